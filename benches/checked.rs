@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use replay::backend::{Backend, Cpu, Host, Mode};
+use replay::backend::{Backend, CpuBackend, Host, Mode};
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
 use replay::fixture::Fixture;
@@ -51,7 +51,7 @@ fn main() -> Result<ExitCode> {
     let host = Host::new(program, limits, 1, cache.temporary());
     println!("checked replays against plain ones, one core: {}", compiler.version());
     println!("{:>20} {:>10} {:>10} {:>7}", "fixture", "plain us", "checked us", "ratio");
-    let cpu = Cpu::new(Toolchain::new(compiler, &cache), host);
+    let cpu = CpuBackend::new(Toolchain::new(compiler, &cache), host);
     let mut all_within = true;
     for (fixture, kernels) in FIXTURES {
         let loaded = Arc::new(Fixture::load(&root.join("fixtures").join(fixture))?);

@@ -16,7 +16,7 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
 
-use replay::backend::{Backend, Cpu, Host, Mode};
+use replay::backend::{Backend, CpuBackend, Host, Mode};
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
 use replay::fixture::{self, Fixture};
@@ -139,12 +139,12 @@ fn cache() -> Result<Cache> {
     Ok(Cache::open(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-cache"))?)
 }
 
-fn cpu(compiler: Compiler, threads: usize) -> Result<Cpu> {
+fn cpu(compiler: Compiler, threads: usize) -> Result<CpuBackend> {
     let cache = cache()?;
     let limits = Limits { timeout: Duration::from_secs(120), ..Limits::default() };
     let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
     let host = Host::new(program, limits, threads, cache.temporary());
-    Ok(Cpu::new(Toolchain::new(compiler, &cache), host))
+    Ok(CpuBackend::new(Toolchain::new(compiler, &cache), host))
 }
 
 /// The program of the serial loops in `source`, a file beside the shapes.
@@ -171,7 +171,7 @@ fn serial_us(program: &Path, row: &Row) -> Result<(f64, f64)> {
 }
 
 /// Wall and processor time.
-fn engine_us(cpu: &Cpu, folder: &Path, row: &Row) -> Result<(f64, f64)> {
+fn engine_us(cpu: &CpuBackend, folder: &Path, row: &Row) -> Result<(f64, f64)> {
     let dir = folder.join(format!("vocab-{}", row.vocab));
     write_fixture(&dir, row)?;
     let run = run(cpu, folder, &dir)?;
@@ -180,7 +180,7 @@ fn engine_us(cpu: &Cpu, folder: &Path, row: &Row) -> Result<(f64, f64)> {
 }
 
 /// A plain replay of the fixture in `dir`, with the sources in `folder`.
-fn run(cpu: &Cpu, folder: &Path, dir: &Path) -> Result<Run> {
+fn run(cpu: &CpuBackend, folder: &Path, dir: &Path) -> Result<Run> {
     let fixture = Arc::new(Fixture::load(dir)?);
     let spec = SourceSpec {
         sources: fixture.harness.sources.clone(),
@@ -201,7 +201,7 @@ fn write_fixture(dir: &Path, row: &Row) -> Result<()> {
         (0..ROWS * row.vocab).flat_map(|i| (logit(i) as f32 / 256.0 - 8.0).to_le_bytes()).collect();
     let targets: Vec<u8> = (0..ROWS).flat_map(|r| ((r % row.vocab) as i32).to_le_bytes()).collect();
     let repetitions = (row.repetitions as i32).to_le_bytes();
-    fixture::write(
+    fixture::write_safetensors(
         dir,
         &[
             ("logits", DType::F32, &[ROWS, row.vocab], &logits),

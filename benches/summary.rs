@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
-use replay::summary::summarize;
+use replay::summary::summarize_tensor;
 use replay::tensor::{DType, TensorView};
 
 const ELEMENTS: usize = 64 << 20;
@@ -27,7 +27,7 @@ fn main() {
     let (mut read, mut pass) = (Duration::MAX, Duration::MAX);
     for _ in 0..ROUNDS {
         read = read.min(time(|| plain_read(&values)));
-        pass = pass.min(time(|| summarize(&view, None).zeros));
+        pass = pass.min(time(|| summarize_tensor(&view, None).zeros));
     }
     let speed = |time: Duration| values.len() as f64 / time.as_secs_f64() / 1e9;
     let ratio = speed(pass) / speed(read);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use replay::backend::{Backend, Cpu, Cuda, Host, Mode};
+use replay::backend::{Backend, CpuBackend, Cuda, Host, Mode};
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
 use replay::cuda::SearchPath;
@@ -97,7 +97,7 @@ fn cuda(cache: &Cache) -> Result<Cuda, Box<dyn Error>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
     let host = Host::new(program, Limits::default(), threads, cache.temporary());
-    let cpu = Cpu::new(Toolchain::new(Compiler::find(None, &keeper)?, cache), host);
+    let cpu = CpuBackend::new(Toolchain::new(Compiler::find(None, &keeper)?, cache), host);
     Ok(Cuda::new(cpu, Some(0), None, &search, cache)?)
 }
 

@@ -10,14 +10,14 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use replay::backend::{Cpu, Host, Mode};
+use replay::backend::{CpuBackend, Host, Mode};
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
 use replay::fixture::Fixture;
 use replay::foreign::Keeper;
 use replay::frontend::Precision;
 use replay::history::{History, SourceSet, SourceSpec};
-use replay::judge::judge;
+use replay::judge::judge_trial;
 use replay::summary::POISON_A;
 use replay::trial::{Lab, Subject};
 use replay::worker::Limits;
@@ -138,7 +138,7 @@ fn times(fixture: &str, base: &str, got: &str, threads: usize) -> Result<(Time, 
         })
     };
     let judged = |lab: Arc<Lab>| -> Result<()> {
-        judge(&lab.trial(&subject, &base), &lab.trial(&subject, &got))?;
+        judge_trial(&lab.trial(&subject, &base), &lab.trial(&subject, &got))?;
         Ok(())
     };
     // The first comparison compiles the shadows.
@@ -201,6 +201,6 @@ fn lab(threads: usize) -> Result<Arc<Lab>> {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
     let limits = Limits { timeout: Duration::from_secs(120), ..Limits::default() };
     let host = Host::new(program, limits, threads, cache.temporary());
-    let cpu = Cpu::new(Toolchain::new(compiler, &cache), host);
+    let cpu = CpuBackend::new(Toolchain::new(compiler, &cache), host);
     Ok(Lab::new(Arc::new(cpu), cache, true))
 }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Once};
 
 /// The kinds of entries. Each has a folder of its own; `docs/cache.md` describes its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CacheKind {
     /// A shared object, its checksum behind the bytes that a loader reads.
     Artifact,
     /// The log of a compilation that failed.
@@ -35,35 +35,35 @@ pub enum Kind {
     Fact,
 }
 
-impl Kind {
+impl CacheKind {
     /// Every kind.
-    pub const ALL: [Kind; 8] = [
-        Kind::Artifact,
-        Kind::Refusal,
-        Kind::Precompiled,
-        Kind::Dependencies,
-        Kind::Outcome,
-        Kind::Judgement,
-        Kind::Module,
-        Kind::Fact,
+    pub const ALL: [CacheKind; 8] = [
+        CacheKind::Artifact,
+        CacheKind::Refusal,
+        CacheKind::Precompiled,
+        CacheKind::Dependencies,
+        CacheKind::Outcome,
+        CacheKind::Judgement,
+        CacheKind::Module,
+        CacheKind::Fact,
     ];
 
     /// Whether a shared cache has it, too. The compiler's headers are large, and made within seconds.
     fn is_shared(self) -> bool {
-        self != Kind::Precompiled
+        self != CacheKind::Precompiled
     }
 
     /// The name of its folder.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Artifact => "artifacts",
-            Kind::Refusal => "refusals",
-            Kind::Precompiled => "precompiled",
-            Kind::Dependencies => "dependencies",
-            Kind::Outcome => "outcomes",
-            Kind::Judgement => "judgements",
-            Kind::Module => "modules",
-            Kind::Fact => "facts",
+            CacheKind::Artifact => "artifacts",
+            CacheKind::Refusal => "refusals",
+            CacheKind::Precompiled => "precompiled",
+            CacheKind::Dependencies => "dependencies",
+            CacheKind::Outcome => "outcomes",
+            CacheKind::Judgement => "judgements",
+            CacheKind::Module => "modules",
+            CacheKind::Fact => "facts",
         }
     }
 }
@@ -89,7 +89,7 @@ pub enum CacheError {
 impl CacheError {
     /// Advice to the user, if there is any.
     pub fn hint(&self) -> Option<String> {
-        let said = match self {
+        let advice = match self {
             CacheError::Foreign { .. } => {
                 "set REPLAY_CACHE_DIR to another folder: replay makes one of its own in it, named `replay`"
             }
@@ -104,7 +104,7 @@ impl CacheError {
                 _ => "set REPLAY_CACHE_DIR to a folder that can be written",
             },
         };
-        Some(said.to_owned())
+        Some(advice.to_owned())
     }
 }
 
@@ -165,8 +165,9 @@ const LARGEST: u64 = 4 << 30;
 
 /// Notes why a shared cache does not get what is written here.
 fn note_unshared(error: &CacheError) {
-    let why = std::error::Error::source(error).map(|why| format!(": {why}")).unwrap_or_default();
-    tracing::info!("not shared: {error}{why}");
+    let cause_words =
+        std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+    tracing::info!("not shared: {error}{cause_words}");
 }
 
 impl Cache {
@@ -194,26 +195,27 @@ impl Cache {
     /// # Errors
     /// [`CacheError::Foreign`] as [`Cache::open`]. One that cannot be written is only read.
     pub fn sharing(self, parent: &Path) -> Result<Cache, CacheError> {
-        let shared = match Cache::open(parent) {
+        let shared_cache = match Cache::open(parent) {
             Err(error @ CacheError::Io { .. }) => {
                 note_unshared(&error);
                 Cache { root: Cache::place(parent), swept: Arc::new(Once::new()), shared: None }
             }
             opened => opened?,
         };
-        Ok(Cache { shared: Some(Arc::new(shared)), ..self })
+        Ok(Cache { shared: Some(Arc::new(shared_cache)), ..self })
     }
 
     /// Marks the folder as replay's, unless it is.
     fn claim(&self) -> Result<(), CacheError> {
         let marker = self.root.join(MARKER);
-        let is_marked = || fs::symlink_metadata(&marker).is_ok_and(|found| found.is_file());
+        let is_marked = || fs::symlink_metadata(&marker).is_ok_and(|metadata| metadata.is_file());
         if !is_marked() {
             let root = &self.root;
-            fs::create_dir_all(root).map_err(|source| failed("make", root, source))?;
-            let mut inside = fs::read_dir(root).map_err(|source| failed("read", root, source))?;
+            fs::create_dir_all(root).map_err(|source| cache_io_error("make", root, source))?;
+            let mut entries =
+                fs::read_dir(root).map_err(|source| cache_io_error("read", root, source))?;
             // Another process may have marked it meanwhile.
-            if inside.next().is_some() && !is_marked() {
+            if entries.next().is_some() && !is_marked() {
                 return Err(CacheError::Foreign { path: root.clone() });
             }
             self.write_once(MARKER, MARKER_TEXT)?;
@@ -227,20 +229,21 @@ impl Cache {
         if fs::symlink_metadata(&path).is_ok() {
             return Ok(());
         }
-        let made = OpenOptions::new().write(true).create_new(true).open(&path);
-        match made.and_then(|mut file| file.write_all(text.as_bytes())) {
+        let created_file = OpenOptions::new().write(true).create_new(true).open(&path);
+        match created_file.and_then(|mut file| file.write_all(text.as_bytes())) {
             Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
-                Err(failed("write", &path, source))
+                Err(cache_io_error("write", &path, source))
             }
             _ => Ok(()),
         }
     }
 
     fn make_folders(&self) -> Result<(), CacheError> {
-        for folder in Kind::ALL.iter().map(|kind| kind.name()).chain([TEMPORARY]) {
+        for folder in CacheKind::ALL.iter().map(|kind| kind.name()).chain([TEMPORARY]) {
             let path = self.root.join(folder);
             if !path.is_dir() {
-                fs::create_dir_all(&path).map_err(|source| failed("make", &path, source))?;
+                fs::create_dir_all(&path)
+                    .map_err(|source| cache_io_error("make", &path, source))?;
             }
         }
         Ok(())
@@ -257,27 +260,27 @@ impl Cache {
     }
 
     /// Where the entry `key` is, whether or not it exists.
-    pub fn path(&self, kind: Kind, key: &str) -> PathBuf {
+    pub fn path(&self, kind: CacheKind, key: &str) -> PathBuf {
         self.root.join(kind.name()).join(key)
     }
 
     /// The entry `key`, if it exists and is whole. One that is not is removed.
-    pub fn read(&self, kind: Kind, key: &str) -> Option<Vec<u8>> {
-        let found = self.content(kind, key).or_else(|| self.fetch(kind, key))?;
+    pub fn read(&self, kind: CacheKind, key: &str) -> Option<Vec<u8>> {
+        let payload = self.content(kind, key).or_else(|| self.fetch(kind, key))?;
         tracing::info!(name: "cached", message = %format_args!("{}/{key}", kind.name()));
-        Some(found)
+        Some(payload)
     }
 
     /// The entry of the shared cache, which is here from now on.
-    fn fetch(&self, kind: Kind, key: &str) -> Option<Vec<u8>> {
-        let shared = self.shared.as_ref().filter(|_| kind.is_shared())?;
-        let found = shared.content(kind, key)?;
+    fn fetch(&self, kind: CacheKind, key: &str) -> Option<Vec<u8>> {
+        let shared_cache = self.shared.as_ref().filter(|_| kind.is_shared())?;
+        let payload = shared_cache.content(kind, key)?;
         // Readers may want its file: one that cannot be had counts as absent.
-        self.put(kind, key, &found).ok()?;
-        Some(found)
+        self.write_entry(kind, key, &payload).ok()?;
+        Some(payload)
     }
 
-    fn content(&self, kind: Kind, key: &str) -> Option<Vec<u8>> {
+    fn content(&self, kind: CacheKind, key: &str) -> Option<Vec<u8>> {
         let path = self.path(kind, key);
         let mut bytes = read_regular(&path)?;
         match payload_len(kind, key, &bytes) {
@@ -294,7 +297,7 @@ impl Cache {
     }
 
     /// The path of the entry `key` if it exists and is whole, for those who read it themselves.
-    pub fn find(&self, kind: Kind, key: &str) -> Option<PathBuf> {
+    pub fn find(&self, kind: CacheKind, key: &str) -> Option<PathBuf> {
         self.read(kind, key).map(|_| self.path(kind, key))
     }
 
@@ -303,24 +306,30 @@ impl Cache {
     ///
     /// # Errors
     /// [`CacheError`], with the system's reason.
-    pub fn write(&self, kind: Kind, key: &str, payload: &[u8]) -> Result<PathBuf, CacheError> {
-        let path = self.put(kind, key, payload)?;
-        if let Some(shared) = self.shared.as_ref().filter(|_| kind.is_shared()) {
+    pub fn write(&self, kind: CacheKind, key: &str, payload: &[u8]) -> Result<PathBuf, CacheError> {
+        let path = self.write_entry(kind, key, payload)?;
+        if let Some(shared_cache) = self.shared.as_ref().filter(|_| kind.is_shared()) {
             // The entry is here, and others can make it again.
-            let _ = shared.put(kind, key, payload).inspect_err(note_unshared);
+            let _ = shared_cache.write_entry(kind, key, payload).inspect_err(note_unshared);
         }
         Ok(path)
     }
 
-    fn put(&self, kind: Kind, key: &str, payload: &[u8]) -> Result<PathBuf, CacheError> {
+    fn write_entry(
+        &self,
+        kind: CacheKind,
+        key: &str,
+        payload: &[u8],
+    ) -> Result<PathBuf, CacheError> {
         let path = self.path(kind, key);
         if self.content(kind, key).as_deref() == Some(payload) {
             return Ok(path);
         }
-        let digest = digest(kind, key, payload).to_hex();
+        let digest = digest_cache_entry(kind, key, payload).to_hex();
         let write = || -> io::Result<()> {
-            let named = tempfile::Builder::new().prefix(ENTRY_PREFIX).tempfile_in(self.temporary());
-            let mut file = named?;
+            let named_file =
+                tempfile::Builder::new().prefix(ENTRY_PREFIX).tempfile_in(self.temporary());
+            let mut file = named_file?;
             for part in [payload, MARK, digest.as_bytes(), b"\n"] {
                 file.write_all(part)?;
             }
@@ -328,7 +337,7 @@ impl Cache {
             file.persist(&path)?;
             Ok(())
         };
-        self.in_folders(write).map_err(|source| failed("write", &path, source))?;
+        self.in_folders(write).map_err(|source| cache_io_error("write", &path, source))?;
         Ok(path)
     }
 
@@ -342,7 +351,7 @@ impl Cache {
         let tmp = self.temporary();
         let make = || tempfile::Builder::new().prefix(WORK_PREFIX).tempdir_in(&tmp);
         let folder = self.in_folders(make);
-        let folder = folder.map_err(|source| failed("make a folder in", &tmp, source))?;
+        let folder = folder.map_err(|source| cache_io_error("make a folder in", &tmp, source))?;
         // Without file locks, cleaning goes by the folder's age.
         let lock = File::open(folder.path()).ok().filter(|file| file.lock_shared().is_ok());
         Ok(WorkFolder { folder, _lock: lock })
@@ -356,12 +365,12 @@ impl Cache {
                 let _ = self.make_folders();
                 work()
             }
-            done => done,
+            result => result,
         }
     }
 }
 
-fn failed(doing: &'static str, path: &Path, source: io::Error) -> CacheError {
+fn cache_io_error(doing: &'static str, path: &Path, source: io::Error) -> CacheError {
     CacheError::Io { doing, path: path.to_owned(), source }
 }
 
@@ -380,7 +389,7 @@ fn read_regular(path: &Path) -> Option<Vec<u8>> {
 }
 
 /// The digest in the trailer of an entry. It covers the entry's kind, key and payload.
-fn digest(kind: Kind, key: &str, payload: &[u8]) -> blake3::Hash {
+fn digest_cache_entry(kind: CacheKind, key: &str, payload: &[u8]) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     for name in [kind.name(), key] {
         hasher.update(&(name.len() as u64).to_le_bytes());
@@ -390,11 +399,11 @@ fn digest(kind: Kind, key: &str, payload: &[u8]) -> blake3::Hash {
 }
 
 /// The length of the payload, if the trailer is right.
-fn payload_len(kind: Kind, key: &str, bytes: &[u8]) -> Option<usize> {
+fn payload_len(kind: CacheKind, key: &str, bytes: &[u8]) -> Option<usize> {
     let len = bytes.len().checked_sub(TRAILER)?;
     let (payload, trailer) = bytes.split_at(len);
-    let told = trailer.strip_prefix(MARK)?.strip_suffix(b"\n")?;
-    (digest(kind, key, payload).to_hex().as_bytes() == told).then_some(len)
+    let stored_digest = trailer.strip_prefix(MARK)?.strip_suffix(b"\n")?;
+    (digest_cache_entry(kind, key, payload).to_hex().as_bytes() == stored_digest).then_some(len)
 }
 
 #[cfg(test)]
@@ -416,9 +425,9 @@ mod tests {
     #[test]
     fn an_entry_is_read_as_it_was_written() {
         let (_folder, cache) = cache();
-        cache.write(Kind::Outcome, "k", b"payload").unwrap();
-        assert_eq!(cache.read(Kind::Outcome, "k").as_deref(), Some(&b"payload"[..]));
-        assert_eq!(cache.read(Kind::Artifact, "k"), None);
+        cache.write(CacheKind::Outcome, "k", b"payload").unwrap();
+        assert_eq!(cache.read(CacheKind::Outcome, "k").as_deref(), Some(&b"payload"[..]));
+        assert_eq!(cache.read(CacheKind::Artifact, "k"), None);
     }
 
     #[test]
@@ -427,13 +436,13 @@ mod tests {
         let of = |name: &str| Cache::open(&folder.path().join(name)).unwrap();
         let shared = folder.path().join("shared");
         let [one, two] = ["one", "two"].map(|name| of(name).sharing(&shared).unwrap());
-        one.write(Kind::Outcome, "k", b"payload").unwrap();
-        one.write(Kind::Precompiled, "k", b"headers").unwrap();
-        assert_eq!(two.read(Kind::Precompiled, "k"), None);
-        let path = two.find(Kind::Outcome, "k").unwrap();
+        one.write(CacheKind::Outcome, "k", b"payload").unwrap();
+        one.write(CacheKind::Precompiled, "k", b"headers").unwrap();
+        assert_eq!(two.read(CacheKind::Precompiled, "k"), None);
+        let path = two.find(CacheKind::Outcome, "k").unwrap();
         assert!(path.starts_with(two.root()));
         fs::remove_dir_all(&shared).unwrap();
-        assert_eq!(two.read(Kind::Outcome, "k").as_deref(), Some(&b"payload"[..]));
+        assert_eq!(two.read(CacheKind::Outcome, "k").as_deref(), Some(&b"payload"[..]));
     }
 
     #[test]
@@ -443,85 +452,85 @@ mod tests {
         fs::write(&file, "").unwrap();
         let own = Cache::open(&folder.path().join("own")).unwrap();
         let own = own.sharing(&file.join("shared")).unwrap();
-        own.write(Kind::Outcome, "k", b"payload").unwrap();
-        assert_eq!(own.read(Kind::Outcome, "k").as_deref(), Some(&b"payload"[..]));
+        own.write(CacheKind::Outcome, "k", b"payload").unwrap();
+        assert_eq!(own.read(CacheKind::Outcome, "k").as_deref(), Some(&b"payload"[..]));
 
         let parent = folder.path().join("full");
         let full = Cache::open(&parent).unwrap();
-        full.write(Kind::Outcome, "known", b"payload").unwrap();
+        full.write(CacheKind::Outcome, "known", b"payload").unwrap();
         fs::remove_dir(full.temporary()).unwrap();
         fs::write(full.temporary(), "nothing can be written").unwrap();
         let own = Cache::open(&folder.path().join("other")).unwrap().sharing(&parent).unwrap();
-        own.write(Kind::Outcome, "k", b"payload").unwrap();
-        assert!(own.read(Kind::Outcome, "known").is_some(), "it is still read");
+        own.write(CacheKind::Outcome, "k", b"payload").unwrap();
+        assert!(own.read(CacheKind::Outcome, "known").is_some(), "it is still read");
     }
 
     #[test]
     fn a_damaged_entry_of_a_shared_cache_is_not_taken() {
         let folder = tempfile::tempdir().unwrap();
         let shared = Cache::open(&folder.path().join("shared")).unwrap();
-        damage(&shared.write(Kind::Outcome, "k", b"payload").unwrap());
+        damage(&shared.write(CacheKind::Outcome, "k", b"payload").unwrap());
         let own = Cache::open(&folder.path().join("own")).unwrap();
         let own = own.sharing(&folder.path().join("shared")).unwrap();
-        assert_eq!(own.read(Kind::Outcome, "k"), None);
-        own.write(Kind::Outcome, "k", b"payload").unwrap();
-        assert!(shared.read(Kind::Outcome, "k").is_some());
+        assert_eq!(own.read(CacheKind::Outcome, "k"), None);
+        own.write(CacheKind::Outcome, "k", b"payload").unwrap();
+        assert!(shared.read(CacheKind::Outcome, "k").is_some());
     }
 
     #[test]
     fn an_entry_that_is_there_is_left_alone() {
         let (_folder, cache) = cache();
-        let path = cache.write(Kind::Outcome, "k", b"payload").unwrap();
+        let path = cache.write(CacheKind::Outcome, "k", b"payload").unwrap();
         let written = fs::metadata(&path).unwrap().modified().unwrap();
-        cache.write(Kind::Outcome, "k", b"payload").unwrap();
+        cache.write(CacheKind::Outcome, "k", b"payload").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), written);
-        cache.write(Kind::Outcome, "k", b"other").unwrap();
-        assert_eq!(cache.read(Kind::Outcome, "k").as_deref(), Some(&b"other"[..]));
+        cache.write(CacheKind::Outcome, "k", b"other").unwrap();
+        assert_eq!(cache.read(CacheKind::Outcome, "k").as_deref(), Some(&b"other"[..]));
     }
 
     #[test]
     fn a_damaged_or_truncated_entry_counts_as_absent_and_is_removed() {
         let (_folder, cache) = cache();
-        let path = cache.write(Kind::Outcome, "k", b"payload").unwrap();
+        let path = cache.write(CacheKind::Outcome, "k", b"payload").unwrap();
         damage(&path);
-        assert_eq!(cache.read(Kind::Outcome, "k"), None);
+        assert_eq!(cache.read(CacheKind::Outcome, "k"), None);
         assert!(!path.exists());
 
-        let path = cache.write(Kind::Outcome, "k", b"payload").unwrap();
+        let path = cache.write(CacheKind::Outcome, "k", b"payload").unwrap();
         let whole = fs::read(&path).unwrap();
         for len in 0..whole.len() {
             fs::write(&path, &whole[..len]).unwrap();
-            assert_eq!(cache.read(Kind::Outcome, "k"), None, "{len} bytes");
+            assert_eq!(cache.read(CacheKind::Outcome, "k"), None, "{len} bytes");
         }
     }
 
     #[test]
     fn an_entry_in_the_place_of_another_is_not_believed() {
         let (_folder, cache) = cache();
-        let one = cache.write(Kind::Artifact, "one", b"payload").unwrap();
-        for (kind, key) in [(Kind::Artifact, "two"), (Kind::Module, "one")] {
+        let one = cache.write(CacheKind::Artifact, "one", b"payload").unwrap();
+        for (kind, key) in [(CacheKind::Artifact, "two"), (CacheKind::Module, "one")] {
             fs::copy(&one, cache.path(kind, key)).unwrap();
             assert_eq!(cache.find(kind, key), None, "{kind:?} {key}");
         }
-        assert!(cache.find(Kind::Artifact, "one").is_some());
+        assert!(cache.find(CacheKind::Artifact, "one").is_some());
     }
 
     #[test]
     fn what_is_no_file_is_no_entry_and_is_not_waited_for() {
         let (_folder, cache) = cache();
-        let pipe = cache.path(Kind::Outcome, "pipe");
+        let pipe = cache.path(CacheKind::Outcome, "pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        assert_eq!(cache.read(Kind::Outcome, "pipe"), None);
-        cache.write(Kind::Outcome, "pipe", b"payload").unwrap();
-        assert!(cache.read(Kind::Outcome, "pipe").is_some());
+        assert_eq!(cache.read(CacheKind::Outcome, "pipe"), None);
+        cache.write(CacheKind::Outcome, "pipe", b"payload").unwrap();
+        assert!(cache.read(CacheKind::Outcome, "pipe").is_some());
 
-        let other = cache.write(Kind::Outcome, "other", b"payload").unwrap();
-        std::os::unix::fs::symlink(&other, cache.path(Kind::Outcome, "link")).unwrap();
-        assert_eq!(cache.read(Kind::Outcome, "link"), None);
+        let other = cache.write(CacheKind::Outcome, "other", b"payload").unwrap();
+        std::os::unix::fs::symlink(&other, cache.path(CacheKind::Outcome, "link")).unwrap();
+        assert_eq!(cache.read(CacheKind::Outcome, "link"), None);
 
-        fs::create_dir(cache.path(Kind::Outcome, "folder")).unwrap();
-        assert_eq!(cache.read(Kind::Outcome, "folder"), None);
-        let error = cache.write(Kind::Outcome, "folder", b"payload").unwrap_err();
+        fs::create_dir(cache.path(CacheKind::Outcome, "folder")).unwrap();
+        assert_eq!(cache.read(CacheKind::Outcome, "folder"), None);
+        let error = cache.write(CacheKind::Outcome, "folder", b"payload").unwrap_err();
         assert!(error.to_string().contains("outcomes/folder in the cache"), "{error}");
         insta::assert_snapshot!(error.hint().unwrap(), @"remove it: replay keeps a file of this name there");
     }
@@ -531,8 +540,8 @@ mod tests {
         let (_folder, cache) = cache();
         for name in ["outcomes", "tmp"] {
             fs::remove_dir(cache.root().join(name)).unwrap();
-            cache.write(Kind::Outcome, name, b"payload").unwrap();
-            assert!(cache.read(Kind::Outcome, name).is_some());
+            cache.write(CacheKind::Outcome, name, b"payload").unwrap();
+            assert!(cache.read(CacheKind::Outcome, name).is_some());
         }
         fs::remove_dir(cache.temporary()).unwrap();
         cache.scratch().unwrap();
@@ -572,7 +581,8 @@ mod tests {
     #[test]
     fn a_full_disk_has_advice_of_its_own() {
         for number in [libc::ENOSPC, libc::EDQUOT, libc::EFBIG] {
-            let error = failed("write", Path::new("/x"), io::Error::from_raw_os_error(number));
+            let error =
+                cache_io_error("write", Path::new("/x"), io::Error::from_raw_os_error(number));
             insta::allow_duplicates! {
                 insta::assert_snapshot!(error.hint().unwrap(), @"there is no room: `replay cache gc` frees what was not used for long, and REPLAY_CACHE_DIR names a folder on another disk");
             }

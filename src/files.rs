@@ -22,23 +22,23 @@ pub(crate) const LFS_SIGNATURE: &[u8] = b"version https://git-lfs";
 ///
 /// # Errors
 /// Those of the system; [`io::ErrorKind::InvalidInput`] for a folder, pipe, socket or device.
-pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
-    regular(&std::fs::metadata(path)?)?;
+pub fn open_regular_file(path: &Path) -> io::Result<(File, Metadata)> {
+    require_regular_file(&std::fs::metadata(path)?)?;
     // The file may have been replaced since: a pipe must not block, a terminal not become the
     // controlling one.
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let status = file.metadata()?;
-    regular(&status)?;
+    require_regular_file(&status)?;
     Ok((file, status))
 }
 
 /// The bytes of the regular file at `path`, which may have `limit` bytes at most.
 ///
 /// # Errors
-/// As [`open`]; [`io::ErrorKind::FileTooLarge`] beyond the limit.
-pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let (file, status) = open(path)?;
+/// As [`open_regular_file`]; [`io::ErrorKind::FileTooLarge`] beyond the limit.
+pub fn read_regular_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let (file, status) = open_regular_file(path)?;
     if status.len() > limit {
         return Err(too_large(status.len(), limit));
     }
@@ -54,11 +54,12 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// The text of the regular file at `path`, which may have `limit` bytes at most.
 ///
 /// # Errors
-/// As [`read`]; [`io::ErrorKind::InvalidData`] with the place of the first byte that is not UTF-8.
+/// As [`read_regular_file`]; [`io::ErrorKind::InvalidData`] with the place of the first byte that is not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
-    String::from_utf8(read(path, limit)?).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        let line = 1 + error.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count();
+    String::from_utf8(read_regular_file(path, limit)?).map_err(|error| {
+        let valid_length = error.utf8_error().valid_up_to();
+        let line =
+            1 + error.as_bytes()[..valid_length].iter().filter(|&&byte| byte == b'\n').count();
         io::Error::new(io::ErrorKind::InvalidData, format!("line {line} is not UTF-8"))
     })
 }
@@ -70,18 +71,18 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
 ///
 /// # Errors
 /// Those of the system.
-pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let real = path.canonicalize();
     replace_entry(real.as_deref().unwrap_or(path), bytes)
 }
 
-/// Writes a file with these bytes to `path`, as [`replace`] does; a symbolic link there is replaced itself.
+/// Writes a file with these bytes to `path`, as [`replace_file`] does; a symbolic link there is replaced itself.
 ///
 /// # Errors
 /// Those of the system.
 pub fn replace_entry(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mode = std::fs::metadata(path).ok().map(|status| status.permissions().mode());
-    let file = written(path, bytes, mode)?;
+    let file = write_temporary_file(path, bytes, mode)?;
     file.persist(path).map_err(|error| error.error)?;
     Ok(())
 }
@@ -90,13 +91,19 @@ pub fn replace_entry(path: &Path, bytes: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 /// Those of the system; [`io::ErrorKind::AlreadyExists`] if something is there.
-pub fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    written(path, bytes, None)?.persist_noclobber(path).map_err(|error| error.error)?;
+pub fn create_new_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_temporary_file(path, bytes, None)?
+        .persist_noclobber(path)
+        .map_err(|error| error.error)?;
     Ok(())
 }
 
 /// A temporary file beside `path` with these bytes, on the disk.
-fn written(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<tempfile::NamedTempFile> {
+fn write_temporary_file(
+    path: &Path,
+    bytes: &[u8],
+    mode: Option<u32>,
+) -> io::Result<tempfile::NamedTempFile> {
     /// The mode for open(2), from which the system removes the bits of the user's umask.
     const USUAL: u32 = 0o666;
     let folder = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -111,7 +118,7 @@ fn written(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<tempfile:
 }
 
 /// The name of a file type.
-pub fn kind(kind: FileType) -> &'static str {
+pub fn file_type_name(kind: FileType) -> &'static str {
     match kind {
         kind if kind.is_dir() => "a folder",
         kind if kind.is_fifo() => "a pipe",
@@ -122,17 +129,17 @@ pub fn kind(kind: FileType) -> &'static str {
     }
 }
 
-fn regular(status: &Metadata) -> io::Result<()> {
+fn require_regular_file(status: &Metadata) -> io::Result<()> {
     if status.is_file() {
         return Ok(());
     }
-    let what = format!("it is {}, not a file", kind(status.file_type()));
-    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+    let message = format!("it is {}, not a file", file_type_name(status.file_type()));
+    Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 
 fn too_large(bytes: u64, limit: u64) -> io::Error {
-    let what = format!("it has {bytes} bytes, more than the {limit} that are read");
-    io::Error::new(io::ErrorKind::FileTooLarge, what)
+    let message = format!("it has {bytes} bytes, more than the {limit} that are read");
+    io::Error::new(io::ErrorKind::FileTooLarge, message)
 }
 
 #[cfg(test)]
@@ -154,7 +161,7 @@ mod tests {
         pipe(&path("pipe"));
         symlink(path("pipe"), path("link")).unwrap();
         let _socket = UnixListener::bind(path("socket")).unwrap();
-        let refused = |path: &Path| open(path).unwrap_err().to_string();
+        let refused = |path: &Path| open_regular_file(path).unwrap_err().to_string();
         assert_eq!(refused(&path("pipe")), "it is a pipe, not a file");
         assert_eq!(refused(&path("link")), "it is a pipe, not a file");
         assert_eq!(refused(&path("socket")), "it is a socket, not a file");
@@ -168,8 +175,8 @@ mod tests {
         let (file, link) = (folder.path().join("file"), folder.path().join("link"));
         std::fs::write(&file, "four").unwrap();
         symlink(&file, &link).unwrap();
-        assert_eq!(read(&link, 4).unwrap(), b"four");
-        let error = read(&link, 3).unwrap_err();
+        assert_eq!(read_regular_file(&link, 4).unwrap(), b"four");
+        let error = read_regular_file(&link, 3).unwrap_err();
         assert_eq!(error.to_string(), "it has 4 bytes, more than the 3 that are read");
     }
 
@@ -177,8 +184,8 @@ mod tests {
     fn a_file_that_gives_no_length_is_read_up_to_the_limit_too() {
         let path = Path::new("/proc/self/status");
         assert_eq!(std::fs::metadata(path).unwrap().len(), 0);
-        assert!(read(path, 10).is_err());
-        assert!(!read(path, 1 << 20).unwrap().is_empty());
+        assert!(read_regular_file(path, 10).is_err());
+        assert!(!read_regular_file(path, 1 << 20).unwrap().is_empty());
     }
 
     #[test]
@@ -196,7 +203,7 @@ mod tests {
         std::fs::write(&file, "old").unwrap();
         std::fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
         symlink(&file, &link).unwrap();
-        replace(&link, b"new").unwrap();
+        replace_file(&link, b"new").unwrap();
         assert_eq!(std::fs::read(&file).unwrap(), b"new");
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
@@ -207,8 +214,11 @@ mod tests {
     fn what_is_there_is_not_created_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
-        create(&path, b"one").unwrap();
-        assert_eq!(create(&path, b"two").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        create_new_file(&path, b"one").unwrap();
+        assert_eq!(
+            create_new_file(&path, b"two").unwrap_err().kind(),
+            io::ErrorKind::AlreadyExists
+        );
         assert_eq!(std::fs::read(&path).unwrap(), b"one");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
     }

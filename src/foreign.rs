@@ -5,9 +5,9 @@
 //! program has ended, when its time is over, and when this process has ended for whatever reason.
 //! Output of the program is kept up to a limit.
 
-mod bounded;
+mod bounded_text;
 mod keeper;
-mod served;
+mod server;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -24,9 +24,9 @@ use crate::process::memory::MemoryExcess;
 use crate::process::tree::{self, End};
 use crate::process::{self, Pid};
 
-pub(crate) use self::bounded::{Bounded, note};
-pub use self::keeper::run as run_keeper;
-pub(crate) use self::served::Served;
+pub(crate) use self::bounded_text::{Bounded, omission_note};
+pub use self::keeper::run_program_keeper as run_keeper;
+pub(crate) use self::server::Served;
 
 /// The argument with which the program starts itself as a keeper; not for users.
 pub const KEEPER_ARGUMENT: &str = "--replay-keeper";
@@ -36,7 +36,7 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// How long a program may take, and how much it may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bounds {
+pub struct ProgramBounds {
     /// Wall time.
     pub timeout: Duration,
     /// Bytes of address space of each process.
@@ -49,7 +49,7 @@ pub struct Bounds {
 
 /// A program to be run.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct ForeignProgram {
     /// Its name or path, and its arguments.
     pub words: Vec<OsString>,
     pub environment: Vec<(OsString, OsString)>,
@@ -107,7 +107,7 @@ pub enum KeeperError {
 
 /// A keeper's message.
 #[derive(Debug, Serialize, Deserialize)]
-enum Report {
+enum KeeperReport {
     /// The program's process has this number, and so has its group.
     Started(Pid),
     /// The system refused it, with this error number.
@@ -134,12 +134,16 @@ impl Keeper {
     ///
     /// # Errors
     /// [`KeeperError`] if it cannot be started, or the system ends its keeper.
-    pub fn run(&self, program: &Program, bounds: &Bounds) -> Result<Finished, KeeperError> {
+    pub fn run(
+        &self,
+        program: &ForeignProgram,
+        bounds: &ProgramBounds,
+    ) -> Result<Finished, KeeperError> {
         self.start(program, bounds).and_then(Kept::listen).map_err(KeeperError::Keeper)?
     }
 
-    fn start(&self, program: &Program, bounds: &Bounds) -> io::Result<Kept> {
-        let (here, there) = UnixStream::pair()?;
+    fn start(&self, program: &ForeignProgram, bounds: &ProgramBounds) -> io::Result<Kept> {
+        let (own_socket, keeper_socket) = UnixStream::pair()?;
         let mut command = Command::new(&self.program);
         let bounds_text = serde_json::to_string(bounds).expect("bounds are plain data");
         command.arg(KEEPER_ARGUMENT).arg(bounds_text);
@@ -148,13 +152,16 @@ impl Keeper {
         if let Some(folder) = &program.folder {
             command.current_dir(folder);
         }
-        command.stdin(Stdio::from(OwnedFd::from(there)));
+        command.stdin(Stdio::from(OwnedFd::from(keeper_socket)));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let out = child.stdout.take().expect("stdout is piped");
         let err = child.stderr.take().expect("stderr is piped");
-        let streams =
-            [OwnedFd::from(here).into(), OwnedFd::from(out).into(), OwnedFd::from(err).into()];
+        let streams = [
+            OwnedFd::from(own_socket).into(),
+            OwnedFd::from(out).into(),
+            OwnedFd::from(err).into(),
+        ];
         Ok(Kept { child, streams, deadline: bounds.timeout.saturating_add(GRACE), group: None })
     }
 }
@@ -172,48 +179,48 @@ struct Kept {
 
 impl Kept {
     fn listen(mut self) -> io::Result<Result<Finished, KeeperError>> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut text = [const { Bounded::new() }; 3];
-        let mut open = [true; 3];
+        let mut is_open = [true; 3];
         let mut late = false;
-        while open.contains(&true) {
-            let left = self.deadline.saturating_sub(begun.elapsed());
+        while is_open.contains(&true) {
+            let left = self.deadline.saturating_sub(started.elapsed());
             if left.is_zero() {
                 late = true;
                 break;
             }
-            let files = [0, 1, 2].map(|index| open[index].then(|| self.streams[index].as_fd()));
+            let files = [0, 1, 2].map(|index| is_open[index].then(|| self.streams[index].as_fd()));
             let ready = process::wait_for(files, Some(left))?;
             for (index, file) in self.streams.iter_mut().enumerate().filter(|(i, _)| ready[*i]) {
                 let mut buffer = [0; 16 << 10];
                 match file.read(&mut buffer) {
-                    Ok(0) => open[index] = false,
+                    Ok(0) => is_open[index] = false,
                     Ok(count) => text[index].push(&buffer[..count]),
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     // The keeper's end was reset: there is no more.
-                    Err(_) => open[index] = false,
+                    Err(_) => is_open[index] = false,
                 }
             }
             if self.group.is_none() {
-                self.group = reports(text[0].head()).find_map(|report| match report {
-                    Report::Started(group) => Some(group),
+                self.group = parse_keeper_reports(text[0].head()).find_map(|report| match report {
+                    KeeperReport::Started(group) => Some(group),
                     _ => None,
                 });
             }
         }
-        let [told, stdout, stderr] = text;
-        let told = told.finish().0;
-        let last = reports(&told).last();
+        let [keeper_output, stdout, stderr] = text;
+        let report_bytes = keeper_output.finish().0;
+        let last = parse_keeper_reports(&report_bytes).last();
         let finished = |ending| Finished::new(ending, [stdout, stderr]);
         let answer = match last {
-            Some(Report::Ended(ending)) => Ok(finished(ending)),
-            Some(Report::Refused(number)) => {
+            Some(KeeperReport::Ended(ending)) => Ok(finished(ending)),
+            Some(KeeperReport::Refused(number)) => {
                 Err(KeeperError::Program(io::Error::from_raw_os_error(number)))
             }
             _ if late => Ok(finished(ProgramEnd::TimedOut)),
             _ => Err(KeeperError::Keeper(io::Error::other("it was ended from outside"))),
         };
-        if !matches!(last, Some(Report::Ended(_) | Report::Refused(_))) {
+        if !matches!(last, Some(KeeperReport::Ended(_) | KeeperReport::Refused(_))) {
             self.end();
         }
         self.child.wait()?;
@@ -232,7 +239,7 @@ impl Kept {
 }
 
 /// The whole lines that `text` begins with.
-fn reports(text: &[u8]) -> impl Iterator<Item = Report> {
+fn parse_keeper_reports(text: &[u8]) -> impl Iterator<Item = KeeperReport> {
     text.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok())
 }
 

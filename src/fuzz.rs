@@ -14,25 +14,25 @@ mod tests;
 use std::error::Error;
 use std::path::Path;
 
-use crate::cache::{Cache, Kind};
+use crate::cache::{Cache, CacheKind};
 use crate::cuda::sanitizer;
 use crate::harness::Harness;
-use crate::report::{self, Entry};
-use crate::search::{LogEntry, LogMark, Terms, git_bisect_log};
-use crate::snapshot::{Meta, Snapshot, SnapshotFile, SnapshotVerdict, compare};
+use crate::report::{self, ReportEntry};
+use crate::search::{BisectTerms, LogEntry, LogMark, git_bisect_log};
+use crate::snapshot::{Meta, Snapshot, SnapshotFile, SnapshotVerdict, compare_snapshots};
 use crate::trial::{Outcome, Status};
 
-pub(crate) use draw::Draw;
+pub(crate) use draw::FuzzDraw;
 
-pub use crate::fixture::fuzz::{fixture, fixture_toml, safetensors, tensors};
+pub use crate::fixture::fuzz::{fixture_toml, fuzz_fixture, fuzz_safetensors, fuzz_tensors};
 pub use crate::history::fuzz::bundle_header;
 pub use crate::worker::fuzz::child_report;
-pub use frontend::frontend;
+pub use frontend::fuzz_frontend;
 pub use time::frontend_time;
 
 /// A format and its property.
 #[derive(Clone, Copy, Debug)]
-pub struct Target {
+pub struct FuzzTarget {
     /// Its name: that of the fuzzer, and of the folder with its seeds.
     pub name: &'static str,
     /// Panics if the property does not hold for some bytes.
@@ -40,25 +40,25 @@ pub struct Target {
 }
 
 /// Every format.
-pub const TARGETS: [Target; 14] = [
-    Target { name: "bisect_log", check: bisect_log },
-    Target { name: "bundle_header", check: bundle_header },
-    Target { name: "cache_entry", check: cache_entry },
-    Target { name: "child_report", check: child_report },
-    Target { name: "fixture", check: fixture },
-    Target { name: "fixture_toml", check: fixture_toml },
-    Target { name: "frontend", check: frontend },
-    Target { name: "frontend_time", check: frontend_time },
-    Target { name: "harness", check: harness },
-    Target { name: "outcome", check: outcome },
-    Target { name: "safetensors", check: safetensors },
-    Target { name: "sanitizer_log", check: sanitizer_log },
-    Target { name: "snapshot", check: snapshot },
-    Target { name: "tensors", check: tensors },
+pub const TARGETS: [FuzzTarget; 14] = [
+    FuzzTarget { name: "bisect_log", check: bisect_log },
+    FuzzTarget { name: "bundle_header", check: bundle_header },
+    FuzzTarget { name: "cache_entry", check: cache_entry },
+    FuzzTarget { name: "child_report", check: child_report },
+    FuzzTarget { name: "fixture", check: fuzz_fixture },
+    FuzzTarget { name: "fixture_toml", check: fixture_toml },
+    FuzzTarget { name: "frontend", check: fuzz_frontend },
+    FuzzTarget { name: "frontend_time", check: frontend_time },
+    FuzzTarget { name: "harness", check: fuzz_harness },
+    FuzzTarget { name: "outcome", check: fuzz_outcome },
+    FuzzTarget { name: "safetensors", check: fuzz_safetensors },
+    FuzzTarget { name: "sanitizer_log", check: sanitizer_log },
+    FuzzTarget { name: "snapshot", check: fuzz_snapshot },
+    FuzzTarget { name: "tensors", check: fuzz_tensors },
 ];
 
 /// An error and each of its causes have words, and so has a hint if there is one.
-pub(crate) fn told(error: &dyn Error, hint: Option<String>) {
+pub(crate) fn check_error_text(error: &dyn Error, hint: Option<String>) {
     let mut next = Some(error);
     while let Some(cause) = next {
         assert!(!cause.to_string().is_empty(), "an error without words: {cause:?}");
@@ -68,10 +68,10 @@ pub(crate) fn told(error: &dyn Error, hint: Option<String>) {
 }
 
 /// A harness that is accepted has sources, outputs and a call, and survives its way to a child.
-pub fn harness(bytes: &[u8]) {
+pub fn fuzz_harness(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match Harness::parse(text, Path::new("kernels/replay.toml")) {
-        Err(error) => told(&error, error.hint()),
+        Err(error) => check_error_text(&error, error.hint()),
         Ok(harness) => {
             assert!(!harness.outputs.is_empty());
             let is_program = harness.program.is_some();
@@ -85,11 +85,11 @@ pub fn harness(bytes: &[u8]) {
 }
 
 /// A snapshot that is read and written is read back as the same, and written the same way.
-pub fn snapshot(bytes: &[u8]) {
+pub fn fuzz_snapshot(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let path = Path::new("snapshots/step0.cpu.snap");
     match SnapshotFile::parse(text, path) {
-        Err(error) => told(&error, error.hint()),
+        Err(error) => check_error_text(&error, error.hint()),
         Ok(file) => is_settled(&file, path),
     }
 }
@@ -97,26 +97,26 @@ pub fn snapshot(bytes: &[u8]) {
 /// A written file is read back as the same, and written again to the letter.
 fn is_settled(file: &SnapshotFile, path: &Path) {
     let once = file.to_string();
-    let again = match SnapshotFile::parse(&once, path) {
-        Ok(again) => again,
+    let reparsed_file = match SnapshotFile::parse(&once, path) {
+        Ok(parsed_file) => parsed_file,
         Err(error) => panic!("{error}, in what was just written:\n{once}"),
     };
-    assert_eq!(again.to_string(), once, "written, read and written again");
-    assert_eq!(again.meta, file.meta);
-    let found = compare(&file.snapshot, &again.snapshot);
-    assert_eq!(found.verdict, SnapshotVerdict::Matches, "{found:?}\n{once}");
-    assert!(!found.sentence().is_empty());
+    assert_eq!(reparsed_file.to_string(), once, "written, read and written again");
+    assert_eq!(reparsed_file.meta, file.meta);
+    let comparison = compare_snapshots(&file.snapshot, &reparsed_file.snapshot);
+    assert_eq!(comparison.verdict, SnapshotVerdict::Matches, "{comparison:?}\n{once}");
+    assert!(!comparison.sentence().is_empty());
 }
 
 /// An outcome from the cache can be told in every form, and makes a snapshot that is read back as
 /// it was written.
-pub fn outcome(bytes: &[u8]) {
+pub fn fuzz_outcome(bytes: &[u8]) {
     let Ok(outcome) = serde_json::from_slice::<Outcome>(bytes) else { return };
-    let kept = serde_json::to_vec(&outcome).expect("an outcome is plain data");
-    let read: Outcome = serde_json::from_slice(&kept).expect("what was just written");
-    assert_eq!(serde_json::to_vec(&read).expect("an outcome is plain data"), kept);
-    let snapshot = Snapshot::of(&outcome, "step0", &"0".repeat(64), &[], &[], None);
-    let entry = Entry {
+    let kept_bytes = serde_json::to_vec(&outcome).expect("an outcome is plain data");
+    let read_outcome: Outcome = serde_json::from_slice(&kept_bytes).expect("what was just written");
+    assert_eq!(serde_json::to_vec(&read_outcome).expect("an outcome is plain data"), kept_bytes);
+    let snapshot = Snapshot::from_outcome(&outcome, "step0", &"0".repeat(64), &[], &[], None);
+    let entry = ReportEntry {
         fixture: "step0".to_owned(),
         revision: None,
         outcome,
@@ -134,12 +134,12 @@ pub fn outcome(bytes: &[u8]) {
         captured_at: None,
         oracle: Vec::new(),
     };
-    assert!(!report::text(&entry).is_empty());
+    assert!(!report::render_replay_text(&entry).is_empty());
     let (entries, run) = ([entry], report::RunRecord::default());
-    assert!(!report::markdown(&entries, &[], &run, report::COMMENT_BYTES).is_empty());
-    assert!(!report::junit(&entries, &[], &run).is_empty());
-    assert!(!report::html(&entries, &[], &run).is_empty());
-    let json = report::json(&entries, &[], &run);
+    assert!(!report::render_replay_markdown(&entries, &[], &run, report::COMMENT_BYTES).is_empty());
+    assert!(!report::render_junit(&entries, &[], &run).is_empty());
+    assert!(!report::render_replay_html(&entries, &[], &run).is_empty());
+    let json = report::render_replay_json(&entries, &[], &run);
     let json: Result<serde_json::Value, _> = serde_json::from_str(&json);
     assert!(json.is_ok(), "{json:?}");
     if could_be_measured(&entries[0].outcome) {
@@ -189,16 +189,16 @@ fn could_be_measured(outcome: &Outcome) -> bool {
 /// lines.
 pub fn sanitizer_log(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let transcript = sanitizer::read(&text);
+    let transcript = sanitizer::parse_transcript(&text);
     assert!(transcript.findings.iter().all(|finding| finding.count > 0), "{transcript:?}");
     assert!(transcript.findings.iter().all(|finding| !finding.what.is_empty()), "{transcript:?}");
     assert!(transcript.findings.len() + transcript.complaints.len() <= text.lines().count());
-    assert_eq!(transcript, sanitizer::read(&text));
+    assert_eq!(transcript, sanitizer::parse_transcript(&text));
 }
 
 /// The log of a search holds one command for each answer, whatever commits are called.
 pub fn bisect_log(bytes: &[u8]) {
-    let mut draw = Draw::new(bytes);
+    let mut draw = FuzzDraw::new(bytes);
     let first_parent = draw.flag();
     let answers: Vec<(LogMark, String, String)> = (0..draw.below(5))
         .map(|_| {
@@ -210,11 +210,11 @@ pub fn bisect_log(bytes: &[u8]) {
         answers.iter().map(|(mark, id, subject)| LogEntry { mark: *mark, id, subject }).collect();
     let culprit = draw.text(64);
     let culprit = draw.flag().then_some(("c0ffee", culprit.as_str()));
-    let log = git_bisect_log(&entries, culprit, first_parent, Terms::BREAKS);
+    let log = git_bisect_log(&entries, culprit, first_parent, BisectTerms::BREAKS);
     let mut commands = log.lines().filter(|line| !line.starts_with('#'));
     let start = if first_parent { "git bisect start '--first-parent'" } else { "git bisect start" };
     assert_eq!(commands.next(), Some(start));
-    let read: Vec<(LogMark, String)> = commands
+    let read_answers: Vec<(LogMark, String)> = commands
         .map(|command| {
             let words: Vec<&str> = command.split(' ').collect();
             let ["git", "bisect", word, id] = words[..] else { panic!("{command:?} in {log}") };
@@ -227,9 +227,9 @@ pub fn bisect_log(bytes: &[u8]) {
             (mark, id.to_owned())
         })
         .collect();
-    let written: Vec<(LogMark, String)> =
+    let written_answers: Vec<(LogMark, String)> =
         answers.iter().map(|(mark, id, _)| (*mark, id.clone())).collect();
-    assert_eq!(read, written, "{log}");
+    assert_eq!(read_answers, written_answers, "{log}");
 }
 
 /// An entry of the cache is read as it was written; a changed one counts as absent.
@@ -242,10 +242,10 @@ pub fn cache_entry(bytes: &[u8]) {
         };
     }
     CACHE.with(|(_, cache)| {
-        let mut draw = Draw::new(bytes);
-        let kind = Kind::ALL[draw.below(Kind::ALL.len())];
-        let (change, at) = (draw.below(4), draw.number() as usize);
-        let bytes = draw.rest();
+        let mut draw = FuzzDraw::new(bytes);
+        let kind = CacheKind::ALL[draw.below(CacheKind::ALL.len())];
+        let (change, drawn_number) = (draw.below(4), draw.number() as usize);
+        let bytes = draw.remaining_bytes();
         let path = cache.path(kind, "key");
         std::fs::write(&path, bytes).expect("a file");
         if let Some(payload) = cache.read(kind, "key") {
@@ -253,15 +253,15 @@ pub fn cache_entry(bytes: &[u8]) {
         }
         cache.write(kind, "key", bytes).expect("an entry");
         assert_eq!(cache.read(kind, "key").as_deref(), Some(bytes));
-        let mut changed = std::fs::read(&path).expect("the entry");
-        let at = at % changed.len();
+        let mut changed_entry = std::fs::read(&path).expect("the entry");
+        let position = drawn_number % changed_entry.len();
         match change {
-            0 => changed[at] ^= 1,
-            1 => changed.truncate(at),
-            2 => changed.insert(at, changed[at].wrapping_add(1)),
-            _ => drop(changed.drain(..at.max(1))),
+            0 => changed_entry[position] ^= 1,
+            1 => changed_entry.truncate(position),
+            2 => changed_entry.insert(position, changed_entry[position].wrapping_add(1)),
+            _ => drop(changed_entry.drain(..position.max(1))),
         }
-        std::fs::write(&path, changed).expect("a file");
-        assert_eq!(cache.read(kind, "key"), None, "change {change} at {at}");
+        std::fs::write(&path, changed_entry).expect("a file");
+        assert_eq!(cache.read(kind, "key"), None, "change {change} at {position}");
     });
 }

@@ -10,8 +10,8 @@ mod names;
 mod paths;
 mod program;
 mod roles;
-mod spot;
 mod table;
+mod text_spot;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -23,14 +23,16 @@ use self::paths::repository_path;
 use crate::tensor::DType;
 
 pub use error::HarnessError;
-pub(crate) use paths::joined;
+pub(crate) use paths::join_lexically;
 pub use paths::{PathFault, SourcePath};
 pub use program::ProgramSpec;
 pub use roles::Role;
-pub use spot::Spot;
-pub(crate) use spot::excerpt;
 pub use table::TomlError;
-pub(crate) use table::{Document, Number, Table, Value, did_you_mean, nearest};
+pub(crate) use table::{
+    Table, TomlDocument, TomlNumber, TomlValue, find_nearest_word, suggest_nearest_word,
+};
+pub use text_spot::TextSpot;
+pub(crate) use text_spot::excerpt_line;
 
 /// A validated `replay.toml`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,7 +141,7 @@ impl Harness {
     /// # Errors
     /// [`HarnessError`], which names the file, the key and the line.
     pub fn load(path: &Path) -> Result<Harness, HarnessError> {
-        Harness::parse(&Document::read(path)?, path)
+        Harness::parse(&TomlDocument::read(path)?, path)
     }
 
     /// Validates `text` as the content of the harness at `path`, which is not read.
@@ -147,66 +149,71 @@ impl Harness {
     /// # Errors
     /// [`HarnessError`], which names the file, the key and the line.
     pub fn parse(text: &str, path: &Path) -> Result<Harness, HarnessError> {
-        let document = Document { path, text };
+        let document = TomlDocument { path, text };
         let parsed = document.parse()?;
         let root = document.root(&parsed);
-        let known: Vec<&str> = ["repository", "sizes", "inputs", "outputs", "program", "roles"]
-            .into_iter()
-            .chain(program::KERNEL_KEYS)
-            .chain(program::KEYS)
-            .collect();
-        root.only(&known)?;
-        let program = program::program(&root)?;
-        let sources = paths(&root, "sources")?;
+        let known_keys: Vec<&str> =
+            ["repository", "sizes", "inputs", "outputs", "program", "roles"]
+                .into_iter()
+                .chain(program::KERNEL_KEYS)
+                .chain(program::KEYS)
+                .collect();
+        root.only(&known_keys)?;
+        let program = program::parse_program_spec(&root)?;
+        let sources = parse_source_paths(&root, "sources")?;
         if sources.is_empty() && program.is_none() {
             let key = root.require("sources")?;
-            return Err(empty(&key));
+            return Err(empty_call_error(&key));
         }
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut harness = Harness {
             path: path.to_owned(),
-            repository: root.string("repository")?.map(|path| joined(folder, &path)),
+            repository: root.string("repository")?.map(|path| join_lexically(folder, &path)),
             sources,
-            include: paths(&root, "include")?,
-            overlay: overlay(&root, folder)?,
-            defines: defines(&root)?,
-            undefine: undefine(&root)?,
-            sizes: sizes(&root)?,
-            inputs: specs(&root, "inputs", |name, table| input(name, table, program.is_some()))?,
-            outputs: specs(&root, "outputs", output)?,
+            include: parse_source_paths(&root, "include")?,
+            overlay: parse_overlay_path(&root, folder)?,
+            defines: parse_macro_defines(&root)?,
+            undefine: parse_macro_undefines(&root)?,
+            sizes: parse_size_names(&root)?,
+            inputs: parse_tensor_specs(&root, "inputs", |name, table| {
+                parse_input_spec(name, table, program.is_some())
+            })?,
+            outputs: parse_tensor_specs(&root, "outputs", parse_output_spec)?,
             calls: match &program {
-                None => calls(&root.require("call")?)?,
+                None => parse_harness_calls(&root.require("call")?)?,
                 Some(_) => Vec::new(),
             },
-            setup: root.get("setup").map(|value| call(&value)).transpose()?,
+            setup: root.get("setup").map(|value| parse_harness_call(&value)).transpose()?,
             program,
             roles: IndexMap::new(),
         };
         if harness.outputs.is_empty() {
-            return Err(root.require("outputs").map_or_else(Into::into, |value| empty(&value)));
+            return Err(root
+                .require("outputs")
+                .map_or_else(Into::into, |value| empty_call_error(&value)));
         }
-        let spot = |name: &str| declared(&root, name);
+        let spot = |name: &str| locate_tensor_declaration(&root, name);
         harness.check_names(&spot)?;
-        gradients::resolve(&mut harness, &spot)?;
+        gradients::resolve_gradients(&mut harness, &spot)?;
         harness.check_inits(&spot)?;
-        harness.roles = roles::roles(&root, &harness)?;
+        harness.roles = roles::parse_tensor_roles(&root, &harness)?;
         Ok(harness)
     }
 
     /// The output that is a loss: the scalar float output called `loss`, or else the only one that is no
     /// gradient.
     pub fn loss(&self) -> Option<String> {
-        gradients::loss(self)
+        gradients::find_loss_output(self)
     }
 
     /// The names of sizes, in the order in which the inputs' shapes name them, then the others.
     pub(crate) fn size_names(&self) -> impl Iterator<Item = &str> {
-        let mut seen = indexmap::IndexSet::new();
+        let mut seen_names = indexmap::IndexSet::new();
         for spec in self.inputs.values() {
-            seen.extend(named(&spec.shape));
+            seen_names.extend(named_extents(&spec.shape));
         }
-        seen.extend(self.sizes.iter().map(String::as_str));
-        seen.into_iter()
+        seen_names.extend(self.sizes.iter().map(String::as_str));
+        seen_names.into_iter()
     }
 
     /// The outputs that hold zeros or an input before the call.
@@ -216,30 +223,30 @@ impl Harness {
     }
 
     /// Refuses outputs that begin as what they cannot be.
-    fn check_inits(&self, spot: &dyn Fn(&str) -> Box<Spot>) -> Result<(), HarnessError> {
+    fn check_inits(&self, spot: &dyn Fn(&str) -> Box<TextSpot>) -> Result<(), HarnessError> {
         for (output, spec) in &self.outputs {
             let Some(init) = &spec.init else { continue };
-            let refused = |problem: String, nearest| {
+            let refuse_init = |problem: String, nearest| {
                 let (spot, output) = (spot(output), output.clone());
                 Err(HarnessError::Init { spot, output, problem, nearest })
             };
             if self.program.is_some() {
-                return refused(
+                return refuse_init(
                     "is for kernels, and this harness has a `program`".to_owned(),
                     None,
                 );
             }
             let Init::Copy(name) = init else { continue };
             let Some(input) = self.inputs.get(name) else {
-                let nearest = nearest(name, self.inputs.keys().map(String::as_str));
-                return refused(format!("names `{name}`, which is no input"), nearest);
+                let nearest = find_nearest_word(name, self.inputs.keys().map(String::as_str));
+                return refuse_init(format!("names `{name}`, which is no input"), nearest);
             };
             if input.optional {
-                return refused(format!("names `{name}`, which is optional"), None);
+                return refuse_init(format!("names `{name}`, which is optional"), None);
             }
             if (input.dtype, &input.shape) != (spec.dtype, &spec.shape) {
                 let problem = format!("names `{name}`, which has another dtype or shape");
-                return refused(problem, None);
+                return refuse_init(problem, None);
             }
         }
         Ok(())
@@ -247,7 +254,7 @@ impl Harness {
 
     /// Refuses names that are used twice and output sizes that no input has. `spot` returns the
     /// place where a tensor is declared.
-    fn check_names(&self, spot: &dyn Fn(&str) -> Box<Spot>) -> Result<(), HarnessError> {
+    fn check_names(&self, spot: &dyn Fn(&str) -> Box<TextSpot>) -> Result<(), HarnessError> {
         let clash = |name: &str, place: &str, first, second| {
             Err(HarnessError::Clash { spot: spot(place), name: name.to_owned(), first, second })
         };
@@ -256,12 +263,12 @@ impl Harness {
             if self.inputs.contains_key(output) {
                 return clash(output, output, "an input", "an output");
             }
-            if let Some(size) = named(&spec.shape).find(|size| !sizes.contains(size)) {
+            if let Some(size) = named_extents(&spec.shape).find(|size| !sizes.contains(size)) {
                 return Err(HarnessError::UnknownSize {
                     spot: spot(output),
                     output: output.clone(),
                     size: size.to_owned(),
-                    nearest: nearest(size, self.size_names()),
+                    nearest: find_nearest_word(size, self.size_names()),
                 });
             }
         }
@@ -282,14 +289,14 @@ impl Harness {
 }
 
 /// Where the tensor `name` is declared.
-fn declared(root: &Table<'_>, name: &str) -> Box<Spot> {
+fn locate_tensor_declaration(root: &Table<'_>, name: &str) -> Box<TextSpot> {
     let tables = ["outputs", "inputs"].into_iter().filter_map(|kind| root.get(kind)?.table().ok());
-    let found = tables.filter_map(|table| Some(table.get(name)?.key_spot())).next();
-    found.unwrap_or_else(|| root.document.spot(0..0))
+    let declared_spot = tables.filter_map(|table| Some(table.get(name)?.key_spot())).next();
+    declared_spot.unwrap_or_else(|| root.document.spot(0..0))
 }
 
 /// The names among the extents of a shape.
-fn named(shape: &[Extent]) -> impl Iterator<Item = &str> {
+fn named_extents(shape: &[Extent]) -> impl Iterator<Item = &str> {
     shape.iter().filter_map(|extent| match extent {
         Extent::Named(name) => Some(name.as_str()),
         Extent::Fixed(_) => None,
@@ -297,26 +304,30 @@ fn named(shape: &[Extent]) -> impl Iterator<Item = &str> {
 }
 
 /// The tables under `name`, read by `read`, in the order of the file.
-fn specs<T>(
+fn parse_tensor_specs<T>(
     root: &Table<'_>,
     name: &str,
-    read: impl Fn(&str, &Table<'_>) -> Result<T, HarnessError>,
+    read_spec: impl Fn(&str, &Table<'_>) -> Result<T, HarnessError>,
 ) -> Result<IndexMap<String, T>, HarnessError> {
     let Some(value) = root.get(name) else { return Ok(IndexMap::new()) };
-    let read_one = |entry: Value<'_>| {
+    let read_one = |entry: TomlValue<'_>| {
         check_name(&entry, entry.name)?;
-        Ok((entry.name.to_owned(), read(entry.name, &entry.table()?)?))
+        Ok((entry.name.to_owned(), read_spec(entry.name, &entry.table()?)?))
     };
     value.table()?.entries().map(read_one).collect()
 }
 
 /// An input; a program, unlike a call of C++, can be told that a scalar is absent.
-fn input(name: &str, table: &Table<'_>, program: bool) -> Result<InputSpec, HarnessError> {
+fn parse_input_spec(
+    name: &str,
+    table: &Table<'_>,
+    program: bool,
+) -> Result<InputSpec, HarnessError> {
     table.only(&["dtype", "shape", "optional"])?;
     let spec = InputSpec {
-        dtype: dtype(name, table)?,
-        shape: shape(table)?,
-        optional: flag(table, "optional")?,
+        dtype: parse_tensor_dtype(name, table)?,
+        shape: parse_tensor_shape(table)?,
+        optional: parse_flag_key(table, "optional")?,
     };
     if spec.optional && spec.shape.is_empty() && !program {
         let spot = table.spot().unwrap_or_else(|| table.document.spot(0..0));
@@ -325,20 +336,20 @@ fn input(name: &str, table: &Table<'_>, program: bool) -> Result<InputSpec, Harn
     Ok(spec)
 }
 
-fn output(name: &str, table: &Table<'_>) -> Result<OutputSpec, HarnessError> {
+fn parse_output_spec(name: &str, table: &Table<'_>) -> Result<OutputSpec, HarnessError> {
     table.only(&["dtype", "shape", "gradient_of", "of", "upstream", "non_finite", "init"])?;
     Ok(OutputSpec {
-        dtype: dtype(name, table)?,
-        shape: shape(table)?,
+        dtype: parse_tensor_dtype(name, table)?,
+        shape: parse_tensor_shape(table)?,
         gradient_of: table.string("gradient_of")?,
         of: table.string("of")?,
         upstream: table.string("upstream")?,
-        non_finite: flag(table, "non_finite")?,
-        init: table.get("init").map(|value| init(&value)).transpose()?,
+        non_finite: parse_flag_key(table, "non_finite")?,
+        init: table.get("init").map(|value| parse_output_init(&value)).transpose()?,
     })
 }
 
-fn init(value: &Value<'_>) -> Result<Init, HarnessError> {
+fn parse_output_init(value: &TomlValue<'_>) -> Result<Init, HarnessError> {
     if value.is_string() {
         return Ok(Init::Copy(value.string()?));
     }
@@ -349,11 +360,11 @@ fn init(value: &Value<'_>) -> Result<Init, HarnessError> {
 }
 
 /// The boolean at `key`; false where it is absent.
-fn flag(table: &Table<'_>, key: &str) -> Result<bool, HarnessError> {
+fn parse_flag_key(table: &Table<'_>, key: &str) -> Result<bool, HarnessError> {
     Ok(table.get(key).map(|value| value.boolean()).transpose()?.unwrap_or(false))
 }
 
-fn dtype(tensor: &str, table: &Table<'_>) -> Result<DType, HarnessError> {
+fn parse_tensor_dtype(tensor: &str, table: &Table<'_>) -> Result<DType, HarnessError> {
     let value = table.require("dtype")?;
     let name = value.string()?;
     DType::parse(&name).ok_or_else(|| HarnessError::UnknownDtype {
@@ -366,8 +377,8 @@ fn dtype(tensor: &str, table: &Table<'_>) -> Result<DType, HarnessError> {
 
 /// The dtype meant by another library's name or a misspelling.
 fn meant_dtype(name: &str) -> Option<String> {
-    let bare = name.strip_prefix("torch.").unwrap_or(name);
-    let known = match bare {
+    let bare_name = name.strip_prefix("torch.").unwrap_or(name);
+    let dtype_name = match bare_name {
         "double" => "f64",
         "float" => "f32",
         "half" | "__half" => "f16",
@@ -378,22 +389,22 @@ fn meant_dtype(name: &str) -> Option<String> {
         "char" => "i8",
         "boolean" => "bool",
         _ => {
-            let short = bare
+            let short_name = bare_name
                 .replace("bfloat", "bf")
                 .replace("float", "f")
                 .replace("uint", "u")
                 .replace("int", "i");
-            return DType::parse(&short)
+            return DType::parse(&short_name)
                 .map(|dtype| dtype.name().to_owned())
-                .or_else(|| nearest(name, DType::ALL.iter().map(|dtype| dtype.name())));
+                .or_else(|| find_nearest_word(name, DType::ALL.iter().map(|dtype| dtype.name())));
         }
     };
-    Some(known.to_owned())
+    Some(dtype_name.to_owned())
 }
 
-fn shape(table: &Table<'_>) -> Result<Vec<Extent>, HarnessError> {
+fn parse_tensor_shape(table: &Table<'_>) -> Result<Vec<Extent>, HarnessError> {
     const EXPECTED: &str = "a list of size names and integers";
-    let extent = |item: &Value<'_>| {
+    let extent = |item: &TomlValue<'_>| {
         if !item.is_string() {
             return match item.count()? {
                 size if isize::try_from(size).is_err() => {
@@ -409,40 +420,42 @@ fn shape(table: &Table<'_>) -> Result<Vec<Extent>, HarnessError> {
     table.require("shape")?.list(EXPECTED)?.iter().map(extent).collect()
 }
 
-fn check_name(value: &Value<'_>, name: &str) -> Result<(), HarnessError> {
-    let Some(reason) = names::objection(name) else { return Ok(()) };
+fn check_name(value: &TomlValue<'_>, name: &str) -> Result<(), HarnessError> {
+    let Some(reason) = names::name_objection(name) else { return Ok(()) };
     Err(HarnessError::BadName { spot: value.key_spot(), name: name.to_owned(), reason })
 }
 
 /// The paths at `key`. A list in the place of a path holds the names that it has at different revisions.
-fn paths(root: &Table<'_>, key: &str) -> Result<Vec<SourcePath>, HarnessError> {
+fn parse_source_paths(root: &Table<'_>, key: &str) -> Result<Vec<SourcePath>, HarnessError> {
     const EXPECTED: &str = "a list of strings";
     let Some(list) = root.get(key) else { return Ok(Vec::new()) };
     let (mut met, mut paths) = (IndexSet::new(), Vec::new());
-    let mut read = |item: &Value<'_>| -> Result<String, HarnessError> {
+    let mut read_path = |item: &TomlValue<'_>| -> Result<String, HarnessError> {
         let value = item.string()?;
-        let bad = |reason| HarnessError::BadPath {
+        let bad_path = |reason| HarnessError::BadPath {
             spot: item.spot(),
             key: key.to_owned(),
-            value: shown(&value),
+            value: escape_control_characters(&value),
             reason,
         };
-        let path = repository_path(&value, key != "sources").map_err(bad)?;
+        let path = repository_path(&value, key != "sources").map_err(bad_path)?;
         match met.insert(path.clone()) {
             true => Ok(path),
-            false => Err(bad(PathFault::Twice)),
+            false => Err(bad_path(PathFault::Twice)),
         }
     };
     for item in list.list(EXPECTED)? {
         if !item.is_list() {
-            paths.push(SourcePath::from(read(&item)?));
+            paths.push(SourcePath::from(read_path(&item)?));
             continue;
         }
         let names = item.list(EXPECTED)?;
-        let [first, others @ ..] = names.as_slice() else { return Err(empty(&item)) };
-        let mut path = SourcePath::from(read(first)?);
-        for other in others {
-            path = path.or(read(other)?);
+        let [first, other_names @ ..] = names.as_slice() else {
+            return Err(empty_call_error(&item));
+        };
+        let mut path = SourcePath::from(read_path(first)?);
+        for other_name in other_names {
+            path = path.or(read_path(other_name)?);
         }
         paths.push(path);
     }
@@ -450,97 +463,101 @@ fn paths(root: &Table<'_>, key: &str) -> Result<Vec<SourcePath>, HarnessError> {
 }
 
 /// `text` with control characters as they are escaped.
-fn shown(text: &str) -> String {
-    let one = |c: char| match c.is_control() {
+fn escape_control_characters(text: &str) -> String {
+    let escape_control = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),
         false => c.to_string(),
     };
-    text.chars().map(one).collect()
+    text.chars().map(escape_control).collect()
 }
 
-fn defines(root: &Table<'_>) -> Result<Vec<String>, HarnessError> {
-    let define = |item: &Value<'_>| {
+fn parse_macro_defines(root: &Table<'_>) -> Result<Vec<String>, HarnessError> {
+    let define = |item: &TomlValue<'_>| {
         let value = item.string()?;
         let name = value.split(['=', '(']).next().unwrap_or("");
         if names::is_identifier(name) && !value.contains(['\n', '\r', '\0']) {
             return Ok(value);
         }
-        Err(HarnessError::BadDefine { spot: item.spot(), value: shown(&value) })
+        Err(HarnessError::BadDefine { spot: item.spot(), value: escape_control_characters(&value) })
     };
     root.strings("defines")?.iter().map(define).collect()
 }
 
-fn overlay(root: &Table<'_>, folder: &Path) -> Result<Option<PathBuf>, HarnessError> {
+fn parse_overlay_path(root: &Table<'_>, folder: &Path) -> Result<Option<PathBuf>, HarnessError> {
     let Some(value) = root.get("overlay") else { return Ok(None) };
     let path = value.string()?;
     let reason = match () {
         () if path.is_empty() => PathFault::Empty,
         () if path.contains(char::is_control) => PathFault::Control,
-        () => return Ok(Some(joined(folder, path))),
+        () => return Ok(Some(join_lexically(folder, path))),
     };
     let (spot, key) = (value.spot(), "overlay".to_owned());
-    Err(HarnessError::BadPath { spot, key, value: shown(&path), reason })
+    Err(HarnessError::BadPath { spot, key, value: escape_control_characters(&path), reason })
 }
 
-fn sizes(root: &Table<'_>) -> Result<Vec<String>, HarnessError> {
-    let mut found: Vec<String> = Vec::new();
+fn parse_size_names(root: &Table<'_>) -> Result<Vec<String>, HarnessError> {
+    let mut size_names: Vec<String> = Vec::new();
     for item in root.strings("sizes")? {
         let name = item.string()?;
         check_name(&item, &name)?;
-        if found.contains(&name) {
+        if size_names.contains(&name) {
             let (spot, kind) = (item.spot(), "a size");
             return Err(HarnessError::Clash { spot, name, first: kind, second: "another size" });
         }
-        found.push(name);
+        size_names.push(name);
     }
-    Ok(found)
+    Ok(size_names)
 }
 
-fn undefine(root: &Table<'_>) -> Result<Vec<String>, HarnessError> {
-    let name = |item: &Value<'_>| {
+fn parse_macro_undefines(root: &Table<'_>) -> Result<Vec<String>, HarnessError> {
+    let name = |item: &TomlValue<'_>| {
         let value = item.string()?;
         match names::is_identifier(&value) {
             true => Ok(value),
-            false => Err(HarnessError::BadUndefine { spot: item.spot(), value: shown(&value) }),
+            false => Err(HarnessError::BadUndefine {
+                spot: item.spot(),
+                value: escape_control_characters(&value),
+            }),
         }
     };
     root.strings("undefine")?.iter().map(name).collect()
 }
 
-fn calls(value: &Value<'_>) -> Result<Vec<Call>, HarnessError> {
+fn parse_harness_calls(value: &TomlValue<'_>) -> Result<Vec<Call>, HarnessError> {
     const EXPECTED: &str = "a string or a list of strings";
     if !value.is_string() && !value.is_list() {
         return Err(value.wrong_type(EXPECTED).into());
     }
     if value.is_string() {
-        return Ok(vec![call(value)?]);
+        return Ok(vec![parse_harness_call(value)?]);
     }
     let items = value.list(EXPECTED)?;
     if items.is_empty() {
-        return Err(empty(value));
+        return Err(empty_call_error(value));
     }
-    items.iter().map(call).collect()
+    items.iter().map(parse_harness_call).collect()
 }
 
-fn call(value: &Value<'_>) -> Result<Call, HarnessError> {
+fn parse_harness_call(value: &TomlValue<'_>) -> Result<Call, HarnessError> {
     let text = value.string()?;
     if text.trim().is_empty() {
-        return Err(empty(value));
+        return Err(empty_call_error(value));
     }
-    let (spot, written) = (value.spot(), value.written());
-    let quotes = ["\"\"\"", "'''"].into_iter().find(|quotes| written.starts_with(quotes));
+    let (spot, written_value) = (value.spot(), value.written());
+    let quotes = ["\"\"\"", "'''"].into_iter().find(|quotes| written_value.starts_with(quotes));
     // A line break right behind three quotes is not part of the text.
-    let below = quotes.is_some() && written[3..].starts_with(['\n', '\r']);
-    let (line, column) = match (below, quotes) {
+    let starts_below = quotes.is_some() && written_value[3..].starts_with(['\n', '\r']);
+    let (line, column) = match (starts_below, quotes) {
         (true, _) => (spot.line + 1, 1),
         (false, quotes) => (spot.line, spot.column + quotes.map_or(1, str::len)),
     };
     let lines = value.lines();
-    let written = if below { lines.split_once('\n').map_or("", |(_, rest)| rest) } else { lines };
-    Ok(Call { text, line, column, written: written.to_owned() })
+    let written_lines =
+        if starts_below { lines.split_once('\n').map_or("", |(_, rest)| rest) } else { lines };
+    Ok(Call { text, line, column, written: written_lines.to_owned() })
 }
 
-fn empty(value: &Value<'_>) -> HarnessError {
+fn empty_call_error(value: &TomlValue<'_>) -> HarnessError {
     HarnessError::Empty { spot: value.spot(), key: value.key.clone() }
 }
 

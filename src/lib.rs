@@ -7,7 +7,6 @@
 
 pub mod backend;
 pub mod bisect;
-mod block_form;
 pub mod cache;
 pub mod cluster;
 pub mod compile;
@@ -34,5 +33,6 @@ pub mod snapshot;
 pub mod summary;
 mod syntax;
 pub mod tensor;
+mod thread_loop;
 pub mod trial;
 pub mod worker;

@@ -8,13 +8,13 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     if cli::is_worker() {
-        return cli::work();
+        return cli::run_worker();
     }
     if cli::is_keeper() {
-        return cli::keep();
+        return cli::run_keeper();
     }
     if cli::is_task() {
         return cli::make_task();
     }
-    cli::run()
+    cli::run_command_line()
 }

@@ -1,12 +1,12 @@
 //! Starts, watches and ends processes, together with everything that they start.
 //!
 //! Deals with system calls, not with the work of the processes. A [`tree`] is ended as a whole, and its
-//! [`memory`] watched; [`shield`] keeps signals away from the processes above.
+//! [`memory`] watched; [`seccomp_filter`] keeps signals away from the processes above.
 #![allow(unsafe_code)]
 
 mod container;
 pub(crate) mod memory;
-pub(crate) mod shield;
+pub(crate) mod seccomp_filter;
 pub(crate) mod tree;
 
 use std::fs;
@@ -30,7 +30,7 @@ const LEAST_WAIT: Duration = Duration::from_millis(1);
 const MOST_ANCESTORS: usize = 32;
 
 /// This process.
-pub(crate) fn this() -> Pid {
+pub(crate) fn current_pid() -> Pid {
     std::process::id() as Pid
 }
 
@@ -46,11 +46,11 @@ pub(crate) fn lead_group() {
 ///
 /// # Errors
 /// Where the system has no room for another process.
-pub(crate) fn fork() -> io::Result<Option<Pid>> {
+pub(crate) fn fork_process() -> io::Result<Option<Pid>> {
     // SAFETY: with one thread nothing is lacking in the copy.
     match unsafe { libc::fork() } {
         0 => Ok(None),
-        failed if failed < 0 => Err(io::Error::last_os_error()),
+        result if result < 0 => Err(io::Error::last_os_error()),
         child => Ok(Some(child)),
     }
 }
@@ -62,10 +62,10 @@ pub(crate) fn fork() -> io::Result<Option<Pid>> {
 /// Where the system has no room for another process.
 pub(crate) fn fork_for_parent() -> io::Result<Option<Pid>> {
     let flags = libc::c_long::from(libc::CLONE_PARENT | libc::SIGCHLD);
-    let (none, number) = (libc::c_long::from(0), place_of_thread_number());
+    let (zero, number) = (libc::c_long::from(0), place_of_thread_number());
     // SAFETY: with one thread nothing is missing in the copy. Without a stack of its own, the order
     // of the other arguments, which differs between architectures, does not matter: they are zero.
-    match unsafe { libc::syscall(libc::SYS_clone, flags, none, none, none, none) } {
+    match unsafe { libc::syscall(libc::SYS_clone, flags, zero, zero, zero, zero) } {
         0 => {
             if !number.is_null() {
                 // SAFETY: the library's variable for this number, which it has no other use for now.
@@ -73,7 +73,7 @@ pub(crate) fn fork_for_parent() -> io::Result<Option<Pid>> {
             }
             Ok(None)
         }
-        failed if failed < 0 => Err(io::Error::last_os_error()),
+        result if result < 0 => Err(io::Error::last_os_error()),
         child => Ok(Some(child as Pid)),
     }
 }
@@ -104,8 +104,8 @@ pub(crate) fn parent_of(process: Pid) -> Option<Pid> {
 
 /// This process and its ancestors, as far as the system tells.
 pub(crate) fn line_of_descent() -> Vec<Pid> {
-    let above = |&process: &Pid| parent_of(process).filter(|&parent| parent > 0);
-    std::iter::successors(Some(this()), above).take(MOST_ANCESTORS).collect()
+    let parent_process = |&process: &Pid| parent_of(process).filter(|&parent| parent > 0);
+    std::iter::successors(Some(current_pid()), parent_process).take(MOST_ANCESTORS).collect()
 }
 
 /// A file that becomes readable when a child of this process ends. Blocks `SIGCHLD` from here on.
@@ -129,9 +129,9 @@ fn signals_of_children() -> io::Result<File> {
 pub(crate) fn unblock_signals() {
     // SAFETY: the set is a variable.
     unsafe {
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+        let mut no_signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut no_signals);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const no_signals, std::ptr::null_mut());
     }
 }
 
@@ -162,9 +162,9 @@ pub(crate) fn wait_for<const N: usize>(
 ///
 /// # Errors
 /// Where the system refuses.
-pub(crate) fn lower_limit(resource: Resource, most: u64) -> io::Result<()> {
+pub(crate) fn lower_limit(resource: Resource, new_limit: u64) -> io::Result<()> {
     let Rlimit { current, maximum } = getrlimit(resource);
-    let lower = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
+    let lower = |limit: Option<u64>| Some(limit.map_or(new_limit, |limit| limit.min(new_limit)));
     Ok(setrlimit(resource, Rlimit { current: lower(current), maximum: lower(maximum) })?)
 }
 
@@ -172,9 +172,11 @@ pub(crate) fn lower_limit(resource: Resource, most: u64) -> io::Result<()> {
 ///
 /// # Errors
 /// Where the system refuses.
-pub(crate) fn set_limit(resource: Resource, most: Option<u64>) -> io::Result<()> {
+pub(crate) fn set_limit(resource: Resource, new_limit: Option<u64>) -> io::Result<()> {
     let Rlimit { maximum, .. } = getrlimit(resource);
-    let current = most.map_or(maximum, |most| Some(maximum.map_or(most, |limit| limit.min(most))));
+    let current = new_limit.map_or(maximum, |wanted_limit| {
+        Some(maximum.map_or(wanted_limit, |limit| limit.min(wanted_limit)))
+    });
     Ok(setrlimit(resource, Rlimit { current, maximum })?)
 }
 
@@ -182,7 +184,7 @@ pub(crate) fn set_limit(resource: Resource, most: Option<u64>) -> io::Result<()>
 ///
 /// # Errors
 /// Where a lower limit was set for all that this process starts.
-pub(crate) fn limit_memory(bytes: u64) -> io::Result<()> {
+pub(crate) fn limit_address_space(bytes: u64) -> io::Result<()> {
     Ok(setrlimit(Resource::As, Rlimit { current: Some(bytes), maximum: Some(bytes) })?)
 }
 
@@ -193,11 +195,11 @@ pub(crate) fn memory_limit() -> u64 {
 
 /// The bytes of memory that processes can have before the system has to take pages from others, or before the
 /// container's limit is reached; none if the system does not tell.
-pub(crate) fn free_memory() -> Option<u64> {
+pub(crate) fn free_memory_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let field = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let machine = field.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.saturating_mul(1024);
-    Some(container::free_memory().map_or(machine, |left| left.min(machine)))
+    Some(container::free_container_memory().map_or(machine, |left| left.min(machine)))
 }
 
 /// The bytes that a file may have which this process writes.
@@ -218,7 +220,7 @@ pub(crate) fn memory_kills() -> Option<u64> {
 }
 
 /// Ends this process at once: nothing is written out, and no handler of its exit is called.
-pub(crate) fn leave(status: i32) -> ! {
+pub(crate) fn exit_immediately(status: i32) -> ! {
     // SAFETY: the process is gone with it.
     unsafe { libc::_exit(status) }
 }
@@ -242,13 +244,13 @@ mod tests {
         let parent = parent_of(child.id() as Pid);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(parent, Some(this()));
+        assert_eq!(parent, Some(current_pid()));
     }
 
     #[test]
     fn a_process_has_a_line_of_descent() {
         let line = line_of_descent();
-        assert_eq!(line[0], this());
+        assert_eq!(line[0], current_pid());
         assert_eq!(line.get(1).copied(), Some(parent_id() as Pid));
         assert!(line.len() <= MOST_ANCESTORS);
     }

@@ -67,17 +67,17 @@ impl Budget {
     /// That of this process: half of what the machine has free when it is first asked for.
     pub fn of_process() -> Arc<Budget> {
         static BUDGET: OnceLock<Arc<Budget>> = OnceLock::new();
-        let made = || {
-            let free = process::free_memory().unwrap_or_default() / SHARE as u64;
-            Budget::new(usize::try_from(free).unwrap_or(usize::MAX).max(LEAST_MEMORY))
+        let make_budget = || {
+            let free_bytes = process::free_memory_bytes().unwrap_or_default() / SHARE as u64;
+            Budget::new(usize::try_from(free_bytes).unwrap_or(usize::MAX).max(LEAST_MEMORY))
         };
-        BUDGET.get_or_init(made).clone()
+        BUDGET.get_or_init(make_budget).clone()
     }
 
     /// Takes that many bytes, if there are so many.
-    pub fn take(self: &Arc<Budget>, bytes: usize) -> Option<Taken> {
-        let fits = |used: usize| used.checked_add(bytes).filter(|&used| used <= self.most);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
+    pub fn reserve(self: &Arc<Budget>, bytes: usize) -> Option<Taken> {
+        let add_if_fits = |used: usize| used.checked_add(bytes).filter(|&used| used <= self.most);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add_if_fits).ok()?;
         Some(Taken { bytes, budget: self.clone() })
     }
 
@@ -133,22 +133,22 @@ impl Scratch {
     ///
     /// # Errors
     /// [`ScratchError`] if they need a file, and the folder has no room for it.
-    pub fn zeros<T: Number>(&self, len: usize) -> Result<Numbers<T>, ScratchError> {
+    pub fn zeros<T: ScratchNumber>(&self, len: usize) -> Result<ScratchNumbers<T>, ScratchError> {
         let bytes = len.saturating_mul(size_of::<T>());
-        let memory = match (self.budget.take(bytes), &self.folder) {
-            (None, Some(folder)) => Memory::File(mapped(folder, bytes)?),
-            (taken, _) => match (bytes >= LARGE).then(|| pages(bytes)).flatten() {
-                Some(map) => Memory::Pages(map, taken),
+        let memory = match (self.budget.reserve(bytes), &self.folder) {
+            (None, Some(folder)) => ScratchMemory::File(map_unnamed_file(folder, bytes)?),
+            (taken, _) => match (bytes >= LARGE).then(|| map_large_pages(bytes)).flatten() {
+                Some(map) => ScratchMemory::Pages(map, taken),
                 // SAFETY: all bits zero are a number.
-                None => Memory::Heap(vec![unsafe { std::mem::zeroed() }; len], taken),
+                None => ScratchMemory::Heap(vec![unsafe { std::mem::zeroed() }; len], taken),
             },
         };
-        Ok(Numbers { memory, len, of: PhantomData })
+        Ok(ScratchNumbers { memory, len, of: PhantomData })
     }
 }
 
 /// Memory of that many bytes by itself, in large pages if the system has them; none if it has no room.
-fn pages(bytes: usize) -> Option<MmapMut> {
+fn map_large_pages(bytes: usize) -> Option<MmapMut> {
     let map = MmapMut::map_anon(bytes).ok()?;
     // Without large pages it is as good, if slower to fill.
     let _ = map.advise(Advice::HugePage);
@@ -159,19 +159,20 @@ fn pages(bytes: usize) -> Option<MmapMut> {
 ///
 /// # Errors
 /// [`ScratchError`] if the folder has no room for it.
-pub fn file(folder: &Path, bytes: usize) -> Result<File, ScratchError> {
-    let file = tempfile::tempfile_in(folder).map_err(failed("make a file of", folder, bytes))?;
-    reserve(&file, bytes.max(1)).map_err(failed("reserve", folder, bytes))?;
+pub fn create_unnamed_file(folder: &Path, bytes: usize) -> Result<File, ScratchError> {
+    let file =
+        tempfile::tempfile_in(folder).map_err(scratch_failure("make a file of", folder, bytes))?;
+    reserve_file_space(&file, bytes.max(1)).map_err(scratch_failure("reserve", folder, bytes))?;
     Ok(file)
 }
 
-fn mapped(folder: &Path, bytes: usize) -> Result<MmapMut, ScratchError> {
-    let file = file(folder, bytes)?;
+fn map_unnamed_file(folder: &Path, bytes: usize) -> Result<MmapMut, ScratchError> {
+    let file = create_unnamed_file(folder, bytes)?;
     // SAFETY: nobody else can open a file without a name.
-    unsafe { MmapMut::map_mut(&file) }.map_err(failed("map", folder, bytes))
+    unsafe { MmapMut::map_mut(&file) }.map_err(scratch_failure("map", folder, bytes))
 }
 
-fn failed(
+fn scratch_failure(
     doing: &'static str,
     folder: &Path,
     bytes: usize,
@@ -181,7 +182,7 @@ fn failed(
 }
 
 /// Gives `file` that many bytes of its own.
-fn reserve(file: &File, bytes: usize) -> io::Result<()> {
+fn reserve_file_space(file: &File, bytes: usize) -> io::Result<()> {
     let length = libc::off_t::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
     // SAFETY: the descriptor is open.
     match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) } {
@@ -194,25 +195,25 @@ fn reserve(file: &File, bytes: usize) -> io::Result<()> {
 ///
 /// # Safety
 /// All bits zero are a value of the type, and it holds no references.
-pub unsafe trait Number: Copy + Send + Sync + 'static {}
+pub unsafe trait ScratchNumber: Copy + Send + Sync + 'static {}
 
 // SAFETY: plain numbers.
-unsafe impl Number for f32 {}
+unsafe impl ScratchNumber for f32 {}
 // SAFETY: plain numbers.
-unsafe impl Number for f64 {}
+unsafe impl ScratchNumber for f64 {}
 // SAFETY: plain numbers.
-unsafe impl Number for u64 {}
+unsafe impl ScratchNumber for u64 {}
 // SAFETY: an array of numbers, for which the same holds.
-unsafe impl<T: Number, const N: usize> Number for [T; N] {}
+unsafe impl<T: ScratchNumber, const N: usize> ScratchNumber for [T; N] {}
 
 /// Numbers in a [`Scratch`], as a slice.
-pub struct Numbers<T: Number> {
-    memory: Memory<T>,
+pub struct ScratchNumbers<T: ScratchNumber> {
+    memory: ScratchMemory<T>,
     len: usize,
     of: PhantomData<T>,
 }
 
-enum Memory<T> {
+enum ScratchMemory<T> {
     /// On the heap; none is counted where nobody counts.
     Heap(Vec<T>, #[expect(dead_code, reason = "held until the numbers go")] Option<Taken>),
     /// The same in pages of its own.
@@ -220,46 +221,50 @@ enum Memory<T> {
     File(MmapMut),
 }
 
-impl<T: Number> Deref for Numbers<T> {
+impl<T: ScratchNumber> Deref for ScratchNumbers<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
         match &self.memory {
-            Memory::Heap(numbers, _) => numbers,
+            ScratchMemory::Heap(numbers, _) => numbers,
             // SAFETY: the map begins at a page, holds that many, and all its bits were zero or
             // were written as numbers.
-            Memory::File(map) | Memory::Pages(map, _) => unsafe {
+            ScratchMemory::File(map) | ScratchMemory::Pages(map, _) => unsafe {
                 std::slice::from_raw_parts(map.as_ptr().cast(), self.len)
             },
         }
     }
 }
 
-impl<T: Number> DerefMut for Numbers<T> {
+impl<T: ScratchNumber> DerefMut for ScratchNumbers<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.memory {
-            Memory::Heap(numbers, _) => numbers,
+            ScratchMemory::Heap(numbers, _) => numbers,
             // SAFETY: as above, and the map is borrowed mutably.
-            Memory::File(map) | Memory::Pages(map, _) => unsafe {
+            ScratchMemory::File(map) | ScratchMemory::Pages(map, _) => unsafe {
                 std::slice::from_raw_parts_mut(map.as_mut_ptr().cast(), self.len)
             },
         }
     }
 }
 
-impl<T: Number> From<Vec<T>> for Numbers<T> {
-    fn from(numbers: Vec<T>) -> Numbers<T> {
-        Numbers { len: numbers.len(), memory: Memory::Heap(numbers, None), of: PhantomData }
+impl<T: ScratchNumber> From<Vec<T>> for ScratchNumbers<T> {
+    fn from(numbers: Vec<T>) -> ScratchNumbers<T> {
+        ScratchNumbers {
+            len: numbers.len(),
+            memory: ScratchMemory::Heap(numbers, None),
+            of: PhantomData,
+        }
     }
 }
 
-impl<T: Number + PartialEq> PartialEq for Numbers<T> {
-    fn eq(&self, other: &Numbers<T>) -> bool {
+impl<T: ScratchNumber + PartialEq> PartialEq for ScratchNumbers<T> {
+    fn eq(&self, other: &ScratchNumbers<T>) -> bool {
         **self == **other
     }
 }
 
-impl<T: Number + fmt::Debug> fmt::Debug for Numbers<T> {
+impl<T: ScratchNumber + fmt::Debug> fmt::Debug for ScratchNumbers<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
@@ -276,16 +281,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let scratch = Scratch::in_folder(folder.path(), 64);
         let few = scratch.zeros::<u64>(8).unwrap();
-        assert!(matches!(few.memory, Memory::Heap(..)));
+        assert!(matches!(few.memory, ScratchMemory::Heap(..)));
         let mut more = scratch.zeros::<u64>(1000).unwrap();
-        assert!(matches!(more.memory, Memory::File(_)));
+        assert!(matches!(more.memory, ScratchMemory::File(_)));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         assert!(more.iter().all(|&number| number == 0));
         more.iter_mut().enumerate().for_each(|(at, number)| *number = at as u64);
         assert!(more.iter().enumerate().all(|(at, &number)| number == at as u64));
-        assert!(matches!(scratch.zeros::<f32>(1).unwrap().memory, Memory::File(_)));
+        assert!(matches!(scratch.zeros::<f32>(1).unwrap().memory, ScratchMemory::File(_)));
         drop(few);
-        assert!(matches!(scratch.zeros::<[f32; 4]>(4).unwrap().memory, Memory::Heap(..)));
+        assert!(matches!(scratch.zeros::<[f32; 4]>(4).unwrap().memory, ScratchMemory::Heap(..)));
     }
 
     #[test]
@@ -293,12 +298,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let scratch = Scratch::in_folder(folder.path(), LARGE);
         let mut numbers = scratch.zeros::<f64>(LARGE / 8).unwrap();
-        assert!(matches!(numbers.memory, Memory::Pages(..)));
+        assert!(matches!(numbers.memory, ScratchMemory::Pages(..)));
         assert!(numbers.iter().all(|&number| number == 0.0));
         numbers[LARGE / 8 - 1] = 1.0;
-        assert!(matches!(scratch.zeros::<f32>(1).unwrap().memory, Memory::File(_)));
+        assert!(matches!(scratch.zeros::<f32>(1).unwrap().memory, ScratchMemory::File(_)));
         drop(numbers);
-        assert!(matches!(scratch.zeros::<f32>(1).unwrap().memory, Memory::Heap(..)));
+        assert!(matches!(scratch.zeros::<f32>(1).unwrap().memory, ScratchMemory::Heap(..)));
     }
 
     #[test]

@@ -20,14 +20,14 @@ mod survey;
 mod words;
 
 pub use belief::Rate;
-pub use candidates::distances;
-pub use ends::Refusal;
+pub use candidates::bisection_distances;
+pub use ends::EndsRefusal;
 pub use engine::Search;
 pub use graph::{Graph, GraphError};
-pub use log_text::{LogEntry, LogMark, Terms, git_bisect_log};
+pub use log_text::{BisectTerms, LogEntry, LogMark, git_bisect_log};
 pub use survey::Survey;
-pub(crate) use survey::survey;
-pub use words::{Answer, Conclusion, Options, Phase, SearchError, State, Warning};
+pub(crate) use survey::survey_graph;
+pub use words::{Conclusion, Options, Phase, SearchError, SearchState, TestAnswer, Warning};
 
 #[cfg(test)]
 mod model;

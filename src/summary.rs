@@ -19,15 +19,15 @@ use serde::{Deserialize, Serialize};
 
 pub use checksum::{Checksum, NotAChecksum};
 pub use estimate::Estimate;
-pub(crate) use estimate::estimate;
-pub use poison::{POISON_A, POISON_B, Poison, PoisonMismatch, Written, written};
+pub(crate) use estimate::estimate_distance;
+pub use poison::{POISON_A, POISON_B, Poison, PoisonComparison, PoisonMismatch, compare_poisons};
 pub use sketch::Sketch;
-pub(crate) use sketch::{PROJECTIONS, splitmix64};
+pub(crate) use sketch::{PROJECTIONS, draw_splitmix64};
 
 pub(crate) use number::{Number, OptionalNumber};
 
 use crate::tensor::{DType, TensorView};
-use pass::Part;
+use pass::SummaryPart;
 
 /// Checksum, statistics and sketch of a tensor. Statistics are in float64, over finite elements only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,20 +68,20 @@ pub struct Summary {
 const LEAST_SAFE_SQUARE: f64 = 1e-280;
 
 /// Summarises a tensor; `poison` is the initial content of its buffer.
-pub fn summarize(view: &TensorView, poison: Option<&Poison>) -> Summary {
-    let parts: Vec<Part> = (view.bytes.par_chunks(pass::PART_BYTES).enumerate())
+pub fn summarize_tensor(view: &TensorView, poison: Option<&Poison>) -> Summary {
+    let parts: Vec<SummaryPart> = (view.bytes.par_chunks(pass::PART_BYTES).enumerate())
         .map(|(index, bytes)| pass::summarise_part(view.dtype, bytes, index as u64, poison))
         .collect();
-    let total = parts.into_iter().reduce(join);
+    let total = parts.into_iter().reduce(join_summary_parts);
     let total = total.unwrap_or_else(|| pass::summarise_part(view.dtype, &[], 0, None));
     let max_abs = if total.finite == 0 { 0.0 } else { total.max.max(-total.min) };
     let moments = norm_and_mean(view, &total, max_abs);
-    close(&total, view.dtype, view.shape, max_abs, moments)
+    close_summary(&total, view.dtype, view.shape, max_abs, moments)
 }
 
 /// The summary of a tensor whose parts add up to `total`, with its norm and mean.
-fn close(
-    total: &Part,
+fn close_summary(
+    total: &SummaryPart,
     dtype: DType,
     shape: &[usize],
     max_abs: f64,
@@ -106,7 +106,7 @@ fn close(
 }
 
 /// Joins two neighbouring parts, always from the first to the last.
-fn join(mut left: Part, right: Part) -> Part {
+fn join_summary_parts(mut left: SummaryPart, right: SummaryPart) -> SummaryPart {
     left.sums.merge(&right.sums);
     left.sketch.merge(&right.sketch);
     left.finite += right.finite;
@@ -122,14 +122,14 @@ fn join(mut left: Part, right: Part) -> Part {
 }
 
 /// Whether the plain sums neither over- nor underflowed.
-fn is_safe(total: &Part, max_abs: f64) -> bool {
+fn is_safe(total: &SummaryPart, max_abs: f64) -> bool {
     total.sum.is_finite()
         && total.sum_of_squares.is_finite()
         && (total.sum_of_squares >= LEAST_SAFE_SQUARE || max_abs == 0.0)
 }
 
 /// The L2 norm and the mean, from a second, scaled pass where the plain sums over- or underflow.
-fn norm_and_mean(view: &TensorView, total: &Part, max_abs: f64) -> (f64, f64) {
+fn norm_and_mean(view: &TensorView, total: &SummaryPart, max_abs: f64) -> (f64, f64) {
     let count = total.finite as f64;
     if is_safe(total, max_abs) {
         return (total.sum_of_squares.sqrt(), total.sum / count);

@@ -3,13 +3,13 @@
 //! Nothing here reads files, knows of devices, or judges numbers.
 
 pub(crate) mod float8;
-pub(crate) mod parts;
+pub(crate) mod parallel;
 pub mod step;
 pub(crate) mod vectors;
 
 use std::fmt;
 
-pub use self::parts::cores;
+pub use self::parallel::count_cores;
 
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
@@ -265,7 +265,7 @@ impl TensorView<'_> {
 ///
 /// # Panics
 /// If a size is 0, where no element exists.
-pub fn unravel(mut linear: usize, shape: &[usize]) -> Vec<usize> {
+pub fn unravel_index(mut linear: usize, shape: &[usize]) -> Vec<usize> {
     let mut index = vec![0; shape.len()];
     for (slot, &size) in index.iter_mut().zip(shape).rev() {
         *slot = linear % size;
@@ -290,7 +290,7 @@ mod tests {
     fn unravel_is_the_inverse_of_row_major_order() {
         let shape = [2, 3, 5];
         for linear in 0..30 {
-            let i = unravel(linear, &shape);
+            let i = unravel_index(linear, &shape);
             assert_eq!((i[0] * 3 + i[1]) * 5 + i[2], linear);
         }
     }

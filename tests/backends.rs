@@ -13,12 +13,12 @@ use replay::fixture::{self, Fixture};
 use replay::foreign::Keeper;
 use replay::frontend::Precision;
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
-use replay::program::{self, Runner, Setting};
+use replay::program::{self, ProgramSettings, Runner};
 use replay::runtime::cpu::Rounding;
-use replay::summary::{POISON_A, POISON_B, Poison, summarize};
-use replay::tensor::step::{Class, Scales, Step, Unit, sign};
+use replay::summary::{POISON_A, POISON_B, Poison, summarize_tensor};
+use replay::tensor::step::{Scales, Step, StepClass, StepUnit, draw_sign};
 use replay::tensor::{DType, TensorView};
-use replay::worker::{Ending, Limits, Part, Run, Stepped};
+use replay::worker::{CallPart, Ending, Limits, Run, Stepped};
 
 const N: usize = 64;
 
@@ -91,7 +91,7 @@ impl Project {
         std::fs::create_dir(&dir).unwrap();
         std::fs::write(dir.join("fixture.toml"), "harness = \"../replay.toml\"\n").unwrap();
         let x: Vec<u8> = (0..N).flat_map(|i| (1.0 + i as f32).to_le_bytes()).collect();
-        fixture::write(&dir, &[("x", DType::F32, &[N], &x)], &[]).unwrap();
+        fixture::write_safetensors(&dir, &[("x", DType::F32, &[N], &x)], &[]).unwrap();
         let fixture = Arc::new(Fixture::load(&dir).unwrap());
         Project { folder, language, fixture }
     }
@@ -245,20 +245,20 @@ fn a_shadow_computes_in_float64_beside_inputs_that_were_stepped(given: &Given) {
     let out = 2..4;
     let step = Step {
         seed: 3,
-        class: Class::Ordinary,
+        class: StepClass::Ordinary,
         among: 0..N,
         without: Vec::from_iter([out.clone()]),
-        unit: Unit::Own,
+        unit: StepUnit::Own,
         length: (2f64).powi(-40),
     };
     let x: Vec<u8> = (0..N).flat_map(|index| (1.0 + index as f32).to_le_bytes()).collect();
-    let scales = Scales::of(&TensorView { dtype: DType::F32, shape: &[N], bytes: &x }, 1);
+    let scales = Scales::measure(&TensorView { dtype: DType::F32, shape: &[N], bytes: &x }, 1);
     let stepped = Stepped { input: "x".to_owned(), step, scales: Arc::new(scales) };
     let run = shadow.run(&Mode { step: Some(stepped), ..Mode::plain(POISON_A) }).unwrap();
     for index in 0..N {
         let x = 1.0 + index as f64;
         let scale = x.log2().floor().exp2() * (2f64).powi(-40);
-        let moved = if out.contains(&index) { 0.0 } else { scale * sign(3, index as u64) };
+        let moved = if out.contains(&index) { 0.0 } else { scale * draw_sign(3, index as u64) };
         let x = x + moved;
         assert_eq!((element(&run, "copy", index), element(&run, "third", index)), (x, x / 3.0));
     }
@@ -271,9 +271,9 @@ fn a_part_of_the_call_tells_of_the_output_that_it_is_made_for(given: &Given) {
         return;
     }
     let run = |part| shadow.run(&Mode { part, ..Mode::plain(POISON_A) }).unwrap();
-    let whole = run(Part::Watched("copy".to_owned()));
+    let whole = run(CallPart::Watched("copy".to_owned()));
     assert_eq!((whole.last_write, whole.printed.as_str()), (Some(1), "counted\n"));
-    let part = run(Part::Before { launch: 1, output: "copy".to_owned() });
+    let part = run(CallPart::Before { launch: 1, output: "copy".to_owned() });
     assert_eq!((&part.ending, part.printed.as_str()), (&Ending::Completed, ""));
     assert_eq!(bytes(&part, "copy"), bytes(&whole, "copy"));
 }
@@ -286,7 +286,7 @@ fn summaries_that_are_made_on_the_device_are_those_of_the_outputs(given: &Given)
     for (output, summary) in &run.summaries {
         let view = plain.output(output).unwrap();
         if output != "places" {
-            assert_eq!(summary.checksum, summarize(&view, None).checksum, "{output}");
+            assert_eq!(summary.checksum, summarize_tensor(&view, None).checksum, "{output}");
         }
     }
 }
@@ -368,7 +368,7 @@ macro_rules! suite {
     };
 }
 
-fn cpu() -> replay::backend::Cpu {
+fn cpu() -> replay::backend::CpuBackend {
     gpu_lab::cpu(&shared_cache(), &gpu_lab::program(), MINUTE)
 }
 
@@ -377,8 +377,8 @@ fn programs() -> Programs {
     let (cache, program) = (shared_cache(), gpu_lab::program());
     let limits = Limits { timeout: MINUTE, ..Limits::default() };
     let host = Host::new(program.clone(), limits, 2, cache.temporary());
-    let setting = Setting {
-        device: program::Device::Cpu,
+    let setting = ProgramSettings {
+        device: program::ProgramDevice::Cpu,
         limits,
         environment: std::env::vars_os().collect(),
         processes: 2,

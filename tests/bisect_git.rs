@@ -10,7 +10,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use replay::search::{
-    Answer, Conclusion, Graph, LogEntry, LogMark, Options, Search, Terms, distances, git_bisect_log,
+    BisectTerms, Conclusion, Graph, LogEntry, LogMark, Options, Search, TestAnswer,
+    bisection_distances, git_bisect_log,
 };
 
 /// SplitMix64 (Steele, Lea, Flood 2014), so that every run sees the same histories.
@@ -175,7 +176,7 @@ impl Case<'_> {
     }
 
     fn our_distances(&self, options: &Options) -> Vec<(u32, u32)> {
-        distances(self.graph, self.good, &[self.bad], options)
+        bisection_distances(self.graph, self.good, &[self.bad], options)
     }
 
     fn git_distances(&self, options: &Options) -> Vec<(u32, u32)> {
@@ -206,9 +207,9 @@ impl Case<'_> {
             }
             for commit in search.next(2, &|_| false) {
                 let answer = match code[commit as usize] {
-                    0 => Answer::Good,
-                    125 => Answer::Skip,
-                    _ => Answer::Bad,
+                    0 => TestAnswer::Good,
+                    125 => TestAnswer::Skip,
+                    _ => TestAnswer::Bad,
                 };
                 search.answer(commit, answer);
             }
@@ -405,7 +406,7 @@ fn git_bisect_replay_accepts_the_log_and_comes_to_the_same_culprit() {
         entry(LogMark::Old, 5),
         entry(LogMark::Old, 6),
     ];
-    for terms in [Terms::BREAKS, Terms::REPAIRS, Terms::CHANGES] {
+    for terms in [BisectTerms::BREAKS, BisectTerms::REPAIRS, BisectTerms::CHANGES] {
         let text = git_bisect_log(&entries, Some((&ids[8], "odd")), false, terms);
         std::fs::write(repo.path().join(".git/replay.log"), text).unwrap();
         let said = repo.git(&["bisect", "replay", ".git/replay.log"]);

@@ -5,12 +5,12 @@
 //! so a second run compiles nothing. `cargo test --test integration corpus:: -- --nocapture` shows how far every
 //! variant lies from the truth, in the order of the indices and in others.
 
-mod block_form;
 mod families;
 mod inputs;
 mod matrix;
 mod races;
 mod sized;
+mod thread_loop;
 mod truth;
 
 use std::collections::{BTreeSet, HashMap};
@@ -22,7 +22,7 @@ use families::{Captured, Case, Corpus, Effect, FAMILIES, Family, Truth, Variant}
 use replay::backend::{Cuda, Mode};
 use replay::cuda::SearchPath;
 use replay::frontend::Threads;
-use replay::judge::{Verdict, judge};
+use replay::judge::{Verdict, judge_trial};
 use replay::summary::POISON_A;
 use replay::trial::{Lab, Status, Trial};
 
@@ -190,7 +190,7 @@ fn benign_variants_stay_within_rounding_of_the_truth_and_defects_do_not() {
 fn replay_calls_no_benign_variant_diverged_and_no_defect_equivalent() {
     let confusion = Corpus::new().confusion(wanted, |lab, case| {
         let (base, got) = case.trials(lab);
-        let judgement = judge(&base, &got).expect("the machine can replay");
+        let judgement = judge_trial(&base, &got).expect("the machine can replay");
         let worst = judgement.outputs.iter().filter_map(|output| output.comparison.worst);
         let ratio = worst.map(|worst| worst.ratio).fold(0.0, f64::max);
         let (verdict, effect) = (judgement.verdict, case.effect());
@@ -236,7 +236,7 @@ fn a_gpu_gives_the_verdicts_that_the_cpu_gives() {
     let confusion = Corpus::new().confusion(wanted, |cpu, case| {
         let judge = |lab: &Arc<Lab>| {
             let (base, got) = case.trials(lab);
-            let judged = judge(&base, &got);
+            let judged = judge_trial(&base, &got);
             let judged = judged.unwrap_or_else(|error| panic!("{case}: {error}"));
             let worst = judged.outputs.iter().filter_map(|output| output.comparison.worst);
             (judged.verdict, worst.map(|worst| worst.ratio).fold(0.0, f64::max))

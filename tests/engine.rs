@@ -2,7 +2,6 @@
 //! a child process, through the library, as users' kernels are.
 
 mod blas;
-mod block_form;
 mod borders;
 mod checked;
 mod exponentials;
@@ -18,6 +17,7 @@ mod shipped;
 mod strays;
 mod strided;
 mod tensor;
+mod thread_loop;
 
 use std::sync::LazyLock;
 use std::time::Duration;

@@ -1,24 +1,35 @@
 //! Snapshots of what the front end makes of small CUDA files, and its promises about any text.
 
-mod block_form;
 mod folds;
 mod launch_bounds;
+mod thread_loop;
 
 use std::path::Path;
 
-use replay::frontend::{self, Precision, Symbols, Threads, Translated, Unit};
+use replay::frontend::{self, Precision, SourceUnit, Symbols, Threads, Translated};
 
 /// Scans and translates one text.
 fn host(path: &str, text: &str, precision: Precision) -> Translated {
-    let unit = Unit { path, text };
-    frontend::host(&unit, &frontend::scan(&[unit]), precision, Threads::Stacks).unwrap()
+    let unit = SourceUnit { path, text };
+    frontend::translate_for_host(
+        &unit,
+        &frontend::scan_symbols(&[unit]),
+        precision,
+        Threads::Stacks,
+    )
+    .unwrap()
 }
 
 /// The message of the error that translating `text` gives.
 fn refused(text: &str) -> String {
-    let unit = Unit { path: "src/loss.cu", text };
-    let error = frontend::host(&unit, &frontend::scan(&[unit]), Precision::Native, Threads::Stacks)
-        .unwrap_err();
+    let unit = SourceUnit { path: "src/loss.cu", text };
+    let error = frontend::translate_for_host(
+        &unit,
+        &frontend::scan_symbols(&[unit]),
+        Precision::Native,
+        Threads::Stacks,
+    )
+    .unwrap_err();
     assert!(error.hint().is_some());
     error.to_string()
 }
@@ -89,8 +100,13 @@ fn shadow_translations_are_as_reviewed() {
 #[test]
 fn device_sources_are_as_reviewed_and_keep_the_lines() {
     each_file(|name, text| {
-        let unit = Unit { path: name, text };
-        let made = frontend::device(&unit, &frontend::scan(&[unit]), Precision::Native).unwrap();
+        let unit = SourceUnit { path: name, text };
+        let made = frontend::translate_for_device(
+            &unit,
+            &frontend::scan_symbols(&[unit]),
+            Precision::Native,
+        )
+        .unwrap();
         assert_eq!(made.matches('\n').count(), text.matches('\n').count() + 2, "{name}");
         snapshot("device", name, &made);
         if let Some(folder) = std::env::var_os("REPLAY_TEST_DEVICE_OUT") {
@@ -241,8 +257,10 @@ fn what_has_a_type_of_cublas_is_for_the_host() {
     let text = "static const cublasOperation_t both[] = {CUBLAS_OP_N, CUBLAS_OP_T};\n\
                 struct Product { cublasLtMatmulDesc_t desc; };\n\
                 static const int cublasless = 3;\n__global__ void k(int* x) { *x = cublasless; }\n";
-    let unit = Unit { path: "a.cu", text };
-    let made = frontend::device(&unit, &frontend::scan(&[unit]), Precision::Native).unwrap();
+    let unit = SourceUnit { path: "a.cu", text };
+    let made =
+        frontend::translate_for_device(&unit, &frontend::scan_symbols(&[unit]), Precision::Native)
+            .unwrap();
     let kept: Vec<&str> = made.lines().skip(2).filter(|line| !line.trim().is_empty()).collect();
     assert_eq!(
         kept,
@@ -339,11 +357,12 @@ fn shared_memory_in_unknown_forms_is_refused() {
 
 #[test]
 fn a_call_is_translated_as_the_body_of_a_function() {
-    let units = [Unit { path: "a.cu", text: "__global__ void k(float*, int);" }];
-    let symbols = frontend::scan(&units);
+    let units = [SourceUnit { path: "a.cu", text: "__global__ void k(float*, int);" }];
+    let symbols = frontend::scan_symbols(&units);
     let call = |precision| {
         let statements = "k<<<batch * seq, 256, 2 * 256 * sizeof(float)>>>(x, 3);\nhost(x, 1.0f);";
-        frontend::call(statements, "lm/replay.toml: call[0]", &symbols, precision).unwrap()
+        frontend::translate_harness_call(statements, "lm/replay.toml: call[0]", &symbols, precision)
+            .unwrap()
     };
     insta::assert_snapshot!(call(Precision::Native), @r#"
     #line 1 "lm/replay.toml: call[0]"
@@ -388,16 +407,16 @@ proptest::proptest! {
     #[test]
     fn any_text_keeps_its_lines(pieces in proptest::collection::vec(0..PIECES.len(), 0..60)) {
         let text: String = pieces.into_iter().map(|piece| PIECES[piece]).collect();
-        let unit = Unit { path: "a.cu", text: &text };
-        let symbols = frontend::scan(&[unit]);
+        let unit = SourceUnit { path: "a.cu", text: &text };
+        let symbols = frontend::scan_symbols(&[unit]);
         let lines = text.matches('\n').count();
         for precision in [Precision::Native, Precision::Shadow] {
-            if let Ok(made) = frontend::host(&unit, &symbols, precision, Threads::Stacks) {
+            if let Ok(made) = frontend::translate_for_host(&unit, &symbols, precision, Threads::Stacks) {
                 proptest::prop_assert_eq!(made.text.matches('\n').count(), lines + 1);
             }
-            let _ = frontend::call(&text, "a.toml", &symbols, precision);
+            let _ = frontend::translate_harness_call(&text, "a.toml", &symbols, precision);
         }
-        let device = frontend::device(&unit, &symbols, Precision::Native).unwrap();
+        let device = frontend::translate_for_device(&unit, &symbols, Precision::Native).unwrap();
         proptest::prop_assert_eq!(device.matches('\n').count(), lines + 2);
     }
 
@@ -466,11 +485,13 @@ const PLAIN: usize = 36;
 #[test]
 fn symbols_know_kernels_of_every_file() {
     let units = [
-        Unit { path: "a.cuh", text: "namespace n { __global__ void a(int); }" },
-        Unit { path: "b.cu", text: "void f() { n::a<<<1, 1>>>(0); }" },
+        SourceUnit { path: "a.cuh", text: "namespace n { __global__ void a(int); }" },
+        SourceUnit { path: "b.cu", text: "void f() { n::a<<<1, 1>>>(0); }" },
     ];
-    let symbols: Symbols = frontend::scan(&units);
+    let symbols: Symbols = frontend::scan_symbols(&units);
     assert!(symbols.is_kernel("a") && !symbols.is_kernel("f"));
-    let made = frontend::host(&units[1], &symbols, Precision::Native, Threads::Stacks).unwrap();
+    let made =
+        frontend::translate_for_host(&units[1], &symbols, Precision::Native, Threads::Stacks)
+            .unwrap();
     assert!(made.text.contains("::replay_rt::kernel<&n::a>("), "{}", made.text);
 }

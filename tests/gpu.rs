@@ -16,7 +16,7 @@ use replay::cache::Cache;
 use replay::cuda::sanitizer::{Sanitizer, Tool};
 use replay::fixture::Fixture;
 use replay::history::{CommitId, History, SourceSet, SourceSpec};
-use replay::judge::{Verdict, judge};
+use replay::judge::{Verdict, judge_trial};
 use replay::trial::{Failure, Lab, Outcome, Status, Subject};
 
 on_each_device! {
@@ -401,7 +401,7 @@ fn every_commit_of_every_demonstration_has_the_same_verdict_on_a_gpu() {
         let on_gpu = remembering(&cache, Device::Gpu, GPU_SECONDS);
         let verdicts = |lab: &Arc<Lab>, sources: &Arc<SourceSet>| {
             let trial = |sources| lab.trial(&demo.subject, sources);
-            let judged = judge(&trial(&base), &trial(sources)).unwrap();
+            let judged = judge_trial(&trial(&base), &trial(sources)).unwrap();
             let outputs = judged.outputs.iter().map(|o| (o.name.clone(), class(o.story.verdict())));
             (class(judged.verdict), outputs.collect::<Vec<_>>())
         };

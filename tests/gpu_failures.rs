@@ -52,9 +52,9 @@ fn the_lack_of_nvrtc_names_every_place() {
 
 #[test]
 fn the_lack_of_a_device_is_an_error_with_a_hint() {
-    match cuda::devices() {
+    match cuda::list_gpus() {
         Ok(devices) => {
-            let error = cuda::device(devices.len()).unwrap_err();
+            let error = cuda::find_gpu(devices.len()).unwrap_err();
             assert!(error.to_string().starts_with("no GPU"), "{error}");
         }
         Err(error) => assert!(error.hint().is_some(), "{error}"),

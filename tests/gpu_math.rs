@@ -144,7 +144,7 @@ extern "C" __global__ void measure(unsigned long long* worst) {
 #[test]
 #[ignore = "needs a GPU"]
 fn no_function_of_the_device_errs_by_more_than_the_table_says() {
-    let device = cuda::device(0).unwrap_or_else(|error| panic!("needs a GPU: {error}"));
+    let device = cuda::find_gpu(0).unwrap_or_else(|error| panic!("needs a GPU: {error}"));
     let nvrtc = gpu_lab::nvrtc();
     let context = CudaContext::new(0).unwrap();
     let stream = context.default_stream();

@@ -14,8 +14,8 @@ use cudarc::nvrtc::Ptx;
 use replay::cache::Cache;
 use replay::compile::DeviceToolchain;
 use replay::cuda::{self, Module, Nvrtc};
-use replay::summary::device::{DevicePart, finish};
-use replay::summary::{POISON_A, POISON_B, Poison, Summary, summarize};
+use replay::summary::device::{DevicePart, combine_device_parts};
+use replay::summary::{POISON_A, POISON_B, Poison, Summary, summarize_tensor};
 use replay::tensor::{DType, TensorView};
 
 const BLOCKS: u32 = 528;
@@ -33,7 +33,7 @@ struct Lab {
 }
 
 fn lab() -> Lab {
-    let device = cuda::device(0).unwrap_or_else(|error| panic!("needs a GPU: {error}"));
+    let device = cuda::find_gpu(0).unwrap_or_else(|error| panic!("needs a GPU: {error}"));
     let nvrtc = gpu_lab::nvrtc();
     let folder = tempfile::tempdir().unwrap();
     let cache = Cache::open(folder.path()).unwrap();
@@ -86,7 +86,7 @@ impl Lab {
         self.launch(kernel, &tensor, view.len() as u64, poison, &mut parts);
         let words = self.stream.clone_dtoh(&parts).unwrap();
         let parts: Vec<DevicePart> = words.chunks(WORDS).map(part).collect();
-        finish(&parts, view.dtype, view.shape)
+        combine_device_parts(&parts, view.dtype, view.shape)
     }
 
     /// The least milliseconds of `launch`, of ten tries after a first one.
@@ -210,7 +210,7 @@ fn the_device_summarises_as_the_cpu_does() {
             ];
             for (number, (bytes, poison)) in cases.into_iter().enumerate() {
                 let view = TensorView { dtype, shape: &[count], bytes };
-                let expected = summarize(&view, poison);
+                let expected = summarize_tensor(&view, poison);
                 // With few blocks a warp has many chunks.
                 for blocks in [BLOCKS, 3] {
                     let what = format!("{dtype} [{count}], case {number}, {blocks} blocks");

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use replay::backend::{Backend, Cpu, Host, Mode};
+use replay::backend::{Backend, CpuBackend, Host, Mode};
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
-use replay::fixture::{Fixture, NewTensor, write};
+use replay::fixture::{Fixture, NewTensor, write_safetensors};
 use replay::foreign::Keeper;
 use replay::frontend::Precision;
 use replay::history::{History, SourceSpec};
@@ -73,7 +73,8 @@ fn a_packed_upstream_gradient_hides_the_missing_head_stride() {
         .map(|((input, shape), data)| (input.name.as_str(), input.dtype, &shape[..], &data[..]))
         .collect();
     let strides = packed_strides(&shapes[5]);
-    write(folder.path(), &tensors, &[("dout.strides", &format!("{strides:?}"))]).unwrap();
+    write_safetensors(folder.path(), &tensors, &[("dout.strides", &format!("{strides:?}"))])
+        .unwrap();
     let harness = format!("harness = {:?}\n", captured.harness.path);
     std::fs::write(folder.path().join("fixture.toml"), harness).unwrap();
     let subject = Subject::new(Fixture::load(folder.path()).unwrap());
@@ -106,7 +107,7 @@ fn replay(subject: &Subject, revision: &str) -> Run {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
     let compiler = Compiler::find(None, &Keeper::new(&program)).unwrap();
     let host = Host::new(program, Limits::default(), 2, cache.temporary());
-    let cpu = Cpu::new(Toolchain::new(compiler, &cache), host);
+    let cpu = CpuBackend::new(Toolchain::new(compiler, &cache), host);
     let variant = cpu.prepare(&subject.fixture, &sources, Precision::Native, &|| ()).unwrap();
     let run = variant.run(&Mode::plain(POISON_A)).unwrap();
     assert_eq!(run.ending, Ending::Completed, "{revision}: {}", run.printed);

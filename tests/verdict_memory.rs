@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use replay::cache::Cache;
 use replay::fixture;
-use replay::numerics::compare::{beyond_noise, compare};
-use replay::numerics::noise::{Moved, NoiseAccumulator, NoiseRef};
+use replay::numerics::compare::{beyond_noise, compare_outputs};
+use replay::numerics::noise::{NoiseAccumulator, NoiseRef, NoiseSource};
 use replay::numerics::oracle::against_oracle;
 use replay::numerics::shadow::{Errors, Shadows};
-use replay::numerics::slices::{block_map, locate};
+use replay::numerics::slices::{block_map, locate_elements};
 use replay::numerics::zeros::zero_slices;
 use replay::scratch::Scratch;
-use replay::series::captured;
+use replay::series::load_captured_numbers;
 use replay::tensor::{DType, Dim, TensorView};
 
 /// The system's allocator, which counts.
@@ -68,16 +68,16 @@ fn judge(shape: &[usize], scratch: &Scratch) -> usize {
     let [base, rounded, ordered, got] = [&base, &rounded, &ordered, &got].map(|bytes| view(bytes));
     most(|| {
         let mut accumulator = NoiseAccumulator::new(&base, scratch).unwrap();
-        accumulator.add(&base, &rounded, Moved::Rounding).unwrap();
-        accumulator.add(&base, &ordered, Moved::Order).unwrap();
+        accumulator.add(&base, &rounded, NoiseSource::Rounding).unwrap();
+        accumulator.add(&base, &ordered, NoiseSource::Order).unwrap();
         let found = accumulator.ordered(&base).unwrap().expect("elements that depend on it");
         assert_eq!(found.elements.count() as usize, count.div_ceil(5));
         let noise = accumulator.finish(&base, Some(found)).unwrap();
         let both = NoiseRef { base: Some(&noise.per_element), got: Some(&noise.per_element) };
-        assert!(compare(&base, &got, &both).unwrap().beyond > 0);
+        assert!(compare_outputs(&base, &got, &both).unwrap().beyond > 0);
         let beyond = beyond_noise(&base, &got, &both, scratch).unwrap();
         let dims: Vec<Dim> = shape.iter().map(|&size| Dim { name: None, size }).collect();
-        assert!(locate(&beyond, &dims, &[], scratch).unwrap().is_some());
+        assert!(locate_elements(&beyond, &dims, &[], scratch).unwrap().is_some());
         zero_slices(&base, &got, &dims, scratch).unwrap();
         block_map(&beyond, shape);
         against_oracle(&got, &base, &both).unwrap();
@@ -116,7 +116,7 @@ fn write_steps(folder: &Path, count: usize, elements: usize) {
         std::fs::create_dir(&dir).expect("a folder");
         std::fs::write(dir.join("fixture.toml"), "harness = \"../replay.toml\"\n").expect("a step");
         let x = [("x", DType::F32, &[elements][..], &values[..])];
-        fixture::write(&dir, &x, &[("x.dtype", "bf16")]).expect("tensors");
+        fixture::write_safetensors(&dir, &x, &[("x.dtype", "bf16")]).expect("tensors");
     }
 }
 
@@ -131,7 +131,7 @@ fn the_heap_that_a_series_takes_grows_by_numbers_alone() {
         most(|| {
             let numbers = steps.map(|step| {
                 let dir = folder.path().join(format!("step{step}"));
-                captured(&dir, &cache).expect("numbers")
+                load_captured_numbers(&dir, &cache).expect("numbers")
             });
             assert!(numbers.collect::<Vec<_>>().iter().all(|(one, _)| one.tensors[0].is_some()));
         })

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use replay::fixture::{Elements, Fixture};
-use replay::frontend::{self, Precision, Threads, Unit};
+use replay::fixture::{Fixture, InputElements};
+use replay::frontend::{self, Precision, SourceUnit, Threads};
 use replay::history::{History, SourceSpec};
 use replay::runtime::headers;
 use replay::summary::POISON_A;
@@ -110,7 +110,7 @@ impl Project {
             fixture.join("inputs.safetensors"),
         )?;
         fs::write(fixture.join("fixture.toml"), "harness = \"../replay.toml\"\n")?;
-        headers::write(&folder.join("headers"))?;
+        headers::write_headers(&folder.join("headers"))?;
         run(git(&repository).args(["checkout", "-q", "main"]))?;
         let rev = |name: String| {
             Ok::<_, Box<dyn std::error::Error>>(
@@ -233,13 +233,16 @@ pub fn translate(checkout: &Path, out: &Path) -> Result<()> {
     let names = ["src/loss.cu", "include/loss.h", "include/cuda_check.h"];
     let read = |name: &str| fs::read_to_string(checkout.join(name));
     let texts = names.map(read).into_iter().collect::<std::io::Result<Vec<String>>>()?;
-    let units: Vec<Unit> =
-        names.iter().zip(&texts).map(|(path, text)| Unit { path, text }).collect();
-    let symbols = frontend::scan(&units);
+    let units: Vec<SourceUnit> =
+        names.iter().zip(&texts).map(|(path, text)| SourceUnit { path, text }).collect();
+    let symbols = frontend::scan_symbols(&units);
     for unit in &units {
         let path = out.join(unit.path);
         fs::create_dir_all(path.parent().ok_or("no folder")?)?;
-        fs::write(path, frontend::host(unit, &symbols, Precision::Native, Threads::Blocks)?.text)?;
+        fs::write(
+            path,
+            frontend::translate_for_host(unit, &symbols, Precision::Native, Threads::Blocks)?.text,
+        )?;
     }
     fs::write(out.join("unit.cpp"), UNIT)?;
     Ok(())
@@ -270,7 +273,7 @@ pub fn compare(artifact: &Path, fixture: &Path, recorded: &Path) -> Result<bool>
     let job = Job {
         artifact: fs::canonicalize(artifact)?,
         fixture: fixture.to_owned(),
-        elements: Elements::Captured,
+        elements: InputElements::Captured,
         shadow: false,
         device: DeviceJob::Cpu {
             threads: std::thread::available_parallelism()?.get(),
@@ -282,12 +285,12 @@ pub fn compare(artifact: &Path, fixture: &Path, recorded: &Path) -> Result<bool>
         memory_bytes: limits.memory_bytes,
         folder: std::env::temp_dir(),
         step: None,
-        part: worker::Part::Whole,
+        part: worker::CallPart::Whole,
         evaluations: Vec::new(),
         deviations: None,
     };
     let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
-    let run = worker::Workers::new(program).run(&job, &subject.fixture, limits, None)?;
+    let run = worker::ReplayWorkers::new(program).run(&job, &subject.fixture, limits, None)?;
     let gradient = run.output("grad_logits").ok_or("the gradient is missing")?;
     let elements: Vec<f64> = (0..gradient.len()).map(|at| gradient.get_f64(at)).collect();
     let Ok(known) = fs::read_to_string(recorded) else {

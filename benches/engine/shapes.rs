@@ -163,7 +163,7 @@ fn write_fixture(dir: &Path, number: usize, size: &Size) -> Result<()> {
     let value = |i: usize| (i as u32).wrapping_mul(2_654_435_761) % 4096;
     let values: Vec<u8> =
         (0..rows * columns).flat_map(|i| (value(i) as f32 / 256.0 - 8.0).to_le_bytes()).collect();
-    fixture::write(
+    fixture::write_safetensors(
         dir,
         &[
             ("in", DType::F32, &[rows, columns], &values),

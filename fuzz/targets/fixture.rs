@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| replay::fuzz::fixture(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| replay::fuzz::fuzz_fixture(bytes));

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::in_order::in_order;
 use super::{Abilities, Backend, DeviceName, Held, Host, Mode, NoRoom, ReplayError, Take, Variant};
 use crate::compile::{Artifact, Signature, Toolchain};
-use crate::fixture::{Elements, Fixture};
+use crate::fixture::{Fixture, InputElements};
 use crate::frontend::Precision;
 use crate::history::SourceSet;
 use crate::scratch::Budget;
 use crate::summary::POISON_A;
-use crate::worker::{self, DeviceJob, Job, Run, Series};
+use crate::worker::{self, DeviceJob, Job, Run, RunSeries};
 
 /// Templates that wait for further runs: those of two revisions with their shadows.
 const TEMPLATES: usize = 4;
@@ -31,30 +31,30 @@ const LEAST_AT_ONCE: usize = 2;
 
 /// The reference machine.
 #[derive(Clone)]
-pub struct Cpu {
-    shared: Arc<Shared>,
+pub struct CpuBackend {
+    shared: Arc<CpuShared>,
 }
 
 /// What a series of runs is for: the artifact, the folder of the fixture, and which elements it holds.
-type SeriesKey = (PathBuf, PathBuf, Elements);
+type SeriesKey = (PathBuf, PathBuf, InputElements);
 
-struct Shared {
+struct CpuShared {
     toolchain: Toolchain,
     host: Host,
     /// By artifact and fixture, the last used last.
-    series: Mutex<Vec<(SeriesKey, Arc<Series>)>>,
+    series: Mutex<Vec<(SeriesKey, Arc<RunSeries>)>>,
 }
 
-impl std::fmt::Debug for Cpu {
+impl std::fmt::Debug for CpuBackend {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Cpu").field(&self.shared.host).finish()
     }
 }
 
-impl Cpu {
+impl CpuBackend {
     /// The machine `host`, for which `toolchain` compiles.
-    pub fn new(toolchain: Toolchain, host: Host) -> Cpu {
-        Cpu { shared: Arc::new(Shared { toolchain, host, series: Mutex::default() }) }
+    pub fn new(toolchain: Toolchain, host: Host) -> CpuBackend {
+        CpuBackend { shared: Arc::new(CpuShared { toolchain, host, series: Mutex::default() }) }
     }
 
     /// The compiler and its cache.
@@ -75,7 +75,7 @@ impl Cpu {
         precision: Precision,
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<CpuVariant, ReplayError> {
-        let (harness, signature) = (&fixture.harness, Signature::of(fixture));
+        let (harness, signature) = (&fixture.harness, Signature::from_fixture(fixture));
         let toolchain = &self.shared.toolchain;
         let artifact =
             toolchain.compile_while(harness, &signature, sources, precision, meanwhile)?;
@@ -84,7 +84,7 @@ impl Cpu {
     }
 }
 
-impl Backend for Cpu {
+impl Backend for CpuBackend {
     fn device(&self) -> DeviceName {
         DeviceName { class: "cpu".to_owned(), description: "CPU".to_owned() }
     }
@@ -105,8 +105,13 @@ impl Backend for Cpu {
         self.host().timeouts()
     }
 
-    fn room(&self, fixture: &Fixture, precision: Precision, held: Held) -> Result<(), NoRoom> {
-        self.host().room(fixture, precision, held)
+    fn room(
+        &self,
+        fixture: &Fixture,
+        precision: Precision,
+        held_evidence: Held,
+    ) -> Result<(), NoRoom> {
+        self.host().room(fixture, precision, held_evidence)
     }
 
     fn expect_many(&self) {
@@ -126,7 +131,7 @@ impl Backend for Cpu {
 
 /// An artifact and the fixture that it runs on.
 pub(super) struct CpuVariant {
-    shared: Arc<Shared>,
+    shared: Arc<CpuShared>,
     fixture: Arc<Fixture>,
     pub(super) artifact: Artifact,
     precision: Precision,
@@ -153,13 +158,13 @@ impl CpuVariant {
     }
 
     /// A series of runs, made anew if it has not been used for long.
-    fn series(&self) -> Arc<Series> {
+    fn series(&self) -> Arc<RunSeries> {
         let (host, artifact, fixture) = (&self.shared.host, &self.artifact, &self.fixture);
-        let mut all = self.shared.series.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all_series = self.shared.series.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (artifact.path.clone(), fixture.dir.clone(), fixture.elements);
-        let known = all.iter().position(|(known, _)| *known == key);
-        let entry = match known {
-            Some(at) => all.remove(at),
+        let known_index = all_series.iter().position(|(known_key, _)| *known_key == key);
+        let entry = match known_index {
+            Some(index) => all_series.remove(index),
             None => {
                 let job = self.job(host.threads, &Mode::plain(POISON_A));
                 let series = Arc::new(host.series(&job, fixture));
@@ -167,9 +172,9 @@ impl CpuVariant {
             }
         };
         let series = entry.1.clone();
-        all.push(entry);
-        let first = all.len().saturating_sub(TEMPLATES);
-        all.drain(..first);
+        all_series.push(entry);
+        let first = all_series.len().saturating_sub(TEMPLATES);
+        all_series.drain(..first);
         series
     }
 }
@@ -214,13 +219,13 @@ impl Variant for CpuVariant {
 
     fn at_once(&self, like: Option<&Run>) -> usize {
         let Host { threads, limits, .. } = self.shared.host;
-        let most = threads.max(LEAST_AT_ONCE);
+        let most_runs = threads.max(LEAST_AT_ONCE);
         // With a core instead of all of them it may take that much longer.
         if like.is_some_and(|run| run.call.saturating_mul(2 * threads as u32) > limits.timeout) {
             return 1;
         }
         let bytes = BYTES_AT_ONCE.max(Budget::of_process().left() / SHARE_AT_ONCE);
-        (bytes / self.tensor_bytes().max(1)).clamp(1, most)
+        (bytes / self.tensor_bytes().max(1)).clamp(1, most_runs)
     }
 
     fn run_each(

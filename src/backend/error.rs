@@ -7,7 +7,7 @@ use crate::cache::CacheError;
 use crate::compile::CompileError;
 use crate::cuda::sanitizer::SanitizerError;
 use crate::fixture::FixtureError;
-use crate::program::{Fault, ProgramError};
+use crate::program::{ProgramError, ProgramFault};
 use crate::scratch::ScratchError;
 use crate::worker::WorkerError;
 
@@ -93,13 +93,13 @@ impl ReplayError {
     }
 }
 
-impl From<Fault> for ReplayError {
-    fn from(fault: Fault) -> ReplayError {
+impl From<ProgramFault> for ReplayError {
+    fn from(fault: ProgramFault) -> ReplayError {
         match fault {
-            Fault::Program(error) => error.into(),
-            Fault::Fixture(error) => error.into(),
-            Fault::Cache(error) => error.into(),
-            Fault::Worker(error) => error.into(),
+            ProgramFault::Program(error) => error.into(),
+            ProgramFault::Fixture(error) => error.into(),
+            ProgramFault::Cache(error) => error.into(),
+            ProgramFault::Worker(error) => error.into(),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::compile::Artifact;
 use crate::cuda::sanitizer::Wrapper;
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
-use crate::worker::{DeviceJob, Ending, Job, Limits, Run, Series, WorkerError, Workers};
+use crate::worker::{DeviceJob, Ending, Job, Limits, ReplayWorkers, Run, RunSeries, WorkerError};
 
 /// How child processes are run.
 pub struct Host {
@@ -22,15 +22,15 @@ pub struct Host {
     folder: PathBuf,
     /// The program of the children.
     program: String,
-    workers: Arc<Workers>,
+    workers: Arc<ReplayWorkers>,
     timeouts: AtomicU64,
 }
 
 impl std::fmt::Debug for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = f.debug_struct("Host");
-        shown.field("limits", &self.limits).field("threads", &self.threads);
-        shown.field("program", &self.program).finish_non_exhaustive()
+        let mut debug_output = f.debug_struct("Host");
+        debug_output.field("limits", &self.limits).field("threads", &self.threads);
+        debug_output.field("program", &self.program).finish_non_exhaustive()
     }
 }
 
@@ -38,8 +38,8 @@ impl Host {
     /// Children of `program`, which is this one, within `limits`; `threads` threads of the operating
     /// system run blocks. Outputs that are too large for memory lie in `folder`.
     pub fn new(program: PathBuf, limits: Limits, threads: usize, folder: PathBuf) -> Host {
-        let (timeouts, identity) = (AtomicU64::new(0), identity_of(&program));
-        let workers = Arc::new(Workers::new(program));
+        let (timeouts, identity) = (AtomicU64::new(0), identify_program(&program));
+        let workers = Arc::new(ReplayWorkers::new(program));
         Host { limits, threads, folder, program: identity, workers, timeouts }
     }
 
@@ -54,10 +54,10 @@ impl Host {
         &self,
         fixture: &Fixture,
         precision: Precision,
-        held: Held,
+        held_evidence: Held,
     ) -> Result<(), NoRoom> {
         room::on_device(fixture, precision, self.limits.memory_bytes, false)?;
-        room::on_host(fixture, precision, held, &self.folder)
+        room::on_host(fixture, precision, held_evidence, &self.folder)
     }
 
     /// Whether this machine has room for what is `held` of `fixture` where programs replay it, which compute on
@@ -66,14 +66,14 @@ impl Host {
         &self,
         fixture: &Fixture,
         precision: Precision,
-        held: Held,
+        held_evidence: Held,
         device_bytes: Option<u64>,
     ) -> Result<(), NoRoom> {
         match device_bytes {
-            Some(all) => room::on_device(fixture, precision, all, true)?,
+            Some(device_memory) => room::on_device(fixture, precision, device_memory, true)?,
             None => room::on_device(fixture, precision, self.limits.memory_bytes, false)?,
         }
-        room::for_programs(fixture, precision, held, device_bytes.is_none(), &self.folder)
+        room::for_programs(fixture, precision, held_evidence, device_bytes.is_none(), &self.folder)
     }
 
     /// How many runs were out of time so far.
@@ -118,12 +118,12 @@ impl Host {
     }
 
     /// A series of runs like `job`.
-    pub(super) fn series(&self, job: &Job, fixture: &Fixture) -> Series {
-        Series::new(self.workers.clone(), job, fixture, self.limits)
+    pub(super) fn series(&self, job: &Job, fixture: &Fixture) -> RunSeries {
+        RunSeries::new(self.workers.clone(), job, fixture, self.limits)
     }
 
     /// Makes the run of `job`, one of `series`.
-    pub(super) fn run_in(&self, series: &Series, job: &Job) -> Result<Run, WorkerError> {
+    pub(super) fn run_in(&self, series: &RunSeries, job: &Job) -> Result<Run, WorkerError> {
         Ok(self.counted(series.run(job)?))
     }
 
@@ -144,7 +144,7 @@ impl Host {
 
 /// Identifies a build of this program by its version and the state of the file `program`. If the
 /// state is unknown, the text is unique.
-fn identity_of(program: &Path) -> String {
+fn identify_program(program: &Path) -> String {
     let metadata = std::fs::metadata(program);
     let stamp = metadata.and_then(|file| Ok((file.len(), file.modified()?)));
     let version = env!("CARGO_PKG_VERSION");

@@ -16,16 +16,16 @@ pub(super) fn in_order<T: Send, E: Send>(
         return (0..count).try_for_each(|index| take(index, make(index)?));
     }
     let (next, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let (taken, turn) = (Mutex::new(0usize), Condvar::new());
-    let lock = || taken.lock().unwrap_or_else(PoisonError::into_inner);
+    let (taken_count, turn) = (Mutex::new(0usize), Condvar::new());
+    let lock = || taken_count.lock().unwrap_or_else(PoisonError::into_inner);
     let work = |ready: mpsc::Sender<(usize, Result<T, E>)>| {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let mut taken = lock();
-            while index >= *taken + at_once && !stopped.load(Ordering::Relaxed) {
-                taken = turn.wait(taken).unwrap_or_else(PoisonError::into_inner);
+            let mut taken_guard = lock();
+            while index >= *taken_guard + at_once && !stopped.load(Ordering::Relaxed) {
+                taken_guard = turn.wait(taken_guard).unwrap_or_else(PoisonError::into_inner);
             }
-            drop(taken);
+            drop(taken_guard);
             if index >= count || stopped.load(Ordering::Relaxed) {
                 return;
             }
@@ -45,17 +45,17 @@ pub(super) fn in_order<T: Send, E: Send>(
         drop(sender);
         let mut early = BTreeMap::new();
         let mut result = Ok(());
-        for (index, made) in ready {
-            early.insert(index, made);
+        for (index, item_result) in ready {
+            early.insert(index, item_result);
             while result.is_ok() {
-                let mut taken = lock();
-                let Some(made) = early.remove(&*taken) else { break };
-                let index = *taken;
-                drop(taken);
-                result = made.and_then(|made| take(index, made));
-                taken = lock();
-                *taken += 1;
-                stopped.store(result.is_err() || *taken == count, Ordering::Relaxed);
+                let mut taken_guard = lock();
+                let Some(item_result) = early.remove(&*taken_guard) else { break };
+                let index = *taken_guard;
+                drop(taken_guard);
+                result = item_result.and_then(|item| take(index, item));
+                taken_guard = lock();
+                *taken_guard += 1;
+                stopped.store(result.is_err() || *taken_guard == count, Ordering::Relaxed);
                 turn.notify_all();
             }
         }

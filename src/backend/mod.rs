@@ -16,7 +16,7 @@ mod room;
 use std::fmt;
 use std::sync::Arc;
 
-pub use self::cpu::Cpu;
+pub use self::cpu::CpuBackend;
 pub use self::cuda::Cuda;
 pub use self::error::{Refusal, ReplayError};
 pub use self::host::Host;
@@ -24,7 +24,7 @@ pub use self::mode::{Abilities, Mode};
 pub use self::program::Programs;
 pub use self::room::{Held, NoRoom};
 
-use crate::cuda::sanitizer::{Finding, Tool};
+use crate::cuda::sanitizer::{SanitizerFinding, Tool};
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
 use crate::harness::Harness;
@@ -187,7 +187,7 @@ pub trait Variant: Send + Sync {
     ///
     /// # Errors
     /// As [`Variant::run`], or if the checker does not work here.
-    fn check(&self) -> Result<Vec<(Tool, Finding)>, ReplayError> {
+    fn check(&self) -> Result<Vec<(Tool, SanitizerFinding)>, ReplayError> {
         Ok(Vec::new())
     }
 }

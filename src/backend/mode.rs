@@ -2,8 +2,8 @@
 
 use crate::runtime::cpu::Rounding;
 use crate::summary::{POISON_A, Poison};
-use crate::tensor::step::Along;
-use crate::worker::{Part, Stepped};
+use crate::tensor::step::LinePoint;
+use crate::worker::{CallPart, Stepped};
 
 /// One way to run a variant; the plain one is [`Mode::plain`].
 #[derive(Clone, Debug, PartialEq)]
@@ -19,9 +19,9 @@ pub struct Mode {
     /// Moves a tenth of the elements of all inputs by a unit in the last place; the seed draws them.
     pub nudge: Option<u64>,
     /// A small move of all inputs along one line.
-    pub along: Option<Along>,
+    pub along: Option<LinePoint>,
     /// The part of the call that is run.
-    pub part: Part,
+    pub part: CallPart,
     /// Whether outputs may stay on the device, summarised there.
     pub summarized: bool,
     /// Whether those that are summarised are brought back as well.
@@ -31,7 +31,7 @@ pub struct Mode {
 impl Mode {
     /// The device's own mode, on memory that holds `poison`.
     pub fn plain(poison: Poison) -> Mode {
-        let (rounding, part) = (Rounding::Nearest, Part::Whole);
+        let (rounding, part) = (Rounding::Nearest, CallPart::Whole);
         let (step, nudge, along) = (None, None, None);
         let (summarized, fetched) = (false, false);
         Mode { poison, rounding, order: 0, step, nudge, along, part, summarized, fetched }
@@ -83,11 +83,11 @@ impl Abilities {
             && (self.summary || !mode.summarized)
     }
 
-    fn allows_part(&self, part: &Part) -> bool {
+    fn allows_part(&self, part: &CallPart) -> bool {
         match part {
-            Part::Whole => true,
-            Part::Told(_) => self.told,
-            Part::Watched(_) | Part::Before { .. } => self.part,
+            CallPart::Whole => true,
+            CallPart::Told(_) => self.told,
+            CallPart::Watched(_) | CallPart::Before { .. } => self.part,
         }
     }
 }
@@ -98,17 +98,17 @@ mod tests {
 
     use super::*;
     use crate::summary::POISON_B;
-    use crate::tensor::step::{Class, Step, Unit};
+    use crate::tensor::step::{Step, StepClass, StepUnit};
 
     #[test]
     fn each_mode_that_is_not_plain_takes_an_ability_of_its_own() {
         let plain = Mode::plain(POISON_A);
         let step = Step {
             seed: 1,
-            class: Class::Ordinary,
+            class: StepClass::Ordinary,
             among: 0..1,
             without: Vec::new(),
-            unit: Unit::Row,
+            unit: StepUnit::Row,
             length: 0.5,
         };
         let step = Stepped { input: "x".to_owned(), step, scales: Arc::default() };
@@ -117,11 +117,11 @@ mod tests {
             Mode { rounding: Rounding::Up, ..plain.clone() },
             Mode { order: 7, ..plain.clone() },
             Mode { step: Some(step), ..plain.clone() },
-            Mode { part: Part::Watched("loss".to_owned()), ..plain.clone() },
+            Mode { part: CallPart::Watched("loss".to_owned()), ..plain.clone() },
             Mode { summarized: true, ..plain.clone() },
             Mode { nudge: Some(1), ..plain.clone() },
-            Mode { along: Some(Along { by: 1, exponent: 20 }), ..plain.clone() },
-            Mode { part: Part::Told("loss".to_owned()), ..plain.clone() },
+            Mode { along: Some(LinePoint { by: 1, exponent: 20 }), ..plain.clone() },
+            Mode { part: CallPart::Told("loss".to_owned()), ..plain.clone() },
         ];
         let able = |which: usize| Abilities {
             poison: which == 0,

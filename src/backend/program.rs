@@ -5,7 +5,7 @@ mod series;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use self::series::{Begun, Series};
+use self::series::{Begun, ProgramSeries};
 use super::in_order::in_order;
 use super::{Abilities, Backend, DeviceName, Held, Host, Mode, NoRoom, ReplayError, Take, Variant};
 use crate::fixture::Fixture;
@@ -13,7 +13,9 @@ use crate::frontend::Precision;
 use crate::harness::Harness;
 use crate::history::SourceSet;
 use crate::process;
-use crate::program::{self, Device, Project, Replay, Request, Runner, Surroundings};
+use crate::program::{
+    self, HarnessProgram, ProgramDevice, ProgramReplay, ProgramRequest, ProgramSurroundings, Runner,
+};
 use crate::summary::POISON_A;
 use crate::tensor::DType;
 use crate::worker::{Ending, Run, tensor_bytes};
@@ -28,11 +30,11 @@ const GPU_BYTES_AT_ONCE: usize = 32 << 20;
 /// Programs on this machine.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    shared: Arc<Shared>,
+    shared: Arc<ProgramShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ProgramShared {
     runner: Runner,
     host: Host,
     device: DeviceName,
@@ -52,10 +54,10 @@ impl Programs {
         device_bytes: Option<u64>,
     ) -> Programs {
         let at_once = match runner.device() {
-            Device::Cpu => host.threads.max(1),
-            Device::Cuda(_) => GPU_AT_ONCE,
+            ProgramDevice::Cpu => host.threads.max(1),
+            ProgramDevice::Cuda(_) => GPU_AT_ONCE,
         };
-        Programs { shared: Arc::new(Shared { runner, host, device, device_bytes, at_once }) }
+        Programs { shared: Arc::new(ProgramShared { runner, host, device, device_bytes, at_once }) }
     }
 }
 
@@ -84,9 +86,14 @@ impl Backend for Programs {
         false
     }
 
-    fn room(&self, fixture: &Fixture, precision: Precision, held: Held) -> Result<(), NoRoom> {
-        let Shared { host, device_bytes, .. } = &*self.shared;
-        host.room_for_programs(fixture, precision, held, *device_bytes)
+    fn room(
+        &self,
+        fixture: &Fixture,
+        precision: Precision,
+        held_evidence: Held,
+    ) -> Result<(), NoRoom> {
+        let ProgramShared { host, device_bytes, .. } = &*self.shared;
+        host.room_for_programs(fixture, precision, held_evidence, *device_bytes)
     }
 
     fn prepare(
@@ -99,7 +106,7 @@ impl Backend for Programs {
         let project = self.shared.runner.project(&fixture.harness)?;
         let (shared, fixture, sources) = (self.shared.clone(), fixture.clone(), sources.clone());
         let wide = (precision == Precision::Shadow).then_some(project.spec.precision);
-        let series = wide.and_then(|_| project.name_series()).map(Series::new);
+        let series = wide.and_then(|_| project.name_series()).map(ProgramSeries::new);
         let is_settled = wide != Some(DType::F64) || !project.spec.widen_casts;
         let (widens, why_kept) = (Mutex::new(is_settled.then_some(false)), OnceLock::new());
         Ok(Arc::new(ProgramVariant {
@@ -117,8 +124,8 @@ impl Backend for Programs {
 
 /// A revision's files, the program that runs them, and the fixture.
 struct ProgramVariant {
-    shared: Arc<Shared>,
-    project: Arc<Project>,
+    shared: Arc<ProgramShared>,
+    project: Arc<HarnessProgram>,
     fixture: Arc<Fixture>,
     sources: SourceSet,
     /// What it computes in, if that is not what the harness declares: float64 or float32.
@@ -128,7 +135,7 @@ struct ProgramVariant {
     /// Why it does not, where it failed so.
     why_kept: OnceLock<String>,
     /// The replays of a twin with moved inputs, if one process may make several.
-    series: Option<Series>,
+    series: Option<ProgramSeries>,
 }
 
 impl Drop for ProgramVariant {
@@ -149,12 +156,12 @@ impl ProgramVariant {
     /// How many programs that hold the tensors at a time leave half of the machine's memory to others.
     fn most_at_once(&self) -> usize {
         let (inputs, outputs) = tensor_bytes(&self.fixture, self.wide == Some(DType::F64));
-        let each = inputs.saturating_add(outputs);
-        if self.shared.device_bytes.is_some() || each <= BYTES_AT_ONCE as u64 {
+        let bytes_each = inputs.saturating_add(outputs);
+        if self.shared.device_bytes.is_some() || bytes_each <= BYTES_AT_ONCE as u64 {
             return self.shared.at_once;
         }
-        let free = process::free_memory().unwrap_or(u64::MAX) / 2;
-        (free / each).clamp(1, self.shared.at_once as u64) as usize
+        let free_bytes = process::free_memory_bytes().unwrap_or(u64::MAX) / 2;
+        (free_bytes / bytes_each).clamp(1, self.shared.at_once as u64) as usize
     }
 
     fn input_bytes(&self) -> usize {
@@ -164,7 +171,7 @@ impl ProgramVariant {
 
     /// The run under `mode`, in a process of its own or in one that makes replays of `series`. What a framework
     /// widens may meet code that takes float32 alone: a twin that fails so is made as the code says.
-    fn made(&self, mode: &Mode, series: Option<u64>) -> Result<Run, program::Fault> {
+    fn run_mode(&self, mode: &Mode, series: Option<u64>) -> Result<Run, program::ProgramFault> {
         let mut widens = self.widens.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(widens) = *widens {
             return self.made_with(mode, series, widens);
@@ -175,7 +182,7 @@ impl ProgramVariant {
                 return Ok(run);
             }
             Ok(_) => "it does not run to its end".to_owned(),
-            Err(program::Fault::Program(error)) => error.to_string(),
+            Err(program::ProgramFault::Program(error)) => error.to_string(),
             Err(fault) => return Err(fault),
         };
         *widens = Some(false);
@@ -189,18 +196,18 @@ impl ProgramVariant {
         mode: &Mode,
         series: Option<u64>,
         widens: bool,
-    ) -> Result<Run, program::Fault> {
-        let request = Request {
+    ) -> Result<Run, program::ProgramFault> {
+        let request = ProgramRequest {
             wide: self.wide,
             widen_casts: widens,
             rounding: mode.rounding,
             device: self.shared.runner.device(),
             surroundings: match mode.poison == POISON_A {
-                true => Surroundings::Zero,
-                false => Surroundings::Nan,
+                true => ProgramSurroundings::Zero,
+                false => ProgramSurroundings::Nan,
             },
         };
-        self.shared.runner.run(&Replay {
+        self.shared.runner.run(&ProgramReplay {
             project: &self.project,
             fixture: &self.fixture,
             sources: &self.sources,
@@ -216,7 +223,7 @@ impl ProgramVariant {
     /// come of the replays before it.
     fn run_in(&self, mode: &Mode, series: Option<u64>) -> Result<Run, ReplayError> {
         let Some(series) = series else { return self.run(mode) };
-        match self.made(mode, Some(series)) {
+        match self.run_mode(mode, Some(series)) {
             Ok(run) if run.ending == Ending::Completed => Ok(self.finished(run)),
             _ => {
                 self.project.end_series(series);
@@ -255,7 +262,7 @@ impl Variant for ProgramVariant {
             poison: true,
             surroundings: true,
             // A GPU rounds as its instructions say.
-            rounding: self.shared.runner.device() == Device::Cpu,
+            rounding: self.shared.runner.device() == ProgramDevice::Cpu,
             order: false,
             // Differences need more digits than float32 has.
             step: self.wide == Some(DType::F64),
@@ -271,22 +278,22 @@ impl Variant for ProgramVariant {
 
     fn has_atomics(&self) -> bool {
         // Frameworks add by atomics on a GPU.
-        matches!(self.shared.runner.device(), Device::Cuda(_))
+        matches!(self.shared.runner.device(), ProgramDevice::Cuda(_))
     }
 
     fn run(&self, mode: &Mode) -> Result<Run, ReplayError> {
         debug_assert!(self.abilities().allow(mode), "{mode:?}");
-        let run = match self.made(mode, None) {
-            Err(program::Fault::Program(error)) if !self.is_plain(mode) => {
+        let run = match self.run_mode(mode, None) {
+            Err(program::ProgramFault::Program(error)) if !self.is_plain(mode) => {
                 Run::without_outputs(Ending::Unable(error.to_string()))
             }
             // What fails so among zeros, too, is told by the replay with them.
-            Err(program::Fault::Program(error))
+            Err(program::ProgramFault::Program(error))
                 if error.is_revision_fault() && mode.poison != POISON_A =>
             {
                 Run::without_outputs(Ending::Unable(error.to_string()))
             }
-            made => made?,
+            run_result => run_result?,
         };
         Ok(self.finished(run))
     }
@@ -294,8 +301,8 @@ impl Variant for ProgramVariant {
     fn at_once(&self, like: Option<&Run>) -> usize {
         let outputs = like.map_or(1, |run| run.output_bytes().max(1));
         match self.shared.runner.device() {
-            Device::Cpu => (BYTES_AT_ONCE / outputs).clamp(1, self.shared.at_once),
-            Device::Cuda(_) => {
+            ProgramDevice::Cpu => (BYTES_AT_ONCE / outputs).clamp(1, self.shared.at_once),
+            ProgramDevice::Cuda(_) => {
                 (GPU_BYTES_AT_ONCE / (outputs + self.input_bytes())).clamp(1, self.shared.at_once)
             }
         }
@@ -308,15 +315,15 @@ impl Variant for ProgramVariant {
         take: &mut Take<'_>,
     ) -> Result<(), ReplayError> {
         let at_once = at_once.min(modes.len()).min(self.most_at_once());
-        let begun = match &self.series {
-            Some(series) => series.begin(modes, |mode, series| Ok(self.made(mode, series)?)),
+        let begun_series = match &self.series {
+            Some(series) => series.begin(modes, |mode, series| Ok(self.run_mode(mode, series)?)),
             None => Begun::default(),
         };
-        let count = begun.runs.len();
-        let mut ready = begun.runs.into_iter().enumerate();
+        let count = begun_series.runs.len();
+        let mut ready = begun_series.runs.into_iter().enumerate();
         ready.try_for_each(|(index, run)| take(index, self.finished(run)))?;
-        let rest = &modes[count..];
-        let make = |index: usize| self.run_in(&rest[index], begun.series);
-        in_order(rest.len(), at_once, make, |index, run| take(count + index, run))
+        let remaining_modes = &modes[count..];
+        let make = |index: usize| self.run_in(&remaining_modes[index], begun_series.series);
+        in_order(remaining_modes.len(), at_once, make, |index, run| take(count + index, run))
     }
 }

@@ -23,7 +23,7 @@ pub enum NoRoom {
     )]
     Limit {
         /// The fixture, and how its tensors are taken.
-        fixture: Subject,
+        fixture: RoomSubject,
         /// What they take.
         needed: Bytes,
         /// What a replay may have.
@@ -39,7 +39,7 @@ pub enum NoRoom {
     )]
     Machine {
         /// The fixture, and how its tensors are taken.
-        fixture: Subject,
+        fixture: RoomSubject,
         /// What they take: those of all replays that are held at a time, and what is measured of them.
         needed: Bytes,
         /// The memory for large tensors.
@@ -55,7 +55,7 @@ pub enum NoRoom {
     )]
     Program {
         /// The fixture, and how its tensors are taken.
-        fixture: Subject,
+        fixture: RoomSubject,
         /// What they take, in the program and in this process.
         needed: Bytes,
         /// What they take in the program, which holds each of them once.
@@ -103,23 +103,23 @@ pub enum Held {
 
 /// A fixture in a precision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subject {
+pub struct RoomSubject {
     name: String,
     is_wide: bool,
     is_measured: bool,
 }
 
-impl Subject {
-    fn new(fixture: &Fixture, precision: Precision, held: Held) -> Subject {
-        Subject {
+impl RoomSubject {
+    fn new(fixture: &Fixture, precision: Precision, held_evidence: Held) -> RoomSubject {
+        RoomSubject {
             name: fixture.name.clone(),
             is_wide: precision == Precision::Shadow,
-            is_measured: held != Held::Outcome,
+            is_measured: held_evidence != Held::Outcome,
         }
     }
 }
 
-impl fmt::Display for Subject {
+impl fmt::Display for RoomSubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let precision = if self.is_wide { " in float64" } else { "" };
         let noise = if self.is_measured { " and their noise" } else { "" };
@@ -139,7 +139,7 @@ pub(super) fn on_device(
     match needed <= limit {
         true => Ok(()),
         false => {
-            let fixture = Subject::new(fixture, precision, Held::Outcome);
+            let fixture = RoomSubject::new(fixture, precision, Held::Outcome);
             Err(NoRoom::Limit { fixture, needed, limit, is_all })
         }
     }
@@ -149,11 +149,12 @@ pub(super) fn on_device(
 pub(super) fn on_host(
     fixture: &Fixture,
     precision: Precision,
-    held: Held,
+    held_evidence: Held,
     folder: &Path,
 ) -> Result<(), NoRoom> {
-    let pieces = pieces(fixture, precision, held, |(inputs, outputs)| [inputs, outputs]);
-    fits(&Subject::new(fixture, precision, held), &pieces, 0, folder)
+    let pieces =
+        held_pieces(fixture, precision, held_evidence, |(inputs, outputs)| [inputs, outputs]);
+    check_room(&RoomSubject::new(fixture, precision, held_evidence), &pieces, 0, folder)
 }
 
 /// Whether this machine holds what is `held` of `fixture` at a time where programs replay it. A program reads
@@ -162,29 +163,34 @@ pub(super) fn on_host(
 pub(super) fn for_programs(
     fixture: &Fixture,
     precision: Precision,
-    held: Held,
+    held_evidence: Held,
     is_here: bool,
     folder: &Path,
 ) -> Result<(), NoRoom> {
-    let subject = Subject::new(fixture, precision, held);
-    let pieces = pieces(fixture, precision, held, |(_, outputs)| [0, outputs]);
-    let is_wide = precision == Precision::Shadow || held == Held::Gradient;
+    let subject = RoomSubject::new(fixture, precision, held_evidence);
+    let pieces = held_pieces(fixture, precision, held_evidence, |(_, outputs)| [0, outputs]);
+    let is_wide = precision == Precision::Shadow || held_evidence == Held::Gradient;
     let (inputs, outputs) = worker::tensor_bytes(fixture, is_wide);
     let in_program = inputs.saturating_add(outputs);
-    fits(&subject, &pieces, in_program, folder)?;
-    let beyond = beyond_memory(&pieces, Budget::of_process().most() as u64);
-    let needed = in_program.saturating_add(total(&pieces).saturating_sub(beyond));
-    match process::free_memory().filter(|&free| is_here && free < needed) {
+    check_room(&subject, &pieces, in_program, folder)?;
+    let bytes_beyond = beyond_memory(&pieces, Budget::of_process().most() as u64);
+    let needed = in_program.saturating_add(total_bytes(&pieces).saturating_sub(bytes_beyond));
+    match process::free_memory_bytes().filter(|&free_bytes| is_here && free_bytes < needed) {
         None => Ok(()),
-        Some(free) => {
+        Some(free_bytes) => {
             let (needed, in_program) = (Bytes(needed), Bytes(in_program));
-            Err(NoRoom::Program { fixture: subject, needed, in_program, memory: Bytes(free) })
+            Err(NoRoom::Program { fixture: subject, needed, in_program, memory: Bytes(free_bytes) })
         }
     }
 }
 
 /// Whether `pieces` fit into memory or on the disk of `folder`, beside `files` bytes that lie there in any case.
-fn fits(subject: &Subject, pieces: &[u64], files: u64, folder: &Path) -> Result<(), NoRoom> {
+fn check_room(
+    subject: &RoomSubject,
+    pieces: &[u64],
+    files: u64,
+    folder: &Path,
+) -> Result<(), NoRoom> {
     let memory = Budget::of_process().most() as u64;
     let on_disk = beyond_memory(pieces, memory).saturating_add(files);
     if on_disk == 0 {
@@ -197,7 +203,7 @@ fn fits(subject: &Subject, pieces: &[u64], files: u64, folder: &Path) -> Result<
         true => Ok(()),
         false => Err(NoRoom::Machine {
             fixture: subject.clone(),
-            needed: Bytes(total(pieces).saturating_add(files)),
+            needed: Bytes(total_bytes(pieces).saturating_add(files)),
             memory: Bytes(memory),
             disk: Bytes(disk),
             folder: folder.to_owned(),
@@ -207,15 +213,17 @@ fn fits(subject: &Subject, pieces: &[u64], files: u64, folder: &Path) -> Result<
 
 /// The bytes that are held, each piece as a whole in memory or on the disk, in the order in which they are taken.
 /// `kept` says which pieces are held of a replay whose inputs and outputs take so many bytes.
-fn pieces(
+fn held_pieces(
     fixture: &Fixture,
     precision: Precision,
-    held: Held,
-    kept: impl Fn((u64, u64)) -> [u64; 2],
+    held_evidence: Held,
+    kept_bytes: impl Fn((u64, u64)) -> [u64; 2],
 ) -> Vec<u64> {
-    let replay = |is_wide: bool| kept(worker::tensor_bytes(fixture, is_wide)).map(worker::rounded);
-    let (wide, replay) = (replay(true), replay(precision == Precision::Shadow));
-    let revisions = match held {
+    let replay = |is_wide: bool| {
+        kept_bytes(worker::tensor_bytes(fixture, is_wide)).map(worker::round_up_memory)
+    };
+    let (wide_pieces, replay) = (replay(true), replay(precision == Precision::Shadow));
+    let revisions = match held_evidence {
         Held::Outcome => return [replay; REPLAYS].concat(),
         Held::Noise { revisions } => revisions,
         Held::Gradient => 1,
@@ -232,12 +240,12 @@ fn pieces(
         pieces.extend(numbers.iter().flat_map(|&bytes| std::iter::repeat_n(bytes, kinds)));
     }
     pieces.extend([replay; REPLAYS].concat());
-    pieces.extend((held == Held::Gradient).then_some(wide).into_iter().flatten());
+    pieces.extend((held_evidence == Held::Gradient).then_some(wide_pieces).into_iter().flatten());
     pieces
 }
 
 /// The bytes of all `pieces`.
-fn total(pieces: &[u64]) -> u64 {
+fn total_bytes(pieces: &[u64]) -> u64 {
     pieces.iter().fold(0, |sum, piece| sum.saturating_add(*piece))
 }
 
@@ -248,14 +256,14 @@ const KINDS: usize = 4;
 
 /// The bytes of `pieces` that do not fit into `memory`.
 fn beyond_memory(pieces: &[u64], memory: u64) -> u64 {
-    let (mut left, mut beyond) = (memory, 0u64);
+    let (mut left, mut bytes_beyond) = (memory, 0u64);
     for &piece in pieces {
         match left.checked_sub(piece) {
-            Some(rest) => left = rest,
-            None => beyond = beyond.saturating_add(piece),
+            Some(memory_left) => left = memory_left,
+            None => bytes_beyond = bytes_beyond.saturating_add(piece),
         }
     }
-    beyond
+    bytes_beyond
 }
 
 #[cfg(test)]
@@ -264,7 +272,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_says_how_much_it_takes_and_what_to_do() {
-        let fixture = |is_wide| Subject { name: "step0".to_owned(), is_wide, is_measured: false };
+        let fixture =
+            |is_wide| RoomSubject { name: "step0".to_owned(), is_wide, is_measured: false };
         let told = |error: NoRoom| format!("{error}\nhint: {}", error.hint().unwrap());
         let (needed, limit) = (Bytes(33_000_000_000), Bytes(16 << 30));
         insta::assert_snapshot!(told(NoRoom::Limit { fixture: fixture(true), needed, limit, is_all: false }), @r"
@@ -291,7 +300,7 @@ mod tests {
         the tensors of step0 take 33.0 GB of memory, 16.0 GB of it in a program, and 22.0 GB are free
         hint: capture fewer rows, or replay on a machine with more memory
         ");
-        let measured = Subject { is_measured: true, ..fixture(false) };
+        let measured = RoomSubject { is_measured: true, ..fixture(false) };
         insta::assert_snapshot!(measured, @"step0 and their noise");
     }
 

@@ -23,7 +23,7 @@ pub struct CapturedBy {
 }
 
 /// A replayed commit.
-pub(super) struct Replayed<'a> {
+pub(super) struct ReplayedCommit<'a> {
     pub(super) commit: Commit,
     /// Its variant; an answer holds for all commits that have it.
     pub(super) variant: u32,
@@ -37,44 +37,44 @@ pub(super) struct Replayed<'a> {
 pub(super) fn find_captured(
     bisection: &Bisection<'_>,
     target: &SearchTarget,
-    replayed: &[Replayed<'_>],
+    replayed: &[ReplayedCommit<'_>],
 ) -> Result<Option<CapturedBy>, BisectError> {
     let fixture = &target.subject.fixture;
     if fixture.captured.is_empty() {
         return Ok(None);
     }
-    let mut found = CapturedBy {
+    let mut captured_by = CapturedBy {
         fixture: fixture.name.clone(),
         given_by: Vec::new(),
         not_by: Vec::new(),
         lost_at: None,
     };
-    let completed = |one: &&Replayed| one.outcome.status == Status::Completed;
+    let completed = |replay: &&ReplayedCommit| replay.outcome.status == Status::Completed;
     let exact: HashSet<u32> = replayed
         .iter()
         .filter(completed)
-        .filter(|one| has_captured_bits(fixture, one.outcome))
-        .map(|one| one.variant)
+        .filter(|replay| has_captured_bits(fixture, replay.outcome))
+        .map(|replay| replay.variant)
         .collect();
-    let mut known: HashMap<u32, bool> = HashMap::new();
-    for one in replayed.iter().filter(completed) {
-        let gives = match known.get(&one.variant) {
+    let mut gives_by_variant: HashMap<u32, bool> = HashMap::new();
+    for replay in replayed.iter().filter(completed) {
+        let gives_bits = match gives_by_variant.get(&replay.variant) {
             Some(gives) => *gives,
-            None if !exact.is_empty() => exact.contains(&one.variant),
-            None if !one.compared => continue,
-            None => match gives_captured(bisection, target, CommitId::from(&one.commit))? {
+            None if !exact.is_empty() => exact.contains(&replay.variant),
+            None if !replay.compared => continue,
+            None => match gives_captured(bisection, target, CommitId::from(&replay.commit))? {
                 Some(gives) => gives,
                 None => continue,
             },
         };
-        known.insert(one.variant, gives);
-        let list = if gives { &mut found.given_by } else { &mut found.not_by };
-        list.push(one.commit.clone());
+        gives_by_variant.insert(replay.variant, gives_bits);
+        let list = if gives_bits { &mut captured_by.given_by } else { &mut captured_by.not_by };
+        list.push(replay.commit.clone());
     }
-    if found.given_by.is_empty() {
-        found.lost_at = captured_commit(bisection, target)?;
+    if captured_by.given_by.is_empty() {
+        captured_by.lost_at = captured_commit(bisection, target)?;
     }
-    Ok(Some(found))
+    Ok(Some(captured_by))
 }
 
 /// The commit that the outputs of `target` were captured at, if its sources do not give them.
@@ -84,10 +84,12 @@ fn captured_commit(
 ) -> Result<Option<Commit>, BisectError> {
     let provenance = &target.subject.fixture.provenance;
     let is_clean = provenance.dirty.as_deref() != Some("true");
-    let Some(named) = provenance.commit.as_ref().filter(|_| is_clean) else { return Ok(None) };
-    let Ok(commit) = bisection.history.resolve(named) else { return Ok(None) };
-    let gives = gives_captured(bisection, target, CommitId::from(&commit))?;
-    Ok((gives == Some(false)).then_some(commit))
+    let Some(named_commit) = provenance.commit.as_ref().filter(|_| is_clean) else {
+        return Ok(None);
+    };
+    let Ok(commit) = bisection.history.resolve(named_commit) else { return Ok(None) };
+    let gives_bits = gives_captured(bisection, target, CommitId::from(&commit))?;
+    Ok((gives_bits == Some(false)).then_some(commit))
 }
 
 /// Whether the sources of `commit` give the captured outputs of `target` within noise; none if they cannot be

@@ -7,15 +7,15 @@ use std::collections::{BTreeSet, HashMap};
 use serde::Serialize;
 
 use super::captured::{CapturedBy, find_captured};
-use super::lineage::{Lineage, of_range};
+use super::lineage::{Lineage, build_range_lineage};
 use super::range::Range;
-use super::workers::Planned;
+use super::workers::PlannedSearch;
 use super::{BisectError, Bisection, On, SearchTarget};
 use crate::history::{Commit, CommitId, History};
 use crate::judge::{Accesses, Judgement, OutputPicture, Verdict};
-use crate::search::survey;
-use crate::trial::{Check, Failure, Status};
-use view::View;
+use crate::search::survey_graph;
+use crate::trial::{AccessCheck, Failure, Status};
+use view::FixtureSurvey;
 
 /// Where the outputs change in a range of commits.
 #[derive(Clone, Debug, Serialize)]
@@ -26,10 +26,10 @@ pub struct LogReport {
     pub variants: usize,
     /// A commit of each variant that could not be tested, in topological order.
     #[serde(skip)]
-    pub untestable: Vec<Untestable>,
+    pub untestable: Vec<UntestedCommit>,
     /// The changes, in topological order of their commits.
     #[serde(skip)]
-    pub changes: Vec<Change>,
+    pub changes: Vec<LogChange>,
     /// Commits that change sources but no output of any fixture, whatever their messages announce.
     #[serde(skip)]
     pub acquitted: Vec<Commit>,
@@ -50,7 +50,7 @@ pub struct LogReport {
 
 /// A commit that could not be tested on a fixture.
 #[derive(Clone, Debug)]
-pub struct Untestable {
+pub struct UntestedCommit {
     /// The fixture's name.
     pub fixture: String,
     pub commit: Commit,
@@ -59,7 +59,7 @@ pub struct Untestable {
 
 /// A commit at which the outputs of a fixture change.
 #[derive(Clone, Debug)]
-pub struct Change {
+pub struct LogChange {
     /// The fixture's name.
     pub fixture: String,
     pub commit: Commit,
@@ -86,11 +86,11 @@ pub struct Change {
     pub repair: Option<Repair>,
 }
 
-impl Change {
+impl LogChange {
     /// The verdict on outputs and accesses together.
     pub fn verdict(&self) -> Verdict {
-        let new = self.accesses.as_ref().is_some_and(Accesses::has_new);
-        self.judgement.verdict.max(if new { Verdict::Failed } else { Verdict::Identical })
+        let has_new = self.accesses.as_ref().is_some_and(Accesses::has_new);
+        self.judgement.verdict.max(if has_new { Verdict::Failed } else { Verdict::Identical })
     }
 
     /// Whether the commit completes where the one before it failed.
@@ -154,44 +154,46 @@ pub fn survey_range(
     let commits = bisection.history.range(range)?;
     let commits: Vec<(CommitId, Vec<CommitId>)> =
         commits.into_iter().map(|commit| (commit.id, commit.parents)).collect();
-    let report = report(bisection, bisection.check, &commits, progress)?;
-    let without_races = bisection.check == Check::Off && bisection.lab.backend().has_orders();
+    let report = survey_commits(bisection, bisection.check, &commits, progress)?;
+    let without_races = bisection.check == AccessCheck::Off && bisection.lab.backend().has_orders();
     Ok(LogReport { without_races, ..report })
 }
 
 /// Looks at the commits between the ends of a search.
-pub(super) fn survey_between(planned: &Planned<'_>) -> Result<LogReport, BisectError> {
+pub(super) fn survey_between(planned: &PlannedSearch<'_>) -> Result<LogReport, BisectError> {
     let plan = &planned.plan;
     let first = plan.ids.len() - plan.between;
     let id = |&number: &u32| plan.ids[number as usize];
     let commits: Vec<(CommitId, Vec<CommitId>)> = (first..plan.ids.len())
-        .map(|at| (plan.ids[at], plan.graph.parents(at as u32).iter().map(id).collect()))
+        .map(|index| (plan.ids[index], plan.graph.parents(index as u32).iter().map(id).collect()))
         .collect();
     // A search that is not for races has checked nothing yet.
-    let check = if planned.bisection.on == On::Race { Check::Always } else { Check::Off };
-    report(planned.bisection, check, &commits, &mut |_, _, _| {})
+    let check =
+        if planned.bisection.on == On::Race { AccessCheck::Always } else { AccessCheck::Off };
+    survey_commits(planned.bisection, check, &commits, &mut |_, _, _| {})
 }
 
-fn report(
+fn survey_commits(
     bisection: &Bisection<'_>,
-    check: Check,
+    check: AccessCheck,
     commits: &[(CommitId, Vec<CommitId>)],
     progress: &mut dyn FnMut(&Commit, usize, usize),
 ) -> Result<LogReport, BisectError> {
     let range = Range::new(bisection.history, &bisection.targets, commits)?;
     let (include, exclude) = range.ends();
-    let work = survey(&range.graph, &include, &exclude, bisection.first_parent);
+    let work = survey_graph(&range.graph, &include, &exclude, bisection.first_parent);
     let (mut changes, mut acquitted, mut untestable) = (Vec::new(), Vec::new(), Vec::new());
     let mut untested: BTreeSet<u32> = work.runs.iter().copied().collect();
     let (mut unchecked, mut captured) = (Vec::new(), Vec::new());
     for target in &bisection.targets {
-        let mut view = View::new(bisection, check, target, &range);
+        let mut view = FixtureSurvey::new(bisection, check, target, &range);
         view.replay(&work.runs, progress)?;
-        let found = view.untestable_runs(&work.runs)?;
-        untested.retain(|run| found.iter().any(|(number, _)| number == run));
+        let untestable_runs = view.untestable_runs(&work.runs)?;
+        untested.retain(|run| untestable_runs.iter().any(|(number, _)| number == run));
         // Commits outside of the range are only compared with.
-        let inside = found.into_iter().filter(|(number, _)| *number >= range.first);
-        untestable.extend(inside.map(|(_, found)| found));
+        let runs_in_range =
+            untestable_runs.into_iter().filter(|(number, _)| *number >= range.first);
+        untestable.extend(runs_in_range.map(|(_, untestable_commit)| untestable_commit));
         changes.extend(view.changes(&work.edges)?);
         captured.extend(find_captured(bisection, target, &view.replayed()?)?);
         acquitted.append(&mut view.acquitted);
@@ -202,9 +204,10 @@ fn report(
     acquitted.retain(|commit: &Commit| changes.iter().all(|change| change.commit.id != commit.id));
     acquitted.sort_by_key(|commit| place[&commit.id]);
     acquitted.dedup_by_key(|commit| commit.id);
-    untestable.sort_by_key(|found: &Untestable| place[&found.commit.id]);
+    untestable
+        .sort_by_key(|untestable_commit: &UntestedCommit| place[&untestable_commit.commit.id]);
     let lineage = match bisection.illustrated {
-        true => Some(of_range(bisection, &range, &changes, &acquitted, &untestable)?),
+        true => Some(build_range_lineage(bisection, &range, &changes, &acquitted, &untestable)?),
         false => None,
     };
     Ok(LogReport {
@@ -230,7 +233,7 @@ pub(super) fn log_work(
 ) -> Result<LogWork, BisectError> {
     let range = Range::new(history, targets, commits)?;
     let (include, exclude) = range.ends();
-    let work = survey(&range.graph, &include, &exclude, first_parent);
+    let work = survey_graph(&range.graph, &include, &exclude, first_parent);
     let id = |commit: u32| range.ids[commit as usize];
     let variant = |commit: u32| range.graph.variant(commit).unwrap_or(commit);
     let runs: HashMap<u32, CommitId> =
@@ -252,11 +255,11 @@ pub(super) fn judge_commit(
 ) -> Result<(), BisectError> {
     let range = Range::new(bisection.history, &bisection.targets, commits)?;
     let (include, exclude) = range.ends();
-    let work = survey(&range.graph, &include, &exclude, bisection.first_parent);
-    let mut view = View::new(bisection, bisection.check, target, &range);
-    for &(of, parent) in work.edges.iter().filter(|edge| range.ids[edge.0 as usize] == commit) {
+    let work = survey_graph(&range.graph, &include, &exclude, bisection.first_parent);
+    let mut view = FixtureSurvey::new(bisection, bisection.check, target, &range);
+    for &(child, parent) in work.edges.iter().filter(|edge| range.ids[edge.0 as usize] == commit) {
         // Whether it takes an earlier change back is for those who see all of them.
-        view.change(of, parent, &mut Vec::new())?;
+        view.change(child, parent, &mut Vec::new())?;
     }
     Ok(())
 }

@@ -3,20 +3,22 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::captured::{CapturedBy, Replayed, find_captured};
+use super::captured::{CapturedBy, ReplayedCommit, find_captured};
 use super::changes::{LogReport, survey_between};
-use super::direction::{Direction, Ends};
-use super::grounds::{SharedDefect, find_shared_defect};
-use super::lineage::{Known, Lineage};
+use super::direction::{BisectEnds, Direction};
+use super::lineage::{Lineage, LineageFacts};
 use super::plan::Plan;
 use super::probe::Seen;
-use super::steady::{self, Pass, Steady};
+use super::shared_defect::{SharedDefect, find_shared_defect};
+use super::steady::{self, Steady, SteadyOutcome};
 use super::symptom::{On, Symptom, are_slight, same_bits, select_wanted};
-use super::workers::Planned;
-use super::{BisectError, Bisection, Event, Listener, SearchTarget, Trusted, flaky};
+use super::workers::PlannedSearch;
+use super::{BisectError, Bisection, Event, SearchListener, SearchTarget, Trusted, flaky};
 use crate::history::{Commit, SourceSpec};
-use crate::judge::{Accesses, LaunchChange, OutputPicture, Verdict, accesses, launch_changes};
-use crate::search::{Answer, Conclusion, Refusal, Warning};
+use crate::judge::{
+    Accesses, LaunchChange, OutputPicture, Verdict, check_trial_accesses, launch_changes,
+};
+use crate::search::{Conclusion, EndsRefusal, TestAnswer, Warning};
 
 /// In a history of at most this many variants, the acquitted commit that changed most is tested
 /// even if the search does not need it: it is the one that people suspect.
@@ -26,8 +28,8 @@ const FEW_VARIANTS: usize = 12;
 const MOST_BEHIND: usize = 3;
 
 /// The result of a search.
-pub struct Report {
-    /// The conclusion; commits are numbers, see [`Report::commit`].
+pub struct SearchReport {
+    /// The conclusion; commits are numbers, see [`SearchReport::commit`].
     pub conclusion: Conclusion,
     /// The warnings besides the conclusion.
     pub warnings: Vec<Warning>,
@@ -43,7 +45,7 @@ pub struct Report {
     pub culprit: Option<Culprit>,
     /// The change of an earlier commit that the culprit's parent shows, and that is not searched for: the
     /// search between the good end and that parent.
-    pub before: Option<Box<Report>>,
+    pub before: Option<Box<SearchReport>>,
     /// What the bad end shows beyond the culprit.
     pub behind: Behind,
     /// The new wrong accesses of a bad end that shows nothing else, by fixture.
@@ -72,7 +74,7 @@ pub enum Behind {
     #[default]
     Nothing,
     /// The change of another commit: the search between the culprit and the bad end.
-    Another(Box<Report>),
+    Another(Box<SearchReport>),
     /// A change for which the search named no commit.
     Unclear {
         /// The bad end.
@@ -84,7 +86,7 @@ pub enum Behind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tested {
     pub commit: u32,
-    pub answer: Answer,
+    pub answer: TestAnswer,
 }
 
 /// The evidence against a commit.
@@ -117,14 +119,14 @@ pub enum SearchEnd {
     Refused,
 }
 
-impl Report {
+impl SearchReport {
     /// The commit that has number `commit` in this report.
     pub fn commit(&self, commit: u32) -> Option<&Commit> {
         self.commits.get(&commit)
     }
 
     /// The result of the test of `commit`.
-    pub fn seen(&self, commit: u32) -> Option<&Seen> {
+    pub fn test_result(&self, commit: u32) -> Option<&Seen> {
         self.seen.get(&commit)
     }
 
@@ -151,21 +153,25 @@ impl Bisection<'_> {
     /// # Errors
     /// [`BisectError`] if the machine, the fixtures or the repository are at fault. Defects of
     /// commits or ends are in the report.
-    pub fn search(&self, ends: &Ends, listener: &mut Listener<'_>) -> Result<Report, BisectError> {
+    pub fn search(
+        &self,
+        ends: &BisectEnds,
+        listener: &mut SearchListener<'_>,
+    ) -> Result<SearchReport, BisectError> {
         self.lab.backend().expect_many();
-        let planned = Planned::new(self, self.plan(ends)?)?;
-        match steady::run(&planned, listener)? {
-            Pass::Done(steady) => {
-                let mut report = conclude(&planned, *steady, false, listener)?;
+        let planned = PlannedSearch::new(self, self.plan(ends)?)?;
+        match steady::run_steady_search(&planned, listener)? {
+            SteadyOutcome::Done(steady) => {
+                let mut report = conclude_search(&planned, *steady, false, listener)?;
                 report.before = self.search_before(&planned, &report)?;
                 report.behind = self.search_behind(&planned, &report, MOST_BEHIND)?;
                 Ok(report)
             }
-            Pass::Flaky(commit) => {
+            SteadyOutcome::Flaky(commit) => {
                 listener(Event::Flaky { commit: &planned.commit(commit)? });
-                let planned = Planned::new(self, self.plan(ends)?)?;
-                let found = flaky::run(&planned, listener)?;
-                conclude(&planned, found, true, listener)
+                let planned = PlannedSearch::new(self, self.plan(ends)?)?;
+                let flaky_search = flaky::run_flaky_search(&planned, listener)?;
+                conclude_search(&planned, flaky_search, true, listener)
             }
         }
     }
@@ -174,28 +180,30 @@ impl Bisection<'_> {
     /// something else, as one for a failure is.
     fn search_before(
         &self,
-        planned: &Planned<'_>,
-        report: &Report,
-    ) -> Result<Option<Box<Report>>, BisectError> {
+        planned: &PlannedSearch<'_>,
+        report: &SearchReport,
+    ) -> Result<Option<Box<SearchReport>>, BisectError> {
         let (Some(culprit), Trusted::GoodEnd) = (&report.culprit, &self.trusted) else {
             return Ok(None);
         };
         let (&[good], &[parent]) = (planned.plan.old.as_slice(), culprit.parents.as_slice()) else {
             return Ok(None);
         };
-        let shown = report.seen(parent).map(Seen::symptoms).unwrap_or_default();
+        let shown = report.test_result(parent).map(Seen::symptoms).unwrap_or_default();
         let shows = !are_slight(&shown) && shown.is_disjoint(&report.wanted);
         if !shows || !self.compares_values() || planned.plan.direction == Direction::Repairs {
             return Ok(None);
         }
         let (good, parent) = (planned.commit(good)?, planned.commit(parent)?);
         let plan = Plan::new(self.history, &self.targets, &[good], &[parent], Direction::Breaks)?;
-        let planned = Planned::new(self, plan)?;
-        let Pass::Done(steady) = steady::run(&planned, &mut |_| {})? else { return Ok(None) };
+        let planned = PlannedSearch::new(self, plan)?;
+        let SteadyOutcome::Done(steady) = steady::run_steady_search(&planned, &mut |_| {})? else {
+            return Ok(None);
+        };
         if !matches!(steady.search.outcome(), Some(Conclusion::Found { .. })) {
             return Ok(None);
         }
-        let mut report = conclude(&planned, *steady, false, &mut |_| {})?;
+        let mut report = conclude_search(&planned, *steady, false, &mut |_| {})?;
         report.behind = self.search_behind(&planned, &report, MOST_BEHIND - 1)?;
         Ok(Some(Box::new(report)))
     }
@@ -209,40 +217,41 @@ impl Bisection<'_> {
     /// culprit may be harmless, or one of several. At most `left` commits are named.
     fn search_behind(
         &self,
-        planned: &Planned<'_>,
-        report: &Report,
+        planned: &PlannedSearch<'_>,
+        report: &SearchReport,
         left: usize,
     ) -> Result<Behind, BisectError> {
         let (Some(culprit), Trusted::GoodEnd) = (&report.culprit, &self.trusted) else {
             return Ok(Behind::Nothing);
         };
-        let &[bad] = planned.plan.new.as_slice() else { return Ok(Behind::Nothing) };
-        let is_last = planned.variant(culprit.commit) == planned.variant(bad)
-            || report.seen(bad).is_some_and(|end| have_same_bits(&culprit.seen, end));
+        let &[bad_end] = planned.plan.new.as_slice() else { return Ok(Behind::Nothing) };
+        let is_last = planned.variant(culprit.commit) == planned.variant(bad_end)
+            || report.test_result(bad_end).is_some_and(|end| have_same_bits(&culprit.seen, end));
         if is_last || !self.compares_values() || planned.plan.direction == Direction::Repairs {
             return Ok(Behind::Nothing);
         }
-        let (culprit, bad) = (planned.commit(culprit.commit)?, planned.commit(bad)?);
+        let (culprit, bad) = (planned.commit(culprit.commit)?, planned.commit(bad_end)?);
         let (history, direction) = (self.history, Direction::Breaks);
         let plan =
             Plan::new(history, &self.targets, &[culprit], std::slice::from_ref(&bad), direction)?;
-        let planned = Planned::new(self, plan)?;
+        let planned = PlannedSearch::new(self, plan)?;
         let end = planned.plan.new[0];
-        let shown = planned.test(end, &self.lab)?().map_err(BisectError::Replay)?;
-        let wanted = select_wanted(shown.symptoms());
+        let end_result = planned.test(end, &self.lab)?().map_err(BisectError::Replay)?;
+        let wanted_symptoms = select_wanted(end_result.symptoms());
         // Beside a defect that shows, changes that do not are as good as none.
-        if wanted.is_empty() || are_slight(&wanted) && !are_slight(&report.wanted) {
+        if wanted_symptoms.is_empty() || are_slight(&wanted_symptoms) && !are_slight(&report.wanted)
+        {
             return Ok(Behind::Nothing);
         }
         let Some(left) = left.checked_sub(1) else { return Ok(Behind::Unclear { bad }) };
-        let silent: &mut Listener<'_> = &mut |_| {};
-        let Pass::Done(steady) = steady::run(&planned, silent)? else {
+        let silent: &mut SearchListener<'_> = &mut |_| {};
+        let SteadyOutcome::Done(steady) = steady::run_steady_search(&planned, silent)? else {
             return Ok(Behind::Unclear { bad });
         };
         if !matches!(steady.search.outcome(), Some(Conclusion::Found { .. })) {
             return Ok(Behind::Unclear { bad });
         }
-        let mut report = conclude(&planned, *steady, false, &mut |_| {})?;
+        let mut report = conclude_search(&planned, *steady, false, &mut |_| {})?;
         report.behind = self.search_behind(&planned, &report, left)?;
         Ok(Behind::Another(Box::new(report)))
     }
@@ -257,12 +266,12 @@ fn have_same_bits(one: &Seen, other: &Seen) -> bool {
     })
 }
 
-fn conclude(
-    planned: &Planned<'_>,
+fn conclude_search(
+    planned: &PlannedSearch<'_>,
     mut steady: Steady,
     flaky: bool,
-    listener: &mut Listener<'_>,
-) -> Result<Report, BisectError> {
+    listener: &mut SearchListener<'_>,
+) -> Result<SearchReport, BisectError> {
     let conclusion = match steady.search.outcome() {
         Some(conclusion) => conclusion,
         // Nothing is left to test and nothing was found: whatever is between the ends may be it.
@@ -270,7 +279,7 @@ fn conclude(
     };
     let culprit = match conclusion {
         Conclusion::Found { culprit, .. } | Conclusion::Probable { culprit, .. } => {
-            Some(culprit_of(planned, &mut steady, culprit, flaky, listener)?)
+            Some(collect_culprit_evidence(planned, &mut steady, culprit, flaky, listener)?)
         }
         _ => None,
     };
@@ -280,19 +289,19 @@ fn conclude(
     };
     let shared = find_shared_defect(planned, &conclusion)?;
     let accesses = match &conclusion {
-        Conclusion::Refused(Refusal::EndsDisagree { .. }) => accesses_of_bad_end(planned)?,
+        Conclusion::Refused(EndsRefusal::EndsDisagree { .. }) => accesses_of_bad_end(planned)?,
         _ => Vec::new(),
     };
     let lineage = match planned.bisection.illustrated {
-        true => Some(lineage(planned, &steady, culprit.as_ref())?),
+        true => Some(build_search_lineage(planned, &steady, culprit.as_ref())?),
         false => None,
     };
     let warnings = steady.search.warnings();
     let tested: Vec<Tested> =
         steady.tested.iter().map(|&(commit, answer)| Tested { commit, answer }).collect();
     let mut numbers: BTreeSet<u32> = tested.iter().map(|tested| tested.commit).collect();
-    numbers.extend(mentioned(&conclusion));
-    numbers.extend(warnings.iter().map(warned_of));
+    numbers.extend(list_conclusion_commits(&conclusion));
+    numbers.extend(warnings.iter().map(commit_in_warning));
     numbers.extend(planned.plan.old.iter().chain(&planned.plan.new));
     if let Some(culprit) = &culprit {
         numbers.extend(culprit.parents.iter().chain(&culprit.acquitted));
@@ -300,9 +309,10 @@ fn conclude(
     let commit = |&number: &u32| Ok((number, planned.commit(number)?));
     let commits = numbers.iter().map(commit).collect::<Result<_, BisectError>>()?;
     let captured = captured_by(planned, &steady, &tested, culprit.as_ref())?;
-    let shown = |&number: &u32| Some((number, steady.seen.get(&planned.variant(number))?.clone()));
-    let seen = numbers.iter().filter_map(shown).collect();
-    Ok(Report {
+    let numbered_result =
+        |&number: &u32| Some((number, steady.seen.get(&planned.variant(number))?.clone()));
+    let seen = numbers.iter().filter_map(numbered_result).collect();
+    Ok(SearchReport {
         on: planned.bisection.on,
         direction: planned.plan.direction,
         conclusion,
@@ -327,7 +337,7 @@ fn conclude(
 /// Which of the tested commits give the captured outputs of each fixture. Elements are compared at the ends and
 /// at the culprit alone.
 fn captured_by(
-    planned: &Planned<'_>,
+    planned: &PlannedSearch<'_>,
     steady: &Steady,
     tested: &[Tested],
     culprit: Option<&Culprit>,
@@ -337,30 +347,31 @@ fn captured_by(
         ends.copied().chain(culprit.map(|culprit| culprit.commit)).collect();
     let numbers: BTreeSet<u32> =
         tested.iter().map(|tested| tested.commit).chain(compared.iter().copied()).collect();
-    let mut found = Vec::new();
+    let mut captures = Vec::new();
     for (index, target) in planned.bisection.targets.iter().enumerate() {
         let mut replayed = Vec::new();
         for &number in &numbers {
             let variant = planned.variant(number);
-            let seen = steady.seen.get(&variant);
-            let outcome = seen.and_then(|seen| seen.observations.get(index)?.outcome.as_ref());
+            let test_result = steady.seen.get(&variant);
+            let outcome =
+                test_result.and_then(|result| result.observations.get(index)?.outcome.as_ref());
             let Some(outcome) = outcome else { continue };
             let (commit, compared) = (planned.commit(number)?, compared.contains(&number));
-            replayed.push(Replayed { commit, variant, outcome, compared });
+            replayed.push(ReplayedCommit { commit, variant, outcome, compared });
         }
-        found.extend(find_captured(planned.bisection, target, &replayed)?);
+        captures.extend(find_captured(planned.bisection, target, &replayed)?);
     }
-    Ok(found)
+    Ok(captures)
 }
 
 /// The commits between the ends, and the good ends, as a graph.
-fn lineage(
-    planned: &Planned<'_>,
+fn build_search_lineage(
+    planned: &PlannedSearch<'_>,
     steady: &Steady,
     culprit: Option<&Culprit>,
 ) -> Result<Lineage, BisectError> {
     let plan = &planned.plan;
-    let known = Known {
+    let lineage_facts = LineageFacts {
         history: planned.bisection.history,
         ids: &plan.ids,
         graph: &plan.graph,
@@ -373,18 +384,18 @@ fn lineage(
         sources: &all_sources(&planned.bisection.targets),
         infer: true,
     };
-    let mut lineage = known.lineage()?;
+    let mut lineage = lineage_facts.lineage()?;
     if let Some(culprit) = culprit {
         // What was found of the culprit in the end says more than its test.
         let id = plan.ids[culprit.commit as usize];
-        let own = lineage.commits.iter_mut().filter(|kin| kin.commit.id == id);
-        own.for_each(|kin| kin.seen = Some(culprit.seen.clone()));
+        let culprit_commits = lineage.commits.iter_mut().filter(|kin| kin.commit.id == id);
+        culprit_commits.for_each(|kin| kin.seen = Some(culprit.seen.clone()));
     }
     Ok(lineage)
 }
 
 /// The commit that a warning is about.
-fn warned_of(warning: &Warning) -> u32 {
+fn commit_in_warning(warning: &Warning) -> u32 {
     match *warning {
         Warning::UntestableMergeBase { base } => base,
         Warning::Contradiction { commit } => commit,
@@ -393,7 +404,7 @@ fn warned_of(warning: &Warning) -> u32 {
 }
 
 /// The commits that a conclusion names.
-fn mentioned(conclusion: &Conclusion) -> Vec<u32> {
+fn list_conclusion_commits(conclusion: &Conclusion) -> Vec<u32> {
     match conclusion {
         Conclusion::Found { culprit, unconfirmed_parents } => {
             [&[*culprit], unconfirmed_parents.as_slice()].concat()
@@ -404,25 +415,25 @@ fn mentioned(conclusion: &Conclusion) -> Vec<u32> {
             [&[*commit], bad_parents.as_slice()].concat()
         }
         Conclusion::Refused(refusal) => match refusal {
-            Refusal::SameVariant { good, bad } | Refusal::Reversed { good, bad } => {
+            EndsRefusal::SameVariant { good, bad } | EndsRefusal::Reversed { good, bad } => {
                 vec![*good, *bad]
             }
-            Refusal::EndsDisagree { good_is_bad, bad_is_good } => {
+            EndsRefusal::EndsDisagree { good_is_bad, bad_is_good } => {
                 [good_is_bad.as_slice(), bad_is_good].concat()
             }
-            Refusal::UntestableEnds { ends } => ends.clone(),
-            Refusal::BadMergeBase { base } => vec![*base],
-            Refusal::Indistinguishable { .. } => Vec::new(),
+            EndsRefusal::UntestableEnds { ends } => ends.clone(),
+            EndsRefusal::BadMergeBase { base } => vec![*base],
+            EndsRefusal::Indistinguishable { .. } => Vec::new(),
         },
     }
 }
 
-fn culprit_of(
-    planned: &Planned<'_>,
+fn collect_culprit_evidence(
+    planned: &PlannedSearch<'_>,
     steady: &mut Steady,
     culprit: u32,
     flaky: bool,
-    listener: &mut Listener<'_>,
+    listener: &mut SearchListener<'_>,
 ) -> Result<Culprit, BisectError> {
     let bisection = planned.bisection;
     let parents = planned.plan.graph.followed(culprit, bisection.first_parent).to_vec();
@@ -433,7 +444,7 @@ fn culprit_of(
     };
     let seen = match flaky {
         true => steady.seen.get(&planned.variant(shown_by)).cloned().unwrap_or_default(),
-        false => judged(planned, shown_by)?,
+        false => judge_culprit(planned, shown_by)?,
     };
     let seen_of = |commit: u32| steady.seen.get(&planned.variant(commit));
     let Some((before, after)) = first.and_then(seen_of).zip(seen_of(culprit)) else {
@@ -441,11 +452,11 @@ fn culprit_of(
     };
     let pairs = before.observations.iter().zip(&after.observations);
     let launches = pairs.flat_map(|(before, after)| {
-        let both = before.outcome.as_ref().zip(after.outcome.as_ref());
-        both.map(|(b, a)| launch_changes(&b.launches, &a.launches)).unwrap_or_default()
+        let both_outcomes = before.outcome.as_ref().zip(after.outcome.as_ref());
+        both_outcomes.map(|(b, a)| launch_changes(&b.launches, &a.launches)).unwrap_or_default()
     });
     let launches = launches.collect();
-    let diff = diff(planned, culprit)?;
+    let diff = diff_with_parent(planned, culprit)?;
     if !flaky {
         test_the_suspect(planned, steady, culprit, listener)?;
     }
@@ -455,7 +466,7 @@ fn culprit_of(
         .tested
         .iter()
         .filter(|&&(commit, answer)| {
-            planned.plan.direction.swapped(answer) == Answer::Good
+            planned.plan.direction.swapped(answer) == TestAnswer::Good
                 && !ends.contains(&planned.variant(commit))
                 && changes_bits(steady.seen.get(&planned.variant(commit)))
         })
@@ -463,24 +474,24 @@ fn culprit_of(
         .collect();
     acquitted.sort_unstable();
     acquitted.dedup();
-    let accesses = checked(planned, culprit, first)?;
-    let pictures = pictures_of(planned, culprit)?;
+    let accesses = check_culprit_accesses(planned, culprit, first)?;
+    let pictures = draw_culprit_pictures(planned, culprit)?;
     Ok(Culprit { commit: culprit, seen, pictures, accesses, launches, diff, parents, acquitted })
 }
 
 /// A culprit without tested parents: all of it is new.
 fn culprit_without_parents(
-    planned: &Planned<'_>,
+    planned: &PlannedSearch<'_>,
     culprit: u32,
     seen: Seen,
 ) -> Result<Culprit, BisectError> {
-    let diff = diff(planned, culprit)?;
+    let diff = diff_with_parent(planned, culprit)?;
     let parents = planned.plan.graph.followed(culprit, planned.bisection.first_parent).to_vec();
     Ok(Culprit {
         commit: culprit,
         seen,
-        pictures: pictures_of(planned, culprit)?,
-        accesses: checked(planned, culprit, None)?,
+        pictures: draw_culprit_pictures(planned, culprit)?,
+        accesses: check_culprit_accesses(planned, culprit, None)?,
         launches: Vec::new(),
         diff,
         parents,
@@ -489,57 +500,61 @@ fn culprit_without_parents(
 }
 
 /// Pictures of the outputs of `commit` on each fixture, if they were asked for.
-fn pictures_of(
-    planned: &Planned<'_>,
+fn draw_culprit_pictures(
+    planned: &PlannedSearch<'_>,
     commit: u32,
 ) -> Result<Vec<(String, Vec<OutputPicture>)>, BisectError> {
     if !planned.bisection.illustrated {
         return Ok(Vec::new());
     }
     let sources = planned.sources(commit)?;
-    let each = planned.probes.iter().zip(&sources).map(|(probe, sources)| {
+    let pictures_by_fixture = planned.probes.iter().zip(&sources).map(|(probe, sources)| {
         let pictures = probe.pictures(&planned.bisection.lab, sources)?;
         Ok((probe.subject().fixture.name.clone(), pictures))
     });
-    each.collect::<Result<_, _>>().map_err(BisectError::Replay)
+    pictures_by_fixture.collect::<Result<_, _>>().map_err(BisectError::Replay)
 }
 
 /// The new wrong accesses of the first bad end beside those of the good end, on each fixture that shows some.
 /// A search that checks accesses itself has them already.
-fn accesses_of_bad_end(planned: &Planned<'_>) -> Result<Vec<(String, Accesses)>, BisectError> {
+fn accesses_of_bad_end(
+    planned: &PlannedSearch<'_>,
+) -> Result<Vec<(String, Accesses)>, BisectError> {
     if matches!(planned.bisection.on, On::Race | On::Failed) {
         return Ok(Vec::new());
     }
-    let mut found = checked(planned, planned.plan.defective()[0], Some(planned.plan.trusted()))?;
+    let mut found =
+        check_culprit_accesses(planned, planned.plan.defective()[0], Some(planned.plan.trusted()))?;
     found.retain(|(_, accesses)| accesses.has_new());
     Ok(found)
 }
 
 /// The wrong accesses of `commit` beside those of `parent`, on each fixture.
-fn checked(
-    planned: &Planned<'_>,
+fn check_culprit_accesses(
+    planned: &PlannedSearch<'_>,
     commit: u32,
     parent: Option<u32>,
 ) -> Result<Vec<(String, Accesses)>, BisectError> {
     let lab = &planned.bisection.lab;
-    let own = planned.sources(commit)?;
-    let before = parent.map(|parent| planned.sources(parent)).transpose()?;
-    let mut found = Vec::new();
-    for (index, (probe, sources)) in planned.probes.iter().zip(&own).enumerate() {
+    let own_sources = planned.sources(commit)?;
+    let parent_sources = parent.map(|parent| planned.sources(parent)).transpose()?;
+    let mut accesses_by_fixture = Vec::new();
+    for (index, (probe, sources)) in planned.probes.iter().zip(&own_sources).enumerate() {
         let Ok(sources) = sources else { continue };
         let trial = lab.trial(probe.subject(), sources);
-        let before = before.as_ref().and_then(|before| before[index].as_ref().ok());
-        let base = before.map(|sources| lab.trial(probe.subject(), sources));
-        let accesses = accesses(&trial, base.as_ref(), planned.bisection.check);
+        let base_sources =
+            parent_sources.as_ref().and_then(|per_target| per_target[index].as_ref().ok());
+        let base = base_sources.map(|sources| lab.trial(probe.subject(), sources));
+        let accesses = check_trial_accesses(&trial, base.as_ref(), planned.bisection.check);
         if let Some(accesses) = accesses.map_err(BisectError::Replay)? {
-            found.push((probe.subject().fixture.name.clone(), accesses));
+            accesses_by_fixture.push((probe.subject().fixture.name.clone(), accesses));
         }
     }
-    Ok(found)
+    Ok(accesses_by_fixture)
 }
 
 /// The culprit against the good end, element by element, even if its bits gave the verdict.
-fn judged(planned: &Planned<'_>, commit: u32) -> Result<Seen, BisectError> {
+fn judge_culprit(planned: &PlannedSearch<'_>, commit: u32) -> Result<Seen, BisectError> {
     let sources = planned.sources(commit)?;
     let observations = planned.probes.iter().zip(&sources).map(|(probe, sources)| {
         let orders = planned.orders.get();
@@ -554,13 +569,15 @@ fn judged(planned: &Planned<'_>, commit: u32) -> Result<Seen, BisectError> {
     Ok(Seen { observations: observations.collect::<Result<_, _>>().map_err(BisectError::Replay)? })
 }
 
-fn changes_bits(seen: Option<&Seen>) -> bool {
-    let verdicts =
-        seen.iter().flat_map(|seen| &seen.observations).map(|observation| observation.verdict);
+fn changes_bits(test_result: Option<&Seen>) -> bool {
+    let verdicts = test_result
+        .iter()
+        .flat_map(|result| &result.observations)
+        .map(|observation| observation.verdict);
     verdicts.max().is_some_and(|verdict| verdict > Verdict::Identical)
 }
 
-fn diff(planned: &Planned<'_>, commit: u32) -> Result<String, BisectError> {
+fn diff_with_parent(planned: &PlannedSearch<'_>, commit: u32) -> Result<String, BisectError> {
     let commit = planned.commit(commit)?;
     let history = planned.bisection.history;
     let parent = commit.parents.first().and_then(|&parent| history.commit(parent).ok());
@@ -569,44 +586,45 @@ fn diff(planned: &Planned<'_>, commit: u32) -> Result<String, BisectError> {
 
 /// The sources of all fixtures together.
 pub(super) fn all_sources(targets: &[SearchTarget]) -> SourceSpec {
-    let mut all = SourceSpec::default();
+    let mut merged_spec = SourceSpec::default();
     for target in targets {
-        all.prefix.clone_from(&target.spec.prefix);
+        merged_spec.prefix.clone_from(&target.spec.prefix);
         for (from, to) in [
-            (&target.spec.sources, &mut all.sources),
-            (&target.spec.include, &mut all.include),
-            (&target.spec.tree, &mut all.tree),
+            (&target.spec.sources, &mut merged_spec.sources),
+            (&target.spec.include, &mut merged_spec.include),
+            (&target.spec.tree, &mut merged_spec.tree),
         ] {
             for path in from.iter().filter(|path| !to.contains(path)).cloned().collect::<Vec<_>>() {
                 to.push(path);
             }
         }
     }
-    all
+    merged_spec
 }
 
 /// Tests the commit before the culprit that changed most, unless it was tested or there are many.
 fn test_the_suspect(
-    planned: &Planned<'_>,
+    planned: &PlannedSearch<'_>,
     steady: &mut Steady,
     culprit: u32,
-    listener: &mut Listener<'_>,
+    listener: &mut SearchListener<'_>,
 ) -> Result<(), BisectError> {
     let graph = &planned.plan.graph;
     let first = (planned.plan.ids.len() - planned.plan.between) as u32;
-    let before = graph.ancestors(&[culprit], planned.bisection.first_parent);
+    let is_ancestor = graph.ancestors(&[culprit], planned.bisection.first_parent);
     let changes = |commit: u32| {
         let parents = graph.followed(commit, planned.bisection.first_parent);
         parents.iter().all(|&parent| planned.variant(parent) != planned.variant(commit))
     };
-    let suspects: Vec<u32> =
-        (first..culprit).filter(|&commit| before[commit as usize] && changes(commit)).collect();
+    let suspects: Vec<u32> = (first..culprit)
+        .filter(|&commit| is_ancestor[commit as usize] && changes(commit))
+        .collect();
     if suspects.len() > FEW_VARIANTS {
         return Ok(());
     }
     let mut sizes = Vec::new();
     for commit in suspects {
-        let diff = diff(planned, commit)?;
+        let diff = diff_with_parent(planned, commit)?;
         let lines = diff.lines().filter(|line| line.starts_with(['+', '-'])).count();
         sizes.push((lines, std::cmp::Reverse(commit)));
     }
@@ -616,10 +634,11 @@ fn test_the_suspect(
     }
     let (commit, state) = (planned.commit(suspect)?, steady.search.state());
     listener(Event::Started { commit: &commit, state: &state });
-    let seen = planned.test(suspect, &planned.bisection.lab)?().map_err(BisectError::Replay)?;
-    let answer = seen.answer(&steady.wanted);
-    listener(Event::Tested { commit: &commit, answer, seen: &seen, state: &state });
+    let test_result =
+        planned.test(suspect, &planned.bisection.lab)?().map_err(BisectError::Replay)?;
+    let answer = test_result.answer(&steady.wanted);
+    listener(Event::Tested { commit: &commit, answer, seen: &test_result, state: &state });
     steady.tested.push((suspect, answer));
-    steady.seen.insert(planned.variant(suspect), seen);
+    steady.seen.insert(planned.variant(suspect), test_result);
     Ok(())
 }

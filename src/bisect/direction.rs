@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use super::plan::Plan;
 use super::probe::Seen;
 use super::symptom::Symptom;
-use super::workers::Planned;
+use super::workers::PlannedSearch;
 use super::{BisectError, Bisection};
 use crate::history::{Commit, History};
-use crate::search::Answer;
+use crate::search::TestAnswer;
 
 /// The ends of a search.
 #[derive(Clone, Debug)]
-pub enum Ends {
+pub enum BisectEnds {
     /// It is known which end has the defect. If that is the older one, the commit that repairs it is
     /// searched for.
     Claimed {
@@ -43,7 +43,7 @@ pub enum Direction {
     Changes,
 }
 
-impl Ends {
+impl BisectEnds {
     /// Ends of which nothing is claimed. Whichever is an ancestor of the other is the older one.
     ///
     /// # Errors
@@ -52,22 +52,22 @@ impl Ends {
         history: &History,
         old: Vec<Commit>,
         new: Vec<Commit>,
-    ) -> Result<Ends, BisectError> {
+    ) -> Result<BisectEnds, BisectError> {
         // What was named as new adds nothing to what was named as old.
         let are_swapped = history.commits_between(&old, &new, false)?.is_empty();
         Ok(match are_swapped {
-            true => Ends::Unclaimed { old: new, new: old },
-            false => Ends::Unclaimed { old, new },
+            true => BisectEnds::Unclaimed { old: new, new: old },
+            false => BisectEnds::Unclaimed { old, new },
         })
     }
 }
 
 impl Direction {
     /// Good and bad in terms of the search, in which what is older is good; and back.
-    pub(super) fn swapped(self, answer: Answer) -> Answer {
+    pub(super) fn swapped(self, answer: TestAnswer) -> TestAnswer {
         match (self, answer) {
-            (Direction::Repairs, Answer::Good) => Answer::Bad,
-            (Direction::Repairs, Answer::Bad) => Answer::Good,
+            (Direction::Repairs, TestAnswer::Good) => TestAnswer::Bad,
+            (Direction::Repairs, TestAnswer::Bad) => TestAnswer::Good,
             (_, answer) => answer,
         }
     }
@@ -75,10 +75,12 @@ impl Direction {
 
 impl Bisection<'_> {
     /// Reads what lies between `ends`, and replays ends of which nothing is claimed.
-    pub(super) fn plan(&self, ends: &Ends) -> Result<Plan, BisectError> {
+    pub(super) fn plan(&self, ends: &BisectEnds) -> Result<Plan, BisectError> {
         match ends {
-            Ends::Claimed { good, bad } => Plan::claimed(self.history, &self.targets, good, bad),
-            Ends::Unclaimed { old, new } => {
+            BisectEnds::Claimed { good, bad } => {
+                Plan::claimed(self.history, &self.targets, good, bad)
+            }
+            BisectEnds::Unclaimed { old, new } => {
                 let direction = self.find_direction(old, new)?;
                 Plan::new(self.history, &self.targets, old, new, direction)
             }
@@ -91,31 +93,31 @@ impl Bisection<'_> {
     /// # Errors
     /// As [`Bisection::search`].
     pub fn find_direction(&self, old: &[Commit], new: &[Commit]) -> Result<Direction, BisectError> {
-        let beside = |direction| -> Result<Seen, BisectError> {
+        let compare_in = |direction| -> Result<Seen, BisectError> {
             let plan = Plan::new(self.history, &self.targets, old, new, direction)?;
-            let planned = Planned::new(self, plan)?;
+            let planned = PlannedSearch::new(self, plan)?;
             let end = planned.plan.defective()[0];
             Ok(planned.test(end, &self.lab)?()?)
         };
-        let (new_end, old_end) = (beside(Direction::Breaks)?, beside(Direction::Repairs)?);
-        let (comes, goes) = (new_end.symptoms(), old_end.symptoms());
-        Ok(match (comes.is_empty(), goes.is_empty()) {
+        let (new_end, old_end) = (compare_in(Direction::Breaks)?, compare_in(Direction::Repairs)?);
+        let (appearing, vanishing) = (new_end.symptoms(), old_end.symptoms());
+        Ok(match (appearing.is_empty(), vanishing.is_empty()) {
             (_, true) => Direction::Breaks,
             (true, false) => Direction::Repairs,
-            (false, false) => self.tell_apart((&comes, new), (&goes, old))?,
+            (false, false) => self.tell_apart((&appearing, new), (&vanishing, old))?,
         })
     }
 
     fn tell_apart(
         &self,
-        (comes, new): (&BTreeSet<Symptom>, &[Commit]),
-        (goes, old): (&BTreeSet<Symptom>, &[Commit]),
+        (appearing, new): (&BTreeSet<Symptom>, &[Commit]),
+        (vanishing, old): (&BTreeSet<Symptom>, &[Commit]),
     ) -> Result<Direction, BisectError> {
         let fails = |symptoms: &BTreeSet<Symptom>| {
             let failure = |symptom: &Symptom| matches!(symptom, Symptom::Failed { .. });
             symptoms.iter().any(failure)
         };
-        let (new_is_wrong, old_is_wrong) = match (fails(comes), fails(goes)) {
+        let (new_is_wrong, old_is_wrong) = match (fails(appearing), fails(vanishing)) {
             (false, false) => (self.has_wrong_gradient(new)?, self.has_wrong_gradient(old)?),
             failures => failures,
         };

@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::changes::{Change, Untestable};
+use super::changes::{LogChange, UntestedCommit};
 use super::conclusion::all_sources;
 use super::probe::Seen;
 use super::range::Range;
 use super::{BisectError, Bisection, Direction};
 use crate::history::{Commit, CommitId, History, SourceSpec};
-use crate::search::{Answer, Graph};
+use crate::search::{Graph, TestAnswer};
 
 /// Commits of one graph that are shown, the newest.
 const SHOWN: usize = 600;
@@ -19,21 +19,21 @@ const DIFFS: usize = 1 << 20;
 /// The commits between the ends, parents before their children.
 #[derive(Clone, Debug, Default)]
 pub struct Lineage {
-    pub commits: Vec<Kin>,
+    pub commits: Vec<LineageCommit>,
     /// Older commits that are left out.
     pub left_out: usize,
 }
 
 /// One commit of a lineage.
 #[derive(Clone, Debug)]
-pub struct Kin {
+pub struct LineageCommit {
     pub commit: Commit,
     /// The places of its parents in the lineage, as far as they are there.
     pub parents: Vec<usize>,
     /// How it is known what the commit does.
     pub knowledge: Knowledge,
     /// What it does, in a search; none where nothing tells.
-    pub answer: Option<Answer>,
+    pub answer: Option<TestAnswer>,
     /// The result of its test.
     pub seen: Option<Seen>,
     /// What it changed in the sources since its first parent; empty where it changed nothing.
@@ -58,7 +58,7 @@ pub enum Knowledge {
 }
 
 /// What is known of the commits of a graph.
-pub(super) struct Known<'a> {
+pub(super) struct LineageFacts<'a> {
     pub history: &'a History,
     pub ids: &'a [CommitId],
     pub graph: &'a Graph,
@@ -69,7 +69,7 @@ pub(super) struct Known<'a> {
     /// What happens to the defect on the way.
     pub direction: Direction,
     /// The answers, by commit.
-    pub answers: HashMap<u32, Answer>,
+    pub answers: HashMap<u32, TestAnswer>,
     /// The tests, by variant.
     pub seen: &'a HashMap<u32, Seen>,
     /// Commits whose answer an earlier search left in the cache.
@@ -81,25 +81,27 @@ pub(super) struct Known<'a> {
 
 /// The commits of `range` as a graph. A commit at which an output gets worse is bad; nothing is inferred
 /// from it for those after it.
-pub(super) fn of_range(
+pub(super) fn build_range_lineage(
     bisection: &Bisection<'_>,
     range: &Range,
-    changes: &[Change],
+    changes: &[LogChange],
     acquitted: &[Commit],
-    untestable: &[Untestable],
+    untestable: &[UntestedCommit],
 ) -> Result<Lineage, BisectError> {
     let answer = |number: u32| {
         let id = range.ids[number as usize];
-        let mut own = changes.iter().filter(|change| change.commit.id == id).peekable();
-        if untestable.iter().any(|found| found.commit.id == id) {
-            return Some((number, Answer::Skip));
+        let mut own_changes = changes.iter().filter(|change| change.commit.id == id).peekable();
+        if untestable.iter().any(|untested| untested.commit.id == id) {
+            return Some((number, TestAnswer::Skip));
         }
-        let is_known = own.peek().is_some() || acquitted.iter().any(|commit| commit.id == id);
-        let answer = if own.any(Change::is_worse) { Answer::Bad } else { Answer::Good };
+        let is_known =
+            own_changes.peek().is_some() || acquitted.iter().any(|commit| commit.id == id);
+        let answer =
+            if own_changes.any(LogChange::is_worse) { TestAnswer::Bad } else { TestAnswer::Good };
         is_known.then_some((number, answer))
     };
     let numbers = range.first..range.ids.len() as u32;
-    let known = Known {
+    let range_facts = LineageFacts {
         history: bisection.history,
         ids: &range.ids,
         graph: &range.graph,
@@ -112,10 +114,10 @@ pub(super) fn of_range(
         sources: &all_sources(&bisection.targets),
         infer: false,
     };
-    known.lineage()
+    range_facts.lineage()
 }
 
-impl Known<'_> {
+impl LineageFacts<'_> {
     /// The lineage.
     pub(super) fn lineage(&self) -> Result<Lineage, BisectError> {
         let ends = self.ends.iter().copied().filter(|&end| end < self.first);
@@ -133,16 +135,16 @@ impl Known<'_> {
             let skipped =
                 parents.iter().any(|&parent| self.variant(parent) == self.variant(number));
             let knowledge = self.knowledge(number, skipped, &inferred);
-            let own = self.answers.get(&number).copied();
+            let own_answer = self.answers.get(&number).copied();
             let diff = match skipped || number < self.first {
                 true => String::new(),
                 false => self.diff(&commit, &mut room)?,
             };
-            commits.push(Kin {
+            commits.push(LineageCommit {
                 parents: parents.iter().filter_map(|parent| place.get(parent).copied()).collect(),
                 knowledge,
-                answer: own.or(inferred[number as usize]),
-                seen: own.and_then(|_| self.seen.get(&self.variant(number)).cloned()),
+                answer: own_answer.or(inferred[number as usize]),
+                seen: own_answer.and_then(|_| self.seen.get(&self.variant(number)).cloned()),
                 commit,
                 diff,
             });
@@ -154,9 +156,9 @@ impl Known<'_> {
         self.graph.variant(commit).unwrap_or(commit)
     }
 
-    fn knowledge(&self, number: u32, skipped: bool, inferred: &[Option<Answer>]) -> Knowledge {
+    fn knowledge(&self, number: u32, skipped: bool, inferred: &[Option<TestAnswer>]) -> Knowledge {
         match (self.answers.get(&number), inferred[number as usize]) {
-            (Some(Answer::Skip), _) => Knowledge::Untestable,
+            (Some(TestAnswer::Skip), _) => Knowledge::Untestable,
             (Some(_), _) if self.recalled.contains(&number) => Knowledge::Recalled,
             (Some(_), _) => Knowledge::Tested,
             (None, _) if skipped => Knowledge::Skipped,
@@ -168,28 +170,28 @@ impl Known<'_> {
     /// What tests of other commits tell of each: commits with the same sources do the same; what comes
     /// after a bad commit is bad, what comes before a good one good. The other way round where a defect is
     /// repaired.
-    fn inferred(&self) -> Vec<Option<Answer>> {
-        let of = |wanted: Answer| -> Vec<u32> {
-            let wanted = self.direction.swapped(wanted);
-            let such = self.answers.iter().filter(|(_, answer)| **answer == wanted);
+    fn inferred(&self) -> Vec<Option<TestAnswer>> {
+        let commits_answering = |sought_answer: TestAnswer| -> Vec<u32> {
+            let swapped_answer = self.direction.swapped(sought_answer);
+            let such = self.answers.iter().filter(|(_, answer)| **answer == swapped_answer);
             such.map(|(commit, _)| *commit).collect()
         };
-        let after = self.direction.swapped(Answer::Bad);
-        let before = self.direction.swapped(Answer::Good);
-        let by_variant: HashMap<u32, Answer> =
+        let answer_after = self.direction.swapped(TestAnswer::Bad);
+        let answer_before = self.direction.swapped(TestAnswer::Good);
+        let by_variant: HashMap<u32, TestAnswer> =
             self.answers.iter().map(|(&commit, &answer)| (self.variant(commit), answer)).collect();
-        let good = self.graph.ancestors(&of(Answer::Good), false);
-        let bad = of(Answer::Bad);
+        let before_good = self.graph.ancestors(&commits_answering(TestAnswer::Good), false);
+        let bad_commits = commits_answering(TestAnswer::Bad);
         let mut after_bad = vec![false; self.graph.len()];
         let mut inferred = Vec::with_capacity(self.graph.len());
         for commit in 0..self.graph.len() as u32 {
             let inherits = self.graph.parents(commit).iter().any(|&p| after_bad[p as usize]);
-            after_bad[commit as usize] = inherits || bad.contains(&commit);
+            after_bad[commit as usize] = inherits || bad_commits.contains(&commit);
             inferred.push(match by_variant.get(&self.variant(commit)) {
                 _ if !self.infer => None,
                 Some(answer) => Some(*answer),
-                None if after_bad[commit as usize] => Some(after),
-                None => good[commit as usize].then_some(before),
+                None if after_bad[commit as usize] => Some(answer_after),
+                None => before_good[commit as usize].then_some(answer_before),
             });
         }
         inferred

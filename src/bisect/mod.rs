@@ -8,15 +8,15 @@ mod captured;
 mod changes;
 mod conclusion;
 mod direction;
-mod elsewhere;
 mod flaky;
-mod grounds;
 mod lineage;
 mod plan;
 mod probe;
 mod range;
 mod recorded;
+mod remote;
 mod replayed;
+mod shared_defect;
 mod steady;
 mod symptom;
 mod workers;
@@ -26,19 +26,19 @@ use std::sync::Arc;
 
 use crate::backend::{Held, ReplayError};
 use crate::history::{Commit, History, HistoryError, SourceSpec};
-use crate::search::{Answer, GraphError, SearchError, State};
+use crate::search::{GraphError, SearchError, SearchState, TestAnswer};
 use crate::snapshot::Snapshot;
-use crate::trial::{Check, Lab, Subject};
+use crate::trial::{AccessCheck, Lab, Subject};
 
 pub use captured::CapturedBy;
-pub use changes::{Change, LogReport, LogStep, LogWork, Repair, Untestable, survey_range};
-pub use conclusion::{Behind, Culprit, Report, SearchEnd, Tested};
-pub use direction::{Direction, Ends};
-pub use elsewhere::{Elsewhere, Findings, Look, Manner, narrow, work_of_log};
-pub use grounds::{Oldest, SharedDefect};
-pub use lineage::{Kin, Knowledge, Lineage};
+pub use changes::{LogChange, LogReport, LogStep, LogWork, Repair, UntestedCommit, survey_range};
+pub use conclusion::{Behind, Culprit, SearchEnd, SearchReport, Tested};
+pub use direction::{BisectEnds, Direction};
+pub use lineage::{Knowledge, Lineage, LineageCommit};
 pub use plan::Plan;
 pub use probe::{Observation, Seen};
+pub use remote::{Look, Manner, RemoteTester, TestFindings, list_log_work, search_remotely};
+pub use shared_defect::{Oldest, SharedDefect};
 pub use symptom::{On, Symptom};
 
 /// A fixture, and the files of a commit that its harness compiles.
@@ -78,7 +78,7 @@ pub struct Bisection<'h> {
     pub first_parent: bool,
     /// Whether accesses to memory of the culprit and of its parent are checked, or, in a log, those of all
     /// commits. A search on [`On::Race`] checks all that it tests.
-    pub check: Check,
+    pub check: AccessCheck,
     /// Whether reports hold what a page shows besides: the history as a graph, pictures of outputs.
     pub illustrated: bool,
 }
@@ -121,17 +121,17 @@ pub enum Event<'a> {
         /// The commit under test.
         commit: &'a Commit,
         /// How far the search is.
-        state: &'a State,
+        state: &'a SearchState,
     },
     /// A test has an answer.
     Tested {
         /// The tested commit.
         commit: &'a Commit,
-        answer: Answer,
+        answer: TestAnswer,
         /// The result in detail.
         seen: &'a Seen,
         /// How far the search is.
-        state: &'a State,
+        state: &'a SearchState,
     },
     /// Replays of this commit do not always come out the same: the search starts again, and
     /// counts how often.
@@ -139,7 +139,7 @@ pub enum Event<'a> {
 }
 
 /// Receives the events of a search.
-pub type Listener<'l> = dyn FnMut(Event<'_>) + 'l;
+pub type SearchListener<'l> = dyn FnMut(Event<'_>) + 'l;
 
 /// Why a search has no answer, though neither commits nor ends are at fault.
 #[derive(Debug, thiserror::Error)]

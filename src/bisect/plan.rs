@@ -38,7 +38,7 @@ impl Plan {
     ) -> Result<Plan, BisectError> {
         let plan = Plan::new(history, targets, good, bad, Direction::Breaks)?;
         let older = plan.graph.ancestors(&plan.old, false);
-        let is_older = |bad: &u32| older[*bad as usize] && !plan.old.contains(bad);
+        let is_older = |end: &u32| older[*end as usize] && !plan.old.contains(end);
         match plan.new.iter().all(is_older) {
             true => Plan::new(history, targets, bad, good, Direction::Repairs),
             false => Ok(plan),
@@ -56,20 +56,21 @@ impl Plan {
         new: &[Commit],
         direction: Direction,
     ) -> Result<Plan, BisectError> {
-        let between = history.commits_between(old, new, false)?;
-        let behind = behind(history, old, &between)?;
-        let mut ids: Vec<CommitId> = behind.iter().map(|node| node.id).collect();
-        let mut parents: Vec<Vec<u32>> = behind.iter().map(|node| numbers(&node.parents)).collect();
+        let nodes_between = history.commits_between(old, new, false)?;
+        let nodes_behind = find_commits_behind(history, old, &nodes_between)?;
+        let mut ids: Vec<CommitId> = nodes_behind.iter().map(|node| node.id).collect();
+        let mut parents: Vec<Vec<u32>> =
+            nodes_behind.iter().map(|node| to_commit_numbers(&node.parents)).collect();
         let first = ids.len();
         let mut place: HashMap<CommitId, u32> = ids.iter().copied().zip(0..).collect();
         let mut relevant: HashSet<CommitId> =
             old.iter().chain(new).map(|commit| commit.id).collect();
-        for node in &between {
+        for node in &nodes_between {
             place.insert(node.id, ids.len() as u32);
             ids.push(node.id);
-            let inside = node.parents.iter().map(|parent| (parent + first) as u32);
+            let inner_parents = node.parents.iter().map(|parent| (parent + first) as u32);
             let outside = node.outside.iter().map(|parent| place[parent]);
-            parents.push(inside.chain(outside).collect());
+            parents.push(inner_parents.chain(outside).collect());
             relevant.insert(node.id);
             relevant.extend(&node.outside);
         }
@@ -82,17 +83,17 @@ impl Plan {
             let bases = shape.merge_bases(end, &old);
             relevant.extend(bases.iter().map(|&base| ids[base as usize]));
         }
-        let wanted: Vec<CommitId> =
+        let relevant_ids: Vec<CommitId> =
             ids.iter().copied().filter(|id| relevant.contains(id)).collect();
         let specs: Vec<&SourceSpec> = targets.iter().map(|target| &target.spec).collect();
-        let keys = history.source_keys(&wanted, &specs)?;
-        let (variant, keys) = variants(&ids, keys);
+        let keys = history.source_keys(&relevant_ids, &specs)?;
+        let (variant, keys) = number_variants(&ids, keys);
         Ok(Plan {
             graph: Graph::new(parents, variant)?,
             old,
             new,
             direction,
-            between: between.len(),
+            between: nodes_between.len(),
             ids,
             keys,
         })
@@ -122,15 +123,15 @@ impl Plan {
 
 /// The commits behind the `old` ends. In a shallow clone, only the commits that touch the search,
 /// without their edges.
-fn behind(
+fn find_commits_behind(
     history: &History,
     old: &[Commit],
-    between: &[GraphNode],
+    nodes_between: &[GraphNode],
 ) -> Result<Vec<GraphNode>, HistoryError> {
     match history.commits_between(&[], old, false) {
         Err(HistoryError::Shallow { .. }) => {
             let ends = old.iter().map(|commit| commit.id);
-            let outside = between.iter().flat_map(|node| node.outside.iter().copied());
+            let outside = nodes_between.iter().flat_map(|node| node.outside.iter().copied());
             let ids: BTreeSet<CommitId> = ends.chain(outside).collect();
             let node = |id| GraphNode { id, parents: Vec::new(), outside: Vec::new() };
             Ok(ids.into_iter().map(node).collect())
@@ -139,24 +140,24 @@ fn behind(
     }
 }
 
-fn numbers(places: &[usize]) -> Vec<u32> {
+fn to_commit_numbers(places: &[usize]) -> Vec<u32> {
     places.iter().map(|&place| place as u32).collect()
 }
 
 /// A number for each distinct list of keys. Commits without keys are never compared, so that each
 /// gets a number of its own.
-fn variants(
+fn number_variants(
     ids: &[CommitId],
     mut keys: HashMap<CommitId, Vec<SourceKey>>,
 ) -> (Vec<u32>, HashMap<u32, Vec<SourceKey>>) {
-    let mut known: HashMap<Vec<SourceKey>, u32> = HashMap::new();
+    let mut variant_of_key: HashMap<Vec<SourceKey>, u32> = HashMap::new();
     let variant = ids
         .iter()
         .zip(0u32..)
-        .map(|(id, own)| match keys.remove(id) {
-            Some(key) => *known.entry(key).or_insert(own),
-            None => own,
+        .map(|(id, own_number)| match keys.remove(id) {
+            Some(key) => *variant_of_key.entry(key).or_insert(own_number),
+            None => own_number,
         })
         .collect();
-    (variant, known.into_iter().map(|(key, variant)| (variant, key)).collect())
+    (variant, variant_of_key.into_iter().map(|(key, variant)| (variant, key)).collect())
 }

@@ -11,14 +11,15 @@ use crate::backend::ReplayError;
 use crate::history::{HistoryError, SourceSet};
 use crate::judge::{
     Accesses, Equivalence, GradientCheck, GradientVerdict, Judgement, OutputPicture, Story,
-    Verdict, WrongBy, accesses, gradients, judge, orders, pictures,
+    Verdict, WrongBy, check_gradients, check_trial_accesses, draw_output_pictures,
+    find_order_dependences, judge_trial,
 };
 use crate::numerics::compare::Agreement;
-use crate::runtime::report::Found;
-use crate::search::Answer;
+use crate::runtime::report::AccessFinding;
+use crate::search::TestAnswer;
 use crate::snapshot::{Snapshot, SnapshotComparison};
-use crate::summary::{Checksum, summarize};
-use crate::trial::{Check, Failure, Lab, Outcome, Status, Subject, Trial};
+use crate::summary::{Checksum, summarize_tensor};
+use crate::trial::{AccessCheck, Failure, Lab, Outcome, Status, Subject, Trial};
 
 /// The sources of a commit for one fixture, or why it has none.
 pub(super) type Sources = Result<Arc<SourceSet>, MissingSources>;
@@ -86,9 +87,11 @@ pub struct Observation {
 
 impl Observation {
     /// Its wrong accesses to memory that the good side makes too.
-    pub fn accesses_alike(&self) -> impl Iterator<Item = &Found> {
-        let found = self.accesses.iter().flat_map(Accesses::findings);
-        found.filter(|(found, known)| *known && found.is_failure()).map(|(found, _)| found)
+    pub fn accesses_alike(&self) -> impl Iterator<Item = &AccessFinding> {
+        let findings = self.accesses.iter().flat_map(Accesses::findings);
+        findings
+            .filter(|(finding, on_both_sides)| *on_both_sides && finding.is_failure())
+            .map(|(finding, _)| finding)
     }
 }
 
@@ -127,9 +130,10 @@ impl Seen {
     }
 
     /// The answer to a search for `wanted`: whether the commit has the defect.
-    pub fn answer(&self, wanted: &BTreeSet<Symptom>) -> Answer {
-        let is_unclear = self.untestable().is_some() || !self.unknown().is_disjoint(wanted);
-        symptom::answer(&self.symptoms(), is_unclear, wanted)
+    pub fn answer(&self, wanted_symptoms: &BTreeSet<Symptom>) -> TestAnswer {
+        let is_unclear =
+            self.untestable().is_some() || !self.unknown().is_disjoint(wanted_symptoms);
+        symptom::answer_from_symptoms(&self.symptoms(), is_unclear, wanted_symptoms)
     }
 
     /// Whether a replay ran out of time, which says as much about the machine as about the code.
@@ -144,9 +148,9 @@ impl Seen {
 
     /// Whether two identical replays differed in an output.
     pub(super) fn is_unsteady(&self) -> bool {
-        let judged =
+        let judgements =
             self.observations.iter().filter_map(|observation| observation.judgement.as_ref());
-        judged.flat_map(|judgement| &judgement.outputs).any(|o| o.nondeterminism.is_some())
+        judgements.flat_map(|judgement| &judgement.outputs).any(|o| o.nondeterminism.is_some())
     }
 }
 
@@ -160,7 +164,7 @@ pub(super) enum Base {
 }
 
 /// Tests commits on one fixture.
-pub(super) struct Probe {
+pub(super) struct CommitProbe {
     subject: Arc<Subject>,
     on: On,
     base: Base,
@@ -170,20 +174,20 @@ pub(super) struct Probe {
     trusted: Result<Arc<Trial>, String>,
     /// The judgements on each set of bits, so that commits with the same bits share one. The inner
     /// lock keeps two of them from being judged at once.
-    known: Mutex<HashMap<Bits, Arc<Mutex<Vec<Known>>>>>,
+    known: Mutex<HashMap<OutputChecksums, Arc<Mutex<Vec<SharedJudgement>>>>>,
 }
 
 /// The checksums of all outputs.
-type Bits = Vec<(String, Checksum)>;
+type OutputChecksums = Vec<(String, Checksum)>;
 
 /// A judgement on a commit that others with the same bits share.
-struct Known {
+struct SharedJudgement {
     judgement: Judgement,
     /// The bits of its float64 shadow, if there is one.
-    shadow: Option<Bits>,
+    shadow: Option<OutputChecksums>,
 }
 
-impl Known {
+impl SharedJudgement {
     /// Whether the values tell all of it, without the shadow: each output has the bits of the good side or is
     /// beyond noise.
     fn is_settled_by_values(&self) -> bool {
@@ -202,7 +206,7 @@ impl Known {
     }
 }
 
-impl Probe {
+impl CommitProbe {
     /// Tests against `base`, whose trial `lab` makes; symptoms of `output` alone count, if it is named.
     pub(super) fn new(
         lab: &Arc<Lab>,
@@ -210,9 +214,9 @@ impl Probe {
         on: On,
         base: Base,
         output: Option<String>,
-    ) -> Probe {
+    ) -> CommitProbe {
         let trusted = trusted_trial(lab, &subject, &base);
-        Probe { subject, on, base, output, trusted, known: Mutex::default() }
+        CommitProbe { subject, on, base, output, trusted, known: Mutex::default() }
     }
 
     /// Tests `sources`; compares elements only where the bits leave the verdict open, and replays
@@ -253,7 +257,7 @@ impl Probe {
     ) -> Result<Vec<OutputPicture>, ReplayError> {
         match (&self.trusted, sources) {
             (Ok(trusted), Ok(sources)) => {
-                pictures(Some(trusted), &lab.trial(&self.subject, sources))
+                draw_output_pictures(Some(trusted), &lab.trial(&self.subject, sources))
             }
             _ => Ok(Vec::new()),
         }
@@ -266,20 +270,26 @@ impl Probe {
         sources: &Sources,
         observation: &Observation,
     ) -> Result<bool, ReplayError> {
-        let (Ok(known), Some(before)) = (sources, &observation.outcome) else { return Ok(true) };
+        let (Ok(known_sources), Some(earlier_outcome)) = (sources, &observation.outcome) else {
+            return Ok(true);
+        };
         if observation.untestable.is_some() {
             return Ok(true);
         }
-        let trial = repeater.trial(&self.subject, known);
-        let again = trial.outcome()?;
-        if symptom::of_failures("", before) != symptom::of_failures("", again) {
+        let trial = repeater.trial(&self.subject, known_sources);
+        let repeated_outcome = trial.outcome()?;
+        if symptom::symptoms_from_failures("", earlier_outcome)
+            != symptom::symptoms_from_failures("", repeated_outcome)
+        {
             return Ok(false);
         }
-        if before.status != Status::Completed || symptom::same_bits(before, again) {
+        if earlier_outcome.status != Status::Completed
+            || symptom::same_bits(earlier_outcome, repeated_outcome)
+        {
             return Ok(true);
         }
-        let again = self.test(repeater, sources, observation.orders)?;
-        Ok(again.symptoms == observation.symptoms)
+        let repeated_observation = self.test(repeater, sources, observation.orders)?;
+        Ok(repeated_observation.symptoms == observation.symptoms)
     }
 
     pub(super) fn subject(&self) -> &Arc<Subject> {
@@ -342,16 +352,16 @@ fn trusted_trial(
     subject: &Arc<Subject>,
     base: &Base,
 ) -> Result<Arc<Trial>, String> {
-    let (Base::Sources(good) | Base::Snapshot(_, good)) = base;
-    match good {
-        Ok(good) => Ok(Arc::new(lab.trial(subject, good))),
+    let (Base::Sources(good_sources) | Base::Snapshot(_, good_sources)) = base;
+    match good_sources {
+        Ok(sources) => Ok(Arc::new(lab.trial(subject, sources))),
         Err(missing) => Err(missing.reason.clone()),
     }
 }
 
 /// The test of one source set.
 struct Test<'p> {
-    probe: &'p Probe,
+    probe: &'p CommitProbe,
     trial: Trial,
     /// The good side, or why there is none.
     trusted: Result<Arc<Trial>, String>,
@@ -381,7 +391,7 @@ impl Test<'_> {
         if observation.untestable.is_some() || !observation.symptoms.is_empty() {
             return Ok(observation);
         }
-        let checks = gradients(&self.trial)?;
+        let checks = check_gradients(&self.trial)?;
         let unknown = |check: &&GradientCheck| check.story.verdict() == GradientVerdict::Unknown;
         if checks.iter().all(|check| unknown(&check)) {
             let reason = checks.first().and_then(|check| check.story.reason());
@@ -392,7 +402,7 @@ impl Test<'_> {
             return Ok(Observation { orders, ..untestable });
         }
         let fixture = self.probe.name();
-        observation.symptoms = symptom::of_gradients(fixture, &checks);
+        observation.symptoms = symptom::symptoms_from_gradients(fixture, &checks);
         observation.unknown = checks
             .iter()
             .filter(unknown)
@@ -414,25 +424,25 @@ impl Test<'_> {
     /// Adds what accesses to memory do that they must not.
     fn accessed(&self, mut observation: Observation) -> Result<Observation, ReplayError> {
         let base = self.trusted.as_deref().ok();
-        let found = match observation.untestable {
-            None => accesses(&self.trial, base, Check::Always)?,
+        let checked_accesses = match observation.untestable {
+            None => check_trial_accesses(&self.trial, base, AccessCheck::Always)?,
             Some(_) => None,
         };
         // Without a call that returns there is nothing to check; its failure is a symptom already.
-        let Some(found) = found else { return Ok(observation) };
-        if let Some(reason) = found.reason() {
+        let Some(checked_accesses) = checked_accesses else { return Ok(observation) };
+        if let Some(reason) = checked_accesses.reason() {
             let reason = format!("its accesses cannot be checked: {reason}");
             let orders = observation.orders;
             let untestable = self.probe.untestable(observation.outcome, reason);
             return Ok(Observation { orders, ..untestable });
         }
-        let symptom = |found| symptom::of_access(self.probe.name(), found);
-        let symptoms: BTreeSet<Symptom> = found.failures().map(symptom).collect();
+        let symptom = |finding| symptom::symptom_from_access(self.probe.name(), finding);
+        let symptoms: BTreeSet<Symptom> = checked_accesses.failures().map(symptom).collect();
         if !symptoms.is_empty() {
             observation.verdict = Verdict::Failed;
             observation.symptoms.extend(symptoms);
         }
-        observation.accesses = Some(found);
+        observation.accesses = Some(checked_accesses);
         Ok(observation)
     }
 
@@ -443,7 +453,7 @@ impl Test<'_> {
             (&observation.judgement, &self.probe.base, &self.trusted)
             && observation.untestable.is_none()
         {
-            let judgement = judge(trusted, &self.trial)?;
+            let judgement = judge_trial(trusted, &self.trial)?;
             observation.verdict = judgement.verdict;
             observation.compared = true;
             observation.judgement = Some(judgement);
@@ -455,25 +465,29 @@ impl Test<'_> {
     fn ordered(&self, mut observation: Observation) -> Result<Observation, ReplayError> {
         let completed = |outcome: &Outcome| outcome.status == Status::Completed;
         // A dependence of the good end itself is no news.
-        let is_good = |good: &Arc<Trial>| good.sources().id == self.trial.sources().id;
+        let is_good = |good_trial: &Arc<Trial>| good_trial.sources().id == self.trial.sources().id;
         if !observation.outcome.as_ref().is_some_and(completed)
             || self.trusted.as_ref().is_ok_and(is_good)
         {
             return Ok(observation);
         }
-        let found = orders(&self.trial)?;
-        if found.is_empty() {
+        let dependences = find_order_dependences(&self.trial)?;
+        if dependences.is_empty() {
             return Ok(observation);
         }
-        let known = match &self.trusted {
-            Ok(good) => orders(good)?,
+        let known_dependences = match &self.trusted {
+            Ok(good_trial) => find_order_dependences(good_trial)?,
             Err(_) => Vec::new(),
         };
-        let alike = found.iter().filter(|one| known.iter().any(|k| k.output == one.output));
-        observation.ordered_alike = alike.map(|one| one.output.clone()).collect();
-        let symptoms = symptom::of_orders(self.probe.name(), &found, &known);
+        let shared_dependences = dependences
+            .iter()
+            .filter(|dependence| known_dependences.iter().any(|k| k.output == dependence.output));
+        observation.ordered_alike =
+            shared_dependences.map(|dependence| dependence.output.clone()).collect();
+        let symptoms =
+            symptom::symptoms_from_orders(self.probe.name(), &dependences, &known_dependences);
         if let Some(judgement) = &mut observation.judgement {
-            judgement.add_orders(&found, &known);
+            judgement.add_orders(&dependences, &known_dependences);
         }
         if !symptoms.is_empty() {
             observation.verdict = observation.verdict.max(Verdict::Diverged);
@@ -488,8 +502,8 @@ impl Test<'_> {
         match (&outcome.status, &probe.base) {
             (Status::Untestable { reason, causes, .. }, _) => {
                 // Those of many lines, such as tracebacks, are told with the outcome.
-                let short = causes.iter().filter(|cause| cause.lines().nth(1).is_none());
-                let reason = short.fold(reason.clone(), |text, cause| text + ": " + cause);
+                let short_causes = causes.iter().filter(|cause| cause.lines().nth(1).is_none());
+                let reason = short_causes.fold(reason.clone(), |text, cause| text + ": " + cause);
                 Ok(probe.untestable(Some(outcome), reason))
             }
             (_, Base::Snapshot(snapshot, _)) => self.compared(outcome, snapshot),
@@ -498,7 +512,7 @@ impl Test<'_> {
                 self.completed(outcome)
             }
             (Status::Failed(_), Base::Sources(_)) => {
-                let symptoms = symptom::of_failures(probe.name(), &outcome);
+                let symptoms = symptom::symptoms_from_failures(probe.name(), &outcome);
                 Ok(probe.observation(outcome, symptoms, Verdict::Failed))
             }
         }
@@ -516,7 +530,7 @@ impl Test<'_> {
         let (observation, compared) = if snapshot.has_bits_of(&outcome) {
             (probe.observation(outcome, BTreeSet::new(), Verdict::Identical), true)
         } else if matches!(outcome.status, Status::Failed(_)) {
-            let symptoms = symptom::of_failures(probe.name(), &outcome);
+            let symptoms = symptom::symptoms_from_failures(probe.name(), &outcome);
             (probe.observation(outcome, symptoms, Verdict::Failed), false)
         } else if !probe.on.minds_values() {
             (probe.observation(outcome, BTreeSet::new(), Verdict::Equivalent), false)
@@ -524,9 +538,10 @@ impl Test<'_> {
             let noise = self.trial.noise()?;
             let shadows =
                 if snapshot.knows_shadows() { self.trial.imprints()? } else { Vec::new() };
-            let comparison = crate::snapshot::matches(snapshot, &outcome, &noise, &shadows);
-            let symptoms = recorded::symptoms(probe.name(), probe.on, &comparison, &outcome);
-            let verdict = recorded::verdict(&comparison);
+            let comparison = crate::snapshot::compare_outcome(snapshot, &outcome, &noise, &shadows);
+            let symptoms =
+                recorded::symptoms_from_snapshot(probe.name(), probe.on, &comparison, &outcome);
+            let verdict = recorded::verdict_from_snapshot(&comparison);
             let observation = probe.observation(outcome, symptoms, verdict);
             (Observation { recorded: Some(comparison), ..observation }, true)
         };
@@ -553,7 +568,7 @@ impl Test<'_> {
             return Ok(probe.observation(outcome, BTreeSet::new(), Verdict::Identical));
         }
         if probe.on == On::Bits {
-            let symptoms = symptom::of_bits(probe.name(), trusted.outcome()?, &outcome);
+            let symptoms = symptom::symptoms_from_bits(probe.name(), trusted.outcome()?, &outcome);
             return Ok(probe.observation(outcome, symptoms, Verdict::Diverged));
         }
         self.judged(trusted, outcome)
@@ -563,46 +578,52 @@ impl Test<'_> {
     /// must have the same bits as well: a harmless commit and a defect that rounding hides can have equal values.
     fn judged(&self, trusted: &Trial, outcome: Outcome) -> Result<Observation, ReplayError> {
         if !self.shares {
-            let judgement = judge(trusted, &self.trial)?;
+            let judgement = judge_trial(trusted, &self.trial)?;
             return Ok(self.of_judgement(outcome, judgement));
         }
         let probe = self.probe;
         let slot = {
-            let mut known = probe.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.entry(bits(&outcome)).or_default().clone()
+            let mut known_judgements = probe.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known_judgements.entry(collect_checksums(&outcome)).or_default().clone()
         };
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        for known in slot.iter() {
-            if known.is_settled_by_values() || known.shadow == shadow_bits(&self.trial)? {
-                let judgement = known.judgement.of_same_values(outcome.clone());
+        for known_judgement in slot.iter() {
+            if known_judgement.is_settled_by_values()
+                || known_judgement.shadow == shadow_bits(&self.trial)?
+            {
+                let judgement = known_judgement.judgement.of_same_values(outcome.clone());
                 return Ok(self.of_judgement(outcome, judgement));
             }
         }
-        let judgement = judge(trusted, &self.trial)?;
+        let judgement = judge_trial(trusted, &self.trial)?;
         let steady = judgement.outputs.iter().all(|output| output.nondeterminism.is_none());
         // What depends on the order is told of each commit by itself.
         let ordered = judgement.outputs.iter().any(|output| output.order.is_some());
         if steady && !ordered && symptom::same_bits(&judgement.got, &outcome) {
-            slot.push(Known { judgement: judgement.clone(), shadow: shadow_bits(&self.trial)? });
+            slot.push(SharedJudgement {
+                judgement: judgement.clone(),
+                shadow: shadow_bits(&self.trial)?,
+            });
         }
         Ok(self.of_judgement(outcome, judgement.without_orders()))
     }
 
     /// The observation of a replay that was compared.
     fn of_judgement(&self, outcome: Outcome, judgement: Judgement) -> Observation {
-        let symptoms = symptom::of_judgement(self.probe.name(), self.probe.on, &judgement);
+        let symptoms =
+            symptom::symptoms_from_judgement(self.probe.name(), self.probe.on, &judgement);
         let observation = self.probe.observation(outcome, symptoms, judgement.verdict);
         Observation { judgement: Some(judgement), compared: true, ..observation }
     }
 }
 
 /// The checksums of the float64 shadow of `trial`; none where it has none.
-fn shadow_bits(trial: &Trial) -> Result<Option<Bits>, ReplayError> {
+fn shadow_bits(trial: &Trial) -> Result<Option<OutputChecksums>, ReplayError> {
     let Ok(run) = trial.shadow_run()? else { return Ok(None) };
-    let checksum = |view| summarize(&view, None).checksum;
+    let checksum = |view| summarize_tensor(&view, None).checksum;
     Ok(Some(run.outputs().map(|(output, view)| (output.name.clone(), checksum(view))).collect()))
 }
 
-fn bits(outcome: &Outcome) -> Bits {
+fn collect_checksums(outcome: &Outcome) -> OutputChecksums {
     outcome.outputs.iter().map(|output| (output.name.clone(), output.summary.checksum)).collect()
 }

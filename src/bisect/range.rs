@@ -23,11 +23,11 @@ impl Range {
         targets: &[SearchTarget],
         commits: &[(CommitId, Vec<CommitId>)],
     ) -> Result<Range, BisectError> {
-        let inside: BTreeSet<CommitId> = commits.iter().map(|(id, _)| *id).collect();
+        let commits_inside: BTreeSet<CommitId> = commits.iter().map(|(id, _)| *id).collect();
         let outside: BTreeSet<CommitId> = commits
             .iter()
             .flat_map(|(_, parents)| parents)
-            .filter(|parent| !inside.contains(*parent))
+            .filter(|parent| !commits_inside.contains(*parent))
             .copied()
             .collect();
         let first = outside.len() as u32;
@@ -39,10 +39,10 @@ impl Range {
             std::iter::repeat_n(Vec::new(), first as usize).chain(edges).collect();
         let specs: Vec<&SourceSpec> = targets.iter().map(|target| &target.spec).collect();
         let mut keys = history.source_keys(&ids, &specs)?;
-        let mut known = HashMap::new();
-        let number = |(id, own): (&CommitId, u32)| {
+        let mut variant_of_key = HashMap::new();
+        let number = |(id, own_number): (&CommitId, u32)| {
             let key = keys.remove(id).unwrap_or_default();
-            *known.entry(key).or_insert(own)
+            *variant_of_key.entry(key).or_insert(own_number)
         };
         let variant = ids.iter().zip(0..).map(number).collect();
         Ok(Range { graph: Graph::new(parents, variant)?, ids, first })
@@ -50,9 +50,12 @@ impl Range {
 
     /// The newest commits of the range, and the commits outside of it.
     pub(super) fn ends(&self) -> (Vec<u32>, Vec<u32>) {
-        let all = self.first..self.ids.len() as u32;
+        let range_numbers = self.first..self.ids.len() as u32;
         let inner: BTreeSet<u32> =
-            all.clone().flat_map(|c| self.graph.parents(c).to_vec()).collect();
-        (all.filter(|commit| !inner.contains(commit)).collect(), (0..self.first).collect())
+            range_numbers.clone().flat_map(|c| self.graph.parents(c).to_vec()).collect();
+        (
+            range_numbers.filter(|commit| !inner.contains(commit)).collect(),
+            (0..self.first).collect(),
+        )
     }
 }

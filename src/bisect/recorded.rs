@@ -9,7 +9,7 @@ use crate::snapshot::{OutputChange, SnapshotComparison, SnapshotVerdict};
 use crate::trial::Outcome;
 
 /// The verdict, in the terms of a comparison of two revisions.
-pub(super) fn verdict(comparison: &SnapshotComparison) -> Verdict {
+pub(super) fn verdict_from_snapshot(comparison: &SnapshotComparison) -> Verdict {
     match comparison.verdict {
         SnapshotVerdict::Matches => Verdict::Identical,
         SnapshotVerdict::Equivalent => Verdict::Equivalent,
@@ -21,7 +21,7 @@ pub(super) fn verdict(comparison: &SnapshotComparison) -> Verdict {
 }
 
 /// The outputs of a completed replay that differ from the recorded ones.
-pub(super) fn symptoms(
+pub(super) fn symptoms_from_snapshot(
     fixture: &str,
     on: On,
     comparison: &SnapshotComparison,

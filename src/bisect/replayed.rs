@@ -4,38 +4,50 @@ use std::collections::BTreeSet;
 
 use super::symptom::same_bits;
 use crate::backend::ReplayError;
-use crate::judge::{Accesses, orders};
-use crate::trial::{Check, Checked, Failure, Outcome, Status, Trial};
+use crate::judge::{Accesses, find_order_dependences};
+use crate::trial::{AccessCheck, CheckedReplay, Failure, Outcome, Status, Trial};
 
 /// The replay of a variant.
 #[derive(Clone)]
-pub(super) struct Replayed {
+pub(super) struct VariantReplay {
     pub outcome: Outcome,
     /// The outputs that depend on the order of blocks and threads.
     pub ordered: Vec<String>,
     /// What its accesses to memory do, if they are to be checked.
-    pub checked: Option<Checked>,
+    pub checked: Option<CheckedReplay>,
 }
 
-impl Replayed {
+impl VariantReplay {
     /// Replays `trial`, in other orders too, and checks its accesses if `check` says so.
-    pub(super) fn of(trial: &Trial, check: Check) -> Result<Replayed, ReplayError> {
-        let ordered = orders(trial)?.into_iter().map(|found| found.output).collect();
-        Ok(Replayed { outcome: trial.outcome()?.clone(), ordered, checked: check.of(trial)? })
+    pub(super) fn from_trial(
+        trial: &Trial,
+        check: AccessCheck,
+    ) -> Result<VariantReplay, ReplayError> {
+        let ordered = find_order_dependences(trial)?
+            .into_iter()
+            .map(|dependence| dependence.output)
+            .collect();
+        Ok(VariantReplay {
+            outcome: trial.outcome()?.clone(),
+            ordered,
+            checked: check.check_trial(trial)?,
+        })
     }
 
     /// Names all that two replays must have in common to count as unchanged.
     pub(super) fn fingerprint(&self) -> String {
         let outputs: Vec<_> =
             self.outcome.outputs.iter().map(|o| (&o.name, o.summary.checksum)).collect();
-        let all = format!("{:?}", (&self.ordered, &self.outcome.status, outputs, &self.checked));
-        blake3::hash(all.as_bytes()).to_hex()[..40].to_owned()
+        let described =
+            format!("{:?}", (&self.ordered, &self.outcome.status, outputs, &self.checked));
+        blake3::hash(described.as_bytes()).to_hex()[..40].to_owned()
     }
 
     /// What its accesses do beside those of `base`, if both were checked.
-    pub(super) fn accesses(&self, base: &Replayed) -> Option<Accesses> {
-        let found = Accesses { checked: self.checked.clone()?, base: Some(base.checked.clone()?) };
-        found.reason().is_none().then_some(found)
+    pub(super) fn accesses(&self, base: &VariantReplay) -> Option<Accesses> {
+        let accesses =
+            Accesses { checked: self.checked.clone()?, base: Some(base.checked.clone()?) };
+        accesses.reason().is_none().then_some(accesses)
     }
 
     pub(super) fn has_output(&self, name: &str) -> bool {
@@ -43,7 +55,7 @@ impl Replayed {
     }
 
     /// Itself, or why it could not be tested.
-    pub(super) fn if_testable(self) -> Result<Replayed, String> {
+    pub(super) fn if_testable(self) -> Result<VariantReplay, String> {
         match &self.outcome.status {
             Status::Untestable { reason, .. } => Err(reason.clone()),
             _ => Ok(self),
@@ -53,16 +65,18 @@ impl Replayed {
 
 /// Whether two replays end alike, have the same bits, depend on the order in the same outputs, and do the
 /// same wrong with memory.
-pub(super) fn unchanged(before: &Replayed, after: &Replayed) -> bool {
+pub(super) fn is_unchanged_replay(before: &VariantReplay, after: &VariantReplay) -> bool {
     before.ordered == after.ordered
         && same_ending(&before.outcome, &after.outcome)
         && accesses_agree(before, after)
 }
 
 /// Whether nothing is known to be wrong with the accesses of one replay alone.
-pub(super) fn accesses_agree(before: &Replayed, after: &Replayed) -> bool {
-    let found = after.accesses(before);
-    found.is_none_or(|found| !found.has_new() && !found.has_gone())
+pub(super) fn accesses_agree(before: &VariantReplay, after: &VariantReplay) -> bool {
+    let accesses = after.accesses(before);
+    accesses.is_none_or(|compared_accesses| {
+        !compared_accesses.has_new() && !compared_accesses.has_gone()
+    })
 }
 
 fn same_ending(before: &Outcome, after: &Outcome) -> bool {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::probe::Seen;
 use super::symptom::{Symptom, ask_for_orders, select_wanted};
-use super::workers::{Planned, Workers};
-use super::{BisectError, Event, Listener};
+use super::workers::{PlannedSearch, TestThreads};
+use super::{BisectError, Event, SearchListener};
 use crate::backend::ReplayError;
-use crate::search::{Answer, Conclusion, Options, Phase, Refusal, Search};
+use crate::search::{Conclusion, EndsRefusal, Options, Phase, Search, TestAnswer};
 use crate::trial::Lab;
 
 /// The mark of a variant whose verdict is in the cache.
@@ -26,7 +26,7 @@ const REPETITIONS: usize = 4;
 pub(super) struct Steady {
     pub search: Search,
     /// The commits that were tested, in the order of their answers.
-    pub tested: Vec<(u32, Answer)>,
+    pub tested: Vec<(u32, TestAnswer)>,
     /// The result for each variant.
     pub seen: HashMap<u32, Seen>,
     /// The symptoms that were searched for.
@@ -36,7 +36,7 @@ pub(super) struct Steady {
 }
 
 /// How a search ends.
-pub(super) enum Pass {
+pub(super) enum SteadyOutcome {
     /// With a conclusion.
     Done(Box<Steady>),
     /// The verdict on this commit is not always the same.
@@ -44,10 +44,10 @@ pub(super) enum Pass {
 }
 
 /// A search under way.
-struct Run<'a, 'l> {
-    planned: &'a Planned<'a>,
-    listener: &'l mut Listener<'l>,
-    workers: Workers<(Seen, bool)>,
+struct SteadySearch<'a, 'l> {
+    planned: &'a PlannedSearch<'a>,
+    listener: &'l mut SearchListener<'l>,
+    workers: TestThreads<(Seen, bool)>,
     steady: Steady,
     ends_known: bool,
     /// Tests whose answers wait until the bad ends have shown what to search for.
@@ -59,17 +59,17 @@ struct Run<'a, 'l> {
 }
 
 /// Searches between the ends of `planned`'s plan.
-pub(super) fn run<'a, 'l>(
-    planned: &'a Planned<'a>,
-    listener: &'l mut Listener<'l>,
-) -> Result<Pass, BisectError> {
+pub(super) fn run_steady_search<'a, 'l>(
+    planned: &'a PlannedSearch<'a>,
+    listener: &'l mut SearchListener<'l>,
+) -> Result<SteadyOutcome, BisectError> {
     let plan = &planned.plan;
     let options = Options { first_parent: planned.bisection.first_parent, ..Options::default() };
     let search = Search::new(plan.graph.clone(), &plan.old, &plan.new, options)?;
-    let mut run = Run {
+    let mut run = SteadySearch {
         planned,
         listener,
-        workers: Workers::new(),
+        workers: TestThreads::new(),
         steady: Steady {
             search,
             tested: Vec::new(),
@@ -88,19 +88,19 @@ pub(super) fn run<'a, 'l>(
     }
     while run.steady.search.outcome().is_none() {
         run.fill()?;
-        let Some((commit, (seen, same))) = run.workers.wait()? else { break };
-        if !same {
-            return Ok(Pass::Flaky(commit));
+        let Some((commit, (test_result, is_same))) = run.workers.wait()? else { break };
+        if !is_same {
+            return Ok(SteadyOutcome::Flaky(commit));
         }
-        run.take(commit, seen)?;
+        run.take_result(commit, test_result)?;
     }
     match run.unsteady()? {
-        Some(commit) => Ok(Pass::Flaky(commit)),
-        None => Ok(Pass::Done(Box::new(run.steady))),
+        Some(commit) => Ok(SteadyOutcome::Flaky(commit)),
+        None => Ok(SteadyOutcome::Done(Box::new(run.steady))),
     }
 }
 
-impl Run<'_, '_> {
+impl SteadySearch<'_, '_> {
     fn announce(&mut self) {
         let candidates = self.steady.search.state().candidates;
         let (commits, jobs) = (self.planned.plan.between, self.planned.bisection.jobs.get());
@@ -112,7 +112,7 @@ impl Run<'_, '_> {
         let jobs = self.planned.bisection.jobs.get();
         while !self.recalled.is_empty() && self.recalling.len() < jobs {
             let commit = self.recalled.pop_front().expect("it is not empty");
-            if self.steady.search.known(commit).is_none() {
+            if self.steady.search.known_answer(commit).is_none() {
                 self.recalling.insert(commit);
                 self.start(commit)?;
             }
@@ -124,11 +124,11 @@ impl Run<'_, '_> {
         for commit in self.steady.search.obsolete() {
             self.steady.search.cancel(commit);
         }
-        let held = self.held.len();
-        let busy = self.steady.search.state().in_flight.len() - held;
-        let free = jobs.saturating_sub(busy);
+        let held_count = self.held.len();
+        let busy = self.steady.search.state().in_flight.len() - held_count;
+        let free_jobs = jobs.saturating_sub(busy);
         let planned = self.planned;
-        let picks = self.steady.search.next(free, &|commit| planned.is_marked(TESTED, commit));
+        let picks = self.steady.search.next(free_jobs, &|commit| planned.is_marked(TESTED, commit));
         for commit in picks {
             self.start(commit)?;
         }
@@ -145,31 +145,31 @@ impl Run<'_, '_> {
         if self.planned.is_marked(TESTED, commit) {
             self.steady.recalled.insert(commit);
         }
-        let checked = self.planned.is_marked(STEADY, commit);
+        let is_checked = self.planned.is_marked(STEADY, commit);
         self.workers.start(commit, move || {
-            let seen = test()?;
+            let test_result = test()?;
             // Bits that move may move a verdict, so it is repeated now; others are repeated at the end.
-            if checked || !seen.is_unsteady() {
-                return Ok((seen, true));
+            if is_checked || !test_result.is_unsteady() {
+                return Ok((test_result, true));
             }
-            let same = all_the_same(&probes, &repeater, &sources, &seen)?;
-            Ok((seen, same))
+            let is_same = all_the_same(&probes, &repeater, &sources, &test_result)?;
+            Ok((test_result, is_same))
         });
         Ok(())
     }
 
-    fn take(&mut self, commit: u32, seen: Seen) -> Result<(), BisectError> {
-        if !seen.timed_out() {
+    fn take_result(&mut self, commit: u32, test_result: Seen) -> Result<(), BisectError> {
+        if !test_result.timed_out() {
             self.planned.mark(TESTED, commit)?;
         }
         self.recalling.remove(&commit);
-        self.held.push((commit, seen));
+        self.held.push((commit, test_result));
         if !self.ends_known {
             self.learn();
         }
         if self.ends_known {
-            for (commit, seen) in std::mem::take(&mut self.held) {
-                self.answer(commit, seen)?;
+            for (commit, held_result) in std::mem::take(&mut self.held) {
+                self.answer(commit, held_result)?;
             }
             let phase = self.steady.search.state().phase;
             if !self.recall_done && !matches!(phase, Phase::Ends | Phase::Done) {
@@ -182,20 +182,21 @@ impl Run<'_, '_> {
     /// Takes the symptoms to search for from the bad ends, once all of them were tested.
     fn learn(&mut self) {
         let plan = &self.planned.plan;
-        let seen_of = |bad: &u32| {
-            let variant = self.planned.variant(*bad);
+        let seen_of = |end: &u32| {
+            let variant = self.planned.variant(*end);
             self.held.iter().find(|(commit, _)| self.planned.variant(*commit) == variant)
         };
         let ends = plan.defective().iter().map(seen_of);
         let Some(ends): Option<Vec<&(u32, Seen)>> = ends.collect() else { return };
-        let shown = ends.iter().flat_map(|(_, seen)| seen.symptoms()).collect();
-        self.steady.wanted = select_wanted(shown);
+        let shown_symptoms =
+            ends.iter().flat_map(|(_, test_result)| test_result.symptoms()).collect();
+        self.steady.wanted = select_wanted(shown_symptoms);
         self.planned.orders.set(ask_for_orders(&self.steady.wanted));
         self.ends_known = true;
     }
 
-    fn answer(&mut self, commit: u32, seen: Seen) -> Result<(), BisectError> {
-        let answer = seen.answer(&self.steady.wanted);
+    fn answer(&mut self, commit: u32, test_result: Seen) -> Result<(), BisectError> {
+        let answer = test_result.answer(&self.steady.wanted);
         self.steady.search.answer(commit, self.planned.plan.direction.swapped(answer));
         self.steady.tested.push((commit, answer));
         let state = self.steady.search.state();
@@ -203,10 +204,10 @@ impl Run<'_, '_> {
         (self.listener)(Event::Tested {
             commit: &commit_shown,
             answer,
-            seen: &seen,
+            seen: &test_result,
             state: &state,
         });
-        self.steady.seen.insert(self.planned.variant(commit), seen);
+        self.steady.seen.insert(self.planned.variant(commit), test_result);
         Ok(())
     }
 
@@ -216,7 +217,7 @@ impl Run<'_, '_> {
         let mut variants = BTreeSet::new();
         self.recall_done = true;
         for commit in first as u32..self.planned.plan.ids.len() as u32 {
-            if self.steady.search.known(commit).is_none()
+            if self.steady.search.known_answer(commit).is_none()
                 && variants.insert(self.planned.variant(commit))
                 && self.planned.is_marked(TESTED, commit)
             {
@@ -236,29 +237,31 @@ impl Run<'_, '_> {
                 ([&[culprit], parents].concat(), mark, times)
             }
             Some(Conclusion::Refused(
-                Refusal::EndsDisagree { .. } | Refusal::UntestableEnds { .. },
+                EndsRefusal::EndsDisagree { .. } | EndsRefusal::UntestableEnds { .. },
             )) => {
                 let plan = &self.planned.plan;
                 ([plan.old.as_slice(), &plan.new].concat(), VERY_STEADY, REPETITIONS)
             }
             _ => return Ok(None),
         };
-        let mut workers = Workers::new();
+        let mut workers = TestThreads::new();
         let mut variants = BTreeSet::new();
         for commit in suspects {
             let variant = self.planned.variant(commit);
-            let Some(seen) = self.steady.seen.get(&variant) else { continue };
+            let Some(known_result) = self.steady.seen.get(&variant) else { continue };
             // To wait for a timeout again would tell as little as the first time.
-            if seen.timed_out() || !variants.insert(variant) || self.planned.is_marked(mark, commit)
+            if known_result.timed_out()
+                || !variants.insert(variant)
+                || self.planned.is_marked(mark, commit)
             {
                 continue;
             }
-            let (sources, seen) = (self.planned.sources(commit)?, seen.clone());
+            let (sources, test_result) = (self.planned.sources(commit)?, known_result.clone());
             let probes = Arc::clone(&self.planned.probes);
             let repeater = self.planned.bisection.repeater.clone();
             workers.start(commit, move || {
                 for _ in 0..times {
-                    if !all_the_same(&probes, &repeater, &sources, &seen)? {
+                    if !all_the_same(&probes, &repeater, &sources, &test_result)? {
                         return Ok(false);
                     }
                 }
@@ -266,8 +269,8 @@ impl Run<'_, '_> {
             });
         }
         let mut unsteady = None;
-        while let Some((commit, same)) = workers.wait()? {
-            match same {
+        while let Some((commit, is_same)) = workers.wait()? {
+            match is_same {
                 true => self.planned.mark(mark, commit)?,
                 false => unsteady = Some(commit),
             }
@@ -278,12 +281,13 @@ impl Run<'_, '_> {
 
 /// Whether `sources` come out as `seen` on every fixture.
 fn all_the_same(
-    probes: &[super::probe::Probe],
+    probes: &[super::probe::CommitProbe],
     repeater: &Arc<Lab>,
     sources: &[super::probe::Sources],
-    seen: &Seen,
+    test_result: &Seen,
 ) -> Result<bool, ReplayError> {
-    for ((probe, sources), observation) in probes.iter().zip(sources).zip(&seen.observations) {
+    for ((probe, sources), observation) in probes.iter().zip(sources).zip(&test_result.observations)
+    {
         if !probe.comes_out_the_same(repeater, sources, observation)? {
             return Ok(false);
         }

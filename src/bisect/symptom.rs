@@ -10,8 +10,8 @@ use crate::judge::{
     Verdict, WrongBy,
 };
 use crate::numerics::oracle::Finding;
-use crate::runtime::report::{Found, FoundKind};
-use crate::search::Answer;
+use crate::runtime::report::{AccessFinding, FoundKind};
+use crate::search::TestAnswer;
 use crate::trial::{OrderDependence, Outcome, Status};
 
 /// The condition under which a commit is bad.
@@ -168,13 +168,13 @@ impl Symptom {
 
     /// Whether a commit that has it has what `wanted` stands for: an output that diverged has more than
     /// the change that rounding hides.
-    fn covers(&self, wanted: &Symptom) -> bool {
-        match (self, wanted) {
+    fn covers(&self, wanted_symptom: &Symptom) -> bool {
+        match (self, wanted_symptom) {
             (
                 Symptom::Diverged { fixture, output },
-                Symptom::Hidden { fixture: of, output: hidden },
-            ) => (fixture, output) == (of, hidden),
-            _ => self == wanted,
+                Symptom::Hidden { fixture: hidden_fixture, output: hidden },
+            ) => (fixture, output) == (hidden_fixture, hidden),
+            _ => self == wanted_symptom,
         }
     }
 }
@@ -187,10 +187,10 @@ pub(super) fn are_slight(symptoms: &BTreeSet<Symptom>) -> bool {
 /// The symptoms to search for where the ends with the defect show `shown`. A change that rounding hides,
 /// or that the output cannot hold, is left out beside one that shows: a harmless commit makes such a
 /// change too, and would be taken for the culprit.
-pub(super) fn select_wanted(shown: BTreeSet<Symptom>) -> BTreeSet<Symptom> {
-    match are_slight(&shown) {
-        true => shown,
-        false => shown.into_iter().filter(|symptom| !symptom.is_slight()).collect(),
+pub(super) fn select_wanted(shown_symptoms: BTreeSet<Symptom>) -> BTreeSet<Symptom> {
+    match are_slight(&shown_symptoms) {
+        true => shown_symptoms,
+        false => shown_symptoms.into_iter().filter(|symptom| !symptom.is_slight()).collect(),
     }
 }
 
@@ -203,8 +203,8 @@ fn ask_for_failures_alone(wanted: &BTreeSet<Symptom>, fixture: &str) -> bool {
 
 /// Whether `wanted` has a dependence on the order of blocks and threads. Commits must then be
 /// replayed in other orders, whatever their bits are.
-pub(super) fn ask_for_orders(wanted: &BTreeSet<Symptom>) -> bool {
-    wanted.iter().any(|symptom| matches!(symptom, Symptom::Ordered { .. }))
+pub(super) fn ask_for_orders(wanted_symptoms: &BTreeSet<Symptom>) -> bool {
+    wanted_symptoms.iter().any(|symptom| matches!(symptom, Symptom::Ordered { .. }))
 }
 
 impl On {
@@ -220,48 +220,61 @@ impl On {
 }
 
 /// The outputs of `found` that are not among `known`, those that depend on the order at the good side.
-pub(super) fn of_orders(
+pub(super) fn symptoms_from_orders(
     fixture: &str,
-    found: &[OrderDependence],
-    known: &[OrderDependence],
+    dependences: &[OrderDependence],
+    known_dependences: &[OrderDependence],
 ) -> BTreeSet<Symptom> {
-    let new = |one: &&OrderDependence| known.iter().all(|other| other.output != one.output);
+    let is_new = |dependence: &&OrderDependence| {
+        known_dependences
+            .iter()
+            .all(|known_dependence| known_dependence.output != dependence.output)
+    };
     let symptom =
         |output: &str| Symptom::Ordered { fixture: fixture.to_owned(), output: output.to_owned() };
-    found.iter().filter(new).map(|one| symptom(&one.output)).collect()
+    dependences.iter().filter(is_new).map(|dependence| symptom(&dependence.output)).collect()
 }
 
 /// What a checked replay found, as a symptom: the same one wherever the lines and the kernels have gone.
-pub(super) fn of_access(fixture: &str, found: &Found) -> Symptom {
+pub(super) fn symptom_from_access(fixture: &str, finding: &AccessFinding) -> Symptom {
     Symptom::Access {
         fixture: fixture.to_owned(),
-        finding: found.kind,
-        memory: found.memory_without_line().to_owned(),
+        finding: finding.kind,
+        memory: finding.memory_without_line().to_owned(),
     }
 }
 
 /// The failures of `outcome`; none if it completed.
-pub(super) fn of_failures(fixture: &str, outcome: &Outcome) -> BTreeSet<Symptom> {
+pub(super) fn symptoms_from_failures(fixture: &str, outcome: &Outcome) -> BTreeSet<Symptom> {
     let Status::Failed(failures) = &outcome.status else { return BTreeSet::new() };
     let symptom = |kind: &str| Symptom::Failed { fixture: fixture.to_owned(), kind: kind.into() };
     failures.iter().map(|failure| symptom(failure.kind())).collect()
 }
 
 /// The outputs of `got` whose bits are not those of `base`.
-pub(super) fn of_bits(fixture: &str, base: &Outcome, got: &Outcome) -> BTreeSet<Symptom> {
-    let same = |name: &str, checksum| {
+pub(super) fn symptoms_from_bits(
+    fixture: &str,
+    base: &Outcome,
+    got: &Outcome,
+) -> BTreeSet<Symptom> {
+    let has_same_bits = |name: &str, checksum| {
         let of_base = base.outputs.iter().find(|output| output.name == name);
         of_base.is_some_and(|output| output.summary.checksum == checksum)
     };
-    let other = got.outputs.iter().filter(|o| !same(&o.name, o.summary.checksum));
+    let changed_outputs =
+        got.outputs.iter().filter(|o| !has_same_bits(&o.name, o.summary.checksum));
     let symptom =
         |output: &str| Symptom::Bits { fixture: fixture.to_owned(), output: output.to_owned() };
-    other.map(|output| symptom(&output.name)).collect()
+    changed_outputs.map(|output| symptom(&output.name)).collect()
 }
 
 /// The outputs that `judgement` finds diverged in the order of the indices and, for [`On::Wrong`], no
 /// better than before; for [`On::Changed`] also those whose shadow changed.
-pub(super) fn of_judgement(fixture: &str, on: On, judgement: &Judgement) -> BTreeSet<Symptom> {
+pub(super) fn symptoms_from_judgement(
+    fixture: &str,
+    on: On,
+    judgement: &Judgement,
+) -> BTreeSet<Symptom> {
     // Where the good side has no outputs there is nothing to compare: all of them are new.
     if judgement.verdict == Verdict::Diverged && judgement.outputs.is_empty() {
         let symptom = |output: &str| diverged(fixture, output);
@@ -306,7 +319,10 @@ fn diverged(fixture: &str, output: &str) -> Symptom {
 }
 
 /// The gradients that do not match their loss, and those that are imprecise.
-pub(super) fn of_gradients(fixture: &str, checks: &[GradientCheck]) -> BTreeSet<Symptom> {
+pub(super) fn symptoms_from_gradients(
+    fixture: &str,
+    checks: &[GradientCheck],
+) -> BTreeSet<Symptom> {
     let symptom = |check: &GradientCheck| {
         let (fixture, output) = (fixture.to_owned(), check.output.clone());
         match check.story.verdict() {
@@ -323,38 +339,40 @@ pub(super) fn same_bits(one: &Outcome, other: &Outcome) -> bool {
     one.can_be_compared_with(other)
         && other.can_be_compared_with(one)
         && one.outputs.len() == other.outputs.len()
-        && of_bits("", one, other).is_empty()
+        && symptoms_from_bits("", one, other).is_empty()
 }
 
 /// The answer that the symptoms `found` give to a search for `wanted`: good where there are none. A
 /// dependence on the order of blocks and threads counts only if it is wanted: else not every commit is
 /// tested for one. So do changes that do not show, and gradients that are imprecise, which are no other
 /// defect. In a search for a failure values count for nothing.
-pub(super) fn answer(
-    found: &BTreeSet<Symptom>,
+pub(super) fn answer_from_symptoms(
+    symptoms: &BTreeSet<Symptom>,
     untestable: bool,
-    wanted: &BTreeSet<Symptom>,
-) -> Answer {
-    let is_wanted = |symptom: &Symptom| wanted.iter().any(|wanted| symptom.covers(wanted));
-    let asked = |symptom: &&Symptom| match symptom {
-        Symptom::Ordered { .. } => ask_for_orders(wanted),
+    wanted_symptoms: &BTreeSet<Symptom>,
+) -> TestAnswer {
+    let is_wanted = |symptom: &Symptom| {
+        wanted_symptoms.iter().any(|wanted_symptom| symptom.covers(wanted_symptom))
+    };
+    let is_asked = |symptom: &&Symptom| match symptom {
+        Symptom::Ordered { .. } => ask_for_orders(wanted_symptoms),
         Symptom::Hidden { .. } | Symptom::Shifted { .. } | Symptom::Imprecise { .. } => {
             is_wanted(symptom)
         }
         Symptom::Diverged { .. } | Symptom::Bits { .. } | Symptom::Mismatch { .. } => {
-            !ask_for_failures_alone(wanted, symptom.fixture())
+            !ask_for_failures_alone(wanted_symptoms, symptom.fixture())
         }
         Symptom::Access { .. } | Symptom::Failed { .. } => true,
     };
-    let found: Vec<&Symptom> = found.iter().filter(asked).collect();
-    if found.iter().any(|symptom| is_wanted(symptom)) {
-        Answer::Bad
+    let asked_symptoms: Vec<&Symptom> = symptoms.iter().filter(is_asked).collect();
+    if asked_symptoms.iter().any(|symptom| is_wanted(symptom)) {
+        TestAnswer::Bad
     } else if untestable {
-        Answer::Skip
-    } else if found.is_empty() {
-        Answer::Good
+        TestAnswer::Skip
+    } else if asked_symptoms.is_empty() {
+        TestAnswer::Good
     } else {
-        Answer::Other
+        TestAnswer::Other
     }
 }
 
@@ -369,24 +387,33 @@ mod tests {
     #[test]
     fn another_kind_of_failure_is_neither_good_nor_bad() {
         let wanted = BTreeSet::from([failed("launch error")]);
-        assert_eq!(answer(&BTreeSet::from([failed("fault")]), false, &wanted), Answer::Other);
-        assert_eq!(answer(&BTreeSet::new(), false, &wanted), Answer::Good);
+        assert_eq!(
+            answer_from_symptoms(&BTreeSet::from([failed("fault")]), false, &wanted),
+            TestAnswer::Other
+        );
+        assert_eq!(answer_from_symptoms(&BTreeSet::new(), false, &wanted), TestAnswer::Good);
         let both = BTreeSet::from([failed("fault"), failed("launch error")]);
-        assert_eq!(answer(&both, false, &wanted), Answer::Bad);
+        assert_eq!(answer_from_symptoms(&both, false, &wanted), TestAnswer::Bad);
     }
 
     #[test]
     fn values_that_diverge_are_passed_over_in_a_search_for_a_failure() {
         let wanted = BTreeSet::from([failed("fault")]);
-        assert_eq!(answer(&BTreeSet::from([diverged("loss")]), false, &wanted), Answer::Good);
+        assert_eq!(
+            answer_from_symptoms(&BTreeSet::from([diverged("loss")]), false, &wanted),
+            TestAnswer::Good
+        );
         let both = BTreeSet::from([failed("fault"), diverged("loss")]);
-        assert_eq!(answer(&both, false, &wanted), Answer::Bad);
+        assert_eq!(answer_from_symptoms(&both, false, &wanted), TestAnswer::Bad);
         // The bad end tells nothing of another fixture.
         let elsewhere = Symptom::Diverged { fixture: "step1".into(), output: "loss".into() };
-        assert_eq!(answer(&BTreeSet::from([elsewhere]), false, &wanted), Answer::Other);
+        assert_eq!(
+            answer_from_symptoms(&BTreeSet::from([elsewhere]), false, &wanted),
+            TestAnswer::Other
+        );
         // A commit may crash where the bad end drifts: nothing can be compared.
         let drift = BTreeSet::from([diverged("loss")]);
-        assert_eq!(answer(&wanted, false, &drift), Answer::Other);
+        assert_eq!(answer_from_symptoms(&wanted, false, &drift), TestAnswer::Other);
     }
 
     #[test]
@@ -394,9 +421,12 @@ mod tests {
         let of = |output: &str| Symptom::Ordered { fixture: "step0".into(), output: output.into() };
         let found = BTreeSet::from([of("loss")]);
         let value = BTreeSet::from([failed("fault")]);
-        assert_eq!(answer(&found, false, &value), Answer::Good);
-        assert_eq!(answer(&found, false, &BTreeSet::from([of("grad")])), Answer::Other);
-        assert_eq!(answer(&found, false, &found), Answer::Bad);
+        assert_eq!(answer_from_symptoms(&found, false, &value), TestAnswer::Good);
+        assert_eq!(
+            answer_from_symptoms(&found, false, &BTreeSet::from([of("grad")])),
+            TestAnswer::Other
+        );
+        assert_eq!(answer_from_symptoms(&found, false, &found), TestAnswer::Bad);
     }
 
     fn hidden(output: &str) -> Symptom {
@@ -412,22 +442,34 @@ mod tests {
         let wanted = select_wanted(BTreeSet::from([hidden("loss"), diverged("grad")]));
         assert_eq!(wanted, BTreeSet::from([diverged("grad")]));
         for harmless in [hidden("loss"), hidden("grad")] {
-            assert_eq!(answer(&BTreeSet::from([harmless]), false, &wanted), Answer::Good);
+            assert_eq!(
+                answer_from_symptoms(&BTreeSet::from([harmless]), false, &wanted),
+                TestAnswer::Good
+            );
         }
     }
 
     #[test]
     fn a_change_that_rounding_hides_is_searched_for_where_the_bad_end_shows_no_more() {
         let wanted = select_wanted(BTreeSet::from([hidden("grad")]));
-        assert_eq!(answer(&BTreeSet::from([hidden("grad")]), false, &wanted), Answer::Bad);
-        assert_eq!(answer(&BTreeSet::from([diverged("grad")]), false, &wanted), Answer::Bad);
-        assert_eq!(answer(&BTreeSet::from([diverged("loss")]), false, &wanted), Answer::Other);
+        assert_eq!(
+            answer_from_symptoms(&BTreeSet::from([hidden("grad")]), false, &wanted),
+            TestAnswer::Bad
+        );
+        assert_eq!(
+            answer_from_symptoms(&BTreeSet::from([diverged("grad")]), false, &wanted),
+            TestAnswer::Bad
+        );
+        assert_eq!(
+            answer_from_symptoms(&BTreeSet::from([diverged("loss")]), false, &wanted),
+            TestAnswer::Other
+        );
     }
 
     #[test]
     fn what_is_bad_on_one_fixture_is_bad_although_another_cannot_be_tested() {
         let wanted = BTreeSet::from([failed("fault")]);
-        assert_eq!(answer(&wanted, true, &wanted), Answer::Bad);
-        assert_eq!(answer(&BTreeSet::new(), true, &wanted), Answer::Skip);
+        assert_eq!(answer_from_symptoms(&wanted, true, &wanted), TestAnswer::Bad);
+        assert_eq!(answer_from_symptoms(&BTreeSet::new(), true, &wanted), TestAnswer::Skip);
     }
 }

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use super::plan::Plan;
-use super::probe::{Base, Probe, Seen, Sources};
+use super::probe::{Base, CommitProbe, Seen, Sources};
 use super::{BisectError, Bisection, Trusted};
 use crate::backend::ReplayError;
-use crate::cache::Kind;
+use crate::cache::CacheKind;
 use crate::history::Commit;
 use crate::trial::Lab;
 
@@ -20,16 +20,16 @@ use crate::trial::Lab;
 ///
 /// Nobody waits for them. Work that is no longer needed goes on until the process ends; its results
 /// are in the cache for the next search.
-pub(super) struct Workers<T> {
+pub(super) struct TestThreads<T> {
     sender: Sender<(u32, thread::Result<Result<T, ReplayError>>)>,
     receiver: Receiver<(u32, thread::Result<Result<T, ReplayError>>)>,
     running: usize,
 }
 
-impl<T: Send + 'static> Workers<T> {
-    pub(super) fn new() -> Workers<T> {
+impl<T: Send + 'static> TestThreads<T> {
+    pub(super) fn new() -> TestThreads<T> {
         let (sender, receiver) = channel();
-        Workers { sender, receiver, running: 0 }
+        TestThreads { sender, receiver, running: 0 }
     }
 
     pub(super) fn running(&self) -> usize {
@@ -45,7 +45,7 @@ impl<T: Send + 'static> Workers<T> {
         let sender = self.sender.clone();
         self.running += 1;
         let work = Arc::new(Mutex::new(Some(work)));
-        let begin = {
+        let run_work = {
             let work = work.clone();
             move || {
                 let work = work.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -56,8 +56,8 @@ impl<T: Send + 'static> Workers<T> {
             }
         };
         // If the system has no thread for it, this one does the work.
-        if thread::Builder::new().spawn(begin.clone()).is_err() {
-            begin();
+        if thread::Builder::new().spawn(run_work.clone()).is_err() {
+            run_work();
         }
     }
 
@@ -73,10 +73,10 @@ impl<T: Send + 'static> Workers<T> {
 }
 
 /// A planned search: its commits, and the probes that test them.
-pub(super) struct Planned<'a> {
+pub(super) struct PlannedSearch<'a> {
     pub bisection: &'a Bisection<'a>,
     pub plan: Plan,
-    pub probes: Arc<Vec<Probe>>,
+    pub probes: Arc<Vec<CommitProbe>>,
     /// Whether commits are replayed in other orders of blocks and threads: until the bad ends were
     /// tested, and afterwards if such a dependence makes them bad.
     pub orders: Cell<bool>,
@@ -84,13 +84,13 @@ pub(super) struct Planned<'a> {
     marked: RefCell<HashMap<(&'static str, u32), bool>>,
 }
 
-impl<'a> Planned<'a> {
+impl<'a> PlannedSearch<'a> {
     pub(super) fn new(
         bisection: &'a Bisection<'a>,
         plan: Plan,
-    ) -> Result<Planned<'a>, BisectError> {
+    ) -> Result<PlannedSearch<'a>, BisectError> {
         bisection.has_room()?;
-        let mut planned = Planned {
+        let mut planned = PlannedSearch {
             bisection,
             plan,
             probes: Arc::new(Vec::new()),
@@ -102,16 +102,16 @@ impl<'a> Planned<'a> {
             Trusted::GoodEnd => {
                 planned.sources(planned.plan.trusted())?.into_iter().map(Base::Sources).collect()
             }
-            Trusted::Snapshots(all) => {
-                let good = planned.sources(planned.plan.trusted())?;
-                let pairs = all.iter().cloned().zip(good);
-                pairs.map(|(snapshot, good)| Base::Snapshot(snapshot, good)).collect()
+            Trusted::Snapshots(snapshots) => {
+                let good_sources = planned.sources(planned.plan.trusted())?;
+                let pairs = snapshots.iter().cloned().zip(good_sources);
+                pairs.map(|(snapshot, sources)| Base::Snapshot(snapshot, sources)).collect()
             }
         };
         let targets = bisection.targets.iter().zip(base);
         let probe = |(target, base): (&super::SearchTarget, Base)| {
             let (subject, output) = (target.subject.clone(), bisection.output.clone());
-            Probe::new(&bisection.lab, subject, bisection.on, base, output)
+            CommitProbe::new(&bisection.lab, subject, bisection.on, base, output)
         };
         planned.probes = Arc::new(targets.map(probe).collect());
         Ok(planned)
@@ -119,12 +119,12 @@ impl<'a> Planned<'a> {
 
     /// The commit that has number `commit`, as reports show it.
     pub(super) fn commit(&self, commit: u32) -> Result<Commit, BisectError> {
-        if let Some(known) = self.commits.borrow().get(&commit) {
-            return Ok(known.clone());
+        if let Some(known_commit) = self.commits.borrow().get(&commit) {
+            return Ok(known_commit.clone());
         }
-        let found = self.bisection.history.commit(self.plan.ids[commit as usize])?;
-        self.commits.borrow_mut().insert(commit, found.clone());
-        Ok(found)
+        let loaded_commit = self.bisection.history.commit(self.plan.ids[commit as usize])?;
+        self.commits.borrow_mut().insert(commit, loaded_commit.clone());
+        Ok(loaded_commit)
     }
 
     /// The sources of commit number `commit`, one for each fixture.
@@ -132,7 +132,7 @@ impl<'a> Planned<'a> {
         let id = self.plan.ids[commit as usize];
         let sources = self.bisection.targets.iter().map(|target| {
             match self.bisection.history.source_set(id, &target.spec) {
-                Ok(found) => Ok(Ok(Arc::new(found))),
+                Ok(source_set) => Ok(Ok(Arc::new(source_set))),
                 Err(error) if error.is_revision_fault() => Ok(Err(error.into())),
                 Err(error) => Err(error.into()),
             }
@@ -162,34 +162,34 @@ impl<'a> Planned<'a> {
     }
 
     /// Whether `what` was noted of the variant of `commit`, now or in an earlier search.
-    pub(super) fn is_marked(&self, what: &'static str, commit: u32) -> bool {
+    pub(super) fn is_marked(&self, mark_name: &'static str, commit: u32) -> bool {
         let variant = self.variant(commit);
-        if let Some(known) = self.marked.borrow().get(&(what, variant)) {
-            return *known;
+        if let Some(known_mark) = self.marked.borrow().get(&(mark_name, variant)) {
+            return *known_mark;
         }
-        let key = self.mark_key(what, commit);
-        let found =
-            key.is_some_and(|key| self.bisection.lab.cache().find(Kind::Fact, &key).is_some());
-        self.marked.borrow_mut().insert((what, variant), found);
-        found
+        let key = self.mark_key(mark_name, commit);
+        let has_mark =
+            key.is_some_and(|key| self.bisection.lab.cache().find(CacheKind::Fact, &key).is_some());
+        self.marked.borrow_mut().insert((mark_name, variant), has_mark);
+        has_mark
     }
 
     /// Notes `what` of the variant of `commit`.
-    pub(super) fn mark(&self, what: &'static str, commit: u32) -> Result<(), BisectError> {
-        if let Some(key) = self.mark_key(what, commit) {
+    pub(super) fn mark(&self, mark_name: &'static str, commit: u32) -> Result<(), BisectError> {
+        if let Some(key) = self.mark_key(mark_name, commit) {
             let cache = self.bisection.lab.cache();
-            cache.write(Kind::Fact, &key, what.as_bytes()).map_err(ReplayError::from)?;
-            self.marked.borrow_mut().insert((what, self.variant(commit)), true);
+            cache.write(CacheKind::Fact, &key, mark_name.as_bytes()).map_err(ReplayError::from)?;
+            self.marked.borrow_mut().insert((mark_name, self.variant(commit)), true);
         }
         Ok(())
     }
 
     /// The key of a mark, made of all that the verdict on a commit depends on.
-    fn mark_key(&self, what: &str, commit: u32) -> Option<String> {
+    fn mark_key(&self, mark_name: &str, commit: u32) -> Option<String> {
         let backend = self.bisection.lab.backend();
         let (identity, checker) = (backend.identity(), backend.checker().unwrap_or_default());
         let mut hasher = blake3::Hasher::new();
-        for part in ["mark", what, &identity, &checker] {
+        for part in ["mark", mark_name, &identity, &checker] {
             hasher.update(part.as_bytes());
             hasher.update(&[0]);
         }
@@ -205,8 +205,8 @@ impl<'a> Planned<'a> {
         }
         let base = match &self.bisection.trusted {
             Trusted::GoodEnd => self.plan.keys(self.plan.trusted())?,
-            Trusted::Snapshots(all) => {
-                for snapshot in all {
+            Trusted::Snapshots(snapshots) => {
+                for snapshot in snapshots {
                     hasher.update(snapshot.to_string().as_bytes());
                 }
                 &[]

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::{Cache, CacheError, ENTRY_PREFIX, Kind, Usage, WORK_PREFIX, failed};
+use super::{Cache, CacheError, CacheKind, ENTRY_PREFIX, Usage, WORK_PREFIX, cache_io_error};
 
 /// The least age of unlocked work that counts as left behind: a run may have made it and not locked
 /// it yet.
@@ -24,8 +24,8 @@ impl Cache {
     ///
     /// # Errors
     /// [`CacheError`], with the system's reason.
-    pub fn usage(&self) -> Result<Vec<(Kind, Usage)>, CacheError> {
-        Kind::ALL
+    pub fn usage(&self) -> Result<Vec<(CacheKind, Usage)>, CacheError> {
+        CacheKind::ALL
             .into_iter()
             .map(|kind| {
                 let files = self.entries(kind)?;
@@ -41,10 +41,11 @@ impl Cache {
     /// [`CacheError`], with the system's reason.
     pub fn collect(&self, age: Duration) -> Result<Usage, CacheError> {
         let mut removed = Usage::default();
-        for kind in Kind::ALL {
+        for kind in CacheKind::ALL {
             for (path, metadata) in self.entries(kind)? {
                 if is_old(&metadata, age) {
-                    fs::remove_file(&path).map_err(|source| failed("remove", &path, source))?;
+                    fs::remove_file(&path)
+                        .map_err(|source| cache_io_error("remove", &path, source))?;
                     removed.entries += 1;
                     removed.bytes += metadata.len();
                 }
@@ -52,12 +53,12 @@ impl Cache {
         }
         for (path, metadata) in own_files(&self.root.join(TREES), is_tree)? {
             if is_old(&metadata, age) {
-                remove(&path, &metadata)?;
+                remove_cached_path(&path, &metadata)?;
                 removed.entries += 1;
             }
         }
         for (path, metadata) in self.left_behind()? {
-            remove(&path, &metadata)?;
+            remove_cached_path(&path, &metadata)?;
         }
         Ok(removed)
     }
@@ -67,7 +68,7 @@ impl Cache {
         self.swept.call_once(|| {
             for (path, metadata) in self.left_behind().unwrap_or_default() {
                 // A leftover that cannot be removed does no harm; `cache gc` says why.
-                let _ = remove(&path, &metadata);
+                let _ = remove_cached_path(&path, &metadata);
             }
         });
     }
@@ -78,17 +79,17 @@ impl Cache {
     /// # Errors
     /// [`CacheError`], with the system's reason.
     pub fn clear(&self) -> Result<(), CacheError> {
-        let mut all = self.left_behind()?;
-        all.extend(own_files(&self.root.join(BUNDLES), is_bundle)?);
-        all.extend(own_files(&self.root.join(TREES), is_tree)?);
-        for kind in Kind::ALL {
-            all.extend(self.entries(kind)?);
+        let mut own_entries = self.left_behind()?;
+        own_entries.extend(own_files(&self.root.join(BUNDLES), is_unpacked_bundle)?);
+        own_entries.extend(own_files(&self.root.join(TREES), is_tree)?);
+        for kind in CacheKind::ALL {
+            own_entries.extend(self.entries(kind)?);
         }
-        for (path, metadata) in all {
-            remove(&path, &metadata)?;
+        for (path, metadata) in own_entries {
+            remove_cached_path(&path, &metadata)?;
         }
         let folders =
-            Kind::ALL.iter().map(|kind| kind.name()).chain([super::TEMPORARY, BUNDLES, TREES]);
+            CacheKind::ALL.iter().map(|kind| kind.name()).chain([super::TEMPORARY, BUNDLES, TREES]);
         for folder in folders {
             // A folder with somebody else's files stays, as does a link.
             let _ = fs::remove_dir(self.root.join(folder));
@@ -97,18 +98,18 @@ impl Cache {
     }
 
     /// The entries of `kind`.
-    fn entries(&self, kind: Kind) -> Result<Vec<(PathBuf, Metadata)>, CacheError> {
+    fn entries(&self, kind: CacheKind) -> Result<Vec<(PathBuf, Metadata)>, CacheError> {
         own_files(&self.root.join(kind.name()), |name, metadata| metadata.is_file() && is_key(name))
     }
 
     /// The leftovers of runs: files and folders that nobody will finish.
     fn left_behind(&self) -> Result<Vec<(PathBuf, Metadata)>, CacheError> {
-        let mut all = own_files(&self.temporary(), |name, metadata| {
+        let mut leftovers = own_files(&self.temporary(), |name, metadata| {
             (name.starts_with(ENTRY_PREFIX) && metadata.is_file())
                 || (name.starts_with(WORK_PREFIX) && metadata.is_dir())
         })?;
-        all.retain(|(path, metadata)| is_old(metadata, patience(path, metadata)));
-        Ok(all)
+        leftovers.retain(|(path, metadata)| is_old(metadata, removal_age(path, metadata)));
+        Ok(leftovers)
     }
 }
 
@@ -118,20 +119,20 @@ fn own_files(
     folder: &Path,
     is_own: impl Fn(&str, &Metadata) -> bool,
 ) -> Result<Vec<(PathBuf, Metadata)>, CacheError> {
-    if !fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir()) {
+    if !fs::symlink_metadata(folder).is_ok_and(|folder_metadata| folder_metadata.is_dir()) {
         return Ok(Vec::new());
     }
-    let all = fs::read_dir(folder).map_err(|source| failed("read", folder, source))?;
-    let own = all.flatten().filter_map(|entry| {
+    let entries = fs::read_dir(folder).map_err(|source| cache_io_error("read", folder, source))?;
+    let own_entries = entries.flatten().filter_map(|entry| {
         // Of a link it is the link's own.
         let metadata = entry.metadata().ok()?;
         is_own(entry.file_name().to_str()?, &metadata).then(|| (entry.path(), metadata))
     });
-    Ok(own.collect())
+    Ok(own_entries.collect())
 }
 
 /// How old `path` must be before it counts as left behind.
-fn patience(path: &Path, metadata: &Metadata) -> Duration {
+fn removal_age(path: &Path, metadata: &Metadata) -> Duration {
     if metadata.is_file() {
         // Files are written within moments.
         return UNLOCKED;
@@ -150,7 +151,7 @@ fn is_key(name: &str) -> bool {
 }
 
 /// Whether an unpacked bundle, or one that is being unpacked, may have this name.
-fn is_bundle(name: &str, metadata: &Metadata) -> bool {
+fn is_unpacked_bundle(name: &str, metadata: &Metadata) -> bool {
     metadata.is_dir() && (is_key(name) || name.starts_with(".new-") || name.starts_with(".old-"))
 }
 
@@ -164,7 +165,7 @@ fn is_old(metadata: &Metadata, age: Duration) -> bool {
     SystemTime::now().duration_since(modified).is_ok_and(|since| since >= age)
 }
 
-fn remove(path: &Path, metadata: &Metadata) -> Result<(), CacheError> {
+fn remove_cached_path(path: &Path, metadata: &Metadata) -> Result<(), CacheError> {
     let removed = match metadata.is_dir() {
         true => {
             make_removable(path);
@@ -175,7 +176,7 @@ fn remove(path: &Path, metadata: &Metadata) -> Result<(), CacheError> {
     match removed {
         // Another process was faster.
         Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-            Err(failed("remove", path, source))
+            Err(cache_io_error("remove", path, source))
         }
         _ => Ok(()),
     }
@@ -184,8 +185,8 @@ fn remove(path: &Path, metadata: &Metadata) -> Result<(), CacheError> {
 /// Gives back the permission to remove what is in the folders at and below `path`: trees are
 /// read-only.
 pub(crate) fn make_removable(path: &Path) {
-    let Ok(found) = fs::symlink_metadata(path) else { return };
-    if !found.is_dir() {
+    let Ok(metadata) = fs::symlink_metadata(path) else { return };
+    if !metadata.is_dir() {
         return;
     }
     // What still cannot be removed is told of when that is tried.
@@ -206,7 +207,7 @@ mod tests {
     fn cache() -> (tempfile::TempDir, Cache) {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::open(folder.path()).unwrap();
-        cache.write(Kind::Outcome, KEY, b"payload").unwrap();
+        cache.write(CacheKind::Outcome, KEY, b"payload").unwrap();
         (folder, cache)
     }
 
@@ -255,11 +256,11 @@ mod tests {
         fs::File::open(&abandoned).unwrap().set_modified(hour_ago).unwrap();
         fs::create_dir_all(cache.root().join(format!("bundles/{}", "0".repeat(64)))).unwrap();
         assert_eq!(cache.collect(Duration::ZERO).unwrap().entries, 1);
-        assert_eq!(cache.read(Kind::Outcome, KEY), None);
+        assert_eq!(cache.read(CacheKind::Outcome, KEY), None);
         assert!(!abandoned.exists());
-        cache.write(Kind::Outcome, KEY, b"payload").unwrap();
+        cache.write(CacheKind::Outcome, KEY, b"payload").unwrap();
         cache.clear().unwrap();
-        assert_eq!(cache.read(Kind::Outcome, KEY), None);
+        assert_eq!(cache.read(CacheKind::Outcome, KEY), None);
         assert!(!cache.root().join(format!("bundles/{}", "0".repeat(64))).exists());
         for file in files {
             assert!(file.exists(), "{}", file.display());
@@ -275,7 +276,7 @@ mod tests {
         left.sort();
         assert_eq!(left, ["CACHEDIR.TAG", "replay-cache"]);
         let again = Cache::open(folder.path()).unwrap();
-        again.write(Kind::Outcome, KEY, b"payload").unwrap();
+        again.write(CacheKind::Outcome, KEY, b"payload").unwrap();
         assert_eq!(again.usage().unwrap()[4].1.entries, 1);
     }
 
@@ -300,6 +301,6 @@ mod tests {
         let (_folder, cache) = cache();
         assert_eq!(cache.collect(Duration::from_secs(60)).unwrap().entries, 0);
         assert_eq!(cache.collect(Duration::ZERO).unwrap().entries, 1);
-        assert_eq!(cache.read(Kind::Outcome, KEY), None);
+        assert_eq!(cache.read(CacheKind::Outcome, KEY), None);
     }
 }

@@ -6,14 +6,16 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use ::replay::bisect::{
-    Bisection, Direction, Ends, Event, Findings, Look, On, Report, SearchEnd, SearchTarget, Trusted,
+    BisectEnds, Bisection, Direction, Event, Look, On, SearchEnd, SearchReport, SearchTarget,
+    TestFindings, Trusted,
 };
 use ::replay::harness::Harness;
 use ::replay::history::{Commit, CommitId, History, SourceSpec};
-use ::replay::report::{self, Blame, Line, OutputBlame, SearchRequest};
-use ::replay::trial::Check;
+use ::replay::report::{self, Blame, OutputBlame, ReportLine, SearchRequest};
+use ::replay::trial::AccessCheck;
 use clap::ValueEnum;
 
+use super::accepted_snapshots::{AcceptedSnapshots, SNAPSHOT};
 use super::bisect_log;
 use super::cluster::{self, ClusterArgs};
 use super::error::{CliResult, CommandError};
@@ -23,11 +25,10 @@ use super::messages;
 use super::out::{print, println};
 use super::progress::Progress;
 use super::project::Project;
-use super::recorded::{Recorded, SNAPSHOT};
 use super::replay::CheckArg;
 use super::report_file::{FileFormat, ReportFiles};
 use super::run_record::{self, run_record};
-use super::session::{self, SessionArgs, jobs};
+use super::session::{self, SessionArgs, parse_jobs_arg};
 use super::snapshot::must_be_there;
 
 /// More jobs than this hardly save rounds.
@@ -35,7 +36,7 @@ const MOST_JOBS: usize = 8;
 
 /// The arguments of `replay bisect`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct BisectArgs {
     /// Folders of captured tensors; a commit is bad if it is on any of them
     #[arg(required = true, value_name = "FIXTURE")]
     fixtures: Vec<PathBuf>,
@@ -62,7 +63,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "wrong", value_name = "WHAT")]
     on: OnArg,
     /// Commits that are tested at a time [default: one a core, at most 8]
-    #[arg(short, long, value_name = "N", value_parser = jobs, allow_negative_numbers = true)]
+    #[arg(short, long, value_name = "N", value_parser = parse_jobs_arg, allow_negative_numbers = true)]
     jobs: Option<NonZeroUsize>,
     /// Follow only the first parent of merges
     #[arg(long)]
@@ -131,39 +132,40 @@ impl From<OnArg> for On {
 }
 
 /// Searches, and prints the answer.
-pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
+pub fn run_bisect(args: &BisectArgs, session: &SessionArgs) -> CliResult<u8> {
     let files = ReportFiles::named(&args.report, &[FileFormat::Html, FileFormat::Markdown])?;
     let progress = Progress::start();
     progress.say("reading the history");
-    let (history, targets) = open(&fixtures::expand(&args.fixtures))?;
+    let (history, targets) = load_search_targets(&fixtures::expand_fixtures(&args.fixtures))?;
     if args.cluster.on_cluster.is_some() {
         drop(progress);
         return run_on_cluster(args, session, &history, &targets);
     }
-    let Search { mut bisection, ends, origin } = search(args, session, &history, targets)?;
+    let RequestedSearch { mut bisection, ends, origin } =
+        create_requested_search(args, session, &history, targets)?;
     bisection.illustrated = args.format == SearchFormat::Html || files.have_page();
     let fixtures = SearchTarget::names(&bisection.targets);
     let request = SearchRequest { fixtures, ends: &ends, origin };
     if args.format == SearchFormat::Json {
         println!("{}", report::begun_json(&request, run_record()));
-        if let (Some(origin), Ends::Claimed { good, .. }) = (&request.origin, &ends) {
+        if let (Some(origin), BisectEnds::Claimed { good, .. }) = (&request.origin, &ends) {
             println!("{}", report::recorded_json(&origin.snapshot, good));
         }
     }
     let mut watcher = Watcher { progress: &progress, format: args.format, busy: BTreeSet::new() };
     let report = bisection.search(&ends, &mut |event| watcher.hear(&event))?;
     drop(progress);
-    messages::end_with(bisect_log::text(&report, args.first_parent));
+    messages::set_log_end(bisect_log::format_git_bisect_log(&report, args.first_parent));
     if args.format == SearchFormat::Text {
-        run_record::head(&[request.line()]);
+        run_record::print_record_head(&[request.line()]);
     }
-    print!("{}", written(args.format, &report, &request, report::COMMENT_BYTES));
+    print!("{}", format_search_result(args.format, &report, &request, report::COMMENT_BYTES));
     files.write(|format| {
         let format = match format {
             FileFormat::Markdown => SearchFormat::Markdown,
             _ => SearchFormat::Html,
         };
-        written(format, &report, &request, report::SUMMARY_BYTES)
+        format_search_result(format, &report, &request, report::SUMMARY_BYTES)
     })?;
     Ok(match report.ending() {
         SearchEnd::Found => exit::SUCCESS,
@@ -173,27 +175,29 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
 }
 
 /// The answer, of at most `limit` bytes where a format has a limit.
-fn written(
+fn format_search_result(
     format: SearchFormat,
-    found: &Report,
+    search_report: &SearchReport,
     request: &SearchRequest<'_>,
     limit: usize,
 ) -> String {
     match format {
-        SearchFormat::Json => format!("{}\n", report::bisect_json(found)),
-        SearchFormat::Markdown => report::bisect_markdown(found, request, run_record(), limit),
-        SearchFormat::Html => report::bisect_html(found, request, run_record()),
+        SearchFormat::Json => format!("{}\n", report::bisect_json(search_report)),
+        SearchFormat::Markdown => {
+            report::bisect_markdown(search_report, request, run_record(), limit)
+        }
+        SearchFormat::Html => report::bisect_html(search_report, request, run_record()),
         SearchFormat::Text => {
             let origin = request.origin.as_ref().map(|origin| format!("{}\n", origin.line()));
-            format!("{}{}", report::bisect(found), origin.unwrap_or_default())
+            format!("{}{}", report::render_bisect_text(search_report), origin.unwrap_or_default())
         }
     }
 }
 
 /// A search as the command line asks for it.
-struct Search<'h> {
+struct RequestedSearch<'h> {
     bisection: Bisection<'h>,
-    ends: Ends,
+    ends: BisectEnds,
     /// Where it begins, if that is a snapshot.
     origin: Option<report::Origin>,
 }
@@ -201,13 +205,13 @@ struct Search<'h> {
 /// The good and the bad ends that are revisions. Where no good end is named, and none is compared with,
 /// they are the first commits with the sources.
 fn claimed_ends(
-    args: &Args,
+    args: &BisectArgs,
     history: &History,
     targets: &[SearchTarget],
 ) -> CliResult<(Vec<Commit>, Vec<Commit>)> {
-    let named: Vec<&String> = args.good.iter().filter(|rev| *rev != SNAPSHOT).collect();
-    let mut good = resolve(history, &named)?;
-    let bad = resolve(history, &args.bad)?;
+    let named_revisions: Vec<&String> = args.good.iter().filter(|rev| *rev != SNAPSHOT).collect();
+    let mut good = resolve_search_revisions(history, &named_revisions)?;
+    let bad = resolve_search_revisions(history, &args.bad)?;
     if args.good.is_empty() {
         if On::from(args.on).minds_values() {
             return Err(CommandError::new("there is no good end to compare with").with_hint(
@@ -224,36 +228,46 @@ fn claimed_ends(
 }
 
 /// The ends of which nothing is claimed.
-fn unclaimed_ends(args: &Args, history: &History) -> CliResult<Ends> {
-    Ok(Ends::unclaimed(history, resolve(history, &args.old)?, resolve(history, &args.new)?)?)
+fn unclaimed_ends(args: &BisectArgs, history: &History) -> CliResult<BisectEnds> {
+    Ok(BisectEnds::unclaimed(
+        history,
+        resolve_search_revisions(history, &args.old)?,
+        resolve_search_revisions(history, &args.new)?,
+    )?)
 }
 
-fn resolve(history: &History, revs: &[impl AsRef<str>]) -> CliResult<Vec<Commit>> {
+fn resolve_search_revisions(history: &History, revs: &[impl AsRef<str>]) -> CliResult<Vec<Commit>> {
     Ok(revs.iter().map(|rev| history.resolve(rev.as_ref())).collect::<Result<_, _>>()?)
 }
 
 /// Whether commits are compared with accepted snapshots.
-fn is_recorded(args: &Args) -> bool {
+fn is_recorded(args: &BisectArgs) -> bool {
     args.good.iter().any(|rev| rev == SNAPSHOT)
 }
 
-fn search<'h>(
-    args: &Args,
+fn create_requested_search<'h>(
+    args: &BisectArgs,
     session: &SessionArgs,
     history: &'h History,
     targets: Vec<SearchTarget>,
-) -> CliResult<Search<'h>> {
-    let check = check(args)?;
+) -> CliResult<RequestedSearch<'h>> {
+    let check = choose_access_check(args)?;
     if !args.old.is_empty() {
         let ends = unclaimed_ends(args, history)?;
-        let mut bisection =
-            bisection(history, targets, args.on.into(), args.jobs, args.first_parent, session)?;
+        let mut bisection = create_bisection(
+            history,
+            targets,
+            args.on.into(),
+            args.jobs,
+            args.first_parent,
+            session,
+        )?;
         bisection.check = check;
-        return Ok(Search { bisection, ends, origin: None });
+        return Ok(RequestedSearch { bisection, ends, origin: None });
     }
     let (mut good, bad) = claimed_ends(args, history, &targets)?;
     let mut bisection =
-        bisection(history, targets, args.on.into(), args.jobs, args.first_parent, session)?;
+        create_bisection(history, targets, args.on.into(), args.jobs, args.first_parent, session)?;
     bisection.check = check;
     let mut origin = None;
     if is_recorded(args) {
@@ -261,76 +275,88 @@ fn search<'h>(
             must_be_there(folder)?;
         }
         let recorded =
-            Recorded::open(&bisection.targets, &bisection.lab, args.snapshots.as_deref())?;
-        let mut why = Vec::new();
+            AcceptedSnapshots::open(&bisection.targets, &bisection.lab, args.snapshots.as_deref())?;
+        let mut end_reasons = Vec::new();
         if good.is_empty() {
             for (end, reason) in recorded.lower_ends(history, &bisection.targets, &bad)? {
-                why.push(format!("{}, {reason}", end.short));
+                end_reasons.push(format!("{}, {reason}", end.short));
                 good.push(end);
             }
         } else {
-            why.extend(good.iter().map(|end| end.short.clone()));
+            end_reasons.extend(good.iter().map(|end| end.short.clone()));
         }
-        let (snapshot, back_to) = (recorded.names(), why.join("; "));
+        let (snapshot, back_to) = (recorded.names(), end_reasons.join("; "));
         origin = Some(report::Origin { snapshot, back_to });
         bisection.trusted = Trusted::Snapshots(recorded.snapshots);
     }
-    Ok(Search { bisection, ends: Ends::Claimed { good, bad }, origin })
+    Ok(RequestedSearch { bisection, ends: BisectEnds::Claimed { good, bad }, origin })
 }
 
 /// The same with tests on a cluster. Unless snapshots are compared with, this machine needs no device for it.
 fn run_on_cluster(
-    args: &Args,
+    args: &BisectArgs,
     session: &SessionArgs,
     history: &History,
     targets: &[SearchTarget],
 ) -> CliResult<u8> {
-    check(args)?;
+    choose_access_check(args)?;
     let ends = if !args.old.is_empty() {
         unclaimed_ends(args, history)?
     } else if is_recorded(args) {
-        search(args, session, history, targets.to_vec())?.ends
+        create_requested_search(args, session, history, targets.to_vec())?.ends
     } else {
         let (good, bad) = claimed_ends(args, history, targets)?;
-        Ends::Claimed { good, bad }
+        BisectEnds::Claimed { good, bad }
     };
     let jobs = args.jobs.map(NonZeroUsize::get);
-    cluster::bisect(&args.cluster, history, targets, &ends, args.first_parent, jobs)
+    cluster::run_bisect_on_cluster(&args.cluster, history, targets, &ends, args.first_parent, jobs)
 }
 
 /// Finds out which of the ends of the search has a defect, where nothing is claimed of them.
-pub fn find_direction(args: &Args, session: &SessionArgs) -> CliResult<Direction> {
-    let (history, targets) = open(&fixtures::expand(&args.fixtures))?;
-    let Search { bisection, ends, .. } = search(args, session, &history, targets)?;
+pub fn find_direction(args: &BisectArgs, session: &SessionArgs) -> CliResult<Direction> {
+    let (history, targets) = load_search_targets(&fixtures::expand_fixtures(&args.fixtures))?;
+    let RequestedSearch { bisection, ends, .. } =
+        create_requested_search(args, session, &history, targets)?;
     match ends {
-        Ends::Unclaimed { old, new } => Ok(bisection.find_direction(&old, &new)?),
-        Ends::Claimed { .. } => Err(CommandError::new("the words of the command name a good end")),
+        BisectEnds::Unclaimed { old, new } => Ok(bisection.find_direction(&old, &new)?),
+        BisectEnds::Claimed { .. } => {
+            Err(CommandError::new("the words of the command name a good end"))
+        }
     }
 }
 
 /// Makes one test of the search.
-pub fn look(args: &Args, session: &SessionArgs, look: Look) -> CliResult<Findings> {
-    let (history, targets) = open(&fixtures::expand(&args.fixtures))?;
-    let Search { bisection, ends, .. } = search(args, session, &history, targets)?;
+pub fn run_search_test(
+    args: &BisectArgs,
+    session: &SessionArgs,
+    look: Look,
+) -> CliResult<TestFindings> {
+    let (history, targets) = load_search_targets(&fixtures::expand_fixtures(&args.fixtures))?;
+    let RequestedSearch { bisection, ends, .. } =
+        create_requested_search(args, session, &history, targets)?;
     Ok(bisection.look(&ends, look)?)
 }
 
 /// Compiles a commit that the search may test.
-pub fn compile(args: &Args, session: &SessionArgs, commit: CommitId) -> CliResult<()> {
-    let (history, targets) = open(&fixtures::expand(&args.fixtures))?;
+pub fn compile_search_commit(
+    args: &BisectArgs,
+    session: &SessionArgs,
+    commit: CommitId,
+) -> CliResult<()> {
+    let (history, targets) = load_search_targets(&fixtures::expand_fixtures(&args.fixtures))?;
     let on = args.on.into();
-    let bisection = bisection(&history, targets, on, args.jobs, args.first_parent, session)?;
+    let bisection = create_bisection(&history, targets, on, args.jobs, args.first_parent, session)?;
     Ok(bisection.compile(commit)?)
 }
 
 /// Whether accesses of the culprit are checked: a search for races has done so by then.
-fn check(args: &Args) -> CliResult<Check> {
+fn choose_access_check(args: &BisectArgs) -> CliResult<AccessCheck> {
     match (On::from(args.on), args.check) {
         (On::Race, CheckArg::Off) => {
             Err(CommandError::new("--on race checks accesses to memory, and --check=off does not")
                 .with_hint("leave --check out"))
         }
-        (On::Race, _) => Ok(Check::Always),
+        (On::Race, _) => Ok(AccessCheck::Always),
         (_, check) => Ok(check.into()),
     }
 }
@@ -346,7 +372,7 @@ pub struct Sought<'a> {
 }
 
 /// The commits between the trusted revision and `target` that made the difference on the fixture at `path`.
-pub fn blame(
+pub fn find_fixture_culprit(
     path: &Path,
     sought: &Sought,
     target: &super::project::RequestedRevision,
@@ -354,7 +380,7 @@ pub fn blame(
     illustrated: bool,
     session: &SessionArgs,
 ) -> CliResult<Blame> {
-    let bad = match &target.commit {
+    let bad_end = match &target.commit {
         Some(commit) => commit.clone(),
         None => {
             let head = project.origin.history.head()?;
@@ -365,32 +391,32 @@ pub fn blame(
             head
         }
     };
-    let (history, targets) = open(&[path.to_owned()])?;
-    let good = history.resolve(sought.trusted)?;
-    let mut bisection = bisection(&history, targets, sought.on, None, false, session)?;
+    let (history, targets) = load_search_targets(&[path.to_owned()])?;
+    let good_end = history.resolve(sought.trusted)?;
+    let mut bisection = create_bisection(&history, targets, sought.on, None, false, session)?;
     bisection.illustrated = illustrated;
-    let ends = Ends::Claimed { good: vec![good], bad: vec![bad] };
+    let ends = BisectEnds::Claimed { good: vec![good_end], bad: vec![bad_end] };
     let report = bisection.search(&ends, &mut |_| {})?;
-    let mut blame = report::blame(&report);
+    let mut blame = report::assign_blame(&report);
     // Each output that another commit changed has a search of its own, whose replays are at hand.
     bisection.illustrated = false;
     for output in &sought.outputs {
-        let own = match report.changes(output) || report.ending() == SearchEnd::Refused {
+        let output_blame = match report.changes(output) || report.ending() == SearchEnd::Refused {
             true => OutputBlame::new(output, &blame),
             false => {
                 bisection.output = Some(output.clone());
-                let own = bisection.search(&ends, &mut |_| {})?;
-                OutputBlame::new(output, &report::blame(&own))
+                let output_report = bisection.search(&ends, &mut |_| {})?;
+                OutputBlame::new(output, &report::assign_blame(&output_report))
             }
         };
-        blame.outputs.push(own);
+        blame.outputs.push(output_blame);
     }
     Ok(blame)
 }
 
 /// Loads the fixtures, which must share a history.
-pub fn open(fixtures: &[PathBuf]) -> CliResult<(History, Vec<SearchTarget>)> {
-    let cache = session::cache()?;
+pub fn load_search_targets(fixtures: &[PathBuf]) -> CliResult<(History, Vec<SearchTarget>)> {
+    let cache = session::open_session_cache()?;
     let mut history: Option<(History, &Path)> = None;
     let mut targets = Vec::new();
     for path in fixtures {
@@ -398,12 +424,12 @@ pub fn open(fixtures: &[PathBuf]) -> CliResult<(History, Vec<SearchTarget>)> {
         let own = origin.history;
         match &history {
             None => history = Some((own, path)),
-            Some((known, first)) if known.path() != own.path() => {
+            Some((known_history, first)) if known_history.path() != own.path() => {
                 return Err(CommandError::new(format!(
                     "{} and {} are of different histories: {} and {}",
                     first.display(),
                     path.display(),
-                    known.path().display(),
+                    known_history.path().display(),
                     own.path().display()
                 ))
                 .with_hint("search each of them by itself"));
@@ -417,7 +443,7 @@ pub fn open(fixtures: &[PathBuf]) -> CliResult<(History, Vec<SearchTarget>)> {
 }
 
 /// Makes a search of its parts; its jobs share the cores.
-pub fn bisection<'h>(
+pub fn create_bisection<'h>(
     history: &'h History,
     targets: Vec<SearchTarget>,
     on: On,
@@ -441,7 +467,7 @@ pub fn bisection<'h>(
         output: None,
         jobs,
         first_parent,
-        check: Check::Off,
+        check: AccessCheck::Off,
         illustrated: false,
     })
 }
@@ -467,11 +493,11 @@ impl Watcher<'_> {
             }
             Event::Started { commit, state } => {
                 self.busy.insert(commit.short.clone());
-                self.show(state.candidates, state.rounds);
+                self.show_remaining(state.candidates, state.rounds);
             }
             Event::Tested { commit, answer, seen, state } => {
                 self.busy.remove(&commit.short);
-                self.show(state.candidates, state.rounds);
+                self.show_remaining(state.candidates, state.rounds);
                 self.note(report::tested_line(commit, *answer, seen));
             }
             Event::Flaky { commit } => {
@@ -484,7 +510,7 @@ impl Watcher<'_> {
         }
     }
 
-    fn show(&self, left: usize, rounds: u32) {
+    fn show_remaining(&self, left: usize, rounds: u32) {
         let busy: Vec<&str> = self.busy.iter().map(String::as_str).collect();
         self.progress.left(left);
         self.progress.say(format!(
@@ -493,7 +519,7 @@ impl Watcher<'_> {
         ));
     }
 
-    fn note(&self, line: impl Into<Line>) {
+    fn note(&self, line: impl Into<ReportLine>) {
         self.progress.note(&line.into());
     }
 }

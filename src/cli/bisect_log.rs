@@ -1,21 +1,21 @@
 //! The answers of a search, as `git bisect replay` takes them.
 
-use ::replay::bisect::{Direction, Report};
-use ::replay::search::{Answer, Conclusion, LogEntry, LogMark, Terms, git_bisect_log};
+use ::replay::bisect::{Direction, SearchReport};
+use ::replay::search::{BisectTerms, Conclusion, LogEntry, LogMark, TestAnswer, git_bisect_log};
 
 /// The answered tests, in the form of `git bisect log`.
-pub fn text(report: &Report, first_parent: bool) -> String {
+pub fn format_git_bisect_log(report: &SearchReport, first_parent: bool) -> String {
     let ids: Vec<(LogMark, String, String)> = report
         .tested
         .iter()
         .filter_map(|tested| {
             let commit = report.commit(tested.commit)?;
             let mark = match (tested.answer, report.direction) {
-                (Answer::Skip | Answer::Other, _) => LogMark::Skip,
-                (Answer::Good, Direction::Repairs) => LogMark::New,
-                (Answer::Bad, Direction::Repairs) => LogMark::Old,
-                (Answer::Good, _) => LogMark::Old,
-                (Answer::Bad, _) => LogMark::New,
+                (TestAnswer::Skip | TestAnswer::Other, _) => LogMark::Skip,
+                (TestAnswer::Good, Direction::Repairs) => LogMark::New,
+                (TestAnswer::Bad, Direction::Repairs) => LogMark::Old,
+                (TestAnswer::Good, _) => LogMark::Old,
+                (TestAnswer::Bad, _) => LogMark::New,
             };
             Some((mark, commit.id.to_string(), commit.subject.clone()))
         })
@@ -30,9 +30,9 @@ pub fn text(report: &Report, first_parent: bool) -> String {
     };
     let culprit = culprit.as_ref().map(|(id, subject)| (id.as_str(), *subject));
     let terms = match report.direction {
-        Direction::Breaks => Terms::BREAKS,
-        Direction::Repairs => Terms::REPAIRS,
-        Direction::Changes => Terms::CHANGES,
+        Direction::Breaks => BisectTerms::BREAKS,
+        Direction::Repairs => BisectTerms::REPAIRS,
+        Direction::Changes => BisectTerms::CHANGES,
     };
     git_bisect_log(&entries, culprit, first_parent, terms)
 }

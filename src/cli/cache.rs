@@ -12,7 +12,7 @@ use super::session::{self, cache_folder};
 
 /// The arguments of `replay cache`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct CacheArgs {
     #[command(subcommand)]
     action: Option<Action>,
 }
@@ -32,17 +32,17 @@ enum Action {
 }
 
 /// Shows, shrinks or clears the cache.
-pub fn run(args: &Args) -> CliResult<u8> {
+pub fn run_cache(args: &CacheArgs) -> CliResult<u8> {
     if let Some(Action::Path) = args.action {
         println!("{}", Cache::place(&cache_folder()?).display());
         return Ok(exit::SUCCESS);
     }
-    let cache = session::cache()?;
+    let cache = session::open_session_cache()?;
     match args.action {
         Some(Action::Gc { days }) => {
             let age = Duration::from_secs(u64::from(days) * 24 * 60 * 60);
             let removed = cache.collect(age)?;
-            println!("removed {} entries, {}", removed.entries, size(removed.bytes));
+            println!("removed {} entries, {}", removed.entries, format_byte_size(removed.bytes));
         }
         Some(Action::Clear) => {
             cache.clear()?;
@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> CliResult<u8> {
                     "  {:11} {:>7} entries  {:>10}",
                     kind.name(),
                     usage.entries,
-                    size(usage.bytes)
+                    format_byte_size(usage.bytes)
                 );
             }
         }
@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> CliResult<u8> {
 }
 
 /// Bytes for people.
-pub fn size(bytes: u64) -> String {
+pub fn format_byte_size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;
     let mut unit = 0;
@@ -77,13 +77,13 @@ pub fn size(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::size;
+    use super::format_byte_size;
 
     #[test]
     fn sizes_are_in_the_largest_unit_that_fits() {
-        assert_eq!(size(0), "0 B");
-        assert_eq!(size(1023), "1023 B");
-        assert_eq!(size(1536), "1.5 KiB");
-        assert_eq!(size(3 << 30), "3.0 GiB");
+        assert_eq!(format_byte_size(0), "0 B");
+        assert_eq!(format_byte_size(1023), "1023 B");
+        assert_eq!(format_byte_size(1536), "1.5 KiB");
+        assert_eq!(format_byte_size(3 << 30), "3.0 GiB");
     }
 }

@@ -6,20 +6,20 @@ use ::replay::files;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::error::{CliResult, Context};
+use super::error::{CliResult, ErrorContext};
 use super::out::print;
 use super::{Cli, exit};
 
 /// The arguments of `replay completions`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct CompletionArgs {
     /// The shell that completes commands and options
     #[arg(value_enum, value_name = "SHELL")]
     shell: Shell,
 }
 
 /// Prints the script for the shell.
-pub fn run(args: &Args) -> CliResult<u8> {
+pub fn run_completions(args: &CompletionArgs) -> CliResult<u8> {
     // The script is generated in memory: its own writer panics where it cannot write.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "replay", &mut script);
@@ -36,14 +36,14 @@ pub struct ManArgs {
 }
 
 /// Writes the pages.
-pub fn man(args: &ManArgs) -> CliResult<u8> {
+pub fn run_man(args: &ManArgs) -> CliResult<u8> {
     let folder = &args.folder;
     let write = || -> std::io::Result<()> {
         // Pages go to the folder as files: a link there may lead anywhere.
-        let made = tempfile::tempdir()?;
-        clap_mangen::generate_to(Cli::command(), &made)?;
+        let temporary_folder = tempfile::tempdir()?;
+        clap_mangen::generate_to(Cli::command(), &temporary_folder)?;
         std::fs::create_dir_all(folder)?;
-        for page in std::fs::read_dir(&made)? {
+        for page in std::fs::read_dir(&temporary_folder)? {
             let page = page?;
             files::replace_entry(&folder.join(page.file_name()), &std::fs::read(page.path())?)?;
         }

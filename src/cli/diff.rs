@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use ::replay::cache::Cache;
-use ::replay::judge::{accesses_of_both, judge, pictures};
-use ::replay::report::{self, Compared, Entry, Line, Refused, Revision, Standing, Text};
+use ::replay::judge::{check_accesses_on_both, draw_output_pictures, judge_trial};
+use ::replay::report::{
+    self, Compared, RefusedFixture, ReportEntry, ReportLine, Revision, Standing, Text,
+};
 
 use clap::ValueEnum;
 
@@ -14,14 +16,16 @@ use super::fixtures;
 use super::out::print;
 use super::progress::Progress;
 use super::project::Project;
-use super::replay::{CheckArg, judged, name, refused, summary};
+use super::replay::{
+    CheckArg, create_fixture_refusal, judge_replayed_trial, print_replay_summary, target_name,
+};
 use super::report_file::{FileFormat, ReportFiles};
 use super::run_record::{self, run_record};
 use super::session::{self, Labs, SessionArgs};
 
 /// The arguments of `replay diff`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct DiffArgs {
     /// Folders of captured tensors, then the revision that is trusted, then the other; or both as A..B
     #[arg(required = true, num_args = 2.., value_names = ["FIXTURE", "REV", "REV"])]
     words: Vec<String>,
@@ -53,7 +57,7 @@ enum DiffFormat {
 const FILES: [FileFormat; 3] = [FileFormat::Html, FileFormat::Json, FileFormat::Markdown];
 
 /// The fixtures and the two revisions.
-fn parse_words(words: &[String]) -> CliResult<(&[String], [&str; 2])> {
+fn split_diff_words(words: &[String]) -> CliResult<(&[String], [&str; 2])> {
     if let [fixtures @ .., range] = words
         && let Some((trusted, other)) = range.split_once("..")
         && !fixtures.is_empty()
@@ -77,79 +81,80 @@ fn parse_words(words: &[String]) -> CliResult<(&[String], [&str; 2])> {
 
 /// Compares on every fixture; the worst result decides about the exit code. A fixture on which the
 /// revisions cannot be compared does not stop the others.
-pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
-    let (fixtures, [trusted, other]) = parse_words(&args.words)?;
+pub fn run_diff(args: &DiffArgs, session: &SessionArgs) -> CliResult<u8> {
+    let (fixtures, [trusted, other]) = split_diff_words(&args.words)?;
     let files = ReportFiles::named(&args.report, &FILES)?;
-    let fixtures = fixtures::expand(fixtures);
+    let fixtures = fixtures::expand_fixtures(fixtures);
     let labs = session.labs_on_one(&fixtures)?;
-    let cache = session::cache()?;
+    let cache = session::open_session_cache()?;
     let illustrated = args.format == DiffFormat::Html || files.have_page();
     let mut code = exit::SUCCESS;
-    let (mut found, mut standings) = (Found::default(), Vec::new());
+    let (mut results, mut standings) = (DiffResults::default(), Vec::new());
     if args.format == DiffFormat::Text {
-        run_record::head(&[]);
+        run_record::print_record_head(&[]);
     }
     for path in fixtures {
         let path = path.as_path();
-        let (told, standing) =
-            match one(path, [trusted, other], args.check, illustrated, &labs, &cache) {
-                Ok(Side::Compared(compared)) => {
-                    let told = (text(&compared), Standing::from(compared.verdict()));
-                    found.compared.push(*compared);
-                    told
+        let (report_text, standing) =
+            match diff_fixture(path, [trusted, other], args.check, illustrated, &labs, &cache) {
+                Ok(FixtureDiff::Compared(compared)) => {
+                    let text_and_standing =
+                        (format_compared_fixture(&compared), Standing::from(compared.verdict()));
+                    results.compared.push(*compared);
+                    text_and_standing
                 }
-                Ok(Side::New { base, entry }) => {
-                    let told = (new_text(&base, &entry), Standing::of(&entry));
-                    found.new.push(Entry { trusted: Some(base), ..*entry });
-                    told
+                Ok(FixtureDiff::New { base, entry }) => {
+                    let text_and_standing = (new_text(&base, &entry), Standing::from_entry(&entry));
+                    results.new.push(ReportEntry { trusted: Some(base), ..*entry });
+                    text_and_standing
                 }
                 Err(error) => {
-                    code = exit::worse(code, error.exit_code());
+                    code = exit::worse_exit_code(code, error.exit_code());
                     error.print();
-                    found.errors.push(refused(path, &error));
+                    results.errors.push(create_fixture_refusal(path, &error));
                     continue;
                 }
             };
         if args.format == DiffFormat::Text {
             let gap = if standings.is_empty() { "" } else { "\n" };
-            print!("{gap}{told}");
+            print!("{gap}{report_text}");
         }
         standings.push(standing);
     }
-    match found.written(args.format) {
+    match results.written(args.format) {
         Some(text) => print!("{text}"),
-        None => summary(&standings, found.errors.len()),
+        None => print_replay_summary(&standings, results.errors.len()),
     }
     files.write(|format| match format {
-        FileFormat::Markdown => found.markdown(report::SUMMARY_BYTES),
-        FileFormat::Json => found.json(),
-        _ => found.html(),
+        FileFormat::Markdown => results.markdown(report::SUMMARY_BYTES),
+        FileFormat::Json => results.json(),
+        _ => results.html(),
     })?;
-    Ok(standings.into_iter().map(exit::code_of).fold(code, exit::worse))
+    Ok(standings.into_iter().map(exit::standing_exit_code).fold(code, exit::worse_exit_code))
 }
 
 /// What two revisions are on a fixture.
-enum Side {
+enum FixtureDiff {
     /// Both have the sources.
     Compared(Box<Compared>),
     /// The trusted one has no such sources: the other is judged by itself.
     New {
         /// The trusted one.
         base: Revision,
-        entry: Box<Entry>,
+        entry: Box<ReportEntry>,
     },
 }
 
 /// All that was found.
 #[derive(Default)]
-struct Found {
+struct DiffResults {
     compared: Vec<Compared>,
     /// Where the trusted revision has no such sources.
-    new: Vec<Entry>,
-    errors: Vec<Refused>,
+    new: Vec<ReportEntry>,
+    errors: Vec<RefusedFixture>,
 }
 
-impl Found {
+impl DiffResults {
     /// The whole report; none for text, which is printed as it comes.
     fn written(&self, format: DiffFormat) -> Option<String> {
         Some(match format {
@@ -173,39 +178,44 @@ impl Found {
     }
 }
 
-fn one(
+fn diff_fixture(
     path: &Path,
     [trusted, other]: [&str; 2],
     check: CheckArg,
     illustrated: bool,
     labs: &Labs,
     cache: &Cache,
-) -> CliResult<Side> {
+) -> CliResult<FixtureDiff> {
     let progress = Progress::start();
     let project = Project::open(path, cache)?;
     let lab = labs.one_of(&project.subject.fixture.harness);
     let base = project.origin.trusted(trusted)?;
     let got = project.target(Some(other))?;
-    let after = lab.trial(&project.subject, &got.sources);
+    let after_trial = lab.trial(&project.subject, &got.sources);
     let base = match base {
         Ok(base) => base,
         Err(reason) => {
-            progress.say(format!("replaying {} at {}", path.display(), name(&got)));
+            progress.say(format!("replaying {} at {}", path.display(), target_name(&got)));
             let base: Revision = project.origin.history.resolve(trusted)?.into();
-            let entry = judged(&project, &got, &after, None, check, illustrated)?;
-            let entry = Box::new(Entry { base_lacks: Some(reason), ..entry });
-            return Ok(Side::New { base, entry });
+            let entry =
+                judge_replayed_trial(&project, &got, &after_trial, None, check, illustrated)?;
+            let entry = Box::new(ReportEntry { base_lacks: Some(reason), ..entry });
+            return Ok(FixtureDiff::New { base, entry });
         }
     };
-    let (from, to) = (name(&base), name(&got));
-    progress.say(format!("comparing {} at {from} and {to}", path.display()));
-    let before = lab.trial(&project.subject, &base.sources);
-    let judgement = judge(&before, &after)?;
-    let pictures = if illustrated { pictures(Some(&before), &after)? } else { Vec::new() };
-    let accesses = accesses_of_both(&after, &before, check.into())?;
+    let (base_name, got_name) = (target_name(&base), target_name(&got));
+    progress.say(format!("comparing {} at {base_name} and {got_name}", path.display()));
+    let before_trial = lab.trial(&project.subject, &base.sources);
+    let judgement = judge_trial(&before_trial, &after_trial)?;
+    let pictures = if illustrated {
+        draw_output_pictures(Some(&before_trial), &after_trial)?
+    } else {
+        Vec::new()
+    };
+    let accesses = check_accesses_on_both(&after_trial, &before_trial, check.into())?;
     // Large tensors take time to give back.
-    rayon::join(|| drop(before), || drop(after));
-    Ok(Side::Compared(Box::new(Compared {
+    rayon::join(|| drop(before_trial), || drop(after_trial));
+    Ok(FixtureDiff::Compared(Box::new(Compared {
         fixture: project.subject.fixture.name.clone(),
         base: base.commit.map(Revision::from),
         got: got.commit.map(Revision::from),
@@ -216,27 +226,27 @@ fn one(
 }
 
 /// A replay by itself, below the trusted revision that has no such sources.
-fn new_text(base: &Revision, entry: &Entry) -> Text {
+fn new_text(base: &Revision, entry: &ReportEntry) -> Text {
     let mut text = Text::new();
-    text.line(report::heading(&entry.fixture, Some(base)));
+    text.line(report::render_replay_heading(&entry.fixture, Some(base)));
     if let Some(reason) = &entry.base_lacks {
         text.line(format!("  {reason}"));
     }
-    text.line(Line::new());
-    text.append(report::text(entry));
+    text.line(ReportLine::new());
+    text.append(report::render_replay_text(entry));
     text
 }
 
-fn text(compared: &Compared) -> Text {
+fn format_compared_fixture(compared: &Compared) -> Text {
     let Compared { fixture, base, got, judgement, accesses, .. } = compared;
     let mut text = Text::new();
-    text.line(report::heading(fixture, base.as_ref()));
-    text.line(report::heading(fixture, got.as_ref()));
-    text.append(report::judgement(judgement));
-    if let Some(found) = accesses {
-        text.append(report::accesses_compared(found));
+    text.line(report::render_replay_heading(fixture, base.as_ref()));
+    text.line(report::render_replay_heading(fixture, got.as_ref()));
+    text.append(report::render_judgement_text(judgement));
+    if let Some(compared_accesses) = accesses {
+        text.append(report::render_access_comparison(compared_accesses));
     }
-    text.line(Line::new());
+    text.line(ReportLine::new());
     text.line(compared.verdict_line());
     text
 }

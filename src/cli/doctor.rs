@@ -10,27 +10,30 @@ use ::replay::cuda::{self, LibraryError, Nvrtc, SearchPath, random};
 use ::replay::harness::Harness;
 use ::replay::history::History;
 use ::replay::program;
-use ::replay::report::Line;
-use ::replay::tensor::cores;
+use ::replay::report::ReportLine;
+use ::replay::tensor::count_cores;
 use ::replay::worker::Limits;
 use anstyle::{AnsiColor, Color, Style};
 
-use super::cache::size;
+use super::cache::format_byte_size;
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::out::println;
 use super::project::replaced_words;
-use super::session::{cache_folder, compiler, compiler_named, folders, runner, search_path};
+use super::session::{
+    cache_folder, create_program_runner, find_named_compiler, find_session_compiler,
+    list_env_folders, search_path,
+};
 
 /// The harness whose program is asked for.
 const HARNESS: &str = "replay.toml";
 
 /// The arguments of `replay doctor`: none.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct DoctorArgs {}
 
 /// One line of the report.
-struct Finding {
+struct DoctorCheck {
     what: &'static str,
     works: bool,
     needed: bool,
@@ -39,36 +42,36 @@ struct Finding {
 }
 
 /// Checks everything; the exit code is 0 if replays on the CPU have all that they need.
-pub fn run(_args: &Args) -> CliResult<u8> {
-    let mut findings = vec![main_compiler(), cache(), processor()];
+pub fn run_doctor(_args: &DoctorArgs) -> CliResult<u8> {
+    let mut findings = vec![main_compiler(), check_cache(), describe_processor()];
     for name in ["g++", "clang++"] {
-        if let Ok(found) = compiler_named(Some(name), None) {
-            findings.push(Finding {
+        if let Ok(compiler) = find_named_compiler(Some(name), None) {
+            findings.push(DoctorCheck {
                 what: "also here",
                 works: true,
                 needed: false,
-                detail: format!("{name}: {}", found.version()),
+                detail: format!("{name}: {}", compiler.version()),
                 advice: None,
             });
         }
     }
-    findings.extend(gpus());
+    findings.extend(check_gpus());
     let search = search_path();
     findings.extend(device_compiler(&search));
     let folders = search.folders();
-    findings.push(library("cuBLAS", BlasFiles::find(&folders).map(|files| files.blas)));
-    findings.push(library("cuRAND", random::find(&folders)));
-    findings.push(sanitizer(&search));
+    findings.push(check_library("cuBLAS", BlasFiles::find(&folders).map(|files| files.blas)));
+    findings.push(check_library("cuRAND", random::find_curand(&folders)));
+    findings.push(check_sanitizer(&search));
     findings.extend(own_program());
     findings.extend(replaced_history());
     for finding in &findings {
-        print(finding);
+        print_doctor_check(finding);
     }
     let usable = findings.iter().all(|finding| finding.works || !finding.needed);
     Ok(if usable { exit::SUCCESS } else { exit::NOT_ABOUT_THE_KERNEL })
 }
 
-fn print(finding: &Finding) {
+fn print_doctor_check(finding: &DoctorCheck) {
     let (colour, mark) = match (finding.works, finding.needed) {
         (true, _) => (AnsiColor::Green, "ok"),
         (false, true) => (AnsiColor::Red, "missing"),
@@ -76,48 +79,50 @@ fn print(finding: &Finding) {
     };
     let style = Style::new().bold().fg_color(Some(Color::Ansi(colour)));
     let words = format!("{:14}{}", finding.what, finding.detail);
-    println!("{}", Line::of(style, format!("{mark:8}")).and(words));
+    println!("{}", ReportLine::with_style(style, format!("{mark:8}")).and(words));
     if let Some(advice) = &finding.advice {
-        println!("{}", Line::from(format!("{:22}{advice}", "")));
+        println!("{}", ReportLine::from(format!("{:22}{advice}", "")));
     }
 }
 
 /// The hints of an error, in a line.
-fn advice(error: &CommandError) -> Option<String> {
+fn join_error_hints(error: &CommandError) -> Option<String> {
     (!error.hints().is_empty()).then(|| error.hints().join("; "))
 }
 
-fn main_compiler() -> Finding {
-    let (works, detail, advice) = match compiler(None) {
-        Ok(found) => (true, format!("{}: {}", found.name(), found.version()), None),
-        Err(error) => (false, error.in_a_line(), advice(&error)),
+fn main_compiler() -> DoctorCheck {
+    let (works, detail, advice) = match find_session_compiler(None) {
+        Ok(host_compiler) => {
+            (true, format!("{}: {}", host_compiler.name(), host_compiler.version()), None)
+        }
+        Err(error) => (false, error.in_a_line(), join_error_hints(&error)),
     };
-    Finding { what: "C++ compiler", works, needed: true, detail, advice }
+    DoctorCheck { what: "C++ compiler", works, needed: true, detail, advice }
 }
 
-fn cache() -> Finding {
-    let opened = cache_folder().and_then(|folder| -> CliResult<Cache> {
+fn check_cache() -> DoctorCheck {
+    let opened_cache = cache_folder().and_then(|folder| -> CliResult<Cache> {
         let cache = Cache::open(&folder)?;
         // Opening finds folders that exist; only writing shows that they can be written.
         cache.scratch()?;
         Ok(cache)
     });
-    let (works, detail, advice) = match opened {
+    let (works, detail, advice) = match opened_cache {
         Ok(cache) => {
             let total: u64 =
                 cache.usage().unwrap_or_default().iter().map(|(_, usage)| usage.bytes).sum();
-            (true, format!("{}, {}", cache.root().display(), size(total)), None)
+            (true, format!("{}, {}", cache.root().display(), format_byte_size(total)), None)
         }
-        Err(error) => (false, error.in_a_line(), advice(&error)),
+        Err(error) => (false, error.in_a_line(), join_error_hints(&error)),
     };
-    Finding { what: "cache", works, needed: true, detail, advice }
+    DoctorCheck { what: "cache", works, needed: true, detail, advice }
 }
 
 /// The driver and its GPUs.
-fn gpus() -> Vec<Finding> {
+fn check_gpus() -> Vec<DoctorCheck> {
     let finding =
-        |works, detail, advice| Finding { what: "GPU", works, needed: false, detail, advice };
-    match cuda::devices() {
+        |works, detail, advice| DoctorCheck { what: "GPU", works, needed: false, detail, advice };
+    match cuda::list_gpus() {
         Err(error) => vec![finding(false, error.to_string(), error.hint())],
         Ok(devices) if devices.is_empty() => {
             vec![finding(false, "the driver works and finds no device".to_owned(), None)]
@@ -125,7 +130,7 @@ fn gpus() -> Vec<Finding> {
         Ok(devices) => devices
             .iter()
             .map(|device| {
-                let memory = size(device.memory_bytes as u64);
+                let memory = format_byte_size(device.memory_bytes as u64);
                 let detail = format!(
                     "cuda:{}: {}, {}, {memory}",
                     device.ordinal,
@@ -139,9 +144,9 @@ fn gpus() -> Vec<Finding> {
 }
 
 /// NVRTC and the headers that go with it.
-fn device_compiler(search: &SearchPath) -> Vec<Finding> {
+fn device_compiler(search: &SearchPath) -> Vec<DoctorCheck> {
     let finding =
-        |what, works, detail, advice| Finding { what, works, needed: false, detail, advice };
+        |what, works, detail, advice| DoctorCheck { what, works, needed: false, detail, advice };
     match Nvrtc::find(search) {
         Err(error) => vec![finding("NVRTC", false, error.to_string(), error.hint())],
         Ok(nvrtc) => {
@@ -164,67 +169,71 @@ fn device_compiler(search: &SearchPath) -> Vec<Finding> {
 }
 
 /// A library of NVIDIA's, which calls of it need on a GPU.
-fn library(what: &'static str, found: Result<PathBuf, LibraryError>) -> Finding {
-    let (works, detail, advice) = match found {
+fn check_library(what: &'static str, library_file: Result<PathBuf, LibraryError>) -> DoctorCheck {
+    let (works, detail, advice) = match library_file {
         Ok(file) => (true, file.display().to_string(), None),
         Err(error) => (false, error.to_string(), Some(error.hint())),
     };
-    Finding { what, works, needed: false, detail, advice }
+    DoctorCheck { what, works, needed: false, detail, advice }
 }
 
 /// NVIDIA's compute-sanitizer, for `--sanitize`.
-fn sanitizer(search: &SearchPath) -> Finding {
-    let (works, detail, advice) = match Sanitizer::find(&folders("PATH"), search, Tool::Memcheck) {
-        Ok(found) => {
-            let version = found.version().unwrap_or_else(|| "of unknown version".to_owned());
-            (true, format!("{version}, {}", found.program().display()), None)
-        }
-        Err(error) => {
-            let detail = "compute-sanitizer is neither in PATH nor in CUDA's usual folders";
-            (false, detail.to_owned(), error.hint())
-        }
-    };
-    Finding { what: "sanitizer", works, needed: false, detail, advice }
+fn check_sanitizer(search: &SearchPath) -> DoctorCheck {
+    let (works, detail, advice) =
+        match Sanitizer::find(&list_env_folders("PATH"), search, Tool::Memcheck) {
+            Ok(sanitizer) => {
+                let version =
+                    sanitizer.version().unwrap_or_else(|| "of unknown version".to_owned());
+                (true, format!("{version}, {}", sanitizer.program().display()), None)
+            }
+            Err(error) => {
+                let detail = "compute-sanitizer is neither in PATH nor in CUDA's usual folders";
+                (false, detail.to_owned(), error.hint())
+            }
+        };
+    DoctorCheck { what: "sanitizer", works, needed: false, detail, advice }
 }
 
 /// The program that the harness in this folder names, if there is one.
-fn own_program() -> Option<Finding> {
+fn own_program() -> Option<DoctorCheck> {
     let harness = Harness::load(Path::new(HARNESS)).ok()?;
     let spec = harness.program.as_ref()?;
-    let asked = || -> CliResult<()> {
+    let ask_program = || -> CliResult<()> {
         let cache = Cache::open(&cache_folder()?)?;
-        let runner = runner(program::Device::Cpu, Limits::default(), 1, &cache)?;
+        let runner =
+            create_program_runner(program::ProgramDevice::Cpu, Limits::default(), 1, &cache)?;
         Ok(runner.answers(&harness).map_err(ReplayError::from)?)
     };
     let words = spec.words.join(" ");
-    let (works, detail, advice) = match asked() {
+    let (works, detail, advice) = match ask_program() {
         Ok(()) if spec.preload.is_some() => (true, format!("{words} answers"), None),
         Ok(()) => (true, format!("{words} is here; it is started for each replay"), None),
-        Err(error) => (false, error.in_a_line(), advice(&error)),
+        Err(error) => (false, error.in_a_line(), join_error_hints(&error)),
     };
-    Some(Finding { what: "program", works, needed: true, detail, advice })
+    Some(DoctorCheck { what: "program", works, needed: true, detail, advice })
 }
 
 /// What is to be known of the history of the harness in this folder, or of the repository around it.
-fn replaced_history() -> Option<Finding> {
-    let named = Harness::load(Path::new(HARNESS)).ok().and_then(|harness| harness.repository);
-    let history = match named {
+fn replaced_history() -> Option<DoctorCheck> {
+    let named_repository =
+        Harness::load(Path::new(HARNESS)).ok().and_then(|harness| harness.repository);
+    let history = match named_repository {
         Some(repository) => History::open(&repository),
         None => History::discover(Path::new(HARNESS)),
     };
     let detail = replaced_words(&history.ok()?)?;
     let advice = Some("git for-each-ref refs/replace lists them".to_owned());
-    Some(Finding { what: "history", works: true, needed: false, detail, advice })
+    Some(DoctorCheck { what: "history", works: true, needed: false, detail, advice })
 }
 
-fn processor() -> Finding {
+fn describe_processor() -> DoctorCheck {
     let limits = Limits::default();
     let detail = format!(
         "{}, {} threads, at most {} and {} s a replay",
         std::env::consts::ARCH,
-        cores(),
-        size(limits.memory_bytes),
+        count_cores(),
+        format_byte_size(limits.memory_bytes),
         limits.timeout.as_secs_f64()
     );
-    Finding { what: "CPU", works: true, needed: true, detail, advice: None }
+    DoctorCheck { what: "CPU", works: true, needed: true, detail, advice: None }
 }

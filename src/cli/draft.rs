@@ -5,12 +5,12 @@ mod types;
 
 use std::fmt::Write;
 
-use ::replay::frontend::{Parameter, Signature, TemplateParameter};
+use ::replay::frontend::{FunctionSignature, Parameter, TemplateParameter};
 use ::replay::tensor::DType;
 use indexmap::IndexMap;
 
 pub use types::TypeNames;
-use types::{Element, VALUE_TYPES};
+use types::{PointeeType, VALUE_TYPES};
 
 /// The mark behind every guess.
 const MARK: &str = "# EDIT";
@@ -57,13 +57,13 @@ impl DraftedTensor {
 }
 
 /// What a parameter of a function is to a harness.
-enum Role {
+enum ParameterRole {
     /// The number of elements along a dimension.
     Size,
     /// A number that the fixture gives.
     Scalar(DType),
     /// A tensor: of constant elements it is read, else written.
-    Tensor { element: Element, is_const: bool },
+    Tensor { element: PointeeType, is_const: bool },
     /// A text in the call, which no fixture holds.
     Literal { text: &'static str, is_guess: bool },
 }
@@ -71,14 +71,14 @@ enum Role {
 impl Draft {
     /// Drafts that call every one of `functions`. A function joins the draft before it where they share a tensor
     /// and agree about every name: what one writes and the next reads flows between them.
-    pub fn all(functions: &[&Signature], types: &TypeNames) -> Vec<Draft> {
+    pub fn from_functions(functions: &[&FunctionSignature], types: &TypeNames) -> Vec<Draft> {
         let mut drafts: Vec<Draft> = Vec::new();
         for function in functions {
-            let mut own = Draft::default();
-            own.call(function, types);
-            match drafts.iter_mut().find(|draft| draft.agrees_with(&own)) {
+            let mut own_draft = Draft::default();
+            own_draft.call(function, types);
+            match drafts.iter_mut().find(|draft| draft.agrees_with(&own_draft)) {
                 Some(draft) => draft.call(function, types),
-                None => drafts.push(own),
+                None => drafts.push(own_draft),
             }
         }
         drafts
@@ -88,11 +88,12 @@ impl Draft {
     fn agrees_with(&self, other: &Draft) -> bool {
         let tensor_of = |name: &str| self.inputs.get(name).or_else(|| self.outputs.get(name));
         let other_tensors = || other.inputs.iter().chain(&other.outputs);
-        let shares = other_tensors().any(|(name, it)| !it.is_scalar() && tensor_of(name).is_some());
-        let has_same_types = other_tensors().all(|(name, it)| {
+        let shares =
+            other_tensors().any(|(name, tensor)| !tensor.is_scalar() && tensor_of(name).is_some());
+        let has_same_types = other_tensors().all(|(name, tensor)| {
             !self.sizes.contains(name)
-                && tensor_of(name).is_none_or(|known| {
-                    known.dtype == it.dtype && known.is_scalar() == it.is_scalar()
+                && tensor_of(name).is_none_or(|own_tensor| {
+                    own_tensor.dtype == tensor.dtype && own_tensor.is_scalar() == tensor.is_scalar()
                 })
         });
         let is_written_late = other.outputs.keys().any(|name| self.inputs.contains_key(name));
@@ -101,42 +102,49 @@ impl Draft {
     }
 
     /// Calls `function`, too.
-    fn call(&mut self, function: &Signature, types: &TypeNames) {
-        let roles: Vec<Role> =
-            function.parameters.iter().map(|it| types.role(function, it)).collect();
-        let names: Vec<String> = function.parameters.iter().enumerate().map(name).collect();
-        let sizes = names.iter().zip(&roles).filter(|(_, role)| matches!(role, Role::Size));
+    fn call(&mut self, function: &FunctionSignature, types: &TypeNames) {
+        let roles: Vec<ParameterRole> =
+            function.parameters.iter().map(|parameter| types.role(function, parameter)).collect();
+        let names: Vec<String> =
+            function.parameters.iter().enumerate().map(parameter_name).collect();
+        let sizes =
+            names.iter().zip(&roles).filter(|(_, role)| matches!(role, ParameterRole::Size));
         let sizes: Vec<String> = sizes.map(|(name, _)| name.clone()).collect();
         let mut guesses = Vec::new();
         let mut arguments = Vec::new();
         for (name, role) in names.into_iter().zip(roles) {
-            arguments.push(self.take(name, role, &sizes, &mut guesses));
+            arguments.push(self.add_parameter(name, role, &sizes, &mut guesses));
         }
         let result = self.take_result(function, types);
         self.functions.push(function.name.clone());
-        self.calls.push(statement(function, &arguments.join(", "), result.as_deref(), guesses));
+        self.calls.push(draft_call_statement(
+            function,
+            &arguments.join(", "),
+            result.as_deref(),
+            guesses,
+        ));
     }
 
     /// Takes in a parameter; gives the argument for it.
-    fn take(
+    fn add_parameter(
         &mut self,
         name: String,
-        role: Role,
+        role: ParameterRole,
         sizes: &[String],
         guesses: &mut Vec<String>,
     ) -> String {
         match role {
-            Role::Size => {
+            ParameterRole::Size => {
                 if !self.sizes.contains(&name) {
                     self.sizes.push(name.clone());
                 }
                 name
             }
-            Role::Scalar(dtype) => {
+            ParameterRole::Scalar(dtype) => {
                 self.inputs.entry(name.clone()).or_insert(DraftedTensor::scalar(dtype));
                 name
             }
-            Role::Tensor { element, is_const } => {
+            ParameterRole::Tensor { element, is_const } => {
                 let argument = element.argument(&name, is_const);
                 let mut shape =
                     if sizes.is_empty() { vec!["n".to_owned()] } else { sizes.to_vec() };
@@ -150,14 +158,14 @@ impl Draft {
                 }
                 argument
             }
-            Role::Literal { text: "cublasHandle_t", .. } => {
+            ParameterRole::Literal { text: "cublasHandle_t", .. } => {
                 let statements = "cublasHandle_t handle; cublasCreate(&handle);".to_owned();
                 if !self.setup.contains(&statements) {
                     self.setup.push(statements);
                 }
                 "handle".to_owned()
             }
-            Role::Literal { text, is_guess } => {
+            ParameterRole::Literal { text, is_guess } => {
                 guesses.extend(is_guess.then(|| format!("{text} for {name}")));
                 text.to_owned()
             }
@@ -165,7 +173,7 @@ impl Draft {
     }
 
     /// The output that takes what `function` returns.
-    fn take_result(&mut self, function: &Signature, types: &TypeNames) -> Option<String> {
+    fn take_result(&mut self, function: &FunctionSignature, types: &TypeNames) -> Option<String> {
         let dtype = types.dtype(&function.returns).filter(|dtype| dtype.is_float())?;
         let name = if function.name.contains("loss") { "loss" } else { "result" };
         let is_taken =
@@ -184,8 +192,8 @@ impl Draft {
              # init = 0; one that it changes in place begins as an input does: init = \"INPUT\".\n\
              sources = [{}]\n\
              include = [{}]\n",
-            quoted(source),
-            include.iter().map(|folder| quoted(folder)).collect::<Vec<_>>().join(", ")
+            quote_toml(source),
+            include.iter().map(|folder| quote_toml(folder)).collect::<Vec<_>>().join(", ")
         );
         let sizes = self.sizes_by_number();
         if !sizes.is_empty() {
@@ -207,8 +215,8 @@ impl Draft {
             self.outputs.iter().partition(|(_, tensor)| tensor.is_scalar());
         for (name, tensor) in scalars.into_iter().chain(arrays) {
             write_table(&mut text, "outputs", name, tensor);
-            if let Some(of) = self.gradient_of(name, tensor) {
-                let _ = writeln!(text, "gradient_of = {of:?} {MARK}");
+            if let Some(input_name) = self.gradient_of(name, tensor) {
+                let _ = writeln!(text, "gradient_of = {input_name:?} {MARK}");
             }
         }
         text
@@ -216,12 +224,13 @@ impl Draft {
 
     /// The sizes that no input's shape tells.
     pub fn sizes_by_number(&self) -> Vec<&str> {
-        let told: Vec<&String> = self.inputs.values().flat_map(|tensor| &tensor.shape).collect();
+        let input_sizes: Vec<&String> =
+            self.inputs.values().flat_map(|tensor| &tensor.shape).collect();
         let outputs = self.outputs.values().flat_map(|tensor| &tensor.shape);
-        let named = outputs.filter(|size| !size.starts_with(|c: char| c.is_ascii_digit()));
+        let named_sizes = outputs.filter(|size| !size.starts_with(|c: char| c.is_ascii_digit()));
         let mut sizes: Vec<&str> = Vec::new();
-        for size in self.sizes.iter().chain(named) {
-            if !told.contains(&size) && !sizes.contains(&size.as_str()) {
+        for size in self.sizes.iter().chain(named_sizes) {
+            if !input_sizes.contains(&size) && !sizes.contains(&size.as_str()) {
                 sizes.push(size);
             }
         }
@@ -236,19 +245,19 @@ impl Draft {
 
     /// `logits` for `grad_logits`, `dlogits` and the like.
     fn gradient_of(&self, name: &str, tensor: &DraftedTensor) -> Option<&str> {
-        let bare = ["grad_", "d_", "d"].iter().filter_map(|prefix| name.strip_prefix(prefix));
-        let mut bare = bare.chain(name.strip_suffix("_grad"));
-        bare.find_map(|bare| {
-            let (of, input) = self.inputs.get_key_value(bare)?;
+        let bare_names = ["grad_", "d_", "d"].iter().filter_map(|prefix| name.strip_prefix(prefix));
+        let mut bare_names = bare_names.chain(name.strip_suffix("_grad"));
+        bare_names.find_map(|bare_name| {
+            let (input_name, input) = self.inputs.get_key_value(bare_name)?;
             let is_alike = input.dtype == tensor.dtype && !input.is_scalar() && input.is_float();
-            is_alike.then_some(of.as_str())
+            is_alike.then_some(input_name.as_str())
         })
     }
 }
 
 impl TypeNames {
     /// The role of `parameter` of `function`.
-    fn role(&self, function: &Signature, parameter: &Parameter) -> Role {
+    fn role(&self, function: &FunctionSignature, parameter: &Parameter) -> ParameterRole {
         let words: Vec<&str> = parameter.ty.split(' ').collect();
         let qualifiers = ["const", "*", "&", "struct", "volatile"];
         let element = words.iter().copied().filter(|word| !qualifiers.contains(word));
@@ -261,33 +270,33 @@ impl TypeNames {
             1 => {
                 let before_star = words.iter().take_while(|&&word| word != "*");
                 let is_const = before_star.into_iter().any(|&word| word == "const");
-                Role::Tensor { element: self.element(&element), is_const }
+                ParameterRole::Tensor { element: self.element(&element), is_const }
             }
-            _ => Role::Literal { text: "nullptr", is_guess: true },
+            _ => ParameterRole::Literal { text: "nullptr", is_guess: true },
         }
     }
 
-    fn role_of_value(&self, ty: &str) -> Role {
+    fn role_of_value(&self, ty: &str) -> ParameterRole {
         if let Some((_, text)) = VALUE_TYPES.iter().find(|(name, _)| *name == ty) {
-            return Role::Literal { text, is_guess: false };
+            return ParameterRole::Literal { text, is_guess: false };
         }
         match self.dtype(ty) {
-            Some(dtype) if dtype.is_float() || dtype == DType::Bool => Role::Scalar(dtype),
-            Some(_) => Role::Size,
-            None => Role::Literal { text: "{}", is_guess: true },
+            Some(dtype) if dtype.is_float() || dtype == DType::Bool => ParameterRole::Scalar(dtype),
+            Some(_) => ParameterRole::Size,
+            None => ParameterRole::Literal { text: "{}", is_guess: true },
         }
     }
 }
 
 /// The statement that calls `function` with `arguments`; `result` takes what it returns, `guesses` are those
 /// among the arguments.
-fn statement(
-    function: &Signature,
+fn draft_call_statement(
+    function: &FunctionSignature,
     arguments: &str,
     result: Option<&str>,
     mut guesses: Vec<String>,
 ) -> String {
-    let Signature { name, scope, .. } = function;
+    let FunctionSignature { name, scope, .. } = function;
     let mut launch = "";
     if function.kernel {
         launch = "<<<1, 256>>>";
@@ -307,11 +316,14 @@ fn statement(
 
 /// The template arguments that the call has to write: of kernels all, of functions those that their
 /// parameters do not tell.
-fn template_arguments(function: &Signature) -> String {
+fn template_arguments(function: &FunctionSignature) -> String {
     let Some(parameters) = &function.template else { return String::new() };
     let is_deduced = |name: &str| {
         !function.kernel
-            && function.parameters.iter().any(|taken| taken.ty.split(' ').any(|word| word == name))
+            && function
+                .parameters
+                .iter()
+                .any(|function_parameter| function_parameter.ty.split(' ').any(|word| word == name))
     };
     let is_needed = |parameter: &TemplateParameter| {
         let TemplateParameter { name, has_default, .. } = parameter;
@@ -343,11 +355,11 @@ fn write_table(text: &mut String, kind: &str, name: &str, tensor: &DraftedTensor
 }
 
 /// `text` as a string of TOML.
-fn quoted(text: &str) -> String {
+fn quote_toml(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
-fn name((place, parameter): (usize, &Parameter)) -> String {
+fn parameter_name((place, parameter): (usize, &Parameter)) -> String {
     match parameter.name.as_str() {
         "" => format!("argument_{place}"),
         name => name.to_owned(),

@@ -15,9 +15,9 @@ use ::replay::cluster::ClusterError;
 use ::replay::compile::CompilerError;
 use ::replay::cuda::sanitizer::SanitizerError;
 use ::replay::fixture::FixtureError;
-use ::replay::harness::{HarnessError, Spot};
+use ::replay::harness::{HarnessError, TextSpot};
 use ::replay::history::HistoryError;
-use ::replay::report::{Line, Text};
+use ::replay::report::{ReportLine, Text};
 use ::replay::snapshot::SnapshotError;
 use anstyle::{AnsiColor, Style};
 
@@ -29,7 +29,7 @@ pub type CliResult<T> = Result<T, CommandError>;
 
 /// Whose fault an error is, as the exit code tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ErrorOwner {
     /// The revision's, which cannot be tested.
     Revision,
     /// The user's, who wants it to end.
@@ -41,18 +41,18 @@ pub enum Kind {
 /// An error that ends a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandError {
-    kind: Kind,
+    kind: ErrorOwner,
     message: String,
     causes: Vec<String>,
     hints: Vec<String>,
-    spot: Option<Box<Spot>>,
+    spot: Option<Box<TextSpot>>,
 }
 
 impl CommandError {
     /// An error of the command line itself.
     pub fn new(message: impl Into<String>) -> CommandError {
         CommandError {
-            kind: Kind::Elsewhere,
+            kind: ErrorOwner::Elsewhere,
             message: message.into(),
             causes: Vec::new(),
             hints: Vec::new(),
@@ -61,7 +61,7 @@ impl CommandError {
     }
 
     /// An error with the message and the causes of `error`.
-    pub fn of(error: &dyn Error) -> CommandError {
+    pub fn from_error(error: &dyn Error) -> CommandError {
         let (mut causes, mut next) = (Vec::new(), error.source());
         while let Some(cause) = next {
             causes.push(cause.to_string());
@@ -82,12 +82,12 @@ impl CommandError {
     }
 
     /// Sets whose fault it is.
-    pub fn of_kind(self, kind: Kind) -> CommandError {
+    pub fn of_kind(self, kind: ErrorOwner) -> CommandError {
         CommandError { kind, ..self }
     }
 
     /// Sets the place in a file that it is about, if there is one.
-    pub fn with_spot(self, spot: Option<&Spot>) -> CommandError {
+    pub fn with_spot(self, spot: Option<&TextSpot>) -> CommandError {
         CommandError { spot: spot.cloned().map(Box::new), ..self }
     }
 
@@ -116,9 +116,9 @@ impl CommandError {
     /// 125 where the revision is at fault, 130 where the user ended it, 128 for everything else.
     pub fn exit_code(&self) -> u8 {
         match self.kind {
-            Kind::Revision => exit::UNTESTABLE,
-            Kind::User => exit::INTERRUPTED,
-            Kind::Elsewhere => exit::NOT_ABOUT_THE_KERNEL,
+            ErrorOwner::Revision => exit::UNTESTABLE,
+            ErrorOwner::User => exit::INTERRUPTED,
+            ErrorOwner::Elsewhere => exit::NOT_ABOUT_THE_KERNEL,
         }
     }
 
@@ -130,7 +130,7 @@ impl CommandError {
 
     /// Prints it to standard error.
     pub fn print(&self) {
-        out::tell(format_args!("{}", self.text()));
+        out::write_stderr(format_args!("{}", self.text()));
     }
 
     /// The text that [`CommandError::print`] prints.
@@ -139,28 +139,30 @@ impl CommandError {
         let bold = Style::new().bold();
         let cyan = Style::new().bold().fg_color(Some(AnsiColor::Cyan.into()));
         let mut text = Text::new();
-        tell(&mut text, red, "error:", &self.message);
+        append_labelled_words(&mut text, red, "error:", &self.message);
         let excerpt = self.spot.as_ref().map_or("", |spot| spot.excerpt());
-        excerpt.lines().for_each(|line| text.line(Line::from(line)));
-        self.causes.iter().for_each(|cause| tell(&mut text, bold, "caused by:", cause));
-        self.hints.iter().for_each(|hint| tell(&mut text, cyan, "hint:", hint));
+        excerpt.lines().for_each(|line| text.line(ReportLine::from(line)));
+        self.causes
+            .iter()
+            .for_each(|cause| append_labelled_words(&mut text, bold, "caused by:", cause));
+        self.hints.iter().for_each(|hint| append_labelled_words(&mut text, cyan, "hint:", hint));
         text
     }
 }
 
 /// Adds `words`, which may have several lines, behind `what`.
-fn tell(text: &mut Text, style: Style, what: &str, words: &str) {
-    for (number, words) in shortened(words).lines().enumerate() {
+fn append_labelled_words(text: &mut Text, style: Style, label: &str, words: &str) {
+    for (number, words) in shorten_middle(words).lines().enumerate() {
         let line = match number {
-            0 => Line::of(style, what).and(" "),
-            _ => Line::of(style, "").and("  "),
+            0 => ReportLine::with_style(style, label).and(" "),
+            _ => ReportLine::with_style(style, "").and("  "),
         };
         text.line(line.and(words));
     }
 }
 
 /// `text`, cut in its middle where it is too long to be read.
-fn shortened(text: &str) -> String {
+fn shorten_middle(text: &str) -> String {
     const HEAD: usize = 1500;
     const TAIL: usize = 500;
     const GAP: &str = " ... ";
@@ -174,12 +176,12 @@ fn shortened(text: &str) -> String {
 }
 
 /// Says what was being done when something failed.
-pub trait Context<T> {
+pub trait ErrorContext<T> {
     /// Makes an error the cause of `message`. Its kind, its hints and its place stay.
     fn context<M: Into<String>>(self, message: impl FnOnce() -> M) -> CliResult<T>;
 }
 
-impl<T, E: Into<CommandError>> Context<T> for Result<T, E> {
+impl<T, E: Into<CommandError>> ErrorContext<T> for Result<T, E> {
     fn context<M: Into<String>>(self, message: impl FnOnce() -> M) -> CliResult<T> {
         self.map_err(|error| error.into().context(message()))
     }
@@ -190,7 +192,7 @@ macro_rules! with_hints {
     ($($error:ty),*) => {
         $(impl From<$error> for CommandError {
             fn from(error: $error) -> CommandError {
-                CommandError::of(&error).with_hints(error.hint())
+                CommandError::from_error(&error).with_hints(error.hint())
             }
         })*
     };
@@ -203,7 +205,7 @@ macro_rules! plain {
     ($($error:ty),*) => {
         $(impl From<$error> for CommandError {
             fn from(error: $error) -> CommandError {
-                CommandError::of(&error)
+                CommandError::from_error(&error)
             }
         })*
     };
@@ -213,23 +215,23 @@ plain!(io::Error, globset::Error, serde_json::Error);
 
 impl From<FixtureError> for CommandError {
     fn from(error: FixtureError) -> CommandError {
-        CommandError::of(&error).with_hints(error.hint()).with_spot(error.spot())
+        CommandError::from_error(&error).with_hints(error.hint()).with_spot(error.spot())
     }
 }
 
 impl From<HarnessError> for CommandError {
     fn from(error: HarnessError) -> CommandError {
-        CommandError::of(&error).with_hints(error.hint()).with_spot(error.spot())
+        CommandError::from_error(&error).with_hints(error.hint()).with_spot(error.spot())
     }
 }
 
 impl From<HistoryError> for CommandError {
     fn from(error: HistoryError) -> CommandError {
         let kind = match error.is_revision_fault() {
-            true => Kind::Revision,
-            false => Kind::Elsewhere,
+            true => ErrorOwner::Revision,
+            false => ErrorOwner::Elsewhere,
         };
-        CommandError::of(&error).with_hints(error.hint()).of_kind(kind)
+        CommandError::from_error(&error).with_hints(error.hint()).of_kind(kind)
     }
 }
 
@@ -238,7 +240,7 @@ impl From<ReplayError> for CommandError {
     fn from(error: ReplayError) -> CommandError {
         match error {
             ReplayError::Fixture(error) => error.into(),
-            error => CommandError::of(&error).with_hints(error.hint()),
+            error => CommandError::from_error(&error).with_hints(error.hint()),
         }
     }
 }
@@ -246,10 +248,10 @@ impl From<ReplayError> for CommandError {
 impl From<ClusterError> for CommandError {
     fn from(error: ClusterError) -> CommandError {
         let kind = match error {
-            ClusterError::Interrupted { .. } => Kind::User,
-            _ => Kind::Elsewhere,
+            ClusterError::Interrupted { .. } => ErrorOwner::User,
+            _ => ErrorOwner::Elsewhere,
         };
-        CommandError::of(&error).with_hints(error.hint()).of_kind(kind)
+        CommandError::from_error(&error).with_hints(error.hint()).of_kind(kind)
     }
 }
 
@@ -259,7 +261,7 @@ impl From<BisectError> for CommandError {
             BisectError::History(error) => error.into(),
             BisectError::Replay(error) => error.into(),
             BisectError::Graph(_) | BisectError::Ends(_) | BisectError::Outside { .. } => {
-                CommandError::of(&error)
+                CommandError::from_error(&error)
             }
         }
     }
@@ -270,7 +272,7 @@ mod tests {
     use std::path::Path;
 
     use ::replay::harness::Harness;
-    use ::replay::history::{Fault, Place};
+    use ::replay::history::{SourceFault, SourceOrigin};
 
     use super::*;
 
@@ -289,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_message_of_a_megabyte_keeps_its_beginning_and_its_end() {
-        let message = shortened(&format!("tensor `{}` is not an input", "é".repeat(1 << 20)));
+        let message = shorten_middle(&format!("tensor `{}` is not an input", "é".repeat(1 << 20)));
         assert!(message.starts_with("tensor `éé") && message.ends_with("é` is not an input"));
         assert!(message.chars().count() < 2100);
     }
@@ -315,8 +317,8 @@ mod tests {
     #[test]
     fn what_wraps_an_error_leaves_the_blame_where_it_is() {
         let unusable = || HistoryError::Unusable {
-            place: Place::Revision("61b3d97".to_owned()),
-            fault: Fault::Missing {
+            place: SourceOrigin::Revision("61b3d97".to_owned()),
+            fault: SourceFault::Missing {
                 path: "src".to_owned(),
                 names: Box::default(),
                 similar: vec!["source".to_owned()],

@@ -20,7 +20,7 @@ pub const NOT_ABOUT_THE_KERNEL: u8 = 128;
 pub const INTERRUPTED: u8 = 130;
 
 /// The exit code for a standing.
-pub fn code_of(standing: Standing) -> u8 {
+pub fn standing_exit_code(standing: Standing) -> u8 {
     match standing {
         standing if standing.is_wrong() => FAILED,
         standing if standing.is_untold() => UNTESTABLE,
@@ -29,7 +29,7 @@ pub fn code_of(standing: Standing) -> u8 {
 }
 
 /// The worse of two codes, for several fixtures at once.
-pub fn worse(one: u8, other: u8) -> u8 {
+pub fn worse_exit_code(one: u8, other: u8) -> u8 {
     let badness = |code: u8| match code {
         SUCCESS => 0,
         UNTESTABLE => 1,
@@ -41,16 +41,16 @@ pub fn worse(one: u8, other: u8) -> u8 {
 
 /// Prints clap's message, and which command may be meant. Clap's exit code 2 would blame an
 /// innocent commit in a bisection.
-pub fn usage(error: &clap::Error, meant: Option<&str>) -> u8 {
+pub fn print_usage_error(error: &clap::Error, meant: Option<&str>) -> u8 {
     let text = error.render().ansi().to_string();
     if error.use_stderr() {
-        out::tell(format_args!("{text}"));
+        out::write_stderr(format_args!("{text}"));
         if let Some(meant) = meant {
             out::eprintln!("hint: did you mean `replay {meant}`?");
         }
         NOT_ABOUT_THE_KERNEL
     } else {
-        out::write(format_args!("{text}"));
+        out::write_stdout(format_args!("{text}"));
         SUCCESS
     }
 }
@@ -147,9 +147,9 @@ mod tests {
 
     #[test]
     fn the_worst_of_several_fixtures_decides() {
-        assert_eq!(worse(SUCCESS, UNTESTABLE), UNTESTABLE);
-        assert_eq!(worse(FAILED, UNTESTABLE), FAILED);
-        assert_eq!(worse(FAILED, NOT_ABOUT_THE_KERNEL), NOT_ABOUT_THE_KERNEL);
-        assert_eq!(worse(SUCCESS, SUCCESS), SUCCESS);
+        assert_eq!(worse_exit_code(SUCCESS, UNTESTABLE), UNTESTABLE);
+        assert_eq!(worse_exit_code(FAILED, UNTESTABLE), FAILED);
+        assert_eq!(worse_exit_code(FAILED, NOT_ABOUT_THE_KERNEL), NOT_ABOUT_THE_KERNEL);
+        assert_eq!(worse_exit_code(SUCCESS, SUCCESS), SUCCESS);
     }
 }

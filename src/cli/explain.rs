@@ -8,12 +8,12 @@ use ::replay::cache::Cache;
 use ::replay::compile::{Build, CompileError, Explanation, Signature, rewritten_sources};
 use ::replay::fixture::Fixture;
 use ::replay::harness::Harness;
-use ::replay::report::{self, Explained, Revision, clean};
+use ::replay::report::{self, Explained, Revision, sanitise_line};
 use clap::ValueEnum;
 
-use super::checkout;
-use super::error::{CliResult, CommandError, Kind};
+use super::error::{CliResult, CommandError, ErrorOwner};
 use super::exit;
+use super::other_checkout;
 use super::out::print;
 use super::project::SourceOrigin;
 use super::run_record::{self, run_record};
@@ -89,9 +89,9 @@ struct ExplainTarget {
 
 /// Explains the sources of the revision. Runs neither compiler nor kernel.
 pub fn run(args: &Args) -> CliResult<u8> {
-    let target = open_target(&args.target, &session::cache()?)?;
+    let target = open_target(&args.target, &session::open_session_cache()?)?;
     let requested = target.origin.target(args.rev.as_deref())?;
-    let signature = target.fixture.as_ref().map(Signature::of);
+    let signature = target.fixture.as_ref().map(Signature::from_fixture);
     let whole = Explanation::new(&target.harness, signature.as_ref(), &requested.sources);
     let explanation = narrow(whole.map_err(refused_sources)?, args.name.as_deref())?;
     if let Some(build) = args.source {
@@ -110,7 +110,7 @@ pub fn run(args: &Args) -> CliResult<u8> {
     };
     match args.format {
         ExplainFormat::Text => {
-            run_record::head(&[]);
+            run_record::print_record_head(&[]);
             print!("{}", report::explain_text(&explained));
         }
         ExplainFormat::Json => print!("{}\n", report::explain_json(&explained, run_record())),
@@ -132,7 +132,7 @@ fn open_target(path: &Path, cache: &Cache) -> CliResult<ExplainTarget> {
     let (fixture, harness) = match harness_path {
         Some(path) => (None, Harness::load(&path)?),
         None => {
-            let fixture = checkout::load(path)?;
+            let fixture = other_checkout::load_fixture(path)?;
             let harness = fixture.harness.clone();
             (Some(fixture), harness)
         }
@@ -151,7 +151,7 @@ fn open_target(path: &Path, cache: &Cache) -> CliResult<ExplainTarget> {
 /// The error for sources that the front end refuses: the revision cannot be tested.
 fn refused_sources(error: CompileError) -> CommandError {
     let error = ReplayError::from(error);
-    let kind = if error.refusal().is_some() { Kind::Revision } else { Kind::Elsewhere };
+    let kind = if error.refusal().is_some() { ErrorOwner::Revision } else { ErrorOwner::Elsewhere };
     CommandError::from(error).of_kind(kind)
 }
 
@@ -176,7 +176,7 @@ fn print_sources(sources: &[(String, Vec<u8>)], explanation: &Explanation) {
         }
         for line in String::from_utf8_lossy(text).lines() {
             if harmless {
-                print!("{}\n", clean(&line.replace('\t', "        ")));
+                print!("{}\n", sanitise_line(&line.replace('\t', "        ")));
             } else {
                 print!("{line}\n");
             }

@@ -66,7 +66,8 @@ impl GlobalArgs {
         self.color.settle();
         let Some(folder) = &self.begin_in else { return Ok(()) };
         std::env::set_current_dir(folder).map_err(|error| {
-            CommandError::of(&error).context(format!("cannot begin in {}", folder.display()))
+            CommandError::from_error(&error)
+                .context(format!("cannot begin in {}", folder.display()))
         })
     }
 }

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use ::replay::cache::Cache;
 use ::replay::fixture::Fixture;
-use ::replay::judge::{gradients, pictures, room};
-use ::replay::report::{self, Checked, Line, Refused, Revision, Standing, Text};
+use ::replay::judge::{check_gradients, draw_output_pictures, ensure_evidence_room};
+use ::replay::report::{
+    self, GradcheckEntry, RefusedFixture, ReportLine, Revision, Standing, Text,
+};
 
 use super::error::{CliResult, CommandError};
 use super::exit;
@@ -13,14 +15,14 @@ use super::fixtures;
 use super::out::print;
 use super::progress::Progress;
 use super::project::Project;
-use super::replay::{Format, name, refused, summary};
+use super::replay::{Format, create_fixture_refusal, print_replay_summary, target_name};
 use super::report_file::{FILES, ReportFiles};
 use super::run_record::{self, run_record};
 use super::session::{self, Labs, SessionArgs};
 
 /// The arguments of `replay gradcheck`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct GradcheckArgs {
     /// Folders of captured tensors
     #[arg(required = true, value_name = "FIXTURE")]
     fixtures: Vec<PathBuf>,
@@ -36,71 +38,77 @@ pub struct Args {
 }
 
 /// Checks every gradient of every fixture. A fixture that cannot be checked does not stop the others.
-pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
+pub fn run_gradcheck(args: &GradcheckArgs, session: &SessionArgs) -> CliResult<u8> {
     let files = ReportFiles::named(&args.report, &FILES)?;
-    let fixtures = fixtures::expand(&args.fixtures);
+    let fixtures = fixtures::expand_fixtures(&args.fixtures);
     let labs = session.labs_on_one(&fixtures)?;
-    let cache = session::cache()?;
+    let cache = session::open_session_cache()?;
     let illustrated = args.format == Format::Html || files.have_page();
     let mut code = exit::SUCCESS;
     if args.format == Format::Text {
-        run_record::head(&[]);
+        run_record::print_record_head(&[]);
     }
-    let (mut all, mut errors) = (Vec::new(), Vec::new());
+    let (mut entries, mut errors) = (Vec::new(), Vec::new());
     for path in &fixtures {
-        match one(path, args.rev.as_deref(), illustrated, &labs, &cache) {
-            Ok(checked) => {
+        match gradcheck_fixture(path, args.rev.as_deref(), illustrated, &labs, &cache) {
+            Ok(entry) => {
                 if args.format == Format::Text {
-                    let gap = if all.is_empty() { "" } else { "\n" };
-                    print!("{gap}{}", text(&checked));
+                    let gap = if entries.is_empty() { "" } else { "\n" };
+                    print!("{gap}{}", format_checked_gradients(&entry));
                 }
-                all.push(checked);
+                entries.push(entry);
             }
             Err(error) => {
-                code = exit::worse(code, error.exit_code());
+                code = exit::worse_exit_code(code, error.exit_code());
                 error.print();
-                errors.push(refused(path, &error));
+                errors.push(create_fixture_refusal(path, &error));
             }
         }
     }
-    let standings: Vec<Standing> = all.iter().map(Checked::standing).collect();
-    match written(args.format, &all, &errors) {
+    let standings: Vec<Standing> = entries.iter().map(GradcheckEntry::standing).collect();
+    match format_gradcheck_result(args.format, &entries, &errors) {
         Some(text) => print!("{text}"),
-        None => summary(&standings, errors.len()),
+        None => print_replay_summary(&standings, errors.len()),
     }
-    files.write(|format| written(format.into(), &all, &errors).unwrap_or_default())?;
-    Ok(standings.into_iter().map(exit::code_of).fold(code, exit::worse))
+    files.write(|format| {
+        format_gradcheck_result(format.into(), &entries, &errors).unwrap_or_default()
+    })?;
+    Ok(standings.into_iter().map(exit::standing_exit_code).fold(code, exit::worse_exit_code))
 }
 
 /// The whole report; none for text, which is printed as it comes.
-fn written(format: Format, all: &[Checked], errors: &[Refused]) -> Option<String> {
+fn format_gradcheck_result(
+    format: Format,
+    entries: &[GradcheckEntry],
+    errors: &[RefusedFixture],
+) -> Option<String> {
     Some(match format {
         Format::Text => return None,
-        Format::Json => report::gradcheck_json(all, errors, run_record()) + "\n",
-        Format::Html => report::gradcheck_html(all, errors, run_record()),
+        Format::Json => report::gradcheck_json(entries, errors, run_record()) + "\n",
+        Format::Html => report::gradcheck_html(entries, errors, run_record()),
     })
 }
 
-fn one(
+fn gradcheck_fixture(
     path: &Path,
     rev: Option<&str>,
     illustrated: bool,
     labs: &Labs,
     cache: &Cache,
-) -> CliResult<Checked> {
+) -> CliResult<GradcheckEntry> {
     let progress = Progress::start();
     let project = Project::open(path, cache)?;
     has_something_to_check(path, &project.subject.fixture)?;
     let lab = labs.one_of(&project.subject.fixture.harness);
     let target = project.target(rev)?;
-    progress.say(format!("checking {} at {}", path.display(), name(&target)));
+    progress.say(format!("checking {} at {}", path.display(), target_name(&target)));
     let trial = lab.trial(&project.subject, &target.sources);
-    room(&trial, false)?;
-    let (outcome, gradients) = (trial.outcome()?.clone(), gradients(&trial)?);
-    let pictures = if illustrated { pictures(None, &trial)? } else { Vec::new() };
+    ensure_evidence_room(&trial, false)?;
+    let (outcome, gradients) = (trial.outcome()?.clone(), check_gradients(&trial)?);
+    let pictures = if illustrated { draw_output_pictures(None, &trial)? } else { Vec::new() };
     let fixture = project.subject.fixture.name.clone();
     let revision = target.commit.map(Revision::from);
-    Ok(Checked { fixture, revision, outcome, gradients, pictures })
+    Ok(GradcheckEntry { fixture, revision, outcome, gradients, pictures })
 }
 
 /// Complains where nothing can be checked, whatever the revision: silence would pass for a check.
@@ -125,12 +133,12 @@ fn has_something_to_check(path: &Path, fixture: &Fixture) -> CliResult<()> {
     Err(CommandError::new(message).with_hint(hint.to_owned()))
 }
 
-fn text(checked: &Checked) -> Text {
+fn format_checked_gradients(entry: &GradcheckEntry) -> Text {
     let mut text = Text::new();
-    text.line(report::heading(&checked.fixture, checked.revision.as_ref()));
-    text.append(report::gradients(&checked.gradients));
-    if let Some(last) = checked.untold() {
-        text.line(Line::new());
+    text.line(report::render_replay_heading(&entry.fixture, entry.revision.as_ref()));
+    text.append(report::render_gradients_text(&entry.gradients));
+    if let Some(last) = entry.untold() {
+        text.line(ReportLine::new());
         text.line(last);
     }
     text

@@ -41,47 +41,47 @@ struct Topic {
 
 /// The arguments of `replay help`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct HelpArgs {
     /// A command, or a page of the documentation: `replay help topics` names them
     #[arg(value_name = "COMMAND or TOPIC")]
     words: Vec<String>,
 }
 
 /// Prints what was asked for.
-pub fn run(args: &Args) -> CliResult<u8> {
+pub fn run_help(args: &HelpArgs) -> CliResult<u8> {
     if args.words == ["topics"] {
-        TOPICS.iter().for_each(|topic| println!("{:14}{}", topic.name, title(topic.page)));
+        TOPICS.iter().for_each(|topic| println!("{:14}{}", topic.name, page_title(topic.page)));
         return Ok(exit::SUCCESS);
     }
     // A page that is named like a command is behind it: `replay help page bisect`.
     let (words, page_alone) = match args.words.as_slice() {
-        [first, rest @ ..] if first == "page" => (rest, true),
+        [first, page_words @ ..] if first == "page" => (page_words, true),
         words => (words, false),
     };
     let is_command = !page_alone && Cli::command().find_subcommand(words.join("-")).is_some();
     if !is_command && let Some(topic) = TOPICS.iter().find(|topic| topic.name == words.join("-")) {
-        print!("{}", markdown::render(topic.page, width()));
+        print!("{}", markdown::render_markdown_page(topic.page, terminal_width()));
         return Ok(exit::SUCCESS);
     }
     let root = Cli::command();
     words.iter().try_fold(&root, |command, word| {
-        command.find_subcommand(word).ok_or_else(|| unknown(word))
+        command.find_subcommand(word).ok_or_else(|| unknown_topic_error(word))
     })?;
     let words = words.iter().map(String::as_str);
-    let asked = ["replay"].into_iter().chain(words).chain(["--help"]);
-    let help = root.try_get_matches_from(asked).err();
-    Ok(help.map_or(exit::SUCCESS, |help| exit::usage(&help, None)))
+    let help_words = ["replay"].into_iter().chain(words).chain(["--help"]);
+    let help = root.try_get_matches_from(help_words).err();
+    Ok(help.map_or(exit::SUCCESS, |help| exit::print_usage_error(&help, None)))
 }
 
 /// The title of a page.
-fn title(page: &str) -> &str {
+fn page_title(page: &str) -> &str {
     page.lines().next().unwrap_or_default().trim_start_matches("# ")
 }
 
-fn unknown(word: &str) -> CommandError {
-    let near = super::nearest_command(word);
+fn unknown_topic_error(word: &str) -> CommandError {
+    let nearest = super::nearest_command(word);
     CommandError::new(format!("there is neither a command nor a topic `{word}`")).with_hint(
-        match near {
+        match nearest {
             Some(meant) => format!("did you mean `replay help {meant}`?"),
             None => "`replay help topics` names the pages of the documentation".to_owned(),
         },
@@ -89,8 +89,8 @@ fn unknown(word: &str) -> CommandError {
 }
 
 /// The columns of the terminal.
-fn width() -> usize {
-    let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    let measured = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
-    told.or_else(measured).unwrap_or(WIDEST).clamp(40, WIDEST)
+fn terminal_width() -> usize {
+    let environment_width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let terminal_width = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+    environment_width.or_else(terminal_width).unwrap_or(WIDEST).clamp(40, WIDEST)
 }

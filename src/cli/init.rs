@@ -5,13 +5,15 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use ::replay::files;
-use ::replay::frontend::{Signature, Unit, scan, signatures, tightened};
+use ::replay::frontend::{
+    FunctionSignature, SourceUnit, find_function_signatures, scan_symbols, tighten_launches,
+};
 use ::replay::harness::Harness;
 use ::replay::history::History;
 use indexmap::IndexMap;
 
 use super::draft::{Draft, DraftedTensor, TypeNames};
-use super::error::{CliResult, CommandError, Context};
+use super::error::{CliResult, CommandError, ErrorContext};
 use super::exit;
 use super::out::println;
 
@@ -20,7 +22,7 @@ const MOST: usize = 48;
 
 /// The arguments of `replay init`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct InitArgs {
     /// The CUDA source to call [default: every one below this folder]
     #[arg(value_name = "SOURCE")]
     source: Option<PathBuf>,
@@ -30,11 +32,11 @@ pub struct Args {
 }
 
 /// A CUDA source with functions that can be called.
-struct Candidate {
+struct CallableSource {
     /// From the root of the repository, as a harness names it.
     path: String,
     text: String,
-    functions: Vec<Signature>,
+    functions: Vec<FunctionSignature>,
 }
 
 /// A harness that is to be written.
@@ -46,29 +48,31 @@ struct Harnessed {
 }
 
 /// Writes the files and says what to do next.
-pub fn run(args: &Args) -> CliResult<u8> {
-    let here = fs::canonicalize(".").context(|| "cannot read the current folder")?;
-    let history = History::discover(&here)?;
-    let root = history.working_tree_root().map_or(Ok(here.clone()), fs::canonicalize)?;
+pub fn run_init(args: &InitArgs) -> CliResult<u8> {
+    let working_folder = fs::canonicalize(".").context(|| "cannot read the current folder")?;
+    let history = History::discover(&working_folder)?;
+    let root = history.working_tree_root().map_or(Ok(working_folder.clone()), fs::canonicalize)?;
     let mut files = Vec::new();
-    walk(&here, 0, &mut files);
+    collect_source_files(&working_folder, 0, &mut files);
     files.sort();
     let mut left_out = Vec::new();
     let candidates = match &args.source {
-        Some(path) => vec![candidate(&fs::canonicalize(path).unwrap_or(path.clone()), &root)?],
-        None => candidates(&files, &root, &mut left_out),
+        Some(path) => {
+            vec![read_callable_source(&fs::canonicalize(path).unwrap_or(path.clone()), &root)?]
+        }
+        None => find_callable_sources(&files, &root, &mut left_out),
     };
     let headers = read_headers(&files);
     let mut harnesses: Vec<Harnessed> = Vec::new();
     for candidate in &candidates {
         let functions = worth_calling(&candidate.functions);
         left_out.extend(not_called(candidate, &functions));
-        let include = includes(&candidate.text, &files, &root);
+        let include = find_include_folders(&candidate.text, &files, &root);
         let texts = headers.iter().map(String::as_str);
-        let types = TypeNames::of(texts.chain([candidate.text.as_str()]));
-        for draft in Draft::all(&functions, &types) {
+        let types = TypeNames::from_texts(texts.chain([candidate.text.as_str()]));
+        for draft in Draft::from_functions(&functions, &types) {
             let text = draft.text(&candidate.path, &include);
-            let output = output(&args.output, &candidate.path, &draft, &harnesses);
+            let output = choose_draft_path(&args.output, &candidate.path, &draft, &harnesses);
             harnesses.push(Harnessed { output, source: candidate.path.clone(), draft, text });
         }
     }
@@ -78,80 +82,94 @@ pub fn run(args: &Args) -> CliResult<u8> {
     }
     for surplus in harnesses.drain(MOST.min(harnesses.len())..) {
         let functions = surplus.draft.functions.join(", ");
-        let why = format!("{MOST} drafts are written at once: `replay init {0}`", surplus.source);
-        left_out.push(format!("{functions} in {}: {why} --output FILE drafts it", surplus.source));
+        let limit_words =
+            format!("{MOST} drafts are written at once: `replay init {0}`", surplus.source);
+        left_out.push(format!(
+            "{functions} in {}: {limit_words} --output FILE drafts it",
+            surplus.source
+        ));
     }
-    write_all(&harnesses)?;
+    write_harness_drafts(&harnesses)?;
     for harness in &harnesses {
         if let Err(problem) = Harness::parse(&harness.text, &harness.output) {
             CommandError::from(problem).context("the draft has to be edited first").print();
         }
     }
-    tell(&harnesses, &left_out);
+    print_drafts(&harnesses, &left_out);
     Ok(exit::SUCCESS)
 }
 
 /// The texts of the headers among `files`; those that cannot be read tell nothing.
 fn read_headers(files: &[PathBuf]) -> Vec<String> {
     let headers = files.iter().filter(|path| path.extension().is_none_or(|ending| ending != "cu"));
-    let texts = headers.filter_map(|path| files::read(path, files::SOURCE_BYTES).ok());
+    let texts = headers.filter_map(|path| files::read_regular_file(path, files::SOURCE_BYTES).ok());
     texts.map(|text| String::from_utf8_lossy(&text).into_owned()).collect()
 }
 
 /// The sources with something to call, those with gradients first. `left_out` names the others.
-fn candidates(files: &[PathBuf], root: &Path, left_out: &mut Vec<String>) -> Vec<Candidate> {
-    let mut found = Vec::new();
+fn find_callable_sources(
+    files: &[PathBuf],
+    root: &Path,
+    left_out: &mut Vec<String>,
+) -> Vec<CallableSource> {
+    let mut candidates = Vec::new();
     for path in files.iter().filter(|path| path.extension().is_some_and(|ext| ext == "cu")) {
-        let named = path.strip_prefix(root).unwrap_or(path).display();
-        match candidate(path, root) {
-            Err(error) => left_out.push(format!("{named}: {}", error.in_a_line())),
-            Ok(found) if worth_calling(&found.functions).is_empty() => {
-                left_out.push(format!("{named}: it holds no kernel and nothing that launches one"));
+        let displayed_path = path.strip_prefix(root).unwrap_or(path).display();
+        match read_callable_source(path, root) {
+            Err(error) => left_out.push(format!("{displayed_path}: {}", error.in_a_line())),
+            Ok(empty_candidate) if worth_calling(&empty_candidate.functions).is_empty() => {
+                left_out.push(format!(
+                    "{displayed_path}: it holds no kernel and nothing that launches one"
+                ));
             }
-            Ok(candidate) => found.push(candidate),
+            Ok(candidate) => candidates.push(candidate),
         }
     }
-    found.sort_by_key(|candidate| !worth_calling(&candidate.functions).iter().any(tells));
-    found
+    candidates.sort_by_key(|candidate| {
+        !worth_calling(&candidate.functions).iter().any(is_gradient_or_loss)
+    });
+    candidates
 }
 
 /// Whether a function's name tells that it computes gradients or a loss.
-fn tells(function: &&Signature) -> bool {
+fn is_gradient_or_loss(function: &&FunctionSignature) -> bool {
     ["grad", "backward", "loss"].iter().any(|word| function.name.contains(word))
 }
 
 /// The functions of `candidate` that launch kernels and are not among `called`, and why.
-fn not_called(candidate: &Candidate, called: &[&Signature]) -> Vec<String> {
-    let called = |function: &Signature| called.iter().any(|other| other.name == function.name);
+fn not_called(candidate: &CallableSource, called: &[&FunctionSignature]) -> Vec<String> {
+    let called =
+        |function: &FunctionSignature| called.iter().any(|callee| callee.name == function.name);
     let host = candidate.functions.iter().filter(|function| is_host(function) && function.launches);
     let missed = host.filter(|function| !called(function));
-    let why = |function: &Signature| match () {
+    let reason = |function: &FunctionSignature| match () {
         () if function.name == "main" => "it is the program, not a function to call",
         () if takes_tensors(function) => "it takes tensors of PyTorch: a program calls it",
         () => "it takes no pointer, so it neither reads nor writes a tensor",
     };
-    let line = |f: &Signature| format!("{} in {}: {}", f.name, candidate.path, why(f));
+    let line = |f: &FunctionSignature| format!("{} in {}: {}", f.name, candidate.path, reason(f));
     missed.map(line).collect()
 }
 
 /// Where a draft goes: `first`, then `first` with the name of the source or of its first function.
-fn output(first: &Path, source: &str, draft: &Draft, earlier: &[Harnessed]) -> PathBuf {
+fn choose_draft_path(first: &Path, source: &str, draft: &Draft, earlier: &[Harnessed]) -> PathBuf {
     if earlier.is_empty() {
         return first.to_owned();
     }
     let stem = first.file_stem().unwrap_or_default().to_string_lossy();
-    let named = |name: &str| first.with_file_name(format!("{stem}-{name}.toml"));
+    let path_for = |name: &str| first.with_file_name(format!("{stem}-{name}.toml"));
     let of_file = Path::new(source).file_stem().unwrap_or_default().to_string_lossy();
     let functions = draft.functions.first().map(String::as_str);
-    let again = earlier.iter().any(|other| other.source == source);
-    let names = [(!again).then_some(&*of_file), functions].into_iter().flatten().map(named);
-    let numbered = (2..).map(|number| named(&format!("{of_file}-{number}")));
-    let free = |path: &PathBuf| earlier.iter().all(|other| other.output != *path);
-    names.chain(numbered).find(free).unwrap_or_else(|| first.to_owned())
+    let is_source_drafted = earlier.iter().any(|harness| harness.source == source);
+    let names =
+        [(!is_source_drafted).then_some(&*of_file), functions].into_iter().flatten().map(path_for);
+    let numbered = (2..).map(|number| path_for(&format!("{of_file}-{number}")));
+    let is_free = |path: &PathBuf| earlier.iter().all(|harness| harness.output != *path);
+    names.chain(numbered).find(is_free).unwrap_or_else(|| first.to_owned())
 }
 
 /// Files that may be CUDA sources or headers, in folders that are not hidden or built.
-fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
+fn collect_source_files(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
     const DEEPEST: usize = 12;
     const BUILT: [&str; 4] = ["target", "build", "node_modules", "__pycache__"];
     const CODE: [&str; 5] = ["cu", "cuh", "h", "hpp", "inl"];
@@ -161,7 +179,7 @@ fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
         let name = name.to_string_lossy();
         let Ok(kind) = entry.file_type() else { continue };
         if kind.is_dir() && depth < DEEPEST && !name.starts_with('.') && !BUILT.contains(&&*name) {
-            walk(&entry.path(), depth + 1, files);
+            collect_source_files(&entry.path(), depth + 1, files);
         } else if kind.is_file()
             && name.rsplit_once('.').is_some_and(|(_, extension)| CODE.contains(&extension))
         {
@@ -170,27 +188,27 @@ fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
     }
 }
 
-fn candidate(path: &Path, root: &Path) -> CliResult<Candidate> {
-    let text = files::read(path, files::SOURCE_BYTES)
+fn read_callable_source(path: &Path, root: &Path) -> CliResult<CallableSource> {
+    let text = files::read_regular_file(path, files::SOURCE_BYTES)
         .context(|| format!("cannot read {}", path.display()))?;
     let text = String::from_utf8_lossy(&text).into_owned();
-    let Ok(inside) = path.strip_prefix(root) else {
+    let Ok(relative_path) = path.strip_prefix(root) else {
         let message = format!("{} lies outside of the repository", path.display());
         return Err(CommandError::new(message));
     };
-    let Some(inside) = inside.to_str() else {
-        let message = format!("the name {} is not UTF-8", inside.display());
+    let Some(relative_text) = relative_path.to_str() else {
+        let message = format!("the name {} is not UTF-8", relative_path.display());
         return Err(CommandError::new(message));
     };
-    Ok(read(inside.to_owned(), text))
+    Ok(parse_callable_source(relative_text.to_owned(), text))
 }
 
 /// The functions of the file `path` with `text`.
-fn read(path: String, text: String) -> Candidate {
-    let text = tightened(&text).unwrap_or(text);
-    let unit = Unit { path: &path, text: &text };
-    let functions = signatures(&unit, &scan(&[unit]));
-    Candidate { path, functions, text }
+fn parse_callable_source(path: String, text: String) -> CallableSource {
+    let text = tighten_launches(&text).unwrap_or(text);
+    let unit = SourceUnit { path: &path, text: &text };
+    let functions = find_function_signatures(&unit, &scan_symbols(&[unit]));
+    CallableSource { path, functions, text }
 }
 
 fn nothing_to_call(place: &str) -> CommandError {
@@ -200,8 +218,8 @@ fn nothing_to_call(place: &str) -> CommandError {
 }
 
 /// Host functions that launch kernels and take pointers; kernels where no function does.
-fn worth_calling(functions: &[Signature]) -> Vec<&Signature> {
-    let takes_pointers = |function: &&Signature| {
+fn worth_calling(functions: &[FunctionSignature]) -> Vec<&FunctionSignature> {
+    let takes_pointers = |function: &&FunctionSignature| {
         function.parameters.iter().any(|parameter| parameter.ty.contains('*'))
     };
     let launching = functions.iter().filter(|function| {
@@ -210,7 +228,7 @@ fn worth_calling(functions: &[Signature]) -> Vec<&Signature> {
             && function.name != "main"
             && !takes_tensors(function)
     });
-    let called: Vec<&Signature> = launching.filter(takes_pointers).collect();
+    let called: Vec<&FunctionSignature> = launching.filter(takes_pointers).collect();
     if called.is_empty() {
         functions.iter().filter(|function| function.kernel).collect()
     } else {
@@ -218,27 +236,28 @@ fn worth_calling(functions: &[Signature]) -> Vec<&Signature> {
     }
 }
 
-fn is_host(function: &Signature) -> bool {
+fn is_host(function: &FunctionSignature) -> bool {
     !function.kernel && !function.device
 }
 
 /// Whether a function takes or returns tensors of PyTorch, whose headers are not here.
-fn takes_tensors(function: &Signature) -> bool {
+fn takes_tensors(function: &FunctionSignature) -> bool {
     let tensor = |words: &str| words.split(' ').any(|word| word.ends_with("Tensor"));
     tensor(&function.returns) || function.parameters.iter().any(|p| tensor(&p.ty))
 }
 
 /// The folders, relative to the root, of the headers that `text` includes.
-fn includes(text: &str, files: &[PathBuf], root: &Path) -> Vec<String> {
+fn find_include_folders(text: &str, files: &[PathBuf], root: &Path) -> Vec<String> {
     let mut folders = Vec::new();
     for line in text.lines() {
-        let Some(rest) = line.trim_start().strip_prefix('#') else { continue };
-        let Some(rest) = rest.trim_start().strip_prefix("include") else { continue };
-        let name = rest.trim().trim_start_matches(['"', '<']).split(['"', '>']).next();
+        let Some(directive) = line.trim_start().strip_prefix('#') else { continue };
+        let Some(included) = directive.trim_start().strip_prefix("include") else { continue };
+        let name = included.trim().trim_start_matches(['"', '<']).split(['"', '>']).next();
         let name = Path::new(name.unwrap_or_default());
-        let Some(found) = files.iter().find(|file| file.ends_with(name)) else { continue };
+        let Some(header) = files.iter().find(|file| file.ends_with(name)) else { continue };
         let depth = name.components().count();
-        let folder = found.ancestors().nth(depth).and_then(|folder| folder.strip_prefix(root).ok());
+        let folder =
+            header.ancestors().nth(depth).and_then(|folder| folder.strip_prefix(root).ok());
         let folder = folder.map(|folder| folder.display().to_string());
         let folder = folder.map(|folder| if folder.is_empty() { ".".to_owned() } else { folder });
         folders.extend(folder.filter(|folder| !folders.contains(folder)));
@@ -247,12 +266,12 @@ fn includes(text: &str, files: &[PathBuf], root: &Path) -> Vec<String> {
 }
 
 /// Writes all of them or none.
-fn write_all(harnesses: &[Harnessed]) -> CliResult<()> {
+fn write_harness_drafts(harnesses: &[Harnessed]) -> CliResult<()> {
     for (number, harness) in harnesses.iter().enumerate() {
         let path = &harness.output;
-        if let Err(error) = files::create(path, harness.text.as_bytes()) {
-            for written in &harnesses[..number] {
-                let _ = fs::remove_file(&written.output);
+        if let Err(error) = files::create_new_file(path, harness.text.as_bytes()) {
+            for written_harness in &harnesses[..number] {
+                let _ = fs::remove_file(&written_harness.output);
             }
             if error.kind() != ErrorKind::AlreadyExists {
                 return Err(error).context(|| format!("cannot write {}", path.display()));
@@ -265,7 +284,7 @@ fn write_all(harnesses: &[Harnessed]) -> CliResult<()> {
     Ok(())
 }
 
-fn tell(harnesses: &[Harnessed], left_out: &[String]) {
+fn print_drafts(harnesses: &[Harnessed], left_out: &[String]) {
     for Harnessed { output, source, draft, .. } in harnesses {
         println!("wrote {}, which calls {source}:", output.display());
         for call in &draft.calls {
@@ -278,8 +297,8 @@ fn tell(harnesses: &[Harnessed], left_out: &[String]) {
     for line in left_out {
         println!("  {line}");
     }
-    let names = |of: &IndexMap<String, DraftedTensor>| {
-        of.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+    let names = |drafted: &IndexMap<String, DraftedTensor>| {
+        drafted.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
     };
     let (first, several) = (&harnesses[0], harnesses.len() > 1);
     println!("\nnext{}:", if several { ", for each harness" } else { "" });
@@ -293,8 +312,9 @@ fn tell(harnesses: &[Harnessed], left_out: &[String]) {
     println!("  2. capture one step into fixtures/NAME/inputs.safetensors: {inputs}");
     let path = first.output.display();
     println!("  3. write fixtures/NAME/fixture.toml: harness = \"../../{path}\"");
-    let given = [("scalars", first.draft.scalars()), ("sizes", first.draft.sizes_by_number())];
-    for (table, names) in given.iter().filter(|(_, names)| !several && !names.is_empty()) {
+    let needed_numbers =
+        [("scalars", first.draft.scalars()), ("sizes", first.draft.sizes_by_number())];
+    for (table, names) in needed_numbers.iter().filter(|(_, names)| !several && !names.is_empty()) {
         println!("     with numbers for {} in [{table}]", names.join(", "));
     }
     let outputs =

@@ -4,27 +4,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ::replay::fixture::{Fixture, Input, KnownOutput};
-use ::replay::report::{CaptureRevision, Inspected, Line, Text, dims, inspect_json, statistics};
-use ::replay::series::{Shift, shift};
-use ::replay::summary::summarize;
+use ::replay::report::{
+    CaptureRevision, Inspected, ReportLine, Text, format_dims, inspect_json, render_statistics,
+};
+use ::replay::series::{Shift, find_token_shift};
+use ::replay::summary::summarize_tensor;
 use ::replay::tensor::{DType, TensorView};
 use anstyle::Style;
 use clap::ValueEnum;
 
-use super::cache::size;
-use super::checkout;
+use super::cache::format_byte_size;
 use super::error::CliResult;
 use super::exit;
 use super::fixtures;
+use super::other_checkout;
 use super::out::{print, println};
 use super::project::Project;
-use super::replay::refused;
+use super::replay::create_fixture_refusal;
 use super::run_record::run_record;
 use super::session;
 
 /// The arguments of `replay inspect`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct InspectArgs {
     /// Folders of captured tensors
     #[arg(required = true, value_name = "FIXTURE")]
     fixtures: Vec<PathBuf>,
@@ -45,7 +47,7 @@ enum InspectFormat {
 const BOLD: Style = Style::new().bold();
 
 /// Shows each fixture; one that is broken does not hide the others.
-pub fn run(args: &Args) -> CliResult<u8> {
+pub fn run_inspect(args: &InspectArgs) -> CliResult<u8> {
     match args.format {
         InspectFormat::Text => show(args),
         InspectFormat::Json => write_document(args),
@@ -53,16 +55,16 @@ pub fn run(args: &Args) -> CliResult<u8> {
 }
 
 /// Writes one document on all fixtures.
-fn write_document(args: &Args) -> CliResult<u8> {
+fn write_document(args: &InspectArgs) -> CliResult<u8> {
     let mut code = exit::SUCCESS;
     let (mut whole, mut errors) = (Vec::new(), Vec::new());
-    for path in fixtures::expand(&args.fixtures) {
+    for path in fixtures::expand_fixtures(&args.fixtures) {
         match inspected(&path) {
             Ok(fixture) => whole.push(fixture),
             Err(error) => {
                 error.print();
-                code = exit::worse(code, error.exit_code());
-                errors.push(refused(&path, &error));
+                code = exit::worse_exit_code(code, error.exit_code());
+                errors.push(create_fixture_refusal(&path, &error));
             }
         }
     }
@@ -72,7 +74,7 @@ fn write_document(args: &Args) -> CliResult<u8> {
 
 fn inspected(path: &Path) -> CliResult<Inspected> {
     let (fixture, origin) = load(path)?;
-    let shifts = shifts(&fixture.inputs)?.into_iter();
+    let shifts = find_shifted_inputs(&fixture.inputs)?.into_iter();
     let shifts =
         shifts.map(|(tokens, next, shift)| (tokens.name.clone(), next.name.clone(), shift));
     let captured_at = match origin {
@@ -83,27 +85,28 @@ fn inspected(path: &Path) -> CliResult<Inspected> {
 }
 
 /// Prints one fixture after the other.
-fn show(args: &Args) -> CliResult<u8> {
+fn show(args: &InspectArgs) -> CliResult<u8> {
     let mut code = exit::SUCCESS;
     let mut broken = 0;
-    let fixtures = fixtures::expand(&args.fixtures);
+    let fixtures = fixtures::expand_fixtures(&args.fixtures);
     for (number, path) in fixtures.iter().enumerate() {
-        match load(path).and_then(|(fixture, origin)| describe(&fixture, &origin.words())) {
+        match load(path).and_then(|(fixture, origin)| inspect_fixture(&fixture, &origin.words())) {
             Ok(text) => print!("{}{text}", if number > 0 { "\n" } else { "" }),
             Err(error) => {
                 error.print();
-                code = exit::worse(code, error.exit_code());
+                code = exit::worse_exit_code(code, error.exit_code());
                 broken += 1;
             }
         }
     }
-    let all = fixtures.len();
-    if all > 1 {
-        let whole = all - broken;
-        let parts = [(broken, "broken"), (whole, "whole")].into_iter().filter(|(n, _)| *n > 0);
-        let parts: Vec<String> = parts.map(|(n, what)| format!("{n} {what}")).collect();
-        let gap = if whole > 0 { "\n" } else { "" };
-        println!("{gap}{BOLD}{all} fixtures{BOLD:#}: {}", parts.join(", "));
+    let fixture_count = fixtures.len();
+    if fixture_count > 1 {
+        let whole_count = fixture_count - broken;
+        let parts =
+            [(broken, "broken"), (whole_count, "whole")].into_iter().filter(|(n, _)| *n > 0);
+        let parts: Vec<String> = parts.map(|(n, state)| format!("{n} {state}")).collect();
+        let gap = if whole_count > 0 { "\n" } else { "" };
+        println!("{gap}{BOLD}{fixture_count} fixtures{BOLD:#}: {}", parts.join(", "));
     }
     Ok(code)
 }
@@ -146,13 +149,13 @@ impl Origin {
 
 /// The fixture at `path`, and whose outputs it holds.
 fn load(path: &Path) -> CliResult<(Arc<Fixture>, Origin)> {
-    let fixture = checkout::load(path)?;
+    let fixture = other_checkout::load_fixture(path)?;
     let named = fixture.provenance.commit.clone();
     let Some(named) = named.filter(|_| !fixture.captured.is_empty()) else {
         return Ok((fixture.into(), Origin::Unnamed));
     };
     // The tensors are whole whether or not the history can be read.
-    match session::cache().and_then(|cache| Project::of(fixture, &cache)) {
+    match session::open_session_cache().and_then(|cache| Project::from_fixture(fixture, &cache)) {
         Ok(project) => {
             let origin = match capture_revision(&project) {
                 Ok(Some(at)) => Origin::Known { at },
@@ -160,7 +163,7 @@ fn load(path: &Path) -> CliResult<(Arc<Fixture>, Origin)> {
             };
             Ok((Arc::clone(&project.subject.fixture), origin))
         }
-        Err(_) => Ok((checkout::load(path)?.into(), Origin::Unread { named })),
+        Err(_) => Ok((other_checkout::load_fixture(path)?.into(), Origin::Unread { named })),
     }
 }
 
@@ -170,56 +173,61 @@ fn capture_revision(project: &Project) -> CliResult<Option<CaptureRevision>> {
     project.capture_revision(&working_tree.sources)
 }
 
-fn describe(fixture: &Fixture, origin: &str) -> CliResult<Text> {
+fn inspect_fixture(fixture: &Fixture, origin: &str) -> CliResult<Text> {
     let mut out = Text::new();
-    out.line(Line::of(BOLD, &fixture.name));
+    out.line(ReportLine::with_style(BOLD, &fixture.name));
     fixture.description.iter().flat_map(|text| text.lines()).for_each(|line| out.line(line));
-    out.line(Line::new());
+    out.line(ReportLine::new());
     let widest = fixture.provenance.entries().map(|(key, _)| key.len()).max().unwrap_or(0).max(8);
-    let named =
-        |name: &str, value: &str| Line::new().column(BOLD, name, widest).and(" ").and(value);
-    out.line(named("harness", &display_path(&fixture.harness.path)));
+    let labelled_line =
+        |name: &str, value: &str| ReportLine::new().column(BOLD, name, widest).and(" ").and(value);
+    out.line(labelled_line("harness", &display_path(&fixture.harness.path)));
     let sizes: Vec<String> =
         fixture.sizes.iter().map(|(name, size)| format!("{name} {size}")).collect();
-    out.line(named("sizes", &sizes.join(", ")));
-    fixture.provenance.entries().for_each(|(key, value)| out.line(named(key, value)));
+    out.line(labelled_line("sizes", &sizes.join(", ")));
+    fixture.provenance.entries().for_each(|(key, value)| out.line(labelled_line(key, value)));
     out.section("files");
     for file in &fixture.files {
-        let checked = match file.blake3 {
+        let hash_words = match file.blake3 {
             Some(hash) => format!("blake3 {}... as recorded", &hash.to_hex()[..16]),
             None => "no hash recorded".to_owned(),
         };
         let shard = file.shard.as_ref();
         let shard = shard.map_or(String::new(), |s| format!(", part {} along {}", s.order, s.axis));
-        out.line(format!("  {}  {}, {checked}{shard}", file.path.display(), size(file.len)));
+        out.line(format!(
+            "  {}  {}, {hash_words}{shard}",
+            file.path.display(),
+            format_byte_size(file.len)
+        ));
     }
     let dtypes = fixture.inputs.iter().map(|input| input.dtype);
     let dtypes = dtypes.chain(fixture.outputs.iter().map(|output| output.dtype));
     let width = dtypes.map(|dtype| dtype.to_string().len()).fold(5, usize::max);
     out.section("inputs");
     for input in &fixture.inputs {
-        out.append(told(input, width)?);
+        out.append(describe_input(input, width)?);
     }
-    for (tokens, next, shift) in shifts(&fixture.inputs)? {
+    for (tokens, next, shift) in find_shifted_inputs(&fixture.inputs)? {
         out.line(format!("  {}", describe_shift(tokens, next, &shift)));
     }
     out.section("outputs");
     for output in &fixture.outputs {
         let gradient = output.gradient_of.as_ref();
-        let gradient = gradient.map_or(String::new(), |of| format!("  gradient of {of}"));
-        let kind = format!("{:width$} {}", output.dtype, dims(&output.dims));
+        let gradient =
+            gradient.map_or(String::new(), |input_name| format!("  gradient of {input_name}"));
+        let kind = format!("{:width$} {}", output.dtype, format_dims(&output.dims));
         out.line(format!("  {:12}  {kind}{gradient}", output.name));
     }
-    out.append(known("captured outputs", &fixture.captured, origin, width));
-    let declared = "true by fixture.toml: what errors are measured against";
-    out.append(known("oracle", &fixture.oracle, declared, width));
-    out.line(Line::new());
+    out.append(list_known_outputs("captured outputs", &fixture.captured, origin, width));
+    let oracle_origin = "true by fixture.toml: what errors are measured against";
+    out.append(list_known_outputs("oracle", &fixture.oracle, oracle_origin, width));
+    out.line(ReportLine::new());
     out.line(format!("content  {}", fixture.content_hash()?.to_hex()));
     Ok(out)
 }
 
 /// Outputs that the fixture holds, and what they are.
-fn known(title: &str, outputs: &[KnownOutput], what: &str, width: usize) -> Text {
+fn list_known_outputs(title: &str, outputs: &[KnownOutput], origin: &str, width: usize) -> Text {
     let mut out = Text::new();
     if outputs.is_empty() {
         return out;
@@ -228,19 +236,19 @@ fn known(title: &str, outputs: &[KnownOutput], what: &str, width: usize) -> Text
     for output in outputs {
         let shape = output.shape();
         let view = TensorView { dtype: output.dtype, shape: &shape, bytes: output.bytes() };
-        let summary = summarize(&view, None);
-        let kind = format!("{:width$} {}", output.dtype, dims(&output.dims));
+        let summary = summarize_tensor(&view, None);
+        let kind = format!("{:width$} {}", output.dtype, format_dims(&output.dims));
         out.line(format!("  {:12}  {kind}  {}", output.name, summary.checksum));
-        out.line(Line::from(format!("  {:12}  ", "")).and(statistics(&summary)));
+        out.line(ReportLine::from(format!("  {:12}  ", "")).and(render_statistics(&summary)));
     }
-    out.line(format!("  {what}"));
+    out.line(format!("  {origin}"));
     out
 }
 
 /// An input, with dtypes in a column of `width` characters.
-fn told(input: &Input, width: usize) -> CliResult<Text> {
+fn describe_input(input: &Input, width: usize) -> CliResult<Text> {
     let mut out = Text::new();
-    let head = format!("  {:12}  {:width$} {}", input.name, input.dtype, dims(&input.dims));
+    let head = format!("  {:12}  {:width$} {}", input.name, input.dtype, format_dims(&input.dims));
     if !input.present {
         out.line(format!("{head}  absent: the call sees a null pointer"));
         return Ok(out);
@@ -248,74 +256,83 @@ fn told(input: &Input, width: usize) -> CliResult<Text> {
     let packed = input.packed()?;
     let shape = input.shape();
     let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
-    let summary = summarize(&view, None);
+    let summary = summarize_tensor(&view, None);
     out.line(format!("{head}  {}", summary.checksum));
-    out.line(Line::from(format!("  {:12}  ", "")).and(statistics(&summary)));
-    notes(input).iter().for_each(|note| out.line(format!("  {:12}  {note}", "")));
+    out.line(ReportLine::from(format!("  {:12}  ", "")).and(render_statistics(&summary)));
+    describe_input_storage(input).iter().for_each(|note| out.line(format!("  {:12}  {note}", "")));
     Ok(out)
 }
 
 /// Integer inputs that are others, shifted by one: the targets of a language model.
-fn shifts(inputs: &[Input]) -> CliResult<Vec<(&Input, &Input, Shift)>> {
-    let whole =
+fn find_shifted_inputs(inputs: &[Input]) -> CliResult<Vec<(&Input, &Input, Shift)>> {
+    let holds_whole_numbers =
         |input: &&Input| input.present && !input.dtype.is_float() && input.dtype != DType::Bool;
     let mut pairs = Vec::new();
-    for tokens in inputs.iter().filter(whole) {
-        for next in inputs.iter().filter(whole).filter(|next| next.dims == tokens.dims) {
+    for tokens in inputs.iter().filter(holds_whole_numbers) {
+        for next in
+            inputs.iter().filter(holds_whole_numbers).filter(|next| next.dims == tokens.dims)
+        {
             let (left, right) = (tokens.packed()?, next.packed()?);
             let shape = tokens.shape();
             let view =
                 |input: &Input, bytes| TensorView { dtype: input.dtype, shape: &shape, bytes };
             if tokens.name != next.name
-                && let Some(found) = shift(&view(tokens, &left), &view(next, &right))
+                && let Some(token_shift) =
+                    find_token_shift(&view(tokens, &left), &view(next, &right))
             {
-                pairs.push((tokens, next, found));
+                pairs.push((tokens, next, token_shift));
             }
         }
     }
     Ok(pairs)
 }
 
-fn describe_shift(tokens: &Input, next: &Input, found: &Shift) -> String {
+fn describe_shift(tokens: &Input, next: &Input, token_shift: &Shift) -> String {
     let along = tokens.dims.last().and_then(|dim| dim.name.as_deref());
     let along = along.map_or(String::new(), |name| format!(" along {name}"));
-    let except = found.first.as_ref().map_or(String::new(), |first| {
-        format!(", except at {} of {} places, first at {first:?}", found.differ, found.of)
+    let except = token_shift.first.as_ref().map_or(String::new(), |first| {
+        format!(
+            ", except at {} of {} places, first at {first:?}",
+            token_shift.differ, token_shift.of
+        )
     });
     format!("{} is {} shifted by one{along}{except}", next.name, tokens.name)
 }
 
 /// A path without the detours by which it was named, from the current folder if it lies there.
 fn display_path(path: &Path) -> String {
-    let here = std::env::current_dir().and_then(std::fs::canonicalize);
-    let Ok(full) = std::fs::canonicalize(path) else { return path.display().to_string() };
-    match here.ok().and_then(|here| full.strip_prefix(here).ok().map(Path::to_owned)) {
-        Some(short) => short.display().to_string(),
-        None => full.display().to_string(),
+    let working_folder = std::env::current_dir().and_then(std::fs::canonicalize);
+    let Ok(absolute_path) = std::fs::canonicalize(path) else { return path.display().to_string() };
+    match working_folder
+        .ok()
+        .and_then(|folder| absolute_path.strip_prefix(folder).ok().map(Path::to_owned))
+    {
+        Some(relative_path) => relative_path.display().to_string(),
+        None => absolute_path.display().to_string(),
     }
 }
 
 /// Notes on how an input is kept.
-fn notes(input: &Input) -> Vec<String> {
+fn describe_input_storage(input: &Input) -> Vec<String> {
     let mut notes = Vec::new();
     if input.widened {
         notes.push(format!("kept as f32, narrowed to {} without loss", input.dtype));
     }
     if let Some(strides) = &input.strides {
-        let before = match input.offset {
+        let offset_words = match input.offset {
             0 => String::new(),
             offset => format!(", after {offset} others"),
         };
         let elements = input.storage_elements();
-        notes.push(format!("strides {strides:?} in a buffer of {elements} elements{before}"));
+        notes.push(format!("strides {strides:?} in a buffer of {elements} elements{offset_words}"));
     }
     if let Some(shards) = &input.shards {
-        let how = match &shards.axis {
+        let shard_words = match &shards.axis {
             Some(axis) => format!("put together from {} parts along {axis}", shards.count),
             None => format!("the same in {} files", shards.count),
         };
-        let whole = if shards.whole { ", equal to the whole bit for bit" } else { "" };
-        notes.push(format!("{how}{whole}"));
+        let whole_words = if shards.whole { ", equal to the whole bit for bit" } else { "" };
+        notes.push(format!("{shard_words}{whole_words}"));
     }
     notes
 }

@@ -37,7 +37,7 @@ const NEEDS: [Need; 3] = [
 ///
 /// # Errors
 /// If the shell does not allow what every command needs.
-pub fn settle() -> CliResult<()> {
+pub fn raise_process_limits() -> CliResult<()> {
     NEEDS.iter().try_for_each(|need| need.settle(getrlimit(need.resource)))
 }
 
@@ -47,16 +47,16 @@ impl Need {
         if is_enough(limit.current) {
             return Ok(());
         }
-        let most = limit.maximum.unwrap_or(u64::MAX).min(self.usual);
-        let current = (most < u64::MAX).then_some(most);
+        let allowed = limit.maximum.unwrap_or(u64::MAX).min(self.usual);
+        let current = (allowed < u64::MAX).then_some(allowed);
         if is_enough(current) && setrlimit(self.resource, Rlimit { current, ..limit }).is_ok() {
             return Ok(());
         }
         let kib = limit.current.unwrap_or_default() >> 10;
         let message = format!("the shell allows {kib} KiB of {}", self.name);
-        let least = self.least >> 10;
+        let least_kib = self.least >> 10;
         Err(CommandError::new(message)
-            .with_hint(format!("allow {least} KiB or more: ulimit {}", self.option)))
+            .with_hint(format!("allow {least_kib} KiB or more: ulimit {}", self.option)))
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn limits_that_suffice_are_left_alone() {
         let before = NEEDS.map(|need| getrlimit(need.resource));
-        settle().expect("the tests have enough");
+        raise_process_limits().expect("the tests have enough");
         assert_eq!(NEEDS.map(|need| getrlimit(need.resource)), before);
     }
 }

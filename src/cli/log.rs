@@ -7,7 +7,7 @@ use ::replay::bisect::{BisectError, Bisection, LogReport, On, SearchTarget, surv
 use ::replay::history::CommitId;
 use ::replay::report::{self, LogRequest};
 
-use super::bisect::{bisection, open};
+use super::bisect::{create_bisection, load_search_targets};
 use super::cluster::{self, ClusterArgs};
 use super::error::{CliResult, CommandError};
 use super::exit;
@@ -17,16 +17,16 @@ use super::progress::Progress;
 use super::replay::{CheckArg, Format};
 use super::report_file::{FILES, ReportFiles};
 use super::run_record::{self, run_record};
-use super::session::{SessionArgs, jobs};
+use super::session::{SessionArgs, parse_jobs_arg};
 
 /// The arguments of `replay log`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct LogArgs {
     /// Folders of captured tensors, then commits as `git log` takes them, such as A..B
     #[arg(required = true, num_args = 2.., value_names = ["FIXTURE", "RANGE"])]
     words: Vec<String>,
     /// Commits that are replayed at a time [default: one a core, at most 8]
-    #[arg(short, long, value_name = "N", value_parser = jobs, allow_negative_numbers = true)]
+    #[arg(short, long, value_name = "N", value_parser = parse_jobs_arg, allow_negative_numbers = true)]
     jobs: Option<NonZeroUsize>,
     /// Follow only the first parent of merges
     #[arg(long)]
@@ -45,88 +45,96 @@ pub struct Args {
 }
 
 /// The fixtures and the range.
-fn words(args: &Args) -> CliResult<(Vec<PathBuf>, &str)> {
+fn split_log_words(args: &LogArgs) -> CliResult<(Vec<PathBuf>, &str)> {
     match args.words.as_slice() {
-        [fixtures @ .., range] => Ok((fixtures::expand(fixtures), range)),
+        [fixtures @ .., range] => Ok((fixtures::expand_fixtures(fixtures), range)),
         [] => Err(CommandError::new("log needs a range")),
     }
 }
 
 /// Makes one replay of a log: of `commit`, on the fixture with this number.
-pub fn replay_one(
-    args: &Args,
+pub fn replay_for_log(
+    args: &LogArgs,
     session: &SessionArgs,
     fixture: usize,
     commit: CommitId,
 ) -> CliResult<Option<String>> {
-    on_one(args, session, fixture, |bisection, target, _| bisection.replay_for_log(target, commit))
+    with_log_target(args, session, fixture, |bisection, target, _| {
+        bisection.replay_for_log(target, commit)
+    })
 }
 
 /// Judges what one commit of the range changes on the fixture with this number.
-pub fn judge_one(
-    args: &Args,
+pub fn judge_for_log(
+    args: &LogArgs,
     session: &SessionArgs,
     fixture: usize,
     commit: CommitId,
 ) -> CliResult<()> {
-    on_one(args, session, fixture, |bisection, target, range| {
+    with_log_target(args, session, fixture, |bisection, target, range| {
         bisection.judge_for_log(target, range, commit)
     })
 }
 
 /// Does `work` with the parts of a log, the fixture with this number and the range.
-fn on_one<T>(
-    args: &Args,
+fn with_log_target<T>(
+    args: &LogArgs,
     session: &SessionArgs,
     fixture: usize,
     work: impl FnOnce(&Bisection<'_>, &SearchTarget, &str) -> Result<T, BisectError>,
 ) -> CliResult<T> {
-    let (fixtures, range) = words(args)?;
-    let (history, targets) = open(&fixtures)?;
+    let (fixtures, range) = split_log_words(args)?;
+    let (history, targets) = load_search_targets(&fixtures)?;
     let target = targets.get(fixture).cloned();
     let target = target.ok_or_else(|| CommandError::new("there is no such fixture"))?;
     let mut bisection =
-        bisection(&history, targets, On::Changed, args.jobs, args.first_parent, session)?;
+        create_bisection(&history, targets, On::Changed, args.jobs, args.first_parent, session)?;
     bisection.check = args.check.into();
     Ok(work(&bisection, &target, range)?)
 }
 
 /// Replays every variant of the range. The exit code is 0 whatever it finds, for it is a report,
 /// unless nothing could be tested.
-pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
-    let (fixtures, range) = words(args)?;
+pub fn run_log(args: &LogArgs, session: &SessionArgs) -> CliResult<u8> {
+    let (fixtures, range) = split_log_words(args)?;
     let files = ReportFiles::named(&args.report, &FILES)?;
     let progress = Progress::start();
     progress.say("reading the history");
-    let (history, targets) = open(&fixtures)?;
+    let (history, targets) = load_search_targets(&fixtures)?;
     if args.cluster.on_cluster.is_some() {
         drop(progress);
         let jobs = args.jobs.map(NonZeroUsize::get);
-        return cluster::log(&args.cluster, &history, &targets, (range, args.first_parent), jobs);
+        return cluster::run_log_on_cluster(
+            &args.cluster,
+            &history,
+            &targets,
+            (range, args.first_parent),
+            jobs,
+        );
     }
     let names = SearchTarget::names(&targets);
     let mut bisection =
-        bisection(&history, targets, On::Changed, args.jobs, args.first_parent, session)?;
+        create_bisection(&history, targets, On::Changed, args.jobs, args.first_parent, session)?;
     bisection.check = args.check.into();
     bisection.illustrated = args.format == Format::Html || files.have_page();
-    let found = survey_range(&bisection, range, &mut |commit, done, all| {
-        progress.say(format!("replaying {}, {} of {all}", commit.short, done + 1));
+    let log_report = survey_range(&bisection, range, &mut |commit, done_count, total| {
+        progress.say(format!("replaying {}, {} of {total}", commit.short, done_count + 1));
     })?;
     drop(progress);
     let request = LogRequest { fixtures: names, range };
     if args.format == Format::Text {
-        run_record::head(&[request.line()]);
+        run_record::print_record_head(&[request.line()]);
     }
-    print!("{}", written(args.format, &found, &request));
-    files.write(|format| written(format.into(), &found, &request))?;
-    let untested = found.variants > 0 && found.untested == found.variants;
+    print!("{}", format_log_result(args.format, &log_report, &request));
+    files.write(|format| format_log_result(format.into(), &log_report, &request))?;
+    let untested = log_report.variants > 0 && log_report.untested == log_report.variants;
     Ok(if untested { exit::UNTESTABLE } else { exit::SUCCESS })
 }
 
-fn written(format: Format, found: &LogReport, request: &LogRequest<'_>) -> String {
+fn format_log_result(format: Format, log_report: &LogReport, request: &LogRequest<'_>) -> String {
     match format {
-        Format::Text => report::log(found).to_string(),
-        Format::Json => report::log_json(found, request, run_record()) + "\n",
-        Format::Html => report::log_html(found, request, run_record()),
+        Format::Text => report::render_log_text(log_report).to_string(),
+        Format::Json => report::log_json(log_report, request, run_record()) + "\n",
+        Format::Html => report::log_html(log_report, request, run_record()),
     }
 }

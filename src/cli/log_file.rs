@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ::replay::files;
 
-use super::error::{CliResult, CommandError, Context};
+use super::error::{CliResult, CommandError, ErrorContext};
 
 /// The first words of a log: a comment to git, which marks a file that may be replaced.
 const HEAD: &str = "# replay ";
@@ -30,16 +30,16 @@ impl LogFile {
             file: Mutex::new(file),
             failure: Mutex::default(),
         };
-        if let Some(stream) = existing(path)? {
+        if let Some(stream) = open_existing_stream(path)? {
             let log = log(stream);
             log.write(&head);
             return Ok(log);
         }
-        files::replace(path, head.as_bytes()).context(|| failed(path))?;
+        files::replace_file(path, head.as_bytes()).context(|| log_write_error(path))?;
         // The path may lead to something else by now: a pipe must not block.
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = OpenOptions::new().append(true).custom_flags(flags).open(path);
-        Ok(log(file.context(|| failed(path))?))
+        Ok(log(file.context(|| log_write_error(path))?))
     }
 
     /// Adds `text`. A failure to write it is reported by [`LogFile::finish`].
@@ -57,21 +57,21 @@ impl LogFile {
     /// The first failure to write it.
     pub fn finish(&self) -> CliResult<()> {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-        failure.map_or(Ok(()), Err).context(|| failed(&self.path))
+        failure.map_or(Ok(()), Err).context(|| log_write_error(&self.path))
     }
 }
 
 /// The terminal or the pipe at `path`; none where a file may be put.
-fn existing(path: &Path) -> CliResult<Option<File>> {
-    let found = match std::fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return absent(path),
-        found => found.context(|| failed(path))?,
+fn open_existing_stream(path: &Path) -> CliResult<Option<File>> {
+    let metadata = match std::fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return require_log_folder(path),
+        result => result.context(|| log_write_error(path))?,
     };
-    let kind = found.file_type();
+    let kind = metadata.file_type();
     if kind.is_char_device() || kind.is_fifo() {
-        return stream(path).map(Some);
+        return open_log_stream(path).map(Some);
     }
-    if !is_log(path).context(|| failed(path))? {
+    if !is_log(path).context(|| log_write_error(path))? {
         return Err(CommandError::new(format!(
             "{} is no log of replay and is left as it is",
             path.display()
@@ -81,27 +81,27 @@ fn existing(path: &Path) -> CliResult<Option<File>> {
     Ok(None)
 }
 
-fn stream(path: &Path) -> CliResult<File> {
-    let open = |flags| OpenOptions::new().write(true).custom_flags(flags).open(path);
+fn open_log_stream(path: &Path) -> CliResult<File> {
+    let open_with = |flags| OpenOptions::new().write(true).custom_flags(flags).open(path);
     // Refuses a pipe that nobody reads; the other one waits for a slow reader.
-    let probe = open(libc::O_NONBLOCK | libc::O_NOCTTY);
+    let probe = open_with(libc::O_NONBLOCK | libc::O_NOCTTY);
     if probe.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENXIO)) {
         let message = format!("nobody reads the pipe {}", path.display());
         return Err(CommandError::new(message));
     }
-    let _probe = probe.context(|| failed(path))?;
-    open(libc::O_NOCTTY).context(|| failed(path))
+    let _probe = probe.context(|| log_write_error(path))?;
+    open_with(libc::O_NOCTTY).context(|| log_write_error(path))
 }
 
 /// Whether the file is empty or a log.
 fn is_log(path: &Path) -> io::Result<bool> {
-    let (file, _) = files::open(path)?;
+    let (file, _) = files::open_regular_file(path)?;
     let mut head = Vec::new();
     file.take(HEAD.len() as u64).read_to_end(&mut head)?;
     Ok(head.is_empty() || head == HEAD.as_bytes())
 }
 
-fn absent(path: &Path) -> CliResult<Option<File>> {
+fn require_log_folder(path: &Path) -> CliResult<Option<File>> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match folder {
         Some(folder) if !folder.is_dir() => {
@@ -112,7 +112,7 @@ fn absent(path: &Path) -> CliResult<Option<File>> {
     }
 }
 
-fn failed(path: &Path) -> String {
+fn log_write_error(path: &Path) -> String {
     format!("cannot write the log to {}", path.display())
 }
 

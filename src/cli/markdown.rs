@@ -12,7 +12,7 @@ const TITLE: Style = Style::new().bold().underline();
 const NARROWEST: usize = 10;
 
 /// Renders `page` for a terminal of `width` columns.
-pub fn render(page: &str, width: usize) -> String {
+pub fn render_markdown_page(page: &str, width: usize) -> String {
     let mut out = String::new();
     let mut lines = page.lines().peekable();
     while let Some(line) = lines.next() {
@@ -22,35 +22,35 @@ pub fn render(page: &str, width: usize) -> String {
             }
         } else if line.starts_with("    ") || line.is_empty() {
             let _ = writeln!(out, "{line}");
-        } else if let Some((level, title)) = heading(line) {
+        } else if let Some((level, title)) = parse_markdown_heading(line) {
             let style = if level == 1 { TITLE } else { BOLD };
-            let _ = writeln!(out, "{style}{}{style:#}", plain(title));
+            let _ = writeln!(out, "{style}{}{style:#}", strip_inline_marks(title));
         } else if line.starts_with('|') {
-            let mut rows = vec![cells(line)];
+            let mut rows = vec![split_table_cells(line)];
             while let Some(line) = lines.next_if(|line| line.starts_with('|')) {
-                rows.push(cells(line));
+                rows.push(split_table_cells(line));
             }
-            table(&rows, width, &mut out);
+            render_markdown_table(&rows, width, &mut out);
         } else {
             let mut text = line.to_owned();
-            while let Some(line) = lines.next_if(|line| continues(line)) {
+            while let Some(line) = lines.next_if(|line| is_continuation_line(line)) {
                 text = format!("{text} {}", line.trim_start());
             }
-            paragraph(&text, width, &mut out);
+            render_terminal_paragraph(&text, width, &mut out);
         }
     }
     out
 }
 
 /// The level and the text of a heading.
-fn heading(line: &str) -> Option<(usize, &str)> {
+fn parse_markdown_heading(line: &str) -> Option<(usize, &str)> {
     let text = line.trim_start_matches('#');
     let level = line.len() - text.len();
     (level > 0).then(|| text.strip_prefix(' ').map(|text| (level, text)))?
 }
 
 /// The width of the mark that an item of a list begins with.
-fn mark(line: &str) -> Option<usize> {
+fn list_mark_width(line: &str) -> Option<usize> {
     let number = line.len() - line.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     match &line[number..] {
         rest if number == 0 && rest.starts_with("- ") => Some(2),
@@ -60,23 +60,25 @@ fn mark(line: &str) -> Option<usize> {
 }
 
 /// Whether `line` goes on with the paragraph or item before it.
-fn continues(line: &str) -> bool {
+fn is_continuation_line(line: &str) -> bool {
     let text = line.trim_start();
     !text.is_empty() && !text.starts_with(['|', '#']) && !text.starts_with("```") && {
-        mark(line).is_none() && !line.starts_with("    ")
+        list_mark_width(line).is_none() && !line.starts_with("    ")
     }
 }
 
-fn paragraph(text: &str, width: usize, out: &mut String) {
-    let indent = mark(text).unwrap_or(0);
-    for (number, line) in wrapped(&plain(text), width, indent).into_iter().enumerate() {
+fn render_terminal_paragraph(text: &str, width: usize, out: &mut String) {
+    let indent = list_mark_width(text).unwrap_or(0);
+    for (number, line) in
+        wrap_terminal_words(&strip_inline_marks(text), width, indent).into_iter().enumerate()
+    {
         let indent = if number == 0 { 0 } else { indent };
         let _ = writeln!(out, "{:indent$}{}", "", line);
     }
 }
 
 /// The words of `text` in lines of at most `width`, all but the first of them `indent` less.
-fn wrapped(text: &str, width: usize, indent: usize) -> Vec<String> {
+fn wrap_terminal_words(text: &str, width: usize, indent: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let room = if lines.len() == 1 { width } else { width.saturating_sub(indent) };
@@ -95,7 +97,7 @@ fn wrapped(text: &str, width: usize, indent: usize) -> Vec<String> {
 }
 
 /// `text` without the marks of links and emphasis; code keeps its own.
-fn plain(text: &str) -> String {
+fn strip_inline_marks(text: &str) -> String {
     let mut out = String::new();
     for (number, part) in text.split('`').enumerate() {
         match number % 2 {
@@ -110,27 +112,31 @@ fn without_links(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("](") {
-        let Some((start, shown)) = before.rsplit_once('[') else { break };
-        let Some((_, behind)) = after.split_once(')') else { break };
+        let Some((start, link_text)) = before.rsplit_once('[') else { break };
+        let Some((_, remainder)) = after.split_once(')') else { break };
         out.push_str(start);
-        out.push_str(shown);
-        rest = behind;
+        out.push_str(link_text);
+        rest = remainder;
     }
     out + rest
 }
 
-fn cells(line: &str) -> Vec<String> {
+fn split_table_cells(line: &str) -> Vec<String> {
     let inner = line.trim().trim_start_matches('|').trim_end_matches('|');
-    inner.split('|').map(|cell| plain(cell.trim())).collect()
+    inner.split('|').map(|cell| strip_inline_marks(cell.trim())).collect()
 }
 
 /// Columns as wide as they need to be, the widest of them narrowed until the table fits.
-fn table(rows: &[Vec<String>], width: usize, out: &mut String) {
+fn render_markdown_table(rows: &[Vec<String>], width: usize, out: &mut String) {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let is_rule = |row: &[String]| row.iter().all(|cell| cell.chars().all(|c| "-: ".contains(c)));
     let natural = |column: usize| {
-        let shown = rows.iter().filter(|row| !is_rule(row));
-        shown.filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        let text_rows = rows.iter().filter(|row| !is_rule(row));
+        text_rows
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
     };
     let mut widths: Vec<usize> = (0..columns).map(natural).collect();
     while widths.iter().sum::<usize>() + 2 * columns > width {
@@ -140,8 +146,11 @@ fn table(rows: &[Vec<String>], width: usize, out: &mut String) {
         *widest -= 1;
     }
     for (number, row) in rows.iter().enumerate().filter(|(_, row)| !is_rule(row)) {
-        let cells: Vec<Vec<String>> =
-            row.iter().zip(&widths).map(|(cell, width)| wrapped(cell, *width, 0)).collect();
+        let cells: Vec<Vec<String>> = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| wrap_terminal_words(cell, *width, 0))
+            .collect();
         let style = if number == 0 { BOLD } else { Style::new() };
         for line in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
             let parts = cells.iter().zip(&widths).map(|(cell, width)| {
@@ -155,10 +164,10 @@ fn table(rows: &[Vec<String>], width: usize, out: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use super::render;
+    use super::render_markdown_page;
 
     fn shown(page: &str, width: usize) -> String {
-        anstream::adapter::strip_str(&render(page, width)).to_string()
+        anstream::adapter::strip_str(&render_markdown_page(page, width)).to_string()
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use ::replay::report::clean;
+use ::replay::report::sanitise_line;
 use clap::ArgAction;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -43,18 +43,22 @@ pub struct MessageArgs {
 static TELLER: OnceLock<Teller> = OnceLock::new();
 
 /// Starts the messages that were asked for.
-pub fn start(args: &MessageArgs) -> CliResult<()> {
-    progress::show(match (args.quiet, args.verbose) {
-        (true, _) => progress::Watch::Quiet,
-        (false, 0) => progress::Watch::Progress,
-        (false, _) => progress::Watch::Notes,
+pub fn start_messages(args: &MessageArgs) -> CliResult<()> {
+    progress::set_progress_level(match (args.quiet, args.verbose) {
+        (true, _) => progress::ProgressLevel::Quiet,
+        (false, 0) => progress::ProgressLevel::Progress,
+        (false, _) => progress::ProgressLevel::Notes,
     });
     let shown = match args.verbose {
         0 => LevelFilter::OFF,
         1 => LevelFilter::INFO,
         _ => LevelFilter::DEBUG,
     };
-    let log = args.log.as_deref().map(|path| LogFile::create(path, &about())).transpose()?;
+    let log = args
+        .log
+        .as_deref()
+        .map(|path| LogFile::create(path, &describe_invocation()))
+        .transpose()?;
     if shown == LevelFilter::OFF && log.is_none() {
         return Ok(());
     }
@@ -63,19 +67,22 @@ pub fn start(args: &MessageArgs) -> CliResult<()> {
     if TELLER.set(teller).is_ok()
         && let Some(teller) = TELLER.get()
     {
-        let _ = tracing::subscriber::set_global_default(Registry::default().with(Listener(teller)));
+        let _ = tracing::subscriber::set_global_default(
+            Registry::default().with(LibraryListener(teller)),
+        );
     }
     Ok(())
 }
 
 /// This program and what it was asked for.
-fn about() -> String {
+fn describe_invocation() -> String {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    clean(&format!("{}: {}", super::VERSION, words.collect::<Vec<_>>().join(" "))).into_owned()
+    sanitise_line(&format!("{}: {}", super::VERSION, words.collect::<Vec<_>>().join(" ")))
+        .into_owned()
 }
 
 /// Lets the log, if there is one, end with `text`.
-pub fn end_with(text: String) {
+pub fn set_log_end(text: String) {
     if let Some(teller) = TELLER.get() {
         *teller.end.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
@@ -85,7 +92,7 @@ pub fn end_with(text: String) {
 ///
 /// # Errors
 /// The failure to write the log.
-pub fn finish() -> CliResult<()> {
+pub fn finish_messages() -> CliResult<()> {
     let Some(teller) = TELLER.get() else { return Ok(()) };
     teller.tell_sums();
     match &teller.log {
@@ -115,8 +122,8 @@ struct Teller {
 }
 
 impl Teller {
-    fn tell(&self, level: Level, what: &str, of: &str, took: Option<Duration>) {
-        let line = line(self.begun.elapsed(), what, of, took);
+    fn write_message(&self, level: Level, event: &str, subject: &str, duration: Option<Duration>) {
+        let line = format_message_line(self.begun.elapsed(), event, subject, duration);
         if self.shown >= level {
             eprintln!("{line}");
         }
@@ -129,18 +136,25 @@ impl Teller {
         let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sums: Vec<_> = sums.iter().collect();
         sums.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.took));
-        for (what, sum) in sums {
+        for (event, sum) in sums {
             let times = format!("in all, {} x", sum.times);
-            self.tell(Level::INFO, what, &times, Some(sum.took));
+            self.write_message(Level::INFO, event, &times, Some(sum.took));
         }
     }
 }
 
 /// A line: when, what, of what, how long.
-fn line(when: Duration, what: &str, of: &str, took: Option<Duration>) -> String {
-    let when = when.as_secs_f64();
-    let took = took.map_or(String::new(), |took| format!("  {:.3} s", took.as_secs_f64()));
-    clean(&format!("{when:9.3} s  {what:10} {of}{took}")).into_owned()
+fn format_message_line(
+    elapsed: Duration,
+    event: &str,
+    subject: &str,
+    duration: Option<Duration>,
+) -> String {
+    let elapsed_seconds = elapsed.as_secs_f64();
+    let duration_text =
+        duration.map_or(String::new(), |time| format!("  {:.3} s", time.as_secs_f64()));
+    sanitise_line(&format!("{elapsed_seconds:9.3} s  {event:10} {subject}{duration_text}"))
+        .into_owned()
 }
 
 /// The subject of a span, and its start.
@@ -168,9 +182,9 @@ impl Visit for Words {
 }
 
 /// Hears what the library does.
-struct Listener(&'static Teller);
+struct LibraryListener(&'static Teller);
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Listener {
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LibraryListener {
     fn max_level_hint(&self) -> Option<LevelFilter> {
         let to_log = if self.0.log.is_some() { LevelFilter::DEBUG } else { LevelFilter::OFF };
         Some(self.0.shown.max(to_log))
@@ -193,21 +207,21 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Listener {
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut of = Words::default();
-        event.record(&mut of);
-        self.0.tell(*event.metadata().level(), event.metadata().name(), &of.0, None);
+        let mut subject = Words::default();
+        event.record(&mut subject);
+        self.0.write_message(*event.metadata().level(), event.metadata().name(), &subject.0, None);
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let Some(span) = context.span(&id) else { return };
         let extensions = span.extensions();
         let Some(Doing { of, begun }) = extensions.get::<Doing>() else { return };
-        let (name, took) = (span.metadata().name(), begun.elapsed());
+        let (name, duration) = (span.metadata().name(), begun.elapsed());
         let mut sums = self.0.sums.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = sums.entry(name).or_default();
-        *sum = Sum { times: sum.times + 1, took: sum.took + took };
+        *sum = Sum { times: sum.times + 1, took: sum.took + duration };
         drop(sums);
-        self.0.tell(*span.metadata().level(), name, &of.0, Some(took));
+        self.0.write_message(*span.metadata().level(), name, &of.0, Some(duration));
     }
 }
 
@@ -219,9 +233,12 @@ mod tests {
     fn a_line_says_when_what_of_what_and_how_long() {
         let (when, took) = (Duration::from_millis(1234), Duration::from_millis(56));
         assert_eq!(
-            line(when, "compile", "k.cu\n\u{1b}[31mgit bisect bad", Some(took)),
+            format_message_line(when, "compile", "k.cu\n\u{1b}[31mgit bisect bad", Some(took)),
             "    1.234 s  compile    k.cu git bisect bad  0.056 s"
         );
-        assert_eq!(line(when, "cached", "outcome", None), "    1.234 s  cached     outcome");
+        assert_eq!(
+            format_message_line(when, "cached", "outcome", None),
+            "    1.234 s  cached     outcome"
+        );
     }
 }

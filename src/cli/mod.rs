@@ -2,16 +2,16 @@
 //! exit code. A file per command, its arguments beside the function that uses them.
 
 mod accept;
+mod accepted_snapshots;
 mod bisect;
 mod bisect_log;
 mod cache;
-mod checkout;
 mod cluster;
 mod completions;
-mod defect;
 mod diff;
 mod doctor;
 mod draft;
+mod early_end;
 mod error;
 mod exit;
 mod explain;
@@ -21,16 +21,16 @@ mod gradcheck;
 mod help;
 mod init;
 mod inspect;
-mod keys;
 mod limits;
 mod log;
 mod log_file;
 mod markdown;
 mod messages;
+mod other_checkout;
 mod out;
 mod progress;
 mod project;
-mod recorded;
+mod prompt;
 mod reject;
 mod replay;
 mod report_file;
@@ -68,7 +68,7 @@ pub const VERSION: &str = env!("REPLAY_VERSION");
 )]
 struct Cli {
     #[command(flatten)]
-    replay: Replaying<replay::Args>,
+    replay: Replaying<replay::ReplayArgs>,
     #[command(flatten)]
     global: GlobalArgs,
     #[command(subcommand)]
@@ -89,11 +89,11 @@ struct Replaying<T: Args> {
 impl<T: Args> Replaying<T> {
     /// Runs the command, with the messages that were asked for.
     fn run(&self, run: impl FnOnce(&T, &SessionArgs) -> CliResult<u8>) -> CliResult<u8> {
-        messages::start(&self.messages)?;
+        messages::start_messages(&self.messages)?;
         let code = run(&self.args, &self.session);
-        let told = messages::finish();
+        let messages_result = messages::finish_messages();
         let code = code?;
-        told.map(|()| code)
+        messages_result.map(|()| code)
     }
 }
 
@@ -128,35 +128,35 @@ A fixture folder that is named like a command is reached as ./NAME.";
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Find the commit that broke a kernel
-    Bisect(Replaying<bisect::Args>),
+    Bisect(Replaying<bisect::BisectArgs>),
     /// Show every commit at which an output changes, with its verdict against the one before
-    Log(Replaying<log::Args>),
+    Log(Replaying<log::LogArgs>),
     /// Compare two revisions, tensor by tensor and slice by slice
-    Diff(Replaying<diff::Args>),
+    Diff(Replaying<diff::DiffArgs>),
     /// Hold the gradients against the loss, by finite differences on the float64 shadow
-    Gradcheck(Replaying<gradcheck::Args>),
+    Gradcheck(Replaying<gradcheck::GradcheckArgs>),
     /// Show a run as a series of steps: losses, gradients, clipping, spikes
-    Series(Replaying<series::Args>),
+    Series(Replaying<series::SeriesArgs>),
     /// Show pending snapshots one by one, to accept or reject them
-    Review(review::Args),
+    Review(review::ReviewArgs),
     /// Accept pending snapshots
-    Accept(accept::Args),
+    Accept(accept::AcceptArgs),
     /// Reject pending snapshots
-    Reject(reject::Args),
+    Reject(reject::RejectArgs),
     /// Show the tensors of a fixture: dtypes, shapes, statistics, provenance, integrity
-    Inspect(inspect::Args),
+    Inspect(inspect::InspectArgs),
     /// Show what the front end makes of kernels, and why not a faster form
     Explain(explain::Args),
     /// Write a first replay.toml for the CUDA sources of this repository
-    Init(init::Args),
+    Init(init::InitArgs),
     /// Show what works on this machine, and what to do about the rest
-    Doctor(doctor::Args),
+    Doctor(doctor::DoctorArgs),
     /// Show, shrink or clear the cache
-    Cache(cache::Args),
+    Cache(cache::CacheArgs),
     /// Explain a command, or show a page of the documentation
-    Help(help::Args),
+    Help(help::HelpArgs),
     /// Write the completions of a shell to standard output
-    Completions(completions::Args),
+    Completions(completions::CompletionArgs),
     /// Write manual pages to a folder
     Man(completions::ManArgs),
 }
@@ -184,24 +184,24 @@ pub fn is_task() -> bool {
 pub fn make_task() -> ExitCode {
     exit::on_signals();
     settle_threads();
-    cluster::work()
+    cluster::run_cluster_task()
 }
 
 /// Makes the one replay that the parent process asks for.
-pub fn work() -> ExitCode {
+pub fn run_worker() -> ExitCode {
     ExitCode::from(worker::run_child() as u8)
 }
 
 /// Keeps the program that the parent process asks for.
-pub fn keep() -> ExitCode {
+pub fn run_keeper() -> ExitCode {
     ExitCode::from(foreign::run_keeper())
 }
 
 /// Does what the command line says.
-pub fn run() -> ExitCode {
+pub fn run_command_line() -> ExitCode {
     exit::on_signals();
-    exit::leave_with(defect::guarded(|| {
-        if let Err(error) = limits::settle() {
+    exit::leave_with(early_end::catch_early_end(|| {
+        if let Err(error) = limits::raise_process_limits() {
             error.print();
             return error.exit_code();
         }
@@ -211,12 +211,12 @@ pub fn run() -> ExitCode {
         match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
             Ok(cli) => {
                 settle_threads();
-                cli.global.settle().and_then(|()| dispatch(cli)).unwrap_or_else(|error| {
+                cli.global.settle().and_then(|()| dispatch_command(cli)).unwrap_or_else(|error| {
                     error.print();
                     error.exit_code()
                 })
             }
-            Err(error) => exit::usage(&error, misspelt_command(&words).as_deref()),
+            Err(error) => exit::print_usage_error(&error, find_misspelt_command(&words).as_deref()),
         }
     }))
 }
@@ -224,36 +224,36 @@ pub fn run() -> ExitCode {
 /// Falls back to this thread where the system has no other.
 fn settle_threads() {
     if rayon::ThreadPoolBuilder::new().build_global().is_err() {
-        let one = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread();
+        let single_thread = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread();
         // There is nothing left to be tried.
-        let _ = one.build_global();
+        let _ = single_thread.build_global();
     }
 }
 
-fn dispatch(cli: Cli) -> CliResult<u8> {
+fn dispatch_command(cli: Cli) -> CliResult<u8> {
     match cli.command {
-        None => cli.replay.run(replay::run),
-        Some(Command::Bisect(args)) => args.run(bisect::run),
-        Some(Command::Log(args)) => args.run(log::run),
-        Some(Command::Diff(args)) => args.run(diff::run),
-        Some(Command::Gradcheck(args)) => args.run(gradcheck::run),
-        Some(Command::Series(args)) => args.run(series::run),
-        Some(Command::Review(args)) => review::run(&args),
-        Some(Command::Accept(args)) => accept::run(&args),
-        Some(Command::Reject(args)) => reject::run(&args),
-        Some(Command::Inspect(args)) => inspect::run(&args),
+        None => cli.replay.run(replay::run_replay),
+        Some(Command::Bisect(args)) => args.run(bisect::run_bisect),
+        Some(Command::Log(args)) => args.run(log::run_log),
+        Some(Command::Diff(args)) => args.run(diff::run_diff),
+        Some(Command::Gradcheck(args)) => args.run(gradcheck::run_gradcheck),
+        Some(Command::Series(args)) => args.run(series::run_series),
+        Some(Command::Review(args)) => review::run_review(&args),
+        Some(Command::Accept(args)) => accept::run_accept(&args),
+        Some(Command::Reject(args)) => reject::run_reject(&args),
+        Some(Command::Inspect(args)) => inspect::run_inspect(&args),
         Some(Command::Explain(args)) => explain::run(&args),
-        Some(Command::Init(args)) => init::run(&args),
-        Some(Command::Doctor(args)) => doctor::run(&args),
-        Some(Command::Cache(args)) => cache::run(&args),
-        Some(Command::Help(args)) => help::run(&args),
-        Some(Command::Completions(args)) => completions::run(&args),
-        Some(Command::Man(args)) => completions::man(&args),
+        Some(Command::Init(args)) => init::run_init(&args),
+        Some(Command::Doctor(args)) => doctor::run_doctor(&args),
+        Some(Command::Cache(args)) => cache::run_cache(&args),
+        Some(Command::Help(args)) => help::run_help(&args),
+        Some(Command::Completions(args)) => completions::run_completions(&args),
+        Some(Command::Man(args)) => completions::run_man(&args),
     }
 }
 
 /// The command that the first argument seems to mean, if it is neither a command nor a path.
-fn misspelt_command(words: &[OsString]) -> Option<String> {
+fn find_misspelt_command(words: &[OsString]) -> Option<String> {
     let word = words.get(1)?.to_string_lossy().into_owned();
     let word = Some(word).filter(|word| !std::path::Path::new(word).exists())?;
     nearest_command(&word).filter(|meant| *meant != word)
@@ -263,9 +263,9 @@ fn misspelt_command(words: &[OsString]) -> Option<String> {
 fn nearest_command(word: &str) -> Option<String> {
     let command = Cli::command();
     let distance = |name: &str| strsim::damerau_levenshtein(word, name);
-    let near = command.get_subcommands().map(clap::Command::get_name);
-    let near = near.min_by_key(|name| distance(name))?;
-    (distance(near) <= 2 && distance(near) < word.len()).then(|| near.to_owned())
+    let command_names = command.get_subcommands().map(clap::Command::get_name);
+    let nearest = command_names.min_by_key(|name| distance(name))?;
+    (distance(nearest) <= 2 && distance(nearest) < word.len()).then(|| nearest.to_owned())
 }
 
 #[cfg(test)]

@@ -20,11 +20,11 @@ impl OutputLost {
 
     /// Advice to the user on what to do about it.
     pub fn hint(&self) -> Option<String> {
-        let full = matches!(
+        let is_full = matches!(
             self.0.kind(),
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
         );
-        full.then(|| "make room and run it again: what was replayed is in the cache".to_owned())
+        is_full.then(|| "make room and run it again: what was replayed is in the cache".to_owned())
     }
 }
 
@@ -32,51 +32,51 @@ impl OutputLost {
 ///
 /// # Panics
 /// Unwinds with [`OutputLost`], unseen by the panic hook; `defect::guarded` catches it.
-pub fn write(text: Arguments<'_>) {
-    ended(anstream::stdout().lock().write_all(text.to_string().as_bytes()));
+pub fn write_stdout(text: Arguments<'_>) {
+    unwind_if_lost(anstream::stdout().lock().write_all(text.to_string().as_bytes()));
 }
 
 /// Writes out what is still held back.
 ///
 /// # Panics
-/// As [`write`].
-pub fn finish() {
-    ended(io::stdout().flush());
+/// As [`write_stdout`].
+pub fn flush_stdout() {
+    unwind_if_lost(io::stdout().flush());
 }
 
-/// Whether [`write`] keeps colours.
+/// Whether [`write_stdout`] keeps colours.
 pub fn is_coloured() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
 }
 
 /// Writes to standard error as far as that works.
-pub fn tell(text: Arguments<'_>) {
+pub fn write_stderr(text: Arguments<'_>) {
     let _ = anstream::stderr().lock().write_all(text.to_string().as_bytes());
 }
 
-fn ended(result: io::Result<()>) {
+fn unwind_if_lost(result: io::Result<()>) {
     if let Err(error) = result {
         resume_unwind(Box::new(OutputLost(error)));
     }
 }
 
-/// As the standard library's, by [`write`].
+/// As the standard library's, by [`write_stdout`].
 macro_rules! print {
-    ($($text:tt)*) => { $crate::cli::out::write(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::cli::out::write_stdout(format_args!($($text)*)) };
 }
 
-/// As the standard library's, by [`write`].
+/// As the standard library's, by [`write_stdout`].
 macro_rules! println {
-    () => { $crate::cli::out::write(format_args!("\n")) };
+    () => { $crate::cli::out::write_stdout(format_args!("\n")) };
     ($($text:tt)*) => {
-        $crate::cli::out::write(format_args!("{}\n", format_args!($($text)*)))
+        $crate::cli::out::write_stdout(format_args!("{}\n", format_args!($($text)*)))
     };
 }
 
-/// As the standard library's, by [`tell`].
+/// As the standard library's, by [`write_stderr`].
 macro_rules! eprintln {
     ($($text:tt)*) => {
-        $crate::cli::out::tell(format_args!("{}\n", format_args!($($text)*)))
+        $crate::cli::out::write_stderr(format_args!("{}\n", format_args!($($text)*)))
     };
 }
 

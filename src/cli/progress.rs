@@ -3,14 +3,14 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use ::replay::report::{Line, clean};
+use ::replay::report::{ReportLine, sanitise_line};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::out::eprintln;
 
 /// How much of this is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watch {
+pub enum ProgressLevel {
     /// The line that moves, and notes.
     Progress,
     /// Notes alone, as other lines come between.
@@ -18,14 +18,14 @@ pub enum Watch {
     Quiet,
 }
 
-static WATCH: AtomicU8 = AtomicU8::new(Watch::Progress as u8);
+static WATCH: AtomicU8 = AtomicU8::new(ProgressLevel::Progress as u8);
 
 /// Sets what is shown from now on.
-pub fn show(watch: Watch) {
+pub fn set_progress_level(watch: ProgressLevel) {
     WATCH.store(watch as u8, Ordering::Relaxed);
 }
 
-fn is_shown(watch: Watch) -> bool {
+fn is_shown(watch: ProgressLevel) -> bool {
     WATCH.load(Ordering::Relaxed) == watch as u8
 }
 
@@ -37,12 +37,12 @@ impl Progress {
     pub fn start() -> Progress {
         let bar = ProgressBar::new_spinner();
         let style = ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}");
-        Progress(shown(bar.with_style(style.expect("the template is right"))))
+        Progress(hide_unless_watched(bar.with_style(style.expect("the template is right"))))
     }
 
     /// Says what happens now.
     pub fn say(&self, message: impl Into<String>) {
-        self.0.set_message(clean(&message.into()).into_owned());
+        self.0.set_message(sanitise_line(&message.into()).into_owned());
     }
 
     /// Turns the line into a bar for a search among `candidates`.
@@ -65,8 +65,8 @@ impl Progress {
     }
 
     /// Prints a line that stays, above the one that moves.
-    pub fn note(&self, line: &Line) {
-        if !is_shown(Watch::Quiet) {
+    pub fn note(&self, line: &ReportLine) {
+        if !is_shown(ProgressLevel::Quiet) {
             self.0.suspend(|| eprintln!("{line}"));
         }
     }
@@ -79,8 +79,8 @@ impl Drop for Progress {
 }
 
 /// Hides `bar` where nobody watches.
-fn shown(bar: ProgressBar) -> ProgressBar {
-    if std::env::var_os("CI").is_some() || !is_shown(Watch::Progress) {
+fn hide_unless_watched(bar: ProgressBar) -> ProgressBar {
+    if std::env::var_os("CI").is_some() || !is_shown(ProgressLevel::Progress) {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
     // The tick takes a thread, which the system may not give.

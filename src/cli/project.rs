@@ -9,11 +9,11 @@ use ::replay::harness::Harness;
 use ::replay::history::{
     Commit, CommitId, History, Overlay, SourceSet, SourceSpec, source_set_from_dir,
 };
-use ::replay::report::{CaptureRevision, Line, count};
+use ::replay::report::{CaptureRevision, ReportLine, format_noun_count};
 use ::replay::trial::Subject;
 
-use crate::cli::checkout;
 use crate::cli::error::{CliResult, CommandError};
+use crate::cli::other_checkout;
 use crate::cli::progress::Progress;
 
 /// A fixture with the history of the kernels that it fits.
@@ -43,11 +43,11 @@ pub struct RequestedRevision {
 impl Project {
     /// Loads the fixture at `path` and opens the repository of its harness.
     pub fn open(path: &Path, cache: &Cache) -> CliResult<Project> {
-        Project::of(checkout::load(path)?, cache)
+        Project::from_fixture(other_checkout::load_fixture(path)?, cache)
     }
 
     /// Opens the repository of the harness of `fixture`.
-    pub fn of(fixture: Fixture, cache: &Cache) -> CliResult<Project> {
+    pub fn from_fixture(fixture: Fixture, cache: &Cache) -> CliResult<Project> {
         let origin = SourceOrigin::open(&fixture.harness, cache)?;
         Ok(Project { subject: Arc::new(Subject::new(fixture)), origin })
     }
@@ -68,7 +68,7 @@ impl Project {
         };
         let own = self.origin.history.source_set(CommitId::from(&commit), &self.origin.spec);
         let same_sources = match own {
-            Ok(own) => own.id == sources.id,
+            Ok(captured_sources) => captured_sources.id == sources.id,
             Err(error) if error.is_revision_fault() => false,
             Err(error) => return Err(error.into()),
         };
@@ -84,7 +84,7 @@ impl SourceOrigin {
             Some(repository) => History::open_with_cache(repository, cache.root())?,
             None => History::discover(&harness.path)?,
         };
-        tell_replaced(&history);
+        note_replaced_history(&history);
         let overlay = harness.overlay.as_deref().map(Overlay::read).transpose()?;
         let spec = SourceSpec {
             sources: harness.sources.clone(),
@@ -148,20 +148,20 @@ impl SourceOrigin {
 }
 
 /// Says once that a history is not the one that git shows.
-fn tell_replaced(history: &History) {
+fn note_replaced_history(history: &History) {
     static ONCE: Once = Once::new();
-    if let Some(told) = replaced_words(history) {
-        ONCE.call_once(|| Progress::start().note(&Line::from(told)));
+    if let Some(notice) = replaced_words(history) {
+        ONCE.call_once(|| Progress::start().note(&ReportLine::from(notice)));
     }
 }
 
 /// What is said of a history whose objects git replaces; none if it replaces none.
 pub fn replaced_words(history: &History) -> Option<String> {
     let replaced = history.replaced() as u64;
-    let told = format!(
+    let notice = format!(
         "{} replaces {} (refs/replace): replay reads what was recorded, as `git --no-replace-objects` does",
         history.path().display(),
-        count(replaced, "object")
+        format_noun_count(replaced, "object")
     );
-    (replaced > 0).then_some(told)
+    (replaced > 0).then_some(notice)
 }

@@ -1,33 +1,36 @@
 //! `replay reject [GLOB...]`: removes pending snapshots; the accepted ones stay.
 
-use ::replay::report::Line;
+use ::replay::report::ReportLine;
 use ::replay::snapshot;
 
 use super::error::CliResult;
 use super::exit;
 use super::out::println;
-use super::snapshot::{Selection, shown};
+use super::snapshot::{SnapshotSelection, relative_path};
 
 /// The arguments of `replay reject`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct RejectArgs {
     #[command(flatten)]
-    selection: Selection,
+    selection: SnapshotSelection,
 }
 
 /// Rejects what was selected.
-pub fn run(args: &Args) -> CliResult<u8> {
+pub fn run_reject(args: &RejectArgs) -> CliResult<u8> {
     let selected = args.selection.pending()?;
     for pending in &selected.pending {
-        snapshot::reject(pending)?;
-        let path = shown(&pending.path);
-        println!("{}", Line::from(format!("rejected what was pending for {}", path.display())));
+        snapshot::reject_snapshot(pending)?;
+        let path = relative_path(&pending.path);
+        println!(
+            "{}",
+            ReportLine::from(format!("rejected what was pending for {}", path.display()))
+        );
     }
     for (path, _) in &selected.damaged {
-        snapshot::discard(path)?;
-        let path = shown(path);
+        snapshot::discard_pending(path)?;
+        let path = relative_path(path);
         let words = format!("removed what was pending for {} and damaged", path.display());
-        println!("{}", Line::from(words));
+        println!("{}", ReportLine::from(words));
     }
     if selected.is_empty() {
         println!("nothing is pending");

@@ -7,11 +7,12 @@ use ::replay::bisect::On;
 use ::replay::cache::Cache;
 use ::replay::history::History;
 use ::replay::judge::{
-    Accesses, Judgement, Verdict, accesses, check_captured, check_oracle, judge, orders,
-    outcome_and_gradients, pictures, room,
+    Accesses, Judgement, Verdict, check_captured, check_oracle, check_trial_accesses,
+    draw_output_pictures, ensure_evidence_room, find_order_dependences, judge_trial,
+    outcome_and_gradients,
 };
-use ::replay::report::{self, Entry, Line, Refused, Revision, Standing, Text};
-use ::replay::trial::{Check, Lab, Trial};
+use ::replay::report::{self, RefusedFixture, ReportEntry, ReportLine, Revision, Standing, Text};
+use ::replay::trial::{AccessCheck, Lab, Trial};
 use clap::ValueEnum;
 
 use super::bisect::Sought;
@@ -32,7 +33,7 @@ const COMPARISON: &str = "Comparisons";
 
 /// The arguments of `replay`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub struct ReplayArgs {
     /// Folders of captured tensors, each with a fixture.toml; or a folder of such folders
     #[arg(required = true, value_name = "FIXTURE")]
     fixtures: Vec<PathBuf>,
@@ -70,10 +71,10 @@ pub struct Args {
     cluster: ClusterArgs,
 }
 
-impl Args {
+impl ReplayArgs {
     /// The same for one fixture alone.
-    pub fn only(&self, fixture: &Path) -> Args {
-        Args { fixtures: vec![fixture.to_owned()], report: Vec::new(), ..self.clone() }
+    pub fn only(&self, fixture: &Path) -> ReplayArgs {
+        ReplayArgs { fixtures: vec![fixture.to_owned()], report: Vec::new(), ..self.clone() }
     }
 }
 
@@ -88,12 +89,12 @@ pub enum CheckArg {
     Off,
 }
 
-impl From<CheckArg> for Check {
-    fn from(check: CheckArg) -> Check {
+impl From<CheckArg> for AccessCheck {
+    fn from(check: CheckArg) -> AccessCheck {
         match check {
-            CheckArg::Auto => Check::Auto,
-            CheckArg::Always => Check::Always,
-            CheckArg::Off => Check::Off,
+            CheckArg::Auto => AccessCheck::Auto,
+            CheckArg::Always => AccessCheck::Always,
+            CheckArg::Off => AccessCheck::Off,
         }
     }
 }
@@ -143,12 +144,16 @@ const FILES: [FileFormat; 4] =
 
 /// Replays every fixture; the worst result decides about the exit code. A fixture that cannot be
 /// replayed does not stop the others.
-pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
+pub fn run_replay(args: &ReplayArgs, session: &SessionArgs) -> CliResult<u8> {
     let files = ReportFiles::named(&args.report, &FILES)?;
-    let fixtures = fixtures::expand(&args.fixtures);
-    let cache = session::cache()?;
+    let fixtures = fixtures::expand_fixtures(&args.fixtures);
+    let cache = session::open_session_cache()?;
     if args.cluster.on_cluster.is_some() {
-        return cluster::replay(&args.cluster, &fixtures, &identities(args, &fixtures, &cache));
+        return cluster::run_replay_on_cluster(
+            &args.cluster,
+            &fixtures,
+            &list_fixture_identities(args, &fixtures, &cache),
+        );
     }
     let labs = session.labs(&fixtures)?;
     let snapshots = SnapshotSettings::from_environment(args.snapshots.clone())?;
@@ -156,117 +161,130 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
     let is_short = args.short || (fixtures.len() > 1 && !args.full);
     let mut code = exit::SUCCESS;
     if args.format == OutcomeFormat::Text {
-        run_record::head(&[]);
+        run_record::print_record_head(&[]);
     }
     let (mut entries, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
     for path in &fixtures {
-        let on_each = |project: Project| -> CliResult<Vec<Entry>> {
-            let labs = labs.of(&project.subject.fixture.harness).iter();
-            labs.map(|lab| one(path, &project, args, illustrated, session, lab, &snapshots))
-                .collect()
+        let on_each = |project: Project| -> CliResult<Vec<ReportEntry>> {
+            let labs = labs.for_harness(&project.subject.fixture.harness).iter();
+            labs.map(|lab| {
+                replay_fixture(path, &project, args, illustrated, session, lab, &snapshots)
+            })
+            .collect()
         };
-        match load(path, &cache).and_then(on_each) {
+        match load_project(path, &cache).and_then(on_each) {
             Ok(on_devices) => {
                 if args.format == OutcomeFormat::Text {
                     let gap = if entries.is_empty() || is_short { "" } else { "\n" };
-                    print!("{gap}{}", text(&on_devices, is_short));
+                    print!("{gap}{}", format_replayed_fixture(&on_devices, is_short));
                 }
-                standings.extend(on_devices.iter().map(Standing::of).max());
+                standings.extend(on_devices.iter().map(Standing::from_entry).max());
                 entries.extend(on_devices);
             }
             Err(error) => {
-                code = exit::worse(code, error.exit_code());
+                code = exit::worse_exit_code(code, error.exit_code());
                 error.print();
-                errors.push(refused(path, &error));
+                errors.push(create_fixture_refusal(path, &error));
             }
         }
     }
-    let code = standings.iter().map(|&standing| exit::code_of(standing)).fold(code, exit::worse);
-    match written(args.format, &entries, &errors) {
+    let code = standings
+        .iter()
+        .map(|&standing| exit::standing_exit_code(standing))
+        .fold(code, exit::worse_exit_code);
+    match format_replay_result(args.format, &entries, &errors) {
         Some(text) => print!("{text}"),
-        None => summary(&standings, errors.len()),
+        None => print_replay_summary(&standings, errors.len()),
     }
-    files.write(|format| written(format.into(), &entries, &errors).unwrap_or_default())?;
+    files.write(|format| {
+        format_replay_result(format.into(), &entries, &errors).unwrap_or_default()
+    })?;
     Ok(code)
 }
 
 /// What the results on `fixtures` depend on besides the words of the command.
-fn identities(args: &Args, fixtures: &[PathBuf], cache: &Cache) -> Vec<String> {
+fn list_fixture_identities(args: &ReplayArgs, fixtures: &[PathBuf], cache: &Cache) -> Vec<String> {
     let identity = |path: &PathBuf| -> CliResult<String> {
         let project = Project::open(path, cache)?;
         let target = project.target(args.rev.as_deref())?;
         Ok(format!("{} {:?}", project.subject.identity(cache)?, target.sources.id))
     };
-    let told = |path| identity(path).unwrap_or_else(|error| error.in_a_line());
-    fixtures.iter().map(told).collect()
+    let identity_text = |path| identity(path).unwrap_or_else(|error| error.in_a_line());
+    fixtures.iter().map(identity_text).collect()
 }
 
 /// The whole report; none for text, which is printed as it comes.
-fn written(format: OutcomeFormat, entries: &[Entry], errors: &[Refused]) -> Option<String> {
+fn format_replay_result(
+    format: OutcomeFormat,
+    entries: &[ReportEntry],
+    errors: &[RefusedFixture],
+) -> Option<String> {
     let run = run_record();
     Some(match format {
         OutcomeFormat::Text => return None,
-        OutcomeFormat::Json => report::json(entries, errors, run) + "\n",
-        OutcomeFormat::Markdown => report::markdown(entries, errors, run, report::COMMENT_BYTES),
-        OutcomeFormat::MarkdownSummary => {
-            report::markdown(entries, errors, run, report::SUMMARY_BYTES)
+        OutcomeFormat::Json => report::render_replay_json(entries, errors, run) + "\n",
+        OutcomeFormat::Markdown => {
+            report::render_replay_markdown(entries, errors, run, report::COMMENT_BYTES)
         }
-        OutcomeFormat::Junit => report::junit(entries, errors, run),
-        OutcomeFormat::Html => report::html(entries, errors, run),
+        OutcomeFormat::MarkdownSummary => {
+            report::render_replay_markdown(entries, errors, run, report::SUMMARY_BYTES)
+        }
+        OutcomeFormat::Junit => report::render_junit(entries, errors, run),
+        OutcomeFormat::Html => report::render_replay_html(entries, errors, run),
     })
 }
 
 /// One fixture on every device, and what the devices tell of each other.
-fn text(on_devices: &[Entry], is_short: bool) -> Text {
+fn format_replayed_fixture(on_devices: &[ReportEntry], is_short: bool) -> Text {
     if is_short {
-        let mut all = Text::new();
-        on_devices.iter().for_each(|entry| all.append(report::short_text(entry)));
+        let mut whole_text = Text::new();
+        on_devices.iter().for_each(|entry| whole_text.append(report::short_text(entry)));
         if on_devices.len() > 1 {
-            all.append(report::devices(on_devices));
+            whole_text.append(report::compare_devices(on_devices));
         }
-        return all;
+        return whole_text;
     }
-    let mut texts: Vec<Text> = on_devices.iter().map(report::text).collect();
+    let mut texts: Vec<Text> = on_devices.iter().map(report::render_replay_text).collect();
     if on_devices.len() > 1 {
-        texts.push(report::devices(on_devices));
+        texts.push(report::compare_devices(on_devices));
     }
-    let mut all = Text::new();
+    let mut whole_text = Text::new();
     for (number, text) in texts.into_iter().enumerate() {
         if number > 0 {
-            all.line(Line::new());
+            whole_text.line(ReportLine::new());
         }
-        all.append(text);
+        whole_text.append(text);
     }
-    all
+    whole_text
 }
 
 /// The last line of a report on several fixtures; `refused` could not be reported on.
-pub fn summary(standings: &[Standing], refused: usize) {
-    if let Some(line) = report::fixtures(standings, refused) {
+pub fn print_replay_summary(standings: &[Standing], refused_count: usize) {
+    if let Some(line) = report::render_fixtures_tally(standings, refused_count) {
         let gap = if standings.is_empty() { "" } else { "\n" };
         println!("{gap}{line}");
     }
 }
 
 /// The fixture at `path`, with its history.
-fn load(path: &Path, cache: &Cache) -> CliResult<Project> {
+fn load_project(path: &Path, cache: &Cache) -> CliResult<Project> {
     let progress = Progress::start();
     progress.say(format!("loading {}", path.display()));
-    Project::open(path, cache).map_err(|error| misspelt_command(path, error))
+    Project::open(path, cache).map_err(|error| explain_misspelt_command(path, error))
 }
 
-fn one(
+fn replay_fixture(
     path: &Path,
     project: &Project,
-    args: &Args,
+    args: &ReplayArgs,
     illustrated: bool,
     session: &SessionArgs,
     lab: &Arc<Lab>,
     snapshots: &SnapshotSettings,
-) -> CliResult<Entry> {
+) -> CliResult<ReportEntry> {
     let progress = Progress::start();
     let target = project.target(args.rev.as_deref())?;
-    progress.say(format!("replaying {} at {}", path.display(), name(&target)));
+    progress.say(format!("replaying {} at {}", path.display(), target_name(&target)));
     let trial = lab.trial(&project.subject, &target.sources);
     let trusted = args.against.as_deref().map(|rev| project.origin.trusted(rev)).transpose()?;
     let (base, base_lacks) = match trusted {
@@ -274,54 +292,69 @@ fn one(
         Some(Err(reason)) => (None, Some(reason)),
         None => (None, None),
     };
-    let judged = judged(project, &target, &trial, base.as_ref(), args.check, illustrated)?;
+    let judged_entry =
+        judge_replayed_trial(project, &target, &trial, base.as_ref(), args.check, illustrated)?;
     drop(base);
-    let culprit = match difference(judged.judgement.as_ref(), judged.accesses.as_ref()) {
+    let culprit = match choose_culprit_criterion(
+        judged_entry.judgement.as_ref(),
+        judged_entry.accesses.as_ref(),
+    ) {
         Some(on) if args.culprit => {
             progress.say(format!("searching for what changed {}", path.display()));
             let trusted = args.against.as_deref().unwrap_or_default();
-            let sought = Sought { trusted, on, outputs: diverged(judged.judgement.as_ref()) };
-            Some(super::bisect::blame(path, &sought, &target, project, illustrated, session)?)
+            let sought = Sought {
+                trusted,
+                on,
+                outputs: list_diverged_outputs(judged_entry.judgement.as_ref()),
+            };
+            Some(super::bisect::find_fixture_culprit(
+                path,
+                &sought,
+                &target,
+                project,
+                illustrated,
+                session,
+            )?)
         }
         _ => None,
     };
     // A folder that is named is there to be compared with.
-    let asked = args.snapshot || args.snapshots.is_some();
-    let snapshot = match args.rev.is_none() || asked {
-        true => snapshots.check(&trial, asked)?,
+    let asks_for_snapshot = args.snapshot || args.snapshots.is_some();
+    let snapshot = match args.rev.is_none() || asks_for_snapshot {
+        true => snapshots.check(&trial, asks_for_snapshot)?,
         false => None,
     };
     let trusted =
         args.against.as_deref().map(|rev| project.origin.history.resolve(rev)).transpose()?;
     let trusted = trusted.map(Revision::from);
-    Ok(Entry { trusted, base_lacks, culprit, snapshot, ..judged })
+    Ok(ReportEntry { trusted, base_lacks, culprit, snapshot, ..judged_entry })
 }
 
 /// What is known of `trial`, which replays `target`, by itself and beside `base`; without snapshots.
-pub fn judged(
+pub fn judge_replayed_trial(
     project: &Project,
     target: &RequestedRevision,
     trial: &Trial,
     base: Option<&Trial>,
     check: CheckArg,
     illustrated: bool,
-) -> CliResult<Entry> {
-    room(trial, base.is_some())?;
+) -> CliResult<ReportEntry> {
+    ensure_evidence_room(trial, base.is_some())?;
     let (outcome, gradients) = outcome_and_gradients(trial)?;
-    let found = accesses(trial, base, check.into())?;
+    let checked_accesses = check_trial_accesses(trial, base, check.into())?;
     let (captured, oracle) = (check_captured(trial)?, check_oracle(trial)?);
     // Against a trusted revision only a new dependence counts.
-    let orders = if base.is_none() { orders(trial)? } else { Vec::new() };
+    let orders = if base.is_none() { find_order_dependences(trial)? } else { Vec::new() };
     let judgement = match base {
-        Some(base) => Some(judge(base, trial)?),
+        Some(base) => Some(judge_trial(base, trial)?),
         None => None,
     };
-    let pictures = if illustrated { pictures(base, trial)? } else { Vec::new() };
+    let pictures = if illustrated { draw_output_pictures(base, trial)? } else { Vec::new() };
     let captured_at = match captured.is_empty() {
         true => None,
         false => project.capture_revision(&target.sources)?,
     };
-    Ok(Entry {
+    Ok(ReportEntry {
         fixture: project.subject.fixture.name.clone(),
         revision: target.commit.clone().map(Revision::from),
         outcome: outcome.clone(),
@@ -331,7 +364,7 @@ pub fn judged(
         oracle,
         gradients,
         orders,
-        accesses: found,
+        accesses: checked_accesses,
         trusted: None,
         judgement,
         base_lacks: None,
@@ -342,21 +375,24 @@ pub fn judged(
 }
 
 /// The outputs that diverged.
-fn diverged(judgement: Option<&Judgement>) -> Vec<String> {
+fn list_diverged_outputs(judgement: Option<&Judgement>) -> Vec<String> {
     let outputs = judgement.into_iter().flat_map(|judgement| &judgement.outputs);
     let outputs = outputs.filter(|output| output.story.verdict() >= Verdict::Diverged);
     outputs.map(|output| output.name.clone()).collect()
 }
 
 /// What tells the commit that made the difference to the trusted revision, if there is one.
-fn difference(judgement: Option<&Judgement>, accesses: Option<&Accesses>) -> Option<On> {
+fn choose_culprit_criterion(
+    judgement: Option<&Judgement>,
+    accesses: Option<&Accesses>,
+) -> Option<On> {
     let has_diverged = judgement?.verdict >= Verdict::Diverged;
     let races = accesses.is_some_and(Accesses::has_new).then_some(On::Race);
     if has_diverged { Some(On::Changed) } else { races }
 }
 
 /// Turns "no such fixture" into advice where a command or a revision was meant.
-fn misspelt_command(path: &Path, error: CommandError) -> CommandError {
+fn explain_misspelt_command(path: &Path, error: CommandError) -> CommandError {
     let Some(word) = path.to_str().filter(|_| !path.exists()) else { return error };
     if let Some(hint) = revision_advice(word) {
         return CommandError::new(error.message()).with_hint(hint);
@@ -397,13 +433,13 @@ fn revision_advice(word: &str) -> Option<String> {
 }
 
 /// The short name of a target.
-pub fn name(target: &RequestedRevision) -> String {
+pub fn target_name(target: &RequestedRevision) -> String {
     target.commit.as_ref().map_or("the working tree".to_owned(), |commit| commit.short.clone())
 }
 
 /// The report on a fixture that could not be replayed.
-pub fn refused(path: &Path, error: &CommandError) -> Refused {
-    Refused {
+pub fn create_fixture_refusal(path: &Path, error: &CommandError) -> RefusedFixture {
+    RefusedFixture {
         fixture: path.display().to_string(),
         message: error.message().to_owned(),
         causes: error.causes().to_owned(),
@@ -422,11 +458,11 @@ mod tests {
     use ::replay::numerics::compare;
     use ::replay::numerics::noise::NoiseSummary;
     use ::replay::report::SnapshotCheck;
-    use ::replay::runtime::report::{Found, FoundKind, FoundSpot};
+    use ::replay::runtime::report::{AccessFinding, FoundKind, FoundSpot};
     use ::replay::snapshot::{SnapshotComparison, SnapshotVerdict};
     use ::replay::summary::Checksum;
     use ::replay::tensor::DType;
-    use ::replay::trial::{Checked, Failure, OrderDependence, Outcome, Status};
+    use ::replay::trial::{CheckedReplay, Failure, OrderDependence, Outcome, Status};
     use serde_json::Value;
 
     use super::*;
@@ -530,7 +566,7 @@ mod tests {
         let (memory, index) = ("y".to_owned(), Some(vec![0]));
         let first = Some(second.clone());
         let (between_streams, count) = (false, 1);
-        let found = Found {
+        let found = AccessFinding {
             kind,
             between_streams,
             first,
@@ -541,7 +577,7 @@ mod tests {
             bytes: 4,
             count,
         };
-        let checked = Checked::Done { findings: vec![found], left_out: 0 };
+        let checked = CheckedReplay::Done { findings: vec![found], left_out: 0 };
         Accesses { checked, base: None }
     }
 
@@ -558,7 +594,7 @@ mod tests {
     ];
 
     /// An entry for every combination of what can be known of a replay.
-    fn all_entries() -> Vec<Entry> {
+    fn all_entries() -> Vec<ReportEntry> {
         let untestable = Status::Untestable {
             reason: "it does not compile".to_owned(),
             causes: Vec::new(),
@@ -601,7 +637,7 @@ mod tests {
                     for check in some(&held) {
                         for (oracle, captured) in held_beside {
                             for (ordered, accesses) in DEPENDENCE {
-                                entries.push(Entry {
+                                entries.push(ReportEntry {
                                     fixture: "tiny".to_owned(),
                                     revision: None,
                                     outcome: outcome(&status),
@@ -631,10 +667,10 @@ mod tests {
     #[test]
     fn what_was_captured_makes_no_replay_better_or_worse() {
         for mut entry in all_entries() {
-            let standing = Standing::of(&entry);
+            let standing = Standing::from_entry(&entry);
             for verdict in [Verdict::Identical, Verdict::Equivalent, Verdict::Diverged] {
                 entry.captured = vec![known(verdict)];
-                assert_eq!(Standing::of(&entry), standing, "{verdict:?}: {entry:?}");
+                assert_eq!(Standing::from_entry(&entry), standing, "{verdict:?}: {entry:?}");
             }
         }
     }
@@ -644,11 +680,11 @@ mod tests {
         let run = report::RunRecord::default();
         for entry in all_entries() {
             let told = std::slice::from_ref(&entry);
-            let text = report::text(&entry).words();
-            let json: Value =
-                serde_json::from_str(&report::json(told, &[], &run)).expect("a document");
+            let text = report::render_replay_text(&entry).words();
+            let json: Value = serde_json::from_str(&report::render_replay_json(told, &[], &run))
+                .expect("a document");
             let word = json["replays"][0]["verdict"].as_str().expect("a word").to_owned();
-            let standing = Standing::of(&entry);
+            let standing = Standing::from_entry(&entry);
             let shown = format!("{word}: {entry:?}");
 
             assert_eq!(word, standing.name(), "{shown}");
@@ -664,21 +700,25 @@ mod tests {
             let below = text.iter().rev().take_while(|line| *line != verdicts[0]);
             assert!(below.into_iter().all(|line| line.starts_with("hint: ")), "{shown}");
 
-            let markdown = report::markdown(told, &[], &run, report::COMMENT_BYTES);
+            let markdown = report::render_replay_markdown(told, &[], &run, report::COMMENT_BYTES);
             assert!(markdown.contains(&format!("## replay: 1 {word}\n")), "{markdown} {shown}");
 
-            let junit = report::junit(told, &[], &run);
-            let element = match exit::code_of(standing) {
+            let junit = report::render_junit(told, &[], &run);
+            let element = match exit::standing_exit_code(standing) {
                 exit::FAILED => "<failure ",
                 exit::UNTESTABLE => "<error ",
                 _ => "<testcase ",
             };
             assert!(junit.contains(element), "{junit} {shown}");
             let wrong = junit.contains("<failure ") || junit.contains("<error ");
-            assert_eq!(wrong, exit::code_of(standing) != exit::SUCCESS, "{junit} {shown}");
+            assert_eq!(
+                wrong,
+                exit::standing_exit_code(standing) != exit::SUCCESS,
+                "{junit} {shown}"
+            );
             assert!(!wrong || junit.contains(&format!("type=\"{word}\"")), "{junit} {shown}");
 
-            let page = report::html(told, &[], &run);
+            let page = report::render_replay_html(told, &[], &run);
             assert!(page.contains(&format!("<title>replay: {word}: ")), "{page} {shown}");
 
             let unchecked = entry

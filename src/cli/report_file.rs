@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ::replay::files;
 
-use super::error::{CliResult, CommandError, Context};
+use super::error::{CliResult, CommandError, ErrorContext};
 use super::replay::Format;
 
 /// The formats that most commands write to a file.
@@ -90,8 +90,8 @@ impl ReportFile {
     /// If the ending names none of them, or the folder does not exist: before anything is replayed.
     fn named(path: &Path, formats: &[FileFormat]) -> CliResult<ReportFile> {
         let ending = path.extension().and_then(|ending| ending.to_str());
-        let known = formats.iter().find(|format| Some(format.ending()) == ending);
-        let Some(&format) = known else {
+        let known_format = formats.iter().find(|format| Some(format.ending()) == ending);
+        let Some(&format) = known_format else {
             let endings: Vec<String> =
                 formats.iter().map(|format| format!(".{}", format.ending())).collect();
             let message = format!("the ending of {} names no format of a report", path.display());
@@ -124,8 +124,8 @@ impl ReportFile {
 
     /// Writes the report; an earlier one is replaced.
     fn write(&self, text: &str) -> CliResult<()> {
-        let failed = || format!("cannot write the report to {}", self.path.display());
-        files::replace_entry(&self.path, text.as_bytes()).context(failed)
+        let failure_message = || format!("cannot write the report to {}", self.path.display());
+        files::replace_entry(&self.path, text.as_bytes()).context(failure_message)
     }
 }
 

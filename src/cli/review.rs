@@ -1,24 +1,26 @@
 //! `replay review`: one pending snapshot after the other, with the verdict and a diff.
 
-use ::replay::report::{Context, Line, clean, count, snapshot_diff, snapshot_sentence};
-use ::replay::snapshot::{self, Before, Pending, SnapshotComparison};
+use ::replay::report::{
+    DiffContext, ReportLine, format_noun_count, sanitise_line, snapshot_diff, snapshot_sentence,
+};
+use ::replay::snapshot::{self, Before, PendingSnapshot, SnapshotComparison};
 use anstyle::Style;
 
 use super::error::CliResult;
 use super::exit;
-use super::keys::{Answers, Key};
 use super::out::{print, println};
-use super::snapshot::{Selection, shown};
+use super::prompt::{AnswerKey, Answers};
+use super::snapshot::{SnapshotSelection, relative_path};
 
 /// The arguments of `replay review`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ReviewArgs {
     #[command(flatten)]
-    selection: Selection,
+    selection: SnapshotSelection,
 }
 
 /// The user's choice of what comes next.
-enum Step {
+enum ReviewStep {
     Next,
     /// The rest is accepted unseen, for this reason.
     AcceptRest(String),
@@ -29,16 +31,16 @@ enum Step {
 const BOLD: Style = Style::new().bold();
 
 /// Shows each selected snapshot. Decisions stay made, however the review ends.
-pub fn run(args: &Args) -> CliResult<u8> {
+pub fn run_review(args: &ReviewArgs) -> CliResult<u8> {
     let selected = args.selection.pending()?;
     if selected.is_empty() {
         println!("nothing is pending");
     }
     for orphan in args.selection.orphans()? {
-        let path = shown(&orphan.path).display().to_string();
+        let path = relative_path(&orphan.path).display().to_string();
         println!(
             "{}",
-            Line::of(BOLD, path).and(format!(
+            ReportLine::with_style(BOLD, path).and(format!(
                 " is orphaned: its fixture {} is not there; remove it with `git rm`",
                 orphan.source
             ))
@@ -47,26 +49,30 @@ pub fn run(args: &Args) -> CliResult<u8> {
     let pending = &selected.pending;
     let mut accept_rest: Option<String> = None;
     let mut answers = Answers::open();
-    for (number, one) in pending.iter().enumerate() {
+    for (number, pending_snapshot) in pending.iter().enumerate() {
         if let Some(reason) = &accept_rest {
-            snapshot::accept(one, Some(reason))?;
-            let accepted = format!("accepted {}", shown(&one.path).display());
-            println!("{}", Line::from(accepted + &replaced_damage(one)));
+            snapshot::accept_snapshot(pending_snapshot, Some(reason))?;
+            let accepted = format!("accepted {}", relative_path(&pending_snapshot.path).display());
+            println!("{}", ReportLine::from(accepted + &replaced_damage(pending_snapshot)));
             continue;
         }
         let place = format!(" ({} of {})", number + 1, pending.len());
-        let name = Line::of(BOLD, shown(&one.path).display().to_string()).and(place);
+        let name = ReportLine::with_style(
+            BOLD,
+            relative_path(&pending_snapshot.path).display().to_string(),
+        )
+        .and(place);
         println!("\n{name}");
-        match review(one, &name, &mut answers)? {
-            Step::Next => {}
-            Step::AcceptRest(reason) => accept_rest = Some(reason),
-            Step::Interrupt => {
+        match review_pending(pending_snapshot, &name, &mut answers)? {
+            ReviewStep::Next => {}
+            ReviewStep::AcceptRest(reason) => accept_rest = Some(reason),
+            ReviewStep::Interrupt => {
                 println!();
                 return Ok(exit::INTERRUPTED);
             }
-            Step::Quit => {
+            ReviewStep::Quit => {
                 let left = pending.len() - number;
-                println!("\n{} still pending", count(left as u64, "snapshot"));
+                println!("\n{} still pending", format_noun_count(left as u64, "snapshot"));
                 break;
             }
         }
@@ -76,52 +82,56 @@ pub fn run(args: &Args) -> CliResult<u8> {
 
 /// Asks about one snapshot. Long text scrolls away, so that name and verdict stand above it and
 /// again above the question.
-fn review(pending: &Pending, name: &Line, answers: &mut Answers) -> CliResult<Step> {
-    let verdict = verdict(pending);
+fn review_pending(
+    pending: &PendingSnapshot,
+    name: &ReportLine,
+    answers: &mut Answers,
+) -> CliResult<ReviewStep> {
+    let verdict = describe_acceptance(pending);
     println!("{verdict}");
     if let Before::Accepted(old) = &pending.old
         && let Some(reason) = &old.meta.description
     {
-        println!("the accepted one was accepted because: {}", clean(reason));
+        println!("the accepted one was accepted because: {}", sanitise_line(reason));
     }
     let remind = |scrolled: bool| {
         if scrolled {
             println!("\n{name}\n{verdict}");
         }
     };
-    remind(show(pending, Context::Near));
+    remind(show_pending_changes(pending, DiffContext::Near));
     loop {
         match answers.key(format_args!(
             "\n{BOLD}a{BOLD:#}ccept  {BOLD}r{BOLD:#}eject  {BOLD}s{BOLD:#}kip  accept this and the rest ({BOLD}y{BOLD:#})  show more ({BOLD}d{BOLD:#})  {BOLD}q{BOLD:#}uit > "
         )) {
-            Some(Key::Letter(letter @ ('a' | 'y'), reason)) => {
+            Some(AnswerKey::Letter(letter @ ('a' | 'y'), reason)) => {
                 let reason = reason.or_else(|| answers.line("reason (none if empty): "));
-                let Some(reason) = reason else { return Ok(Step::Quit) };
-                snapshot::accept(pending, Some(&reason))?;
+                let Some(reason) = reason else { return Ok(ReviewStep::Quit) };
+                snapshot::accept_snapshot(pending, Some(&reason))?;
                 println!("accepted");
-                return Ok(if letter == 'y' { Step::AcceptRest(reason) } else { Step::Next });
+                return Ok(if letter == 'y' { ReviewStep::AcceptRest(reason) } else { ReviewStep::Next });
             }
-            Some(Key::Letter('r', _)) => {
-                snapshot::reject(pending)?;
+            Some(AnswerKey::Letter('r', _)) => {
+                snapshot::reject_snapshot(pending)?;
                 println!("rejected");
-                return Ok(Step::Next);
+                return Ok(ReviewStep::Next);
             }
-            Some(Key::Letter('s', _)) => {
+            Some(AnswerKey::Letter('s', _)) => {
                 println!("skipped");
-                return Ok(Step::Next);
+                return Ok(ReviewStep::Next);
             }
-            Some(Key::Letter('d', _)) => {
-                remind(show(pending, Context::Whole));
+            Some(AnswerKey::Letter('d', _)) => {
+                remind(show_pending_changes(pending, DiffContext::Whole));
             }
-            Some(Key::Letter('q', _)) | None => return Ok(Step::Quit),
-            Some(Key::Interrupt) => return Ok(Step::Interrupt),
-            Some(Key::Letter(..)) => println!("a, r, s, y, d or q"),
+            Some(AnswerKey::Letter('q', _)) | None => return Ok(ReviewStep::Quit),
+            Some(AnswerKey::Interrupt) => return Ok(ReviewStep::Interrupt),
+            Some(AnswerKey::Letter(..)) => println!("a, r, s, y, d or q"),
         }
     }
 }
 
 /// That the snapshot which `pending` took the place of could not be read, if so.
-fn replaced_damage(pending: &Pending) -> String {
+fn replaced_damage(pending: &PendingSnapshot) -> String {
     match &pending.old {
         Before::Damaged(why) => format!("; the one that it replaced could not be read: {why}"),
         Before::Nothing | Before::Accepted(_) => String::new(),
@@ -129,21 +139,21 @@ fn replaced_damage(pending: &Pending) -> String {
 }
 
 /// The effect of accepting it, in a line.
-fn verdict(pending: &Pending) -> Line {
+fn describe_acceptance(pending: &PendingSnapshot) -> ReportLine {
     match &pending.old {
         Before::Nothing => snapshot_sentence(&SnapshotComparison::unseen(false)),
-        Before::Damaged(why) => {
-            let what = "the accepted snapshot cannot be read, and would be replaced";
-            format!("{what}: {why}").into()
+        Before::Damaged(damage) => {
+            let consequence = "the accepted snapshot cannot be read, and would be replaced";
+            format!("{consequence}: {damage}").into()
         }
         Before::Accepted(old) => {
-            snapshot_sentence(&snapshot::compare(&old.snapshot, &pending.new.snapshot))
+            snapshot_sentence(&snapshot::compare_snapshots(&old.snapshot, &pending.new.snapshot))
         }
     }
 }
 
 /// Shows what changed. Returns whether that may have scrolled the lines above it out of sight.
-fn show(pending: &Pending, context: Context) -> bool {
+fn show_pending_changes(pending: &PendingSnapshot, context: DiffContext) -> bool {
     /// Lines of a small terminal, less those of the question.
     const IN_SIGHT: usize = 20;
     let old = match &pending.old {

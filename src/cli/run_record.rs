@@ -3,8 +3,8 @@
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use ::replay::report::{Line, RunRecord, clean, utc_date};
-use ::replay::tensor::cores;
+use ::replay::report::{ReportLine, RunRecord, sanitise_line, utc_date};
+use ::replay::tensor::count_cores;
 use rustix::fs::{FileType, fstat};
 
 use super::VERSION;
@@ -14,9 +14,9 @@ use super::out::print;
 pub fn run_record() -> &'static RunRecord {
     static RECORD: OnceLock<RunRecord> = OnceLock::new();
     RECORD.get_or_init(|| RunRecord {
-        command: command(),
+        command: quoted_command_line(),
         version: VERSION.to_owned(),
-        machine: machine(),
+        machine: describe_machine(),
         date: utc_date(SystemTime::now()),
     })
 }
@@ -26,7 +26,7 @@ pub const WITHOUT_HEAD: &str = "REPLAY_TASK_WITHOUT_HEAD";
 
 /// Prints the record, and what the text is about where it does not say so, above a text that is kept:
 /// where standard output is a file.
-pub fn head(about: &[Line]) {
+pub fn print_record_head(about: &[ReportLine]) {
     if std::env::var_os(WITHOUT_HEAD).is_some() {
         return;
     }
@@ -36,17 +36,17 @@ pub fn head(about: &[Line]) {
     }
 }
 
-fn command() -> String {
+fn quoted_command_line() -> String {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let quoted = words.map(|word| match shlex::try_quote(&word) {
         Ok(quoted) => quoted.into_owned(),
         Err(_) => word,
     });
     let words: Vec<String> = ["replay".to_owned()].into_iter().chain(quoted).collect();
-    clean(&words.join(" ")).into_owned()
+    sanitise_line(&words.join(" ")).into_owned()
 }
 
-fn machine() -> String {
+fn describe_machine() -> String {
     let system = rustix::system::uname();
     let about = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = about.lines().find_map(|line| {
@@ -59,7 +59,7 @@ fn machine() -> String {
             .map(|part| part.to_string_lossy().into_owned())
             .join(" "),
         model.unwrap_or_else(|| "a processor without a name".to_owned()),
-        format!("{} threads", cores()),
+        format!("{} threads", count_cores()),
     ];
-    clean(&parts.join(", ")).into_owned()
+    sanitise_line(&parts.join(", ")).into_owned()
 }

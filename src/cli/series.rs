@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use ::replay::cache::Cache;
 use ::replay::fixture::Fixture;
 use ::replay::harness::Harness;
-use ::replay::report::{self, Refused, Revision, SeriesReport};
-use ::replay::series::{self, Named, Roster, Series, Step};
+use ::replay::report::{self, RefusedFixture, Revision, SeriesReport};
+use ::replay::series::{self, NamedStep, Series, SeriesStep, TensorCatalogue};
 use clap::ValueEnum;
 
 use super::error::{CliResult, CommandError};
@@ -15,14 +15,14 @@ use super::fixtures;
 use super::out::{print, println};
 use super::progress::Progress;
 use super::project::Project;
-use super::replay::{name, refused};
+use super::replay::{create_fixture_refusal, target_name};
 use super::report_file::{FILES, FileFormat, ReportFiles};
 use super::run_record::{self, run_record};
 use super::session::{self, Labs, SessionArgs};
 
 /// The arguments of `replay series`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct SeriesArgs {
     /// Folders of captured tensors, one a step; or a folder of such folders
     #[arg(required = true, value_name = "FIXTURE")]
     fixtures: Vec<PathBuf>,
@@ -33,7 +33,7 @@ pub struct Args {
     #[arg(short, long, value_name = "REV")]
     against: Option<String>,
     /// The norm above which the training clips its gradients [default: as captured]
-    #[arg(long, value_name = "NORM", value_parser = norm, allow_negative_numbers = true)]
+    #[arg(long, value_name = "NORM", value_parser = parse_norm_arg, allow_negative_numbers = true)]
     clip: Option<f64>,
     /// How the result is written
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
@@ -57,7 +57,7 @@ enum SeriesFormat {
 }
 
 /// A norm, as the user says it.
-fn norm(text: &str) -> Result<f64, String> {
+fn parse_norm_arg(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
         Ok(norm) if norm.is_finite() && norm > 0.0 => Ok(norm),
         Ok(norm) if norm <= 0.0 => Err("must be more than 0".to_owned()),
@@ -67,11 +67,13 @@ fn norm(text: &str) -> Result<f64, String> {
 
 /// Takes the numbers of one step after the other, and says what they show. A step that cannot be read or
 /// replayed does not stop the others.
-pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
+pub fn run_series(args: &SeriesArgs, session: &SessionArgs) -> CliResult<u8> {
     let files = ReportFiles::named(&args.report, &FILES)?;
-    let cache = session::cache()?;
-    let (steps, numbering, mut errors) = named(&fixtures::expand(&args.fixtures));
-    let roster = harness_of_all(&steps)?.map_or_else(Roster::default, |one| Roster::of(&one));
+    let cache = session::open_session_cache()?;
+    let (steps, numbering, mut errors) =
+        name_series_steps(&fixtures::expand_fixtures(&args.fixtures));
+    let catalogue = harness_of_all(&steps)?
+        .map_or_else(TensorCatalogue::default, |harness| TensorCatalogue::from_harness(&harness));
     let replays = args.rev.is_some() || args.against.is_some();
     let labs = match replays {
         true => {
@@ -80,35 +82,35 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         }
         false => None,
     };
-    let mut walk = Walk { args, cache, labs, revision: None, against: None, device: None };
-    let mut measured = Vec::new();
+    let mut walk = SeriesWalk { args, cache, labs, revision: None, against: None, device: None };
+    let mut measured_steps = Vec::new();
     let progress = Progress::start();
-    for (at, step) in steps.iter().enumerate() {
-        let done = format!("{} of {}: {}", at + 1, steps.len(), step.path.display());
-        match walk.step(step, &progress, &done) {
-            Ok(step) => measured.push(step),
+    for (index, step) in steps.iter().enumerate() {
+        let progress_words = format!("{} of {}: {}", index + 1, steps.len(), step.path.display());
+        match walk.step(step, &progress, &progress_words) {
+            Ok(step) => measured_steps.push(step),
             Err(error) => {
                 progress.hidden(|| error.print());
-                errors.push((refused(&step.path, &error), error.exit_code()));
+                errors.push((create_fixture_refusal(&step.path, &error), error.exit_code()));
             }
         }
     }
     drop(progress);
-    let series = Series { roster, steps: measured, numbering, clip: args.clip };
-    let code = errors.iter().map(|(_, code)| *code).fold(exit::SUCCESS, exit::worse);
+    let series = Series { catalogue, steps: measured_steps, numbering, clip: args.clip };
+    let code = errors.iter().map(|(_, code)| *code).fold(exit::SUCCESS, exit::worse_exit_code);
     let report = SeriesReport {
-        findings: series::findings(&series),
+        findings: series::analyse_series(&series),
         series,
         replayed: replays,
         revision: walk.revision,
         against: walk.against,
         device: walk.device,
-        errors: errors.into_iter().map(|(refused, _)| refused).collect(),
+        errors: errors.into_iter().map(|(refusal, _)| refusal).collect(),
     };
     match args.format {
         SeriesFormat::Text if report.series.steps.is_empty() => {}
         SeriesFormat::Text => {
-            run_record::head(&[]);
+            run_record::print_record_head(&[]);
             print!("{}", report::series_text(&report));
         }
         SeriesFormat::Json => println!("{}", report::series_json(&report, run_record())),
@@ -119,40 +121,42 @@ pub fn run(args: &Args, session: &SessionArgs) -> CliResult<u8> {
         FileFormat::Json => format!("{}\n", report::series_json(&report, run_record())),
         _ => report::series_html(&report, run_record()),
     })?;
-    Ok(exit::worse(code, exit::code_of(report.standing())))
+    Ok(exit::worse_exit_code(code, exit::standing_exit_code(report.standing())))
 }
 
 /// The steps in their order; those whose `fixture.toml` cannot be read are printed, with their exit codes.
-fn named(paths: &[PathBuf]) -> (Vec<Named>, series::Numbering, Vec<(Refused, u8)>) {
+fn name_series_steps(
+    paths: &[PathBuf],
+) -> (Vec<NamedStep>, series::Numbering, Vec<(RefusedFixture, u8)>) {
     let (mut steps, mut errors) = (Vec::new(), Vec::new());
     for path in paths {
         match Fixture::provenance_of(path).map_err(CommandError::from) {
             Ok(provenance) => {
-                let number = series::number(provenance.step.as_deref());
-                steps.push(Named { path: path.clone(), number });
+                let number = series::parse_step_number(provenance.step.as_deref());
+                steps.push(NamedStep { path: path.clone(), number });
             }
             Err(error) => {
                 error.print();
-                errors.push((refused(path, &error), error.exit_code()));
+                errors.push((create_fixture_refusal(path, &error), error.exit_code()));
             }
         }
     }
-    let (steps, numbering) = series::ordered(steps);
+    let (steps, numbering) = series::order_steps(steps);
     (steps, numbering, errors)
 }
 
 /// The harness that all steps fit; none where there are no steps.
-fn harness_of_all(steps: &[Named]) -> CliResult<Option<Harness>> {
-    let mut known: Option<(PathBuf, PathBuf)> = None;
+fn harness_of_all(steps: &[NamedStep]) -> CliResult<Option<Harness>> {
+    let mut first_harness: Option<(PathBuf, PathBuf)> = None;
     for step in steps {
         let path = Fixture::harness_path(&step.path)?;
-        match &known {
-            None => known = Some((path, step.path.clone())),
+        match &first_harness {
+            None => first_harness = Some((path, step.path.clone())),
             Some((first, _)) if is_same(first, &path) => {}
-            Some((first, of)) => {
+            Some((first, first_step)) => {
                 return Err(CommandError::new(format!(
                     "{} and {} are steps of different harnesses: {} and {}",
-                    of.display(),
+                    first_step.display(),
                     step.path.display(),
                     first.display(),
                     path.display()
@@ -161,7 +165,7 @@ fn harness_of_all(steps: &[Named]) -> CliResult<Option<Harness>> {
             }
         }
     }
-    Ok(known.map(|(path, _)| Harness::load(&path)).transpose()?)
+    Ok(first_harness.map(|(path, _)| Harness::load(&path)).transpose()?)
 }
 
 /// Whether two paths lead to the same harness, or to copies of it.
@@ -169,13 +173,13 @@ fn is_same(one: &Path, other: &Path) -> bool {
     let place = |path: &Path| path.canonicalize().ok();
     let text = |path: &Path| std::fs::read(path).ok();
     one == other
-        || place(one).is_some_and(|found| place(other) == Some(found))
-        || text(one).is_some_and(|found| text(other) == Some(found))
+        || place(one).is_some_and(|real_path| place(other) == Some(real_path))
+        || text(one).is_some_and(|bytes| text(other) == Some(bytes))
 }
 
 /// What goes from step to step.
-struct Walk<'a> {
-    args: &'a Args,
+struct SeriesWalk<'a> {
+    args: &'a SeriesArgs,
     cache: Cache,
     labs: Option<Labs>,
     revision: Option<Revision>,
@@ -183,31 +187,36 @@ struct Walk<'a> {
     device: Option<(String, String)>,
 }
 
-impl Walk<'_> {
+impl SeriesWalk<'_> {
     /// The numbers of one step. Its tensors are dropped when this returns.
-    fn step(&mut self, step: &Named, progress: &Progress, done: &str) -> CliResult<Step> {
+    fn step(
+        &mut self,
+        step: &NamedStep,
+        progress: &Progress,
+        progress_words: &str,
+    ) -> CliResult<SeriesStep> {
         let Some(labs) = &self.labs else {
-            progress.say(format!("reading {done}"));
-            let (measured, fixture) = series::captured(&step.path, &self.cache)?;
-            return Ok(Step { fixture, number: step.number, measured, replay: None });
+            progress.say(format!("reading {progress_words}"));
+            let (measured, fixture) = series::load_captured_numbers(&step.path, &self.cache)?;
+            return Ok(SeriesStep { fixture, number: step.number, measured, replay: None });
         };
-        progress.say(format!("loading {done}"));
+        progress.say(format!("loading {progress_words}"));
         let project = Project::open(&step.path, &self.cache)?;
         let lab = labs.one_of(&project.subject.fixture.harness);
         let target = project.target(self.args.rev.as_deref())?;
         let trusted = self.args.against.as_deref();
         let base = trusted.map(|trusted| project.target(Some(trusted))).transpose()?;
-        progress.say(format!("replaying {done} at {}", name(&target)));
+        progress.say(format!("replaying {progress_words} at {}", target_name(&target)));
         let trial = lab.trial(&project.subject, &target.sources);
         let base_trial = base.as_ref().map(|base| lab.trial(&project.subject, &base.sources));
-        let (measured, replay) = series::replayed(&trial, base_trial.as_ref())?;
+        let (measured, replay) = series::replay_series_step(&trial, base_trial.as_ref())?;
         let outcome = trial.outcome()?;
         let device = (outcome.device_description.clone(), outcome.compiler.clone());
         self.device.get_or_insert(device);
         self.revision = target.commit.map(Revision::from);
         self.against = base.and_then(|base| base.commit).map(Revision::from);
         let fixture = project.subject.fixture.name.clone();
-        Ok(Step { fixture, number: step.number, measured, replay: Some(replay) })
+        Ok(SeriesStep { fixture, number: step.number, measured, replay: Some(replay) })
     }
 }
 
@@ -217,8 +226,9 @@ mod tests {
 
     #[test]
     fn a_norm_is_a_number_above_0() {
-        assert_eq!(norm("1.5"), Ok(1.5));
-        let told = ["0", "-1", "x", "inf", "nan", ""].map(|text| format!("{:?}", norm(text)));
+        assert_eq!(parse_norm_arg("1.5"), Ok(1.5));
+        let told =
+            ["0", "-1", "x", "inf", "nan", ""].map(|text| format!("{:?}", parse_norm_arg(text)));
         insta::assert_snapshot!(told.join("\n"), @r#"
         Err("must be more than 0")
         Err("must be more than 0")

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::replay::backend::cuda::DeviceError;
-use ::replay::backend::{Backend, Cpu, Cuda, DeviceName, Host, Programs};
+use ::replay::backend::{Backend, CpuBackend, Cuda, DeviceName, Host, Programs};
 use ::replay::cache::Cache;
 use ::replay::compile::{Compiler, Toolchain};
 use ::replay::cuda::sanitizer::{Sanitizer, Tool};
@@ -15,12 +15,12 @@ use ::replay::fixture::Fixture;
 use ::replay::foreign::Keeper;
 use ::replay::harness::Harness;
 use ::replay::program::{self, Runner};
-use ::replay::tensor::cores;
+use ::replay::tensor::count_cores;
 use ::replay::trial::Lab;
 use ::replay::worker::Limits;
 use clap::{Args, ValueEnum};
 
-use super::error::{CliResult, CommandError, Context};
+use super::error::{CliResult, CommandError, ErrorContext};
 
 /// Options of every command that replays.
 #[derive(Debug, Args)]
@@ -29,21 +29,21 @@ pub struct SessionArgs {
     /// Where kernels run: cpu, cuda (all GPUs of the first one's kind) or cuda:N; cpu,cuda compares
     /// them
     #[arg(short, long, value_name = "DEVICE", default_value = "cpu",
-          value_parser = device, value_delimiter = ',')]
-    backend: Vec<Device>,
+          value_parser = parse_device_arg, value_delimiter = ',')]
+    backend: Vec<DeviceArg>,
     /// Repeat every replay on a GPU under NVIDIA's compute-sanitizer, and fail on what it finds
     #[arg(long, value_enum, value_name = "TOOL")]
     sanitize: Option<SanitizeArg>,
     /// Seconds that one replay may take
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds,
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse_seconds_arg,
           allow_negative_numbers = true)]
     timeout: Duration,
     /// Device memory that one replay may have, and as much for its host code; all memory that a program may have on the
     /// CPU; such as 512M or 64G [default: 16G]
-    #[arg(long, value_name = "BYTES", value_parser = bytes, allow_negative_numbers = true)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes_arg, allow_negative_numbers = true)]
     memory: Option<u64>,
     /// Cores that run thread blocks; the outcome does not depend on them [default: all]
-    #[arg(long, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = parse_threads_arg, allow_negative_numbers = true)]
     threads: Option<NonZeroUsize>,
     /// Replay again, also where the outcome is in the cache
     #[arg(long)]
@@ -76,27 +76,27 @@ impl From<SanitizeArg> for Tool {
 
 /// Where kernels run, as the user says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Device {
+pub enum DeviceArg {
     /// The reference machine.
     Cpu,
     /// The GPU with this number, or all that are like the first.
     Cuda(Option<usize>),
 }
 
-fn device(text: &str) -> Result<Device, String> {
+fn parse_device_arg(text: &str) -> Result<DeviceArg, String> {
     let wrong = || "the devices are cpu, cuda and cuda:N".to_owned();
     match text.split_once(':') {
-        None if text == "cpu" => Ok(Device::Cpu),
-        None if text == "cuda" => Ok(Device::Cuda(None)),
+        None if text == "cpu" => Ok(DeviceArg::Cpu),
+        None if text == "cuda" => Ok(DeviceArg::Cuda(None)),
         Some(("cuda", number)) => {
-            number.parse().map(|n| Device::Cuda(Some(n))).map_err(|_| wrong())
+            number.parse().map(|n| DeviceArg::Cuda(Some(n))).map_err(|_| wrong())
         }
         _ => Err(wrong()),
     }
 }
 
 /// Seconds, as a number with or without a point.
-fn seconds(text: &str) -> Result<Duration, String> {
+fn parse_seconds_arg(text: &str) -> Result<Duration, String> {
     /// A year: even an endless limit has to be a number.
     const MOST: f64 = 31_536_000.0;
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
@@ -112,16 +112,16 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Bytes with an optional K, M, G or T, of 1024 each.
-pub fn bytes(text: &str) -> Result<u64, String> {
+pub fn parse_bytes_arg(text: &str) -> Result<u64, String> {
     /// The memory that an address on x86-64 and AArch64 reaches.
     const MOST: u128 = 1 << 47;
-    let bare = text.trim().trim_end_matches(['B', 'b']).trim_end_matches('i');
-    let (digits, shift) = match bare.char_indices().next_back() {
-        Some((end, unit)) if unit.is_ascii_alphabetic() && !has_letters(&bare[..end]) => {
+    let bare_text = text.trim().trim_end_matches(['B', 'b']).trim_end_matches('i');
+    let (digits, shift) = match bare_text.char_indices().next_back() {
+        Some((end, unit)) if unit.is_ascii_alphabetic() && !has_letters(&bare_text[..end]) => {
             let place = "KMGT".find(unit.to_ascii_uppercase()).ok_or("the units are K, M, G, T")?;
-            (&bare[..end], 10 * (place as u32 + 1))
+            (&bare_text[..end], 10 * (place as u32 + 1))
         }
-        _ => (bare, 0),
+        _ => (bare_text, 0),
     };
     let number: u64 = match digits.parse() {
         Ok(number) => number,
@@ -142,17 +142,17 @@ fn has_letters(text: &str) -> bool {
 }
 
 /// Cores that run thread blocks.
-fn threads(text: &str) -> Result<NonZeroUsize, String> {
-    number(text, 1024)
+fn parse_threads_arg(text: &str) -> Result<NonZeroUsize, String> {
+    parse_number_arg(text, 1024)
 }
 
 /// Commits that are tested at a time.
-pub fn jobs(text: &str) -> Result<NonZeroUsize, String> {
-    number(text, 256)
+pub fn parse_jobs_arg(text: &str) -> Result<NonZeroUsize, String> {
+    parse_number_arg(text, 256)
 }
 
 /// A whole number from 1 to `most`.
-fn number(text: &str, most: usize) -> Result<NonZeroUsize, String> {
+fn parse_number_arg(text: &str, limit: usize) -> Result<NonZeroUsize, String> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err("not a whole number".to_owned());
@@ -163,7 +163,7 @@ fn number(text: &str, most: usize) -> Result<NonZeroUsize, String> {
     };
     match NonZeroUsize::new(number) {
         None => Err("must be at least 1".to_owned()),
-        Some(number) if number.get() > most => Err(format!("at most {most}")),
+        Some(number) if number.get() > limit => Err(format!("at most {limit}")),
         Some(number) => Ok(number),
     }
 }
@@ -177,7 +177,7 @@ impl SessionArgs {
 
     /// Cores that run thread blocks.
     pub fn threads(&self) -> usize {
-        self.threads.map_or_else(cores, NonZeroUsize::get)
+        self.threads.map_or_else(count_cores, NonZeroUsize::get)
     }
 
     /// Everything that trials of `fixtures` need, on the one device.
@@ -190,12 +190,20 @@ impl SessionArgs {
     pub fn labs(&self, fixtures: &[PathBuf]) -> CliResult<Labs> {
         let (programs, kernels) = fixtures.iter().partition::<Vec<_>, _>(|path| is_program(path));
         let on_each = |kind| -> CliResult<Vec<Arc<Lab>>> {
-            let all = self.backend.iter();
-            all.map(|&device| self.lab_on(kind, device, self.threads(), self.fresh)).collect()
+            let devices = self.backend.iter();
+            devices.map(|&device| self.lab_on(kind, device, self.threads(), self.fresh)).collect()
         };
         Ok(Labs {
-            kernels: if kernels.is_empty() { Vec::new() } else { on_each(Kind::Kernels)? },
-            programs: if programs.is_empty() { Vec::new() } else { on_each(Kind::Program)? },
+            kernels: if kernels.is_empty() {
+                Vec::new()
+            } else {
+                on_each(RevisionRunner::Kernels)?
+            },
+            programs: if programs.is_empty() {
+                Vec::new()
+            } else {
+                on_each(RevisionRunner::Program)?
+            },
         })
     }
 
@@ -203,22 +211,24 @@ impl SessionArgs {
     /// passes over what the cache knows.
     pub fn search_labs(&self, harnesses: &[&Harness], threads: usize) -> CliResult<[Arc<Lab>; 2]> {
         let device = self.one_device()?;
-        let kind = Kind::of(harnesses.first().expect("a search has a fixture"));
-        if let Some(other) = harnesses.iter().find(|harness| Kind::of(harness) != kind) {
-            let (first, other) = (harnesses[0].path.display(), other.path.display());
+        let kind = RevisionRunner::from_harness(harnesses.first().expect("a search has a fixture"));
+        if let Some(other_harness) =
+            harnesses.iter().find(|harness| RevisionRunner::from_harness(harness) != kind)
+        {
+            let (first, other_path) = (harnesses[0].path.display(), other_harness.path.display());
             return Err(CommandError::new(format!(
-                "{first} and {other} cannot be searched together: one starts a program, the other \
+                "{first} and {other_path} cannot be searched together: one starts a program, the other \
                  makes a call"
             ))
             .with_hint("search each of them by itself"));
         }
         match kind {
-            Kind::Kernels => Ok([
+            RevisionRunner::Kernels => Ok([
                 self.lab_on(kind, device, threads, self.fresh)?,
                 self.lab_on(kind, device, threads, true)?,
             ]),
-            Kind::Program => {
-                let cache = cache()?;
+            RevisionRunner::Program => {
+                let cache = open_session_cache()?;
                 // One for both: what a program has loaded serves either.
                 let backend = self.programs_on(device, threads, &cache)?;
                 let lab = |fresh| Lab::new(backend.clone(), cache.clone(), fresh);
@@ -229,16 +239,16 @@ impl SessionArgs {
 
     /// The classes of the devices that were named, as outcomes carry them.
     pub fn device_classes(&self) -> CliResult<String> {
-        let class = |device: &Device| match device {
-            Device::Cpu => Ok("cpu".to_owned()),
-            Device::Cuda(ordinal) => {
-                Ok(cuda::device(ordinal.unwrap_or(0)).map_err(DeviceError::from)?.architecture)
+        let class = |device: &DeviceArg| match device {
+            DeviceArg::Cpu => Ok("cpu".to_owned()),
+            DeviceArg::Cuda(ordinal) => {
+                Ok(cuda::find_gpu(ordinal.unwrap_or(0)).map_err(DeviceError::from)?.architecture)
             }
         };
         Ok(self.backend.iter().map(class).collect::<CliResult<Vec<String>>>()?.join(","))
     }
 
-    fn one_device(&self) -> CliResult<Device> {
+    fn one_device(&self) -> CliResult<DeviceArg> {
         match self.backend.as_slice() {
             &[device] => Ok(device),
             _ => Err(CommandError::new("this command takes one --backend")
@@ -248,15 +258,15 @@ impl SessionArgs {
 
     fn lab_on(
         &self,
-        kind: Kind,
-        device: Device,
+        kind: RevisionRunner,
+        device: DeviceArg,
         threads: usize,
         fresh: bool,
     ) -> CliResult<Arc<Lab>> {
-        let cache = cache()?;
+        let cache = open_session_cache()?;
         let backend = match kind {
-            Kind::Kernels => self.backend_on(device, threads, &cache)?,
-            Kind::Program => self.programs_on(device, threads, &cache)?,
+            RevisionRunner::Kernels => self.backend_on(device, threads, &cache)?,
+            RevisionRunner::Program => self.programs_on(device, threads, &cache)?,
         };
         Ok(Lab::new(backend, cache, fresh))
     }
@@ -264,7 +274,7 @@ impl SessionArgs {
     /// Programs, which compute on `device`.
     fn programs_on(
         &self,
-        device: Device,
+        device: DeviceArg,
         threads: usize,
         cache: &Cache,
     ) -> CliResult<Arc<dyn Backend>> {
@@ -273,42 +283,46 @@ impl SessionArgs {
                 .with_hint("this harness starts a program: run it under compute-sanitizer"));
         }
         let (place, name, device_bytes) = match device {
-            Device::Cpu => {
+            DeviceArg::Cpu => {
                 let (class, description) = ("cpu".to_owned(), "CPU".to_owned());
-                (program::Device::Cpu, DeviceName { class, description }, None)
+                (program::ProgramDevice::Cpu, DeviceName { class, description }, None)
             }
-            Device::Cuda(ordinal) => {
-                let found = cuda::device(ordinal.unwrap_or(0)).map_err(DeviceError::from)?;
-                let (class, description) = (found.architecture.clone(), found.describe());
+            DeviceArg::Cuda(ordinal) => {
+                let cuda_device =
+                    cuda::find_gpu(ordinal.unwrap_or(0)).map_err(DeviceError::from)?;
+                let (class, description) =
+                    (cuda_device.architecture.clone(), cuda_device.describe());
                 let name = DeviceName { class, description };
-                (program::Device::Cuda(ordinal), name, Some(found.memory_bytes as u64))
+                (program::ProgramDevice::Cuda(ordinal), name, Some(cuda_device.memory_bytes as u64))
             }
         };
-        let runner = runner(place, self.limits(), self.threads(), cache)?;
+        let runner = create_program_runner(place, self.limits(), self.threads(), cache)?;
         let host = Host::new(own_file()?, self.limits(), threads, cache.temporary());
         Ok(Arc::new(Programs::new(runner, host, name, device_bytes)))
     }
 
     fn backend_on(
         &self,
-        device: Device,
+        device: DeviceArg,
         threads: usize,
         cache: &Cache,
     ) -> CliResult<Arc<dyn Backend>> {
-        if self.sanitize.is_some() && self.backend.iter().all(|device| *device == Device::Cpu) {
+        if self.sanitize.is_some() && self.backend.iter().all(|device| *device == DeviceArg::Cpu) {
             return Err(CommandError::new("--sanitize is for replays on a GPU").with_hint(
                 "add --backend cuda; the CPU finds unwritten and out-of-bounds memory itself",
             ));
         }
-        let compiler =
-            compiler(Some(cache))?.with_timeout(self.timeout.saturating_mul(COMPILER_SHARE));
+        let compiler = find_session_compiler(Some(cache))?
+            .with_timeout(self.timeout.saturating_mul(COMPILER_SHARE));
         let host = Host::new(own_file()?, self.limits(), threads, cache.temporary());
-        let cpu = Cpu::new(Toolchain::new(compiler, cache), host);
-        let Device::Cuda(ordinal) = device else { return Ok(Arc::new(cpu)) };
+        let cpu = CpuBackend::new(Toolchain::new(compiler, cache), host);
+        let DeviceArg::Cuda(ordinal) = device else { return Ok(Arc::new(cpu)) };
         let search = search_path();
         let cuda = Cuda::new(cpu, ordinal, self.memory, &search, cache)?;
         Ok(Arc::new(match self.sanitize {
-            Some(tool) => cuda.sanitized(Sanitizer::find(&folders("PATH"), &search, tool.into())?),
+            Some(tool) => {
+                cuda.sanitized(Sanitizer::find(&list_env_folders("PATH"), &search, tool.into())?)
+            }
             None => cuda,
         }))
     }
@@ -316,16 +330,16 @@ impl SessionArgs {
 
 /// What runs the revisions of a harness.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum RevisionRunner {
     /// A call of kernels that are compiled here.
     Kernels,
     /// A program of the user's own.
     Program,
 }
 
-impl Kind {
-    fn of(harness: &Harness) -> Kind {
-        if harness.program.is_some() { Kind::Program } else { Kind::Kernels }
+impl RevisionRunner {
+    fn from_harness(harness: &Harness) -> RevisionRunner {
+        if harness.program.is_some() { RevisionRunner::Program } else { RevisionRunner::Kernels }
     }
 }
 
@@ -344,29 +358,29 @@ pub struct Labs {
 
 impl Labs {
     /// Those for `harness`.
-    pub fn of(&self, harness: &Harness) -> &[Arc<Lab>] {
-        match Kind::of(harness) {
-            Kind::Kernels => &self.kernels,
-            Kind::Program => &self.programs,
+    pub fn for_harness(&self, harness: &Harness) -> &[Arc<Lab>] {
+        match RevisionRunner::from_harness(harness) {
+            RevisionRunner::Kernels => &self.kernels,
+            RevisionRunner::Program => &self.programs,
         }
     }
 
     /// The one for `harness`, of a command that takes one device.
     pub fn one_of(&self, harness: &Harness) -> &Arc<Lab> {
-        self.of(harness).first().expect("a fixture of this kind was looked at")
+        self.for_harness(harness).first().expect("a fixture of this kind was looked at")
     }
 }
 
 /// What starts programs that compute on `device`, in the user's environment.
 /// At most `processes` of each stay.
-pub fn runner(
-    device: program::Device,
+pub fn create_program_runner(
+    device: program::ProgramDevice,
     limits: Limits,
     processes: usize,
     cache: &Cache,
 ) -> CliResult<Runner> {
     let environment = std::env::vars_os().collect();
-    let setting = program::Setting { device, limits, environment, processes };
+    let setting = program::ProgramSettings { device, limits, environment, processes };
     Ok(Runner::new(Keeper::new(&own_file()?), cache.clone(), setting))
 }
 
@@ -374,23 +388,24 @@ pub fn runner(
 pub const SHARED_CACHE: &str = "REPLAY_SHARED_CACHE_DIR";
 
 /// The cache, made if it does not exist.
-pub fn cache() -> CliResult<Cache> {
+pub fn open_session_cache() -> CliResult<Cache> {
     let cache = Cache::open(&cache_folder()?)?;
     match std::env::var_os(SHARED_CACHE).filter(|path| !path.is_empty()) {
-        Some(shared) => Ok(cache.sharing(&std::path::absolute(&shared)?)?),
+        Some(shared_folder) => Ok(cache.sharing(&std::path::absolute(&shared_folder)?)?),
         None => Ok(cache),
     }
 }
 
 /// Where the user's environment says that CUDA is.
 pub fn search_path() -> SearchPath {
-    let roots = ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"].into_iter().flat_map(folders).collect();
+    let roots =
+        ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"].into_iter().flat_map(list_env_folders).collect();
     let python = Some("python3".to_owned());
-    SearchPath { libraries: folders("LD_LIBRARY_PATH"), roots, python }
+    SearchPath { libraries: list_env_folders("LD_LIBRARY_PATH"), roots, python }
 }
 
 /// The folders that the environment variable `name` lists.
-pub fn folders(name: &str) -> Vec<PathBuf> {
+pub fn list_env_folders(name: &str) -> Vec<PathBuf> {
     let value = std::env::var_os(name).unwrap_or_default();
     std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect()
 }
@@ -399,17 +414,17 @@ pub fn folders(name: &str) -> Vec<PathBuf> {
 const COMPILER_SHARE: u32 = 5;
 
 /// The C++ compiler that `CXX` names, else the system's; `cache` may know it already.
-pub fn compiler(cache: Option<&Cache>) -> CliResult<Compiler> {
+pub fn find_session_compiler(cache: Option<&Cache>) -> CliResult<Compiler> {
     let cxx = std::env::var_os("CXX").map(|cxx| cxx.into_string()).transpose();
     let cxx = cxx.map_err(|cxx| {
         CommandError::new(format!("CXX is no text: {}", cxx.display()))
             .with_hint("name the compiler by a path that is UTF-8, such as a link to it")
     })?;
-    compiler_named(cxx.as_deref(), cache)
+    find_named_compiler(cxx.as_deref(), cache)
 }
 
 /// The same for `cxx` as the value of `CXX`.
-pub fn compiler_named(cxx: Option<&str>, cache: Option<&Cache>) -> CliResult<Compiler> {
+pub fn find_named_compiler(cxx: Option<&str>, cache: Option<&Cache>) -> CliResult<Compiler> {
     Ok(Compiler::find_known(cxx, &Keeper::new(&own_file()?), cache)?)
 }
 
@@ -424,14 +439,14 @@ pub fn cache_folder() -> CliResult<PathBuf> {
     let folder = |name: &str| {
         std::env::var_os(name).map(PathBuf::from).filter(|path| !path.as_os_str().is_empty())
     };
-    let found = folder("REPLAY_CACHE_DIR")
+    let chosen_folder = folder("REPLAY_CACHE_DIR")
         .or_else(|| folder("XDG_CACHE_HOME").filter(|path| path.is_absolute()))
         .or_else(|| folder("HOME").map(|home| home.join(".cache")));
-    let found = found.ok_or_else(|| {
+    let chosen_folder = chosen_folder.ok_or_else(|| {
         CommandError::new("no place for the cache: neither REPLAY_CACHE_DIR nor HOME is set")
             .with_hint("set REPLAY_CACHE_DIR to a folder that can be written")
     })?;
-    Ok(std::path::absolute(&found)?)
+    Ok(std::path::absolute(&chosen_folder)?)
 }
 
 #[cfg(test)]
@@ -440,10 +455,10 @@ mod tests {
 
     #[test]
     fn bytes_take_units_of_1024() {
-        assert_eq!(bytes("512"), Ok(512));
-        assert_eq!(bytes("2K"), Ok(2048));
-        assert_eq!(bytes("3MiB"), Ok(3 << 20));
-        assert_eq!(bytes("8g"), Ok(8 << 30));
+        assert_eq!(parse_bytes_arg("512"), Ok(512));
+        assert_eq!(parse_bytes_arg("2K"), Ok(2048));
+        assert_eq!(parse_bytes_arg("3MiB"), Ok(3 << 20));
+        assert_eq!(parse_bytes_arg("8g"), Ok(8 << 30));
     }
 
     /// The error for each text.
@@ -459,7 +474,7 @@ mod tests {
     fn numbers_are_refused_for_what_they_are() {
         let sizes =
             ["", "G", "1X", "-1", "1.5G", "1e99", "inf", "0", "0G", "129T", "99999999999999999999"];
-        insta::assert_snapshot!(refused(bytes, &sizes), @"
+        insta::assert_snapshot!(refused(parse_bytes_arg, &sizes), @"
         : not a whole number of bytes, such as 512M or 64G
         G: not a whole number of bytes, such as 512M or 64G
         1X: the units are K, M, G, T
@@ -473,7 +488,7 @@ mod tests {
         99999999999999999999: more than any machine has; at most 128T
         ");
         let times = ["", "1m", "nan", "-nan", "inf", "1e10", "-inf", "-1", "-0", "0", "1e-12"];
-        insta::assert_snapshot!(refused(seconds, &times), @"
+        insta::assert_snapshot!(refused(parse_seconds_arg, &times), @"
         : not a number of seconds
         1m: not a number of seconds
         nan: not a number of seconds
@@ -487,7 +502,7 @@ mod tests {
         1e-12: less than a nanosecond
         ");
         let counts = ["", "-", "x", "1.5", "0", "-1", "-0", "65535", "99999999999999999999"];
-        insta::assert_snapshot!(refused(threads, &counts), @"
+        insta::assert_snapshot!(refused(parse_threads_arg, &counts), @"
         : not a whole number
         -: not a whole number
         x: not a whole number
@@ -498,22 +513,22 @@ mod tests {
         65535: at most 1024
         99999999999999999999: at most 1024
         ");
-        assert_eq!(jobs("256").map(NonZeroUsize::get), Ok(256));
+        assert_eq!(parse_jobs_arg("256").map(NonZeroUsize::get), Ok(256));
     }
 
     #[test]
     fn a_device_is_the_cpu_or_a_gpu_with_a_number() {
-        assert_eq!(device("cpu"), Ok(Device::Cpu));
-        assert_eq!(device("cuda"), Ok(Device::Cuda(None)));
-        assert_eq!(device("cuda:3"), Ok(Device::Cuda(Some(3))));
+        assert_eq!(parse_device_arg("cpu"), Ok(DeviceArg::Cpu));
+        assert_eq!(parse_device_arg("cuda"), Ok(DeviceArg::Cuda(None)));
+        assert_eq!(parse_device_arg("cuda:3"), Ok(DeviceArg::Cuda(Some(3))));
         for wrong in ["", "gpu", "cuda:", "cuda:x", "cpu:0", "cuda:-1"] {
-            assert!(device(wrong).is_err(), "{wrong}");
+            assert!(parse_device_arg(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn a_timeout_is_a_number_of_seconds() {
-        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
-        assert_eq!(seconds("1e-9"), Ok(Duration::from_nanos(1)));
+        assert_eq!(parse_seconds_arg("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_seconds_arg("1e-9"), Ok(Duration::from_nanos(1)));
     }
 }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use ::replay::fixture::Fixture;
 use ::replay::report::SnapshotCheck;
 use ::replay::snapshot::{
-    self, Meta, Pending, Snapshot, SnapshotComparison, SnapshotError, SnapshotFile, Store, Update,
-    Write,
+    self, Meta, PendingSnapshot, Snapshot, SnapshotComparison, SnapshotError, SnapshotFile,
+    SnapshotUpdate, Store, Write,
 };
 use ::replay::trial::{Status, Trial};
 use globset::{Glob, GlobSet, GlobSetBuilder};
@@ -19,7 +19,7 @@ use super::exit;
 pub struct SnapshotSettings {
     /// The folder that was named, if one was.
     pub folder: Option<PathBuf>,
-    update: Update,
+    update: SnapshotUpdate,
     ci: bool,
 }
 
@@ -27,7 +27,7 @@ impl SnapshotSettings {
     /// From `REPLAY_UPDATE` and `CI`.
     pub fn from_environment(folder: Option<PathBuf>) -> CliResult<SnapshotSettings> {
         let text = std::env::var("REPLAY_UPDATE").unwrap_or_default();
-        let update: Update = text.parse().map_err(|message: String| {
+        let update: SnapshotUpdate = text.parse().map_err(|message: String| {
             CommandError::new(format!("REPLAY_UPDATE is not understood: {message}"))
         })?;
         if let Some(folder) = folder.as_deref().filter(|_| !update.asks_for_new()) {
@@ -36,22 +36,22 @@ impl SnapshotSettings {
         Ok(SnapshotSettings { folder, update, ci: is_ci() })
     }
 
-    fn store(&self, fixture: &Fixture, asked: bool) -> Option<Store> {
-        let asked = asked || fixture.snapshot || self.update.asks_for_new();
-        let beside = || asked.then(|| Store::beside(&fixture.dir));
-        Store::find(&fixture.dir, self.folder.as_deref()).or_else(beside)
+    fn store(&self, fixture: &Fixture, is_asked: bool) -> Option<Store> {
+        let wants_snapshot = is_asked || fixture.snapshot || self.update.asks_for_new();
+        let store_beside = || wants_snapshot.then(|| Store::beside(&fixture.dir));
+        Store::find(&fixture.dir, self.folder.as_deref()).or_else(store_beside)
     }
 
     /// Compares the outcome of `trial` with its accepted snapshot and writes a snapshot to review.
     /// None if it is untestable, or if neither a folder, the fixture nor the user (`asked`) says
     /// that there are snapshots.
-    pub fn check(&self, trial: &Trial, asked: bool) -> CliResult<Option<SnapshotCheck>> {
+    pub fn check(&self, trial: &Trial, is_asked: bool) -> CliResult<Option<SnapshotCheck>> {
         let outcome = trial.outcome()?;
         if matches!(outcome.status, Status::Untestable { .. }) {
             return Ok(None);
         }
         let fixture = trial.fixture();
-        let Some(store) = self.store(fixture, asked) else { return Ok(None) };
+        let Some(store) = self.store(fixture, is_asked) else { return Ok(None) };
         let path = store.path(&outcome.device);
         let file = store.accepted(&outcome.device)?;
         let (meta, accepted) = file.map(|file| (file.meta, file.snapshot)).unzip();
@@ -59,44 +59,45 @@ impl SnapshotSettings {
         let fresh = accepted.as_ref().is_none_or(|accepted| accepted.content != content);
         let same_bits = !fresh && accepted.as_ref().is_some_and(|a| a.has_bits_of(outcome));
         if let (true, Some(accepted)) = (same_bits, &accepted)
-            && let Some(found) = snapshot::contradiction(accepted, outcome)
+            && let Some(found) = snapshot::find_contradiction(accepted, outcome)
         {
             return Err(SnapshotError::Edited { path, found }.into());
         }
-        let how = self.update.write(accepted.is_some(), self.ci);
+        let write_mode = self.update.write(accepted.is_some(), self.ci);
         // Noise and shadows take a few replays more: they are measured only where they say something.
-        let is_known = same_bits && self.update != Update::Force;
-        let (noise, shadows) = if is_known || (accepted.is_none() && how == Write::Nothing) {
+        let is_known = same_bits && self.update != SnapshotUpdate::Force;
+        let (noise, shadows) = if is_known || (accepted.is_none() && write_mode == Write::Nothing) {
             (Vec::new(), Vec::new())
         } else {
             (trial.noise()?, trial.imprints()?)
         };
         let name = &fixture.name;
-        let got = Snapshot::of(outcome, name, content, &noise, &shadows, accepted.as_ref());
+        let got =
+            Snapshot::from_outcome(outcome, name, content, &noise, &shadows, accepted.as_ref());
         // In CI nobody reviews: a snapshot that is not there must not pass for one that agrees.
-        let needed = self.ci && !matches!(how, Write::Accepted { .. });
+        let needed = self.ci && !matches!(write_mode, Write::Accepted { .. });
         let comparison = match &accepted {
-            Some(old) => snapshot::compare(old, &got),
+            Some(old) => snapshot::compare_snapshots(old, &got),
             None => SnapshotComparison::unseen(needed),
         };
-        let same = same_bits && accepted.as_ref().is_some_and(|a| a.is_exactly(outcome));
-        let written = match how {
+        let is_exact = same_bits && accepted.as_ref().is_some_and(|a| a.is_exactly(outcome));
+        let written_path = match write_mode {
             Write::Nothing => None,
-            _ if same && self.update != Update::Force => {
+            _ if is_exact && self.update != SnapshotUpdate::Force => {
                 if !self.ci {
-                    snapshot::discard(&path)?;
+                    snapshot::discard_pending(&path)?;
                 }
                 None
             }
-            how => {
+            writing_mode => {
                 // The reason that was given for these bits still holds.
                 let description = meta.filter(|_| same_bits).and_then(|meta| meta.description);
                 let meta = Meta { description, ..store.meta() };
                 let file = SnapshotFile { meta, snapshot: got };
-                snapshot::write(&path, &file, how)?
+                snapshot::write_snapshot(&path, &file, writing_mode)?
             }
         };
-        let (path, written) = (shown(&path), written.as_deref().map(shown));
+        let (path, written) = (relative_path(&path), written_path.as_deref().map(relative_path));
         Ok(Some(SnapshotCheck { path, comparison, written }))
     }
 }
@@ -106,14 +107,16 @@ pub fn must_be_there(folder: &Path) -> CliResult<()> {
     if folder.is_dir() {
         return Ok(());
     }
-    let shown = folder.display();
+    let shown_folder = folder.display();
     let (message, hint) = match folder.exists() {
-        true => (format!("{shown} is no folder of snapshots"), None),
-        false => (format!("there is no folder of snapshots {shown}"), nearest_folder(folder)),
+        true => (format!("{shown_folder} is no folder of snapshots"), None),
+        false => {
+            (format!("there is no folder of snapshots {shown_folder}"), nearest_folder(folder))
+        }
     };
     let hint = hint.map_or_else(
         || "`REPLAY_UPDATE=new replay FIXTURE --snapshots DIR` makes one".to_owned(),
-        |near| format!("did you mean {}?", near.display()),
+        |nearest| format!("did you mean {}?", nearest.display()),
     );
     Err(CommandError::new(message).with_hint(hint))
 }
@@ -121,20 +124,20 @@ pub fn must_be_there(folder: &Path) -> CliResult<()> {
 /// The folder beside `folder` that has nearly its name.
 fn nearest_folder(folder: &Path) -> Option<PathBuf> {
     let word = folder.file_name()?.to_str()?;
-    let beside = folder.parent().filter(|beside| !beside.as_os_str().is_empty());
-    let entries = std::fs::read_dir(beside.unwrap_or(Path::new("."))).ok()?.flatten();
-    let near = entries.filter(|entry| entry.path().is_dir()).filter_map(|entry| {
+    let parent_folder = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let entries = std::fs::read_dir(parent_folder.unwrap_or(Path::new("."))).ok()?.flatten();
+    let near_names = entries.filter(|entry| entry.path().is_dir()).filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
         let distance = strsim::damerau_levenshtein(word, &name);
         (distance <= 2 && distance < word.len()).then_some((distance, name))
     });
-    let (_, name) = near.min()?;
+    let (_, name) = near_names.min()?;
     Some(folder.with_file_name(name))
 }
 
 /// Which pending snapshots a command is about.
 #[derive(Debug, clap::Args)]
-pub struct Selection {
+pub struct SnapshotSelection {
     /// Names such as `step0.cpu`, paths, or patterns of either [default: all]
     #[arg(value_name = "GLOB")]
     globs: Vec<String>,
@@ -146,7 +149,7 @@ pub struct Selection {
 /// The pending snapshots that a command found.
 pub struct Selected {
     /// The readable ones.
-    pub pending: Vec<Pending>,
+    pub pending: Vec<PendingSnapshot>,
     /// The places of the unreadable ones, and why.
     pub damaged: Vec<(PathBuf, SnapshotError)>,
 }
@@ -165,7 +168,7 @@ impl Selected {
     }
 }
 
-impl Selection {
+impl SnapshotSelection {
     /// The folder of snapshots.
     fn folder(&self) -> CliResult<PathBuf> {
         Ok(match &self.snapshots {
@@ -173,7 +176,7 @@ impl Selection {
                 must_be_there(folder)?;
                 folder.clone()
             }
-            None => snapshot::nearest(Path::new(".")).ok_or_else(|| {
+            None => snapshot::find_snapshot_folder(Path::new(".")).ok_or_else(|| {
                 CommandError::new("there is no folder `snapshots` here or above").with_hint(
                     "`REPLAY_UPDATE=new replay FIXTURE` makes one, or name one with --snapshots",
                 )
@@ -183,23 +186,23 @@ impl Selection {
 
     /// The accepted snapshots whose fixtures are gone.
     pub fn orphans(&self) -> CliResult<Vec<snapshot::Orphan>> {
-        Ok(snapshot::orphans(&self.folder()?)?)
+        Ok(snapshot::list_orphan_snapshots(&self.folder()?)?)
     }
 
     /// The pending snapshots among those selected.
     pub fn pending(&self) -> CliResult<Selected> {
         let folder = self.folder()?;
-        let mut paths = snapshot::pending(&folder)?;
+        let mut paths = snapshot::list_pending_snapshots(&folder)?;
         if !self.globs.is_empty() {
             let set = self.set()?;
             paths.retain(|path| {
-                let below = path.strip_prefix(&folder).unwrap_or(path).with_extension("");
-                set.is_match(shown(path)) || set.is_match(below)
+                let bare_path = path.strip_prefix(&folder).unwrap_or(path).with_extension("");
+                set.is_match(relative_path(path)) || set.is_match(bare_path)
             });
         }
         let mut selected = Selected { pending: Vec::new(), damaged: Vec::new() };
         for path in paths {
-            match snapshot::open(&path) {
+            match snapshot::open_pending(&path) {
                 Ok(pending) => selected.pending.extend(pending),
                 Err(error) => selected.damaged.push((path, error)),
             }
@@ -223,10 +226,11 @@ impl Selection {
 }
 
 /// A path as people write it: relative to the current folder where it lies below it.
-pub fn shown(path: &Path) -> PathBuf {
-    let here = std::env::current_dir().and_then(|here| here.canonicalize());
-    let below = here.ok().and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned));
-    below.unwrap_or_else(|| path.to_owned())
+pub fn relative_path(path: &Path) -> PathBuf {
+    let working_folder = std::env::current_dir().and_then(|folder| folder.canonicalize());
+    let relative_path =
+        working_folder.ok().and_then(|folder| path.strip_prefix(folder).ok().map(Path::to_owned));
+    relative_path.unwrap_or_else(|| path.to_owned())
 }
 
 /// Whether this is a CI job, as insta tells.

@@ -21,12 +21,14 @@ impl Folder {
     pub fn open(path: &Path) -> Result<Folder, ClusterError> {
         let name = path.join("lock");
         loop {
-            make(&path.join("results"))?;
-            let lock = File::create(&name).map_err(failed("open", &name))?;
+            create_task_folder(&path.join("results"))?;
+            let lock = File::create(&name).map_err(task_folder_error("open", &name))?;
             match lock.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(ClusterError::Watched { path: name }),
-                Err(TryLockError::Error(source)) => return Err(failed("lock", &name)(source)),
+                Err(TryLockError::Error(source)) => {
+                    return Err(task_folder_error("lock", &name)(source));
+                }
             }
             // Its last user may have removed the folder since: then this is the lock of nothing.
             if is_at(&lock, &name) {
@@ -46,9 +48,9 @@ impl Folder {
 
     /// Makes the folder of the array with this number, and that of results.
     pub(super) fn make_array(&self, number: usize) -> Result<PathBuf, ClusterError> {
-        make(&self.results())?;
+        create_task_folder(&self.results())?;
         let folder = self.array(number);
-        make(&folder)?;
+        create_task_folder(&folder)?;
         Ok(folder)
     }
 
@@ -60,18 +62,21 @@ impl Folder {
     }
 }
 
-fn make(path: &Path) -> Result<(), ClusterError> {
-    fs::create_dir_all(path).map_err(failed("make", path))
+fn create_task_folder(path: &Path) -> Result<(), ClusterError> {
+    fs::create_dir_all(path).map_err(task_folder_error("make", path))
 }
 
-fn failed(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> ClusterError {
+fn task_folder_error(
+    doing: &'static str,
+    path: &Path,
+) -> impl FnOnce(std::io::Error) -> ClusterError {
     let path = path.to_owned();
     move |source| ClusterError::Folder { doing, path, source }
 }
 
 /// Whether `file` is the one at `path`.
 fn is_at(file: &File, path: &Path) -> bool {
-    let place = |found: fs::Metadata| (found.dev(), found.ino());
-    let (own, there) = (file.metadata().map(place), fs::metadata(path).map(place));
-    matches!((own, there), (Ok(own), Ok(there)) if own == there)
+    let place = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let (own_place, path_place) = (file.metadata().map(place), fs::metadata(path).map(place));
+    matches!((own_place, path_place), (Ok(own), Ok(there)) if own == there)
 }

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::batch::log_of;
-use super::{Array, ClusterError, Scheduler, Standing};
+use super::task_array::task_log_path;
+use super::{Array, ClusterError, Scheduler, TaskStanding};
 use crate::process::tree;
 
 /// The name of the only node.
@@ -21,7 +21,7 @@ const PARENT: &str = "REPLAY_TASK_PARENT";
 /// is gone. What another process of the same command makes again must not be made twice at a time.
 pub fn end_with_parent() -> bool {
     let parent = std::env::var(PARENT).ok().and_then(|parent| parent.parse().ok());
-    parent.is_none_or(tree::end_with)
+    parent.is_none_or(tree::die_with_parent)
 }
 
 /// Starts tasks as processes of its own, which end with it.
@@ -64,7 +64,7 @@ impl Processes {
     }
 
     fn start(&self, number: usize) -> std::io::Result<Child> {
-        let log = File::create(log_of(&self.folder, number))?;
+        let log = File::create(task_log_path(&self.folder, number))?;
         Command::new(&self.worker[0])
             .args(&self.worker[1..])
             .arg(number.to_string())
@@ -75,15 +75,17 @@ impl Processes {
             .spawn()
     }
 
-    fn standing(&self, number: usize) -> Standing {
+    fn standing(&self, number: usize) -> TaskStanding {
         match &self.ended[number] {
-            Some(state) => {
-                Standing::Ended { state: state.clone(), reason: String::new(), node: String::new() }
-            }
+            Some(state) => TaskStanding::Ended {
+                state: state.clone(),
+                reason: String::new(),
+                node: String::new(),
+            },
             None if self.waiting.contains(&number) => {
-                Standing::Waiting { reason: "other tasks run".to_owned() }
+                TaskStanding::Waiting { reason: "other tasks run".to_owned() }
             }
-            None => Standing::Running { node: NODE.to_owned() },
+            None => TaskStanding::Running { node: NODE.to_owned() },
         }
     }
 }
@@ -120,7 +122,7 @@ impl Scheduler for Local {
         Ok(place.map(|place| format!("{}-{place}", std::process::id())))
     }
 
-    fn poll(&mut self, id: &str, tasks: usize) -> Result<Vec<Option<Standing>>, ClusterError> {
+    fn poll(&mut self, id: &str, tasks: usize) -> Result<Vec<Option<TaskStanding>>, ClusterError> {
         let Some(array) = self.array(id) else { return Ok(vec![None; tasks]) };
         array.turn();
         Ok((0..tasks).map(|number| Some(array.standing(number))).collect())

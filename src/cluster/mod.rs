@@ -1,19 +1,19 @@
 //! Tasks on other machines: what a scheduler is asked, and what tasks leave in a folder that all machines share.
 //!
-//! A [`Crew`] hands tasks to a [`Scheduler`] as arrays, waits for their results and hands tasks that ended without
+//! A [`TaskPool`] hands tasks to a [`Scheduler`] as arrays, waits for their results and hands tasks that ended without
 //! one out again, elsewhere. A result is one file, written whole. A task without a result has failed for a reason of
 //! the machines': it is never taken for a finding.
 //!
-//! What is under way is in the folder: a crew that is opened where another ended goes on with its results and with
+//! What is under way is in the folder: a task pool that is opened where another ended goes on with its results and with
 //! its arrays.
 
-mod batch;
-mod crew;
 mod error;
 mod folder;
 mod local;
 mod slurm;
 mod spare;
+mod task_array;
+mod task_pool;
 #[cfg(test)]
 mod tests;
 
@@ -21,12 +21,12 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-pub use batch::{Failed, Report, perform};
-pub use crew::{Crew, Done, Task};
 pub use error::ClusterError;
 pub use folder::Folder;
 pub use local::{Local, end_with_parent};
 pub use slurm::Slurm;
+pub use task_array::{TaskFailure, TaskReport, perform_array_task};
+pub use task_pool::{Done, Task, TaskPool};
 
 /// An array of tasks as a scheduler is asked for it.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub struct Array<'a> {
 
 /// How a task stands with its scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum TaskStanding {
     /// It waits for its turn, for this reason.
     Waiting {
         /// The scheduler's word for why.
@@ -71,10 +71,10 @@ pub enum Standing {
     Cancelled,
 }
 
-impl Standing {
+impl TaskStanding {
     /// Whether it neither waits nor runs.
     pub fn is_over(&self) -> bool {
-        matches!(self, Standing::Ended { .. } | Standing::Cancelled)
+        matches!(self, TaskStanding::Ended { .. } | TaskStanding::Cancelled)
     }
 }
 
@@ -96,7 +96,7 @@ pub trait Scheduler {
     ///
     /// # Errors
     /// [`ClusterError::Silent`] if it does not answer now.
-    fn poll(&mut self, id: &str, tasks: usize) -> Result<Vec<Option<Standing>>, ClusterError>;
+    fn poll(&mut self, id: &str, tasks: usize) -> Result<Vec<Option<TaskStanding>>, ClusterError>;
 
     /// Ends tasks of the array `id`, as far as they have not ended.
     ///
@@ -113,7 +113,7 @@ pub trait Scheduler {
     fn interval(&self) -> Duration;
 
     /// Lets time pass.
-    fn rest(&mut self, time: Duration) {
+    fn pause_for(&mut self, time: Duration) {
         std::thread::sleep(time);
     }
 }

@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::batch::log_of;
-use super::{Array, ClusterError, Scheduler, Standing};
+use super::task_array::task_log_path;
+use super::{Array, ClusterError, Scheduler, TaskStanding};
 
 /// What arrays ask for.
 #[derive(Clone, Debug, Default)]
@@ -52,7 +52,7 @@ impl Slurm {
 
     /// The options of `sbatch` for `array`.
     fn options(&self, array: &Array<'_>) -> Vec<OsString> {
-        let log = log_of(array.folder, "%a").display().to_string();
+        let log = task_log_path(array.folder, "%a").display().to_string();
         let last = array.tasks - 1;
         let mut words = vec![
             "--parsable".to_owned(),
@@ -80,7 +80,7 @@ impl Slurm {
 }
 
 /// The script of an array's tasks.
-fn script(worker: &[OsString]) -> String {
+fn array_script(worker: &[OsString]) -> String {
     let words: Vec<String> = worker
         .iter()
         .map(|word| {
@@ -92,90 +92,93 @@ fn script(worker: &[OsString]) -> String {
 }
 
 /// What a program of Slurm's has answered.
-struct Answer {
+struct SlurmAnswer {
     ok: bool,
     stdout: String,
     stderr: String,
 }
 
-fn asked(program: &str, words: &[OsString]) -> Result<Answer, ClusterError> {
-    let failed = |source| ClusterError::Missing { program: program.to_owned(), source };
-    let output = Command::new(program).args(words).stdin(Stdio::null()).output().map_err(failed)?;
+fn run_slurm_program(program: &str, words: &[OsString]) -> Result<SlurmAnswer, ClusterError> {
+    let start_error = |source| ClusterError::Missing { program: program.to_owned(), source };
+    let output =
+        Command::new(program).args(words).stdin(Stdio::null()).output().map_err(start_error)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-    Ok(Answer {
+    Ok(SlurmAnswer {
         ok: output.status.success(),
         stdout: text(&output.stdout),
         stderr: text(&output.stderr),
     })
 }
 
-fn silent(answer: Answer) -> ClusterError {
+fn silent_slurm_error(answer: SlurmAnswer) -> ClusterError {
     ClusterError::Silent { scheduler: NAME, words: answer.stderr }
 }
 
-fn plain(words: &[&str]) -> Vec<OsString> {
+fn owned_slurm_words(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
 }
 
 impl Scheduler for Slurm {
     fn submit(&mut self, array: &Array<'_>) -> Result<String, ClusterError> {
         let path = array.folder.join("script");
-        let failed = |source| ClusterError::Folder { doing: "write", path: path.clone(), source };
-        std::fs::write(&path, script(array.worker)).map_err(failed)?;
+        let write_error =
+            |source| ClusterError::Folder { doing: "write", path: path.clone(), source };
+        std::fs::write(&path, array_script(array.worker)).map_err(write_error)?;
         let mut words = self.options(array);
         words.push(path.clone().into_os_string());
-        let answer = asked("sbatch", &words)?;
+        let answer = run_slurm_program("sbatch", &words)?;
         // On a federation the cluster's name follows the id.
         let id = answer.stdout.split(';').next().unwrap_or_default().to_owned();
         if answer.ok && !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) {
             return Ok(id);
         }
         if SILENT.iter().any(|words| answer.stderr.contains(words)) {
-            return Err(silent(answer));
+            return Err(silent_slurm_error(answer));
         }
-        let Answer { stdout, stderr, .. } = answer;
-        let said = if stderr.is_empty() { stdout } else { stderr };
-        let first = said.lines().next().unwrap_or_default().to_owned();
-        let words = if answer.ok { format!("{NO_ID}: {first}") } else { said };
+        let SlurmAnswer { stdout, stderr, .. } = answer;
+        let answer_text = if stderr.is_empty() { stdout } else { stderr };
+        let first = answer_text.lines().next().unwrap_or_default().to_owned();
+        let words = if answer.ok { format!("{NO_ID}: {first}") } else { answer_text };
         Err(ClusterError::Refused { scheduler: NAME, words })
     }
 
     fn find(&mut self, name: &str) -> Result<Option<String>, ClusterError> {
         let name = format!("--name={name}");
-        let words = plain(&["--noheader", "--me", "--format=%F", &name]);
-        let answer = asked("squeue", &words)?;
+        let words = owned_slurm_words(&["--noheader", "--me", "--format=%F", &name]);
+        let answer = run_slurm_program("squeue", &words)?;
         if !answer.ok {
-            return Err(silent(answer));
+            return Err(silent_slurm_error(answer));
         }
         Ok(answer.stdout.lines().next().map(|line| line.trim().to_owned()))
     }
 
-    fn poll(&mut self, id: &str, tasks: usize) -> Result<Vec<Option<Standing>>, ClusterError> {
-        let answer = asked("scontrol", &plain(&["--oneliner", "show", "job", id]))?;
+    fn poll(&mut self, id: &str, tasks: usize) -> Result<Vec<Option<TaskStanding>>, ClusterError> {
+        let answer =
+            run_slurm_program("scontrol", &owned_slurm_words(&["--oneliner", "show", "job", id]))?;
         let words = format!("{} {}", answer.stdout, answer.stderr);
         if !answer.ok && words.contains("Invalid job id") {
             return Ok(vec![None; tasks]);
         }
         if !answer.ok {
-            return Err(silent(answer));
+            return Err(silent_slurm_error(answer));
         }
-        Ok(standings(&answer.stdout, tasks))
+        Ok(parse_task_standings(&answer.stdout, tasks))
     }
 
     fn cancel(&mut self, id: &str, tasks: &[usize]) -> Result<(), ClusterError> {
         let numbers: Vec<String> = tasks.iter().map(usize::to_string).collect();
-        let which = format!("{id}_[{}]", numbers.join(","));
-        let answer = asked("scancel", &plain(&["--quiet", &which]))?;
+        let task_list = format!("{id}_[{}]", numbers.join(","));
+        let answer = run_slurm_program("scancel", &owned_slurm_words(&["--quiet", &task_list]))?;
         match answer.ok {
             true => Ok(()),
-            false => Err(silent(answer)),
+            false => Err(silent_slurm_error(answer)),
         }
     }
 
     fn most(&mut self) -> usize {
-        let words = plain(&["show", "config"]);
-        let told = || most_in(&asked("scontrol", &words).ok()?.stdout);
-        self.most = self.most.or_else(told);
+        let words = owned_slurm_words(&["show", "config"]);
+        let configured_most = || most_in(&run_slurm_program("scontrol", &words).ok()?.stdout);
+        self.most = self.most.or_else(configured_most);
         self.most.unwrap_or(usize::MAX)
     }
 
@@ -192,48 +195,48 @@ fn most_in(text: &str) -> Option<usize> {
 }
 
 /// What `scontrol --oneliner show job` says of the tasks of an array: a line for each, or for many that wait.
-fn standings(text: &str, tasks: usize) -> Vec<Option<Standing>> {
-    let mut found = vec![None; tasks];
+fn parse_task_standings(text: &str, tasks: usize) -> Vec<Option<TaskStanding>> {
+    let mut found_standings = vec![None; tasks];
     for line in text.lines() {
         let fields: HashMap<&str, &str> =
             line.split_whitespace().filter_map(|field| field.split_once('=')).collect();
         let field = |name: &str| fields.get(name).copied().unwrap_or_default();
-        let standing = standing(field("JobState"), field("Reason"), field("NodeList"));
-        for number in numbers(field("ArrayTaskId"), tasks) {
-            found[number] = Some(standing.clone());
+        let standing = parse_slurm_state(field("JobState"), field("Reason"), field("NodeList"));
+        for number in parse_task_numbers(field("ArrayTaskId"), tasks) {
+            found_standings[number] = Some(standing.clone());
         }
     }
-    found
+    found_standings
 }
 
 /// The state names of `squeue`'s manual.
-fn standing(state: &str, reason: &str, node: &str) -> Standing {
+fn parse_slurm_state(state: &str, reason: &str, node: &str) -> TaskStanding {
     let node = if node == "(null)" { "" } else { node }.to_owned();
     let reason = reason.to_owned();
     match state {
-        "CANCELLED" => Standing::Cancelled,
+        "CANCELLED" => TaskStanding::Cancelled,
         _ if reason == NEVER_BEGAN => {
-            Standing::Ended { state: "a failed launch".to_owned(), reason, node }
+            TaskStanding::Ended { state: "a failed launch".to_owned(), reason, node }
         }
         "PENDING" | "CONFIGURING" | "REQUEUED" | "REQUEUE_FED" | "REQUEUE_HOLD"
-        | "SPECIAL_EXIT" | "RESV_DEL_HOLD" => Standing::Waiting { reason },
+        | "SPECIAL_EXIT" | "RESV_DEL_HOLD" => TaskStanding::Waiting { reason },
         "RUNNING" | "COMPLETING" | "SUSPENDED" | "STOPPED" | "SIGNALING" | "STAGE_OUT"
-        | "RESIZING" => Standing::Running { node },
-        state => Standing::Ended { state: state.to_owned(), reason, node },
+        | "RESIZING" => TaskStanding::Running { node },
+        state => TaskStanding::Ended { state: state.to_owned(), reason, node },
     }
 }
 
 /// The numbers below `end` in `3`, `0-4`, `1,3,5-7%2`.
-fn numbers(text: &str, end: usize) -> Vec<usize> {
+fn parse_task_numbers(text: &str, end: usize) -> Vec<usize> {
     let text = text.split('%').next().unwrap_or_default();
-    let mut all = Vec::new();
+    let mut all_numbers = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) {
-            all.extend(first..last.saturating_add(1).min(end));
+            all_numbers.extend(first..last.saturating_add(1).min(end));
         }
     }
-    all
+    all_numbers
 }
 
 #[cfg(test)]
@@ -273,7 +276,7 @@ mod tests {
         --nice
         --account=physics
         ");
-        insta::assert_snapshot!(script(&worker), @r#"
+        insta::assert_snapshot!(array_script(&worker), @r#"
         #!/bin/sh
         exec '/opt/re play' --replay-task /shared/x/array-0 "$SLURM_ARRAY_TASK_ID"
         "#);
@@ -288,16 +291,17 @@ mod tests {
 
     #[test]
     fn a_task_that_a_person_cancelled_or_no_node_could_start_is_over() {
-        assert_eq!(standing("CANCELLED", "None", "n1"), Standing::Cancelled);
-        assert!(standing("PENDING", NEVER_BEGAN, "(null)").is_over());
-        assert!(!standing("PENDING", "JobHeldUser", "(null)").is_over());
+        assert_eq!(parse_slurm_state("CANCELLED", "None", "n1"), TaskStanding::Cancelled);
+        assert!(parse_slurm_state("PENDING", NEVER_BEGAN, "(null)").is_over());
+        assert!(!parse_slurm_state("PENDING", "JobHeldUser", "(null)").is_over());
     }
 
     #[test]
     fn numbers_beyond_the_array_are_passed_over() {
-        let standings = standings("ArrayTaskId=1-18446744073709551615 JobState=CANCELLED", 3);
-        assert_eq!(standings, [None, Some(Standing::Cancelled), Some(Standing::Cancelled)]);
-        assert_eq!(numbers("18446744073709551615,2-1,0", 3), [0]);
+        let standings =
+            parse_task_standings("ArrayTaskId=1-18446744073709551615 JobState=CANCELLED", 3);
+        assert_eq!(standings, [None, Some(TaskStanding::Cancelled), Some(TaskStanding::Cancelled)]);
+        assert_eq!(parse_task_numbers("18446744073709551615,2-1,0", 3), [0]);
     }
 
     #[test]
@@ -306,15 +310,15 @@ mod tests {
                     JobId=8 ArrayJobId=7 ArrayTaskId=0 JobState=COMPLETED Reason=None NodeList=n1\n\
                     JobId=10 ArrayJobId=7 ArrayTaskId=1 JobState=NODE_FAIL Reason=NodeDown NodeList=n2\n\
                     JobId=11 ArrayJobId=7 ArrayTaskId=2 JobState=RUNNING Reason=None NodeList=n3";
-        let found = standings(text, 7);
+        let found = parse_task_standings(text, 7);
         let ended = |state: &str, reason: &str, node: &str| {
             let own = str::to_owned;
-            Some(Standing::Ended { state: own(state), reason: own(reason), node: own(node) })
+            Some(TaskStanding::Ended { state: own(state), reason: own(reason), node: own(node) })
         };
         assert_eq!(found[0], ended("COMPLETED", "None", "n1"));
         assert_eq!(found[1], ended("NODE_FAIL", "NodeDown", "n2"));
-        assert_eq!(found[2], Some(Standing::Running { node: "n3".to_owned() }));
-        let waiting = Some(Standing::Waiting { reason: "Resources".to_owned() });
+        assert_eq!(found[2], Some(TaskStanding::Running { node: "n3".to_owned() }));
+        let waiting = Some(TaskStanding::Waiting { reason: "Resources".to_owned() });
         assert_eq!(found[3..6], [waiting.clone(), waiting.clone(), waiting]);
         assert_eq!(found[6], None, "the controller has forgotten it");
     }

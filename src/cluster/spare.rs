@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::crew::{Live, Place};
-use super::{Crew, Standing, Task};
+use super::task_pool::{ArrayPosition, Live};
+use super::{Task, TaskPool, TaskStanding};
 
-impl<W: Serialize + DeserializeOwned + Clone> Crew<'_, W> {
+impl<W: Serialize + DeserializeOwned + Clone> TaskPool<'_, W> {
     /// How many spare tasks there is room for.
     pub fn room(&self) -> usize {
         self.width.saturating_sub(self.waiting() + self.spare.len())
@@ -17,26 +17,29 @@ impl<W: Serialize + DeserializeOwned + Clone> Crew<'_, W> {
     /// Starts as many of `tasks` as there is room for, each of them once. Nobody waits for them, and one that fails
     /// is not tried again.
     pub fn start_spare(&mut self, tasks: Vec<Task<W>>) {
-        let (there, mut room, mut new) = (self.folder.there(), self.room(), Vec::new());
+        let (result_keys, mut room, mut new_tasks) = (self.folder.there(), self.room(), Vec::new());
         for task in tasks {
             if room == 0 {
                 break;
             }
-            if there.contains(&task.key) || !self.spared.insert(task.key.clone()) {
+            if result_keys.contains(&task.key) || !self.spared.insert(task.key.clone()) {
                 continue;
             }
             room -= 1;
             match self.left.remove(&task.key) {
                 Some(place) => drop(self.spare.insert(task.key, place)),
-                None => new.push(task),
+                None => new_tasks.push(task),
             }
         }
-        if new.is_empty() {
+        if new_tasks.is_empty() {
             return;
         }
-        match self.array(&new, new.len(), true) {
+        match self.array(&new_tasks, new_tasks.len(), true) {
             Ok(array) => {
-                let places = new.into_iter().enumerate().map(|(at, task)| (task.key, (array, at)));
+                let places = new_tasks
+                    .into_iter()
+                    .enumerate()
+                    .map(|(task_number, task)| (task.key, (array, task_number)));
                 self.spare.extend(places);
             }
             Err(error) => {
@@ -49,53 +52,59 @@ impl<W: Serialize + DeserializeOwned + Clone> Crew<'_, W> {
 
     /// Ends spare tasks, but for those that run and that one of `tasks` comes after: their keys.
     pub(super) fn make_room(&mut self, tasks: &[Task<W>]) -> BTreeSet<String> {
-        let wanted: BTreeSet<&String> = tasks.iter().filter_map(|t| t.after.as_ref()).collect();
-        for &key in &wanted {
+        let wanted_keys: BTreeSet<&String> =
+            tasks.iter().filter_map(|t| t.after.as_ref()).collect();
+        for &key in &wanted_keys {
             if let Some(place) = self.left.remove(key) {
                 self.spare.insert(key.clone(), place);
             }
         }
-        let there = self.folder.there();
-        self.spare.retain(|key, _| !there.contains(key));
+        let result_keys = self.folder.there();
+        self.spare.retain(|key, _| !result_keys.contains(key));
         let arrays: BTreeSet<usize> = self.spare.values().map(|place| place.0).collect();
-        let mut standings: BTreeMap<Place, Standing> = BTreeMap::new();
+        let mut standings: BTreeMap<ArrayPosition, TaskStanding> = BTreeMap::new();
         let mut silent = BTreeSet::new();
         for array in arrays {
             let Live { id, keys, .. } = &self.live[array];
             match self.scheduler.poll(id, keys.len()) {
-                Ok(found) => {
-                    let found = found.into_iter().enumerate();
-                    standings.extend(found.filter_map(|(at, found)| Some(((array, at), found?))));
+                Ok(array_standings) => {
+                    let numbered_standings = array_standings.into_iter().enumerate();
+                    standings.extend(numbered_standings.filter_map(
+                        |(task_number, optional_standing)| {
+                            Some(((array, task_number), optional_standing?))
+                        },
+                    ));
                 }
                 Err(_) => drop(silent.insert(array)),
             }
         }
-        let runs = |key: &String, place: &Place| {
-            let running = matches!(standings.get(place), Some(Standing::Running { .. }));
-            wanted.contains(key) && (running || silent.contains(&place.0))
+        let runs = |key: &String, place: &ArrayPosition| {
+            let running = matches!(standings.get(place), Some(TaskStanding::Running { .. }));
+            wanted_keys.contains(key) && (running || silent.contains(&place.0))
         };
-        let (kept, ended) =
+        let (kept_places, ended) =
             std::mem::take(&mut self.spare).into_iter().partition(|(key, place)| runs(key, place));
-        self.spare = kept;
+        self.spare = kept_places;
         self.cancel_at(BTreeMap::into_values(ended).collect());
         self.spare.keys().cloned().collect()
     }
 
     /// Learns how spare tasks of `array` stand. One that is put back and that a task comes after is ended.
-    pub(super) fn take_in_spare(&mut self, array: usize, found: &[Option<Standing>]) {
-        let held: BTreeSet<&String> = self.held.iter().filter_map(|t| t.after.as_ref()).collect();
+    pub(super) fn take_in_spare(&mut self, array: usize, array_standings: &[Option<TaskStanding>]) {
+        let held_keys: BTreeSet<&String> =
+            self.held.iter().filter_map(|t| t.after.as_ref()).collect();
         let mut put_back = Vec::new();
         self.spare.retain(|key, place| {
             if place.0 != array {
                 return true;
             }
-            match found.get(place.1).and_then(Option::as_ref) {
-                Some(Standing::Running { .. }) => true,
-                Some(Standing::Waiting { .. }) if held.contains(key) => {
+            match array_standings.get(place.1).and_then(Option::as_ref) {
+                Some(TaskStanding::Running { .. }) => true,
+                Some(TaskStanding::Waiting { .. }) if held_keys.contains(key) => {
                     put_back.push(*place);
                     false
                 }
-                Some(Standing::Waiting { .. }) => true,
+                Some(TaskStanding::Waiting { .. }) => true,
                 _ => false,
             }
         });
@@ -107,9 +116,9 @@ impl<W: Serialize + DeserializeOwned + Clone> Crew<'_, W> {
         let spare = &self.spare;
         let is_held =
             |task: &Task<W>| task.after.as_ref().is_some_and(|key| spare.contains_key(key));
-        let (held, free): (Vec<_>, Vec<_>) =
+        let (held_tasks, free_tasks): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.held).into_iter().partition(is_held);
-        self.held = held;
-        self.queue.extend(free);
+        self.held = held_tasks;
+        self.queue.extend(free_tasks);
     }
 }

@@ -47,7 +47,7 @@ struct Jobs {
     folder: PathBuf,
     width: usize,
     without: BTreeSet<String>,
-    tasks: Vec<Standing>,
+    tasks: Vec<TaskStanding>,
 }
 
 impl World {
@@ -61,14 +61,14 @@ impl World {
     fn pass(&mut self) {
         for array in 0..self.arrays.len() {
             for number in 0..self.arrays[array].tasks.len() {
-                if let Standing::Running { node } = &self.arrays[array].tasks[number] {
+                if let TaskStanding::Running { node } = &self.arrays[array].tasks[number] {
                     let node = node.clone();
                     self.end(array, number, &node);
                 }
             }
             self.begin(array);
         }
-        let runs = |s: &&Standing| matches!(s, Standing::Running { .. });
+        let runs = |s: &&TaskStanding| matches!(s, TaskStanding::Running { .. });
         let all = self.arrays.iter().flat_map(|jobs| &jobs.tasks).filter(runs).count();
         self.most = self.most.max(all);
     }
@@ -77,14 +77,14 @@ impl World {
         let jobs = &mut self.arrays[array];
         let free: Vec<&String> =
             self.nodes.iter().filter(|node| !jobs.without.contains(*node)).collect();
-        let running = |s: &&Standing| matches!(s, Standing::Running { .. });
+        let running = |s: &&TaskStanding| matches!(s, TaskStanding::Running { .. });
         let mut running = jobs.tasks.iter().filter(running).count();
         for (number, task) in jobs.tasks.iter_mut().enumerate() {
             if running < jobs.width
-                && matches!(task, Standing::Waiting { .. })
+                && matches!(task, TaskStanding::Waiting { .. })
                 && let Some(node) = free.get(number % free.len().max(1))
             {
-                *task = Standing::Running { node: (*node).clone() };
+                *task = TaskStanding::Running { node: (*node).clone() };
                 running += 1;
             }
         }
@@ -94,7 +94,7 @@ impl World {
         let (mut key, folder) = (String::new(), self.arrays[array].folder.clone());
         let mut fate = Fate::Made("cpu");
         let fates = &mut self.fates;
-        let made = perform(&folder, number, |work: String| {
+        let made = perform_array_task(&folder, number, |work: String| {
             key.clone_from(&work);
             fate = match fates.get_mut(&work) {
                 Some(fates) if !fates.is_empty() => fates.remove(0),
@@ -102,17 +102,19 @@ impl World {
             };
             let device = if let Fate::Made(device) = fate { device } else { "" };
             let found = match fate {
-                Fate::Failed(message) => Err(Failed { message: message.to_owned(), hint: None }),
+                Fate::Failed(message) => {
+                    Err(TaskFailure { message: message.to_owned(), hint: None })
+                }
                 _ => Ok(format!("found {work}")),
             };
-            Report { node: node.to_owned(), device: device.to_owned(), found }
+            TaskReport { node: node.to_owned(), device: device.to_owned(), found }
         });
         made.unwrap();
-        let result = batch::result_of(&folder.parent().unwrap().join("results"), &key);
+        let result = task_array::task_result_path(&folder.parent().unwrap().join("results"), &key);
         let (state, reason) = match fate {
             Fate::Cancelled => {
                 std::fs::remove_file(&result).unwrap();
-                self.arrays[array].tasks[number] = Standing::Cancelled;
+                self.arrays[array].tasks[number] = TaskStanding::Cancelled;
                 return;
             }
             Fate::Endless => {
@@ -128,7 +130,7 @@ impl World {
         };
         *self.made.entry(key).or_default() += 1;
         let (state, reason, node) = (state.to_owned(), reason.to_owned(), node.to_owned());
-        self.arrays[array].tasks[number] = Standing::Ended { state, reason, node };
+        self.arrays[array].tasks[number] = TaskStanding::Ended { state, reason, node };
     }
 }
 
@@ -142,7 +144,7 @@ impl Scheduler for Fake {
             let words = "Requested node configuration is not available".to_owned();
             return Err(ClusterError::Refused { scheduler: "fake", words });
         }
-        let waiting = Standing::Waiting { reason: "Priority".to_owned() };
+        let waiting = TaskStanding::Waiting { reason: "Priority".to_owned() };
         world.excluded.push(array.without.to_vec());
         world.arrays.push(Jobs {
             name: array.name.to_owned(),
@@ -164,7 +166,7 @@ impl Scheduler for Fake {
         Ok(place.map(|place| place.to_string()))
     }
 
-    fn poll(&mut self, id: &str, _: usize) -> Result<Vec<Option<Standing>>, ClusterError> {
+    fn poll(&mut self, id: &str, _: usize) -> Result<Vec<Option<TaskStanding>>, ClusterError> {
         let mut world = self.0.borrow_mut();
         world.polls += 1;
         world.answers()?;
@@ -178,7 +180,7 @@ impl Scheduler for Fake {
         for &task in tasks {
             let standing = &mut world.arrays[id.parse::<usize>().unwrap()].tasks[task];
             if !standing.is_over() {
-                *standing = Standing::Cancelled;
+                *standing = TaskStanding::Cancelled;
             }
         }
         Ok(())
@@ -192,7 +194,7 @@ impl Scheduler for Fake {
         Duration::ZERO
     }
 
-    fn rest(&mut self, _: Duration) {
+    fn pause_for(&mut self, _: Duration) {
         self.0.borrow_mut().pass();
     }
 }
@@ -202,15 +204,15 @@ fn world(nodes: usize) -> Rc<RefCell<World>> {
     Rc::new(RefCell::new(World { nodes, ..World::default() }))
 }
 
-fn crew<'s>(
+fn task_pool<'s>(
     folder: &Path,
     world: &Rc<RefCell<World>>,
     width: usize,
     interrupted: &'s dyn Fn() -> bool,
-) -> Crew<'s, String> {
+) -> TaskPool<'s, String> {
     let folder = Folder::open(&folder.join("replay-1")).unwrap();
     let worker = vec![OsString::from("replay")];
-    Crew::open(folder, Box::new(Fake(world.clone())), worker, width, interrupted).unwrap()
+    TaskPool::open(folder, Box::new(Fake(world.clone())), worker, width, interrupted).unwrap()
 }
 
 fn task(key: &str) -> Task<String> {
@@ -223,9 +225,9 @@ fn never() -> bool {
 }
 
 /// What all tasks that are waited for have found.
-fn all(crew: &mut Crew<'_, String>) -> Result<BTreeMap<String, String>, ClusterError> {
+fn all(task_pool: &mut TaskPool<'_, String>) -> Result<BTreeMap<String, String>, ClusterError> {
     let mut found = BTreeMap::new();
-    while let Some(done) = crew.wait::<String>(&mut |_| {})? {
+    while let Some(done) = task_pool.wait::<String>(&mut |_| {})? {
         assert!(found.insert(done.key, done.found).is_none(), "each result is told once");
     }
     Ok(found)
@@ -234,17 +236,17 @@ fn all(crew: &mut Crew<'_, String>) -> Result<BTreeMap<String, String>, ClusterE
 #[test]
 fn a_thousand_workers_make_thousands_of_tasks_in_one_array_once_each() {
     let (folder, world) = (tempfile::tempdir().unwrap(), world(1000));
-    let mut crew = crew(folder.path(), &world, 1000, &never);
+    let mut task_pool = task_pool(folder.path(), &world, 1000, &never);
     let keys: Vec<String> = (0..2500).map(|number| format!("t{number}")).collect();
-    crew.start(keys.iter().map(|key| task(key)).collect()).unwrap();
-    let found = all(&mut crew).unwrap();
+    task_pool.start(keys.iter().map(|key| task(key)).collect()).unwrap();
+    let found = all(&mut task_pool).unwrap();
     assert_eq!(found.len(), keys.len());
     assert!(found.iter().all(|(key, found)| *found == format!("found {key}")));
     let world = world.borrow();
     assert_eq!((world.arrays.len(), world.most), (1, 1000));
     assert!(world.made.values().all(|times| *times == 1));
     assert!(world.polls <= 2500, "{} questions", world.polls);
-    crew.finish();
+    task_pool.finish();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the folder goes");
 }
 
@@ -253,9 +255,9 @@ fn a_task_whose_node_died_is_made_on_another_node() {
     let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
     let lost = Fate::Lost("NODE_FAIL", "NodeDown");
     world.borrow_mut().fates.insert("a".to_owned(), vec![lost, Fate::Failed("no space left")]);
-    let mut crew = crew(folder.path(), &world, 4, &never);
-    crew.start(vec![task("a"), task("b")]).unwrap();
-    let found = all(&mut crew).unwrap();
+    let mut task_pool = task_pool(folder.path(), &world, 4, &never);
+    task_pool.start(vec![task("a"), task("b")]).unwrap();
+    let found = all(&mut task_pool).unwrap();
     assert_eq!(found.into_values().collect::<Vec<_>>(), ["found a", "found b"]);
     let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     assert_eq!(world.borrow().excluded[..2], [own(&[]), own(&["n0"])]);
@@ -266,7 +268,7 @@ fn a_task_without_a_result_is_unavailable_and_never_a_finding() {
     let (folder, world) = (tempfile::tempdir().unwrap(), world(5));
     let lost = Fate::Lost("TIMEOUT", "TimeLimit");
     world.borrow_mut().fates.insert("a".to_owned(), vec![lost; 3]);
-    let mut failing = crew(folder.path(), &world, 4, &never);
+    let mut failing = task_pool(folder.path(), &world, 4, &never);
     failing.start(vec![task("a")]).unwrap();
     let error = all(&mut failing).unwrap_err();
     insta::assert_snapshot!(error, @"the test of a is unavailable: 3 tries ended without a result, the last one with TIMEOUT (TimeLimit)");
@@ -274,13 +276,13 @@ fn a_task_without_a_result_is_unavailable_and_never_a_finding() {
     drop(failing);
     let lost = Fate::Lost("NODE_FAIL", "NodeDown");
     world.borrow_mut().fates.insert("a".to_owned(), vec![lost; 3]);
-    let mut failing = crew(folder.path(), &world, 4, &never);
+    let mut failing = task_pool(folder.path(), &world, 4, &never);
     failing.start(vec![task("a")]).unwrap();
     let error = all(&mut failing).unwrap_err();
     insta::assert_snapshot!(error.hint().unwrap(), @"its nodes may not see the folder that --cluster-dir names, or may not start this program; what was done is kept, and the same command goes on");
     drop(failing);
     world.borrow_mut().fates.insert("b".to_owned(), vec![Fate::Failed("no compiler"); 3]);
-    let mut failing = crew(folder.path(), &world, 4, &never);
+    let mut failing = task_pool(folder.path(), &world, 4, &never);
     failing.start(vec![task("b")]).unwrap();
     insta::assert_snapshot!(all(&mut failing).unwrap_err(), @"the test of b could not be made on n2: no compiler");
 }
@@ -288,14 +290,14 @@ fn a_task_without_a_result_is_unavailable_and_never_a_finding() {
 #[test]
 fn what_an_earlier_crew_has_started_is_not_started_again() {
     let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
-    let mut first = crew(folder.path(), &world, 2, &never);
+    let mut first = task_pool(folder.path(), &world, 2, &never);
     let tasks = || ["a", "b", "c", "d"].map(task).to_vec();
     first.start(tasks()).unwrap();
     first.wait::<String>(&mut |_| {}).unwrap().unwrap();
     drop(first);
     // It was ended between submitting an array and writing down its id.
     std::fs::remove_file(folder.path().join("replay-1/array-0/id.json")).unwrap();
-    let mut second = crew(folder.path(), &world, 2, &never);
+    let mut second = task_pool(folder.path(), &world, 2, &never);
     second.start(tasks()).unwrap();
     assert_eq!(all(&mut second).unwrap().len(), 4);
     let world = world.borrow();
@@ -308,9 +310,9 @@ fn results_of_two_classes_of_devices_are_not_mixed() {
     let (folder, world) = (tempfile::tempdir().unwrap(), world(3));
     world.borrow_mut().fates.insert("a".to_owned(), vec![Fate::Made("sm_90")]);
     world.borrow_mut().fates.insert("b".to_owned(), vec![Fate::Made("sm_80"), Fate::Made("sm_90")]);
-    let mut crew = crew(folder.path(), &world, 2, &never);
-    crew.start(vec![task("a"), task("b")]).unwrap();
-    assert_eq!(all(&mut crew).unwrap().len(), 2);
+    let mut task_pool = task_pool(folder.path(), &world, 2, &never);
+    task_pool.start(vec![task("a"), task("b")]).unwrap();
+    assert_eq!(all(&mut task_pool).unwrap().len(), 2);
     let world = world.borrow();
     assert_eq!(world.made["b"], 2);
     assert_eq!(world.excluded[1], ["n1"]);
@@ -321,11 +323,11 @@ fn results_of_two_classes_are_not_mixed_by_the_crew_that_takes_over_either() {
     let (folder, world) = (tempfile::tempdir().unwrap(), world(3));
     world.borrow_mut().fates.insert("a".to_owned(), vec![Fate::Made("sm_90")]);
     world.borrow_mut().fates.insert("b".to_owned(), vec![Fate::Made("sm_80"), Fate::Made("sm_90")]);
-    let mut first = crew(folder.path(), &world, 2, &never);
+    let mut first = task_pool(folder.path(), &world, 2, &never);
     first.start(vec![task("a"), task("b")]).unwrap();
     assert_eq!(first.wait::<String>(&mut |_| {}).unwrap().unwrap().key, "a");
     drop(first);
-    let mut second = crew(folder.path(), &world, 2, &never);
+    let mut second = task_pool(folder.path(), &world, 2, &never);
     second.start(vec![task("a"), task("b")]).unwrap();
     assert_eq!(all(&mut second).unwrap().len(), 2);
     assert_eq!((world.borrow().made["a"], world.borrow().made["b"]), (1, 2));
@@ -335,19 +337,19 @@ fn results_of_two_classes_are_not_mixed_by_the_crew_that_takes_over_either() {
 fn a_task_that_fails_first_does_not_decide_what_device_is_wanted() {
     let (folder, world) = (tempfile::tempdir().unwrap(), world(3));
     world.borrow_mut().fates.insert("a".to_owned(), vec![Fate::Failed("no space left")]);
-    let mut crew = crew(folder.path(), &world, 2, &never);
-    crew.start(vec![task("a"), task("b")]).unwrap();
-    assert_eq!(all(&mut crew).unwrap().len(), 2);
+    let mut task_pool = task_pool(folder.path(), &world, 2, &never);
+    task_pool.start(vec![task("a"), task("b")]).unwrap();
+    assert_eq!(all(&mut task_pool).unwrap().len(), 2);
     assert_eq!(world.borrow().made["b"], 1);
 }
 
 #[test]
 fn a_result_that_cannot_be_read_is_made_again() {
     let (folder, world) = (tempfile::tempdir().unwrap(), world(3));
-    let mut crew = crew(folder.path(), &world, 2, &never);
+    let mut task_pool = task_pool(folder.path(), &world, 2, &never);
     std::fs::write(folder.path().join("replay-1/results/a.json"), "{").unwrap();
-    crew.start(vec![task("a")]).unwrap();
-    assert_eq!(all(&mut crew).unwrap()["a"], "found a");
+    task_pool.start(vec![task("a")]).unwrap();
+    assert_eq!(all(&mut task_pool).unwrap()["a"], "found a");
     assert_eq!(world.borrow().made["a"], 1);
 }
 
@@ -357,13 +359,13 @@ fn an_interruption_cancels_what_is_under_way_and_keeps_what_was_done() {
     world.borrow_mut().fates.insert("b".to_owned(), vec![Fate::Endless]);
     let is_over = Cell::new(false);
     let interrupted = || is_over.get();
-    let mut crew = crew(folder.path(), &world, 2, &interrupted);
-    crew.start(vec![task("a"), task("b")]).unwrap();
-    crew.wait::<String>(&mut |_| {}).unwrap().unwrap();
+    let mut task_pool = task_pool(folder.path(), &world, 2, &interrupted);
+    task_pool.start(vec![task("a"), task("b")]).unwrap();
+    task_pool.wait::<String>(&mut |_| {}).unwrap().unwrap();
     is_over.set(true);
-    let error = crew.wait::<String>(&mut |_| {}).unwrap_err();
+    let error = task_pool.wait::<String>(&mut |_| {}).unwrap_err();
     insta::assert_snapshot!(error, @"interrupted: what was under way on the cluster is cancelled, what was done is kept");
-    assert!(world.borrow().arrays[0].tasks.iter().all(Standing::is_over));
+    assert!(world.borrow().arrays[0].tasks.iter().all(TaskStanding::is_over));
     assert!(folder.path().join("replay-1/results/a.json").exists());
 }
 
@@ -371,12 +373,12 @@ fn an_interruption_cancels_what_is_under_way_and_keeps_what_was_done() {
 fn a_test_that_nobody_needs_any_more_is_cancelled() {
     let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
     world.borrow_mut().fates.insert("b".to_owned(), vec![Fate::Endless]);
-    let mut crew = crew(folder.path(), &world, 2, &never);
-    crew.start(vec![task("a"), task("b")]).unwrap();
-    crew.wait::<String>(&mut |_| {}).unwrap().unwrap();
-    crew.cancel(&["b".to_owned()]);
-    assert!(crew.wait::<String>(&mut |_| {}).unwrap().is_none());
-    assert_eq!(world.borrow().arrays[0].tasks[1], Standing::Cancelled);
+    let mut task_pool = task_pool(folder.path(), &world, 2, &never);
+    task_pool.start(vec![task("a"), task("b")]).unwrap();
+    task_pool.wait::<String>(&mut |_| {}).unwrap().unwrap();
+    task_pool.cancel(&["b".to_owned()]);
+    assert!(task_pool.wait::<String>(&mut |_| {}).unwrap().is_none());
+    assert_eq!(world.borrow().arrays[0].tasks[1], TaskStanding::Cancelled);
 }
 
 #[test]
@@ -394,15 +396,15 @@ fn a_task_that_a_person_cancels_is_unavailable_and_not_handed_out_again() {
     let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
     world.borrow_mut().fates.insert("a".to_owned(), vec![Fate::Cancelled]);
     world.borrow_mut().fates.insert("b".to_owned(), vec![Fate::Endless]);
-    let mut failing = crew(folder.path(), &world, 2, &never);
+    let mut failing = task_pool(folder.path(), &world, 2, &never);
     failing.start(vec![task("a"), task("b")]).unwrap();
     let error = all(&mut failing).unwrap_err();
     insta::assert_snapshot!(error, @"the test of a is unavailable: somebody has cancelled it");
     insta::assert_snapshot!(error.hint().unwrap(), @"what else was under way is cancelled too; the same command goes on with the rest");
-    assert!(world.borrow().arrays[0].tasks.iter().all(Standing::is_over));
+    assert!(world.borrow().arrays[0].tasks.iter().all(TaskStanding::is_over));
     drop(failing);
     world.borrow_mut().fates.clear();
-    let mut again = crew(folder.path(), &world, 2, &never);
+    let mut again = task_pool(folder.path(), &world, 2, &never);
     again.start(vec![task("a"), task("b")]).unwrap();
     assert_eq!(all(&mut again).unwrap().len(), 2);
     assert!(world.borrow().made.values().all(|times| *times == 1));
@@ -412,10 +414,10 @@ fn a_task_that_a_person_cancels_is_unavailable_and_not_handed_out_again() {
 fn what_an_earlier_crew_has_cancelled_and_not_seen_end_is_made_again() {
     let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
     world.borrow_mut().fates.insert("a".to_owned(), vec![Fate::Cancelled]);
-    let mut first = crew(folder.path(), &world, 2, &never);
+    let mut first = task_pool(folder.path(), &world, 2, &never);
     first.start(vec![task("a")]).unwrap();
     drop(first);
-    let mut second = crew(folder.path(), &world, 2, &never);
+    let mut second = task_pool(folder.path(), &world, 2, &never);
     second.start(vec![task("a")]).unwrap();
     assert_eq!(all(&mut second).unwrap()["a"], "found a");
 }
@@ -423,14 +425,14 @@ fn what_an_earlier_crew_has_cancelled_and_not_seen_end_is_made_again() {
 #[test]
 fn a_scheduler_that_says_nothing_for_a_while_is_asked_again() {
     let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
-    let mut first = crew(folder.path(), &world, 2, &never);
+    let mut first = task_pool(folder.path(), &world, 2, &never);
     world.borrow_mut().silent = 3;
     first.start(vec![task("a"), task("b"), task("c")]).unwrap();
     world.borrow_mut().silent = 3;
     first.wait::<String>(&mut |_| {}).unwrap().unwrap();
     drop(first);
     world.borrow_mut().silent = 3;
-    let mut second = crew(folder.path(), &world, 2, &never);
+    let mut second = task_pool(folder.path(), &world, 2, &never);
     second.start(vec![task("a"), task("b"), task("c")]).unwrap();
     assert_eq!(all(&mut second).unwrap().len(), 3);
     assert_eq!(world.borrow().arrays.len(), 1);
@@ -440,19 +442,19 @@ fn a_scheduler_that_says_nothing_for_a_while_is_asked_again() {
 fn an_array_that_was_taken_without_a_word_is_not_submitted_twice() {
     let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
     world.borrow_mut().is_mute = true;
-    let mut crew = crew(folder.path(), &world, 2, &never);
-    crew.start(vec![task("a"), task("b")]).unwrap();
-    assert_eq!(all(&mut crew).unwrap().len(), 2);
+    let mut task_pool = task_pool(folder.path(), &world, 2, &never);
+    task_pool.start(vec![task("a"), task("b")]).unwrap();
+    assert_eq!(all(&mut task_pool).unwrap().len(), 2);
     assert_eq!(world.borrow().arrays.len(), 1);
 }
 
 #[test]
 fn an_interruption_that_the_scheduler_does_not_hear_says_that_its_tasks_go_on() {
     let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
-    let mut crew = crew(folder.path(), &world, 2, &|| true);
-    crew.start(vec![task("a")]).unwrap();
+    let mut task_pool = task_pool(folder.path(), &world, 2, &|| true);
+    task_pool.start(vec![task("a")]).unwrap();
     world.borrow_mut().silent = 9;
-    let error = crew.wait::<String>(&mut |_| {}).unwrap_err();
+    let error = task_pool.wait::<String>(&mut |_| {}).unwrap_err();
     insta::assert_snapshot!(error, @"interrupted: what was under way on the cluster goes on, what was done is kept");
     insta::assert_snapshot!(error.hint().unwrap(), @"the scheduler did not answer: the same command takes over what goes on");
 }
@@ -462,18 +464,18 @@ fn more_tasks_than_an_array_takes_are_made_array_after_array_and_never_too_many_
     let (folder, world) = (tempfile::tempdir().unwrap(), world(20));
     world.borrow_mut().size = Some(10);
     let tasks = |count: usize| (0..count).map(|number| task(&format!("t{number}"))).collect();
-    let mut crew = crew(folder.path(), &world, 12, &never);
-    crew.start(tasks(35)).unwrap();
-    assert_eq!(crew.waiting(), 35);
-    assert_eq!(all(&mut crew).unwrap().len(), 35);
+    let mut task_pool = task_pool(folder.path(), &world, 12, &never);
+    task_pool.start(tasks(35)).unwrap();
+    assert_eq!(task_pool.waiting(), 35);
+    assert_eq!(all(&mut task_pool).unwrap().len(), 35);
     let arrays = world.borrow().arrays.iter().map(|jobs| jobs.tasks.len()).collect::<Vec<_>>();
     assert_eq!(arrays, [10, 10, 10, 5]);
     assert!(world.borrow().most <= 12);
     // What may run at a time is submitted at once, in as many arrays as that takes.
     let begun = world.borrow().arrays.len();
-    crew.start((0..12).map(|number| task(&format!("u{number}"))).collect()).unwrap();
+    task_pool.start((0..12).map(|number| task(&format!("u{number}"))).collect()).unwrap();
     assert_eq!(world.borrow().arrays.len() - begun, 2);
-    assert_eq!(all(&mut crew).unwrap().len(), 12);
+    assert_eq!(all(&mut task_pool).unwrap().len(), 12);
 }
 
 #[test]
@@ -496,15 +498,15 @@ fn after(first: &str, key: &str) -> Task<String> {
 #[test]
 fn spare_tasks_have_the_room_that_others_leave_and_are_started_once() {
     let (folder, world) = (tempfile::tempdir().unwrap(), world(9));
-    let mut crew = crew(folder.path(), &world, 3, &never);
-    crew.start(vec![task("a")]).unwrap();
+    let mut task_pool = task_pool(folder.path(), &world, 3, &never);
+    task_pool.start(vec![task("a")]).unwrap();
     let spare = || ["s1", "s2", "s3"].map(task).to_vec();
-    crew.start_spare(spare());
-    assert_eq!((crew.room(), crew.waiting()), (0, 1));
-    assert_eq!(all(&mut crew).unwrap().into_keys().collect::<Vec<_>>(), ["a"]);
-    crew.start_spare(spare());
-    crew.start(vec![after("s1", "b")]).unwrap();
-    assert_eq!(all(&mut crew).unwrap()["b"], "found b");
+    task_pool.start_spare(spare());
+    assert_eq!((task_pool.room(), task_pool.waiting()), (0, 1));
+    assert_eq!(all(&mut task_pool).unwrap().into_keys().collect::<Vec<_>>(), ["a"]);
+    task_pool.start_spare(spare());
+    task_pool.start(vec![after("s1", "b")]).unwrap();
+    assert_eq!(all(&mut task_pool).unwrap()["b"], "found b");
     let world = world.borrow();
     assert!(world.made.values().all(|times| *times == 1), "{:?}", world.made);
     assert!(world.most <= 3);
@@ -516,36 +518,36 @@ fn a_task_waits_for_the_spare_task_that_does_a_part_of_it_and_ends_the_others() 
     for key in ["s1", "s2"] {
         world.borrow_mut().fates.insert(key.to_owned(), vec![Fate::Endless]);
     }
-    let mut crew = crew(folder.path(), &world, 5, &never);
-    crew.start(vec![task("a")]).unwrap();
-    crew.start_spare(["s1", "s2"].map(task).to_vec());
-    all(&mut crew).unwrap();
-    crew.start(vec![after("s1", "b"), after("s2", "c"), task("d")]).unwrap();
-    let first = crew.wait::<String>(&mut |_| {}).unwrap().unwrap();
-    assert_eq!((first.key.as_str(), crew.waiting()), ("d", 2), "the others wait");
+    let mut task_pool = task_pool(folder.path(), &world, 5, &never);
+    task_pool.start(vec![task("a")]).unwrap();
+    task_pool.start_spare(["s1", "s2"].map(task).to_vec());
+    all(&mut task_pool).unwrap();
+    task_pool.start(vec![after("s1", "b"), after("s2", "c"), task("d")]).unwrap();
+    let first = task_pool.wait::<String>(&mut |_| {}).unwrap().unwrap();
+    assert_eq!((first.key.as_str(), task_pool.waiting()), ("d", 2), "the others wait");
     // One ends, the other is lost: neither keeps its task waiting.
     std::fs::write(folder.path().join("replay-1/results/s1.json"), "{}").unwrap();
     let (state, node) = ("NODE_FAIL".to_owned(), "n1".to_owned());
-    let lost = Standing::Ended { state, reason: String::new(), node };
+    let lost = TaskStanding::Ended { state, reason: String::new(), node };
     world.borrow_mut().arrays[1].tasks[1] = lost;
-    assert_eq!(all(&mut crew).unwrap().len(), 2);
-    crew.start_spare(vec![task("s3")]);
-    crew.start(vec![task("e")]).unwrap();
+    assert_eq!(all(&mut task_pool).unwrap().len(), 2);
+    task_pool.start_spare(vec![task("s3")]);
+    task_pool.start(vec![task("e")]).unwrap();
     let world = world.borrow();
-    let cancelled = |jobs: &Jobs| jobs.tasks.iter().all(|s| *s == Standing::Cancelled);
+    let cancelled = |jobs: &Jobs| jobs.tasks.iter().all(|s| *s == TaskStanding::Cancelled);
     assert!(world.arrays.iter().any(cancelled), "nobody wants s3");
 }
 
 #[test]
 fn spare_tasks_that_cannot_be_started_disturb_nobody() {
     let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
-    let mut first = crew(folder.path(), &world, 3, &never);
+    let mut first = task_pool(folder.path(), &world, 3, &never);
     first.start(vec![task("a")]).unwrap();
     world.borrow_mut().silent = 1;
     first.start_spare(vec![task("s")]);
     first.start(vec![after("s", "b")]).unwrap();
     drop(first);
-    let mut second = crew(folder.path(), &world, 3, &never);
+    let mut second = task_pool(folder.path(), &world, 3, &never);
     second.start(vec![task("a"), after("s", "b")]).unwrap();
     assert_eq!(all(&mut second).unwrap().len(), 2);
     assert!(world.borrow().made.values().all(|times| *times == 1));

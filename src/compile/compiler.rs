@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::key::KeyHasher;
-use super::{environment, outside, tools};
-use crate::cache::{Cache, Kind};
-use crate::foreign::{self, Bounds, Finished, Keeper, KeeperError, Program, ProgramEnd};
+use super::{environment, outside_files, tools};
+use crate::cache::{Cache, CacheKind};
+use crate::foreign::{
+    self, Finished, ForeignProgram, Keeper, KeeperError, ProgramBounds, ProgramEnd,
+};
 use crate::process::{self, tree::End};
 
 /// Why the compiler cannot be used.
@@ -92,7 +94,7 @@ impl std::fmt::Display for Excess {
 impl CompilerError {
     /// Advice to the user, if there is any.
     pub fn hint(&self) -> Option<String> {
-        let said = match self {
+        let advice = match self {
             CompilerError::Missing => "install g++ (Debian: apt install g++) or set CXX",
             CompilerError::Unsuitable { .. } => {
                 "g++ 9 or later and clang++ 11 or later are known to work"
@@ -124,7 +126,7 @@ impl CompilerError {
                 _ => "set REPLAY_CACHE_DIR to a folder on a local disk that can be written",
             },
         };
-        Some(said.to_owned())
+        Some(advice.to_owned())
     }
 }
 
@@ -134,7 +136,7 @@ pub struct Compiler {
     words: Vec<String>,
     version: String,
     keeper: Keeper,
-    bounds: Bounds,
+    bounds: ProgramBounds,
 }
 
 /// The longest that a compiler may take to tell its version.
@@ -168,19 +170,19 @@ impl Compiler {
     ) -> Result<Compiler, CompilerError> {
         if let Some(cxx) = cxx.filter(|cxx| !cxx.trim().is_empty()) {
             let quote = || CompilerError::Quote { command: cxx.to_owned() };
-            return Compiler::ask(shlex::split(cxx).ok_or_else(quote)?, keeper, cache);
+            return Compiler::from_command(shlex::split(cxx).ok_or_else(quote)?, keeper, cache);
         }
         for name in ["g++", "clang++"] {
-            match Compiler::ask(vec![name.to_owned()], keeper, cache) {
+            match Compiler::from_command(vec![name.to_owned()], keeper, cache) {
                 Err(CompilerError::Run { source, .. })
                     if source.kind() == io::ErrorKind::NotFound => {}
-                found => return found,
+                asked_compiler => return asked_compiler,
             }
         }
         Err(CompilerError::Missing)
     }
 
-    fn ask(
+    fn from_command(
         mut words: Vec<String>,
         keeper: &Keeper,
         cache: Option<&Cache>,
@@ -194,7 +196,7 @@ impl Compiler {
             *first = path;
         }
         let memory = foreign::machine_memory_bytes() / 4 * 3;
-        let bounds = Bounds {
+        let bounds = ProgramBounds {
             timeout: ANSWER,
             memory_bytes: memory.min(MEMORY_BYTES),
             tree_bytes: u64::MAX,
@@ -214,16 +216,17 @@ impl Compiler {
     ) -> Result<String, CompilerError> {
         let place = cache.zip(self.answer_key(question));
         if let Some((cache, key)) = &place
-            && let Some(known) = cache.read(Kind::Fact, key)
-            && let Ok(known) = String::from_utf8(known)
+            && let Some(cached_bytes) = cache.read(CacheKind::Fact, key)
+            && let Ok(cached_answer) = String::from_utf8(cached_bytes)
         {
-            return Ok(known);
+            return Ok(cached_answer);
         }
-        let done = self.run(None, [question])?;
-        let said = String::from_utf8_lossy(&done.stdout).trim().to_owned();
-        if !done.success() || said.is_empty() {
-            let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
-            let message = if said.is_empty() { "it says nothing".to_owned() } else { said };
+        let finished_run = self.run(None, [question])?;
+        let compiler_answer = String::from_utf8_lossy(&finished_run.stdout).trim().to_owned();
+        if !finished_run.success() || compiler_answer.is_empty() {
+            let complaint = String::from_utf8_lossy(&finished_run.stderr).trim().to_owned();
+            let message =
+                if complaint.is_empty() { "it says nothing".to_owned() } else { complaint };
             return Err(CompilerError::NotACompiler {
                 command: self.name(),
                 question: question.to_owned(),
@@ -232,9 +235,9 @@ impl Compiler {
         }
         if let Some((cache, key)) = &place {
             // It only saves the question the next time.
-            let _ = cache.write(Kind::Fact, key, said.as_bytes());
+            let _ = cache.write(CacheKind::Fact, key, compiler_answer.as_bytes());
         }
-        Ok(said)
+        Ok(compiler_answer)
     }
 
     /// The key of such an answer. None if the started program delegates to another one: the state
@@ -242,18 +245,19 @@ impl Compiler {
     fn answer_key(&self, question: &str) -> Option<String> {
         let path = tools::in_path(&self.words[0])?.canonicalize().ok()?;
         let name = path.file_name()?.to_str()?;
-        let known = ["g++", "gcc", "clang"].iter().any(|known| name.contains(known));
+        let is_known_name =
+            ["g++", "gcc", "clang"].iter().any(|compiler_name| name.contains(compiler_name));
         let mut start = [0; 4];
         let is_program = std::fs::File::open(&path)
             .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut start))
             .is_ok_and(|()| start == *b"\x7fELF");
-        if !known || !is_program {
+        if !is_known_name || !is_program {
             return None;
         }
-        let mut hasher = KeyHasher::of("compiler's answer");
+        let mut hasher = KeyHasher::new("compiler's answer");
         hasher.part(question);
         hasher.part(path.as_os_str().as_encoded_bytes());
-        hasher.part(outside::state(&path)?);
+        hasher.part(outside_files::outside_file_state(&path)?);
         hasher.list(&self.words);
         Some(hasher.finish())
     }
@@ -291,11 +295,11 @@ impl Compiler {
         folder: Option<&Path>,
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Result<Finished, CompilerError> {
-        let own = self.words.iter().map(OsString::from);
+        let compiler_words = self.words.iter().map(OsString::from);
         let arguments = arguments.into_iter().map(|word| word.as_ref().to_owned());
-        let program = Program {
-            words: own.chain(arguments).collect(),
-            environment: environment::of(std::env::vars_os(), folder),
+        let program = ForeignProgram {
+            words: compiler_words.chain(arguments).collect(),
+            environment: environment::compiler_environment(std::env::vars_os(), folder),
             folder: folder.map(Path::to_owned),
             folder_is_temporary: folder.is_some(),
         };
@@ -304,7 +308,11 @@ impl Compiler {
             KeeperError::Keeper(source) => CompilerError::Keeper { source },
             KeeperError::Program(source) => CompilerError::Run { command: command(), source },
         })?;
-        match trouble(&finished, &self.bounds, (process::memory_limit(), process::file_limit())) {
+        match diagnose_compiler_trouble(
+            &finished,
+            &self.bounds,
+            (process::memory_limit(), process::file_limit()),
+        ) {
             None => Ok(finished),
             Some(Trouble::Excess(excess)) => {
                 Err(CompilerError::Excess { command: command(), excess })
@@ -355,31 +363,35 @@ const MACHINE_SIGNS: [&str; 12] = [
 
 /// The trouble, if any, of a compiler that ended as `finished` says within `bounds`. `own` are the
 /// limits of this process: bytes of address space and of a file.
-fn trouble(finished: &Finished, bounds: &Bounds, own: (u64, u64)) -> Option<Trouble> {
+fn diagnose_compiler_trouble(
+    finished: &Finished,
+    bounds: &ProgramBounds,
+    machine_limits: (u64, u64),
+) -> Option<Trouble> {
     match finished.ending {
         ProgramEnd::Ended(End::Exited(0)) => return None,
         ProgramEnd::TimedOut => return Some(Trouble::Excess(Excess::Time(bounds.timeout))),
         ProgramEnd::Ended(_) | ProgramEnd::TookMemory(_) => {}
     }
     let log = String::from_utf8_lossy(&finished.stderr);
-    let told = |signs: &[&str]| {
+    let find_sign = |signs: &[&str]| {
         let mut lines = log.lines().filter(|line| !is_about_code(line));
         let line = lines.find(|line| signs.iter().any(|sign| line.contains(sign)))?;
         Some(line.trim().to_owned())
     };
-    if let Some(line) = told(&MEMORY_SIGNS) {
-        return Some(match bounds.memory_bytes <= own.0 {
+    if let Some(line) = find_sign(&MEMORY_SIGNS) {
+        return Some(match bounds.memory_bytes <= machine_limits.0 {
             true => Trouble::Excess(Excess::Memory(bounds.memory_bytes)),
             false => Trouble::Machine(line),
         });
     }
-    if let Some(line) = told(&FILE_SIGNS) {
-        return Some(match bounds.file_bytes <= own.1 {
+    if let Some(line) = find_sign(&FILE_SIGNS) {
+        return Some(match bounds.file_bytes <= machine_limits.1 {
             true => Trouble::Excess(Excess::File(bounds.file_bytes)),
             false => Trouble::Machine(line),
         });
     }
-    told(&MACHINE_SIGNS).map(Trouble::Machine).or(match finished.ending {
+    find_sign(&MACHINE_SIGNS).map(Trouble::Machine).or(match finished.ending {
         ProgramEnd::Ended(End::Killed(signal)) => {
             Some(Trouble::Machine(format!("ended by signal {signal}")))
         }
@@ -400,7 +412,7 @@ fn is_about_code(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds {
+    const BOUNDS: ProgramBounds = ProgramBounds {
         timeout: Duration::from_secs(5),
         memory_bytes: 1 << 30,
         tree_bytes: u64::MAX,
@@ -415,7 +427,7 @@ mod tests {
             stderr: stderr.as_bytes().to_vec(),
             left_out: [0; 2],
         };
-        trouble(&finished, &BOUNDS, own)
+        diagnose_compiler_trouble(&finished, &BOUNDS, own)
     }
 
     #[test]
@@ -428,7 +440,7 @@ mod tests {
             stderr: Vec::new(),
             left_out: [0; 2],
         };
-        let told = trouble(&killed, &BOUNDS, UNBOUNDED);
+        let told = diagnose_compiler_trouble(&killed, &BOUNDS, UNBOUNDED);
         assert_eq!(told, Some(Trouble::Machine("ended by signal 9".to_owned())));
     }
 

@@ -16,21 +16,21 @@ pub(super) struct Decoded<'b> {
 }
 
 /// The text of `bytes`: as UTF-8, or if it is none, byte by byte.
-pub(super) fn decode(bytes: &[u8]) -> Decoded<'_> {
+pub(super) fn decode_source(bytes: &[u8]) -> Decoded<'_> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Decoded { text: text.into(), by_bytes: false };
     }
     // The front end drops a mark of the byte order, which must stay one for that.
     let mark = "\u{feff}".as_bytes();
-    let (start, rest) = match bytes.strip_prefix(mark) {
-        Some(rest) => ("\u{feff}", rest),
+    let (start, unmarked_bytes) = match bytes.strip_prefix(mark) {
+        Some(unmarked_bytes) => ("\u{feff}", unmarked_bytes),
         None => ("", bytes),
     };
     let character = |&byte: &u8| match byte {
         0x80.. => char::from_u32(FIRST + u32::from(byte - 0x80)).unwrap_or(char::from(byte)),
         _ => char::from(byte),
     };
-    let text: String = start.chars().chain(rest.iter().map(character)).collect();
+    let text: String = start.chars().chain(unmarked_bytes.iter().map(character)).collect();
     Decoded { text: text.into(), by_bytes: true }
 }
 
@@ -66,17 +66,17 @@ mod tests {
             b"\xef\xbb\xbf// \xe9\n\xc3\xa9",
         ];
         for bytes in cases {
-            let decoded = decode(bytes);
+            let decoded = decode_source(bytes);
             let lines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
             assert_eq!(lines(decoded.text.as_bytes()), lines(bytes));
             assert_eq!(decoded.encode(decoded.text.to_string()), bytes);
         }
-        assert!(decode(cases[4]).text.starts_with('\u{feff}'));
+        assert!(decode_source(cases[4]).text.starts_with('\u{feff}'));
     }
 
     #[test]
     fn what_is_added_to_a_source_stays_utf_8() {
-        let decoded = decode(b"\xe9");
+        let decoded = decode_source(b"\xe9");
         let edited = format!("#line 1 \"ä.cu\"\n{}", decoded.text);
         assert_eq!(
             decoded.encode(edited),

@@ -25,24 +25,24 @@ const HEADER_PATHS: [&str; 4] =
 
 /// The environment of a compiler, taken from `all`, that of this process. The compiler writes
 /// temporary files to `temporary`, and speaks English.
-pub(super) fn of(
-    all: impl Iterator<Item = (OsString, OsString)>,
+pub(super) fn compiler_environment(
+    all_variables: impl Iterator<Item = (OsString, OsString)>,
     temporary: Option<&Path>,
 ) -> Vec<(OsString, OsString)> {
     let passed = |name: &OsStr| {
         let name = name.to_str().unwrap_or_default();
         PASSED.contains(&name) || WRAPPERS.iter().any(|prefix| name.starts_with(prefix))
     };
-    let mut kept: Vec<_> = all.filter(|(name, _)| passed(name)).collect();
-    kept.push(("LC_ALL".into(), "C".into()));
+    let mut kept_variables: Vec<_> = all_variables.filter(|(name, _)| passed(name)).collect();
+    kept_variables.push(("LC_ALL".into(), "C".into()));
     if let Some(folder) = temporary {
-        kept.push(("TMPDIR".into(), folder.into()));
+        kept_variables.push(("TMPDIR".into(), folder.into()));
     }
-    kept
+    kept_variables
 }
 
 /// The first variable of this process that names folders of headers and is not passed on.
-pub(super) fn withheld() -> Option<&'static str> {
+pub(super) fn find_withheld_variable() -> Option<&'static str> {
     HEADER_PATHS.into_iter().find(|name| std::env::var_os(name).is_some_and(|set| !set.is_empty()))
 }
 
@@ -64,7 +64,7 @@ mod tests {
             ("TMPDIR", "/var/tmp"),
         ];
         let all = set.into_iter().map(|(name, value)| (name.into(), value.into()));
-        let seen = of(all, Some(Path::new("/work")));
+        let seen = compiler_environment(all, Some(Path::new("/work")));
         let seen: Vec<String> = seen
             .iter()
             .map(|(name, value)| format!("{}={}", name.display(), value.display()))

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::translation::UNITS;
-use super::{CompilerError, Place, environment, place, unit};
+use super::{CallPlace, CompilerError, call_place, environment, unit};
 use crate::cache::CacheError;
 use crate::cuda::NvrtcError;
 use crate::frontend::FrontendError;
@@ -12,7 +12,7 @@ use crate::harness::Harness;
 
 /// The code that a compiler refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum RefusedCode {
     Sources,
     /// The call of the harness.
     Call,
@@ -20,12 +20,12 @@ pub enum Refused {
     DeviceCode,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for RefusedCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refused::Sources => "the sources do",
-            Refused::Call => "the call does",
-            Refused::DeviceCode => "the device code does",
+            RefusedCode::Sources => "the sources do",
+            RefusedCode::Call => "the call does",
+            RefusedCode::DeviceCode => "the device code does",
         })
     }
 }
@@ -43,7 +43,7 @@ pub enum About {
 
 impl About {
     /// What `first_error` is about.
-    pub(super) fn of(first_error: &str) -> About {
+    pub(super) fn from_message(first_error: &str) -> About {
         let says = |words| first_error.contains(words);
         match () {
             () if says("instance of function template") => About::Deduction,
@@ -77,7 +77,7 @@ pub enum CompileError {
     #[error("{what} not compile: {first_error}")]
     Refused {
         /// The code that it refused.
-        what: Refused,
+        what: RefusedCode,
         /// The compiler's first error, with file and line.
         first_error: String,
         /// The subject of the first error.
@@ -88,7 +88,7 @@ pub enum CompileError {
         log_path: PathBuf,
         /// The line of the harness that it is about, if it is about one.
         #[source]
-        place: Option<Box<Place>>,
+        place: Option<Box<CallPlace>>,
     },
     /// The compiler cannot be run.
     #[error(transparent)]
@@ -118,12 +118,14 @@ impl CompileError {
     /// With its place in the harness, if it is about call number `call`, compiled as part of `unit`.
     pub(super) fn placed(mut self, harness: &Harness, call: usize, unit: &str) -> CompileError {
         if let CompileError::Refused { first_error, place, .. } = &mut self
-            && let Some(statements) = unit::statements(unit, harness)
+            && let Some(statements) = unit::find_call_statements(unit, harness)
         {
-            let (origin, file) = (unit::origin(harness), unit::file_name(harness));
+            let (origin, file) = (unit::harness_origin(harness), unit::harness_file_name(harness));
             let call = &harness.calls[call];
-            if let Some(found) = place::place(first_error, &origin, &file, call, statements) {
-                (*first_error, *place) = (found.0, Some(found.1.into()));
+            if let Some(message_and_place) =
+                call_place::locate_call_error(first_error, &origin, &file, call, statements)
+            {
+                (*first_error, *place) = (message_and_place.0, Some(message_and_place.1.into()));
             }
         }
         self
@@ -131,7 +133,7 @@ impl CompileError {
 
     /// Whether the compiler refused the call of the harness: another call may fit.
     pub(super) fn blames_call(&self) -> bool {
-        matches!(self, CompileError::Refused { what: Refused::Call, .. })
+        matches!(self, CompileError::Refused { what: RefusedCode::Call, .. })
     }
 
     /// Advice to the user, if there is any.
@@ -151,7 +153,7 @@ impl CompileError {
                             .to_owned()
                     }
                     About::Header => {
-                        let withheld = environment::withheld().map_or(String::new(), |name| {
+                        let withheld = environment::find_withheld_variable().map_or(String::new(), |name| {
                             format!(
                                 ", or write it into CXX as in `CXX=\"g++ -isystem DIR\"`: {name} is \
                                  not passed on"

@@ -1,9 +1,11 @@
 //! Says what the front end makes of a source set, for people who want a faster form or a float64 shadow. Runs no
 //! compiler.
 
-use super::translation::{Translation, texts, translate, units};
+use super::translation::{
+    Translation, create_source_units, decode_source_texts, translate_sources,
+};
 use super::unit::Signature;
-use super::{CompileError, statements, threads_of};
+use super::{CompileError, join_harness_statements, threads_of};
 use crate::frontend::{self, KernelForm, Precision, ShuffleSite};
 use crate::harness::Harness;
 use crate::history::SourceSet;
@@ -82,11 +84,11 @@ impl Explanation {
     ) -> Result<Explanation, CompileError> {
         let native = translated(harness, signature, sources, Precision::Native)?;
         let shadow = translated(harness, signature, sources, Precision::Shadow)?;
-        let texts = texts(sources)?;
+        let texts = decode_source_texts(sources)?;
         let calls: Vec<String> =
-            (0..harness.calls.len()).map(|call| statements(harness, call)).collect();
+            (0..harness.calls.len()).map(|call| join_harness_statements(harness, call)).collect();
         let mut files: Vec<ExplainedFile> = Vec::new();
-        for (forms, unit) in native.forms.into_iter().zip(units(&texts)) {
+        for (forms, unit) in native.forms.into_iter().zip(create_source_units(&texts)) {
             files.push(ExplainedFile {
                 path: forms.path,
                 kernels: forms.kernels,
@@ -153,11 +155,11 @@ pub fn rewritten_sources(
         Build::Checked => Precision::Checked,
     };
     let host = translated(harness, signature, sources, precision)?;
-    let texts = texts(sources)?;
+    let texts = decode_source_texts(sources)?;
     if build == Build::Device {
         let mut files = Vec::new();
-        for (unit, (path, decoded)) in units(&texts).iter().zip(&texts) {
-            let text = frontend::device(unit, &host.symbols, precision)?;
+        for (unit, (path, decoded)) in create_source_units(&texts).iter().zip(&texts) {
+            let text = frontend::translate_for_device(unit, &host.symbols, precision)?;
             files.push(((*path).to_owned(), decoded.encode(text)));
         }
         return Ok(files);
@@ -173,5 +175,5 @@ fn translated(
     precision: Precision,
 ) -> Result<Translation, CompileError> {
     let large = signature.is_some_and(|signature| signature.large);
-    translate(sources, harness, precision, threads_of(precision, large))
+    translate_sources(sources, harness, precision, threads_of(precision, large))
 }

@@ -6,51 +6,54 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::encoding::decode;
-use super::outside::lexically;
+use super::encoding::decode_source;
+use super::outside_files::normalise_lexically;
 
 /// The names that `text` includes, each with its line.
-pub(super) fn names(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(super) fn find_include_names(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().zip(1..).filter_map(|(line, number)| Some((number, name_in(line)?)))
 }
 
 fn name_in(line: &str) -> Option<&str> {
-    let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?;
-    let rest = rest.trim_start();
-    let close = match rest.as_bytes().first()? {
+    let include_text = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?;
+    let include_text = include_text.trim_start();
+    let closing_quote = match include_text.as_bytes().first()? {
         b'"' => '"',
         b'<' => '>',
         _ => return None,
     };
-    rest[1..].split_once(close).map(|(name, _)| name)
+    include_text[1..].split_once(closing_quote).map(|(name, _)| name)
 }
 
 /// The files that `texts` include, directly or through other files: those in `folders`, or at
 /// absolute paths.
-pub(super) fn reachable<'t>(
+pub(super) fn find_reachable_files<'t>(
     texts: impl IntoIterator<Item = &'t str>,
     folders: &[PathBuf],
 ) -> BTreeSet<PathBuf> {
-    let mut found = BTreeSet::new();
-    let mut open = Vec::new();
-    let mut meet = |name: &str, beside: Option<&Path>, open: &mut Vec<PathBuf>| {
-        // An absolute path stays absolute.
-        let all = beside.into_iter().chain(folders.iter().map(PathBuf::as_path));
-        let paths = all.map(|folder| lexically(&folder.join(name)));
-        for path in paths.filter(|path| path.is_file()) {
-            if found.insert(path.clone()) {
-                open.push(path);
+    let mut found_paths = BTreeSet::new();
+    let mut pending_paths = Vec::new();
+    let mut meet =
+        |name: &str, including_folder: Option<&Path>, pending_paths: &mut Vec<PathBuf>| {
+            // An absolute path stays absolute.
+            let searched_folders =
+                including_folder.into_iter().chain(folders.iter().map(PathBuf::as_path));
+            let paths = searched_folders.map(|folder| normalise_lexically(&folder.join(name)));
+            for path in paths.filter(|path| path.is_file()) {
+                if found_paths.insert(path.clone()) {
+                    pending_paths.push(path);
+                }
             }
-        }
-    };
+        };
     for text in texts {
-        names(text).for_each(|(_, name)| meet(name, None, &mut open));
+        find_include_names(text).for_each(|(_, name)| meet(name, None, &mut pending_paths));
     }
-    while let Some(path) = open.pop() {
+    while let Some(path) = pending_paths.pop() {
         let bytes = std::fs::read(&path).unwrap_or_default();
-        names(&decode(&bytes).text).for_each(|(_, name)| meet(name, path.parent(), &mut open));
+        find_include_names(&decode_source(&bytes).text)
+            .for_each(|(_, name)| meet(name, path.parent(), &mut pending_paths));
     }
-    found
+    found_paths
 }
 
 #[cfg(test)]
@@ -76,6 +79,6 @@ mod tests {
         let text = format!("#include <one.h>\n#include \"{}\"\n", alone.display());
         let folders = [folder.path().join("cuda"), folder.path().join("more")];
         let expected = BTreeSet::from([one, two, near, three, alone]);
-        assert_eq!(reachable([text.as_str()], &folders), expected);
+        assert_eq!(find_reachable_files([text.as_str()], &folders), expected);
     }
 }

@@ -5,9 +5,9 @@ pub(super) struct KeyHasher(blake3::Hasher);
 
 impl KeyHasher {
     /// A hasher for keys of `what`, which never equal keys of anything else.
-    pub(super) fn of(what: &str) -> KeyHasher {
+    pub(super) fn new(purpose: &str) -> KeyHasher {
         let mut hasher = KeyHasher(blake3::Hasher::new());
-        hasher.part(what);
+        hasher.part(purpose);
         hasher
     }
 
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn a_part_that_moves_from_one_list_to_the_next_changes_the_key() {
         let key = |one: &[&str], other: &[&str]| {
-            let mut hasher = KeyHasher::of("test");
+            let mut hasher = KeyHasher::new("test");
             hasher.list(one);
             hasher.list(other);
             hasher.finish()

@@ -3,6 +3,7 @@
 //! Artifacts are found by content: equal sources, headers, compiler and flags are compiled once,
 //! whichever commit they belong to. A compilation that failed is remembered with its log.
 
+mod call_place;
 mod compiler;
 mod encoding;
 mod environment;
@@ -10,17 +11,16 @@ mod error;
 mod explanation;
 mod flags;
 mod includes;
-mod joined;
+mod joined_sources;
 mod key;
-mod lanes;
+mod memo;
 mod nvrtc;
-mod once;
 mod options;
-mod outside;
-mod place;
+mod outside_files;
 mod tools;
 mod translation;
 mod unit;
+mod vectors;
 
 use std::fs::File;
 use std::io;
@@ -30,24 +30,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
+pub use self::call_place::CallPlace;
 pub use self::compiler::{Compiler, CompilerError, Excess};
-pub use self::error::{About, CompileError, Refused};
+pub use self::error::{About, CompileError, RefusedCode};
 pub use self::explanation::{
     Build, ExplainedFile, Explanation, ObstacleEffect, ShadowObstacle, rewritten_sources,
 };
 pub use self::nvrtc::{DeviceModule, DeviceShadow, DeviceToolchain};
-pub use self::place::Place;
 pub use self::translation::byte_counts;
 pub use self::unit::Signature;
 
 use self::error::first_error;
 use self::flags::{FLAGS, PRELUDE};
 use self::key::KeyHasher;
-use self::once::{Known, Once};
-use self::options::{LINK, options, precision_flag, strings};
-use self::outside::{Outside, outside_of};
-use self::translation::{Translation, lay_out, translate};
-use crate::cache::{Cache, Kind};
+use self::memo::{CompileMemo, MemoEntry};
+use self::options::{LINK, compiler_options, owned_words, precision_flag};
+use self::outside_files::{Outside, outside_prerequisites};
+use self::translation::{Translation, translate_sources, write_source_tree};
+use crate::cache::{Cache, CacheKind};
 use crate::foreign::Finished;
 use crate::frontend::{Precision, Threads};
 use crate::harness::Harness;
@@ -77,7 +77,9 @@ impl Artifact {
     /// A path of the shared object that nobody can remove while this lives; replayed code may remove the file.
     pub(crate) fn place(&self) -> PathBuf {
         match &self.kept {
-            Some(kept) => format!("/proc/{}/fd/{}", std::process::id(), kept.as_raw_fd()).into(),
+            Some(kept_file) => {
+                format!("/proc/{}/fd/{}", std::process::id(), kept_file.as_raw_fd()).into()
+            }
             None => self.path.clone(),
         }
     }
@@ -87,7 +89,7 @@ impl Artifact {
 pub struct Toolchain {
     compiler: Compiler,
     cache: Cache,
-    once: Once,
+    once: CompileMemo,
     outside: Outside,
     /// How threads are run; if nothing was said, as the size of the fixture suggests.
     threads: Option<Threads>,
@@ -100,7 +102,7 @@ type Compiled = (PathBuf, String, bool);
 impl Toolchain {
     /// Compiles with `compiler` and remembers in `cache`.
     pub fn new(compiler: Compiler, cache: &Cache) -> Toolchain {
-        let (once, outside, cache) = (Once::default(), Outside::default(), cache.clone());
+        let (once, outside, cache) = (CompileMemo::default(), Outside::default(), cache.clone());
         let translations = AtomicUsize::new(0);
         Toolchain { compiler, cache, once, outside, threads: None, translations }
     }
@@ -160,13 +162,19 @@ impl Toolchain {
             Precision::Native | Precision::Shadow => self.threads.unwrap_or(by_default),
         };
         self.translations.fetch_add(1, Ordering::Relaxed);
-        let translated = translate(sources, harness, precision, threads)?;
+        let translated = translate_sources(sources, harness, precision, threads)?;
         let mut refusal = None;
         for call in 0..harness.calls.len() {
-            let unit = unit::text(harness, signature, &translated.symbols, call, precision)?;
+            let unit = unit::generate_entry_point(
+                harness,
+                signature,
+                &translated.symbols,
+                call,
+                precision,
+            )?;
             match self.compile_unit(harness, &translated, &unit, precision, meanwhile) {
                 Ok((path, key, fresh)) => {
-                    let statements = statements(harness, call);
+                    let statements = join_harness_statements(harness, call);
                     let (shadow_obstacles, may_end) = translated.shadow_obstacles(&statements);
                     let kept = File::open(&path).ok().map(Arc::new);
                     return Ok(Artifact {
@@ -195,38 +203,38 @@ impl Toolchain {
         precision: Precision,
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Compiled, CompileError> {
-        let flags = options(&self.compiler, harness, translated, precision);
+        let flags = compiler_options(&self.compiler, harness, translated, precision);
         let first = self.first_key(&flags, translated, unit, precision);
-        if let Some(known) = self.known(&first) {
-            return known;
+        if let Some(known_result) = self.recall_compilation(&first) {
+            return known_result;
         }
         std::thread::scope(|scope| {
             // It only saves time: where the system has no thread for it, it is not done.
             let _ = std::thread::Builder::new().spawn_scoped(scope, meanwhile);
             // Another thread may have compiled it meanwhile.
             let anew = || self.compile_anew(translated, unit, &flags, precision, &first);
-            self.once.by_one(&first, || self.known(&first).unwrap_or_else(anew))
+            self.once.by_one(&first, || self.recall_compilation(&first).unwrap_or_else(anew))
         })
     }
 
     /// The result of an earlier compilation, if there was one.
-    fn known(&self, first: &str) -> Option<Result<Compiled, CompileError>> {
-        let key = match self.once.known(first) {
-            Some(Known::Key(key)) => key,
-            Some(Known::Excess(excess)) => {
+    fn recall_compilation(&self, first: &str) -> Option<Result<Compiled, CompileError>> {
+        let key = match self.once.recall_entry(first) {
+            Some(MemoEntry::Key(key)) => key,
+            Some(MemoEntry::Excess(excess)) => {
                 let command = self.compiler.name();
                 return Some(Err(CompilerError::Excess { command, excess }.into()));
             }
             None => {
                 let key = self.outside.recall(&self.cache, first)?;
-                self.once.learn(first, Known::Key(key.clone()));
+                self.once.learn(first, MemoEntry::Key(key.clone()));
                 key
             }
         };
-        if let Some(path) = self.cache.find(Kind::Artifact, &key) {
+        if let Some(path) = self.cache.find(CacheKind::Artifact, &key) {
             return Some(Ok((path, key, false)));
         }
-        let log = self.cache.read(Kind::Refusal, &key)?;
+        let log = self.cache.read(CacheKind::Refusal, &key)?;
         Some(Err(self.refused(&key, String::from_utf8_lossy(&log).into_owned())))
     }
 
@@ -246,28 +254,30 @@ impl Toolchain {
         );
         let scratch = self.cache.scratch()?;
         let folder = scratch.path();
-        let begun = SystemTime::now();
+        let start_time = SystemTime::now();
         self.lay_out_unit(folder, translated, unit, precision)?;
         let built = self.build(folder, flags, precision);
         if let Err(CompilerError::Excess { excess, .. }) = &built {
-            self.once.learn(first, Known::Excess(*excess));
+            self.once.learn(first, MemoEntry::Excess(*excess));
         }
         let Built { last, read, tools } = built?;
         // If the list of files is incomplete, the dependencies are unknown.
         let key = match read {
-            Some(read) => self.outside.remember(&self.cache, first, begun, &read, &tools)?,
+            Some(read_files) => {
+                self.outside.remember(&self.cache, first, start_time, &read_files, &tools)?
+            }
             None => None,
         };
         let key = key.unwrap_or_else(|| for_this_run(first));
-        self.once.learn(first, Known::Key(key.clone()));
+        self.once.learn(first, MemoEntry::Key(key.clone()));
         if !last.success() {
             let log = String::from_utf8_lossy(&last.stderr).into_owned();
-            self.cache.write(Kind::Refusal, &key, log.as_bytes())?;
+            self.cache.write(CacheKind::Refusal, &key, log.as_bytes())?;
             return Err(self.refused(&key, log));
         }
         let object = folder.join("artifact.so");
         let bytes = std::fs::read(&object).map_err(scratch_failed(&object))?;
-        let path = self.cache.write(Kind::Artifact, &key, &bytes)?;
+        let path = self.cache.write(CacheKind::Artifact, &key, &bytes)?;
         Ok((path, key, true))
     }
 
@@ -279,10 +289,10 @@ impl Toolchain {
         precision: Precision,
     ) -> Result<(), CompilerError> {
         let write = || -> io::Result<()> {
-            headers::write(&folder.join(HEADERS))?;
-            lay_out(folder, &translated.files)?;
+            headers::write_headers(&folder.join(HEADERS))?;
+            write_source_tree(folder, &translated.files)?;
             std::fs::write(folder.join("unit.cpp"), format!("{}{unit}", translated.head))?;
-            std::fs::write(folder.join("definitions.o"), definitions(precision))
+            std::fs::write(folder.join("definitions.o"), definitions_object(precision))
         };
         write().map_err(scratch_failed(folder))
     }
@@ -301,7 +311,7 @@ impl Toolchain {
             return Ok(Built { last: compiled, read, tools });
         }
         let last = self.link(folder)?;
-        tools.extend(tools::linked(&last.stdout));
+        tools.extend(tools::parse_linked_files(&last.stdout));
         Ok(Built { last, read, tools })
     }
 
@@ -309,14 +319,16 @@ impl Toolchain {
     fn probe(&self, folder: &Path, precision: Precision) -> Result<(), CompilerError> {
         let source = folder.join("probe.cpp");
         std::fs::write(&source, "").map_err(scratch_failed(&source))?;
-        let flags =
-            strings(FLAGS).into_iter().chain(strings(PRELUDE)).chain(precision_flag(precision));
-        let probe = strings(["-fsyntax-only", "probe.cpp"]);
-        let done = self.run(folder, &[HEADERS], flags.chain(probe))?;
-        if done.success() {
+        let flags = owned_words(FLAGS)
+            .into_iter()
+            .chain(owned_words(PRELUDE))
+            .chain(precision_flag(precision));
+        let probe = owned_words(["-fsyntax-only", "probe.cpp"]);
+        let finished_run = self.run(folder, &[HEADERS], flags.chain(probe))?;
+        if finished_run.success() {
             return Ok(());
         }
-        let first_error = first_error(&String::from_utf8_lossy(&done.stderr));
+        let first_error = first_error(&String::from_utf8_lossy(&finished_run.stderr));
         Err(CompilerError::Unsuitable { command: self.compiler.name(), first_error })
     }
 
@@ -327,20 +339,21 @@ impl Toolchain {
         headers: &[&str],
         arguments: impl IntoIterator<Item = impl AsRef<std::ffi::OsStr>>,
     ) -> Result<Finished, CompilerError> {
-        let own = headers.iter().map(|name| format!("-I{name}").into());
-        let all = own.chain(arguments.into_iter().map(|word| word.as_ref().to_owned()));
-        self.compiler.run(Some(folder), all.collect::<Vec<std::ffi::OsString>>())
+        let header_options = headers.iter().map(|name| format!("-I{name}").into());
+        let all_arguments =
+            header_options.chain(arguments.into_iter().map(|word| word.as_ref().to_owned()));
+        self.compiler.run(Some(folder), all_arguments.collect::<Vec<std::ffi::OsString>>())
     }
 
     fn refused(&self, key: &str, log: String) -> CompileError {
         let first_error = first_error(&log);
         let of_call = first_error.starts_with(unit::CALL);
         CompileError::Refused {
-            what: if of_call { Refused::Call } else { Refused::Sources },
-            about: About::of(&first_error),
+            what: if of_call { RefusedCode::Call } else { RefusedCode::Sources },
+            about: About::from_message(&first_error),
             first_error,
             log,
-            log_path: self.cache.path(Kind::Refusal, key),
+            log_path: self.cache.path(CacheKind::Refusal, key),
             place: None,
         }
     }
@@ -353,9 +366,9 @@ impl Toolchain {
         unit: &str,
         precision: Precision,
     ) -> String {
-        let mut hasher = KeyHasher::of("unit");
+        let mut hasher = KeyHasher::new("unit");
         hasher.part(self.compiler.identity());
-        hasher.part(headers::identity().as_bytes());
+        hasher.part(headers::hash_headers().as_bytes());
         hasher.part(self.once.definitions_hash(precision).as_bytes());
         hasher.list(flags);
         hasher.list(LINK);
@@ -381,7 +394,7 @@ struct Built {
 
 /// A key that no other run will ask for.
 fn for_this_run(first: &str) -> String {
-    let mut hasher = KeyHasher::of("not repeatable");
+    let mut hasher = KeyHasher::new("not repeatable");
     hasher.part(first);
     hasher.part(std::process::id().to_le_bytes());
     hasher.part(format!("{:?}", SystemTime::now()));
@@ -392,7 +405,7 @@ fn for_this_run(first: &str) -> String {
 const HEADERS: &str = "headers";
 
 /// The object file that every artifact contains, compiled with this program.
-fn definitions(precision: Precision) -> &'static [u8] {
+fn definitions_object(precision: Precision) -> &'static [u8] {
     match precision {
         Precision::Native => include_bytes!(env!("REPLAY_DEFINITIONS_NATIVE")),
         Precision::Shadow => include_bytes!(env!("REPLAY_DEFINITIONS_SHADOW")),
@@ -412,10 +425,10 @@ fn threads_of(precision: Precision, large: bool) -> Threads {
 }
 
 /// All that the harness runs with call number `call`.
-fn statements(harness: &Harness, call: usize) -> String {
+fn join_harness_statements(harness: &Harness, call: usize) -> String {
     let setup = harness.setup.iter().map(|setup| setup.text.as_str());
-    let all: Vec<&str> = setup.chain([harness.calls[call].text.as_str()]).collect();
-    all.join("\n")
+    let all_statements: Vec<&str> = setup.chain([harness.calls[call].text.as_str()]).collect();
+    all_statements.join("\n")
 }
 
 fn scratch_failed(path: &Path) -> impl FnOnce(io::Error) -> CompilerError {

@@ -8,19 +8,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::encoding::decode;
+use super::encoding::decode_source;
 use super::key::KeyHasher;
-use super::outside::Outside;
-use super::translation::{lay_out, others, parent, texts, unit_sources, units};
+use super::outside_files::Outside;
+use super::translation::{
+    create_source_units, decode_source_texts, parent_folder, unit_sources, untranslated_files,
+    write_source_tree,
+};
 use super::{
-    About, CompileError, HEADERS, Refused, first_error, for_this_run, includes, scratch_failed,
+    About, CompileError, HEADERS, RefusedCode, first_error, for_this_run, includes, scratch_failed,
 };
-use crate::cache::{Cache, Kind};
+use crate::cache::{Cache, CacheKind};
 use crate::cuda::{
-    DEVIATIONS_SOURCE, Direction, FILL_SOURCE, Module, Nvrtc, SearchPath, WIDEN_SOURCE,
-    math_error_ulps, rounded,
+    DEVIATIONS_SOURCE, DirectedRounding, FILL_SOURCE, Module, Nvrtc, SearchPath, WIDEN_SOURCE,
+    math_error_ulps, round_ptx,
 };
-use crate::frontend::{self, Precision, Unit};
+use crate::frontend::{self, Precision, SourceUnit};
 use crate::harness::{Harness, SourcePath};
 use crate::history::{OVERLAY, SourceSet};
 use crate::runtime::headers;
@@ -71,7 +74,7 @@ impl DeviceModule {
         let Some(module) = module.filter(|module| !module.ptx.is_empty()) else {
             return Some("the module has no PTX".to_owned());
         };
-        rounded(&module.ptx, Direction::Down)
+        round_ptx(&module.ptx, DirectedRounding::Down)
             .err()
             .map(|instruction| format!("{instruction} rounds to nearest alone"))
     }
@@ -127,7 +130,7 @@ impl DeviceToolchain {
         harness: &Harness,
         sources: &SourceSet,
     ) -> Result<DeviceModule, CompileError> {
-        self.compile_unit(DeviceUnit::of(harness, sources, Precision::Native)?)
+        self.compile_unit(DeviceUnit::translate(harness, sources, Precision::Native)?)
     }
 
     /// The same with `float` meaning `double`, or why such code cannot run on the device, in words.
@@ -142,9 +145,9 @@ impl DeviceToolchain {
         if let Some(obstacle) = shadow_obstacle(sources)? {
             return Ok(Err(obstacle));
         }
-        match self.compile_unit(DeviceUnit::of(harness, sources, Precision::Shadow)?) {
+        match self.compile_unit(DeviceUnit::translate(harness, sources, Precision::Shadow)?) {
             Err(CompileError::Refused { first_error, .. }) => Ok(Err(first_error)),
-            made => made.map(Ok),
+            compiled => compiled.map(Ok),
         }
     }
 
@@ -169,7 +172,7 @@ impl DeviceToolchain {
         expressions.insert(expression.to_owned());
         let path = self.compile_with(&module.unit, &module.key, &expressions)?;
         let text = serde_json::to_vec(&expressions).expect("names are plain data");
-        self.cache.write(Kind::Fact, &expressions_key(&module.key), &text)?;
+        self.cache.write(CacheKind::Fact, &expressions_key(&module.key), &text)?;
         Ok(DeviceModule { path, expressions, ..module.clone() })
     }
 
@@ -181,7 +184,7 @@ impl DeviceToolchain {
         let unit = DeviceUnit {
             text: summary::device::SOURCE.to_owned(),
             files: Vec::new(),
-            defines: vec![format!("ELEMENT={}", summary::device::element(dtype))],
+            defines: vec![format!("ELEMENT={}", summary::device::kernel_element_name(dtype))],
             undefine: Vec::new(),
             folders: Vec::new(),
             math_ulps: 1.0,
@@ -193,8 +196,8 @@ impl DeviceToolchain {
     }
 
     fn remembered(&self, key: &str) -> BTreeSet<String> {
-        let known = self.cache.read(Kind::Fact, &expressions_key(key));
-        known.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+        let cached_text = self.cache.read(CacheKind::Fact, &expressions_key(key));
+        cached_text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }
 
     fn compile_with(
@@ -204,31 +207,33 @@ impl DeviceToolchain {
         expressions: &BTreeSet<String>,
     ) -> Result<PathBuf, CompileError> {
         let key = module_key(key, expressions);
-        if let Some(path) = self.cache.find(Kind::Module, &key) {
+        if let Some(path) = self.cache.find(CacheKind::Module, &key) {
             return Ok(path);
         }
-        if let Some(log) = self.cache.read(Kind::Refusal, &key) {
+        if let Some(log) = self.cache.read(CacheKind::Refusal, &key) {
             return Err(self.refused(&key, &String::from_utf8_lossy(&log)));
         }
         let _span = tracing::info_span!("compile", compiler = "NVRTC", names = expressions.len());
         let scratch = self.cache.scratch()?;
         let folder = scratch.path();
         let laid_out = headers::write_device(&folder.join(HEADERS));
-        laid_out.and_then(|()| lay_out(folder, &unit.files)).map_err(scratch_failed(folder))?;
+        laid_out
+            .and_then(|()| write_source_tree(folder, &unit.files))
+            .map_err(scratch_failed(folder))?;
         let names: Vec<String> = expressions.iter().map(|name| unit.named(name)).collect();
         match self.nvrtc.compile(&unit.text, &self.options(unit, folder), &names)? {
             Ok(image) => {
                 let names = expressions.iter().cloned().zip(image.names).collect();
                 let ptx = if unit.rounds { image.ptx } else { String::new() };
                 let module = Module { names, code: image.code, ptx };
-                Ok(self.cache.write(Kind::Module, &key, &module.encode())?)
+                Ok(self.cache.write(CacheKind::Module, &key, &module.encode())?)
             }
             Err(log) => {
                 // NVRTC names the place of the expressions that it was asked for by a number.
                 let log = log.replace("__nv_name_map(", "launched name (");
                 // A file that is missing may be there the next time.
                 let key = if log.contains("open source file") { for_this_run(&key) } else { key };
-                self.cache.write(Kind::Refusal, &key, log.as_bytes())?;
+                self.cache.write(CacheKind::Refusal, &key, log.as_bytes())?;
                 Err(self.refused(&key, &log))
             }
         }
@@ -246,22 +251,23 @@ impl DeviceToolchain {
         }
         options.extend(unit.undefine.iter().map(|name| format!("--undefine-macro={name}")));
         options.extend(unit.defines.iter().map(|define| format!("--define-macro={define}")));
-        let own = unit.folders.iter().map(|include| folder.join("tree").join(include));
+        let include_folders = unit.folders.iter().map(|include| folder.join("tree").join(include));
         let headers = folder.join(HEADERS);
-        let all = std::iter::once(folder.to_owned()).chain(own).chain([headers]);
-        let all = all.chain(self.include.iter().cloned());
-        options.extend(all.map(|include| format!("--include-path={}", include.display())));
+        let all_folders =
+            std::iter::once(folder.to_owned()).chain(include_folders).chain([headers]);
+        let all_folders = all_folders.chain(self.include.iter().cloned());
+        options.extend(all_folders.map(|include| format!("--include-path={}", include.display())));
         options
     }
 
     fn refused(&self, key: &str, log: &str) -> CompileError {
         let first_error = first_error(log);
         CompileError::Refused {
-            what: Refused::DeviceCode,
-            about: About::of(&first_error),
+            what: RefusedCode::DeviceCode,
+            about: About::from_message(&first_error),
             first_error,
             log: log.to_owned(),
-            log_path: self.cache.path(Kind::Refusal, key),
+            log_path: self.cache.path(CacheKind::Refusal, key),
             place: None,
         }
     }
@@ -272,19 +278,20 @@ impl DeviceToolchain {
         if let Some(key) = self.outside.recall(&self.cache, &first) {
             return Ok(key);
         }
-        let begun = SystemTime::now();
+        let start_time = SystemTime::now();
         // Files that the front end does not read are searched as well.
-        let files: Vec<_> = unit.files.iter().map(|(_, bytes)| decode(bytes)).collect();
+        let files: Vec<_> = unit.files.iter().map(|(_, bytes)| decode_source(bytes)).collect();
         let texts = files.iter().map(|file| &*file.text).chain([unit.text.as_str()]);
-        let read: Vec<PathBuf> = includes::reachable(texts, &self.include).into_iter().collect();
+        let read_files: Vec<PathBuf> =
+            includes::find_reachable_files(texts, &self.include).into_iter().collect();
         let library = [self.nvrtc.path().to_owned()];
-        let key = self.outside.remember(&self.cache, &first, begun, &read, &library)?;
+        let key = self.outside.remember(&self.cache, &first, start_time, &read_files, &library)?;
         Ok(key.unwrap_or_else(|| for_this_run(&first)))
     }
 
     /// The key of everything known without reading files outside of the sources.
     fn first_key(&self, unit: &DeviceUnit) -> String {
-        let mut hasher = KeyHasher::of("module");
+        let mut hasher = KeyHasher::new("module");
         let (major, minor) = self.nvrtc.version();
         hasher.part(headers::device_identity().as_bytes());
         hasher.part(format!("{} {major}.{minor} {}", self.architecture, self.lines));
@@ -304,7 +311,7 @@ impl DeviceToolchain {
 }
 
 fn module_key(key: &str, expressions: &BTreeSet<String>) -> String {
-    let mut hasher = KeyHasher::of("module with expressions");
+    let mut hasher = KeyHasher::new("module with expressions");
     hasher.part(key);
     hasher.list(expressions);
     hasher.finish()
@@ -312,19 +319,19 @@ fn module_key(key: &str, expressions: &BTreeSet<String>) -> String {
 
 /// The key of the instances of templates that a module must hold.
 fn expressions_key(key: &str) -> String {
-    let mut hasher = KeyHasher::of("expressions");
+    let mut hasher = KeyHasher::new("expressions");
     hasher.part(key);
     hasher.finish()
 }
 
 /// The file of `sources` that has no shadow in device code, and what in it is the reason.
 fn shadow_obstacle(sources: &SourceSet) -> Result<Option<String>, CompileError> {
-    let texts = texts(sources)?;
-    let found = units(&texts).into_iter().find_map(|unit| {
-        let what = frontend::device_shadow_obstacle(&unit)?;
-        Some(format!("{} has {what}", unit.path))
+    let texts = decode_source_texts(sources)?;
+    let obstacle_text = create_source_units(&texts).into_iter().find_map(|unit| {
+        let obstacle = frontend::device_shadow_obstacle(&unit)?;
+        Some(format!("{} has {obstacle}", unit.path))
     });
-    Ok(found)
+    Ok(obstacle_text)
 }
 
 /// The device code of a source set, as one translation unit.
@@ -354,38 +361,38 @@ impl DeviceUnit {
         }
     }
 
-    fn of(
+    fn translate(
         harness: &Harness,
         sources: &SourceSet,
         precision: Precision,
     ) -> Result<DeviceUnit, CompileError> {
-        let texts = texts(sources)?;
-        let units = units(&texts);
-        let symbols = frontend::scan(&units);
+        let texts = decode_source_texts(sources)?;
+        let units = create_source_units(&texts);
+        let symbols = frontend::scan_symbols(&units);
         let mut files = Vec::new();
         let (mut math_ulps, mut atomics) = (1.0f64, false);
         for (unit, (_, decoded)) in units.iter().zip(&texts) {
-            let text = frontend::device(unit, &symbols, precision)?;
-            let names = frontend::identifiers(&Unit { path: unit.path, text: &text });
+            let text = frontend::translate_for_device(unit, &symbols, precision)?;
+            let names = frontend::collect_identifiers(&SourceUnit { path: unit.path, text: &text });
             let errors = names.iter().filter_map(|name| math_error_ulps(name));
             math_ulps = errors.fold(math_ulps, f64::max);
             atomics |= names.iter().any(|name| name.starts_with("atomic"));
             files.push((unit.path.to_owned(), decoded.encode(text)));
         }
-        files.extend(others(sources));
+        files.extend(untranslated_files(sources));
         let included = unit_sources(sources)?;
         let folders = harness.include.iter().flat_map(SourcePath::names).map(|include| {
             let is_file = files.iter().any(|(path, _)| path == include);
-            if is_file { parent(include).to_owned() } else { include.to_owned() }
+            if is_file { parent_folder(include).to_owned() } else { include.to_owned() }
         });
         let overlay = harness.overlay.iter().map(|_| OVERLAY.to_owned());
-        let own = match precision {
+        let precision_source = match precision {
             Precision::Shadow => WIDEN_SOURCE,
             Precision::Native | Precision::Checked => DEVIATIONS_SOURCE,
         };
         Ok(DeviceUnit {
             text: std::iter::once(FILL_SOURCE.to_owned())
-                .chain([own.to_owned()])
+                .chain([precision_source.to_owned()])
                 .chain(included.iter().map(|path| format!("#include \"tree/{path}\"\n")))
                 .collect(),
             folders: overlay.chain(folders.collect::<BTreeSet<_>>()).collect(),

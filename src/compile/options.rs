@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Compiler;
 use super::flags::{CHECKED, FLAGS, PRELUDE, SHADOW};
-use super::translation::{Translation, parent, reserved};
+use super::translation::{Translation, parent_folder, reserved_macros};
 use crate::frontend::Precision;
 use crate::harness::{Harness, SourcePath};
 use crate::history::OVERLAY;
@@ -14,7 +14,7 @@ use crate::history::OVERLAY;
 pub(super) const LINK: [&str; 4] = ["-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs", "-Wl,-t"];
 
 /// The words as owned text.
-pub(super) fn strings<const N: usize>(words: [&str; N]) -> Vec<String> {
+pub(super) fn owned_words<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_owned).into()
 }
 
@@ -35,7 +35,7 @@ pub(super) fn precision_flag(precision: Precision) -> Option<String> {
 /// constructors and assignments, and with `-fno-elide-constructors` it makes all of them: each such aggregate then
 /// is a temporary that is copied.
 fn check_flags(compiler: &Compiler) -> Vec<String> {
-    let own: &[&str] = match compiler.version().contains("clang") {
+    let compiler_flags: &[&str] = match compiler.version().contains("clang") {
         true => &[
             "-mllvm",
             "-tsan-instrument-func-entry-exit=0",
@@ -48,28 +48,28 @@ fn check_flags(compiler: &Compiler) -> Vec<String> {
             "-fno-elide-constructors",
         ],
     };
-    let all = ["-g1", "-fsanitize=thread"].iter().chain(own);
-    all.map(|&word| word.to_owned()).collect()
+    let all_flags = ["-g1", "-fsanitize=thread"].iter().chain(compiler_flags);
+    all_flags.map(|&word| word.to_owned()).collect()
 }
 
 /// The options that `compiler` takes for the sources of `harness`, as they were `translated`.
-pub(super) fn options(
+pub(super) fn compiler_options(
     compiler: &Compiler,
     harness: &Harness,
     translated: &Translation,
     precision: Precision,
 ) -> Vec<String> {
-    let mut flags = [strings(FLAGS), strings(PRELUDE)].concat();
+    let mut flags = [owned_words(FLAGS), owned_words(PRELUDE)].concat();
     flags.extend(precision_flag(precision));
     flags.extend(translated.lanes.clone());
-    flags.extend(reserved(&harness.defines).map(|define| format!("-D{define}")));
+    flags.extend(reserved_macros(&harness.defines).map(|define| format!("-D{define}")));
     let folders: BTreeSet<String> = harness
         .include
         .iter()
         .flat_map(SourcePath::names)
         .map(|include| {
             let is_file = translated.files.iter().any(|(path, _)| path == include);
-            let folder = if is_file { parent(include) } else { include };
+            let folder = if is_file { parent_folder(include) } else { include };
             format!("-Itree/{folder}")
         })
         .collect();

@@ -10,19 +10,19 @@ const PROGRAMS: [&str; 5] = ["cc1plus", "as", "collect2", "ld", "ld.gold"];
 impl Toolchain {
     /// The programs that take part in a compilation, found once for each process.
     pub(super) fn tools(&self) -> Result<&[PathBuf], CompilerError> {
-        if let Some(known) = self.once.tools.get() {
-            return Ok(known);
+        if let Some(known_tools) = self.once.tools.get() {
+            return Ok(known_tools);
         }
-        let own = match self.compiler().answer("-print-search-dirs", Some(&self.cache)) {
+        let own_folders = match self.compiler().answer("-print-search-dirs", Some(&self.cache)) {
             Ok(answer) => search_folders(&answer),
             // For a compiler that does not know the question, only PATH is searched.
             Err(CompilerError::NotACompiler { .. }) => Vec::new(),
             Err(error) => return Err(error),
         };
-        let folders: Vec<PathBuf> = own.into_iter().chain(path_folders()).collect();
-        let started = PROGRAMS.iter().filter_map(|name| find(name, &folders));
-        let named = self.compiler().words().iter().filter_map(|word| in_path(word));
-        Ok(self.once.tools.get_or_init(|| named.chain(started).collect()))
+        let folders: Vec<PathBuf> = own_folders.into_iter().chain(path_folders()).collect();
+        let started = PROGRAMS.iter().filter_map(|name| find_compiler_tool(name, &folders));
+        let named_programs = self.compiler().words().iter().filter_map(|word| in_path(word));
+        Ok(self.once.tools.get_or_init(|| named_programs.chain(started).collect()))
     }
 }
 
@@ -32,7 +32,7 @@ fn path_folders() -> Vec<PathBuf> {
 
 /// The program that `word` names: a path, or a name in `PATH`.
 pub(super) fn in_path(word: &str) -> Option<PathBuf> {
-    find(word, &path_folders())
+    find_compiler_tool(word, &path_folders())
 }
 
 /// Where a compiler that says `text` of itself looks for its programs.
@@ -43,7 +43,7 @@ fn search_folders(text: &str) -> Vec<PathBuf> {
 }
 
 /// The program `name`: a path, or one of `folders`.
-fn find(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
+fn find_compiler_tool(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|path| path.is_file());
     }
@@ -52,12 +52,12 @@ fn find(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
 
 /// The files from outside in `trace`, a linker's list of its inputs: each line is a path, or an
 /// archive in parentheses and its member.
-pub(super) fn linked(trace: &[u8]) -> Vec<PathBuf> {
+pub(super) fn parse_linked_files(trace: &[u8]) -> Vec<PathBuf> {
     let text = String::from_utf8_lossy(trace);
     let path = |line: &str| {
         let line = line.trim();
-        let inside = line.strip_prefix('(').and_then(|rest| rest.split_once(')'));
-        PathBuf::from(inside.map_or(line, |(archive, _)| archive))
+        let archive_text = line.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+        PathBuf::from(archive_text.map_or(line, |(archive, _)| archive))
     };
     let mut files: Vec<PathBuf> =
         text.lines().map(path).filter(|path| path.is_absolute() && path.is_file()).collect();
@@ -90,6 +90,6 @@ mod tests {
             object.display(),
             archive.display()
         );
-        assert_eq!(linked(trace.as_bytes()), [object, archive]);
+        assert_eq!(parse_linked_files(trace.as_bytes()), [object, archive]);
     }
 }

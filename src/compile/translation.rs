@@ -3,14 +3,14 @@
 use std::io;
 use std::path::Path;
 
-use super::encoding::{Decoded, decode};
-use super::unit::file_name;
-use super::{CompileError, ObstacleEffect, includes, joined, lanes};
+use super::encoding::{Decoded, decode_source};
+use super::unit::harness_file_name;
+use super::{CompileError, ObstacleEffect, includes, joined_sources, vectors};
 use crate::frontend::{
-    self, ByteCount, KernelForm, Obstacle, Precision, ShuffleSite, Symbols, Threads, Unit,
+    self, ByteCount, KernelForm, Obstacle, Precision, ShuffleSite, SourceUnit, Symbols, Threads,
 };
 use crate::harness::Harness;
-use crate::history::{Role, SourceFile, SourceSet};
+use crate::history::{SourceFile, SourceRole, SourceSet};
 
 /// A source set as host C++.
 pub(super) struct Translation {
@@ -69,10 +69,12 @@ impl Translation {
 }
 
 /// The sources that the front end reads, as text.
-pub(super) fn texts(sources: &SourceSet) -> Result<Vec<(&str, Decoded<'_>)>, CompileError> {
+pub(super) fn decode_source_texts(
+    sources: &SourceSet,
+) -> Result<Vec<(&str, Decoded<'_>)>, CompileError> {
     let code = sources.files.iter().filter(|file| is_code(&file.path));
-    let known = |name: &str| sources.files.iter().any(|file| leads_to(&file.path, name));
-    let texts: Vec<_> = code.map(|file| text(file, &known)).collect();
+    let is_own_file = |name: &str| sources.files.iter().any(|file| leads_to(&file.path, name));
+    let texts: Vec<_> = code.map(|file| decode_source_file(file, &is_own_file)).collect();
     for (path, decoded) in &texts {
         refuse_devices(path, &decoded.text)?;
     }
@@ -83,14 +85,14 @@ pub(super) fn texts(sources: &SourceSet) -> Result<Vec<(&str, Decoded<'_>)>, Com
 /// None of sources that the front end cannot read.
 pub fn byte_counts(sources: &SourceSet, harness: &Harness) -> Vec<(String, ByteCount)> {
     let mut counts = Vec::new();
-    for (path, decoded) in texts(sources).unwrap_or_default() {
-        for count in frontend::byte_counts(&Unit { path, text: &decoded.text }) {
+    for (path, decoded) in decode_source_texts(sources).unwrap_or_default() {
+        for count in frontend::byte_counts(&SourceUnit { path, text: &decoded.text }) {
             counts.push((format!("{path}:{}", count.line), count));
         }
     }
-    let origin = file_name(harness);
+    let origin = harness_file_name(harness);
     for call in harness.setup.iter().chain(&harness.calls) {
-        for count in frontend::byte_counts(&Unit { path: &origin, text: &call.text }) {
+        for count in frontend::byte_counts(&SourceUnit { path: &origin, text: &call.text }) {
             counts.push((format!("{origin}:{}", call.line + count.line - 1), count));
         }
     }
@@ -98,12 +100,15 @@ pub fn byte_counts(sources: &SourceSet, harness: &Harness) -> Vec<(String, ByteC
 }
 
 /// The path and the text of one file. `known` tells of headers that the source set has.
-fn text<'f>(file: &'f SourceFile, known: &dyn Fn(&str) -> bool) -> (&'f str, Decoded<'f>) {
-    let mut decoded = decode(&file.content);
-    if let Some(text) = frontend::tightened(&decoded.text) {
+fn decode_source_file<'f>(
+    file: &'f SourceFile,
+    is_own_file: &dyn Fn(&str) -> bool,
+) -> (&'f str, Decoded<'f>) {
+    let mut decoded = decode_source(&file.content);
+    if let Some(text) = frontend::tighten_launches(&decoded.text) {
         decoded.text = text.into();
     }
-    if let Some(text) = frontend::without_tensors(&decoded.text, known) {
+    if let Some(text) = frontend::without_tensors(&decoded.text, is_own_file) {
         decoded.text = text.into();
     }
     (file.path.as_str(), decoded)
@@ -111,27 +116,28 @@ fn text<'f>(file: &'f SourceFile, known: &dyn Fn(&str) -> bool) -> (&'f str, Dec
 
 /// Whether `path` ends with the components of `name`.
 fn leads_to(path: &str, name: &str) -> bool {
-    path.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('/'))
+    path.strip_suffix(name)
+        .is_some_and(|leading_folders| leading_folders.is_empty() || leading_folders.ends_with('/'))
 }
 
 /// As units of the front end.
-pub(super) fn units<'t>(texts: &'t [(&'t str, Decoded<'t>)]) -> Vec<Unit<'t>> {
-    texts.iter().map(|(path, decoded)| Unit { path, text: &decoded.text }).collect()
+pub(super) fn create_source_units<'t>(texts: &'t [(&'t str, Decoded<'t>)]) -> Vec<SourceUnit<'t>> {
+    texts.iter().map(|(path, decoded)| SourceUnit { path, text: &decoded.text }).collect()
 }
 
 /// The files that the front end does not read.
-pub(super) fn others(sources: &SourceSet) -> impl Iterator<Item = (String, Vec<u8>)> {
-    let others = sources.files.iter().filter(|file| !is_code(&file.path));
-    others.map(|file| (file.path.clone(), file.content.to_vec()))
+pub(super) fn untranslated_files(sources: &SourceSet) -> impl Iterator<Item = (String, Vec<u8>)> {
+    let other_files = sources.files.iter().filter(|file| !is_code(&file.path));
+    other_files.map(|file| (file.path.clone(), file.content.to_vec()))
 }
 
 /// The sources that make up the translation unit, in its order.
 pub(super) fn unit_sources(sources: &SourceSet) -> Result<Vec<String>, CompileError> {
-    let named = || sources.files.iter().filter(|file| file.role == Role::Source);
+    let source_files = || sources.files.iter().filter(|file| file.role == SourceRole::Source);
     let units: Vec<String> =
-        named().filter(|file| is_unit(&file.path)).map(|file| file.path.clone()).collect();
+        source_files().filter(|file| is_unit(&file.path)).map(|file| file.path.clone()).collect();
     if units.is_empty() {
-        let files = named().take(3).map(|file| file.path.clone()).collect();
+        let files = source_files().take(3).map(|file| file.path.clone()).collect();
         return Err(CompileError::NoUnit { files });
     }
     Ok(units)
@@ -154,8 +160,10 @@ fn is_unit(path: &str) -> bool {
 /// Refuses an `#include` of a device, a pipe or a folder by its absolute path: a compiler would
 /// block on it, or read it without end.
 fn refuse_devices(path: &str, text: &str) -> Result<(), CompileError> {
-    for (line, included) in includes::names(text).filter(|(_, name)| name.starts_with('/')) {
-        if std::fs::metadata(included).is_ok_and(|found| !found.is_file()) {
+    for (line, included) in
+        includes::find_include_names(text).filter(|(_, name)| name.starts_with('/'))
+    {
+        if std::fs::metadata(included).is_ok_and(|metadata| !metadata.is_file()) {
             return Err(CompileError::NoFile {
                 path: path.to_owned(),
                 line,
@@ -167,25 +175,26 @@ fn refuse_devices(path: &str, text: &str) -> Result<(), CompileError> {
 }
 
 /// The files of `sources` in a line.
-fn names(sources: &SourceSet) -> String {
+fn joined_source_names(sources: &SourceSet) -> String {
     let names: Vec<&str> = sources.files.iter().map(|file| file.path.as_str()).collect();
     names.join(" ")
 }
 
 /// Translates `sources`.
-pub(super) fn translate(
+pub(super) fn translate_sources(
     sources: &SourceSet,
     harness: &Harness,
     precision: Precision,
     threads: Threads,
 ) -> Result<Translation, CompileError> {
-    let _span = tracing::info_span!("translate", message = names(sources), ?precision);
-    let texts = texts(sources)?;
-    let units = units(&texts);
+    let _span =
+        tracing::info_span!("translate", message = joined_source_names(sources), ?precision);
+    let texts = decode_source_texts(sources)?;
+    let units = create_source_units(&texts);
     let macros = as_directives(&harness.defines);
-    let command_line = Unit { path: "defines", text: &macros };
-    let symbols = frontend::scan(&[&units[..], &[command_line]].concat());
-    let lanes = lanes::flags().filter(|_| threads == Threads::Lanes);
+    let command_line = SourceUnit { path: "defines", text: &macros };
+    let symbols = frontend::scan_symbols(&[&units[..], &[command_line]].concat());
+    let lanes = vectors::vector_options().filter(|_| threads == Threads::Lanes);
     let threads = match threads {
         Threads::Lanes if lanes.is_none() => Threads::Blocks,
         threads => threads,
@@ -194,7 +203,7 @@ pub(super) fn translate(
     let (mut forms, mut shadow_obstacles) = (Vec::new(), Vec::new());
     let mut files = Vec::new();
     for (unit, (_, decoded)) in units.iter().zip(&texts) {
-        let translated = frontend::host(unit, &symbols, precision, threads)?;
+        let translated = frontend::translate_for_host(unit, &symbols, precision, threads)?;
         strided |= translated.kernel_forms.iter().any(KernelForm::has_strided_loops);
         let obstacles = translated.shadow_obstacles.into_iter();
         shadow_obstacles.extend(obstacles.map(|obstacle| (unit.path.to_owned(), obstacle)));
@@ -205,29 +214,31 @@ pub(super) fn translate(
         });
         files.push((unit.path.to_owned(), decoded.encode(translated.text)));
     }
-    files.extend(others(sources));
+    files.extend(untranslated_files(sources));
     let lanes = lanes.filter(|_| strided).unwrap_or_default();
     let sources = unit_sources(sources)?;
-    let head = head(harness, &joined::includes(&units, &sources));
+    let head = translation_head(harness, &joined_sources::include_joined_sources(&units, &sources));
     Ok(Translation { files, sources, head, symbols, forms, shadow_obstacles, lanes })
 }
 
 /// The harness's changes of macros and `includes`. The headers of this program come before: no macro of a harness
 /// reaches them.
-fn head(harness: &Harness, includes: &str) -> String {
+fn translation_head(harness: &Harness, includes: &str) -> String {
     let Harness { defines, undefine, .. } = harness;
     let undefined: String = undefine.iter().map(|name| format!("#undef {name}\n")).collect();
-    let own: Vec<String> = defines.iter().filter(|define| !is_reserved(define)).cloned().collect();
-    let again = match own.iter().any(|define| define.split('=').next() == Some("NDEBUG")) {
-        true => "#include <assert.h>\n",
-        false => "",
-    };
-    undefined + &as_directives(&own) + again + includes
+    let own_defines: Vec<String> =
+        defines.iter().filter(|define| !is_reserved(define)).cloned().collect();
+    let assert_include =
+        match own_defines.iter().any(|define| define.split('=').next() == Some("NDEBUG")) {
+            true => "#include <assert.h>\n",
+            false => "",
+        };
+    undefined + &as_directives(&own_defines) + assert_include + includes
 }
 
 /// The macros whose names are reserved: they are for the system's headers, and must be there before any
 /// of them is read.
-pub(super) fn reserved(defines: &[String]) -> impl Iterator<Item = &String> {
+pub(super) fn reserved_macros(defines: &[String]) -> impl Iterator<Item = &String> {
     defines.iter().filter(|define| is_reserved(define))
 }
 
@@ -245,12 +256,12 @@ fn as_directives(defines: &[String]) -> String {
 }
 
 /// The folder of the file `path`.
-pub(super) fn parent(path: &str) -> &str {
+pub(super) fn parent_folder(path: &str) -> &str {
     path.rsplit_once('/').map_or(".", |(folder, _)| folder)
 }
 
 /// Writes `files` to `tree` in `folder`.
-pub(super) fn lay_out(folder: &Path, files: &[(String, Vec<u8>)]) -> io::Result<()> {
+pub(super) fn write_source_tree(folder: &Path, files: &[(String, Vec<u8>)]) -> io::Result<()> {
     for (path, text) in files {
         let path = folder.join("tree").join(path);
         std::fs::create_dir_all(path.parent().expect("a file lies in a folder"))?;
@@ -275,7 +286,7 @@ mod tests {
             let text = [b"// \xe9\n", line.as_bytes(), b"\n"].concat();
             std::fs::write(folder.path().join("k.cu"), text).unwrap();
             let sources = source_set_from_dir(folder.path(), &spec).unwrap();
-            let done = translate(&sources, &harness, Precision::Native, Threads::Blocks);
+            let done = translate_sources(&sources, &harness, Precision::Native, Threads::Blocks);
             done.err().map(|error| format!("{error}; {}", error.hint().unwrap_or_default()))
         };
         insta::assert_snapshot!(refused("#include \"/dev/zero\"").unwrap(), @"k.cu:2 includes /dev/zero, which is no file; only files can be included");

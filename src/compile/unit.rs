@@ -16,7 +16,7 @@ pub(super) const CALL: &str = "call in ";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// Inputs, then outputs: name, dtype, whether it is a scalar, whether it has strides.
-    tensors: Vec<Parameter>,
+    tensors: Vec<EntryParameter>,
     /// The names of the sizes, and whether one of them needs 64 bits.
     sizes: Vec<(String, bool)>,
     /// Whether the tensors are so large that kernels are worth more of the compiler's time.
@@ -28,7 +28,7 @@ pub struct Signature {
 const LARGE_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Parameter {
+struct EntryParameter {
     name: String,
     dtype: DType,
     scalar: bool,
@@ -37,14 +37,14 @@ struct Parameter {
 
 impl Signature {
     /// The signature that `fixture` asks for.
-    pub fn of(fixture: &Fixture) -> Signature {
-        let inputs = fixture.inputs.iter().map(|input| Parameter {
+    pub fn from_fixture(fixture: &Fixture) -> Signature {
+        let inputs = fixture.inputs.iter().map(|input| EntryParameter {
             name: input.name.clone(),
             dtype: input.dtype,
             scalar: input.dims.is_empty(),
             strides: input.strides.is_some(),
         });
-        let outputs = fixture.outputs.iter().map(|output| Parameter {
+        let outputs = fixture.outputs.iter().map(|output| EntryParameter {
             name: output.name.clone(),
             dtype: output.dtype,
             scalar: output.dims.is_empty(),
@@ -64,30 +64,30 @@ impl Signature {
 }
 
 /// How messages of the compiler name the file of the call.
-pub(super) fn origin(harness: &Harness) -> String {
-    format!("{CALL}{}", file_name(harness))
+pub(super) fn harness_origin(harness: &Harness) -> String {
+    format!("{CALL}{}", harness_file_name(harness))
 }
 
 /// The harness's file, without its folder.
-pub(super) fn file_name(harness: &Harness) -> String {
+pub(super) fn harness_file_name(harness: &Harness) -> String {
     let path = &harness.path;
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 /// The call with its line and column in the harness.
-fn placed(call: &Call) -> String {
+fn pad_call_to_position(call: &Call) -> String {
     let (lines, columns) = (call.line.saturating_sub(1), call.column.saturating_sub(1));
     format!("{}{}{}", "\n".repeat(lines), " ".repeat(columns), call.text)
 }
 
 /// The text that the compiler sees of the call in `unit`, from the first line of the harness on.
-pub(super) fn statements<'u>(unit: &'u str, harness: &Harness) -> Option<&'u str> {
+pub(super) fn find_call_statements<'u>(unit: &'u str, harness: &Harness) -> Option<&'u str> {
     // What the harness sets up stands before.
-    unit.rsplit_once(&format!("#line 1 \"{}\"\n", origin(harness))).map(|(_, rest)| rest)
+    unit.rsplit_once(&format!("#line 1 \"{}\"\n", harness_origin(harness))).map(|(_, rest)| rest)
 }
 
 /// The C++ type of `dtype`; in a shadow every floating-point type holds a double.
-fn type_name(dtype: DType, precision: Precision) -> &'static str {
+fn cpp_type_name(dtype: DType, precision: Precision) -> &'static str {
     match (dtype, precision) {
         (DType::F32, Precision::Shadow) => "double",
         _ => dtype.cuda_name(),
@@ -95,15 +95,19 @@ fn type_name(dtype: DType, precision: Precision) -> &'static str {
 }
 
 /// The text behind the user's sources: the entry point, with call number `call`.
-pub(super) fn text(
+pub(super) fn generate_entry_point(
     harness: &Harness,
     signature: &Signature,
     symbols: &Symbols,
     call: usize,
     precision: Precision,
 ) -> Result<String, FrontendError> {
-    let statements =
-        frontend::call(&placed(&harness.calls[call]), &origin(harness), symbols, precision)?;
+    let statements = frontend::translate_harness_call(
+        &pad_call_to_position(&harness.calls[call]),
+        &harness_origin(harness),
+        symbols,
+        precision,
+    )?;
     let mut text = String::new();
     let all_dtypes = signature.tensors.iter().map(|tensor| tensor.dtype);
     for dtype in all_dtypes {
@@ -123,8 +127,8 @@ pub(super) fn text(
         text.push_str("  ::replay_rt::begin_shadow();\n");
     }
     for (index, tensor) in signature.tensors.iter().enumerate() {
-        let Parameter { name, dtype, scalar, strides } = tensor;
-        let ty = type_name(*dtype, precision);
+        let EntryParameter { name, dtype, scalar, strides } = tensor;
+        let ty = cpp_type_name(*dtype, precision);
         let _ = if *scalar {
             writeln!(
                 text,
@@ -143,18 +147,23 @@ pub(super) fn text(
             );
         }
     }
-    for (index, (name, wide)) in signature.sizes.iter().enumerate() {
-        let ty = if *wide { "long long" } else { "int" };
+    for (index, (name, is_wide)) in signature.sizes.iter().enumerate() {
+        let ty = if *is_wide { "long long" } else { "int" };
         let _ = writeln!(text, "  const {ty} {name} = ({ty})replay_sizes[{index}]; (void){name};");
     }
     for (name, spec) in &harness.outputs {
         let strides = |input: &str| {
-            signature.tensors.iter().any(|known| known.name == input && known.strides)
+            signature.tensors.iter().any(|parameter| parameter.name == input && parameter.strides)
         };
-        text.push_str(&begin(name, spec, strides));
+        text.push_str(&initialise_output_statement(name, spec, strides));
     }
     if let Some(setup) = &harness.setup {
-        text.push_str(&frontend::call(&placed(setup), &origin(harness), symbols, precision)?);
+        text.push_str(&frontend::translate_harness_call(
+            &pad_call_to_position(setup),
+            &harness_origin(harness),
+            symbols,
+            precision,
+        )?);
         text.push_str("\n;\n");
     }
     text.push_str(&statements);
@@ -164,7 +173,11 @@ pub(super) fn text(
 
 /// The statement that fills the output `name` before the call, if it begins as something. `has_strides`
 /// tells of inputs.
-fn begin(name: &str, spec: &OutputSpec, has_strides: impl Fn(&str) -> bool) -> String {
+fn initialise_output_statement(
+    name: &str,
+    spec: &OutputSpec,
+    has_strides: impl Fn(&str) -> bool,
+) -> String {
     let extents = spec.shape.iter().map(|extent| match extent {
         Extent::Fixed(size) => format!(" * {size}ull"),
         Extent::Named(size) => format!(" * (unsigned long long){size}"),

@@ -10,10 +10,10 @@ mod lt;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::path::{Path, PathBuf};
 
-pub(crate) use self::lt::{Layout, Product};
+pub(crate) use self::lt::{MatrixLayout, Product};
 
 use super::driver::Address;
-use super::library::{Called, LibraryError, files_in, identity};
+use super::library::{Called, LibraryError, files_in, identify_library};
 use super::object::SharedObject;
 
 /// What is said of it where it cannot be used.
@@ -51,13 +51,13 @@ impl BlasFiles {
 impl BlasFiles {
     /// Their paths, sizes and times: what results may depend on.
     pub(crate) fn identity(&self) -> String {
-        [&self.blas, &self.lt].map(|path| identity(path)).join("\n")
+        [&self.blas, &self.lt].map(|path| identify_library(path)).join("\n")
     }
 }
 
 /// `cublasStatus_t`.
-pub(crate) type Status = c_int;
-pub(crate) const SUCCESS: Status = 0;
+pub(crate) type BlasStatus = c_int;
+pub(crate) const SUCCESS: BlasStatus = 0;
 type Handle = *mut c_void;
 type Pointer = *const c_void;
 
@@ -78,7 +78,7 @@ unsafe impl Sync for Blas {}
 
 /// How the handle computes the next call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct BlasSettings {
     /// Whether factors and results lie on the device.
     pub on_device: bool,
     /// `cublasMath_t`.
@@ -92,10 +92,10 @@ pub(crate) struct Gemm {
     pub operations: [c_int; 2],
     pub sizes: [c_int; 3],
     pub alpha: Pointer,
-    pub a: Operand,
-    pub b: Operand,
+    pub a: BlasOperand,
+    pub b: BlasOperand,
     pub beta: Pointer,
-    pub c: Operand,
+    pub c: BlasOperand,
     pub batches: c_int,
     pub compute: c_int,
     pub algorithm: c_int,
@@ -104,7 +104,7 @@ pub(crate) struct Gemm {
 /// A matrix, a vector whose elements lie `ld` apart, or a batch.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct Operand {
+pub(crate) struct BlasOperand {
     pub data: Pointer,
     pub ld: i64,
     pub step: i64,
@@ -112,7 +112,7 @@ pub(crate) struct Operand {
     pub kind: c_int,
 }
 
-impl Operand {
+impl BlasOperand {
     fn ld(&self) -> c_int {
         self.ld as c_int
     }
@@ -133,30 +133,34 @@ impl Blas {
     ) -> Result<Blas, LibraryError> {
         let unusable = |path: &Path, message| CALLED.unusable(path, message);
         // libcublas finds libcublasLt among the libraries that are loaded.
-        let lt = SharedObject::open(&files.lt).map_err(|why| unusable(&files.lt, why))?;
-        let blas = SharedObject::open(&files.blas).map_err(|why| unusable(&files.blas, why))?;
+        let lt = SharedObject::open(&files.lt).map_err(|reason| unusable(&files.lt, reason))?;
+        let blas =
+            SharedObject::open(&files.blas).map_err(|reason| unusable(&files.blas, reason))?;
         let null = std::ptr::null_mut();
-        let mut opened = Blas { files, blas, lt, handle: null, lt_handle: null };
-        let started = opened.start(workspace);
-        started.map_err(|why| unusable(&opened.files.blas, why))?;
-        Ok(opened)
+        let mut opened_library = Blas { files, blas, lt, handle: null, lt_handle: null };
+        let started = opened_library.start(workspace);
+        started.map_err(|reason| unusable(&opened_library.files.blas, reason))?;
+        Ok(opened_library)
     }
 
     fn start(&mut self, (workspace, bytes): (Address, usize)) -> Result<(), String> {
-        type Create = unsafe extern "C" fn(*mut Handle) -> Status;
+        type Create = unsafe extern "C" fn(*mut Handle) -> BlasStatus;
         // SAFETY: the documented types; a context is current, the workspace is memory of it.
         unsafe {
             let create: Create = self.blas.function(c"cublasCreate_v2")?;
-            good("cublasCreate", create(&raw mut self.handle))?;
+            check_blas_status("cublasCreate", create(&raw mut self.handle))?;
             let create: Create = self.lt.function(c"cublasLtCreate")?;
-            good("cublasLtCreate", create(&raw mut self.lt_handle))?;
-            let set: unsafe extern "C" fn(Handle, *mut c_void, usize) -> Status =
+            check_blas_status("cublasLtCreate", create(&raw mut self.lt_handle))?;
+            let set: unsafe extern "C" fn(Handle, *mut c_void, usize) -> BlasStatus =
                 self.blas.function(c"cublasSetWorkspace_v2")?;
-            good("cublasSetWorkspace", set(self.handle, workspace as *mut c_void, bytes))?;
+            check_blas_status(
+                "cublasSetWorkspace",
+                set(self.handle, workspace as *mut c_void, bytes),
+            )?;
             // CUBLAS_ATOMICS_NOT_ALLOWED.
-            let set: unsafe extern "C" fn(Handle, c_int) -> Status =
+            let set: unsafe extern "C" fn(Handle, c_int) -> BlasStatus =
                 self.blas.function(c"cublasSetAtomicsMode")?;
-            good("cublasSetAtomicsMode", set(self.handle, 0))
+            check_blas_status("cublasSetAtomicsMode", set(self.handle, 0))
         }
     }
 
@@ -167,11 +171,11 @@ impl Blas {
     unsafe fn function<F: Copy>(&self, name: &str, suffix: &str) -> Result<F, LibraryError> {
         let symbol = CString::new(format!("{name}{suffix}")).unwrap_or_default();
         // SAFETY: promised by the caller.
-        unsafe { lookup(&self.blas, &self.files.blas, &symbol) }
+        unsafe { lookup_symbol(&self.blas, &self.files.blas, &symbol) }
     }
 
-    fn set(&self, settings: Settings) -> Result<Status, LibraryError> {
-        type Set = unsafe extern "C" fn(Handle, c_int) -> Status;
+    fn set(&self, settings: BlasSettings) -> Result<BlasStatus, LibraryError> {
+        type Set = unsafe extern "C" fn(Handle, c_int) -> BlasStatus;
         // SAFETY: the documented types.
         unsafe {
             let pointers: Set = self.function("cublasSetPointerMode", "_v2")?;
@@ -192,14 +196,14 @@ impl Blas {
     pub(crate) unsafe fn gemm(
         &self,
         name: &str,
-        settings: Settings,
+        settings: BlasSettings,
         gemm: &Gemm,
-    ) -> Result<Option<Status>, LibraryError> {
+    ) -> Result<Option<BlasStatus>, LibraryError> {
         let status = self.set(settings)?;
         if status != SUCCESS {
             return Ok(Some(status));
         }
-        let Some(family) = Family::of(name) else { return Ok(None) };
+        let Some(family) = Family::from_name(name) else { return Ok(None) };
         // SAFETY: promised by the caller; `Family` names the function's type.
         unsafe {
             Ok(Some(match family {
@@ -211,17 +215,17 @@ impl Blas {
 
     /// `cublas<t>gemm`, `gemmStridedBatched` and `gemmBatched`.
     #[rustfmt::skip]
-    unsafe fn typed(&self, name: &str, gemm: &Gemm) -> Result<Status, LibraryError> {
+    unsafe fn typed(&self, name: &str, gemm: &Gemm) -> Result<BlasStatus, LibraryError> {
         type I = c_int;
         type P = Pointer;
         type One =
-            unsafe extern "C" fn(Handle, I, I, I, I, I, P, P, I, P, I, P, *mut c_void, I) -> Status;
+            unsafe extern "C" fn(Handle, I, I, I, I, I, P, P, I, P, I, P, *mut c_void, I) -> BlasStatus;
         type Strided = unsafe extern "C" fn(
             Handle, I, I, I, I, I, P, P, I, i64, P, I, i64, P, *mut c_void, I, i64, I,
-        ) -> Status;
+        ) -> BlasStatus;
         type Batched = unsafe extern "C" fn(
             Handle, I, I, I, I, I, P, P, I, P, I, P, *mut c_void, I, I,
-        ) -> Status;
+        ) -> BlasStatus;
         let Gemm { operations: [ta, tb], sizes: [m, n, k], alpha, a, b, beta, c, batches, .. } =
             *gemm;
         let handle = self.handle;
@@ -251,18 +255,18 @@ impl Blas {
 
     /// `cublasGemmEx`, `GemmStridedBatchedEx` and `GemmBatchedEx`.
     #[rustfmt::skip]
-    unsafe fn mixed(&self, name: &str, gemm: &Gemm) -> Result<Status, LibraryError> {
+    unsafe fn mixed(&self, name: &str, gemm: &Gemm) -> Result<BlasStatus, LibraryError> {
         type I = c_int;
         type P = Pointer;
         type One = unsafe extern "C" fn(
             Handle, I, I, I, I, I, P, P, I, I, P, I, I, P, *mut c_void, I, I, I, I,
-        ) -> Status;
+        ) -> BlasStatus;
         type Strided = unsafe extern "C" fn(
             Handle, I, I, I, I, I, P, P, I, I, i64, P, I, I, i64, P, *mut c_void, I, I, i64, I, I, I,
-        ) -> Status;
+        ) -> BlasStatus;
         type Batched = unsafe extern "C" fn(
             Handle, I, I, I, I, I, P, P, I, I, P, I, I, P, *mut c_void, I, I, I, I, I,
-        ) -> Status;
+        ) -> BlasStatus;
         let Gemm { operations: [ta, tb], sizes: [m, n, k], alpha, a, b, beta, c, .. } = *gemm;
         let Gemm { batches, compute, algorithm, .. } = *gemm;
         let handle = self.handle;
@@ -303,9 +307,9 @@ impl Blas {
     pub(crate) unsafe fn vectors(
         &self,
         name: &str,
-        settings: Settings,
+        settings: BlasSettings,
         call: &Gemm,
-    ) -> Result<Option<Status>, LibraryError> {
+    ) -> Result<Option<BlasStatus>, LibraryError> {
         type I = c_int;
         type P = Pointer;
         type M = *mut c_void;
@@ -315,48 +319,48 @@ impl Blas {
         }
         let Gemm { operations: [operation, _], sizes: [m, n, _], alpha, a, b, beta, c, .. } = *call;
         let (handle, v2) = (self.handle, "_v2");
-        let Some(what) = name.strip_prefix("cublas").and_then(|rest| rest.get(1..)) else {
+        let Some(function_name) = name.strip_prefix("cublas").and_then(|suffix| suffix.get(1..)) else {
             return Ok(None);
         };
         // SAFETY: promised by the caller; float and double pointers are passed alike.
         Ok(Some(unsafe {
-            match what {
+            match function_name {
                 "scal" => {
-                    let f: unsafe extern "C" fn(Handle, I, P, M, I) -> Status =
+                    let f: unsafe extern "C" fn(Handle, I, P, M, I) -> BlasStatus =
                         self.function(name, v2)?;
                     f(handle, n, alpha, a.data(), a.ld())
                 }
                 "axpy" => {
-                    let f: unsafe extern "C" fn(Handle, I, P, P, I, M, I) -> Status =
+                    let f: unsafe extern "C" fn(Handle, I, P, P, I, M, I) -> BlasStatus =
                         self.function(name, v2)?;
                     f(handle, n, alpha, a.data, a.ld(), b.data(), b.ld())
                 }
                 "copy" | "swap" => {
-                    let f: unsafe extern "C" fn(Handle, I, M, I, M, I) -> Status =
+                    let f: unsafe extern "C" fn(Handle, I, M, I, M, I) -> BlasStatus =
                         self.function(name, v2)?;
                     f(handle, n, a.data(), a.ld(), b.data(), b.ld())
                 }
                 "dot" => {
-                    let f: unsafe extern "C" fn(Handle, I, P, I, P, I, M) -> Status =
+                    let f: unsafe extern "C" fn(Handle, I, P, I, P, I, M) -> BlasStatus =
                         self.function(name, v2)?;
                     f(handle, n, a.data, a.ld(), b.data, b.ld(), c.data())
                 }
                 "nrm2" | "asum" => {
-                    let f: unsafe extern "C" fn(Handle, I, P, I, M) -> Status =
+                    let f: unsafe extern "C" fn(Handle, I, P, I, M) -> BlasStatus =
                         self.function(name, v2)?;
                     f(handle, n, a.data, a.ld(), c.data())
                 }
                 "gemv" => {
                     let f: unsafe extern "C" fn(
                         Handle, I, I, I, P, P, I, P, I, P, M, I,
-                    ) -> Status = self.function(name, v2)?;
+                    ) -> BlasStatus = self.function(name, v2)?;
                     f(
                         handle, operation, m, n, alpha, a.data, a.ld(), b.data, b.ld(), beta,
                         c.data(), c.ld(),
                     )
                 }
                 "ger" => {
-                    let f: unsafe extern "C" fn(Handle, I, I, P, P, I, P, I, M, I) -> Status =
+                    let f: unsafe extern "C" fn(Handle, I, I, P, P, I, P, I, M, I) -> BlasStatus =
                         self.function(name, v2)?;
                     f(handle, m, n, alpha, a.data, a.ld(), b.data, b.ld(), c.data(), c.ld())
                 }
@@ -375,7 +379,7 @@ enum Family {
 }
 
 impl Family {
-    fn of(name: &str) -> Option<Family> {
+    fn from_name(name: &str) -> Option<Family> {
         match name.strip_prefix("cublas")? {
             "GemmEx" | "GemmStridedBatchedEx" | "GemmBatchedEx" => Some(Family::Mixed),
             "Sgemm"
@@ -389,7 +393,7 @@ impl Family {
     }
 }
 
-fn good(function: &str, status: Status) -> Result<(), String> {
+fn check_blas_status(function: &str, status: BlasStatus) -> Result<(), String> {
     if status == SUCCESS { Ok(()) } else { Err(format!("{function} failed with status {status}")) }
 }
 
@@ -397,14 +401,14 @@ fn good(function: &str, status: Status) -> Result<(), String> {
 ///
 /// # Safety
 /// `F` must be its type.
-unsafe fn lookup<F: Copy>(
+unsafe fn lookup_symbol<F: Copy>(
     object: &SharedObject,
     path: &Path,
     symbol: &CStr,
 ) -> Result<F, LibraryError> {
     // SAFETY: promised by the caller.
-    let found = unsafe { object.function(symbol) };
-    found.map_err(|message| CALLED.unusable(path, message))
+    let found_function = unsafe { object.function(symbol) };
+    found_function.map_err(|message| CALLED.unusable(path, message))
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ impl DeviceInfo {
 }
 
 /// The runtime API's code for a result of the driver; both APIs number their errors alike.
-pub(crate) fn checked(result: CUresult) -> Result<(), CudaError> {
+pub(crate) fn check_driver_result(result: CUresult) -> Result<(), CudaError> {
     match result as i32 {
         0 => Ok(()),
         code => Err(CudaError(code)),
@@ -78,32 +78,36 @@ pub(crate) fn checked(result: CUresult) -> Result<(), CudaError> {
 }
 
 /// The driver's own words for `error`, which may be newer than the table here.
-pub(crate) fn words(error: CudaError) -> String {
+pub(crate) fn driver_error_text(error: CudaError) -> String {
     if CudaError::KNOWN.iter().any(|(code, ..)| *code == error.0) {
         return error.to_string();
     }
     format!("error {} of the CUDA driver", error.0)
 }
 
-fn refused(doing: &'static str) -> impl Fn(CudaError) -> GpuError {
-    move |error| GpuError::Refused { doing, message: words(error) }
+fn refuse_driver_call(doing: &'static str) -> impl Fn(CudaError) -> GpuError {
+    move |error| GpuError::Refused { doing, message: driver_error_text(error) }
 }
 
 /// Every GPU of this machine.
 ///
 /// # Errors
 /// [`GpuError`] if there is no driver, or it does not work.
-pub fn devices() -> Result<Vec<DeviceInfo>, GpuError> {
+pub fn list_gpus() -> Result<Vec<DeviceInfo>, GpuError> {
     let (mut version, mut count) = (0, 0);
-    start()?;
+    start_driver()?;
     // SAFETY: fill in integers.
     unsafe {
-        checked(sys::cuDriverGetVersion(&raw mut version)).map_err(refused("its version"))?;
-        checked(sys::cuDeviceGetCount(&raw mut count)).map_err(refused("a list of devices"))?;
+        check_driver_result(sys::cuDriverGetVersion(&raw mut version))
+            .map_err(refuse_driver_call("its version"))?;
+        check_driver_result(sys::cuDeviceGetCount(&raw mut count))
+            .map_err(refuse_driver_call("a list of devices"))?;
     }
     let driver = (version / 1000, version % 1000 / 10);
     (0..usize::try_from(count).unwrap_or(0))
-        .map(|ordinal| info(ordinal, driver).map_err(refused("a device's properties")))
+        .map(|ordinal| {
+            query_device_info(ordinal, driver).map_err(refuse_driver_call("a device's properties"))
+        })
         .collect()
 }
 
@@ -111,8 +115,8 @@ pub fn devices() -> Result<Vec<DeviceInfo>, GpuError> {
 ///
 /// # Errors
 /// [`GpuError`] if there is none.
-pub fn device(ordinal: usize) -> Result<DeviceInfo, GpuError> {
-    let mut devices = devices()?;
+pub fn find_gpu(ordinal: usize) -> Result<DeviceInfo, GpuError> {
+    let mut devices = list_gpus()?;
     let count = devices.len();
     if ordinal < count {
         Ok(devices.swap_remove(ordinal))
@@ -121,39 +125,44 @@ pub fn device(ordinal: usize) -> Result<DeviceInfo, GpuError> {
     }
 }
 
-fn start() -> Result<(), GpuError> {
+fn start_driver() -> Result<(), GpuError> {
     // SAFETY: loads libcuda, and starts it.
     unsafe {
         if !sys::is_culib_present() {
             return Err(GpuError::NoDriver);
         }
-        checked(sys::cuInit(0)).map_err(refused("to start"))
+        check_driver_result(sys::cuInit(0)).map_err(refuse_driver_call("to start"))
     }
 }
 
-fn info(ordinal: usize, driver: (i32, i32)) -> Result<DeviceInfo, CudaError> {
+fn query_device_info(ordinal: usize, driver: (i32, i32)) -> Result<DeviceInfo, CudaError> {
     let mut device = 0;
     let mut name = [0; 256];
     let mut memory_bytes = 0;
     // SAFETY: fill in a handle, a text of at most the given length, and a size.
     unsafe {
-        checked(sys::cuDeviceGet(&raw mut device, ordinal as c_int))?;
-        checked(sys::cuDeviceGetName(name.as_mut_ptr(), name.len() as c_int, device))?;
-        checked(sys::cuDeviceTotalMem_v2(&raw mut memory_bytes, device))?;
+        check_driver_result(sys::cuDeviceGet(&raw mut device, ordinal as c_int))?;
+        check_driver_result(sys::cuDeviceGetName(name.as_mut_ptr(), name.len() as c_int, device))?;
+        check_driver_result(sys::cuDeviceTotalMem_v2(&raw mut memory_bytes, device))?;
     }
     use CUdevice_attribute as Attribute;
-    let major = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
-    let minor = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+    let major = query_attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    let minor = query_attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
     // SAFETY: the driver ends the name with a null byte.
     let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
     let architecture = format!("sm_{major}{minor}");
     Ok(DeviceInfo { ordinal, name, architecture, driver, memory_bytes })
 }
 
-fn attribute(device: sys::CUdevice, which: CUdevice_attribute) -> Result<i32, CudaError> {
+fn query_attribute(
+    device: sys::CUdevice,
+    device_attribute: CUdevice_attribute,
+) -> Result<i32, CudaError> {
     let mut value = 0;
     // SAFETY: fills in an integer.
-    checked(unsafe { sys::cuDeviceGetAttribute(&raw mut value, which, device) })?;
+    check_driver_result(unsafe {
+        sys::cuDeviceGetAttribute(&raw mut value, device_attribute, device)
+    })?;
     Ok(value)
 }
 
@@ -172,15 +181,17 @@ unsafe impl Sync for Context {}
 impl Context {
     /// Makes the context of `ordinal` current.
     pub(crate) fn open(ordinal: usize) -> Result<Context, GpuError> {
-        start()?;
+        start_driver()?;
         let mut context = std::ptr::null_mut();
         let mut device = 0;
         // SAFETY: fill in handles, which stay valid until the process ends.
         unsafe {
-            checked(sys::cuDeviceGet(&raw mut device, ordinal as c_int))
-                .and_then(|()| checked(sys::cuDevicePrimaryCtxRetain(&raw mut context, device)))
-                .and_then(|()| checked(sys::cuCtxSetCurrent(context)))
-                .map_err(refused("a context"))?;
+            check_driver_result(sys::cuDeviceGet(&raw mut device, ordinal as c_int))
+                .and_then(|()| {
+                    check_driver_result(sys::cuDevicePrimaryCtxRetain(&raw mut context, device))
+                })
+                .and_then(|()| check_driver_result(sys::cuCtxSetCurrent(context)))
+                .map_err(refuse_driver_call("a context"))?;
         }
         Ok(Context(context))
     }
@@ -188,14 +199,14 @@ impl Context {
     /// Makes it current on the thread that calls.
     pub(crate) fn enter(&self) -> Result<(), CudaError> {
         // SAFETY: the context stays open until the process ends.
-        checked(unsafe { sys::cuCtxSetCurrent(self.0) })
+        check_driver_result(unsafe { sys::cuCtxSetCurrent(self.0) })
     }
 
     /// Makes room for `bytes`.
     pub(crate) fn allocate(&self, bytes: usize) -> Result<Address, CudaError> {
         let mut address = 0;
         // SAFETY: fills in an address.
-        checked(unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes) })?;
+        check_driver_result(unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes) })?;
         Ok(address)
     }
 
@@ -204,14 +215,14 @@ impl Context {
         let mut address = 0;
         let global = sys::CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL as u32;
         // SAFETY: fills in an address.
-        checked(unsafe { sys::cuMemAllocManaged(&raw mut address, bytes, global) })?;
+        check_driver_result(unsafe { sys::cuMemAllocManaged(&raw mut address, bytes, global) })?;
         Ok(address)
     }
 
     /// Gives back what `allocate` or `allocate_managed` returned.
     pub(crate) fn free(&self, address: Address) -> Result<(), CudaError> {
         // SAFETY: the driver refuses what it did not allocate.
-        checked(unsafe { sys::cuMemFree_v2(address) })
+        check_driver_result(unsafe { sys::cuMemFree_v2(address) })
     }
 
     /// Copies between any two places; the driver finds out which is where.
@@ -220,12 +231,12 @@ impl Context {
     /// A side that lies in host memory must have that many bytes.
     pub(crate) unsafe fn copy(
         &self,
-        to: Address,
-        from: Address,
+        destination: Address,
+        source: Address,
         n: usize,
     ) -> Result<(), CudaError> {
         // SAFETY: the host's side is promised by the caller, the device's is checked by the driver.
-        checked(unsafe { sys::cuMemcpy(to, from, n) })
+        check_driver_result(unsafe { sys::cuMemcpy(destination, source, n) })
     }
 
     /// Copies from the host to the device.
@@ -234,12 +245,12 @@ impl Context {
     /// `from` must have that many bytes.
     pub(crate) unsafe fn upload(
         &self,
-        to: Address,
-        from: *const u8,
+        destination: Address,
+        source: *const u8,
         bytes: usize,
     ) -> Result<(), CudaError> {
         // SAFETY: as for `copy`.
-        checked(unsafe { sys::cuMemcpyHtoD_v2(to, from.cast(), bytes) })
+        check_driver_result(unsafe { sys::cuMemcpyHtoD_v2(destination, source.cast(), bytes) })
     }
 
     /// Copies from the device to the host.
@@ -248,42 +259,52 @@ impl Context {
     /// `to` must have room for that many bytes.
     pub(crate) unsafe fn download(
         &self,
-        to: *mut u8,
-        from: Address,
+        destination: *mut u8,
+        source: Address,
         bytes: usize,
     ) -> Result<(), CudaError> {
         // SAFETY: as for `copy`.
-        checked(unsafe { sys::cuMemcpyDtoH_v2(to.cast(), from, bytes) })
+        check_driver_result(unsafe { sys::cuMemcpyDtoH_v2(destination.cast(), source, bytes) })
     }
 
     /// Copies within the device.
     pub(crate) fn copy_within(
         &self,
-        to: Address,
-        from: Address,
+        destination: Address,
+        source: Address,
         n: usize,
     ) -> Result<(), CudaError> {
         // SAFETY: both sides are checked by the driver.
-        checked(unsafe { sys::cuMemcpyDtoD_v2(to, from, n) })
+        check_driver_result(unsafe { sys::cuMemcpyDtoD_v2(destination, source, n) })
     }
 
     /// Sets every byte to `value`.
-    pub(crate) fn set(&self, to: Address, value: u8, bytes: usize) -> Result<(), CudaError> {
+    pub(crate) fn set(
+        &self,
+        destination: Address,
+        value: u8,
+        bytes: usize,
+    ) -> Result<(), CudaError> {
         // SAFETY: the driver checks the range.
-        checked(unsafe { sys::cuMemsetD8_v2(to, value, bytes) })
+        check_driver_result(unsafe { sys::cuMemsetD8_v2(destination, value, bytes) })
     }
 
     /// Repeats eight bytes over `count` times eight bytes.
-    pub(crate) fn fill(&self, to: Address, bytes: [u8; 8], count: usize) -> Result<(), CudaError> {
-        let half = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|k| bytes[at + k]));
+    pub(crate) fn fill(
+        &self,
+        destination: Address,
+        bytes: [u8; 8],
+        count: usize,
+    ) -> Result<(), CudaError> {
+        let half = |offset: usize| u32::from_le_bytes([0, 1, 2, 3].map(|k| bytes[offset + k]));
         let (low, high) = (half(0), half(4));
         // SAFETY: the driver checks the range. One word of four bytes a row, rows eight apart.
         unsafe {
             if low == high {
-                return checked(sys::cuMemsetD32_v2(to, low, count * 2));
+                return check_driver_result(sys::cuMemsetD32_v2(destination, low, count * 2));
             }
-            checked(sys::cuMemsetD2D32_v2(to, 8, low, 1, count))?;
-            checked(sys::cuMemsetD2D32_v2(to + 4, 8, high, 1, count))
+            check_driver_result(sys::cuMemsetD2D32_v2(destination, 8, low, 1, count))?;
+            check_driver_result(sys::cuMemsetD2D32_v2(destination + 4, 8, high, 1, count))
         }
     }
 
@@ -292,9 +313,11 @@ impl Context {
         use CUdevice_attribute as Attribute;
         let mut device = 0;
         // SAFETY: fills in a handle.
-        checked(unsafe { sys::cuDeviceGet(&raw mut device, ordinal as c_int) })?;
-        let size =
-            |which| u32::try_from(attribute(device, which)?).map_err(|_| CudaError::INVALID_VALUE);
+        check_driver_result(unsafe { sys::cuDeviceGet(&raw mut device, ordinal as c_int) })?;
+        let size = |device_attribute| {
+            u32::try_from(query_attribute(device, device_attribute)?)
+                .map_err(|_| CudaError::INVALID_VALUE)
+        };
         Ok(SharedSizes {
             bytes: size(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
             multiprocessors: size(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
@@ -304,14 +327,14 @@ impl Context {
     /// Waits for everything that was asked for.
     pub(crate) fn synchronize(&self) -> Result<(), CudaError> {
         // SAFETY: waits.
-        checked(unsafe { sys::cuCtxSynchronize() })
+        check_driver_result(unsafe { sys::cuCtxSynchronize() })
     }
 
     /// Bytes free, and bytes in all.
     pub(crate) fn memory(&self) -> Result<(usize, usize), CudaError> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: fills in two sizes.
-        checked(unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) })?;
+        check_driver_result(unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) })?;
         Ok((free, total))
     }
 }
@@ -344,7 +367,7 @@ unsafe impl Sync for Function {}
 
 /// The shape of a launch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct LaunchConfiguration {
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) shared_bytes: u32,
@@ -354,11 +377,11 @@ pub(crate) struct Shape {
     pub(crate) cluster: Option<[u32; 3]>,
 }
 
-impl Shape {
+impl LaunchConfiguration {
     /// So many blocks of so many threads in a row.
-    pub(crate) fn plain(blocks: u32, threads: u32, shared_bytes: u32) -> Shape {
+    pub(crate) fn plain(blocks: u32, threads: u32, shared_bytes: u32) -> LaunchConfiguration {
         let (grid, block) = ([blocks, 1, 1], [threads, 1, 1]);
-        Shape { grid, block, shared_bytes, cooperative: false, cluster: None }
+        LaunchConfiguration { grid, block, shared_bytes, cooperative: false, cluster: None }
     }
 }
 
@@ -367,7 +390,9 @@ impl Loaded {
     pub(crate) fn new(code: &[u8]) -> Result<Loaded, CudaError> {
         let mut module = std::ptr::null_mut();
         // SAFETY: a cubin of NVRTC's, which tells its own size.
-        checked(unsafe { sys::cuModuleLoadData(&raw mut module, code.as_ptr().cast()) })?;
+        check_driver_result(unsafe {
+            sys::cuModuleLoadData(&raw mut module, code.as_ptr().cast())
+        })?;
         Ok(Loaded(module))
     }
 
@@ -376,7 +401,9 @@ impl Loaded {
         let symbol = CString::new(symbol).map_err(|_| CudaError::INVALID_VALUE)?;
         let mut function = std::ptr::null_mut();
         // SAFETY: the module stays loaded; the symbol is a C string.
-        checked(unsafe { sys::cuModuleGetFunction(&raw mut function, self.0, symbol.as_ptr()) })?;
+        check_driver_result(unsafe {
+            sys::cuModuleGetFunction(&raw mut function, self.0, symbol.as_ptr())
+        })?;
         Ok(Function(function))
     }
 
@@ -385,10 +412,10 @@ impl Loaded {
         let symbol = CString::new(symbol).ok()?;
         let (mut address, mut bytes) = (0, 0);
         // SAFETY: as above.
-        let found = unsafe {
+        let status = unsafe {
             sys::cuModuleGetGlobal_v2(&raw mut address, &raw mut bytes, self.0, symbol.as_ptr())
         };
-        checked(found).ok().map(|()| (address, bytes))
+        check_driver_result(status).ok().map(|()| (address, bytes))
     }
 }
 
@@ -398,21 +425,21 @@ impl Function {
         let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         let bytes = c_int::try_from(bytes).map_err(|_| CudaError::INVALID_VALUE)?;
         // SAFETY: the function's module stays loaded.
-        checked(unsafe { sys::cuFuncSetAttribute(self.0, attribute, bytes) })
+        check_driver_result(unsafe { sys::cuFuncSetAttribute(self.0, attribute, bytes) })
     }
 
     /// Lets launches have clusters of more blocks than every device has.
     pub(crate) fn allow_wide_clusters(self) -> Result<(), CudaError> {
         let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
         // SAFETY: the function's module stays loaded.
-        checked(unsafe { sys::cuFuncSetAttribute(self.0, attribute, 1) })
+        check_driver_result(unsafe { sys::cuFuncSetAttribute(self.0, attribute, 1) })
     }
 
     /// The blocks of so many threads and bytes of dynamic shared memory that a multiprocessor holds.
     pub(crate) fn occupancy(self, threads: c_int, shared_bytes: usize) -> Result<i32, CudaError> {
         let mut blocks = 0;
         // SAFETY: fills in an integer; the function's module stays loaded.
-        checked(unsafe {
+        check_driver_result(unsafe {
             sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
                 &raw mut blocks,
                 self.0,
@@ -428,8 +455,8 @@ impl Function {
         let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
         let mut bytes = 0;
         // SAFETY: fills in an integer; the function's module stays loaded.
-        let told = unsafe { sys::cuFuncGetAttribute(&raw mut bytes, attribute, self.0) };
-        checked(told).is_ok() && bytes > 0
+        let status = unsafe { sys::cuFuncGetAttribute(&raw mut bytes, attribute, self.0) };
+        check_driver_result(status).is_ok() && bytes > 0
     }
 
     /// Launches the kernel in the default stream.
@@ -438,16 +465,29 @@ impl Function {
     /// `args` must hold a pointer to each argument of the kernel.
     pub(crate) unsafe fn launch(
         self,
-        shape: Shape,
+        shape: LaunchConfiguration,
         args: *mut *mut c_void,
     ) -> Result<(), CudaError> {
-        let ([gx, gy, gz], [bx, by, bz], shared) = (shape.grid, shape.block, shape.shared_bytes);
+        let ([gx, gy, gz], [bx, by, bz], shared_bytes) =
+            (shape.grid, shape.block, shape.shared_bytes);
         let (stream, no_extra) = (std::ptr::null_mut(), std::ptr::null_mut());
-        let mut attributes = attributes(&shape);
+        let mut attributes = launch_attributes(&shape);
         if attributes.is_empty() {
             // SAFETY: promised by the caller; the driver checks the shape.
-            return checked(unsafe {
-                sys::cuLaunchKernel(self.0, gx, gy, gz, bx, by, bz, shared, stream, args, no_extra)
+            return check_driver_result(unsafe {
+                sys::cuLaunchKernel(
+                    self.0,
+                    gx,
+                    gy,
+                    gz,
+                    bx,
+                    by,
+                    bz,
+                    shared_bytes,
+                    stream,
+                    args,
+                    no_extra,
+                )
             });
         }
         let config = sys::CUlaunchConfig {
@@ -457,18 +497,20 @@ impl Function {
             blockDimX: bx,
             blockDimY: by,
             blockDimZ: bz,
-            sharedMemBytes: shared,
+            sharedMemBytes: shared_bytes,
             hStream: stream,
             attrs: attributes.as_mut_ptr(),
             numAttrs: attributes.len() as u32,
         };
         // SAFETY: as above; the attributes outlive the call.
-        checked(unsafe { sys::cuLaunchKernelEx(&raw const config, self.0, args, no_extra) })
+        check_driver_result(unsafe {
+            sys::cuLaunchKernelEx(&raw const config, self.0, args, no_extra)
+        })
     }
 }
 
 /// What a launch of this shape asks for besides.
-fn attributes(shape: &Shape) -> Vec<sys::CUlaunchAttribute> {
+fn launch_attributes(shape: &LaunchConfiguration) -> Vec<sys::CUlaunchAttribute> {
     use sys::CUlaunchAttributeID_enum as Id;
     let attribute = |id, value| sys::CUlaunchAttribute { id, pad: [0; 4], value };
     let cooperative = shape.cooperative.then(|| {

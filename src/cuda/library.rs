@@ -23,7 +23,7 @@ pub struct SearchPath {
 impl SearchPath {
     /// The usual roots of installations that exist, those of the environment first.
     fn roots(&self) -> Vec<PathBuf> {
-        let mut versions = glob("/usr/local", "cuda-");
+        let mut versions = list_prefixed_paths("/usr/local", "cuda-");
         versions.reverse();
         let usual = [PathBuf::from("/usr/local/cuda"), PathBuf::from("/opt/cuda")];
         self.roots.iter().cloned().chain(usual).chain(versions).collect()
@@ -37,7 +37,8 @@ impl SearchPath {
     /// Folders in which libraries of CUDA may lie, whether or not they exist; Python's last.
     pub(crate) fn library_folders(&self) -> impl Iterator<Item = PathBuf> + '_ {
         let installed = self.roots().into_iter().flat_map(|root| {
-            let targets = children(&root.join("targets")).into_iter().map(|t| t.join("lib"));
+            let targets =
+                list_sorted_entries(&root.join("targets")).into_iter().map(|t| t.join("lib"));
             [root.join("lib64"), root.join("lib")].into_iter().chain(targets).collect::<Vec<_>>()
         });
         let python = std::iter::once_with(|| {
@@ -53,26 +54,26 @@ impl SearchPath {
     /// The same folders, each once, and the system's own.
     pub fn folders(&self) -> Vec<PathBuf> {
         let system = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"];
-        let mut seen = BTreeSet::new();
+        let mut seen_folders = BTreeSet::new();
         self.library_folders()
             .chain(system.map(PathBuf::from))
-            .filter(|folder| seen.insert(folder.clone()))
+            .filter(|folder| seen_folders.insert(folder.clone()))
             .collect()
     }
 
     /// Folders of CUDA's headers that go with the libnvrtc in `library`.
     pub fn header_folders(&self, library: &Path) -> Vec<PathBuf> {
-        let beside = [1, 2].into_iter().filter_map(|up| library.ancestors().nth(up + 1));
+        let nearby_roots = [1, 2].into_iter().filter_map(|up| library.ancestors().nth(up + 1));
         let packages = ["cuda_runtime", "cuda_cccl", "cu13", "cuda_nvrtc"];
-        let beside: Vec<PathBuf> = beside
+        let nearby_folders: Vec<PathBuf> = nearby_roots
             .flat_map(|root| {
-                let targets = children(&root.join("targets"));
+                let targets = list_sorted_entries(&root.join("targets"));
                 let siblings = packages.iter().map(|package| root.join(package));
                 [root.to_owned()].into_iter().chain(targets).chain(siblings).collect::<Vec<_>>()
             })
             .collect();
-        let mut seen = BTreeSet::new();
-        beside
+        let mut seen_folders = BTreeSet::new();
+        nearby_folders
             .into_iter()
             .chain(self.roots())
             .map(|root| root.join("include"))
@@ -80,7 +81,9 @@ impl SearchPath {
             .filter(|include| {
                 include.join("cuda_fp16.h").is_file() || include.join("cuda").is_dir()
             })
-            .filter(|include| seen.insert(include.canonicalize().unwrap_or(include.clone())))
+            .filter(|include| {
+                seen_folders.insert(include.canonicalize().unwrap_or(include.clone()))
+            })
             .collect()
     }
 
@@ -104,7 +107,7 @@ fn site_packages(python: &str) -> Option<Vec<PathBuf>> {
 }
 
 /// Path, size and time of the library at `path`: what results may depend on.
-pub(crate) fn identity(path: &Path) -> String {
+pub(crate) fn identify_library(path: &Path) -> String {
     let state = fs::metadata(path).ok();
     let state = state.map(|state| (state.len(), state.mtime(), state.mtime_nsec()));
     format!("{} {state:?}", path.display())
@@ -171,24 +174,30 @@ impl Called {
 pub(super) fn files_in(folder: &Path, name: &str) -> Vec<PathBuf> {
     let stem = format!("{name}.so");
     let version = |path: &PathBuf| -> Option<u32> {
-        let rest = path.file_name()?.to_str()?.strip_prefix(&stem)?;
-        if rest.is_empty() { Some(0) } else { rest.strip_prefix('.')?.parse().ok() }
+        let version_suffix = path.file_name()?.to_str()?.strip_prefix(&stem)?;
+        if version_suffix.is_empty() {
+            Some(0)
+        } else {
+            version_suffix.strip_prefix('.')?.parse().ok()
+        }
     };
-    let mut found: Vec<(u32, PathBuf)> =
-        glob(folder, &stem).into_iter().filter_map(|path| Some((version(&path)?, path))).collect();
-    found.sort_by(|a, b| b.cmp(a));
-    found.into_iter().map(|(_, path)| path).collect()
+    let mut versioned_files: Vec<(u32, PathBuf)> = list_prefixed_paths(folder, &stem)
+        .into_iter()
+        .filter_map(|path| Some((version(&path)?, path)))
+        .collect();
+    versioned_files.sort_by(|a, b| b.cmp(a));
+    versioned_files.into_iter().map(|(_, path)| path).collect()
 }
 
-fn glob(folder: impl AsRef<Path>, prefix: &str) -> Vec<PathBuf> {
+fn list_prefixed_paths(folder: impl AsRef<Path>, prefix: &str) -> Vec<PathBuf> {
     let starts = |path: &PathBuf| {
         path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(prefix))
     };
-    children(folder.as_ref()).into_iter().filter(starts).collect()
+    list_sorted_entries(folder.as_ref()).into_iter().filter(starts).collect()
 }
 
 /// The entries of `folder`, sorted; none if it does not exist.
-fn children(folder: &Path) -> Vec<PathBuf> {
+fn list_sorted_entries(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();

@@ -75,7 +75,7 @@ const INTRINSICS: [(&str, f64); 11] = [
 /// none where it rounds as the CPU does, or is no function of CUDA's.
 pub fn math_error_ulps(name: &str) -> Option<f64> {
     let find = |table: &[(&str, f64)], name: &str| {
-        let place = table.binary_search_by_key(&name, |(known, _)| *known).ok()?;
+        let place = table.binary_search_by_key(&name, |(known_name, _)| *known_name).ok()?;
         Some(table[place].1)
     };
     find(&INTRINSICS, name)

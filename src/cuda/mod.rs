@@ -16,12 +16,12 @@ pub mod random;
 mod rounding;
 pub mod sanitizer;
 
-pub use self::driver::{DeviceInfo, GpuError, device, devices};
+pub use self::driver::{DeviceInfo, GpuError, find_gpu, list_gpus};
 pub use self::error::CudaError;
-pub(crate) use self::library::identity;
+pub(crate) use self::library::identify_library;
 pub use self::library::{Called, LibraryError, SearchPath};
 pub use self::math_errors::math_error_ulps;
 pub use self::module::Module;
 pub(crate) use self::module::{DEVIATIONS_SOURCE, FILL_KERNEL, FILL_SOURCE, WIDEN_SOURCE};
 pub use self::nvrtc::{Image, Nvrtc, NvrtcError};
-pub use self::rounding::{Direction, rounded};
+pub use self::rounding::{DirectedRounding, round_ptx};

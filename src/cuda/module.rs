@@ -28,7 +28,7 @@ pub struct Module {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Header {
+struct ModuleHeader {
     names: BTreeMap<String, String>,
     code_bytes: usize,
     #[serde(default)]
@@ -39,7 +39,7 @@ impl Module {
     /// One line of JSON, then the code, then its text.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let (code_bytes, ptx_bytes) = (self.code.len(), self.ptx.len());
-        let header = Header { names: self.names.clone(), code_bytes, ptx_bytes };
+        let header = ModuleHeader { names: self.names.clone(), code_bytes, ptx_bytes };
         let mut bytes = serde_json::to_vec(&header).expect("names are plain data");
         bytes.push(b'\n');
         bytes.extend_from_slice(&self.code);
@@ -50,9 +50,9 @@ impl Module {
     /// Reads what `Module::encode` wrote; what follows it is left alone.
     pub fn decode(bytes: &[u8]) -> Option<Module> {
         let line = bytes.iter().position(|&byte| byte == b'\n')?;
-        let header: Header = serde_json::from_slice(&bytes[..line]).ok()?;
-        let (code, rest) = bytes[line + 1..].split_at_checked(header.code_bytes)?;
-        let ptx = String::from_utf8(rest.get(..header.ptx_bytes)?.to_vec()).ok()?;
+        let header: ModuleHeader = serde_json::from_slice(&bytes[..line]).ok()?;
+        let (code, following_bytes) = bytes[line + 1..].split_at_checked(header.code_bytes)?;
+        let ptx = String::from_utf8(following_bytes.get(..header.ptx_bytes)?.to_vec()).ok()?;
         Some(Module { names: header.names, code: code.to_vec(), ptx })
     }
 
@@ -61,16 +61,16 @@ impl Module {
         const SECTION: &[u8] = b"\0.text.";
         let starts = self.code.windows(SECTION.len()).enumerate();
         let starts = starts.filter(|(_, window)| *window == SECTION);
-        let mut found: Vec<&str> = starts
-            .filter_map(|(at, _)| {
-                let rest = &self.code[at + SECTION.len()..];
-                let end = rest.iter().position(|&byte| byte == 0)?;
-                std::str::from_utf8(&rest[..end]).ok().filter(|name| !name.is_empty())
+        let mut kernel_names: Vec<&str> = starts
+            .filter_map(|(section_begin, _)| {
+                let name_bytes = &self.code[section_begin + SECTION.len()..];
+                let end = name_bytes.iter().position(|&byte| byte == 0)?;
+                std::str::from_utf8(&name_bytes[..end]).ok().filter(|name| !name.is_empty())
             })
             .collect();
-        found.sort_unstable();
-        found.dedup();
-        found
+        kernel_names.sort_unstable();
+        kernel_names.dedup();
+        kernel_names
     }
 
     /// The symbol of the kernel that host code launches as `name`, and whose host function has
@@ -83,10 +83,11 @@ impl Module {
         if let Some(host) = host.filter(|host| kernels.contains(host)) {
             return Some(host.to_owned());
         }
-        let wanted: Vec<&str> = name.split("::").filter(|part| !part.is_empty()).collect();
-        let mut fitting = kernels.iter().filter(|symbol| plain_name(symbol).ends_with(&wanted));
+        let wanted_parts: Vec<&str> = name.split("::").filter(|part| !part.is_empty()).collect();
+        let mut fitting =
+            kernels.iter().filter(|symbol| plain_name(symbol).ends_with(&wanted_parts));
         match (fitting.next(), fitting.next()) {
-            (Some(only), None) if !wanted.is_empty() => Some((*only).to_owned()),
+            (Some(only), None) if !wanted_parts.is_empty() => Some((*only).to_owned()),
             _ => None,
         }
     }
@@ -96,23 +97,23 @@ impl Module {
 /// instance of a template. A symbol that is not mangled is its own name.
 fn plain_name(symbol: &str) -> Vec<&str> {
     let Some(mangled) = symbol.strip_prefix("_Z") else { return vec![symbol] };
-    let (mut rest, nested) = match mangled.strip_prefix('N') {
-        Some(rest) => (rest, true),
+    let (mut remaining_name, nested) = match mangled.strip_prefix('N') {
+        Some(nested_name) => (nested_name, true),
         None => (mangled, false),
     };
     let mut parts = Vec::new();
     loop {
-        rest = rest.strip_prefix('L').unwrap_or(rest);
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let Ok(len) = rest[..digits].parse::<usize>() else { break };
-        let Some(part) = rest.get(digits..digits + len) else { break };
+        remaining_name = remaining_name.strip_prefix('L').unwrap_or(remaining_name);
+        let digits = remaining_name.bytes().take_while(u8::is_ascii_digit).count();
+        let Ok(len) = remaining_name[..digits].parse::<usize>() else { break };
+        let Some(part) = remaining_name.get(digits..digits + len) else { break };
         parts.push(part);
-        rest = &rest[digits + len..];
+        remaining_name = &remaining_name[digits + len..];
         if !nested {
             break;
         }
     }
-    if rest.starts_with('I') { Vec::new() } else { parts }
+    if remaining_name.starts_with('I') { Vec::new() } else { parts }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::object::SharedObject;
 #[derive(Debug, thiserror::Error)]
 pub enum NvrtcError {
     /// It was found nowhere.
-    #[error("no libnvrtc: looked in {}", places(.looked))]
+    #[error("no libnvrtc: looked in {}", format_searched_places(.looked))]
     Missing {
         /// The places that were searched.
         looked: Vec<String>,
@@ -36,7 +36,7 @@ pub enum NvrtcError {
     },
 }
 
-fn places(looked: &[String]) -> String {
+fn format_searched_places(looked: &[String]) -> String {
     looked.join(", ")
 }
 
@@ -54,37 +54,38 @@ impl NvrtcError {
     }
 }
 
-type Program = *mut c_void;
-type Status = c_int;
+type NvrtcProgram = *mut c_void;
+type NvrtcStatus = c_int;
 
 /// The functions of NVRTC (NVRTC documentation, "User Interface").
 #[derive(Clone, Copy)]
 struct Functions {
-    version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status,
-    error_string: unsafe extern "C" fn(Status) -> *const c_char,
+    version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> NvrtcStatus,
+    error_string: unsafe extern "C" fn(NvrtcStatus) -> *const c_char,
     create: unsafe extern "C" fn(
-        *mut Program,
+        *mut NvrtcProgram,
         *const c_char,
         *const c_char,
         c_int,
         *const *const c_char,
         *const *const c_char,
-    ) -> Status,
-    destroy: unsafe extern "C" fn(*mut Program) -> Status,
-    add_name: unsafe extern "C" fn(Program, *const c_char) -> Status,
-    compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> Status,
-    lowered_name: unsafe extern "C" fn(Program, *const c_char, *mut *const c_char) -> Status,
-    log_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
-    log: unsafe extern "C" fn(Program, *mut c_char) -> Status,
-    image_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
-    image: unsafe extern "C" fn(Program, *mut c_char) -> Status,
-    ptx_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
-    ptx: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+    ) -> NvrtcStatus,
+    destroy: unsafe extern "C" fn(*mut NvrtcProgram) -> NvrtcStatus,
+    add_name: unsafe extern "C" fn(NvrtcProgram, *const c_char) -> NvrtcStatus,
+    compile: unsafe extern "C" fn(NvrtcProgram, c_int, *const *const c_char) -> NvrtcStatus,
+    lowered_name:
+        unsafe extern "C" fn(NvrtcProgram, *const c_char, *mut *const c_char) -> NvrtcStatus,
+    log_size: unsafe extern "C" fn(NvrtcProgram, *mut usize) -> NvrtcStatus,
+    log: unsafe extern "C" fn(NvrtcProgram, *mut c_char) -> NvrtcStatus,
+    image_size: unsafe extern "C" fn(NvrtcProgram, *mut usize) -> NvrtcStatus,
+    image: unsafe extern "C" fn(NvrtcProgram, *mut c_char) -> NvrtcStatus,
+    ptx_size: unsafe extern "C" fn(NvrtcProgram, *mut usize) -> NvrtcStatus,
+    ptx: unsafe extern "C" fn(NvrtcProgram, *mut c_char) -> NvrtcStatus,
 }
 
-const SUCCESS: Status = 0;
+const SUCCESS: NvrtcStatus = 0;
 /// `NVRTC_ERROR_COMPILATION`.
-const COMPILATION: Status = 6;
+const COMPILATION: NvrtcStatus = 6;
 
 /// The loaded library; it stays loaded until the process ends.
 #[derive(Clone)]
@@ -120,43 +121,43 @@ impl Nvrtc {
     pub fn find(search: &SearchPath) -> Result<Nvrtc, NvrtcError> {
         let mut looked = vec!["the default search path".to_owned()];
         for name in ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"] {
-            if let Ok(found) = Nvrtc::load(Path::new(name)) {
-                return Ok(found);
+            if let Ok(nvrtc) = Nvrtc::load(Path::new(name)) {
+                return Ok(nvrtc);
             }
         }
-        let mut refused = None;
+        let mut first_error = None;
         for folder in search.library_folders() {
             for path in files_in(&folder, "libnvrtc") {
                 match Nvrtc::load(&path) {
-                    Ok(found) => return Ok(found),
-                    Err(error) => refused = refused.or(Some(error)),
+                    Ok(nvrtc) => return Ok(nvrtc),
+                    Err(error) => first_error = first_error.or(Some(error)),
                 }
             }
             looked.push(folder.display().to_string());
         }
-        Err(refused.unwrap_or(NvrtcError::Missing { looked }))
+        Err(first_error.unwrap_or(NvrtcError::Missing { looked }))
     }
 
     fn load(path: &Path) -> Result<Nvrtc, NvrtcError> {
         let name = path.display().to_string();
-        let refused = |message: String| NvrtcError::Load { path: name.clone(), message };
-        let object = SharedObject::open(path).map_err(refused)?;
+        let load_error = |message: String| NvrtcError::Load { path: name.clone(), message };
+        let object = SharedObject::open(path).map_err(load_error)?;
         // SAFETY: NVRTC's documentation gives these functions these types.
         let functions = unsafe {
             Functions {
-                version: object.function(c"nvrtcVersion").map_err(refused)?,
-                error_string: object.function(c"nvrtcGetErrorString").map_err(refused)?,
-                create: object.function(c"nvrtcCreateProgram").map_err(refused)?,
-                destroy: object.function(c"nvrtcDestroyProgram").map_err(refused)?,
-                add_name: object.function(c"nvrtcAddNameExpression").map_err(refused)?,
-                compile: object.function(c"nvrtcCompileProgram").map_err(refused)?,
-                lowered_name: object.function(c"nvrtcGetLoweredName").map_err(refused)?,
-                log_size: object.function(c"nvrtcGetProgramLogSize").map_err(refused)?,
-                log: object.function(c"nvrtcGetProgramLog").map_err(refused)?,
-                image_size: object.function(c"nvrtcGetCUBINSize").map_err(refused)?,
-                image: object.function(c"nvrtcGetCUBIN").map_err(refused)?,
-                ptx_size: object.function(c"nvrtcGetPTXSize").map_err(refused)?,
-                ptx: object.function(c"nvrtcGetPTX").map_err(refused)?,
+                version: object.function(c"nvrtcVersion").map_err(load_error)?,
+                error_string: object.function(c"nvrtcGetErrorString").map_err(load_error)?,
+                create: object.function(c"nvrtcCreateProgram").map_err(load_error)?,
+                destroy: object.function(c"nvrtcDestroyProgram").map_err(load_error)?,
+                add_name: object.function(c"nvrtcAddNameExpression").map_err(load_error)?,
+                compile: object.function(c"nvrtcCompileProgram").map_err(load_error)?,
+                lowered_name: object.function(c"nvrtcGetLoweredName").map_err(load_error)?,
+                log_size: object.function(c"nvrtcGetProgramLogSize").map_err(load_error)?,
+                log: object.function(c"nvrtcGetProgramLog").map_err(load_error)?,
+                image_size: object.function(c"nvrtcGetCUBINSize").map_err(load_error)?,
+                image: object.function(c"nvrtcGetCUBIN").map_err(load_error)?,
+                ptx_size: object.function(c"nvrtcGetPTXSize").map_err(load_error)?,
+                ptx: object.function(c"nvrtcGetPTX").map_err(load_error)?,
             }
         };
         let path = object.file_of(c"nvrtcVersion").unwrap_or_else(|| path.to_owned());
@@ -178,7 +179,7 @@ impl Nvrtc {
         self.version
     }
 
-    fn check(&self, function: &'static str, status: Status) -> Result<(), NvrtcError> {
+    fn check(&self, function: &'static str, status: NvrtcStatus) -> Result<(), NvrtcError> {
         if status == SUCCESS {
             return Ok(());
         }
@@ -232,18 +233,25 @@ fn c_strings(texts: &[String]) -> Vec<CString> {
 
 struct OpenProgram<'n> {
     nvrtc: &'n Nvrtc,
-    handle: Program,
+    handle: NvrtcProgram,
 }
 
 impl<'n> OpenProgram<'n> {
     fn new(nvrtc: &'n Nvrtc, source: &str) -> Result<OpenProgram<'n>, NvrtcError> {
         let source = CString::new(source.replace('\0', " ")).unwrap_or_default();
         let mut handle = std::ptr::null_mut();
-        let none = std::ptr::null();
+        let no_headers = std::ptr::null();
         // SAFETY: C strings, which NVRTC copies, and no headers.
         let status = unsafe {
             let name = c"unit.cu".as_ptr();
-            (nvrtc.functions.create)(&raw mut handle, source.as_ptr(), name, 0, none, none)
+            (nvrtc.functions.create)(
+                &raw mut handle,
+                source.as_ptr(),
+                name,
+                0,
+                no_headers,
+                no_headers,
+            )
         };
         nvrtc.check("nvrtcCreateProgram", status)?;
         Ok(OpenProgram { nvrtc, handle })
@@ -269,8 +277,8 @@ impl<'n> OpenProgram<'n> {
     fn bytes(
         &self,
         function: &'static str,
-        size: unsafe extern "C" fn(Program, *mut usize) -> Status,
-        get: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+        size: unsafe extern "C" fn(NvrtcProgram, *mut usize) -> NvrtcStatus,
+        get: unsafe extern "C" fn(NvrtcProgram, *mut c_char) -> NvrtcStatus,
     ) -> Result<Vec<u8>, NvrtcError> {
         let mut bytes = 0;
         // SAFETY: fills in a size.

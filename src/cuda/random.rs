@@ -17,14 +17,15 @@ static CALLED: Called =
 ///
 /// # Errors
 /// [`LibraryError::Missing`] names the folders.
-pub fn find(folders: &[PathBuf]) -> Result<PathBuf, LibraryError> {
-    let found = folders.iter().find_map(|folder| files_in(folder, CALLED.file).into_iter().next());
-    found.ok_or_else(|| CALLED.missing(folders))
+pub fn find_curand(folders: &[PathBuf]) -> Result<PathBuf, LibraryError> {
+    let library_path =
+        folders.iter().find_map(|folder| files_in(folder, CALLED.file).into_iter().next());
+    library_path.ok_or_else(|| CALLED.missing(folders))
 }
 
 /// `curandStatus_t`.
-pub(crate) type Status = c_int;
-const SUCCESS: Status = 0;
+pub(crate) type CurandStatus = c_int;
+const SUCCESS: CurandStatus = 0;
 
 /// A generator of the library.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +36,7 @@ unsafe impl Send for Generator {}
 
 /// What each number becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Numbers {
+pub(crate) enum RandomDistribution {
     /// 32 random bits.
     Bits,
     /// Uniform floats above 0, up to 1.
@@ -66,19 +67,22 @@ impl Random {
     /// `F` must be the type of the function.
     unsafe fn function<F: Copy>(&self, symbol: &CStr) -> Result<F, LibraryError> {
         // SAFETY: promised by the caller.
-        let found = unsafe { self.object.function(symbol) };
-        found.map_err(|message| CALLED.unusable(&self.path, message))
+        let found_function = unsafe { self.object.function(symbol) };
+        found_function.map_err(|message| CALLED.unusable(&self.path, message))
     }
 
     /// A generator of this `curandRngType_t`, or the library's status.
     ///
     /// # Errors
     /// [`LibraryError::Unusable`] if the library lacks it.
-    pub(crate) fn create(&self, kind: c_int) -> Result<Result<Generator, Status>, LibraryError> {
+    pub(crate) fn create(
+        &self,
+        kind: c_int,
+    ) -> Result<Result<Generator, CurandStatus>, LibraryError> {
         let mut generator = std::ptr::null_mut();
         // SAFETY: the documented type; fills in a handle.
         let status = unsafe {
-            let create: unsafe extern "C" fn(*mut *mut c_void, c_int) -> Status =
+            let create: unsafe extern "C" fn(*mut *mut c_void, c_int) -> CurandStatus =
                 self.function(c"curandCreateGenerator")?;
             create(&raw mut generator, kind)
         };
@@ -94,8 +98,8 @@ impl Random {
         generator: Generator,
         seed: Option<u64>,
         offset: Option<u64>,
-    ) -> Result<Status, LibraryError> {
-        type Set = unsafe extern "C" fn(*mut c_void, u64) -> Status;
+    ) -> Result<CurandStatus, LibraryError> {
+        type Set = unsafe extern "C" fn(*mut c_void, u64) -> CurandStatus;
         let changes =
             [(c"curandSetPseudoRandomGeneratorSeed", seed), (c"curandSetGeneratorOffset", offset)];
         for (symbol, value) in changes {
@@ -120,21 +124,24 @@ impl Random {
     pub(crate) unsafe fn generate(
         &self,
         generator: Generator,
-        numbers: Numbers,
+        numbers: RandomDistribution,
         (out, count): (*mut c_void, usize),
         (mean, deviation): (f32, f32),
-    ) -> Result<Status, LibraryError> {
-        type Plain = unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> Status;
-        type Normal = unsafe extern "C" fn(*mut c_void, *mut c_void, usize, f32, f32) -> Status;
+    ) -> Result<CurandStatus, LibraryError> {
+        type Plain = unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> CurandStatus;
+        type Normal =
+            unsafe extern "C" fn(*mut c_void, *mut c_void, usize, f32, f32) -> CurandStatus;
         let Generator(handle) = generator;
         // SAFETY: the documented types; the rest is promised by the caller.
         Ok(unsafe {
             match numbers {
-                Numbers::Bits => self.function::<Plain>(c"curandGenerate")?(handle, out, count),
-                Numbers::Uniform => {
+                RandomDistribution::Bits => {
+                    self.function::<Plain>(c"curandGenerate")?(handle, out, count)
+                }
+                RandomDistribution::Uniform => {
                     self.function::<Plain>(c"curandGenerateUniform")?(handle, out, count)
                 }
-                Numbers::Normal => {
+                RandomDistribution::Normal => {
                     let normal: Normal = self.function(c"curandGenerateNormal")?;
                     normal(handle, out, count, mean, deviation)
                 }
@@ -149,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_curand_is_told_where_it_was_looked_for_and_what_to_install() {
-        let error = find(&["/opt/cuda/lib64".into(), "/usr/lib64/none".into()]).unwrap_err();
+        let error = find_curand(&["/opt/cuda/lib64".into(), "/usr/lib64/none".into()]).unwrap_err();
         let hint = error.hint();
         insta::assert_snapshot!(format!("{error}\n{hint}"), @r"
         no libcurand: looked in /opt/cuda/lib64, /usr/lib64/none
@@ -161,7 +168,7 @@ mod tests {
     fn what_is_no_library_is_refused_with_the_loader_s_words() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("libcurand.so.10"), "no library").unwrap();
-        let path = find(&[folder.path().to_owned()]).unwrap();
+        let path = find_curand(&[folder.path().to_owned()]).unwrap();
         let Err(LibraryError::Unusable { path, message, .. }) = Random::open(path) else {
             panic!("a text was loaded");
         };

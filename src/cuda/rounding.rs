@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 /// A direction that is not the nearest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub enum DirectedRounding {
     /// To negative infinity.
     Down,
     /// To positive infinity.
@@ -18,20 +18,20 @@ pub enum Direction {
     TowardZero,
 }
 
-impl Direction {
+impl DirectedRounding {
     fn modifier(self) -> &'static str {
         match self {
-            Direction::Down => "rm",
-            Direction::Up => "rp",
-            Direction::TowardZero => "rz",
+            DirectedRounding::Down => "rm",
+            DirectedRounding::Up => "rp",
+            DirectedRounding::TowardZero => "rz",
         }
     }
 
     /// The number that a result is multiplied by to move it by a unit in the last place: 1 - 2^-24 or 1 + 2^-23.
     fn neighbour_of_one(self) -> &'static str {
         match self {
-            Direction::Up => "0f3F800001",
-            Direction::Down | Direction::TowardZero => "0f3F7FFFFF",
+            DirectedRounding::Up => "0f3F800001",
+            DirectedRounding::Down | DirectedRounding::TowardZero => "0f3F7FFFFF",
         }
     }
 }
@@ -40,8 +40,8 @@ impl Direction {
 ///
 /// # Errors
 /// The instruction, with its modifiers.
-pub fn rounded(ptx: &str, direction: Direction) -> Result<String, String> {
-    let mut writer = Writer {
+pub fn round_ptx(ptx: &str, direction: DirectedRounding) -> Result<String, String> {
+    let mut writer = PtxWriter {
         direction,
         rest: ptx,
         out: String::with_capacity(ptx.len() + ptx.len() / 8),
@@ -53,7 +53,7 @@ pub fn rounded(ptx: &str, direction: Direction) -> Result<String, String> {
 
 /// What becomes of an instruction.
 #[derive(Debug, PartialEq, Eq)]
-enum Change {
+enum PtxRewrite {
     Keep,
     /// It rounds by a modifier: the instruction with another one.
     Modifier(String),
@@ -70,36 +70,36 @@ enum Change {
     Refuse,
 }
 
-struct Writer<'p> {
-    direction: Direction,
+struct PtxWriter<'p> {
+    direction: DirectedRounding,
     rest: &'p str,
     out: String,
     loops: usize,
 }
 
-impl<'p> Writer<'p> {
+impl<'p> PtxWriter<'p> {
     fn write(&mut self) -> Result<(), String> {
         // Whether a statement may begin here.
-        let mut begins = true;
+        let mut may_begin = true;
         while let Some(next) = self.rest.chars().next() {
             match next {
                 '/' if self.rest.starts_with("//") => self.copy_through("\n", 2),
                 '/' if self.rest.starts_with("/*") => self.copy_through("*/", 2),
                 '"' => {
                     self.copy_through("\"", 1);
-                    begins = false;
+                    may_begin = false;
                 }
                 '\n' | ';' | '{' | '}' => {
                     self.copy(1);
-                    begins = true;
+                    may_begin = true;
                 }
                 _ if next.is_whitespace() => self.copy(next.len_utf8()),
-                '@' | '_' | '$' | 'a'..='z' | 'A'..='Z' if begins => {
-                    begins = self.statement()?;
+                '@' | '_' | '$' | 'a'..='z' | 'A'..='Z' if may_begin => {
+                    may_begin = self.statement()?;
                 }
                 _ => {
                     self.copy(next.len_utf8());
-                    begins = false;
+                    may_begin = false;
                 }
             }
         }
@@ -107,70 +107,70 @@ impl<'p> Writer<'p> {
     }
 
     /// The next `bytes` of the text.
-    fn take(&mut self, bytes: usize) -> &'p str {
-        let (taken, rest) = self.rest.split_at(bytes);
-        self.rest = rest;
-        taken
+    fn advance(&mut self, bytes: usize) -> &'p str {
+        let (taken_text, remaining_text) = self.rest.split_at(bytes);
+        self.rest = remaining_text;
+        taken_text
     }
 
     fn copy(&mut self, bytes: usize) {
-        let taken = self.take(bytes);
-        self.out.push_str(taken);
+        let taken_text = self.advance(bytes);
+        self.out.push_str(taken_text);
     }
 
     /// Copies what begins with `skipped` bytes and ends with `end`.
     fn copy_through(&mut self, end: &str, skipped: usize) {
-        let found = self.rest[skipped..].find(end);
-        self.copy(found.map_or(self.rest.len(), |at| skipped + at + end.len()));
+        let end_index = self.rest[skipped..].find(end);
+        self.copy(end_index.map_or(self.rest.len(), |offset| skipped + offset + end.len()));
     }
 
     /// A label, or an instruction up to its end. Whether another statement may begin next.
     fn statement(&mut self) -> Result<bool, String> {
         let guard = match self.rest.starts_with('@') {
             true => {
-                let all = self.rest.len();
-                let name = self.rest.find(char::is_whitespace).unwrap_or(all);
-                let guard = self.take(name);
+                let remaining_bytes = self.rest.len();
+                let name = self.rest.find(char::is_whitespace).unwrap_or(remaining_bytes);
+                let guard = self.advance(name);
                 let space = self.rest.len() - self.rest.trim_start().len();
-                self.take(space);
+                self.advance(space);
                 guard
             }
             false => "",
         };
         let is_of_word = |c: char| c.is_ascii_alphanumeric() || "_.$:%".contains(c);
         let word = self.rest.find(|c| !is_of_word(c)).unwrap_or(self.rest.len());
-        let word = self.take(word);
+        let word = self.advance(word);
         if word.ends_with(':') || word.is_empty() {
             self.out.push_str(guard);
             self.out.push_str(word);
             return Ok(!word.is_empty());
         }
         let end = self.rest.find(';').unwrap_or(self.rest.len());
-        let operands = self.take(end);
+        let operands = self.advance(end);
         self.instruction(guard, word, operands)?;
         Ok(false)
     }
 
     fn instruction(&mut self, guard: &str, word: &str, operands: &str) -> Result<(), String> {
-        let change = change(word, self.direction);
+        let change = choose_ptx_rewrite(word, self.direction);
         let space = if guard.is_empty() { "" } else { " " };
         match change {
-            Change::Refuse => return Err(word.to_owned()),
-            Change::Loop { exchange, add, bits, returns } => {
+            PtxRewrite::Refuse => return Err(word.to_owned()),
+            PtxRewrite::Loop { exchange, add, bits, returns } => {
                 self.add_to_memory(guard, operands, (&exchange, &add), bits, returns)?;
                 // A block ends without a semicolon.
-                self.take(usize::from(self.rest.starts_with(';')));
+                self.advance(usize::from(self.rest.starts_with(';')));
             }
-            Change::Modifier(word) => self.push([guard, space, &word, operands]),
-            Change::Keep => self.push([guard, space, word, operands]),
-            Change::Move => {
+            PtxRewrite::Modifier(word) => self.push([guard, space, &word, operands]),
+            PtxRewrite::Keep => self.push([guard, space, word, operands]),
+            PtxRewrite::Move => {
                 self.push([guard, space, word, operands]);
                 let result = operands.split(',').next().unwrap_or_default().trim();
                 let (modifier, factor) =
                     (self.direction.modifier(), self.direction.neighbour_of_one());
-                let moved =
+                let rounding_code =
                     format!(";\n{guard}{space}mul.{modifier}.f32 {result}, {result}, {factor}");
-                self.out.push_str(&moved);
+                self.out.push_str(&rounding_code);
             }
         }
         Ok(())
@@ -190,11 +190,11 @@ impl<'p> Writer<'p> {
         returns: bool,
     ) -> Result<(), String> {
         let unread = || format!("{add} with the operands {operands}");
-        let open = operands.find('[').ok_or_else(unread)?;
-        let close = operands.find(']').ok_or_else(unread)?;
-        let address = &operands[open..=close];
-        let added = operands[close + 1..].trim_start_matches([',', ' ', '\t']).trim_end();
-        let result = operands[..open].trim().trim_end_matches(',').trim_end();
+        let opening_bracket = operands.find('[').ok_or_else(unread)?;
+        let closing_bracket = operands.find(']').ok_or_else(unread)?;
+        let address = &operands[opening_bracket..=closing_bracket];
+        let added = operands[closing_bracket + 1..].trim_start_matches([',', ' ', '\t']).trim_end();
+        let result = operands[..opening_bracket].trim().trim_end_matches(',').trim_end();
         if added.is_empty() || added.contains(',') {
             return Err(unread());
         }
@@ -237,72 +237,74 @@ const HALVES: [&str; 4] = ["f16", "f16x2", "bf16", "bf16x2"];
 const SINGLES: [&str; 3] = ["f32", "f32x2", "f64"];
 
 /// What becomes of the instruction `word` where results are rounded in `direction`.
-fn change(word: &str, direction: Direction) -> Change {
+fn choose_ptx_rewrite(word: &str, direction: DirectedRounding) -> PtxRewrite {
     let parts: Vec<&str> = word.split('.').collect();
     let (name, modifiers) = (parts[0], &parts[1..]);
-    let has = |wanted: &[&str]| modifiers.iter().any(|modifier| wanted.contains(modifier));
-    let is_float = has(&SINGLES) || has(&HALVES);
+    let has_any = |wanted_modifiers: &[&str]| {
+        modifiers.iter().any(|modifier| wanted_modifiers.contains(modifier))
+    };
+    let is_float = has_any(&SINGLES) || has_any(&HALVES);
     match name {
         "add" | "sub" | "mul" | "mad" | "fma" | "div" | "rcp" | "sqrt" if is_float => {
-            arithmetic(&parts, direction)
+            rewrite_arithmetic(&parts, direction)
         }
         "ex2" | "lg2" | "sin" | "cos" | "tanh" | "rsqrt" => match () {
-            () if has(&HALVES) => Change::Refuse,
-            () if has(&["f32"]) => Change::Move,
+            () if has_any(&HALVES) => PtxRewrite::Refuse,
+            () if has_any(&["f32"]) => PtxRewrite::Move,
             // The first guess of an iteration.
-            () => Change::Keep,
+            () => PtxRewrite::Keep,
         },
-        "cvt" if has(&["rn"]) => conversion(&parts, direction),
-        "atom" | "red" if has(&["add"]) && is_float => addition(&parts, direction),
-        "multimem" | "cp" | "redux" if has(&["add"]) && is_float => Change::Refuse,
-        "wmma" if has(&["mma"]) => Change::Refuse,
-        "mma" | "wgmma" | "tcgen05" => Change::Refuse,
-        _ => Change::Keep,
+        "cvt" if has_any(&["rn"]) => rewrite_conversion(&parts, direction),
+        "atom" | "red" if has_any(&["add"]) && is_float => rewrite_atomic_add(&parts, direction),
+        "multimem" | "cp" | "redux" if has_any(&["add"]) && is_float => PtxRewrite::Refuse,
+        "wmma" if has_any(&["mma"]) => PtxRewrite::Refuse,
+        "mma" | "wgmma" | "tcgen05" => PtxRewrite::Refuse,
+        _ => PtxRewrite::Keep,
     }
 }
 
-fn arithmetic(parts: &[&str], direction: Direction) -> Change {
-    let has = |wanted: &[&str]| parts.iter().any(|part| wanted.contains(part));
-    if has(&HALVES) {
-        return Change::Refuse;
+fn rewrite_arithmetic(parts: &[&str], direction: DirectedRounding) -> PtxRewrite {
+    let has_any = |wanted_parts: &[&str]| parts.iter().any(|part| wanted_parts.contains(part));
+    if has_any(&HALVES) {
+        return PtxRewrite::Refuse;
     }
-    if has(&["rm", "rp", "rz"]) {
-        return Change::Keep;
+    if has_any(&["rm", "rp", "rz"]) {
+        return PtxRewrite::Keep;
     }
-    if has(&["approx", "full"]) {
+    if has_any(&["approx", "full"]) {
         // In float64 it is the first guess of an iteration.
-        return if has(&["f32"]) { Change::Move } else { Change::Keep };
+        return if has_any(&["f32"]) { PtxRewrite::Move } else { PtxRewrite::Keep };
     }
     let modifiers = parts[1..].iter().filter(|part| **part != "rn");
-    let all = [parts[0], direction.modifier()].into_iter().chain(modifiers.copied());
-    Change::Modifier(all.collect::<Vec<_>>().join("."))
+    let all_parts = [parts[0], direction.modifier()].into_iter().chain(modifiers.copied());
+    PtxRewrite::Modifier(all_parts.collect::<Vec<_>>().join("."))
 }
 
 /// A conversion that rounds to nearest: from float64 to float32, from an integer, or to half precision.
-fn conversion(parts: &[&str], direction: Direction) -> Change {
-    let [.., to, from] = *parts else { return Change::Keep };
+fn rewrite_conversion(parts: &[&str], direction: DirectedRounding) -> PtxRewrite {
+    let [.., to_type, from_type] = *parts else { return PtxRewrite::Keep };
     let with = |modifier: &str| {
         let parts = parts.iter().map(|part| if *part == "rn" { modifier } else { part });
-        Change::Modifier(parts.collect::<Vec<_>>().join("."))
+        PtxRewrite::Modifier(parts.collect::<Vec<_>>().join("."))
     };
     let saturates = parts.iter().any(|part| ["relu", "satfinite"].contains(part));
-    match to {
+    match to_type {
         "f32" | "f64" => with(direction.modifier()),
         "f16" if !saturates => with(direction.modifier()),
         // These have one direction besides the nearest.
-        "f16" | "f16x2" | "bf16" | "bf16x2" if from == "f32" => match direction {
-            Direction::TowardZero => with("rz"),
-            Direction::Down | Direction::Up => Change::Keep,
+        "f16" | "f16x2" | "bf16" | "bf16x2" if from_type == "f32" => match direction {
+            DirectedRounding::TowardZero => with("rz"),
+            DirectedRounding::Down | DirectedRounding::Up => PtxRewrite::Keep,
         },
-        _ => Change::Refuse,
+        _ => PtxRewrite::Refuse,
     }
 }
 
-fn addition(parts: &[&str], direction: Direction) -> Change {
+fn rewrite_atomic_add(parts: &[&str], direction: DirectedRounding) -> PtxRewrite {
     let bits = match parts.last() {
         Some(&"f32") => 32,
         Some(&"f64") => 64,
-        _ => return Change::Refuse,
+        _ => return PtxRewrite::Refuse,
     };
     // Vectors, hints for caches, and what is waited for elsewhere.
     let is_plain = |part: &&str| {
@@ -310,10 +312,10 @@ fn addition(parts: &[&str], direction: Direction) -> Change {
     };
     let access = &parts[1..parts.len() - 2];
     if parts[parts.len() - 2] != "add" || !access.iter().all(is_plain) {
-        return Change::Refuse;
+        return PtxRewrite::Refuse;
     }
     let access: String = access.iter().map(|part| format!(".{part}")).collect();
-    Change::Loop {
+    PtxRewrite::Loop {
         exchange: format!("atom{access}.cas.b{bits}"),
         add: format!("add.{}.f{bits}", direction.modifier()),
         bits,
@@ -326,7 +328,7 @@ mod tests {
     use super::*;
 
     fn down(ptx: &str) -> String {
-        rounded(ptx, Direction::Down).unwrap()
+        round_ptx(ptx, DirectedRounding::Down).unwrap()
     }
 
     #[test]
@@ -348,8 +350,14 @@ mod tests {
             assert_eq!(down(before), after);
         }
         let add = "\tadd.f32 \t%f1, %f2, %f3;\n";
-        assert_eq!(rounded(add, Direction::Up).unwrap(), "\tadd.rp.f32 \t%f1, %f2, %f3;\n");
-        assert_eq!(rounded(add, Direction::TowardZero).unwrap(), "\tadd.rz.f32 \t%f1, %f2, %f3;\n");
+        assert_eq!(
+            round_ptx(add, DirectedRounding::Up).unwrap(),
+            "\tadd.rp.f32 \t%f1, %f2, %f3;\n"
+        );
+        assert_eq!(
+            round_ptx(add, DirectedRounding::TowardZero).unwrap(),
+            "\tadd.rz.f32 \t%f1, %f2, %f3;\n"
+        );
     }
 
     #[test]
@@ -368,8 +376,8 @@ mod tests {
                 "cvt.rz.relu.f16.f32",
             ),
         ] {
-            let all = [Direction::Down, Direction::Up, Direction::TowardZero];
-            let told = all.map(|to| rounded(&format!("{before} %a, %b;"), to).unwrap());
+            let all = [DirectedRounding::Down, DirectedRounding::Up, DirectedRounding::TowardZero];
+            let told = all.map(|to| round_ptx(&format!("{before} %a, %b;"), to).unwrap());
             assert_eq!(told, [down, up, zero].map(|word| format!("{word} %a, %b;")));
         }
     }
@@ -421,7 +429,7 @@ mod tests {
             down("ex2.approx.ftz.f32 %f2, %f1;"),
             "ex2.approx.ftz.f32 %f2, %f1;\nmul.rm.f32 %f2, %f2, 0f3F7FFFFF;"
         );
-        let up = |ptx: &str| rounded(ptx, Direction::Up).unwrap();
+        let up = |ptx: &str| round_ptx(ptx, DirectedRounding::Up).unwrap();
         assert_eq!(
             up("@%p1 div.full.f32 %f3, %f1, %f2;"),
             "@%p1 div.full.f32 %f3, %f1, %f2;\n@%p1 mul.rp.f32 %f3, %f3, 0f3F800001;"
@@ -490,7 +498,10 @@ mod tests {
             "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16",
             "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32",
         ] {
-            assert_eq!(rounded(&format!("{word} %a, %b;"), Direction::Up), Err(word.to_owned()));
+            assert_eq!(
+                round_ptx(&format!("{word} %a, %b;"), DirectedRounding::Up),
+                Err(word.to_owned())
+            );
         }
     }
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SearchPath;
 
-pub use self::transcript::{Transcript, read};
+pub use self::transcript::{Transcript, parse_transcript};
 
 /// A tool of compute-sanitizer, which looks for one kind of error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ impl Tool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "SanitizerFinding"))]
-pub struct Finding {
+pub struct SanitizerFinding {
     /// The error, in compute-sanitizer's words: `Invalid __global__ write of size 4 bytes`.
     pub what: String,
     /// The kernel, without its parameters.
@@ -197,7 +197,7 @@ impl Sanitizer {
     /// The wrapper that starts a program under it; its findings go to the file `log`.
     pub(crate) fn wrapper(&self, log: &Path) -> Wrapper {
         let printed = MOST_PRINTED.to_string();
-        let plain = [
+        let plain_arguments = [
             "--tool",
             self.tool.name(),
             "--show-backtrace",
@@ -209,7 +209,7 @@ impl Sanitizer {
             &printed,
             "--log-file",
         ];
-        let mut arguments: Vec<OsString> = plain.iter().map(OsString::from).collect();
+        let mut arguments: Vec<OsString> = plain_arguments.iter().map(OsString::from).collect();
         arguments.push(log.into());
         Wrapper { program: self.program.clone(), arguments }
     }

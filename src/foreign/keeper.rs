@@ -9,10 +9,10 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{Bounds, ProgramEnd, Report};
+use super::{KeeperReport, ProgramBounds, ProgramEnd};
 use crate::process::memory::{MemoryExcess, MemoryWatch};
 use crate::process::tree::{self, Deaths, End};
-use crate::process::{self, Pid, Resource, shield};
+use crate::process::{self, Pid, Resource, seccomp_filter};
 
 /// How long killed processes may take to go. A process blocked on a device cannot be killed.
 const GOING: Duration = Duration::from_secs(5);
@@ -21,7 +21,7 @@ const GO_FIRST: u16 = 1000;
 
 /// Keeps the program that the arguments of this process name. The other end of its standard input
 /// belongs to its parent.
-pub fn run() -> u8 {
+pub fn run_program_keeper() -> u8 {
     let Ok(parent) = io::stdin().as_fd().try_clone_to_owned() else { return 1 };
     let parent = UnixStream::from(parent);
     let mut words = std::env::args_os().skip(2);
@@ -34,7 +34,8 @@ pub fn run() -> u8 {
     let _ = tree::take_root();
     let _ = rustix::thread::set_name(c"keeper");
     process::go_first(GO_FIRST);
-    let started = Deaths::watch().and_then(|deaths| Ok((start(&words, &bounds, served)?, deaths)));
+    let started = Deaths::watch()
+        .and_then(|deaths| Ok((start_kept_program(&words, &bounds, served)?, deaths)));
     match started {
         Ok((child, deaths)) => {
             let temporary = manner == "temporary";
@@ -42,7 +43,7 @@ pub fn run() -> u8 {
         }
         Err(error) => {
             let number = error.raw_os_error().unwrap_or(libc::EINVAL);
-            tell(&parent, &Report::Refused(number));
+            send_keeper_report(&parent, &KeeperReport::Refused(number));
         }
     }
     0
@@ -50,13 +51,17 @@ pub fn run() -> u8 {
 
 /// Starts a program. One that is `served` gets this process's standard output, which is a socket, under
 /// another number, and the variable of this name says which.
-fn start(words: &[OsString], bounds: &Bounds, served: Option<&str>) -> io::Result<Pid> {
+fn start_kept_program(
+    words: &[OsString],
+    bounds: &ProgramBounds,
+    served: Option<&str>,
+) -> io::Result<Pid> {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::null()).process_group(0);
-    let given =
+    let served_socket =
         served.map(|variable| Ok::<_, io::Error>((variable, rustix::io::dup(io::stdout())?)));
-    let given = given.transpose()?;
-    if let Some((variable, socket)) = &given {
+    let served_socket = served_socket.transpose()?;
+    if let Some((variable, socket)) = &served_socket {
         command.env(variable, socket.as_raw_fd().to_string());
         command.stdout(io::stderr().as_fd().try_clone_to_owned()?);
         // Only the program keeps it, so that its end is heard.
@@ -67,14 +72,16 @@ fn start(words: &[OsString], bounds: &Bounds, served: Option<&str>) -> io::Resul
         (Resource::Fsize, bounds.file_bytes),
         (Resource::Core, 0),
     ];
-    let keeper = process::this();
-    let above = process::line_of_descent();
+    let keeper = process::current_pid();
+    let ancestors = process::line_of_descent();
     let become_program = move || {
         process::unblock_signals();
         // Where the system has no such filters the program can reach those above it.
-        let _ = shield::raise(&above);
-        limits.into_iter().try_for_each(|(of, most)| process::lower_limit(of, most))?;
-        match tree::end_with(keeper) {
+        let _ = seccomp_filter::install_seccomp_filter(&ancestors);
+        limits
+            .into_iter()
+            .try_for_each(|(resource, limit)| process::lower_limit(resource, limit))?;
+        match tree::die_with_parent(keeper) {
             true => Ok(()),
             false => Err(io::Error::from_raw_os_error(libc::ESRCH)),
         }
@@ -88,7 +95,7 @@ struct Keeping {
     parent: UnixStream,
     child: Pid,
     deaths: Deaths,
-    bounds: Bounds,
+    bounds: ProgramBounds,
     temporary: bool,
 }
 
@@ -102,7 +109,7 @@ enum Reason {
 
 impl Keeping {
     fn keep(mut self) {
-        tell(&self.parent, &Report::Started(self.child));
+        send_keeper_report(&self.parent, &KeeperReport::Started(self.child));
         let reason = self.wait();
         // After its leader was waited for, the group keeps its number only while it has other members,
         // and only the search for children shows whether it has any.
@@ -111,10 +118,17 @@ impl Keeping {
         }
         tree::end_all_but(&[], GOING);
         match reason {
-            Reason::Ended(end) => tell(&self.parent, &Report::Ended(ProgramEnd::Ended(end))),
-            Reason::TimedOut => tell(&self.parent, &Report::Ended(ProgramEnd::TimedOut)),
+            Reason::Ended(end) => {
+                send_keeper_report(&self.parent, &KeeperReport::Ended(ProgramEnd::Ended(end)))
+            }
+            Reason::TimedOut => {
+                send_keeper_report(&self.parent, &KeeperReport::Ended(ProgramEnd::TimedOut))
+            }
             Reason::TookMemory(excess) => {
-                tell(&self.parent, &Report::Ended(ProgramEnd::TookMemory(excess)));
+                send_keeper_report(
+                    &self.parent,
+                    &KeeperReport::Ended(ProgramEnd::TookMemory(excess)),
+                );
             }
             Reason::ParentGone if self.temporary => {
                 if let Ok(folder) = std::env::current_dir() {
@@ -127,10 +141,10 @@ impl Keeping {
     }
 
     fn wait(&mut self) -> Reason {
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut memory = MemoryWatch::new(self.bounds.tree_bytes);
         loop {
-            while let Some((process, end)) = tree::ended() {
+            while let Some((process, end)) = tree::reap_child() {
                 if process == self.child {
                     return Reason::Ended(end);
                 }
@@ -138,21 +152,21 @@ impl Keeping {
             if let Some(excess) = memory.excess() {
                 return Reason::TookMemory(excess);
             }
-            let left = self.bounds.timeout.saturating_sub(begun.elapsed());
+            let left = self.bounds.timeout.saturating_sub(started.elapsed());
             if left.is_zero() {
                 return Reason::TimedOut;
             }
             let left = memory.pause().map_or(left, |pause| pause.min(left));
             let waited = self.deaths.wait(&self.parent, Some(left));
             // The parent writes to have what was left behind ended; otherwise it has gone.
-            let gone = || matches!((&self.parent).read(&mut [0]), Ok(0) | Err(_));
+            let is_parent_gone = || matches!((&self.parent).read(&mut [0]), Ok(0) | Err(_));
             match waited {
-                Ok((true, _)) if !gone() => {
+                Ok((true, _)) if !is_parent_gone() => {
                     // A program that stays has ended a task: what it left behind goes.
                     if tree::end_all_but(&[self.child], GOING).contains(&self.child) {
                         return Reason::Ended(End::Killed(libc::SIGKILL));
                     }
-                    tell(&self.parent, &Report::Swept);
+                    send_keeper_report(&self.parent, &KeeperReport::Swept);
                 }
                 Ok((false, _)) => {}
                 Ok((true, _)) | Err(_) => return Reason::ParentGone,
@@ -161,7 +175,7 @@ impl Keeping {
     }
 }
 
-fn tell(parent: &UnixStream, report: &Report) {
+fn send_keeper_report(parent: &UnixStream, report: &KeeperReport) {
     let mut text = serde_json::to_vec(report).expect("reports are plain data");
     text.push(b'\n');
     // A parent that has ended asks no more.

@@ -2,9 +2,9 @@
 //! artifact's list of bounds, where launches look.
 
 use super::edits::Edits;
-use super::host::Context;
-use super::instances::{Declaration, name_after};
-use super::lexer::{Kind, Tokens};
+use super::host::HostContext;
+use super::instances::{KernelDeclaration, name_after};
+use super::lexer::{TokenKind, Tokens};
 use super::macros;
 use super::source::Source;
 use super::symbols::template_head;
@@ -15,38 +15,42 @@ const CLOSE: &str = "*/";
 
 /// The launch bounds of one kernel, as written.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bounds {
+pub(super) struct DeclaredBounds {
     threads: Option<String>,
     cluster: Option<String>,
 }
 
-impl Bounds {
+impl DeclaredBounds {
     /// The bounds in the tokens of `range`: as written, or behind the name of a macro that `known`
     /// resolves.
     fn among<'b>(
         text: &str,
         tokens: &Tokens,
         range: std::ops::Range<usize>,
-        known: impl Fn(&str) -> Option<&'b Bounds>,
-    ) -> Bounds {
-        let mut found = Bounds::default();
-        for at in range {
-            if tokens[at].kind != Kind::Ident {
+        bounds_of_word: impl Fn(&str) -> Option<&'b DeclaredBounds>,
+    ) -> DeclaredBounds {
+        let mut combined_bounds = DeclaredBounds::default();
+        for token_index in range {
+            if tokens[token_index].kind != TokenKind::Ident {
                 continue;
             }
-            match tokens[at].text(text) {
-                "__launch_bounds__" => found.threads = arguments(text, tokens, at + 1, 1),
-                "__cluster_dims__" => found.cluster = arguments(text, tokens, at + 1, 3),
+            match tokens[token_index].text(text) {
+                "__launch_bounds__" => {
+                    combined_bounds.threads = bounds_arguments(text, tokens, token_index + 1, 1)
+                }
+                "__cluster_dims__" => {
+                    combined_bounds.cluster = bounds_arguments(text, tokens, token_index + 1, 3)
+                }
                 word => {
-                    if let Some(bounds) = known(word) {
-                        let Bounds { threads, cluster } = bounds.clone();
-                        found.threads = threads.or(found.threads);
-                        found.cluster = cluster.or(found.cluster);
+                    if let Some(bounds) = bounds_of_word(word) {
+                        let DeclaredBounds { threads, cluster } = bounds.clone();
+                        combined_bounds.threads = threads.or(combined_bounds.threads);
+                        combined_bounds.cluster = cluster.or(combined_bounds.cluster);
                     }
                 }
             }
         }
-        found
+        combined_bounds
     }
 
     fn is_empty(&self) -> bool {
@@ -55,52 +59,59 @@ impl Bounds {
 }
 
 /// The first `count` arguments in the parentheses that open at `open`, on one line.
-fn arguments(text: &str, tokens: &Tokens, open: usize, count: usize) -> Option<String> {
-    let close = tokens.skip_group(open)? - 1;
-    let (mut at, mut commas, mut end) = (open + 1, 0, close);
-    while at < close {
-        commas += usize::from(tokens.is(text, at, ","));
+fn bounds_arguments(
+    text: &str,
+    tokens: &Tokens,
+    open_bracket: usize,
+    count: usize,
+) -> Option<String> {
+    let close_bracket = tokens.skip_group(open_bracket)? - 1;
+    let (mut token_index, mut commas, mut end) = (open_bracket + 1, 0, close_bracket);
+    while token_index < close_bracket {
+        commas += usize::from(tokens.is_spelled_at(text, token_index, ","));
         if commas == count {
-            end = at;
+            end = token_index;
             break;
         }
-        let inner = match tokens.is(text, at, "<") {
-            true => tokens.skip_angles(text, at),
-            false => tokens.skip_group(at),
+        let inner = match tokens.is_spelled_at(text, token_index, "<") {
+            true => tokens.skip_angles(text, token_index),
+            false => tokens.skip_group(token_index),
         };
-        at = inner.unwrap_or(at + 1);
+        token_index = inner.unwrap_or(token_index + 1);
     }
-    let words = tokens[open + 1..end].iter().map(|token| token.text(text));
+    let words = tokens[open_bracket + 1..end].iter().map(|token| token.text(text));
     let words: Vec<&str> = words.collect();
     (!words.is_empty()).then(|| words.join(" "))
 }
 
 /// The macros without parameters that `source` defines and that hold bounds.
-pub(super) fn macros(source: &Source) -> Vec<(String, Bounds)> {
-    let directives = source.tokens.iter().filter(|token| token.kind == Kind::Directive);
-    let defined = directives.filter_map(|&token| macros::definition(source.text, token));
-    let plain = defined.filter(|defined| defined.parameters.is_none());
-    let bounds = plain.map(|defined| {
+pub(super) fn find_bounds_macros(source: &Source) -> Vec<(String, DeclaredBounds)> {
+    let directives = source.tokens.iter().filter(|token| token.kind == TokenKind::Directive);
+    let defined =
+        directives.filter_map(|&token| macros::parse_macro_definition(source.text, token));
+    let object_macros = defined.filter(|defined| defined.parameters.is_none());
+    let bounds = object_macros.map(|defined| {
         let (tokens, name) = (&defined.body, defined.name.to_owned());
-        (name, Bounds::among(source.text, tokens, 0..tokens.len(), |_| None))
+        (name, DeclaredBounds::among(source.text, tokens, 0..tokens.len(), |_| None))
     });
     bounds.filter(|(_, bounds)| !bounds.is_empty()).collect()
 }
 
 /// Makes each kernel of the file that has bounds name its entry in the list.
-pub(super) fn rewrite(context: &Context, edits: &mut Edits) {
+pub(super) fn rewrite_launch_bounds(context: &HostContext, edits: &mut Edits) {
     let (text, tokens) = (context.source.text, &context.tokens);
     for item in context.functions.iter().filter(|item| !item.member) {
         let head = item.tokens.start..item.body.start;
-        let global = head.clone().find(|&at| tokens.is(text, at, "__global__"));
-        let known = |word: &str| context.symbols.bounds(word);
-        let bounds = Bounds::among(text, tokens, head, known);
+        let global =
+            head.clone().find(|&token_index| tokens.is_spelled_at(text, token_index, "__global__"));
+        let bounds_of_word = |word: &str| context.symbols.bounds(word);
+        let bounds = DeclaredBounds::among(text, tokens, head, bounds_of_word);
         let Some(global) = global.filter(|_| !bounds.is_empty()) else { continue };
-        let declared = name_after(text, tokens, global).and_then(|name| {
-            Declaration::of(text, tokens, name, template_head(text, tokens, global))
+        let kernel_declaration = name_after(text, tokens, global).and_then(|name| {
+            KernelDeclaration::parse(text, tokens, name, template_head(text, tokens, global))
         });
-        let Some(declared) = declared else { continue };
-        let instance = declared.instance(text, edits);
+        let Some(kernel_declaration) = kernel_declaration else { continue };
+        let instance = kernel_declaration.instance(text, edits);
         let threads = bounds.threads.as_deref().unwrap_or("0");
         let cluster = bounds.cluster.map(|sides| format!(", {sides}")).unwrap_or_default();
         let entry = format!(
@@ -113,7 +124,7 @@ pub(super) fn rewrite(context: &Context, edits: &mut Edits) {
 }
 
 /// `text`, the file in its last form, with the entries turned from comments into code.
-pub(super) fn uncover(text: String) -> String {
+pub(super) fn uncover_bounds_entries(text: String) -> String {
     let mut parts = text.split(OPEN);
     let mut out = parts.next().unwrap_or_default().to_owned();
     for part in parts {

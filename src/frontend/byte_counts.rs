@@ -3,9 +3,9 @@
 
 use std::ops::Range;
 
-use super::host::Context;
+use super::host::HostContext;
 use super::launches;
-use super::lexer::{Kind, Tokens, folded, lex_directive};
+use super::lexer::{TokenKind, Tokens, lex_directive, normalise_spacing};
 use super::source::Source;
 use super::{ByteCount, edits::Edits};
 
@@ -41,7 +41,7 @@ struct SizedCall {
 pub(super) fn find(source: &Source) -> Vec<ByteCount> {
     let text = source.text;
     let code = source.view(true);
-    let directives = source.tokens.iter().filter(|token| token.kind == Kind::Directive);
+    let directives = source.tokens.iter().filter(|token| token.kind == TokenKind::Directive);
     let mut counts = Vec::new();
     for tokens in std::iter::once(code).chain(directives.map(|&line| lex_directive(text, line))) {
         for call in sized_calls(text, &tokens) {
@@ -54,7 +54,7 @@ pub(super) fn find(source: &Source) -> Vec<ByteCount> {
             });
             counts.push(ByteCount {
                 line: source.line(tokens[meant.start].start),
-                written: folded(text, &tokens[meant]),
+                written: normalise_spacing(text, &tokens[meant]),
                 has_literal,
             });
         }
@@ -64,7 +64,7 @@ pub(super) fn find(source: &Source) -> Vec<ByteCount> {
 
 /// Lets each literal 4 that counts the bytes of a `float` count those of a double. The compiler decides by the
 /// type of the pointer whether it does.
-pub(super) fn widen(context: &Context, edits: &mut Edits) {
+pub(super) fn widen(context: &HostContext, edits: &mut Edits) {
     let (text, tokens) = (context.source.text, &context.tokens);
     for call in sized_calls(text, tokens) {
         let Some(pointer) = call.pointer.and_then(|range| plain_pointer(text, tokens, range))
@@ -86,9 +86,11 @@ pub(super) fn widen(context: &Context, edits: &mut Edits) {
 fn sized_calls(text: &str, tokens: &Tokens) -> Vec<SizedCall> {
     let mut calls = Vec::new();
     for at in 0..tokens.len() {
-        let function = SIZED.iter().find(|(name, ..)| tokens.is(text, at, name));
+        let function = SIZED.iter().find(|(name, ..)| tokens.is_spelled_at(text, at, name));
         let Some(&(_, pointer, size)) = function else { continue };
-        let Some(after) = tokens.skip_group(at + 1).filter(|_| tokens.is(text, at + 1, "(")) else {
+        let Some(after) =
+            tokens.skip_group(at + 1).filter(|_| tokens.is_spelled_at(text, at + 1, "("))
+        else {
             continue;
         };
         let arguments = split(text, tokens, at + 2..after - 1);
@@ -96,7 +98,7 @@ fn sized_calls(text: &str, tokens: &Tokens) -> Vec<SizedCall> {
         let pointer = arguments.get(pointer).filter(|_| pointer != size);
         calls.push(SizedCall { pointer: pointer.cloned(), size: size_range.clone() });
     }
-    for launch in launches::find(text, tokens) {
+    for launch in launches::find_launch_syntax(text, tokens) {
         let index = |byte: usize| tokens.partition_point(|token| token.start < byte);
         let configuration = index(launch.open.end)..index(launch.close.start);
         if let Some(size) = split(text, tokens, configuration).into_iter().nth(SHARED_BYTES) {
@@ -111,7 +113,7 @@ fn split(text: &str, tokens: &Tokens, range: Range<usize>) -> Vec<Range<usize>> 
     let mut parts = Vec::new();
     let (mut start, mut at) = (range.start, range.start);
     while at < range.end {
-        if tokens.is(text, at, ",") {
+        if tokens.is_spelled_at(text, at, ",") {
             parts.push(start..at);
             start = at + 1;
         }
@@ -125,21 +127,23 @@ fn split(text: &str, tokens: &Tokens, range: Range<usize>) -> Vec<Range<usize>> 
 /// What the one name that is `size` was last set to before it.
 fn initialiser(text: &str, tokens: &Tokens, size: &Range<usize>) -> Option<Range<usize>> {
     let name = tokens[size.start];
-    if size.len() != 1 || name.kind != Kind::Ident {
+    if size.len() != 1 || name.kind != TokenKind::Ident {
         return None;
     }
-    let set = (1..size.start)
-        .rev()
-        .find(|&at| tokens.is(text, at, "=") && tokens[at - 1].is(text, name.text(text)))?;
+    let set = (1..size.start).rev().find(|&at| {
+        tokens.is_spelled_at(text, at, "=") && tokens[at - 1].is_spelled(text, name.text(text))
+    })?;
     let mut end = set + 1;
-    while end < tokens.len() && ![";", ",", ")"].iter().any(|stop| tokens.is(text, end, stop)) {
+    while end < tokens.len()
+        && ![";", ",", ")"].iter().any(|stop| tokens.is_spelled_at(text, end, stop))
+    {
         end = tokens.skip_group(end).unwrap_or(end + 1);
     }
     (end > set + 1).then_some(set + 1..end)
 }
 
 fn mentions(text: &str, tokens: &Tokens, range: &Range<usize>, word: &str) -> bool {
-    tokens[range.clone()].iter().any(|token| token.is(text, word))
+    tokens[range.clone()].iter().any(|token| token.is_spelled(text, word))
 }
 
 fn is_zero(text: &str, tokens: &Tokens, range: &Range<usize>) -> bool {
@@ -148,7 +152,7 @@ fn is_zero(text: &str, tokens: &Tokens, range: &Range<usize>) -> bool {
 
 /// The value of the integer literal at `at`.
 fn literal(text: &str, tokens: &Tokens, at: usize) -> Option<u32> {
-    let token = tokens.get(at).filter(|token| token.kind == Kind::Number)?;
+    let token = tokens.get(at).filter(|token| token.kind == TokenKind::Number)?;
     token.text(text).trim_end_matches(['u', 'U', 'l', 'L']).parse().ok()
 }
 
@@ -156,16 +160,16 @@ fn literal(text: &str, tokens: &Tokens, at: usize) -> Option<u32> {
 fn plain_pointer(text: &str, tokens: &Tokens, pointer: Range<usize>) -> Option<Range<usize>> {
     let mut begin = pointer.start;
     if let Some(after) = tokens.skip_group(begin).filter(|&after| after < pointer.end)
-        && tokens.is(text, after - 2, "*")
+        && tokens.is_spelled_at(text, after - 2, "*")
     {
         begin = after;
     }
     let is_plain = tokens[begin..pointer.end].iter().all(|token| match token.kind {
-        Kind::Ident | Kind::Number => true,
-        Kind::Punct => {
+        TokenKind::Ident | TokenKind::Number => true,
+        TokenKind::Punct => {
             ["&", "*", ".", "->", "+", "[", "]", "(", ")", "::"].contains(&token.text(text))
         }
-        Kind::Text | Kind::Directive => false,
+        TokenKind::Text | TokenKind::Directive => false,
     });
     (is_plain && begin < pointer.end).then_some(begin..pointer.end)
 }
@@ -177,7 +181,7 @@ fn float_bytes(text: &str, tokens: &Tokens, size: &Range<usize>) -> Option<usize
     }
     let (mut four, mut at) = (None, size.start);
     while at < size.end {
-        let starts_factor = at == size.start || tokens.is(text, at - 1, "*");
+        let starts_factor = at == size.start || tokens.is_spelled_at(text, at - 1, "*");
         if let Some(after) = tokens.skip_group(at) {
             // A cast stands before a factor.
             at = after;
@@ -187,30 +191,33 @@ fn float_bytes(text: &str, tokens: &Tokens, size: &Range<usize>) -> Option<usize
         match literal(text, tokens, at) {
             Some(8) => return None,
             Some(4) if starts_factor => four = four.or(Some(at)),
-            _ if matches!(token.kind, Kind::Ident | Kind::Number) => {}
-            _ if ["*", ".", "->", "::"].iter().any(|spelling| token.is(text, spelling)) => {}
+            _ if matches!(token.kind, TokenKind::Ident | TokenKind::Number) => {}
+            _ if ["*", ".", "->", "::"].iter().any(|spelling| token.is_spelled(text, spelling)) => {
+            }
             _ => return None,
         }
         at += 1;
     }
-    let is_factor = |&at: &usize| at + 1 == size.end || tokens.is(text, at + 1, "*");
+    let is_factor = |&at: &usize| at + 1 == size.end || tokens.is_spelled_at(text, at + 1, "*");
     four.filter(is_factor)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frontend::{Precision, Threads, Unit, host, scan};
+    use crate::frontend::{Precision, SourceUnit, Threads, scan_symbols, translate_for_host};
 
     fn counts(text: &str) -> Vec<(usize, String, bool)> {
-        let counts = find(&Source::new(&Unit { path: "a.cu", text }));
+        let counts = find(&Source::new(&SourceUnit { path: "a.cu", text }));
         counts.into_iter().map(|count| (count.line, count.written, count.has_literal)).collect()
     }
 
     fn shadow_of(statement: &str) -> String {
         let text = format!("void f(float* p, int n) {{ {statement} }}");
-        let unit = Unit { path: "a.cu", text: &text };
-        let made = host(&unit, &scan(&[unit]), Precision::Shadow, Threads::Stacks).unwrap();
+        let unit = SourceUnit { path: "a.cu", text: &text };
+        let made =
+            translate_for_host(&unit, &scan_symbols(&[unit]), Precision::Shadow, Threads::Stacks)
+                .unwrap();
         let (_, body) = made.text.split_once("{ ").unwrap();
         body.trim_end_matches(" }").to_owned()
     }

@@ -2,18 +2,18 @@
 
 use std::ops::Range;
 
-use super::lexer::Kind;
+use super::lexer::TokenKind;
 use super::source::Source;
 
 /// The groups of `#if` around the line that is read.
 #[derive(Debug, Default)]
 struct Conditions {
-    groups: Vec<Group>,
+    groups: Vec<ConditionBranch>,
 }
 
 /// A group of `#if`; None stands for what is not known.
 #[derive(Debug)]
-struct Group {
+struct ConditionBranch {
     /// Whether the current branch is kept.
     kept: Option<bool>,
     /// Whether an earlier branch was.
@@ -28,12 +28,14 @@ impl Conditions {
 
     /// Takes in `line`, if it begins or ends a branch.
     fn read(&mut self, line: &str) {
-        let Some((directive, rest)) = directive(line) else { return };
+        let Some((directive, condition_text)) = split_directive(line) else { return };
         match directive {
-            "if" => self.open(holds(rest)),
-            "ifdef" => self.open(name(rest).and_then(is_defined)),
-            "ifndef" => self.open(not(name(rest).and_then(is_defined))),
-            "elif" => self.next(holds(rest)),
+            "if" => self.open(evaluate_condition(condition_text)),
+            "ifdef" => self.open(leading_identifier(condition_text).and_then(is_defined)),
+            "ifndef" => {
+                self.open(known_not(leading_identifier(condition_text).and_then(is_defined)))
+            }
+            "elif" => self.next(evaluate_condition(condition_text)),
             "else" => self.next(Some(true)),
             "endif" => _ = self.groups.pop(),
             _ => {}
@@ -41,33 +43,33 @@ impl Conditions {
     }
 
     fn open(&mut self, kept: Option<bool>) {
-        self.groups.push(Group { kept, earlier: Some(false) });
+        self.groups.push(ConditionBranch { kept, earlier: Some(false) });
     }
 
-    fn next(&mut self, holds: Option<bool>) {
+    fn next(&mut self, condition_value: Option<bool>) {
         let Some(group) = self.groups.last_mut() else { return };
-        group.earlier = either(group.earlier, group.kept);
-        group.kept = not(either(group.earlier, not(holds)));
+        group.earlier = known_or(group.earlier, group.kept);
+        group.kept = known_not(known_or(group.earlier, known_not(condition_value)));
     }
 }
 
 /// Whether `condition` holds.
-fn holds(condition: &str) -> Option<bool> {
-    let mut rest = Condition { text: condition };
-    let value = rest.any()?;
-    rest.text.trim().is_empty().then_some(value != 0)
+fn evaluate_condition(condition: &str) -> Option<bool> {
+    let mut condition_parser = Condition { text: condition };
+    let value = condition_parser.any()?;
+    condition_parser.text.trim().is_empty().then_some(value != 0)
 }
 
 /// The name of the directive on `line` and what follows it, without a comment at the end.
-fn directive(line: &str) -> Option<(&str, &str)> {
-    let rest = line.trim_start().strip_prefix('#')?.trim_start();
-    let rest = rest.split("//").next()?;
-    let end = rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len());
-    Some(rest.split_at(end))
+fn split_directive(line: &str) -> Option<(&str, &str)> {
+    let directive_text = line.trim_start().strip_prefix('#')?.trim_start();
+    let directive_text = directive_text.split("//").next()?;
+    let end = directive_text.find(|c: char| !c.is_alphanumeric()).unwrap_or(directive_text.len());
+    Some(directive_text.split_at(end))
 }
 
 /// The name that `text` begins with.
-fn name(text: &str) -> Option<&str> {
+fn leading_identifier(text: &str) -> Option<&str> {
     let text = text.trim_start();
     let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
     (end > 0).then(|| &text[..end])
@@ -86,30 +88,30 @@ const SHIM: [(&str, i64); 7] = [
 
 /// Whether `name` is defined; None if that is not known.
 fn is_defined(name: &str) -> Option<bool> {
-    value_of(name).map(|_| true)
+    shim_macro_value(name).map(|_| true)
 }
 
 /// The number that `name` stands for, if that is known.
-fn value_of(name: &str) -> Option<i64> {
-    SHIM.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+fn shim_macro_value(name: &str) -> Option<i64> {
+    SHIM.iter().find(|(macro_name, _)| *macro_name == name).map(|(_, value)| *value)
 }
 
 /// Where the code of `source` lies that is left out, whatever the sources define.
-pub(super) fn left_out(source: &Source) -> Vec<Range<usize>> {
+pub(super) fn find_dropped_code(source: &Source) -> Vec<Range<usize>> {
     let mut conditions = Conditions::default();
-    let (mut begin, mut found) = (None, Vec::new());
-    for token in source.tokens.iter().filter(|token| token.kind == Kind::Directive) {
+    let (mut dropped_start, mut dropped_ranges) = (None, Vec::new());
+    for token in source.tokens.iter().filter(|token| token.kind == TokenKind::Directive) {
         conditions.read(token.text(source.text));
-        match (begin, conditions.leave_out()) {
-            (None, true) => begin = Some(token.end),
-            (Some(begun), false) => {
-                found.push(begun..token.start);
-                begin = None;
+        match (dropped_start, conditions.leave_out()) {
+            (None, true) => dropped_start = Some(token.end),
+            (Some(range_start), false) => {
+                dropped_ranges.push(range_start..token.start);
+                dropped_start = None;
             }
             _ => {}
         }
     }
-    found
+    dropped_ranges
 }
 
 /// What is left of a condition. Values are None where they are not known, or the condition is not understood.
@@ -118,33 +120,34 @@ struct Condition<'t> {
 }
 
 impl<'t> Condition<'t> {
-    fn takes(&mut self, word: &str) -> bool {
+    fn consume_word(&mut self, word: &str) -> bool {
         let text = self.text.trim_start();
-        let rest = text.strip_prefix(word);
-        self.text = rest.unwrap_or(text);
-        rest.is_some()
+        let text_after = text.strip_prefix(word);
+        self.text = text_after.unwrap_or(text);
+        text_after.is_some()
     }
 
     fn any(&mut self) -> Option<i64> {
-        let mut value = self.all().map(|value| value != 0);
-        while self.takes("||") {
-            value = either(value, self.all().map(|value| value != 0));
+        let mut value = self.parse_conjunction().map(|value| value != 0);
+        while self.consume_word("||") {
+            value = known_or(value, self.parse_conjunction().map(|value| value != 0));
         }
         value.map(i64::from)
     }
 
-    fn all(&mut self) -> Option<i64> {
+    fn parse_conjunction(&mut self) -> Option<i64> {
         let mut value = self.compared().map(|value| value != 0);
-        while self.takes("&&") {
-            let other = self.compared().map(|value| value != 0);
-            value = not(either(not(value), not(other)));
+        while self.consume_word("&&") {
+            let next_operand = self.compared().map(|value| value != 0);
+            value = known_not(known_or(known_not(value), known_not(next_operand)));
         }
         value.map(i64::from)
     }
 
     fn compared(&mut self) -> Option<i64> {
         let left = self.value();
-        let operator = ["==", "!=", "<=", ">=", "<", ">"].into_iter().find(|word| self.takes(word));
+        let operator =
+            ["==", "!=", "<=", ">=", "<", ">"].into_iter().find(|word| self.consume_word(word));
         let Some(operator) = operator else { return left };
         let right = self.value();
         let (left, right) = (left?, right?);
@@ -159,18 +162,18 @@ impl<'t> Condition<'t> {
     }
 
     fn value(&mut self) -> Option<i64> {
-        if self.takes("!") {
+        if self.consume_word("!") {
             return self.value().map(|value| i64::from(value == 0));
         }
-        if self.takes("(") {
+        if self.consume_word("(") {
             let value = self.any();
-            return if self.takes(")") { value } else { self.give_up() };
+            return if self.consume_word(")") { value } else { self.give_up() };
         }
         let word = self.word();
         if word == "defined" {
-            let in_parentheses = self.takes("(");
+            let in_parentheses = self.consume_word("(");
             let name = self.word();
-            if in_parentheses && !self.takes(")") {
+            if in_parentheses && !self.consume_word(")") {
                 return self.give_up();
             }
             return is_defined(name).map(i64::from);
@@ -178,12 +181,12 @@ impl<'t> Condition<'t> {
         if word.is_empty() {
             return self.give_up();
         }
-        word.parse().ok().or_else(|| value_of(word))
+        word.parse().ok().or_else(|| shim_macro_value(word))
     }
 
     fn word(&mut self) -> &'t str {
         let text = self.text.trim_start();
-        let word = name(text).unwrap_or_default();
+        let word = leading_identifier(text).unwrap_or_default();
         self.text = &text[word.len()..];
         word
     }
@@ -195,7 +198,7 @@ impl<'t> Condition<'t> {
     }
 }
 
-fn either(left: Option<bool>, right: Option<bool>) -> Option<bool> {
+fn known_or(left: Option<bool>, right: Option<bool>) -> Option<bool> {
     match (left, right) {
         (Some(true), _) | (_, Some(true)) => Some(true),
         (Some(false), Some(false)) => Some(false),
@@ -203,14 +206,14 @@ fn either(left: Option<bool>, right: Option<bool>) -> Option<bool> {
     }
 }
 
-fn not(value: Option<bool>) -> Option<bool> {
+fn known_not(value: Option<bool>) -> Option<bool> {
     value.map(|value| !value)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frontend::Unit;
+    use crate::frontend::SourceUnit;
 
     #[test]
     fn conditions_on_what_the_shim_defines_are_decided_and_no_others() {
@@ -233,7 +236,7 @@ mod tests {
             ("(1", None),
         ];
         for (condition, expected) in cases {
-            assert_eq!(holds(condition), expected, "{condition}");
+            assert_eq!(evaluate_condition(condition), expected, "{condition}");
         }
     }
 
@@ -241,9 +244,9 @@ mod tests {
     fn branches_that_are_never_compiled_are_left_out() {
         let text = "a\n#if __CUDA_ARCH__ < 600\nb\n#ifdef X\nc\n#else\nd\n#endif\n#elif defined(Y)\ne\n#else\nf\n\
                     #endif\n#ifndef __CUDACC__\ng\n#else\nh\n#endif\n#else\n";
-        let source = Source::new(&Unit { path: "a.cu", text });
+        let source = Source::new(&SourceUnit { path: "a.cu", text });
         let mut kept = text.to_owned();
-        let mut ranges = left_out(&source);
+        let mut ranges = find_dropped_code(&source);
         ranges.sort_by_key(|range| range.start);
         ranges.iter().rev().for_each(|range| kept.replace_range(range.clone(), "\n"));
         let kept: String = kept.lines().filter(|line| !line.starts_with('#')).collect();

@@ -9,10 +9,10 @@ use std::ops::Range;
 use super::Precision;
 use super::device_shadow;
 use super::edits::Edits;
-use super::escape;
-use super::includes::{Fate, fate};
-use super::lexer::{Kind, Tokens, lex_directive};
-use super::outline::{Item, ItemKind, outline};
+use super::escape_c_string;
+use super::includes::{Fate, decide_include_fate};
+use super::lexer::{TokenKind, Tokens, lex_directive};
+use super::outline::{Item, ItemKind, outline_items};
 use super::source::Source;
 use super::symbols::Symbols;
 
@@ -105,52 +105,62 @@ const DEVICE_STD: [&str; 67] = [
 ];
 
 /// The device code of `source`; see [`super::device`].
-pub(super) fn translate(source: &Source, symbols: &Symbols, precision: Precision) -> String {
+pub(super) fn translate_device_source(
+    source: &Source,
+    symbols: &Symbols,
+    precision: Precision,
+) -> String {
     let mut edits = Edits::default();
-    includes(source, &mut edits);
+    rewrite_device_includes(source, &mut edits);
     if let Some(main) = source.main.clone() {
         edits.remove(source.text, main);
     }
     for first in [true, false] {
         if first || source.has_alternatives() {
             let tokens = source.view(first);
-            let items = outline(source.text, &tokens);
+            let items = outline_items(source.text, &tokens);
             let gone = BTreeSet::new();
-            Device { source, symbols, tokens: &tokens, items: &items, gone }.edit(&mut edits);
+            DeviceTranslator { source, symbols, tokens: &tokens, items: &items, gone }
+                .edit(&mut edits);
         }
     }
-    let (path, made) = (escape(source.path), edits.apply(source.text));
+    let (path, translated_source) = (escape_c_string(source.path), edits.apply(source.text));
     let prelude = "#include <replay_nvrtc/prelude>\n";
     match precision {
-        Precision::Native | Precision::Checked => format!("{prelude}#line 1 \"{path}\"\n{made}"),
+        Precision::Native | Precision::Checked => {
+            format!("{prelude}#line 1 \"{path}\"\n{translated_source}")
+        }
         Precision::Shadow => {
-            let (more, made) = ("#include <replay_nvrtc/shadow>\n", device_shadow::widen(&made));
-            format!("{prelude}{more}#line 1 \"{path}\"\n{made}")
+            let (shadow_include, widened_source) = (
+                "#include <replay_nvrtc/shadow>\n",
+                device_shadow::widen_device_code(&translated_source),
+            );
+            format!("{prelude}{shadow_include}#line 1 \"{path}\"\n{widened_source}")
         }
     }
 }
 
-fn includes(source: &Source, edits: &mut Edits) {
+fn rewrite_device_includes(source: &Source, edits: &mut Edits) {
     let text = source.text;
-    for &directive in source.tokens.iter().filter(|token| token.kind == Kind::Directive) {
+    for &directive in source.tokens.iter().filter(|token| token.kind == TokenKind::Directive) {
         let words = lex_directive(text, directive);
-        let ([first, open, ..], Some(last)) = (&words[..], words.last()) else { continue };
-        if !first.is(text, "include") {
+        let ([first, name_token, ..], Some(last)) = (&words[..], words.last()) else { continue };
+        if !first.is_spelled(text, "include") {
             continue;
         }
-        let name = text[open.start..last.end].trim();
+        let name = text[name_token.start..last.end].trim();
         let quoted = name.starts_with('"');
-        match fate(name.trim_matches(['<', '>', '"']), quoted) {
+        match decide_include_fate(name.trim_matches(['<', '>', '"']), quoted) {
             Fate::Kept => {}
             Fate::Removed => edits.blank(text, directive.start..directive.end),
             Fate::Replaced(with) => {
-                edits.replace(open.start..last.end, format!("<replay_nvrtc/{with}>"));
+                edits.replace(name_token.start..last.end, format!("<replay_nvrtc/{with}>"));
             }
         }
     }
 }
 
-struct Device<'s> {
+struct DeviceTranslator<'s> {
     source: &'s Source<'s>,
     symbols: &'s Symbols,
     tokens: &'s Tokens,
@@ -159,14 +169,14 @@ struct Device<'s> {
     gone: BTreeSet<&'s str>,
 }
 
-impl<'s> Device<'s> {
+impl<'s> DeviceTranslator<'s> {
     fn edit(mut self, edits: &mut Edits) {
         let host = self.host_items();
         self.mark(&host, edits);
         self.declare_std(edits);
         // Preprocessor lines stay, for they may concern what follows.
         for token in host.iter().flat_map(|range| &self.tokens[range.clone()]) {
-            if token.kind != Kind::Directive {
+            if token.kind != TokenKind::Directive {
                 edits.blank(self.source.text, token.start..token.end);
             }
         }
@@ -177,18 +187,20 @@ impl<'s> Device<'s> {
     fn mark(&self, blanked: &[Range<usize>], edits: &mut Edits) {
         let text = self.source.text;
         let functions = self.items.iter().filter(|item| {
-            let declared = matches!(item.kind, ItemKind::Function | ItemKind::Prototype);
-            declared && !item.on_device(text, self.tokens)
+            let is_function = matches!(item.kind, ItemKind::Function | ItemKind::Prototype);
+            is_function && !item.on_device(text, self.tokens)
         });
         for item in functions {
-            let before = blanked.partition_point(|range| range.start <= item.tokens.start);
-            let gone = blanked[..before].last().is_some_and(|last| item.tokens.start < last.end);
+            let ranges_before = blanked.partition_point(|range| range.start <= item.tokens.start);
+            let is_blanked =
+                blanked[..ranges_before].last().is_some_and(|last| item.tokens.start < last.end);
             let head = item.tokens.start..item.name_at;
-            let marked = |&at: &usize| {
-                self.tokens.is(text, at, "constexpr") || self.tokens.is(text, at, "virtual")
+            let marked = |&token_index: &usize| {
+                self.tokens.is_spelled_at(text, token_index, "constexpr")
+                    || self.tokens.is_spelled_at(text, token_index, "virtual")
             };
-            if let Some(at) = head.into_iter().find(marked).filter(|_| !gone) {
-                let token = self.tokens[at];
+            if let Some(token_index) = head.into_iter().find(marked).filter(|_| !is_blanked) {
+                let token = self.tokens[token_index];
                 let marked = format!("__host__ __device__ {}", token.text(text));
                 edits.replace(token.start..token.end, marked);
             }
@@ -200,7 +212,7 @@ impl<'s> Device<'s> {
         for three in self.tokens.windows(3) {
             let spelled = ["using", "namespace", "std"];
             let text = self.source.text;
-            if three.iter().zip(spelled).all(|(token, word)| token.is(text, word)) {
+            if three.iter().zip(spelled).all(|(token, word)| token.is_spelled(text, word)) {
                 edits.replace(three[0].start..three[0].end, "namespace std {} using");
             }
         }
@@ -213,8 +225,8 @@ impl<'s> Device<'s> {
         self.gone = host.map(|item| item.name.as_str()).collect();
         let mut ranges: Vec<Range<usize>> = Vec::new();
         for item in self.items {
-            let inside = ranges.last().is_some_and(|last| item.tokens.start < last.end);
-            if !inside && self.is_host(item) {
+            let is_nested = ranges.last().is_some_and(|last| item.tokens.start < last.end);
+            if !is_nested && self.is_host(item) {
                 ranges.push(item.tokens.clone());
             }
         }
@@ -222,7 +234,7 @@ impl<'s> Device<'s> {
     }
 
     fn is_host(&self, item: &Item) -> bool {
-        let head = |word| item.has(self.source.text, self.tokens, word);
+        let head = |word| item.has_specifier(self.source.text, self.tokens, word);
         let on_device = item.on_device(self.source.text, self.tokens) || head("constexpr");
         match item.kind {
             // No kernel can call what names the types of the host's libraries.
@@ -232,8 +244,9 @@ impl<'s> Device<'s> {
             ItemKind::Prototype if item.member => {
                 // After `=` stands default, delete or a pure virtual's zero.
                 let assigned = self.tokens[item.tokens.clone()].iter().rev().nth(2);
-                let written = assigned.is_some_and(|token| token.is(self.source.text, "="));
-                !on_device && !head("virtual") && !written
+                let is_assigned =
+                    assigned.is_some_and(|token| token.is_spelled(self.source.text, "="));
+                !on_device && !head("virtual") && !is_assigned
             }
             ItemKind::Prototype => {
                 let instance = item.template && self.symbols.is_kernel(&item.name);
@@ -242,11 +255,11 @@ impl<'s> Device<'s> {
             ItemKind::Type => self.is_host_type(item),
             // NVRTC refuses a static member that the host could change.
             ItemKind::Other if item.member => {
-                let has = |word| {
+                let has_word = |word| {
                     let mut tokens = self.tokens[item.tokens.clone()].iter();
-                    tokens.any(|token| token.is(self.source.text, word))
+                    tokens.any(|token| token.is_spelled(self.source.text, word))
                 };
-                has("static") && !has("const") && !has("constexpr")
+                has_word("static") && !has_word("const") && !has_word("constexpr")
             }
             ItemKind::Other => self.is_host_variable(item),
         }
@@ -255,13 +268,14 @@ impl<'s> Device<'s> {
     /// Whether a class has host types among its bases or data, so that no kernel can use it.
     fn is_host_type(&self, item: &Item) -> bool {
         let start = item.tokens.start;
-        let open = (start..item.tokens.end).find(|&at| self.tokens.is(self.source.text, at, "{"));
-        let bases = self.names_host(&(start..open.unwrap_or(start)));
+        let open_brace = (start..item.tokens.end)
+            .find(|&token_index| self.tokens.is_spelled_at(self.source.text, token_index, "{"));
+        let bases = self.names_host(&(start..open_brace.unwrap_or(start)));
         // The items come in the order in which they start.
         let first = self.items.partition_point(|member| member.tokens.start <= start);
-        let inside =
+        let items_inside =
             self.items[first..].iter().take_while(|member| member.tokens.start < item.tokens.end);
-        let members = inside.filter(|member| {
+        let members = items_inside.filter(|member| {
             member.kind == ItemKind::Other && member.member && member.tokens.end < item.tokens.end
         });
         bases || members.into_iter().any(|member| self.names_host(&member.tokens))
@@ -271,19 +285,20 @@ impl<'s> Device<'s> {
     fn is_host_variable(&self, item: &Item) -> bool {
         let text = self.source.text;
         let tokens = &self.tokens[item.tokens.clone()];
-        let any = |words: &[&str]| {
-            tokens.iter().any(|token| words.iter().any(|word| token.is(text, word)))
+        let contains_any = |words: &[&str]| {
+            tokens.iter().any(|token| words.iter().any(|word| token.is_spelled(text, word)))
         };
-        if any(&["__device__", "__constant__", "__managed__", "__shared__"]) {
+        if contains_any(&["__device__", "__constant__", "__managed__", "__shared__"]) {
             return false;
         }
         let types = ["using", "typedef", "static_assert", "struct", "class", "union", "enum"];
-        let declares = any(&types) || any(&["namespace", "template", "concept"]);
+        let declares = contains_any(&types) || contains_any(&["namespace", "template", "concept"]);
         // `const char* name` is still a variable: only the words behind the last star count.
-        let end = tokens.iter().position(|token| token.is(text, "=")).unwrap_or(tokens.len());
-        let star = tokens[..end].iter().rposition(|token| token.is(text, "*")).unwrap_or(0);
-        let fixed = tokens[star..end].iter().any(|token| token.is(text, "const"));
-        let constant = fixed || any(&["constexpr"]);
+        let end =
+            tokens.iter().position(|token| token.is_spelled(text, "=")).unwrap_or(tokens.len());
+        let star = tokens[..end].iter().rposition(|token| token.is_spelled(text, "*")).unwrap_or(0);
+        let fixed = tokens[star..end].iter().any(|token| token.is_spelled(text, "const"));
+        let constant = fixed || contains_any(&["constexpr"]);
         let host_value = tokens.iter().any(|token| self.gone.contains(token.text(text)));
         self.names_host(&item.tokens) || !(declares || constant && !host_value)
     }
@@ -296,9 +311,9 @@ impl<'s> Device<'s> {
     /// Whether any of the tokens begins the name of something in a library of the host.
     fn names_library(&self, range: &Range<usize>) -> bool {
         let text = self.source.text;
-        range.clone().any(|at| {
-            let qualifies = self.tokens.is(text, at + 1, "::");
-            qualifies && HOST_NAMESPACES.contains(&self.tokens[at].text(text))
+        range.clone().any(|token_index| {
+            let qualifies = self.tokens.is_spelled_at(text, token_index + 1, "::");
+            qualifies && HOST_NAMESPACES.contains(&self.tokens[token_index].text(text))
         })
     }
 
@@ -306,19 +321,21 @@ impl<'s> Device<'s> {
     fn names_host(&self, range: &Range<usize>) -> bool {
         let text = self.source.text;
         let is_capital = |c: char| c.is_ascii_uppercase();
-        let named = self.names_library(range);
-        named
-            || range.clone().any(|at| {
-                let word = self.tokens[at].text(text);
-                let std = self.tokens.is(text, at, "std") && self.tokens.is(text, at + 1, "::");
-                let known = self
+        let has_library_name = self.names_library(range);
+        has_library_name
+            || range.clone().any(|token_index| {
+                let word = self.tokens[token_index].text(text);
+                let std = self.tokens.is_spelled_at(text, token_index, "std")
+                    && self.tokens.is_spelled_at(text, token_index + 1, "::");
+                let is_device_std = self
                     .tokens
-                    .get(at + 2)
+                    .get(token_index + 2)
                     .is_some_and(|name| DEVICE_STD.contains(&name.text(text)));
                 let blas =
                     word.strip_prefix("cublas").is_some_and(|rest| rest.starts_with(is_capital));
                 let host = blas || HOST_TYPES.contains(&word);
-                (std && !known) || (self.tokens[at].kind == Kind::Ident && host)
+                (std && !is_device_std)
+                    || (self.tokens[token_index].kind == TokenKind::Ident && host)
             })
     }
 }

@@ -2,9 +2,9 @@
 //! CUDA's own headers, which the headers for the CPU widen by themselves.
 
 use super::edits::Edits;
-use super::lexer::{Kind, Token, lex, lex_directive};
-use super::packs::{self, NARROW};
-use super::shadow::{MATH, widened};
+use super::lexer::{Token, TokenKind, lex_directive, lex_tokens};
+use super::packed_casts::{self, NARROW};
+use super::shadow::{MATH, widen_token};
 use super::source::Source;
 
 /// Headers, by the beginnings of their names, whose types and functions have no float64 form on a device.
@@ -86,49 +86,50 @@ const OVERLOADED: [&str; 10] = [
 const FINITE_BOUNDS: [&str; 2] = ["CUDART_MIN_DENORM_F", "CUDART_MAX_NORMAL_F"];
 
 /// `text`, device code or a name in it, with `float` meaning `double`. No line moves.
-pub(super) fn widen(text: &str) -> String {
+pub(super) fn widen_device_code(text: &str) -> String {
     let mut edits = Edits::default();
-    for token in lex(text) {
-        if token.kind != Kind::Directive {
-            replace(token, text, &mut edits);
+    for token in lex_tokens(text) {
+        if token.kind != TokenKind::Directive {
+            widen_device_token(token, text, &mut edits);
             continue;
         }
         let words = lex_directive(text, token);
-        if !words.first().is_some_and(|word| word.is(text, "include")) {
-            words.iter().for_each(|&word| replace(word, text, &mut edits));
+        if !words.first().is_some_and(|word| word.is_spelled(text, "include")) {
+            words.iter().for_each(|&word| widen_device_token(word, text, &mut edits));
         }
     }
     edits.apply(text)
 }
 
-fn replace(token: Token, text: &str, edits: &mut Edits) {
-    let known = (token.kind == Kind::Ident).then(|| form(token.text(text))).flatten();
-    if let Some(wide) = known.or_else(|| widened(token, text)) {
-        edits.replace(token.start..token.end, wide);
+fn widen_device_token(token: Token, text: &str, edits: &mut Edits) {
+    let known_form =
+        (token.kind == TokenKind::Ident).then(|| wide_device_name(token.text(text))).flatten();
+    if let Some(wide_form) = known_form.or_else(|| widen_token(token, text)) {
+        edits.replace(token.start..token.end, wide_form);
     }
 }
 
 /// The float64 form of a name of CUDA's.
-fn form(word: &str) -> Option<String> {
-    if let Some((_, wide)) = NAMES.iter().find(|(name, _)| *name == word) {
-        return Some((*wide).to_owned());
+fn wide_device_name(word: &str) -> Option<String> {
+    if let Some((_, wide_name)) = NAMES.iter().find(|(name, _)| *name == word) {
+        return Some((*wide_name).to_owned());
     }
     if MATH.contains(&word) && !OVERLOADED.contains(&word) {
         return Some(format!("replay_shadow_{word}"));
     }
     let constant = word.strip_suffix("_F").filter(|_| !FINITE_BOUNDS.contains(&word));
-    if let Some(wide) = constant.filter(|wide| wide.starts_with("CUDART_")) {
-        return Some(wide.to_owned());
+    if let Some(wide_name) = constant.filter(|wide_name| wide_name.starts_with("CUDART_")) {
+        return Some(wide_name.to_owned());
     }
-    let (name, wide) = BEGINNINGS.iter().find(|(name, _)| word.starts_with(name))?;
-    Some(word.replacen(name, wide, 1))
+    let (name, wide_prefix) = BEGINNINGS.iter().find(|(name, _)| word.starts_with(name))?;
+    Some(word.replacen(name, wide_prefix, 1))
 }
 
 /// Why device code of `source` has no float64 form that fits the host's; none if it may have one.
-pub(super) fn obstacle(source: &Source) -> Option<&'static str> {
+pub(super) fn find_device_obstacle(source: &Source) -> Option<&'static str> {
     let text = source.text;
     let included = |header: &&&str| {
-        let directives = source.tokens.iter().filter(|token| token.kind == Kind::Directive);
+        let directives = source.tokens.iter().filter(|token| token.kind == TokenKind::Directive);
         let mut directives = directives.map(|directive| directive.text(text));
         directives.any(|line| line.contains("include") && line.contains(**header))
     };
@@ -136,35 +137,37 @@ pub(super) fn obstacle(source: &Source) -> Option<&'static str> {
         return Some(header);
     }
     let underlined = |name: &&&str| name.starts_with("__");
-    let named = |name: &&&str| source.tokens.iter().any(|token| token.is(text, name));
-    if ["asm", "__asm", "__asm__"].iter().any(|word| named(&word)) {
+    let is_named = |name: &&&str| source.tokens.iter().any(|token| token.is_spelled(text, name));
+    if ["asm", "__asm", "__asm__"].iter().any(|word| is_named(&word)) {
         return Some("inline PTX");
     }
-    let narrow = NARROW.iter().filter(underlined).find(named);
-    narrow.copied().or_else(|| packs::any(source).then_some("numbers packed into integers"))
+    let narrow = NARROW.iter().filter(underlined).find(is_named);
+    narrow.copied().or_else(|| {
+        packed_casts::has_packed_casts(source).then_some("numbers packed into integers")
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frontend::Unit;
+    use crate::frontend::SourceUnit;
 
     #[test]
     fn names_of_float32_become_those_of_float64_and_no_line_moves() {
         let text = "#include <float4.h>\n#define E(x) __expf(x) * 1.0f\n__device__ float4 f(float x) {\n\
                     return make_float4(__fadd_rn(x, 1e-3f), expf(x), __float2int_rz(x), CUDART_PI_F); }";
-        insta::assert_snapshot!(widen(text), @r"
+        insta::assert_snapshot!(widen_device_code(text), @r"
         #include <float4.h>
         #define E(x) replay_shadow_expf(x) * 1.0
         __device__ double4 f(double x) {
         return make_double4(__dadd_rn(x, 1e-3), replay_shadow_expf(x), __double2int_rz(x), CUDART_PI); }
         ");
-        assert_eq!(widen("ns::k<float, 2>"), "ns::k<double, 2>");
+        assert_eq!(widen_device_code("ns::k<float, 2>"), "ns::k<double, 2>");
     }
 
     #[test]
     fn half_formats_and_packed_integers_are_left_to_the_cpu() {
-        let found = |text| obstacle(&Source::new(&Unit { path: "a.cu", text }));
+        let found = |text| find_device_obstacle(&Source::new(&SourceUnit { path: "a.cu", text }));
         assert_eq!(found("#include <cuda_bf16.h>\n"), Some("cuda_bf16.h"));
         assert_eq!(found("void f(__half* x);"), Some("__half"));
         assert_eq!(found("#include <cublas_v2.h>\n"), Some("cublas"));

@@ -5,42 +5,50 @@ use std::ops::Range;
 
 use super::Obstacle;
 use super::edits::Edits;
-use super::escape;
-use super::host::Context;
-use super::lexer::{Kind, Tokens, lex_directive};
+use super::escape_c_string;
+use super::host::HostContext;
+use super::lexer::{TokenKind, Tokens, lex_directive};
 use super::source::Source;
 
 /// Lets the function around byte `at` end the replay for `obstacle`; whether there is one that can.
-pub(super) fn guard(context: &Context, at: usize, obstacle: &Obstacle, edits: &mut Edits) -> bool {
+pub(super) fn guard_function(
+    context: &HostContext,
+    byte_offset: usize,
+    obstacle: &Obstacle,
+    edits: &mut Edits,
+) -> bool {
     let (text, tokens) = (context.source.text, &context.tokens);
-    let Some(function) = context.function(at) else { return false };
-    let begin = tokens[function.body.start].end;
-    let has = |word| function.has(text, tokens, word);
-    if has("constexpr") || has("consteval") || !are_together(context.source, begin, at) {
+    let Some(function) = context.function(byte_offset) else { return false };
+    let body_start = tokens[function.body.start].end;
+    let has_word = |word| function.has_specifier(text, tokens, word);
+    if has_word("constexpr")
+        || has_word("consteval")
+        || !are_together(context.source, body_start, byte_offset)
+    {
         return false;
     }
-    edits.insert(begin, ending(context, obstacle));
+    edits.insert(body_start, obstacle_statement(context, obstacle));
     true
 }
 
 /// Lets a cast in a macro, whose first tokens are those of `part`, end the replay for `obstacle`; whether
 /// it is a cast.
 pub(super) fn guard_cast(
-    context: &Context,
+    context: &HostContext,
     tokens: &Tokens,
     part: Range<usize>,
     obstacle: &Obstacle,
     edits: &mut Edits,
 ) -> bool {
     let text = context.source.text;
-    let (first, reason) = (tokens[part.start], reason(context, obstacle));
-    let close = match first.text(text) {
+    let (first, reason) = (tokens[part.start], obstacle_arguments(context, obstacle));
+    let cast_end = match first.text(text) {
         "reinterpret_cast" => tokens.skip_angles(text, part.start + 1),
         "(" => tokens.skip_group(part.start),
         _ => None,
     };
-    let Some(last) = close.map(|after| tokens[after - 1]) else { return false };
-    if first.kind == Kind::Ident {
+    let Some(last) = cast_end.map(|group_end| tokens[group_end - 1]) else { return false };
+    if first.kind == TokenKind::Ident {
         edits.replace(first.start..first.end, "::replay_rt::bits_cast");
         edits.replace(last.start..last.end, format!(">{reason}"));
     } else {
@@ -51,28 +59,31 @@ pub(super) fn guard_cast(
 }
 
 /// The statement that ends the replay for `obstacle`.
-pub(super) fn ending(context: &Context, obstacle: &Obstacle) -> String {
-    format!("::replay_rt::no_shadow{};", reason(context, obstacle))
+pub(super) fn obstacle_statement(context: &HostContext, obstacle: &Obstacle) -> String {
+    format!("::replay_rt::no_shadow{};", obstacle_arguments(context, obstacle))
 }
 
 /// The construct and its place, as arguments.
-fn reason(context: &Context, obstacle: &Obstacle) -> String {
-    let (what, path) = (escape(&obstacle.what), escape(context.source.path));
-    format!("(\"{what}\", \"{path}\", {})", obstacle.line)
+fn obstacle_arguments(context: &HostContext, obstacle: &Obstacle) -> String {
+    let (obstacle_text, path) =
+        (escape_c_string(&obstacle.what), escape_c_string(context.source.path));
+    format!("(\"{obstacle_text}\", \"{path}\", {})", obstacle.line)
 }
 
 /// Whether the preprocessor keeps what stands at byte `begin` wherever it keeps what stands at `end`: no branch
 /// that holds the one ends before the other.
 fn are_together(source: &Source, begin: usize, end: usize) -> bool {
-    let between = source.tokens.iter().skip_while(|token| token.start < begin);
-    let between = between.take_while(|token| token.start < end);
-    let mut opened = 0usize;
-    for &token in between.filter(|token| token.kind == Kind::Directive) {
+    let tokens_between = source.tokens.iter().skip_while(|token| token.start < begin);
+    let tokens_between = tokens_between.take_while(|token| token.start < end);
+    let mut open_conditionals = 0usize;
+    for &token in tokens_between.filter(|token| token.kind == TokenKind::Directive) {
         let words = lex_directive(source.text, token);
         match words.first().map_or("", |word| word.text(source.text)) {
-            "if" | "ifdef" | "ifndef" => opened += 1,
-            "endif" if opened > 0 => opened -= 1,
-            "else" | "elif" | "elifdef" | "elifndef" | "endif" if opened == 0 => return false,
+            "if" | "ifdef" | "ifndef" => open_conditionals += 1,
+            "endif" if open_conditionals > 0 => open_conditionals -= 1,
+            "else" | "elif" | "elifdef" | "elifndef" | "endif" if open_conditionals == 0 => {
+                return false;
+            }
             _ => {}
         }
     }
@@ -81,12 +92,14 @@ fn are_together(source: &Source, begin: usize, end: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::frontend::{Precision, Threads, Unit, host, scan};
+    use crate::frontend::{Precision, SourceUnit, Threads, scan_symbols, translate_for_host};
 
     /// The shadow of `text`, and which of its obstacles it guards.
     fn shadow(text: &str) -> (String, Vec<bool>) {
-        let unit = Unit { path: "a.cu", text };
-        let made = host(&unit, &scan(&[unit]), Precision::Shadow, Threads::Lanes).unwrap();
+        let unit = SourceUnit { path: "a.cu", text };
+        let made =
+            translate_for_host(&unit, &scan_symbols(&[unit]), Precision::Shadow, Threads::Lanes)
+                .unwrap();
         let guarded = made.shadow_obstacles.iter().map(|obstacle| obstacle.guarded).collect();
         (made.text, guarded)
     }

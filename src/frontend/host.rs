@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 
 use super::edits::Edits;
 use super::instances;
-use super::launches::{self, Callee, Launch};
-use super::lexer::{Kind, Token, Tokens, folded};
+use super::launches::{self, Callee, LaunchSyntax};
+use super::lexer::{Token, TokenKind, Tokens, normalise_spacing};
 use super::macros::{self, Macro};
-use super::outline::{Item, ItemKind, outline};
+use super::outline::{Item, ItemKind, outline_items};
 use super::source::Source;
 use super::{FrontendError, LaunchSite, Precision, Symbols, Translated};
-use super::{bounds, byte_counts, escape, pointers, ptx, shadow, shared, symbols, unsupported};
+use super::{
+    bounds, byte_counts, escape_c_string, ptx, shadow, shared, symbols, unsupported, void_casts,
+};
 
 /// The context in which a text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum HostScope {
     /// A file: declarations.
     File,
     /// The body of a function: statements.
@@ -22,11 +24,11 @@ pub(super) enum Place {
 }
 
 /// A file in translation, with its structure.
-pub(super) struct Context<'s, 'a> {
+pub(super) struct HostContext<'s, 'a> {
     pub source: &'s Source<'a>,
     pub symbols: &'s Symbols,
     pub precision: Precision,
-    pub place: Place,
+    pub place: HostScope,
     /// The tokens that `functions` count.
     pub tokens: Tokens,
     /// The functions that the file defines; none for the body of a function.
@@ -35,84 +37,86 @@ pub(super) struct Context<'s, 'a> {
     pub macros: Vec<Macro<'a>>,
 }
 
-impl Context<'_, '_> {
+impl HostContext<'_, '_> {
     /// The function in whose body byte `at` lies.
-    pub(super) fn function(&self, at: usize) -> Option<&Item> {
+    pub(super) fn function(&self, byte_offset: usize) -> Option<&Item> {
         // They come in order and do not nest, so the last that starts before is the one.
         let start = |item: &&Item| self.tokens[item.body.start].start;
-        let after = self.functions.partition_point(|item| start(&item) <= at);
-        let item = self.functions[..after].last()?;
-        (at < self.tokens[item.body.end - 1].end).then_some(item)
+        let functions_before = self.functions.partition_point(|item| start(&item) <= byte_offset);
+        let item = self.functions[..functions_before].last()?;
+        (byte_offset < self.tokens[item.body.end - 1].end).then_some(item)
     }
 }
 
 /// Translates `source`; see [`super::host`].
-pub(super) fn translate(
+pub(super) fn translate_host_source(
     source: &Source,
     symbols: &Symbols,
     precision: Precision,
-    place: Place,
+    place: HostScope,
 ) -> Result<Translated, FrontendError> {
     let tokens = source.view(true);
     let mut functions = match place {
-        Place::File => outline(source.text, &tokens),
-        Place::Body => Vec::new(),
+        HostScope::File => outline_items(source.text, &tokens),
+        HostScope::Body => Vec::new(),
     };
     functions.retain(|item| item.kind == ItemKind::Function);
-    let directives = source.tokens.iter().filter(|token| token.kind == Kind::Directive);
-    let macros = directives.filter_map(|&token| macros::definition(source.text, token)).collect();
-    let context = Context { source, symbols, precision, place, tokens, functions, macros };
-    unsupported::check(&context)?;
+    let directives = source.tokens.iter().filter(|token| token.kind == TokenKind::Directive);
+    let macros = directives
+        .filter_map(|&token| macros::parse_macro_definition(source.text, token))
+        .collect();
+    let context = HostContext { source, symbols, precision, place, tokens, functions, macros };
+    unsupported::refuse_unsupported_features(&context)?;
     let mut edits = Edits::default();
     let launches = rewrite_launches(&context, &mut edits)?;
-    shared::rewrite(&context, &mut edits)?;
-    pointers::rewrite(&context, &mut edits);
+    shared::rewrite_shared_memory(&context, &mut edits)?;
+    void_casts::remove_void_casts(&context, &mut edits);
     rename_noinline(&context, &mut edits);
     let mut shadow_obstacles = match precision {
         Precision::Native | Precision::Checked => Vec::new(),
-        Precision::Shadow => shadow::rewrite(&context, &mut edits),
+        Precision::Shadow => shadow::rewrite_for_shadow(&context, &mut edits),
     };
     if precision == Precision::Shadow {
         byte_counts::widen(&context, &mut edits);
     }
-    let packed = ptx::rewrite(&context, &mut edits)?;
+    let packed = ptx::rewrite_asm_statements(&context, &mut edits)?;
     shadow_obstacles.extend(packed);
     shadow_obstacles.sort_by_key(|obstacle| obstacle.line);
     if let Some(main) = source.main.clone() {
         edits.remove(source.text, main);
     }
-    bounds::rewrite(&context, &mut edits);
+    bounds::rewrite_launch_bounds(&context, &mut edits);
     add_companions(&context, &mut edits);
-    let line = format!("#line 1 \"{}\"\n", escape(source.path));
+    let line = format!("#line 1 \"{}\"\n", escape_c_string(source.path));
     Ok(Translated {
         text: line + &edits.apply(source.text),
         launches,
         kernel_forms: Vec::new(),
         shuffles: Vec::new(),
-        kernels: symbols::defined(source),
+        kernels: symbols::find_defined_kernels(source),
         shadow_obstacles,
     })
 }
 
 /// Puts a companion behind each kernel, which tells the instance that a launch deduces.
-fn add_companions(context: &Context, edits: &mut Edits) {
+fn add_companions(context: &HostContext, edits: &mut Edits) {
     let text = context.source.text;
-    let mut found = instances::declarations(text, &context.tokens);
-    found.retain(|declaration| context.symbols.has_companions(&declaration.name));
-    for declaration in found {
+    let mut kernel_declarations = instances::find_kernel_declarations(text, &context.tokens);
+    kernel_declarations.retain(|declaration| context.symbols.has_companions(&declaration.name));
+    for declaration in kernel_declarations {
         let companion = declaration.companion(text, edits);
         edits.insert(declaration.end, companion);
     }
 }
 
 /// The standard library uses `__noinline__` as an attribute, so it cannot be a macro here.
-fn rename_noinline(context: &Context, edits: &mut Edits) {
+fn rename_noinline(context: &HostContext, edits: &mut Edits) {
     let text = context.source.text;
     let lists = context.macros.iter().map(|defined| &*defined.body);
     for tokens in lists.chain([&context.source.tokens[..]]) {
         for (index, token) in tokens.iter().enumerate() {
             let attribute = index > 0 && matches!(tokens[index - 1].text(text), "(" | ",");
-            if token.is(text, "__noinline__") && !attribute {
+            if token.is_spelled(text, "__noinline__") && !attribute {
                 edits.replace(token.start..token.end, "__attribute__((noinline))");
             }
         }
@@ -120,62 +124,69 @@ fn rename_noinline(context: &Context, edits: &mut Edits) {
 }
 
 fn rewrite_launches(
-    context: &Context,
+    context: &HostContext,
     edits: &mut Edits,
 ) -> Result<Vec<LaunchSite>, FrontendError> {
     let source = context.source;
     let mut sites = BTreeMap::new();
-    let found = find_launches(context)?;
+    let launches_by_offset = find_launches(context)?;
     let mut locals = Locals::new(context);
-    for launch in found.values() {
+    for launch in launches_by_offset.values() {
         check_caller(context, launch)?;
         let callee = tokens_within(&source.tokens, &launch.callee);
-        let name = folded(source.text, launches::unwrapped(source.text, callee));
-        let form = match launches::classify(source.text, callee) {
-            Callee::Name(name, given)
+        let name =
+            normalise_spacing(source.text, launches::unwrap_parentheses(source.text, callee));
+        let form = match launches::classify_callee(source.text, callee) {
+            Callee::Name(name, argument_count)
                 if context.symbols.is_kernel(&name)
                     && (is_qualified(source.text, callee) || !locals.declare(launch, &name)) =>
             {
                 let count = || {
                     let list = argument_list(source, launch);
-                    symbols::count(source.text, &list, 0, ",")
+                    symbols::count_token_parts(source.text, &list, 0, ",")
                 };
                 match context.symbols.leaves_out(&name, count) {
-                    true => Form::Passed,
-                    false => Form::of(context, &name, given),
+                    true => LaunchForm::Passed,
+                    false => LaunchForm::for_kernel(context, &name, argument_count),
                 }
             }
-            _ => Form::Pointer,
+            _ => LaunchForm::Pointer,
         };
         let line = source.line(launch.callee.start);
-        if form == Form::Deduced {
+        if form == LaunchForm::Deduced {
             name_companion(source.text, callee, edits);
         }
-        if matches!(form, Form::Deduced | Form::Passed) {
+        if matches!(form, LaunchForm::Deduced | LaunchForm::Passed) {
             write_null_pointers(source.text, &argument_list(source, launch), edits);
         }
-        let site = format!("\"{}\", {line}", escape(source.path));
-        write_launch(edits, launch, form, "", &format!("\"{}\"", escape(&name)), &site);
+        let site = format!("\"{}\", {line}", escape_c_string(source.path));
+        write_launch(edits, launch, form, "", &format!("\"{}\"", escape_c_string(&name)), &site);
         sites.insert(launch.open.start, LaunchSite { line, callee: name });
     }
     for defined in &context.macros {
         for launch in macro_launches(source, defined)? {
             let callee = tokens_within(&defined.body, &launch.callee);
-            let pasted = callee.iter().any(|token| token.is(source.text, "##"));
-            let form = match launches::classify(source.text, callee) {
-                Callee::Name(name, given) if context.symbols.is_kernel(&name) => {
-                    Form::of(context, &name, given)
+            let pasted = callee.iter().any(|token| token.is_spelled(source.text, "##"));
+            let form = match launches::classify_callee(source.text, callee) {
+                Callee::Name(name, argument_count) if context.symbols.is_kernel(&name) => {
+                    LaunchForm::for_kernel(context, &name, argument_count)
                 }
-                Callee::Name(name, _) if pasted || defined.is_parameter(&name) => Form::Kernel,
-                _ => Form::Pointer,
+                Callee::Name(name, _) if pasted || defined.is_parameter(&name) => {
+                    LaunchForm::Kernel
+                }
+                _ => LaunchForm::Pointer,
             };
-            if form == Form::Deduced {
+            if form == LaunchForm::Deduced {
                 name_companion(source.text, callee, edits);
             }
-            let name = spelled(source.text, defined, launches::unwrapped(source.text, callee));
+            let name = spell_macro_callee(
+                source.text,
+                defined,
+                launches::unwrap_parentheses(source.text, callee),
+            );
             write_launch(edits, &launch, form, RESERVED, &name, "__FILE__, __LINE__");
             let line = source.line(launch.callee.start);
-            let callee = folded(source.text, callee);
+            let callee = normalise_spacing(source.text, callee);
             sites.insert(launch.open.start, LaunchSite { line, callee });
         }
     }
@@ -183,30 +194,31 @@ fn rewrite_launches(
 }
 
 /// The tokens from the parenthesis that opens the arguments of `launch`.
-fn argument_list(source: &Source, launch: &Launch) -> Tokens {
-    let open = source.tokens.partition_point(|token| token.start < launch.close.end);
+fn argument_list(source: &Source, launch: &LaunchSyntax) -> Tokens {
+    let open_parenthesis = source.tokens.partition_point(|token| token.start < launch.close.end);
     // A list of arguments is short: the rest of the file need not be matched.
-    let end = source.tokens.len().min(open + 4096);
-    Tokens::new(source.text, source.tokens[open..end].to_vec())
+    let end = source.tokens.len().min(open_parenthesis + 4096);
+    Tokens::new(source.text, source.tokens[open_parenthesis..end].to_vec())
 }
 
 /// Writes `nullptr` for each argument `NULL`: passed on to a function, `NULL` is an integer.
 fn write_null_pointers(text: &str, list: &Tokens, edits: &mut Edits) {
-    let Some(after) = list.skip_group(0) else { return };
-    let mut at = 1;
-    while at + 1 < after {
-        let ends = [",", ")"].iter().any(|end| list.is(text, at + 1, end));
-        let begins = ["(", ","].iter().any(|begin| list.is(text, at - 1, begin));
-        if begins && ends && list.is(text, at, "NULL") {
-            edits.replace(list[at].start..list[at].end, "nullptr".to_owned());
+    let Some(list_end) = list.skip_group(0) else { return };
+    let mut token_index = 1;
+    while token_index + 1 < list_end {
+        let ends = [",", ")"].iter().any(|end| list.is_spelled_at(text, token_index + 1, end));
+        let begins_argument =
+            ["(", ","].iter().any(|sign| list.is_spelled_at(text, token_index - 1, sign));
+        if begins_argument && ends && list.is_spelled_at(text, token_index, "NULL") {
+            edits.replace(list[token_index].start..list[token_index].end, "nullptr".to_owned());
         }
-        at = list.skip_group(at).unwrap_or(at + 1);
+        token_index = list.skip_group(token_index).unwrap_or(token_index + 1);
     }
 }
 
 /// How a launch is written for the host compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum LaunchForm {
     /// The callee is a kernel that its name and template arguments identify.
     Kernel,
     /// The callee is a kernel whose template arguments follow from those of the launch; its
@@ -218,12 +230,12 @@ enum Form {
     Pointer,
 }
 
-impl Form {
-    fn of(context: &Context, name: &str, given: usize) -> Self {
-        match context.symbols.deduces(name, given) {
-            false => Form::Kernel,
-            true if context.symbols.has_companions(name) => Form::Deduced,
-            true => Form::Passed,
+impl LaunchForm {
+    fn for_kernel(context: &HostContext, name: &str, argument_count: usize) -> Self {
+        match context.symbols.deduces(name, argument_count) {
+            false => LaunchForm::Kernel,
+            true if context.symbols.has_companions(name) => LaunchForm::Deduced,
+            true => LaunchForm::Passed,
         }
     }
 }
@@ -234,58 +246,63 @@ const RESERVED: &str = "replay_";
 
 fn write_launch(
     edits: &mut Edits,
-    launch: &Launch,
-    form: Form,
+    launch: &LaunchSyntax,
+    form: LaunchForm,
     prefix: &str,
     name: &str,
     site: &str,
 ) {
-    let (function, before, after) = match form {
-        Form::Kernel => ("kernel", "<&", format!(">({name}, {site})")),
-        Form::Deduced => (
+    let (function, code_before, code_after) = match form {
+        LaunchForm::Kernel => ("kernel", "<&", format!(">({name}, {site})")),
+        LaunchForm::Deduced => (
             "kernel_deduced",
             "([&](auto... replay_arguments) -> decltype(",
             format!("(replay_arguments...)) {{ return {{}}; }}, {name}, {site})"),
         ),
-        Form::Passed => (
+        LaunchForm::Passed => (
             "kernel_call",
             "([&](auto... replay_arguments) { ",
             format!("(replay_arguments...); }}, {name}, {site})"),
         ),
-        Form::Pointer => ("kernel_at", "(", format!(", {name}, {site})")),
+        LaunchForm::Pointer => ("kernel_at", "(", format!(", {name}, {site})")),
     };
-    edits.insert(launch.callee.start, format!("::replay_rt::{prefix}{function}{before}"));
-    edits.replace(launch.open.clone(), format!("{after}.{prefix}on("));
+    edits.insert(launch.callee.start, format!("::replay_rt::{prefix}{function}{code_before}"));
+    edits.replace(launch.open.clone(), format!("{code_after}.{prefix}on("));
     edits.replace(launch.close.clone(), format!(").{prefix}run"));
 }
 
 /// Puts the companion's name into `callee` for the kernel's.
 fn name_companion(text: &str, callee: &[Token], edits: &mut Edits) {
-    let is_name = |&at: &usize| {
-        callee[at].kind == Kind::Ident
-            && !callee.get(at + 1).is_some_and(|next| next.is(text, "::") || next.is(text, "##"))
-            && !callee[at].is(text, "template")
+    let is_name = |&token_index: &usize| {
+        callee[token_index].kind == TokenKind::Ident
+            && !callee
+                .get(token_index + 1)
+                .is_some_and(|next| next.is_spelled(text, "::") || next.is_spelled(text, "##"))
+            && !callee[token_index].is_spelled(text, "template")
     };
-    if let Some(at) = (0..callee.len()).find(is_name) {
-        let name = callee[at].text(text);
+    if let Some(token_index) = (0..callee.len()).find(is_name) {
+        let name = callee[token_index].text(text);
         let replaced = format!("{}{name}", instances::COMPANION);
-        edits.replace(callee[at].start..callee[at].end, replaced);
+        edits.replace(callee[token_index].start..callee[token_index].end, replaced);
     }
 }
 
 /// All launches outside macros by the place of `<<<`.
-fn find_launches(context: &Context) -> Result<BTreeMap<usize, Launch>, FrontendError> {
+fn find_launches(context: &HostContext) -> Result<BTreeMap<usize, LaunchSyntax>, FrontendError> {
     let source = context.source;
-    let place = |launch: Launch| (launch.open.start, launch);
-    let mut found = BTreeMap::new();
+    let place = |launch: LaunchSyntax| (launch.open.start, launch);
+    let mut launches_by_offset = BTreeMap::new();
     if source.has_alternatives() {
-        found.extend(launches::find(source.text, &source.view(false)).into_iter().map(place));
+        launches_by_offset.extend(
+            launches::find_launch_syntax(source.text, &source.view(false)).into_iter().map(place),
+        );
     }
-    found.extend(launches::find(source.text, &context.tokens).into_iter().map(place));
-    let mut starts =
-        launches::openings(source.text, &source.tokens).map(|at| source.tokens[at].start);
-    match starts.find(|start| !found.contains_key(start)) {
-        None => Ok(found),
+    launches_by_offset
+        .extend(launches::find_launch_syntax(source.text, &context.tokens).into_iter().map(place));
+    let mut starts = launches::find_launch_openings(source.text, &source.tokens)
+        .map(|token_index| source.tokens[token_index].start);
+    match starts.find(|start| !launches_by_offset.contains_key(start)) {
+        None => Ok(launches_by_offset),
         Some(start) => Err(FrontendError::UnseenLaunch {
             path: source.path.to_owned(),
             line: source.line(start),
@@ -293,13 +310,15 @@ fn find_launches(context: &Context) -> Result<BTreeMap<usize, Launch>, FrontendE
     }
 }
 
-fn macro_launches(source: &Source, defined: &Macro) -> Result<Vec<Launch>, FrontendError> {
-    let found = launches::find(source.text, &defined.body);
-    let openings = launches::openings(source.text, &defined.body);
+fn macro_launches(source: &Source, defined: &Macro) -> Result<Vec<LaunchSyntax>, FrontendError> {
+    let launches_in_macro = launches::find_launch_syntax(source.text, &defined.body);
+    let openings = launches::find_launch_openings(source.text, &defined.body);
     let mut starts = openings.map(|opening| defined.body[opening].start).enumerate();
     // Both in the order of the text.
-    match starts.find(|&(number, start)| found.get(number).is_none_or(|l| l.open.start != start)) {
-        None => Ok(found),
+    match starts.find(|&(number, start)| {
+        launches_in_macro.get(number).is_none_or(|l| l.open.start != start)
+    }) {
+        None => Ok(launches_in_macro),
         Some((_, start)) => Err(FrontendError::UnseenMacroLaunch {
             name: defined.name.to_owned(),
             path: source.path.to_owned(),
@@ -309,75 +328,80 @@ fn macro_launches(source: &Source, defined: &Macro) -> Result<Vec<Launch>, Front
 }
 
 /// Refuses launches from device code.
-fn check_caller(context: &Context, launch: &Launch) -> Result<(), FrontendError> {
+fn check_caller(context: &HostContext, launch: &LaunchSyntax) -> Result<(), FrontendError> {
     let text = context.source.text;
-    let at = launch.open.start;
-    let Some(function) = context.function(at) else { return Ok(()) };
+    let launch_offset = launch.open.start;
+    let Some(function) = context.function(launch_offset) else { return Ok(()) };
     let device = function.on_device(text, &context.tokens)
-        && !function.has(text, &context.tokens, "__host__");
-    if !device || context.source.by_arch(at) {
+        && !function.has_specifier(text, &context.tokens, "__host__");
+    if !device || context.source.by_arch(launch_offset) {
         return Ok(());
     }
     Err(FrontendError::Unsupported {
         what: format!("a launch from device code (dynamic parallelism) in {}", function.name),
         path: context.source.path.to_owned(),
-        line: context.source.line(at),
+        line: context.source.line(launch_offset),
     })
 }
 
 /// Whether `callee` names a scope, so that no variable of a function is meant.
 fn is_qualified(text: &str, callee: &[Token]) -> bool {
-    launches::unwrapped(text, callee).iter().take(2).any(|token| token.is(text, "::"))
+    launches::unwrap_parentheses(text, callee)
+        .iter()
+        .take(2)
+        .any(|token| token.is_spelled(text, "::"))
 }
 
 /// The names that functions declare themselves and that therefore mean no kernel.
 struct Locals<'c> {
-    context: &'c Context<'c, 'c>,
+    context: &'c HostContext<'c, 'c>,
     /// The tokens that were read last, and for each name the byte behind its first declaration.
     read: Option<(std::ops::Range<usize>, BTreeMap<&'c str, usize>)>,
 }
 
 impl<'c> Locals<'c> {
-    fn new(context: &'c Context<'c, 'c>) -> Self {
+    fn new(context: &'c HostContext<'c, 'c>) -> Self {
         Locals { context, read: None }
     }
 
     /// Whether the function around `launch` declares `name` before it.
-    fn declare(&mut self, launch: &Launch, name: &str) -> bool {
+    fn declare(&mut self, launch: &LaunchSyntax, name: &str) -> bool {
         let range = match self.context.function(launch.open.start) {
             Some(function) => function.name_at..function.body.end,
-            None if self.context.place == Place::Body => 0..self.context.tokens.len(),
+            None if self.context.place == HostScope::Body => 0..self.context.tokens.len(),
             None => return false,
         };
-        if self.read.as_ref().is_none_or(|(known, _)| *known != range) {
-            let declared = declared(self.context.source.text, &self.context.tokens[range.clone()]);
-            self.read = Some((range, declared));
+        if self.read.as_ref().is_none_or(|(known_range, _)| *known_range != range) {
+            let declared_names =
+                find_declared_names(self.context.source.text, &self.context.tokens[range.clone()]);
+            self.read = Some((range, declared_names));
         }
-        let declared = self.read.as_ref().and_then(|(_, declared)| declared.get(name));
-        declared.is_some_and(|&behind| behind < launch.callee.start)
+        let declaration_end =
+            self.read.as_ref().and_then(|(_, declared_names)| declared_names.get(name));
+        declaration_end.is_some_and(|&end_offset| end_offset < launch.callee.start)
     }
 }
 
 /// The names that `tokens` declare, each with the byte behind its first declaration.
-fn declared<'t>(text: &'t str, tokens: &[Token]) -> BTreeMap<&'t str, usize> {
-    let mut found = BTreeMap::new();
+fn find_declared_names<'t>(text: &'t str, tokens: &[Token]) -> BTreeMap<&'t str, usize> {
+    let mut declared_names = BTreeMap::new();
     for three in tokens.windows(3) {
         let [previous, token, next] = three else { continue };
         let word = previous.text(text);
         let statement = matches!(word, "return" | "else" | "do" | "template" | "case" | "goto");
         let declares = match previous.kind {
-            Kind::Ident => !statement,
+            TokenKind::Ident => !statement,
             _ => matches!(word, "*" | ">" | "&"),
         };
-        if matches!(token.kind, Kind::Ident)
+        if matches!(token.kind, TokenKind::Ident)
             && declares
             && matches!(next.text(text), "=" | ")" | "," | ";" | "{")
             && !(matches!(word, "&") && matches!(next.text(text), ")" | "," | ";"))
         {
-            found.entry(token.text(text)).or_insert(next.start);
+            declared_names.entry(token.text(text)).or_insert(next.start);
         }
     }
-    found
+    declared_names
 }
 
 /// The tokens in a range of bytes.
@@ -388,25 +412,25 @@ fn tokens_within<'t>(tokens: &'t [Token], range: &std::ops::Range<usize>) -> &'t
 }
 
 /// A C string for the callee in a macro's body: parameters are spelled as the caller gave them.
-fn spelled(text: &str, defined: &Macro, callee: &[Token]) -> String {
+fn spell_macro_callee(text: &str, defined: &Macro, callee: &[Token]) -> String {
     let mut parts: Vec<String> = Vec::new();
-    let mut plain = String::new();
+    let mut plain_text = String::new();
     for token in callee {
         let word = token.text(text);
         if word == "##" {
             continue;
         }
         if defined.is_parameter(word) {
-            if !plain.is_empty() {
-                parts.push(format!("\"{}\"", escape(&std::mem::take(&mut plain))));
+            if !plain_text.is_empty() {
+                parts.push(format!("\"{}\"", escape_c_string(&std::mem::take(&mut plain_text))));
             }
             parts.push(format!("#{word}"));
         } else {
-            plain.push_str(word);
+            plain_text.push_str(word);
         }
     }
-    if !plain.is_empty() || parts.is_empty() {
-        parts.push(format!("\"{}\"", escape(&plain)));
+    if !plain_text.is_empty() || parts.is_empty() {
+        parts.push(format!("\"{}\"", escape_c_string(&plain_text)));
     }
     parts.join(" ")
 }

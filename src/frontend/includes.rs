@@ -105,7 +105,7 @@ const HOST_FOLDERS: [&str; 10] = [
 const DEVICE_FOLDERS: [&str; 5] = ["cuda/", "cub/", "nv/", "cute/", "cutlass/"];
 
 /// The treatment of `#include <name>`, or of `#include "name"` if `quoted`.
-pub(super) fn fate(name: &str, quoted: bool) -> Fate {
+pub(super) fn decide_include_fate(name: &str, quoted: bool) -> Fate {
     if let Some((_, replacement)) = REPLACED.iter().find(|(header, _)| *header == name) {
         return Fate::Replaced(replacement);
     }

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use super::lexer::{Kind, MOST_ARGUMENTS, Token, Tokens};
-use super::symbols::arguments;
+use super::lexer::{MOST_ARGUMENTS, Token, TokenKind, Tokens};
+use super::symbols::template_argument_ranges;
 
 /// Where the parts of one launch lie, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Launch {
+pub(super) struct LaunchSyntax {
     pub callee: Range<usize>,
     /// `<<<`
     pub open: Range<usize>,
@@ -16,31 +16,39 @@ pub(super) struct Launch {
 }
 
 /// The indices of `<<<` in code.
-pub(super) fn openings<'t>(text: &'t str, tokens: &'t [Token]) -> impl Iterator<Item = usize> {
+pub(super) fn find_launch_openings<'t>(
+    text: &'t str,
+    tokens: &'t [Token],
+) -> impl Iterator<Item = usize> {
     (0..tokens.len()).filter(move |&index| {
-        let operator = index > 0 && tokens[index - 1].is(text, "operator");
-        tokens[index].is(text, "<<<") && !operator
+        let operator = index > 0 && tokens[index - 1].is_spelled(text, "operator");
+        tokens[index].is_spelled(text, "<<<") && !operator
     })
 }
 
 /// The launches among `tokens`. A `<<<` without the other parts of a launch is passed over.
-pub(super) fn find(text: &str, tokens: &Tokens) -> Vec<Launch> {
-    let launch = |open: usize| {
-        let callee = tokens[callee(text, tokens, open)?].start..tokens[open - 1].end;
-        let close = close(text, tokens, open)?;
-        let close = tokens[close].start..tokens[close + 2].end;
-        Some(Launch { callee, open: tokens[open].start..tokens[open].end, close })
+pub(super) fn find_launch_syntax(text: &str, tokens: &Tokens) -> Vec<LaunchSyntax> {
+    let launch = |opening_index: usize| {
+        let callee = tokens[find_callee_start(text, tokens, opening_index)?].start
+            ..tokens[opening_index - 1].end;
+        let closing_index = find_launch_close(text, tokens, opening_index)?;
+        let close = tokens[closing_index].start..tokens[closing_index + 2].end;
+        Some(LaunchSyntax {
+            callee,
+            open: tokens[opening_index].start..tokens[opening_index].end,
+            close,
+        })
     };
-    openings(text, tokens).filter_map(launch).collect()
+    find_launch_openings(text, tokens).filter_map(launch).collect()
 }
 
 /// The index of the first `>` of the `>>>` that ends the configuration behind `open`.
 ///
 /// A `<` opens template arguments or compares. It compares if no end would be left otherwise.
-fn close(text: &str, tokens: &Tokens, open: usize) -> Option<usize> {
+fn find_launch_close(text: &str, tokens: &Tokens, opening_index: usize) -> Option<usize> {
     let mut otherwise = None;
     let mut angles = 0;
-    let mut index = open + 1;
+    let mut index = opening_index + 1;
     while let Some(token) = tokens.get(index) {
         match token.text(text) {
             "(" | "[" | "{" => {
@@ -51,7 +59,7 @@ fn close(text: &str, tokens: &Tokens, open: usize) -> Option<usize> {
             "<" => angles += 1,
             ">" => {
                 let adjacent =
-                    |pair: &&[Token]| pair[1].is(text, ">") && pair[0].end == pair[1].start;
+                    |pair: &&[Token]| pair[1].is_spelled(text, ">") && pair[0].end == pair[1].start;
                 let run = 1 + tokens[index..].windows(2).take_while(adjacent).count();
                 index += run;
                 if run >= 3 && has_arguments(text, tokens, index) {
@@ -71,51 +79,61 @@ fn close(text: &str, tokens: &Tokens, open: usize) -> Option<usize> {
 }
 
 /// Whether an argument list stands at `at`, behind preprocessor lines perhaps.
-fn has_arguments(text: &str, tokens: &Tokens, at: usize) -> bool {
-    let directives = tokens[at..].iter().take_while(|token| token.kind == Kind::Directive);
-    let open = at + directives.count();
-    tokens.is(text, open, "(") && tokens.skip_group(open).is_some()
+fn has_arguments(text: &str, tokens: &Tokens, token_index: usize) -> bool {
+    let directives =
+        tokens[token_index..].iter().take_while(|token| token.kind == TokenKind::Directive);
+    let open_parenthesis = token_index + directives.count();
+    tokens.is_spelled_at(text, open_parenthesis, "(")
+        && tokens.skip_group(open_parenthesis).is_some()
 }
 
 /// The index of the first token of the callee that ends before `end`: of a name with its scopes
 /// and objects, template arguments, indices and calls, or of an expression in parentheses.
-fn callee(text: &str, tokens: &Tokens, end: usize) -> Option<usize> {
+fn find_callee_start(text: &str, tokens: &Tokens, end: usize) -> Option<usize> {
     let mut start = None;
-    let mut at = end;
-    while let Some(last) = at.checked_sub(1) {
-        let is = |at: Option<usize>, word: &str| at.is_some_and(|at| tokens.is(text, at, word));
+    let mut token_index = end;
+    while let Some(last) = token_index.checked_sub(1) {
+        let token_is = |candidate_index: Option<usize>, word: &str| {
+            candidate_index.is_some_and(|index| tokens.is_spelled_at(text, index, word))
+        };
         let word = tokens[last].text(text);
         match tokens[last].kind {
-            Kind::Punct if word == ">" => match open_angle(text, tokens, last) {
-                Some(open) => at = open,
+            TokenKind::Punct if word == ">" => match open_angle(text, tokens, last) {
+                Some(angle_start) => token_index = angle_start,
                 None => break,
             },
-            Kind::Punct if matches!(word, ")" | "]") || (word == "}" && start.is_none()) => {
-                let Some(open) = tokens.group_start(last) else { break };
-                let head = open.checked_sub(1).is_some_and(|head| is_head(tokens[head].text(text)));
-                if head || (tokens.is(text, open + 1, "void") && open + 2 == last) {
+            TokenKind::Punct if matches!(word, ")" | "]") || (word == "}" && start.is_none()) => {
+                let Some(open_bracket) = tokens.group_start(last) else { break };
+                let head = open_bracket
+                    .checked_sub(1)
+                    .is_some_and(|head| is_head(tokens[head].text(text)));
+                if head
+                    || (tokens.is_spelled_at(text, open_bracket + 1, "void")
+                        && open_bracket + 2 == last)
+                {
                     break;
                 }
                 if word == ")" {
                     // The callee itself, unless a name stands before.
-                    start = (open + 1 < last).then_some(open);
+                    start = (open_bracket + 1 < last).then_some(open_bracket);
                 }
-                at = open;
+                token_index = open_bracket;
             }
-            Kind::Ident | Kind::Number if !is_keyword(word) => {
-                let before = |at: usize| at.checked_sub(1);
-                if tokens[last].kind == Kind::Number && !is(before(last), "##") {
+            TokenKind::Ident | TokenKind::Number if !is_callee_keyword(word) => {
+                let index_before = |index: usize| index.checked_sub(1);
+                if tokens[last].kind == TokenKind::Number && !token_is(index_before(last), "##") {
                     break;
                 }
-                at = if is(before(last), "template") { last - 1 } else { last };
-                let Some(connector) = before(at) else { return Some(at) };
+                token_index =
+                    if token_is(index_before(last), "template") { last - 1 } else { last };
+                let Some(connector) = index_before(token_index) else { return Some(token_index) };
                 start = match tokens[connector].text(text) {
                     // Of the global scope, unless a name stands before.
                     "::" => Some(connector),
                     "." | "->" | "##" => None,
-                    _ => return Some(at),
+                    _ => return Some(token_index),
                 };
-                at = connector;
+                token_index = connector;
             }
             _ => break,
         }
@@ -124,10 +142,10 @@ fn callee(text: &str, tokens: &Tokens, end: usize) -> Option<usize> {
 }
 
 /// The `<` of the template arguments of a name that end with the `>` at `close`.
-fn open_angle(text: &str, tokens: &Tokens, close: usize) -> Option<usize> {
+fn open_angle(text: &str, tokens: &Tokens, closing_angle: usize) -> Option<usize> {
     let mut depth = 0usize;
-    let mut index = close;
-    while index > 0 && close - index < MOST_ARGUMENTS {
+    let mut index = closing_angle;
+    while index > 0 && closing_angle - index < MOST_ARGUMENTS {
         match tokens[index].text(text) {
             ">" => depth += 1,
             "<" => depth -= 1,
@@ -136,7 +154,7 @@ fn open_angle(text: &str, tokens: &Tokens, close: usize) -> Option<usize> {
             _ => {}
         }
         if depth == 0 {
-            return (tokens[index - 1].kind == Kind::Ident).then_some(index);
+            return (tokens[index - 1].kind == TokenKind::Ident).then_some(index);
         }
         index = index.saturating_sub(1);
     }
@@ -149,7 +167,7 @@ fn is_head(word: &str) -> bool {
 }
 
 /// Whether `word` may stand before a callee and is no part of it.
-fn is_keyword(word: &str) -> bool {
+fn is_callee_keyword(word: &str) -> bool {
     is_head(word)
         || matches!(word, "return" | "else" | "do" | "case" | "throw" | "co_return" | "co_yield")
 }
@@ -165,38 +183,38 @@ pub(super) enum Callee {
 }
 
 /// `tokens` without parentheses around all of them.
-pub(super) fn unwrapped<'t>(text: &str, tokens: &'t [Token]) -> &'t [Token] {
+pub(super) fn unwrap_parentheses<'t>(text: &str, tokens: &'t [Token]) -> &'t [Token] {
     let matched = Tokens::new(text, tokens.to_vec());
     let (mut start, mut end) = (0, tokens.len());
-    while matched.is(text, start, "(") && matched.skip_group(start) == Some(end) {
+    while matched.is_spelled_at(text, start, "(") && matched.skip_group(start) == Some(end) {
         (start, end) = (start + 1, end - 1);
     }
     &tokens[start..end]
 }
 
 /// Classifies the callee made of `tokens`.
-pub(super) fn classify(text: &str, tokens: &[Token]) -> Callee {
-    let inner = Tokens::new(text, unwrapped(text, tokens).to_vec());
+pub(super) fn classify_callee(text: &str, tokens: &[Token]) -> Callee {
+    let inner = Tokens::new(text, unwrap_parentheses(text, tokens).to_vec());
     let mut name = None;
-    let mut given = 0;
+    let mut argument_count = 0;
     let mut index = 0;
     while let Some(token) = inner.get(index) {
         let word = token.text(text);
         index = match (token.kind, word) {
-            (Kind::Punct, "<") if name.is_some() => match inner.skip_angles(text, index) {
-                Some(after) => {
-                    given = arguments(text, &inner, index).len();
-                    after
+            (TokenKind::Punct, "<") if name.is_some() => match inner.skip_angles(text, index) {
+                Some(angles_end) => {
+                    argument_count = template_argument_ranges(text, &inner, index).len();
+                    angles_end
                 }
                 None => return Callee::Expression,
             },
-            (Kind::Punct, "::" | "##") | (Kind::Ident, "template") => index + 1,
-            (Kind::Ident, _) => {
-                (name, given) = (Some(word.to_owned()), 0);
+            (TokenKind::Punct, "::" | "##") | (TokenKind::Ident, "template") => index + 1,
+            (TokenKind::Ident, _) => {
+                (name, argument_count) = (Some(word.to_owned()), 0);
                 index + 1
             }
             _ => return Callee::Expression,
         };
     }
-    name.map_or(Callee::Expression, |name| Callee::Name(name, given))
+    name.map_or(Callee::Expression, |name| Callee::Name(name, argument_count))
 }

@@ -58,59 +58,69 @@ pub(super) fn in_shadow(word: &str) -> Option<String> {
         return None;
     }
     let suffix = suffixes.into_iter().find(|suffix| word.ends_with(suffix)).unwrap_or_default();
-    let bare = word.strip_suffix(suffix).unwrap_or(word);
-    let (written, float) = match is_hexadecimal {
-        true => (hexadecimal(bare), hexadecimal(bare).map(|value| value as f32)),
-        false => (decimal(bare), decimal(bare)),
+    let unsuffixed_word = word.strip_suffix(suffix).unwrap_or(word);
+    let (written_value, float) = match is_hexadecimal {
+        true => (
+            parse_hexadecimal_literal(unsuffixed_word),
+            parse_hexadecimal_literal(unsuffixed_word).map(|value| value as f32),
+        ),
+        false => (parse_decimal_literal(unsuffixed_word), parse_decimal_literal(unsuffixed_word)),
     };
     let meant = float.filter(|float| float.is_finite()).and_then(|float| match suffix {
-        "f" | "F" | "f32" | "F32" => Some(meaning(float)),
-        "" if !is_hexadecimal && (CUT_OFF..=MOST_OF_FLOAT).contains(&digits(bare)) => {
-            constant(float).filter(|constant| is_cut_off(*constant, bare))
+        "f" | "F" | "f32" | "F32" => Some(exact_literal_meaning(float)),
+        "" if !is_hexadecimal
+            && (CUT_OFF..=MOST_OF_FLOAT).contains(&count_significant_digits(unsuffixed_word)) =>
+        {
+            find_long_constant(float).filter(|constant| is_cut_off(*constant, unsuffixed_word))
         }
         _ => None,
     });
-    match meant.filter(|meant| written != Some(*meant)) {
+    match meant.filter(|meant| written_value != Some(*meant)) {
         Some(meant) => Some(format!("{meant:?}")),
-        None => (!suffix.is_empty()).then(|| bare.to_owned()),
+        None => (!suffix.is_empty()).then(|| unsuffixed_word.to_owned()),
     }
 }
 
 /// The text in the shadow of a float that is given by its `bits`, if it is finite.
-pub(super) fn of_bits(bits: u32) -> Option<String> {
+pub(super) fn widen_float_bits(bits: u32) -> Option<String> {
     let float = f32::from_bits(bits);
-    float.is_finite().then(|| format!("{:?}", meaning(float)))
+    float.is_finite().then(|| format!("{:?}", exact_literal_meaning(float)))
 }
 
 /// The number that `float` stands for.
-fn meaning(float: f32) -> f64 {
+fn exact_literal_meaning(float: f32) -> f64 {
     let magnitude = float.abs();
     let shortest = format!("{magnitude:e}");
-    let is_short = digits(&shortest) < CUT_OFF;
-    let found = match is_short {
-        true => simplest(magnitude, &NumberFamily::irrational(), SIMPLEST).or(decimal(&shortest)),
-        false => constant(magnitude),
+    let is_short = count_significant_digits(&shortest) < CUT_OFF;
+    let meant_value = match is_short {
+        true => simplest_number_near(magnitude, &NumberFamily::irrational(), SIMPLEST)
+            .or(parse_decimal_literal(&shortest)),
+        false => find_long_constant(magnitude),
     };
-    let found = found.unwrap_or(f64::from(magnitude));
-    found.copysign(f64::from(float))
+    let meant_value = meant_value.unwrap_or(f64::from(magnitude));
+    meant_value.copysign(f64::from(float))
 }
 
 /// The constant for which a float of many digits stands, if it does.
-fn constant(float: f32) -> Option<f64> {
+fn find_long_constant(float: f32) -> Option<f64> {
     let families = [&[NumberFamily::FRACTION], &NumberFamily::irrational()[..]].concat();
-    simplest(float, &families, SIMPLE)
+    simplest_number_near(float, &families, SIMPLE)
 }
 
 /// The simplest number beside which `float` lies, up to `most`: a fraction or its root, or a multiple of a constant.
-fn simplest(float: f32, families: &[NumberFamily], most: f64) -> Option<f64> {
+fn simplest_number_near(
+    float: f32,
+    families: &[NumberFamily],
+    simplicity_limit: f64,
+) -> Option<f64> {
     let value = f64::from(float);
     if !float.is_normal() {
         return None;
     }
-    let [below, above] = [float.next_down(), float.next_up()].map(f64::from);
-    let numbers = families.iter().flat_map(|family| family.beside(value, most));
-    let beside = numbers.filter(|(number, _)| below < *number && *number < above);
-    beside.min_by(|(_, left), (_, right)| left.total_cmp(right)).map(|(number, _)| number)
+    let [next_below, next_above] = [float.next_down(), float.next_up()].map(f64::from);
+    let numbers = families.iter().flat_map(|family| family.beside(value, simplicity_limit));
+    let nearby_numbers = numbers.filter(|(number, _)| next_below < *number && *number < next_above);
+    nearby_numbers.min_by(|(_, left), (_, right)| left.total_cmp(right)).map(|(number, _)| number)
 }
 
 /// Fractions times a constant, or roots of them.
@@ -135,60 +145,63 @@ impl NumberFamily {
     }
 
     /// The numbers of this family near `value`, each with how far from simple it is, up to `most`.
-    fn beside(self, value: f64, most: f64) -> impl Iterator<Item = (f64, f64)> {
+    fn beside(self, value: f64, simplicity_limit: f64) -> impl Iterator<Item = (f64, f64)> {
         let NumberFamily { constant, is_root, cost } = self;
         let sought = if is_root { value * value } else { value };
-        fractions(sought / constant).map_while(move |(numerator, denominator)| {
+        continued_fractions(sought / constant).map_while(move |(numerator, denominator)| {
             let number = numerator / denominator * constant;
             let simplicity = numerator * denominator * cost;
             let number = if is_root { number.sqrt() } else { number };
-            (simplicity <= most).then_some((number, simplicity))
+            (simplicity <= simplicity_limit).then_some((number, simplicity))
         })
     }
 }
 
 /// The convergents of the continued fraction of `value`: every fraction of small numbers that is as near to it as
 /// float32 tells is one of them (Hardy and Wright, theorem 184).
-fn fractions(value: f64) -> impl Iterator<Item = (f64, f64)> {
-    let (mut rest, mut last, mut this) = (value, (0.0, 1.0), (1.0, 0.0));
+fn continued_fractions(value: f64) -> impl Iterator<Item = (f64, f64)> {
+    let (mut remaining_value, mut last, mut current_fraction) = (value, (0.0, 1.0), (1.0, 0.0));
     std::iter::from_fn(move || {
-        let whole = rest.floor();
-        rest = 1.0 / (rest - whole);
-        let next = (whole * this.0 + last.0, whole * this.1 + last.1);
-        (last, this) = (this, next);
+        let whole_part = remaining_value.floor();
+        remaining_value = 1.0 / (remaining_value - whole_part);
+        let next =
+            (whole_part * current_fraction.0 + last.0, whole_part * current_fraction.1 + last.1);
+        (last, current_fraction) = (current_fraction, next);
         Some(next)
     })
 }
 
 /// The significant digits of a decimal literal.
-fn digits(text: &str) -> usize {
+fn count_significant_digits(text: &str) -> usize {
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
     let digits = mantissa.trim_start_matches(['0', '.']);
     digits.bytes().filter(u8::is_ascii_digit).count()
 }
 
 /// Whether `bare`, a decimal literal, is `constant` but for its last digit.
-fn is_cut_off(constant: f64, bare: &str) -> bool {
-    let (mantissa, exponent) = bare.split_once(['e', 'E']).unwrap_or((bare, "0"));
+fn is_cut_off(constant: f64, unsuffixed_word: &str) -> bool {
+    let (mantissa, exponent) =
+        unsuffixed_word.split_once(['e', 'E']).unwrap_or((unsuffixed_word, "0"));
     let places =
         mantissa.split_once('.').map_or(0, |(_, part)| part.replace('\'', "").len() as i32);
-    let (value, exponent) = (decimal::<f64>(bare), exponent.parse::<i32>());
+    let (value, exponent) =
+        (parse_decimal_literal::<f64>(unsuffixed_word), exponent.parse::<i32>());
     value.zip(exponent.ok()).is_some_and(|(value, exponent)| {
         (value - constant).abs() <= 10f64.powi(exponent.saturating_sub(places))
     })
 }
 
 /// The value of a decimal literal, rounded once to the type that is asked for.
-fn decimal<T: FromStr>(text: &str) -> Option<T> {
+fn parse_decimal_literal<T: FromStr>(text: &str) -> Option<T> {
     text.replace('\'', "").parse().ok()
 }
 
 /// The value of a literal such as `0x1.8p-3`; none if it has more digits than float64 holds.
-fn hexadecimal(text: &str) -> Option<f64> {
+fn parse_hexadecimal_literal(text: &str) -> Option<f64> {
     let text = text.replace('\'', "");
     let (mantissa, exponent) = text.get(2..)?.split_once(['p', 'P'])?;
-    let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let number = u64::from_str_radix(&format!("{whole}{part}"), 16).ok()?;
+    let (whole_part, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let number = u64::from_str_radix(&format!("{whole_part}{part}"), 16).ok()?;
     let exponent = exponent.parse::<i32>().ok()? - 4 * i32::try_from(part.len()).ok()?;
     let value = number as f64 * 2f64.powi(exponent);
     (number < 1 << 53 && value.is_finite()).then_some(value)
@@ -232,7 +245,9 @@ mod tests {
             for word in *spellings {
                 let text =
                     in_shadow(word).unwrap_or_else(|| panic!("{word} stands for {constant}"));
-                let value: f64 = decimal(&text).or_else(|| hexadecimal(&text)).unwrap();
+                let value: f64 = parse_decimal_literal(&text)
+                    .or_else(|| parse_hexadecimal_literal(&text))
+                    .unwrap();
                 let apart = (value / constant - 1.0).abs();
                 assert!(apart < 1e-15, "{word} means {text}, not {constant}");
             }
@@ -263,9 +278,9 @@ mod tests {
             "0xfff",
         ];
         assert!(meant(&doubles).iter().all(Option::is_none), "{:?}", meant(&doubles));
-        assert_eq!(of_bits(0x3fb8_aa3b), Some(format!("{:?}", 1.0 / LN_2)));
-        assert_eq!(of_bits(0xbf80_0000), Some("-1.0".to_owned()));
-        assert_eq!(of_bits(0x7f80_0000), None);
+        assert_eq!(widen_float_bits(0x3fb8_aa3b), Some(format!("{:?}", 1.0 / LN_2)));
+        assert_eq!(widen_float_bits(0xbf80_0000), Some("-1.0".to_owned()));
+        assert_eq!(widen_float_bits(0x7f80_0000), None);
     }
 
     #[test]
@@ -275,7 +290,10 @@ mod tests {
             bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let float = f32::from_bits(bits);
             if float.is_finite() {
-                assert!((meaning(float) as f32).to_bits().abs_diff(bits) <= 1, "{float:e}");
+                assert!(
+                    (exact_literal_meaning(float) as f32).to_bits().abs_diff(bits) <= 1,
+                    "{float:e}"
+                );
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Rewrites CUDA C++ into host C++ and device CUDA C++. Text in, text out: no files, processes
 //! or devices.
 //!
-//! [`host`] turns launches and shared memory into calls of the headers in `runtime/include`;
-//! [`device`] leaves the code that NVRTC is to compile. Both keep every line where it was.
+//! [`translate_for_host`] turns launches and shared memory into calls of the headers in `runtime/include`;
+//! [`translate_for_device`] leaves the code that NVRTC is to compile. Both keep every line where it was.
 //! `docs/frontend.md` tells what the rewriting can and cannot see.
 
 mod bounds;
@@ -11,38 +11,38 @@ mod conditions;
 mod device;
 mod device_shadow;
 mod error;
-mod extension;
 mod guards;
 mod host;
 mod includes;
 mod instances;
 mod launches;
 mod literals;
-mod own;
-mod packs;
-mod pointers;
+mod loose_launches;
+mod own_names;
+mod packed_casts;
 mod ptx;
-mod reach;
+mod reachability;
 mod shadow;
 mod shared;
 mod signatures;
 mod symbols;
-mod tighten;
+mod torch_extension;
 mod unsupported;
+mod void_casts;
 
 pub use error::FrontendError;
-pub use extension::without_tensors;
-pub use signatures::{Parameter, Signature, TemplateParameter, signatures};
-pub use symbols::{Symbols, scan};
+pub use signatures::{FunctionSignature, Parameter, TemplateParameter, find_function_signatures};
+pub use symbols::{Symbols, scan_symbols};
+pub use torch_extension::without_tensors;
 
-pub use crate::block_form::{KernelForm, ShuffleReason, ShuffleSite, StackReason, ThreadForm};
-pub use crate::syntax::Unit;
+pub use crate::syntax::SourceUnit;
+pub use crate::thread_loop::{KernelForm, ShuffleReason, ShuffleSite, StackReason, ThreadForm};
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::block_form;
 use crate::syntax::source::Source;
-use crate::syntax::{edits, escape, lexer, macros, outline, source};
+use crate::syntax::{edits, escape_c_string, lexer, macros, outline, source};
+use crate::thread_loop;
 
 /// The meaning of `float` in the translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,7 +130,7 @@ pub struct ByteCount {
 }
 
 /// The sizes in bytes that `unit` hands to the runtime API without `sizeof`.
-pub fn byte_counts(unit: &Unit) -> Vec<ByteCount> {
+pub fn byte_counts(unit: &SourceUnit) -> Vec<ByteCount> {
     byte_counts::find(&Source::without_main(unit))
 }
 
@@ -143,39 +143,49 @@ pub fn byte_counts(unit: &Unit) -> Vec<ByteCount> {
 ///
 /// # Errors
 /// [`FrontendError`] if a launch cannot be rewritten or the file uses what a CPU cannot do.
-pub fn host(
-    unit: &Unit,
+pub fn translate_for_host(
+    unit: &SourceUnit,
     symbols: &Symbols,
     precision: Precision,
     threads: Threads,
 ) -> Result<Translated, FrontendError> {
-    let mut made =
-        host::translate(&Source::without_main(unit), symbols, precision, host::Place::File)?;
+    let mut translated = host::translate_host_source(
+        &Source::without_main(unit),
+        symbols,
+        precision,
+        host::HostScope::File,
+    )?;
     if threads != Threads::Stacks {
         let lanes = threads == Threads::Lanes;
-        let rewritten = block_form::rewrite(unit.path, &made.text, symbols.block_facts(), lanes);
-        made.text = rewritten.text;
-        made.kernel_forms = rewritten.kernels;
-        made.shuffles = rewritten.shuffles;
+        let rewritten = thread_loop::rewrite_thread_loops(
+            unit.path,
+            &translated.text,
+            symbols.block_facts(),
+            lanes,
+        );
+        translated.text = rewritten.text;
+        translated.kernel_forms = rewritten.kernels;
+        translated.shuffles = rewritten.shuffles;
     }
-    made.text = bounds::uncover(made.text);
-    Ok(made)
+    translated.text = bounds::uncover_bounds_entries(translated.text);
+    Ok(translated)
 }
 
 /// Translates the statements of a harness's `call`, which are to stand in a function.
 ///
-/// `origin` names them in messages. The result starts with a `#line` directive, like [`host`]'s.
+/// `origin` names them in messages. The result starts with a `#line` directive, like [`translate_for_host`]'s.
 ///
 /// # Errors
-/// As [`host`].
-pub fn call(
+/// As [`translate_for_host`].
+pub fn translate_harness_call(
     statements: &str,
     origin: &str,
     symbols: &Symbols,
     precision: Precision,
 ) -> Result<String, FrontendError> {
-    let source = Source::new(&Unit { path: origin, text: statements });
-    host::translate(&source, symbols, precision, host::Place::Body).map(|made| made.text)
+    let source = Source::new(&SourceUnit { path: origin, text: statements });
+    host::translate_host_source(&source, symbols, precision, host::HostScope::Body)
+        .map(|translated| translated.text)
 }
 
 /// The part of one file that NVRTC is to compile: its kernels, device functions, types, constants
@@ -187,28 +197,28 @@ pub fn call(
 ///
 /// # Errors
 /// None at present: NVRTC reports what it cannot compile.
-pub fn device(
-    unit: &Unit,
+pub fn translate_for_device(
+    unit: &SourceUnit,
     symbols: &Symbols,
     precision: Precision,
 ) -> Result<String, FrontendError> {
-    Ok(device::translate(&Source::without_main(unit), symbols, precision))
+    Ok(device::translate_device_source(&Source::without_main(unit), symbols, precision))
 }
 
 /// What keeps `unit` from having device code in float64 that fits its host code in float64; none if it may
 /// have such code.
-pub fn device_shadow_obstacle(unit: &Unit) -> Option<&'static str> {
-    device_shadow::obstacle(&Source::without_main(unit))
+pub fn device_shadow_obstacle(unit: &SourceUnit) -> Option<&'static str> {
+    device_shadow::find_device_obstacle(&Source::without_main(unit))
 }
 
 /// `name`, by which a launch or a copy names something natively, as the device's shadow names it.
 pub fn device_shadow_name(name: &str) -> String {
-    device_shadow::widen(name)
+    device_shadow::widen_device_code(name)
 }
 
 /// The names that one file has for itself.
 #[derive(Clone, Debug, Default)]
-pub struct Own {
+pub struct OwnNames {
     /// The functions, variables and types that it defines at namespace scope.
     pub defined: BTreeSet<String>,
     /// The macros that it defines, and whether they have a body.
@@ -218,30 +228,31 @@ pub struct Own {
 }
 
 /// The names that `unit` has for itself.
-pub fn own(unit: &Unit) -> Own {
-    own::of(&Source::without_main(unit))
+pub fn collect_own_names(unit: &SourceUnit) -> OwnNames {
+    own_names::find_own_names(&Source::without_main(unit))
 }
 
 /// `text` with launches written as `k << <g, b>> >(x)` closed up, if it has any; no byte moves beyond
 /// them.
-pub fn tightened(text: &str) -> Option<String> {
-    tighten::launches(text)
+pub fn tighten_launches(text: &str) -> Option<String> {
+    loose_launches::tighten_launch_signs(text)
 }
 
 /// The identifiers in `unit`, each once; comments, literals and code under `#if 0` left out.
-pub fn identifiers(unit: &Unit) -> BTreeSet<String> {
+pub fn collect_identifiers(unit: &SourceUnit) -> BTreeSet<String> {
     let source = Source::new(unit);
     let text = source.text;
-    let mut found = BTreeSet::new();
+    let mut identifier_words = BTreeSet::new();
     for &token in &source.tokens {
-        let inside = match token.kind {
-            lexer::Kind::Directive => lexer::lex_directive(text, token).to_vec(),
+        let inner_tokens = match token.kind {
+            lexer::TokenKind::Directive => lexer::lex_directive(text, token).to_vec(),
             _ => vec![token],
         };
-        let named = inside.iter().filter(|token| token.kind == lexer::Kind::Ident);
-        found.extend(named.map(|token| token.text(text).to_owned()));
+        let identifier_tokens =
+            inner_tokens.iter().filter(|token| token.kind == lexer::TokenKind::Ident);
+        identifier_words.extend(identifier_tokens.map(|token| token.text(text).to_owned()));
     }
-    found
+    identifier_words
 }
 
 #[cfg(test)]
@@ -249,8 +260,8 @@ mod tests {
     use super::*;
 
     fn translated(text: &str, precision: Precision) -> Translated {
-        let unit = Unit { path: "a.cu", text };
-        host(&unit, &scan(&[unit]), precision, Threads::Lanes).unwrap()
+        let unit = SourceUnit { path: "a.cu", text };
+        translate_for_host(&unit, &scan_symbols(&[unit]), precision, Threads::Lanes).unwrap()
     }
 
     #[test]
@@ -288,8 +299,9 @@ mod tests {
         let nested = |levels: usize| {
             let text =
                 format!("{}void f(int n) {{}}{}", "struct A {".repeat(levels), "};".repeat(levels));
-            let unit = Unit { path: "a.cu", text: &text };
-            let made = device(&unit, &scan(&[unit]), Precision::Native).unwrap();
+            let unit = SourceUnit { path: "a.cu", text: &text };
+            let made =
+                translate_for_device(&unit, &scan_symbols(&[unit]), Precision::Native).unwrap();
             made.contains("void f(int n)")
         };
         // Members of the host are blank.
@@ -301,7 +313,7 @@ mod tests {
     fn identifiers_are_those_of_code_and_macros_alone() {
         let text =
             "// logf\n#define E(x) expf(x)\n#if 0\ntanhf\n#endif\nfloat y = \"erff\" + E(z);";
-        let found = identifiers(&Unit { path: "a.cu", text });
+        let found = collect_identifiers(&SourceUnit { path: "a.cu", text });
         let names: Vec<&str> = found.iter().map(String::as_str).collect();
         assert_eq!(names, ["E", "define", "endif", "expf", "float", "x", "y", "z"]);
     }

@@ -8,23 +8,23 @@ mod table;
 
 use super::Obstacle;
 use super::edits::Edits;
-use super::escape;
+use super::escape_c_string;
 use super::guards;
-use super::host::Context;
-use super::lexer::{Kind, Token, Tokens, lex};
-use super::outline::{Item, outline};
-use super::reach::holder;
+use super::host::HostContext;
+use super::lexer::{Token, TokenKind, Tokens, lex_tokens};
+use super::outline::{Item, outline_items};
+use super::reachability::find_enclosing_name;
 use super::{FrontendError, Precision};
-use instructions::Written;
-use statement::{Line, Statement};
+use instructions::PtxCode;
+use statement::{AsmStatement, PtxLine};
 
 /// Writes every `asm` statement with PTX as C++, and lists those that the shadow cannot hold.
 ///
 /// # Errors
 /// An instruction that the CPU does not have, in a function that is compiled even if nobody calls it.
 /// In macros, templates and inline functions it becomes a call that does not compile.
-pub(super) fn rewrite(
-    context: &Context,
+pub(super) fn rewrite_asm_statements(
+    context: &HostContext,
     edits: &mut Edits,
 ) -> Result<Vec<Obstacle>, FrontendError> {
     let source = context.source;
@@ -33,43 +33,47 @@ pub(super) fn rewrite(
     let mut items: Option<Vec<Item>> = None;
     let mut obstacles = Vec::new();
     for (tokens, macro_name) in bodies.chain([(&code, None)]) {
-        let mut at = 0;
-        while at < tokens.len() {
-            let index = at;
-            at += 1;
+        let mut next_index = 0;
+        while next_index < tokens.len() {
+            let index = next_index;
+            next_index += 1;
             if !is_asm(source.text, tokens[index]) {
                 continue;
             }
             let start = tokens[index].start;
-            let Some(statement) = statement::read(source.text, tokens, index) else {
-                unread(context, tokens, index, macro_name.is_some())?;
+            let Some(statement) = statement::parse_asm_statement(source.text, tokens, index) else {
+                refuse_unread_statement(context, tokens, index, macro_name.is_some())?;
                 continue;
             };
-            at = statement.tokens.end;
-            let lines = statement::lines(&statement.template);
+            next_index = statement.tokens.end;
+            let lines = statement::split_ptx_lines(&statement.template);
             if !is_ptx(&lines) || macro_name.is_none() && is_for_host(context, start) {
                 continue;
             }
-            let (mut code, packs) = match instructions::write(&lines, &statement) {
-                Ok(Written { code, packs }) => {
-                    (whole(context, tokens, &statement, edits, &code), packs)
+            let (mut code, packs) = match instructions::write_ptx_code(&lines, &statement) {
+                Ok(PtxCode { code, packs }) => {
+                    (write_asm_statement(context, tokens, &statement, edits, &code), packs)
                 }
                 Err(opcode) => {
-                    refuse(context, start, &opcode, macro_name.is_some())?;
-                    (refusal(source.line(start), &opcode), false)
+                    refuse_opcode(context, start, &opcode, macro_name.is_some())?;
+                    (refused_ptx_call(source.line(start), &opcode), false)
                 }
             };
             let range = start..tokens[statement.tokens.end - 1].end;
             if packs && context.precision == Precision::Shadow {
-                let items = items.get_or_insert_with(|| outline(source.text, &context.tokens));
+                let items =
+                    items.get_or_insert_with(|| outline_items(source.text, &context.tokens));
                 let within = match macro_name {
                     Some(name) => Some(name.to_owned()),
-                    None => holder(source.text, &context.tokens, items, start),
+                    None => find_enclosing_name(source.text, &context.tokens, items, start),
                 };
                 let what = statement.template.split_whitespace().collect::<Vec<_>>().join(" ");
-                let found = Obstacle { line: source.line(start), what, within, guarded: true };
-                code = format!("do {{ {} {code}; }} while (0)", guards::ending(context, &found));
-                obstacles.push(found);
+                let obstacle = Obstacle { line: source.line(start), what, within, guarded: true };
+                code = format!(
+                    "do {{ {} {code}; }} while (0)",
+                    guards::obstacle_statement(context, &obstacle)
+                );
+                obstacles.push(obstacle);
             }
             edits.replace(range.clone(), code + &line_ends(&source.text[range]));
         }
@@ -78,71 +82,78 @@ pub(super) fn rewrite(
 }
 
 fn is_asm(text: &str, token: Token) -> bool {
-    token.kind == Kind::Ident && matches!(token.text(text), "asm" | "__asm__" | "__asm")
+    token.kind == TokenKind::Ident && matches!(token.text(text), "asm" | "__asm__" | "__asm")
 }
 
 /// Whether some line is an instruction of a GPU: their names have dots.
-fn is_ptx(lines: &[Line]) -> bool {
+fn is_ptx(lines: &[PtxLine]) -> bool {
     lines.iter().any(|line| match line {
-        Line::Instruction(text) => {
-            let (guard, opcode, _) = instructions::opcode(text);
+        PtxLine::Instruction(text) => {
+            let (guard, opcode, _) = instructions::split_opcode(text);
             let dotted = !opcode.starts_with('.') && opcode.contains('.');
-            let plain = matches!(opcode, ".reg" | "trap" | "exit" | "brkpt" | "bra");
-            guard.is_some() || dotted || plain
+            let is_plain_opcode = matches!(opcode, ".reg" | "trap" | "exit" | "brkpt" | "bra");
+            guard.is_some() || dotted || is_plain_opcode
         }
         _ => false,
     })
 }
 
 /// Whether the byte `at` lies in a function of the host, whose assembler is another one.
-fn is_for_host(context: &Context, at: usize) -> bool {
-    let function = context.function(at);
+fn is_for_host(context: &HostContext, byte_offset: usize) -> bool {
+    let function = context.function(byte_offset);
     function.is_some_and(|item| !item.on_device(context.source.text, &context.tokens))
 }
 
 /// A statement whose instructions are no literals.
-fn unread(
-    context: &Context,
+fn refuse_unread_statement(
+    context: &HostContext,
     tokens: &Tokens,
     index: usize,
     in_macro: bool,
 ) -> Result<(), FrontendError> {
     let text = context.source.text;
-    let literal = tokens[index + 1..].iter().take(4).find(|token| token.kind == Kind::Text);
+    let literal = tokens[index + 1..].iter().take(4).find(|token| token.kind == TokenKind::Text);
     match literal.is_some_and(|literal| literal.text(text) != "\"\"") {
         true if !is_for_host(context, tokens[index].start) => {
-            refuse(context, tokens[index].start, "not a literal", in_macro)
+            refuse_opcode(context, tokens[index].start, "not a literal", in_macro)
         }
         _ => Ok(()),
     }
 }
 
 /// Refuses `opcode` at byte `at`, if its function is compiled whether or not it is called.
-fn refuse(context: &Context, at: usize, opcode: &str, in_macro: bool) -> Result<(), FrontendError> {
+fn refuse_opcode(
+    context: &HostContext,
+    byte_offset: usize,
+    opcode: &str,
+    in_macro: bool,
+) -> Result<(), FrontendError> {
     let (source, text) = (context.source, context.source.text);
-    let Some(function) = context.function(at).filter(|_| !in_macro && !source.by_arch(at)) else {
+    let Some(function) =
+        context.function(byte_offset).filter(|_| !in_macro && !source.by_arch(byte_offset))
+    else {
         return Ok(());
     };
     let marks = ["inline", "__inline__", "__forceinline__", "static", "template"];
-    if marks.iter().any(|mark| function.has(text, &context.tokens, mark)) {
+    if marks.iter().any(|mark| function.has_specifier(text, &context.tokens, mark)) {
         return Ok(());
     }
     let (what, path) = (format!("PTX ({opcode}) in {}", function.name), source.path.to_owned());
-    Err(FrontendError::Unsupported { what, path, line: source.line(at) })
+    Err(FrontendError::Unsupported { what, path, line: source.line(byte_offset) })
 }
 
 /// A call that does not compile, and says why.
-fn refusal(line: usize, opcode: &str) -> String {
-    let message = escape(&format!("PTX ({opcode}) is not supported on the CPU"));
+fn refused_ptx_call(line: usize, opcode: &str) -> String {
+    let message = escape_c_string(&format!("PTX ({opcode}) is not supported on the CPU"));
     let name = format!("replay_ptx_refused_{line}");
     format!("do {{ void {name}() REPLAY_UNSUPPORTED(\"{message}\"); {name}(); }} while (0)")
 }
 
 /// The statement in C++: its operands as variables, then its instructions.
-fn whole(
-    context: &Context,
+fn write_asm_statement(
+    context: &HostContext,
     tokens: &Tokens,
-    statement: &Statement,
+    statement: &AsmStatement,
     edits: &Edits,
     code: &str,
 ) -> String {
@@ -150,9 +161,13 @@ fn whole(
     for (number, operand) in statement.operands.iter().enumerate() {
         let (first, last) = (operand.expression.start, operand.expression.end);
         let range = tokens[first].start..tokens[last - 1].end;
-        let made = edits.applied(context.source.text, range);
+        let operand_text = edits.applied(context.source.text, range);
         let kind = if operand.is_output() { "auto&&" } else { "const auto" };
-        out += &format!("{kind} {} = ({}); ", operands::variable(number), on_one_line(&made));
+        out += &format!(
+            "{kind} {} = ({}); ",
+            operands::operand_variable(number),
+            on_one_line(&operand_text)
+        );
     }
     out + code + "} while (0)"
 }
@@ -160,7 +175,7 @@ fn whole(
 /// `code` on one line and without comments.
 fn on_one_line(code: &str) -> String {
     let (mut out, mut end) = (String::new(), 0);
-    for token in lex(code) {
+    for token in lex_tokens(code) {
         if token.start > end && !out.is_empty() {
             out.push(' ');
         }
@@ -178,6 +193,6 @@ fn line_ends(text: &str) -> String {
 }
 
 /// The type of `replay/ptx.h` for PTX's type `kind`.
-fn type_name(kind: &str) -> String {
+fn ptx_type_name(kind: &str) -> String {
     format!("::replay_ptx::ptx_{kind}")
 }

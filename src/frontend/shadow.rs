@@ -8,13 +8,13 @@ use std::ops::Range;
 use super::Obstacle;
 use super::conditions;
 use super::edits::Edits;
-use super::guards::{guard, guard_cast};
-use super::host::Context;
-use super::lexer::{Kind, Token, Tokens, lex};
+use super::guards::{guard_cast, guard_function};
+use super::host::HostContext;
+use super::lexer::{Token, TokenKind, Tokens, lex_tokens};
 use super::literals;
-use super::outline::outline;
-use super::packs::{NARROW, Packed, VECTORS};
-use super::reach::{holder, is_generic};
+use super::outline::outline_items;
+use super::packed_casts::{NARROW, PackedVariables, VECTORS};
+use super::reachability::{find_enclosing_name, is_generic};
 
 /// C99's functions and CUDA's own that end in `f` on float and without it on double.
 pub(super) const MATH: [&str; 84] = [
@@ -176,17 +176,17 @@ const INTEGERS: [&str; 28] = [
 const FLOATS: [&[&str]; 3] = [&["float"], &VECTORS, &NARROW];
 
 /// Edits every token that means float32, and lists constructs that the shadow cannot hold.
-pub(super) fn rewrite(context: &Context, edits: &mut Edits) -> Vec<Obstacle> {
+pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Vec<Obstacle> {
     let source = context.source;
     let code = Tokens::new(source.text, source.tokens.clone());
     let bodies = context.macros.iter().map(|defined| (&defined.body, Some(defined.name)));
-    let items = outline(source.text, &context.tokens);
-    let packed = Packed::of(source.text, &source.tokens);
-    let left_out = conditions::left_out(source);
+    let items = outline_items(source.text, &context.tokens);
+    let packed = PackedVariables::from_tokens(source.text, &source.tokens);
+    let left_out = conditions::find_dropped_code(source);
     let mut obstacles = Vec::new();
     for (tokens, name) in bodies.chain([(&code, None)]) {
         for (index, token) in tokens.iter().enumerate() {
-            if let Some(text) = widened(*token, source.text) {
+            if let Some(text) = widen_token(*token, source.text) {
                 edits.replace(token.start..token.end, text);
             }
             if let Some((range, number)) = constant_float(source.text, tokens, index) {
@@ -204,22 +204,23 @@ pub(super) fn rewrite(context: &Context, edits: &mut Edits) -> Vec<Obstacle> {
                 end = packed.look(tokens, index);
             }
             if !context.symbols.packs() || !packed.is_cast(tokens, index) {
-                end = end.or_else(|| obstacle(context, tokens, index));
+                end = end.or_else(|| skip_shadow_obstacle(context, tokens, index));
             }
             let is_compiled = || !left_out.iter().any(|range| range.contains(&token.start));
             if let Some(end) = end.filter(|_| is_compiled()) {
                 let within = match name {
                     Some(name) => Some(name.to_owned()),
-                    None => holder(source.text, &context.tokens, &items, token.start),
+                    None => find_enclosing_name(source.text, &context.tokens, &items, token.start),
                 };
                 let part = index..end.min(tokens.len());
-                let mut found = found(context, &tokens[part.clone()], within);
-                found.guarded = match name {
+                let mut new_obstacle =
+                    create_shadow_obstacle(context, &tokens[part.clone()], within);
+                new_obstacle.guarded = match name {
                     _ if BIT_CASTS.contains(&token.text(source.text)) => true,
-                    None => guard(context, token.start, &found, edits),
-                    Some(_) => guard_cast(context, tokens, part, &found, edits),
+                    None => guard_function(context, token.start, &new_obstacle, edits),
+                    Some(_) => guard_cast(context, tokens, part, &new_obstacle, edits),
                 };
-                obstacles.push(found);
+                obstacles.push(new_obstacle);
             }
         }
     }
@@ -235,7 +236,11 @@ pub(super) fn rewrite(context: &Context, edits: &mut Edits) -> Vec<Obstacle> {
 }
 
 /// The obstacle made of `tokens`.
-fn found(context: &Context, tokens: &[Token], within: Option<String>) -> Obstacle {
+fn create_shadow_obstacle(
+    context: &HostContext,
+    tokens: &[Token],
+    within: Option<String>,
+) -> Obstacle {
     let text = context.source.text;
     let (start, end) = (tokens[0].start, tokens[tokens.len() - 1].end);
     let what = text[start..end].split_whitespace().collect::<Vec<_>>().join(" ");
@@ -243,23 +248,23 @@ fn found(context: &Context, tokens: &[Token], within: Option<String>) -> Obstacl
 }
 
 /// `text` with every token widened, for code that is written a second time.
-pub(super) fn widen(text: &str) -> String {
+pub(super) fn widen_text(text: &str) -> String {
     let mut edits = Edits::default();
-    for token in lex(text) {
-        if let Some(wide) = widened(token, text) {
-            edits.replace(token.start..token.end, wide);
+    for token in lex_tokens(text) {
+        if let Some(wide_text) = widen_token(token, text) {
+            edits.replace(token.start..token.end, wide_text);
         }
     }
     edits.apply(text)
 }
 
 /// The text that replaces `token` in the shadow, if any does.
-pub(super) fn widened(token: Token, text: &str) -> Option<String> {
+pub(super) fn widen_token(token: Token, text: &str) -> Option<String> {
     let word = token.text(text);
     match token.kind {
-        Kind::Ident if word == "float" => Some("double".to_owned()),
-        Kind::Ident if MATH.contains(&word) => word.strip_suffix('f').map(str::to_owned),
-        Kind::Number => literals::in_shadow(word),
+        TokenKind::Ident if word == "float" => Some("double".to_owned()),
+        TokenKind::Ident if MATH.contains(&word) => word.strip_suffix('f').map(str::to_owned),
+        TokenKind::Number => literals::in_shadow(word),
         _ => None,
     }
 }
@@ -268,49 +273,57 @@ pub(super) fn widened(token: Token, text: &str) -> Option<String> {
 /// its text in the shadow.
 fn constant_float(text: &str, tokens: &Tokens, index: usize) -> Option<(Range<usize>, String)> {
     let makes_float = ["__int_as_float", "__uint_as_float"].contains(&tokens[index].text(text));
-    let [open, number, close] = tokens.get(index + 1..index + 4)? else { return None };
-    if !makes_float || !open.is(text, "(") || !close.is(text, ")") || number.kind != Kind::Number {
+    let [open_parenthesis, number, close_parenthesis] = tokens.get(index + 1..index + 4)? else {
+        return None;
+    };
+    if !makes_float
+        || !open_parenthesis.is_spelled(text, "(")
+        || !close_parenthesis.is_spelled(text, ")")
+        || number.kind != TokenKind::Number
+    {
         return None;
     }
     let digits = number.text(text).trim_end_matches(['u', 'U']);
     let bits = u32::from_str_radix(digits.strip_prefix("0x").or(digits.strip_prefix("0X"))?, 16);
-    Some((tokens[index].start..close.end, literals::of_bits(bits.ok()?)?))
+    Some((tokens[index].start..close_parenthesis.end, literals::widen_float_bits(bits.ok()?)?))
 }
 
 /// Whether the token at `index` makes a number of bits that are written there.
 fn is_constant(text: &str, tokens: &Tokens, index: usize) -> bool {
-    if !OF_BITS.contains(&tokens[index].text(text)) || !tokens.is(text, index + 1, "(") {
+    if !OF_BITS.contains(&tokens[index].text(text)) || !tokens.is_spelled_at(text, index + 1, "(") {
         return false;
     }
-    let Some(after) = tokens.skip_group(index + 1) else { return false };
-    let written = &tokens[index + 1..after];
+    let Some(group_end) = tokens.skip_group(index + 1) else { return false };
+    let argument_tokens = &tokens[index + 1..group_end];
     let is_plain = |token: &Token| match token.kind {
-        Kind::Number => true,
-        Kind::Ident => {
+        TokenKind::Number => true,
+        TokenKind::Ident => {
             matches!(token.text(text), "int" | "unsigned" | "short" | "uint16_t" | "uint32_t")
         }
         _ => matches!(token.text(text), "(" | ")" | "-"),
     };
-    written.iter().all(is_plain) && written.iter().any(|token| token.kind == Kind::Number)
+    argument_tokens.iter().all(is_plain)
+        && argument_tokens.iter().any(|token| token.kind == TokenKind::Number)
 }
 
 /// The index after the construct at `index` that the shadow cannot hold, if there is one.
-fn obstacle(context: &Context, tokens: &Tokens, index: usize) -> Option<usize> {
+fn skip_shadow_obstacle(context: &HostContext, tokens: &Tokens, index: usize) -> Option<usize> {
     let text = context.source.text;
     let token = tokens[index];
-    if token.kind == Kind::Ident {
+    if token.kind == TokenKind::Ident {
         return match token.text(text) {
             word if BIT_CASTS.contains(&word) || BIT_NAMES.contains(&word) => Some(index + 1),
             "reinterpret_cast" => {
-                let after = tokens.skip_angles(text, index + 1)?;
-                names_any(text, &tokens[index + 2..after - 1], &INTEGERS).then_some(after)
+                let angles_end = tokens.skip_angles(text, index + 1)?;
+                names_any(text, &tokens[index + 2..angles_end - 1], &INTEGERS).then_some(angles_end)
             }
             "union" => {
-                let open = (index + 1..index + 3).find(|&at| tokens.is(text, at, "{"))?;
-                let members = &tokens[open..tokens.skip_group(open)?];
+                let open_brace = (index + 1..index + 3)
+                    .find(|&token_index| tokens.is_spelled_at(text, token_index, "{"))?;
+                let members = &tokens[open_brace..tokens.skip_group(open_brace)?];
                 let mixed = names_any(text, members, &INTEGERS)
                     && FLOATS.iter().any(|floats| names_any(text, members, floats));
-                mixed.then_some(open)
+                mixed.then_some(open_brace)
             }
             _ => None,
         };
@@ -319,26 +332,27 @@ fn obstacle(context: &Context, tokens: &Tokens, index: usize) -> Option<usize> {
 }
 
 /// The index after a cast like `(int*)&x`, or in device code `(unsigned*)x`.
-fn c_cast(context: &Context, tokens: &Tokens, index: usize) -> Option<usize> {
+fn c_cast(context: &HostContext, tokens: &Tokens, index: usize) -> Option<usize> {
     let text = context.source.text;
-    if !tokens.is(text, index, "(") {
+    if !tokens.is_spelled_at(text, index, "(") {
         return None;
     }
-    let after = tokens.skip_group(index)?;
-    let (star, words) = tokens[index + 1..after - 1].split_last()?;
-    let is_type = |word: &&Token| matches!(word.kind, Kind::Ident);
-    if !star.is(text, "*") || !words.iter().all(|word| is_type(&word)) {
+    let cast_end = tokens.skip_group(index)?;
+    let (star, words) = tokens[index + 1..cast_end - 1].split_last()?;
+    let is_type = |word: &&Token| matches!(word.kind, TokenKind::Ident);
+    if !star.is_spelled(text, "*") || !words.iter().all(|word| is_type(&word)) {
         return None;
     }
-    let operand = tokens.get(after)?;
-    let taken = operand.is(text, "&") && names_any(text, words, &INTEGERS);
+    let operand = tokens.get(cast_end)?;
+    let takes_address = operand.is_spelled(text, "&") && names_any(text, words, &INTEGERS);
     let on_device = context
         .function(operand.start)
         .is_some_and(|function| function.on_device(text, &context.tokens));
-    let pointer = on_device && operand.kind == Kind::Ident && names_any(text, words, &INTEGERS);
-    (taken || pointer).then_some(after + 1)
+    let pointer =
+        on_device && operand.kind == TokenKind::Ident && names_any(text, words, &INTEGERS);
+    (takes_address || pointer).then_some(cast_end + 1)
 }
 
 fn names_any(text: &str, tokens: &[Token], names: &[&str]) -> bool {
-    tokens.iter().any(|token| token.kind == Kind::Ident && names.contains(&token.text(text)))
+    tokens.iter().any(|token| token.kind == TokenKind::Ident && names.contains(&token.text(text)))
 }

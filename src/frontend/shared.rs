@@ -3,20 +3,25 @@
 use std::ops::Range;
 
 use super::edits::Edits;
-use super::host::{Context, Place};
-use super::lexer::{Kind, Token, Tokens};
+use super::host::{HostContext, HostScope};
+use super::lexer::{Token, TokenKind, Tokens};
 use super::macros::Macro;
 use super::{FrontendError, Precision, shadow};
 
 /// Rewrites every `__shared__` declaration, in the file and in its macros.
-pub(super) fn rewrite(context: &Context, edits: &mut Edits) -> Result<(), FrontendError> {
+pub(super) fn rewrite_shared_memory(
+    context: &HostContext,
+    edits: &mut Edits,
+) -> Result<(), FrontendError> {
     let code = Tokens::new(context.source.text, context.source.tokens.clone());
     let bodies = context.macros.iter().map(|defined| (&defined.body, Some(defined)));
     for (tokens, within) in bodies.chain([(&code, None)]) {
-        let mut done = 0;
+        let mut rewritten_end = 0;
         for index in 0..tokens.len() {
-            if index >= done && tokens.is(context.source.text, index, "__shared__") {
-                done = Shared { context, tokens, within }.rewrite(index, edits)?;
+            if index >= rewritten_end
+                && tokens.is_spelled_at(context.source.text, index, "__shared__")
+            {
+                rewritten_end = SharedRewriter { context, tokens, within }.rewrite(index, edits)?;
             }
         }
     }
@@ -24,15 +29,15 @@ pub(super) fn rewrite(context: &Context, edits: &mut Edits) -> Result<(), Fronte
 }
 
 /// The list of tokens that a declaration stands in.
-struct Shared<'c> {
-    context: &'c Context<'c, 'c>,
+struct SharedRewriter<'c> {
+    context: &'c HostContext<'c, 'c>,
     tokens: &'c Tokens,
     /// The macro whose body the tokens are.
     within: Option<&'c Macro<'c>>,
 }
 
 /// The parts of a declaration, as indices of tokens.
-struct Declaration {
+struct SharedDeclaration {
     start: usize,
     /// The semicolon, or the end of a macro's body.
     end: usize,
@@ -41,86 +46,92 @@ struct Declaration {
     is_extern: bool,
     /// The alignment that is asked for, as written.
     alignment: Option<String>,
-    declarators: Vec<Declarator>,
+    declarators: Vec<SharedDeclarator>,
 }
 
 /// One declared name.
-struct Declarator {
+struct SharedDeclarator {
     name: usize,
     tokens: Range<usize>,
 }
 
-impl Shared<'_> {
+impl SharedRewriter<'_> {
     fn text(&self) -> &str {
         self.context.source.text
     }
 
-    fn is(&self, at: usize, spelling: &str) -> bool {
-        self.tokens.is(self.text(), at, spelling)
+    fn is_spelled_at(&self, token_index: usize, spelling: &str) -> bool {
+        self.tokens.is_spelled_at(self.text(), token_index, spelling)
     }
 
-    fn error(&self, at: usize, why: &'static str) -> FrontendError {
+    fn error(&self, token_index: usize, why: &'static str) -> FrontendError {
         let source = self.context.source;
-        let line = source.line(self.tokens[at].start);
+        let line = source.line(self.tokens[token_index].start);
         FrontendError::SharedMemory { why, path: source.path.to_owned(), line }
     }
 
     /// Rewrites the declaration that holds `__shared__` at `at`, and returns the index of its end.
-    fn rewrite(&self, at: usize, edits: &mut Edits) -> Result<usize, FrontendError> {
-        let start = self.start(at);
-        if start > 0 && (self.is(start - 1, "(") || self.is(start - 1, ",")) {
+    fn rewrite(&self, token_index: usize, edits: &mut Edits) -> Result<usize, FrontendError> {
+        let start = self.start(token_index);
+        if start > 0 && (self.is_spelled_at(start - 1, "(") || self.is_spelled_at(start - 1, ",")) {
             // A parameter's specifier; the headers make it nothing.
-            return Ok(at + 1);
+            return Ok(token_index + 1);
         }
-        let declaration = self.parse(start, at)?;
-        let place = self.tokens[at].start;
+        let declaration = self.parse(start, token_index)?;
+        let place = self.tokens[token_index].start;
         let in_function = self.within.is_some()
-            || self.context.place == Place::Body
+            || self.context.place == HostScope::Body
             || self.context.function(place).is_some();
         match (declaration.is_extern, in_function) {
             (true, true) => self.dynamic(&declaration, edits)?,
             (true, false) => self.dynamic_global(&declaration, edits)?,
             (false, true) => self.fixed(&declaration, edits)?,
-            (false, false) => return Err(self.error(at, "it is declared outside of a function")),
+            (false, false) => {
+                return Err(self.error(token_index, "it is declared outside of a function"));
+            }
         }
         Ok(declaration.end)
     }
 
     /// The first token of the declaration that holds `__shared__` at `at`.
-    fn start(&self, at: usize) -> usize {
-        let mut start = at;
-        while let Some(before) = start.checked_sub(1) {
-            let token = self.tokens[before];
+    fn start(&self, token_index: usize) -> usize {
+        let mut start = token_index;
+        while let Some(index_before) = start.checked_sub(1) {
+            let token = self.tokens[index_before];
             let ends = match token.kind {
-                Kind::Directive => true,
-                Kind::Punct => matches!(token.text(self.text()), ";" | "{" | "}" | ":" | "(" | ","),
+                TokenKind::Directive => true,
+                TokenKind::Punct => {
+                    matches!(token.text(self.text()), ";" | "{" | "}" | ":" | "(" | ",")
+                }
                 _ => false,
             };
             if ends {
                 break;
             }
-            if token.is(self.text(), ")") {
-                let Some(specifier) = self.attribute_before(before) else { break };
+            if token.is_spelled(self.text(), ")") {
+                let Some(specifier) = self.attribute_before(index_before) else { break };
                 start = specifier;
             } else {
-                start = before;
+                start = index_before;
             }
         }
         start
     }
 
     /// The `alignas` or `__align__` whose arguments close at `close`.
-    fn attribute_before(&self, close: usize) -> Option<usize> {
-        let open =
-            (0..close).rev().find(|&open| self.tokens.skip_group(open) == Some(close + 1))?;
-        let name = open.checked_sub(1)?;
+    fn attribute_before(&self, close_bracket: usize) -> Option<usize> {
+        let open_bracket = (0..close_bracket)
+            .rev()
+            .find(|&candidate| self.tokens.skip_group(candidate) == Some(close_bracket + 1))?;
+        let name = open_bracket.checked_sub(1)?;
         let aligns = ["alignas", "__align__", "__attribute__"];
-        aligns.iter().any(|&word| self.is(name, word)).then_some(name)
+        aligns.iter().any(|&word| self.is_spelled_at(name, word)).then_some(name)
     }
 
-    fn parse(&self, start: usize, at: usize) -> Result<Declaration, FrontendError> {
-        let end = self.end(start).ok_or_else(|| self.error(at, "its end cannot be found"))?;
-        let mut declaration = Declaration {
+    fn parse(&self, start: usize, token_index: usize) -> Result<SharedDeclaration, FrontendError> {
+        let end =
+            self.end(start).ok_or_else(|| self.error(token_index, "its end cannot be found"))?;
+        let mut declaration = SharedDeclaration {
             start,
             end,
             dropped: Vec::new(),
@@ -140,10 +151,10 @@ impl Shared<'_> {
     fn end(&self, start: usize) -> Option<usize> {
         let mut index = start;
         while index < self.tokens.len() {
-            if self.is(index, ";") {
+            if self.is_spelled_at(index, ";") {
                 return Some(index);
             }
-            if self.is(index, ")") || self.is(index, "}") {
+            if self.is_spelled_at(index, ")") || self.is_spelled_at(index, "}") {
                 return None;
             }
             index = self.tokens.skip_group(index).unwrap_or(index + 1);
@@ -152,13 +163,14 @@ impl Shared<'_> {
     }
 
     /// Notes the specifier at `index`, if there is one, and returns the index after it.
-    fn specifier(&self, index: usize, declaration: &mut Declaration) -> usize {
+    fn specifier(&self, index: usize, declaration: &mut SharedDeclaration) -> usize {
         let word = self.tokens[index].text(self.text());
-        let mut after = index + 1;
+        let mut specifier_end = index + 1;
         match word {
             "alignas" | "__align__" | "__attribute__" => {
-                after = self.tokens.skip_group(after).unwrap_or(after);
-                let aligned = (index..after).find(|&at| self.is(at, "aligned"));
+                specifier_end = self.tokens.skip_group(specifier_end).unwrap_or(specifier_end);
+                let aligned = (index..specifier_end)
+                    .find(|&token_index| self.is_spelled_at(token_index, "aligned"));
                 let name = if word == "__attribute__" { aligned } else { Some(index) };
                 if let Some(alignment) = name.and_then(|name| self.argument(name + 1)) {
                     declaration.alignment = Some(alignment);
@@ -166,31 +178,33 @@ impl Shared<'_> {
             }
             "extern" => declaration.is_extern = true,
             "__shared__" | "static" | "inline" | "__device__" | "thread_local" => {}
-            _ => return self.tokens.skip_group(index).unwrap_or(after),
+            _ => return self.tokens.skip_group(index).unwrap_or(specifier_end),
         }
-        declaration.dropped.push(index..after);
-        after
+        declaration.dropped.push(index..specifier_end);
+        specifier_end
     }
 
     /// The text in the parentheses that open at `open`.
-    fn argument(&self, open: usize) -> Option<String> {
-        let after = self.tokens.skip_group(open)?;
-        let inner = &self.tokens[open + 1..after - 1];
+    fn argument(&self, open_bracket: usize) -> Option<String> {
+        let group_end = self.tokens.skip_group(open_bracket)?;
+        let inner = &self.tokens[open_bracket + 1..group_end - 1];
         let (first, last) = inner.first().zip(inner.last())?;
         Some(self.copied(first.start..last.end))
     }
 
     /// Splits what follows the type at its commas and finds the names.
-    fn declarators(&self, declaration: &mut Declaration) -> Result<(), FrontendError> {
+    fn declarators(&self, declaration: &mut SharedDeclaration) -> Result<(), FrontendError> {
         let mut index = declaration.start;
-        let mut from = declaration.start;
+        let mut declarator_start = declaration.start;
         while index <= declaration.end {
-            if index == declaration.end || self.is(index, ",") {
-                let name = self.name(declaration, from..index)?;
-                declaration.declarators.push(Declarator { name, tokens: from..index });
-                from = index + 1;
+            if index == declaration.end || self.is_spelled_at(index, ",") {
+                let name = self.name(declaration, declarator_start..index)?;
+                declaration
+                    .declarators
+                    .push(SharedDeclarator { name, tokens: declarator_start..index });
+                declarator_start = index + 1;
             }
-            let angles = match self.is(index, "<") {
+            let angles = match self.is_spelled_at(index, "<") {
                 true => self.tokens.skip_angles(self.text(), index),
                 false => None,
             };
@@ -201,44 +215,51 @@ impl Shared<'_> {
 
     /// The token that names the declarator among `range`: the last identifier before its
     /// dimensions, or the one in `(*name)`.
-    fn name(&self, declaration: &Declaration, range: Range<usize>) -> Result<usize, FrontendError> {
+    fn name(
+        &self,
+        declaration: &SharedDeclaration,
+        range: Range<usize>,
+    ) -> Result<usize, FrontendError> {
         let mut name = None;
-        let mut named = false;
+        let mut is_named = false;
         let mut index = range.start;
         while index < range.end {
-            if let Some(dropped) = declaration.dropped.iter().find(|one| one.contains(&index)) {
+            if let Some(dropped) =
+                declaration.dropped.iter().find(|dropped_range| dropped_range.contains(&index))
+            {
                 index = dropped.end;
                 continue;
             }
             let token = self.tokens[index];
             match token.text(self.text()) {
                 "=" => return Err(self.error(index, "it has an initialiser")),
-                "[" => named = true,
-                "{" if name.is_some() && (named || !self.tags_type(index)) => {
+                "[" => is_named = true,
+                "{" if name.is_some() && (is_named || !self.tags_type(index)) => {
                     return Err(self.error(index, "it has an initialiser"));
                 }
-                "(" if self.is(index + 1, "*") || self.is(index + 1, "&") => {
+                "(" if self.is_spelled_at(index + 1, "*") || self.is_spelled_at(index + 1, "&") => {
                     name = Some(index + 2);
-                    named = true;
+                    is_named = true;
                 }
                 "<" => {
-                    let after = self.tokens.skip_angles(self.text(), index);
-                    index = after.unwrap_or(index + 1);
+                    let angles_end = self.tokens.skip_angles(self.text(), index);
+                    index = angles_end.unwrap_or(index + 1);
                     continue;
                 }
-                _ if token.kind == Kind::Ident && !named => name = Some(index),
+                _ if token.kind == TokenKind::Ident && !is_named => name = Some(index),
                 _ => {}
             }
             index = self.tokens.skip_group(index).unwrap_or(index + 1);
         }
-        let at = range.start.min(self.tokens.len() - 1);
-        name.ok_or_else(|| self.error(at, "it declares no name"))
+        let token_index = range.start.min(self.tokens.len() - 1);
+        name.ok_or_else(|| self.error(token_index, "it declares no name"))
     }
 
     /// Whether the brace at `open` holds the members of a `struct`, `union`, `class` or `enum`.
-    fn tags_type(&self, open: usize) -> bool {
+    fn tags_type(&self, open_brace: usize) -> bool {
         let tags = ["struct", "union", "class", "enum"];
-        (open.saturating_sub(2)..open).any(|at| tags.iter().any(|&tag| self.is(at, tag)))
+        (open_brace.saturating_sub(2)..open_brace)
+            .any(|token_index| tags.iter().any(|&tag| self.is_spelled_at(token_index, tag)))
     }
 
     /// Source text that is written a second time.
@@ -252,11 +273,11 @@ impl Shared<'_> {
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         match self.context.precision {
             Precision::Native | Precision::Checked => line,
-            Precision::Shadow => shadow::widen(&line),
+            Precision::Shadow => shadow::widen_text(&line),
         }
     }
 
-    fn drop_specifiers(&self, declaration: &Declaration, edits: &mut Edits) {
+    fn drop_specifiers(&self, declaration: &SharedDeclaration, edits: &mut Edits) {
         for token in declaration.dropped.iter().flat_map(|range| &self.tokens[range.clone()]) {
             // A space stays, since the tokens around may not touch.
             edits.remove(self.text(), token.start..token.end);
@@ -264,7 +285,7 @@ impl Shared<'_> {
     }
 
     /// The type that all declarators share, without specifiers.
-    fn base_type(&self, declaration: &Declaration) -> String {
+    fn base_type(&self, declaration: &SharedDeclaration) -> String {
         let first = &declaration.declarators[0];
         let words = (declaration.start..first.name)
             .filter(|index| !declaration.dropped.iter().any(|range| range.contains(index)))
@@ -282,24 +303,31 @@ impl Shared<'_> {
     }
 
     /// `extern __shared__ T name[];` in a function.
-    fn dynamic(&self, declaration: &Declaration, edits: &mut Edits) -> Result<(), FrontendError> {
+    fn dynamic(
+        &self,
+        declaration: &SharedDeclaration,
+        edits: &mut Edits,
+    ) -> Result<(), FrontendError> {
         let base = self.base_type(declaration);
         self.drop_specifiers(declaration, edits);
         for declarator in &declaration.declarators {
-            let (open, close) = self.unsized_bound(declarator)?;
+            let (open_bracket, close_bracket) = self.unsized_bound(declarator)?;
             let name = self.tokens[declarator.name];
-            let rest = close + 1..declarator.tokens.end;
+            let other_dimensions = close_bracket + 1..declarator.tokens.end;
             let word = name.text(self.text());
-            let dimensions = match rest.is_empty() {
+            let dimensions = match other_dimensions.is_empty() {
                 true => String::new(),
-                false => self.copied(self.tokens[rest.start].start..self.tokens[rest.end - 1].end),
+                false => self.copied(
+                    self.tokens[other_dimensions.start].start
+                        ..self.tokens[other_dimensions.end - 1].end,
+                ),
             };
-            let (pointer, value) = match rest.is_empty() {
+            let (pointer, value) = match other_dimensions.is_empty() {
                 true => (format!("* const {word}"), base.clone()),
                 false => (format!("(* const {word})"), format!("{base}{dimensions}")),
             };
             edits.replace(name.start..name.end, pointer);
-            self.erase(open..close + 1, edits);
+            self.erase(open_bracket..close_bracket + 1, edits);
             let value = format!(" = ::replay_rt::dynamic_shared<{value}>()");
             edits.insert(self.tokens[declarator.tokens.end - 1].end, value);
         }
@@ -309,30 +337,33 @@ impl Shared<'_> {
     /// `extern __shared__ T name[];` at namespace scope.
     fn dynamic_global(
         &self,
-        declaration: &Declaration,
+        declaration: &SharedDeclaration,
         edits: &mut Edits,
     ) -> Result<(), FrontendError> {
         let base = self.base_type(declaration);
         let [declarator] = &declaration.declarators[..] else {
             return Err(self.error(declaration.start, "it declares several names"));
         };
-        let (open, close) = self.unsized_bound(declarator)?;
-        if close + 1 != declarator.tokens.end {
+        let (open_bracket, close_bracket) = self.unsized_bound(declarator)?;
+        if close_bracket + 1 != declarator.tokens.end {
             return Err(self.error(declaration.start, "it has several dimensions"));
         }
         self.drop_specifiers(declaration, edits);
         self.erase(declaration.start..declarator.name, edits);
-        let declared = format!("static const ::replay_rt::dynamic_shared_array<{base}> ");
-        edits.insert(self.tokens[declarator.name].start, declared);
-        self.erase(open..close + 1, edits);
+        let declaration_code = format!("static const ::replay_rt::dynamic_shared_array<{base}> ");
+        edits.insert(self.tokens[declarator.name].start, declaration_code);
+        self.erase(open_bracket..close_bracket + 1, edits);
         Ok(())
     }
 
     /// The tokens of the `[]` after a dynamic array's name.
-    fn unsized_bound(&self, declarator: &Declarator) -> Result<(usize, usize), FrontendError> {
-        let open = declarator.name + 1;
-        match self.is(open, "[") && self.is(open + 1, "]") {
-            true => Ok((open, open + 1)),
+    fn unsized_bound(
+        &self,
+        declarator: &SharedDeclarator,
+    ) -> Result<(usize, usize), FrontendError> {
+        let open_bracket = declarator.name + 1;
+        match self.is_spelled_at(open_bracket, "[") && self.is_spelled_at(open_bracket + 1, "]") {
+            true => Ok((open_bracket, open_bracket + 1)),
             false => Err(self.error(declarator.name, "dynamic shared memory must be an array []")),
         }
     }
@@ -344,12 +375,16 @@ impl Shared<'_> {
     }
 
     /// `__shared__ T a[N], b;` in a function.
-    fn fixed(&self, declaration: &Declaration, edits: &mut Edits) -> Result<(), FrontendError> {
+    fn fixed(
+        &self,
+        declaration: &SharedDeclaration,
+        edits: &mut Edits,
+    ) -> Result<(), FrontendError> {
         self.drop_specifiers(declaration, edits);
         edits.insert(self.tokens[declaration.start].start, "typedef ");
         let alignment = declaration.alignment.as_deref().unwrap_or("0");
         let mut references = String::new();
-        for Declarator { name, .. } in &declaration.declarators {
+        for SharedDeclarator { name, .. } in &declaration.declarators {
             let token: Token = self.tokens[*name];
             let word = token.text(self.text());
             let stem = match self.within.is_some_and(|defined| defined.is_parameter(word)) {

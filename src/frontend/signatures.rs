@@ -3,15 +3,15 @@
 
 use std::ops::Range;
 
-use super::Unit;
-use super::lexer::{Kind, Tokens};
-use super::outline::{Item, ItemKind, outline};
+use super::SourceUnit;
+use super::lexer::{TokenKind, Tokens};
+use super::outline::{Item, ItemKind, outline_items};
 use super::source::Source;
 use super::symbols::{self, Symbols};
 
 /// A function that a file defines at namespace scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Signature {
+pub struct FunctionSignature {
     /// Its name without namespaces.
     pub name: String,
     /// The namespaces around it, each with `::`.
@@ -55,43 +55,54 @@ pub struct Parameter {
 }
 
 /// The functions that `unit` defines at namespace scope, in order.
-pub fn signatures(unit: &Unit, symbols: &Symbols) -> Vec<Signature> {
+pub fn find_function_signatures(unit: &SourceUnit, symbols: &Symbols) -> Vec<FunctionSignature> {
     let source = Source::new(unit);
     let tokens = source.view(true);
-    let items = outline(source.text, &tokens);
-    let wanted = items.iter().filter(|item| item.kind == ItemKind::Function && !item.member);
-    let opens = (0..tokens.len()).filter(|&at| tokens.is(source.text, at, "{"));
-    let braces: Vec<Range<usize>> =
-        opens.filter_map(|at| tokens.skip_group(at).map(|end| at..end)).collect();
-    wanted.filter_map(|item| signature(&source, (&tokens, &braces), item, symbols)).collect()
+    let items = outline_items(source.text, &tokens);
+    let free_functions =
+        items.iter().filter(|item| item.kind == ItemKind::Function && !item.member);
+    let opens = (0..tokens.len())
+        .filter(|&token_index| tokens.is_spelled_at(source.text, token_index, "{"));
+    let braces: Vec<Range<usize>> = opens
+        .filter_map(|token_index| tokens.skip_group(token_index).map(|end| token_index..end))
+        .collect();
+    free_functions
+        .filter_map(|item| parse_function_signature(&source, (&tokens, &braces), item, symbols))
+        .collect()
 }
 
-fn signature(
+fn parse_function_signature(
     source: &Source,
     (tokens, braces): (&Tokens, &[Range<usize>]),
     item: &Item,
     symbols: &Symbols,
-) -> Option<Signature> {
+) -> Option<FunctionSignature> {
     let text = source.text;
-    let has = |word| item.has(text, tokens, word);
-    let kernel = has("__global__");
-    let open = (item.name_at..item.body.start).find(|&at| tokens.is(text, at, "("))?;
-    let close = tokens.skip_group(open)?.checked_sub(1)?;
-    let launches = item.body.clone().any(|at| {
-        let word = tokens[at].text(text);
+    let has_word = |word| item.has_specifier(text, tokens, word);
+    let kernel = has_word("__global__");
+    let open_parenthesis = (item.name_at..item.body.start)
+        .find(|&token_index| tokens.is_spelled_at(text, token_index, "("))?;
+    let close_parenthesis = tokens.skip_group(open_parenthesis)?.checked_sub(1)?;
+    let launches = item.body.clone().any(|token_index| {
+        let word = tokens[token_index].text(text);
         word == "<<<" || symbols.is_kernel(word) || multiplies_matrices(word)
     });
     let head = item.tokens.start..item.name_at;
-    Some(Signature {
+    Some(FunctionSignature {
         name: item.name.clone(),
         line: source.line(tokens[item.name_at].start),
         kernel,
-        device: has("__device__") && !has("__host__"),
-        template: item.template.then(|| template(text, tokens, head.clone())),
-        scope: scope(text, tokens, braces, item.tokens.start),
-        local: has("static"),
-        returns: words(text, tokens, returned(text, tokens, head)),
-        parameters: parameters(text, tokens, open + 1, close),
+        device: has_word("__device__") && !has_word("__host__"),
+        template: item.template.then(|| parse_template_parameters(text, tokens, head.clone())),
+        scope: enclosing_namespaces(text, tokens, braces, item.tokens.start),
+        local: has_word("static"),
+        returns: join_token_words(text, tokens, return_type_words(text, tokens, head)),
+        parameters: parse_function_parameters(
+            text,
+            tokens,
+            open_parenthesis + 1,
+            close_parenthesis,
+        ),
         launches,
     })
 }
@@ -105,44 +116,72 @@ fn multiplies_matrices(word: &str) -> bool {
 }
 
 /// The words of a function's type among those before its name.
-fn returned(text: &str, tokens: &Tokens, head: Range<usize>) -> impl Iterator<Item = usize> {
-    let template = head.clone().rev().find(|&at| tokens.is(text, at, "template"));
-    let behind = template.and_then(|at| tokens.skip_angles(text, at + 1));
-    let words = behind.unwrap_or(head.start)..head.end;
-    words.filter(|&at| !is_specifier(tokens[at].text(text)))
+fn return_type_words(
+    text: &str,
+    tokens: &Tokens,
+    head: Range<usize>,
+) -> impl Iterator<Item = usize> {
+    let template =
+        head.clone().rev().find(|&token_index| tokens.is_spelled_at(text, token_index, "template"));
+    let template_end = template.and_then(|token_index| tokens.skip_angles(text, token_index + 1));
+    let words = template_end.unwrap_or(head.start)..head.end;
+    words.filter(|&token_index| !is_specifier(tokens[token_index].text(text)))
 }
 
 /// The parameters of the template whose head stands among the tokens of `head`.
-fn template(text: &str, tokens: &Tokens, head: Range<usize>) -> Vec<TemplateParameter> {
-    let Some(open) = head.into_iter().rev().find(|&at| tokens.is(text, at, "template")) else {
+fn parse_template_parameters(
+    text: &str,
+    tokens: &Tokens,
+    head: Range<usize>,
+) -> Vec<TemplateParameter> {
+    let Some(template_index) = head
+        .into_iter()
+        .rev()
+        .find(|&token_index| tokens.is_spelled_at(text, token_index, "template"))
+    else {
         return Vec::new();
     };
-    let one = |range: Range<usize>| {
-        let default = range.clone().find(|&at| tokens.is(text, at, "="));
+    let parse_parameter = |range: Range<usize>| {
+        let default =
+            range.clone().find(|&token_index| tokens.is_spelled_at(text, token_index, "="));
         let last = default.unwrap_or(range.end).checked_sub(1)?;
-        let named = last > range.start && tokens[last].kind == Kind::Ident;
-        let end = if named { last } else { last + 1 };
+        let is_named = last > range.start && tokens[last].kind == TokenKind::Ident;
+        let end = if is_named { last } else { last + 1 };
         Some(TemplateParameter {
-            ty: words(text, tokens, range.start..end),
-            name: if named { tokens[last].text(text).to_owned() } else { String::new() },
+            ty: join_token_words(text, tokens, range.start..end),
+            name: if is_named { tokens[last].text(text).to_owned() } else { String::new() },
             has_default: default.is_some(),
         })
     };
-    symbols::arguments(text, tokens, open + 1).into_iter().filter_map(one).collect()
+    symbols::template_argument_ranges(text, tokens, template_index + 1)
+        .into_iter()
+        .filter_map(parse_parameter)
+        .collect()
 }
 
 /// The namespaces that are open at `at`, each with `::`; `braces` are all groups in braces.
-fn scope(text: &str, tokens: &Tokens, braces: &[Range<usize>], at: usize) -> String {
-    let around = braces.iter().take_while(|group| group.start < at).filter(|group| group.end > at);
+fn enclosing_namespaces(
+    text: &str,
+    tokens: &Tokens,
+    braces: &[Range<usize>],
+    token_index: usize,
+) -> String {
+    let around = braces
+        .iter()
+        .take_while(|group| group.start < token_index)
+        .filter(|group| group.end > token_index);
     let mut scope = String::new();
     for brace in around.map(|group| group.start) {
         let is_name = |&word: &usize| {
-            tokens[word].kind == Kind::Ident && !tokens.is(text, word, "namespace")
-                || tokens.is(text, word, "::")
+            tokens[word].kind == TokenKind::Ident && !tokens.is_spelled_at(text, word, "namespace")
+                || tokens.is_spelled_at(text, word, "::")
         };
         let name: Vec<usize> = (0..brace).rev().take_while(is_name).collect();
-        let before = brace.checked_sub(name.len() + 1);
-        if before.is_some_and(|before| tokens.is(text, before, "namespace")) && !name.is_empty() {
+        let index_before = brace.checked_sub(name.len() + 1);
+        if index_before
+            .is_some_and(|index_before| tokens.is_spelled_at(text, index_before, "namespace"))
+            && !name.is_empty()
+        {
             name.iter().rev().for_each(|&word| scope.push_str(tokens[word].text(text)));
             scope.push_str("::");
         }
@@ -165,65 +204,76 @@ fn is_specifier(word: &str) -> bool {
     specifiers.contains(&word)
 }
 
-fn parameters(text: &str, tokens: &Tokens, start: usize, end: usize) -> Vec<Parameter> {
-    let mut found = Vec::new();
-    let (mut at, mut first) = (start, start);
-    while at < end {
-        if tokens.is(text, at, ",") {
-            found.extend(parameter(text, tokens, first, at));
-            first = at + 1;
+fn parse_function_parameters(
+    text: &str,
+    tokens: &Tokens,
+    start: usize,
+    end: usize,
+) -> Vec<Parameter> {
+    let mut parsed_parameters = Vec::new();
+    let (mut token_index, mut first) = (start, start);
+    while token_index < end {
+        if tokens.is_spelled_at(text, token_index, ",") {
+            parsed_parameters.extend(parse_function_parameter(text, tokens, first, token_index));
+            first = token_index + 1;
         }
-        let inner = match tokens.is(text, at, "<") {
-            true => tokens.skip_angles(text, at),
-            false => tokens.skip_group(at),
+        let inner = match tokens.is_spelled_at(text, token_index, "<") {
+            true => tokens.skip_angles(text, token_index),
+            false => tokens.skip_group(token_index),
         };
-        at = inner.unwrap_or(at + 1);
+        token_index = inner.unwrap_or(token_index + 1);
     }
-    found.extend(parameter(text, tokens, first, end));
-    found
+    parsed_parameters.extend(parse_function_parameter(text, tokens, first, end));
+    parsed_parameters
 }
 
-fn parameter(text: &str, tokens: &Tokens, start: usize, end: usize) -> Option<Parameter> {
-    let default = (start..end).find(|&at| tokens.is(text, at, "="));
+fn parse_function_parameter(
+    text: &str,
+    tokens: &Tokens,
+    start: usize,
+    end: usize,
+) -> Option<Parameter> {
+    let default = (start..end).find(|&token_index| tokens.is_spelled_at(text, token_index, "="));
     let end = default.unwrap_or(end);
-    let kept = |at: &usize| {
-        let word = tokens[*at].text(text);
-        tokens[*at].kind != Kind::Directive && !matches!(word, "__restrict__" | "__restrict")
+    let is_kept = |token_index: &usize| {
+        let word = tokens[*token_index].text(text);
+        tokens[*token_index].kind != TokenKind::Directive
+            && !matches!(word, "__restrict__" | "__restrict")
     };
-    let mut places: Vec<usize> = (start..end).filter(kept).collect();
-    if places.is_empty() || matches!(places[..], [at] if tokens.is(text, at, "void")) {
+    let mut places: Vec<usize> = (start..end).filter(is_kept).collect();
+    if places.is_empty() || matches!(places[..], [at] if tokens.is_spelled_at(text, at, "void")) {
         return None;
     }
     // `float x[]` is a pointer.
-    let array = places.iter().position(|&at| tokens.is(text, at, "["));
+    let array = places.iter().position(|&token_index| tokens.is_spelled_at(text, token_index, "["));
     if let Some(array) = array {
         places.truncate(array);
     }
     let last = *places.last()?;
-    let named = places.len() > 1 && tokens[last].kind == Kind::Ident;
-    if named {
+    let is_named = places.len() > 1 && tokens[last].kind == TokenKind::Ident;
+    if is_named {
         places.pop();
     }
-    let mut ty = words(text, tokens, places.into_iter());
+    let mut ty = join_token_words(text, tokens, places.into_iter());
     if array.is_some() {
         ty.push_str(" *");
     }
-    let name = if named { tokens[last].text(text).to_owned() } else { String::new() };
+    let name = if is_named { tokens[last].text(text).to_owned() } else { String::new() };
     Some(Parameter { ty, name })
 }
 
-fn words(text: &str, tokens: &Tokens, places: impl Iterator<Item = usize>) -> String {
-    places.map(|at| tokens[at].text(text)).collect::<Vec<_>>().join(" ")
+fn join_token_words(text: &str, tokens: &Tokens, places: impl Iterator<Item = usize>) -> String {
+    places.map(|token_index| tokens[token_index].text(text)).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::scan;
+    use super::super::scan_symbols;
     use super::*;
 
-    fn of(text: &str) -> Vec<Signature> {
-        let unit = Unit { path: "a.cu", text };
-        signatures(&unit, &scan(&[unit]))
+    fn of(text: &str) -> Vec<FunctionSignature> {
+        let unit = SourceUnit { path: "a.cu", text };
+        find_function_signatures(&unit, &scan_symbols(&[unit]))
     }
 
     #[test]

@@ -3,35 +3,35 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::bounds::{self, Bounds};
+use super::bounds::{self, DeclaredBounds};
 use super::instances;
-use super::lexer::{Kind, Tokens};
+use super::lexer::{TokenKind, Tokens};
 use super::macros;
-use super::outline::{ItemKind, is_attribute, outline};
-use super::packs;
-use super::reach::Reach;
+use super::outline::{ItemKind, is_attribute, outline_items};
+use super::packed_casts;
+use super::reachability::MentionGraph;
 use super::source::Source;
-use super::{Kernel, Unit};
-use crate::block_form::Facts;
+use super::{Kernel, SourceUnit};
+use crate::thread_loop::Facts;
 
 /// The declarations of all files of a source set on which the translation of one file depends.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
-    kernels: BTreeMap<String, Known>,
+    kernels: BTreeMap<String, KernelFacts>,
     device_macros: BTreeSet<String>,
     block_facts: Facts,
     /// The names of functions and types that are no kernels.
     other_names: BTreeSet<String>,
     /// The macros that stand for launch bounds.
-    bounds: BTreeMap<String, Bounds>,
-    reach: Reach,
+    bounds: BTreeMap<String, DeclaredBounds>,
+    reach: MentionGraph,
     /// Whether numbers are moved as integers of 16 bytes anywhere.
     packs: bool,
 }
 
 /// The facts about all kernels with one name.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct KernelFacts {
     /// Whether it is a template.
     template: bool,
     /// How many template arguments a launch must give if it is to leave none without a default to be
@@ -54,32 +54,35 @@ impl Symbols {
 
     /// Whether the kernel `name` with `given` template arguments leaves some to be deduced, or a
     /// function to be chosen among those of one name.
-    pub(super) fn deduces(&self, name: &str, given: usize) -> bool {
-        self.kernels.get(name).is_some_and(|known| {
-            let is_left_open = given < known.required || (known.template && given == 0);
-            is_left_open || (given == 0 && self.is_overloaded(name, known))
+    pub(super) fn deduces(&self, name: &str, argument_count: usize) -> bool {
+        self.kernels.get(name).is_some_and(|known_kernel| {
+            let is_left_open = argument_count < known_kernel.required
+                || (known_kernel.template && argument_count == 0);
+            is_left_open || (argument_count == 0 && self.is_overloaded(name, known_kernel))
         })
     }
 
     /// Whether a launch of `name` can leave it open which function is meant, and each of its
     /// declarations can have a companion that tells it.
     pub(super) fn has_companions(&self, name: &str) -> bool {
-        self.kernels.get(name).is_some_and(|known| {
-            known.bare == 0 && (known.template || self.is_overloaded(name, known))
+        self.kernels.get(name).is_some_and(|known_kernel| {
+            known_kernel.bare == 0
+                && (known_kernel.template || self.is_overloaded(name, known_kernel))
         })
     }
 
     /// Whether `name` alone does not identify a kernel: there are several, or other functions too.
-    fn is_overloaded(&self, name: &str, known: &Known) -> bool {
-        known.plain > 1 || self.other_names.contains(name)
+    fn is_overloaded(&self, name: &str, known_kernel: &KernelFacts) -> bool {
+        known_kernel.plain > 1 || self.other_names.contains(name)
     }
 
     /// Whether a launch of the kernel `name` leaves some of its arguments to their defaults; `given`
     /// counts those of the launch.
-    pub(super) fn leaves_out(&self, name: &str, given: impl Fn() -> usize) -> bool {
-        let known = self.kernels.get(name).filter(|known| known.defaults > 0);
-        known.is_some_and(|known| {
-            (known.parameters - known.defaults..known.parameters).contains(&given())
+    pub(super) fn leaves_out(&self, name: &str, count_arguments: impl Fn() -> usize) -> bool {
+        let known_kernel = self.kernels.get(name).filter(|known_kernel| known_kernel.defaults > 0);
+        known_kernel.is_some_and(|known_kernel| {
+            (known_kernel.parameters - known_kernel.defaults..known_kernel.parameters)
+                .contains(&count_arguments())
         })
     }
 
@@ -93,16 +96,16 @@ impl Symbols {
         self.packs
     }
 
-    fn add(&mut self, kernel: Declared) {
-        let known = self.kernels.entry(kernel.name).or_default();
-        known.required = kernel.required.max(known.required);
-        known.template |= kernel.template;
-        known.plain += usize::from(kernel.defined && !kernel.template);
+    fn add(&mut self, kernel: DeclaredKernel) {
+        let known_kernel = self.kernels.entry(kernel.name).or_default();
+        known_kernel.required = kernel.required.max(known_kernel.required);
+        known_kernel.template |= kernel.template;
+        known_kernel.plain += usize::from(kernel.defined && !kernel.template);
         if (1..=kernel.parameters).contains(&kernel.defaults) {
-            (known.defaults, known.parameters) = (kernel.defaults, kernel.parameters);
+            (known_kernel.defaults, known_kernel.parameters) = (kernel.defaults, kernel.parameters);
         }
         // Specialisations need none: the primary template is what deduction finds.
-        known.bare += isize::from(!kernel.specialises);
+        known_kernel.bare += isize::from(!kernel.specialises);
     }
 
     /// Notes the functions and types of `source` that are no kernels.
@@ -113,17 +116,19 @@ impl Symbols {
                 continue;
             }
             let tokens = source.view(first);
-            for item in outline(text, &tokens) {
+            for item in outline_items(text, &tokens) {
                 match item.kind {
                     ItemKind::Function | ItemKind::Prototype => {
-                        if !item.has(text, &tokens, "__global__") {
+                        if !item.has_specifier(text, &tokens, "__global__") {
                             self.other_names.insert(item.name);
                         }
                     }
                     ItemKind::Type => {
-                        let head = tokens[item.tokens].iter().take_while(|it| !it.is(text, "{"));
-                        let idents = head.filter(|token| token.kind == Kind::Ident);
-                        self.other_names.extend(idents.map(|it| it.text(text).to_owned()));
+                        let head = tokens[item.tokens]
+                            .iter()
+                            .take_while(|token| !token.is_spelled(text, "{"));
+                        let idents = head.filter(|token| token.kind == TokenKind::Ident);
+                        self.other_names.extend(idents.map(|token| token.text(text).to_owned()));
                     }
                     ItemKind::Other => {}
                 }
@@ -131,13 +136,13 @@ impl Symbols {
         }
     }
 
-    /// The facts that decide which kernels can be put into block form.
+    /// The facts that decide which kernels can be put into thread-loop form.
     pub(super) fn block_facts(&self) -> &Facts {
         &self.block_facts
     }
 
     /// The launch bounds that the macro `name` stands for, if it does.
-    pub(super) fn bounds(&self, name: &str) -> Option<&Bounds> {
+    pub(super) fn bounds(&self, name: &str) -> Option<&DeclaredBounds> {
         self.bounds.get(name)
     }
 
@@ -148,32 +153,36 @@ impl Symbols {
 }
 
 /// Collects the names of the `__global__` functions that `units` declare or define.
-pub fn scan(units: &[Unit]) -> Symbols {
+pub fn scan_symbols(units: &[SourceUnit]) -> Symbols {
     let sources: Vec<Source> = units.iter().map(Source::without_main).collect();
     let mut symbols = Symbols::default();
     for source in &sources {
         symbols.block_facts.add(source);
         symbols.reach.add(source);
-        symbols.packs |= packs::any(source);
+        symbols.packs |= packed_casts::has_packed_casts(source);
         symbols.add_other_names(source);
-        symbols.bounds.extend(bounds::macros(source));
+        symbols.bounds.extend(bounds::find_bounds_macros(source));
         let tokens = Tokens::new(source.text, source.tokens.clone());
-        kernels(source.text, &tokens).into_iter().for_each(|kernel| symbols.add(kernel));
-        for declaration in instances::declarations(source.text, &source.view(true)) {
-            if let Some(known) = symbols.kernels.get_mut(&declaration.name) {
-                known.bare -= 1;
+        find_declared_kernels(source.text, &tokens)
+            .into_iter()
+            .for_each(|kernel| symbols.add(kernel));
+        for declaration in instances::find_kernel_declarations(source.text, &source.view(true)) {
+            if let Some(known_kernel) = symbols.kernels.get_mut(&declaration.name) {
+                known_kernel.bare -= 1;
             }
         }
-        for &directive in source.tokens.iter().filter(|token| token.kind == Kind::Directive) {
-            let Some(defined) = macros::definition(source.text, directive) else { continue };
+        for &directive in source.tokens.iter().filter(|token| token.kind == TokenKind::Directive) {
+            let Some(defined) = macros::parse_macro_definition(source.text, directive) else {
+                continue;
+            };
             let marks = ["__global__", "__device__", "__constant__"];
             let mut words = defined.body.iter().map(|token| token.text(source.text));
             if words.any(|word| marks.contains(&word) || symbols.device_macros.contains(word)) {
                 symbols.device_macros.insert(defined.name.to_owned());
             }
-            let found = kernels(source.text, &defined.body).into_iter();
-            let plain = found.filter(|kernel| !defined.is_parameter(&kernel.name));
-            plain.for_each(|kernel| symbols.add(kernel));
+            let macro_kernels = find_declared_kernels(source.text, &defined.body).into_iter();
+            let named_kernels = macro_kernels.filter(|kernel| !defined.is_parameter(&kernel.name));
+            named_kernels.for_each(|kernel| symbols.add(kernel));
         }
     }
     symbols.block_facts.finish();
@@ -181,11 +190,11 @@ pub fn scan(units: &[Unit]) -> Symbols {
 }
 
 /// A kernel's declaration.
-struct Declared {
+struct DeclaredKernel {
     name: String,
     at: usize,
     template: bool,
-    /// As of [`Known`].
+    /// As of [`KernelFacts`].
     required: usize,
     defined: bool,
     /// Its parameters, and how many of them have a default.
@@ -196,11 +205,12 @@ struct Declared {
 }
 
 /// The kernels that `source` defines, in order.
-pub(super) fn defined(source: &Source) -> Vec<Kernel> {
+pub(super) fn find_defined_kernels(source: &Source) -> Vec<Kernel> {
     let tokens = Tokens::new(source.text, source.tokens.clone());
-    let found = kernels(source.text, &tokens).into_iter().filter(|kernel| kernel.defined);
-    let line = |at| source.line(at);
-    found
+    let defined_kernels =
+        find_declared_kernels(source.text, &tokens).into_iter().filter(|kernel| kernel.defined);
+    let line = |byte_offset| source.line(byte_offset);
+    defined_kernels
         .map(|kernel| Kernel {
             name: kernel.name,
             line: line(kernel.at),
@@ -209,45 +219,49 @@ pub(super) fn defined(source: &Source) -> Vec<Kernel> {
         .collect()
 }
 
-fn kernels(text: &str, tokens: &Tokens) -> Vec<Declared> {
-    let globals = (0..tokens.len()).filter(|&index| tokens.is(text, index, "__global__"));
-    globals.filter_map(|index| kernel(text, tokens, index)).collect()
+fn find_declared_kernels(text: &str, tokens: &Tokens) -> Vec<DeclaredKernel> {
+    let globals =
+        (0..tokens.len()).filter(|&index| tokens.is_spelled_at(text, index, "__global__"));
+    globals.filter_map(|index| parse_declared_kernel(text, tokens, index)).collect()
 }
 
 /// The kernel whose declaration holds `__global__` at `global`.
-fn kernel(text: &str, tokens: &Tokens, global: usize) -> Option<Declared> {
-    let mut at = global + 1;
+fn parse_declared_kernel(text: &str, tokens: &Tokens, global: usize) -> Option<DeclaredKernel> {
+    let mut token_index = global + 1;
     loop {
-        let token = tokens.get(at)?;
+        let token = tokens.get(token_index)?;
         let word = token.text(text);
-        if token.kind != Kind::Ident || word == "__global__" {
+        if token.kind != TokenKind::Ident || word == "__global__" {
             if matches!(word, ";" | "{" | "}" | "(" | "__global__") {
                 return None;
             }
-            at += 1;
+            token_index += 1;
             continue;
         }
-        let arguments = tokens.skip_angles(text, at + 1).filter(|_| tokens.is(text, at + 1, "<"));
-        let open = arguments.unwrap_or(at + 1);
-        if !tokens.is(text, open, "(") {
-            at = open;
+        let arguments = tokens
+            .skip_angles(text, token_index + 1)
+            .filter(|_| tokens.is_spelled_at(text, token_index + 1, "<"));
+        let open_parenthesis = arguments.unwrap_or(token_index + 1);
+        if !tokens.is_spelled_at(text, open_parenthesis, "(") {
+            token_index = open_parenthesis;
             continue;
         }
-        let after = tokens.skip_group(open)?;
+        let group_end = tokens.skip_group(open_parenthesis)?;
         if is_attribute(word) {
-            at = after;
+            token_index = group_end;
             continue;
         }
         let head = template_head(text, tokens, global);
-        let empty = head.is_some_and(|head| self::arguments(text, tokens, head + 1).is_empty());
-        return Some(Declared {
+        let empty = head
+            .is_some_and(|head| self::template_argument_ranges(text, tokens, head + 1).is_empty());
+        return Some(DeclaredKernel {
             name: word.to_owned(),
             at: token.start,
             template: head.is_some(),
-            required: head.map_or(0, |head| required(text, tokens, head)),
-            defined: tokens.is(text, after, "{"),
-            parameters: count(text, tokens, open, ","),
-            defaults: count(text, tokens, open, "=").saturating_sub(1),
+            required: head.map_or(0, |head| count_required_arguments(text, tokens, head)),
+            defined: tokens.is_spelled_at(text, group_end, "{"),
+            parameters: count_token_parts(text, tokens, open_parenthesis, ","),
+            defaults: count_token_parts(text, tokens, open_parenthesis, "=").saturating_sub(1),
             specialises: arguments.is_some() || empty,
         });
     }
@@ -255,29 +269,37 @@ fn kernel(text: &str, tokens: &Tokens, global: usize) -> Option<Declared> {
 
 /// How many parts the tokens in the parentheses that open at `open` have, if each `separator` there
 /// begins one; 0 if there are none.
-pub(super) fn count(text: &str, tokens: &Tokens, open: usize, separator: &str) -> usize {
-    let Some(close) = tokens.skip_group(open).map(|after| after - 1) else { return 0 };
-    let (mut at, mut parts) = (open + 1, usize::from(open + 1 < close));
-    while at < close {
-        parts += usize::from(tokens.is(text, at, separator));
-        let inner = match tokens.is(text, at, "<") {
-            true => tokens.skip_angles(text, at),
-            false => tokens.skip_group(at),
+pub(super) fn count_token_parts(
+    text: &str,
+    tokens: &Tokens,
+    open_bracket: usize,
+    separator: &str,
+) -> usize {
+    let Some(close_bracket) = tokens.skip_group(open_bracket).map(|group_end| group_end - 1) else {
+        return 0;
+    };
+    let (mut token_index, mut parts) =
+        (open_bracket + 1, usize::from(open_bracket + 1 < close_bracket));
+    while token_index < close_bracket {
+        parts += usize::from(tokens.is_spelled_at(text, token_index, separator));
+        let inner = match tokens.is_spelled_at(text, token_index, "<") {
+            true => tokens.skip_angles(text, token_index),
+            false => tokens.skip_group(token_index),
         };
-        at = inner.unwrap_or(at + 1);
+        token_index = inner.unwrap_or(token_index + 1);
     }
     parts
 }
 
 /// The `template` of the declaration around `at`, the one next to it if there are several.
-pub(super) fn template_head(text: &str, tokens: &Tokens, at: usize) -> Option<usize> {
-    for (index, token) in tokens[..at].iter().enumerate().rev() {
-        let ends = token.kind == Kind::Directive
+pub(super) fn template_head(text: &str, tokens: &Tokens, token_index: usize) -> Option<usize> {
+    for (index, token) in tokens[..token_index].iter().enumerate().rev() {
+        let ends = token.kind == TokenKind::Directive
             || matches!(token.text(text), ";" | "{" | "}" | "__global__");
         if ends {
             return None;
         }
-        if token.is(text, "template") {
+        if token.is_spelled(text, "template") {
             return Some(index);
         }
     }
@@ -285,31 +307,38 @@ pub(super) fn template_head(text: &str, tokens: &Tokens, at: usize) -> Option<us
 }
 
 /// The number of the last parameter without a default of the template head at `head`, from 1.
-fn required(text: &str, tokens: &Tokens, head: usize) -> usize {
-    let parameters = arguments(text, tokens, head + 1);
-    let is_plain =
-        |range: &Range<usize>| !tokens[range.clone()].iter().any(|token| token.is(text, "="));
+fn count_required_arguments(text: &str, tokens: &Tokens, head: usize) -> usize {
+    let parameters = template_argument_ranges(text, tokens, head + 1);
+    let is_plain = |range: &Range<usize>| {
+        !tokens[range.clone()].iter().any(|token| token.is_spelled(text, "="))
+    };
     parameters.iter().rposition(is_plain).map_or(0, |last| last + 1)
 }
 
 /// The arguments of the template list that opens at `open`, as ranges of tokens.
-pub(super) fn arguments(text: &str, tokens: &Tokens, open: usize) -> Vec<Range<usize>> {
-    let Some(after) = tokens.skip_angles(text, open).filter(|after| *after > open + 2) else {
+pub(super) fn template_argument_ranges(
+    text: &str,
+    tokens: &Tokens,
+    open_bracket: usize,
+) -> Vec<Range<usize>> {
+    let Some(angles_end) =
+        tokens.skip_angles(text, open_bracket).filter(|angles_end| *angles_end > open_bracket + 2)
+    else {
         return Vec::new();
     };
-    let mut found = Vec::new();
-    let (mut index, mut start) = (open + 1, open + 1);
-    while index < after - 1 {
-        if tokens.is(text, index, ",") {
-            found.push(start..index);
+    let mut argument_ranges = Vec::new();
+    let (mut index, mut start) = (open_bracket + 1, open_bracket + 1);
+    while index < angles_end - 1 {
+        if tokens.is_spelled_at(text, index, ",") {
+            argument_ranges.push(start..index);
             start = index + 1;
         }
-        let inner = match tokens.is(text, index, "<") {
+        let inner = match tokens.is_spelled_at(text, index, "<") {
             true => tokens.skip_angles(text, index),
             false => tokens.skip_group(index),
         };
         index = inner.unwrap_or(index + 1);
     }
-    found.push(start..after - 1);
-    found
+    argument_ranges.push(start..angles_end - 1);
+    argument_ranges
 }

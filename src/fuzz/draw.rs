@@ -1,21 +1,21 @@
 //! Values out of a fuzzer's bytes; zeros once these are used up.
 
 /// Bytes from which values are taken one after the other.
-pub(crate) struct Draw<'a> {
+pub(crate) struct FuzzDraw<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Draw<'a> {
+impl<'a> FuzzDraw<'a> {
     /// Takes from `bytes`.
-    pub(crate) fn new(bytes: &'a [u8]) -> Draw<'a> {
-        Draw { bytes }
+    pub(crate) fn new(bytes: &'a [u8]) -> FuzzDraw<'a> {
+        FuzzDraw { bytes }
     }
 
     /// One byte.
     pub(crate) fn byte(&mut self) -> u8 {
         match self.bytes.split_first() {
-            Some((&first, rest)) => {
-                self.bytes = rest;
+            Some((&first, remaining_bytes)) => {
+                self.bytes = remaining_bytes;
                 first
             }
             None => 0,
@@ -38,20 +38,20 @@ impl<'a> Draw<'a> {
     }
 
     /// At most `most` bytes, as many as the next byte says.
-    pub(crate) fn bytes(&mut self, most: usize) -> &'a [u8] {
-        let count = usize::from(self.byte()).min(most).min(self.bytes.len());
-        let (taken, rest) = self.bytes.split_at(count);
-        self.bytes = rest;
-        taken
+    pub(crate) fn bytes(&mut self, most_bytes: usize) -> &'a [u8] {
+        let count = usize::from(self.byte()).min(most_bytes).min(self.bytes.len());
+        let (taken_bytes, remaining_bytes) = self.bytes.split_at(count);
+        self.bytes = remaining_bytes;
+        taken_bytes
     }
 
     /// Text of at most `most` bytes before those that are not UTF-8 are replaced.
-    pub(crate) fn text(&mut self, most: usize) -> String {
-        String::from_utf8_lossy(self.bytes(most)).into_owned()
+    pub(crate) fn text(&mut self, most_bytes: usize) -> String {
+        String::from_utf8_lossy(self.bytes(most_bytes)).into_owned()
     }
 
     /// Everything that is left.
-    pub(crate) fn rest(self) -> &'a [u8] {
+    pub(crate) fn remaining_bytes(self) -> &'a [u8] {
         self.bytes
     }
 }

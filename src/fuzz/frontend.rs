@@ -2,75 +2,81 @@
 //! equal translations, and no text ends the program.
 
 use crate::frontend::{
-    FrontendError, Precision, Symbols, ThreadForm, Threads, Unit, call, device, host, identifiers,
-    scan, signatures,
+    FrontendError, Precision, SourceUnit, Symbols, ThreadForm, Threads, collect_identifiers,
+    find_function_signatures, scan_symbols, translate_for_device, translate_for_host,
+    translate_harness_call,
 };
 
 /// The most bytes of a text: more finds nothing new and takes longer.
 const MOST: usize = 64 << 10;
 
 /// Any text is translated line for line or refused with a line of it; equal texts alike.
-pub fn frontend(bytes: &[u8]) {
+pub fn fuzz_frontend(bytes: &[u8]) {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MOST)]);
-    let unit = Unit { path: "src/a.cu", text: &text };
+    let unit = SourceUnit { path: "src/a.cu", text: &text };
     let lines = text.matches('\n').count();
-    let symbols = scan(&[unit]);
+    let symbols = scan_symbols(&[unit]);
     for (precision, threads) in [
         (Precision::Native, Threads::Stacks),
         (Precision::Native, Threads::Lanes),
         (Precision::Shadow, Threads::Blocks),
     ] {
-        let made = host_text(&unit, &symbols, precision, threads, lines);
-        let again = host_text(&unit, &scan(&[unit]), precision, threads, lines);
-        assert_eq!(made, again, "two translations of one text");
+        let first_translation = host_text(&unit, &symbols, precision, threads, lines);
+        let second_translation =
+            host_text(&unit, &scan_symbols(&[unit]), precision, threads, lines);
+        assert_eq!(first_translation, second_translation, "two translations of one text");
     }
-    let made =
-        device(&unit, &symbols, Precision::Native).expect("device code is NVRTC's to refuse");
-    let Some(kept) = made.strip_prefix("#include <replay_nvrtc/prelude>\n") else {
-        panic!("no prelude in {made}");
+    let device_translation = translate_for_device(&unit, &symbols, Precision::Native)
+        .expect("device code is NVRTC's to refuse");
+    let Some(kept_text) = device_translation.strip_prefix("#include <replay_nvrtc/prelude>\n")
+    else {
+        panic!("no prelude in {device_translation}");
     };
-    stays(kept, lines);
-    match call(&text, "call in replay.toml", &symbols, Precision::Shadow) {
-        Ok(made) => {
-            stays(&made, lines);
+    check_line_directive(kept_text, lines);
+    match translate_harness_call(&text, "call in replay.toml", &symbols, Precision::Shadow) {
+        Ok(call_text) => {
+            check_line_directive(&call_text, lines);
         }
-        Err(error) => refused(&error, lines),
+        Err(error) => check_refusal_line(&error, lines),
     }
-    for function in signatures(&unit, &symbols) {
-        within(function.line, lines);
+    for function in find_function_signatures(&unit, &symbols) {
+        check_line_number(function.line, lines);
     }
-    assert!(identifiers(&unit).iter().all(|name| text.contains(name.as_str())));
+    assert!(collect_identifiers(&unit).iter().all(|name| text.contains(name.as_str())));
 }
 
 fn host_text(
-    unit: &Unit,
+    unit: &SourceUnit,
     symbols: &Symbols,
     precision: Precision,
     threads: Threads,
     lines: usize,
 ) -> Result<String, FrontendError> {
-    let made = match host(unit, symbols, precision, threads) {
-        Ok(made) => made,
+    let translation = match translate_for_host(unit, symbols, precision, threads) {
+        Ok(host_translation) => host_translation,
         Err(error) => {
-            refused(&error, lines);
+            check_refusal_line(&error, lines);
             return Err(error);
         }
     };
-    let text = stays(&made.text, lines);
+    let text = check_line_directive(&translation.text, lines);
     if precision == Precision::Native && is_plain(unit.text) {
         assert_eq!(text, unit.text, "text that is no CUDA and no program");
     }
-    made.launches.iter().for_each(|launch| within(launch.line, lines));
-    made.kernels.iter().for_each(|kernel| within(kernel.line, lines));
-    for form in &made.kernel_forms {
-        within(form.line, lines);
+    translation.launches.iter().for_each(|launch| check_line_number(launch.line, lines));
+    translation.kernels.iter().for_each(|kernel| check_line_number(kernel.line, lines));
+    for form in &translation.kernel_forms {
+        check_line_number(form.line, lines);
         if let ThreadForm::Stacks { line: Some(line), .. } = form.threads {
-            within(line, lines);
+            check_line_number(line, lines);
         }
     }
-    made.shuffles.iter().for_each(|shuffle| within(shuffle.line, lines));
-    made.shadow_obstacles.iter().for_each(|found| within(found.line, lines));
-    Ok(made.text)
+    translation.shuffles.iter().for_each(|shuffle| check_line_number(shuffle.line, lines));
+    translation
+        .shadow_obstacles
+        .iter()
+        .for_each(|obstacle| check_line_number(obstacle.line, lines));
+    Ok(translation.text)
 }
 
 /// Whether nothing in `text` is CUDA's or a program's.
@@ -82,22 +88,24 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// The lines of a file with `lines` line breaks follow a `#line` directive, as many as before.
-fn stays(made: &str, lines: usize) -> &str {
-    let Some((directive, text)) = made.split_once('\n') else { panic!("one line: {made}") };
+fn check_line_directive(translation: &str, lines: usize) -> &str {
+    let Some((directive, text)) = translation.split_once('\n') else {
+        panic!("one line: {translation}")
+    };
     assert!(directive.starts_with("#line 1 \""), "{directive}");
     assert_eq!(text.matches('\n').count(), lines, "line breaks of\n{text}");
     text
 }
 
-fn refused(error: &FrontendError, lines: usize) {
-    super::told(error, error.hint());
+fn check_refusal_line(error: &FrontendError, lines: usize) {
+    super::check_error_text(error, error.hint());
     let (FrontendError::UnseenLaunch { line, .. }
     | FrontendError::UnseenMacroLaunch { line, .. }
     | FrontendError::SharedMemory { line, .. }
     | FrontendError::Unsupported { line, .. }) = error;
-    within(*line, lines);
+    check_line_number(*line, lines);
 }
 
-fn within(line: usize, lines: usize) {
+fn check_line_number(line: usize, lines: usize) {
     assert!((1..=lines + 1).contains(&line), "line {line} of {}", lines + 1);
 }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::{TARGETS, Target};
+use super::{FuzzTarget, TARGETS};
 
 /// Mutations of each target's seeds where no time is given.
 const CASES: u32 = 256;
@@ -36,7 +36,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-fn seeds(target: &Target) -> Vec<Vec<u8>> {
+fn seeds(target: &FuzzTarget) -> Vec<Vec<u8>> {
     let mut paths = Vec::new();
     files(&fuzzers().join("seeds").join(target.name), &mut paths);
     paths.sort();
@@ -45,7 +45,7 @@ fn seeds(target: &Target) -> Vec<Vec<u8>> {
 }
 
 /// The words that the target's dictionary lists.
-fn words(target: &Target) -> Vec<Vec<u8>> {
+fn words(target: &FuzzTarget) -> Vec<Vec<u8>> {
     let path = fuzzers().join("dictionaries").join(format!("{}.dict", target.name));
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let quoted = text.lines().filter_map(|line| line.strip_prefix('"')?.strip_suffix('"'));

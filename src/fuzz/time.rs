@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::frontend::{Precision, Threads, Unit, device, host, scan, signatures};
+use crate::frontend::{
+    Precision, SourceUnit, Threads, find_function_signatures, scan_symbols, translate_for_device,
+    translate_for_host,
+};
 
 /// Bytes of the shorter of two texts; without optimisation more would take seconds.
 const SHORT: usize = if cfg!(test) { 8 << 10 } else { 16 << 10 };
@@ -22,9 +25,9 @@ const LEAST: Duration = Duration::from_millis(250);
 pub fn frontend_time(bytes: &[u8]) {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(1 << 10)]);
     let parts: Vec<&str> = text.splitn(3, '\u{1}').collect();
-    let (before, piece, behind) = match parts[..] {
-        [before, piece, behind] => (before, piece, behind),
-        [before, piece] => (before, piece, ""),
+    let (text_before, piece, text_behind) = match parts[..] {
+        [text_before, piece, text_behind] => (text_before, piece, text_behind),
+        [text_before, piece] => (text_before, piece, ""),
         _ => ("", &*text, ""),
     };
     if piece.is_empty() {
@@ -32,13 +35,13 @@ pub fn frontend_time(bytes: &[u8]) {
     }
     let repeated = |bytes: usize| {
         let times = (bytes / piece.len()).max(2);
-        format!("{before}{}{behind}", piece.repeat(times))
+        format!("{text_before}{}{text_behind}", piece.repeat(times))
     };
     let (short, long) = (repeated(SHORT), repeated(SHORT * LONGER));
     // Other work on the machine can lengthen a time, but not shorten it.
     let mut times = (Duration::MAX, Duration::MAX);
     for _ in 0..3 {
-        times = (times.0.min(translation(&short)), times.1.min(translation(&long)));
+        times = (times.0.min(time_translation(&short)), times.1.min(time_translation(&long)));
         if times.1 < LEAST.max(times.0 * LIMIT) {
             return;
         }
@@ -48,18 +51,18 @@ pub fn frontend_time(bytes: &[u8]) {
 }
 
 /// Processor time of this thread for all translations of `text`.
-fn translation(text: &str) -> Duration {
-    let unit = Unit { path: "a.cu", text };
-    let begun = processor_time();
-    let symbols = scan(&[unit]);
-    let _ = host(&unit, &symbols, Precision::Shadow, Threads::Lanes);
-    let _ = device(&unit, &symbols, Precision::Native);
-    let _ = signatures(&unit, &symbols);
-    processor_time().saturating_sub(begun)
+fn time_translation(text: &str) -> Duration {
+    let unit = SourceUnit { path: "a.cu", text };
+    let time_before = thread_processor_time();
+    let symbols = scan_symbols(&[unit]);
+    let _ = translate_for_host(&unit, &symbols, Precision::Shadow, Threads::Lanes);
+    let _ = translate_for_device(&unit, &symbols, Precision::Native);
+    let _ = find_function_signatures(&unit, &symbols);
+    thread_processor_time().saturating_sub(time_before)
 }
 
 /// How long this thread has run: the first number of `schedstat`, in nanoseconds (proc(5)).
-fn processor_time() -> Duration {
+fn thread_processor_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = text.split(' ').next().and_then(|first| first.parse().ok());
     Duration::from_nanos(nanoseconds.unwrap_or(0))

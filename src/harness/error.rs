@@ -1,6 +1,6 @@
 //! Why a harness is refused, what helps, and where in the file it is.
 
-use super::{PathFault, Spot, TomlError, did_you_mean};
+use super::{PathFault, TextSpot, TomlError, suggest_nearest_word};
 use crate::tensor::DType;
 
 /// Why `replay.toml` is refused.
@@ -11,11 +11,11 @@ pub enum HarnessError {
     Toml(#[from] TomlError),
     /// A key with an empty value that must not be empty.
     #[error("`{key}` at {spot} is empty")]
-    Empty { spot: Box<Spot>, key: String },
+    Empty { spot: Box<TextSpot>, key: String },
     /// A dtype that does not exist.
-    #[error("unknown dtype `{dtype}` for `{tensor}` at {spot}{}", did_you_mean(.nearest))]
+    #[error("unknown dtype `{dtype}` for `{tensor}` at {spot}{}", suggest_nearest_word(.nearest))]
     UnknownDtype {
-        spot: Box<Spot>,
+        spot: Box<TextSpot>,
         tensor: String,
         /// The dtype as written.
         dtype: String,
@@ -25,7 +25,7 @@ pub enum HarnessError {
     /// A tensor or size whose name cannot stand in `call`.
     #[error("`{name}` at {spot} cannot name a tensor or a size: {reason}")]
     BadName {
-        spot: Box<Spot>,
+        spot: Box<TextSpot>,
         name: String,
         /// The fault of the name.
         reason: &'static str,
@@ -34,7 +34,7 @@ pub enum HarnessError {
     #[error("`{name}` at {spot} names both {first} and {second}")]
     Clash {
         /// One of the two.
-        spot: Box<Spot>,
+        spot: Box<TextSpot>,
         name: String,
         /// One of the two.
         first: &'static str,
@@ -43,10 +43,10 @@ pub enum HarnessError {
     /// An output's size that no input has, so that nothing says how large it is.
     #[error(
         "output `{output}` at {spot} has the size `{size}`, which no input has{}",
-        did_you_mean(.nearest)
+        suggest_nearest_word(.nearest)
     )]
     UnknownSize {
-        spot: Box<Spot>,
+        spot: Box<TextSpot>,
         output: String,
         size: String,
         /// The size meant.
@@ -54,18 +54,18 @@ pub enum HarnessError {
     },
     /// An optional input of a call that is a scalar, for which there is no null.
     #[error("input `{input}` at {spot} is a scalar and cannot be optional")]
-    OptionalScalar { spot: Box<Spot>, input: String },
+    OptionalScalar { spot: Box<TextSpot>, input: String },
     /// A number of elements of which no tensor can have as many.
     #[error("`{size}` at {spot} is more elements than a tensor can have")]
     HugeExtent {
-        spot: Box<Spot>,
+        spot: Box<TextSpot>,
         /// The number as written.
         size: usize,
     },
     /// A path that leads outside the repository, or nowhere.
     #[error("`{value}` in `{key}` at {spot} {reason}")]
     BadPath {
-        spot: Box<Spot>,
+        spot: Box<TextSpot>,
         key: String,
         /// The value as written.
         value: String,
@@ -75,22 +75,22 @@ pub enum HarnessError {
     /// Something that is not a macro definition.
     #[error("`{value}` in `defines` at {spot} is neither NAME nor NAME=VALUE")]
     BadDefine {
-        spot: Box<Spot>,
+        spot: Box<TextSpot>,
         /// The value as written.
         value: String,
     },
     /// Something that is not the name of a macro.
     #[error("`{value}` in `undefine` at {spot} is not the name of a macro")]
     BadUndefine {
-        spot: Box<Spot>,
+        spot: Box<TextSpot>,
         /// The value as written.
         value: String,
     },
     /// An `init` that cannot be.
-    #[error("`init` of output `{output}` at {spot} {problem}{}", did_you_mean(.nearest))]
+    #[error("`init` of output `{output}` at {spot} {problem}{}", suggest_nearest_word(.nearest))]
     Init {
         /// The key, or the output.
-        spot: Box<Spot>,
+        spot: Box<TextSpot>,
         output: String,
         problem: String,
         /// The input meant.
@@ -98,49 +98,49 @@ pub enum HarnessError {
     },
     /// A key for kernels beside `program`.
     #[error("`{key}` at {spot} is for kernels, and this harness has a `program`")]
-    BothKinds { spot: Box<Spot>, key: String },
+    BothKinds { spot: Box<TextSpot>, key: String },
     /// A key for programs without `program`.
     #[error("`{key}` at {spot} goes with `program`, which this harness does not have")]
-    WithoutProgram { spot: Box<Spot>, key: String },
+    WithoutProgram { spot: Box<TextSpot>, key: String },
     /// A word or a value that no program can be given.
     #[error("the text at {spot} holds a zero byte")]
-    ZeroByte { spot: Box<Spot> },
+    ZeroByte { spot: Box<TextSpot> },
     /// Something that cannot be loaded by its name.
     #[error("`{}` in `preload` at {spot} is not a name", .name.escape_debug())]
     BadPreload {
-        spot: Box<Spot>,
+        spot: Box<TextSpot>,
         /// The value as written.
         name: String,
     },
     /// A precision that twins cannot have.
     #[error("`precision` at {spot} is `{}`, not `float64` or `float32`", .name.escape_debug())]
     BadPrecision {
-        spot: Box<Spot>,
+        spot: Box<TextSpot>,
         /// The value as written.
         name: String,
     },
     /// An environment variable that the harness cannot set.
     #[error("`{}` in `env` at {spot}: {reason}", .name.escape_debug())]
     BadVariable {
-        spot: Box<Spot>,
+        spot: Box<TextSpot>,
         name: String,
         /// The fault of the name.
         reason: &'static str,
     },
     /// `gradient_of`, `of` and `upstream` do not fit together.
-    #[error("output `{output}` at {spot}: {problem}{}", did_you_mean(.nearest))]
+    #[error("output `{output}` at {spot}: {problem}{}", suggest_nearest_word(.nearest))]
     Gradient {
-        spot: Box<Spot>,
+        spot: Box<TextSpot>,
         output: String,
         problem: String,
         /// The tensor meant.
         nearest: Option<String>,
     },
     /// A role that a tensor cannot have.
-    #[error("`{tensor}` in `roles` at {spot} {problem}{}", did_you_mean(.nearest))]
+    #[error("`{tensor}` in `roles` at {spot} {problem}{}", suggest_nearest_word(.nearest))]
     Role {
         /// The tensor, or its role.
-        spot: Box<Spot>,
+        spot: Box<TextSpot>,
         tensor: String,
         problem: String,
         /// The tensor or the word meant.
@@ -197,7 +197,7 @@ impl HarnessError {
     }
 
     /// Where in the file it is, if it is at one place.
-    pub fn spot(&self) -> Option<&Spot> {
+    pub fn spot(&self) -> Option<&TextSpot> {
         match self {
             HarnessError::Toml(error) => error.spot(),
             HarnessError::Empty { spot, .. }

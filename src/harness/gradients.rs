@@ -1,24 +1,25 @@
 //! Resolves which output is differentiated, and the upstream gradient.
 
-use super::{Harness, HarnessError, OutputSpec, Spot, nearest};
+use super::{Harness, HarnessError, OutputSpec, TextSpot, find_nearest_word};
 
 /// Checks `gradient_of`, `of` and `upstream` of every output, and fills in `of` where only one
 /// output is possible. `spot` returns the place where a tensor is declared.
-pub(super) fn resolve(
+pub(super) fn resolve_gradients(
     harness: &mut Harness,
-    spot: &dyn Fn(&str) -> Box<Spot>,
+    spot: &dyn Fn(&str) -> Box<TextSpot>,
 ) -> Result<(), HarnessError> {
-    let loss = loss(harness);
+    let loss = find_loss_output(harness);
     for index in 0..harness.outputs.len() {
         let (name, spec) = (&harness.outputs.keys()[index].clone(), &harness.outputs[index]);
-        let of = check(harness, name, spec, loss.as_deref(), spot)?;
-        harness.outputs[index].of = of;
+        let differentiated_output =
+            resolve_gradient_output(harness, name, spec, loss.as_deref(), spot)?;
+        harness.outputs[index].of = differentiated_output;
     }
     Ok(())
 }
 
 /// The scalar float output called `loss`, or else the only scalar float output that is no gradient.
-pub(super) fn loss(harness: &Harness) -> Option<String> {
+pub(super) fn find_loss_output(harness: &Harness) -> Option<String> {
     let scalars = |(_, spec): &(&String, &OutputSpec)| {
         spec.shape.is_empty() && spec.dtype.is_float() && spec.gradient_of.is_none()
     };
@@ -33,12 +34,12 @@ pub(super) fn loss(harness: &Harness) -> Option<String> {
 }
 
 /// The output that `name` is a gradient of, if it is one.
-fn check(
+fn resolve_gradient_output(
     harness: &Harness,
     name: &str,
     spec: &OutputSpec,
     loss: Option<&str>,
-    spot: &dyn Fn(&str) -> Box<Spot>,
+    spot: &dyn Fn(&str) -> Box<TextSpot>,
 ) -> Result<Option<String>, HarnessError> {
     let fail = |problem: String, nearest| {
         let (spot, output) = (spot(name), name.to_owned());
@@ -52,8 +53,8 @@ fn check(
         };
     };
     let Some(input_spec) = harness.inputs.get(input) else {
-        let near = nearest(input, harness.inputs.keys().map(String::as_str));
-        return fail(format!("`gradient_of` names `{input}`, which is not an input"), near);
+        let nearest_name = find_nearest_word(input, harness.inputs.keys().map(String::as_str));
+        return fail(format!("`gradient_of` names `{input}`, which is not an input"), nearest_name);
     };
     if !input_spec.dtype.is_float() || !spec.dtype.is_float() {
         return fail(format!("it and `{input}` must both be floating point"), None);
@@ -61,23 +62,30 @@ fn check(
     if input_spec.shape != spec.shape {
         return fail(format!("it has another shape than `{input}`, whose gradient it is"), None);
     }
-    let of = spec.of.as_deref().or(loss);
-    let Some(of) = of else {
+    let differentiated_output = spec.of.as_deref().or(loss);
+    let Some(differentiated_output) = differentiated_output else {
         return match &spec.upstream {
             None => Ok(None),
             Some(_) => fail("`upstream` needs `of`, the output it flows into".into(), None),
         };
     };
-    let Some(of_spec) = harness.outputs.get(of) else {
-        let near = nearest(of, harness.outputs.keys().map(String::as_str));
-        return fail(format!("`of` names `{of}`, which is not an output"), near);
+    let Some(of_spec) = harness.outputs.get(differentiated_output) else {
+        let nearest_name =
+            find_nearest_word(differentiated_output, harness.outputs.keys().map(String::as_str));
+        return fail(
+            format!("`of` names `{differentiated_output}`, which is not an output"),
+            nearest_name,
+        );
     };
-    if of == name || !of_spec.dtype.is_float() {
-        return fail(format!("`of` names `{of}`, which cannot be differentiated"), None);
+    if differentiated_output == name || !of_spec.dtype.is_float() {
+        return fail(
+            format!("`of` names `{differentiated_output}`, which cannot be differentiated"),
+            None,
+        );
     }
-    match upstream_fault(harness, spec, of, of_spec) {
-        None => Ok(Some(of.to_owned())),
-        Some((problem, near)) => fail(problem, near),
+    match upstream_fault(harness, spec, differentiated_output, of_spec) {
+        None => Ok(Some(differentiated_output.to_owned())),
+        Some((problem, nearest_name)) => fail(problem, nearest_name),
     }
 }
 
@@ -86,22 +94,26 @@ fn check(
 fn upstream_fault(
     harness: &Harness,
     spec: &OutputSpec,
-    of: &str,
+    differentiated_output: &str,
     of_spec: &OutputSpec,
 ) -> Option<(String, Option<String>)> {
     let Some(upstream) = &spec.upstream else {
-        let problem = format!("`{of}` is not a scalar, so `upstream` must name an input");
+        let problem =
+            format!("`{differentiated_output}` is not a scalar, so `upstream` must name an input");
         return (!of_spec.shape.is_empty()).then_some((problem, None));
     };
     let Some(upstream_spec) = harness.inputs.get(upstream) else {
-        let near = nearest(upstream, harness.inputs.keys().map(String::as_str));
-        return Some((format!("`upstream` names `{upstream}`, which is not an input"), near));
+        let nearest_name = find_nearest_word(upstream, harness.inputs.keys().map(String::as_str));
+        return Some((
+            format!("`upstream` names `{upstream}`, which is not an input"),
+            nearest_name,
+        ));
     };
-    let fits = upstream_spec.dtype.is_float() && upstream_spec.shape == of_spec.shape;
+    let fits_output = upstream_spec.dtype.is_float() && upstream_spec.shape == of_spec.shape;
     let problem = || {
         format!(
-            "`upstream` names `{upstream}`, which must be floating point and have the shape of `{of}`"
+            "`upstream` names `{upstream}`, which must be floating point and have the shape of `{differentiated_output}`"
         )
     };
-    (!fits).then(|| (problem(), None))
+    (!fits_output).then(|| (problem(), None))
 }

@@ -102,7 +102,7 @@ const TAKEN: &[&str] = &[
 ];
 
 /// The reason why `call` cannot use `name`, or `None` if it can.
-pub(super) fn objection(name: &str) -> Option<&'static str> {
+pub(super) fn name_objection(name: &str) -> Option<&'static str> {
     if !is_identifier(name) {
         Some("it is not a C++ identifier")
     } else if name.starts_with("__") {
@@ -118,5 +118,5 @@ pub(super) fn objection(name: &str) -> Option<&'static str> {
 pub(super) fn is_identifier(name: &str) -> bool {
     let mut chars = name.chars();
     chars.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
-        && chars.all(|rest| rest.is_ascii_alphanumeric() || rest == '_')
+        && chars.all(|character| character.is_ascii_alphanumeric() || character == '_')
 }

@@ -112,19 +112,19 @@ pub(super) fn repository_path(path: &str, may_be_root: bool) -> Result<String, P
 }
 
 /// `path` from `folder`, without `..` where that names the same file: messages show it.
-pub(crate) fn joined(folder: &Path, path: impl AsRef<Path>) -> PathBuf {
-    let plain = folder.join(path);
+pub(crate) fn join_lexically(folder: &Path, path: impl AsRef<Path>) -> PathBuf {
+    let plain_path = folder.join(path);
     let mut tidy = PathBuf::new();
-    for component in plain.components() {
+    for component in plain_path.components() {
         match component {
             Component::ParentDir if tidy.file_name().is_some() => _ = tidy.pop(),
             Component::CurDir => {}
-            other => tidy.push(other),
+            other_component => tidy.push(other_component),
         }
     }
     // Behind a symlink, `..` leads elsewhere.
-    match (plain.canonicalize(), tidy.canonicalize()) {
-        (Ok(meant), Ok(found)) if meant == found => tidy,
-        _ => plain,
+    match (plain_path.canonicalize(), tidy.canonicalize()) {
+        (Ok(meant), Ok(tidy_target)) if meant == tidy_target => tidy,
+        _ => plain_path,
     }
 }

@@ -3,8 +3,8 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use super::table::{Table, Value};
-use super::{Harness, HarnessError, SourcePath, empty, paths};
+use super::table::{Table, TomlValue};
+use super::{Harness, HarnessError, SourcePath, empty_call_error, parse_source_paths};
 use crate::tensor::DType;
 
 /// How a program runs a revision's files on captured inputs.
@@ -39,7 +39,7 @@ pub(super) const KERNEL_KEYS: [&str; 7] =
 const OWN_PREFIX: &str = "REPLAY_";
 
 /// The program that the harness names; none in a harness of kernels.
-pub(super) fn program(root: &Table<'_>) -> Result<Option<ProgramSpec>, HarnessError> {
+pub(super) fn parse_program_spec(root: &Table<'_>) -> Result<Option<ProgramSpec>, HarnessError> {
     let Some(program) = root.get("program") else {
         return match KEYS.iter().find_map(|key| root.get(key)) {
             Some(alone) => Err(HarnessError::WithoutProgram {
@@ -57,18 +57,18 @@ pub(super) fn program(root: &Table<'_>) -> Result<Option<ProgramSpec>, HarnessEr
     }
     let tree = match root.get("tree") {
         None => vec![SourcePath::from(".")],
-        Some(value) => match paths(root, "tree")? {
-            listed if listed.is_empty() => return Err(empty(&value)),
+        Some(value) => match parse_source_paths(root, "tree")? {
+            listed if listed.is_empty() => return Err(empty_call_error(&value)),
             listed => listed,
         },
     };
-    let command = |name| root.get(name).map(|value| words(&value)).transpose();
+    let command = |name| root.get(name).map(|value| parse_command_line(&value)).transpose();
     Ok(Some(ProgramSpec {
-        words: words(&program)?,
+        words: parse_command_line(&program)?,
         tree,
-        preload: preload(root)?,
-        env: environment(root)?,
-        precision: precision(root)?,
+        preload: parse_preload_names(root)?,
+        env: parse_environment_table(root)?,
+        precision: parse_twin_precision(root)?,
         widen_casts: root.get("widen_casts").map_or(Ok(true), |value| value.boolean())?,
         build: command("build")?,
         identity: command("identity")?,
@@ -76,11 +76,11 @@ pub(super) fn program(root: &Table<'_>) -> Result<Option<ProgramSpec>, HarnessEr
 }
 
 /// The words of a command, of which the first names a program.
-fn words(value: &Value<'_>) -> Result<Vec<String>, HarnessError> {
+fn parse_command_line(value: &TomlValue<'_>) -> Result<Vec<String>, HarnessError> {
     let items = value.list("a list of strings")?;
-    let words: Vec<String> = items.iter().map(Value::string).collect::<Result<_, _>>()?;
+    let words: Vec<String> = items.iter().map(TomlValue::string).collect::<Result<_, _>>()?;
     if words.first().is_none_or(|first| first.trim().is_empty()) {
-        return Err(empty(value));
+        return Err(empty_call_error(value));
     }
     match items.iter().zip(&words).find(|(_, word)| word.contains('\0')) {
         Some((item, _)) => Err(HarnessError::ZeroByte { spot: item.spot() }),
@@ -89,51 +89,53 @@ fn words(value: &Value<'_>) -> Result<Vec<String>, HarnessError> {
 }
 
 /// The names of what is loaded once: they go to the program in one list, apart by commas.
-fn preload(root: &Table<'_>) -> Result<Option<Vec<String>>, HarnessError> {
+fn parse_preload_names(root: &Table<'_>) -> Result<Option<Vec<String>>, HarnessError> {
     if root.get("preload").is_none() {
         return Ok(None);
     }
-    let one = |item: &Value<'_>| {
+    let read_module = |item: &TomlValue<'_>| {
         let name = item.string()?;
         match name.is_empty() || name.contains([',', '\0']) || name.contains(char::is_whitespace) {
             true => Err(HarnessError::BadPreload { spot: item.spot(), name }),
             false => Ok(name),
         }
     };
-    root.strings("preload")?.iter().map(one).collect::<Result<_, _>>().map(Some)
+    root.strings("preload")?.iter().map(read_module).collect::<Result<_, _>>().map(Some)
 }
 
 /// The precision of twins.
-fn precision(root: &Table<'_>) -> Result<DType, HarnessError> {
+fn parse_twin_precision(root: &Table<'_>) -> Result<DType, HarnessError> {
     let Some(value) = root.get("precision") else { return Ok(DType::F64) };
     match value.string()?.as_str() {
         "float64" => Ok(DType::F64),
         "float32" => Ok(DType::F32),
-        other => Err(HarnessError::BadPrecision { spot: value.spot(), name: other.to_owned() }),
+        unknown_name => {
+            Err(HarnessError::BadPrecision { spot: value.spot(), name: unknown_name.to_owned() })
+        }
     }
 }
 
-fn environment(root: &Table<'_>) -> Result<IndexMap<String, String>, HarnessError> {
+fn parse_environment_table(root: &Table<'_>) -> Result<IndexMap<String, String>, HarnessError> {
     let Some(table) = root.get("env") else { return Ok(IndexMap::new()) };
-    let one = |entry: Value<'_>| {
+    let read_variable = |entry: TomlValue<'_>| {
         let (name, value) = (entry.name.to_owned(), entry.string()?);
-        let bad = |reason| HarnessError::BadVariable {
+        let bad_variable = |reason| HarnessError::BadVariable {
             spot: entry.key_spot(),
             name: entry.name.to_owned(),
             reason,
         };
         if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(bad("no variable can have this name"));
+            return Err(bad_variable("no variable can have this name"));
         }
         if name.starts_with(OWN_PREFIX) {
-            return Err(bad("replay itself sets the variables that begin with REPLAY_"));
+            return Err(bad_variable("replay itself sets the variables that begin with REPLAY_"));
         }
         match value.contains('\0') {
             true => Err(HarnessError::ZeroByte { spot: entry.spot() }),
             false => Ok((name, value)),
         }
     };
-    table.table()?.entries().map(one).collect()
+    table.table()?.entries().map(read_variable).collect()
 }
 
 impl Harness {

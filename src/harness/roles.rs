@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use super::table::Table;
-use super::{Harness, HarnessError, nearest};
+use super::{Harness, HarnessError, find_nearest_word};
 
 /// What a tensor is in a step of a training. Those of a parameter have its path, as `layers.3.attn.q`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ pub enum Role {
 }
 
 /// A role with the path of its parameter.
-type OfPath = fn(String) -> Role;
+type ParameterRoleFn = fn(String) -> Role;
 
 /// The words for roles that are of the whole step.
 const OF_STEP: [(&str, Role); 11] = [
@@ -59,7 +59,7 @@ const OF_STEP: [(&str, Role); 11] = [
     ("targets", Role::Targets),
 ];
 /// The words for roles that are of a parameter, as `gradient of layers.3.attn.q`.
-const OF_PARAMETER: [(&str, OfPath); 6] = [
+const OF_PARAMETER: [(&str, ParameterRoleFn); 6] = [
     ("weight", Role::Weight),
     ("weight_after", Role::WeightAfter),
     ("update", Role::Update),
@@ -80,10 +80,10 @@ impl Role {
         }
         let (word, path) = text.split_once(" of ").unwrap_or((text, ""));
         let (word, path) = (word.trim(), path.trim());
-        match OF_PARAMETER.iter().find(|(known, _)| *known == word) {
+        match OF_PARAMETER.iter().find(|(role_word, _)| *role_word == word) {
             Some((_, role)) if !path.is_empty() => Ok(role(path.to_owned())),
-            Some((known, _)) => Err(Some(format!("{known} of PARAMETER"))),
-            None => Err(nearest(word, words())),
+            Some((role_word, _)) => Err(Some(format!("{role_word} of PARAMETER"))),
+            None => Err(find_nearest_word(word, words())),
         }
     }
 
@@ -104,7 +104,7 @@ impl Role {
 }
 
 /// The roles that the harness declares, by tensor.
-pub(super) fn roles(
+pub(super) fn parse_tensor_roles(
     root: &Table<'_>,
     harness: &Harness,
 ) -> Result<IndexMap<String, Role>, HarnessError> {
@@ -112,22 +112,28 @@ pub(super) fn roles(
     let mut roles = IndexMap::new();
     for entry in value.table()?.entries() {
         let tensors = || harness.inputs.keys().chain(harness.outputs.keys()).map(String::as_str);
-        let refused = |spot, problem, nearest| {
+        let refuse_role = |spot, problem, nearest| {
             Err(HarnessError::Role { spot, tensor: entry.name.to_owned(), problem, nearest })
         };
         if !tensors().any(|name| name == entry.name) {
-            let near = nearest(entry.name, tensors());
-            return refused(entry.key_spot(), "is neither an input nor an output".into(), near);
+            let nearest_name = find_nearest_word(entry.name, tensors());
+            return refuse_role(
+                entry.key_spot(),
+                "is neither an input nor an output".into(),
+                nearest_name,
+            );
         }
         let text = entry.string()?;
         let role = match Role::parse(&text) {
             Ok(role) => role,
-            Err(near) => return refused(entry.spot(), format!("has no role `{text}`"), near),
+            Err(nearest_name) => {
+                return refuse_role(entry.spot(), format!("has no role `{text}`"), nearest_name);
+            }
         };
-        if let Some((other, _)) =
-            roles.iter().find(|(_, known)| **known == role && role != Role::None)
+        if let Some((other_tensor, _)) =
+            roles.iter().find(|(_, other_role)| **other_role == role && role != Role::None)
         {
-            return refused(entry.spot(), format!("has the role of `{other}`"), None);
+            return refuse_role(entry.spot(), format!("has the role of `{other_tensor}`"), None);
         }
         roles.insert(entry.name.to_owned(), role);
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::spot::Spot;
+use super::text_spot::TextSpot;
 use crate::files;
 
 /// Why a TOML file could not be read, whatever it describes.
@@ -34,14 +34,14 @@ pub enum TomlError {
         /// The file, as the user gave it.
         path: PathBuf,
         /// Where the parser gave up, if it says so.
-        spot: Option<Box<Spot>>,
+        spot: Option<Box<TextSpot>>,
         /// The parser's message.
         source: SyntaxCause,
     },
     /// A key that means nothing here.
-    #[error("unknown key `{key}` at {spot}{}", did_you_mean(.nearest))]
+    #[error("unknown key `{key}` at {spot}{}", suggest_nearest_word(.nearest))]
     UnknownKey {
-        spot: Box<Spot>,
+        spot: Box<TextSpot>,
         /// The key with the tables that lead to it.
         key: String,
         /// The known key that looks most like it.
@@ -55,14 +55,14 @@ pub enum TomlError {
         /// The file, as the user gave it.
         path: PathBuf,
         /// The table that lacks it; none for the outermost.
-        spot: Option<Box<Spot>>,
+        spot: Option<Box<TextSpot>>,
         /// The key with the tables that lead to it.
         key: String,
     },
     /// A value of another type than the key takes.
     #[error("`{key}` at {spot} must be {expected}, not {found}")]
     WrongType {
-        spot: Box<Spot>,
+        spot: Box<TextSpot>,
         /// The key with the tables that lead to it.
         key: String,
         /// The type that the key takes.
@@ -93,7 +93,7 @@ impl TomlError {
     }
 
     /// Where in the file it is, if it is at one place.
-    pub fn spot(&self) -> Option<&Spot> {
+    pub fn spot(&self) -> Option<&TextSpot> {
         match self {
             TomlError::UnknownKey { spot, .. } | TomlError::WrongType { spot, .. } => Some(spot),
             TomlError::MissingKey { spot, .. } | TomlError::Syntax { spot, .. } => spot.as_deref(),
@@ -103,12 +103,12 @@ impl TomlError {
 }
 
 /// `, did you mean ...?`, or nothing where no name is near.
-pub(crate) fn did_you_mean(nearest: &Option<String>) -> String {
+pub(crate) fn suggest_nearest_word(nearest: &Option<String>) -> String {
     nearest.as_ref().map_or(String::new(), |name| format!(", did you mean `{name}`?"))
 }
 
 /// The candidate that looks most like `word`, unless all of them look quite different.
-pub(crate) fn nearest<'a>(
+pub(crate) fn find_nearest_word<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<String> {
@@ -129,12 +129,12 @@ pub(crate) fn nearest<'a>(
 
 /// A TOML file's path and text, from which lines are counted.
 #[derive(Clone, Copy)]
-pub(crate) struct Document<'a> {
+pub(crate) struct TomlDocument<'a> {
     pub(crate) path: &'a Path,
     pub(crate) text: &'a str,
 }
 
-impl<'a> Document<'a> {
+impl<'a> TomlDocument<'a> {
     /// Reads the text of the file at `path`.
     pub(crate) fn read(path: &Path) -> Result<String, TomlError> {
         let text = files::read_text(path, files::TEXT_BYTES)
@@ -145,7 +145,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Parses the text; the result owns the data of [`Document::root`].
+    /// Parses the text; the result owns the data of [`TomlDocument::root`].
     pub(crate) fn parse(&self) -> Result<Spanned<DeTable<'a>>, TomlError> {
         DeTable::parse(self.text).map_err(|error| TomlError::Syntax {
             path: self.path.to_owned(),
@@ -160,14 +160,14 @@ impl<'a> Document<'a> {
     }
 
     /// The place of `range` in the file.
-    pub(crate) fn spot(&self, range: Range<usize>) -> Box<Spot> {
-        Spot::new(self.path, self.text, range)
+    pub(crate) fn spot(&self, range: Range<usize>) -> Box<TextSpot> {
+        TextSpot::new(self.path, self.text, range)
     }
 }
 
 /// One table of a document.
 pub(crate) struct Table<'a> {
-    pub(crate) document: Document<'a>,
+    pub(crate) document: TomlDocument<'a>,
     key: String,
     /// The key that leads to it; none for the outermost.
     span: Option<Range<usize>>,
@@ -176,31 +176,35 @@ pub(crate) struct Table<'a> {
 
 impl<'a> Table<'a> {
     /// Refuses every key that is not among `known`.
-    pub(crate) fn only(&self, known: &[&str]) -> Result<(), TomlError> {
-        let unknown = self.entries.keys().find(|key| !known.contains(&key.get_ref().as_ref()));
+    pub(crate) fn only(&self, known_keys: &[&str]) -> Result<(), TomlError> {
+        let unknown = self.entries.keys().find(|key| !known_keys.contains(&key.get_ref().as_ref()));
         match unknown {
             None => Ok(()),
             Some(key) => Err(TomlError::UnknownKey {
                 spot: self.document.spot(key.span()),
-                nearest: nearest(key.get_ref(), known.iter().copied()),
+                nearest: find_nearest_word(key.get_ref(), known_keys.iter().copied()),
                 key: self.dotted(key.get_ref()),
-                known: known.iter().map(|&name| name.to_owned()).collect(),
+                known: known_keys.iter().map(|&name| name.to_owned()).collect(),
             }),
         }
     }
 
     /// Every entry, in the order of the file.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = Value<'a>> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = TomlValue<'a>> {
         self.entries.iter().map(|(key, value)| self.entry(key, value))
     }
 
     /// The value of `name`, if the table has it.
-    pub(crate) fn get(&self, name: &str) -> Option<Value<'a>> {
+    pub(crate) fn get(&self, name: &str) -> Option<TomlValue<'a>> {
         self.entries.get_key_value(name).map(|(key, value)| self.entry(key, value))
     }
 
-    fn entry(&self, key: &'a Spanned<DeString<'a>>, value: &'a Spanned<DeValue<'a>>) -> Value<'a> {
-        Value {
+    fn entry(
+        &self,
+        key: &'a Spanned<DeString<'a>>,
+        value: &'a Spanned<DeValue<'a>>,
+    ) -> TomlValue<'a> {
+        TomlValue {
             document: self.document,
             name: key.get_ref(),
             key: self.dotted(key.get_ref()),
@@ -211,7 +215,7 @@ impl<'a> Table<'a> {
     }
 
     /// The value of `name`, which must be there.
-    pub(crate) fn require(&self, name: &str) -> Result<Value<'a>, TomlError> {
+    pub(crate) fn require(&self, name: &str) -> Result<TomlValue<'a>, TomlError> {
         self.get(name).ok_or_else(|| TomlError::MissingKey {
             path: self.document.path.to_owned(),
             spot: self.spot(),
@@ -220,7 +224,7 @@ impl<'a> Table<'a> {
     }
 
     /// Where the table begins; none for the outermost.
-    pub(crate) fn spot(&self) -> Option<Box<Spot>> {
+    pub(crate) fn spot(&self) -> Option<Box<TextSpot>> {
         self.span.clone().map(|span| self.document.spot(span))
     }
 
@@ -230,7 +234,7 @@ impl<'a> Table<'a> {
     }
 
     /// The list of strings under `name`; empty if the table does not have it.
-    pub(crate) fn strings(&self, name: &str) -> Result<Vec<Value<'a>>, TomlError> {
+    pub(crate) fn strings(&self, name: &str) -> Result<Vec<TomlValue<'a>>, TomlError> {
         let Some(list) = self.get(name) else { return Ok(Vec::new()) };
         let items = list.list("a list of strings")?;
         items.iter().try_for_each(|item| item.string().map(drop))?;
@@ -244,15 +248,15 @@ impl<'a> Table<'a> {
 
 /// A number or a boolean.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Number {
+pub(crate) enum TomlNumber {
     Integer(i128),
     Float(f64),
     Boolean(bool),
 }
 
 /// One value of a document, with the key that leads to it.
-pub(crate) struct Value<'a> {
-    pub(crate) document: Document<'a>,
+pub(crate) struct TomlValue<'a> {
+    pub(crate) document: TomlDocument<'a>,
     pub(crate) name: &'a str,
     pub(crate) key: String,
     key_span: Range<usize>,
@@ -260,7 +264,7 @@ pub(crate) struct Value<'a> {
     value: &'a DeValue<'a>,
 }
 
-impl<'a> Value<'a> {
+impl<'a> TomlValue<'a> {
     /// The string that stands here.
     pub(crate) fn string(&self) -> Result<String, TomlError> {
         match self.value {
@@ -287,13 +291,13 @@ impl<'a> Value<'a> {
     }
 
     /// The number or boolean that stands here.
-    pub(crate) fn number(&self) -> Result<Number, TomlError> {
+    pub(crate) fn number(&self) -> Result<TomlNumber, TomlError> {
         let parsed = match self.value {
             DeValue::Integer(number) => {
-                i128::from_str_radix(number.as_str(), number.radix()).ok().map(Number::Integer)
+                i128::from_str_radix(number.as_str(), number.radix()).ok().map(TomlNumber::Integer)
             }
-            DeValue::Float(number) => number.as_str().parse().ok().map(Number::Float),
-            DeValue::Boolean(value) => Some(Number::Boolean(*value)),
+            DeValue::Float(number) => number.as_str().parse().ok().map(TomlNumber::Float),
+            DeValue::Boolean(value) => Some(TomlNumber::Boolean(*value)),
             _ => None,
         };
         parsed.ok_or_else(|| self.wrong_type("a number, true or false"))
@@ -306,7 +310,7 @@ impl<'a> Value<'a> {
             DeValue::Integer(number) => Ok(number.to_string()),
             DeValue::Float(number) => Ok(number.as_str().to_owned()),
             DeValue::Boolean(value) => Ok(value.to_string()),
-            DeValue::Datetime(when) => Ok(when.to_string()),
+            DeValue::Datetime(date_time) => Ok(date_time.to_string()),
             DeValue::Array(_) | DeValue::Table(_) => {
                 Err(self.wrong_type("a string, a number or a boolean"))
             }
@@ -314,12 +318,12 @@ impl<'a> Value<'a> {
     }
 
     /// The values of a list.
-    pub(crate) fn list(&self, expected: &'static str) -> Result<Vec<Value<'a>>, TomlError> {
+    pub(crate) fn list(&self, expected: &'static str) -> Result<Vec<TomlValue<'a>>, TomlError> {
         let DeValue::Array(items) = self.value else { return Err(self.wrong_type(expected)) };
         let item = |(index, value): (usize, &'a Spanned<DeValue<'a>>)| {
             let (span, key) = (value.span(), format!("{}[{index}]", self.key));
             let (document, name, value) = (self.document, self.name, value.get_ref());
-            Value { document, name, key, key_span: span.clone(), span, value }
+            TomlValue { document, name, key, key_span: span.clone(), span, value }
         };
         Ok(items.iter().enumerate().map(item).collect())
     }
@@ -332,20 +336,23 @@ impl<'a> Value<'a> {
     }
 
     /// Where the value stands.
-    pub(crate) fn spot(&self) -> Box<Spot> {
+    pub(crate) fn spot(&self) -> Box<TextSpot> {
         self.document.spot(self.span.clone())
     }
 
     /// Where the key stands.
-    pub(crate) fn key_spot(&self) -> Box<Spot> {
+    pub(crate) fn key_spot(&self) -> Box<TextSpot> {
         self.document.spot(self.key_span.clone())
     }
 
     /// The whole lines that contain the value.
     pub(crate) fn lines(&self) -> &'a str {
         let text = self.document.text;
-        let start = text[..self.span.start].rfind('\n').map_or(0, |at| at + 1);
-        let end = text[self.span.end..].find('\n').map_or(text.len(), |at| self.span.end + at);
+        let start =
+            text[..self.span.start].rfind('\n').map_or(0, |newline_offset| newline_offset + 1);
+        let end = text[self.span.end..]
+            .find('\n')
+            .map_or(text.len(), |newline_offset| self.span.end + newline_offset);
         &text[start..end]
     }
 

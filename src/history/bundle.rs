@@ -14,7 +14,7 @@ use std::{
 use git2::{ErrorClass, ObjectType, Oid, Reference, Repository, RepositoryInitOptions};
 use tempfile::TempDir;
 
-use super::{HistoryError, bundle_header::Header};
+use super::{HistoryError, bundle_header::BundleHeader};
 use crate::files;
 
 const REPOSITORY: &str = "repo.git";
@@ -23,10 +23,10 @@ const MANIFEST: &str = "manifest";
 const LAYOUT: &str = "replay bundle 1";
 
 /// Whether the file begins like a bundle of any version, or is a truncated beginning.
-pub(super) fn is_bundle(path: &Path) -> Result<bool, HistoryError> {
+pub(super) fn is_bundle_file(path: &Path) -> Result<bool, HistoryError> {
     let mut start = Vec::new();
-    let (file, _) = files::open(path).map_err(open_error(path))?;
-    file.take(64).read_to_end(&mut start).map_err(io_error("read", path))?;
+    let (file, _) = files::open_regular_file(path).map_err(bundle_open_error(path))?;
+    file.take(64).read_to_end(&mut start).map_err(bundle_io_error("read", path))?;
     let cut_short = |signature: &[u8]| start.len() > 2 && signature.starts_with(&start);
     let line = start.split(|&byte| byte == b'\n').next().unwrap_or_default();
     if start.starts_with(files::LFS_SIGNATURE) {
@@ -40,24 +40,25 @@ pub(super) fn is_bundle(path: &Path) -> Result<bool, HistoryError> {
 /// Unpacks the bundle into a temporary folder.
 pub(super) fn open_temporary(bundle: &Path) -> Result<(Repository, TempDir), HistoryError> {
     let folder = TempDir::with_prefix("replay-bundle-")
-        .map_err(io_error("create a folder in", &std::env::temp_dir()))?;
-    let repo = unpack(bundle, &folder.path().join(REPOSITORY))?;
+        .map_err(bundle_io_error("create a folder in", &std::env::temp_dir()))?;
+    let repo = unpack_bundle(bundle, &folder.path().join(REPOSITORY))?;
     Ok((repo, folder))
 }
 
 /// Opens the repository unpacked below `cache`, or unpacks the bundle there.
 pub(super) fn open_cached(bundle: &Path, cache: &Path) -> Result<Repository, HistoryError> {
     let shelf = cache.join("bundles");
-    fs::create_dir_all(&shelf).map_err(io_error("create", &shelf))?;
+    fs::create_dir_all(&shelf).map_err(bundle_io_error("create", &shelf))?;
     let key = content_key(bundle)?;
     let home = shelf.join(&key);
     if let Some(repo) = open_intact(&home, &key) {
         return Ok(repo);
     }
-    let fresh = TempDir::with_prefix_in(".new-", &shelf).map_err(io_error("write to", &shelf))?;
-    drop(unpack(bundle, &fresh.path().join(REPOSITORY))?);
+    let fresh =
+        TempDir::with_prefix_in(".new-", &shelf).map_err(bundle_io_error("write to", &shelf))?;
+    drop(unpack_bundle(bundle, &fresh.path().join(REPOSITORY))?);
     write_manifest(fresh.path(), &key)?;
-    install(fresh, &home, &key)?;
+    install_unpacked_bundle(fresh, &home, &key)?;
     open_intact(&home, &key).ok_or_else(|| HistoryError::Io {
         doing: "keep the unpacked bundle in",
         path: home,
@@ -68,15 +69,15 @@ pub(super) fn open_cached(bundle: &Path, cache: &Path) -> Result<Repository, His
 /// blake3 of the bundle's bytes, in hex.
 fn content_key(bundle: &Path) -> Result<String, HistoryError> {
     let mut hasher = blake3::Hasher::new();
-    hasher.update_mmap_rayon(bundle).map_err(io_error("read", bundle))?;
+    hasher.update_mmap_rayon(bundle).map_err(bundle_io_error("read", bundle))?;
     Ok(hasher.finalize().to_hex().to_string())
 }
 
 /// The repository in `home`, if it is whole and that of the bundle with this key.
 fn open_intact(home: &Path, key: &str) -> Option<Repository> {
     let expected = fs::read_to_string(home.join(MANIFEST)).ok()?;
-    let found = manifest(&home.join(REPOSITORY), key, false).ok()?;
-    if expected != found {
+    let actual_manifest = list_bundle_files(&home.join(REPOSITORY), key, false).ok()?;
+    if expected != actual_manifest {
         return None;
     }
     Repository::open_bare(home.join(REPOSITORY)).ok()
@@ -84,7 +85,7 @@ fn open_intact(home: &Path, key: &str) -> Option<Repository> {
 
 /// Renames `fresh` to `home`. A repository that is there already stays if it is intact, else it is
 /// replaced.
-fn install(fresh: TempDir, home: &Path, key: &str) -> Result<(), HistoryError> {
+fn install_unpacked_bundle(fresh: TempDir, home: &Path, key: &str) -> Result<(), HistoryError> {
     if fs::rename(fresh.path(), home).is_ok() {
         // Nothing is left at the temporary name.
         let _ = fresh.keep();
@@ -94,7 +95,8 @@ fn install(fresh: TempDir, home: &Path, key: &str) -> Result<(), HistoryError> {
         return Ok(());
     }
     let shelf = home.parent().unwrap_or(home);
-    let damaged = TempDir::with_prefix_in(".old-", shelf).map_err(io_error("write to", shelf))?;
+    let damaged =
+        TempDir::with_prefix_in(".old-", shelf).map_err(bundle_io_error("write to", shelf))?;
     // Another process may have replaced the damaged one first: the last rename decides.
     let _ = fs::rename(home, damaged.path().join("damaged"));
     match fs::rename(fresh.path(), home) {
@@ -114,18 +116,18 @@ fn install(fresh: TempDir, home: &Path, key: &str) -> Result<(), HistoryError> {
 fn write_manifest(folder: &Path, key: &str) -> Result<(), HistoryError> {
     let path = folder.join(MANIFEST);
     let write = || -> io::Result<()> {
-        let text = manifest(&folder.join(REPOSITORY), key, true)?;
+        let text = list_bundle_files(&folder.join(REPOSITORY), key, true)?;
         let mut file = File::create(&path)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         File::open(folder)?.sync_all()
     };
-    write().map_err(io_error("write", &path))
+    write().map_err(bundle_io_error("write", &path))
 }
 
 /// The key of the bundle, then one line for each file below `root`: blake3 and relative path, sorted by
 /// path.
-fn manifest(root: &Path, key: &str, sync: bool) -> io::Result<String> {
+fn list_bundle_files(root: &Path, key: &str, sync: bool) -> io::Result<String> {
     let mut files = Vec::new();
     list_files(root, &mut files)?;
     files.sort();
@@ -153,11 +155,11 @@ fn list_files(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-fn unpack(bundle: &Path, folder: &Path) -> Result<Repository, HistoryError> {
-    let (file, status) = files::open(bundle).map_err(open_error(bundle))?;
+fn unpack_bundle(bundle: &Path, folder: &Path) -> Result<Repository, HistoryError> {
+    let (file, status) = files::open_regular_file(bundle).map_err(bundle_open_error(bundle))?;
     let size_bytes = status.len();
     let mut reader = BufReader::with_capacity(1 << 20, file);
-    let header = Header::read(bundle, &mut reader)?;
+    let header = BundleHeader::read(bundle, &mut reader)?;
     let repo = create_bare(folder)?;
     copy_pack(bundle, &mut reader, size_bytes.saturating_sub(header.size_bytes), &repo)?;
     create_references(bundle, &header, &repo)?;
@@ -179,7 +181,7 @@ fn copy_pack(
     pack_bytes: u64,
     repo: &Repository,
 ) -> Result<(), HistoryError> {
-    let failed = |source: git2::Error| match source.class() {
+    let unpack_error = |source: git2::Error| match source.class() {
         ErrorClass::Os => HistoryError::Git {
             doing: format!("unpack bundle `{}`", bundle.display()),
             source: source.into(),
@@ -187,19 +189,19 @@ fn copy_pack(
         _ => HistoryError::BundlePack { path: bundle.to_owned(), source: source.into() },
     };
     check_object_count(bundle, reader, pack_bytes)?;
-    let odb = repo.odb().map_err(failed)?;
-    let mut pack = odb.packwriter().map_err(failed)?;
+    let odb = repo.odb().map_err(unpack_error)?;
+    let mut pack = odb.packwriter().map_err(unpack_error)?;
     loop {
-        let chunk = reader.fill_buf().map_err(io_error("read", bundle))?;
+        let chunk = reader.fill_buf().map_err(bundle_io_error("read", bundle))?;
         if chunk.is_empty() {
             break;
         }
         let length = chunk.len();
         // The writer's own error says nothing; libgit2 keeps the reason.
-        pack.write_all(chunk).map_err(|_| failed(git2::Error::last_error(-1)))?;
+        pack.write_all(chunk).map_err(|_| unpack_error(git2::Error::last_error(-1)))?;
         reader.consume(length);
     }
-    pack.commit().map(drop).map_err(failed)
+    pack.commit().map(drop).map_err(unpack_error)
 }
 
 /// Refuses a count of objects that the pack is too short for, before memory is allocated for them.
@@ -210,9 +212,11 @@ fn check_object_count(
     reader: &mut BufReader<File>,
     pack_bytes: u64,
 ) -> Result<(), HistoryError> {
-    let start = reader.fill_buf().map_err(io_error("read", bundle))?;
-    let corrupt =
-        |what: &str| HistoryError::BundleHeader { path: bundle.into(), what: what.to_owned() };
+    let start = reader.fill_buf().map_err(bundle_io_error("read", bundle))?;
+    let corrupt = |complaint: &str| HistoryError::BundleHeader {
+        path: bundle.into(),
+        what: complaint.to_owned(),
+    };
     let Some(start) = start.first_chunk::<12>() else {
         return Err(corrupt("it ends before its pack"));
     };
@@ -228,7 +232,7 @@ fn check_object_count(
 
 fn create_references(
     bundle: &Path,
-    header: &Header,
+    header: &BundleHeader,
     repo: &Repository,
 ) -> Result<(), HistoryError> {
     let corrupt = |what: String| HistoryError::BundleHeader { path: bundle.into(), what };
@@ -252,18 +256,18 @@ fn create_references(
     // A file for each takes milliseconds a reference, and there may be thousands.
     let text: String = packed.into_iter().map(|(name, id)| format!("{id} {name}\n")).collect();
     let path = repo.path().join("packed-refs");
-    fs::write(&path, text).map_err(io_error("write", &path))?;
+    fs::write(&path, text).map_err(bundle_io_error("write", &path))?;
     set_head(header, repo).map_err(|source| git_error(bundle, source))
 }
 
 /// Points HEAD where `git clone` would: at a branch where one fits, else at a commit.
-fn set_head(header: &Header, repo: &Repository) -> Result<(), git2::Error> {
+fn set_head(header: &BundleHeader, repo: &Repository) -> Result<(), git2::Error> {
     let head = header.references.iter().find(|(_, name)| name == "HEAD").map(|(id, _)| *id);
-    let fits = |id: Oid| head.is_none_or(|head| head == id);
+    let fits_head = |id: Oid| head.is_none_or(|head| head == id);
     let branches: Vec<&String> = header
         .references
         .iter()
-        .filter(|(id, name)| name.starts_with("refs/heads/") && fits(*id))
+        .filter(|(id, name)| name.starts_with("refs/heads/") && fits_head(*id))
         .map(|(_, name)| name)
         .collect();
     let usual = ["refs/heads/main", "refs/heads/master"];
@@ -288,10 +292,13 @@ fn git_error(bundle: &Path, source: git2::Error) -> HistoryError {
     }
 }
 
-fn open_error(path: &Path) -> impl Fn(io::Error) -> HistoryError + '_ {
+fn bundle_open_error(path: &Path) -> impl Fn(io::Error) -> HistoryError + '_ {
     move |source| HistoryError::Open { path: path.to_owned(), source }
 }
 
-fn io_error<'a>(doing: &'static str, path: &'a Path) -> impl Fn(io::Error) -> HistoryError + 'a {
+fn bundle_io_error<'a>(
+    doing: &'static str,
+    path: &'a Path,
+) -> impl Fn(io::Error) -> HistoryError + 'a {
     move |source| HistoryError::Io { doing, path: path.to_owned(), source }
 }

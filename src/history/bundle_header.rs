@@ -18,17 +18,20 @@ const MAX_LINE_BYTES: u64 = 64 * 1024;
 const MAX_HEADER_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The header of a complete bundle.
-pub(super) struct Header {
+pub(super) struct BundleHeader {
     /// Ids and full names, `HEAD` among them, in the bundle's order.
     pub references: Vec<(Oid, String)>,
     /// Where the pack begins.
     pub size_bytes: u64,
 }
 
-impl Header {
+impl BundleHeader {
     /// Reads up to and including the empty line before the pack.
-    pub(super) fn read(path: &Path, reader: &mut impl BufRead) -> Result<Header, HistoryError> {
-        let mut lines = Lines { path, reader, number: 0, size_bytes: 0 };
+    pub(super) fn read(
+        path: &Path,
+        reader: &mut impl BufRead,
+    ) -> Result<BundleHeader, HistoryError> {
+        let mut lines = BundleLines { path, reader, number: 0, size_bytes: 0 };
         let has_capabilities = read_version(&mut lines)?;
         let (mut references, mut missing) = (Vec::new(), Vec::new());
         loop {
@@ -53,17 +56,17 @@ impl Header {
         if references.is_empty() {
             return Err(lines.corrupt("it names no reference"));
         }
-        Ok(Header { references, size_bytes: lines.size_bytes })
+        Ok(BundleHeader { references, size_bytes: lines.size_bytes })
     }
 }
 
 /// Whether the version has lines with capabilities.
-fn read_version(lines: &mut Lines<'_, impl BufRead>) -> Result<bool, HistoryError> {
+fn read_version(lines: &mut BundleLines<'_, impl BufRead>) -> Result<bool, HistoryError> {
     let signature = lines.next()?;
     match signature.strip_prefix("# v").and_then(|rest| rest.strip_suffix(" git bundle")) {
         Some("2") => Ok(false),
         Some("3") => Ok(true),
-        Some(version) => Err(unsupported(lines.path, format!("version {version}"))),
+        Some(version) => Err(unsupported_bundle(lines.path, format!("version {version}"))),
         None => Err(lines.corrupt("not a bundle's first line")),
     }
 }
@@ -72,27 +75,29 @@ fn check_capability(path: &Path, capability: &str) -> Result<(), HistoryError> {
     match capability {
         "object-format=sha1" => Ok(()),
         "object-format=sha256" => Err(HistoryError::Sha256 { path: path.to_owned() }),
-        other => Err(unsupported(path, format!("capability `{other}`"))),
+        unknown_capability => {
+            Err(unsupported_bundle(path, format!("capability `{unknown_capability}`")))
+        }
     }
 }
 
-fn unsupported(path: &Path, what: String) -> HistoryError {
+fn unsupported_bundle(path: &Path, what: String) -> HistoryError {
     HistoryError::BundleUnsupported { path: path.to_owned(), what }
 }
 
-struct Lines<'a, R> {
+struct BundleLines<'a, R> {
     path: &'a Path,
     reader: &'a mut R,
     number: usize,
     size_bytes: u64,
 }
 
-impl<R: BufRead> Lines<'_, R> {
+impl<R: BufRead> BundleLines<'_, R> {
     fn next(&mut self) -> Result<String, HistoryError> {
         self.number += 1;
         let mut line = Vec::new();
-        let read = self.reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line);
-        let length = read.map_err(|source| HistoryError::Io {
+        let read_result = self.reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line);
+        let length = read_result.map_err(|source| HistoryError::Io {
             doing: "read",
             path: self.path.to_owned(),
             source,
@@ -123,10 +128,10 @@ impl<R: BufRead> Lines<'_, R> {
         }
     }
 
-    fn corrupt(&self, what: &str) -> HistoryError {
+    fn corrupt(&self, complaint: &str) -> HistoryError {
         HistoryError::BundleHeader {
             path: self.path.to_owned(),
-            what: format!("line {}: {what}", self.number),
+            what: format!("line {}: {complaint}", self.number),
         }
     }
 }

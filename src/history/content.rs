@@ -45,7 +45,7 @@ struct Digest {
 }
 
 impl Digest {
-    fn of(content: &[u8]) -> Digest {
+    fn from_content(content: &[u8]) -> Digest {
         Digest {
             hash: blake3::hash(content),
             is_pointer: content.starts_with(files::LFS_SIGNATURE),
@@ -70,8 +70,8 @@ impl PartialEq for TreeFile {
 impl Eq for TreeFile {}
 
 impl TreeFile {
-    pub(super) fn held(path: String, kind: FileKind, content: Vec<u8>) -> TreeFile {
-        let digest = Digest::of(&content);
+    pub(super) fn with_content(path: String, kind: FileKind, content: Vec<u8>) -> TreeFile {
+        let digest = Digest::from_content(&content);
         TreeFile { path, kind, digest, content: Content::Held(content.into()) }
     }
 
@@ -80,15 +80,15 @@ impl TreeFile {
         path: String,
         kind: FileKind,
         (repository, id): (&Arc<Path>, Oid),
-        read: impl FnOnce() -> Result<Vec<u8>, Stop>,
+        read_content: impl FnOnce() -> Result<Vec<u8>, Stop>,
     ) -> Result<TreeFile, Stop> {
-        let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let met = known().get(&id).copied();
+        let known_digests = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let met = known_digests().get(&id).copied();
         let digest = match met {
             Some(digest) => digest,
             None => {
-                let digest = Digest::of(&read()?);
-                known().insert(id, digest);
+                let digest = Digest::from_content(&read_content()?);
+                known_digests().insert(id, digest);
                 digest
             }
         };
@@ -123,11 +123,11 @@ impl TreeReader {
             Content::Held(content) => return Ok(content.clone()),
             Content::Object(path, id) => (path, *id),
         };
-        let open = match self.open.take().filter(|(last, _)| last == path) {
-            Some(open) => open,
+        let opened_repository = match self.open.take().filter(|(last, _)| last == path) {
+            Some(opened_repository) => opened_repository,
             None => (path.clone(), open_again(path)?),
         };
-        let (_, repository) = self.open.insert(open);
+        let (_, repository) = self.open.insert(opened_repository);
         match GitTree::new(repository, Oid::ZERO_SHA1).read(&file.path, Node::File(id)) {
             Ok(content) => Ok(content.into()),
             Err(Stop::Error(error)) => Err(error),
@@ -137,8 +137,8 @@ impl TreeReader {
 }
 
 fn open_again(path: &Path) -> Result<Repository, HistoryError> {
-    let none = std::iter::empty::<&Path>();
-    Repository::open_ext(path, RepositoryOpenFlags::NO_SEARCH, none).map_err(|source| {
+    let no_ceilings = std::iter::empty::<&Path>();
+    Repository::open_ext(path, RepositoryOpenFlags::NO_SEARCH, no_ceilings).map_err(|source| {
         HistoryError::Git { doing: format!("open {}", path.display()), source: source.into() }
     })
 }

@@ -75,7 +75,7 @@ pub enum HistoryError {
         /// The abbreviated id as given.
         prefix: String,
         /// At most ten of the commits, by id.
-        candidates: Vec<Candidate>,
+        candidates: Vec<CommitCandidate>,
         /// How many commits there are.
         total: usize,
     },
@@ -156,7 +156,7 @@ pub enum HistoryError {
     #[error("{place} holds more than {limit} files below the source paths")]
     TooManyFiles {
         /// Where it was found.
-        place: Place,
+        place: SourceOrigin,
         /// How many are allowed.
         limit: usize,
     },
@@ -164,9 +164,9 @@ pub enum HistoryError {
     #[error("{place} {fault}")]
     Unusable {
         /// Where it was found.
-        place: Place,
+        place: SourceOrigin,
         /// The fault in it.
-        fault: Fault,
+        fault: SourceFault,
     },
 }
 
@@ -215,7 +215,7 @@ impl std::error::Error for GitCause {}
 
 /// A revision or the working tree, as messages name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum SourceOrigin {
     /// A commit, by its abbreviated id.
     Revision(String),
     /// Files on disk.
@@ -224,12 +224,12 @@ pub enum Place {
     Overlay(PathBuf),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Revision(short) => write!(f, "revision {short}"),
-            Place::WorkingTree(root) => write!(f, "working tree `{}`", root.display()),
-            Place::Overlay(root) => write!(f, "overlay `{}`", root.display()),
+            SourceOrigin::Revision(short_id) => write!(f, "revision {short_id}"),
+            SourceOrigin::WorkingTree(root) => write!(f, "working tree `{}`", root.display()),
+            SourceOrigin::Overlay(root) => write!(f, "overlay `{}`", root.display()),
         }
     }
 }
@@ -237,7 +237,7 @@ impl fmt::Display for Place {
 /// Reasons why the sources of an existing revision cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum SourceFault {
     /// A named path does not exist.
     #[error("has no file or folder {}{}", quoted_names(path, &names.tried), at_other_place(names))]
     Missing {
@@ -323,20 +323,20 @@ pub struct Rename {
 
 /// One of several commits that an abbreviated id could mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub struct CommitCandidate {
     /// The shortest unique abbreviation of at least 7 digits.
     pub short: String,
     /// First line of the message.
     pub subject: String,
 }
 
-fn candidate_list(candidates: &[Candidate], total: usize) -> String {
-    let mut shown: Vec<String> =
+fn candidate_list(candidates: &[CommitCandidate], total: usize) -> String {
+    let mut shown_candidates: Vec<String> =
         candidates.iter().map(|c| format!("{} ({})", c.short, c.subject)).collect();
-    if total > shown.len() {
-        shown.push(format!("and {} more", total - shown.len()));
+    if total > shown_candidates.len() {
+        shown_candidates.push(format!("and {} more", total - shown_candidates.len()));
     }
-    shown.join(", ")
+    shown_candidates.join(", ")
 }
 
 impl HistoryError {
@@ -345,13 +345,13 @@ impl HistoryError {
     /// This holds for the working tree too: `git bisect run` has checked out some revision there.
     pub fn is_revision_fault(&self) -> bool {
         let HistoryError::Unusable { place, .. } = self else { return false };
-        !matches!(place, Place::Overlay(_))
+        !matches!(place, SourceOrigin::Overlay(_))
     }
 
     /// Whether the revision lacks a named path under any name that git knows: the path is newer, or was
     /// never there.
     pub fn is_absence(&self) -> bool {
-        let HistoryError::Unusable { fault: Fault::Missing { names, .. }, .. } = self else {
+        let HistoryError::Unusable { fault: SourceFault::Missing { names, .. }, .. } = self else {
             return false;
         };
         names.moved.is_none()
@@ -363,7 +363,7 @@ impl HistoryError {
             HistoryError::UnknownRevision { similar, shallow: true, .. } if similar.is_empty() => {
                 Some("this clone is shallow; fetch the whole history: git fetch --unshallow".into())
             }
-            HistoryError::UnknownRevision { similar, .. } => did_you_mean(similar),
+            HistoryError::UnknownRevision { similar, .. } => suggest_similar_names(similar),
             HistoryError::AmbiguousRevision { .. } => Some("write more digits of the id".into()),
             HistoryError::Shallow { .. } => {
                 Some("fetch the whole history: git fetch --unshallow".into())
@@ -378,7 +378,7 @@ impl HistoryError {
             HistoryError::NoOverlay { .. } => Some(
                 "`overlay` in replay.toml is a folder of headers, relative to replay.toml".into(),
             ),
-            HistoryError::TooManyFiles { place: Place::Overlay(_), .. } => {
+            HistoryError::TooManyFiles { place: SourceOrigin::Overlay(_), .. } => {
                 Some("name a folder with the stand-in headers alone".into())
             }
             HistoryError::NoWorkingTree { .. } => Some("name a revision with --rev".into()),
@@ -411,15 +411,15 @@ impl HistoryError {
     }
 }
 
-impl Fault {
-    fn hint(&self, place: &Place) -> Option<String> {
+impl SourceFault {
+    fn hint(&self, place: &SourceOrigin) -> Option<String> {
         match self {
-            Fault::Missing { names, .. } if let Some(moved) = &names.moved => Some(format!(
+            SourceFault::Missing { names, .. } if let Some(found_rename) = &names.moved => Some(format!(
                 "of several names the first that is there is taken; in replay.toml: {}",
-                moved.line
+                found_rename.line
             )),
-            Fault::Missing { similar, .. } => did_you_mean(similar),
-            Fault::Submodule { .. } => {
+            SourceFault::Missing { similar, .. } => suggest_similar_names(similar),
+            SourceFault::Submodule { .. } => {
                 Some(
                     "name folders without submodules in `sources` and `include`; where the kernels need \
                      its files, let `overlay` name a folder that holds a copy of them, for every \
@@ -427,13 +427,13 @@ impl Fault {
                         .into(),
                 )
             }
-            Fault::TooLarge { .. } => Some(
+            SourceFault::TooLarge { .. } => Some(
                 "name the files that the kernels need in `sources` and `include`, or in `tree`"
                     .into(),
             ),
-            Fault::LfsPointer { .. } => Some(match place {
-                Place::WorkingTree(_) | Place::Overlay(_) => "fetch the files: git lfs pull".into(),
-                Place::Revision(_) => "git's own objects are read, not those of LFS: check the \
+            SourceFault::LfsPointer { .. } => Some(match place {
+                SourceOrigin::WorkingTree(_) | SourceOrigin::Overlay(_) => "fetch the files: git lfs pull".into(),
+                SourceOrigin::Revision(_) => "git's own objects are read, not those of LFS: check the \
                                        revision out, and replay the working tree, without --rev"
                     .into(),
             }),
@@ -443,17 +443,19 @@ impl Fault {
 }
 
 /// `a` or `b`, in quotes.
-fn quoted_names(path: &str, others: &[String]) -> String {
-    let names = std::iter::once(path).chain(others.iter().map(String::as_str));
+fn quoted_names(path: &str, other_names: &[String]) -> String {
+    let names = std::iter::once(path).chain(other_names.iter().map(String::as_str));
     names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
 }
 
 fn at_other_place(names: &OtherNames) -> String {
-    let moved = names.moved.as_ref();
-    moved.map_or(String::new(), |moved| format!(": git sees it at `{}` there", moved.place))
+    let found_rename = names.moved.as_ref();
+    found_rename.map_or(String::new(), |found_rename| {
+        format!(": git sees it at `{}` there", found_rename.place)
+    })
 }
 
-fn did_you_mean(similar: &[String]) -> Option<String> {
+fn suggest_similar_names(similar: &[String]) -> Option<String> {
     let quoted: Vec<String> = similar.iter().map(|name| format!("`{name}`")).collect();
     (!quoted.is_empty()).then(|| format!("did you mean {}?", quoted.join(" or ")))
 }

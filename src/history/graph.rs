@@ -31,7 +31,7 @@ pub struct GraphNode {
 
 /// The two sides of `git rev-list`.
 #[derive(Default)]
-struct Ends {
+struct RevListEnds {
     include: Vec<Oid>,
     exclude: Vec<Oid>,
 }
@@ -45,8 +45,8 @@ impl History {
     /// Those of [`History::resolve`], and [`HistoryError::BadRange`] if no end is positive.
     pub fn range(&self, range: &str) -> Result<Vec<Commit>, HistoryError> {
         let bad_range = || HistoryError::BadRange { range: range.to_owned() };
-        let mut ends = Ends::default();
-        for word in words(range) {
+        let mut ends = RevListEnds::default();
+        for word in split_range_words(range) {
             self.add_word(word, &mut ends)?;
         }
         if ends.include.is_empty() {
@@ -65,12 +65,12 @@ impl History {
     /// [`HistoryError::Shallow`] if a shallow clone ends within the graph.
     pub fn graph(
         &self,
-        good: &[Commit],
-        bad: &[Commit],
+        good_commits: &[Commit],
+        bad_commits: &[Commit],
         first_parent: bool,
     ) -> Result<CommitGraph, HistoryError> {
-        let nodes = self.commits_between(good, bad, first_parent)?;
-        let merge_bases = self.merge_bases(&ends(good, bad))?;
+        let nodes = self.commits_between(good_commits, bad_commits, first_parent)?;
+        let merge_bases = self.merge_bases(&create_rev_list_ends(good_commits, bad_commits))?;
         Ok(CommitGraph { nodes, merge_bases })
     }
 
@@ -80,21 +80,23 @@ impl History {
     /// As [`History::graph`].
     pub(crate) fn commits_between(
         &self,
-        good: &[Commit],
-        bad: &[Commit],
+        good_commits: &[Commit],
+        bad_commits: &[Commit],
         first_parent: bool,
     ) -> Result<Vec<GraphNode>, HistoryError> {
-        Ok(nodes(&self.reachable(&ends(good, bad), first_parent)?))
+        Ok(link_graph_nodes(
+            &self.reachable(&create_rev_list_ends(good_commits, bad_commits), first_parent)?,
+        ))
     }
 
-    fn add_word(&self, word: &str, ends: &mut Ends) -> Result<(), HistoryError> {
+    fn add_word(&self, word: &str, ends: &mut RevListEnds) -> Result<(), HistoryError> {
         // `:/text` and `rev^{/text}` may hold dots and carets.
-        let plain = !word.starts_with(":/") && !word.contains("^{/");
-        if let Some((left, right)) = word.split_once("...").filter(|_| plain) {
+        let is_plain = !word.starts_with(":/") && !word.contains("^{/");
+        if let Some((left, right)) = word.split_once("...").filter(|_| is_plain) {
             let (left, right) = (self.end(left)?, self.end(right)?);
             ends.include.extend([left, right]);
             ends.exclude.extend(self.common_ancestors(left, &[right])?);
-        } else if let Some((left, right)) = word.split_once("..").filter(|_| plain) {
+        } else if let Some((left, right)) = word.split_once("..").filter(|_| is_plain) {
             ends.exclude.push(self.end(left)?);
             ends.include.push(self.end(right)?);
         } else if let Some(rev) = word.strip_prefix('^') {
@@ -105,7 +107,7 @@ impl History {
             ends.exclude.extend(commit.parents.iter().map(|parent| parent.0));
         } else if let Some(rev) = word.strip_suffix("^@") {
             ends.include.extend(self.resolve(rev)?.parents.iter().map(|parent| parent.0));
-        } else if let Some((rev, number)) = word.rsplit_once("^-").filter(|_| plain) {
+        } else if let Some((rev, number)) = word.rsplit_once("^-").filter(|_| is_plain) {
             let number = if number.is_empty() { "1" } else { number };
             ends.include.push(self.end(rev)?);
             ends.exclude.push(self.end(&format!("{rev}^{number}"))?);
@@ -126,11 +128,11 @@ impl History {
     /// were wrong. A search must not, so everything behind the excluded ends is visited.
     fn reachable(
         &self,
-        ends: &Ends,
+        ends: &RevListEnds,
         first_parent: bool,
     ) -> Result<Vec<(Oid, Vec<Oid>)>, HistoryError> {
         let excluded = self.ancestors(&ends.exclude)?;
-        let mut seen = HashSet::new();
+        let mut seen_ids = HashSet::new();
         let mut order = Vec::new();
         // A commit is listed when it is met again, below all that its parents put on the stack.
         let mut stack: Vec<(Oid, Option<Vec<Oid>>)> =
@@ -138,7 +140,7 @@ impl History {
         while let Some((id, visited)) = stack.pop() {
             if let Some(parents) = visited {
                 order.push((id, parents));
-            } else if !excluded.contains(&id) && seen.insert(id) {
+            } else if !excluded.contains(&id) && seen_ids.insert(id) {
                 let mut parents = self.present_parents(id)?;
                 parents.truncate(if first_parent { 1 } else { usize::MAX });
                 stack.push((id, Some(parents.clone())));
@@ -150,14 +152,14 @@ impl History {
 
     /// The commits and their ancestors, as far as they exist.
     fn ancestors(&self, ids: &[Oid]) -> Result<HashSet<Oid>, HistoryError> {
-        let mut found = HashSet::new();
+        let mut found_ids = HashSet::new();
         let mut left = ids.to_vec();
         while let Some(id) = left.pop() {
-            if found.insert(id) {
+            if found_ids.insert(id) {
                 left.extend(self.links(id)?.parents);
             }
         }
-        Ok(found)
+        Ok(found_ids)
     }
 
     /// The commit's parents, or an error where a shallow clone ends.
@@ -170,22 +172,25 @@ impl History {
         Ok(self.links(id)?.parents)
     }
 
-    fn merge_bases(&self, ends: &Ends) -> Result<Vec<CommitId>, HistoryError> {
+    fn merge_bases(&self, ends: &RevListEnds) -> Result<Vec<CommitId>, HistoryError> {
         let mut bases = Vec::new();
-        for bad in &ends.include {
-            bases.extend(self.common_ancestors(*bad, &ends.exclude)?.into_iter().map(CommitId));
+        for included_id in &ends.include {
+            bases.extend(
+                self.common_ancestors(*included_id, &ends.exclude)?.into_iter().map(CommitId),
+            );
         }
         bases.sort();
         bases.dedup();
         Ok(bases)
     }
 
-    fn common_ancestors(&self, one: Oid, others: &[Oid]) -> Result<Vec<Oid>, HistoryError> {
-        if others.is_empty() {
+    fn common_ancestors(&self, first_id: Oid, other_ids: &[Oid]) -> Result<Vec<Oid>, HistoryError> {
+        if other_ids.is_empty() {
             return Ok(Vec::new());
         }
-        let all: Vec<Oid> = std::iter::once(one).chain(others.iter().copied()).collect();
-        match self.repo.merge_bases_many(&all) {
+        let all_ids: Vec<Oid> =
+            std::iter::once(first_id).chain(other_ids.iter().copied()).collect();
+        match self.repo.merge_bases_many(&all_ids) {
             Ok(bases) => Ok(bases.to_vec()),
             Err(error) if error.code() == ErrorCode::NotFound => Ok(Vec::new()),
             Err(source) => {
@@ -195,16 +200,16 @@ impl History {
     }
 }
 
-fn ends(good: &[Commit], bad: &[Commit]) -> Ends {
+fn create_rev_list_ends(good_commits: &[Commit], bad_commits: &[Commit]) -> RevListEnds {
     let oids = |commits: &[Commit]| commits.iter().map(|commit| commit.id.0).collect();
-    Ends { include: oids(bad), exclude: oids(good) }
+    RevListEnds { include: oids(bad_commits), exclude: oids(good_commits) }
 }
 
 /// Splits at blanks, but not within braces nor after `:/`, where blanks belong to a pattern.
-fn words(range: &str) -> Vec<&str> {
+fn split_range_words(range: &str) -> Vec<&str> {
     let mut words = Vec::new();
-    let mut rest = range.trim_start();
-    while !rest.is_empty() {
+    let mut remaining_range = range.trim_start();
+    while !remaining_range.is_empty() {
         let mut depth = 0_usize;
         let is_end = |c: char| {
             match c {
@@ -214,24 +219,25 @@ fn words(range: &str) -> Vec<&str> {
             }
             depth == 0 && c.is_whitespace()
         };
-        let end = if rest.starts_with(":/") { None } else { rest.find(is_end) };
-        let (word, tail) = rest.split_at(end.unwrap_or(rest.len()));
+        let end =
+            if remaining_range.starts_with(":/") { None } else { remaining_range.find(is_end) };
+        let (word, tail) = remaining_range.split_at(end.unwrap_or(remaining_range.len()));
         words.push(word);
-        rest = tail.trim_start();
+        remaining_range = tail.trim_start();
     }
     words
 }
 
-fn nodes(commits: &[(Oid, Vec<Oid>)]) -> Vec<GraphNode> {
+fn link_graph_nodes(commits: &[(Oid, Vec<Oid>)]) -> Vec<GraphNode> {
     let position: HashMap<Oid, usize> = commits.iter().map(|(id, _)| *id).zip(0..).collect();
     commits
         .iter()
         .map(|(id, parents)| {
-            let (inside, outside): (Vec<Oid>, Vec<Oid>) =
+            let (parents_inside, outside): (Vec<Oid>, Vec<Oid>) =
                 parents.iter().partition(|parent| position.contains_key(parent));
             GraphNode {
                 id: CommitId(*id),
-                parents: inside.iter().map(|parent| position[parent]).collect(),
+                parents: parents_inside.iter().map(|parent| position[parent]).collect(),
                 outside: outside.into_iter().map(CommitId).collect(),
             }
         })

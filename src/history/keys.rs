@@ -13,13 +13,13 @@ use std::{
 use git2::Oid;
 
 use super::{
-    CommitId, History, HistoryError, Role, SourceKey, SourceSpec,
-    objects::Entry,
-    source_set::{Named, Resolved, hash_bytes},
-    tree::{GitTree, Node, Stop, node_of},
-    walk::{MAX_DEPTH, Walk},
+    CommitId, History, HistoryError, SourceKey, SourceRole, SourceSpec,
+    objects::RootTreeEntry,
+    source_set::{NamedPath, Resolved, hash_bytes},
+    tree::{GitTree, Node, Stop, node_from_entry},
+    walk::{MAX_DEPTH, TreeWalk},
 };
-use crate::tensor::parts;
+use crate::tensor::parallel;
 
 /// Trees below which keys are computed on one thread: opening a repository has its price.
 const TREES_PER_THREAD: usize = 500;
@@ -39,7 +39,7 @@ struct SpecKeys {
     beginnings: Option<Arc<[String]>>,
     by_tree: HashMap<Oid, SourceKey>,
     /// By the entries of the root tree that have these names.
-    by_entries: HashMap<Vec<Entry>, SourceKey>,
+    by_entries: HashMap<Vec<RootTreeEntry>, SourceKey>,
 }
 
 impl Keys {
@@ -48,7 +48,7 @@ impl Keys {
         if let Some(place) = self.specs.iter().position(|keys| keys.spec == *spec) {
             return Ok(place);
         }
-        let beginnings = beginnings(&spec.named()?);
+        let beginnings = leading_path_components(&spec.named()?);
         let (by_tree, by_entries) = Default::default();
         self.specs.push(SpecKeys { spec: spec.clone(), beginnings, by_tree, by_entries });
         Ok(self.specs.len() - 1)
@@ -85,7 +85,7 @@ impl History {
         let mut met = HashSet::new();
         // In the order of the history: neighbours are stored as differences from each other.
         let distinct: Vec<Oid> = trees.iter().copied().filter(|tree| met.insert(*tree)).collect();
-        let threads = (distinct.len() / TREES_PER_THREAD).clamp(1, parts::cores());
+        let threads = (distinct.len() / TREES_PER_THREAD).clamp(1, parallel::count_cores());
         let keys = match threads {
             1 => self.keys_of(&distinct, specs)?,
             _ => self.keys_by_threads(&distinct, specs, threads)?,
@@ -102,8 +102,8 @@ impl History {
     ) -> Result<Vec<Vec<SourceKey>>, HistoryError> {
         thread::scope(|scope| {
             let work = trees.chunks(trees.len().div_ceil(threads)).map(|part| {
-                let own = self.reopen();
-                let look = move || own?.keys_of(part, specs);
+                let own_history = self.reopen();
+                let look = move || own_history?.keys_of(part, specs);
                 thread::Builder::new().spawn_scoped(scope, look).map_err(|_| part)
             });
             let work: Vec<_> = work.collect();
@@ -127,8 +127,8 @@ impl History {
         trees: &[Oid],
         specs: &[&SourceSpec],
     ) -> Result<Vec<Vec<SourceKey>>, HistoryError> {
-        let of = |&tree: &Oid| specs.iter().map(|spec| self.key_of(tree, spec)).collect();
-        trees.iter().map(of).collect()
+        let keys_of_tree = |&tree: &Oid| specs.iter().map(|spec| self.key_of(tree, spec)).collect();
+        trees.iter().map(keys_of_tree).collect()
     }
 
     fn key_of(&self, root: Oid, spec: &SourceSpec) -> Result<SourceKey, HistoryError> {
@@ -141,8 +141,8 @@ impl History {
             keys.beginnings.clone()
         };
         let entries = beginnings.map(|names| self.entries(root, &names)).transpose()?;
-        let known = |entries| self.keys.borrow().specs[place].by_entries.get(entries).copied();
-        let key = match entries.as_ref().and_then(known) {
+        let known_key = |entries| self.keys.borrow().specs[place].by_entries.get(entries).copied();
+        let key = match entries.as_ref().and_then(known_key) {
             Some(key) => key,
             None => {
                 let (key, met_link) = self.compute_key(root, &spec.named()?)?;
@@ -158,14 +158,18 @@ impl History {
     }
 
     /// The key, and whether a symlink was met on the way.
-    fn compute_key(&self, root: Oid, named: &[Named]) -> Result<(SourceKey, bool), HistoryError> {
+    fn compute_key(
+        &self,
+        root: Oid,
+        named_paths: &[NamedPath],
+    ) -> Result<(SourceKey, bool), HistoryError> {
         let tree = GitTree::new(&self.repo, root);
         let mut hasher = blake3::Hasher::new();
         let mut met_link = false;
-        for named in named {
-            hasher.update(&[named.role as u8]);
-            let walk = Walk::new(&tree);
-            match self.hash_ids(&walk, named, &mut hasher) {
+        for named_path in named_paths {
+            hasher.update(&[named_path.role as u8]);
+            let walk = TreeWalk::new(&tree);
+            match self.hash_ids(&walk, named_path, &mut hasher) {
                 Ok(()) => {}
                 Err(Stop::Fault(fault)) => hash_bytes(&mut hasher, fault.to_string().as_bytes()),
                 // All commits with too many files share one key: none can be tested.
@@ -181,18 +185,18 @@ impl History {
 
     fn hash_ids(
         &self,
-        walk: &Walk<'_, GitTree<'_>>,
-        named: &Named,
+        walk: &TreeWalk<'_, GitTree<'_>>,
+        named_path: &NamedPath,
         hasher: &mut blake3::Hasher,
     ) -> Result<(), Stop> {
-        let Resolved { path, real, node } = named.resolve(walk)?;
+        let Resolved { path, real, node } = named_path.resolve(walk)?;
         hash_bytes(hasher, path.as_bytes());
         match node {
             // As it is: symlinks are not followed, and git's ids cover modes.
-            Node::Folder(id) | Node::File(id) if named.role == Role::Tree => {
+            Node::Folder(id) | Node::File(id) if named_path.role == SourceRole::Tree => {
                 hasher.update(id.as_bytes());
             }
-            Node::Executable(id) if named.role == Role::Tree => {
+            Node::Executable(id) if named_path.role == SourceRole::Tree => {
                 hasher.update(b"executable").update(id.as_bytes());
             }
             Node::Folder(id) if !self.has_links(id, 0)? => {
@@ -200,9 +204,9 @@ impl History {
             }
             // A symlink may lead out of the folder, whose id does not cover its target then.
             _ => {
-                for found in walk.files(path, real, node)? {
-                    hash_bytes(hasher, found.path.as_bytes());
-                    hasher.update(found.id.as_bytes());
+                for walked_file in walk.files(path, real, node)? {
+                    hash_bytes(hasher, walked_file.path.as_bytes());
+                    hasher.update(walked_file.id.as_bytes());
                 }
             }
         }
@@ -214,33 +218,33 @@ impl History {
         if depth > MAX_DEPTH {
             return Ok(true);
         }
-        if let Some(known) = self.keys.borrow().links_below.get(&folder) {
-            return Ok(*known);
+        if let Some(known_answer) = self.keys.borrow().links_below.get(&folder) {
+            return Ok(*known_answer);
         }
         let tree = self.repo.find_tree(folder).map_err(|source| HistoryError::Git {
             doing: format!("read tree {folder}"),
             source: source.into(),
         })?;
-        let mut found = false;
+        let mut has_link = false;
         for entry in tree.iter() {
-            found |= match node_of(&entry) {
+            has_link |= match node_from_entry(&entry) {
                 Node::Link(_) => true,
                 Node::Folder(id) => self.has_links(id, depth + 1)?,
                 Node::File(_) | Node::Executable(_) | Node::Submodule | Node::Other(_) => false,
             };
         }
-        self.keys.borrow_mut().links_below.insert(folder, found);
-        Ok(found)
+        self.keys.borrow_mut().links_below.insert(folder, has_link);
+        Ok(has_link)
     }
 }
 
 /// The first components of the paths; none if one of them is the root itself.
-fn beginnings(named: &[Named]) -> Option<Arc<[String]>> {
+fn leading_path_components(named_paths: &[NamedPath]) -> Option<Arc<[String]>> {
     let first = |path: &String| {
         let name = path.split('/').next().unwrap_or_default();
         (!name.is_empty()).then(|| name.to_owned())
     };
-    let paths = named.iter().flat_map(|named| &named.names);
+    let paths = named_paths.iter().flat_map(|named_path| &named_path.names);
     let names: BTreeSet<String> = paths.map(first).collect::<Option<_>>()?;
     Some(names.into_iter().collect())
 }

@@ -9,7 +9,7 @@ use std::sync::Once;
 use git2::{ConfigLevel, opts};
 
 /// Makes libgit2 read repositories alone: no user or system configuration, no ownership check.
-pub(super) fn configure() {
+pub(super) fn configure_libgit2() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         for level in

@@ -15,31 +15,35 @@ impl History {
     ///
     /// # Errors
     /// [`HistoryError::Git`] for a damaged repository.
-    pub fn last_change(&self, from: &Commit, path: &Path) -> Result<Option<Commit>, HistoryError> {
-        let Some(now) = self.entry_at(from, path)? else { return Ok(None) };
-        let mut at = from.clone();
+    pub fn last_change(
+        &self,
+        start_commit: &Commit,
+        path: &Path,
+    ) -> Result<Option<Commit>, HistoryError> {
+        let Some(now) = self.entry_at(start_commit, path)? else { return Ok(None) };
+        let mut current_commit = start_commit.clone();
         'back: loop {
-            for id in self.links(at.id.0)?.parents {
+            for id in self.links(current_commit.id.0)?.parents {
                 let parent = self.commit(super::CommitId(id))?;
                 if self.entry_at(&parent, path)? == Some(now) {
-                    at = parent;
+                    current_commit = parent;
                     continue 'back;
                 }
             }
-            return Ok(Some(at));
+            return Ok(Some(current_commit));
         }
     }
 
     fn entry_at(&self, commit: &Commit, path: &Path) -> Result<Option<Oid>, HistoryError> {
-        let failed = |source: git2::Error| HistoryError::Git {
+        let read_failure = |source: git2::Error| HistoryError::Git {
             doing: format!("read `{}` at {}", path.display(), commit.short),
             source: source.into(),
         };
-        let root = self.repo.find_tree(self.tree_of(commit.id.0)?).map_err(failed)?;
+        let root = self.repo.find_tree(self.tree_of(commit.id.0)?).map_err(read_failure)?;
         match root.get_path(path) {
             Ok(entry) => Ok(Some(entry.id())),
             Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
-            Err(error) => Err(failed(error)),
+            Err(error) => Err(read_failure(error)),
         }
     }
 
@@ -50,11 +54,11 @@ impl History {
     /// As [`History::source_set`], and [`HistoryError::Shallow`] if the history ends early.
     pub fn first_with_sources(
         &self,
-        from: &Commit,
+        start_commit: &Commit,
         specs: &[&SourceSpec],
     ) -> Result<Option<Commit>, HistoryError> {
         let mut without = HashSet::new();
-        'forth: for node in self.commits_between(&[], std::slice::from_ref(from), false)? {
+        'forth: for node in self.commits_between(&[], std::slice::from_ref(start_commit), false)? {
             for spec in specs {
                 let key = self.source_key(node.id, spec)?;
                 if without.contains(&key) {

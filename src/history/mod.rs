@@ -7,7 +7,6 @@
 mod bundle;
 mod bundle_header;
 mod content;
-mod elsewhere;
 mod error;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -16,6 +15,7 @@ mod keys;
 mod libgit2;
 mod lineage;
 mod objects;
+mod other_revisions;
 mod overlay;
 mod renames;
 mod revision;
@@ -23,7 +23,7 @@ mod source_set;
 mod suggest;
 mod tree;
 mod walk;
-mod whole;
+mod whole_tree;
 
 use std::{
     cell::RefCell,
@@ -39,11 +39,15 @@ use tempfile::TempDir;
 use crate::files;
 
 pub use content::{FileKind, TreeFile, TreeReader};
-pub use elsewhere::Elsewhere;
-pub use error::{Candidate, Fault, GitCause, HistoryError, OtherNames, Place, Rename};
+pub use error::{
+    CommitCandidate, GitCause, HistoryError, OtherNames, Rename, SourceFault, SourceOrigin,
+};
 pub use graph::{CommitGraph, GraphNode};
+pub use other_revisions::OtherRevisionPath;
 pub use overlay::{OVERLAY, Overlay};
-pub use source_set::{Role, SourceFile, SourceKey, SourceSet, SourceSpec, source_set_from_dir};
+pub use source_set::{
+    SourceFile, SourceKey, SourceRole, SourceSet, SourceSpec, source_set_from_dir,
+};
 
 /// The full id of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -150,20 +154,24 @@ impl History {
     ///
     /// # Errors
     /// [`HistoryError::NoRepositoryAround`] if there is none.
-    pub fn discover(from: &Path) -> Result<History, HistoryError> {
-        libgit2::configure();
-        let start = if from.is_file() { from.parent().unwrap_or(from) } else { from };
+    pub fn discover(start_path: &Path) -> Result<History, HistoryError> {
+        libgit2::configure_libgit2();
+        let start = if start_path.is_file() {
+            start_path.parent().unwrap_or(start_path)
+        } else {
+            start_path
+        };
         let start = if start.as_os_str().is_empty() { Path::new(".") } else { start };
-        let found = Repository::discover_path(start, std::iter::empty::<&Path>())
-            .map_err(|_| HistoryError::NoRepositoryAround { path: from.to_owned() })?;
-        Self::open_repository(&found)
+        let repository_path = Repository::discover_path(start, std::iter::empty::<&Path>())
+            .map_err(|_| HistoryError::NoRepositoryAround { path: start_path.to_owned() })?;
+        Self::open_repository(&repository_path)
     }
 
     fn open_any(path: &Path, cache: Option<&Path>) -> Result<History, HistoryError> {
-        libgit2::configure();
+        libgit2::configure_libgit2();
         let metadata = fs::metadata(path)
             .map_err(|source| HistoryError::Open { path: path.to_owned(), source })?;
-        if metadata.is_file() && bundle::is_bundle(path)? {
+        if metadata.is_file() && bundle::is_bundle_file(path)? {
             Self::open_bundle(path, cache)
         } else {
             Self::open_repository(path)
@@ -174,7 +182,7 @@ impl History {
         refuse_endless(path)?;
         let repo =
             Repository::open_ext(path, RepositoryOpenFlags::NO_SEARCH, std::iter::empty::<&Path>())
-                .map_err(|source| open_error(path, source))?;
+                .map_err(|source| repository_open_error(path, source))?;
         // libgit2 ends its folders with a slash; collecting the components takes it off.
         let path = repo.workdir().unwrap_or(repo.path()).components().collect();
         Ok(Self::new(repo, path, false, None))
@@ -209,14 +217,16 @@ impl History {
             RepositoryOpenFlags::NO_SEARCH,
             std::iter::empty::<&Path>(),
         )
-        .map_err(|source| open_error(&self.path, source))?;
+        .map_err(|source| repository_open_error(&self.path, source))?;
         Ok(Self::new(repo, self.path.clone(), self.is_bundle, None))
     }
 
     /// How many objects the repository replaces by others (`git replace`). They are read as they are recorded, as by
     /// `git --no-replace-objects`.
     pub fn replaced(&self) -> usize {
-        self.repo.references_glob("refs/replace/*").map_or(0, |found| found.flatten().count())
+        self.repo
+            .references_glob("refs/replace/*")
+            .map_or(0, |references| references.flatten().count())
     }
 
     /// The working tree's root, else the repository's folder or the bundle's file.
@@ -242,8 +252,8 @@ impl History {
         match self.repo.head().and_then(|head| head.peel_to_commit()) {
             Ok(commit) => self.describe(&commit),
             Err(error) if matches!(error.code(), ErrorCode::UnbornBranch | ErrorCode::NotFound) => {
-                let none = || HistoryError::NoCommits { path: self.path.clone() };
-                Err(self.lost("HEAD").unwrap_or_else(none))
+                let no_commits = || HistoryError::NoCommits { path: self.path.clone() };
+                Err(self.lost("HEAD").unwrap_or_else(no_commits))
             }
             Err(source) => {
                 Err(HistoryError::Git { doing: "read HEAD".into(), source: source.into() })
@@ -280,11 +290,11 @@ impl History {
 
     /// The shortest abbreviation of at least 7 digits that means no other object.
     fn short(&self, id: Oid) -> String {
-        let full = id.to_string();
+        let full_id = id.to_string();
         let unique =
             |&digits: &usize| self.repo.odb().and_then(|odb| odb.exists_prefix(id, digits)).is_ok();
-        let digits = (7..full.len()).find(unique).unwrap_or(full.len());
-        full[..digits].to_owned()
+        let digits = (7..full_id.len()).find(unique).unwrap_or(full_id.len());
+        full_id[..digits].to_owned()
     }
 }
 
@@ -313,20 +323,20 @@ fn refuse_endless(path: &Path) -> Result<(), HistoryError> {
         "info/exclude",
         "objects/info/alternates",
     ];
-    let own = [path.to_owned(), path.join(".git")];
-    let linked = own.iter().filter_map(|folder| {
+    let own_folders = [path.to_owned(), path.join(".git")];
+    let linked = own_folders.iter().filter_map(|folder| {
         let text = files::read_text(&folder.join("commondir"), files::TEXT_BYTES).ok()?;
         Some(folder.join(text.trim_end()))
     });
-    for folder in own.iter().cloned().chain(linked) {
+    for folder in own_folders.iter().cloned().chain(linked) {
         for file in READ.map(|name| folder.join(name)) {
-            let found = fs::metadata(&file).map(|found| found.file_type());
-            if let Ok(kind) = found.as_ref()
+            let file_type = fs::metadata(&file).map(|metadata| metadata.file_type());
+            if let Ok(kind) = file_type.as_ref()
                 && !kind.is_file()
                 && !kind.is_dir()
             {
-                let what = format!("it is {}, not a file", files::kind(*kind));
-                let source = io::Error::new(io::ErrorKind::InvalidInput, what);
+                let complaint = format!("it is {}, not a file", files::file_type_name(*kind));
+                let source = io::Error::new(io::ErrorKind::InvalidInput, complaint);
                 return Err(HistoryError::Io { doing: "read", path: file, source });
             }
         }
@@ -334,7 +344,7 @@ fn refuse_endless(path: &Path) -> Result<(), HistoryError> {
     Ok(())
 }
 
-fn open_error(path: &Path, source: git2::Error) -> HistoryError {
+fn repository_open_error(path: &Path, source: git2::Error) -> HistoryError {
     let (path, source) = (path.to_owned(), GitCause::from(source));
     if source.is_about_object_names() {
         HistoryError::Sha256 { path }

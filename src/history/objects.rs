@@ -16,7 +16,7 @@ pub(super) struct Links {
 }
 
 /// An entry of a tree: mode and id; none where the tree has no such entry.
-pub(super) type Entry = Option<(u32, Oid)>;
+pub(super) type RootTreeEntry = Option<(u32, Oid)>;
 
 impl History {
     /// The links of the commit `id`. The tree is remembered for [`History::tree_of`].
@@ -34,12 +34,16 @@ impl History {
 
     /// The root tree of the commit `id`.
     pub(super) fn tree_of(&self, id: Oid) -> Result<Oid, HistoryError> {
-        let known = self.trees.borrow().get(&id).copied();
-        known.map_or_else(|| Ok(self.links(id)?.tree), Ok)
+        let known_tree = self.trees.borrow().get(&id).copied();
+        known_tree.map_or_else(|| Ok(self.links(id)?.tree), Ok)
     }
 
     /// The entries of the tree `id` that have these names.
-    pub(super) fn entries(&self, id: Oid, names: &[String]) -> Result<Vec<Entry>, HistoryError> {
+    pub(super) fn entries(
+        &self,
+        id: Oid,
+        names: &[String],
+    ) -> Result<Vec<RootTreeEntry>, HistoryError> {
         self.object(id, ObjectType::Tree, |bytes| find_entries(bytes, names))
     }
 
@@ -50,18 +54,18 @@ impl History {
         kind: ObjectType,
         parse: impl FnOnce(&[u8]) -> Option<T>,
     ) -> Result<T, HistoryError> {
-        let failed = |source| unreadable(id, kind, source);
-        let database = self.repo.odb().map_err(failed)?;
-        let object = database.read(id).map_err(failed)?;
+        let read_failure = |source| unreadable_object(id, kind, source);
+        let database = self.repo.odb().map_err(read_failure)?;
+        let object = database.read(id).map_err(read_failure)?;
         let parsed = (object.kind() == kind).then(|| parse(object.data())).flatten();
         parsed.ok_or_else(|| {
-            let what = format!("the object is no {kind}");
-            failed(git2::Error::new(ErrorCode::Invalid, ErrorClass::Object, what))
+            let complaint = format!("the object is no {kind}");
+            read_failure(git2::Error::new(ErrorCode::Invalid, ErrorClass::Object, complaint))
         })
     }
 }
 
-fn unreadable(id: Oid, kind: ObjectType, source: git2::Error) -> HistoryError {
+fn unreadable_object(id: Oid, kind: ObjectType, source: git2::Error) -> HistoryError {
     HistoryError::Git { doing: format!("read {kind} {id}"), source: source.into() }
 }
 
@@ -80,33 +84,35 @@ fn parse_commit(text: &[u8]) -> Option<Links> {
     Some(Links { tree, parents })
 }
 
-fn find_entries(tree: &[u8], names: &[String]) -> Option<Vec<Entry>> {
-    let mut found = vec![None; names.len()];
-    let mut rest = tree;
-    while !rest.is_empty() {
-        let (entry, tail) = split_entry(rest)?;
-        if let Some(at) = names.iter().position(|wanted| wanted.as_bytes() == entry.name) {
-            found[at] = Some((entry.mode, Oid::from_bytes(entry.id).ok()?));
+fn find_entries(tree: &[u8], names: &[String]) -> Option<Vec<RootTreeEntry>> {
+    let mut found_entries = vec![None; names.len()];
+    let mut remaining_bytes = tree;
+    while !remaining_bytes.is_empty() {
+        let (entry, tail) = split_tree_entry(remaining_bytes)?;
+        if let Some(name_index) =
+            names.iter().position(|wanted_name| wanted_name.as_bytes() == entry.name)
+        {
+            found_entries[name_index] = Some((entry.mode, Oid::from_bytes(entry.id).ok()?));
         }
-        rest = tail;
+        remaining_bytes = tail;
     }
-    Some(found)
+    Some(found_entries)
 }
 
-struct RawEntry<'a> {
+struct RawTreeEntry<'a> {
     mode: u32,
     name: &'a [u8],
     id: &'a [u8],
 }
 
 /// The first entry, `MODE NAME\0ID`, and the rest.
-fn split_entry(bytes: &[u8]) -> Option<(RawEntry<'_>, &[u8])> {
+fn split_tree_entry(bytes: &[u8]) -> Option<(RawTreeEntry<'_>, &[u8])> {
     let space = bytes.iter().position(|&byte| byte == b' ')?;
     let mode = u32::from_str_radix(std::str::from_utf8(&bytes[..space]).ok()?, 8).ok()?;
-    let rest = &bytes[space + 1..];
-    let end = rest.iter().position(|&byte| byte == 0)?;
-    let (id, tail) = rest[end + 1..].split_at_checked(20)?;
-    Some((RawEntry { mode, name: &rest[..end], id }, tail))
+    let name_and_id = &bytes[space + 1..];
+    let end = name_and_id.iter().position(|&byte| byte == 0)?;
+    let (id, tail) = name_and_id[end + 1..].split_at_checked(20)?;
+    Some((RawTreeEntry { mode, name: &name_and_id[..end], id }, tail))
 }
 
 #[cfg(test)]
@@ -135,11 +141,11 @@ mod tests {
     #[test]
     fn an_entry_that_is_cut_short_is_refused() {
         let whole = [b"100644 a b\0".as_slice(), &[7; 20], b"rest"].concat();
-        let (entry, rest) = split_entry(&whole).unwrap();
+        let (entry, rest) = split_tree_entry(&whole).unwrap();
         assert_eq!((entry.mode, entry.name), (0o100_644, b"a b".as_slice()));
         assert_eq!((entry.id, rest), ([7; 20].as_slice(), b"rest".as_slice()));
         for length in 0..31 {
-            assert!(split_entry(&whole[..length]).is_none(), "{length} bytes");
+            assert!(split_tree_entry(&whole[..length]).is_none(), "{length} bytes");
         }
     }
 }

@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::source_set::{Named, Role, SourceFile, hash_bytes, read_files, unreadable};
+use super::source_set::{
+    NamedPath, SourceFile, SourceRole, hash_bytes, read_files, unreadable_sources,
+};
 use super::tree::DiskTree;
-use super::{HistoryError, Place, SourceKey};
+use super::{HistoryError, SourceKey, SourceOrigin};
 
 /// The folder in which the files of an overlay stand beside those of a revision.
 pub const OVERLAY: &str = "(overlay)";
@@ -39,18 +41,18 @@ impl Overlay {
     /// [`HistoryError::NoOverlay`] if it is no folder; [`HistoryError::Unusable`] for a symlink that leads
     /// out of it, and the other faults of files.
     pub fn read(path: &Path) -> Result<Overlay, HistoryError> {
-        let place = || Place::Overlay(path.to_owned());
+        let place = || SourceOrigin::Overlay(path.to_owned());
         match std::fs::metadata(path) {
-            Ok(found) if found.is_dir() => {}
+            Ok(metadata) if metadata.is_dir() => {}
             Ok(_) => return Err(HistoryError::NoOverlay { path: path.to_owned(), source: None }),
             Err(error) => {
                 return Err(HistoryError::NoOverlay { path: path.to_owned(), source: Some(error) });
             }
         }
         let tree = DiskTree::new(path, None);
-        let named = [Named { role: Role::Include, names: vec![String::new()] }];
-        let read = read_files(&tree, &named, "");
-        let (mut files, _) = read.map_err(|stop| unreadable(&tree, stop, place))?;
+        let named_paths = [NamedPath { role: SourceRole::Include, names: vec![String::new()] }];
+        let read_result = read_files(&tree, &named_paths, "");
+        let (mut files, _) = read_result.map_err(|stop| unreadable_sources(&tree, stop, place))?;
         let mut hasher = blake3::Hasher::new();
         for file in &mut files {
             file.path = format!("{OVERLAY}/{}", file.path);

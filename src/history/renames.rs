@@ -3,7 +3,7 @@
 use git2::{Commit, Delta, DiffFindOptions, Oid, Tree};
 
 use super::source_set::{from_prefix, from_root};
-use super::{Fault, History, HistoryError, Rename, SourceSpec};
+use super::{History, HistoryError, Rename, SourceFault, SourceSpec};
 use crate::harness::SourcePath;
 
 /// As many commits behind a revision are asked for a path that it lacks.
@@ -22,41 +22,45 @@ impl History {
         match error {
             HistoryError::Unusable {
                 place,
-                fault: Fault::Missing { path, mut names, similar },
+                fault: SourceFault::Missing { path, mut names, similar },
             } => {
                 let tried = std::iter::once(&path).chain(&names.tried);
-                let found = tried.into_iter().find_map(|name| self.remembered_rename(commit, name));
-                names.moved = found.and_then(|found| {
-                    let line = line_with(spec, &path, &found)?;
-                    Some(Rename { place: found, line })
+                let found_place =
+                    tried.into_iter().find_map(|name| self.remembered_rename(commit, name));
+                names.moved = found_place.and_then(|found_place| {
+                    let line = line_with(spec, &path, &found_place)?;
+                    Some(Rename { place: found_place, line })
                 });
-                HistoryError::Unusable { place, fault: Fault::Missing { path, names, similar } }
+                HistoryError::Unusable {
+                    place,
+                    fault: SourceFault::Missing { path, names, similar },
+                }
             }
-            other => other,
+            other_error => other_error,
         }
     }
 
     fn remembered_rename(&self, commit: &Commit<'_>, path: &str) -> Option<String> {
         let key = (commit.tree_id(), path.to_owned());
-        if let Some(known) = self.renames.borrow().get(&key) {
-            return known.clone();
+        if let Some(known_place) = self.renames.borrow().get(&key) {
+            return known_place.clone();
         }
         // What git cannot tell has no hint.
-        let moved = self.find_rename(commit, path).ok().flatten();
-        self.renames.borrow_mut().insert(key, moved.clone());
-        moved
+        let moved_place = self.find_rename(commit, path).ok().flatten();
+        self.renames.borrow_mut().insert(key, moved_place.clone());
+        moved_place
     }
 
     /// The path of `commit` that becomes `path` at HEAD, or was `path` before.
     fn find_rename(&self, commit: &Commit<'_>, path: &str) -> Result<Option<String>, git2::Error> {
-        let own = commit.tree()?;
-        if let Some(place) = self.follow_back(&own, path)? {
+        let own_tree = commit.tree()?;
+        if let Some(place) = self.follow_back(&own_tree, path)? {
             return Ok(Some(place));
         }
         let Some([with, without]) = self.last_with(commit, path)? else { return Ok(None) };
-        for tree in [&own, &without] {
+        for tree in [&own_tree, &without] {
             let place = self.renamed_between(tree, &with, path)?;
-            if let Some(place) = place.filter(|place| has_path(&own, place)) {
+            if let Some(place) = place.filter(|place| has_path(&own_tree, place)) {
                 return Ok(Some(place));
             }
         }
@@ -64,30 +68,30 @@ impl History {
     }
 
     /// The path of `own` that becomes `path` at HEAD, by one rename or by several.
-    fn follow_back(&self, own: &Tree<'_>, path: &str) -> Result<Option<String>, git2::Error> {
-        let Ok(mut at) = self.repo.head().and_then(|head| head.peel_to_commit()) else {
+    fn follow_back(&self, own_tree: &Tree<'_>, path: &str) -> Result<Option<String>, git2::Error> {
+        let Ok(mut current_commit) = self.repo.head().and_then(|head| head.peel_to_commit()) else {
             return Ok(None);
         };
-        let (mut tree, mut name) = (at.tree()?, path.to_owned());
+        let (mut tree, mut name) = (current_commit.tree()?, path.to_owned());
         if !has_path(&tree, path) {
             return Ok(None);
         }
-        if let Some(place) = self.renamed_between(own, &tree, path)? {
+        if let Some(place) = self.renamed_between(own_tree, &tree, path)? {
             return Ok(Some(place));
         }
         for _ in 0..MOST_COMMITS {
-            let Ok(parent) = at.parent(0) else { return Ok(None) };
-            let before = parent.tree()?;
-            if !has_path(&before, &name) {
-                let Some(place) = self.renamed_between(&before, &tree, &name)? else {
+            let Ok(parent) = current_commit.parent(0) else { return Ok(None) };
+            let tree_before = parent.tree()?;
+            if !has_path(&tree_before, &name) {
+                let Some(place) = self.renamed_between(&tree_before, &tree, &name)? else {
                     return Ok(None);
                 };
-                if has_path(own, &place) {
+                if has_path(own_tree, &place) {
                     return Ok(Some(place));
                 }
                 name = place;
             }
-            (at, tree) = (parent, before);
+            (current_commit, tree) = (parent, tree_before);
         }
         Ok(None)
     }
@@ -98,16 +102,16 @@ impl History {
         commit: &Commit<'_>,
         path: &str,
     ) -> Result<Option<[Tree<'_>; 2]>, git2::Error> {
-        let mut at: Oid = commit.id();
+        let mut current_id: Oid = commit.id();
         for _ in 0..MOST_COMMITS {
-            let child = self.repo.find_commit(at)?;
+            let child = self.repo.find_commit(current_id)?;
             let Ok(parent) = child.parent_id(0) else { return Ok(None) };
             let tree = self.repo.find_commit(parent)?.tree()?;
             if has_path(&tree, path) {
                 let child = self.repo.find_tree(child.tree_id())?;
                 return Ok(Some([tree, child]));
             }
-            at = parent;
+            current_id = parent;
         }
         Ok(None)
     }
@@ -115,24 +119,27 @@ impl History {
     /// The path of `own` that git sees as `path` of `other`.
     fn renamed_between(
         &self,
-        own: &Tree<'_>,
-        other: &Tree<'_>,
+        own_tree: &Tree<'_>,
+        other_tree: &Tree<'_>,
         path: &str,
     ) -> Result<Option<String>, git2::Error> {
-        let mut diff = self.repo.diff_tree_to_tree(Some(own), Some(other), None)?;
+        let mut diff = self.repo.diff_tree_to_tree(Some(own_tree), Some(other_tree), None)?;
         if diff.deltas().len() > MOST_FILES {
             return Ok(None);
         }
         diff.find_similar(Some(DiffFindOptions::new().renames(true)))?;
         let place =
             diff.deltas().filter(|delta| delta.status() == Delta::Renamed).find_map(|delta| {
-                let (before, after) = (delta.old_file().path()?, delta.new_file().path()?);
+                let (path_before, path_after) =
+                    (delta.old_file().path()?, delta.new_file().path()?);
                 // A folder moves with the files in it.
-                let below = after.strip_prefix(path).ok()?;
-                let moved = before.to_str()?;
-                match below.to_str()? {
-                    "" => Some(moved.to_owned()),
-                    below => moved.strip_suffix(below)?.strip_suffix('/').map(str::to_owned),
+                let path_below = path_after.strip_prefix(path).ok()?;
+                let moved_path = path_before.to_str()?;
+                match path_below.to_str()? {
+                    "" => Some(moved_path.to_owned()),
+                    path_below => {
+                        moved_path.strip_suffix(path_below)?.strip_suffix('/').map(str::to_owned)
+                    }
                 }
             });
         Ok(place)
@@ -142,15 +149,15 @@ impl History {
 /// The line of a harness in which the list that names `path` also names `place`; both are relative to the
 /// repository's root.
 fn line_with(spec: &SourceSpec, path: &str, place: &str) -> Option<String> {
-    let is_meant = |named: &SourcePath| {
-        let first = named.names().next();
+    let is_meant = |source_path: &SourcePath| {
+        let first = source_path.names().next();
         first.and_then(|name| from_root(&spec.prefix, name).ok()).is_some_and(|name| name == path)
     };
     let lists = [("sources", &spec.sources), ("include", &spec.include), ("tree", &spec.tree)];
     let (key, list) = lists.into_iter().find(|(_, list)| list.iter().any(is_meant))?;
-    let in_list = |named: &SourcePath| match is_meant(named) {
-        true => named.clone().or(from_prefix(&spec.prefix, place)).to_toml(),
-        false => named.to_toml(),
+    let in_list = |source_path: &SourcePath| match is_meant(source_path) {
+        true => source_path.clone().or(from_prefix(&spec.prefix, place)).to_toml(),
+        false => source_path.to_toml(),
     };
     Some(format!("{key} = [{}]", list.iter().map(in_list).collect::<Vec<_>>().join(", ")))
 }

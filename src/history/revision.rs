@@ -4,7 +4,7 @@
 
 use git2::{Error, ErrorCode, ObjectType, Oid, Sort};
 
-use super::{Candidate, Commit, CommitId, History, HistoryError, recorded_parents, suggest};
+use super::{Commit, CommitCandidate, CommitId, History, HistoryError, recorded_parents, suggest};
 
 const MAX_CANDIDATES: usize = 10;
 /// The most commits that are examined to explain why a revision is missing.
@@ -50,20 +50,20 @@ impl History {
 
     /// The commits, and tags of commits, whose ids begin with `prefix`; sorted.
     fn commits_beginning_with(&self, prefix: &str) -> Result<Vec<Oid>, HistoryError> {
-        let failed = |source: git2::Error| HistoryError::Git {
+        let list_failure = |source: git2::Error| HistoryError::Git {
             doing: "list the objects".into(),
             source: source.into(),
         };
         let prefix = prefix.to_ascii_lowercase();
         let mut ids = Vec::new();
-        let odb = self.repo.odb().map_err(failed)?;
+        let odb = self.repo.odb().map_err(list_failure)?;
         odb.foreach(|id| {
             if id.to_string().starts_with(&prefix) {
                 ids.push(*id);
             }
             true
         })
-        .map_err(failed)?;
+        .map_err(list_failure)?;
         ids.sort();
         ids.dedup();
         ids.retain(|id| {
@@ -73,12 +73,12 @@ impl History {
         Ok(ids)
     }
 
-    fn candidates(&self, ids: &[Oid]) -> Result<Vec<Candidate>, HistoryError> {
+    fn candidates(&self, ids: &[Oid]) -> Result<Vec<CommitCandidate>, HistoryError> {
         ids.iter()
             .take(MAX_CANDIDATES)
             .map(|id| {
                 let Commit { subject, .. } = self.resolve(&id.to_string())?;
-                Ok(Candidate { short: self.short(*id), subject })
+                Ok(CommitCandidate { short: self.short(*id), subject })
             })
             .collect()
     }
@@ -87,8 +87,8 @@ impl History {
         match source.code() {
             ErrorCode::UnbornBranch => HistoryError::NoCommits { path: self.path.clone() },
             ErrorCode::NotFound | ErrorCode::InvalidSpec => {
-                let known = self.cut_off(rev).or_else(|| self.lost(rev));
-                known.unwrap_or_else(|| self.unknown_name(rev))
+                let known_reason = self.cut_off(rev).or_else(|| self.lost(rev));
+                known_reason.unwrap_or_else(|| self.unknown_name(rev))
             }
             _ => HistoryError::Git {
                 doing: format!("resolve revision `{rev}`"),

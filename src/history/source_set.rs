@@ -5,12 +5,13 @@ use std::{path::Path, sync::Arc};
 use git2::{DiffFormat, DiffLine, DiffOptions, Oid};
 
 use super::{
-    Commit, CommitId, Fault, History, HistoryError, OVERLAY, OtherNames, Overlay, Place,
+    Commit, CommitId, History, HistoryError, OVERLAY, OtherNames, Overlay, SourceFault,
+    SourceOrigin,
     content::TreeFile,
     suggest,
     tree::{DiskTree, GitTree, Node, Stop, Tree},
-    walk::{Found, Walk},
-    whole,
+    walk::{TreeWalk, WalkedFile},
+    whole_tree,
 };
 use crate::files;
 use crate::harness::SourcePath;
@@ -33,7 +34,7 @@ pub struct SourceSpec {
 
 /// The purpose for which a harness named a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Role {
+pub enum SourceRole {
     /// Below `sources`; a file that is below `include` too counts as a source.
     Source,
     /// Below `include` only.
@@ -51,7 +52,7 @@ pub struct SourceFile {
     /// than the project's folder is deep: written below `DIR/PREFIX`, it stays in `DIR`.
     pub path: String,
     /// The purpose for which the harness named it.
-    pub role: Role,
+    pub role: SourceRole,
     /// Its bytes; for a symlink that was followed, those of the file it leads to.
     pub content: Arc<[u8]>,
 }
@@ -86,8 +87,8 @@ impl SourceKey {
 }
 
 /// One path of a spec under its names, relative to the repository's root.
-pub(super) struct Named {
-    pub role: Role,
+pub(super) struct NamedPath {
+    pub role: SourceRole,
     /// Never empty; the first that is there is meant.
     pub names: Vec<String>,
 }
@@ -101,34 +102,34 @@ pub(super) struct Resolved<'n> {
     pub node: Node,
 }
 
-impl Named {
+impl NamedPath {
     /// The first of the names that is there.
-    pub(super) fn resolve<T: Tree>(&self, walk: &Walk<'_, T>) -> Result<Resolved<'_>, Stop> {
+    pub(super) fn resolve<T: Tree>(&self, walk: &TreeWalk<'_, T>) -> Result<Resolved<'_>, Stop> {
         for path in &self.names {
             match walk.resolve(path) {
                 Ok((real, node)) => return Ok(Resolved { path, real, node }),
-                Err(Stop::Fault(Fault::Missing { .. })) => {}
+                Err(Stop::Fault(SourceFault::Missing { .. })) => {}
                 Err(stop) => return Err(stop),
             }
         }
         let mut names = self.names.iter().cloned();
         let path = names.next().unwrap_or_default();
         let names = Box::new(OtherNames { tried: names.collect(), moved: None });
-        Err(Fault::Missing { path, names, similar: Vec::new() }.into())
+        Err(SourceFault::Missing { path, names, similar: Vec::new() }.into())
     }
 }
 
 impl SourceSpec {
-    pub(super) fn named(&self) -> Result<Vec<Named>, HistoryError> {
-        let sources = self.sources.iter().map(|path| (Role::Source, path));
-        let include = self.include.iter().map(|path| (Role::Include, path));
-        let tree = self.tree.iter().map(|path| (Role::Tree, path));
+    pub(super) fn named(&self) -> Result<Vec<NamedPath>, HistoryError> {
+        let sources = self.sources.iter().map(|path| (SourceRole::Source, path));
+        let include = self.include.iter().map(|path| (SourceRole::Include, path));
+        let tree = self.tree.iter().map(|path| (SourceRole::Tree, path));
         sources
             .chain(include)
             .chain(tree)
             .map(|(role, path)| {
                 let names = path.names().map(|name| from_root(&self.prefix, name));
-                Ok(Named { role, names: names.collect::<Result<_, _>>()? })
+                Ok(NamedPath { role, names: names.collect::<Result<_, _>>()? })
             })
             .collect()
     }
@@ -176,8 +177,8 @@ impl History {
     ) -> Result<SourceSet, HistoryError> {
         let commit = self.find_commit(commit.into())?;
         let tree = GitTree::new(&self.repo, commit.tree_id());
-        let read = read_set(&tree, spec, || Place::Revision(self.short(commit.id())));
-        read.map_err(|error| self.trace_rename(&commit, spec, error))
+        let read_result = read_set(&tree, spec, || SourceOrigin::Revision(self.short(commit.id())));
+        read_result.map_err(|error| self.trace_rename(&commit, spec, error))
     }
 
     /// The files that `spec` names in the working tree, without what git ignores.
@@ -190,7 +191,7 @@ impl History {
             .working_tree_root()
             .ok_or_else(|| HistoryError::NoWorkingTree { path: self.path.clone() })?;
         let tree = DiskTree::new(root, Some(&self.repo));
-        read_set(&tree, spec, || Place::WorkingTree(root.to_owned()))
+        read_set(&tree, spec, || SourceOrigin::WorkingTree(root.to_owned()))
     }
 
     /// The changes of `commit` to the files that `spec` names, as a unified diff.
@@ -209,9 +210,10 @@ impl History {
         let old = parent.map(|parent| self.find_commit(parent.id)).transpose()?;
         let mut options = DiffOptions::new();
         options.disable_pathspec_match(true);
-        let named = spec.named()?;
+        let named_paths = spec.named()?;
         // The root as a pathspec would match nothing; no pathspec matches everything.
-        let names: Vec<String> = named.into_iter().flat_map(|named| named.names).collect();
+        let names: Vec<String> =
+            named_paths.into_iter().flat_map(|named_path| named_path.names).collect();
         if names.iter().all(|name| !name.is_empty()) {
             names.into_iter().for_each(|name| _ = options.pathspec(name));
         }
@@ -250,35 +252,39 @@ impl History {
 /// # Errors
 /// As [`History::source_set`]; symlinks may not lead out of `root`.
 pub fn source_set_from_dir(root: &Path, spec: &SourceSpec) -> Result<SourceSet, HistoryError> {
-    read_set(&DiskTree::new(root, None), spec, || Place::WorkingTree(root.to_owned()))
+    read_set(&DiskTree::new(root, None), spec, || SourceOrigin::WorkingTree(root.to_owned()))
 }
 
 fn read_set(
     tree: &impl Tree,
     spec: &SourceSpec,
-    place: impl Fn() -> Place,
+    place: impl Fn() -> SourceOrigin,
 ) -> Result<SourceSet, HistoryError> {
-    let named = spec.named()?;
-    let (mut files, whole) =
-        read_files(tree, &named, &spec.prefix).map_err(|stop| unreadable(tree, stop, &place))?;
-    if let (false, Some(taken)) = (spec.overlay.files().is_empty(), taken_by_overlay(&files)) {
+    let named_paths = spec.named()?;
+    let (mut files, whole_files) = read_files(tree, &named_paths, &spec.prefix)
+        .map_err(|stop| unreadable_sources(tree, stop, &place))?;
+    if let (false, Some(taken_path)) = (spec.overlay.files().is_empty(), taken_by_overlay(&files)) {
         return Err(HistoryError::Unusable {
             place: place(),
-            fault: Fault::BadName { path: taken.to_owned() },
+            fault: SourceFault::BadName { path: taken_path.to_owned() },
         });
     }
     files.extend_from_slice(spec.overlay.files());
-    Ok(SourceSet::new(files, whole))
+    Ok(SourceSet::new(files, whole_files))
 }
 
 /// The path of a file that stands where those of an overlay belong.
 fn taken_by_overlay(files: &[SourceFile]) -> Option<&str> {
-    let taken = |file: &&SourceFile| file.path.split('/').next() == Some(OVERLAY);
-    files.iter().find(taken).map(|file| file.path.as_str())
+    let is_taken = |file: &&SourceFile| file.path.split('/').next() == Some(OVERLAY);
+    files.iter().find(is_taken).map(|file| file.path.as_str())
 }
 
 /// Why the files of `tree` at `place` could not be read.
-pub(super) fn unreadable(tree: &impl Tree, stop: Stop, place: impl Fn() -> Place) -> HistoryError {
+pub(super) fn unreadable_sources(
+    tree: &impl Tree,
+    stop: Stop,
+    place: impl Fn() -> SourceOrigin,
+) -> HistoryError {
     match stop {
         Stop::Fault(fault) => {
             HistoryError::Unusable { place: place(), fault: suggest::complete_fault(tree, fault) }
@@ -290,35 +296,35 @@ pub(super) fn unreadable(tree: &impl Tree, stop: Stop, place: impl Fn() -> Place
 
 pub(super) fn read_files(
     tree: &impl Tree,
-    named: &[Named],
+    named_paths: &[NamedPath],
     prefix: &str,
 ) -> Result<(Vec<SourceFile>, Vec<TreeFile>), Stop> {
-    let walk = Walk::new(tree);
-    let (mut files, mut whole) = (Vec::new(), Vec::new());
-    for named in named {
-        let Resolved { path, real, node } = named.resolve(&walk)?;
-        if named.role == Role::Tree {
-            whole.extend(whole::files(tree, path, &real, node, prefix)?);
+    let walk = TreeWalk::new(tree);
+    let (mut files, mut whole_files) = (Vec::new(), Vec::new());
+    for named_path in named_paths {
+        let Resolved { path, real, node } = named_path.resolve(&walk)?;
+        if named_path.role == SourceRole::Tree {
+            whole_files.extend(whole_tree::read_whole_tree(tree, path, &real, node, prefix)?);
             continue;
         }
-        for found in walk.files(path, real, node)? {
-            files.push(read_file(tree, named.role, prefix, &found)?);
+        for walked_file in walk.files(path, real, node)? {
+            files.push(read_file(tree, named_path.role, prefix, &walked_file)?);
         }
     }
-    Ok((files, whole))
+    Ok((files, whole_files))
 }
 
 fn read_file(
     tree: &impl Tree,
-    role: Role,
+    role: SourceRole,
     prefix: &str,
-    found: &Found,
+    walked_file: &WalkedFile,
 ) -> Result<SourceFile, Stop> {
-    let content = tree.read(&found.real, Node::File(found.id))?;
+    let content = tree.read(&walked_file.real, Node::File(walked_file.id))?;
     if content.starts_with(files::LFS_SIGNATURE) {
-        return Err(Fault::LfsPointer { path: found.path.clone() }.into());
+        return Err(SourceFault::LfsPointer { path: walked_file.path.clone() }.into());
     }
-    Ok(SourceFile { path: from_prefix(prefix, &found.path), role, content: content.into() })
+    Ok(SourceFile { path: from_prefix(prefix, &walked_file.path), role, content: content.into() })
 }
 
 impl SourceSet {
@@ -335,7 +341,7 @@ impl SourceSet {
             hash_bytes(&mut hasher, &file.content);
         }
         for file in &tree {
-            hasher.update(&[Role::Tree as u8, file.kind as u8]);
+            hasher.update(&[SourceRole::Tree as u8, file.kind as u8]);
             hash_bytes(&mut hasher, file.path.as_bytes());
             hasher.update(file.hash());
         }

@@ -3,8 +3,8 @@
 use git2::Repository;
 
 use super::{
-    Fault,
-    tree::{Node, Tree, join},
+    SourceFault,
+    tree::{Node, Tree, join_tree_path},
     walk::MAX_DEPTH,
 };
 
@@ -19,35 +19,35 @@ pub(super) fn similar_references(repo: &Repository, name: &str) -> Vec<String> {
     let Ok(mut references) = repo.references() else { return Vec::new() };
     let names: Vec<String> = references
         .names()
-        .filter_map(|full| {
-            let full = full.ok()?;
-            let short = ["refs/heads/", "refs/tags/", "refs/remotes/"]
+        .filter_map(|name_result| {
+            let full_name = name_result.ok()?;
+            let short_name = ["refs/heads/", "refs/tags/", "refs/remotes/"]
                 .iter()
-                .find_map(|folder| full.strip_prefix(folder))?;
-            Some(short.to_owned())
+                .find_map(|folder| full_name.strip_prefix(folder))?;
+            Some(short_name.to_owned())
         })
         .collect();
-    nearest(names, |candidate| strsim::jaro_winkler(candidate, name))
+    select_nearest_names(names, |candidate| strsim::jaro_winkler(candidate, name))
 }
 
 /// Adds to a missing path those of the same tree that resemble it.
-pub(super) fn complete_fault(tree: &impl Tree, fault: Fault) -> Fault {
+pub(super) fn complete_fault(tree: &impl Tree, fault: SourceFault) -> SourceFault {
     match fault {
-        Fault::Missing { path, names, .. } => {
+        SourceFault::Missing { path, names, .. } => {
             let similar = similar_paths(tree, &path);
-            Fault::Missing { path, names, similar }
+            SourceFault::Missing { path, names, similar }
         }
-        other => other,
+        other_fault => other_fault,
     }
 }
 
 fn similar_paths(tree: &impl Tree, path: &str) -> Vec<String> {
     let mut paths = Vec::new();
-    list(tree, "", 0, &mut paths);
-    nearest(paths, |candidate| {
+    list_tree_paths(tree, "", 0, &mut paths);
+    select_nearest_names(paths, |candidate| {
         // A file that moved keeps its name: that is worth more than a similar folder.
-        let moved = if base_name(candidate) == base_name(path) { 1.0 } else { 0.0 };
-        moved + strsim::jaro_winkler(candidate, path)
+        let name_bonus = if base_name(candidate) == base_name(path) { 1.0 } else { 0.0 };
+        name_bonus + strsim::jaro_winkler(candidate, path)
     })
 }
 
@@ -56,7 +56,7 @@ fn base_name(path: &str) -> &str {
 }
 
 /// The files and folders below `folder`. Unreadable ones are left out, as this is only a hint.
-fn list(tree: &impl Tree, folder: &str, depth: usize, paths: &mut Vec<String>) {
+fn list_tree_paths(tree: &impl Tree, folder: &str, depth: usize, paths: &mut Vec<String>) {
     if depth > MAX_DEPTH {
         return;
     }
@@ -66,15 +66,15 @@ fn list(tree: &impl Tree, folder: &str, depth: usize, paths: &mut Vec<String>) {
             return;
         }
         let Ok(name) = name else { continue };
-        let path = join(folder, &name);
+        let path = join_tree_path(folder, &name);
         paths.push(path.clone());
         if let Node::Folder(_) = node {
-            list(tree, &path, depth + 1, paths);
+            list_tree_paths(tree, &path, depth + 1, paths);
         }
     }
 }
 
-fn nearest(names: Vec<String>, likeness: impl Fn(&str) -> f64) -> Vec<String> {
+fn select_nearest_names(names: Vec<String>, likeness: impl Fn(&str) -> f64) -> Vec<String> {
     let mut scored: Vec<(f64, String)> =
         names.into_iter().map(|name| (likeness(&name), name)).collect();
     scored.retain(|(score, _)| *score >= MIN_LIKENESS);

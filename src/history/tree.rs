@@ -13,7 +13,7 @@ use std::{
 
 use git2::{ErrorClass, ErrorCode, ObjectType, Oid, Repository};
 
-use super::{Fault, HistoryError};
+use super::{HistoryError, SourceFault};
 use crate::files;
 
 /// As long as Linux lets a name be, in bytes.
@@ -34,13 +34,13 @@ pub(super) enum Node {
 
 /// Why a walk ended early: a fault of the tree, its size, or an error of the machine.
 pub(super) enum Stop {
-    Fault(Fault),
+    Fault(SourceFault),
     TooManyFiles(usize),
     Error(HistoryError),
 }
 
-impl From<Fault> for Stop {
-    fn from(fault: Fault) -> Stop {
+impl From<SourceFault> for Stop {
+    fn from(fault: SourceFault) -> Stop {
         Stop::Fault(fault)
     }
 }
@@ -52,7 +52,7 @@ impl From<HistoryError> for Stop {
 }
 
 /// What lies in a folder: its name, and the node.
-pub(super) type Child = (Result<String, Fault>, Node);
+pub(super) type Child = (Result<String, SourceFault>, Node);
 
 /// Paths are relative to the root, with `/`, without `.` and `..`; the root is the empty path.
 pub(super) trait Tree {
@@ -69,7 +69,7 @@ pub(super) trait Tree {
 }
 
 /// `folder/name`, or `name` at the root.
-pub(super) fn join(folder: &str, name: &str) -> String {
+pub(super) fn join_tree_path(folder: &str, name: &str) -> String {
     if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
 }
 
@@ -88,8 +88,8 @@ impl<'r> GitTree<'r> {
     }
 
     fn folder(&self, path: &str) -> Result<git2::Tree<'r>, HistoryError> {
-        let known = self.folders.borrow().get(path).copied();
-        let id = match known {
+        let known_id = self.folders.borrow().get(path).copied();
+        let id = match known_id {
             Some(id) => id,
             None => {
                 let root = self.repo.find_tree(self.root).map_err(read_error(path))?;
@@ -112,30 +112,32 @@ impl Tree for GitTree<'_> {
     }
 
     fn child(&self, folder: &str, name: &str) -> Result<Option<Node>, Stop> {
-        Ok(self.folder(folder)?.get_name(name).map(|entry| node_of(&entry)))
+        Ok(self.folder(folder)?.get_name(name).map(|entry| node_from_entry(&entry)))
     }
 
     fn children(&self, folder: &str) -> Result<Vec<Child>, Stop> {
         let tree = self.folder(folder)?;
-        let child =
-            |entry: git2::TreeEntry<'_>| (file_name(folder, entry.name_bytes()), node_of(&entry));
+        let child = |entry: git2::TreeEntry<'_>| {
+            (check_file_name(folder, entry.name_bytes()), node_from_entry(&entry))
+        };
         Ok(tree.iter().map(child).collect())
     }
 
     fn read(&self, path: &str, node: Node) -> Result<Vec<u8>, Stop> {
         let (Node::File(id) | Node::Executable(id) | Node::Link(id) | Node::Folder(id)) = node
         else {
-            return Err(Fault::Submodule { path: path.to_owned() }.into());
+            return Err(SourceFault::Submodule { path: path.to_owned() }.into());
         };
         // Its header tells the size: a few bytes can stand for gigabytes.
         let database = self.repo.odb().map_err(read_error(path))?;
         let (bytes, _) = database.read_header(id).map_err(read_error(path))?;
         check_size(path, bytes as u64)?;
         let blob = self.repo.find_blob(id).map_err(read_error(path))?;
-        let found = Oid::hash_object(ObjectType::Blob, blob.content()).map_err(read_error(path))?;
-        if found != id {
-            let what = format!("its object {id} is damaged");
-            let error = git2::Error::new(ErrorCode::Invalid, ErrorClass::Odb, what);
+        let actual_id =
+            Oid::hash_object(ObjectType::Blob, blob.content()).map_err(read_error(path))?;
+        if actual_id != id {
+            let complaint = format!("its object {id} is damaged");
+            let error = git2::Error::new(ErrorCode::Invalid, ErrorClass::Odb, complaint);
             return Err(read_error(path)(error).into());
         }
         Ok(blob.content().to_vec())
@@ -143,15 +145,15 @@ impl Tree for GitTree<'_> {
 }
 
 /// Refuses a file at `path` that is larger than any source, before it is read.
-fn check_size(path: &str, bytes: u64) -> Result<(), Fault> {
+fn check_size(path: &str, bytes: u64) -> Result<(), SourceFault> {
     let limit = files::SOURCE_BYTES;
     if bytes > limit {
-        return Err(Fault::TooLarge { path: path.to_owned(), bytes, limit });
+        return Err(SourceFault::TooLarge { path: path.to_owned(), bytes, limit });
     }
     Ok(())
 }
 
-pub(super) fn node_of(entry: &git2::TreeEntry<'_>) -> Node {
+pub(super) fn node_from_entry(entry: &git2::TreeEntry<'_>) -> Node {
     const LINK: i32 = 0o120000;
     const RUN_BY_OWNER: i32 = 0o100;
     match entry.kind() {
@@ -177,12 +179,14 @@ fn read_error(path: &str) -> impl Fn(git2::Error) -> HistoryError {
 ///
 /// git does not check names in a tree that somebody else made, and `..` would lead out of the
 /// folder in which sources are laid out.
-fn file_name(folder: &str, name: &[u8]) -> Result<String, Fault> {
-    let path = || join(folder, &String::from_utf8_lossy(name));
-    let Ok(text) = str::from_utf8(name) else { return Err(Fault::NameNotUtf8 { path: path() }) };
+fn check_file_name(folder: &str, name: &[u8]) -> Result<String, SourceFault> {
+    let path = || join_tree_path(folder, &String::from_utf8_lossy(name));
+    let Ok(text) = str::from_utf8(name) else {
+        return Err(SourceFault::NameNotUtf8 { path: path() });
+    };
     let reserved = matches!(text, "" | "." | "..") || text.eq_ignore_ascii_case(".git");
     if reserved || text.len() > LONGEST_NAME || text.contains(['/', '\0']) {
-        return Err(Fault::BadName { path: path() });
+        return Err(SourceFault::BadName { path: path() });
     }
     Ok(text.to_owned())
 }
@@ -208,15 +212,15 @@ impl<'r> DiskTree<'r> {
     }
 
     fn node(&self, path: &Path) -> Result<Option<Node>, HistoryError> {
-        let full = self.root.join(path);
-        let metadata = match fs::symlink_metadata(&full) {
+        let full_path = self.root.join(path);
+        let metadata = match fs::symlink_metadata(&full_path) {
             Ok(metadata) => metadata,
             Err(error) if is_absent(&error) => return Ok(None),
             Err(error) => return Err(self.io_error("read", path)(error)),
         };
         Ok(if metadata.is_symlink() {
             Some(Node::Link(Oid::ZERO_SHA1))
-        } else if metadata.is_dir() && full.join(".git").exists() {
+        } else if metadata.is_dir() && full_path.join(".git").exists() {
             Some(Node::Submodule)
         } else if metadata.is_dir() {
             Some(Node::Folder(Oid::ZERO_SHA1))
@@ -225,7 +229,7 @@ impl<'r> DiskTree<'r> {
         } else if metadata.is_file() {
             Some(Node::File(Oid::ZERO_SHA1))
         } else {
-            Some(Node::Other(files::kind(metadata.file_type())))
+            Some(Node::Other(files::file_type_name(metadata.file_type())))
         })
     }
 
@@ -234,16 +238,19 @@ impl<'r> DiskTree<'r> {
         if self.repo.is_none() {
             return Ok(());
         }
-        let mut here = PathBuf::from(folder);
+        let mut current_folder = PathBuf::from(folder);
         loop {
-            let list = here.join(".gitignore");
+            let list = current_folder.join(".gitignore");
             match fs::metadata(self.root.join(&list)) {
-                Ok(found) if !found.is_file() && !found.is_dir() => {
-                    let what = format!("it is {}, not a file", files::kind(found.file_type()));
-                    let error = io::Error::new(io::ErrorKind::InvalidInput, what);
+                Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => {
+                    let complaint = format!(
+                        "it is {}, not a file",
+                        files::file_type_name(metadata.file_type())
+                    );
+                    let error = io::Error::new(io::ErrorKind::InvalidInput, complaint);
                     return Err(self.io_error("read", &list)(error));
                 }
-                _ if !here.pop() => return Ok(()),
+                _ if !current_folder.pop() => return Ok(()),
                 _ => {}
             }
         }
@@ -271,14 +278,14 @@ impl Tree for DiskTree<'_> {
     }
 
     fn child(&self, folder: &str, name: &str) -> Result<Option<Node>, Stop> {
-        Ok(self.node(Path::new(&join(folder, name)))?)
+        Ok(self.node(Path::new(&join_tree_path(folder, name)))?)
     }
 
     fn children(&self, folder: &str) -> Result<Vec<Child>, Stop> {
         self.check_ignore_lists(folder)?;
         let entries =
             fs::read_dir(self.root.join(folder)).map_err(self.io_error("list", folder))?;
-        let mut found = Vec::new();
+        let mut found_children = Vec::new();
         for entry in entries {
             let name = entry.map_err(self.io_error("list", folder))?.file_name();
             if name == ".git" {
@@ -290,28 +297,29 @@ impl Tree for DiskTree<'_> {
             }
             // Sockets and pipes are not sources; naming one is an error.
             if let Some(node) = self.node(&path)?.filter(|node| !matches!(node, Node::Other(_))) {
-                found.push((name, node));
+                found_children.push((name, node));
             }
         }
-        found.sort();
-        let child =
-            |(name, node): (OsString, Node)| (file_name(folder, name.as_encoded_bytes()), node);
-        Ok(found.into_iter().map(child).collect())
+        found_children.sort();
+        let child = |(name, node): (OsString, Node)| {
+            (check_file_name(folder, name.as_encoded_bytes()), node)
+        };
+        Ok(found_children.into_iter().map(child).collect())
     }
 
     fn read(&self, path: &str, node: Node) -> Result<Vec<u8>, Stop> {
-        let full = self.root.join(path);
-        let read = match node {
+        let full_path = self.root.join(path);
+        let read_result = match node {
             Node::Link(_) => {
-                fs::read_link(&full).map(|target| target.into_os_string().into_encoded_bytes())
+                fs::read_link(&full_path).map(|target| target.into_os_string().into_encoded_bytes())
             }
             _ => {
-                let bytes = fs::metadata(&full).map_err(self.io_error("read", path))?.len();
+                let bytes = fs::metadata(&full_path).map_err(self.io_error("read", path))?.len();
                 check_size(path, bytes)?;
-                files::read(&full, files::SOURCE_BYTES)
+                files::read_regular_file(&full_path, files::SOURCE_BYTES)
             }
         };
-        Ok(read.map_err(self.io_error("read", path))?)
+        Ok(read_result.map_err(self.io_error("read", path))?)
     }
 }
 

@@ -7,8 +7,8 @@ use std::{cell::Cell, collections::VecDeque};
 use git2::Oid;
 
 use super::{
-    Fault,
-    tree::{Node, Stop, Tree, join},
+    SourceFault,
+    tree::{Node, Stop, Tree, join_tree_path},
 };
 
 /// As many as Linux follows in one path.
@@ -26,7 +26,7 @@ const CODE: [&str; 12] =
 
 /// A file below a named path.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct WalkedFile {
     /// As the sources would include it, symlinks and all.
     pub path: String,
     /// Where it really lies.
@@ -34,15 +34,15 @@ pub(super) struct Found {
     pub id: Oid,
 }
 
-pub(super) struct Walk<'t, T> {
+pub(super) struct TreeWalk<'t, T> {
     tree: &'t T,
     entries: Cell<usize>,
     met_link: Cell<bool>,
 }
 
-impl<'t, T: Tree> Walk<'t, T> {
+impl<'t, T: Tree> TreeWalk<'t, T> {
     pub(super) fn new(tree: &'t T) -> Self {
-        Walk { tree, entries: Cell::new(0), met_link: Cell::new(false) }
+        TreeWalk { tree, entries: Cell::new(0), met_link: Cell::new(false) }
     }
 
     /// Whether a symlink was met so far.
@@ -59,27 +59,29 @@ impl<'t, T: Tree> Walk<'t, T> {
         while let Some(part) = left.pop_front() {
             let (folder, node) = passed.last().map_or(("", self.tree.root()), |(p, n)| (p, *n));
             if !matches!(node, Node::Folder(_)) {
-                return Err(missing(last_link, path).into());
+                return Err(missing_path_fault(last_link, path).into());
             } else if part == ".." {
                 passed.pop();
                 if passed.is_empty() {
-                    return Err(outside(last_link, path).into());
+                    return Err(outside_link_fault(last_link, path).into());
                 }
             } else if !matches!(part.as_str(), "" | ".") {
-                let here = join(folder, &part);
+                let entry_path = join_tree_path(folder, &part);
                 match self.tree.child(folder, &part)? {
-                    None => return Err(missing(last_link, path).into()),
-                    Some(Node::Submodule) => return Err(Fault::Submodule { path: here }.into()),
+                    None => return Err(missing_path_fault(last_link, path).into()),
+                    Some(Node::Submodule) => {
+                        return Err(SourceFault::Submodule { path: entry_path }.into());
+                    }
                     Some(Node::Other(kind)) => {
-                        return Err(Fault::NotAFile { path: here, kind }.into());
+                        return Err(SourceFault::NotAFile { path: entry_path, kind }.into());
                     }
                     Some(link @ Node::Link(_)) => {
                         links += 1;
-                        let target = self.read_link(&here, link, links)?;
+                        let target = self.read_link(&entry_path, link, links)?;
                         target.split('/').rev().for_each(|part| left.push_front(part.to_owned()));
-                        last_link = Some((here, target));
+                        last_link = Some((entry_path, target));
                     }
-                    Some(found) => passed.push((here, found)),
+                    Some(entry_node) => passed.push((entry_path, entry_node)),
                 }
             }
         }
@@ -87,24 +89,29 @@ impl<'t, T: Tree> Walk<'t, T> {
     }
 
     /// The relative target of the symlink, which is number `links` on this path.
-    fn read_link(&self, here: &str, link: Node, links: usize) -> Result<String, Stop> {
-        let link_path = here.to_owned();
+    fn read_link(&self, entry_path: &str, link: Node, links: usize) -> Result<String, Stop> {
+        let link_path = entry_path.to_owned();
         self.met_link.set(true);
         if links > MAX_LINKS {
-            return Err(Fault::SymlinkLoop { link: link_path }.into());
+            return Err(SourceFault::SymlinkLoop { link: link_path }.into());
         }
-        let target = String::from_utf8_lossy(&self.tree.read(here, link)?).into_owned();
+        let target = String::from_utf8_lossy(&self.tree.read(entry_path, link)?).into_owned();
         if target.starts_with('/') {
-            return Err(Fault::SymlinkOutside { link: link_path, target }.into());
+            return Err(SourceFault::SymlinkOutside { link: link_path, target }.into());
         }
         Ok(target)
     }
 
     /// All files at or below `real`, under the names they have below `path`.
-    pub(super) fn files(&self, path: &str, real: String, node: Node) -> Result<Vec<Found>, Stop> {
-        let mut found = Vec::new();
-        self.collect(path.to_owned(), real, node, &mut Vec::new(), &mut found)?;
-        Ok(found)
+    pub(super) fn files(
+        &self,
+        path: &str,
+        real: String,
+        node: Node,
+    ) -> Result<Vec<WalkedFile>, Stop> {
+        let mut walked_files = Vec::new();
+        self.collect(path.to_owned(), real, node, &mut Vec::new(), &mut walked_files)?;
+        Ok(walked_files)
     }
 
     fn collect(
@@ -112,34 +119,42 @@ impl<'t, T: Tree> Walk<'t, T> {
         path: String,
         real: String,
         node: Node,
-        above: &mut Vec<String>,
-        found: &mut Vec<Found>,
+        folders_above: &mut Vec<String>,
+        walked_files: &mut Vec<WalkedFile>,
     ) -> Result<(), Stop> {
         self.entries.set(self.entries.get() + 1);
         if self.entries.get() > MAX_FILES {
             return Err(Stop::TooManyFiles(MAX_FILES));
         }
         match node {
-            Node::File(id) | Node::Executable(id) => found.push(Found { path, real, id }),
-            Node::Submodule => return Err(Fault::Submodule { path }.into()),
-            Node::Other(kind) => return Err(Fault::NotAFile { path, kind }.into()),
+            Node::File(id) | Node::Executable(id) => {
+                walked_files.push(WalkedFile { path, real, id })
+            }
+            Node::Submodule => return Err(SourceFault::Submodule { path }.into()),
+            Node::Other(kind) => return Err(SourceFault::NotAFile { path, kind }.into()),
             Node::Link(_) => {
                 let (real, node) = self.resolve(&real)?;
-                self.collect(path, real, node, above, found)?;
+                self.collect(path, real, node, folders_above, walked_files)?;
             }
             Node::Folder(_) => {
-                if above.iter().filter(|folder| **folder == real).count() >= MAX_VISITS {
+                if folders_above.iter().filter(|folder| **folder == real).count() >= MAX_VISITS {
                     return Ok(());
                 }
-                if above.len() >= MAX_DEPTH {
-                    return Err(Fault::TooDeep { path, limit: MAX_DEPTH }.into());
+                if folders_above.len() >= MAX_DEPTH {
+                    return Err(SourceFault::TooDeep { path, limit: MAX_DEPTH }.into());
                 }
-                above.push(real.clone());
+                folders_above.push(real.clone());
                 for (name, child) in self.tree.children(&real)? {
-                    let Some(name) = includable(&real, name, child)? else { continue };
-                    self.collect(join(&path, &name), join(&real, &name), child, above, found)?;
+                    let Some(name) = includable_name(&real, name, child)? else { continue };
+                    self.collect(
+                        join_tree_path(&path, &name),
+                        join_tree_path(&real, &name),
+                        child,
+                        folders_above,
+                        walked_files,
+                    )?;
                 }
-                above.pop();
+                folders_above.pop();
             }
         }
         Ok(())
@@ -148,17 +163,19 @@ impl<'t, T: Tree> Walk<'t, T> {
 
 /// The name of what lies in `folder`, if `#include` can contain it; none for a file or folder that no
 /// source needs.
-fn includable(
+fn includable_name(
     folder: &str,
-    name: Result<String, Fault>,
+    name: Result<String, SourceFault>,
     node: Node,
-) -> Result<Option<String>, Fault> {
+) -> Result<Option<String>, SourceFault> {
     let fault = match name {
         Ok(name) if !name.contains(['"', '\\', '\n', '\r']) => return Ok(Some(name)),
-        Ok(name) => Fault::BadName { path: join(folder, &name) },
+        Ok(name) => SourceFault::BadName { path: join_tree_path(folder, &name) },
         Err(fault) => fault,
     };
-    let (Fault::NameNotUtf8 { path } | Fault::BadName { path }) = &fault else { return Err(fault) };
+    let (SourceFault::NameNotUtf8 { path } | SourceFault::BadName { path }) = &fault else {
+        return Err(fault);
+    };
     let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
     let name = path.rsplit('/').next().unwrap_or_default();
     let is_of_no_file = matches!(name, "" | "." | "..") || name.eq_ignore_ascii_case(".git");
@@ -166,16 +183,18 @@ fn includable(
     if is_code || is_of_no_file { Err(fault) } else { Ok(None) }
 }
 
-fn missing(last_link: Option<(String, String)>, path: &str) -> Fault {
+fn missing_path_fault(last_link: Option<(String, String)>, path: &str) -> SourceFault {
     match last_link {
-        Some((link, target)) => Fault::Dangling { link, target },
-        None => {
-            Fault::Missing { path: path.to_owned(), names: Box::default(), similar: Vec::new() }
-        }
+        Some((link, target)) => SourceFault::Dangling { link, target },
+        None => SourceFault::Missing {
+            path: path.to_owned(),
+            names: Box::default(),
+            similar: Vec::new(),
+        },
     }
 }
 
-fn outside(last_link: Option<(String, String)>, path: &str) -> Fault {
+fn outside_link_fault(last_link: Option<(String, String)>, path: &str) -> SourceFault {
     let (link, target) = last_link.unwrap_or_else(|| (path.to_owned(), "..".to_owned()));
-    Fault::SymlinkOutside { link, target }
+    SourceFault::SymlinkOutside { link, target }
 }

@@ -1,39 +1,42 @@
 //! Wrong accesses to memory, and which of them are new.
 
 use crate::backend::ReplayError;
-use crate::runtime::report::Found;
-use crate::trial::{Check, Checked, Trial};
+use crate::runtime::report::AccessFinding;
+use crate::trial::{AccessCheck, CheckedReplay, Trial};
 
 /// A checked replay, and that of the trusted side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accesses {
     /// The replay under test.
-    pub checked: Checked,
+    pub checked: CheckedReplay,
     /// The replay of the trusted side; none if there is no such side, or nothing to compare.
-    pub base: Option<Checked>,
+    pub base: Option<CheckedReplay>,
 }
 
 impl Accesses {
     /// The findings, each with whether the trusted side has it as well.
-    pub fn findings(&self) -> impl Iterator<Item = (&Found, bool)> {
-        let base = self.base.as_ref().map_or(&[][..], Checked::findings);
-        let is_known = |found: &Found| base.iter().any(|other| found.is_like(other));
-        self.checked.findings().iter().map(move |found| (found, is_known(found)))
+    pub fn findings(&self) -> impl Iterator<Item = (&AccessFinding, bool)> {
+        let base = self.base.as_ref().map_or(&[][..], CheckedReplay::findings);
+        let is_known =
+            |finding: &AccessFinding| base.iter().any(|base_finding| finding.is_like(base_finding));
+        self.checked.findings().iter().map(move |finding| (finding, is_known(finding)))
     }
 
     /// The findings that are failures and that the trusted side does not have.
-    pub fn failures(&self) -> impl Iterator<Item = &Found> {
+    pub fn failures(&self) -> impl Iterator<Item = &AccessFinding> {
         self.findings()
-            .filter(|(found, known)| found.is_failure() && !known)
-            .map(|(found, _)| found)
+            .filter(|(finding, is_known)| finding.is_failure() && !is_known)
+            .map(|(finding, _)| finding)
     }
 
     /// What speaks against the trusted side alone.
-    pub fn gone(&self) -> impl Iterator<Item = &Found> {
-        let own = self.checked.findings();
-        let base = self.base.iter().flat_map(Checked::findings);
-        let is_gone =
-            |found: &&Found| found.is_failure() && !own.iter().any(|other| other.is_like(found));
+    pub fn resolved_findings(&self) -> impl Iterator<Item = &AccessFinding> {
+        let own_findings = self.checked.findings();
+        let base = self.base.iter().flat_map(CheckedReplay::findings);
+        let is_gone = |finding: &&AccessFinding| {
+            finding.is_failure()
+                && !own_findings.iter().any(|own_finding| own_finding.is_like(finding))
+        };
         base.filter(is_gone)
     }
 
@@ -44,24 +47,26 @@ impl Accesses {
 
     /// Whether something speaks against the trusted side alone.
     pub fn has_gone(&self) -> bool {
-        self.gone().next().is_some()
+        self.resolved_findings().next().is_some()
     }
 
     /// Why accesses were not checked, if so.
     pub fn reason(&self) -> Option<String> {
-        let not = |checked: &Checked| match checked {
-            Checked::Not { reason } => Some(reason.clone()),
-            Checked::Done { .. } => None,
+        let not = |replay: &CheckedReplay| match replay {
+            CheckedReplay::Not { reason } => Some(reason.clone()),
+            CheckedReplay::Done { .. } => None,
         };
-        let base = || not(self.base.as_ref()?).map(|why| format!("at the trusted side {why}"));
+        let base = || {
+            not(self.base.as_ref()?).map(|base_reason| format!("at the trusted side {base_reason}"))
+        };
         not(&self.checked).or_else(base)
     }
 
     /// How many findings were left out.
     pub fn left_out(&self) -> u64 {
         match self.checked {
-            Checked::Done { left_out, .. } => left_out,
-            Checked::Not { .. } => 0,
+            CheckedReplay::Done { left_out, .. } => left_out,
+            CheckedReplay::Not { .. } => 0,
         }
     }
 }
@@ -71,41 +76,41 @@ impl Accesses {
 ///
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
-pub fn accesses(
+pub fn check_trial_accesses(
     trial: &Trial,
     base: Option<&Trial>,
-    check: Check,
+    check: AccessCheck,
 ) -> Result<Option<Accesses>, ReplayError> {
     // Where nothing was found there is nothing to hold beside.
-    beside(trial, base, check, |checked| !checked.findings().is_empty())
+    check_accesses_beside(trial, base, check, |replay| !replay.findings().is_empty())
 }
 
 /// The same, with what the trusted side does even where `trial` does nothing wrong: to see what is gone.
 ///
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
-pub fn accesses_of_both(
+pub fn check_accesses_on_both(
     trial: &Trial,
     base: &Trial,
-    check: Check,
+    check: AccessCheck,
 ) -> Result<Option<Accesses>, ReplayError> {
-    beside(trial, Some(base), check, |_| true)
+    check_accesses_beside(trial, Some(base), check, |_| true)
 }
 
 /// The wrong accesses of `trial`, beside those of `base` if what was found wants them.
-fn beside(
+fn check_accesses_beside(
     trial: &Trial,
     base: Option<&Trial>,
-    check: Check,
-    wants_base: impl Fn(&Checked) -> bool,
+    check: AccessCheck,
+    wants_base: impl Fn(&CheckedReplay) -> bool,
 ) -> Result<Option<Accesses>, ReplayError> {
     // Without threads there are no accesses that could be told.
     if trial.variant()?.is_some_and(|variant| !variant.for_noise().abilities().order) {
         return Ok(None);
     }
-    let Some(checked) = check.of(trial)? else { return Ok(None) };
+    let Some(checked) = check.check_trial(trial)? else { return Ok(None) };
     let base = match base.filter(|_| wants_base(&checked)) {
-        Some(base) => check.of(base)?,
+        Some(base) => check.check_trial(base)?,
         None => None,
     };
     Ok(Some(Accesses { checked, base }))

@@ -11,17 +11,19 @@ use serde::{Deserialize, Serialize};
 
 use super::gradient_story::{GradientStory, SpoiltInput, UncheckedGradient};
 use crate::backend::{Mode, ReplayError, Variant};
-use crate::cache::Kind;
+use crate::cache::CacheKind;
 use crate::fixture::{Fixture, Output};
 use crate::numerics::constants::{ERROR_RATIO, NOISE_FACTOR, SLOPE_EFFORT};
-use crate::numerics::derivative::{self, Answer, Found, Place, Question};
+use crate::numerics::derivative::{
+    self, GradientAnswer, GradientFinding, GradientMismatch, Question,
+};
 use crate::numerics::noise::{NoiseRef, Spread};
 use crate::numerics::oracle::{Accuracy, against_oracle};
 use crate::summary::{Number, POISON_A};
 use crate::tensor::step::{Scales, Step};
-use crate::tensor::{DType, TensorView, parts, unravel};
-use crate::trial::{Measurement, Reach, Trial, both, why_unfinished};
-use crate::worker::{Ending, Part, Run, Stepped};
+use crate::tensor::{DType, TensorView, parallel, unravel_index};
+use crate::trial::{Measurement, StepReach, Trial, run_both, why_unfinished};
+use crate::worker::{CallPart, Ending, Run, Stepped};
 
 /// The verdict on one gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -94,26 +96,28 @@ pub struct GradientPlace {
 ///
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
-pub fn gradients(trial: &Trial) -> Result<Vec<GradientCheck>, ReplayError> {
+pub fn check_gradients(trial: &Trial) -> Result<Vec<GradientCheck>, ReplayError> {
     let (fixture, lab) = (trial.fixture(), trial.lab());
-    if !fixture.outputs.iter().any(has_loss) {
-        return Ok(unknown(fixture, &UncheckedGradient::NoLoss));
+    if !fixture.outputs.iter().any(has_differentiable_loss) {
+        return Ok(create_unknown_checks(fixture, &UncheckedGradient::NoLoss));
     }
     if trial.variant()?.is_none() {
         return Ok(Vec::new());
     }
     let key = trial.key_of("gradcheck")?;
-    if let Some(found) = lab.recall(Kind::Judgement, &key) {
-        return Ok(found);
+    if let Some(known_checks) = lab.recall(CacheKind::Judgement, &key) {
+        return Ok(known_checks);
     }
-    let found = match trial.shadow()? {
+    let check_result = match trial.shadow()? {
         Ok(shadow) if shadow.abilities().step => check_all(trial, shadow)?,
-        Ok(_) => Ok(unknown(fixture, &UncheckedGradient::FixedShadow)),
-        Err(reason) => Ok(unknown(fixture, &UncheckedGradient::NoShadow(reason.to_owned()))),
+        Ok(_) => Ok(create_unknown_checks(fixture, &UncheckedGradient::FixedShadow)),
+        Err(reason) => {
+            Ok(create_unknown_checks(fixture, &UncheckedGradient::NoShadow(reason.to_owned())))
+        }
     };
-    let checks = match found {
+    let checks = match check_result {
         Ok(checks) => checks,
-        Err(unfinished) => return Ok(unknown(fixture, &unfinished)),
+        Err(unfinished) => return Ok(create_unknown_checks(fixture, &unfinished)),
     };
     if !checks.iter().any(|check| check.story.rests_on_time()) {
         lab.keep_judgement(&key, &checks)?;
@@ -128,10 +132,10 @@ fn check_all(
 ) -> Result<Result<Vec<GradientCheck>, UncheckedGradient>, ReplayError> {
     let fixture = trial.fixture();
     let _span = tracing::info_span!("gradcheck", message = fixture.name);
-    let watched = declared(fixture).find_map(|output| output.of.clone());
+    let watched = list_declared_gradients(fixture).find_map(|output| output.of.clone());
     let part = match &watched {
-        Some(watched) if shadow.abilities().part => Part::Watched(watched.clone()),
-        _ => Part::Whole,
+        Some(watched) if shadow.abilities().part => CallPart::Watched(watched.clone()),
+        _ => CallPart::Whole,
     };
     let mode = Mode { part, ..Mode::plain(POISON_A) };
     let slopes = || {
@@ -140,10 +144,13 @@ fn check_all(
             return Ok(Err(reason));
         }
         // Elsewhere slopes and noise would want the same cores, and memory for both.
-        let made = shadow.reference().map(|_| made(trial, shadow, &base, &watched)).transpose()?;
-        Ok::<_, ReplayError>(Ok((base, made)))
+        let reference_checks = shadow
+            .reference()
+            .map(|_| check_shadow_gradients(trial, shadow, &base, &watched))
+            .transpose()?;
+        Ok::<_, ReplayError>(Ok((base, reference_checks)))
     };
-    let (native, slopes) = both(|| trial.measurement(), slopes);
+    let (native, slopes) = run_both(|| trial.measurement(), slopes);
     let Some(native) = native? else { return Ok(Ok(Vec::new())) };
     if let Some(reason) = why_unfinished(&native.run, "the replay") {
         return Ok(Err(UncheckedGradient::Unfinished(reason)));
@@ -152,19 +159,20 @@ fn check_all(
         Ok(made) => made,
         Err(reason) => return Ok(Err(UncheckedGradient::Unfinished(reason))),
     };
-    let mut found = slopes.map_or_else(|| made(trial, shadow, &base, &watched), Ok)?;
-    for check in &mut found {
+    let mut gradient_checks =
+        slopes.map_or_else(|| check_shadow_gradients(trial, shadow, &base, &watched), Ok)?;
+    for check in &mut gradient_checks {
         let departs = hold_native(check, native, &base);
         if departs && !is_ill_conditioned(trial, shadow, native, &base, &check.output)? {
             check.story = GradientStory::ImpreciseOutput;
         }
     }
-    Ok(Ok(found))
+    Ok(Ok(gradient_checks))
 }
 
 /// Every gradient of the shadow, whose run is `base`, against its loss; `watched` is the output whose writes were
 /// watched.
-fn made(
+fn check_shadow_gradients(
     trial: &Trial,
     shadow: &dyn Variant,
     base: &Run,
@@ -174,28 +182,28 @@ fn made(
     let check = |output: &Output| {
         let part = match output.of == *watched {
             true => part_enough(base, output, shadow),
-            false => Part::Whole,
+            false => CallPart::Whole,
         };
-        Check { trial, shadow, base, output, part, neighbour: &neighbour }.made()
+        GradientChecker { trial, shadow, base, output, part, neighbour: &neighbour }.check()
     };
-    declared(trial.fixture()).map(check).collect()
+    list_declared_gradients(trial.fixture()).map(check).collect()
 }
 
 /// The input that is moved.
-struct Moved<'m> {
+struct MovedInput<'m> {
     input: &'m str,
     scales: &'m Arc<Scales>,
 }
 
 /// The check of one gradient.
-struct Check<'c> {
+struct GradientChecker<'c> {
     trial: &'c Trial,
     shadow: &'c dyn Variant,
     /// The shadow's run on the inputs as they are.
     base: &'c Run,
     output: &'c Output,
     /// The part of the call that the loss needs.
-    part: Part,
+    part: CallPart,
     /// The point to check at where inputs are not finite.
     neighbour: &'c Neighbour<'c>,
 }
@@ -237,19 +245,22 @@ impl Neighbour<'_> {
             return Ok(None);
         };
         let inputs = inputs.into_iter().map(SpoiltInput::from).collect();
-        Ok(Some(NeighbourChecks { inputs, checks: gradients(&self.trial.on(fixture))? }))
+        Ok(Some(NeighbourChecks {
+            inputs,
+            checks: check_gradients(&self.trial.with_fixture(fixture))?,
+        }))
     }
 }
 
-impl Check<'_> {
-    fn made(&self) -> Result<GradientCheck, ReplayError> {
+impl GradientChecker<'_> {
+    fn check(&self) -> Result<GradientCheck, ReplayError> {
         let (fixture, base) = (self.trial.fixture(), self.base);
-        let check = blank(self.output);
+        let check = create_blank_check(self.output);
         let Some(of) = &self.output.of else { return Ok(check.cannot(UncheckedGradient::NoLoss)) };
         let input = fixture.inputs.iter().find(|i| i.name == check.gradient_of && i.present);
         let Some(input) = input else { return Ok(check.cannot(UncheckedGradient::NoInput)) };
         let (Some(gradient), Some(loss)) = (base.output(&self.output.name), base.output(of)) else {
-            return Ok(check.cannot(why_narrow(base, [&self.output.name, of])));
+            return Ok(check.cannot(explain_missing_shadow(base, [&self.output.name, of])));
         };
         if gradient.is_empty() {
             return Ok(check.cannot(UncheckedGradient::NoElements));
@@ -268,14 +279,18 @@ impl Check<'_> {
         if input.len() != gradient.len() {
             return Ok(check.cannot(UncheckedGradient::OtherSize));
         }
-        let weights = upstream(fixture, self.output)?;
+        let weights = find_upstream(fixture, self.output)?;
         let weights = weights.as_ref().map(Upstream::elements);
-        let terms = || base.output(of).into_iter().flat_map(|of| weighted(of, weights));
+        let terms = || {
+            base.output(of)
+                .into_iter()
+                .flat_map(|loss_output| weigh_loss_terms(loss_output, weights))
+        };
         let &(_, directions, budget) = SLOPE_EFFORT
             .iter()
             .find(|(most, ..)| input.len() <= *most)
             .expect("the last takes any");
-        let scales = Arc::new(Scales::of(&input, parts::cores()));
+        let scales = Arc::new(Scales::measure(&input, parallel::count_cores()));
         let question = Question {
             input,
             scales: &scales,
@@ -286,22 +301,27 @@ impl Check<'_> {
             budget,
             rounded: None,
         };
-        let (mut timed_out, mut known) = (false, Vec::new());
+        let (mut timed_out, mut known_losses) = (false, Vec::new());
         let mut ask = |steps: &[Step]| {
-            let moved = Moved { input: &check.gradient_of, scales: &scales };
-            let losses = |new: &[Step]| self.losses(of, &moved, new, weights, &mut timed_out);
-            remembered(&mut known, steps, losses)
+            let moved_input = MovedInput { input: &check.gradient_of, scales: &scales };
+            let losses = |new_steps: &[Step]| {
+                self.losses(of, &moved_input, new_steps, weights, &mut timed_out)
+            };
+            look_up_losses(&mut known_losses, steps, losses)
         };
-        let found = derivative::answer(&question, &mut ask)?;
-        let is_rounded = found.answer == Answer::Differs
-            && match self.trial.shadow_steps(&self.output.name, Reach::of(found.worst))? {
+        let gradient_finding = derivative::check_derivative(&question, &mut ask)?;
+        let is_rounded = gradient_finding.answer == GradientAnswer::Differs
+            && match self
+                .trial
+                .shadow_steps(&self.output.name, StepReach::from_shift(gradient_finding.worst))?
+            {
                 Some(steps) if steps.len() == gradient.len() => {
                     let question = Question { rounded: Some(steps), ..question };
-                    derivative::answer(&question, ask)?.answer == Answer::Agrees
+                    derivative::check_derivative(&question, ask)?.answer == GradientAnswer::Agrees
                 }
                 _ => false,
             };
-        let check = check.told(&found, &input, timed_out);
+        let check = check.with_answer(&gradient_finding, &input, timed_out);
         Ok(if is_rounded {
             GradientCheck { story: GradientStory::RoundedShadow, ..check }
         } else {
@@ -312,16 +332,16 @@ impl Check<'_> {
     /// The loss `of` after each of `steps`.
     fn losses(
         &self,
-        of: &str,
-        moved: &Moved,
+        loss_name: &str,
+        moved_input: &MovedInput,
         steps: &[Step],
         weights: Option<TensorView>,
         timed_out: &mut bool,
     ) -> Result<Vec<Option<f64>>, ReplayError> {
         let stepped = |step: &Step| Stepped {
-            input: moved.input.to_owned(),
+            input: moved_input.input.to_owned(),
             step: step.clone(),
-            scales: moved.scales.clone(),
+            scales: moved_input.scales.clone(),
         };
         let mode = |step| Mode {
             step: Some(stepped(step)),
@@ -333,7 +353,10 @@ impl Check<'_> {
         let at_once = self.shadow.at_once(Some(self.base));
         self.shadow.run_each(&modes, at_once, &mut |_, run| {
             *timed_out |= matches!(run.ending, Ending::TimedOut(..));
-            losses.push(run.output(of).map(|of| weighted(of, weights).sum()));
+            losses.push(
+                run.output(loss_name)
+                    .map(|loss_output| weigh_loss_terms(loss_output, weights).sum()),
+            );
             Ok(())
         })?;
         Ok(losses)
@@ -345,33 +368,35 @@ fn is_finite(tensor: &TensorView) -> bool {
 }
 
 /// The losses after `steps`; `ask` tells those that are not `known` yet.
-fn remembered<E>(
-    known: &mut Vec<(Step, Option<f64>)>,
+fn look_up_losses<E>(
+    known_losses: &mut Vec<(Step, Option<f64>)>,
     steps: &[Step],
     ask: impl FnOnce(&[Step]) -> Result<Vec<Option<f64>>, E>,
 ) -> Result<Vec<Option<f64>>, E> {
-    let is_new = |step: &&Step| known.iter().all(|(known, _)| known != *step);
-    let new: Vec<Step> = steps.iter().filter(is_new).cloned().collect();
-    if !new.is_empty() {
-        let losses = ask(&new)?;
-        known.extend(new.into_iter().zip(losses));
+    let is_new = |step: &&Step| known_losses.iter().all(|(known_step, _)| known_step != *step);
+    let new_steps: Vec<Step> = steps.iter().filter(is_new).cloned().collect();
+    if !new_steps.is_empty() {
+        let losses = ask(&new_steps)?;
+        known_losses.extend(new_steps.into_iter().zip(losses));
     }
-    let loss = |step: &Step| known.iter().find(|(known, _)| known == step).and_then(|it| it.1);
+    let loss = |step: &Step| {
+        known_losses.iter().find(|(known_step, _)| known_step == step).and_then(|entry| entry.1)
+    };
     Ok(steps.iter().map(loss).collect())
 }
 
 /// Whether `output` is declared to be a gradient of something that can be differentiated.
-pub(super) fn has_loss(output: &Output) -> bool {
+pub(super) fn has_differentiable_loss(output: &Output) -> bool {
     output.gradient_of.is_some() && output.of.is_some()
 }
 
 /// The outputs that are declared to be gradients.
-fn declared(fixture: &Fixture) -> impl Iterator<Item = &Output> {
+fn list_declared_gradients(fixture: &Fixture) -> impl Iterator<Item = &Output> {
     fixture.outputs.iter().filter(|output| output.gradient_of.is_some())
 }
 
 /// Why `base`, a shadow's run, has not all of `outputs`.
-fn why_narrow(base: &Run, outputs: [&String; 2]) -> UncheckedGradient {
+fn explain_missing_shadow(base: &Run, outputs: [&String; 2]) -> UncheckedGradient {
     let missing = outputs.into_iter().find(|name| base.output(name).is_none());
     match missing.and_then(|name| Some((name, base.why_narrow(name)?))) {
         Some((name, reason)) => UncheckedGradient::NoShadowOf(name.clone(), reason.to_owned()),
@@ -381,15 +406,15 @@ fn why_narrow(base: &Run, outputs: [&String; 2]) -> UncheckedGradient {
 
 /// The part of the call that decides about the differentiated output. Launches after its last write
 /// in `base` can be skipped; as a rule they compute the gradient.
-fn part_enough(base: &Run, output: &Output, shadow: &dyn Variant) -> Part {
+fn part_enough(base: &Run, output: &Output, shadow: &dyn Variant) -> CallPart {
     match (base.last_write, output.of.clone()) {
-        (Some(launch), Some(output)) => Part::Before { launch, output },
-        (None, Some(output)) if shadow.abilities().told => Part::Told(output),
-        _ => Part::Whole,
+        (Some(launch), Some(output)) => CallPart::Before { launch, output },
+        (None, Some(output)) if shadow.abilities().told => CallPart::Told(output),
+        _ => CallPart::Whole,
     }
 }
 
-fn blank(output: &Output) -> GradientCheck {
+fn create_blank_check(output: &Output) -> GradientCheck {
     GradientCheck {
         output: output.name.clone(),
         gradient_of: output.gradient_of.clone().unwrap_or_default(),
@@ -407,8 +432,13 @@ fn blank(output: &Output) -> GradientCheck {
 }
 
 /// A check of every gradient that could not be made, and `why`.
-pub(super) fn unknown(fixture: &Fixture, why: &UncheckedGradient) -> Vec<GradientCheck> {
-    declared(fixture).map(|output| blank(output).cannot(why.clone())).collect()
+pub(super) fn create_unknown_checks(
+    fixture: &Fixture,
+    why: &UncheckedGradient,
+) -> Vec<GradientCheck> {
+    list_declared_gradients(fixture)
+        .map(|output| create_blank_check(output).cannot(why.clone()))
+        .collect()
 }
 
 impl GradientCheck {
@@ -417,30 +447,35 @@ impl GradientCheck {
     }
 
     /// The check with the result `found`, for a gradient with respect to `input`.
-    fn told(self, found: &Found, input: &TensorView, timed_out: bool) -> GradientCheck {
-        let story = match found.answer {
-            Answer::Agrees => GradientStory::Matches,
-            Answer::Differs => GradientStory::Mismatch,
-            Answer::Unknown | Answer::NoLoss if timed_out => {
+    fn with_answer(
+        self,
+        gradient_finding: &GradientFinding,
+        input: &TensorView,
+        timed_out: bool,
+    ) -> GradientCheck {
+        let story = match gradient_finding.answer {
+            GradientAnswer::Agrees => GradientStory::Matches,
+            GradientAnswer::Differs => GradientStory::Mismatch,
+            GradientAnswer::Unknown | GradientAnswer::NoLoss if timed_out => {
                 return self.cannot(UncheckedGradient::OutOfTime);
             }
-            Answer::NoLoss => return self.cannot(UncheckedGradient::NoLossBeside),
-            Answer::Unknown => return self.cannot(UncheckedGradient::NotSmooth),
+            GradientAnswer::NoLoss => return self.cannot(UncheckedGradient::NoLossBeside),
+            GradientAnswer::Unknown => return self.cannot(UncheckedGradient::NotSmooth),
         };
-        let place = |place: &Place| GradientPlace {
-            index: unravel(place.elements.start, input.shape),
+        let place = |place: &GradientMismatch| GradientPlace {
+            index: unravel_index(place.elements.start, input.shape),
             elements: place.elements.len(),
             gradient: place.gradient,
             slope: place.slope,
         };
         GradientCheck {
             story,
-            directions: found.directions,
+            directions: gradient_finding.directions,
             elements: input.len(),
-            checked: found.checked,
-            worst: found.worst,
-            error: found.error,
-            place: found.place.as_ref().map(place),
+            checked: gradient_finding.checked,
+            worst: gradient_finding.worst,
+            error: gradient_finding.error,
+            place: gradient_finding.place.as_ref().map(place),
             ..self
         }
     }
@@ -450,7 +485,7 @@ impl GradientCheck {
 fn hold_native(check: &mut GradientCheck, native: &Measurement, shadow: &Run) -> bool {
     let name = check.output.as_str();
     let (noise, relative) = (native.noise_of(name), native.noise_summary(name).relative_l2);
-    let Some((accuracy, departs)) = departs(native, shadow, name, noise, relative) else {
+    let Some((accuracy, departs)) = measure_departure(native, shadow, name, noise, relative) else {
         return false;
     };
     check.native_error = accuracy.relative_l2;
@@ -460,7 +495,7 @@ fn hold_native(check: &mut GradientCheck, native: &Measurement, shadow: &Run) ->
 
 /// The error of output `name` against its shadow, and whether it is beyond `noise`, which is `relative` in
 /// L2.
-fn departs(
+fn measure_departure(
     native: &Measurement,
     shadow: &Run,
     name: &str,
@@ -470,10 +505,10 @@ fn departs(
     let (got, oracle) = (native.run.output(name)?, shadow.output(name)?);
     let noise = NoiseRef { base: noise, got: None };
     let accuracy = against_oracle(&got, &oracle, &noise).ok()?;
-    let beyond = accuracy.worst.is_some_and(|worst| worst.ratio > NOISE_FACTOR);
+    let is_beyond = accuracy.worst.is_some_and(|worst| worst.ratio > NOISE_FACTOR);
     // One element may lie far off by chance; a loss of precision shows in the norm as well.
     let in_norm = accuracy.relative_l2 > ERROR_RATIO * relative;
-    Some((accuracy, beyond && in_norm))
+    Some((accuracy, is_beyond && in_norm))
 }
 
 /// Whether inputs that are moved by a unit in the last place of float32 move output `name` as far as it lies
@@ -487,8 +522,8 @@ fn is_ill_conditioned(
 ) -> Result<bool, ReplayError> {
     let Some(noise) = trial.condition(shadow, base, name)? else { return Ok(false) };
     let relative = noise.summary.relative_l2;
-    let found = departs(native, base, name, Some(&noise.per_element), relative);
-    Ok(found.is_some_and(|(_, departs)| !departs))
+    let departure = measure_departure(native, base, name, Some(&noise.per_element), relative);
+    Ok(departure.is_some_and(|(_, departs)| !departs))
 }
 
 /// The gradient that flows into the differentiated output.
@@ -504,7 +539,7 @@ impl Upstream<'_> {
 }
 
 /// The gradient that flows into the differentiated output; none means one.
-fn upstream<'f>(
+fn find_upstream<'f>(
     fixture: &'f Fixture,
     output: &Output,
 ) -> Result<Option<Upstream<'f>>, ReplayError> {
@@ -516,7 +551,7 @@ fn upstream<'f>(
 }
 
 /// The terms whose sum is the loss.
-fn weighted<'t>(
+fn weigh_loss_terms<'t>(
     values: TensorView<'t>,
     weights: Option<TensorView<'t>>,
 ) -> impl Iterator<Item = f64> + 't {

@@ -15,15 +15,15 @@ use super::masks::Masks;
 use crate::backend::{ReplayError, Variant};
 use crate::cuda::math_error_ulps;
 use crate::fixture::{Fixture, KnownOutput};
-use crate::frontend::{self, Unit};
+use crate::frontend::{self, SourceUnit};
 use crate::history::SourceSet;
-use crate::numerics::compare::{Agreement, Comparison, beyond_noise, compare};
+use crate::numerics::compare::{Agreement, Comparison, beyond_noise, compare_outputs};
 use crate::numerics::noise::{Noise, NoiseRef, NoiseSummary};
-use crate::numerics::slices::{describe, locate};
+use crate::numerics::slices::{describe_location, locate_elements};
 use crate::scratch::Scratch;
-use crate::summary::{Checksum, summarize};
+use crate::summary::{Checksum, summarize_tensor};
 use crate::tensor::{DType, Dim, TensorView, float8};
-use crate::trial::{Outcome, Status, Trial, room};
+use crate::trial::{Outcome, Status, Trial, convert_numerics_error};
 
 /// One output beside the one that the fixture holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,42 +67,43 @@ pub fn check_oracle(trial: &Trial) -> Result<Vec<KnownCheck>, ReplayError> {
 
 /// Whether `outcome` has the bits of all captured outputs of `fixture`.
 pub fn has_captured_bits(fixture: &Fixture, outcome: &Outcome) -> bool {
-    fixture.captured.iter().all(|output| Known::of(fixture, output).has_bits_of(outcome))
+    fixture.captured.iter().all(|output| RoundedOutput::new(fixture, output).has_bits_of(outcome))
 }
 
 fn check_known(
     trial: &Trial,
     outputs: &[KnownOutput],
-    what: &str,
+    evidence_kind: &str,
 ) -> Result<Vec<KnownCheck>, ReplayError> {
     let (fixture, outcome) = (trial.fixture(), trial.outcome()?);
     if outputs.is_empty() || outcome.status != Status::Completed {
         return Ok(Vec::new());
     }
     let Some(variant) = trial.variant()? else { return Ok(Vec::new()) };
-    trial.lab().remember(&trial.key_of(what)?, || {
-        let known: Vec<Known> = outputs.iter().map(|output| Known::of(fixture, output)).collect();
-        if known.iter().all(|output| output.has_bits_of(outcome)) {
-            return Ok(known.iter().map(Known::identical).collect());
+    trial.lab().remember(&trial.key_of(evidence_kind)?, || {
+        let known_outputs: Vec<RoundedOutput> =
+            outputs.iter().map(|output| RoundedOutput::new(fixture, output)).collect();
+        if known_outputs.iter().all(|output| output.has_bits_of(outcome)) {
+            return Ok(known_outputs.iter().map(RoundedOutput::identical).collect());
         }
         // Half of it for each side: the replay's own, and as much times the factor.
         let factor = (1.0 + gpu_error(trial.sources(), variant)) / 2.0;
-        check_elements(trial, &known, factor)
+        check_elements(trial, &known_outputs, factor)
     })
 }
 
 /// Compares each of `known` with the plain run, with `factor` times its noise on both sides.
 fn check_elements(
     trial: &Trial,
-    known: &[Known],
+    known_outputs: &[RoundedOutput],
     factor: f64,
 ) -> Result<Vec<KnownCheck>, ReplayError> {
-    let Some(measured) = trial.measurement()? else { return Ok(Vec::new()) };
+    let Some(measurement) = trial.measurement()? else { return Ok(Vec::new()) };
     let (fixture, scratch) = (trial.fixture(), trial.lab().scratch());
     let mut checks = Vec::new();
-    for output in known {
-        let Some(got) = measured.run.output(output.name) else { continue };
-        let noise = measured.scaled_noise(output.name, factor, scratch)?;
+    for output in known_outputs {
+        let Some(got) = measurement.run.output(output.name) else { continue };
+        let noise = measurement.scaled_noise(output.name, factor, scratch)?;
         checks.push(output.check(fixture, noise.as_ref(), &got, scratch)?);
     }
     Ok(checks)
@@ -117,13 +118,13 @@ fn gpu_error(sources: &SourceSet, variant: &dyn Variant) -> f64 {
     }
     let names = sources.files.iter().flat_map(|file| {
         let text = String::from_utf8_lossy(&file.content);
-        frontend::identifiers(&Unit { path: &file.path, text: &text })
+        frontend::collect_identifiers(&SourceUnit { path: &file.path, text: &text })
     });
     names.filter_map(|name| math_error_ulps(&name)).fold(1.0, f64::max)
 }
 
 /// An output that the fixture holds, in the dtype of the output.
-pub(super) struct Known<'f> {
+pub(super) struct RoundedOutput<'f> {
     pub(super) name: &'f str,
     dtype: DType,
     dims: &'f [Dim],
@@ -131,13 +132,19 @@ pub(super) struct Known<'f> {
     bytes: Cow<'f, [u8]>,
 }
 
-impl<'f> Known<'f> {
+impl<'f> RoundedOutput<'f> {
     /// `known`, rounded to the dtype of the output.
-    pub(super) fn of(fixture: &'f Fixture, known: &'f KnownOutput) -> Known<'f> {
-        let output = fixture.outputs.iter().find(|output| output.name == known.name);
-        let dtype = output.map_or(known.dtype, |output| output.dtype);
-        let bytes = rounded(known.bytes(), known.dtype, dtype);
-        Known { name: &known.name, dtype, dims: &known.dims, shape: known.shape(), bytes }
+    pub(super) fn new(fixture: &'f Fixture, known_output: &'f KnownOutput) -> RoundedOutput<'f> {
+        let output = fixture.outputs.iter().find(|output| output.name == known_output.name);
+        let dtype = output.map_or(known_output.dtype, |output| output.dtype);
+        let bytes = round_to_dtype(known_output.bytes(), known_output.dtype, dtype);
+        RoundedOutput {
+            name: &known_output.name,
+            dtype,
+            dims: &known_output.dims,
+            shape: known_output.shape(),
+            bytes,
+        }
     }
 
     /// Its elements.
@@ -146,7 +153,7 @@ impl<'f> Known<'f> {
     }
 
     fn checksum(&self) -> Checksum {
-        summarize(&self.view(), None).checksum
+        summarize_tensor(&self.view(), None).checksum
     }
 
     /// Whether `outcome` has this output with these bits.
@@ -158,7 +165,7 @@ impl<'f> Known<'f> {
     /// The check of an output where the replay gave these bits.
     fn identical(&self) -> KnownCheck {
         let comparison = Comparison::identical(self.view().len() as u64);
-        self.told(comparison, NoiseSummary::default(), None)
+        self.build_check(comparison, NoiseSummary::default(), None)
     }
 
     fn check(
@@ -171,20 +178,23 @@ impl<'f> Known<'f> {
         let per_element = noise.map(|noise| &noise.per_element);
         let summary = noise.map_or_else(NoiseSummary::default, |noise| noise.summary.clone());
         let noise = NoiseRef { base: per_element, got: per_element };
-        let comparison = compare(&self.view(), got, &noise)
+        let comparison = compare_outputs(&self.view(), got, &noise)
             .expect("a known output has the shape that the harness declares");
         let place = match comparison.verdict {
             Agreement::Diverged => {
-                let beyond = room(beyond_noise(&self.view(), got, &noise, scratch))?;
-                let masks = Masks::of(fixture, self.dims);
-                locate(&beyond, self.dims, &masks.as_masks(), scratch)?.as_ref().map(describe)
+                let elements_beyond =
+                    convert_numerics_error(beyond_noise(&self.view(), got, &noise, scratch))?;
+                let masks = Masks::for_output(fixture, self.dims);
+                locate_elements(&elements_beyond, self.dims, &masks.as_masks(), scratch)?
+                    .as_ref()
+                    .map(describe_location)
             }
             _ => None,
         };
-        Ok(self.told(comparison, summary, place))
+        Ok(self.build_check(comparison, summary, place))
     }
 
-    fn told(
+    fn build_check(
         &self,
         comparison: Comparison,
         noise: NoiseSummary,
@@ -208,16 +218,16 @@ impl<'f> Known<'f> {
 }
 
 /// The elements `bytes` of dtype `stored`, rounded to nearest where `dtype` is a narrower float.
-fn rounded(bytes: &[u8], stored: DType, dtype: DType) -> Cow<'_, [u8]> {
-    if stored == dtype {
+fn round_to_dtype(bytes: &[u8], stored_dtype: DType, dtype: DType) -> Cow<'_, [u8]> {
+    if stored_dtype == dtype {
         return Cow::Borrowed(bytes);
     }
-    let stored = TensorView { dtype: stored, shape: &[], bytes };
-    let values = (0..stored.len()).map(|index| stored.get_f64(index));
+    let stored_view = TensorView { dtype: stored_dtype, shape: &[], bytes };
+    let values = (0..stored_view.len()).map(|index| stored_view.get_f64(index));
     Cow::Owned(match dtype {
         DType::F16 => values.flat_map(|x| f16::from_f64(x).to_le_bytes()).collect(),
         DType::BF16 => values.flat_map(|x| bf16::from_f64(x).to_le_bytes()).collect(),
-        DType::F8E4M3 | DType::F8E5M2 => values.map(|x| float8::encode(dtype, x)).collect(),
+        DType::F8E4M3 | DType::F8E5M2 => values.map(|x| float8::encode_float8(dtype, x)).collect(),
         DType::F32 => values.flat_map(|x| (x as f32).to_le_bytes()).collect(),
         _ => unreachable!("only a float is stored in a wider dtype, and f64 is the widest"),
     })
@@ -234,10 +244,10 @@ mod tests {
         for (dtype, tenth) in
             narrow.into_iter().zip([0.1f32 as f64, 0.10009765625, 0.1015625, 0.09375])
         {
-            let narrow = rounded(&bytes, DType::F64, dtype);
+            let narrow = round_to_dtype(&bytes, DType::F64, dtype);
             let view = TensorView { dtype, shape: &[3], bytes: &narrow };
             assert_eq!([0, 1, 2].map(|i| view.get_f64(i)), [1.0, tenth, -3.5], "{dtype}");
         }
-        assert_eq!(rounded(&bytes, DType::F64, DType::F64).as_ref(), bytes);
+        assert_eq!(round_to_dtype(&bytes, DType::F64, DType::F64).as_ref(), bytes);
     }
 }

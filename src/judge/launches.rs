@@ -16,29 +16,30 @@ pub struct LaunchChange {
 }
 
 /// The differences in order; a launch whose kernel keeps its name is one that changed.
-pub fn changes(before: &[LaunchRecord], after: &[LaunchRecord]) -> Vec<LaunchChange> {
+pub fn diff_launches(before: &[LaunchRecord], after: &[LaunchRecord]) -> Vec<LaunchChange> {
     // The place of a launch in its file is no part of what it does.
     let shape = |launch: &LaunchRecord| LaunchRecord { site: String::new(), ..launch.clone() };
-    let old: Vec<String> = before.iter().map(|launch| key(&shape(launch))).collect();
-    let new: Vec<String> = after.iter().map(|launch| key(&shape(launch))).collect();
+    let old: Vec<String> = before.iter().map(|launch| serialise_launch(&shape(launch))).collect();
+    let new: Vec<String> = after.iter().map(|launch| serialise_launch(&shape(launch))).collect();
     let mut changes = Vec::new();
     for op in capture_diff_slices(Algorithm::Myers, &old, &new) {
         if let DiffOp::Equal { .. } = op {
             continue;
         }
-        let mut gone: Vec<&LaunchRecord> = before[op.old_range()].iter().collect();
+        let mut gone_launches: Vec<&LaunchRecord> = before[op.old_range()].iter().collect();
         for launch in &after[op.new_range()] {
-            let same = gone.iter().position(|old| old.kernel == launch.kernel);
-            let before = same.map(|place| gone.remove(place).clone());
+            let same_kernel = gone_launches.iter().position(|old| old.kernel == launch.kernel);
+            let before = same_kernel.map(|place| gone_launches.remove(place).clone());
             changes.push(LaunchChange { before, after: Some(launch.clone()) });
         }
-        let gone = gone.into_iter().cloned();
-        changes.extend(gone.map(|launch| LaunchChange { before: Some(launch), after: None }));
+        let gone_launches = gone_launches.into_iter().cloned();
+        changes
+            .extend(gone_launches.map(|launch| LaunchChange { before: Some(launch), after: None }));
     }
     changes
 }
 
-fn key(launch: &LaunchRecord) -> String {
+fn serialise_launch(launch: &LaunchRecord) -> String {
     serde_json::to_string(launch).expect("launches are plain data")
 }
 
@@ -59,14 +60,14 @@ mod tests {
 
     #[test]
     fn a_launch_that_moved_in_its_file_did_not_change() {
-        assert_eq!(changes(&[launch("f", 32, 1)], &[launch("f", 32, 9)]), []);
+        assert_eq!(diff_launches(&[launch("f", 32, 1)], &[launch("f", 32, 9)]), []);
     }
 
     #[test]
     fn a_changed_shape_pairs_the_launches_of_one_kernel() {
         let before = [launch("f", 32, 1), launch("g", 32, 2)];
         let after = [launch("f", 32, 1), launch("h", 8, 2), launch("g", 64, 3)];
-        let found = changes(&before, &after);
+        let found = diff_launches(&before, &after);
         assert_eq!(found.len(), 2);
         assert_eq!(found[0], LaunchChange { before: None, after: Some(after[1].clone()) });
         let changed =

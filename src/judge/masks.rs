@@ -22,8 +22,10 @@ struct MaskInput<'a> {
 
 impl<'a> Masks<'a> {
     /// The masks of `fixture` for an output of `dims`.
-    pub(super) fn of(fixture: &'a Fixture, dims: &[Dim]) -> Masks<'a> {
-        let place = |dim: &Dim| dims.iter().position(|of| of.name.is_some() && of == dim);
+    pub(super) fn for_output(fixture: &'a Fixture, dims: &[Dim]) -> Masks<'a> {
+        let place = |dim: &Dim| {
+            dims.iter().position(|candidate| candidate.name.is_some() && candidate == dim)
+        };
         let narrow = |dtype| matches!(dtype, DType::Bool | DType::U8 | DType::I8);
         let found = fixture
             .inputs

@@ -1,7 +1,7 @@
 //! Judgements on trials: free functions that bring measurements and `numerics` together.
 //!
-//! [`judge`] compares two trials, [`check_captured`] one with what its fixture holds, [`gradients`] holds
-//! declared gradients against their loss, [`orders`] looks for races. Results are remembered by
+//! [`judge_trial`] compares two trials, [`check_captured`] one with what its fixture holds, [`check_gradients`] holds
+//! declared gradients against their loss, [`find_order_dependences`] looks for races. Results are remembered by
 //! content, like the trials themselves. The functions ask a variant what it can do, and do not know
 //! what runs it.
 
@@ -32,19 +32,19 @@ use crate::numerics::slices::Location;
 use crate::summary::Checksum;
 use crate::tensor::{DType, Dim};
 use crate::trial::{
-    Failure, Nondeterminism, OrderDependence, Outcome, OutputRecord, Probe, Status, Trial, both,
-    digest, measured_ahead,
+    Failure, Nondeterminism, OrderDependence, Outcome, OutputRecord, Probe, Status, Trial,
+    digest_key_parts, measured_ahead, run_both,
 };
 
-pub use self::accesses::{Accesses, accesses, accesses_of_both};
-pub use self::gradcheck::{GradientCheck, GradientPlace, GradientVerdict, gradients};
+pub use self::accesses::{Accesses, check_accesses_on_both, check_trial_accesses};
+pub use self::gradcheck::{GradientCheck, GradientPlace, GradientVerdict, check_gradients};
 pub use self::gradient_story::{GradientStory, SpoiltInput, UncheckedGradient};
 pub use self::known::{KnownCheck, check_captured, check_oracle, has_captured_bits};
-pub use self::launches::{LaunchChange, changes as launch_changes};
-pub use self::orders::orders;
+pub use self::launches::{LaunchChange, diff_launches as launch_changes};
+pub use self::orders::find_order_dependences;
 use self::pair::Pair;
-pub use self::pictures::{OutputPicture, pictures};
-use self::side::Side;
+pub use self::pictures::{OutputPicture, draw_output_pictures};
+use self::side::MeasuredTrial;
 pub use self::story::{Equivalence, ImpreciseBy, ShadowShift, Story, WrongBy};
 
 /// The verdict on one revision, or on one against another; ordered from best to worst.
@@ -159,16 +159,16 @@ impl OutputJudgement {
 ///
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
-pub fn judge(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> {
+pub fn judge_trial(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> {
     base.room_for(Held::Noise { revisions: 2 })?;
     // Whether they can be run is asked later.
     base.native_while(&|| drop(got.native()))?;
-    measured_ahead(&[base, got], || judged(base, got))?
+    measured_ahead(&[base, got], || judge_outcomes(base, got))?
 }
 
-fn judged(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> {
+fn judge_outcomes(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> {
     let (ours, theirs) = match base.variant()?.is_some_and(|variant| variant.shares_device()) {
-        true => both(|| base.outcome(), || got.outcome()),
+        true => run_both(|| base.outcome(), || got.outcome()),
         false => (base.outcome(), got.outcome()),
     };
     let judgement = Judgement::of_outcomes(ours?.clone(), theirs?.clone());
@@ -181,31 +181,35 @@ fn judged(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> {
     }
     // A judgement that rests on time is made anew, like the outcomes themselves.
     if judgement.base.is_late() || judgement.got.is_late() {
-        return compared(judgement, base, got);
+        return add_output_judgements(judgement, base, got);
     }
-    let key = digest(["judged by shadows", base.key()?, got.key()?]);
-    base.lab().remember(&key, || compared(judgement, base, got))
+    let key = digest_key_parts(["judged by shadows", base.key()?, got.key()?]);
+    base.lab().remember(&key, || add_output_judgements(judgement, base, got))
 }
 
 /// `judgement`, with the outputs of both sides compared.
-fn compared(judgement: Judgement, base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> {
+fn add_output_judgements(
+    judgement: Judgement,
+    base: &Trial,
+    got: &Trial,
+) -> Result<Judgement, ReplayError> {
     // What gives the same bits each time and in every order has nothing to be measured for.
     let is_steady = has_steady_bits(base)? && has_steady_bits(got)?;
-    if is_steady && judgement.has_same_bits() && orders(got)?.is_empty() {
+    if is_steady && judgement.has_same_bits() && find_order_dependences(got)?.is_empty() {
         return Ok(judgement.with_identical_outputs());
     }
     // Whether there are shadows is asked later.
     let _ = base.shadow_while(&|| drop(got.shadow()));
     let (ours, theirs) = match base.variant()?.and_then(Variant::reference) {
         // The device is not the one that measures.
-        Some(_) => both(|| Side::of(base), || Side::of(got)),
+        Some(_) => run_both(|| MeasuredTrial::measure(base), || MeasuredTrial::measure(got)),
         None => {
             if base.is_large() {
                 // A shadow takes twice the memory, and would stay beside what noise takes.
                 base.measurement()?;
                 got.measurement()?;
             }
-            (Side::of(base), Side::of(got))
+            (MeasuredTrial::measure(base), MeasuredTrial::measure(got))
         }
     };
     let (Some(ours), Some(theirs)) = (ours?, theirs?) else { return Ok(judgement) };
@@ -225,7 +229,7 @@ fn has_steady_bits(trial: &Trial) -> Result<bool, ReplayError> {
 ///
 /// # Errors
 /// [`ReplayError`] if there is too little.
-pub fn room(trial: &Trial, against: bool) -> Result<(), ReplayError> {
+pub fn ensure_evidence_room(trial: &Trial, against: bool) -> Result<(), ReplayError> {
     let fixture = trial.fixture();
     // Outputs that depend on the order are measured.
     let has_known = !fixture.captured.is_empty() || !fixture.oracle.is_empty();
@@ -233,15 +237,15 @@ pub fn room(trial: &Trial, against: bool) -> Result<(), ReplayError> {
         trial.room_for(Held::Noise { revisions: 1 + usize::from(against) })?;
     }
     // Where there is no room for a shadow, no gradient is checked.
-    if has_loss(fixture) && trial.has_room_for_shadow() {
+    if has_checkable_gradient(fixture) && trial.has_room_for_shadow() {
         trial.room_for(Held::Gradient)?;
     }
     trial.room_for(Held::Outcome)
 }
 
 /// Whether `fixture` has a gradient that can be checked.
-fn has_loss(fixture: &Fixture) -> bool {
-    fixture.outputs.iter().any(gradcheck::has_loss)
+fn has_checkable_gradient(fixture: &Fixture) -> bool {
+    fixture.outputs.iter().any(gradcheck::has_differentiable_loss)
 }
 
 /// The outcome of `trial`, and the checks of its gradients; those of a failed replay say that none
@@ -250,8 +254,8 @@ fn has_loss(fixture: &Fixture) -> bool {
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
 pub fn outcome_and_gradients(trial: &Trial) -> Result<(&Outcome, Vec<GradientCheck>), ReplayError> {
-    let is_checked = has_loss(trial.fixture());
-    room(trial, false)?;
+    let is_checked = has_checkable_gradient(trial.fixture());
+    ensure_evidence_room(trial, false)?;
     let shadow = || {
         if is_checked {
             // Whether there is one is asked later.
@@ -259,18 +263,18 @@ pub fn outcome_and_gradients(trial: &Trial) -> Result<(&Outcome, Vec<GradientChe
         }
     };
     trial.native_while(&shadow)?;
-    let made = || {
+    let check_outcome = || {
         let outcome = trial.outcome()?;
         let gradients = match outcome.status {
-            Status::Completed => gradients(trial)?,
+            Status::Completed => check_gradients(trial)?,
             Status::Failed(_) => {
-                gradcheck::unknown(trial.fixture(), &UncheckedGradient::ReplayFailed)
+                gradcheck::create_unknown_checks(trial.fixture(), &UncheckedGradient::ReplayFailed)
             }
             Status::Untestable { .. } => Vec::new(),
         };
         Ok((outcome, gradients))
     };
-    if is_checked { measured_ahead(&[trial], made)? } else { made() }
+    if is_checked { measured_ahead(&[trial], check_outcome)? } else { check_outcome() }
 }
 
 impl Judgement {
@@ -293,7 +297,7 @@ impl Judgement {
     /// The judgement that two outcomes allow without comparing elements.
     fn of_outcomes(base: Outcome, got: Outcome) -> Judgement {
         let verdict = Judgement::verdict_of(&base, &got);
-        let launches = launches::changes(&base.launches, &got.launches);
+        let launches = launches::diff_launches(&base.launches, &got.launches);
         Judgement { verdict, outputs: Vec::new(), launches, base, got, without_shadow: None }
     }
 
@@ -314,7 +318,11 @@ impl Judgement {
         self
     }
 
-    fn with_outputs(mut self, base: &Side, got: &Side) -> Result<Judgement, ReplayError> {
+    fn with_outputs(
+        mut self,
+        base: &MeasuredTrial,
+        got: &MeasuredTrial,
+    ) -> Result<Judgement, ReplayError> {
         let reason = base.shadow.err().or(got.shadow.err());
         self.without_shadow = reason.map(str::to_owned);
         let trial = base.trial;
@@ -344,10 +352,10 @@ impl Judgement {
             Status::Failed(failures) => failures.iter().map(Failure::kind).collect(),
             _ => Vec::new(),
         };
-        let known = kinds(&self.base);
+        let known_kinds = kinds(&self.base);
         match &self.got.status {
             Status::Failed(failures) => {
-                failures.iter().filter(|failure| !known.contains(&failure.kind())).collect()
+                failures.iter().filter(|failure| !known_kinds.contains(&failure.kind())).collect()
             }
             _ => Vec::new(),
         }

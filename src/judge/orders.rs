@@ -1,7 +1,7 @@
 //! Whether outputs depend on the order of blocks and threads.
 
 use crate::backend::{Mode, ReplayError, Variant};
-use crate::summary::{POISON_A, summarize};
+use crate::summary::{POISON_A, summarize_tensor};
 use crate::trial::{ORDERS, OrderDependence, Status, Trial};
 use crate::worker::Run;
 
@@ -10,7 +10,7 @@ use crate::worker::Run;
 ///
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
-pub fn orders(trial: &Trial) -> Result<Vec<OrderDependence>, ReplayError> {
+pub fn find_order_dependences(trial: &Trial) -> Result<Vec<OrderDependence>, ReplayError> {
     let outcome = trial.outcome()?;
     let Some(variant) = trial.variant()?.filter(|_| outcome.status == Status::Completed) else {
         return Ok(Vec::new());
@@ -31,16 +31,18 @@ pub fn orders(trial: &Trial) -> Result<Vec<OrderDependence>, ReplayError> {
 fn same_in_all_orders(trial: &Trial, variant: &dyn Variant) -> Result<bool, ReplayError> {
     let _span = tracing::info_span!("orders", message = trial.fixture().name);
     let outcome = trial.outcome()?;
-    let same = |run: &Run| {
+    let is_same_run = |run: &Run| {
         run.outputs().all(|(output, view)| {
-            let plain = outcome.outputs.iter().find(|record| record.name == output.name);
-            plain.is_some_and(|plain| plain.summary.checksum == summarize(&view, None).checksum)
+            let plain_record = outcome.outputs.iter().find(|record| record.name == output.name);
+            plain_record.is_some_and(|plain_record| {
+                plain_record.summary.checksum == summarize_tensor(&view, None).checksum
+            })
         })
     };
     let modes = ORDERS.map(|order| Mode { order, ..Mode::plain(POISON_A) });
     let mut all_same = true;
     variant.run_each(&modes, variant.at_once(None), &mut |_, run| {
-        all_same &= same(&run);
+        all_same &= is_same_run(&run);
         Ok(())
     })?;
     Ok(all_same)

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use super::OutputJudgement;
 use super::masks::Masks;
-use super::side::Side;
+use super::side::MeasuredTrial;
 use super::story::{
     ErrorEvidence, Evidence, OrderEvidence, ShadowEvidence, StepEvidence, Story, tell_story,
 };
@@ -13,28 +13,28 @@ use crate::backend::ReplayError;
 use crate::fixture::Fixture;
 use crate::numerics::bitmap::Bitmap;
 use crate::numerics::compare::{
-    Agreement, Unexplained, beyond_noise, compare, is_unexplained, share_beyond,
+    Agreement, Unexplained, beyond_noise, compare_outputs, is_unexplained, share_beyond,
 };
 use crate::numerics::constants::{ERROR_RATIO, LOSS_RATIO};
-use crate::numerics::drift::drift;
+use crate::numerics::drift::find_drift;
 use crate::numerics::measure::ulp;
 use crate::numerics::noise::{NoiseRef, Spread};
 use crate::numerics::oracle::{Accuracy, against_oracle};
 use crate::numerics::shadow::{Errors, ShadowChange, Shadows, error_without_ties};
-use crate::numerics::slices::{Location, block_map, describe, has_shape, locate};
+use crate::numerics::slices::{Location, block_map, describe_location, has_shape, locate_elements};
 use crate::numerics::zeros::zero_slices;
 use crate::scratch::Scratch;
 use crate::tensor::{DType, Dim, TensorView};
-use crate::trial::{Probe, Reach, both, room, steps_between};
+use crate::trial::{Probe, StepReach, convert_numerics_error, run_both, steps_between};
 
 /// One output of both sides, with everything known about them.
 pub(super) struct Pair<'a> {
     /// The fixture that both sides were replayed on.
     pub(super) fixture: &'a Fixture,
     /// The trusted side.
-    pub(super) base: &'a Side<'a>,
+    pub(super) base: &'a MeasuredTrial<'a>,
     /// The other side.
-    pub(super) got: &'a Side<'a>,
+    pub(super) got: &'a MeasuredTrial<'a>,
     /// The output that the trusted side gave.
     pub(super) base_view: TensorView<'a>,
     /// The output that the other side gave.
@@ -69,11 +69,11 @@ impl Pair<'_> {
     /// [`ReplayError`] if the machine or the fixture is at fault.
     pub(super) fn judge(&self, name: &str, dims: &[Dim]) -> Result<OutputJudgement, ReplayError> {
         let noise = self.noise(name);
-        let comparison = compare(&self.base_view, &self.got_view, &noise)
+        let comparison = compare_outputs(&self.base_view, &self.got_view, &noise)
             .expect("two runs of one fixture have outputs of one shape");
         let agreement = comparison.verdict;
         let told = self.tell(name, dims, agreement)?;
-        let mut judged = OutputJudgement {
+        let mut judgement = OutputJudgement {
             name: name.to_owned(),
             dtype: self.base_view.dtype,
             dims: dims.to_vec(),
@@ -95,9 +95,9 @@ impl Pair<'_> {
             story: told.story.clone(),
         };
         if let Some(Accuracies { base, got, by_oracle }) = &told.accuracies {
-            judged.base_accuracy = Some(base.clone());
-            judged.got_accuracy = Some(got.clone());
-            judged.by_oracle = *by_oracle;
+            judgement.base_accuracy = Some(base.clone());
+            judgement.got_accuracy = Some(got.clone());
+            judgement.by_oracle = *by_oracle;
         }
         match &told.story {
             Story::Agrees(_) | Story::OrderDependent(_) | Story::Unsteady => {}
@@ -105,7 +105,7 @@ impl Pair<'_> {
                 let slice = drift.slice.as_ref();
                 let place =
                     slice.map_or("everywhere".to_owned(), |(dim, at)| format!("{dim} {at}"));
-                judged.place = Some(place);
+                judgement.place = Some(place);
             }
             Story::Wrong(_)
             | Story::Imprecise(_)
@@ -114,10 +114,10 @@ impl Pair<'_> {
             | Story::AsAccurate
             | Story::BeyondNoise { .. } => {
                 let elements = self.elements(&noise, &told)?;
-                self.find_place(&mut judged, &elements)?;
+                self.find_place(&mut judgement, &elements)?;
             }
         }
-        Ok(judged)
+        Ok(judgement)
     }
 
     /// Why one of both sides has no shadow of output `name`, where it has others.
@@ -129,8 +129,8 @@ impl Pair<'_> {
     /// What moved the output on either side.
     fn probes(&self, name: &str) -> Vec<Probe> {
         let sides = [self.base, self.got].map(|side| side.measured.probes_of(name));
-        let both: BTreeSet<Probe> = sides.concat().into_iter().collect();
-        both.into_iter().collect()
+        let probes_of_both: BTreeSet<Probe> = sides.concat().into_iter().collect();
+        probes_of_both.into_iter().collect()
     }
 
     /// Measures output `name`, whose comparison came to `agreement`, and tells its story.
@@ -152,7 +152,7 @@ impl Pair<'_> {
         let accuracies = if differs { self.accuracies(name, &noise) } else { None };
         let drift = match agreement {
             Agreement::Equivalent if shadows.is_none() => {
-                drift(&self.base_view, &self.got_view, &noise, dims)
+                find_drift(&self.base_view, &self.got_view, &noise, dims)
             }
             _ => None,
         };
@@ -263,7 +263,7 @@ impl Pair<'_> {
         let Some((base, got)) = self.base.shadow_of(name).zip(self.got.shadow_of(name)) else {
             return Ok(None);
         };
-        let shadows = room(Shadows::new(base, got, native, noise, scratch))?;
+        let shadows = convert_numerics_error(Shadows::new(base, got, native, noise, scratch))?;
         let shadows = shadows.with_outputs(self.base_view, self.got_view);
         Ok(Some(shadows.expect("a shadow has the shape of its output")))
     }
@@ -295,7 +295,7 @@ impl Pair<'_> {
         if is_roundoff || !may_step {
             return Ok((evidence, shadows));
         }
-        let reach = Reach::of(raw.moved_by);
+        let reach = StepReach::from_shift(raw.moved_by);
         let steps = self.shadow_steps(name, reach)?;
         if steps.base.is_none() && steps.got.is_none() {
             // Their inputs cannot be moved along a line.
@@ -303,7 +303,7 @@ impl Pair<'_> {
         }
         let are_on_both_sides = steps.base_has_its_share();
         // Kinks and ties that both have explain no change that shows.
-        if agreement == Agreement::Diverged && reach == Reach::Narrow && are_on_both_sides {
+        if agreement == Agreement::Diverged && reach == StepReach::Narrow && are_on_both_sides {
             return Ok((evidence, shadows));
         }
         let between = self.steps_between(name, reach, &shadows)?;
@@ -329,13 +329,13 @@ impl Pair<'_> {
     fn steps_between(
         &self,
         name: &str,
-        reach: Reach,
+        reach: StepReach,
         shadows: &Shadows,
     ) -> Result<NoiseRef<'_>, ReplayError> {
         let growth = |index: usize| shadows.growth_of(index);
         let between = steps_between(self.base.trial, self.got.trial, name, reach, growth)?;
-        let between = self.steps.get_or_init(|| between).as_ref();
-        Ok(NoiseRef { base: between, got: None })
+        let shared_steps = self.steps.get_or_init(|| between).as_ref();
+        Ok(NoiseRef { base: shared_steps, got: None })
     }
 
     /// Whether the shadows of output `name` moved by no more than the rounding of a constant explains: no element
@@ -347,16 +347,19 @@ impl Pair<'_> {
         change: &ShadowChange,
         shadows: &Shadows,
     ) -> Result<bool, ReplayError> {
-        let both = self.base.shadow_of(name).zip(self.got.shadow_of(name));
+        let shadow_outputs = self.base.shadow_of(name).zip(self.got.shadow_of(name));
         let is_single = self.base_view.dtype.is_float() && self.base_view.dtype != DType::F64;
-        let (Some((base, got)), Ok(centre)) = (both, self.base.shadow) else { return Ok(false) };
+        let (Some((base, got)), Ok(centre)) = (shadow_outputs, self.base.shadow) else {
+            return Ok(false);
+        };
         if change.moved == 0 || !shadows.is_wide() || !is_single {
             return Ok(false);
         }
         let noises =
             [self.base, self.got].map(|side| side.measured.noise_summary(name).relative_l2);
-        let own = relative_error(&self.base_view, &base).max(relative_error(&self.got_view, &got));
-        let rounding = noises.into_iter().fold(own, f64::max);
+        let own_error =
+            relative_error(&self.base_view, &base).max(relative_error(&self.got_view, &got));
+        let rounding = noises.into_iter().fold(own_error, f64::max);
         if relative_error(&self.got_view, &base) > ERROR_RATIO * rounding {
             return Ok(false);
         }
@@ -365,15 +368,17 @@ impl Pair<'_> {
         if !shadow.abilities().step {
             return Ok(false);
         }
-        let moved = trial.condition(shadow, centre, name)?;
-        Ok(moved.is_some_and(|moved| {
-            !shadows.move_beyond(&moved.per_element).expect("a shadow has the shape of its output")
+        let input_noise = trial.condition(shadow, centre, name)?;
+        Ok(input_noise.is_some_and(|input_noise| {
+            !shadows
+                .move_beyond(&input_noise.per_element)
+                .expect("a shadow has the shape of its output")
         }))
     }
 
     /// How far the shadows of output `name` step as their inputs move.
-    fn shadow_steps(&self, name: &str, reach: Reach) -> Result<NoiseRef<'_>, ReplayError> {
-        let (base, got) = both(
+    fn shadow_steps(&self, name: &str, reach: StepReach) -> Result<NoiseRef<'_>, ReplayError> {
+        let (base, got) = run_both(
             || self.base.trial.shadow_steps(name, reach),
             || self.got.trial.shadow_steps(name, reach),
         );
@@ -385,7 +390,7 @@ impl Pair<'_> {
         let (base, got) = (self.base.trial, self.got.trial);
         let (base, got) = match base.is_large() {
             true => (base.shadow_noise(name), got.shadow_noise(name)),
-            false => both(|| base.shadow_noise(name), || got.shadow_noise(name)),
+            false => run_both(|| base.shadow_noise(name), || got.shadow_noise(name)),
         };
         Ok(NoiseRef { base: base?, got: got? })
     }
@@ -394,15 +399,15 @@ impl Pair<'_> {
     /// noise have shadows.
     fn error_without_ties(
         &self,
-        side: &Side,
+        side: &MeasuredTrial,
         view: TensorView,
         name: &str,
         agreement: Agreement,
     ) -> Result<Option<f64>, ReplayError> {
         match side.shadow_of(name) {
             Some(shadow) if agreement == Agreement::Equivalent => {
-                let own = self.shadow_noise(name)?;
-                Ok(error_without_ties(&view, &shadow, &own).ok())
+                let own_noise = self.shadow_noise(name)?;
+                Ok(error_without_ties(&view, &shadow, &own_noise).ok())
             }
             _ => Ok(None),
         }
@@ -417,10 +422,10 @@ impl Pair<'_> {
 
     /// Whether both sides err alike, each around its own shadow; around the trusted one where the other
     /// is `rounded` as the output is.
-    fn errs_alike(&self, name: &str, noise: NoiseRef, rounded: bool) -> bool {
-        let both = self.base.shadow_of(name).zip(self.got.shadow_of(name));
-        both.is_some_and(|(base_shadow, got_shadow)| {
-            let got_shadow = if rounded { base_shadow } else { got_shadow };
+    fn errs_alike(&self, name: &str, noise: NoiseRef, is_rounded: bool) -> bool {
+        let shadow_outputs = self.base.shadow_of(name).zip(self.got.shadow_of(name));
+        shadow_outputs.is_some_and(|(base_shadow, got_shadow)| {
+            let got_shadow = if is_rounded { base_shadow } else { got_shadow };
             let (base, got) = (self.base_view, self.got_view);
             let errors = Errors { base, got, base_shadow, got_shadow, noise };
             if base.dtype.is_float() { errors.are_alike() } else { errors.are_alike_in_integers() }
@@ -439,25 +444,33 @@ impl Pair<'_> {
         let is_within_noise = told.evidence.agreement == Agreement::Equivalent;
         match &told.shadows {
             Some(shadows) if is_within_noise && !told.evidence.is_imprecise() => {
-                room(shadows.moved(scratch))
+                convert_numerics_error(shadows.moved(scratch))
             }
             // It lies within the noise of both sides, not of the trusted one.
-            _ if is_within_noise => {
-                room(beyond_noise(base, got, &NoiseRef { got: None, ..*noise }, scratch))
-            }
-            _ => room(beyond_noise(base, got, noise, scratch)),
+            _ if is_within_noise => convert_numerics_error(beyond_noise(
+                base,
+                got,
+                &NoiseRef { got: None, ..*noise },
+                scratch,
+            )),
+            _ => convert_numerics_error(beyond_noise(base, got, noise, scratch)),
         }
     }
 
-    fn find_place(&self, judged: &mut OutputJudgement, of: &Bitmap) -> Result<(), ReplayError> {
+    fn find_place(
+        &self,
+        judgement: &mut OutputJudgement,
+        elements: &Bitmap,
+    ) -> Result<(), ReplayError> {
         let (base, got, scratch) = (&self.base_view, &self.got_view, self.scratch);
-        let masks = Masks::of(self.fixture, &judged.dims);
-        judged.location = locate(of, &judged.dims, &masks.as_masks(), scratch)?;
-        judged.place = judged.location.as_ref().map(describe);
-        judged.zero_slices = zero_slices(base, got, &judged.dims, scratch)?;
-        let told = judged.location.as_ref().is_none_or(Location::is_exact);
-        if judged.dims.len() >= 2 && !told {
-            judged.map = Some(block_map(of, base.shape)).filter(|map| has_shape(map));
+        let masks = Masks::for_output(self.fixture, &judgement.dims);
+        judgement.location =
+            locate_elements(elements, &judgement.dims, &masks.as_masks(), scratch)?;
+        judgement.place = judgement.location.as_ref().map(describe_location);
+        judgement.zero_slices = zero_slices(base, got, &judgement.dims, scratch)?;
+        let place_is_exact = judgement.location.as_ref().is_none_or(Location::is_exact);
+        if judgement.dims.len() >= 2 && !place_is_exact {
+            judgement.map = Some(block_map(elements, base.shape)).filter(|map| has_shape(map));
         }
         Ok(())
     }
@@ -467,9 +480,9 @@ impl Pair<'_> {
         if !self.base_view.dtype.is_float() {
             return None;
         }
-        let declared = self.fixture.oracle.iter().find(|output| output.name == name);
-        let shape = declared.map(|output| output.shape());
-        let oracle = match (declared, &shape) {
+        let declared_oracle = self.fixture.oracle.iter().find(|output| output.name == name);
+        let shape = declared_oracle.map(|output| output.shape());
+        let oracle = match (declared_oracle, &shape) {
             (Some(output), Some(shape)) => {
                 TensorView { dtype: output.dtype, shape, bytes: output.bytes() }
             }
@@ -479,7 +492,7 @@ impl Pair<'_> {
         Some(Accuracies {
             base: against_oracle(&self.base_view, &oracle, &noise).ok()?,
             got: against_oracle(&self.got_view, &oracle, &noise).ok()?,
-            by_oracle: declared.is_some(),
+            by_oracle: declared_oracle.is_some(),
         })
     }
 }

@@ -3,15 +3,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::gradcheck::has_loss;
-use super::known::Known;
-use super::side::Side;
+use super::gradcheck::has_differentiable_loss;
+use super::known::RoundedOutput;
+use super::side::MeasuredTrial;
 use crate::backend::{Mode, ReplayError};
 use crate::numerics::noise::NoiseRef;
 use crate::numerics::picture::{Picture, Scene};
 use crate::summary::POISON_B;
 use crate::tensor::TensorView;
-use crate::trial::{Failure, Status, Trial, digest};
+use crate::trial::{Failure, Status, Trial, digest_key_parts};
 use crate::worker::Run;
 
 /// The picture of one output.
@@ -27,7 +27,10 @@ pub struct OutputPicture {
 ///
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
-pub fn pictures(base: Option<&Trial>, got: &Trial) -> Result<Vec<OutputPicture>, ReplayError> {
+pub fn draw_output_pictures(
+    base: Option<&Trial>,
+    got: &Trial,
+) -> Result<Vec<OutputPicture>, ReplayError> {
     for trial in [base, Some(got)].into_iter().flatten() {
         let outcome = trial.outcome()?;
         if trial.variant()?.is_none() || outcome.outputs.is_empty() || outcome.is_late() {
@@ -44,79 +47,84 @@ pub fn pictures(base: Option<&Trial>, got: &Trial) -> Result<Vec<OutputPicture>,
     let shows = base.is_some()
         || !fixture.captured.is_empty()
         || !fixture.oracle.is_empty()
-        || fixture.outputs.iter().any(has_loss)
+        || fixture.outputs.iter().any(has_differentiable_loss)
         || matches!(got.outcome()?.status, Status::Failed(_));
     if !shows {
         return Ok(Vec::new());
     }
     let trusted = base.map_or(Ok(""), Trial::key)?;
-    let key = digest(["pictures", trusted, got.key()?]);
+    let key = digest_key_parts(["pictures", trusted, got.key()?]);
     got.lab().remember(&key, || match base {
-        Some(base) => beside(base, got),
-        None => alone(got),
+        Some(base) => draw_beside_trusted(base, got),
+        None => draw_beside_captured(got),
     })
 }
 
 /// The outputs of `got` beside those of `base`.
-fn beside(base: &Trial, got: &Trial) -> Result<Vec<OutputPicture>, ReplayError> {
-    let (Some(base), Some(side)) = (Side::of(base)?, Side::of(got)?) else {
+fn draw_beside_trusted(base: &Trial, got: &Trial) -> Result<Vec<OutputPicture>, ReplayError> {
+    let (Some(base), Some(side)) = (MeasuredTrial::measure(base)?, MeasuredTrial::measure(got)?)
+    else {
         return Ok(Vec::new());
     };
-    let again = repoisoned(got)?;
-    let mut made = Vec::new();
+    let repoisoned_run = rerun_with_poison(got)?;
+    let mut drawn_pictures = Vec::new();
     for (output, view) in side.measured.run.outputs() {
         let name = output.name.as_str();
         let Some(old) = base.measured.run.output(name) else { continue };
         let noise =
             NoiseRef { base: base.measured.noise_of(name), got: side.measured.noise_of(name) };
         let oracle = base.shadow_of(name);
-        let again = again.as_ref().and_then(|run| run.output(name));
-        made.push(picture(got, name, Scene { got: view, again, base: Some((old, noise)), oracle }));
+        let again = repoisoned_run.as_ref().and_then(|run| run.output(name));
+        drawn_pictures.push(draw_scene(
+            got,
+            name,
+            Scene { got: view, again, base: Some((old, noise)), oracle },
+        ));
     }
-    Ok(made)
+    Ok(drawn_pictures)
 }
 
 /// The outputs of `got` beside the captured ones.
-fn alone(got: &Trial) -> Result<Vec<OutputPicture>, ReplayError> {
-    let (Some(measured), fixture) = (got.measurement()?, got.fixture()) else {
+fn draw_beside_captured(got: &Trial) -> Result<Vec<OutputPicture>, ReplayError> {
+    let (Some(measurement), fixture) = (got.measurement()?, got.fixture()) else {
         return Ok(Vec::new());
     };
-    let shadow = match fixture.outputs.iter().any(has_loss) {
+    let shadow = match fixture.outputs.iter().any(has_differentiable_loss) {
         true => got.shadow_run()?.ok(),
         false => None,
     };
-    let again = repoisoned(got)?;
-    let captured: Vec<Known> =
-        fixture.captured.iter().map(|output| Known::of(fixture, output)).collect();
-    let mut made = Vec::new();
-    for (output, view) in measured.run.outputs() {
+    let repoisoned_run = rerun_with_poison(got)?;
+    let captured: Vec<RoundedOutput> =
+        fixture.captured.iter().map(|output| RoundedOutput::new(fixture, output)).collect();
+    let mut drawn_pictures = Vec::new();
+    for (output, view) in measurement.run.outputs() {
         let name = output.name.as_str();
-        let noise = measured.noise_of(name);
+        let noise = measurement.noise_of(name);
         let noise = NoiseRef { base: noise, got: noise };
-        let base = captured.iter().find(|one| one.name == name);
-        let base = base.map(|one| (one.view(), noise));
+        let base = captured.iter().find(|known_output| known_output.name == name);
+        let base = base.map(|known_output| (known_output.view(), noise));
         let oracle = shadow.and_then(|shadow| shadow.output(name));
-        let again = again.as_ref().and_then(|run| run.output(name));
-        made.push(picture(got, name, Scene { got: view, again, base, oracle }));
+        let again = repoisoned_run.as_ref().and_then(|run| run.output(name));
+        drawn_pictures.push(draw_scene(got, name, Scene { got: view, again, base, oracle }));
     }
-    Ok(made)
+    Ok(drawn_pictures)
 }
 
 /// The picture of output `name`; its truth is the declared oracle, if there is one.
-fn picture(trial: &Trial, name: &str, scene: Scene<'_>) -> OutputPicture {
-    let declared = trial.fixture().oracle.iter().find(|output| output.name == name);
-    let shape = declared.map(|output| output.shape());
-    let truth = declared.zip(shape.as_deref()).map(|(output, shape)| TensorView {
+fn draw_scene(trial: &Trial, name: &str, scene: Scene<'_>) -> OutputPicture {
+    let declared_oracle = trial.fixture().oracle.iter().find(|output| output.name == name);
+    let shape = declared_oracle.map(|output| output.shape());
+    let truth = declared_oracle.zip(shape.as_deref()).map(|(output, shape)| TensorView {
         dtype: output.dtype,
         shape,
         bytes: output.bytes(),
     });
     let scene = Scene { oracle: truth.or(scene.oracle), ..scene };
-    OutputPicture { name: name.to_owned(), picture: Picture::of(&scene) }
+    OutputPicture { name: name.to_owned(), picture: Picture::draw(&scene) }
 }
 
 /// A replay on other poison, where the outcome says that memory which nobody wrote shows.
-fn repoisoned(trial: &Trial) -> Result<Option<Run>, ReplayError> {
+fn rerun_with_poison(trial: &Trial) -> Result<Option<Run>, ReplayError> {
     let by_memory = |failure: &Failure| {
         matches!(failure, Failure::Unwritten { .. } | Failure::PoisonDependent { .. })
     };

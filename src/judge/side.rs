@@ -2,11 +2,11 @@
 
 use crate::backend::ReplayError;
 use crate::tensor::TensorView;
-use crate::trial::{Measurement, Trial, both};
+use crate::trial::{Measurement, Trial, run_both};
 use crate::worker::Run;
 
 /// A trial with all that was measured of it.
-pub(super) struct Side<'t> {
+pub(super) struct MeasuredTrial<'t> {
     pub trial: &'t Trial,
     /// Its plain run, with the noise around it.
     pub measured: &'t Measurement,
@@ -14,16 +14,16 @@ pub(super) struct Side<'t> {
     pub shadow: Result<&'t Run, &'t str>,
 }
 
-impl<'t> Side<'t> {
+impl<'t> MeasuredTrial<'t> {
     /// Measures everything about `trial`, the noise while the shadow runs; none where the sources
     /// cannot be run.
-    pub(super) fn of(trial: &'t Trial) -> Result<Option<Side<'t>>, ReplayError> {
+    pub(super) fn measure(trial: &'t Trial) -> Result<Option<MeasuredTrial<'t>>, ReplayError> {
         let (measured, shadow) = match trial.is_large() {
             true => (trial.measurement(), trial.shadow_run()),
-            false => both(|| trial.measurement(), || trial.shadow_run()),
+            false => run_both(|| trial.measurement(), || trial.shadow_run()),
         };
         let Some(measured) = measured? else { return Ok(None) };
-        Ok(Some(Side { trial, measured, shadow: shadow? }))
+        Ok(Some(MeasuredTrial { trial, measured, shadow: shadow? }))
     }
 
     /// The float64 shadow of output `name`.

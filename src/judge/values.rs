@@ -17,20 +17,27 @@ impl Judgement {
 
     /// The judgement on another replay, with the `outcome` of that, whose values are the same.
     pub fn of_same_values(&self, outcome: Outcome) -> Judgement {
-        let launches = launches::changes(&self.base.launches, &outcome.launches);
+        let launches = launches::diff_launches(&self.base.launches, &outcome.launches);
         Judgement { launches, got: outcome, ..self.clone() }
     }
 
     /// Adds what of the other side depends on the order of blocks and threads; what the trusted side has too, which
     /// is `known`, makes no difference.
-    pub fn add_orders(&mut self, found: &[OrderDependence], known: &[OrderDependence]) {
-        for one in found {
-            let is_new = known.iter().all(|other| other.output != one.output);
-            let Some(output) = self.outputs.iter_mut().find(|output| output.name == one.output)
+    pub fn add_orders(
+        &mut self,
+        dependences: &[OrderDependence],
+        known_dependences: &[OrderDependence],
+    ) {
+        for dependence in dependences {
+            let is_new = known_dependences
+                .iter()
+                .all(|known_dependence| known_dependence.output != dependence.output);
+            let Some(output) =
+                self.outputs.iter_mut().find(|output| output.name == dependence.output)
             else {
                 continue;
             };
-            output.order = Some(one.clone());
+            output.order = Some(dependence.clone());
             output.story = output.story.clone().with_order(is_new);
         }
         self.settle();

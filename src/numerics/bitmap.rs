@@ -2,13 +2,13 @@
 
 use rayon::prelude::*;
 
-use crate::scratch::{Numbers, Scratch, ScratchError};
+use crate::scratch::{Scratch, ScratchError, ScratchNumbers};
 use crate::tensor::TensorView;
 
 /// The elements of a tensor that belong to a class, by row-major index.
 #[derive(Debug, PartialEq)]
 pub struct Bitmap {
-    words: Numbers<u64>,
+    words: ScratchNumbers<u64>,
     len: usize,
 }
 
@@ -27,9 +27,9 @@ impl Bitmap {
         len: usize,
         belongs: impl Fn(usize) -> bool + Sync,
     ) -> Result<Bitmap, ScratchError> {
-        let mut words: Numbers<u64> = scratch.zeros(len.div_ceil(64))?;
-        words.par_iter_mut().with_min_len(64).enumerate().for_each(|(at, word)| {
-            let bits = (64 * at..len.min(64 * at + 64)).enumerate();
+        let mut words: ScratchNumbers<u64> = scratch.zeros(len.div_ceil(64))?;
+        words.par_iter_mut().with_min_len(64).enumerate().for_each(|(word_index, word)| {
+            let bits = (64 * word_index..len.min(64 * word_index + 64)).enumerate();
             *word = bits.fold(0, |word, (bit, index)| word | (u64::from(belongs(index)) << bit));
         });
         Ok(Bitmap { words, len })
@@ -76,12 +76,13 @@ impl Bitmap {
 
     /// The elements in the class, in order.
     pub fn ones(&self) -> impl Iterator<Item = usize> + '_ {
-        self.words.iter().enumerate().flat_map(|(at, &word)| {
-            let mut rest = word;
+        self.words.iter().enumerate().flat_map(|(word_index, &word)| {
+            let mut remaining_bits = word;
             std::iter::from_fn(move || {
-                let bit = (rest != 0).then(|| rest.trailing_zeros() as usize)?;
-                rest &= rest - 1;
-                Some(64 * at + bit)
+                let bit =
+                    (remaining_bits != 0).then(|| remaining_bits.trailing_zeros() as usize)?;
+                remaining_bits &= remaining_bits - 1;
+                Some(64 * word_index + bit)
             })
         })
     }

@@ -5,12 +5,12 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::constants::{LEAST_ROW, ROW_SHARE};
-use crate::scratch::Number;
+use crate::scratch::ScratchNumber;
 use crate::tensor::TensorView;
 
 /// A float that deviations are kept in.
-pub(super) trait Cell: Number + Default + PartialOrd {
-    fn of(deviation: f64) -> Self;
+pub(super) trait DeviationFloat: ScratchNumber + Default + PartialOrd {
+    fn from_deviation(deviation: f64) -> Self;
     fn get(self) -> f64;
     /// A number that is ordered as the cell is, of cells that are 0 or more, or infinite.
     fn rank(self) -> u64;
@@ -18,10 +18,10 @@ pub(super) trait Cell: Number + Default + PartialOrd {
     const BYTES: u32 = size_of::<Self>() as u32;
 }
 
-impl Cell for f32 {
+impl DeviationFloat for f32 {
     /// The difference of two finite numbers is kept finite.
     #[inline(always)]
-    fn of(deviation: f64) -> f32 {
+    fn from_deviation(deviation: f64) -> f32 {
         if deviation.is_finite() {
             deviation.min(f64::from(f32::MAX)) as f32
         } else {
@@ -40,9 +40,9 @@ impl Cell for f32 {
     }
 }
 
-impl Cell for f64 {
+impl DeviationFloat for f64 {
     #[inline(always)]
-    fn of(deviation: f64) -> f64 {
+    fn from_deviation(deviation: f64) -> f64 {
         deviation
     }
 
@@ -69,23 +69,24 @@ const AT_ONCE: usize = 1 << 6;
 /// Raises the noise of each element of `tensor` to a share of the median of those in its row that are about as large. A
 /// sum that cancels ends on a coarse grid, where a few replays may meet the base by chance, and so do the small elements
 /// beside it. Where these have a fine grid of their own, they are small by themselves.
-pub(super) fn raise_to_neighbours<T: Cell>(noise: &mut [T], tensor: &TensorView) {
+pub(super) fn raise_to_neighbours<T: DeviationFloat>(noise: &mut [T], tensor: &TensorView) {
     let row = tensor.shape.last().copied().unwrap_or(1);
     if row < LEAST_ROW {
         return;
     }
-    noise.par_chunks_mut(row).enumerate().for_each(|(at, noise)| {
-        let groups = Groups::of(tensor, at * row..(at + 1) * row);
-        let least = groups.medians(tensor, at * row, noise);
-        let least: Vec<f64> = least.into_iter().map(|median| ROW_SHARE * median).collect();
+    noise.par_chunks_mut(row).enumerate().for_each(|(row_index, noise)| {
+        let groups = Groups::from_elements(tensor, row_index * row..(row_index + 1) * row);
+        let group_medians = groups.medians(tensor, row_index * row, noise);
+        let group_floors: Vec<f64> =
+            group_medians.into_iter().map(|median| ROW_SHARE * median).collect();
         noise.par_chunks_mut(BLOCK).with_min_len(AT_ONCE).enumerate().for_each(|(block, noise)| {
             let mut values = [0.0; BLOCK];
             let values = &mut values[..noise.len()];
-            tensor.read(at * row + block * BLOCK, values);
+            tensor.read(row_index * row + block * BLOCK, values);
             for (noise, &value) in noise.iter_mut().zip(&*values) {
-                let least = groups.of_value(value).map_or(0.0, |group| least[group]);
-                if noise.get() < least && least.is_finite() {
-                    *noise = T::of(least);
+                let floor = groups.of_value(value).map_or(0.0, |group| group_floors[group]);
+                if noise.get() < floor && floor.is_finite() {
+                    *noise = T::from_deviation(floor);
                 }
             }
         });
@@ -94,36 +95,36 @@ pub(super) fn raise_to_neighbours<T: Cell>(noise: &mut [T], tensor: &TensorView)
 
 /// How often numbers occur, by the number.
 #[derive(Clone, Default)]
-struct Histogram(Vec<(u16, usize)>);
+struct ExponentCounts(Vec<(u16, usize)>);
 
-impl Histogram {
+impl ExponentCounts {
     fn add(&mut self, number: u16, count: usize) {
-        match self.0.binary_search_by_key(&number, |&(known, _)| known) {
-            Ok(at) => self.0[at].1 += count,
-            Err(at) => self.0.insert(at, (number, count)),
+        match self.0.binary_search_by_key(&number, |&(known_number, _)| known_number) {
+            Ok(position) => self.0[position].1 += count,
+            Err(position) => self.0.insert(position, (number, count)),
         }
     }
 
-    fn followed_by(mut self, other: Histogram) -> Histogram {
+    fn followed_by(mut self, other: ExponentCounts) -> ExponentCounts {
         other.0.into_iter().for_each(|(number, count)| self.add(number, count));
         self
     }
 
     /// The upper median; none of nothing.
     fn median(&self) -> Option<u16> {
-        let mut below = self.0.iter().map(|(_, count)| count).sum::<usize>() / 2;
+        let mut elements_below = self.0.iter().map(|(_, count)| count).sum::<usize>() / 2;
         let passes = |&&(_, count): &&(u16, usize)| {
-            let passes = count <= below;
-            below -= if passes { count } else { 0 };
+            let passes = count <= elements_below;
+            elements_below -= if passes { count } else { 0 };
             passes
         };
-        let at = self.0.iter().take_while(passes).count();
-        self.0.get(at).map(|&(number, _)| number)
+        let median_index = self.0.iter().take_while(passes).count();
+        self.0.get(median_index).map(|&(number, _)| number)
     }
 }
 
 /// The exponent of `value` as float64 stores it, 0 for zero; none of what is not finite.
-fn exponent(value: f64) -> Option<u16> {
+fn biased_exponent(value: f64) -> Option<u16> {
     value.is_finite().then_some((value.to_bits() >> 52) as u16 & 0x7FF)
 }
 
@@ -139,20 +140,20 @@ struct Groups {
 
 impl Groups {
     /// Those of the elements in `range`.
-    fn of(tensor: &TensorView, range: Range<usize>) -> Groups {
+    fn from_elements(tensor: &TensorView, range: Range<usize>) -> Groups {
         let blocks = (0..range.len().div_ceil(BLOCK)).into_par_iter().with_min_len(AT_ONCE);
-        let counts = blocks.fold(Histogram::default, |mut counts, block| {
+        let counts = blocks.fold(ExponentCounts::default, |mut counts, block| {
             let first = range.start + block * BLOCK;
             let mut values = [0.0; BLOCK];
             let values = &mut values[..BLOCK.min(range.end - first)];
             tensor.read(first, values);
             values
                 .iter()
-                .filter_map(|&value| exponent(value))
+                .filter_map(|&value| biased_exponent(value))
                 .for_each(|number| counts.add(number, 1));
             counts
         });
-        let counts = counts.reduce(Histogram::default, Histogram::followed_by);
+        let counts = counts.reduce(ExponentCounts::default, ExponentCounts::followed_by);
         let (mut ends, mut elements) = (Vec::new(), 0);
         for &(exponent, count) in &counts.0 {
             elements += count;
@@ -172,15 +173,20 @@ impl Groups {
 
     /// The group of an element with this value; none if it is not finite.
     fn of_value(&self, value: f64) -> Option<usize> {
-        let own = exponent(value)?;
-        Some(self.ends.partition_point(|&end| end < own))
+        let own_exponent = biased_exponent(value)?;
+        Some(self.ends.partition_point(|&end| end < own_exponent))
     }
 
     /// The median of `noise` in each group, of a row that starts at element `first`: rounded down to a few bits.
-    fn medians<T: Cell>(&self, tensor: &TensorView, first: usize, noise: &[T]) -> Vec<f64> {
-        let none = || vec![Histogram::default(); self.ends.len()];
+    fn medians<T: DeviationFloat>(
+        &self,
+        tensor: &TensorView,
+        first: usize,
+        noise: &[T],
+    ) -> Vec<f64> {
+        let no_counts = || vec![ExponentCounts::default(); self.ends.len()];
         let blocks = noise.par_chunks(BLOCK).enumerate().with_min_len(AT_ONCE);
-        let counts = blocks.fold(none, |mut counts, (block, noise)| {
+        let counts = blocks.fold(no_counts, |mut counts, (block, noise)| {
             let mut values = [0.0; BLOCK];
             let values = &mut values[..noise.len()];
             tensor.read(first + block * BLOCK, values);
@@ -191,25 +197,29 @@ impl Groups {
             }
             counts
         });
-        let counts = counts.reduce(none, |one, other| {
-            one.into_iter().zip(other).map(|(one, other)| one.followed_by(other)).collect()
+        let counts = counts.reduce(no_counts, |left_groups, right_groups| {
+            left_groups
+                .into_iter()
+                .zip(right_groups)
+                .map(|(left_counts, right_counts)| left_counts.followed_by(right_counts))
+                .collect()
         });
-        let rounded = |median: u16| f64::from_bits(u64::from(median) << (52 - KEPT));
-        counts.iter().map(|counts| counts.median().map_or(0.0, rounded)).collect()
+        let median_value = |median: u16| f64::from_bits(u64::from(median) << (52 - KEPT));
+        counts.iter().map(|counts| counts.median().map_or(0.0, median_value)).collect()
     }
 }
 
 /// The upper median of `row`, which is not empty.
-pub(super) fn median_of<T: Cell>(row: &[T]) -> T {
-    median(row, SORTED)
+pub(super) fn median_of<T: DeviationFloat>(row: &[T]) -> T {
+    row_median(row, SORTED)
 }
 
-fn median<T: Cell>(row: &[T], sorted: usize) -> T {
+fn row_median<T: DeviationFloat>(row: &[T], sorted: usize) -> T {
     if row.len() <= sorted { sorted_median(row) } else { counted_median(row) }
 }
 
 /// The upper median of `row`, by sorting a copy.
-pub(super) fn sorted_median<T: Cell>(row: &[T]) -> T {
+pub(super) fn sorted_median<T: DeviationFloat>(row: &[T]) -> T {
     let mut sorted = row.to_vec();
     let middle = sorted.len() / 2;
     let (_, &mut median, _) = sorted.select_nth_unstable_by_key(middle, |noise| noise.rank());
@@ -217,25 +227,25 @@ pub(super) fn sorted_median<T: Cell>(row: &[T]) -> T {
 }
 
 /// The upper median of `row`, by counting: digit after digit of its rank, the highest first.
-fn counted_median<T: Cell>(row: &[T]) -> T {
+fn counted_median<T: DeviationFloat>(row: &[T]) -> T {
     const DIGIT: u32 = u16::BITS;
-    let mut below = row.len() / 2;
-    let (mut known, mut shift) = (0, 8 * T::BYTES);
+    let mut elements_below = row.len() / 2;
+    let (mut rank_prefix, mut shift) = (0, 8 * T::BYTES);
     while shift > 0 {
         shift -= DIGIT;
         let mut counts = vec![0usize; 1 << DIGIT];
-        let like = |noise: &&T| noise.rank() >> shift >> DIGIT == known;
+        let like = |noise: &&T| noise.rank() >> shift >> DIGIT == rank_prefix;
         for noise in row.iter().filter(like) {
             counts[usize::from((noise.rank() >> shift) as u16)] += 1;
         }
         let mut digit = 0;
-        while counts[digit] <= below {
-            below -= counts[digit];
+        while counts[digit] <= elements_below {
+            elements_below -= counts[digit];
             digit += 1;
         }
-        known = known << DIGIT | digit as u64;
+        rank_prefix = rank_prefix << DIGIT | digit as u64;
     }
-    *row.iter().find(|noise| noise.rank() == known).expect("it was counted")
+    *row.iter().find(|noise| noise.rank() == rank_prefix).expect("it was counted")
 }
 
 #[cfg(test)]

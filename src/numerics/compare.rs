@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bitmap::Bitmap;
 use super::constants::{COARSE_ROUNDING, COARSEST_SHARE, NOISE_FACTOR};
-use super::measure::{Squares, distance, ulp};
+use super::measure::{Squares, ulp, value_distance};
 use super::noise::NoiseRef;
 use super::{CompareError, NumericsError, check_shapes};
 use crate::scratch::Scratch;
@@ -59,13 +59,13 @@ pub struct Comparison {
     #[serde(with = "Number")]
     pub max_abs: f64,
     /// The element that lies furthest off in units of its noise, if any differs.
-    pub worst: Option<Worst>,
+    pub worst: Option<WorstElement>,
 }
 
 /// One element of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Worst {
+pub struct WorstElement {
     /// Its row-major index.
     pub index: u64,
     /// The trusted value.
@@ -113,19 +113,19 @@ impl Comparison {
 /// # Errors
 /// [`CompareError::Shape`] if dtype or shape differ, [`CompareError::Noise`] if the noise belongs to
 /// another tensor.
-pub fn compare(
+pub fn compare_outputs(
     base: &TensorView,
     got: &TensorView,
     noise: &NoiseRef,
 ) -> Result<Comparison, CompareError> {
-    check(base, got, noise)?;
+    check_comparable(base, got, noise)?;
     let blocks = base.len().div_ceil(BLOCK);
-    let mut total = Block::default();
+    let mut total = ComparisonBlock::default();
     for first in (0..blocks).step_by(AT_ONCE) {
-        let some = (first..blocks.min(first + AT_ONCE)).into_par_iter();
-        let some: Vec<Block> =
-            some.map(|block| compare_block(base, got, noise, block * BLOCK)).collect();
-        some.iter().for_each(|block| total.merge(block));
+        let batch_range = (first..blocks.min(first + AT_ONCE)).into_par_iter();
+        let batch: Vec<ComparisonBlock> =
+            batch_range.map(|block| compare_block(base, got, noise, block * BLOCK)).collect();
+        batch.iter().for_each(|block| total.merge(block));
     }
     let verdict = match (total.differing, total.beyond) {
         (0, _) => Agreement::Identical,
@@ -151,49 +151,49 @@ pub fn compare(
     })
 }
 
-/// The elements beyond noise, by the rules of [`compare`].
+/// The elements beyond noise, by the rules of [`compare_outputs`].
 ///
 /// # Errors
-/// Those of [`compare`], and [`ScratchError`](crate::scratch::ScratchError) if there is no room.
+/// Those of [`compare_outputs`], and [`ScratchError`](crate::scratch::ScratchError) if there is no room.
 pub fn beyond_noise(
     base: &TensorView,
     got: &TensorView,
     noise: &NoiseRef,
     scratch: &Scratch,
 ) -> Result<Bitmap, NumericsError> {
-    check(base, got, noise)?;
+    check_comparable(base, got, noise)?;
     Ok(Bitmap::in_scratch(scratch, base.len(), |index| is_beyond(base, got, noise, index))?)
 }
 
-/// Whether element `index` is beyond noise, by the rules of [`compare`].
+/// Whether element `index` is beyond noise, by the rules of [`compare_outputs`].
 pub(super) fn is_beyond(
     base: &TensorView,
     got: &TensorView,
     noise: &NoiseRef,
     index: usize,
 ) -> bool {
-    judge(base, got, noise, index).is_some_and(|element| element.is_beyond())
+    compare_element(base, got, noise, index).is_some_and(|element| element.is_beyond())
 }
 
 /// The share of the elements that are not zero on both sides, and lie more than `factor` times the noise apart.
 ///
 /// # Errors
-/// Those of [`compare`].
+/// Those of [`compare_outputs`].
 pub fn share_beyond(
     base: &TensorView,
     got: &TensorView,
     noise: &NoiseRef,
     factor: f64,
 ) -> Result<f64, CompareError> {
-    check(base, got, noise)?;
+    check_comparable(base, got, noise)?;
     let counts = (0..base.len()).into_par_iter().map(|index| {
         let is_zero = base.get_f64(index) == 0.0 && got.get_f64(index) == 0.0;
-        let element = judge(base, got, noise, index);
+        let element = compare_element(base, got, noise, index);
         [usize::from(element.is_some_and(|element| element.ratio > factor)), usize::from(!is_zero)]
     });
-    let [beyond, all] =
-        counts.reduce(|| [0, 0], |one, other| [one[0] + other[0], one[1] + other[1]]);
-    Ok(beyond as f64 / all.max(1) as f64)
+    let [beyond_count, compared_count] =
+        counts.reduce(|| [0, 0], |left, right| [left[0] + right[0], left[1] + right[1]]);
+    Ok(beyond_count as f64 / compared_count.max(1) as f64)
 }
 
 /// The elements that [`is_unexplained`] looks for.
@@ -210,43 +210,47 @@ pub enum Unexplained {
 /// overflowed, and of integers.
 ///
 /// # Errors
-/// Those of [`compare`].
+/// Those of [`compare_outputs`].
 pub fn is_unexplained(
     base: &TensorView,
     got: &TensorView,
     noise: &NoiseRef,
-    which: Unexplained,
+    unexplained_kind: Unexplained,
 ) -> Result<bool, CompareError> {
-    check(base, got, noise)?;
+    check_comparable(base, got, noise)?;
     if !base.dtype.is_float() {
         return Ok(false);
     }
     let coarser = (COARSE_ROUNDING / (ulp(base.dtype, 1.0) / 2.0)).max(1.0);
     let is_far = |index: usize| {
-        judge(base, got, noise, index).is_some_and(|element| {
+        compare_element(base, got, noise, index).is_some_and(|element| {
             let larger = element.base.abs().max(element.got.abs());
-            let least = match which {
+            let least_distance = match unexplained_kind {
                 Unexplained::Any => COARSEST_SHARE * larger,
                 Unexplained::NewOrReversed => larger,
             };
-            let counts = which == Unexplained::Any || element.got != 0.0;
+            let counts = unexplained_kind == Unexplained::Any || element.got != 0.0;
             let is_finite = element.distance.is_finite();
             is_finite
                 && counts
-                && element.distance >= least
+                && element.distance >= least_distance
                 && element.ratio > NOISE_FACTOR * coarser
         })
     };
     Ok((0..base.len()).into_par_iter().any(is_far))
 }
 
-fn check(base: &TensorView, got: &TensorView, noise: &NoiseRef) -> Result<(), CompareError> {
+fn check_comparable(
+    base: &TensorView,
+    got: &TensorView,
+    noise: &NoiseRef,
+) -> Result<(), CompareError> {
     check_shapes(base, got, true)?;
     noise.check_len(base.len())
 }
 
 /// One element whose bits differ.
-pub(super) struct Element {
+pub(super) struct DifferingElement {
     base: f64,
     got: f64,
     noise: f64,
@@ -256,13 +260,13 @@ pub(super) struct Element {
     pub(super) ratio: f64,
 }
 
-impl Element {
+impl DifferingElement {
     /// The element with these values on the two sides, whose bits differ; none if both are NaN.
-    fn of(dtype: DType, base: f64, got: f64, noise: f64) -> Option<Element> {
+    fn from_values(dtype: DType, base: f64, got: f64, noise: f64) -> Option<DifferingElement> {
         if base.is_nan() && got.is_nan() {
             return None;
         }
-        let distance = distance(base, got);
+        let distance = value_distance(base, got);
         // Large integers are alike as floats before their bits are.
         let is_near = noise.is_infinite() || distance == 0.0 && (dtype.is_float() || noise > 0.0);
         let ratio = match (is_near, noise > 0.0) {
@@ -270,7 +274,7 @@ impl Element {
             (false, true) => distance / noise,
             (false, false) => f64::INFINITY,
         };
-        Some(Element { base, got, noise, distance, ratio })
+        Some(DifferingElement { base, got, noise, distance, ratio })
     }
 
     /// Whether it is beyond noise.
@@ -280,23 +284,28 @@ impl Element {
 }
 
 /// Compares element `index`; none if both sides are the same.
-pub(super) fn judge(
+pub(super) fn compare_element(
     base: &TensorView,
     got: &TensorView,
     noise: &NoiseRef,
     index: usize,
-) -> Option<Element> {
+) -> Option<DifferingElement> {
     let size = base.dtype.size();
     let range = index * size..(index + 1) * size;
     if base.bytes[range.clone()] == got.bytes[range] {
         return None;
     }
     let (left, right) = (base.get_f64(index), got.get_f64(index));
-    Element::of(base.dtype, left, right, noise.at(base.dtype, index, left, right))
+    DifferingElement::from_values(
+        base.dtype,
+        left,
+        right,
+        noise.sum_at(base.dtype, index, left, right),
+    )
 }
 
 #[derive(Default)]
-struct Block {
+struct ComparisonBlock {
     differing: u64,
     beyond: u64,
     undecided: u64,
@@ -305,42 +314,48 @@ struct Block {
     squares: Squares,
     base_squares: Squares,
     max_abs: f64,
-    worst: Option<Worst>,
+    worst: Option<WorstElement>,
 }
 
-fn compare_block(base: &TensorView, got: &TensorView, noise: &NoiseRef, first: usize) -> Block {
-    let mut block = Block::default();
+fn compare_block(
+    base: &TensorView,
+    got: &TensorView,
+    noise: &NoiseRef,
+    first: usize,
+) -> ComparisonBlock {
+    let mut block = ComparisonBlock::default();
     let (size, end) = (base.dtype.size(), base.len().min(first + BLOCK));
-    let [mut values, mut others, mut noises] = [[0.0; AT_A_TIME]; 3];
+    let [mut values, mut got_values, mut noises] = [[0.0; AT_A_TIME]; 3];
     for first in (first..end).step_by(AT_A_TIME) {
         let count = AT_A_TIME.min(end - first);
         let values = &mut values[..count];
         base.read(first, values);
         values.iter().filter(|value| value.is_finite()).for_each(|&x| block.base_squares.add(x));
-        let [one, other] = [base, got].map(|side| &side.bytes[first * size..][..count * size]);
-        if one == other {
+        let [base_bytes, got_bytes] =
+            [base, got].map(|side| &side.bytes[first * size..][..count * size]);
+        if base_bytes == got_bytes {
             continue;
         }
-        let (others, noises) = (&mut others[..count], &mut noises[..count]);
-        got.read(first, others);
+        let (got_values, noises) = (&mut got_values[..count], &mut noises[..count]);
+        got.read(first, got_values);
         noise.read(first, noises);
-        for at in 0..count {
+        for offset in 0..count {
             // Large integers are alike as floats before their bits are.
-            if one[at * size..][..size] == other[at * size..][..size] {
+            if base_bytes[offset * size..][..size] == got_bytes[offset * size..][..size] {
                 continue;
             }
-            let (left, right) = (values[at], others[at]);
-            let noise = NoiseRef::raised(noises[at], base.dtype, left, right);
-            if let Some(element) = Element::of(base.dtype, left, right, noise) {
-                block.add(first + at, &element, ulp(base.dtype, left));
+            let (left, right) = (values[offset], got_values[offset]);
+            let noise = NoiseRef::raised(noises[offset], base.dtype, left, right);
+            if let Some(element) = DifferingElement::from_values(base.dtype, left, right, noise) {
+                block.add(first + offset, &element, ulp(base.dtype, left));
             }
         }
     }
     block
 }
 
-impl Block {
-    fn add(&mut self, index: usize, element: &Element, ulp: f64) {
+impl ComparisonBlock {
+    fn add(&mut self, index: usize, element: &DifferingElement, ulp: f64) {
         self.differing += 1;
         self.beyond += u64::from(element.is_beyond());
         self.undecided += u64::from(element.noise.is_infinite());
@@ -352,7 +367,7 @@ impl Block {
         } else {
             self.inf_mismatch += 1;
         }
-        self.challenge(Worst {
+        self.challenge(WorstElement {
             index: index as u64,
             base: element.base,
             got: element.got,
@@ -363,13 +378,13 @@ impl Block {
     }
 
     /// Keeps the worse of the worst so far and `other`; the earlier one where they are equal.
-    fn challenge(&mut self, other: Worst) {
-        if self.worst.is_none_or(|worst| other.ratio > worst.ratio) {
-            self.worst = Some(other);
+    fn challenge(&mut self, candidate: WorstElement) {
+        if self.worst.is_none_or(|worst| candidate.ratio > worst.ratio) {
+            self.worst = Some(candidate);
         }
     }
 
-    fn merge(&mut self, next: &Block) {
+    fn merge(&mut self, next: &ComparisonBlock) {
         self.differing += next.differing;
         self.beyond += next.beyond;
         self.undecided += next.undecided;
@@ -388,18 +403,18 @@ impl Block {
 mod tests {
     use super::*;
     use crate::numerics::noise::Spread;
-    use crate::tensor::step::drawn;
+    use crate::tensor::step::draw_bits;
 
     /// Values of which some are none or infinite, and others that differ from some of them.
     fn sides(count: u64) -> [Vec<f32>; 2] {
-        let value = |index: u64| match drawn(1, index) % 50 {
+        let value = |index: u64| match draw_bits(1, index) % 50 {
             0 => f32::NAN,
             1 => f32::INFINITY,
             2 => -0.0,
-            _ => (drawn(2, index) % 1000) as f32 - 500.0,
+            _ => (draw_bits(2, index) % 1000) as f32 - 500.0,
         };
-        let other = |index: u64| match drawn(3, index) % 4 {
-            0 => value(index) * (1.0 + (drawn(4, index) % 9) as f32 * 1e-7),
+        let other = |index: u64| match draw_bits(3, index) % 4 {
+            0 => value(index) * (1.0 + (draw_bits(4, index) % 9) as f32 * 1e-7),
             1 => value(index + 1),
             _ => value(index),
         };
@@ -414,20 +429,20 @@ mod tests {
             let shape = [count as usize];
             let view = |bytes| TensorView { dtype: DType::F32, shape: &shape, bytes };
             let (base, got) = (view(&base), view(&got));
-            let noise = (0..count).map(|index| (drawn(5, index) % 100) as f32 * 1e-6);
+            let noise = (0..count).map(|index| (draw_bits(5, index) % 100) as f32 * 1e-6);
             let spread = Spread::Single(noise.collect::<Vec<f32>>().into());
             for noise in [
                 NoiseRef { base: None, got: None },
                 NoiseRef { base: Some(&spread), got: None },
                 NoiseRef { base: Some(&spread), got: Some(&spread) },
             ] {
-                let mut each = Block::default();
+                let mut each = ComparisonBlock::default();
                 for index in 0..base.len() {
-                    if let Some(element) = judge(&base, &got, &noise, index) {
+                    if let Some(element) = compare_element(&base, &got, &noise, index) {
                         each.add(index, &element, ulp(DType::F32, element.base));
                     }
                 }
-                let all = compare(&base, &got, &noise).unwrap();
+                let all = compare_outputs(&base, &got, &noise).unwrap();
                 let counts = (all.differing, all.beyond, all.nan_mismatch, all.inf_mismatch);
                 assert_eq!(
                     counts,

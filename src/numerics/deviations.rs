@@ -4,10 +4,10 @@
 use rayon::prelude::*;
 
 use super::bitmap::Bitmap;
-use super::cells::Cell;
-use super::measure::distance;
-use super::noise::Moved;
-use crate::scratch::{Numbers, Scratch, ScratchError};
+use super::cells::DeviationFloat;
+use super::measure::value_distance;
+use super::noise::NoiseSource;
+use crate::scratch::{Scratch, ScratchError, ScratchNumbers};
 use crate::tensor::TensorView;
 use crate::tensor::vectors::widest;
 
@@ -16,14 +16,14 @@ pub(super) const BLOCK: usize = 1 << 10;
 
 /// The largest deviations of each element. Each kind lies in memory of its own, which takes room once it is written.
 #[derive(Debug)]
-pub(super) struct Deviations<T: Cell> {
+pub(super) struct ElementDeviations<T: DeviationFloat> {
     /// By another direction of rounding.
-    rounding: Numbers<T>,
+    rounding: ScratchNumbers<T>,
     /// In another order.
-    order: Numbers<T>,
+    order: ScratchNumbers<T>,
     /// The second and third largest of all.
-    second: Numbers<T>,
-    third: Numbers<T>,
+    second: ScratchNumbers<T>,
+    third: ScratchNumbers<T>,
     /// Where a device told the deviations by rounding, those that are far beyond the ones that follow: these are
     /// taken for equal everywhere else, and lie nowhere.
     told: Option<Bitmap>,
@@ -39,32 +39,37 @@ pub(super) enum Of {
     All,
 }
 
-impl<T: Cell> Deviations<T> {
+impl<T: DeviationFloat> ElementDeviations<T> {
     /// Those of `len` elements that have not moved.
-    pub(super) fn new(len: usize, scratch: &Scratch) -> Result<Deviations<T>, ScratchError> {
+    pub(super) fn new(len: usize, scratch: &Scratch) -> Result<ElementDeviations<T>, ScratchError> {
         let zeros = || scratch.zeros(len);
         let (rounding, order, second, third) = (zeros()?, zeros()?, zeros()?, zeros()?);
-        Ok(Deviations { rounding, order, second, third, told: None, moved: [false; 2] })
+        Ok(ElementDeviations { rounding, order, second, third, told: None, moved: [false; 2] })
     }
 
     /// Those by rounding that a device told: `deviations`, negative where the element jumps.
-    pub(super) fn told(
+    pub(super) fn from_device(
         deviations: &TensorView,
         scratch: &Scratch,
-    ) -> Result<Deviations<T>, ScratchError> {
-        let mut all = Deviations::new(deviations.len(), scratch)?;
-        let blocks = all.rounding.par_chunks_mut(BLOCK).enumerate().map(|(block, own)| {
-            let mut values = [0.0; BLOCK];
-            let values = &mut values[..own.len()];
-            deviations.read(block * BLOCK, values);
-            own.iter_mut().zip(&*values).for_each(|(own, value)| *own = T::of(value.abs()));
-            [values.iter().any(|&x| x != 0.0), values.iter().any(|&x| x < 0.0)]
-        });
-        let [moved, jumps] = blocks.reduce(|| [false; 2], |a, b| [a[0] | b[0], a[1] | b[1]]);
-        all.moved[Moved::Rounding as usize] = moved;
+    ) -> Result<ElementDeviations<T>, ScratchError> {
+        let mut all_deviations = ElementDeviations::new(deviations.len(), scratch)?;
+        let blocks = all_deviations.rounding.par_chunks_mut(BLOCK).enumerate().map(
+            |(block, block_deviations)| {
+                let mut values = [0.0; BLOCK];
+                let values = &mut values[..block_deviations.len()];
+                deviations.read(block * BLOCK, values);
+                block_deviations
+                    .iter_mut()
+                    .zip(&*values)
+                    .for_each(|(deviation, value)| *deviation = T::from_deviation(value.abs()));
+                [values.iter().any(|&x| x != 0.0), values.iter().any(|&x| x < 0.0)]
+            },
+        );
+        let [any_moved, jumps] = blocks.reduce(|| [false; 2], |a, b| [a[0] | b[0], a[1] | b[1]]);
+        all_deviations.moved[NoiseSource::Rounding as usize] = any_moved;
         let jumps = |index: usize| jumps && deviations.get_f64(index) < 0.0;
-        all.told = Some(Bitmap::in_scratch(scratch, deviations.len(), jumps)?);
-        Ok(all)
+        all_deviations.told = Some(Bitmap::in_scratch(scratch, deviations.len(), jumps)?);
+        Ok(all_deviations)
     }
 
     /// Writes down the deviations that follow the largest ones, which a device did not tell.
@@ -74,8 +79,9 @@ impl<T: Cell> Deviations<T> {
         let following = self.second.par_chunks_mut(BLOCK).zip(self.third.par_chunks_mut(BLOCK));
         rounding.zip(following).for_each(|((block, rounding), (second, third))| {
             let following = second.iter_mut().zip(third);
-            for ((at, &largest), (second, third)) in rounding.iter().enumerate().zip(following) {
-                (*second, *third) = match jumps.contains(block * BLOCK + at) {
+            for ((offset, &largest), (second, third)) in rounding.iter().enumerate().zip(following)
+            {
+                (*second, *third) = match jumps.contains(block * BLOCK + offset) {
                     true => (largest, T::default()),
                     false => (largest, largest),
                 };
@@ -84,21 +90,29 @@ impl<T: Cell> Deviations<T> {
     }
 
     /// Takes in the deviations in other orders that `others` holds, and nothing else of it.
-    pub(super) fn take_orders(&mut self, others: &Deviations<T>) {
-        if !others.has_moved(Moved::Order) {
+    pub(super) fn take_orders(&mut self, order_deviations: &ElementDeviations<T>) {
+        if !order_deviations.has_moved(NoiseSource::Order) {
             return;
         }
         self.write_down();
-        self.moved[Moved::Order as usize] = true;
-        let own = self.order.par_chunks_mut(BLOCK).zip(self.rounding.par_chunks(BLOCK));
-        let own = own.zip(self.second.par_chunks_mut(BLOCK).zip(self.third.par_chunks_mut(BLOCK)));
-        let taken = others.order.par_chunks(BLOCK);
-        let taken = taken.zip(others.second.par_chunks(BLOCK).zip(others.third.par_chunks(BLOCK)));
-        own.zip(taken).for_each(|(((own, other), (second, third)), (a, (b, c)))| {
+        self.moved[NoiseSource::Order as usize] = true;
+        let own_blocks = self.order.par_chunks_mut(BLOCK).zip(self.rounding.par_chunks(BLOCK));
+        let own_blocks =
+            own_blocks.zip(self.second.par_chunks_mut(BLOCK).zip(self.third.par_chunks_mut(BLOCK)));
+        let taken_blocks = order_deviations.order.par_chunks(BLOCK);
+        let taken_blocks = taken_blocks.zip(
+            order_deviations.second.par_chunks(BLOCK).zip(order_deviations.third.par_chunks(BLOCK)),
+        );
+        own_blocks.zip(taken_blocks).for_each(|(((own, other), (second, third)), (a, (b, c)))| {
             for deviations in [a, b, c] {
                 let other = Some(other);
-                merge(
-                    Block { own: &mut *own, other, second: &mut *second, third: &mut *third },
+                merge_deviations(
+                    DeviationBlock {
+                        own: &mut *own,
+                        other,
+                        second: &mut *second,
+                        third: &mut *third,
+                    },
                     deviations,
                 );
             }
@@ -111,8 +125,8 @@ impl<T: Cell> Deviations<T> {
     }
 
     /// Whether a replay that differed so from the base moved any element.
-    pub(super) fn has_moved(&self, moved: Moved) -> bool {
-        self.moved[moved as usize]
+    pub(super) fn has_moved(&self, noise_source: NoiseSource) -> bool {
+        self.moved[noise_source as usize]
     }
 
     /// How far another order moved element `index`.
@@ -131,74 +145,86 @@ impl<T: Cell> Deviations<T> {
 
     /// Writes the largest deviations of `of` to `out`, those of the elements from `first` on.
     #[inline(always)]
-    pub(super) fn largest(&self, of: Of, first: usize, out: &mut [T]) {
+    pub(super) fn largest(&self, included_sources: Of, first: usize, out: &mut [T]) {
         let range = first..first + out.len();
         out.copy_from_slice(&self.rounding[range.clone()]);
-        if matches!(of, Of::All) && self.has_moved(Moved::Order) {
-            out.iter_mut()
-                .zip(&self.order[range])
-                .for_each(|(own, &other)| *own = larger(*own, other));
+        if matches!(included_sources, Of::All) && self.has_moved(NoiseSource::Order) {
+            out.iter_mut().zip(&self.order[range]).for_each(|(deviation, &order_deviation)| {
+                *deviation = larger_deviation(*deviation, order_deviation)
+            });
         }
     }
 
     /// The memory of the deviations by rounding, which hold the largest of `of` afterwards.
-    pub(super) fn into_largest(mut self, of: Of) -> Numbers<T> {
-        if matches!(of, Of::All) && self.has_moved(Moved::Order) {
+    pub(super) fn into_largest(mut self, included_sources: Of) -> ScratchNumbers<T> {
+        if matches!(included_sources, Of::All) && self.has_moved(NoiseSource::Order) {
             let blocks = self.rounding.par_chunks_mut(BLOCK).zip(self.order.par_chunks(BLOCK));
-            blocks.for_each(|(own, other)| {
-                own.iter_mut().zip(other).for_each(|(own, &other)| *own = larger(*own, other));
+            blocks.for_each(|(rounding_block, order_block)| {
+                rounding_block.iter_mut().zip(order_block).for_each(
+                    |(deviation, &order_deviation)| {
+                        *deviation = larger_deviation(*deviation, order_deviation)
+                    },
+                );
             });
         }
         self.rounding
     }
 
     /// Takes in how far `replay`, which `moved` so, lies from `base`.
-    pub(super) fn add(&mut self, base: &TensorView, replay: &TensorView, moved: Moved) {
+    pub(super) fn add(
+        &mut self,
+        base: &TensorView,
+        replay: &TensorView,
+        noise_source: NoiseSource,
+    ) {
         self.write_down();
         let bytes = BLOCK * base.dtype.size();
         let pairs = base.bytes.par_chunks(bytes).zip(replay.bytes.par_chunks(bytes));
-        let (own, other) = match moved {
-            Moved::Rounding => (&mut self.rounding, &self.order),
-            Moved::Order => (&mut self.order, &self.rounding),
+        let (own_deviations, other_deviations) = match noise_source {
+            NoiseSource::Rounding => (&mut self.rounding, &self.order),
+            NoiseSource::Order => (&mut self.order, &self.rounding),
         };
         // What nothing has moved is not even read: it would be given memory.
-        let other_moved = self.moved[1 - moved as usize];
-        let blocks = own.par_chunks_mut(BLOCK).zip(other.par_chunks(BLOCK));
+        let other_moved = self.moved[1 - noise_source as usize];
+        let blocks = own_deviations.par_chunks_mut(BLOCK).zip(other_deviations.par_chunks(BLOCK));
         let blocks = blocks.zip(self.second.par_chunks_mut(BLOCK));
         let blocks = blocks.zip(self.third.par_chunks_mut(BLOCK)).zip(pairs).enumerate();
-        let each = blocks.map(|(block, ((((own, other), second), third), (one, replayed)))| {
-            // Most replays move few elements, and what did not move has no deviation.
-            if one == replayed {
-                return false;
-            }
-            let (mut values, mut others) = ([0.0; BLOCK], [0.0; BLOCK]);
-            let (values, others) = (&mut values[..own.len()], &mut others[..own.len()]);
-            let mut deviations = [T::default(); BLOCK];
-            let deviations = &mut deviations[..own.len()];
-            base.read(block * BLOCK, values);
-            replay.read(block * BLOCK, others);
-            widest!({
-                let mut largest = T::default();
-                for ((deviation, &value), &other) in
-                    deviations.iter_mut().zip(&*values).zip(&*others)
-                {
-                    *deviation = T::of(distance(value, other));
-                    largest = larger(largest, *deviation);
-                }
-                if largest.get() == 0.0 {
+        let block_moves =
+            blocks.map(|(block, ((((own, other), second), third), (base_bytes, replayed)))| {
+                // Most replays move few elements, and what did not move has no deviation.
+                if base_bytes == replayed {
                     return false;
                 }
-                let other = other_moved.then_some(&*other);
-                merge(Block { own, other, second, third }, deviations);
-                true
-            })
-        });
-        self.moved[moved as usize] |= each.reduce(|| false, |one, other| one | other);
+                let (mut values, mut replay_values) = ([0.0; BLOCK], [0.0; BLOCK]);
+                let (values, replay_values) =
+                    (&mut values[..own.len()], &mut replay_values[..own.len()]);
+                let mut deviations = [T::default(); BLOCK];
+                let deviations = &mut deviations[..own.len()];
+                base.read(block * BLOCK, values);
+                replay.read(block * BLOCK, replay_values);
+                widest!({
+                    let mut largest = T::default();
+                    for ((deviation, &value), &other) in
+                        deviations.iter_mut().zip(&*values).zip(&*replay_values)
+                    {
+                        *deviation = T::from_deviation(value_distance(value, other));
+                        largest = larger_deviation(largest, *deviation);
+                    }
+                    if largest.get() == 0.0 {
+                        return false;
+                    }
+                    let other = other_moved.then_some(&*other);
+                    merge_deviations(DeviationBlock { own, other, second, third }, deviations);
+                    true
+                })
+            });
+        self.moved[noise_source as usize] |=
+            block_moves.reduce(|| false, |left, right| left | right);
     }
 }
 
 /// The deviations of a block of elements: those that a replay adds to, and those of the other kind, if there are any.
-struct Block<'b, T> {
+struct DeviationBlock<'b, T> {
     own: &'b mut [T],
     other: Option<&'b [T]>,
     second: &'b mut [T],
@@ -207,37 +233,39 @@ struct Block<'b, T> {
 
 /// Takes `deviations` in, which are those of another replay.
 #[inline(always)]
-fn merge<T: Cell>(block: Block<T>, deviations: &[T]) {
-    let Block { own, other, second, third } = block;
+fn merge_deviations<T: DeviationFloat>(block: DeviationBlock<T>, deviations: &[T]) {
+    let DeviationBlock { own, other, second, third } = block;
     let (seconds, thirds) = (second.iter_mut(), third.iter_mut());
-    let kept = own.iter_mut().zip(seconds).zip(thirds).zip(deviations);
-    let add = |own: &mut T, other: T, second: &mut T, third: &mut T, new: T| {
-        let first = larger(*own, other);
+    let element_slots = own.iter_mut().zip(seconds).zip(thirds).zip(deviations);
+    let add = |own: &mut T, other: T, second: &mut T, third: &mut T, deviation: T| {
+        let first = larger_deviation(*own, other);
         (*own, *second, *third) = (
-            larger(*own, new),
-            larger(*second, smaller(new, first)),
-            larger(*third, smaller(new, *second)),
+            larger_deviation(*own, deviation),
+            larger_deviation(*second, smaller_deviation(deviation, first)),
+            larger_deviation(*third, smaller_deviation(deviation, *second)),
         );
     };
     match other {
-        Some(others) => kept.zip(others).for_each(|((((own, second), third), &new), &other)| {
-            add(own, other, second, third, new);
-        }),
-        None => kept.for_each(|(((own, second), third), &new)| {
-            add(own, T::default(), second, third, new);
+        Some(other_elements) => element_slots.zip(other_elements).for_each(
+            |((((own, second), third), &deviation), &other)| {
+                add(own, other, second, third, deviation);
+            },
+        ),
+        None => element_slots.for_each(|(((own, second), third), &deviation)| {
+            add(own, T::default(), second, third, deviation);
         }),
     }
 }
 
 /// The larger of two, neither of which is a NaN.
 #[inline(always)]
-fn larger<T: Cell>(a: T, b: T) -> T {
+fn larger_deviation<T: DeviationFloat>(a: T, b: T) -> T {
     if a > b { a } else { b }
 }
 
 /// The smaller of two, neither of which is a NaN.
 #[inline(always)]
-fn smaller<T: Cell>(a: T, b: T) -> T {
+fn smaller_deviation<T: DeviationFloat>(a: T, b: T) -> T {
     if a < b { a } else { b }
 }
 
@@ -254,7 +282,8 @@ mod tests {
 
     /// The three largest of all deviations, and the largest of each kind, by sorting.
     fn sorted(base: f64, replays: &[(f64, bool)]) -> [f64; 4] {
-        let far = |x: f64| f64::from(distance(f64::from(base as f32), f64::from(x as f32)) as f32);
+        let far =
+            |x: f64| f64::from(value_distance(f64::from(base as f32), f64::from(x as f32)) as f32);
         let mut all: Vec<f64> = replays.iter().map(|(x, _)| far(*x)).collect();
         all.sort_by(|a, b| b.total_cmp(a));
         let of = |kind| {
@@ -282,9 +311,9 @@ mod tests {
                 TensorView { dtype: DType::F32, shape: &[BLOCK + 5], bytes }
             }
             let at_base = bytes(&vec![base; len]);
-            let mut deviations: Deviations<f32> = Deviations::new(len, &Scratch::heap()).unwrap();
+            let mut deviations: ElementDeviations<f32> = ElementDeviations::new(len, &Scratch::heap()).unwrap();
             for (replay, is_order) in &replays {
-                let moved = if *is_order { Moved::Order } else { Moved::Rounding };
+                let moved = if *is_order { NoiseSource::Order } else { NoiseSource::Rounding };
                 let replayed = bytes(&vec![*replay; len]);
                 deviations.add(&view(&at_base), &view(&replayed), moved);
             }
@@ -315,7 +344,7 @@ mod tests {
             let at = |x: u8| bytes(&vec![f64::from(x); len]);
             let (base, scratch) = (at(0), Scratch::heap());
             let added = |replays: &[u8], moved| {
-                let mut all: Deviations<f32> = Deviations::new(len, &scratch).unwrap();
+                let mut all: ElementDeviations<f32> = ElementDeviations::new(len, &scratch).unwrap();
                 replays.iter().for_each(|&x| all.add(&view(&base), &view(&at(x)), moved));
                 all
             };
@@ -325,10 +354,10 @@ mod tests {
             let jumps = least == 0 && most > 0;
             let sign = if jumps { -1.0 } else { 1.0 };
             let told = bytes(&vec![sign * f64::from(most); len]);
-            let mut deviations: Deviations<f32> = Deviations::told(&view(&told), &scratch).unwrap();
-            prop_assert_eq!(deviations.has_moved(Moved::Rounding), most > 0);
+            let mut deviations: ElementDeviations<f32> = ElementDeviations::from_device(&view(&told), &scratch).unwrap();
+            prop_assert_eq!(deviations.has_moved(NoiseSource::Rounding), most > 0);
             prop_assert_eq!(deviations.third(len - 1) == 0.0, jumps || most == 0);
-            deviations.take_orders(&added(&orders, Moved::Order));
+            deviations.take_orders(&added(&orders, NoiseSource::Order));
             let order = orders.iter().max().copied().unwrap_or(0);
             for index in [0, BLOCK, len - 1] {
                 prop_assert_eq!(deviations.order(index), f64::from(order));

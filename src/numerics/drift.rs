@@ -35,30 +35,36 @@ pub struct Drift {
 /// The largest drift of `got` from `base`, of dimensions `dims`, if rounding does not explain it: of
 /// the whole output, else of a slice. None for outputs in float32 and wider, and where arithmetic is
 /// as narrow as the output.
-pub fn drift(base: &TensorView, got: &TensorView, noise: &NoiseRef, dims: &[Dim]) -> Option<Drift> {
+pub fn find_drift(
+    base: &TensorView,
+    got: &TensorView,
+    noise: &NoiseRef,
+    dims: &[Dim],
+) -> Option<Drift> {
     let narrow = matches!(base.dtype, DType::BF16 | DType::F16);
     if !narrow || base.shape != got.shape || !is_computed_wider(base, got, noise) {
         return None;
     }
     let mut values = Values::default();
-    let mut of = |slice: Option<(usize, usize)>| {
-        values
-            .drift_of(base, got, indices(base.shape, slice))
-            .map(|drift| Drift { slice: slice.map(|(axis, at)| (name(dims, axis), at)), ..drift })
+    let mut drift_at = |slice: Option<(usize, usize)>| {
+        values.drift_of(base, got, slice_indices(base.shape, slice)).map(|drift| Drift {
+            slice: slice.map(|(axis, slice_index)| (axis_name(dims, axis), slice_index)),
+            ..drift
+        })
     };
-    if let Some(whole) = of(None) {
-        return Some(whole);
+    if let Some(whole_drift) = drift_at(None) {
+        return Some(whole_drift);
     }
-    let slices =
-        (0..base.shape.len()).flat_map(|axis| (0..base.shape[axis]).map(move |at| (axis, at)));
+    let slices = (0..base.shape.len())
+        .flat_map(|axis| (0..base.shape[axis]).map(move |slice_index| (axis, slice_index)));
     let of_slices = slices.filter(|&(axis, _)| base.len() / base.shape[axis].max(1) >= LEAST_SLICE);
-    let drifts = of_slices.filter_map(|slice| of(Some(slice)));
-    drifts.max_by(|one, other| one.ratio.total_cmp(&other.ratio))
+    let drifts = of_slices.filter_map(|slice| drift_at(Some(slice)));
+    drifts.max_by(|left_drift, right_drift| left_drift.ratio.total_cmp(&right_drift.ratio))
 }
 
-fn name(dims: &[Dim], axis: usize) -> String {
-    let named = dims.get(axis).and_then(|dim| dim.name.clone());
-    named.unwrap_or_else(|| format!("dim {axis}"))
+fn axis_name(dims: &[Dim], axis: usize) -> String {
+    let dimension_name = dims.get(axis).and_then(|dim| dim.name.clone());
+    dimension_name.unwrap_or_else(|| format!("dim {axis}"))
 }
 
 /// Whether the noise of both sides is no more than that of their last roundings.
@@ -67,18 +73,21 @@ fn is_computed_wider(base: &TensorView, got: &TensorView, noise: &NoiseRef) -> b
     for index in 0..base.len() {
         let (left, right) = (base.get_f64(index), got.get_f64(index));
         units.add(ulp(base.dtype, left).max(ulp(base.dtype, right)));
-        noises.add(noise.at(base.dtype, index, left, right));
+        noises.add(noise.sum_at(base.dtype, index, left, right));
     }
     noises.root() <= WIDER_NOISE * units.root()
 }
 
 /// The row-major indices of `slice`, an axis and an index along it, or of all elements.
-fn indices(shape: &[usize], slice: Option<(usize, usize)>) -> Box<dyn Iterator<Item = usize> + '_> {
+fn slice_indices(
+    shape: &[usize],
+    slice: Option<(usize, usize)>,
+) -> Box<dyn Iterator<Item = usize> + '_> {
     let count: usize = shape.iter().product();
-    let Some((axis, at)) = slice else { return Box::new(0..count) };
+    let Some((axis, slice_index)) = slice else { return Box::new(0..count) };
     let inner: usize = shape[axis + 1..].iter().product();
     let step = inner * shape[axis];
-    let outer = (0..count / step.max(1)).map(move |outer| outer * step + at * inner);
+    let outer = (0..count / step.max(1)).map(move |outer| outer * step + slice_index * inner);
     Box::new(outer.flat_map(move |first| first..first + inner))
 }
 
@@ -90,8 +99,8 @@ struct Values {
 
 impl Default for Values {
     fn default() -> Values {
-        let none = || vec![0.0; 1 << 16];
-        Values { offset: none(), scale: none() }
+        let zeros = || vec![0.0; 1 << 16];
+        Values { offset: zeros(), scale: zeros() }
     }
 }
 
@@ -104,7 +113,7 @@ impl Values {
         indices: impl Iterator<Item = usize>,
     ) -> Option<Drift> {
         let (mut elements, mut differences, mut products, mut squares) = (0u64, 0.0, 0.0, 0.0);
-        let mut seen: Vec<usize> = Vec::new();
+        let mut seen_bits: Vec<usize> = Vec::new();
         for index in indices {
             let (left, right) = (base.get_f64(index), got.get_f64(index));
             if !left.is_finite() || !right.is_finite() {
@@ -117,7 +126,7 @@ impl Values {
             let bits =
                 usize::from(u16::from_le_bytes([base.bytes[2 * index], base.bytes[2 * index + 1]]));
             if self.offset[bits] == 0.0 {
-                seen.push(bits);
+                seen_bits.push(bits);
             }
             // Both sides round once, by half a unit at most.
             let error = ulp(base.dtype, left).max(ulp(base.dtype, right));
@@ -125,9 +134,11 @@ impl Values {
             self.scale[bits] += error * left.abs();
         }
         // Elements of one value round alike.
-        let sum = |of: &[f64]| seen.iter().map(|&bits| of[bits] * of[bits]).sum::<f64>().sqrt();
+        let sum = |weights: &[f64]| {
+            seen_bits.iter().map(|&bits| weights[bits] * weights[bits]).sum::<f64>().sqrt()
+        };
         let (by_offset, by_scale) = (sum(&self.offset), sum(&self.scale));
-        for &bits in &seen {
+        for &bits in &seen_bits {
             (self.offset[bits], self.scale[bits]) = (0.0, 0.0);
         }
         if elements < LEAST_SLICE as u64 || squares == 0.0 {
@@ -136,9 +147,9 @@ impl Values {
         let (count, wider) = (elements as f64, 4.0 * NARROW_ROUNDING);
         let size = (squares / count).sqrt();
         let (scale, offset) = (products / squares, differences / count / size);
-        let least = |by_chance: f64| NOISE_FACTOR * by_chance + wider;
-        let of_scale = scale.abs() / least(by_scale / squares);
-        let of_offset = offset.abs() / least(by_offset / count / size);
+        let least_drift = |by_chance: f64| NOISE_FACTOR * by_chance + wider;
+        let of_scale = scale.abs() / least_drift(by_scale / squares);
+        let of_offset = offset.abs() / least_drift(by_offset / count / size);
         let ratio = of_scale.max(of_offset);
         (ratio > 1.0).then_some(Drift { slice: None, elements, scale, offset, ratio })
     }
@@ -167,7 +178,7 @@ mod tests {
         let view = |bytes| TensorView { dtype: DType::BF16, shape: &SHAPE, bytes };
         let dim = |name: &str, size| Dim { name: Some(name.to_owned()), size };
         let dims = [dim("rows", SHAPE[0]), dim("cols", SHAPE[1])];
-        drift(&view(base), &view(got), &NoiseRef::default(), &dims)
+        find_drift(&view(base), &view(got), &NoiseRef::default(), &dims)
     }
 
     #[test]

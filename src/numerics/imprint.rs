@@ -16,8 +16,8 @@ use super::constants::{
 };
 use super::measure::{root_mean_square, ulp};
 use super::noise::NoiseRef;
-use super::shadow::{median, row_of};
-use crate::summary::{Number, splitmix64};
+use super::shadow::{median_row_magnitude, row_of};
+use crate::summary::{Number, draw_splitmix64};
 use crate::tensor::{DType, TensorView};
 
 /// The sums of one kind.
@@ -68,7 +68,7 @@ pub enum ShadowMove {
 }
 
 /// The unit of positions for an output of dtype `native`, relative.
-pub fn unit(native: DType) -> f64 {
+pub fn position_unit(native: DType) -> f64 {
     (ulp(native, 1.0) / 2.0).max(LEAST_UNIT)
 }
 
@@ -78,34 +78,36 @@ impl Imprint {
     ///
     /// # Errors
     /// [`CompareError::Noise`] if a noise belongs to another tensor.
-    pub fn of(
+    pub fn from_shadow(
         shadow: &TensorView,
         native: DType,
         noise: &NoiseRef,
-        own: &NoiseRef,
+        own_noise: &NoiseRef,
     ) -> Result<Imprint, CompareError> {
         noise.check_len(shadow.len())?;
-        own.check_len(shadow.len())?;
+        own_noise.check_len(shadow.len())?;
         let root_mean_square = root_mean_square(shadow);
         let row = row_of(shadow);
-        let whole = Tensor { shadow, native, noise, own, root_mean_square };
+        let imprint_tensor =
+            ImprintTensor { shadow, native, noise, own: own_noise, root_mean_square };
         let rows = (0..shadow.len().div_ceil(row)).into_par_iter();
-        let sums = rows.map(|at| whole.row(at, row)).collect::<Vec<Sums>>();
-        Ok(sums.into_iter().fold(Sums::default(), Sums::merge).finish())
+        let sums =
+            rows.map(|row_index| imprint_tensor.row(row_index, row)).collect::<Vec<ImprintSums>>();
+        Ok(sums.into_iter().fold(ImprintSums::default(), ImprintSums::merge).finish())
     }
 
     /// What became of the shadow of an output of dtype `native` where `got` is its imprint now.
     pub fn compare(&self, got: &Imprint, native: DType) -> ShadowMove {
         let rounding = self.rounding + got.rounding;
-        let by = self.reach(got);
+        let movement = self.reach(got);
         // What rounding in float64 moves, and constants of nine digits.
         let precision = ulp(DType::F64, 1.0) / ulp(DType::F32, 1.0);
-        let same = (rounding / HIDDEN_SHARE * SHADOW_FACTOR * precision)
+        let same_limit = (rounding / HIDDEN_SHARE * SHADOW_FACTOR * precision)
             .max(LEAST_CHANGE)
-            .max(SHADOW_RELATIVE / unit(native) * 4.0);
-        match by {
-            _ if by > rounding.max(1.0) => ShadowMove::Moved(by),
-            _ if by > same => ShadowMove::Changed(by),
+            .max(SHADOW_RELATIVE / position_unit(native) * 4.0);
+        match movement {
+            _ if movement > rounding.max(1.0) => ShadowMove::Moved(movement),
+            _ if movement > same_limit => ShadowMove::Changed(movement),
             _ => ShadowMove::Same,
         }
     }
@@ -117,24 +119,24 @@ impl Imprint {
     /// distribution, whose median is the sum of magnitudes (Indyk, "Stable distributions, pseudorandom
     /// generators, embeddings, and data stream computation", J. ACM 53, 2006).
     fn reach(&self, got: &Imprint) -> f64 {
-        let apart = |a: &[u32; SUMS], b: &[u32; SUMS]| -> Vec<f64> {
+        let sum_distances = |a: &[u32; SUMS], b: &[u32; SUMS]| -> Vec<f64> {
             a.iter().zip(b).map(|(a, b)| f64::from(a.wrapping_sub(*b) as i32).abs()).collect()
         };
-        let signed = apart(&self.signed, &got.signed);
+        let signed = sum_distances(&self.signed, &got.signed);
         let squares = signed.iter().map(|x| x * x).sum::<f64>() / SUMS as f64;
-        let mut weighted = apart(&self.weighted, &got.weighted);
+        let mut weighted = sum_distances(&self.weighted, &got.weighted);
         weighted.sort_by(f64::total_cmp);
         let middle = (weighted[SUMS / 2 - 1] + weighted[SUMS / 2]) / 2.0;
-        let kept = (1u64 << CUT) as f64 * (1u64 << DRAWN_BITS) as f64 / WEIGHT as f64;
-        let magnitudes = middle * kept / WEIGHTED_MEDIAN;
+        let kept_scale = (1u64 << CUT) as f64 * (1u64 << DRAWN_BITS) as f64 / WEIGHT as f64;
+        let magnitudes = middle * kept_scale / WEIGHTED_MEDIAN;
         // A root of squares is never above a sum of magnitudes.
-        let most = squares.sqrt();
-        if most == 0.0 { 0.0 } else { squares / magnitudes.max(most) / STEPS }
+        let root_of_squares = squares.sqrt();
+        if root_of_squares == 0.0 { 0.0 } else { squares / magnitudes.max(root_of_squares) / STEPS }
     }
 }
 
 /// A shadow and what is known of it.
-struct Tensor<'a> {
+struct ImprintTensor<'a> {
     shadow: &'a TensorView<'a>,
     native: DType,
     noise: &'a NoiseRef<'a>,
@@ -142,18 +144,19 @@ struct Tensor<'a> {
     root_mean_square: f64,
 }
 
-impl Tensor<'_> {
+impl ImprintTensor<'_> {
     /// The sums over the elements of row `at`, which has `row` elements.
-    fn row(&self, at: usize, row: usize) -> Sums {
-        let typical = if row >= LEAST_ROW { median(self.shadow, at, row) } else { 0.0 };
-        let unit = unit(self.native);
-        let least = ulp(self.native, 0.0) / ulp(self.native, 1.0);
-        let scale = typical.max(self.root_mean_square * LEAST_SCALE).max(least);
-        let mut sums = Sums::default();
-        sums.add(SCALES + at, in_steps(logarithm(scale), unit));
-        for index in at * row..((at + 1) * row).min(self.shadow.len()) {
+    fn row(&self, row_index: usize, row: usize) -> ImprintSums {
+        let typical =
+            if row >= LEAST_ROW { median_row_magnitude(self.shadow, row_index, row) } else { 0.0 };
+        let unit = position_unit(self.native);
+        let least_scale = ulp(self.native, 0.0) / ulp(self.native, 1.0);
+        let scale = typical.max(self.root_mean_square * LEAST_SCALE).max(least_scale);
+        let mut sums = ImprintSums::default();
+        sums.add(SCALES + row_index, in_steps(piecewise_logarithm(scale), unit));
+        for index in row_index * row..((row_index + 1) * row).min(self.shadow.len()) {
             let value = self.shadow.get_f64(index);
-            sums.add(index, steps(value, scale, unit));
+            sums.add(index, position_in_steps(value, scale, unit));
             let rounding = self.rounding(index, value) / (value.abs().max(scale) * unit);
             if value.is_finite() {
                 sums.squares += rounding * rounding;
@@ -165,23 +168,23 @@ impl Tensor<'_> {
 
     /// How far an element may move though the mathematics is the same.
     fn rounding(&self, index: usize, value: f64) -> f64 {
-        let noise = self.noise.at(self.native, index, value, value);
-        let own = self.own.at(DType::F64, index, value, value);
+        let noise = self.noise.sum_at(self.native, index, value, value);
+        let own_noise = self.own.sum_at(DType::F64, index, value, value);
         let constants = SHADOW_RELATIVE * value.abs() + SHADOW_ABSOLUTE * self.root_mean_square;
-        (noise * HIDDEN_SHARE).max(own * SHADOW_FACTOR).max(constants)
+        (noise * HIDDEN_SHARE).max(own_noise * SHADOW_FACTOR).max(constants)
     }
 }
 
 /// The position of `value` in a row of magnitude `scale`, in steps.
-fn steps(value: f64, scale: f64, unit: f64) -> i64 {
+fn position_in_steps(value: f64, scale: f64, unit: f64) -> i64 {
     if value.is_nan() {
         return NAN;
     }
-    let at = value.abs() / scale;
-    let steps = match at {
+    let scaled_value = value.abs() / scale;
+    let steps = match scaled_value {
         f64::INFINITY => INFINITE,
-        ..1.0 => in_steps(at, unit),
-        _ => in_steps(logarithm(at), unit),
+        ..1.0 => in_steps(scaled_value, unit),
+        _ => in_steps(piecewise_logarithm(scaled_value), unit),
     };
     if value < 0.0 { -steps } else { steps }
 }
@@ -192,21 +195,21 @@ fn in_steps(position: f64, unit: f64) -> i64 {
 
 /// The exponent of `x` and what is left of `x` without it: 1 at 1, continuous, with a slope between `1 / x`
 /// and `2 / x`.
-fn logarithm(x: f64) -> f64 {
+fn piecewise_logarithm(x: f64) -> f64 {
     let exponent = (x.to_bits() >> 52) as i32 - 1023;
     f64::from(exponent) + x / 2f64.powi(exponent)
 }
 
 /// Sums over elements, modulo 2^64.
 #[derive(Default)]
-struct Sums {
+struct ImprintSums {
     signed: [u64; SUMS],
     weighted: [u64; SUMS],
     squares: f64,
     magnitudes: f64,
 }
 
-impl Sums {
+impl ImprintSums {
     fn add(&mut self, index: usize, steps: i64) {
         /// Words that are drawn for an element: one of signs, six of three weights each.
         const WORDS: u64 = 7;
@@ -214,11 +217,11 @@ impl Sums {
         if steps == 0 {
             return;
         }
-        let word = |number: u64| splitmix64((index as u64).wrapping_mul(WORDS) + number);
+        let word = |number: u64| draw_splitmix64((index as u64).wrapping_mul(WORDS) + number);
         let signs = word(0);
         let signed = |negative: bool| if negative { steps.wrapping_neg() } else { steps } as u64;
-        for (at, sum) in self.signed.iter_mut().enumerate() {
-            *sum = sum.wrapping_add(signed(signs >> at & 1 == 1));
+        for (sum_index, sum) in self.signed.iter_mut().enumerate() {
+            *sum = sum.wrapping_add(signed(signs >> sum_index & 1 == 1));
         }
         for (three, sums) in self.weighted.chunks_mut(3).enumerate() {
             let mut drawn = word(1 + three as u64);
@@ -231,10 +234,10 @@ impl Sums {
         }
     }
 
-    fn merge(mut self, other: Sums) -> Sums {
-        let add = |sum: &mut u64, more: u64| *sum = sum.wrapping_add(more);
-        self.signed.iter_mut().zip(other.signed).for_each(|(sum, more)| add(sum, more));
-        self.weighted.iter_mut().zip(other.weighted).for_each(|(sum, more)| add(sum, more));
+    fn merge(mut self, other: ImprintSums) -> ImprintSums {
+        let add = |sum: &mut u64, addend: u64| *sum = sum.wrapping_add(addend);
+        self.signed.iter_mut().zip(other.signed).for_each(|(sum, addend)| add(sum, addend));
+        self.weighted.iter_mut().zip(other.weighted).for_each(|(sum, addend)| add(sum, addend));
         self.squares += other.squares;
         self.magnitudes += other.magnitudes;
         self
@@ -264,7 +267,7 @@ mod tests {
     /// Values of several magnitudes, without a pattern.
     fn values() -> Vec<f64> {
         let value = |i: usize| {
-            let word = splitmix64(i as u64 + 77);
+            let word = draw_splitmix64(i as u64 + 77);
             let mantissa = (word >> 11) as f64 / (1u64 << 53) as f64 - 0.5;
             mantissa * 10f64.powi((i / COLUMNS % 5) as i32 - 2)
         };
@@ -276,7 +279,7 @@ mod tests {
         let shape = [values.len() / COLUMNS, COLUMNS];
         let shadow = TensorView { dtype: DType::F64, shape: &shape, bytes: &bytes };
         let none = NoiseRef { base: None, got: None };
-        Imprint::of(&shadow, native, &none, &none).expect("there is no noise")
+        Imprint::from_shadow(&shadow, native, &none, &none).expect("there is no noise")
     }
 
     /// What became of the values where `chosen` are moved by `units` of float32.
@@ -371,7 +374,7 @@ mod tests {
             let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
             let shadow = TensorView { dtype: DType::F64, shape, bytes: &bytes };
             let none = NoiseRef { base: None, got: None };
-            Imprint::of(&shadow, DType::F32, &none, &none).expect("there is no noise")
+            Imprint::from_shadow(&shadow, DType::F32, &none, &none).expect("there is no noise")
         };
         let apart = |a: &Imprint, b: &Imprint| a.compare(b, DType::F32);
         assert_eq!(apart(&of(&[], &[0, 4]), &of(&[], &[0, 4])), ShadowMove::Same);

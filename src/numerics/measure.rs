@@ -21,12 +21,12 @@ pub(crate) fn ulp(dtype: DType, value: f64) -> f64 {
         return 0.0;
     }
     let exponent = ((value.to_bits() >> 52) & 0x7FF) as i32 - 1023;
-    power_of_two(exponent.max(least_exponent) - (digits - 1))
+    exact_power_of_two(exponent.max(least_exponent) - (digits - 1))
 }
 
 /// 2 to the `exponent`, exact, denormals included.
 #[inline(always)]
-fn power_of_two(exponent: i32) -> f64 {
+fn exact_power_of_two(exponent: i32) -> f64 {
     if exponent >= -1022 {
         f64::from_bits(((exponent + 1023) as u64) << 52)
     } else {
@@ -63,9 +63,9 @@ pub(super) fn root_mean_square(view: &TensorView) -> f64 {
     };
     let parts = (0..view.len().div_ceil(PART)).into_par_iter();
     let parts: Vec<Squares> = parts.map(squares).collect();
-    let mut all = Squares::default();
-    parts.iter().for_each(|part| all.merge(part));
-    all.root() / (view.len().max(1) as f64).sqrt()
+    let mut total_squares = Squares::default();
+    parts.iter().for_each(|part| total_squares.merge(part));
+    total_squares.root() / (view.len().max(1) as f64).sqrt()
 }
 
 /// The scale of the outer sums, a power of two; their bounds are its square roots or so.
@@ -102,20 +102,20 @@ impl Squares {
 
     /// The root of this sum over the root of another: 0 where both are 0.
     pub(super) fn relative_to(&self, base: &Squares) -> f64 {
-        let (own, other) = (self.root(), base.root());
-        if own == 0.0 { 0.0 } else { own / other }
+        let (own_root, base_root) = (self.root(), base.root());
+        if own_root == 0.0 { 0.0 } else { own_root / base_root }
     }
 }
 
 /// The distance of two values: 0 for equal infinities and for two NaNs, infinite where only one is
 /// finite or the infinities differ.
 #[inline(always)]
-pub(super) fn distance(a: f64, b: f64) -> f64 {
+pub(super) fn value_distance(a: f64, b: f64) -> f64 {
     // Without a jump: loops over many elements become vectors.
-    let alike = (a == b) | (a.is_nan() & b.is_nan());
+    let is_alike = (a == b) | (a.is_nan() & b.is_nan());
     let finite = (a.abs() < f64::INFINITY) & (b.abs() < f64::INFINITY);
-    let apart = if finite { (a - b).abs() } else { f64::INFINITY };
-    if alike { 0.0 } else { apart }
+    let difference = if finite { (a - b).abs() } else { f64::INFINITY };
+    if is_alike { 0.0 } else { difference }
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::bitmap::Bitmap;
-use super::cells::{Cell, raise_to_neighbours};
+use super::cells::{DeviationFloat, raise_to_neighbours};
 use super::constants::{FLIP_FACTOR, FLIP_REPLAYS, ORDER_FACTOR};
-use super::deviations::{BLOCK, Deviations, Of};
+use super::deviations::{BLOCK, ElementDeviations, Of};
 use super::measure::{Squares, ulp};
 use super::{CompareError, NumericsError, check_shapes};
-use crate::scratch::{Number, Numbers, Scratch, ScratchError};
+use crate::scratch::{Scratch, ScratchError, ScratchNumber, ScratchNumbers};
 use crate::tensor::vectors::widest;
 use crate::tensor::{DType, TensorView};
 
@@ -23,9 +23,9 @@ const LISTED: usize = 8;
 #[derive(Debug, PartialEq)]
 pub enum Spread {
     /// Of tensors in float32 or narrower.
-    Single(Numbers<f32>),
+    Single(ScratchNumbers<f32>),
     /// Of tensors in float64.
-    Double(Numbers<f64>),
+    Double(ScratchNumbers<f64>),
 }
 
 impl Spread {
@@ -46,7 +46,7 @@ impl Spread {
     ///
     /// # Panics
     /// If `index` is not below [`Spread::len`].
-    pub fn at(&self, index: usize) -> f64 {
+    pub fn value_at(&self, index: usize) -> f64 {
         match self {
             Spread::Single(spread) => spread[index].get(),
             Spread::Double(spread) => spread[index],
@@ -63,13 +63,13 @@ impl Spread {
     }
 }
 
-fn add_to<T: Cell>(numbers: &[T], sums: &mut [f64]) {
+fn add_to<T: DeviationFloat>(numbers: &[T], sums: &mut [f64]) {
     widest!(sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number.get()));
 }
 
 /// How a replay differed from its base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moved {
+pub enum NoiseSource {
     /// The direction of rounding.
     Rounding,
     /// The order of blocks and threads.
@@ -88,8 +88,8 @@ pub struct NoiseAccumulator {
 
 #[derive(Debug)]
 enum All {
-    Single(Deviations<f32>),
-    Double(Deviations<f64>),
+    Single(ElementDeviations<f32>),
+    Double(ElementDeviations<f64>),
 }
 
 /// Evaluates `$what` for the deviations `$all`, whatever they are kept in.
@@ -148,8 +148,8 @@ impl Noise {
             return self;
         }
         match &mut self.per_element {
-            Spread::Single(spread) => scale(spread, factor as f32),
-            Spread::Double(spread) => scale(spread, factor),
+            Spread::Single(spread) => scale_numbers(spread, factor as f32),
+            Spread::Double(spread) => scale_numbers(spread, factor),
         }
         self.summary.relative_l2 *= factor;
         self
@@ -161,20 +161,23 @@ impl Noise {
     /// [`ScratchError`] if there is no room.
     pub fn copy(&self, scratch: &Scratch) -> Result<Noise, ScratchError> {
         let per_element = match &self.per_element {
-            Spread::Single(spread) => Spread::Single(copy(spread, scratch)?),
-            Spread::Double(spread) => Spread::Double(copy(spread, scratch)?),
+            Spread::Single(spread) => Spread::Single(copy_numbers(spread, scratch)?),
+            Spread::Double(spread) => Spread::Double(copy_numbers(spread, scratch)?),
         };
         Ok(Noise { per_element, summary: self.summary.clone() })
     }
 }
 
-fn scale<T: Number + MulAssign>(numbers: &mut [T], factor: T) {
+fn scale_numbers<T: ScratchNumber + MulAssign>(numbers: &mut [T], factor: T) {
     let blocks = numbers.par_chunks_mut(BLOCK);
     blocks.for_each(|block| block.iter_mut().for_each(|number| *number *= factor));
 }
 
-fn copy<T: Number>(numbers: &Numbers<T>, scratch: &Scratch) -> Result<Numbers<T>, ScratchError> {
-    let mut copy: Numbers<T> = scratch.zeros(numbers.len())?;
+fn copy_numbers<T: ScratchNumber>(
+    numbers: &ScratchNumbers<T>,
+    scratch: &Scratch,
+) -> Result<ScratchNumbers<T>, ScratchError> {
+    let mut copy: ScratchNumbers<T> = scratch.zeros(numbers.len())?;
     let blocks = copy.par_chunks_mut(BLOCK).zip(numbers.par_chunks(BLOCK));
     blocks.for_each(|(copy, numbers)| copy.copy_from_slice(numbers));
     Ok(copy)
@@ -187,8 +190,8 @@ impl NoiseAccumulator {
     /// [`ScratchError`] if there is no room.
     pub fn new(base: &TensorView, scratch: &Scratch) -> Result<NoiseAccumulator, ScratchError> {
         let deviations = match base.dtype {
-            DType::F64 => All::Double(Deviations::new(base.len(), scratch)?),
-            _ => All::Single(Deviations::new(base.len(), scratch)?),
+            DType::F64 => All::Double(ElementDeviations::new(base.len(), scratch)?),
+            _ => All::Single(ElementDeviations::new(base.len(), scratch)?),
         };
         Ok(NoiseAccumulator { deviations, replays: 0, scratch: scratch.clone() })
     }
@@ -198,29 +201,34 @@ impl NoiseAccumulator {
     ///
     /// # Errors
     /// [`CompareError::Noise`] if `deviations` has another number of elements; [`ScratchError`] if there is no room.
-    pub fn told(
+    pub fn from_device(
         base: &TensorView,
         deviations: &TensorView,
         replays: u32,
         scratch: &Scratch,
     ) -> Result<NoiseAccumulator, NumericsError> {
-        let told = match base.dtype {
-            DType::F64 => All::Double(Deviations::told(deviations, scratch)?),
-            _ => All::Single(Deviations::told(deviations, scratch)?),
+        let reported_deviations = match base.dtype {
+            DType::F64 => All::Double(ElementDeviations::from_device(deviations, scratch)?),
+            _ => All::Single(ElementDeviations::from_device(deviations, scratch)?),
         };
-        let told = NoiseAccumulator { deviations: told, replays, scratch: scratch.clone() };
-        told.check_len(base)?;
-        Ok(told)
+        let accumulator =
+            NoiseAccumulator { deviations: reported_deviations, replays, scratch: scratch.clone() };
+        accumulator.check_len(base)?;
+        Ok(accumulator)
     }
 
     /// Takes the deviations in other orders from `others`, which measured nothing else.
-    pub fn take_orders(&mut self, others: &NoiseAccumulator) {
-        match (&mut self.deviations, &others.deviations) {
-            (All::Single(own), All::Single(others)) => own.take_orders(others),
-            (All::Double(own), All::Double(others)) => own.take_orders(others),
+    pub fn take_orders(&mut self, order_accumulator: &NoiseAccumulator) {
+        match (&mut self.deviations, &order_accumulator.deviations) {
+            (All::Single(own_deviations), All::Single(order_deviations)) => {
+                own_deviations.take_orders(order_deviations)
+            }
+            (All::Double(own_deviations), All::Double(order_deviations)) => {
+                own_deviations.take_orders(order_deviations)
+            }
             _ => return,
         }
-        self.replays += others.replays;
+        self.replays += order_accumulator.replays;
     }
 
     /// Takes the output of another replay of the same inputs. `moved` says how it differed from
@@ -232,18 +240,18 @@ impl NoiseAccumulator {
         &mut self,
         base: &TensorView,
         replay: &TensorView,
-        moved: Moved,
+        noise_source: NoiseSource,
     ) -> Result<(), CompareError> {
         check_shapes(base, replay, true)?;
         self.check_len(base)?;
-        of_all!(&mut self.deviations, all => all.add(base, replay, moved));
+        of_all!(&mut self.deviations, all => all.add(base, replay, noise_source));
         self.replays += 1;
         Ok(())
     }
 
     /// Whether a replay that differed so from the base moved any element.
-    pub fn has_moved(&self, moved: Moved) -> bool {
-        of_all!(&self.deviations, all => all.has_moved(moved))
+    pub fn has_moved(&self, noise_source: NoiseSource) -> bool {
+        of_all!(&self.deviations, all => all.has_moved(noise_source))
     }
 
     /// How far rounding alone moves each element, at least one unit in the last place and a share
@@ -254,10 +262,16 @@ impl NoiseAccumulator {
     /// [`ScratchError`] if there is no room.
     pub fn rounding(&self, base: &TensorView) -> Result<Spread, NumericsError> {
         self.check_len(base)?;
-        let (of, scratch) = (Of::Rounding, &self.scratch);
+        let (included_sources, scratch) = (Of::Rounding, &self.scratch);
         Ok(match &self.deviations {
-            All::Single(all) => Spread::Single(floored(largest(all, of, scratch)?, base)),
-            All::Double(all) => Spread::Double(floored(largest(all, of, scratch)?, base)),
+            All::Single(single_deviations) => Spread::Single(raise_to_floor(
+                copy_largest(single_deviations, included_sources, scratch)?,
+                base,
+            )),
+            All::Double(double_deviations) => Spread::Double(raise_to_floor(
+                copy_largest(double_deviations, included_sources, scratch)?,
+                base,
+            )),
         })
     }
 
@@ -269,11 +283,11 @@ impl NoiseAccumulator {
     pub fn ordered(&self, base: &TensorView) -> Result<Option<Ordered>, NumericsError> {
         self.check_len(base)?;
         let order = |index: usize| of_all!(&self.deviations, all => all.order(index));
-        if !base.dtype.is_float() || !self.has_moved(Moved::Order) {
+        if !base.dtype.is_float() || !self.has_moved(NoiseSource::Order) {
             return Ok(None);
         }
         let rounding = self.rounding(base)?;
-        let belongs = |i: usize| order(i) > ORDER_FACTOR * rounding.at(i);
+        let belongs = |i: usize| order(i) > ORDER_FACTOR * rounding.value_at(i);
         let elements = Bitmap::in_scratch(&self.scratch, base.len(), belongs)?;
         Ok((elements.count() > 0).then_some(Ordered { elements, rounding }))
     }
@@ -290,15 +304,22 @@ impl NoiseAccumulator {
     ) -> Result<Noise, NumericsError> {
         self.check_len(base)?;
         // Threads append integers to lists in any order, which is no noise of any of them.
-        let (replays, of) = match ordered {
+        let (replays, included_sources) = match ordered {
             None if base.dtype.is_float() => (self.replays, Of::All),
             _ => (self.replays, Of::Rounding),
         };
-        let summary = of_all!(&self.deviations, all => summarize(all, base, of, replays));
+        let summary =
+            of_all!(&self.deviations, all => summarize_noise(all, base, included_sources, replays));
         let per_element = match (ordered, self.deviations) {
             (Some(ordered), _) => ordered.rounding,
-            (None, All::Single(all)) => Spread::Single(floored(all.into_largest(of), base)),
-            (None, All::Double(all)) => Spread::Double(floored(all.into_largest(of), base)),
+            (None, All::Single(single_deviations)) => Spread::Single(raise_to_floor(
+                single_deviations.into_largest(included_sources),
+                base,
+            )),
+            (None, All::Double(double_deviations)) => Spread::Double(raise_to_floor(
+                double_deviations.into_largest(included_sources),
+                base,
+            )),
         };
         Ok(Noise { per_element, summary })
     }
@@ -311,19 +332,24 @@ impl NoiseAccumulator {
 }
 
 /// A copy of the deviations `of` selects, in `scratch`.
-fn largest<T: Cell>(
-    all: &Deviations<T>,
-    of: Of,
+fn copy_largest<T: DeviationFloat>(
+    element_deviations: &ElementDeviations<T>,
+    included_sources: Of,
     scratch: &Scratch,
-) -> Result<Numbers<T>, ScratchError> {
-    let mut copy: Numbers<T> = scratch.zeros(all.len())?;
+) -> Result<ScratchNumbers<T>, ScratchError> {
+    let mut copy: ScratchNumbers<T> = scratch.zeros(element_deviations.len())?;
     let blocks = copy.par_chunks_mut(BLOCK).enumerate();
-    blocks.for_each(|(block, copy)| all.largest(of, block * BLOCK, copy));
+    blocks.for_each(|(block, copy)| {
+        element_deviations.largest(included_sources, block * BLOCK, copy)
+    });
     Ok(copy)
 }
 
 /// `deviations`, raised to one unit in the last place of `base` and to a share of the median of the row.
-fn floored<T: Cell>(mut deviations: Numbers<T>, base: &TensorView) -> Numbers<T> {
+fn raise_to_floor<T: DeviationFloat>(
+    mut deviations: ScratchNumbers<T>,
+    base: &TensorView,
+) -> ScratchNumbers<T> {
     let blocks = deviations.par_chunks_mut(BLOCK).enumerate();
     blocks.for_each(|(block, noise)| {
         let mut values = [0.0; BLOCK];
@@ -331,7 +357,7 @@ fn floored<T: Cell>(mut deviations: Numbers<T>, base: &TensorView) -> Numbers<T>
         base.read(block * BLOCK, values);
         widest!({
             for (noise, &value) in noise.iter_mut().zip(&*values) {
-                *noise = T::of(noise.get().max(ulp(base.dtype, value)));
+                *noise = T::from_deviation(noise.get().max(ulp(base.dtype, value)));
             }
         });
     });
@@ -345,30 +371,33 @@ fn floored<T: Cell>(mut deviations: Numbers<T>, base: &TensorView) -> Numbers<T>
 const PART: usize = 1 << 20;
 
 /// Sums the noise up, before it is raised to that of neighbours.
-fn summarize<T: Cell>(
-    all: &Deviations<T>,
+fn summarize_noise<T: DeviationFloat>(
+    element_deviations: &ElementDeviations<T>,
     base: &TensorView,
-    of: Of,
+    included_sources: Of,
     replays: u32,
 ) -> NoiseSummary {
-    let parts = (0..all.len().div_ceil(PART)).into_par_iter();
-    let range = |part: usize| part * PART..all.len().min((part + 1) * PART);
-    let parts: Vec<Part> =
-        parts.map(|part| Part::of(all, base, range(part), of, replays)).collect();
-    let whole = parts.into_iter().reduce(Part::followed_by).unwrap_or_default();
+    let parts = (0..element_deviations.len().div_ceil(PART)).into_par_iter();
+    let range = |part: usize| part * PART..element_deviations.len().min((part + 1) * PART);
+    let parts: Vec<NoisePart> = parts
+        .map(|part| {
+            NoisePart::measure(element_deviations, base, range(part), included_sources, replays)
+        })
+        .collect();
+    let whole_part = parts.into_iter().reduce(NoisePart::followed_by).unwrap_or_default();
     NoiseSummary {
         replays,
-        relative_l2: whole.noise.relative_to(&whole.base),
-        flips: whole.flips.0,
-        first_flips: whole.flips.1,
-        unstable: whole.unstable.0,
-        first_unstable: whole.unstable.1,
+        relative_l2: whole_part.noise.relative_to(&whole_part.base),
+        flips: whole_part.flips.0,
+        first_flips: whole_part.flips.1,
+        unstable: whole_part.unstable.0,
+        first_unstable: whole_part.unstable.1,
     }
 }
 
 /// What a [`NoiseSummary`] says of some elements.
 #[derive(Default)]
-struct Part {
+struct NoisePart {
     noise: Squares,
     base: Squares,
     /// How many there are, and the first of them.
@@ -376,31 +405,33 @@ struct Part {
     unstable: (u64, Vec<u64>),
 }
 
-impl Part {
+impl NoisePart {
     /// The elements in `range`.
-    fn of<T: Cell>(
-        all: &Deviations<T>,
+    fn measure<T: DeviationFloat>(
+        element_deviations: &ElementDeviations<T>,
         base: &TensorView,
         range: Range<usize>,
-        of: Of,
+        included_sources: Of,
         replays: u32,
-    ) -> Part {
-        let mut part = Part::default();
+    ) -> NoisePart {
+        let mut part = NoisePart::default();
         let finds_flips = base.dtype.is_float() && replays >= FLIP_REPLAYS;
         let (mut values, mut deviations) = ([0.0; BLOCK], [T::default(); BLOCK]);
         for start in range.clone().step_by(BLOCK) {
             let count = BLOCK.min(range.end - start);
             let (values, deviations) = (&mut values[..count], &mut deviations[..count]);
             base.read(start, values);
-            widest!(all.largest(of, start, deviations));
+            widest!(element_deviations.largest(included_sources, start, deviations));
             for ((index, deviation), &value) in (start..).zip(&*deviations).zip(&*values) {
                 let (floor, deviation) = (ulp(base.dtype, value), deviation.get());
                 if deviation.is_infinite() {
-                    listed(&mut part.unstable, index);
+                    count_flagged(&mut part.unstable, index);
                     continue;
                 }
-                if finds_flips && deviation > FLIP_FACTOR * all.third(index).max(floor) {
-                    listed(&mut part.flips, index);
+                if finds_flips
+                    && deviation > FLIP_FACTOR * element_deviations.third(index).max(floor)
+                {
+                    count_flagged(&mut part.flips, index);
                 }
                 if value.is_finite() {
                     part.noise.add(deviation.max(floor));
@@ -411,19 +442,20 @@ impl Part {
         part
     }
 
-    fn followed_by(mut self, next: Part) -> Part {
+    fn followed_by(mut self, next: NoisePart) -> NoisePart {
         self.noise.merge(&next.noise);
         self.base.merge(&next.base);
-        for (own, next) in [(&mut self.flips, next.flips), (&mut self.unstable, next.unstable)] {
-            own.0 += next.0;
-            own.1.extend(next.1);
-            own.1.truncate(LISTED);
+        for (own_list, next) in [(&mut self.flips, next.flips), (&mut self.unstable, next.unstable)]
+        {
+            own_list.0 += next.0;
+            own_list.1.extend(next.1);
+            own_list.1.truncate(LISTED);
         }
         self
     }
 }
 
-fn listed((total, first): &mut (u64, Vec<u64>), index: usize) {
+fn count_flagged((total, first): &mut (u64, Vec<u64>), index: usize) {
     *total += 1;
     if first.len() < LISTED {
         first.push(index as u64);
@@ -444,8 +476,8 @@ impl NoiseRef<'_> {
     /// the larger magnitude.
     ///
     /// Each side errs by itself, so the errors add up.
-    pub(super) fn at(&self, dtype: DType, index: usize, base: f64, got: f64) -> f64 {
-        let side = |noise: Option<&Spread>| noise.map_or(0.0, |noise| noise.at(index));
+    pub(super) fn sum_at(&self, dtype: DType, index: usize, base: f64, got: f64) -> f64 {
+        let side = |noise: Option<&Spread>| noise.map_or(0.0, |noise| noise.value_at(index));
         NoiseRef::raised(side(self.base) + side(self.got), dtype, base, got)
     }
 
@@ -466,13 +498,14 @@ impl NoiseRef<'_> {
 
     /// Whether the trusted side has at least a quarter of the other side's, in L2.
     pub(crate) fn base_has_its_share(&self) -> bool {
-        let all = |side: Option<&Spread>| {
+        let side_norm = |side: Option<&Spread>| {
             let mut squares = Squares::default();
-            let each = side.into_iter().flat_map(|side| (0..side.len()).map(|at| side.at(at)));
-            each.for_each(|noise| squares.add(noise));
+            let side_noises =
+                side.into_iter().flat_map(|side| (0..side.len()).map(|index| side.value_at(index)));
+            side_noises.for_each(|noise| squares.add(noise));
             squares.root()
         };
-        let (base, got) = (all(self.base), all(self.got));
+        let (base, got) = (side_norm(self.base), side_norm(self.got));
         base > 0.0 && 4.0 * base >= got
     }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::measure::{Squares, distance, ulp};
+use super::measure::{Squares, ulp, value_distance};
 use super::noise::NoiseRef;
 use super::{CompareError, check_shapes};
 use crate::summary::Number;
@@ -55,16 +55,18 @@ pub fn against_oracle(
 ) -> Result<Accuracy, CompareError> {
     check_shapes(oracle, got, false)?;
     noise.check_len(got.len())?;
-    let parts: Vec<Part> = (0..got.len().div_ceil(PART))
+    let parts: Vec<AccuracyPart> = (0..got.len().div_ceil(PART))
         .into_par_iter()
-        .map(|part| Part::of(got, oracle, noise, part * PART..got.len().min((part + 1) * PART)))
+        .map(|part| {
+            AccuracyPart::measure(got, oracle, noise, part * PART..got.len().min((part + 1) * PART))
+        })
         .collect();
-    let whole = parts.into_iter().reduce(Part::followed_by).unwrap_or_default();
-    let relative_l2 = match whole.infinite {
+    let whole_part = parts.into_iter().reduce(AccuracyPart::followed_by).unwrap_or_default();
+    let relative_l2 = match whole_part.infinite {
         true => f64::INFINITY,
-        false => whole.errors.relative_to(&whole.truth),
+        false => whole_part.errors.relative_to(&whole_part.truth),
     };
-    Ok(Accuracy { relative_l2, worst: whole.worst })
+    Ok(Accuracy { relative_l2, worst: whole_part.worst })
 }
 
 /// Elements whose squares are added up in their order.
@@ -74,16 +76,21 @@ const BLOCK: usize = 1 << 10;
 
 /// What an [`Accuracy`] says of some elements.
 #[derive(Default)]
-struct Part {
+struct AccuracyPart {
     errors: Squares,
     truth: Squares,
     infinite: bool,
     worst: Option<WorstError>,
 }
 
-impl Part {
-    fn of(got: &TensorView, oracle: &TensorView, noise: &NoiseRef, range: Range<usize>) -> Part {
-        let mut part = Part::default();
+impl AccuracyPart {
+    fn measure(
+        got: &TensorView,
+        oracle: &TensorView,
+        noise: &NoiseRef,
+        range: Range<usize>,
+    ) -> AccuracyPart {
+        let mut part = AccuracyPart::default();
         let (mut values, mut targets) = ([0.0; BLOCK], [0.0; BLOCK]);
         let (mut errors, mut ratios) = ([0.0; BLOCK], [0.0; BLOCK]);
         for first in range.clone().step_by(BLOCK) {
@@ -98,12 +105,12 @@ impl Part {
                 for (((&value, &target), error), ratio) in sides.zip(&mut *errors).zip(&mut *ratios)
                 {
                     let noise = NoiseRef::raised(*ratio, got.dtype, target, value);
-                    *error = distance(value, target);
+                    *error = value_distance(value, target);
                     let off = if noise > 0.0 { *error / noise } else { f64::INFINITY };
                     *ratio = if noise == f64::INFINITY { 0.0 } else { off };
                 }
             });
-            for (at, (&target, &error)) in targets.iter().zip(&*errors).enumerate() {
+            for (offset, (&target, &error)) in targets.iter().zip(&*errors).enumerate() {
                 if target.is_finite() {
                     part.truth.add(target);
                 }
@@ -114,11 +121,11 @@ impl Part {
                 if error.is_finite() {
                     part.errors.add(error);
                 }
-                let ratio = ratios[at];
+                let ratio = ratios[offset];
                 if part.worst.is_none_or(|worst| ratio > worst.ratio) {
                     let unit = ulp(got.dtype, target);
                     let ulps = if unit > 0.0 { error / unit } else { error };
-                    let (index, oracle, got) = ((first + at) as u64, target, values[at]);
+                    let (index, oracle, got) = ((first + offset) as u64, target, values[offset]);
                     part.worst = Some(WorstError { index, oracle, got, ulps, ratio });
                 }
             }
@@ -126,12 +133,12 @@ impl Part {
         part
     }
 
-    fn followed_by(mut self, next: Part) -> Part {
+    fn followed_by(mut self, next: AccuracyPart) -> AccuracyPart {
         self.errors.merge(&next.errors);
         self.truth.merge(&next.truth);
         self.infinite |= next.infinite;
-        let known = self.worst.map_or(f64::NEG_INFINITY, |worst| worst.ratio);
-        if next.worst.is_some_and(|worst| worst.ratio > known) {
+        let own_ratio = self.worst.map_or(f64::NEG_INFINITY, |worst| worst.ratio);
+        if next.worst.is_some_and(|worst| worst.ratio > own_ratio) {
             self.worst = next.worst;
         }
         self
@@ -160,14 +167,15 @@ mod tests {
     use super::*;
     use crate::numerics::noise::Spread;
     use crate::tensor::DType;
-    use crate::tensor::step::drawn;
+    use crate::tensor::step::draw_bits;
 
     #[test]
     fn the_worst_element_is_that_of_all_blocks() {
         let count = 3 * BLOCK as u64 + 5;
-        let truth = |index: u64| (drawn(1, index) % 1000) as f64 / 7.0;
-        let got = |index: u64| (truth(index) * (1.0 + (drawn(2, index) % 99) as f64 * 1e-6)) as f32;
-        let noise = |index: u64| (drawn(3, index) % 7) as f32 * 1e-5;
+        let truth = |index: u64| (draw_bits(1, index) % 1000) as f64 / 7.0;
+        let got =
+            |index: u64| (truth(index) * (1.0 + (draw_bits(2, index) % 99) as f64 * 1e-6)) as f32;
+        let noise = |index: u64| (draw_bits(3, index) % 7) as f32 * 1e-5;
         let truths: Vec<u8> = (0..count).flat_map(|index| truth(index).to_le_bytes()).collect();
         let gots: Vec<u8> = (0..count).flat_map(|index| got(index).to_le_bytes()).collect();
         let shape = [count as usize];

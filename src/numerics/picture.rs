@@ -10,9 +10,9 @@ mod tests;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::compare::judge;
+use super::compare::compare_element;
 use super::constants::NOISE_FACTOR;
-use super::measure::{distance, ulp};
+use super::measure::{ulp, value_distance};
 use super::noise::NoiseRef;
 use crate::summary::{POISON_A, POISON_B};
 use crate::tensor::TensorView;
@@ -82,7 +82,7 @@ impl Shade {
     ];
 
     /// The shade of an element that lies `ratio` times its noise off.
-    fn of(ratio: f64) -> Shade {
+    fn from_ratio(ratio: f64) -> Shade {
         match ratio {
             ..=1.0 => Shade::Near,
             ..=NOISE_FACTOR => Shade::Within,
@@ -96,30 +96,30 @@ impl Shade {
 
 /// Counts by powers of two.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Histogram {
-    /// One for each bucket; see [`Histogram::bound`].
+pub struct BinaryHistogram {
+    /// One for each bucket; see [`BinaryHistogram::bound`].
     pub counts: Vec<u64>,
 }
 
 /// The exponent of the least bucket's upper bound.
 const LEAST: i32 = -10;
 
-impl Histogram {
+impl BinaryHistogram {
     /// The number of buckets.
     pub const BUCKETS: usize = 54;
 
-    fn new() -> Histogram {
-        Histogram { counts: vec![0; Histogram::BUCKETS] }
+    fn new() -> BinaryHistogram {
+        BinaryHistogram { counts: vec![0; BinaryHistogram::BUCKETS] }
     }
 
     /// The bucket of `value`, which is not negative: the first holds 0, the last what is not finite.
     fn bucket(value: f64) -> usize {
         match value {
             0.0 => 0,
-            _ if !value.is_finite() => Histogram::BUCKETS - 1,
+            _ if !value.is_finite() => BinaryHistogram::BUCKETS - 1,
             _ => {
-                let most = Histogram::BUCKETS as i32 - 2;
-                (value.log2().ceil() as i32 - LEAST + 1).clamp(1, most) as usize
+                let last_bucket = BinaryHistogram::BUCKETS as i32 - 2;
+                (value.log2().ceil() as i32 - LEAST + 1).clamp(1, last_bucket) as usize
             }
         }
     }
@@ -128,23 +128,26 @@ impl Histogram {
     pub fn bound(bucket: usize) -> f64 {
         match bucket {
             0 => 0.0,
-            _ if bucket + 1 >= Histogram::BUCKETS => f64::INFINITY,
+            _ if bucket + 1 >= BinaryHistogram::BUCKETS => f64::INFINITY,
             _ => 2f64.powi(bucket as i32 - 1 + LEAST),
         }
     }
 
     /// The least bucket below which `share` of the counts lie.
     fn quantile(&self, share: f64) -> Option<usize> {
-        let all: u64 = self.counts.iter().sum();
-        let mut below = 0;
+        let total_count: u64 = self.counts.iter().sum();
+        let mut count_below = 0;
         (0..self.counts.len()).find(|&bucket| {
-            below += self.counts[bucket];
-            all > 0 && below as f64 >= share * all as f64
+            count_below += self.counts[bucket];
+            total_count > 0 && count_below as f64 >= share * total_count as f64
         })
     }
 
-    fn merge(&mut self, other: &Histogram) {
-        self.counts.iter_mut().zip(&other.counts).for_each(|(own, more)| *own += more);
+    fn merge(&mut self, other: &BinaryHistogram) {
+        self.counts
+            .iter_mut()
+            .zip(&other.counts)
+            .for_each(|(own_count, other_count)| *own_count += other_count);
     }
 }
 
@@ -164,7 +167,7 @@ pub struct Map {
 }
 
 impl Map {
-    fn of(view: &TensorView) -> Map {
+    fn blank(view: &TensorView) -> Map {
         let columns = view.shape.last().copied().unwrap_or(1);
         let rows = view.len().checked_div(columns).unwrap_or(0);
         let [height, width] = [rows.min(CELLS[0]), columns.min(CELLS[1])];
@@ -174,8 +177,8 @@ impl Map {
     /// The cell of element `index`.
     fn cell(&self, index: usize) -> usize {
         let (row, column) = (index / self.columns, index % self.columns);
-        let block = |at: usize, size: usize, cells: usize| {
-            (at as u128 * cells as u128 / size as u128) as usize
+        let block = |position: usize, size: usize, cells: usize| {
+            (position as u128 * cells as u128 / size as u128) as usize
         };
         block(row, self.rows, self.height) * self.width + block(column, self.columns, self.width)
     }
@@ -202,16 +205,16 @@ pub struct Classes {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Distances {
     /// Elements within noise.
-    pub within: Histogram,
+    pub within: BinaryHistogram,
     /// Elements beyond it.
-    pub beyond: Histogram,
+    pub beyond: BinaryHistogram,
     /// Where noise ends for most elements: buckets that hold the ends of the middle nine tenths.
     pub band: Option<[usize; 2]>,
 }
 
 /// One element of both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Pair {
+pub struct ValuePair {
     /// The trusted side's value.
     pub base: f32,
     /// The other side's.
@@ -230,11 +233,11 @@ pub struct Picture {
     /// How far they lie off, if there is something to compare with.
     pub distances: Option<Distances>,
     /// Values of both sides, spread over the tensor, the worst among them.
-    pub pairs: Vec<Pair>,
+    pub pairs: Vec<ValuePair>,
     /// The errors of the trusted side against the oracle, in units in the last place.
-    pub base_errors: Option<Histogram>,
+    pub base_errors: Option<BinaryHistogram>,
     /// Those of the other side.
-    pub got_errors: Option<Histogram>,
+    pub got_errors: Option<BinaryHistogram>,
 }
 
 /// An output, and what it is held against.
@@ -251,56 +254,59 @@ pub struct Scene<'a> {
 
 /// The worst element of a cell.
 #[derive(Clone, Copy, Default)]
-struct Worst {
+struct WorstInCell {
     shade: Shade,
     ratio: f64,
     index: usize,
 }
 
 /// What some of the elements come to.
-struct Part {
-    cells: Vec<Worst>,
+struct PicturePart {
+    cells: Vec<WorstInCell>,
     classes: Classes,
-    within: Histogram,
-    beyond: Histogram,
-    noise: Histogram,
-    errors: [Histogram; 2],
+    within: BinaryHistogram,
+    beyond: BinaryHistogram,
+    noise: BinaryHistogram,
+    errors: [BinaryHistogram; 2],
 }
 
 impl Picture {
     /// The picture of `scene`. Sides of another shape than the output are left out.
-    pub fn of(scene: &Scene<'_>) -> Picture {
-        let alike = |other: &TensorView| other.shape == scene.got.shape;
-        let same = |other: &TensorView| alike(other) && other.dtype == scene.got.dtype;
+    pub fn draw(scene: &Scene<'_>) -> Picture {
+        let has_same_shape = |tensor: &TensorView| tensor.shape == scene.got.shape;
+        let is_comparable =
+            |tensor: &TensorView| has_same_shape(tensor) && tensor.dtype == scene.got.dtype;
         let scene = Scene {
             got: scene.got,
-            again: scene.again.filter(same),
-            base: scene
-                .base
-                .filter(|(base, noise)| same(base) && noise.check_len(scene.got.len()).is_ok()),
-            oracle: scene.oracle.filter(|oracle| alike(oracle) && scene.got.dtype.is_float()),
+            again: scene.again.filter(is_comparable),
+            base: scene.base.filter(|(base, noise)| {
+                is_comparable(base) && noise.check_len(scene.got.len()).is_ok()
+            }),
+            oracle: scene
+                .oracle
+                .filter(|oracle| has_same_shape(oracle) && scene.got.dtype.is_float()),
         };
-        let map = Map::of(&scene.got);
+        let map = Map::blank(&scene.got);
         if scene.got.is_empty() || map.cells.is_empty() {
             return Picture { map, ..Picture::default() };
         }
         let blocks = scene.got.len().div_ceil(BLOCK);
         let cells = map.cells.len();
         let parts = (0..blocks).into_par_iter().fold(
-            || Part::new(cells),
+            || PicturePart::new(cells),
             |mut part, block| {
                 let elements = block * BLOCK..scene.got.len().min((block + 1) * BLOCK);
                 elements.for_each(|index| part.add(&scene, index, map.cell(index)));
                 part
             },
         );
-        let part = parts.reduce_with(Part::merged).expect("there is a block");
+        let part = parts.reduce_with(PicturePart::merged).expect("there is a block");
         scene.picture(map, part)
     }
 }
 
 impl Scene<'_> {
-    fn picture(&self, mut map: Map, part: Part) -> Picture {
+    fn picture(&self, mut map: Map, part: PicturePart) -> Picture {
         map.cells = part.cells.iter().map(|worst| worst.shade).collect();
         let pairs = self.pairs(&part.cells);
         let ends = part.noise.quantile(0.05).zip(part.noise.quantile(0.95));
@@ -320,53 +326,58 @@ impl Scene<'_> {
     }
 
     /// Elements at equal distances, and the worst of cells that lie beyond noise.
-    fn pairs(&self, cells: &[Worst]) -> Vec<Pair> {
+    fn pairs(&self, cells: &[WorstInCell]) -> Vec<ValuePair> {
         let Some((base, noise)) = &self.base else { return Vec::new() };
-        let mut wrong: Vec<&Worst> =
+        let mut wrong: Vec<&WorstInCell> =
             cells.iter().filter(|worst| worst.shade >= Shade::Beyond).collect();
         wrong.sort_by(|a, b| b.ratio.total_cmp(&a.ratio).then(a.index.cmp(&b.index)));
-        let spread = spread(self.got.len(), PAIRS[0]);
+        let spread = spread_indices(self.got.len(), PAIRS[0]);
         let wrong = spread_over(&wrong, PAIRS[1]).map(|worst| worst.index);
         let mut chosen: Vec<usize> = spread.chain(wrong).collect();
         chosen.sort_unstable();
         chosen.dedup();
         let pair = |index: usize| {
-            let beyond = judge(base, &self.got, noise, index).is_some_and(|one| one.is_beyond());
-            Pair { base: base.get_f64(index) as f32, got: self.got.get_f64(index) as f32, beyond }
+            let beyond = compare_element(base, &self.got, noise, index)
+                .is_some_and(|element| element.is_beyond());
+            ValuePair {
+                base: base.get_f64(index) as f32,
+                got: self.got.get_f64(index) as f32,
+                beyond,
+            }
         };
-        let finite = |pair: &Pair| pair.base.is_finite() && pair.got.is_finite();
+        let finite = |pair: &ValuePair| pair.base.is_finite() && pair.got.is_finite();
         chosen.into_iter().map(pair).filter(finite).collect()
     }
 
     /// Whether nobody wrote element `index`, and whether it depends on memory that nobody wrote.
     fn memory(&self, index: usize) -> (bool, bool) {
-        let Some(again) = &self.again else { return (false, false) };
-        let unwritten = POISON_A.is_in(&self.got, index) && POISON_B.is_in(again, index);
+        let Some(repeated_output) = &self.again else { return (false, false) };
+        let unwritten = POISON_A.is_in(&self.got, index) && POISON_B.is_in(repeated_output, index);
         let size = self.got.dtype.size();
         let bytes = index * size..(index + 1) * size;
-        (unwritten, !unwritten && self.got.bytes[bytes.clone()] != again.bytes[bytes])
+        (unwritten, !unwritten && self.got.bytes[bytes.clone()] != repeated_output.bytes[bytes])
     }
 }
 
 /// At most `most` of `0..len`, at equal distances.
-fn spread(len: usize, most: usize) -> impl Iterator<Item = usize> {
-    let chosen = len.min(most);
-    (0..chosen).map(move |at| (at as u128 * len as u128 / chosen as u128) as usize)
+fn spread_indices(len: usize, most_indices: usize) -> impl Iterator<Item = usize> {
+    let chosen = len.min(most_indices);
+    (0..chosen).map(move |position| (position as u128 * len as u128 / chosen as u128) as usize)
 }
 
-fn spread_over<'a, T>(all: &'a [&'a T], most: usize) -> impl Iterator<Item = &'a T> {
-    spread(all.len(), most).map(|at| all[at])
+fn spread_over<'a, T>(items: &'a [&'a T], most_items: usize) -> impl Iterator<Item = &'a T> {
+    spread_indices(items.len(), most_items).map(|index| items[index])
 }
 
-impl Part {
-    fn new(cells: usize) -> Part {
-        Part {
-            cells: vec![Worst::default(); cells],
+impl PicturePart {
+    fn new(cells: usize) -> PicturePart {
+        PicturePart {
+            cells: vec![WorstInCell::default(); cells],
             classes: Classes::default(),
-            within: Histogram::new(),
-            beyond: Histogram::new(),
-            noise: Histogram::new(),
-            errors: [Histogram::new(), Histogram::new()],
+            within: BinaryHistogram::new(),
+            beyond: BinaryHistogram::new(),
+            noise: BinaryHistogram::new(),
+            errors: [BinaryHistogram::new(), BinaryHistogram::new()],
         }
     }
 
@@ -387,7 +398,7 @@ impl Part {
         });
         let worst = &mut self.cells[cell];
         if (shade, ratio) > (worst.shade, worst.ratio) {
-            *worst = Worst { shade, ratio, index };
+            *worst = WorstInCell { shade, ratio, index };
         }
         if let Some(oracle) = &scene.oracle {
             self.err(scene, oracle.get_f64(index), index, value);
@@ -403,16 +414,16 @@ impl Part {
             _ => distance,
         };
         if dtype.is_float() && old.is_finite() {
-            let noise = NOISE_FACTOR * noise.at(dtype, index, old, scene.got.get_f64(index));
-            self.noise.counts[Histogram::bucket(units(noise))] += 1;
+            let noise = NOISE_FACTOR * noise.sum_at(dtype, index, old, scene.got.get_f64(index));
+            self.noise.counts[BinaryHistogram::bucket(units(noise))] += 1;
         }
-        let Some(found) = judge(base, &scene.got, noise, index) else {
+        let Some(element) = compare_element(base, &scene.got, noise, index) else {
             self.within.counts[0] += 1;
             return (Shade::Same, 0.0);
         };
-        let counted = if found.is_beyond() { &mut self.beyond } else { &mut self.within };
-        counted.counts[Histogram::bucket(units(found.distance))] += 1;
-        (Shade::of(found.ratio), found.ratio)
+        let counted = if element.is_beyond() { &mut self.beyond } else { &mut self.within };
+        counted.counts[BinaryHistogram::bucket(units(element.distance))] += 1;
+        (Shade::from_ratio(element.ratio), element.ratio)
     }
 
     /// Counts the errors of both sides at `index`, where the truth is `truth`.
@@ -421,20 +432,21 @@ impl Part {
         let base = scene.base.map(|(base, _)| base.get_f64(index));
         for (errors, value) in self.errors.iter_mut().zip([base, Some(got)]) {
             let Some(value) = value else { continue };
-            let error = distance(truth, value);
+            let error = value_distance(truth, value);
             let error = if unit > 0.0 { error / unit } else { error };
-            errors.counts[Histogram::bucket(error)] += 1;
+            errors.counts[BinaryHistogram::bucket(error)] += 1;
         }
     }
 
-    fn merged(mut self, other: Part) -> Part {
-        for (own, other) in self.cells.iter_mut().zip(other.cells) {
-            let order = (own.shade, own.ratio).partial_cmp(&(other.shade, other.ratio));
-            let earlier = other.index < own.index;
+    fn merged(mut self, other: PicturePart) -> PicturePart {
+        for (own_cell, other_cell) in self.cells.iter_mut().zip(other.cells) {
+            let order =
+                (own_cell.shade, own_cell.ratio).partial_cmp(&(other_cell.shade, other_cell.ratio));
+            let earlier = other_cell.index < own_cell.index;
             match order {
-                Some(std::cmp::Ordering::Less) => *own = other,
-                Some(std::cmp::Ordering::Equal) if earlier && other.shade > Shade::Same => {
-                    *own = other;
+                Some(std::cmp::Ordering::Less) => *own_cell = other_cell,
+                Some(std::cmp::Ordering::Equal) if earlier && other_cell.shade > Shade::Same => {
+                    *own_cell = other_cell;
                 }
                 _ => {}
             }
@@ -446,7 +458,10 @@ impl Part {
         self.within.merge(&other.within);
         self.beyond.merge(&other.beyond);
         self.noise.merge(&other.noise);
-        self.errors.iter_mut().zip(&other.errors).for_each(|(own, other)| own.merge(other));
+        self.errors
+            .iter_mut()
+            .zip(&other.errors)
+            .for_each(|(own_errors, other_errors)| own_errors.merge(other_errors));
         self
     }
 }

@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use super::bitmap::Bitmap;
 use super::cells::sorted_median;
-use super::compare::{is_beyond, judge};
+use super::compare::{compare_element, is_beyond};
 use super::constants::{
     COARSEST_SHARE, ERROR_RATIO, EXPLAINED_SHARE, FACTOR_SHARE, HIDDEN_SHARE, LEAST_CLASS,
     LEAST_ROW, LEFT_OVER, LEFT_SHARE, NOISE_FACTOR, ROUNDOFF_SHARE, ROUNDOFF_UNITS, SAMPLED_ROW,
     SHADOW_ABSOLUTE, SHADOW_FACTOR, SHADOW_RELATIVE,
 };
-use super::measure::{Squares, distance, root_mean_square, ulp};
+use super::measure::{Squares, root_mean_square, ulp, value_distance};
 use super::noise::{NoiseRef, Spread};
 use super::{CompareError, NumericsError, check_shapes};
-use crate::scratch::{Numbers, Scratch};
+use crate::scratch::{Scratch, ScratchNumbers};
 use crate::summary::Number;
 use crate::tensor::{DType, TensorView};
 
@@ -66,7 +66,7 @@ pub struct Shadows<'a> {
     /// By what share of themselves all elements that changed are larger, where one factor explains them all.
     growth: Option<f64>,
     /// The scale of each row.
-    rows: Numbers<f64>,
+    rows: ScratchNumbers<f64>,
     root_mean_square: f64,
 }
 
@@ -122,9 +122,11 @@ impl<'a> Shadows<'a> {
         noise.check_len(base.len())?;
         let root_mean_square = root_mean_square(&base);
         let row = row_of(&base);
-        let mut rows: Numbers<f64> = scratch.zeros(base.len().div_ceil(row))?;
+        let mut rows: ScratchNumbers<f64> = scratch.zeros(base.len().div_ceil(row))?;
         if row >= LEAST_ROW {
-            rows.par_iter_mut().enumerate().for_each(|(at, scale)| *scale = median(&base, at, row));
+            rows.par_iter_mut().enumerate().for_each(|(row_index, scale)| {
+                *scale = median_row_magnitude(&base, row_index, row)
+            });
         }
         Ok(Shadows {
             base,
@@ -159,9 +161,9 @@ impl<'a> Shadows<'a> {
     ///
     /// # Errors
     /// [`CompareError::Noise`] if the noise belongs to another tensor.
-    pub fn with_noise(self, own: NoiseRef<'a>) -> Result<Shadows<'a>, CompareError> {
-        own.check_len(self.base.len())?;
-        Ok(Shadows { own: Some(own), ..self })
+    pub fn with_noise(self, own_noise: NoiseRef<'a>) -> Result<Shadows<'a>, CompareError> {
+        own_noise.check_len(self.base.len())?;
+        Ok(Shadows { own: Some(own_noise), ..self })
     }
 
     /// The same, where the shadows are known to move by `steps` as their inputs move along a line: what
@@ -193,7 +195,7 @@ impl<'a> Shadows<'a> {
         }
         let fits = |index: usize| {
             let (left, right) = (self.base.get_f64(index), self.got.get_f64(index));
-            let apart = distance(left, right);
+            let apart = value_distance(left, right);
             apart == 0.0
                 || is_larger_by(growth, left, right)
                 || !self.is_unexplained(apart, index, left, right)
@@ -209,31 +211,33 @@ impl<'a> Shadows<'a> {
 
     /// Whether steps explain a shift that `moved` so many elements: few are left, and they carry
     /// three quarters of it at most. Where a narrow format holds nothing of an element, it does not step.
-    pub fn mostly_step(&self, moved: u64) -> bool {
-        let (mut all, mut left, mut count) = (0.0, 0.0, 0);
+    pub fn mostly_step(&self, moved_count: u64) -> bool {
+        let (mut all_squares, mut left, mut count) = (0.0, 0.0, 0);
         for index in 0..self.base.len() {
-            let apart = distance(self.base.get_f64(index), self.got.get_f64(index));
-            all += apart * apart;
+            let difference = value_distance(self.base.get_f64(index), self.got.get_f64(index));
+            all_squares += difference * difference;
             if self.has_moved(index) {
-                left += apart * apart;
+                left += difference * difference;
                 count += 1;
             }
         }
-        all.is_finite() && LEFT_OVER * count as f64 <= moved as f64 && left <= LEFT_SHARE * all
+        all_squares.is_finite()
+            && LEFT_OVER * count as f64 <= moved_count as f64
+            && left <= LEFT_SHARE * all_squares
     }
 
     /// Whether steps by themselves explain a quarter of the change at least, in squares.
     pub fn steps_explain(&self) -> bool {
         let Some(steps) = self.steps else { return false };
-        let (mut all, mut explained) = (0.0, 0.0);
+        let (mut all_squares, mut explained) = (0.0, 0.0);
         for index in 0..self.base.len() {
             let (left, right) = (self.base.get_f64(index), self.got.get_f64(index));
-            let apart = distance(left, right);
-            let by = NOISE_FACTOR * steps.at(self.base.dtype, index, left, right);
-            all += apart * apart;
-            explained += apart.min(by).powi(2);
+            let difference = value_distance(left, right);
+            let step_difference = NOISE_FACTOR * steps.sum_at(self.base.dtype, index, left, right);
+            all_squares += difference * difference;
+            explained += difference.min(step_difference).powi(2);
         }
-        all.is_finite() && all > 0.0 && explained >= EXPLAINED_SHARE * all
+        all_squares.is_finite() && all_squares > 0.0 && explained >= EXPLAINED_SHARE * all_squares
     }
 
     /// Whether they are in float64, and not in float32.
@@ -249,11 +253,11 @@ impl<'a> Shadows<'a> {
     pub fn move_beyond(&self, roundoff: &Spread) -> Result<bool, CompareError> {
         NoiseRef { base: Some(roundoff), got: None }.check_len(self.base.len())?;
         let is_beyond = |index: usize| {
-            let apart = distance(self.base.get_f64(index), self.got.get_f64(index));
+            let difference = value_distance(self.base.get_f64(index), self.got.get_f64(index));
             let (left, right) = (self.base.get_f64(index), self.got.get_f64(index));
             let unit = ulp(self.native, 1.0) / 2.0 * self.scale(index, left, right);
-            let explained = (ROUNDOFF_SHARE * roundoff.at(index)).min(ROUNDOFF_UNITS * unit);
-            apart > explained && self.has_moved(index)
+            let explained = (ROUNDOFF_SHARE * roundoff.value_at(index)).min(ROUNDOFF_UNITS * unit);
+            difference > explained && self.has_moved(index)
         };
         Ok((0..self.base.len()).into_par_iter().any(is_beyond))
     }
@@ -264,21 +268,21 @@ impl<'a> Shadows<'a> {
         let parts = (0..count.div_ceil(PART)).into_par_iter();
         let parts: Vec<Changed> =
             parts.map(|part| self.changed(part * PART..count.min((part + 1) * PART))).collect();
-        let whole = parts.into_iter().fold(Changed::default(), Changed::followed_by);
+        let total_change = parts.into_iter().fold(Changed::default(), Changed::followed_by);
         ShadowChange {
-            relative_l2: whole.differences.relative_to(&whole.truth),
-            changed: whole.changed,
-            changed_by: whole.changed_by.relative_to(&whole.changed_from),
-            first: whole.first,
-            moved: whole.moved,
-            moved_by: whole.moved_by.relative_to(&whole.moved_from),
+            relative_l2: total_change.differences.relative_to(&total_change.truth),
+            changed: total_change.changed,
+            changed_by: total_change.changed_by.relative_to(&total_change.changed_from),
+            first: total_change.first,
+            moved: total_change.moved,
+            moved_by: total_change.moved_by.relative_to(&total_change.moved_from),
             dtype: self.base.dtype,
             rounded: false,
         }
     }
 
     fn changed(&self, range: Range<usize>) -> Changed {
-        let mut found = Changed::default();
+        let mut changed_part = Changed::default();
         let (mut lefts, mut rights) = ([0.0; BLOCK], [0.0; BLOCK]);
         for first in range.clone().step_by(BLOCK) {
             let count = BLOCK.min(range.end - first);
@@ -287,34 +291,35 @@ impl<'a> Shadows<'a> {
             self.got.read(first, rights);
             for ((index, &left), &right) in (first..).zip(&*lefts).zip(&*rights) {
                 if left.is_finite() {
-                    found.truth.add(left);
+                    changed_part.truth.add(left);
                 }
-                let apart = distance(left, right);
-                found.differences.add(apart);
-                if apart == 0.0 {
+                let difference = value_distance(left, right);
+                changed_part.differences.add(difference);
+                if difference == 0.0 {
                     continue;
                 }
-                if self.is_unexplained(apart, index, left, right) {
-                    found.changed += 1;
-                    found.changed_by.add(apart);
-                    found.changed_from.add(if left.is_finite() { left } else { 0.0 });
-                    found.first.get_or_insert(index as u64);
+                if self.is_unexplained(difference, index, left, right) {
+                    changed_part.changed += 1;
+                    changed_part.changed_by.add(difference);
+                    changed_part.changed_from.add(if left.is_finite() { left } else { 0.0 });
+                    changed_part.first.get_or_insert(index as u64);
                 }
                 if self.have_moved(index, left, right) {
-                    found.moved += 1;
-                    found.moved_by.add(apart);
-                    found.moved_from.add(if left.is_finite() { left } else { 0.0 });
+                    changed_part.moved += 1;
+                    changed_part.moved_by.add(difference);
+                    changed_part.moved_from.add(if left.is_finite() { left } else { 0.0 });
                 }
             }
         }
-        found
+        changed_part
     }
 
     /// Whether the values of an element lie further apart than [`explained`](Shadows::explained).
-    fn is_unexplained(&self, apart: f64, index: usize, left: f64, right: f64) -> bool {
+    fn is_unexplained(&self, difference: f64, index: usize, left: f64, right: f64) -> bool {
         // Most are explained by this alone, and their noise lies in other memory.
-        let is_near = self.is_wide() && apart <= SHADOW_RELATIVE * left.abs().max(right.abs());
-        apart.is_infinite() || !is_near && apart > self.explained(apart, index, left, right)
+        let is_near = self.is_wide() && difference <= SHADOW_RELATIVE * left.abs().max(right.abs());
+        difference.is_infinite()
+            || !is_near && difference > self.explained(difference, index, left, right)
     }
 
     /// The elements that moved.
@@ -330,23 +335,27 @@ impl<'a> Shadows<'a> {
     /// The condition of the computation is the same in both precisions, so rounding in float64 moves
     /// an element by as much as native rounding, scaled by the ratio of the precisions of float64 and
     /// float32. Noise is measured in float32 arithmetic at best, whatever the outputs are stored in.
-    fn explained(&self, apart: f64, index: usize, left: f64, right: f64) -> f64 {
-        let steps = self.steps.map_or(0.0, |steps| steps.at(self.base.dtype, index, left, right));
+    fn explained(&self, difference: f64, index: usize, left: f64, right: f64) -> f64 {
+        let steps =
+            self.steps.map_or(0.0, |steps| steps.sum_at(self.base.dtype, index, left, right));
         let steps = NOISE_FACTOR * steps;
         if self.base.dtype != DType::F64 {
             return steps.max(NOISE_FACTOR * ulp(self.base.dtype, left.abs().max(right.abs())));
         }
         let precision = ulp(DType::F64, 1.0) / ulp(DType::F32, 1.0);
-        let noise = self.noise.at(self.native, index, left, right);
+        let noise = self.noise.sum_at(self.native, index, left, right);
         let noise = if noise.is_finite() { noise } else { 0.0 };
-        let known = SHADOW_FACTOR * precision * noise
+        let accounted_difference = SHADOW_FACTOR * precision * noise
             + SHADOW_RELATIVE * left.abs().max(right.abs())
             + steps;
         let cancelled = SHADOW_ABSOLUTE * self.root_mean_square;
-        if apart > known && apart <= known + cancelled && self.is_held(index, left, right) {
-            return known;
+        if difference > accounted_difference
+            && difference <= accounted_difference + cancelled
+            && self.is_held(index, left, right)
+        {
+            return accounted_difference;
         }
-        known + cancelled
+        accounted_difference + cancelled
     }
 
     /// Whether the outputs hold the larger of the values of an element as well, to the digits of the narrowest of formats: it
@@ -355,19 +364,19 @@ impl<'a> Shadows<'a> {
         self.outputs.is_some_and(|[base, got]| {
             let larger = if left.abs() > right.abs() { left } else { right };
             let output = if left.abs() > right.abs() { base } else { got };
-            distance(output.get_f64(index), larger) <= COARSEST_SHARE * larger.abs()
+            value_distance(output.get_f64(index), larger) <= COARSEST_SHARE * larger.abs()
         })
     }
 
     /// The magnitude of an element in whose units it is known: its own, or the median of its row so far as rounding moves it by as much.
     fn scale(&self, index: usize, left: f64, right: f64) -> f64 {
         let row = self.rows[index / row_of(&self.base)];
-        let own = left.abs().max(right.abs());
-        if row <= own {
-            return own;
+        let own_magnitude = left.abs().max(right.abs());
+        if row <= own_magnitude {
+            return own_magnitude;
         }
-        let noise = self.noise.at(self.native, index, left, right);
-        own.max(row.min(noise / ulp(self.native, 1.0)))
+        let noise = self.noise.sum_at(self.native, index, left, right);
+        own_magnitude.max(row.min(noise / ulp(self.native, 1.0)))
     }
 
     /// Whether an element moved by more than one unit roundoff of the output's dtype at its
@@ -379,37 +388,38 @@ impl<'a> Shadows<'a> {
 
     /// The same of an element with these values.
     fn have_moved(&self, index: usize, left: f64, right: f64) -> bool {
-        let apart = distance(left, right);
+        let difference = value_distance(left, right);
         let roundoff = ulp(self.native, 1.0) / 2.0;
-        let own = roundoff * left.abs().max(right.abs());
+        let own_rounding = roundoff * left.abs().max(right.abs());
         // What comes now lies in other memory.
-        if apart == 0.0 || apart <= own && apart.is_finite() {
+        if difference == 0.0 || difference <= own_rounding && difference.is_finite() {
             return false;
         }
         let scale = self.scale(index, left, right);
-        let least = (roundoff * scale).max(ulp(self.native, 0.0) / 2.0);
-        if apart <= least && apart.is_finite() {
+        let least_difference = (roundoff * scale).max(ulp(self.native, 0.0) / 2.0);
+        if difference <= least_difference && difference.is_finite() {
             return false;
         }
-        let own = self.own.map_or(0.0, |own| own.at(DType::F64, index, left, right));
-        let noise = self.noise.at(self.native, index, left, right);
-        if own.is_infinite() || noise.is_infinite() {
+        let own_noise =
+            self.own.map_or(0.0, |noise_ref| noise_ref.sum_at(DType::F64, index, left, right));
+        let noise = self.noise.sum_at(self.native, index, left, right);
+        if own_noise.is_infinite() || noise.is_infinite() {
             return false;
         }
-        if apart.is_infinite() {
+        if difference.is_infinite() {
             return true;
         }
         let hidden = if self.growth.is_some() { 0.0 } else { noise * HIDDEN_SHARE };
-        apart > least.max(hidden)
-            && apart > self.explained(apart, index, left, right)
-            && apart > SHADOW_FACTOR * own
+        difference > least_difference.max(hidden)
+            && difference > self.explained(difference, index, left, right)
+            && difference > SHADOW_FACTOR * own_noise
     }
 }
 
 /// Whether `right` is larger than `left` by the share `growth` of it.
 fn is_larger_by(growth: f64, left: f64, right: f64) -> bool {
     let grown = growth * left;
-    distance(right - left, grown) <= FACTOR_SHARE * grown.abs()
+    value_distance(right - left, grown) <= FACTOR_SHARE * grown.abs()
 }
 
 /// The elements of one row of `tensor`: those along its last dimension.
@@ -418,9 +428,9 @@ pub(super) fn row_of(tensor: &TensorView) -> usize {
 }
 
 /// The median magnitude of row `at` of `tensor`, over finite elements.
-pub(super) fn median(tensor: &TensorView, at: usize, row: usize) -> f64 {
+pub(super) fn median_row_magnitude(tensor: &TensorView, row_index: usize, row: usize) -> f64 {
     let every = row.div_ceil(SAMPLED_ROW);
-    let indices = (at * row..(at + 1) * row).step_by(every);
+    let indices = (row_index * row..(row_index + 1) * row).step_by(every);
     let magnitudes = indices.map(|index| tensor.get_f64(index).abs());
     let magnitudes: Vec<f64> = magnitudes.filter(|magnitude| magnitude.is_finite()).collect();
     if magnitudes.is_empty() { 0.0 } else { sorted_median(&magnitudes) }
@@ -435,18 +445,18 @@ pub(super) fn median(tensor: &TensorView, at: usize, row: usize) -> f64 {
 pub fn error_without_ties(
     output: &TensorView,
     shadow: &TensorView,
-    own: &NoiseRef,
+    own_noise: &NoiseRef,
 ) -> Result<f64, CompareError> {
     check_shapes(shadow, output, false)?;
-    own.check_len(shadow.len())?;
+    own_noise.check_len(shadow.len())?;
     let (mut errors, mut truth) = (Squares::default(), Squares::default());
     for index in 0..shadow.len() {
         let (target, value) = (shadow.get_f64(index), output.get_f64(index));
-        let error = distance(target, value);
+        let error = value_distance(target, value);
         if target.is_finite() {
             truth.add(target);
         }
-        if error > SHADOW_FACTOR * own.at(DType::F64, index, target, value) {
+        if error > SHADOW_FACTOR * own_noise.sum_at(DType::F64, index, target, value) {
             errors.add(error);
         }
     }
@@ -469,7 +479,7 @@ pub struct Errors<'a> {
 
 /// The errors of the trusted side in elements of about one magnitude.
 #[derive(Default)]
-struct Class {
+struct MagnitudeClass {
     errors: Squares,
     elements: u64,
 }
@@ -483,26 +493,26 @@ impl Errors<'_> {
     /// still tell how far it errs.
     pub fn are_alike(&self) -> bool {
         let (mut base, mut got) = (Squares::default(), Squares::default());
-        let mut classes: BTreeMap<u16, Class> = BTreeMap::new();
+        let mut classes: BTreeMap<u16, MagnitudeClass> = BTreeMap::new();
         for index in 0..self.base.len() {
-            let (before, after) = (self.base_error(index), self.got_error(index));
-            if !before.is_finite() || !after.is_finite() {
+            let (error_before, error_after) = (self.base_error(index), self.got_error(index));
+            if !error_before.is_finite() || !error_after.is_finite() {
                 return false;
             }
-            base.add(before);
-            got.add(after);
+            base.add(error_before);
+            got.add(error_after);
             let class = classes.entry(self.class(index)).or_default();
-            class.errors.add(before);
+            class.errors.add(error_before);
             class.elements += 1;
         }
         if got.root() > ERROR_RATIO * base.root() {
             return false;
         }
-        let typical = typical(classes);
+        let typical = typical_errors(classes);
         let excused =
             |index: usize| self.got_error(index) <= NOISE_FACTOR * typical[&self.class(index)];
-        let beyond = |&index: &usize| is_beyond(&self.base, &self.got, &self.noise, index);
-        (0..self.base.len()).filter(beyond).all(excused)
+        let beyond_noise = |&index: &usize| is_beyond(&self.base, &self.got, &self.noise, index);
+        (0..self.base.len()).filter(beyond_noise).all(excused)
     }
 
     /// The same of integers: both shadows hold one integer wherever the outputs differ beyond noise, roundings flip
@@ -511,7 +521,7 @@ impl Errors<'_> {
     pub fn are_alike_in_integers(&self) -> bool {
         let (mut flipped, mut kept, mut base, mut got) = (0u64, 0u64, 0u64, 0u64);
         for index in 0..self.base.len() {
-            if let Some(element) = judge(&self.base, &self.got, &self.noise, index) {
+            if let Some(element) = compare_element(&self.base, &self.got, &self.noise, index) {
                 if element.is_beyond() && !self.is_shadow_the_same(index) {
                     return false;
                 }
@@ -525,15 +535,15 @@ impl Errors<'_> {
 
     /// Whether the shadows hold one value at `index`.
     fn is_shadow_the_same(&self, index: usize) -> bool {
-        distance(self.base_shadow.get_f64(index), self.got_shadow.get_f64(index)) == 0.0
+        value_distance(self.base_shadow.get_f64(index), self.got_shadow.get_f64(index)) == 0.0
     }
 
     fn base_error(&self, index: usize) -> f64 {
-        distance(self.base.get_f64(index), self.base_shadow.get_f64(index))
+        value_distance(self.base.get_f64(index), self.base_shadow.get_f64(index))
     }
 
     fn got_error(&self, index: usize) -> f64 {
-        distance(self.got.get_f64(index), self.got_shadow.get_f64(index))
+        value_distance(self.got.get_f64(index), self.got_shadow.get_f64(index))
     }
 
     /// The exponent of the truth.
@@ -544,10 +554,10 @@ impl Errors<'_> {
 
 /// The root mean square of the errors of each class. One with few elements takes in those of the
 /// next larger magnitudes.
-fn typical(classes: BTreeMap<u16, Class>) -> BTreeMap<u16, f64> {
+fn typical_errors(classes: BTreeMap<u16, MagnitudeClass>) -> BTreeMap<u16, f64> {
     let mut typical = BTreeMap::new();
     let mut waiting: Vec<u16> = Vec::new();
-    let mut sum = Class::default();
+    let mut sum = MagnitudeClass::default();
     let mut last = 0.0;
     for (exponent, class) in classes {
         waiting.push(exponent);
@@ -556,11 +566,11 @@ fn typical(classes: BTreeMap<u16, Class>) -> BTreeMap<u16, f64> {
         if sum.elements >= LEAST_CLASS {
             last = sum.errors.root() / (sum.elements as f64).sqrt();
             typical.extend(waiting.drain(..).map(|exponent| (exponent, last)));
-            sum = Class::default();
+            sum = MagnitudeClass::default();
         }
     }
     // The largest elements may be few: they err at least as far as those below them.
-    let rest = sum.errors.root() / (sum.elements.max(1) as f64).sqrt();
-    typical.extend(waiting.into_iter().map(|exponent| (exponent, rest.max(last))));
+    let rest_error = sum.errors.root() / (sum.elements.max(1) as f64).sqrt();
+    typical.extend(waiting.into_iter().map(|exponent| (exponent, rest_error.max(last))));
     typical
 }

@@ -4,7 +4,7 @@
 //! it. A location never claims an element outside the class: where the class does not fill its
 //! region, the location gives its share.
 
-mod words;
+mod location_text;
 
 #[cfg(test)]
 mod tests;
@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use super::bitmap::Bitmap;
 use crate::scratch::{Scratch, ScratchError};
-use crate::tensor::{Dim, TensorView, unravel};
+use crate::tensor::{Dim, TensorView, unravel_index};
 
-pub(super) use self::words::describe_term;
-pub(crate) use self::words::has_shape;
-pub use self::words::{block_map, describe};
+pub(super) use self::location_text::describe_term;
+pub(crate) use self::location_text::has_shape;
+pub use self::location_text::{block_map, describe_location};
 
 /// Single indices that a selection lists before it falls back to their range.
 const LISTED: usize = 8;
@@ -39,7 +39,7 @@ pub struct Mask<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Selection {
+pub enum IndexSelection {
     /// All indices.
     All,
     /// A range, both ends included.
@@ -69,7 +69,7 @@ pub struct Term {
     /// Its size.
     pub size: usize,
     /// The selected indices.
-    pub selection: Selection,
+    pub selection: IndexSelection,
 }
 
 /// The part of a mask that a region lies in.
@@ -102,40 +102,40 @@ pub struct Location {
     pub first: Vec<Vec<usize>>,
 }
 
-impl Selection {
+impl IndexSelection {
     /// Whether `index` is selected.
     pub fn contains(&self, index: usize) -> bool {
         match self {
-            Selection::All => true,
-            Selection::Range { first, last } => (*first..=*last).contains(&index),
-            Selection::Modulo { modulus, remainder } => index % modulus == *remainder,
-            Selection::List(list) => list.contains(&index),
+            IndexSelection::All => true,
+            IndexSelection::Range { first, last } => (*first..=*last).contains(&index),
+            IndexSelection::Modulo { modulus, remainder } => index % modulus == *remainder,
+            IndexSelection::List(list) => list.contains(&index),
         }
     }
 
     /// The selection of exactly the indices that are `touched`, or of the range around them.
-    fn around(touched: &Bitmap) -> Selection {
+    fn around(touched: &Bitmap) -> IndexSelection {
         let list: Vec<usize> = touched.ones().take(LISTED + 1).collect();
         let (Some(&first), Some(last)) = (list.first(), touched.ones().last()) else {
-            return Selection::List(list);
+            return IndexSelection::List(list);
         };
         let count = touched.count() as usize;
         if count == touched.len() {
-            return Selection::All;
+            return IndexSelection::All;
         }
         if last - first + 1 == count {
-            return Selection::Range { first, last };
+            return IndexSelection::Range { first, last };
         }
         let modulus = list[1] - first;
         let ends = first < modulus && last + modulus >= touched.len();
         if count > 2 && ends && touched.ones().zip((first..).step_by(modulus)).all(|(a, b)| a == b)
         {
-            return Selection::Modulo { modulus, remainder: first };
+            return IndexSelection::Modulo { modulus, remainder: first };
         }
         match count {
-            ..=LISTED => Selection::List(list),
-            _ if first == 0 && last + 1 == touched.len() => Selection::All,
-            _ => Selection::Range { first, last },
+            ..=LISTED => IndexSelection::List(list),
+            _ if first == 0 && last + 1 == touched.len() => IndexSelection::All,
+            _ => IndexSelection::Range { first, last },
         }
     }
 }
@@ -146,7 +146,7 @@ impl Location {
         self.elements == self.region_elements
     }
 
-    /// Whether the element at `index` lies in the region. `masks` are those given to [`locate`].
+    /// Whether the element at `index` lies in the region. `masks` are those given to [`locate_elements`].
     ///
     /// # Panics
     /// If `index` has another rank than the tensor, or lies outside of it.
@@ -163,8 +163,8 @@ impl Location {
 impl Mask<'_> {
     /// Whether the mask is 0 for the output's element at `index`.
     fn is_zero_at(&self, index: &[usize]) -> bool {
-        let at = self.dims.iter().zip(self.view.shape);
-        let linear = at.fold(0, |linear, (&dim, &size)| linear * size + index[dim]);
+        let sized_dims = self.dims.iter().zip(self.view.shape);
+        let linear = sized_dims.fold(0, |linear, (&dim, &size)| linear * size + index[dim]);
         self.view.get_f64(linear) == 0.0
     }
 
@@ -179,7 +179,7 @@ impl Mask<'_> {
 }
 
 /// Facts about a class, gathered before its region is chosen.
-struct Class {
+struct ElementClass {
     shape: Vec<usize>,
     touched: Vec<Bitmap>,
     elements: u64,
@@ -196,7 +196,7 @@ struct Class {
 ///
 /// # Errors
 /// [`ScratchError`] if there is no room for a bit for each index of each dimension.
-pub fn locate(
+pub fn locate_elements(
     class: &Bitmap,
     dims: &[Dim],
     masks: &[Mask],
@@ -207,12 +207,13 @@ pub fn locate(
         return Ok(None);
     }
     let masks: Vec<&Mask> = masks.iter().filter(|mask| mask.fits(&shape)).collect();
-    let class = survey(class, shape, &masks, scratch)?;
+    let class = survey_elements(class, shape, &masks, scratch)?;
     if class.elements == 0 {
         return Ok(None);
     }
-    let terms: Vec<Term> = dims.iter().zip(&class.touched).enumerate().map(term).collect();
-    let mut best = region(&class, &terms, None);
+    let terms: Vec<Term> =
+        dims.iter().zip(&class.touched).enumerate().map(dimension_term).collect();
+    let mut best = measure_region(&class, &terms, None);
     for (mask, sides) in masks.iter().zip(&class.sides) {
         let zero = match sides {
             [true, false] => true,
@@ -220,7 +221,7 @@ pub fn locate(
             _ => continue,
         };
         let terms = without_redundant(terms.clone(), mask, zero);
-        let narrowed = region(&class, &terms, Some((mask, zero)));
+        let narrowed = measure_region(&class, &terms, Some((mask, zero)));
         if narrowed.region_elements < best.region_elements {
             best = narrowed;
         }
@@ -229,60 +230,60 @@ pub fn locate(
 }
 
 /// The touched indices of a dimension, as a term.
-pub(super) fn term((at, (dim, touched)): (usize, (&Dim, &Bitmap))) -> Term {
-    let name = dim.name.clone().unwrap_or_else(|| format!("dim {at}"));
-    Term { dim: name, size: dim.size, selection: Selection::around(touched) }
+pub(super) fn dimension_term((axis, (dim, touched)): (usize, (&Dim, &Bitmap))) -> Term {
+    let name = dim.name.clone().unwrap_or_else(|| format!("dim {axis}"));
+    Term { dim: name, size: dim.size, selection: IndexSelection::around(touched) }
 }
 
 /// Visits the elements of a class once.
-fn survey(
+fn survey_elements(
     class: &Bitmap,
     shape: Vec<usize>,
     masks: &[&Mask],
     scratch: &Scratch,
-) -> Result<Class, ScratchError> {
-    let none = |&size: &usize| Bitmap::in_scratch(scratch, size, |_| false);
-    let mut found = Class {
-        touched: shape.iter().map(none).collect::<Result<_, _>>()?,
+) -> Result<ElementClass, ScratchError> {
+    let empty_bitmap = |&size: &usize| Bitmap::in_scratch(scratch, size, |_| false);
+    let mut element_class = ElementClass {
+        touched: shape.iter().map(empty_bitmap).collect::<Result<_, _>>()?,
         elements: 0,
         rows: 0,
         first: Vec::new(),
         sides: vec![[false; 2]; masks.len()],
         shape,
     };
-    let row_size = found.shape.last().copied().unwrap_or(1).max(1);
+    let row_size = element_class.shape.last().copied().unwrap_or(1).max(1);
     let mut row = None;
     let mut index = Vec::new();
     for linear in class.ones() {
         if row != Some(linear / row_size) {
             row = Some(linear / row_size);
-            found.rows += 1;
-            index = unravel(linear, &found.shape);
-            for (touched, &i) in found.touched.iter_mut().zip(&index) {
+            element_class.rows += 1;
+            index = unravel_index(linear, &element_class.shape);
+            for (touched, &i) in element_class.touched.iter_mut().zip(&index) {
                 touched.insert(i);
             }
         }
-        if let (Some(last), Some(touched)) = (index.last_mut(), found.touched.last_mut()) {
+        if let (Some(last), Some(touched)) = (index.last_mut(), element_class.touched.last_mut()) {
             *last = linear % row_size;
             touched.insert(*last);
         }
-        for (sides, mask) in found.sides.iter_mut().zip(masks) {
+        for (sides, mask) in element_class.sides.iter_mut().zip(masks) {
             sides[usize::from(!mask.is_zero_at(&index))] = true;
         }
-        found.elements += 1;
-        if found.first.len() < EXAMPLES {
-            found.first.push(index.clone());
+        element_class.elements += 1;
+        if element_class.first.len() < EXAMPLES {
+            element_class.first.push(index.clone());
         }
     }
-    Ok(found)
+    Ok(element_class)
 }
 
 /// The terms, without those that the side of the mask implies already.
 fn without_redundant(mut terms: Vec<Term>, mask: &Mask, zero: bool) -> Vec<Term> {
-    let inside = count_in_mask(&terms, mask, zero);
+    let count_inside = count_in_mask(&terms, mask, zero);
     for &dim in mask.dims {
-        let selection = std::mem::replace(&mut terms[dim].selection, Selection::All);
-        if count_in_mask(&terms, mask, zero) != inside {
+        let selection = std::mem::replace(&mut terms[dim].selection, IndexSelection::All);
+        if count_in_mask(&terms, mask, zero) != count_inside {
             terms[dim].selection = selection;
         }
     }
@@ -290,7 +291,7 @@ fn without_redundant(mut terms: Vec<Term>, mask: &Mask, zero: bool) -> Vec<Term>
 }
 
 /// The region of these terms, narrowed by one side of a mask, with its elements counted.
-fn region(class: &Class, terms: &[Term], mask: Option<(&Mask, bool)>) -> Location {
+fn measure_region(class: &ElementClass, terms: &[Term], mask: Option<(&Mask, bool)>) -> Location {
     let selected = |dim: usize| -> u64 {
         let term = &terms[dim];
         (0..term.size).filter(|&index| term.selection.contains(index)).count() as u64
@@ -321,11 +322,11 @@ fn region(class: &Class, terms: &[Term], mask: Option<(&Mask, bool)>) -> Locatio
 
 /// The mask's elements in the terms that are on one side of it.
 fn count_in_mask(terms: &[Term], mask: &Mask, zero: bool) -> u64 {
-    let inside = |linear: &usize| {
-        let index = unravel(*linear, mask.view.shape);
+    let is_inside = |linear: &usize| {
+        let index = unravel_index(*linear, mask.view.shape);
         let selects = |(&dim, &i): (&usize, &usize)| terms[dim].selection.contains(i);
         mask.dims.iter().zip(&index).all(selects)
     };
     let side = |linear: &usize| (mask.view.get_f64(*linear) == 0.0) == zero;
-    (0..mask.view.len()).filter(side).filter(inside).count() as u64
+    (0..mask.view.len()).filter(side).filter(is_inside).count() as u64
 }

@@ -9,21 +9,21 @@ use super::cells::median_of;
 use super::constants::{FEW_TIES, LEAST_ROW};
 use super::noise::Spread;
 use super::{CompareError, NumericsError, check_shapes};
-use crate::scratch::{Numbers, Scratch};
+use crate::scratch::{Scratch, ScratchNumbers};
 use crate::tensor::TensorView;
 
 /// The points beside the middle one.
 pub const POINTS: [i8; 6] = [-4, -2, -1, 1, 2, 4];
 /// The weights of a point in the fourth differences at the distance of one and of two.
-fn weights(point: i8) -> [f64; 2] {
-    let of = |distance: i8| match (point / distance).abs() {
+fn difference_weights(point: i8) -> [f64; 2] {
+    let weight_at = |distance: i8| match (point / distance).abs() {
         _ if point % distance != 0 => 0.0,
         0 => 6.0,
         1 => -4.0,
         2 => 1.0,
         _ => 0.0,
     };
-    [of(1), of(2)]
+    [weight_at(1), weight_at(2)]
 }
 /// The root of the sum of the squared weights: how far five errors that are independent of each other
 /// add up.
@@ -33,8 +33,8 @@ const GROWTH: f64 = 16.0;
 /// Adds up the fourth differences of each element of an output.
 #[derive(Debug)]
 pub struct Steps {
-    near: Numbers<f64>,
-    far: Numbers<f64>,
+    near: ScratchNumbers<f64>,
+    far: ScratchNumbers<f64>,
     scratch: Scratch,
 }
 
@@ -66,7 +66,7 @@ impl Steps {
     }
 
     fn sum(&mut self, view: &TensorView, point: i8) {
-        let [near, far] = weights(point);
+        let [near, far] = difference_weights(point);
         for index in 0..view.len() {
             let value = view.get_f64(index);
             self.near[index] += near * value;
@@ -84,13 +84,15 @@ impl Steps {
         other: &Steps,
         growth: impl Fn(usize) -> f64,
     ) -> Result<Steps, NumericsError> {
-        let mut between = self.copied()?;
-        for (sums, others) in [(&mut between.near, &other.near), (&mut between.far, &other.far)] {
+        let mut steps_between = self.copied()?;
+        for (sums, others) in
+            [(&mut steps_between.near, &other.near), (&mut steps_between.far, &other.far)]
+        {
             for (index, (sum, other)) in sums.iter_mut().zip(others.iter()).enumerate() {
                 *sum = other - (1.0 + growth(index)) * *sum;
             }
         }
-        Ok(between)
+        Ok(steps_between)
     }
 
     /// The same sums once more.
@@ -98,8 +100,8 @@ impl Steps {
     /// # Errors
     /// [`ScratchError`](crate::scratch::ScratchError) if there is no room.
     pub fn copied(&self) -> Result<Steps, NumericsError> {
-        let mut near: Numbers<f64> = self.scratch.zeros(self.near.len())?;
-        let mut far: Numbers<f64> = self.scratch.zeros(self.far.len())?;
+        let mut near: ScratchNumbers<f64> = self.scratch.zeros(self.near.len())?;
+        let mut far: ScratchNumbers<f64> = self.scratch.zeros(self.far.len())?;
         near.copy_from_slice(&self.near);
         far.copy_from_slice(&self.far);
         Ok(Steps { near, far, scratch: self.scratch.clone() })
@@ -118,9 +120,9 @@ impl Steps {
             let magnitude = middle.get_f64(index).abs();
             if magnitude.is_finite() { magnitude } else { 0.0 }
         };
-        let mut values: Numbers<f64> = scratch.zeros(middle.len())?;
+        let mut values: ScratchNumbers<f64> = scratch.zeros(middle.len())?;
         values.iter_mut().enumerate().for_each(|(index, value)| *value = magnitude(index));
-        let mut rows: Numbers<f64> = scratch.zeros(middle.len().div_ceil(row))?;
+        let mut rows: ScratchNumbers<f64> = scratch.zeros(middle.len().div_ceil(row))?;
         rows.iter_mut().zip(values.chunks(row)).for_each(|(scale, row)| *scale = median_of(row));
         let scale = |index: usize| magnitude(index).max(rows[index / row]);
         for difference in near.iter_mut().chain(far.iter_mut()) {
@@ -136,16 +138,16 @@ impl Steps {
             }
             of_most(&mut values[..count])
         };
-        let (close, wide) = (usual(&near), usual(&far));
+        let (usual_near, usual_far) = (usual(&near), usual(&far));
         // What grows with the distance is the curve, the rest is rounding.
-        let rounded = (GROWTH * close).powi(2) - wide * wide;
-        let rounded = (rounded.max(0.0) / (GROWTH * GROWTH - 1.0)).sqrt();
-        let part = if close > 0.0 { rounded / close } else { 1.0 };
+        let rounding_square = (GROWTH * usual_near).powi(2) - usual_far * usual_far;
+        let rounding_size = (rounding_square.max(0.0) / (GROWTH * GROWTH - 1.0)).sqrt();
+        let part = if usual_near > 0.0 { rounding_size / usual_near } else { 1.0 };
         near.iter_mut().for_each(|difference| *difference *= part.min(1.0));
-        for (at, differences) in near.chunks_mut(row).enumerate() {
+        for (row_index, differences) in near.chunks_mut(row).enumerate() {
             let neighbours = if row < LEAST_ROW { 0.0 } else { median_of(differences) };
-            for (index, difference) in (at * row..).zip(differences) {
-                *difference = difference.max(neighbours).max(rounded * scale(index));
+            for (index, difference) in (row_index * row..).zip(differences) {
+                *difference = difference.max(neighbours).max(rounding_size * scale(index));
             }
         }
         Ok(Spread::Double(near))
@@ -187,7 +189,7 @@ mod tests {
         }
         let found = steps.finish(&seen(&[8, 8], &middle)).unwrap();
         let largest = f(2.6).abs();
-        (0..64).map(|index| found.at(index) / largest).fold(0.0, f64::max)
+        (0..64).map(|index| found.value_at(index) / largest).fold(0.0, f64::max)
     }
 
     #[test]
@@ -226,7 +228,7 @@ mod tests {
         });
         let between = steps[0].between(&steps[1], |_| growth).unwrap();
         let found = between.finish(&seen(&[8, 8], &middle)).unwrap();
-        (0..64).map(|index| found.at(index) / f(2.6).abs()).fold(0.0, f64::max)
+        (0..64).map(|index| found.value_at(index) / f(2.6).abs()).fold(0.0, f64::max)
     }
 
     #[test]
@@ -267,6 +269,6 @@ mod tests {
             steps.add(&seen(&[16], &bytes), &seen(&[16], at), by).unwrap();
         }
         let found = steps.finish(&seen(&[16], &bytes)).unwrap();
-        assert!(found.at(0) > 0.1 && (1..16).all(|index| found.at(index) == 0.0));
+        assert!(found.value_at(0) > 0.1 && (1..16).all(|index| found.value_at(index) == 0.0));
     }
 }

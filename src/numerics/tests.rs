@@ -3,12 +3,12 @@
 use half::bf16;
 
 use super::bitmap::Bitmap;
-use super::compare::{Agreement, Comparison, beyond_noise, compare};
-use super::noise::{Moved, Noise, NoiseAccumulator, NoiseRef, Spread};
+use super::compare::{Agreement, Comparison, beyond_noise, compare_outputs};
+use super::noise::{Noise, NoiseAccumulator, NoiseRef, NoiseSource, Spread};
 use super::oracle::against_oracle;
 use super::shadow::{Errors, ShadowChange, Shadows};
 use super::*;
-use crate::scratch::{Numbers, Scratch};
+use crate::scratch::{Scratch, ScratchNumbers};
 use crate::tensor::DType;
 
 struct Owned {
@@ -39,13 +39,13 @@ impl Owned {
 }
 
 fn compared(base: &Owned, got: &Owned) -> Comparison {
-    compare(&base.view(), &got.view(), &NoiseRef::default()).unwrap()
+    compare_outputs(&base.view(), &got.view(), &NoiseRef::default()).unwrap()
 }
 
 fn noise(base: &Owned, replays: &[Owned]) -> Noise {
     let mut accumulator = NoiseAccumulator::new(&base.view(), &Scratch::heap()).unwrap();
     for replay in replays {
-        accumulator.add(&base.view(), &replay.view(), Moved::Rounding).unwrap();
+        accumulator.add(&base.view(), &replay.view(), NoiseSource::Rounding).unwrap();
     }
     accumulator.finish(&base.view(), None).unwrap()
 }
@@ -117,7 +117,7 @@ fn the_noise_of_both_sides_counts() {
     assert_eq!(beyond(&both), [1]);
     assert_eq!(beyond(&one), [1]);
     let far = Owned::f32(&[2.0, 1.0]);
-    let verdict = |n| compare(&base.view(), &far.view(), n).unwrap().verdict;
+    let verdict = |n| compare_outputs(&base.view(), &far.view(), n).unwrap().verdict;
     assert_eq!(verdict(&both), Agreement::Equivalent);
     assert_eq!(verdict(&one), Agreement::Diverged);
 }
@@ -139,10 +139,10 @@ fn an_element_that_is_finite_in_some_replays_only_is_unstable() {
     let replay = Owned::f32(&[f32::NAN, f32::INFINITY, f32::NAN, 1.0]);
     let noise = noise(&base, &[replay]);
     assert_eq!((noise.summary.unstable, &noise.summary.first_unstable[..]), (1, &[0][..]));
-    assert_eq!(noise.per_element.at(1), 0.0);
+    assert_eq!(noise.per_element.value_at(1), 0.0);
     let got = Owned::f32(&[7.0, f32::INFINITY, f32::NAN, 1.0]);
     let both = NoiseRef { base: Some(&noise.per_element), got: None };
-    let result = compare(&base.view(), &got.view(), &both).unwrap();
+    let result = compare_outputs(&base.view(), &got.view(), &both).unwrap();
     assert_eq!((result.verdict, result.undecided), (Agreement::Equivalent, 1));
 }
 
@@ -158,8 +158,8 @@ fn a_branch_that_flips_in_one_replay_is_told_from_noise_of_all() {
 /// An accumulator with one replay of each kind.
 fn moved(base: &Owned, rounded: &Owned, ordered: &Owned) -> NoiseAccumulator {
     let mut accumulator = NoiseAccumulator::new(&base.view(), &Scratch::heap()).unwrap();
-    accumulator.add(&base.view(), &rounded.view(), Moved::Rounding).unwrap();
-    accumulator.add(&base.view(), &ordered.view(), Moved::Order).unwrap();
+    accumulator.add(&base.view(), &rounded.view(), NoiseSource::Rounding).unwrap();
+    accumulator.add(&base.view(), &ordered.view(), NoiseSource::Order).unwrap();
     accumulator
 }
 
@@ -172,9 +172,9 @@ fn another_order_that_moves_an_element_beyond_rounding_is_no_noise() {
     let found = accumulator.ordered(&base.view()).unwrap().expect("an element");
     assert_eq!(found.elements.ones().collect::<Vec<_>>(), [0]);
     let noise = accumulator.finish(&base.view(), Some(found)).unwrap();
-    assert_eq!(noise.per_element.at(0), 2f64.powi(-23));
+    assert_eq!(noise.per_element.value_at(0), 2f64.powi(-23));
     let noise = moved(&base, &rounded, &ordered).finish(&base.view(), None).unwrap();
-    assert_eq!(noise.per_element.at(0), 0.5);
+    assert_eq!(noise.per_element.value_at(0), 0.5);
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn sums_of_squares_that_leave_float64_are_still_compared() {
 fn tensors_that_do_not_fit_are_refused() {
     let base = Owned::f32(&[1.0]);
     let error = |got: &Owned, noise: &NoiseRef| {
-        compare(&base.view(), &got.view(), noise).unwrap_err().to_string()
+        compare_outputs(&base.view(), &got.view(), noise).unwrap_err().to_string()
     };
     insta::assert_snapshot!(error(&Owned::f32(&[1.0, 2.0]), &NoiseRef::default()),
         @"cannot compare f32 [1] with f32 [2]");
@@ -378,7 +378,7 @@ fn a_tie_that_rounding_in_float64_decides_does_not_move_a_shadow() {
         Shadows::new(base.view(), got.view(), DType::F32, none, &scratch).unwrap()
     };
     assert_eq!(shadows().change().moved, 1);
-    let mut spread: Numbers<f64> = scratch.zeros(2).unwrap();
+    let mut spread: ScratchNumbers<f64> = scratch.zeros(2).unwrap();
     spread[1] = 1.0;
     let spread = Spread::Double(spread);
     let own = NoiseRef { base: None, got: Some(&spread) };
@@ -462,17 +462,17 @@ fn measured(bits: &[(u32, u32, u32)], columns: usize, scratch: &Scratch) -> Stri
     let (base, rounded, got) = (base.view(), rounded.view(), got.view());
     let mut accumulator = NoiseAccumulator::new(&base, scratch).unwrap();
     for replay in [&rounded, &base, &rounded, &rounded] {
-        accumulator.add(&base, replay, Moved::Rounding).unwrap();
+        accumulator.add(&base, replay, NoiseSource::Rounding).unwrap();
     }
-    accumulator.add(&base, &got, Moved::Order).unwrap();
+    accumulator.add(&base, &got, NoiseSource::Order).unwrap();
     let ordered = accumulator.ordered(&base).unwrap();
     let told = format!("{ordered:?}");
     let noise = accumulator.finish(&base, ordered).unwrap();
     let both = NoiseRef { base: Some(&noise.per_element), got: None };
-    let compared = compare(&base, &got, &both).unwrap();
+    let compared = compare_outputs(&base, &got, &both).unwrap();
     let beyond = beyond_noise(&base, &got, &both, scratch).unwrap();
     let dims = [rows, columns].map(|size| crate::tensor::Dim { name: None, size });
-    let place = super::slices::locate(&beyond, &dims, &[], scratch).unwrap();
+    let place = super::slices::locate_elements(&beyond, &dims, &[], scratch).unwrap();
     let zeros = super::zeros::zero_slices(&base, &got, &dims, scratch).unwrap();
     format!("{told} {noise:?} {compared:?} {beyond:?} {place:?} {zeros:?}")
 }

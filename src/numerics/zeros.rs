@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::bitmap::Bitmap;
-use super::slices::{describe_term, term};
+use super::slices::{describe_term, dimension_term};
 use crate::scratch::{Scratch, ScratchError};
 use crate::tensor::{Dim, TensorView};
 
@@ -37,8 +37,8 @@ pub fn zero_slices(
     let mut slices = Vec::new();
     for (place, dim) in dims.iter().enumerate() {
         inner /= dim.size;
-        let none = || Bitmap::in_scratch(scratch, dim.size, |_| false);
-        let (mut in_base, mut in_got) = (none()?, none()?);
+        let empty_bitmap = || Bitmap::in_scratch(scratch, dim.size, |_| false);
+        let (mut in_base, mut in_got) = (empty_bitmap()?, empty_bitmap()?);
         for index in 0..count {
             let along = index / inner % dim.size;
             if filled(base, index) {
@@ -50,11 +50,12 @@ pub fn zero_slices(
         }
         let is_zero = |along| in_base.contains(along) && !in_got.contains(along);
         let zero = Bitmap::in_scratch(scratch, dim.size, is_zero)?;
-        let found = term((place, (dim, &zero)));
+        let zero_term = dimension_term((place, (dim, &zero)));
         // A widened selection would claim slices that are not zero.
-        let exact = (0..dim.size).all(|at| found.selection.contains(at) == zero.contains(at));
+        let exact = (0..dim.size)
+            .all(|position| zero_term.selection.contains(position) == zero.contains(position));
         if exact && zero.count() > 0 {
-            slices.extend(describe_term(&found));
+            slices.extend(describe_term(&zero_term));
         }
     }
     Ok(slices)

@@ -16,18 +16,18 @@ struct Hierarchy {
 
 /// The bytes that this process can have before the limit of a group is reached that it belongs to; none if there is no
 /// limit.
-pub(super) fn free_memory() -> Option<u64> {
+pub(super) fn free_container_memory() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    hierarchies(&groups, &mounts).iter().filter_map(Hierarchy::free_memory).min()
+    parse_hierarchies(&groups, &mounts).iter().filter_map(Hierarchy::free_memory).min()
 }
 
 /// The hierarchies of memory in what `/proc/self/cgroup` and `/proc/self/mountinfo` say (cgroups(7), proc(5)).
-fn hierarchies(groups: &str, mounts: &str) -> Vec<Hierarchy> {
-    mounts.lines().filter_map(|line| hierarchy(groups, line)).collect()
+fn parse_hierarchies(groups: &str, mounts: &str) -> Vec<Hierarchy> {
+    mounts.lines().filter_map(|line| parse_hierarchy(groups, line)).collect()
 }
 
-fn hierarchy(groups: &str, mount: &str) -> Option<Hierarchy> {
+fn parse_hierarchy(groups: &str, mount: &str) -> Option<Hierarchy> {
     let (place, kind) = mount.split_once(" - ")?;
     let mut place = place.split(' ').skip(3);
     let (root, mount) = (place.next()?, place.next()?);
@@ -40,17 +40,18 @@ fn hierarchy(groups: &str, mount: &str) -> Option<Hierarchy> {
     let path = groups.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
         let (controllers, path) = (parts.next()?, parts.next()?);
-        let fits = match is_first {
+        let is_memory_group = match is_first {
             true => controllers.split(',').any(|name| name == "memory"),
             false => controllers.is_empty(),
         };
-        fits.then_some(path)
+        is_memory_group.then_some(path)
     })?;
     // A container sees its own group as the root of what is mounted.
-    let below = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
-    let is_inside = below.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    let path_below = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
+    let is_inside =
+        path_below.components().all(|part| matches!(part, std::path::Component::Normal(_)));
     let mount = PathBuf::from(mount);
-    let group = if is_inside { mount.join(below) } else { mount.clone() };
+    let group = if is_inside { mount.join(path_below) } else { mount.clone() };
     let (most, used) = match is_first {
         true => ("memory.limit_in_bytes", "memory.usage_in_bytes"),
         false => ("memory.max", "memory.current"),
@@ -66,10 +67,10 @@ impl Hierarchy {
 
     fn left_in(&self, group: &Path) -> Option<u64> {
         let number = |name| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
-        let (most, used) = (number(self.most)?, number(self.used)?);
+        let (most_bytes, used) = (number(self.most)?, number(self.used)?);
         // What a group uses includes pages of files, which the system takes back if need be.
         let files = cached_files(group).unwrap_or_default();
-        Some(most.saturating_sub(used.saturating_sub(files)))
+        Some(most_bytes.saturating_sub(used.saturating_sub(files)))
     }
 }
 
@@ -79,9 +80,9 @@ fn cached_files(group: &Path) -> Option<u64> {
     let counted = |name: &str| -> Option<u64> {
         text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
     };
-    let of =
+    let cached_bytes =
         |name: &str| counted(&format!("total_{name} ")).or_else(|| counted(&format!("{name} ")));
-    Some(of("inactive_file")? + of("active_file")?)
+    Some(cached_bytes("inactive_file")? + cached_bytes("active_file")?)
 }
 
 #[cfg(test)]
@@ -103,7 +104,7 @@ mod tests {
     }
 
     fn left(groups: &str, mounts: &str) -> Option<u64> {
-        hierarchies(groups, mounts).iter().filter_map(Hierarchy::free_memory).min()
+        parse_hierarchies(groups, mounts).iter().filter_map(Hierarchy::free_memory).min()
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Pid, this, tree};
+use super::{Pid, current_pid, tree};
 
 /// The shortest time between two looks.
 const PERIOD: Duration = Duration::from_millis(10);
@@ -71,7 +71,7 @@ impl MemoryWatch {
         if begun < self.due {
             return None;
         }
-        let taken = tree_bytes(&tree::descendants(this()), limit);
+        let taken = tree_bytes(&tree::descendants(current_pid()), limit);
         self.due = Instant::now() + PERIOD.max(begun.elapsed() * PAUSE);
         (taken > limit).then_some(MemoryExcess { taken, limit })
     }
@@ -118,8 +118,8 @@ mod tests {
 
     #[test]
     fn memory_is_counted_of_processes_that_are_there() {
-        let resident = resident_bytes(this()).unwrap();
-        let own = proportional_bytes(this()).unwrap();
+        let resident = resident_bytes(current_pid()).unwrap();
+        let own = proportional_bytes(current_pid()).unwrap();
         assert!(own > 0 && own < 2 * resident, "{own} of {resident}");
         // No process has a number that is negative.
         assert_eq!(tree_bytes(&[-1], 0), 0);
@@ -136,9 +136,9 @@ mod tests {
         let mut told = std::io::BufReader::new(shell.stdout.take().unwrap());
         std::io::BufRead::read_line(&mut told, &mut number).unwrap();
         let sleeper: Pid = number.trim().parse().unwrap();
-        let all = tree::descendants(this());
+        let all = tree::descendants(current_pid());
         let both = [shell.id() as Pid, sleeper].map(|process| all.contains(&process));
-        tree::signal(sleeper, libc::SIGKILL);
+        tree::signal_process(sleeper, libc::SIGKILL);
         shell.wait().unwrap();
         assert_eq!(both, [true, true]);
     }

@@ -16,7 +16,7 @@ use rustix::process::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Pid, all_processes, parent_of, this, wait_for};
+use super::{Pid, all_processes, current_pid, parent_of, wait_for};
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,15 +39,15 @@ pub(crate) fn take_root() -> io::Result<()> {
 
 /// Kills this process when `parent` ends; false if that has happened already. May be called between fork
 /// and exec.
-pub(crate) fn end_with(parent: Pid) -> bool {
+pub(crate) fn die_with_parent(parent: Pid) -> bool {
     // A parent that went before sends no signal.
     set_parent_process_death_signal(Some(Signal::KILL)).is_ok() && parent_id() as Pid == parent
 }
 
 /// Sends `signal` to `process`, which must be a child that was not waited for: its number cannot be
 /// reused before that.
-pub(crate) fn signal(process: Pid, signal: i32) {
-    if let (Some(process), Some(signal)) = (number(process), Signal::from_named_raw(signal)) {
+pub(crate) fn signal_process(process: Pid, signal: i32) {
+    if let (Some(process), Some(signal)) = (rustix_pid(process), Signal::from_named_raw(signal)) {
         // One that has ended needs none.
         let _ = kill_process(process, signal);
     }
@@ -56,18 +56,18 @@ pub(crate) fn signal(process: Pid, signal: i32) {
 /// Sends `signal` to the group of `leader`. The leader must be a child that was not waited for, or its
 /// group must have other members.
 pub(crate) fn signal_group(leader: Pid, signal: i32) {
-    if let (Some(leader), Some(signal)) = (number(leader), Signal::from_named_raw(signal)) {
+    if let (Some(leader), Some(signal)) = (rustix_pid(leader), Signal::from_named_raw(signal)) {
         // A group that is empty needs none.
         let _ = kill_process_group(leader, signal);
     }
 }
 
-fn number(process: Pid) -> Option<rustix::process::Pid> {
+fn rustix_pid(process: Pid) -> Option<rustix::process::Pid> {
     rustix::process::Pid::from_raw(process)
 }
 
 /// Reaps a child that has ended, and returns how it ended; none if no child has.
-pub(crate) fn ended() -> Option<(Pid, End)> {
+pub(crate) fn reap_child() -> Option<(Pid, End)> {
     let of_any_kind = WaitOptions::from_bits_retain(libc::__WALL as u32);
     let (process, status) = rustix::process::wait(WaitOptions::NOHANG | of_any_kind).ok()??;
     let end = match status.terminating_signal() {
@@ -80,20 +80,20 @@ pub(crate) fn ended() -> Option<(Pid, End)> {
 /// Ends every child of this process but `kept`, and everything that they have started: this process
 /// adopts their orphans, if it can, and ends them next. Those that have not ended when `patience` is
 /// over are left. Returns the processes of `kept` that have ended by themselves.
-pub(crate) fn end_all_but(kept: &[Pid], patience: Duration) -> Vec<Pid> {
-    let (begun, mut dead) = (Instant::now(), Vec::new());
+pub(crate) fn end_all_but(kept_processes: &[Pid], patience: Duration) -> Vec<Pid> {
+    let (started_at, mut dead) = (Instant::now(), Vec::new());
     loop {
-        while let Some((process, _)) = ended() {
-            if kept.contains(&process) {
+        while let Some((process, _)) = reap_child() {
+            if kept_processes.contains(&process) {
                 dead.push(process);
             }
         }
         let mut left = false;
-        for child in children().into_iter().filter(|child| !kept.contains(child)) {
-            signal(child, libc::SIGKILL);
+        for child in list_children().into_iter().filter(|child| !kept_processes.contains(child)) {
+            signal_process(child, libc::SIGKILL);
             left = true;
         }
-        if !left || begun.elapsed() > patience {
+        if !left || started_at.elapsed() > patience {
             return dead;
         }
         std::thread::sleep(Duration::from_micros(200));
@@ -107,8 +107,8 @@ pub(crate) fn is_childless() -> bool {
 }
 
 /// The children of this process, those that have ended and were not waited for included.
-fn children() -> Vec<Pid> {
-    children_of(this())
+fn list_children() -> Vec<Pid> {
+    children_of(current_pid())
 }
 
 /// The children of all threads of `process`.
@@ -152,7 +152,7 @@ impl Deaths {
     }
 
     /// Waits until `parent` writes or has gone, a child has ended, or `timeout` is over. Returns whether
-    /// the parent can be read, and whether a child has ended; [`ended`] returns which.
+    /// the parent can be read, and whether a child has ended; [`reap_child`] returns which.
     ///
     /// # Errors
     /// Where the system refuses to wait.

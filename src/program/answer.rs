@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::ProgramError;
-use super::error::Told;
+use super::error::PrintedTail;
 use crate::files;
 
 /// The most that an answer may have.
@@ -15,7 +15,7 @@ const MOST_BYTES: u64 = 4 << 20;
 /// The content of `answer.json`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Answer {
+pub(super) struct ProgramAnswer {
     pub error: Option<Complaint>,
     /// Whether another rounding was in effect while the function ran.
     pub rounding: Option<Effect>,
@@ -38,7 +38,7 @@ pub(super) enum Effect {
 /// Why there are no outputs.
 #[derive(Debug, Deserialize)]
 pub(super) struct Complaint {
-    pub fault: Fault,
+    pub fault: ComplaintFault,
     #[serde(default)]
     pub message: String,
     #[serde(default)]
@@ -49,20 +49,20 @@ pub(super) struct Complaint {
 /// Whose fault it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Fault {
+pub(super) enum ComplaintFault {
     Revision,
     Environment,
     Program,
 }
 
-impl Answer {
+impl ProgramAnswer {
     /// The answer at `path`; an empty one if the program wrote none.
-    pub(super) fn read(path: &Path) -> Result<Answer, ProgramError> {
+    pub(super) fn read(path: &Path) -> Result<ProgramAnswer, ProgramError> {
         if std::fs::symlink_metadata(path).is_err() {
-            return Ok(Answer::default());
+            return Ok(ProgramAnswer::default());
         }
         let wrong = |message: String| ProgramError::Mistake { message, source: None, hint: None };
-        let bytes = files::read(path, MOST_BYTES)
+        let bytes = files::read_regular_file(path, MOST_BYTES)
             .map_err(|error| wrong(format!("its answer cannot be read: {error}")))?;
         serde_json::from_slice(&bytes)
             .map_err(|error| wrong(format!("its answer is not as the protocol says: {error}")))
@@ -77,13 +77,15 @@ impl Complaint {
             _ => super::error::last_line(&self.traceback)
                 .unwrap_or_else(|| "it does not say why".to_owned()),
         };
-        let source = Told::beside(Some(&message), &self.traceback);
+        let source = PrintedTail::beside(Some(&message), &self.traceback);
         match self.fault {
-            Fault::Revision => {
+            ComplaintFault::Revision => {
                 ProgramError::Revision { message, source, hint: self.hint.or(lacks) }
             }
-            Fault::Environment => ProgramError::Environment { message, source, hint: self.hint },
-            Fault::Program => ProgramError::Mistake { message, source, hint: self.hint },
+            ComplaintFault::Environment => {
+                ProgramError::Environment { message, source, hint: self.hint }
+            }
+            ComplaintFault::Program => ProgramError::Mistake { message, source, hint: self.hint },
         }
     }
 }

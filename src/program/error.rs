@@ -57,7 +57,7 @@ pub enum ProgramError {
         /// In a line.
         message: String,
         /// What the program told of it.
-        source: Option<Told>,
+        source: Option<PrintedTail>,
         /// What the program advises, or what the revision's tree lacks.
         hint: Option<String>,
     },
@@ -69,7 +69,7 @@ pub enum ProgramError {
         /// How it ended.
         how: String,
         /// What it printed.
-        source: Option<Told>,
+        source: Option<PrintedTail>,
         /// What the program advises, or what the revision's tree lacks.
         hint: Option<String>,
     },
@@ -79,7 +79,7 @@ pub enum ProgramError {
         /// In a line.
         message: String,
         /// What the program told of it.
-        source: Option<Told>,
+        source: Option<PrintedTail>,
         /// What the program advises.
         hint: Option<String>,
     },
@@ -89,7 +89,7 @@ pub enum ProgramError {
         /// In a line.
         message: String,
         /// What the program told of it.
-        source: Option<Told>,
+        source: Option<PrintedTail>,
         /// What the program advises.
         hint: Option<String>,
     },
@@ -97,39 +97,45 @@ pub enum ProgramError {
 
 /// The last lines of what a program printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told(String);
+pub struct PrintedTail(String);
 
-impl Told {
+impl PrintedTail {
     /// The last lines of `text`; none if it has no words.
-    pub fn last(text: &str) -> Option<Told> {
-        let lines: Vec<String> =
-            text.lines().filter(|line| !line.trim().is_empty()).map(cut).collect();
-        let from = lines.len().saturating_sub(LINES);
-        (!lines.is_empty()).then(|| Told(lines[from..].join("\n")))
+    pub fn last(text: &str) -> Option<PrintedTail> {
+        let lines: Vec<String> = text
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .map(truncate_printed_line)
+            .collect();
+        let first_line = lines.len().saturating_sub(LINES);
+        (!lines.is_empty()).then(|| PrintedTail(lines[first_line..].join("\n")))
     }
 
     /// The same; none if `message` says it all.
-    pub fn beside(message: Option<&str>, text: &str) -> Option<Told> {
-        Told::last(text).filter(|told| Some(told.0.trim()) != message)
+    pub fn beside(message: Option<&str>, text: &str) -> Option<PrintedTail> {
+        PrintedTail::last(text).filter(|last_lines| Some(last_lines.0.trim()) != message)
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for PrintedTail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Told {}
+impl std::error::Error for PrintedTail {}
 
 /// The last line of `text` that has words, as far as it is shown.
 pub(super) fn last_line(text: &str) -> Option<String> {
-    text.lines().rev().find(|line| !line.trim().is_empty()).map(|line| cut(line.trim()))
+    text.lines()
+        .rev()
+        .find(|line| !line.trim().is_empty())
+        .map(|line| truncate_printed_line(line.trim()))
 }
 
-fn cut(line: &str) -> String {
+fn truncate_printed_line(line: &str) -> String {
     match line.char_indices().nth(LINE_LENGTH) {
-        Some((at, _)) => format!("{}...", &line[..at]),
+        Some((cut_offset, _)) => format!("{}...", &line[..cut_offset]),
         None => line.to_owned(),
     }
 }
@@ -146,7 +152,7 @@ impl ProgramError {
 
     /// Advice to the user, if there is any.
     pub fn hint(&self) -> Option<String> {
-        let said = match self {
+        let advice = match self {
             ProgramError::NoFile { .. } => {
                 "files that replay.toml names for its program lie beside it, not in a revision"
             }
@@ -180,11 +186,11 @@ impl ProgramError {
                 return None;
             }
         };
-        Some(said.to_owned())
+        Some(advice.to_owned())
     }
 }
 
 /// Makes the error for `doing` from the system's reason.
-pub(super) fn system(doing: &'static str) -> impl FnOnce(io::Error) -> ProgramError {
+pub(super) fn program_system_error(doing: &'static str) -> impl FnOnce(io::Error) -> ProgramError {
     move |source| ProgramError::System { doing, source }
 }

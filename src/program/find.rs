@@ -10,23 +10,23 @@ use super::ProgramError;
 const SCRIPTS: [&str; 9] = ["py", "sh", "bash", "pl", "rb", "jl", "lua", "js", "r"];
 
 /// The file that `word` starts: a path is relative to `folder`, a bare name is looked for in `path`.
-pub(super) fn executable(
+pub(super) fn find_program_executable(
     word: &str,
     folder: &Path,
     path: Option<&OsStr>,
 ) -> Result<PathBuf, ProgramError> {
     let program = || word.to_owned();
     if word.contains('/') {
-        let found = folder.join(word);
-        return match found.is_file() {
-            true => Ok(found),
+        let named_file = folder.join(word);
+        return match named_file.is_file() {
+            true => Ok(named_file),
             false => Err(ProgramError::NotFound { program: program(), looked: None }),
         };
     }
     let path = path.map(OsString::from).unwrap_or_default();
     let candidates = std::env::split_paths(&path).filter(|folder| !folder.as_os_str().is_empty());
-    let found = candidates.map(|folder| folder.join(word)).find(|file| can_be_run(file));
-    found.ok_or_else(|| ProgramError::NotFound {
+    let program_file = candidates.map(|folder| folder.join(word)).find(|file| can_be_run(file));
+    program_file.ok_or_else(|| ProgramError::NotFound {
         program: program(),
         looked: Some(path.to_string_lossy().into_owned()),
     })
@@ -34,20 +34,23 @@ pub(super) fn executable(
 
 fn can_be_run(file: &Path) -> bool {
     std::fs::metadata(file)
-        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 /// The files that a command consists of: those that its words name, and beside a script in the
 /// harness's folder the other scripts of its kind, which it may load.
-pub(super) fn files(words: &[String], folder: &Path) -> Result<Vec<PathBuf>, ProgramError> {
+pub(super) fn find_command_files(
+    words: &[String],
+    folder: &Path,
+) -> Result<Vec<PathBuf>, ProgramError> {
     let mut files = Vec::new();
     for (number, word) in words.iter().enumerate() {
         let path = folder.join(word);
         let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default().to_owned();
         let is_script = SCRIPTS.contains(&extension.as_str()) && !word.starts_with('-');
         if path.is_file() && (number > 0 || word.contains('/')) {
-            if is_script && let Some(beside) = path.parent() {
-                files.extend(of_kind(beside, &extension));
+            if is_script && let Some(script_folder) = path.parent() {
+                files.extend(list_sibling_scripts(script_folder, &extension));
             }
             files.push(path);
         } else if number > 0 && is_script && !path.exists() {
@@ -60,7 +63,7 @@ pub(super) fn files(words: &[String], folder: &Path) -> Result<Vec<PathBuf>, Pro
 }
 
 /// The files in `folder` with this extension.
-fn of_kind(folder: &Path, extension: &str) -> Vec<PathBuf> {
+fn list_sibling_scripts(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
     paths
@@ -81,14 +84,14 @@ mod tests {
         }
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
         let names = |words: &[String]| {
-            let found = files(words, folder.path()).unwrap();
+            let found = find_command_files(words, folder.path()).unwrap();
             let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
             found.iter().map(name).collect::<Vec<_>>()
         };
         assert_eq!(names(&words(&["python3", "step.py", "--fast"])), ["helper.py", "step.py"]);
         assert_eq!(names(&words(&["cat", "notes.txt"])), ["notes.txt"]);
         assert_eq!(names(&words(&["python3", "-m", "step"])), Vec::<String>::new());
-        let error = files(&words(&["python3", "stpe.py"]), folder.path()).unwrap_err();
+        let error = find_command_files(&words(&["python3", "stpe.py"]), folder.path()).unwrap_err();
         assert!(matches!(error, ProgramError::NoFile { .. }), "{error}");
     }
 
@@ -98,14 +101,14 @@ mod tests {
         let file = folder.path().join("tool");
         std::fs::write(&file, "").unwrap();
         let path = folder.path().as_os_str();
-        let found = || executable("tool", Path::new("/"), Some(path));
+        let found = || find_program_executable("tool", Path::new("/"), Some(path));
         assert!(found().is_err(), "it cannot be run");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
         assert_eq!(found().unwrap(), file);
         assert_eq!(
-            executable("./tool", folder.path(), None).unwrap(),
+            find_program_executable("./tool", folder.path(), None).unwrap(),
             folder.path().join("./tool")
         );
-        assert!(executable("../tool", folder.path(), Some(path)).is_err());
+        assert!(find_program_executable("../tool", folder.path(), Some(path)).is_err());
     }
 }

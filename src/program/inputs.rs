@@ -5,19 +5,19 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use crate::fixture::{self, Fixture, FixtureError, Input};
-use crate::tensor::step::{self, Along, drawn, sign};
-use crate::tensor::{DType, TensorView, parts, unravel};
+use crate::tensor::step::{self, LinePoint, draw_bits, draw_sign};
+use crate::tensor::{DType, TensorView, parallel, unravel_index};
 use crate::worker::Stepped;
 
 /// A change of the inputs.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Change<'c> {
+pub(super) enum ProgramInputChange<'c> {
     /// One of them is moved.
     Step(&'c Stepped),
     /// A tenth of the elements of each is moved by a unit in the last place; the seed draws them.
     Nudge(u64),
     /// All of them are moved along a line.
-    Along(Along),
+    Along(LinePoint),
 }
 
 /// One of so many elements is nudged.
@@ -28,31 +28,32 @@ const LINE: u64 = 0x5eed_2001;
 
 /// Writes the inputs of `fixture` to `path`, after `change`; floating-point ones that are narrower
 /// than `wide` become such.
-pub(super) fn write(
+pub(super) fn write_program_inputs(
     path: &Path,
     fixture: &Fixture,
-    wide: Option<DType>,
-    change: Option<Change<'_>>,
+    wide_dtype: Option<DType>,
+    change: Option<ProgramInputChange<'_>>,
 ) -> Result<(), FixtureError> {
     let present: Vec<&Input> = fixture.inputs.iter().filter(|input| input.present).collect();
     let mut tensors = Vec::new();
     for input in &present {
         let step = match change {
-            Some(Change::Step(stepped)) if stepped.input == input.name => Some(stepped),
+            Some(ProgramInputChange::Step(stepped)) if stepped.input == input.name => Some(stepped),
             _ => None,
         };
-        let is_narrower = |wide: &DType| input.dtype.is_float() && input.dtype.size() < wide.size();
-        let dtype = wide.filter(is_narrower).unwrap_or(input.dtype);
+        let is_narrower =
+            |wide_dtype: &DType| input.dtype.is_float() && input.dtype.size() < wide_dtype.size();
+        let dtype = wide_dtype.filter(is_narrower).unwrap_or(input.dtype);
         let along = match change {
-            Some(Change::Along(along)) if input.dtype.is_float() => Some(along),
+            Some(ProgramInputChange::Along(along)) if input.dtype.is_float() => Some(along),
             _ => None,
         };
         let mut elements = match dtype == input.dtype && step.is_none() && along.is_none() {
             true => input.packed()?,
-            false => Cow::Owned(moved(input, dtype, step, along)?),
+            false => Cow::Owned(changed_input_elements(input, dtype, step, along)?),
         };
-        if let Some(Change::Nudge(seed)) = change {
-            nudge(input, seed, elements.to_mut());
+        if let Some(ProgramInputChange::Nudge(seed)) = change {
+            nudge_elements(input, seed, elements.to_mut());
         }
         tensors.push((input.name.as_str(), dtype, input.shape(), elements));
     }
@@ -76,78 +77,82 @@ pub(super) fn write(
 }
 
 /// The elements of `input` as `dtype`, which is float64 or float32, after a step or a move along a line.
-fn moved(
+fn changed_input_elements(
     input: &Input,
     dtype: DType,
     step: Option<&Stepped>,
-    along: Option<Along>,
+    along: Option<LinePoint>,
 ) -> Result<Vec<u8>, FixtureError> {
     let packed = input.packed()?;
     let shape = input.shape();
     let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
-    let mut wide = vec![0; view.len() * DType::F64.size()];
+    let mut wide_bytes = vec![0; view.len() * DType::F64.size()];
     let step = step.map(|stepped| (&stepped.step, &*stepped.scales));
-    step::widen(&view, step, parts::cores(), &mut wide);
-    let seed = LINE ^ seed_of(input);
-    let values = wide.as_chunks().0.iter().map(|x| f64::from_le_bytes(*x)).enumerate();
+    step::widen_tensor(&view, step, parallel::count_cores(), &mut wide_bytes);
+    let seed = LINE ^ input_seed(input);
+    let values = wide_bytes.as_chunks().0.iter().map(|x| f64::from_le_bytes(*x)).enumerate();
     let values = values.map(|(index, x)| match along {
         None => x,
         Some(along) => {
             let share = f64::from(along.by) * (-f64::from(along.exponent)).exp2();
-            x + x * sign(seed, place(input, index) as u64) * share
+            x + x * draw_sign(seed, element_position(input, index) as u64) * share
         }
     });
     Ok(match dtype {
         DType::F32 => values.flat_map(|x| (x as f32).to_le_bytes()).collect(),
-        _ if along.is_none() => wide,
+        _ if along.is_none() => wide_bytes,
         _ => values.flat_map(f64::to_le_bytes).collect(),
     })
 }
 
 /// Where element `index` of `input` lies in memory: elements in one place move alike.
-fn place(input: &Input, index: usize) -> usize {
+fn element_position(input: &Input, index: usize) -> usize {
     let Some(strides) = &input.strides else { return index };
-    unravel(index, &input.shape()).iter().zip(strides).map(|(at, stride)| at * stride).sum()
+    unravel_index(index, &input.shape())
+        .iter()
+        .zip(strides)
+        .map(|(coordinate, stride)| coordinate * stride)
+        .sum()
 }
 
 /// What tells the draws of inputs apart.
-fn seed_of(input: &Input) -> u64 {
+fn input_seed(input: &Input) -> u64 {
     let name = blake3::hash(input.name.as_bytes());
     u64::from_le_bytes(name.as_bytes()[..8].try_into().expect("eight bytes"))
 }
 
 /// Moves a tenth of the floating-point elements of `input`, which are `packed`. Zeros, which often mean
 /// that something is left out, and numbers that are not finite stay.
-fn nudge(input: &Input, seed: u64, packed: &mut [u8]) {
+fn nudge_elements(input: &Input, seed: u64, packed: &mut [u8]) {
     if !input.dtype.is_float() {
         return;
     }
-    let (size, seed) = (input.dtype.size(), seed ^ seed_of(input));
+    let (size, seed) = (input.dtype.size(), seed ^ input_seed(input));
     for (index, element) in packed.chunks_exact_mut(size).enumerate() {
-        let draw = drawn(seed, place(input, index) as u64);
+        let draw = draw_bits(seed, element_position(input, index) as u64);
         if draw.is_multiple_of(NUDGED) {
-            beside(element, input.dtype, draw >> 63 == 0);
+            step_to_neighbour(element, input.dtype, draw >> 63 == 0);
         }
     }
 }
 
 /// Replaces `element` by its neighbour that is larger or smaller in magnitude.
-fn beside(element: &mut [u8], dtype: DType, larger: bool) {
-    let (own, is_zero) = {
+fn step_to_neighbour(element: &mut [u8], dtype: DType, larger: bool) {
+    let (own_value, is_zero) = {
         let view = TensorView { dtype, shape: &[], bytes: element };
         (view.get_f64(0), view.get_f64(0) == 0.0)
     };
-    if is_zero || !own.is_finite() {
+    if is_zero || !own_value.is_finite() {
         return;
     }
     let mut bits = [0; 8];
     bits[..element.len()].copy_from_slice(element);
     let bits = u64::from_le_bytes(bits);
-    let moved = if larger { bits + 1 } else { bits - 1 };
-    let mut new = element.to_vec();
-    new.copy_from_slice(&moved.to_le_bytes()[..element.len()]);
-    if (TensorView { dtype, shape: &[], bytes: &new }).get_f64(0).is_finite() {
-        element.copy_from_slice(&new);
+    let moved_bits = if larger { bits + 1 } else { bits - 1 };
+    let mut moved_element = element.to_vec();
+    moved_element.copy_from_slice(&moved_bits.to_le_bytes()[..element.len()]);
+    if (TensorView { dtype, shape: &[], bytes: &moved_element }).get_f64(0).is_finite() {
+        element.copy_from_slice(&moved_element);
     }
 }
 
@@ -159,7 +164,7 @@ mod tests {
     fn a_nudge_moves_by_one_unit_in_the_last_place_and_leaves_what_has_none() {
         let beside = |x: f32, larger| {
             let mut bytes = x.to_le_bytes();
-            super::beside(&mut bytes, DType::F32, larger);
+            super::step_to_neighbour(&mut bytes, DType::F32, larger);
             f32::from_le_bytes(bytes)
         };
         assert_eq!(beside(1.0, true), 1.0 + f32::EPSILON);

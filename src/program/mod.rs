@@ -1,8 +1,8 @@
 //! Programs of any framework that run a revision's files: the protocol, the trees that they see, and
 //! what they answer. `docs/programs.md` describes the protocol.
 //!
-//! A [`Runner`] starts programs within limits. A [`Project`] is what a harness says of its program,
-//! resolved on this machine. A [`Request`] goes out as files and variables, and outputs come back as a
+//! A [`Runner`] starts programs within limits. A [`HarnessProgram`] is what a harness says of its program,
+//! resolved on this machine. A [`ProgramRequest`] goes out as files and variables, and outputs come back as a
 //! file that is doubted until it was checked. Nothing here judges numbers.
 
 mod answer;
@@ -19,6 +19,6 @@ mod stream;
 mod tree;
 
 pub use self::error::ProgramError;
-pub use self::project::Project;
-pub use self::request::{Device, Request, Surroundings};
-pub use self::runner::{Fault, Replay, Runner, Setting};
+pub use self::project::HarnessProgram;
+pub use self::request::{ProgramDevice, ProgramRequest, ProgramSurroundings};
+pub use self::runner::{ProgramFault, ProgramReplay, ProgramSettings, Runner};

@@ -8,12 +8,12 @@ use std::path::Path;
 use half::{bf16, f16};
 
 use crate::fixture::{AnswerFile, Fixture, Output};
-use crate::tensor::float8::{E4M3, E5M2, encode};
+use crate::tensor::float8::{E4M3, E5M2, encode_float8};
 use crate::tensor::{DType, TensorView};
 
 /// One output that is as the harness declares it.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct AnsweredOutput {
     pub name: String,
     /// The element type in the file; that of the harness, or a wider float where one was asked for.
     pub dtype: DType,
@@ -23,11 +23,11 @@ pub(super) struct Found {
 }
 
 /// The outputs at `path`, or everything that is wrong with them, in words.
-pub(super) fn read(
+pub(super) fn read_program_outputs(
     path: &Path,
     fixture: &Fixture,
     is_wide: bool,
-) -> Result<(AnswerFile, Vec<Found>), String> {
+) -> Result<(AnswerFile, Vec<AnsweredOutput>), String> {
     if std::fs::symlink_metadata(path).is_err() {
         return Err("it ended without an error and wrote no outputs".to_owned());
     }
@@ -37,23 +37,27 @@ pub(super) fn read(
         // The folder is gone when the message is read.
         text.replace(&path.display().to_string(), "the file with its outputs")
     })?;
-    let (mut found, mut wrong) = (Vec::new(), Vec::new());
+    let (mut answered_outputs, mut wrong) = (Vec::new(), Vec::new());
     for output in &fixture.outputs {
-        match one(&file, output, is_wide) {
-            Ok(one) => found.push(one),
+        match check_answered_output(&file, output, is_wide) {
+            Ok(answered_output) => answered_outputs.push(answered_output),
             Err(problem) => wrong.push(problem),
         }
     }
-    let declared = |name: &str| fixture.outputs.iter().any(|output| output.name == name);
-    let extra = file.tensors().filter(|(name, ..)| !declared(name));
+    let is_declared = |name: &str| fixture.outputs.iter().any(|output| output.name == name);
+    let extra = file.tensors().filter(|(name, ..)| !is_declared(name));
     wrong.extend(extra.map(|(name, ..)| format!("output `{name}` is not one of the harness's")));
-    if wrong.is_empty() { Ok((file, found)) } else { Err(wrong.join("; ")) }
+    if wrong.is_empty() { Ok((file, answered_outputs)) } else { Err(wrong.join("; ")) }
 }
 
-fn one(file: &AnswerFile, output: &Output, is_wide: bool) -> Result<Found, String> {
+fn check_answered_output(
+    file: &AnswerFile,
+    output: &Output,
+    is_wide: bool,
+) -> Result<AnsweredOutput, String> {
     let name = &output.name;
-    let stored = file.tensors().find(|(stored, ..)| stored == name);
-    let Some((_, dtype, shape, range)) = stored else {
+    let stored_tensor = file.tensors().find(|(stored_name, ..)| stored_name == name);
+    let Some((_, dtype, shape, range)) = stored_tensor else {
         return Err(format!("output `{name}` is missing"));
     };
     if shape != output.shape() {
@@ -67,18 +71,18 @@ fn one(file: &AnswerFile, output: &Output, is_wide: bool) -> Result<Found, Strin
     if dtype == DType::Bool && file.bytes()[range.clone()].iter().any(|&byte| byte > 1) {
         return Err(format!("output `{name}` is bool and holds bytes other than 0 and 1"));
     }
-    Ok(Found { name: name.clone(), dtype, shape: shape.to_vec(), range })
+    Ok(AnsweredOutput { name: name.clone(), dtype, shape: shape.to_vec(), range })
 }
 
 /// Whether all numbers of an output of the wide computation fit the `native` format, and use up most of its
 /// digits: they went through it, or are copies of what did. Simple ones say nothing.
-pub(super) fn fits(view: &TensorView, native: DType) -> bool {
+pub(super) fn fits_native_format(view: &TensorView, native: DType) -> bool {
     let (narrowed, digits): (fn(f64) -> f64, u32) = match native {
         DType::F32 => (|x| f64::from(x as f32), f32::MANTISSA_DIGITS),
         DType::F16 => (|x| f16::from_f64(x).to_f64(), f16::MANTISSA_DIGITS),
         DType::BF16 => (|x| bf16::from_f64(x).to_f64(), bf16::MANTISSA_DIGITS),
-        DType::F8E4M3 => (|x| E4M3[usize::from(encode(DType::F8E4M3, x))], 4),
-        DType::F8E5M2 => (|x| E5M2[usize::from(encode(DType::F8E5M2, x))], 3),
+        DType::F8E4M3 => (|x| E4M3[usize::from(encode_float8(DType::F8E4M3, x))], 4),
+        DType::F8E5M2 => (|x| E5M2[usize::from(encode_float8(DType::F8E5M2, x))], 3),
         // Integers have no precision, and float64 has no wider twin: the same computation is its own.
         _ => return false,
     };
@@ -86,11 +90,11 @@ pub(super) fn fits(view: &TensorView, native: DType) -> bool {
         return true;
     }
     let finite = || (0..view.len()).map(|index| view.get_f64(index)).filter(|x| x.is_finite());
-    finite().all(|x| narrowed(x) == x) && finite().any(|x| digits_of(x) > digits / 2)
+    finite().all(|x| narrowed(x) == x) && finite().any(|x| count_binary_digits(x) > digits / 2)
 }
 
 /// How many binary digits `x` has, from the first to the last that is not zero.
-fn digits_of(x: f64) -> u32 {
+fn count_binary_digits(x: f64) -> u32 {
     let fraction = x.to_bits() & ((1 << (f64::MANTISSA_DIGITS - 1)) - 1);
     match fraction {
         0 => 1,
@@ -108,7 +112,7 @@ mod tests {
             let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
             let shape = [values.len()];
             let view = TensorView { dtype: DType::F64, shape: &shape, bytes: &bytes };
-            fits(&view, native)
+            fits_native_format(&view, native)
         };
         assert!(!fits(&[1.0, 1.0 / 3.0], DType::F32));
         assert!(fits(&[1.0, f64::from(1.0f32 / 3.0)], DType::F32));

@@ -4,13 +4,13 @@ use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::error::{Told, last_line};
-use super::request::{Device, environment};
-use super::runner::Setting;
+use super::error::{PrintedTail, last_line};
+use super::request::{ProgramDevice, program_environment};
+use super::runner::ProgramSettings;
 use super::server::Servers;
 use super::{ProgramError, find};
 use crate::files;
-use crate::foreign::{Bounds, Finished, Keeper, KeeperError, Program, ProgramEnd};
+use crate::foreign::{Finished, ForeignProgram, Keeper, KeeperError, ProgramBounds, ProgramEnd};
 use crate::harness::{Harness, ProgramSpec};
 use crate::process::tree::End;
 
@@ -34,7 +34,7 @@ const DECIDING: [&str; 12] = [
 
 /// A harness's program: where it is, what it is made of, and in which environment it runs.
 #[derive(Debug)]
-pub struct Project {
+pub struct HarnessProgram {
     /// What the harness says.
     pub spec: ProgramSpec,
     /// The harness's folder, in which commands run.
@@ -47,28 +47,29 @@ pub struct Project {
     pub(super) servers: Servers,
 }
 
-impl Project {
+impl HarnessProgram {
     /// Resolves the program of `harness`, and asks it who it is if the harness says how.
     pub(super) fn open(
         harness: &Harness,
-        Setting { device, environment: user, processes, .. }: &Setting,
-        (keeper, bounds): (&Keeper, &Bounds),
-    ) -> Result<Project, ProgramError> {
+        ProgramSettings { device, environment: user, processes, .. }: &ProgramSettings,
+        (keeper, bounds): (&Keeper, &ProgramBounds),
+    ) -> Result<HarnessProgram, ProgramError> {
         let (device, processes) = (*device, *processes);
         let spec = harness.program.clone().expect("the harness names a program");
-        let folder = folder_of(&harness.path).map_err(super::error::system("find the folder"))?;
-        let environment = environment(user, spec.env.iter(), device);
-        let words = resolved(&spec.words, &folder, &environment)?;
+        let folder = harness_folder(&harness.path)
+            .map_err(super::error::program_system_error("find the folder"))?;
+        let environment = program_environment(user, spec.env.iter(), device);
+        let words = resolve_command_words(&spec.words, &folder, &environment)?;
         let (identity, servers) = (String::new(), Servers::new(processes));
-        let mut project = Project { spec, folder, words, environment, identity, servers };
+        let mut project = HarnessProgram { spec, folder, words, environment, identity, servers };
         project.identity = project.identify(user, device, keeper, bounds)?;
         Ok(project)
     }
 
     /// Adds what the program says of itself to its identity.
-    pub(super) fn extend_identity(&mut self, told: &str) {
-        let both = format!("{} {told}", self.identity);
-        self.identity = blake3::hash(both.as_bytes()).to_hex().to_string();
+    pub(super) fn extend_identity(&mut self, reported_identity: &str) {
+        let joined_identity = format!("{} {reported_identity}", self.identity);
+        self.identity = blake3::hash(joined_identity.as_bytes()).to_hex().to_string();
     }
 
     /// A name for a series of replays of one revision on one fixture, which one process may make after one
@@ -90,9 +91,9 @@ impl Project {
     fn identify(
         &self,
         user: &[(OsString, OsString)],
-        device: Device,
+        device: ProgramDevice,
         keeper: &Keeper,
-        bounds: &Bounds,
+        bounds: &ProgramBounds,
     ) -> Result<String, ProgramError> {
         let mut hasher = blake3::Hasher::new_derive_key("replay program 1");
         let mut add = |bytes: &[u8]| {
@@ -100,9 +101,9 @@ impl Project {
             hasher.update(bytes);
         };
         add(format!("{:?} {}", self.spec, device.name()).as_bytes());
-        add(state_of(Path::new(&self.words[0])).as_bytes());
-        for file in find::files(&self.spec.words, &self.folder)? {
-            let content = files::read(&file, FILE_BYTES)
+        add(executable_state(Path::new(&self.words[0])).as_bytes());
+        for file in find::find_command_files(&self.spec.words, &self.folder)? {
+            let content = files::read_regular_file(&file, FILE_BYTES)
                 .map_err(|source| ProgramError::File { path: file.clone(), source })?;
             add(file.strip_prefix(&self.folder).unwrap_or(&file).as_os_str().as_encoded_bytes());
             add(&content);
@@ -118,34 +119,34 @@ impl Project {
             add(value.as_encoded_bytes());
         }
         if let Some(command) = &self.spec.identity {
-            add(&self.ask(command, keeper, bounds)?);
+            add(&self.run_identity_command(command, keeper, bounds)?);
         }
         Ok(hasher.finalize().to_hex().to_string())
     }
 
     /// What the command `identity` prints.
-    fn ask(
+    fn run_identity_command(
         &self,
         command: &[String],
         keeper: &Keeper,
-        bounds: &Bounds,
+        bounds: &ProgramBounds,
     ) -> Result<Vec<u8>, ProgramError> {
-        let words = resolved(command, &self.folder, &self.environment)?;
-        let finished = run(keeper, bounds, self.command(words, None, &[]))?;
+        let words = resolve_command_words(command, &self.folder, &self.environment)?;
+        let finished = run_program(keeper, bounds, self.command(words, None, &[]))?;
         if finished.success() {
             return Ok(finished.stdout);
         }
-        let told = String::from_utf8_lossy(&finished.stderr).into_owned();
+        let error_text = String::from_utf8_lossy(&finished.stderr).into_owned();
         let message = match finished.ending {
             ProgramEnd::TimedOut => "`identity` does not end".to_owned(),
             ProgramEnd::TookMemory(excess) => format!("`identity` {excess}"),
-            ProgramEnd::Ended(end) => match (last_line(&told), end) {
+            ProgramEnd::Ended(end) => match (last_line(&error_text), end) {
                 (Some(line), _) => format!("`identity` fails: {line}"),
                 (None, End::Exited(code)) => format!("`identity` fails with exit status {code}"),
                 (None, End::Killed(signal)) => format!("`identity` was ended by signal {signal}"),
             },
         };
-        let source = Told::beside(last_line(&told).as_deref(), &told);
+        let source = PrintedTail::beside(last_line(&error_text).as_deref(), &error_text);
         Err(ProgramError::Environment { message, source, hint: None })
     }
 
@@ -154,13 +155,14 @@ impl Project {
         &self,
         words: Vec<OsString>,
         folder: Option<&Path>,
-        more: &[(OsString, OsString)],
-    ) -> Program {
-        let is_said = |name: &OsString| more.iter().any(|(known, _)| known == name);
-        let kept = self.environment.iter().filter(|(name, _)| !is_said(name));
-        Program {
+        more_variables: &[(OsString, OsString)],
+    ) -> ForeignProgram {
+        let is_said =
+            |name: &OsString| more_variables.iter().any(|(given_name, _)| given_name == name);
+        let kept_variables = self.environment.iter().filter(|(name, _)| !is_said(name));
+        ForeignProgram {
             words,
-            environment: kept.chain(more).cloned().collect(),
+            environment: kept_variables.chain(more_variables).cloned().collect(),
             folder: Some(folder.unwrap_or(&self.folder).to_owned()),
             folder_is_temporary: false,
         }
@@ -169,16 +171,20 @@ impl Project {
     /// The words of the harness's command `build`, which runs in `tree`, if it has one.
     pub(super) fn build_words(&self, tree: &Path) -> Option<Result<Vec<OsString>, ProgramError>> {
         let words = self.spec.build.as_ref()?;
-        let file = find::executable(&words[0], tree, path_of(&self.environment));
+        let file = find::find_program_executable(
+            &words[0],
+            tree,
+            executable_search_path(&self.environment),
+        );
         Some(file.map(|file| with_file(file, words)))
     }
 }
 
 /// Runs `program` to its end.
-pub(super) fn run(
+pub(super) fn run_program(
     keeper: &Keeper,
-    bounds: &Bounds,
-    program: Program,
+    bounds: &ProgramBounds,
+    program: ForeignProgram,
 ) -> Result<Finished, ProgramError> {
     let name = || program.words[0].to_string_lossy().into_owned();
     keeper.run(&program, bounds).map_err(|error| match error {
@@ -195,37 +201,39 @@ pub(super) fn is_lacking(end: End) -> bool {
 }
 
 /// The folder of the harness at `path`.
-fn folder_of(path: &Path) -> std::io::Result<PathBuf> {
+fn harness_folder(path: &Path) -> std::io::Result<PathBuf> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     folder.unwrap_or(Path::new(".")).canonicalize()
 }
 
 /// `words`, the first as the file that it means.
-fn resolved(
+fn resolve_command_words(
     words: &[String],
     folder: &Path,
     environment: &[(OsString, OsString)],
 ) -> Result<Vec<OsString>, ProgramError> {
-    let file = find::executable(&words[0], folder, path_of(environment))?;
+    let file =
+        find::find_program_executable(&words[0], folder, executable_search_path(environment))?;
     // Scripts that are missing would look like a failure of each revision.
-    find::files(words, folder)?;
+    find::find_command_files(words, folder)?;
     Ok(with_file(file, words))
 }
 
 /// `words` with `file` in the place of the first.
 fn with_file(file: PathBuf, words: &[String]) -> Vec<OsString> {
-    let rest = words[1..].iter().map(OsString::from);
-    std::iter::once(file.into_os_string()).chain(rest).collect()
+    let arguments = words[1..].iter().map(OsString::from);
+    std::iter::once(file.into_os_string()).chain(arguments).collect()
 }
 
-fn path_of(environment: &[(OsString, OsString)]) -> Option<&std::ffi::OsStr> {
+fn executable_search_path(environment: &[(OsString, OsString)]) -> Option<&std::ffi::OsStr> {
     environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str())
 }
 
 /// The path of an executable, the file it leads to, and the state of that.
-fn state_of(file: &Path) -> String {
+fn executable_state(file: &Path) -> String {
     let real = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     let state = std::fs::metadata(&real);
-    let state = state.map(|found| (found.len(), found.mtime(), found.mtime_nsec())).ok();
+    let state =
+        state.map(|metadata| (metadata.len(), metadata.mtime(), metadata.mtime_nsec())).ok();
     format!("{} {} {state:?}", file.display(), real.display())
 }

@@ -16,40 +16,40 @@ const THREAD_VARIABLES: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", 
 
 /// Where a program computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Device {
+pub enum ProgramDevice {
     Cpu,
     /// A GPU: the one with this number, or the first.
     Cuda(Option<usize>),
 }
 
-impl Device {
+impl ProgramDevice {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Device::Cpu => "cpu",
-            Device::Cuda(_) => "cuda",
+            ProgramDevice::Cpu => "cpu",
+            ProgramDevice::Cuda(_) => "cuda",
         }
     }
 }
 
 /// What lies around each tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Surroundings {
+pub enum ProgramSurroundings {
     Zero,
     Nan,
 }
 
-impl Surroundings {
+impl ProgramSurroundings {
     fn name(self) -> &'static str {
         match self {
-            Surroundings::Zero => "zero",
-            Surroundings::Nan => "nan",
+            ProgramSurroundings::Zero => "zero",
+            ProgramSurroundings::Nan => "nan",
         }
     }
 }
 
 /// One replay.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct ProgramRequest {
     /// What narrower floating-point inputs become, and the computation is wanted in: float64 or float32.
     pub wide: Option<DType>,
     /// Whether a twin is to widen the casts to float32 that code names.
@@ -57,12 +57,12 @@ pub struct Request {
     /// How operations round.
     pub rounding: Rounding,
     /// What lies around each tensor.
-    pub surroundings: Surroundings,
+    pub surroundings: ProgramSurroundings,
     /// Where it computes.
-    pub device: Device,
+    pub device: ProgramDevice,
 }
 
-impl Request {
+impl ProgramRequest {
     pub(super) fn precision(&self) -> &'static str {
         match self.wide {
             None => "native",
@@ -100,9 +100,12 @@ pub(super) struct Places {
 }
 
 /// The variables of a program that is started for one replay.
-pub(super) fn variables(request: &Request, places: &Places) -> Vec<(OsString, OsString)> {
+pub(super) fn request_variables(
+    request: &ProgramRequest,
+    places: &Places,
+) -> Vec<(OsString, OsString)> {
     let path = |path: &Path| path.as_os_str().to_owned();
-    let said = [
+    let replay_variables = [
         ("REPLAY_PROTOCOL", PROTOCOL.into()),
         ("REPLAY_INPUTS", path(&places.inputs)),
         ("REPLAY_OUTPUTS", path(&places.outputs)),
@@ -114,17 +117,17 @@ pub(super) fn variables(request: &Request, places: &Places) -> Vec<(OsString, Os
         ("REPLAY_SURROUNDINGS", request.surroundings().into()),
         ("TMPDIR", path(&places.temporary)),
     ];
-    said.into_iter().map(|(name, value)| (OsString::from(name), value)).collect()
+    replay_variables.into_iter().map(|(name, value)| (OsString::from(name), value)).collect()
 }
 
 /// The environment of every command of a harness: that of the user with what the harness says, and
 /// what keeps results apart from the machine and from earlier runs.
-pub(super) fn environment<'e>(
+pub(super) fn program_environment<'e>(
     user: &[(OsString, OsString)],
-    own: impl Iterator<Item = (&'e String, &'e String)>,
-    device: Device,
+    own_variables: impl Iterator<Item = (&'e String, &'e String)>,
+    device: ProgramDevice,
 ) -> Vec<(OsString, OsString)> {
-    let mut all: Vec<(OsString, OsString)> = user
+    let mut all_variables: Vec<(OsString, OsString)> = user
         .iter()
         .filter(|(name, _)| {
             // Programs may keep a cache of their own beside.
@@ -132,24 +135,24 @@ pub(super) fn environment<'e>(
         })
         .cloned()
         .collect();
-    let mut set = |name: &str, value: &str, replace: bool| match all
+    let mut set = |name: &str, value: &str, replace: bool| match all_variables
         .iter_mut()
-        .find(|(known, _)| known.as_os_str() == name)
+        .find(|(known_name, _)| known_name.as_os_str() == name)
     {
-        Some((_, known)) if replace => *known = value.into(),
+        Some((_, known_value)) if replace => *known_value = value.into(),
         Some(_) => {}
-        None => all.push((name.into(), value.into())),
+        None => all_variables.push((name.into(), value.into())),
     };
     set("PYTHONDONTWRITEBYTECODE", "1", true);
     set("PYTHONHASHSEED", "0", true);
-    if let Device::Cuda(Some(number)) = device {
+    if let ProgramDevice::Cuda(Some(number)) = device {
         set("CUDA_VISIBLE_DEVICES", &number.to_string(), true);
     }
-    own.for_each(|(name, value)| set(name, value, true));
+    own_variables.for_each(|(name, value)| set(name, value, true));
     THREAD_VARIABLES.iter().for_each(|name| set(name, THREADS, false));
     set("REPLAY_THREADS", THREADS, true);
     set("REPLAY_DEVICE", device.name(), true);
-    all
+    all_variables
 }
 
 #[cfg(test)]
@@ -162,7 +165,7 @@ mod tests {
         let user = [pair("OMP_NUM_THREADS", "3"), pair("REPLAY_TREE", "/x"), pair("A", "user")];
         let own = [("A".to_owned(), "own".to_owned())];
         let own = own.iter().map(|(name, value)| (name, value));
-        let all = environment(&user, own, Device::Cuda(Some(2)));
+        let all = program_environment(&user, own, ProgramDevice::Cuda(Some(2)));
         let value = |name: &str| all.iter().find(|(known, _)| known == name).map(|(_, v)| v);
         assert_eq!(value("A"), Some(&"own".into()));
         assert_eq!(value("OMP_NUM_THREADS"), Some(&"3".into()));

@@ -7,28 +7,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::ProgramError;
-use super::answer::{Answer, Effect};
-use super::error::{Told, last_line, system};
-use super::inputs::{self, Change};
-use super::outputs::{self, Found};
-use super::project::{self, Project, is_lacking};
-use super::request::{Device, Places, Request, variables};
+use super::answer::{Effect, ProgramAnswer};
+use super::error::{PrintedTail, last_line, program_system_error};
+use super::inputs::{self, ProgramInputChange};
+use super::outputs::{self, AnsweredOutput};
+use super::project::{self, HarnessProgram, is_lacking};
+use super::request::{Places, ProgramDevice, ProgramRequest, request_variables};
 use super::startup;
-use super::tree::{Tree, lacks};
+use super::tree::{ProgramTree, describe_missing_files};
 use crate::cache::{Cache, CacheError};
 use crate::fixture::{AnswerFile, Fixture, FixtureError};
-use crate::foreign::{Bounds, Finished, Keeper, ProgramEnd};
+use crate::foreign::{Finished, Keeper, ProgramBounds, ProgramEnd};
 use crate::harness::Harness;
 use crate::history::SourceSet;
 use crate::process::tree::End;
 use crate::runtime::cpu::Rounding;
 use crate::runtime::report;
-use crate::tensor::step::Along;
+use crate::tensor::step::LinePoint;
 use crate::tensor::{DType, TensorView};
 use crate::worker::{Ending, Limits, NOTE, Narrow, Run, Stepped, WorkerError};
 
 /// A move of inputs by digits that no native format of 32 bits or fewer holds.
-const BESIDE: Along = Along { by: 1, exponent: 30 };
+const BESIDE: LinePoint = LinePoint { by: 1, exponent: 30 };
 /// How many times as long as a replay a build may take.
 const BUILD_SHARE: u32 = 10;
 /// The exit status by which a program says that it cannot do what it was asked for.
@@ -40,9 +40,9 @@ const FILE_BYTES: u64 = 64 << 30;
 
 /// Where and within which limits programs run.
 #[derive(Debug)]
-pub struct Setting {
+pub struct ProgramSettings {
     /// Where they compute.
-    pub device: Device,
+    pub device: ProgramDevice,
     /// Limits of time and memory.
     pub limits: Limits,
     /// The user's environment.
@@ -56,15 +56,15 @@ pub struct Setting {
 pub struct Runner {
     pub(super) keeper: Keeper,
     pub(super) cache: Cache,
-    setting: Setting,
-    projects: Mutex<HashMap<PathBuf, Arc<Project>>>,
+    setting: ProgramSettings,
+    projects: Mutex<HashMap<PathBuf, Arc<HarnessProgram>>>,
     /// Trees that were found whole, by key.
-    pub(super) trees: Mutex<HashMap<String, Tree>>,
+    pub(super) trees: Mutex<HashMap<String, ProgramTree>>,
 }
 
 /// Why there is no run.
 #[derive(Debug)]
-pub enum Fault {
+pub enum ProgramFault {
     /// The program, its environment or the revision.
     Program(ProgramError),
     /// The fixture cannot be read.
@@ -76,9 +76,9 @@ pub enum Fault {
 
 macro_rules! from {
     ($($error:ident as $variant:ident),*) => {
-        $(impl From<$error> for Fault {
-            fn from(error: $error) -> Fault {
-                Fault::$variant(error)
+        $(impl From<$error> for ProgramFault {
+            fn from(error: $error) -> ProgramFault {
+                ProgramFault::$variant(error)
             }
         })*
     };
@@ -87,19 +87,19 @@ macro_rules! from {
 from!(ProgramError as Program, FixtureError as Fixture, CacheError as Cache, WorkerError as Worker);
 
 /// One replay of a revision on a fixture.
-pub struct Replay<'r> {
-    pub project: &'r Project,
+pub struct ProgramReplay<'r> {
+    pub project: &'r HarnessProgram,
     pub fixture: &'r Fixture,
     /// The revision's files.
     pub sources: &'r SourceSet,
     /// What is asked of the program.
-    pub request: &'r Request,
+    pub request: &'r ProgramRequest,
     /// A change of one input.
     pub step: Option<&'r Stepped>,
     /// Moves a tenth of the elements of all inputs by a unit in the last place.
     pub nudge: Option<u64>,
     /// Moves all inputs along a line.
-    pub along: Option<Along>,
+    pub along: Option<LinePoint>,
     /// The series of replays that it belongs to: those that one process may make after one another.
     pub series: Option<u64>,
 }
@@ -107,12 +107,12 @@ pub struct Replay<'r> {
 /// How a replay ended, and what the program told.
 struct Ended {
     finished: Finished,
-    answer: Answer,
+    answer: ProgramAnswer,
 }
 
 impl Runner {
     /// Runs programs by `keeper`, in `setting`; trees and temporary files lie in `cache`.
-    pub fn new(keeper: Keeper, cache: Cache, setting: Setting) -> Runner {
+    pub fn new(keeper: Keeper, cache: Cache, setting: ProgramSettings) -> Runner {
         let (projects, trees) = Default::default();
         Runner { keeper, cache, setting, projects, trees }
     }
@@ -121,20 +121,22 @@ impl Runner {
     ///
     /// # Errors
     /// [`ProgramError`] if it is not there or does not say who it is.
-    pub fn project(&self, harness: &Harness) -> Result<Arc<Project>, ProgramError> {
-        let mut known = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(project) = known.get(&harness.path) {
+    pub fn project(&self, harness: &Harness) -> Result<Arc<HarnessProgram>, ProgramError> {
+        let mut known_projects = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(project) = known_projects.get(&harness.path) {
             return Ok(project.clone());
         }
-        let bounds = Bounds { timeout: IDENTITY_TIME, ..self.bounds() };
-        let mut made = Project::open(harness, &self.setting, (&self.keeper, &bounds))?;
-        if made.spec.preload.is_some() && made.spec.identity.is_none() {
-            let told = made.servers.identity(&made, &self.keeper, &self.bounds())?;
-            made.extend_identity(&told);
+        let bounds = ProgramBounds { timeout: IDENTITY_TIME, ..self.bounds() };
+        let mut opened_project =
+            HarnessProgram::open(harness, &self.setting, (&self.keeper, &bounds))?;
+        if opened_project.spec.preload.is_some() && opened_project.spec.identity.is_none() {
+            let reported_identity =
+                opened_project.servers.identity(&opened_project, &self.keeper, &self.bounds())?;
+            opened_project.extend_identity(&reported_identity);
         }
-        let made = Arc::new(made);
-        known.insert(harness.path.clone(), made.clone());
-        Ok(made)
+        let shared_project = Arc::new(opened_project);
+        known_projects.insert(harness.path.clone(), shared_project.clone());
+        Ok(shared_project)
     }
 
     /// Finds the program of `harness`, and waits for its first word if it is one that stays.
@@ -150,32 +152,32 @@ impl Runner {
     }
 
     /// Where programs compute.
-    pub fn device(&self) -> Device {
+    pub fn device(&self) -> ProgramDevice {
         self.setting.device
     }
 
-    fn bounds(&self) -> Bounds {
+    fn bounds(&self) -> ProgramBounds {
         let limits = &self.setting.limits;
         let tree_bytes = match self.setting.device {
-            Device::Cpu => limits.memory_bytes,
+            ProgramDevice::Cpu => limits.memory_bytes,
             // Its tensors lie on the device.
-            Device::Cuda(_) => u64::MAX,
+            ProgramDevice::Cuda(_) => u64::MAX,
         };
         // Interpreters and their libraries reserve more addresses than they use.
         let memory_bytes = u64::MAX;
-        Bounds { timeout: limits.timeout, memory_bytes, tree_bytes, file_bytes: FILE_BYTES }
+        ProgramBounds { timeout: limits.timeout, memory_bytes, tree_bytes, file_bytes: FILE_BYTES }
     }
 
-    pub(super) fn build_bounds(&self) -> Bounds {
+    pub(super) fn build_bounds(&self) -> ProgramBounds {
         let timeout = self.setting.limits.timeout.saturating_mul(BUILD_SHARE);
-        Bounds { timeout, ..self.bounds() }
+        ProgramBounds { timeout, ..self.bounds() }
     }
 
     /// Makes `replay`.
     ///
     /// # Errors
-    /// [`Fault`] if there is no outcome: the revision cannot be run, or something else is at fault.
-    pub fn run(&self, replay: &Replay<'_>) -> Result<Run, Fault> {
+    /// [`ProgramFault`] if there is no outcome: the revision cannot be run, or something else is at fault.
+    pub fn run(&self, replay: &ProgramReplay<'_>) -> Result<Run, ProgramFault> {
         let tree = self.tree(replay.project, replay.sources)?;
         let work = self.cache.scratch()?;
         let place = |name: &str| work.path().join(name);
@@ -186,32 +188,34 @@ impl Runner {
             answer: place("answer.json"),
             temporary: place("tmp"),
         };
-        std::fs::create_dir(&places.temporary).map_err(system("make a folder"))?;
-        let step = replay.step.map(Change::Step);
-        let change = step.or(replay.nudge.map(Change::Nudge)).or(replay.along.map(Change::Along));
-        inputs::write(&places.inputs, replay.fixture, replay.request.wide, change)?;
-        let begun = Instant::now();
+        std::fs::create_dir(&places.temporary).map_err(program_system_error("make a folder"))?;
+        let step = replay.step.map(ProgramInputChange::Step);
+        let change = step
+            .or(replay.nudge.map(ProgramInputChange::Nudge))
+            .or(replay.along.map(ProgramInputChange::Along));
+        inputs::write_program_inputs(&places.inputs, replay.fixture, replay.request.wide, change)?;
+        let start_time = Instant::now();
         let ended = self.start(replay, &places);
-        let call = begun.elapsed();
-        let made = ended.and_then(|ended| self.run_of(replay, ended, &places));
-        let changed = tree.changed();
-        if changed.is_some() {
+        let call = start_time.elapsed();
+        let run_result = ended.and_then(|ended| self.run_of(replay, ended, &places));
+        let changed_path = tree.changed();
+        if changed_path.is_some() {
             tree.discard();
         }
-        let mut run = match made {
+        let mut run = match run_result {
             // It may have failed for want of its tree.
-            Err(Fault::Program(_)) if changed.is_some() => Run::default(),
-            made => made?,
+            Err(ProgramFault::Program(_)) if changed_path.is_some() => Run::default(),
+            run_result => run_result?,
         };
         (run.call, run.call_cpu) = (call, call);
-        if let Some(path) = changed {
+        if let Some(path) = changed_path {
             run.refuse(format!("it changed the revision's tree, at `{path}`"));
         }
         Ok(run)
     }
 
     /// Starts the program for one replay, and waits for its end.
-    fn start(&self, replay: &Replay<'_>, places: &Places) -> Result<Ended, Fault> {
+    fn start(&self, replay: &ProgramReplay<'_>, places: &Places) -> Result<Ended, ProgramFault> {
         let project = replay.project;
         let bounds = self.bounds();
         let (finished, notes) = match project.spec.preload {
@@ -220,16 +224,16 @@ impl Runner {
                 project.servers.run(project, terms, (replay.request, replay.series), places)?
             }
             None => {
-                let more = variables(replay.request, places);
-                let program = project.command(project.words.clone(), None, &more);
-                (project::run(&self.keeper, &bounds, program)?, Vec::new())
+                let replay_variables = request_variables(replay.request, places);
+                let program = project.command(project.words.clone(), None, &replay_variables);
+                (project::run_program(&self.keeper, &bounds, program)?, Vec::new())
             }
         };
         let mut answer = match finished.ending {
             ProgramEnd::TimedOut
             | ProgramEnd::TookMemory(_)
-            | ProgramEnd::Ended(End::Killed(_)) => Answer::default(),
-            ProgramEnd::Ended(End::Exited(_)) => Answer::read(&places.answer)?,
+            | ProgramEnd::Ended(End::Killed(_)) => ProgramAnswer::default(),
+            ProgramEnd::Ended(End::Exited(_)) => ProgramAnswer::read(&places.answer)?,
         };
         // A copy may say again what its process has said.
         answer.notes.retain(|note| !notes.contains(note));
@@ -238,9 +242,14 @@ impl Runner {
     }
 
     /// The run that ended so.
-    fn run_of(&self, replay: &Replay<'_>, ended: Ended, places: &Places) -> Result<Run, Fault> {
+    fn run_of(
+        &self,
+        replay: &ProgramReplay<'_>,
+        ended: Ended,
+        places: &Places,
+    ) -> Result<Run, ProgramFault> {
         let Ended { finished, answer } = ended;
-        let printed = printed(&finished, &answer.notes);
+        let printed = join_printed_streams(&finished, &answer.notes);
         let ending = match finished.ending {
             ProgramEnd::TimedOut => {
                 Ending::TimedOut(self.setting.limits.timeout, Some(still_running()))
@@ -254,7 +263,7 @@ impl Runner {
             ProgramEnd::Ended(End::Killed(libc::SIGSYS)) => Ending::Killed(libc::SIGKILL),
             ProgramEnd::Ended(End::Killed(signal)) => Ending::Killed(signal),
             ProgramEnd::Ended(End::Exited(code)) => {
-                match self.told(replay, code, &finished, answer)? {
+                match self.interpret_exit(replay, code, &finished, answer)? {
                     Ok(answer) => return self.completed(replay, &answer, places, printed),
                     Err(ending) => ending,
                 }
@@ -266,19 +275,19 @@ impl Runner {
     }
 
     /// What a program says that exited with `code`: an answer with outputs, or another ending.
-    fn told(
+    fn interpret_exit(
         &self,
-        replay: &Replay<'_>,
+        replay: &ProgramReplay<'_>,
         code: i32,
         finished: &Finished,
-        mut answer: Answer,
-    ) -> Result<Result<Answer, Ending>, ProgramError> {
+        mut answer: ProgramAnswer,
+    ) -> Result<Result<ProgramAnswer, Ending>, ProgramError> {
         if let Some(complaint) = answer.error.take() {
-            return Err(complaint.error(lacks(replay.sources)));
+            return Err(complaint.error(describe_missing_files(replay.sources)));
         }
         let stderr = String::from_utf8_lossy(&finished.stderr);
         let message = last_line(&stderr);
-        let source = Told::beside(message.as_deref(), &stderr);
+        let source = PrintedTail::beside(message.as_deref(), &stderr);
         match code {
             // What was computed in the usual rounding tells nothing of another.
             0 if replay.request.rounding != Rounding::Nearest
@@ -291,7 +300,7 @@ impl Runner {
                 message: message
                     .unwrap_or_else(|| "the program says that it cannot be run".to_owned()),
                 source,
-                hint: lacks(replay.sources),
+                hint: describe_missing_files(replay.sources),
             }),
             _ if is_lacking(End::Exited(code)) => Err(ProgramError::Environment {
                 message: message
@@ -299,7 +308,7 @@ impl Runner {
                 source,
                 hint: None,
             }),
-            _ => match startup::broken(replay.project, code, &stderr) {
+            _ => match startup::diagnose_startup_failure(replay.project, code, &stderr) {
                 Some(error) => Err(error),
                 None => Ok(Err(Ending::Status(code))),
             },
@@ -310,37 +319,46 @@ impl Runner {
     /// be copies of inputs: beside the captured inputs, copies fit no longer.
     fn doubted(
         &self,
-        replay: &Replay<'_>,
+        replay: &ProgramReplay<'_>,
         file: &AnswerFile,
-        found: &[Found],
-    ) -> Result<Vec<String>, Fault> {
-        let fits = |name: &str, view: &TensorView| {
-            declared(replay.fixture, name).is_none_or(|native| outputs::fits(view, native))
+        answered_outputs: &[AnsweredOutput],
+    ) -> Result<Vec<String>, ProgramFault> {
+        let fits_native = |name: &str, view: &TensorView| {
+            declared_output_dtype(replay.fixture, name)
+                .is_none_or(|native| outputs::fits_native_format(view, native))
         };
-        let fitting = found.iter().filter(|one| {
-            let bytes = &file.bytes()[one.range.clone()];
-            fits(&one.name, &TensorView { dtype: one.dtype, shape: &one.shape, bytes })
+        let fitting = answered_outputs.iter().filter(|answered_output| {
+            let bytes = &file.bytes()[answered_output.range.clone()];
+            fits_native(
+                &answered_output.name,
+                &TensorView { dtype: answered_output.dtype, shape: &answered_output.shape, bytes },
+            )
         });
-        let mut doubted: Vec<String> = fitting.map(|one| one.name.clone()).collect();
+        let mut doubted: Vec<String> =
+            fitting.map(|answered_output| answered_output.name.clone()).collect();
         if doubted.is_empty() {
             return Ok(doubted);
         }
-        let beside = self.run(&Replay { along: Some(BESIDE), ..*replay })?;
-        doubted.retain(|name| beside.output(name).is_none_or(|view| fits(name, &view)));
+        let neighbour_run = self.run(&ProgramReplay { along: Some(BESIDE), ..*replay })?;
+        doubted
+            .retain(|name| neighbour_run.output(name).is_none_or(|view| fits_native(name, &view)));
         Ok(doubted)
     }
 
     fn completed(
         &self,
-        replay: &Replay<'_>,
-        answer: &Answer,
+        replay: &ProgramReplay<'_>,
+        answer: &ProgramAnswer,
         places: &Places,
         printed: String,
-    ) -> Result<Run, Fault> {
-        let wide = replay.request.wide;
-        let (file, mut found) = match outputs::read(&places.outputs, replay.fixture, wide.is_some())
-        {
-            Ok(read) => read,
+    ) -> Result<Run, ProgramFault> {
+        let wide_dtype = replay.request.wide;
+        let (file, mut answered_outputs) = match outputs::read_program_outputs(
+            &places.outputs,
+            replay.fixture,
+            wide_dtype.is_some(),
+        ) {
+            Ok(file_and_outputs) => file_and_outputs,
             Err(problem) => {
                 let mut run = Run::without_outputs(Ending::Unfit(problem));
                 run.printed = printed;
@@ -349,23 +367,31 @@ impl Runner {
         };
         let mut narrow = Vec::new();
         // Beside the captured inputs nothing is held against the native outputs.
-        if let Some(wide) = wide
+        if let Some(wide_dtype) = wide_dtype
             && replay.step.is_none()
             && replay.along.is_none()
         {
-            let doubted = self.doubted(replay, &file, &found)?;
-            found.retain(|one| {
-                let says_so = answer.twins.get(&one.name) == Some(&false);
-                let is_narrow = says_so || doubted.contains(&one.name);
+            let doubted = self.doubted(replay, &file, &answered_outputs)?;
+            answered_outputs.retain(|answered_output| {
+                let says_so = answer.twins.get(&answered_output.name) == Some(&false);
+                let is_narrow = says_so || doubted.contains(&answered_output.name);
                 if is_narrow {
-                    let reason = why_narrow(one, says_so, replay, wide);
-                    narrow.push(Narrow { output: one.name.clone(), reason });
+                    let reason =
+                        explain_narrow_output(answered_output, says_so, replay, wide_dtype);
+                    narrow.push(Narrow { output: answered_output.name.clone(), reason });
                 }
                 !is_narrow
             });
         }
-        let tensors = found.into_iter().map(|one| (one.name, one.dtype, one.shape, one.range));
-        let mut run = Run::of_bytes(file.bytes(), tensors, wide, &self.cache.temporary())?;
+        let tensors = answered_outputs.into_iter().map(|answered_output| {
+            (
+                answered_output.name,
+                answered_output.dtype,
+                answered_output.shape,
+                answered_output.range,
+            )
+        });
+        let mut run = Run::of_bytes(file.bytes(), tensors, wide_dtype, &self.cache.temporary())?;
         run.narrow = narrow;
         run.is_unpoisoned = answer.surroundings.is_some_and(|effect| effect != Effect::Applied);
         run.printed = printed;
@@ -374,29 +400,34 @@ impl Runner {
 }
 
 /// Why `output` of the `wide` computation of `replay` is none, if the program `says_so` or its numbers do.
-fn why_narrow(output: &Found, says_so: bool, replay: &Replay<'_>, wide: DType) -> String {
-    let native = declared(replay.fixture, &output.name).unwrap_or(output.dtype);
+fn explain_narrow_output(
+    output: &AnsweredOutput,
+    says_so: bool,
+    replay: &ProgramReplay<'_>,
+    wide_dtype: DType,
+) -> String {
+    let native = declared_output_dtype(replay.fixture, &output.name).unwrap_or(output.dtype);
     let mut reason = match says_so {
-        true => format!("the program says that it is not computed in {wide}"),
-        false if output.dtype.size() < wide.size() => {
+        true => format!("the program says that it is not computed in {wide_dtype}"),
+        false if output.dtype.size() < wide_dtype.size() => {
             format!("the program returns it in {}", output.dtype)
         }
         false => format!("all its numbers fit {native}: they were rounded to it on the way"),
     };
-    if wide == DType::F64 && !replay.project.spec.widen_casts {
+    if wide_dtype == DType::F64 && !replay.project.spec.widen_casts {
         reason.push_str(" (`widen_casts` is false)");
     }
     reason
 }
 
 /// The dtype that `fixture` declares for output `name`.
-fn declared(fixture: &Fixture, name: &str) -> Option<DType> {
+fn declared_output_dtype(fixture: &Fixture, name: &str) -> Option<DType> {
     fixture.outputs.iter().find(|output| output.name == name).map(|output| output.dtype)
 }
 
 /// Where a program was when its time was over: nobody knows more.
-fn still_running() -> report::Fault {
-    report::Fault {
+fn still_running() -> report::ReplayFault {
+    report::ReplayFault {
         what: "still running".to_owned(),
         detail: String::new(),
         kernel: Some("the program".to_owned()),
@@ -406,11 +437,11 @@ fn still_running() -> report::Fault {
 }
 
 /// What a program printed, its notes last.
-fn printed(finished: &Finished, notes: &[String]) -> String {
+fn join_printed_streams(finished: &Finished, notes: &[String]) -> String {
     let mut text = String::new();
     let streams = [&finished.stdout, &finished.stderr];
     for (stream, left_out) in streams.into_iter().zip(finished.left_out) {
-        text.push_str(&crate::worker::shortened(stream, left_out));
+        text.push_str(&crate::worker::shorten_printed_text(stream, left_out));
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }

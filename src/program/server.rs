@@ -12,12 +12,12 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::answer::Complaint;
-use super::error::{Told, last_line, system};
-use super::request::{Places, Request};
+use super::error::{PrintedTail, last_line, program_system_error};
+use super::request::{Places, ProgramRequest};
 use super::startup;
 use super::stream::Stream;
-use super::{ProgramError, Project};
-use crate::foreign::{Bounds, Finished, Keeper, KeeperError, ProgramEnd, Served};
+use super::{HarnessProgram, ProgramError};
+use crate::foreign::{Finished, Keeper, KeeperError, ProgramBounds, ProgramEnd, Served};
 use crate::process::tree::End;
 
 /// The variable that names the descriptor of the socket.
@@ -64,7 +64,7 @@ struct Here {
 }
 
 /// The place of one process among those that there may be, given back when it is dropped.
-struct Lease<'s> {
+struct ServerLease<'s> {
     servers: &'s Servers,
     is_kept: bool,
 }
@@ -78,12 +78,12 @@ impl Here {
             None => 1,
             Some(_) => 2,
         };
-        let best = (0..self.idle.len()).min_by_key(|&at| rank(&self.idle[at]))?;
+        let best = (0..self.idle.len()).min_by_key(|&idle_index| rank(&self.idle[idle_index]))?;
         Some(self.idle.swap_remove(best))
     }
 }
 
-impl Lease<'_> {
+impl ServerLease<'_> {
     /// Keeps `server` for the next replay.
     fn keep(mut self, server: Server) {
         self.is_kept = true;
@@ -91,7 +91,7 @@ impl Lease<'_> {
     }
 }
 
-impl Drop for Lease<'_> {
+impl Drop for ServerLease<'_> {
     fn drop(&mut self) {
         if !self.is_kept {
             self.servers.lock().count -= 1;
@@ -134,9 +134,9 @@ enum Reply {
 
 impl Servers {
     /// None yet, and never more than `most`.
-    pub(super) fn new(most: usize) -> Servers {
+    pub(super) fn new(most_servers: usize) -> Servers {
         let (here, freed, alone, last_id) = Default::default();
-        Servers { here, freed, most: most.max(1), alone, last_id }
+        Servers { here, freed, most: most_servers.max(1), alone, last_id }
     }
 
     fn lock(&self) -> MutexGuard<'_, Here> {
@@ -144,24 +144,24 @@ impl Servers {
     }
 
     /// A process that has nothing to do, or a new one; waits for either if there are as many as may be.
-    fn take(
+    fn lease_server(
         &self,
-        project: &Project,
-        (keeper, bounds): (&Keeper, &Bounds),
+        project: &HarnessProgram,
+        (keeper, bounds): (&Keeper, &ProgramBounds),
         series: Option<u64>,
-    ) -> Result<(Lease<'_>, Server), ProgramError> {
-        let mut here = self.lock();
+    ) -> Result<(ServerLease<'_>, Server), ProgramError> {
+        let mut pool_state = self.lock();
         let idle = loop {
-            let idle = here.pick(series);
-            if idle.is_some() || here.count < self.most {
-                here.count += usize::from(idle.is_none());
+            let idle = pool_state.pick(series);
+            if idle.is_some() || pool_state.count < self.most {
+                pool_state.count += usize::from(idle.is_none());
                 break idle;
             }
-            here = self.freed.wait(here).unwrap_or_else(PoisonError::into_inner);
+            pool_state = self.freed.wait(pool_state).unwrap_or_else(PoisonError::into_inner);
         };
-        drop(here);
+        drop(pool_state);
         // The place is given back if no process can be started.
-        let lease = Lease { servers: self, is_kept: false };
+        let lease = ServerLease { servers: self, is_kept: false };
         let server = match idle {
             Some(server) => server,
             None => Server::start(project, keeper, bounds)?,
@@ -172,11 +172,11 @@ impl Servers {
     /// What a process says of itself, which is kept for the first replay.
     pub(super) fn identity(
         &self,
-        project: &Project,
+        project: &HarnessProgram,
         keeper: &Keeper,
-        bounds: &Bounds,
+        bounds: &ProgramBounds,
     ) -> Result<String, ProgramError> {
-        let (lease, server) = self.take(project, (keeper, bounds), None)?;
+        let (lease, server) = self.lease_server(project, (keeper, bounds), None)?;
         let identity = server.identity.clone();
         lease.keep(server);
         Ok(identity)
@@ -191,13 +191,13 @@ impl Servers {
     /// others of the same `series`.
     pub(super) fn run(
         &self,
-        project: &Project,
-        terms: (&Keeper, &Bounds),
-        (request, series): (&Request, Option<u64>),
+        project: &HarnessProgram,
+        terms: (&Keeper, &ProgramBounds),
+        (request, series): (&ProgramRequest, Option<u64>),
         places: &Places,
     ) -> Result<(Finished, Vec<String>), ProgramError> {
         loop {
-            let (lease, mut server) = self.take(project, terms, series)?;
+            let (lease, mut server) = self.lease_server(project, terms, series)?;
             let is_other = |copy: &Copy| Some(copy.series) != series;
             if server.copy.as_ref().is_some_and(is_other) && !server.end_copy() {
                 continue;
@@ -211,7 +211,7 @@ impl Servers {
                 Stream::new(&places.temporary, "stdout")?,
                 Stream::new(&places.temporary, "stderr")?,
             ];
-            let message = message(id, (fork, series.is_some()), request, places);
+            let message = format_run_message(id, (fork, series.is_some()), request, places);
             // One that has gone meanwhile says so when it is listened to.
             let _ = server.served.send(message.as_bytes());
             let reply = server.reply(id, &mut streams, terms.1.timeout)?;
@@ -240,10 +240,14 @@ impl Servers {
                     Ok((end, _)) if !fork => end,
                     // The replay is what it has more of than before.
                     Ok((end @ ProgramEnd::TookMemory(_), _)) => end,
-                    Ok((end, said)) => {
-                        return Err(gone(project, end, &String::from_utf8_lossy(&said)));
+                    Ok((end, error_output)) => {
+                        return Err(server_exit_error(
+                            project,
+                            end,
+                            &String::from_utf8_lossy(&error_output),
+                        ));
                     }
-                    Err(error) => return Err(refused(project, error)),
+                    Err(error) => return Err(server_start_error(project, error)),
                 },
             };
             return Ok((Finished::new(ending, streams.map(Stream::text)), notes));
@@ -254,9 +258,9 @@ impl Servers {
     pub(super) fn end_series(&self, series: u64) {
         let is_of =
             |server: &mut Server| server.copy.as_ref().is_some_and(|copy| copy.series == series);
-        let of: Vec<Server> = self.lock().idle.extract_if(.., is_of).collect();
-        for mut server in of {
-            let lease = Lease { servers: self, is_kept: false };
+        let series_servers: Vec<Server> = self.lock().idle.extract_if(.., is_of).collect();
+        for mut server in series_servers {
+            let lease = ServerLease { servers: self, is_kept: false };
             if server.end_copy() {
                 lease.keep(server);
             }
@@ -267,20 +271,21 @@ impl Servers {
 impl Server {
     /// Starts a process, and waits until it has loaded what `preload` names.
     pub(super) fn start(
-        project: &Project,
+        project: &HarnessProgram,
         keeper: &Keeper,
-        bounds: &Bounds,
+        bounds: &ProgramBounds,
     ) -> Result<Server, ProgramError> {
         let preload = project.spec.preload.clone().unwrap_or_default().join(",");
         let _span = tracing::info_span!("preload", message = preload);
-        let more: [(OsString, OsString); 2] = [
+        let preload_variables: [(OsString, OsString); 2] = [
             ("REPLAY_PROTOCOL".into(), super::request::PROTOCOL.into()),
             ("REPLAY_PRELOAD".into(), preload.into()),
         ];
-        let program = project.command(project.words.clone(), None, &more);
-        let lasting = Bounds { timeout: LIFETIME, ..*bounds };
+        let program = project.command(project.words.clone(), None, &preload_variables);
+        let lasting = ProgramBounds { timeout: LIFETIME, ..*bounds };
         let served = keeper.serve(&program, &lasting, SOCKET);
-        let served = served.map_err(system("start a process that watches over it"))?;
+        let served =
+            served.map_err(program_system_error("start a process that watches over it"))?;
         let (received, identity, notes, copy) = Default::default();
         let mut server = Server { served, received, identity, notes, copy };
         let deadline = Instant::now() + bounds.timeout;
@@ -290,13 +295,15 @@ impl Server {
             Some(Message { hello: Some(1), identity, notes, .. }) => {
                 Ok(Server { identity, notes, ..server })
             }
-            Some(_) => Err(mistake("it does not begin with `hello`", "")),
+            Some(_) => Err(server_mistake_error("it does not begin with `hello`", "")),
             None if Instant::now() >= deadline => {
-                Err(mistake("it did not say `hello` in time", ""))
+                Err(server_mistake_error("it did not say `hello` in time", ""))
             }
             None => match server.served.ended() {
-                Ok((end, said)) => Err(gone(project, end, &String::from_utf8_lossy(&said))),
-                Err(error) => Err(refused(project, error)),
+                Ok((end, error_output)) => {
+                    Err(server_exit_error(project, end, &String::from_utf8_lossy(&error_output)))
+                }
+                Err(error) => Err(server_start_error(project, error)),
             },
         }
     }
@@ -310,7 +317,7 @@ impl Server {
     ) -> Result<Reply, ProgramError> {
         let deadline = Instant::now() + timeout;
         // The end of a copy is told by the request that it was made for.
-        let begun = self.copy.as_ref().map_or(id, |copy| copy.begun);
+        let call_id = self.copy.as_ref().map_or(id, |copy| copy.begun);
         loop {
             let Some(message) = self.next(deadline, streams)? else {
                 return Ok(if Instant::now() >= deadline { Reply::Late } else { Reply::Gone });
@@ -327,7 +334,7 @@ impl Server {
             if message.made == Some(id) {
                 return Ok(Reply::Made(end));
             }
-            if message.done == Some(begun) {
+            if message.done == Some(call_id) {
                 self.copy = None;
                 return Ok(Reply::Done(end));
             }
@@ -352,13 +359,14 @@ impl Server {
         streams: &mut [Stream],
     ) -> Result<Option<Message>, ProgramError> {
         loop {
-            let pipe = |at: usize| streams.get(at).map(|stream| stream.pipe.as_fd());
-            let found = self.step(deadline, [pipe(0), pipe(1)])?;
+            let pipe =
+                |stream_index: usize| streams.get(stream_index).map(|stream| stream.pipe.as_fd());
+            let next_step = self.step(deadline, [pipe(0), pipe(1)])?;
             streams.iter_mut().for_each(Stream::drain);
-            match found {
-                Step::Message(message) => return Ok(Some(*message)),
-                Step::Nothing => {}
-                Step::Over => return Ok(None),
+            match next_step {
+                ServerEvent::Message(message) => return Ok(Some(*message)),
+                ServerEvent::Nothing => {}
+                ServerEvent::Over => return Ok(None),
             }
         }
     }
@@ -368,30 +376,33 @@ impl Server {
         &mut self,
         deadline: Instant,
         files: [Option<std::os::fd::BorrowedFd<'_>>; 2],
-    ) -> Result<Step, ProgramError> {
+    ) -> Result<ServerEvent, ProgramError> {
         if let Some(end) = self.received.iter().position(|&byte| byte == b'\n') {
             let line: Vec<u8> = self.received.drain(..=end).collect();
             let message = serde_json::from_slice(&line).map_err(|error| {
-                mistake(&format!("its message is not as the protocol says: {error}"), "")
+                server_mistake_error(
+                    &format!("its message is not as the protocol says: {error}"),
+                    "",
+                )
             })?;
-            return Ok(Step::Message(Box::new(message)));
+            return Ok(ServerEvent::Message(Box::new(message)));
         }
         if self.received.len() > MOST_BYTES {
-            return Err(mistake("its message does not end", ""));
+            return Err(server_mistake_error("its message does not end", ""));
         }
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Ok(Step::Over);
+            return Ok(ServerEvent::Over);
         }
-        let open = self.served.receive(&mut self.received, files, left);
-        match open.map_err(system("listen"))? {
-            true => Ok(Step::Nothing),
-            false => Ok(Step::Over),
+        let still_open = self.served.receive(&mut self.received, files, left);
+        match still_open.map_err(program_system_error("listen"))? {
+            true => Ok(ServerEvent::Nothing),
+            false => Ok(ServerEvent::Over),
         }
     }
 }
 
-enum Step {
+enum ServerEvent {
     Message(Box<Message>),
     Nothing,
     /// The time is over, or the process has gone.
@@ -399,7 +410,12 @@ enum Step {
 }
 
 /// The line that asks for one replay.
-fn message(id: u64, (fork, series): (bool, bool), request: &Request, places: &Places) -> String {
+fn format_run_message(
+    id: u64,
+    (fork, series): (bool, bool),
+    request: &ProgramRequest,
+    places: &Places,
+) -> String {
     let path = |path: &Path| path.to_string_lossy().into_owned();
     let message = json!({"run": {
         "id": id,
@@ -421,39 +437,50 @@ fn message(id: u64, (fork, series): (bool, bool), request: &Request, places: &Pl
     format!("{message}\n")
 }
 
-fn mistake(what: &str, said: &str) -> ProgramError {
-    let source = Told::last(said);
-    ProgramError::Mistake { message: what.to_owned(), source, hint: None }
+fn server_mistake_error(mistake_text: &str, error_output: &str) -> ProgramError {
+    let source = PrintedTail::last(error_output);
+    ProgramError::Mistake { message: mistake_text.to_owned(), source, hint: None }
 }
 
 /// A process that went without a word.
-fn gone(project: &Project, end: ProgramEnd, said: &str) -> ProgramError {
+fn server_exit_error(
+    project: &HarnessProgram,
+    end: ProgramEnd,
+    error_output: &str,
+) -> ProgramError {
     if let ProgramEnd::Ended(End::Exited(code)) = end
-        && let Some(error) = startup::broken(project, code, said)
+        && let Some(error) = startup::diagnose_startup_failure(project, code, error_output)
     {
         return error;
     }
-    let how = match end {
+    let ending_text = match end {
         ProgramEnd::TimedOut => "in time".to_owned(),
         ProgramEnd::TookMemory(excess) => {
             let message = format!("it {excess} before it answered");
             let hint = Some("allow more with --memory".to_owned());
-            return ProgramError::Environment { message, source: Told::last(said), hint };
+            return ProgramError::Environment {
+                message,
+                source: PrintedTail::last(error_output),
+                hint,
+            };
         }
         ProgramEnd::Ended(End::Exited(code)) => format!("with exit status {code}"),
         ProgramEnd::Ended(End::Killed(signal)) => format!("by signal {signal}"),
     };
     let lacking = matches!(end, ProgramEnd::Ended(end) if super::project::is_lacking(end));
-    match (lacking, last_line(said)) {
+    match (lacking, last_line(error_output)) {
         (true, Some(message)) => {
-            let source = Told::beside(Some(&message), said);
+            let source = PrintedTail::beside(Some(&message), error_output);
             ProgramError::Environment { message, source, hint: None }
         }
-        _ => mistake(&format!("it ended {how} instead of answering"), said),
+        _ => server_mistake_error(
+            &format!("it ended {ending_text} instead of answering"),
+            error_output,
+        ),
     }
 }
 
-fn refused(project: &Project, error: KeeperError) -> ProgramError {
+fn server_start_error(project: &HarnessProgram, error: KeeperError) -> ProgramError {
     match error {
         KeeperError::Keeper(source) => {
             ProgramError::System { doing: "start a process that watches over it", source }

@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::error::{Told, last_line};
-use super::project::Project;
+use super::error::{PrintedTail, last_line};
+use super::project::HarnessProgram;
 use super::{ProgramError, find};
 use crate::files;
 
@@ -20,22 +20,28 @@ const SYNTAX: [&str; 3] = ["SyntaxError", "IndentationError", "TabError"];
 
 /// The error of a program that ended with `code` and `stderr`, if it uses the package and failed before that
 /// was there.
-pub(super) fn broken(project: &Project, code: i32, stderr: &str) -> Option<ProgramError> {
+pub(super) fn diagnose_startup_failure(
+    project: &HarnessProgram,
+    code: i32,
+    stderr: &str,
+) -> Option<ProgramError> {
     if code != UNCAUGHT {
         return None;
     }
-    let script = project.folder.join(outermost(stderr)?).canonicalize().ok()?;
-    let files = find::files(&project.spec.words, &project.folder).ok()?;
+    let script = project.folder.join(find_failed_file(stderr)?).canonicalize().ok()?;
+    let files = find::find_command_files(&project.spec.words, &project.folder).ok()?;
     let is_own = files.iter().any(|file| file.canonicalize().is_ok_and(|file| file == script));
-    (is_own && uses_the_package(&script)).then(|| blame(stderr, Path::new(&project.words[0])))?
+    (is_own && uses_the_package(&script))
+        .then(|| blame_program_error(stderr, Path::new(&project.words[0])))?
 }
 
 /// The file whose top level failed, by the last traceback in `stderr`.
-fn outermost(stderr: &str) -> Option<PathBuf> {
+fn find_failed_file(stderr: &str) -> Option<PathBuf> {
     let lines: Vec<&str> = stderr.lines().map(str::trim_end).collect();
-    let begins = lines.iter().rposition(|line| *line == "Traceback (most recent call last):");
-    let frame = match begins {
-        Some(at) => lines.get(at + 1)?.strip_suffix(", in <module>")?,
+    let traceback_start =
+        lines.iter().rposition(|line| *line == "Traceback (most recent call last):");
+    let frame = match traceback_start {
+        Some(line_index) => lines.get(line_index + 1)?.strip_suffix(", in <module>")?,
         // What is no Python has no frame yet.
         None => {
             let last = last_line(stderr)?;
@@ -48,19 +54,19 @@ fn outermost(stderr: &str) -> Option<PathBuf> {
 }
 
 fn uses_the_package(script: &Path) -> bool {
-    let text = files::read(script, SCRIPT_BYTES).unwrap_or_default();
+    let text = files::read_regular_file(script, SCRIPT_BYTES).unwrap_or_default();
     String::from_utf8_lossy(&text).contains(PACKAGE)
 }
 
-fn blame(stderr: &str, interpreter: &Path) -> Option<ProgramError> {
+fn blame_program_error(stderr: &str, interpreter: &Path) -> Option<ProgramError> {
     let message = last_line(stderr)?;
-    let source = Told::beside(Some(&message), stderr);
+    let source = PrintedTail::beside(Some(&message), stderr);
     let is_import =
         message.starts_with("ModuleNotFoundError:") || message.starts_with("ImportError:");
     if !is_import {
         return Some(ProgramError::Mistake { message, source, hint: None });
     }
-    let hint = module(&message).map(|module| match module {
+    let hint = missing_module_name(&message).map(|module| match module {
         PACKAGE => format!(
             "install it for {}: `pip install ./python` in replay's sources",
             interpreter.display()
@@ -74,9 +80,9 @@ fn blame(stderr: &str, interpreter: &Path) -> Option<ProgramError> {
 }
 
 /// The top-level module that an import did not find.
-fn module(message: &str) -> Option<&str> {
-    let named = message.strip_prefix("ModuleNotFoundError: No module named '")?;
-    named.split(['.', '\'']).next()
+fn missing_module_name(message: &str) -> Option<&str> {
+    let module_path = message.strip_prefix("ModuleNotFoundError: No module named '")?;
+    module_path.split(['.', '\'']).next()
 }
 
 #[cfg(test)]
@@ -85,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_file_whose_top_level_failed_is_found() {
-        let found = |text: &str| outermost(text).map(|path| path.display().to_string());
+        let found = |text: &str| find_failed_file(text).map(|path| path.display().to_string());
         let import = "noise\nTraceback (most recent call last):\n  File \"step.py\", line 1, in <module>\n    \
                       import gradreplay\nModuleNotFoundError: No module named 'gradreplay'\n";
         assert_eq!(found(import).as_deref(), Some("step.py"));
@@ -104,7 +110,7 @@ mod tests {
     #[test]
     fn a_package_that_is_missing_is_the_environments_fault_and_other_errors_are_the_programs() {
         let told = |message: &str| {
-            let error = blame(message, Path::new("/usr/bin/python3")).unwrap();
+            let error = blame_program_error(message, Path::new("/usr/bin/python3")).unwrap();
             format!("{error}\n{}\n", error.hint().unwrap_or_default())
         };
         let messages = [

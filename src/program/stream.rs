@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use super::ProgramError;
-use super::error::system;
+use super::error::program_system_error;
 use crate::foreign::Bounded;
 
 /// What a replay prints: a pipe with a name, which nothing can fill.
@@ -17,7 +17,7 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(folder: &Path, name: &str) -> Result<Stream, ProgramError> {
-        let made = || -> io::Result<Stream> {
+        let make_pipe = || -> io::Result<Stream> {
             let path = folder.join(name);
             let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
             match rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0) {
@@ -29,7 +29,7 @@ impl Stream {
             let pipe = options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)?;
             Ok(Stream { pipe, kept: Bounded::default() })
         };
-        made().map_err(system("make a pipe"))
+        make_pipe().map_err(program_system_error("make a pipe"))
     }
 
     /// Takes what is there.

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::error::{Told, last_line};
-use super::project::{self, Project, is_lacking};
+use super::error::{PrintedTail, last_line};
+use super::project::{self, HarnessProgram, is_lacking};
 use super::{ProgramError, Runner};
 use crate::cache::{TREES, make_removable};
 use crate::foreign::{Finished, ProgramEnd};
@@ -30,22 +30,22 @@ const READ_ONLY: u32 = 0o222;
 
 /// A tree that is laid out.
 #[derive(Clone, Debug)]
-pub(super) struct Tree {
+pub(super) struct ProgramTree {
     home: PathBuf,
-    entries: Arc<[Entry]>,
+    entries: Arc<[ProgramTreeEntry]>,
 }
 
 /// A file or folder below a tree, or the tree's folder itself.
 #[derive(Debug)]
-struct Entry {
+struct ProgramTreeEntry {
     /// Its path below the tree.
     path: PathBuf,
-    state: State,
+    state: ProgramTreeState,
 }
 
 /// What changes with a file, and with the names in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State {
+struct ProgramTreeState {
     mode: u32,
     inode: u64,
     bytes: u64,
@@ -53,7 +53,7 @@ struct State {
     changed: (i64, i64),
 }
 
-impl Tree {
+impl ProgramTree {
     /// The folder with the files.
     pub(super) fn path(&self) -> PathBuf {
         self.home.join(FILES)
@@ -65,17 +65,21 @@ impl Tree {
             return None;
         }
         // What cannot be read any more shows in what is missing.
-        let now = described(&self.path()).map(|now| manifest(&now)).unwrap_or_default();
-        let then = manifest(&self.entries);
-        let known: std::collections::HashSet<&str> = then.lines().collect();
-        let found: std::collections::HashSet<&str> = now.lines().collect();
+        let now = list_tree_entries(&self.path())
+            .map(|now| format_tree_manifest(&now))
+            .unwrap_or_default();
+        let then = format_tree_manifest(&self.entries);
+        let lines_before: std::collections::HashSet<&str> = then.lines().collect();
+        let lines_now: std::collections::HashSet<&str> = now.lines().collect();
         let name = |line: &str| line.split_once('\t').map_or("", |(path, _)| path).to_owned();
         // A file says more than the folder that it was put into, which changed as well.
-        let changed = now.lines().filter(|line| !known.contains(line));
-        let mut changed: Vec<String> =
-            changed.chain(then.lines().filter(|line| !found.contains(line))).map(name).collect();
-        changed.sort_by_key(|path| std::cmp::Reverse(path.len()));
-        changed.into_iter().next()
+        let changed_lines = now.lines().filter(|line| !lines_before.contains(line));
+        let mut changed_paths: Vec<String> = changed_lines
+            .chain(then.lines().filter(|line| !lines_now.contains(line)))
+            .map(name)
+            .collect();
+        changed_paths.sort_by_key(|path| std::cmp::Reverse(path.len()));
+        changed_paths.into_iter().next()
     }
 
     /// Whether everything is in the state that is known of it. A folder to which a name was added, or from
@@ -101,28 +105,28 @@ impl Runner {
     /// The tree of `sources`, built for `project` if that says how.
     pub(super) fn tree(
         &self,
-        project: &Project,
+        project: &HarnessProgram,
         sources: &SourceSet,
-    ) -> Result<Tree, ProgramError> {
-        let plain = hex(&sources.id);
+    ) -> Result<ProgramTree, ProgramError> {
+        let source_id = format_tree_id(&sources.id);
         let key = match &project.spec.build {
-            None => plain,
+            None => source_id,
             Some(_) => {
-                let built = format!("built {plain} {}", project.identity);
+                let built = format!("built {source_id} {}", project.identity);
                 blake3::hash(built.as_bytes()).to_hex().to_string()
             }
         };
         let home = self.shelf().join(&key);
         // One at a time: lanes that want the same tree wait for it.
-        let mut open = self.trees.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(tree) = open.get(&key).filter(|tree| tree.home.join(MANIFEST).exists()) {
+        let mut open_trees = self.trees.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(tree) = open_trees.get(&key).filter(|tree| tree.home.join(MANIFEST).exists()) {
             return Ok(tree.clone());
         }
-        let tree = match known(&home) {
+        let tree = match recall_tree(&home) {
             Some(tree) => tree,
             None => self.lay_out(project, sources, &home)?,
         };
-        open.insert(key, tree.clone());
+        open_trees.insert(key, tree.clone());
         Ok(tree)
     }
 
@@ -132,34 +136,35 @@ impl Runner {
 
     fn lay_out(
         &self,
-        project: &Project,
+        project: &HarnessProgram,
         sources: &SourceSet,
         home: &Path,
-    ) -> Result<Tree, ProgramError> {
+    ) -> Result<ProgramTree, ProgramError> {
         let _span = tracing::info_span!("lay out", message = %home.display());
-        let failed = |source| ProgramError::System { doing: "lay out the revision's tree", source };
-        let work = self.cache.scratch().map_err(|error| failed(io::Error::other(error)))?;
+        let system_error =
+            |source| ProgramError::System { doing: "lay out the revision's tree", source };
+        let work = self.cache.scratch().map_err(|error| system_error(io::Error::other(error)))?;
         let fresh = work.path().join("new");
         let tree = fresh.join(FILES);
-        fs::create_dir_all(&tree).map_err(failed)?;
+        fs::create_dir_all(&tree).map_err(system_error)?;
         let mut reader = TreeReader::default();
         for file in &sources.tree {
             let content = reader.read(file).map_err(ProgramError::Tree)?;
-            put(&tree, file, &content).map_err(failed)?;
+            write_tree_file(&tree, file, &content).map_err(system_error)?;
         }
         self.build(project, sources, &tree, work.path())?;
-        protect(&tree).map_err(failed)?;
-        let entries = described(&tree).map_err(failed)?;
-        fs::write(fresh.join(MANIFEST), manifest(&entries)).map_err(failed)?;
-        fs::create_dir_all(self.shelf()).map_err(failed)?;
-        install(&fresh, home, work.path()).map_err(failed)?;
-        known(home).ok_or_else(|| failed(io::Error::other("somebody else changes it")))
+        forbid_tree_writing(&tree).map_err(system_error)?;
+        let entries = list_tree_entries(&tree).map_err(system_error)?;
+        fs::write(fresh.join(MANIFEST), format_tree_manifest(&entries)).map_err(system_error)?;
+        fs::create_dir_all(self.shelf()).map_err(system_error)?;
+        install_tree(&fresh, home, work.path()).map_err(system_error)?;
+        recall_tree(home).ok_or_else(|| system_error(io::Error::other("somebody else changes it")))
     }
 
     /// Builds the tree in `folder`, if the harness says how.
     fn build(
         &self,
-        project: &Project,
+        project: &HarnessProgram,
         sources: &SourceSet,
         folder: &Path,
         work: &Path,
@@ -169,32 +174,32 @@ impl Runner {
         let command = command.join(" ");
         let _span = tracing::info_span!("build", message = command);
         let temporary = work.join("tmp");
-        fs::create_dir(&temporary).map_err(super::error::system("make a folder"))?;
-        let more = [
+        fs::create_dir(&temporary).map_err(super::error::program_system_error("make a folder"))?;
+        let build_variables = [
             ("TMPDIR".into(), temporary.into_os_string()),
             ("REPLAY_TREE".into(), folder.as_os_str().to_owned()),
         ];
-        let program = project.command(words?, Some(folder), &more);
-        let finished = project::run(&self.keeper, &self.build_bounds(), program)?;
+        let program = project.command(words?, Some(folder), &build_variables);
+        let finished = project::run_program(&self.keeper, &self.build_bounds(), program)?;
         if finished.success() {
             return Ok(());
         }
-        Err(build_error(command, &finished, lacks(sources)))
+        Err(build_error(command, &finished, describe_missing_files(sources)))
     }
 }
 
 fn build_error(command: String, finished: &Finished, lacks: Option<String>) -> ProgramError {
     let (stdout, stderr) =
         (String::from_utf8_lossy(&finished.stdout), String::from_utf8_lossy(&finished.stderr));
-    let told = if stderr.trim().is_empty() { stdout } else { stderr };
-    let said = last_line(&told);
-    let source = Told::last(&told);
+    let program_output = if stderr.trim().is_empty() { stdout } else { stderr };
+    let message_line = last_line(&program_output);
+    let source = PrintedTail::last(&program_output);
     let how = match finished.ending {
         ProgramEnd::TimedOut => "does not end in time".to_owned(),
         ProgramEnd::TookMemory(excess) => excess.to_string(),
         ProgramEnd::Ended(end) if is_lacking(end) => {
-            let source = Told::beside(said.as_deref(), &told);
-            let message = said.unwrap_or_else(|| format!("`{command}` cannot be run"));
+            let source = PrintedTail::beside(message_line.as_deref(), &program_output);
+            let message = message_line.unwrap_or_else(|| format!("`{command}` cannot be run"));
             return ProgramError::Environment { message, source, hint: lacks };
         }
         ProgramEnd::Ended(End::Exited(code)) => format!("fails with exit status {code}"),
@@ -205,11 +210,11 @@ fn build_error(command: String, finished: &Finished, lacks: Option<String>) -> P
 
 /// What a checkout would have and `sources` have not, in words: submodules, and files that Git LFS
 /// keeps elsewhere.
-pub(super) fn lacks(sources: &SourceSet) -> Option<String> {
+pub(super) fn describe_missing_files(sources: &SourceSet) -> Option<String> {
     let submodules = sources.tree.iter().filter(|file| file.kind == FileKind::Submodule);
     let parts = [
-        named("the files of the submodule", submodules.collect()),
-        named(
+        list_missing_files("the files of the submodule", submodules.collect()),
+        list_missing_files(
             "the file that Git LFS keeps elsewhere at",
             sources.tree.iter().filter(|file| file.is_pointer()).collect(),
         ),
@@ -223,18 +228,18 @@ pub(super) fn lacks(sources: &SourceSet) -> Option<String> {
     })
 }
 
-fn named(what: &str, files: Vec<&TreeFile>) -> Option<String> {
+fn list_missing_files(description: &str, files: Vec<&TreeFile>) -> Option<String> {
     let paths: Vec<String> =
         files.iter().take(NAMED).map(|file| format!("`{}`", file.path)).collect();
-    let more = match files.len().saturating_sub(NAMED) {
+    let more_text = match files.len().saturating_sub(NAMED) {
         0 => String::new(),
-        more => format!(" and {more} more like it"),
+        more_count => format!(" and {more_count} more like it"),
     };
-    (!paths.is_empty()).then(|| format!("{what} {}{more}", paths.join(", ")))
+    (!paths.is_empty()).then(|| format!("{description} {}{more_text}", paths.join(", ")))
 }
 
 /// Puts one file of a revision, which holds `content`, below `tree`.
-fn put(tree: &Path, file: &TreeFile, content: &[u8]) -> io::Result<()> {
+fn write_tree_file(tree: &Path, file: &TreeFile, content: &[u8]) -> io::Result<()> {
     // Paths of a revision lead neither up nor through links: those are put as they are.
     let path = tree.join(&file.path);
     if let Some(folder) = path.parent() {
@@ -255,12 +260,12 @@ fn put(tree: &Path, file: &TreeFile, content: &[u8]) -> io::Result<()> {
 }
 
 /// Takes the permission to write from everything below `folder`, and from itself.
-fn protect(folder: &Path) -> io::Result<()> {
+fn forbid_tree_writing(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            protect(&entry.path())?;
+            forbid_tree_writing(&entry.path())?;
         } else if kind.is_file() {
             forbid_writing(&entry.path())?;
         }
@@ -274,8 +279,8 @@ fn forbid_writing(path: &Path) -> io::Result<()> {
 }
 
 /// Puts the tree at `fresh` in the place `home`; one that lies there and is no longer whole goes.
-fn install(fresh: &Path, home: &Path, work: &Path) -> io::Result<()> {
-    if fs::rename(fresh, home).is_ok() || known(home).is_some() {
+fn install_tree(fresh: &Path, home: &Path, work: &Path) -> io::Result<()> {
+    if fs::rename(fresh, home).is_ok() || recall_tree(home).is_some() {
         return Ok(());
     }
     // The folder of work in progress takes it along when it goes.
@@ -285,22 +290,22 @@ fn install(fresh: &Path, home: &Path, work: &Path) -> io::Result<()> {
 }
 
 /// The tree at `home`, if it is as it was laid out.
-fn known(home: &Path) -> Option<Tree> {
+fn recall_tree(home: &Path) -> Option<ProgramTree> {
     let then = fs::read_to_string(home.join(MANIFEST)).ok()?;
-    let entries = described(&home.join(FILES)).ok()?;
-    if manifest(&entries) != then {
+    let entries = list_tree_entries(&home.join(FILES)).ok()?;
+    if format_tree_manifest(&entries) != then {
         return None;
     }
     // `cache gc` goes by the time.
     let _ = File::open(home).and_then(|folder| folder.set_modified(SystemTime::now()));
-    Some(Tree { home: home.to_owned(), entries: entries.into() })
+    Some(ProgramTree { home: home.to_owned(), entries: entries.into() })
 }
 
 /// A line for each of `entries`, with its state.
-fn manifest(entries: &[Entry]) -> String {
+fn format_tree_manifest(entries: &[ProgramTreeEntry]) -> String {
     let mut text = String::new();
-    for Entry { path, state } in entries {
-        let State { mode, inode, bytes, modified, changed } = state;
+    for ProgramTreeEntry { path, state } in entries {
+        let ProgramTreeState { mode, inode, bytes, modified, changed } = state;
         let _ = writeln!(
             text,
             "{}\t{mode:o} {inode} {bytes} {}.{:09} {}.{:09}",
@@ -315,51 +320,56 @@ fn manifest(entries: &[Entry]) -> String {
 }
 
 /// Everything below `root` and itself, each folder before what it holds.
-fn described(root: &Path) -> io::Result<Vec<Entry>> {
+fn list_tree_entries(root: &Path) -> io::Result<Vec<ProgramTreeEntry>> {
     let mut entries = Vec::new();
-    describe(root, PathBuf::new(), &mut entries)?;
+    collect_tree_entries(root, PathBuf::new(), &mut entries)?;
     Ok(entries)
 }
 
-fn describe(root: &Path, path: PathBuf, entries: &mut Vec<Entry>) -> io::Result<()> {
-    let full = root.join(&path);
-    let found = fs::symlink_metadata(&full)?;
-    let state = State {
-        mode: found.mode(),
-        inode: found.ino(),
-        bytes: found.len(),
-        modified: (found.mtime(), found.mtime_nsec()),
-        changed: (found.ctime(), found.ctime_nsec()),
+fn collect_tree_entries(
+    root: &Path,
+    path: PathBuf,
+    entries: &mut Vec<ProgramTreeEntry>,
+) -> io::Result<()> {
+    let full_path = root.join(&path);
+    let metadata = fs::symlink_metadata(&full_path)?;
+    let state = ProgramTreeState {
+        mode: metadata.mode(),
+        inode: metadata.ino(),
+        bytes: metadata.len(),
+        modified: (metadata.mtime(), metadata.mtime_nsec()),
+        changed: (metadata.ctime(), metadata.ctime_nsec()),
     };
-    entries.push(Entry { path: path.clone(), state });
-    if !found.is_dir() {
+    entries.push(ProgramTreeEntry { path: path.clone(), state });
+    if !metadata.is_dir() {
         return Ok(());
     }
-    let mut names =
-        fs::read_dir(&full)?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
+    let mut names = fs::read_dir(&full_path)?
+        .map(|entry| Ok(entry?.file_name()))
+        .collect::<io::Result<Vec<_>>>()?;
     names.sort();
-    names.into_iter().try_for_each(|name| describe(root, path.join(name), entries))
+    names.into_iter().try_for_each(|name| collect_tree_entries(root, path.join(name), entries))
 }
 
-impl Entry {
+impl ProgramTreeEntry {
     /// Its state now, below the folder `root`.
-    fn state_below(&self, root: &File) -> io::Result<State> {
-        let found = if self.path.as_os_str().is_empty() {
+    fn state_below(&self, root: &File) -> io::Result<ProgramTreeState> {
+        let metadata = if self.path.as_os_str().is_empty() {
             rustix::fs::fstat(root)?
         } else {
             rustix::fs::statat(root, &self.path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?
         };
-        Ok(State {
-            mode: found.st_mode,
-            inode: found.st_ino,
-            bytes: found.st_size as u64,
-            modified: (found.st_mtime, found.st_mtime_nsec as i64),
-            changed: (found.st_ctime, found.st_ctime_nsec as i64),
+        Ok(ProgramTreeState {
+            mode: metadata.st_mode,
+            inode: metadata.st_ino,
+            bytes: metadata.st_size as u64,
+            modified: (metadata.st_mtime, metadata.st_mtime_nsec as i64),
+            changed: (metadata.st_ctime, metadata.st_ctime_nsec as i64),
         })
     }
 }
 
-fn hex(id: &[u8; 32]) -> String {
+fn format_tree_id(id: &[u8; 32]) -> String {
     blake3::Hash::from_bytes(*id).to_hex().to_string()
 }
 
@@ -374,15 +384,15 @@ mod tests {
         fs::create_dir_all(files.join("folder/empty")).unwrap();
         fs::write(files.join("folder/file"), "text").unwrap();
         symlink("file", files.join("folder/link")).unwrap();
-        let entries = described(&files).unwrap();
-        fs::write(home.path().join(MANIFEST), manifest(&entries)).unwrap();
-        let tree = known(home.path()).expect("nobody changed it");
+        let entries = list_tree_entries(&files).unwrap();
+        fs::write(home.path().join(MANIFEST), format_tree_manifest(&entries)).unwrap();
+        let tree = recall_tree(home.path()).expect("nobody changed it");
         assert_eq!(tree.changed(), None);
         // States tell times apart that lie this far apart.
         std::thread::sleep(std::time::Duration::from_millis(20));
         change(&files);
         let changed = tree.changed();
-        assert_eq!(known(home.path()).is_none(), changed.is_some());
+        assert_eq!(recall_tree(home.path()).is_none(), changed.is_some());
         changed
     }
 

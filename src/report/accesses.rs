@@ -1,23 +1,26 @@
 //! The findings of a checked replay, in words.
 
-use super::numbers::count;
-use super::spans::{Line, Text};
+use super::numbers::format_noun_count;
+use super::spans::{ReportLine, Text};
 use super::style::{DIM, GREEN, RED, YELLOW};
 use crate::judge::Accesses;
-use crate::runtime::report::{Found, FoundKind, FoundSpot};
+use crate::runtime::report::{AccessFinding, FoundKind, FoundSpot};
 
 /// The finding in a line, which begins with the word for its kind.
-pub(super) fn sentence(found: &Found) -> String {
-    let second = spot(&found.second);
-    let (first, place) = (found.first.as_ref().map(spot).unwrap_or_default(), place(found));
-    let times = match found.count {
+pub(super) fn describe_access(finding: &AccessFinding) -> String {
+    let second = describe_spot(&finding.second);
+    let (first, place) = (
+        finding.first.as_ref().map(describe_spot).unwrap_or_default(),
+        describe_memory_place(finding),
+    );
+    let times = match finding.count {
         0 | 1 => String::new(),
         n => format!(" ({n} times)"),
     };
-    match found.kind {
+    match finding.kind {
         FoundKind::Race => {
-            let between = if found.between_streams { " between streams" } else { "" };
-            format!("race{between} on {place}: {first}; {second}{times}")
+            let between_streams = if finding.between_streams { " between streams" } else { "" };
+            format!("race{between_streams} on {place}: {first}; {second}{times}")
         }
         FoundKind::SameValue => {
             format!("the same value is written by several to {place}: {first}; {second}{times}")
@@ -29,22 +32,22 @@ pub(super) fn sentence(found: &Found) -> String {
         FoundKind::Unwritten => format!("nobody has written {place}: {second}{times}"),
         FoundKind::OutOfBounds => format!("out of bounds: {second}, {place}{times}"),
         FoundKind::UndefinedLane | FoundKind::UnusedLane => {
-            format!("{}: {second}{times}", found.kind.words(&found.memory))
+            format!("{}: {second}{times}", finding.kind.words(&finding.memory))
         }
         FoundKind::HostAccess => format!("host access to device memory: {second}, {place}{times}"),
         FoundKind::DeviceAccess => {
-            format!("device access to host memory: {second}, {}{times}", found.memory)
+            format!("device access to host memory: {second}, {}{times}", finding.memory)
         }
     }
 }
 
 /// What is wrong, in a few words: the memory, and no places.
-pub(super) fn wrong(found: &Found) -> String {
-    found.kind.words(found.memory_without_line())
+pub(super) fn name_access_fault(finding: &AccessFinding) -> String {
+    finding.kind.words(finding.memory_without_line())
 }
 
 /// Such as `src/a.cu:7 writes in sum, block (0, 0, 0), thread (3, 0, 0)`.
-fn spot(spot: &FoundSpot) -> String {
+fn describe_spot(spot: &FoundSpot) -> String {
     let verb = match (spot.writes, spot.atomic) {
         (false, false) => "reads",
         (true, false) => "writes",
@@ -60,13 +63,16 @@ fn spot(spot: &FoundSpot) -> String {
 }
 
 /// Such as `dx[3, 7]`, or `4 bytes at byte 16 of shared memory`.
-fn place(found: &Found) -> String {
-    let Found { memory, offset, bytes, index, .. } = found;
-    let bytes = count(*bytes, "byte");
-    match (index, found.kind, *offset) {
+fn describe_memory_place(finding: &AccessFinding) -> String {
+    let AccessFinding { memory, offset, bytes, index, .. } = finding;
+    let bytes = format_noun_count(*bytes, "byte");
+    match (index, finding.kind, *offset) {
         (Some(index), ..) => format!("{memory}{index:?}"),
-        (None, FoundKind::OutOfBounds, before @ ..0) => {
-            format!("{bytes} from {} before {memory}", count(before.unsigned_abs(), "byte"))
+        (None, FoundKind::OutOfBounds, negative_offset @ ..0) => {
+            format!(
+                "{bytes} from {} before {memory}",
+                format_noun_count(negative_offset.unsigned_abs(), "byte")
+            )
         }
         (None, FoundKind::OutOfBounds, _) if memory == "shared memory" => {
             format!("{bytes} of shared memory beside every variable")
@@ -76,64 +82,69 @@ fn place(found: &Found) -> String {
 }
 
 /// A line for each finding, and the reason if accesses were not checked.
-pub(super) fn access_lines(found: &Accesses) -> Vec<Line> {
-    let finding = |(found, known): (&Found, bool)| {
-        let (style, mark) = match (found.is_failure(), known) {
+pub(super) fn access_lines(accesses: &Accesses) -> Vec<ReportLine> {
+    let finding = |(access, on_both_sides): (&AccessFinding, bool)| {
+        let (style, mark) = match (access.is_failure(), on_both_sides) {
             (true, false) => (RED, ""),
             (true, true) => (DIM, "on both sides: "),
             (false, _) => (YELLOW, "note: "),
         };
-        Line::of(style, format!("{mark}{}", sentence(found)))
+        ReportLine::with_style(style, format!("{mark}{}", describe_access(access)))
     };
-    let mut lines: Vec<Line> = found.findings().map(finding).collect();
-    if found.left_out() > 0 {
-        lines.push(format!("and {} more", count(found.left_out(), "finding")).into());
+    let mut lines: Vec<ReportLine> = accesses.findings().map(finding).collect();
+    if accesses.left_out() > 0 {
+        lines
+            .push(format!("and {} more", format_noun_count(accesses.left_out(), "finding")).into());
     }
-    let reason = found.reason();
-    lines.extend(reason.map(|why| Line::of(YELLOW, format!("races are not looked for: {why}"))));
+    let reason = accesses.reason();
+    lines.extend(reason.map(|unchecked_reason| {
+        ReportLine::with_style(YELLOW, format!("races are not looked for: {unchecked_reason}"))
+    }));
     lines
 }
 
 /// The section of a report: failures, and habits that do no harm. Empty if there are none.
-pub(super) fn accesses(found: &Accesses) -> Text {
-    let (mut out, lines) = (Text::new(), access_lines(found));
+pub(super) fn render_access_section(accesses: &Accesses) -> Text {
+    let (mut out, lines) = (Text::new(), access_lines(accesses));
     if !lines.is_empty() {
         out.section("accesses");
     }
     for line in lines {
-        out.line(Line::from("  ").and(line));
+        out.line(ReportLine::from("  ").and(line));
     }
     out
 }
 
 /// The same where both sides were checked in any case, with what is gone.
-pub fn accesses_compared(found: &Accesses) -> Text {
-    let mut out = accesses(found);
-    let gone: Vec<Line> = gone_lines(found).collect();
-    if out.is_empty() && !gone.is_empty() {
+pub fn render_access_comparison(compared_accesses: &Accesses) -> Text {
+    let mut out = render_access_section(compared_accesses);
+    let resolved_lines: Vec<ReportLine> = gone_lines(compared_accesses).collect();
+    if out.is_empty() && !resolved_lines.is_empty() {
         out.section("accesses");
     }
-    gone.into_iter().for_each(|line| out.line(Line::from("  ").and(line)));
+    resolved_lines.into_iter().for_each(|line| out.line(ReportLine::from("  ").and(line)));
     out
 }
 
 /// A line for each finding that the trusted side alone has.
-pub(super) fn gone_lines(found: &Accesses) -> impl Iterator<Item = Line> {
-    found.gone().map(|found| Line::of(GREEN, "no longer").and(format!(": {}", sentence(found))))
+pub(super) fn gone_lines(accesses: &Accesses) -> impl Iterator<Item = ReportLine> {
+    accesses.resolved_findings().map(|finding| {
+        ReportLine::with_style(GREEN, "no longer").and(format!(": {}", describe_access(finding)))
+    })
 }
 
 /// The verdict where accesses are wrong that are not at the trusted side; none where none are.
-pub fn new_access(found: &Accesses) -> Option<Line> {
-    let first = found.failures().next()?;
-    Some(Line::of(RED, "failed").and(format!(": {}", sentence(first))))
+pub fn new_access(accesses: &Accesses) -> Option<ReportLine> {
+    let first = accesses.failures().next()?;
+    Some(ReportLine::with_style(RED, "failed").and(format!(": {}", describe_access(first))))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::Checked;
+    use crate::trial::CheckedReplay;
 
-    fn race(kind: FoundKind) -> Found {
+    fn race(kind: FoundKind) -> AccessFinding {
         let spot = |line: u32, writes, thread| FoundSpot {
             writes,
             atomic: false,
@@ -142,7 +153,7 @@ mod tests {
             block: Some([0, 0, 0]),
             thread: Some([thread, 0, 0]),
         };
-        Found {
+        AccessFinding {
             kind,
             between_streams: false,
             first: Some(spot(7, true, 3)),
@@ -155,16 +166,16 @@ mod tests {
         }
     }
 
-    fn done(findings: Vec<Found>) -> Checked {
-        Checked::Done { findings, left_out: 0 }
+    fn done(findings: Vec<AccessFinding>) -> CheckedReplay {
+        CheckedReplay::Done { findings, left_out: 0 }
     }
 
     #[test]
     fn a_finding_names_places_threads_and_the_element() {
-        insta::assert_snapshot!(sentence(&race(FoundKind::Race)), @"race on dx[0, 7]: src/a.cu:7 writes in sum, block (0, 0, 0), thread (3, 0, 0); src/a.cu:9 reads in sum, block (0, 0, 0), thread (4, 0, 0) (12 times)");
+        insta::assert_snapshot!(describe_access(&race(FoundKind::Race)), @"race on dx[0, 7]: src/a.cu:7 writes in sum, block (0, 0, 0), thread (3, 0, 0); src/a.cu:9 reads in sum, block (0, 0, 0), thread (4, 0, 0) (12 times)");
         let stray = |offset, memory: &str| {
             let (index, first, memory) = (None, None, memory.to_owned());
-            sentence(&Found {
+            describe_access(&AccessFinding {
                 offset,
                 index,
                 first,
@@ -176,10 +187,10 @@ mod tests {
         insta::assert_snapshot!(stray(400, "x"), @"out of bounds: src/a.cu:9 reads in sum, block (0, 0, 0), thread (4, 0, 0), 4 bytes at byte 400 of x");
         insta::assert_snapshot!(stray(-4, "x"), @"out of bounds: src/a.cu:9 reads in sum, block (0, 0, 0), thread (4, 0, 0), 4 bytes from 4 bytes before x");
         insta::assert_snapshot!(stray(0, "shared memory"), @"out of bounds: src/a.cu:9 reads in sum, block (0, 0, 0), thread (4, 0, 0), 4 bytes of shared memory beside every variable");
-        let apart = Found { between_streams: true, ..race(FoundKind::Race) };
-        assert!(sentence(&apart).starts_with("race between streams on dx[0, 7]: "));
-        let unwritten = Found { first: None, ..race(FoundKind::Unwritten) };
-        insta::assert_snapshot!(sentence(&unwritten), @"nobody has written dx[0, 7]: src/a.cu:9 reads in sum, block (0, 0, 0), thread (4, 0, 0) (12 times)");
+        let apart = AccessFinding { between_streams: true, ..race(FoundKind::Race) };
+        assert!(describe_access(&apart).starts_with("race between streams on dx[0, 7]: "));
+        let unwritten = AccessFinding { first: None, ..race(FoundKind::Unwritten) };
+        insta::assert_snapshot!(describe_access(&unwritten), @"nobody has written dx[0, 7]: src/a.cu:9 reads in sum, block (0, 0, 0), thread (4, 0, 0) (12 times)");
     }
 
     #[test]
@@ -192,29 +203,31 @@ mod tests {
         let against = |base| Accesses { checked: done(vec![race(FoundKind::Race)]), base };
         assert_eq!(against(None).failures().count(), 1);
         assert_eq!(against(Some(done(Vec::new()))).failures().count(), 1);
-        let elsewhere = |memory: &str| Found { memory: memory.to_owned(), ..race(FoundKind::Race) };
+        let elsewhere =
+            |memory: &str| AccessFinding { memory: memory.to_owned(), ..race(FoundKind::Race) };
         assert!(elsewhere("cudaMalloc at a.cu:7").is_like(&elsewhere("cudaMalloc at a.cu:9")));
         assert!(!elsewhere("cudaMalloc at a.cu:7").is_like(&elsewhere("cudaMalloc at b.cu:7")));
         let alike = against(Some(done(vec![moved("src/a.cu:99")])));
         assert_eq!(alike.failures().count(), 0);
-        assert!(accesses(&alike).words().join("\n").contains("on both sides"));
+        assert!(render_access_section(&alike).words().join("\n").contains("on both sides"));
     }
 
     #[test]
     fn a_habit_is_a_note_and_silence_means_that_nothing_was_found() {
         let habit = Accesses { checked: done(vec![race(FoundKind::SameValue)]), base: None };
         assert_eq!(habit.failures().count(), 0);
-        assert!(accesses(&habit).words().join("\n").contains("note: the same value"));
+        assert!(render_access_section(&habit).words().join("\n").contains("note: the same value"));
         let flag = Accesses { checked: done(vec![race(FoundKind::Flag)]), base: None };
         assert_eq!(flag.failures().count(), 0);
-        insta::assert_snapshot!(accesses(&flag).words().join("\n"), @"
+        insta::assert_snapshot!(render_access_section(&flag).words().join("\n"), @"
         accesses
           note: waits on memory (flag) dx[0, 7]: src/a.cu:7 writes in sum, block (0, 0, 0), thread (3, 0, 0); src/a.cu:9 reads in sum, block (0, 0, 0), thread (4, 0, 0) (12 times): what other threads published is checked only as far as fences order it
         ");
         let clean = Accesses { checked: done(Vec::new()), base: None };
-        assert!(accesses(&clean).words().is_empty());
-        let not = Checked::Not { reason: "the call takes 900 ms, more than 100 ms".to_owned() };
-        let told = accesses(&Accesses { checked: not, base: None }).words().join("\n");
+        assert!(render_access_section(&clean).words().is_empty());
+        let not =
+            CheckedReplay::Not { reason: "the call takes 900 ms, more than 100 ms".to_owned() };
+        let told = render_access_section(&Accesses { checked: not, base: None }).words().join("\n");
         assert!(told.contains("races are not looked for: the call takes 900 ms"), "{told}");
     }
 }

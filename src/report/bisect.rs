@@ -2,24 +2,26 @@
 
 use anstyle::Style;
 
-use super::accesses::{access_lines, wrong};
+use super::accesses::{access_lines, name_access_fault};
 use super::captured_by::captured_lines;
 use super::changes;
 use super::judgement::{
-    ORDER, gradient, launch_line, more_accurate, output_lines, verdict_line, verdict_name,
-    verdict_style,
+    ORDER, describe_launch_change, more_accurate, output_lines, render_gradient_line, verdict_line,
+    verdict_name, verdict_style,
 };
-use super::numbers::count;
-use super::refusal::{Claim, joined, refusal_words, refused};
-use super::spans::{Line, Text};
+use super::numbers::format_noun_count;
+use super::refusal::{Claim, join_report_lines, refusal_words, render_refusal_text};
+use super::spans::{ReportLine, Text};
 use super::standing::is_wrong;
 use super::style::{BOLD, COMMIT, DIM, GREEN, RED, YELLOW};
-use super::text::failure;
+use super::text::describe_failure;
 use super::{Blame, Revision};
-use crate::bisect::{Behind, Culprit, Direction, Ends, Observation, Report, Seen, Symptom, Tested};
+use crate::bisect::{
+    Behind, BisectEnds, Culprit, Direction, Observation, SearchReport, Seen, Symptom, Tested,
+};
 use crate::history::Commit;
 use crate::judge::{GradientCheck, GradientVerdict, Judgement, OutputJudgement, Verdict};
-use crate::search::{Answer, Conclusion, Warning};
+use crate::search::{Conclusion, TestAnswer, Warning};
 use crate::trial::{Outcome, Status};
 
 /// What is said where the ends differ and nothing tells which of them is right.
@@ -38,19 +40,19 @@ pub struct SearchRequest<'a> {
     /// The names of the fixtures.
     pub fixtures: Vec<String>,
     /// The commits between which it searches.
-    pub ends: &'a Ends,
+    pub ends: &'a BisectEnds,
     /// Where it begins, if that is a snapshot.
     pub origin: Option<Origin>,
 }
 
 impl SearchRequest<'_> {
     /// The fixtures and the ends, such as `step0, good 37707d4, bad 61b3d97`.
-    pub fn line(&self) -> Line {
+    pub fn line(&self) -> ReportLine {
         let sides = match self.ends {
-            Ends::Claimed { good, bad } => [("good", good), ("bad", bad)],
-            Ends::Unclaimed { old, new } => [("old", old), ("new", new)],
+            BisectEnds::Claimed { good, bad } => [("good", good), ("bad", bad)],
+            BisectEnds::Unclaimed { old, new } => [("old", old), ("new", new)],
         };
-        let mut line = Line::of(BOLD, self.fixtures.join(", "));
+        let mut line = ReportLine::with_style(BOLD, self.fixtures.join(", "));
         for (side, commits) in sides {
             line = line.and(format!(", {side}"));
             for commit in commits {
@@ -62,28 +64,30 @@ impl SearchRequest<'_> {
 }
 
 /// The word for an answer.
-pub(crate) fn answer_name(answer: Answer) -> &'static str {
+pub(crate) fn answer_name(answer: TestAnswer) -> &'static str {
     match answer {
-        Answer::Good => "good",
-        Answer::Bad => "bad",
-        Answer::Skip => "untestable",
-        Answer::Other => "fails otherwise",
+        TestAnswer::Good => "good",
+        TestAnswer::Bad => "bad",
+        TestAnswer::Skip => "untestable",
+        TestAnswer::Other => "fails otherwise",
     }
 }
 
 /// The result of a test, in a line.
-pub(crate) fn observation_line(seen: &Seen) -> String {
-    let several = seen.observations.len() > 1;
-    let one = |observation: &Observation| {
+pub(crate) fn observation_line(test_result: &Seen) -> String {
+    let several = test_result.observations.len() > 1;
+    let describe_observation = |observation: &Observation| {
         let name = if several { format!("{}: ", observation.fixture) } else { String::new() };
-        let what = observation_words(observation);
+        let outcome_words = observation_words(observation);
         let order = observation.ordered_alike.first().map(|output| format!("{output} {ORDER}"));
-        match order.or_else(|| observation.accesses_alike().next().map(wrong)) {
-            Some(alike) => format!("{name}{what}; {alike}, as at the good end"),
-            None => format!("{name}{what}"),
+        match order.or_else(|| observation.accesses_alike().next().map(name_access_fault)) {
+            Some(shared_defect) => {
+                format!("{name}{outcome_words}; {shared_defect}, as at the good end")
+            }
+            None => format!("{name}{outcome_words}"),
         }
     };
-    seen.observations.iter().map(one).collect::<Vec<_>>().join("; ")
+    test_result.observations.iter().map(describe_observation).collect::<Vec<_>>().join("; ")
 }
 
 fn observation_words(observation: &Observation) -> String {
@@ -92,7 +96,7 @@ fn observation_words(observation: &Observation) -> String {
     }
     let status = observation.outcome.as_ref().map(|outcome| &outcome.status);
     if let (Some(Status::Failed(failures)), Verdict::Failed) = (status, observation.verdict) {
-        return format!("failed: {}", failures.first().map(failure).unwrap_or_default());
+        return format!("failed: {}", failures.first().map(describe_failure).unwrap_or_default());
     }
     if let Some(comparison) = &observation.recorded {
         return comparison.sentence();
@@ -117,7 +121,7 @@ fn observation_words(observation: &Observation) -> String {
 /// What is said of an innocent commit whose values were not compared.
 fn not_compared(observation: &Observation) -> String {
     match &observation.accesses {
-        Some(found) if !found.has_new() => "completed, without a new race".to_owned(),
+        Some(accesses) if !accesses.has_new() => "completed, without a new race".to_owned(),
         _ if observation.gradients.is_empty() => "completed".to_owned(),
         _ => gradients_words(&observation.gradients),
     }
@@ -135,73 +139,75 @@ fn gradients_words(checks: &[GradientCheck]) -> String {
 }
 
 /// An answered test, in a line.
-pub fn tested_line(commit: &Commit, answer: Answer, seen: &Seen) -> Line {
-    let words = match (answer, seen.observations.as_slice()) {
+pub fn tested_line(commit: &Commit, answer: TestAnswer, test_result: &Seen) -> ReportLine {
+    let words = match (answer, test_result.observations.as_slice()) {
         // The answer already says that it is untestable.
-        (Answer::Skip, [Observation { untestable: Some(reason), .. }]) => reason.clone(),
-        _ => observation_line(seen),
+        (TestAnswer::Skip, [Observation { untestable: Some(reason), .. }]) => reason.clone(),
+        _ => observation_line(test_result),
     };
-    answered(commit, answer).and(format!(": {words}"))
+    render_answer(commit, answer).and(format!(": {words}"))
 }
 
 /// The answer of a test whose details are elsewhere.
-pub fn answered_line(commit: &Commit, answer: Answer) -> Line {
-    answered(commit, answer).and(format!(": {}", commit.subject))
+pub fn answered_line(commit: &Commit, answer: TestAnswer) -> ReportLine {
+    render_answer(commit, answer).and(format!(": {}", commit.subject))
 }
 
-fn answered(commit: &Commit, answer: Answer) -> Line {
+fn render_answer(commit: &Commit, answer: TestAnswer) -> ReportLine {
     let style = match answer {
-        Answer::Good => GREEN,
-        Answer::Bad => RED,
-        Answer::Skip | Answer::Other => YELLOW,
+        TestAnswer::Good => GREEN,
+        TestAnswer::Bad => RED,
+        TestAnswer::Skip | TestAnswer::Other => YELLOW,
     };
-    Line::of(COMMIT, &commit.short).and(" ").styled(style, answer_name(answer))
+    ReportLine::with_style(COMMIT, &commit.short).and(" ").styled(style, answer_name(answer))
 }
 
 /// The short answer of a search whose ends are the two sides of a comparison.
-pub fn blame(report: &Report) -> Blame {
+pub fn assign_blame(report: &SearchReport) -> Blame {
     let commit = report.culprit.as_ref().and_then(|culprit| report.commit(culprit.commit));
     let commit = commit.cloned().map(Revision::from);
     let text = match &report.conclusion {
         Conclusion::Refused(refusal) => {
-            let (what, _) = refusal_words(report, refusal, Claim::Compared);
-            let what: Vec<String> = what.iter().map(Line::words).collect();
-            format!("no commit can be named: {}", what.join("; "))
+            let (refusal_lines, _) = refusal_words(report, refusal, Claim::Compared);
+            let refusal_texts: Vec<String> = refusal_lines.iter().map(ReportLine::words).collect();
+            format!("no commit can be named: {}", refusal_texts.join("; "))
         }
         Conclusion::Hidden { candidates } => {
-            let commits = joined(candidates.iter().map(|&candidate| shown(report, candidate)));
+            let commits = join_report_lines(
+                candidates.iter().map(|&candidate| render_commit_name(report, candidate)),
+            );
             let hints: Vec<String> =
-                hidden_hints(report, candidates).iter().map(Line::words).collect();
-            let listed = format!("{}: {}", headline(report).words(), commits.words());
+                hidden_hints(report, candidates).iter().map(ReportLine::words).collect();
+            let listed = format!("{}: {}", render_search_headline(report).words(), commits.words());
             [&[listed], hints.as_slice()].concat().join("; ")
         }
-        _ => headline(report).words(),
+        _ => render_search_headline(report).words(),
     };
     Blame { commit, text, outputs: Vec::new(), lineage: report.lineage.clone() }
 }
 
 /// The answer in a line; for a refusal without the reason.
-pub(super) fn headline(report: &Report) -> Line {
+pub(super) fn render_search_headline(report: &SearchReport) -> ReportLine {
     match (&report.conclusion, &report.culprit) {
         (_, Some(culprit)) => match report.commit(culprit.commit) {
             Some(commit) => {
-                let [verb, what] = deed(report);
-                let line = Line::of(COMMIT, &commit.short).and(format!(" {verb} "));
-                line.styled(BOLD, what).and(format!(": {}", commit.subject))
+                let [verb, object] = describe_culprit_effect(report);
+                let line = ReportLine::with_style(COMMIT, &commit.short).and(format!(" {verb} "));
+                line.styled(BOLD, object).and(format!(": {}", commit.subject))
             }
             None => "found".into(),
         },
         (Conclusion::Hidden { candidates }, None) => {
-            let why = match other_than_wanted(report, candidates) {
+            let obstacle = match other_than_wanted(report, candidates) {
                 Some(_) => "commits that are neither good nor bad hide",
                 None => "untestable commits hide",
             };
-            let what = match report.direction {
+            let sought_commit = match report.direction {
                 Direction::Breaks => "the first bad commit",
                 Direction::Repairs => "the repair",
                 Direction::Changes => "the change",
             };
-            Line::from(format!("{why} {what}; it is "))
+            ReportLine::from(format!("{obstacle} {sought_commit}; it is "))
                 .styled(BOLD, format!("one of these {}", candidates.len()))
         }
         (Conclusion::NotMonotone { .. }, None) => {
@@ -210,17 +216,17 @@ pub(super) fn headline(report: &Report) -> Line {
                 Direction::Repairs => "bad turns good",
                 Direction::Changes => "old turns new",
             };
-            let more = format!(": {turns} more than once between the ends");
-            Line::of(BOLD, "no single commit is to blame").and(more)
+            let alternation = format!(": {turns} more than once between the ends");
+            ReportLine::with_style(BOLD, "no single commit is to blame").and(alternation)
         }
-        (Conclusion::Refused(_), None) => Line::of(RED, "refused"),
+        (Conclusion::Refused(_), None) => ReportLine::with_style(RED, "refused"),
         _ => "nothing was found".into(),
     }
 }
 
 /// What the culprit does: `is`, `the first bad commit`; or `repairs`, `loss, grad`.
-pub(super) fn deed(report: &Report) -> [String; 2] {
-    let what = || {
+pub(super) fn describe_culprit_effect(report: &SearchReport) -> [String; 2] {
+    let wanted_names = || {
         let mut names: Vec<String> = Vec::new();
         for symptom in &report.wanted {
             let name = symptom.output().map_or_else(|| symptom.to_string(), str::to_owned);
@@ -232,59 +238,68 @@ pub(super) fn deed(report: &Report) -> [String; 2] {
     };
     match report.direction {
         Direction::Breaks => ["is".to_owned(), "the first bad commit".to_owned()],
-        Direction::Repairs => ["repairs".to_owned(), what()],
-        Direction::Changes => ["changes".to_owned(), what()],
+        Direction::Repairs => ["repairs".to_owned(), wanted_names()],
+        Direction::Changes => ["changes".to_owned(), wanted_names()],
     }
 }
 
 /// The whole answer.
-pub fn bisect(report: &Report) -> Text {
+pub fn render_bisect_text(report: &SearchReport) -> Text {
     let mut out = Text::new();
     match (&report.conclusion, &report.culprit) {
         (Conclusion::Found { unconfirmed_parents, .. }, Some(culprit)) => {
-            convicted(&mut out, report, culprit, None);
+            write_conviction(&mut out, report, culprit, None);
             for &parent in unconfirmed_parents {
-                let why = " could not be tested, and is good only if every defect stays";
-                out.line(Line::from("  its parent ").and(shown(report, parent)).and(why));
+                let parent_note = " could not be tested, and is good only if every defect stays";
+                out.line(
+                    ReportLine::from("  its parent ")
+                        .and(render_commit_name(report, parent))
+                        .and(parent_note),
+                );
             }
-            rest(&mut out, report, culprit);
+            write_culprit_context(&mut out, report, culprit);
         }
         (Conclusion::Probable { probability, .. }, Some(culprit)) => {
-            convicted(&mut out, report, culprit, Some(*probability));
-            rest(&mut out, report, culprit);
+            write_conviction(&mut out, report, culprit, Some(*probability));
+            write_culprit_context(&mut out, report, culprit);
         }
-        (Conclusion::Hidden { candidates }, _) => hidden(&mut out, report, candidates),
+        (Conclusion::Hidden { candidates }, _) => {
+            write_hidden_candidates(&mut out, report, candidates)
+        }
         (Conclusion::NotMonotone { commit, bad_parents }, _) => {
             not_monotone(&mut out, report, *commit, bad_parents);
         }
-        (Conclusion::Refused(refusal), _) => out.append(refused(report, refusal)),
-        _ => out.line(headline(report)),
+        (Conclusion::Refused(refusal), _) => out.append(render_refusal_text(report, refusal)),
+        _ => out.line(render_search_headline(report)),
     }
-    warnings(report).for_each(|line| out.line(line));
+    render_search_warnings(report).for_each(|line| out.line(line));
     out
 }
 
 /// A line for each warning, for each thing that programs noted, and on who gives the captured outputs.
-pub(super) fn warnings(report: &Report) -> impl Iterator<Item = Line> {
-    let begun = || Line::of(YELLOW, "note:").and(" ");
-    let warned = report.warnings.iter().map(move |w| begun().and(warning_words(report, w)));
-    let last = behind(report).into_iter().last().unwrap_or(report);
+pub(super) fn render_search_warnings(report: &SearchReport) -> impl Iterator<Item = ReportLine> {
+    let note_prefix = || ReportLine::with_style(YELLOW, "note:").and(" ");
+    let warned = report.warnings.iter().map(move |w| note_prefix().and(warning_words(report, w)));
+    let last = list_searches_behind(report).into_iter().last().unwrap_or(report);
     let unclear = match &last.behind {
         Behind::Unclear { bad } => {
-            let why = " shows more than that: further commits behind it are not told apart";
-            Some(begun().styled(COMMIT, &bad.short).and(why))
+            let unclear_note =
+                " shows more than that: further commits behind it are not told apart";
+            Some(note_prefix().styled(COMMIT, &bad.short).and(unclear_note))
         }
         Behind::Nothing | Behind::Another(_) => None,
     };
     let captured = captured_lines(&report.captured).into_iter();
-    let noted = notes(report).into_iter().map(str::to_owned).chain(captured);
-    warned.chain(unclear).chain(noted.map(move |note| begun().and(note)))
+    let noted = collect_program_notes(report).into_iter().map(str::to_owned).chain(captured);
+    warned.chain(unclear).chain(noted.map(move |note| note_prefix().and(note)))
 }
 
 /// What programs noted of the commits that were tested, each line once.
-fn notes(report: &Report) -> Vec<&str> {
-    let seen = report.tested.iter().filter_map(|tested| report.seen(tested.commit));
-    let outcomes = seen.flat_map(|seen| &seen.observations).filter_map(|one| one.outcome.as_ref());
+fn collect_program_notes(report: &SearchReport) -> Vec<&str> {
+    let test_results = report.tested.iter().filter_map(|tested| report.test_result(tested.commit));
+    let outcomes = test_results
+        .flat_map(|test_result| &test_result.observations)
+        .filter_map(|observation| observation.outcome.as_ref());
     let mut notes: Vec<&str> = Vec::new();
     for note in outcomes.flat_map(Outcome::notes) {
         if !notes.contains(&note) {
@@ -296,15 +311,20 @@ fn notes(report: &Report) -> Vec<&str> {
 
 impl Origin {
     /// The line below the answer.
-    pub fn line(&self) -> Line {
+    pub fn line(&self) -> ReportLine {
         format!("good is {}; searched back to {}", self.snapshot, self.back_to).into()
     }
 }
 
-fn convicted(out: &mut Text, report: &Report, culprit: &Culprit, probability: Option<f64>) {
-    out.line(headline(report));
+fn write_conviction(
+    out: &mut Text,
+    report: &SearchReport,
+    culprit: &Culprit,
+    probability: Option<f64>,
+) {
+    out.line(render_search_headline(report));
     if let Some(probability) = probability {
-        let tests = count(report.tested.len() as u64, "test");
+        let tests = format_noun_count(report.tested.len() as u64, "test");
         let percent = (100.0 * probability).min(99.99);
         out.line(format!(
             "  with a probability of {percent:.2} %, after {tests} whose verdicts are not always \
@@ -318,12 +338,12 @@ fn convicted(out: &mut Text, report: &Report, culprit: &Culprit, probability: Op
     }
     evidence_by_fixture(out, &culprit.seen);
     let several = culprit.seen.observations.len() > 1;
-    for (fixture, found) in &culprit.accesses {
-        if several && !access_lines(found).is_empty() {
-            out.line(Line::from("  ").styled(BOLD, fixture));
+    for (fixture, accesses) in &culprit.accesses {
+        if several && !access_lines(accesses).is_empty() {
+            out.line(ReportLine::from("  ").styled(BOLD, fixture));
         }
-        for line in access_lines(found) {
-            out.line(Line::from("  ").and(line));
+        for line in access_lines(accesses) {
+            out.line(ReportLine::from("  ").and(line));
         }
     }
 }
@@ -333,9 +353,9 @@ fn evidence_by_fixture(out: &mut Text, seen: &Seen) {
     let several = seen.observations.len() > 1;
     for observation in &seen.observations {
         let mut lines = Text::new();
-        evidence(&mut lines, observation);
+        write_evidence(&mut lines, observation);
         if several {
-            let name = Line::from("  ").styled(BOLD, &observation.fixture);
+            let name = ReportLine::from("  ").styled(BOLD, &observation.fixture);
             out.line(if lines.is_empty() {
                 name.and(": ").and(observation_words(observation))
             } else {
@@ -347,79 +367,90 @@ fn evidence_by_fixture(out: &mut Text, seen: &Seen) {
 }
 
 /// Adds the evidence of one fixture against the culprit.
-fn evidence(out: &mut Text, observation: &Observation) {
+fn write_evidence(out: &mut Text, observation: &Observation) {
     let wrong = observation.gradients.iter().filter(|check| is_wrong(check));
     let wrong: Vec<&GradientCheck> = wrong.collect();
     if !wrong.is_empty() {
         for check in wrong {
-            let name = Line::from("  ").styled(BOLD, &check.output);
-            out.line(name.and(" ").and(gradient(check)));
+            let name = ReportLine::from("  ").styled(BOLD, &check.output);
+            out.line(name.and(" ").and(render_gradient_line(check)));
         }
         return;
     }
     match &observation.judgement {
-        Some(judgement) if !judgement.outputs.is_empty() => judged(out, observation, judgement),
+        Some(judgement) if !judgement.outputs.is_empty() => {
+            write_judged_outputs(out, observation, judgement)
+        }
         _ => out.line(
-            Line::from("  ")
+            ReportLine::from("  ")
                 .styled(verdict_style(observation.verdict), observation_words(observation)),
         ),
     }
 }
 
 /// Adds what `judgement` says of failures, and of the outputs that diverged or are among the symptoms of `observation`.
-fn judged(out: &mut Text, observation: &Observation, judgement: &Judgement) {
+fn write_judged_outputs(out: &mut Text, observation: &Observation, judgement: &Judgement) {
     if let Status::Failed(failures) = &judgement.got.status
         && !judgement.is_non_finite_on_both()
     {
-        for found in failures {
-            out.line(Line::from("  ").styled(RED, "failed").and(format!(": {}", failure(found))));
+        for run_failure in failures {
+            out.line(
+                ReportLine::from("  ")
+                    .styled(RED, "failed")
+                    .and(format!(": {}", describe_failure(run_failure))),
+            );
         }
     }
-    let shown: Vec<&str> = observation.symptoms.iter().filter_map(Symptom::output).collect();
+    let symptom_outputs: Vec<&str> =
+        observation.symptoms.iter().filter_map(Symptom::output).collect();
     let is_worse = |output: &&OutputJudgement| {
-        output.story.verdict() == Verdict::Diverged || shown.contains(&output.name.as_str())
+        output.story.verdict() == Verdict::Diverged
+            || symptom_outputs.contains(&output.name.as_str())
     };
     for output in judgement.outputs.iter().filter(is_worse) {
         let width = output.name.chars().count();
         for (number, line) in output_lines(output).into_iter().enumerate() {
             let name = if number == 0 { output.name.as_str() } else { "" };
-            out.line(Line::from("  ").column(BOLD, name, width).and(" ").and(line));
+            out.line(ReportLine::from("  ").column(BOLD, name, width).and(" ").and(line));
         }
     }
 }
 
-fn rest(out: &mut Text, report: &Report, culprit: &Culprit) {
-    let tested = |commit: &Commit| Line::from("  ").styled(COMMIT, &commit.short);
+fn write_culprit_context(out: &mut Text, report: &SearchReport, culprit: &Culprit) {
+    let tested = |commit: &Commit| ReportLine::from("  ").styled(COMMIT, &commit.short);
     for &parent in &culprit.parents {
-        if let (Some(seen), Some(commit)) = (report.seen(parent), report.commit(parent)) {
-            let words = format!(", its parent, was tested: {}", acquittal(seen));
+        if let (Some(test_result), Some(commit)) =
+            (report.test_result(parent), report.commit(parent))
+        {
+            let words = format!(", its parent, was tested: {}", describe_acquittal(test_result));
             out.line(tested(commit).and(words));
         }
     }
     for &innocent in &culprit.acquitted {
-        if let (Some(seen), Some(commit)) = (report.seen(innocent), report.commit(innocent))
+        if let (Some(test_result), Some(commit)) =
+            (report.test_result(innocent), report.commit(innocent))
             && !culprit.parents.contains(&innocent)
         {
-            let words = format!(" was tested: {} ", acquittal(seen));
+            let words = format!(" was tested: {} ", describe_acquittal(test_result));
             out.line(tested(commit).and(words).styled(DIM, format!("({})", commit.subject)));
         }
     }
     for change in &culprit.launches {
-        out.line(format!("  {}", launch_line(change)));
+        out.line(format!("  {}", describe_launch_change(change)));
     }
     for (place, other) in other_changes(report) {
-        out.line(Line::from("  ").and(other_change_line(place, other)));
+        out.line(ReportLine::from("  ").and(other_change_line(place, other)));
         let Some(another) = &other.culprit else { continue };
         evidence_by_fixture(out, &another.seen);
     }
     if !culprit.diff.is_empty() {
-        out.line(Line::new());
-        out.append(coloured(&culprit.diff));
+        out.line(ReportLine::new());
+        out.append(colour_diff(&culprit.diff));
     }
 }
 
 /// The searches behind the culprit, in their order.
-pub(super) fn behind(report: &Report) -> Vec<&Report> {
+pub(super) fn list_searches_behind(report: &SearchReport) -> Vec<&SearchReport> {
     let (mut searches, mut last) = (Vec::new(), report);
     while let Behind::Another(next) = &last.behind {
         searches.push(&**next);
@@ -429,31 +460,33 @@ pub(super) fn behind(report: &Report) -> Vec<&Report> {
 }
 
 /// The searches before the culprit, in their order.
-pub(super) fn before(report: &Report) -> Vec<&Report> {
+pub(super) fn before(report: &SearchReport) -> Vec<&SearchReport> {
     let Some(first) = &report.before else { return Vec::new() };
     let mut searches = vec![&**first];
-    searches.extend(behind(first));
+    searches.extend(list_searches_behind(first));
     searches
 }
 
 /// The searches for further changes, in the order of their commits, and where these lie beside the culprit.
-pub(super) fn other_changes(report: &Report) -> impl Iterator<Item = (&'static str, &Report)> {
+pub(super) fn other_changes(
+    report: &SearchReport,
+) -> impl Iterator<Item = (&'static str, &SearchReport)> {
     let earlier = before(report).into_iter().map(|other| ("before it", other));
-    earlier.chain(behind(report).into_iter().map(|other| ("behind it", other)))
+    earlier.chain(list_searches_behind(report).into_iter().map(|other| ("behind it", other)))
 }
 
 /// The line about a commit at `place` beside the culprit that changes something too.
-pub(super) fn other_change_line(place: &str, other: &Report) -> Line {
+pub(super) fn other_change_line(place: &str, other: &SearchReport) -> ReportLine {
     let commit = other.culprit.as_ref().and_then(|culprit| other.commit(culprit.commit));
-    let Some(commit) = commit else { return Line::new() };
-    let line = Line::from(format!("{place} ")).styled(COMMIT, &commit.short).and(" changes ");
+    let Some(commit) = commit else { return ReportLine::new() };
+    let line = ReportLine::from(format!("{place} ")).styled(COMMIT, &commit.short).and(" changes ");
     let outputs = wanted_outputs(other);
     let outputs = if outputs.is_empty() { "the outcome".to_owned() } else { outputs };
     line.styled(BOLD, outputs).and(format!(" too: {}", commit.subject))
 }
 
 /// The outputs that were searched for: `o, lse`, or where there are several fixtures `o, lse (causal, full)`.
-fn wanted_outputs(report: &Report) -> String {
+fn wanted_outputs(report: &SearchReport) -> String {
     let observations = report.culprit.iter().flat_map(|culprit| &culprit.seen.observations);
     let fixtures: Vec<&str> = observations.map(|one| one.fixture.as_str()).collect();
     let mut groups: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
@@ -481,9 +514,9 @@ fn wanted_outputs(report: &Report) -> String {
 }
 
 /// The verdict on an innocent commit.
-pub(super) fn acquittal(seen: &Seen) -> String {
-    let verdict = seen.verdict();
-    match seen.observations.as_slice() {
+pub(super) fn describe_acquittal(test_result: &Seen) -> String {
+    let verdict = test_result.verdict();
+    match test_result.observations.as_slice() {
         [observation] if observation.untestable.is_none() && verdict <= Verdict::Equivalent => {
             if !observation.compared && verdict == Verdict::Equivalent {
                 not_compared(observation)
@@ -492,13 +525,13 @@ pub(super) fn acquittal(seen: &Seen) -> String {
                 format!("{}{better}", verdict_name(verdict))
             }
         }
-        _ => observation_line(seen),
+        _ => observation_line(test_result),
     }
 }
 
 /// A unified diff in git's colours.
-fn coloured(diff: &str) -> Text {
-    let one = |line: &str| {
+fn colour_diff(diff: &str) -> Text {
+    let style_line = |line: &str| {
         let style = match line.as_bytes().first() {
             _ if line.starts_with("+++") || line.starts_with("---") => BOLD,
             Some(b'+') => GREEN,
@@ -507,79 +540,92 @@ fn coloured(diff: &str) -> Text {
             Some(b' ') | None => Style::new(),
             _ => BOLD,
         };
-        Line::of(style, line)
+        ReportLine::with_style(style, line)
     };
-    diff.lines().map(one).collect()
+    diff.lines().map(style_line).collect()
 }
 
-pub(super) fn shown(report: &Report, commit: u32) -> Line {
+pub(super) fn render_commit_name(report: &SearchReport, commit: u32) -> ReportLine {
     match report.commit(commit) {
-        Some(commit) => Line::of(COMMIT, &commit.short),
+        Some(commit) => ReportLine::with_style(COMMIT, &commit.short),
         None => format!("commit #{commit}").into(),
     }
 }
 
 /// The first of `candidates` whose test showed something else than what is searched for.
-fn other_than_wanted(report: &Report, candidates: &[u32]) -> Option<u32> {
-    let other = |commit: &u32| {
-        let tested = |one: &Tested| one.commit == *commit && one.answer == Answer::Other;
+fn other_than_wanted(report: &SearchReport, candidates: &[u32]) -> Option<u32> {
+    let is_other = |commit: &u32| {
+        let tested = |tested_commit: &Tested| {
+            tested_commit.commit == *commit && tested_commit.answer == TestAnswer::Other
+        };
         report.tested.iter().any(tested)
     };
-    candidates.iter().copied().find(other)
+    candidates.iter().copied().find(is_other)
 }
 
-fn hidden(out: &mut Text, report: &Report, candidates: &[u32]) {
-    out.line(headline(report).and(":"));
+fn write_hidden_candidates(out: &mut Text, report: &SearchReport, candidates: &[u32]) {
+    out.line(render_search_headline(report).and(":"));
     for &candidate in candidates {
         let Some(commit) = report.commit(candidate) else { continue };
         out.line(
-            Line::from("  ").styled(COMMIT, &commit.short).and(format!(" {}", commit.subject)),
+            ReportLine::from("  ")
+                .styled(COMMIT, &commit.short)
+                .and(format!(" {}", commit.subject)),
         );
-        let seen = report.seen(candidate).map(observation_line);
-        let words = seen.unwrap_or_else(|| "was not tested".to_owned());
-        out.line(Line::from("    ").styled(DIM, words));
+        let observed_words = report.test_result(candidate).map(observation_line);
+        let words = observed_words.unwrap_or_else(|| "was not tested".to_owned());
+        out.line(ReportLine::from("    ").styled(DIM, words));
     }
     for hint in hidden_hints(report, candidates) {
-        out.line(Line::of(DIM, "hint:").and(" ").and(hint));
+        out.line(ReportLine::with_style(DIM, "hint:").and(" ").and(hint));
     }
 }
 
 /// What tells more of `candidates`, which hide the culprit.
-fn hidden_hints(report: &Report, candidates: &[u32]) -> Vec<Line> {
-    let mut seen = candidates.iter().filter_map(|&candidate| report.seen(candidate));
-    let mut hints: Vec<Line> = seen.find_map(Seen::hint).map(Line::from).into_iter().collect();
-    if let Some(other) = other_than_wanted(report, candidates) {
-        let wanted: Vec<String> = report.wanted.iter().map(ToString::to_string).collect();
-        let wanted = wanted.join(", ");
-        let why =
-            format!("the search was for what the bad end shows ({wanted}); for the other, name ");
-        hints.push(Line::from(why).and(shown(report, other)).and(" as bad"));
+fn hidden_hints(report: &SearchReport, candidates: &[u32]) -> Vec<ReportLine> {
+    let mut test_results = candidates.iter().filter_map(|&candidate| report.test_result(candidate));
+    let mut hints: Vec<ReportLine> =
+        test_results.find_map(Seen::hint).map(ReportLine::from).into_iter().collect();
+    if let Some(other_commit) = other_than_wanted(report, candidates) {
+        let wanted_symptoms: Vec<String> = report.wanted.iter().map(ToString::to_string).collect();
+        let wanted_text = wanted_symptoms.join(", ");
+        let search_note = format!(
+            "the search was for what the bad end shows ({wanted_text}); for the other, name "
+        );
+        hints.push(
+            ReportLine::from(search_note)
+                .and(render_commit_name(report, other_commit))
+                .and(" as bad"),
+        );
         if let (Some(&first), Some(&last)) = (candidates.iter().min(), candidates.iter().max()) {
-            let range = Line::from("`replay log FIXTURE ").and(shown(report, first)).and("^..");
+            let range = ReportLine::from("`replay log FIXTURE ")
+                .and(render_commit_name(report, first))
+                .and("^..");
             let why = "` compares each of them with the commit before it";
-            hints.push(range.and(shown(report, last)).and(why));
+            hints.push(range.and(render_commit_name(report, last)).and(why));
         }
     }
     hints
 }
 
-fn not_monotone(out: &mut Text, report: &Report, commit: u32, bad_parents: &[u32]) {
-    out.line(headline(report));
-    let ended = Line::from("  the search ended at ").and(shown(report, commit));
+fn not_monotone(out: &mut Text, report: &SearchReport, commit: u32, bad_parents: &[u32]) {
+    out.line(render_search_headline(report));
+    let ended = ReportLine::from("  the search ended at ").and(render_commit_name(report, commit));
     out.line(match bad_parents {
         [] => ended,
         parents => {
-            let parents = joined(parents.iter().map(|&parent| shown(report, parent)));
+            let parents =
+                join_report_lines(parents.iter().map(|&parent| render_commit_name(report, parent)));
             ended.and(", whose parent ").and(parents).and(" is bad too")
         }
     });
-    if let Some(found) = &report.log {
-        out.line(Line::new());
-        out.append(changes::log(found));
+    if let Some(range_log) = &report.log {
+        out.line(ReportLine::new());
+        out.append(changes::render_log_text(range_log));
     }
 }
 
-pub(super) fn warning_words(report: &Report, warning: &Warning) -> Line {
+pub(super) fn warning_words(report: &SearchReport, warning: &Warning) -> ReportLine {
     let (commit, words) = match *warning {
         Warning::UntestableMergeBase { base } => (
             base,
@@ -590,5 +636,5 @@ pub(super) fn warning_words(report: &Report, warning: &Warning) -> Line {
             (bad, " does not contain this commit: it is bad for another reason")
         }
     };
-    shown(report, commit).and(words)
+    render_commit_name(report, commit).and(words)
 }

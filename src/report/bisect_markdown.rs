@@ -6,13 +6,13 @@ use std::fmt::Write;
 use super::RunRecord;
 use super::accesses::access_lines;
 use super::bisect::{
-    SearchRequest, UNCLAIMED, acquittal, bisect, deed, observation_line, other_change_line,
-    other_changes,
+    SearchRequest, UNCLAIMED, describe_acquittal, describe_culprit_effect, observation_line,
+    other_change_line, other_changes, render_bisect_text,
 };
 use super::captured_by::captured_lines;
 use super::judgement::{finding_words, launch_change};
-use super::markdown::{Page, changed_row, escape, judged_row};
-use crate::bisect::{Culprit, Direction, Observation, Report};
+use super::markdown::{Page, build_output_row, changed_row, escape_markdown};
+use crate::bisect::{Culprit, Direction, Observation, SearchReport};
 use crate::judge::Verdict;
 use crate::search::Conclusion;
 
@@ -21,31 +21,31 @@ const MARK: &str = "<!-- replay bisect -->";
 
 /// The report on a search, at most `limit` bytes long; it says what was cut.
 pub fn bisect_markdown(
-    report: &Report,
+    report: &SearchReport,
     request: &SearchRequest<'_>,
     run: &RunRecord,
     limit: usize,
 ) -> String {
     let mut page = Page::new(limit);
-    page.must(&format!("{MARK}\n## replay bisect: {}\n\n", headline(report)));
+    page.must(&format!("{MARK}\n## replay bisect: {}\n\n", render_markdown_headline(report)));
     match &report.culprit {
-        Some(culprit) => convicted(&mut page, report, culprit),
-        None => page.code("text", &bisect(report).words().join("\n")),
+        Some(culprit) => write_markdown_conviction(&mut page, report, culprit),
+        None => page.code("text", &render_bisect_text(report).words().join("\n")),
     }
-    page.must(&format!("\n{}\n", escape(&request.line().words())));
+    page.must(&format!("\n{}\n", escape_markdown(&request.line().words())));
     if let Some(origin) = &request.origin {
-        page.must(&format!("\n{}\n", escape(&origin.line().words())));
+        page.must(&format!("\n{}\n", escape_markdown(&origin.line().words())));
     }
     page.run_record(run);
     page.finish()
 }
 
-fn headline(report: &Report) -> String {
+fn render_markdown_headline(report: &SearchReport) -> String {
     match (&report.conclusion, &report.culprit) {
         (_, Some(culprit)) => match report.commit(culprit.commit) {
             Some(commit) => {
-                let [verb, what] = deed(report);
-                escape(&format!("{} {verb} {what}: {}", commit.short, commit.subject))
+                let [verb, object] = describe_culprit_effect(report);
+                escape_markdown(&format!("{} {verb} {object}: {}", commit.short, commit.subject))
             }
             None => "found".to_owned(),
         },
@@ -57,11 +57,12 @@ fn headline(report: &Report) -> String {
     }
 }
 
-fn convicted(page: &mut Page, report: &Report, culprit: &Culprit) {
-    let rows: Vec<Vec<String>> = culprit.seen.observations.iter().flat_map(rows).collect();
+fn write_markdown_conviction(page: &mut Page, report: &SearchReport, culprit: &Culprit) {
+    let rows: Vec<Vec<String>> =
+        culprit.seen.observations.iter().flat_map(collect_evidence_rows).collect();
     page.table(&rows, false);
-    for line in lines(report, culprit) {
-        page.may(&format!("- {}\n", escape(&line)), "line");
+    for line in list_conviction_lines(report, culprit) {
+        page.may(&format!("- {}\n", escape_markdown(&line)), "line");
     }
     if !culprit.diff.is_empty() {
         let name = report.commit(culprit.commit).map_or("", |commit| commit.short.as_str());
@@ -72,17 +73,17 @@ fn convicted(page: &mut Page, report: &Report, culprit: &Culprit) {
 }
 
 /// The cells of a row for each output that went beyond noise.
-fn rows(observation: &Observation) -> Vec<Vec<String>> {
-    let judged = observation.judgement.iter().flat_map(|judged| {
-        let diverged = judged.outputs.iter().filter(|o| o.story.verdict() == Verdict::Diverged);
-        diverged.map(|output| judged_row(&observation.fixture, judged, output))
+fn collect_evidence_rows(observation: &Observation) -> Vec<Vec<String>> {
+    let judged_rows = observation.judgement.iter().flat_map(|judgement| {
+        let diverged = judgement.outputs.iter().filter(|o| o.story.verdict() == Verdict::Diverged);
+        diverged.map(|output| build_output_row(&observation.fixture, judgement, output))
     });
     let recorded = observation.recorded.iter().flat_map(|comparison| &comparison.changes);
-    judged.chain(recorded.map(|change| changed_row(&observation.fixture, change))).collect()
+    judged_rows.chain(recorded.map(|change| changed_row(&observation.fixture, change))).collect()
 }
 
 /// The lines below the table.
-fn lines(report: &Report, culprit: &Culprit) -> Vec<String> {
+fn list_conviction_lines(report: &SearchReport, culprit: &Culprit) -> Vec<String> {
     let mut lines = Vec::new();
     if let Conclusion::Probable { probability, .. } = report.conclusion {
         let percent = (100.0 * probability).min(99.99);
@@ -96,7 +97,7 @@ fn lines(report: &Report, culprit: &Culprit) -> Vec<String> {
         Direction::Changes => lines.push(format!("{UNCLAIMED}; compared with the old end:")),
     }
     for observation in &culprit.seen.observations {
-        let outputs = observation.judgement.iter().flat_map(|judged| &judged.outputs);
+        let outputs = observation.judgement.iter().flat_map(|judgement| &judgement.outputs);
         for output in outputs.filter(|output| output.story.verdict() == Verdict::Diverged) {
             let mut line = format!("{}: {}", observation.fixture, output.name);
             if let Some(words) = finding_words(&output.story) {
@@ -112,20 +113,27 @@ fn lines(report: &Report, culprit: &Culprit) -> Vec<String> {
             lines.push(format!("{}: {}", observation.fixture, observation_line(&alone)));
         }
     }
-    for (fixture, found) in &culprit.accesses {
-        let told = access_lines(found).into_iter();
-        lines.extend(told.map(|line| format!("{fixture}: {}", line.words())));
+    for (fixture, accesses) in &culprit.accesses {
+        let finding_lines = access_lines(accesses).into_iter();
+        lines.extend(finding_lines.map(|line| format!("{fixture}: {}", line.words())));
     }
     let changes = culprit.launches.iter();
     lines.extend(changes.map(|change| format!("launch changed: {}", launch_change(change))));
     lines.extend(
         other_changes(report).map(|(place, other)| other_change_line(place, other).words()),
     );
-    let others = culprit.acquitted.iter().filter(|commit| !culprit.parents.contains(commit));
+    let other_acquitted =
+        culprit.acquitted.iter().filter(|commit| !culprit.parents.contains(commit));
     let parents = culprit.parents.iter().map(|commit| (commit, ", its parent,"));
-    for (commit, what) in parents.chain(others.map(|commit| (commit, ""))) {
-        if let (Some(seen), Some(commit)) = (report.seen(*commit), report.commit(*commit)) {
-            lines.push(format!("{}{what} was tested: {}", commit.short, acquittal(seen)));
+    for (commit, relation) in parents.chain(other_acquitted.map(|commit| (commit, ""))) {
+        if let (Some(test_result), Some(commit)) =
+            (report.test_result(*commit), report.commit(*commit))
+        {
+            lines.push(format!(
+                "{}{relation} was tested: {}",
+                commit.short,
+                describe_acquittal(test_result)
+            ));
         }
     }
     lines.extend(captured_lines(&report.captured));

@@ -8,44 +8,50 @@ use crate::history::Commit;
 const SHOWN: usize = 6;
 
 /// A line for each fixture that holds captured outputs.
-pub(super) fn captured_lines(found: &[CapturedBy]) -> Vec<String> {
-    let several = found.len() > 1;
-    let line = |one: &CapturedBy| {
-        let whose = if several { format!(" of {}", one.fixture) } else { String::new() };
-        format!("captured outputs{whose} {}", sentence(one))
+pub(super) fn captured_lines(captures: &[CapturedBy]) -> Vec<String> {
+    let several = captures.len() > 1;
+    let line = |capture: &CapturedBy| {
+        let fixture_words =
+            if several { format!(" of {}", capture.fixture) } else { String::new() };
+        format!("captured outputs{fixture_words} {}", describe_captured_by(capture))
     };
-    found.iter().map(line).collect()
+    captures.iter().map(line).collect()
 }
 
-fn sentence(found: &CapturedBy) -> String {
-    match (found.given_by.as_slice(), found.not_by.as_slice(), &found.lost_at) {
+fn describe_captured_by(capture: &CapturedBy) -> String {
+    match (capture.given_by.as_slice(), capture.not_by.as_slice(), &capture.lost_at) {
         ([], _, Some(commit)) => format!(
             "are given by none of these commits, nor by {}, at which they were captured",
             commit.short
         ),
         ([], [], None) => "were compared with no commit".to_owned(),
-        ([], not_by, None) => format!("are not given by {}", names(not_by)),
-        (given_by, [], _) => format!("are given by {}", names(given_by)),
+        ([], not_by, None) => format!("are not given by {}", join_commit_names(not_by)),
+        (given_by, [], _) => format!("are given by {}", join_commit_names(given_by)),
         (given_by, not_by, _) => {
-            format!("are given by {}, not by {}", names(given_by), names(not_by))
+            format!(
+                "are given by {}, not by {}",
+                join_commit_names(given_by),
+                join_commit_names(not_by)
+            )
         }
     }
 }
 
 /// What to do where the captured commit does not give what was captured there, if that is so.
-pub(super) fn outside_advice(found: &[CapturedBy]) -> Option<String> {
-    let lost = found.iter().find_map(|one| one.lost_at.as_ref())?;
+pub(super) fn outside_advice(captures: &[CapturedBy]) -> Option<String> {
+    let lost = captures.iter().find_map(|capture| capture.lost_at.as_ref())?;
     Some(format!(
         "{} does not give what was captured at it: {OUTSIDE}; make it an input, and capture again",
         lost.short
     ))
 }
 
-fn names(commits: &[Commit]) -> String {
-    let shown: Vec<&str> = commits.iter().take(SHOWN).map(|commit| commit.short.as_str()).collect();
-    let names = shown.join(", ");
-    match commits.len() - shown.len() {
+fn join_commit_names(commits: &[Commit]) -> String {
+    let first_names: Vec<&str> =
+        commits.iter().take(SHOWN).map(|commit| commit.short.as_str()).collect();
+    let names = first_names.join(", ");
+    match commits.len() - first_names.len() {
         0 => names,
-        more => format!("{names} and {more} more"),
+        left_out => format!("{names} and {left_out} more"),
     }
 }

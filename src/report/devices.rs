@@ -1,44 +1,54 @@
 //! One revision on several devices: tells a defect of the source from one of a device.
 
-use super::Entry;
-use super::numbers::short;
-use super::spans::{Line, Text};
+use super::ReportEntry;
+use super::numbers::format_short_number;
+use super::spans::{ReportLine, Text};
 use super::standing::Standing;
 use super::style::BOLD;
-use crate::summary::estimate;
+use crate::summary::estimate_distance;
 
 /// Compares the entries of one fixture and revision, a device each; the first is the reference.
-pub fn devices(entries: &[Entry]) -> Text {
+pub fn compare_devices(entries: &[ReportEntry]) -> Text {
     let mut text = Text::new();
-    let [reference, others @ ..] = entries else { return text };
-    text.line(Line::of(BOLD, "devices"));
-    for other in others {
-        for output in &other.outcome.outputs {
-            let mut known = reference.outcome.outputs.iter();
-            let Some(expected) = known.find(|known| known.name == output.name) else { continue };
-            let distance = estimate(&output.summary, &expected.summary).relative;
+    let [reference, other_entries @ ..] = entries else { return text };
+    text.line(ReportLine::with_style(BOLD, "devices"));
+    for other_entry in other_entries {
+        for output in &other_entry.outcome.outputs {
+            let mut reference_outputs = reference.outcome.outputs.iter();
+            let Some(expected) =
+                reference_outputs.find(|reference_output| reference_output.name == output.name)
+            else {
+                continue;
+            };
+            let distance = estimate_distance(&output.summary, &expected.summary).relative;
             let distance = match distance {
                 0.0 => "the same bits".to_owned(),
                 _ if distance.is_infinite() => "not comparable".to_owned(),
-                _ => format!("rel. {} apart (estimated)", short(distance, 2)),
+                _ => format!("rel. {} apart (estimated)", format_short_number(distance, 2)),
             };
-            let (one, two) = (&reference.outcome.device, &other.outcome.device);
-            text.line(format!("  {}  {one} and {two}: {distance}", output.name));
+            let (reference_device, other_device) =
+                (&reference.outcome.device, &other_entry.outcome.device);
+            text.line(format!(
+                "  {}  {reference_device} and {other_device}: {distance}",
+                output.name
+            ));
         }
     }
-    text.line(Line::new());
-    text.line(conclusion(entries));
+    text.line(ReportLine::new());
+    text.line(summarise_devices(entries));
     text
 }
 
-fn conclusion(entries: &[Entry]) -> String {
-    let named = |wanted: fn(Standing) -> bool| -> Vec<&str> {
-        let found = entries.iter().filter(|entry| wanted(Standing::of(entry)));
-        found.map(|entry| entry.outcome.device.as_str()).collect()
+fn summarise_devices(entries: &[ReportEntry]) -> String {
+    let devices_where = |is_wanted: fn(Standing) -> bool| -> Vec<&str> {
+        let matching_entries =
+            entries.iter().filter(|entry| is_wanted(Standing::from_entry(entry)));
+        matching_entries.map(|entry| entry.outcome.device.as_str()).collect()
     };
-    let wrong = named(Standing::is_wrong).join(" and ");
-    let untold = named(Standing::is_untold).join(" and ");
-    let right = named(|standing| !standing.is_wrong() && !standing.is_untold()).join(" and ");
+    let wrong = devices_where(Standing::is_wrong).join(" and ");
+    let untold = devices_where(Standing::is_untold).join(" and ");
+    let right =
+        devices_where(|standing| !standing.is_wrong() && !standing.is_untold()).join(" and ");
     let words = match (wrong.as_str(), right.as_str()) {
         ("", "") => "nothing can be told on any device".to_owned(),
         ("", right) => format!("nothing wrong on {right}"),
@@ -58,14 +68,14 @@ fn conclusion(entries: &[Entry]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::made_up;
+    use crate::report::create_sample_entry;
     use crate::trial::{Failure, Status};
 
     fn told(statuses: [&Status; 2]) -> String {
-        let [mut one, mut two] = statuses.map(|status| made_up(status.clone()));
+        let [mut one, mut two] = statuses.map(|status| create_sample_entry(status.clone()));
         one.outcome.device = "cpu".to_owned();
         two.outcome.device = "sm_90".to_owned();
-        devices(&[one, two]).words().pop().unwrap_or_default()
+        compare_devices(&[one, two]).words().pop().unwrap_or_default()
     }
 
     #[test]

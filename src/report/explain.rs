@@ -3,9 +3,9 @@
 use anstyle::Style;
 
 use super::Revision;
-use super::spans::{Line, Text};
+use super::spans::{ReportLine, Text};
 use super::style::{BOLD, DIM};
-use super::text::heading;
+use super::text::render_replay_heading;
 use crate::compile::{ExplainedFile, Explanation, ObstacleEffect, ShadowObstacle};
 use crate::frontend::{KernelForm, ShuffleSite, ThreadForm};
 
@@ -31,7 +31,7 @@ type Cells = [String; 4];
 pub fn explain_text(explained: &Explained) -> Text {
     let mut out = Text::new();
     let name = explained.fixture.as_ref().unwrap_or(&explained.harness);
-    out.line(heading(name, explained.revision.as_ref()));
+    out.line(render_replay_heading(name, explained.revision.as_ref()));
     let files = &explained.explanation.files;
     let kernels = rows(files, |file| &file.kernels, kernel_row);
     out.append(table("kernels", &kernels));
@@ -63,16 +63,18 @@ fn rows<T>(
 fn kernel_row(path: &str, form: &KernelForm) -> Cells {
     let (threads, why) = match &form.threads {
         ThreadForm::InTurn => ("in turn", "nothing in it waits for another thread".to_owned()),
-        ThreadForm::Block { halving, strided } => ("block form", loops_words(halving, strided)),
+        ThreadForm::Block { halving, strided } => ("thread loop", loops_words(halving, strided)),
         ThreadForm::Stacks { why, line: Some(line) } => {
-            ("stacks", format!("why not block form: {why}, at line {line}"))
+            ("stacks", format!("why not thread-loop form: {why}, at line {line}"))
         }
-        ThreadForm::Stacks { why, line: None } => ("stacks", format!("why not block form: {why}")),
+        ThreadForm::Stacks { why, line: None } => {
+            ("stacks", format!("why not thread-loop form: {why}"))
+        }
     };
     [form.kernel.clone(), format!("{path}:{}", form.line), threads.to_owned(), why]
 }
 
-/// What is said of the loops of a kernel in block form.
+/// What is said of the loops of a kernel in thread-loop form.
 fn loops_words(halving: &[usize], strided: &[usize]) -> String {
     let mut words = vec!["one call runs all threads of a block".to_owned()];
     if !halving.is_empty() {
@@ -143,7 +145,7 @@ fn table(title: &str, rows: &[Cells]) -> Text {
     }
     out.section(title);
     for [name, place, form, why] in rows {
-        let line = Line::from("  ").column(BOLD, name, widths[0]).and("  ");
+        let line = ReportLine::from("  ").column(BOLD, name, widths[0]).and("  ");
         let line = line.column(DIM, place, widths[1]).and("  ");
         out.line(line.column(Style::new(), form, widths[2]).and("  ").and(why));
     }

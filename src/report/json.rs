@@ -14,25 +14,29 @@ use serde::Serialize;
 
 use self::gradients::{CheckedGradient, checked_gradients};
 use self::outputs::{JudgedOutput, judged_outputs};
-use super::accesses::sentence;
-use super::text::failure;
-use super::{Blame, CaptureRevision, Entry, Refused, Revision, RunRecord, SnapshotCheck, Standing};
+use super::accesses::describe_access;
+use super::text::describe_failure;
+use super::{
+    Blame, CaptureRevision, RefusedFixture, ReportEntry, Revision, RunRecord, SnapshotCheck,
+    Standing,
+};
 use crate::bisect::CapturedBy;
 use crate::history::Commit;
 use crate::judge::{Accesses, Judgement, KnownCheck, LaunchChange, Verdict};
-use crate::runtime::report::{Found, LaunchRecord};
+use crate::runtime::report::{AccessFinding, LaunchRecord};
 use crate::summary::Summary;
 use crate::tensor::{DType, Dim};
 use crate::trial::{Failure, OrderDependence, Outcome, OutputRecord, Status};
 
 pub use bisect::{
-    begun as begun_json, bisect as bisect_json, event as event_json, recorded as recorded_json,
+    render_begin_json as begun_json, render_bisect_json as bisect_json,
+    render_event_json as event_json, render_recorded_json as recorded_json,
 };
-pub use diff::diff as diff_json;
+pub use diff::render_diff_json as diff_json;
 pub use explain::explain as explain_json;
-pub use gradcheck::gradcheck as gradcheck_json;
+pub use gradcheck::render_gradcheck_json as gradcheck_json;
 pub use inspect::{Inspected, inspect as inspect_json};
-pub use log::log as log_json;
+pub use log::render_log_json as log_json;
 
 /// The version of the document; it grows when a field changes its meaning or goes.
 const SCHEMA: &str = "replay/1";
@@ -41,28 +45,28 @@ const SCHEMA: &str = "replay/1";
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(title = "replay --format json"))]
-struct Document<'a> {
+struct ReplayDocument<'a> {
     #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
     schema: &'a str,
     run: &'a RunRecord,
-    replays: Vec<Replay<'a>>,
-    errors: &'a [Refused],
+    replays: Vec<JsonReplay<'a>>,
+    errors: &'a [RefusedFixture],
 }
 
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Replay<'a> {
+struct JsonReplay<'a> {
     fixture: &'a str,
     revision: Option<&'a Revision>,
-    device: Device<'a>,
+    device: JsonDevice<'a>,
     compiler: &'a str,
     verdict: Standing,
-    failures: Vec<Failed<'a>>,
-    untestable: Option<Untestable<'a>>,
+    failures: Vec<JsonFailure<'a>>,
+    untestable: Option<JsonUntestable<'a>>,
     call: Option<usize>,
     launches: &'a [LaunchRecord],
     launch_count: u64,
-    outputs: Vec<Output<'a>>,
+    outputs: Vec<JsonOutput<'a>>,
     captured: &'a [KnownCheck],
     captured_at: Option<&'a CaptureRevision>,
     oracle: &'a [KnownCheck],
@@ -78,14 +82,14 @@ struct Replay<'a> {
 
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Device<'a> {
+struct JsonDevice<'a> {
     class: &'a str,
     description: &'a str,
 }
 
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Failed<'a> {
+struct JsonFailure<'a> {
     text: String,
     #[serde(flatten)]
     failure: &'a Failure,
@@ -93,7 +97,7 @@ struct Failed<'a> {
 
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Untestable<'a> {
+struct JsonUntestable<'a> {
     reason: &'a str,
     causes: &'a [String],
     hint: Option<&'a str>,
@@ -101,7 +105,7 @@ struct Untestable<'a> {
 
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Output<'a> {
+struct JsonOutput<'a> {
     name: &'a str,
     dtype: DType,
     dims: &'a [Dim],
@@ -123,7 +127,7 @@ struct FindingTold<'a> {
     text: String,
     known: bool,
     #[serde(flatten)]
-    finding: &'a Found,
+    finding: &'a AccessFinding,
 }
 
 /// What is wrong with accesses on one side and not on the trusted one, and the other way round.
@@ -139,7 +143,7 @@ struct AccessesCompared<'a> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct FindingGone<'a> {
     text: String,
-    finding: &'a Found,
+    finding: &'a AccessFinding,
 }
 
 /// Which commits give the outputs that a fixture holds as captured.
@@ -163,40 +167,44 @@ struct Against<'a> {
 }
 
 /// The document for `entries`, and for the fixtures that could not be replayed.
-pub fn json(entries: &[Entry], errors: &[Refused], run: &RunRecord) -> String {
-    let replays = entries.iter().map(replay).collect();
-    let document = Document { schema: SCHEMA, run, replays, errors };
+pub fn render_replay_json(
+    entries: &[ReportEntry],
+    errors: &[RefusedFixture],
+    run: &RunRecord,
+) -> String {
+    let replays = entries.iter().map(build_json_replay).collect();
+    let document = ReplayDocument { schema: SCHEMA, run, replays, errors };
     serde_json::to_string_pretty(&document).expect("values are plain data")
 }
 
-fn replay(entry: &Entry) -> Replay<'_> {
+fn build_json_replay(entry: &ReportEntry) -> JsonReplay<'_> {
     let Outcome { device, device_description, compiler, call, status, .. } = &entry.outcome;
     let (failures, untestable) = match status {
         Status::Completed => (Vec::new(), None),
-        Status::Failed(failures) => (failures.iter().map(failed).collect(), None),
+        Status::Failed(failures) => (failures.iter().map(build_json_failure).collect(), None),
         Status::Untestable { reason, causes, hint } => {
-            (Vec::new(), Some(Untestable { reason, causes, hint: hint.as_deref() }))
+            (Vec::new(), Some(JsonUntestable { reason, causes, hint: hint.as_deref() }))
         }
     };
-    Replay {
+    JsonReplay {
         fixture: &entry.fixture,
         revision: entry.revision.as_ref(),
-        device: Device { class: device, description: device_description },
+        device: JsonDevice { class: device, description: device_description },
         compiler,
-        verdict: Standing::of(entry),
+        verdict: Standing::from_entry(entry),
         failures,
         untestable,
         call: *call,
         launches: &entry.outcome.launches,
         launch_count: entry.outcome.launch_count,
-        outputs: entry.outcome.outputs.iter().map(output).collect(),
+        outputs: entry.outcome.outputs.iter().map(build_json_output).collect(),
         captured: &entry.captured,
         captured_at: entry.captured_at.as_ref(),
         oracle: &entry.oracle,
         gradients: checked_gradients(&entry.gradients),
         orders: &entry.orders,
-        accesses: entry.accesses.as_ref().map(accesses),
-        against: entry.judgement.as_ref().map(|judgement| against(entry, judgement)),
+        accesses: entry.accesses.as_ref().map(build_json_accesses),
+        against: entry.judgement.as_ref().map(|judgement| build_json_against(entry, judgement)),
         base_lacks: entry.base_lacks.as_deref(),
         culprit: entry.culprit.as_ref(),
         snapshot: entry.snapshot.as_ref(),
@@ -204,7 +212,7 @@ fn replay(entry: &Entry) -> Replay<'_> {
     }
 }
 
-fn against<'a>(entry: &'a Entry, judgement: &'a Judgement) -> Against<'a> {
+fn build_json_against<'a>(entry: &'a ReportEntry, judgement: &'a Judgement) -> Against<'a> {
     Against {
         revision: entry.trusted.as_ref(),
         verdict: judgement.verdict,
@@ -214,53 +222,63 @@ fn against<'a>(entry: &'a Entry, judgement: &'a Judgement) -> Against<'a> {
     }
 }
 
-fn accesses(found: &Accesses) -> AccessesTold<'_> {
-    let findings = found.findings().map(|(finding, known)| FindingTold {
-        text: sentence(finding),
+fn build_json_accesses(accesses: &Accesses) -> AccessesTold<'_> {
+    let findings = accesses.findings().map(|(finding, known)| FindingTold {
+        text: describe_access(finding),
         known,
         finding,
     });
     AccessesTold {
-        reason: found.reason(),
+        reason: accesses.reason(),
         findings: findings.collect(),
-        left_out: found.left_out(),
+        left_out: accesses.left_out(),
     }
 }
 
-fn compare_accesses(found: &Accesses) -> AccessesCompared<'_> {
-    let gone = found.gone().map(|finding| FindingGone { text: sentence(finding), finding });
-    AccessesCompared { accesses: accesses(found), gone: gone.collect() }
+fn compare_accesses(compared_accesses: &Accesses) -> AccessesCompared<'_> {
+    let resolved_findings = compared_accesses
+        .resolved_findings()
+        .map(|finding| FindingGone { text: describe_access(finding), finding });
+    AccessesCompared {
+        accesses: build_json_accesses(compared_accesses),
+        gone: resolved_findings.collect(),
+    }
 }
 
-fn revisions(commits: &[Commit]) -> Vec<Revision> {
+fn revisions_from_commits(commits: &[Commit]) -> Vec<Revision> {
     commits.iter().cloned().map(Revision::from).collect()
 }
 
-fn captured_outputs(found: &[CapturedBy]) -> Vec<CapturedOutputs<'_>> {
-    let outputs = found.iter().map(|found| CapturedOutputs {
-        fixture: &found.fixture,
-        given_by: revisions(&found.given_by),
-        not_by: revisions(&found.not_by),
-        lost_at: found.lost_at.clone().map(Revision::from),
+fn captured_outputs(captures: &[CapturedBy]) -> Vec<CapturedOutputs<'_>> {
+    let outputs = captures.iter().map(|capture| CapturedOutputs {
+        fixture: &capture.fixture,
+        given_by: revisions_from_commits(&capture.given_by),
+        not_by: revisions_from_commits(&capture.not_by),
+        lost_at: capture.lost_at.clone().map(Revision::from),
     });
     outputs.collect()
 }
 
-fn failed(found: &Failure) -> Failed<'_> {
-    Failed { text: failure(found), failure: found }
+fn build_json_failure(run_failure: &Failure) -> JsonFailure<'_> {
+    JsonFailure { text: describe_failure(run_failure), failure: run_failure }
 }
 
-fn output(output: &OutputRecord) -> Output<'_> {
-    Output { name: &output.name, dtype: output.dtype, dims: &output.dims, summary: &output.summary }
+fn build_json_output(output: &OutputRecord) -> JsonOutput<'_> {
+    JsonOutput {
+        name: &output.name,
+        dtype: output.dtype,
+        dims: &output.dims,
+        summary: &output.summary,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Document;
+    use super::ReplayDocument;
     use crate::report::schema;
 
     #[test]
     fn the_schema_is_what_the_types_say() {
-        schema::is_kept::<Document<'_>>("replay-1");
+        schema::assert_schema_file::<ReplayDocument<'_>>("replay-1");
     }
 }

@@ -2,10 +2,10 @@
 
 use anstyle::Style;
 
-use super::numbers::{count, short};
-use super::spans::{Line, Text};
+use super::numbers::{format_noun_count, format_short_number};
+use super::spans::{ReportLine, Text};
 use super::style::{BOLD, DIM, GREEN, RED, YELLOW};
-use super::text::{failure, launch_shape};
+use super::text::{describe_failure, launch_shape};
 use crate::judge::{
     Equivalence, GradientCheck, GradientPlace, GradientStory, GradientVerdict, ImpreciseBy,
     Judgement, LaunchChange, OutputJudgement, ShadowShift, Story, Verdict, WrongBy,
@@ -13,7 +13,7 @@ use crate::judge::{
 use crate::numerics::compare::Comparison;
 use crate::numerics::oracle::Finding;
 use crate::runtime::report::LaunchRecord;
-use crate::tensor::{DType, Dim, unravel};
+use crate::tensor::{DType, Dim, unravel_index};
 use crate::trial::{OrderDependence, Outcome, Probe, Status};
 
 /// The word for a verdict.
@@ -67,7 +67,7 @@ pub(super) fn finding_words(story: &Story) -> Option<String> {
 }
 
 /// The differences between two revisions, a block for each output.
-pub fn judgement(judgement: &Judgement) -> Text {
+pub fn render_judgement_text(judgement: &Judgement) -> Text {
     let mut out = Text::new();
     // A side that could not be run launched nothing; that is no change.
     let untestable = |outcome: &Outcome| matches!(outcome.status, Status::Untestable { .. });
@@ -82,10 +82,10 @@ pub fn judgement(judgement: &Judgement) -> Text {
         out.section("outputs");
         let width = judgement.outputs.iter().map(|output| output.name.len()).max().unwrap_or(0);
         for output in &judgement.outputs {
-            let lines = output_lines(output).into_iter().chain(picture(output));
+            let lines = output_lines(output).into_iter().chain(render_output_map(output));
             for (number, line) in lines.enumerate() {
                 let name = if number == 0 { output.name.as_str() } else { "" };
-                out.line(Line::from("  ").column(BOLD, name, width).and("  ").and(line));
+                out.line(ReportLine::from("  ").column(BOLD, name, width).and("  ").and(line));
             }
         }
     }
@@ -93,7 +93,7 @@ pub fn judgement(judgement: &Judgement) -> Text {
     if judgement.got.status != Status::Completed && !judgement.is_non_finite_on_both() {
         let too = match &judgement.base.status {
             Status::Failed(failures) => {
-                Some(format!("the trusted side failed too: {}", failure(&failures[0])))
+                Some(format!("the trusted side failed too: {}", describe_failure(&failures[0])))
             }
             Status::Untestable { reason, .. } => {
                 Some(format!("the trusted side is untestable: {reason}"))
@@ -101,13 +101,16 @@ pub fn judgement(judgement: &Judgement) -> Text {
             Status::Completed => None,
         };
         if let Some(too) = too {
-            out.line(Line::new());
+            out.line(ReportLine::new());
             out.line(too);
         }
     }
     if let Some(reason) = &judgement.without_shadow {
-        out.line(Line::new());
-        out.line(Line::of(DIM, format!("wrong is not told from imprecise: {reason}")));
+        out.line(ReportLine::new());
+        out.line(ReportLine::with_style(
+            DIM,
+            format!("wrong is not told from imprecise: {reason}"),
+        ));
     }
     out
 }
@@ -117,21 +120,21 @@ pub fn launch_change(change: &LaunchChange) -> String {
     let error = |launch: &LaunchRecord| {
         launch.error.as_ref().map_or(String::new(), |error| format!(" ({error})"))
     };
-    let whole = |launch: &LaunchRecord| {
+    let whole_launch = |launch: &LaunchRecord| {
         format!("{}{}{}", launch.kernel, launch_shape(launch), error(launch))
     };
     match (&change.before, &change.after) {
         (Some(before), Some(after)) => {
-            format!("{} -> {}{}", whole(before), launch_shape(after), error(after))
+            format!("{} -> {}{}", whole_launch(before), launch_shape(after), error(after))
         }
-        (Some(before), None) => format!("gone: {}", whole(before)),
-        (None, Some(after)) => format!("new:  {}", whole(after)),
+        (Some(before), None) => format!("gone: {}", whole_launch(before)),
+        (None, Some(after)) => format!("new:  {}", whole_launch(after)),
         (None, None) => String::new(),
     }
 }
 
 /// The same as a sentence: `launch changed: ...`, `launch gone: ...`, `launch new: ...`.
-pub(super) fn launch_line(change: &LaunchChange) -> String {
+pub(super) fn describe_launch_change(change: &LaunchChange) -> String {
     let words = launch_change(change);
     match (&change.before, &change.after) {
         (Some(_), Some(_)) => format!("launch changed: {words}"),
@@ -140,30 +143,33 @@ pub(super) fn launch_line(change: &LaunchChange) -> String {
 }
 
 /// The lines about one output, the verdict first.
-pub fn output_lines(output: &OutputJudgement) -> Vec<Line> {
+pub fn output_lines(output: &OutputJudgement) -> Vec<ReportLine> {
     let verdict_word = output.story.verdict();
-    let verdict = Line::of(verdict_style(verdict_word), verdict_name(verdict_word));
+    let verdict = ReportLine::with_style(verdict_style(verdict_word), verdict_name(verdict_word));
     if verdict_word == Verdict::Identical {
-        let none = if output.comparison.count == 0 { ": it has no elements" } else { "" };
-        let mut lines = vec![verdict.and(none)];
+        let empty_note = if output.comparison.count == 0 { ": it has no elements" } else { "" };
+        let mut lines = vec![verdict.and(empty_note)];
         lines.extend(output.order.iter().flat_map(order_lines));
-        lines.extend(nondeterminism(output));
+        lines.extend(render_nondeterminism(output));
         return lines;
     }
     let compared = &output.comparison;
-    let mut lines = vec![verdict.and(meaning(output))];
-    lines.extend(comparison(output.dtype, &output.dims, compared));
+    let mut lines = vec![verdict.and(explain_output_verdict(output))];
+    lines.extend(render_comparison(output.dtype, &output.dims, compared));
     if let (Some(base), Some(got)) = (&output.base_accuracy, &output.got_accuracy) {
-        let (base, got) = (short(base.relative_l2, 2), short(got.relative_l2, 2));
+        let (base, got) =
+            (format_short_number(base.relative_l2, 2), format_short_number(got.relative_l2, 2));
         let truth = truth_name(output);
         lines.push(format!("error against {truth}: {base} -> {got}").into());
     }
     if verdict_word == Verdict::Diverged {
         let zeros = output.zero_slices.iter().map(|slice| format!("{slice} all zero").into());
         lines.extend(zeros);
-        lines.extend(output.place.as_ref().map(|place| Line::from(at(place))));
+        lines.extend(
+            output.place.as_ref().map(|place| ReportLine::from(format_place_phrase(place))),
+        );
     }
-    lines.extend(shift(output).map(Line::from));
+    lines.extend(describe_shadow_shift(output).map(ReportLine::from));
     if compared.undecided > 0 {
         lines.push(format!("{} undecided: their noise is infinite", compared.undecided).into());
     }
@@ -177,22 +183,22 @@ pub fn output_lines(output: &OutputJudgement) -> Vec<Line> {
     let flips = output.base_noise.flips + output.got_noise.flips;
     if flips > 0 {
         let jump = if flips == 1 { "1 element jumps" } else { &format!("{flips} elements jump") };
-        let why = "in one or two replays only: a tie, a clamp or a narrow rounding";
-        lines.push(format!("{jump} {why}").into());
+        let flip_cause = "in one or two replays only: a tie, a clamp or a narrow rounding";
+        lines.push(format!("{jump} {flip_cause}").into());
     }
     lines.extend(output.order.iter().flat_map(order_lines));
-    lines.extend(nondeterminism(output));
+    lines.extend(render_nondeterminism(output));
     lines
 }
 
 /// Where an output diverged, as a picture; none where words say as much.
-fn picture(output: &OutputJudgement) -> Vec<Line> {
+fn render_output_map(output: &OutputJudgement) -> Vec<ReportLine> {
     let Some(map) = output.map.as_ref().filter(|_| output.story.verdict() == Verdict::Diverged)
     else {
         return Vec::new();
     };
     let drawn = map.lines().map(|line| format!("|{line}|")).chain([map_legend(output)]);
-    drawn.map(|line| Line::of(DIM, line)).collect()
+    drawn.map(|line| ReportLine::with_style(DIM, line)).collect()
 }
 
 /// What the rows, columns and shades of a map are.
@@ -207,25 +213,30 @@ fn map_legend(output: &OutputJudgement) -> String {
 }
 
 /// How far two outputs lie apart: all in all, and at the worst element.
-pub fn comparison(dtype: DType, dims: &[Dim], compared: &Comparison) -> Vec<Line> {
-    let difference = Line::from(difference(dtype, compared));
-    [difference].into_iter().chain(worst(dtype, dims, compared).map(Line::from)).collect()
+pub fn render_comparison(dtype: DType, dims: &[Dim], compared: &Comparison) -> Vec<ReportLine> {
+    let difference = ReportLine::from(describe_difference(dtype, compared));
+    [difference]
+        .into_iter()
+        .chain(describe_worst_element(dtype, dims, compared).map(ReportLine::from))
+        .collect()
 }
 
 /// How much of an output differs.
-pub(super) fn difference(dtype: DType, compared: &Comparison) -> String {
-    let share = percent(compared.differing, compared.count);
-    let relative = short(compared.relative_l2, 2);
+pub(super) fn describe_difference(dtype: DType, compared: &Comparison) -> String {
+    let share = format_percentage(compared.differing, compared.count);
+    let relative = format_short_number(compared.relative_l2, 2);
     match dtype.is_float() {
         true => {
-            let beyond = count(compared.beyond, "element");
-            format!("{share} of bits differ, rel. {relative}, {beyond} beyond noise")
+            let beyond_noise = format_noun_count(compared.beyond, "element");
+            format!("{share} of bits differ, rel. {relative}, {beyond_noise} beyond noise")
         }
         false => {
             let flipped = match compared.differing - compared.beyond {
                 0 => "no rounding flips them".to_owned(),
                 _ if compared.beyond == 0 => "roundings flip them on a side by itself".to_owned(),
-                some => format!("roundings flip {some} of them, and leave {}", compared.beyond),
+                flipped_count => {
+                    format!("roundings flip {flipped_count} of them, and leave {}", compared.beyond)
+                }
             };
             format!("{share} of elements differ, rel. {relative}; {flipped}")
         }
@@ -233,33 +244,41 @@ pub(super) fn difference(dtype: DType, compared: &Comparison) -> String {
 }
 
 /// The element that lies furthest off.
-fn worst(dtype: DType, dims: &[Dim], compared: &Comparison) -> Option<String> {
+fn describe_worst_element(dtype: DType, dims: &[Dim], compared: &Comparison) -> Option<String> {
     let worst = compared.worst.as_ref()?;
     let shape: Vec<usize> = dims.iter().map(|dim| dim.size).collect();
     let place = match shape.is_empty() {
         true => String::new(),
-        false => format!(" at {:?}", unravel(worst.index as usize, &shape)),
+        false => format!(" at {:?}", unravel_index(worst.index as usize, &shape)),
     };
-    let values = format!("worst{place}: {} -> {}", short(worst.base, 9), short(worst.got, 9));
+    let values = format!(
+        "worst{place}: {} -> {}",
+        format_short_number(worst.base, 9),
+        format_short_number(worst.got, 9)
+    );
     // An integer has no noise, and infinity no distance.
-    let measured = dtype.is_float() && worst.ulps.is_finite();
-    let (ratio, ulps) = (short(worst.ratio, 2), short(worst.ulps, 3));
-    Some(if measured { format!("{values}, {ratio} x noise, {ulps} ulp") } else { values })
+    let has_ulps = dtype.is_float() && worst.ulps.is_finite();
+    let (ratio, ulps) = (format_short_number(worst.ratio, 2), format_short_number(worst.ulps, 3));
+    Some(if has_ulps { format!("{values}, {ratio} x noise, {ulps} ulp") } else { values })
 }
 
-fn nondeterminism(output: &OutputJudgement) -> Option<Line> {
-    let found = output.nondeterminism.as_ref()?;
-    let elements = count(found.differing, "element");
-    let by = short(found.max_abs, 2);
-    let told = format!(": two identical replays differ in {elements}, by at most {by}");
+fn render_nondeterminism(output: &OutputJudgement) -> Option<ReportLine> {
+    let nondeterminism = output.nondeterminism.as_ref()?;
+    let elements = format_noun_count(nondeterminism.differing, "element");
+    let largest_difference = format_short_number(nondeterminism.max_abs, 2);
+    let difference_words =
+        format!(": two identical replays differ in {elements}, by at most {largest_difference}");
     Some(match output.story.verdict() {
-        Verdict::Unknown => Line::of(YELLOW, "not deterministic").and(told),
-        _ => Line::of(YELLOW, "rounds in another order each time").and(told),
+        Verdict::Unknown => {
+            ReportLine::with_style(YELLOW, "not deterministic").and(difference_words)
+        }
+        _ => ReportLine::with_style(YELLOW, "rounds in another order each time")
+            .and(difference_words),
     })
 }
 
 /// The story of an output, as it follows the word for its verdict.
-fn meaning(output: &OutputJudgement) -> String {
+fn explain_output_verdict(output: &OutputJudgement) -> String {
     let name = shadow_name(output);
     match &output.story {
         Story::Agrees(Equivalence::Identical) => String::new(),
@@ -278,8 +297,9 @@ fn meaning(output: &OutputJudgement) -> String {
         }
         Story::Unsteady => ": a side's own replays differ by more than rounding".to_owned(),
         Story::Drifted { drift, .. } => {
-            let elements = count(drift.elements, "element");
-            let (factor, ratio) = (short(1.0 + drift.scale, 5), short(drift.ratio, 2));
+            let elements = format_noun_count(drift.elements, "element");
+            let (factor, ratio) =
+                (format_short_number(1.0 + drift.scale, 5), format_short_number(drift.ratio, 2));
             format!(
                 ": shifted as a whole, {HIDDEN}: {elements} scaled by {factor}, {ratio} x what \
                  rounding explains"
@@ -291,7 +311,10 @@ fn meaning(output: &OutputJudgement) -> String {
         }
         Story::Imprecise(ImpreciseBy::Noise) => {
             let ratio = output.got_noise.relative_l2 / output.base_noise.relative_l2;
-            format!(": imprecise: roundings move it {} x as far as before", short(ratio, 2))
+            format!(
+                ": imprecise: roundings move it {} x as far as before",
+                format_short_number(ratio, 2)
+            )
         }
         Story::Imprecise(ImpreciseBy::SameShadow) => {
             format!(": imprecise, not wrong: the {name} is the same")
@@ -311,16 +334,17 @@ fn wrong(output: &OutputJudgement, by: WrongBy) -> String {
     let shadow = output.shadow.filter(|shadow| shadow.changed > 0);
     match by {
         WrongBy::HiddenShadow => {
-            let by =
-                shadow.map_or(String::new(), |shadow| format!(" by {}", share(shadow.moved_by)));
-            format!(": wrong, hidden by rounding on this fixture: the {name} moves{by}")
+            let movement = shadow.map_or(String::new(), |shadow| {
+                format!(" by {}", format_shift_share(shadow.moved_by))
+            });
+            format!(": wrong, hidden by rounding on this fixture: the {name} moves{movement}")
         }
         WrongBy::Distance => {
             format!(": wrong: no rounding of {} explains the distance", output.dtype)
         }
         WrongBy::Shadow => {
             let rel = shadow.map_or(String::new(), |shadow| {
-                format!(" (rel. {})", short(shadow.relative_l2, 2))
+                format!(" (rel. {})", format_short_number(shadow.relative_l2, 2))
             });
             format!(": wrong, not imprecise: the {name} changed too{rel}")
         }
@@ -334,7 +358,7 @@ fn within_noise(output: &OutputJudgement, accuracy: Option<Finding>) -> String {
     }
     let ratio = output.comparison.worst.map_or(0.0, |worst| worst.ratio);
     let better = if is_more_accurate(accuracy) { ": more accurate" } else { "" };
-    format!("{better}: within noise, at most {} x", short(ratio, 2))
+    format!("{better}: within noise, at most {} x", format_short_number(ratio, 2))
 }
 
 fn is_more_accurate(accuracy: Option<Finding>) -> bool {
@@ -346,7 +370,7 @@ fn is_more_accurate(accuracy: Option<Finding>) -> bool {
 }
 
 /// The shift of the shadow of an output that is equivalent, if its shadow changed at all.
-pub(super) fn shift(output: &OutputJudgement) -> Option<String> {
+pub(super) fn describe_shadow_shift(output: &OutputJudgement) -> Option<String> {
     let shift = match output.story {
         Story::Agrees(
             Equivalence::WithinNoise { shadow, .. } | Equivalence::ErrsAlike { shadow, .. },
@@ -364,8 +388,8 @@ pub(super) fn shift(output: &OutputJudgement) -> Option<String> {
     };
     let shadow = output.shadow?;
     let (dtype, name) = (output.dtype, shadow_name(output));
-    let elements = count(shadow.changed, "element");
-    let by = share(shadow.changed_by);
+    let elements = format_noun_count(shadow.changed, "element");
+    let by = format_shift_share(shadow.changed_by);
     match shift {
         ShadowShift::None => None,
         ShadowShift::Rounded => Some(format!(
@@ -375,7 +399,7 @@ pub(super) fn shift(output: &OutputJudgement) -> Option<String> {
             Some(format!("the {name} changed by {by} in {elements}, below what noise tells"))
         }
         ShadowShift::BelowDtype => {
-            let by = short(shadow.relative_l2, 2);
+            let by = format_short_number(shadow.relative_l2, 2);
             Some(format!("the {name} changed by rel. {by}, less than {dtype} can hold"))
         }
     }
@@ -395,49 +419,49 @@ fn shadow_name(output: &OutputJudgement) -> &'static str {
 }
 
 /// A relative shift for people.
-fn share(shift: f64) -> String {
+fn format_shift_share(shift: f64) -> String {
     match shift {
-        1e-4..1.0 => format!("{} %", short(100.0 * shift, 2)),
-        _ => format!("rel. {}", short(shift, 2)),
+        1e-4..1.0 => format!("{} %", format_short_number(100.0 * shift, 2)),
+        _ => format!("rel. {}", format_short_number(shift, 2)),
     }
 }
 
-fn percent(part: u64, whole: u64) -> String {
+fn format_percentage(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "0 %".to_owned();
     }
-    format!("{} %", short(100.0 * part as f64 / whole as f64, 3))
+    format!("{} %", format_short_number(100.0 * part as f64 / whole as f64, 3))
 }
 
 /// The last line: the result of the comparison.
-pub fn verdict_line(judgement: &Judgement) -> Line {
+pub fn verdict_line(judgement: &Judgement) -> ReportLine {
     let verdict = judgement.verdict;
     let reason = format!(": {}", verdict_reason(judgement));
-    Line::of(verdict_style(verdict), verdict_name(verdict)).and(reason)
+    ReportLine::with_style(verdict_style(verdict), verdict_name(verdict)).and(reason)
 }
 
 /// The reason for the verdict.
 pub(super) fn verdict_reason(judgement: &Judgement) -> String {
     match (&judgement.got.status, &judgement.base.status) {
         _ if judgement.is_non_finite_on_both() => {
-            let outputs = of_outputs(&judgement.outputs, judgement.verdict);
-            let alike = judgement.verdict <= Verdict::Equivalent;
-            if alike { format!("{outputs}, {NON_FINITE}") } else { outputs }
+            let outputs = list_outputs_by_verdict(&judgement.outputs, judgement.verdict);
+            let is_equivalent = judgement.verdict <= Verdict::Equivalent;
+            if is_equivalent { format!("{outputs}, {NON_FINITE}") } else { outputs }
         }
-        (Status::Failed(failures), _) => failure(&failures[0]),
+        (Status::Failed(failures), _) => describe_failure(&failures[0]),
         (Status::Untestable { reason, .. }, _) => reason.clone(),
         (_, Status::Failed(failures)) => {
-            format!("the trusted side failed: {}", failure(&failures[0]))
+            format!("the trusted side failed: {}", describe_failure(&failures[0]))
         }
         (_, Status::Untestable { reason, .. }) => {
             format!("the trusted side is untestable: {reason}")
         }
-        _ => of_outputs(&judgement.outputs, judgement.verdict),
+        _ => list_outputs_by_verdict(&judgement.outputs, judgement.verdict),
     }
 }
 
 /// The outputs with `verdict`, each with what it means.
-fn of_outputs(outputs: &[OutputJudgement], verdict: Verdict) -> String {
+fn list_outputs_by_verdict(outputs: &[OutputJudgement], verdict: Verdict) -> String {
     let such = outputs.iter().filter(|output| output.story.verdict() == verdict);
     such.map(name_and_meaning).collect::<Vec<String>>().join(", ")
 }
@@ -475,7 +499,7 @@ pub(super) fn more_accurate(judgement: &Judgement) -> String {
 }
 
 /// `at vocab 3`, or `everywhere`.
-pub(super) fn at(place: &str) -> String {
+pub(super) fn format_place_phrase(place: &str) -> String {
     if place == "everywhere" { place.to_owned() } else { format!("at {place}") }
 }
 
@@ -489,38 +513,46 @@ pub(super) const HIDDEN: &str = "hidden by rounding";
 pub(super) const ORDER: &str = "depends on the order of blocks and threads";
 
 /// The lines about an output that depends on the order of blocks and threads.
-pub fn order_lines(found: &OrderDependence) -> [Line; 2] {
-    let place = found.place.as_ref().map_or(String::new(), |place| format!(", {}", at(place)));
+pub fn order_lines(dependence: &OrderDependence) -> [ReportLine; 2] {
+    let place = dependence
+        .place
+        .as_ref()
+        .map_or(String::new(), |place| format!(", {}", format_place_phrase(place)));
     let numbers = format!(
         "{} of {} elements{place}; {:?}: {} -> {} in another order, rounding moves it by {}",
-        found.elements,
-        found.count,
-        found.index,
-        short(found.value, 9),
-        short(found.other, 9),
-        short(found.rounding, 2),
+        dependence.elements,
+        dependence.count,
+        dependence.index,
+        format_short_number(dependence.value, 9),
+        format_short_number(dependence.other, 9),
+        format_short_number(dependence.rounding, 2),
     );
-    [Line::of(RED, ORDER).and(": a race or a missing barrier"), Line::from(numbers)]
+    [
+        ReportLine::with_style(RED, ORDER).and(": a race or a missing barrier"),
+        ReportLine::from(numbers),
+    ]
 }
 
 /// Two lines for each output that depends on the order of blocks and threads.
-pub(super) fn orders(found: &[OrderDependence]) -> Text {
+pub(super) fn render_orders_text(dependences: &[OrderDependence]) -> Text {
     let mut out = Text::new();
-    if found.is_empty() {
+    if dependences.is_empty() {
         return out;
     }
     out.section("orders");
-    let width = found.iter().map(|found| found.output.len()).max().unwrap_or(0);
-    for found in found {
-        let [what, numbers] = order_lines(found);
-        out.line(Line::from("  ").column(BOLD, &found.output, width).and("  ").and(what));
-        out.line(Line::from(" ".repeat(width + 4)).and(numbers));
+    let width = dependences.iter().map(|dependence| dependence.output.len()).max().unwrap_or(0);
+    for dependence in dependences {
+        let [summary, numbers] = order_lines(dependence);
+        out.line(
+            ReportLine::from("  ").column(BOLD, &dependence.output, width).and("  ").and(summary),
+        );
+        out.line(ReportLine::from(" ".repeat(width + 4)).and(numbers));
     }
     out
 }
 
 /// One line for each output that is declared to be a gradient.
-pub fn gradients(checks: &[GradientCheck]) -> Text {
+pub fn render_gradients_text(checks: &[GradientCheck]) -> Text {
     let mut out = Text::new();
     if checks.is_empty() {
         return out;
@@ -528,29 +560,33 @@ pub fn gradients(checks: &[GradientCheck]) -> Text {
     out.section("gradients");
     let width = checks.iter().map(|check| check.output.len()).max().unwrap_or(0);
     for check in checks {
-        let name = Line::from("  ").column(BOLD, &check.output, width);
-        out.line(name.and("  ").and(gradient(check)));
+        let name = ReportLine::from("  ").column(BOLD, &check.output, width);
+        out.line(name.and("  ").and(render_gradient_line(check)));
     }
     out
 }
 
 /// The line about one gradient.
-pub fn gradient(check: &GradientCheck) -> Line {
+pub fn render_gradient_line(check: &GradientCheck) -> ReportLine {
     let GradientCheck { of, gradient_of, .. } = check;
-    let what = format!(" d {} / d {gradient_of}", of.as_deref().unwrap_or("loss"));
+    let derivative = format!(" d {} / d {gradient_of}", of.as_deref().unwrap_or("loss"));
     let elements = match check.elements - check.checked {
         0 => String::new(),
         _ => format!(" of {} of {} elements", check.checked, check.elements),
     };
     let numbers = format!(
-        "{what}: {} directional derivatives{elements}, worst rel. {} (noise {})",
+        "{derivative}: {} directional derivatives{elements}, worst rel. {} (noise {})",
         check.directions,
-        short(check.worst, 2),
-        short(check.error, 2)
+        format_short_number(check.worst, 2),
+        format_short_number(check.error, 2)
     );
     let place = |place: &GradientPlace| {
         let GradientPlace { index, elements, gradient, slope } = place;
-        let numbers = format!("{} instead of {}", short(*gradient, 6), short(*slope, 6));
+        let numbers = format!(
+            "{} instead of {}",
+            format_short_number(*gradient, 6),
+            format_short_number(*slope, 6)
+        );
         match elements {
             1 => format!(", at {index:?} {numbers}"),
             _ => format!(", in {elements} elements from {index:?} on {numbers} along a direction"),
@@ -559,26 +595,27 @@ pub fn gradient(check: &GradientCheck) -> Line {
     let place = check.place.as_ref().map_or(String::new(), place);
     let reason = check.story.reason().unwrap_or_default();
     let off_in_shadow = || {
-        let off = format!(": {reason}; off{what} by rel. {}", short(check.worst, 2));
-        Line::of(RED, "imprecise").and(off)
+        let off =
+            format!(": {reason}; off{derivative} by rel. {}", format_short_number(check.worst, 2));
+        ReportLine::with_style(RED, "imprecise").and(off)
     };
     match &check.story {
-        GradientStory::Matches => Line::of(GREEN, "matches").and(numbers),
-        GradientStory::Mismatch => Line::of(RED, "does not match").and(numbers).and(place),
+        GradientStory::Matches => ReportLine::with_style(GREEN, "matches").and(numbers),
+        GradientStory::Mismatch => ReportLine::with_style(RED, "does not match").and(numbers).and(place),
         GradientStory::RoundedShadow => off_in_shadow().and(place),
-        GradientStory::ImpreciseOutput => Line::of(RED, "imprecise").and(format!(
-            ": the float64 shadow matches{what}, the output is off by rel. {}, {} x its noise",
-            short(check.native_error, 2),
-            short(check.native_ratio, 2)
+        GradientStory::ImpreciseOutput => ReportLine::with_style(RED, "imprecise").and(format!(
+            ": the float64 shadow matches{derivative}, the output is off by rel. {}, {} x its noise",
+            format_short_number(check.native_error, 2),
+            format_short_number(check.native_ratio, 2)
         )),
-        GradientStory::Unchecked(_) => Line::of(YELLOW, "not checked").and(format!(": {reason}")),
+        GradientStory::Unchecked(_) => ReportLine::with_style(YELLOW, "not checked").and(format!(": {reason}")),
         GradientStory::Beside { story, .. } => match story.verdict() {
             GradientVerdict::Mismatch => {
-                Line::of(RED, "does not match").and(numbers).and(place).and(format!("; {reason}"))
+                ReportLine::with_style(RED, "does not match").and(numbers).and(place).and(format!("; {reason}"))
             }
             GradientVerdict::Imprecise => off_in_shadow().and(place),
             GradientVerdict::Matches | GradientVerdict::Unknown => {
-                Line::of(YELLOW, "not checked").and(format!(": {reason}"))
+                ReportLine::with_style(YELLOW, "not checked").and(format!(": {reason}"))
             }
         },
     }

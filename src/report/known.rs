@@ -1,9 +1,9 @@
 //! Outputs beside those that the fixture holds, captured or declared to be true, for people.
 
-use super::judgement::{at, comparison, verdict_name, verdict_style};
-use super::spans::{Line, Text};
+use super::judgement::{format_place_phrase, render_comparison, verdict_name, verdict_style};
+use super::spans::{ReportLine, Text};
 use super::style::{BOLD, DIM, GREEN, YELLOW};
-use super::{CaptureRevision, Entry};
+use super::{CaptureRevision, ReportEntry};
 use crate::judge::{KnownCheck, Verdict};
 
 /// What can differ though the sources and the inputs are the same.
@@ -11,22 +11,26 @@ pub(super) const OUTSIDE: &str = "something outside of the inputs is at work, su
                                   kept between calls, random numbers, or another version of a package";
 
 /// A block for each output that was captured, and for each that has an oracle.
-pub(super) fn known(entry: &Entry) -> Text {
-    let mut out = block("oracle", &entry.oracle, |check| {
-        Line::of(verdict_style(check.verdict), verdict_name(check.verdict))
+pub(super) fn render_known_outputs(entry: &ReportEntry) -> Text {
+    let mut out = render_known_block("oracle", &entry.oracle, |check| {
+        ReportLine::with_style(verdict_style(check.verdict), verdict_name(check.verdict))
     });
-    out.append(block("captured outputs", &entry.captured, |check| {
+    out.append(render_known_block("captured outputs", &entry.captured, |check| {
         let style = if check.verdict <= Verdict::Equivalent { GREEN } else { YELLOW };
-        Line::of(style, captured_word(check.verdict))
+        ReportLine::with_style(style, captured_word(check.verdict))
     }));
     if !entry.captured.is_empty() {
-        let lines = origin(entry.captured_at.as_ref(), &entry.captured);
-        lines.into_iter().for_each(|line| out.line(Line::from("  ").styled(DIM, line)));
+        let lines = describe_capture_origin(entry.captured_at.as_ref(), &entry.captured);
+        lines.into_iter().for_each(|line| out.line(ReportLine::from("  ").styled(DIM, line)));
     }
     out
 }
 
-fn block(title: &str, checks: &[KnownCheck], word: impl Fn(&KnownCheck) -> Line) -> Text {
+fn render_known_block(
+    title: &str,
+    checks: &[KnownCheck],
+    word: impl Fn(&KnownCheck) -> ReportLine,
+) -> Text {
     let mut out = Text::new();
     if checks.is_empty() {
         return out;
@@ -34,21 +38,21 @@ fn block(title: &str, checks: &[KnownCheck], word: impl Fn(&KnownCheck) -> Line)
     out.section(title);
     let width = checks.iter().map(|check| check.output.len()).max().unwrap_or(0);
     for check in checks {
-        for (number, line) in lines(check, word(check)).into_iter().enumerate() {
+        for (number, line) in render_known_lines(check, word(check)).into_iter().enumerate() {
             let name = if number == 0 { check.output.as_str() } else { "" };
-            out.line(Line::from("  ").column(BOLD, name, width).and("  ").and(line));
+            out.line(ReportLine::from("  ").column(BOLD, name, width).and("  ").and(line));
         }
     }
     out
 }
 
 /// The lines about one output, `word` first.
-fn lines(check: &KnownCheck, word: Line) -> Vec<Line> {
+fn render_known_lines(check: &KnownCheck, word: ReportLine) -> Vec<ReportLine> {
     let mut lines = vec![word];
     if check.verdict != Verdict::Identical {
-        lines.extend(comparison(check.dtype, &check.dims, &check.comparison));
+        lines.extend(render_comparison(check.dtype, &check.dims, &check.comparison));
     }
-    lines.extend(check.place.as_ref().map(|place| Line::from(at(place))));
+    lines.extend(check.place.as_ref().map(|place| ReportLine::from(format_place_phrase(place))));
     lines
 }
 
@@ -64,40 +68,43 @@ pub(super) fn captured_word(verdict: Verdict) -> &'static str {
 /// A sentence on the captured outputs that are furthest off, if there are any.
 pub(super) fn captured_sentence(checks: &[KnownCheck]) -> Option<String> {
     let worst = checks.iter().map(|check| check.verdict).max()?;
-    Some(sentence(checks, worst, captured_word(worst)))
+    Some(describe_known_outputs(checks, worst, captured_word(worst)))
 }
 
 /// A sentence on the outputs that are furthest from the oracle, which lie off by `worst`.
 pub(super) fn oracle_sentence(checks: &[KnownCheck], worst: Verdict) -> String {
-    let what = match worst {
+    let relation = match worst {
         Verdict::Identical => "the oracle's",
         Verdict::Equivalent => "within noise of the oracle",
         _ => "beyond noise of the oracle",
     };
-    sentence(checks, worst, what)
+    describe_known_outputs(checks, worst, relation)
 }
 
-fn sentence(checks: &[KnownCheck], worst: Verdict, what: &str) -> String {
+fn describe_known_outputs(checks: &[KnownCheck], worst: Verdict, relation: &str) -> String {
     let such = checks.iter().filter(|check| check.verdict == worst);
     let names: Vec<&str> = such.map(|check| check.output.as_str()).collect();
-    let is = if names.len() == 1 { "is" } else { "are" };
-    format!("{} {is} {what}", names.join(", "))
+    let verb = if names.len() == 1 { "is" } else { "are" };
+    format!("{} {verb} {relation}", names.join(", "))
 }
 
 /// Whose outputs were captured, and what follows if the same sources do not give them.
-fn origin(at: Option<&CaptureRevision>, checks: &[KnownCheck]) -> Vec<String> {
-    let Some(at) = at else {
+fn describe_capture_origin(
+    captured_at: Option<&CaptureRevision>,
+    checks: &[KnownCheck],
+) -> Vec<String> {
+    let Some(revision) = captured_at else {
         return vec!["captured at a commit that the fixture does not name".to_owned()];
     };
-    let whose = at.words();
-    let sources = match at.same_sources {
+    let revision_words = revision.words();
+    let sources = match revision.same_sources {
         true => ", with the sources that were replayed",
-        false if at.commit.is_some() && !at.dirty => ", with other sources",
+        false if revision.commit.is_some() && !revision.dirty => ", with other sources",
         false => "",
     };
-    let mut lines = vec![format!("captured at {whose}{sources}")];
+    let mut lines = vec![format!("captured at {revision_words}{sources}")];
     let differs = checks.iter().any(|check| check.verdict > Verdict::Equivalent);
-    if differs && at.same_sources && !at.dirty {
+    if differs && revision.same_sources && !revision.dirty {
         lines.push(OUTSIDE.to_owned());
     }
     lines
@@ -117,9 +124,9 @@ impl CaptureRevision {
 }
 
 /// The places where outputs lie beyond noise.
-pub(super) fn places(checks: &[KnownCheck]) -> Vec<String> {
+pub(super) fn list_diverged_places(checks: &[KnownCheck]) -> Vec<String> {
     let place = |check: &KnownCheck| {
-        check.place.as_ref().map(|place| format!("{} {}", check.output, at(place)))
+        check.place.as_ref().map(|place| format!("{} {}", check.output, format_place_phrase(place)))
     };
     checks.iter().filter_map(place).collect()
 }

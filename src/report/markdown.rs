@@ -6,14 +6,16 @@ use std::fmt::Write;
 use super::accesses::gone_lines;
 use super::judgement::{launch_change, verdict_name};
 use super::known::captured_word;
-use super::numbers::{count, short};
-use super::spans::clean;
-use super::standing::{Standing, reasons, tally, title, unchecked};
-use super::{Blame, Compared, Entry, Refused, Revision, RunRecord};
+use super::numbers::{format_noun_count, format_short_number};
+use super::spans::sanitise_line;
+use super::standing::{
+    Standing, format_entry_title, list_missing_checks, list_standing_reasons, tally_standings,
+};
+use super::{Blame, Compared, RefusedFixture, ReportEntry, Revision, RunRecord};
 use crate::judge::{Judgement, KnownCheck, OutputJudgement, Verdict};
 use crate::numerics::compare::Comparison;
 use crate::snapshot::OutputChange;
-use crate::tensor::{Dim, unravel};
+use crate::tensor::{Dim, unravel_index};
 use crate::trial::Outcome;
 
 /// The most bytes of a comment; GitHub takes 65,536 characters.
@@ -31,30 +33,37 @@ const CULPRIT: &str = "culprit";
 
 /// The report on `entries` and on the fixtures that could not be replayed, at most `limit` bytes
 /// long; it says what was cut.
-pub fn markdown(entries: &[Entry], refused: &[Refused], run: &RunRecord, limit: usize) -> String {
-    let mut standings: Vec<(Standing, &Entry)> =
-        entries.iter().map(|entry| (Standing::of(entry), entry)).collect();
+pub fn render_replay_markdown(
+    entries: &[ReportEntry],
+    refused: &[RefusedFixture],
+    run: &RunRecord,
+    limit: usize,
+) -> String {
+    let mut standings: Vec<(Standing, &ReportEntry)> =
+        entries.iter().map(|entry| (Standing::from_entry(entry), entry)).collect();
     standings.sort_by_key(|(standing, _)| std::cmp::Reverse(*standing));
     let mut page = Page::new(limit);
-    let all = tally(standings.iter().map(|(standing, _)| *standing), refused.len());
-    page.must(&format!("{MARK}\n## replay: {all}\n\n"));
-    refused.iter().for_each(|refused| page.may(&refusal(refused), "fixture"));
+    let tally_text =
+        tally_standings(standings.iter().map(|(standing, _)| *standing), refused.len());
+    page.must(&format!("{MARK}\n## replay: {tally_text}\n\n"));
+    refused.iter().for_each(|refused| page.may(&render_refusal_block(refused), "fixture"));
     let split = standings.partition_point(|(standing, _)| *standing > Standing::Identical);
     let (changed, unchanged) = standings.split_at(split);
-    let rows: Vec<Vec<String>> = changed.iter().flat_map(|(_, entry)| rows(entry)).collect();
+    let rows: Vec<Vec<String>> =
+        changed.iter().flat_map(|(_, entry)| collect_changed_rows(entry)).collect();
     let culprits = entries.iter().any(|entry| entry.culprit.is_some());
     page.table(&rows, culprits);
     for (standing, entry) in changed {
-        page.may(&details(*standing, entry), "fixture");
+        page.may(&render_entry_details(*standing, entry), "fixture");
     }
-    for (_, entry) in unchanged.iter().filter(|(_, entry)| !unchecked(entry).is_empty()) {
+    for (_, entry) in unchanged.iter().filter(|(_, entry)| !list_missing_checks(entry).is_empty()) {
         page.may(&not_checked(entry), "fixture");
     }
     if !unchanged.is_empty() {
-        let summary = tally(unchanged.iter().map(|(standing, _)| *standing), 0);
+        let summary = tally_standings(unchanged.iter().map(|(standing, _)| *standing), 0);
         page.must(&format!("<details><summary>{summary}</summary>\n\n"));
         for (_, entry) in unchanged {
-            page.may(&format!("- {}\n", escape(&title(entry))), "fixture");
+            page.may(&format!("- {}\n", escape_markdown(&format_entry_title(entry))), "fixture");
         }
         page.must("\n</details>\n");
     }
@@ -63,53 +72,56 @@ pub fn markdown(entries: &[Entry], refused: &[Refused], run: &RunRecord, limit: 
 }
 
 /// The report on the comparisons `compared`, on replays whose trusted revision has no such sources, and on the fixtures on
-/// which nothing could be compared, as [`markdown`].
+/// which nothing could be compared, as [`render_replay_markdown`].
 pub fn diff_markdown(
     compared: &[Compared],
-    new: &[Entry],
-    refused: &[Refused],
+    new: &[ReportEntry],
+    refused: &[RefusedFixture],
     run: &RunRecord,
     limit: usize,
 ) -> String {
     let entries = compared.iter().map(Compared::as_replay).chain(new.iter().cloned());
-    markdown(&entries.collect::<Vec<_>>(), refused, run, limit)
+    render_replay_markdown(&entries.collect::<Vec<_>>(), refused, run, limit)
 }
 
 /// The checks that could not be made on an unchanged fixture.
-fn not_checked(entry: &Entry) -> String {
-    let mut out = format!("**not checked** {}\n", escape(&title(entry)));
-    for line in unchecked(entry) {
-        let _ = writeln!(out, "- {}", escape(&line));
+fn not_checked(entry: &ReportEntry) -> String {
+    let mut out = format!("**not checked** {}\n", escape_markdown(&format_entry_title(entry)));
+    for line in list_missing_checks(entry) {
+        let _ = writeln!(out, "- {}", escape_markdown(&line));
     }
     out.push('\n');
     out
 }
 
 /// The block about a fixture that could not be replayed.
-fn refusal(refused: &Refused) -> String {
-    let mut out = format!("**not replayed** {}\n", escape(&refused.fixture));
+fn render_refusal_block(refused: &RefusedFixture) -> String {
+    let mut out = format!("**not replayed** {}\n", escape_markdown(&refused.fixture));
     for line in [&refused.message].into_iter().chain(&refused.causes) {
-        let _ = writeln!(out, "- {}", escape(line));
+        let _ = writeln!(out, "- {}", escape_markdown(line));
     }
     if let Some(hint) = &refused.hint {
-        let _ = writeln!(out, "- hint: {}", escape(hint));
+        let _ = writeln!(out, "- hint: {}", escape_markdown(hint));
     }
     out.push('\n');
     out
 }
 
 /// The cells of a row for each output that changed.
-fn rows(entry: &Entry) -> Vec<Vec<String>> {
-    let judged = entry.judgement.iter().flat_map(|judged| &judged.outputs);
-    let judged = judged.filter(|output| output.story.verdict() != Verdict::Identical);
-    let judged: Vec<&OutputJudgement> = judged.collect();
+fn collect_changed_rows(entry: &ReportEntry) -> Vec<Vec<String>> {
+    let judged_outputs = entry.judgement.iter().flat_map(|judgement| &judgement.outputs);
+    let judged = judged_outputs.filter(|output| output.story.verdict() != Verdict::Identical);
+    let judged_outputs: Vec<&OutputJudgement> = judged.collect();
     let changes = entry.snapshot.iter().flat_map(|check| &check.comparison.changes);
     let mut rows = Vec::new();
     if let Some(judgement) = &entry.judgement {
-        rows.extend(judged.iter().map(|output| judged_row(&entry.fixture, judgement, output)));
+        rows.extend(
+            judged_outputs.iter().map(|output| build_output_row(&entry.fixture, judgement, output)),
+        );
     }
-    let others = changes.filter(|change| judged.iter().all(|output| output.name != change.name));
-    rows.extend(others.map(|change| changed_row(&entry.fixture, change)));
+    let other_changes =
+        changes.filter(|change| judged_outputs.iter().all(|output| output.name != change.name));
+    rows.extend(other_changes.map(|change| changed_row(&entry.fixture, change)));
     let differs = |check: &&KnownCheck| check.verdict != Verdict::Identical;
     let oracle = entry.oracle.iter().filter(differs);
     rows.extend(oracle.map(|check| known_row(entry, check, "oracle", verdict_name(check.verdict))));
@@ -125,58 +137,66 @@ fn rows(entry: &Entry) -> Vec<Vec<String>> {
 
 /// The commit that changed `output`; empty where none was searched for.
 fn culprit_cell(culprit: &Blame, output: &str) -> String {
-    let named = |commit: &Option<Revision>| {
+    let commit_name = |commit: &Option<Revision>| {
         commit.as_ref().map_or("none named", |commit| &commit.short).to_owned()
     };
-    match culprit.outputs.iter().find(|own| own.output == output) {
-        Some(own) => named(&own.commit),
+    match culprit.outputs.iter().find(|output_blame| output_blame.output == output) {
+        Some(output_blame) => commit_name(&output_blame.commit),
         None => String::new(),
     }
 }
 
 /// The cells of the row of one output of a comparison.
-pub(super) fn judged_row(
+pub(super) fn build_output_row(
     fixture: &str,
-    judged: &Judgement,
+    judgement: &Judgement,
     output: &OutputJudgement,
 ) -> Vec<String> {
     let checksum = |outcome: &Outcome| {
-        let found = outcome.outputs.iter().find(|record| record.name == output.name);
-        found.map(|record| record.summary.checksum.to_string())
+        let matching_record = outcome.outputs.iter().find(|record| record.name == output.name);
+        matching_record.map(|record| record.summary.checksum.to_string())
     };
-    let sums = checksums(checksum(&judged.base), checksum(&judged.got));
+    let sums = format_checksum_pair(checksum(&judgement.base), checksum(&judgement.got));
     let mut cells = vec![
         fixture.to_owned(),
         output.name.clone(),
         verdict_name(output.story.verdict()).to_owned(),
         sums,
     ];
-    cells.extend(distance(&output.dims, &output.comparison));
+    cells.extend(build_distance_cells(&output.dims, &output.comparison));
     cells
 }
 
 /// The cells of the row of one output beside the one that the fixture holds.
-fn known_row(entry: &Entry, check: &KnownCheck, which: &str, word: &str) -> Vec<String> {
-    let found = entry.outcome.outputs.iter().find(|record| record.name == check.output);
-    let sums = checksums(
+fn known_row(entry: &ReportEntry, check: &KnownCheck, known_side: &str, word: &str) -> Vec<String> {
+    let matching_record = entry.outcome.outputs.iter().find(|record| record.name == check.output);
+    let sums = format_checksum_pair(
         Some(check.checksum.to_string()),
-        found.map(|record| record.summary.checksum.to_string()),
+        matching_record.map(|record| record.summary.checksum.to_string()),
     );
-    let mut cells =
-        vec![entry.fixture.clone(), format!("{} ({which})", check.output), word.to_owned(), sums];
-    cells.extend(distance(&check.dims, &check.comparison));
+    let mut cells = vec![
+        entry.fixture.clone(),
+        format!("{} ({known_side})", check.output),
+        word.to_owned(),
+        sums,
+    ];
+    cells.extend(build_distance_cells(&check.dims, &check.comparison));
     cells
 }
 
 /// The cells that say how far two outputs lie apart: relative, elements, the worst of them.
-fn distance(dims: &[Dim], compared: &Comparison) -> [String; 3] {
+fn build_distance_cells(dims: &[Dim], compared: &Comparison) -> [String; 3] {
     let shape: Vec<usize> = dims.iter().map(|dim| dim.size).collect();
     let worst = compared.worst.as_ref().map_or(String::new(), |worst| {
-        let index = unravel(worst.index as usize, &shape);
-        format!("{index:?}: {} → {}", short(worst.base, 9), short(worst.got, 9))
+        let index = unravel_index(worst.index as usize, &shape);
+        format!(
+            "{index:?}: {} → {}",
+            format_short_number(worst.base, 9),
+            format_short_number(worst.got, 9)
+        )
     });
     [
-        format!("rel. {}", short(compared.relative_l2, 2)),
+        format!("rel. {}", format_short_number(compared.relative_l2, 2)),
         format!("{} of {}", compared.beyond, compared.count),
         worst,
     ]
@@ -185,13 +205,17 @@ fn distance(dims: &[Dim], compared: &Comparison) -> [String; 3] {
 /// The cells of the row of one output of a comparison with a snapshot.
 pub(super) fn changed_row(fixture: &str, change: &OutputChange) -> Vec<String> {
     let distance = change.distance.map_or(String::new(), |distance| {
-        format!("about rel. {} (noise {})", short(distance.relative, 2), short(change.noise, 2))
+        format!(
+            "about rel. {} (noise {})",
+            format_short_number(distance.relative, 2),
+            format_short_number(change.noise, 2)
+        )
     });
     vec![
         fixture.to_owned(),
         change.name.clone(),
         change.verdict.name().to_owned(),
-        checksums(
+        format_checksum_pair(
             change.before.map(|sum| sum.to_string()),
             change.after.map(|sum| sum.to_string()),
         ),
@@ -202,51 +226,54 @@ pub(super) fn changed_row(fixture: &str, change: &OutputChange) -> Vec<String> {
 }
 
 /// Both checksums, abbreviated.
-fn checksums(before: Option<String>, after: Option<String>) -> String {
+fn format_checksum_pair(before: Option<String>, after: Option<String>) -> String {
     /// Hexadecimal digits that are shown.
     const DIGITS: usize = 8;
-    let short = |sum: Option<String>| {
+    let shorten = |sum: Option<String>| {
         sum.map_or("none".to_owned(), |sum| sum.chars().take(DIGITS).collect())
     };
-    format!("{} → {}", short(before), short(after))
+    format!("{} → {}", shorten(before), shorten(after))
 }
 
 /// A row of `width` cells; those that are missing are empty.
-fn row(cells: &[String], width: usize) -> String {
-    let cells = (0..width).map(|at| cells.get(at).map_or(String::new(), |cell| escape(cell)));
+fn format_markdown_row(cells: &[String], width: usize) -> String {
+    let cells = (0..width)
+        .map(|column| cells.get(column).map_or(String::new(), |cell| escape_markdown(cell)));
     format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
 }
 
 /// The block about one fixture below the table.
-fn details(standing: Standing, entry: &Entry) -> String {
+fn render_entry_details(standing: Standing, entry: &ReportEntry) -> String {
     /// Lines about one fixture: launches and failures may be thousands.
     const LINES: usize = 40;
-    let mut lines = reasons(entry);
-    lines.extend(unchecked(entry).into_iter().map(|line| format!("not checked: {line}")));
-    if let Some(judged) = &entry.judgement {
+    let mut lines = list_standing_reasons(entry);
+    lines.extend(list_missing_checks(entry).into_iter().map(|line| format!("not checked: {line}")));
+    if let Some(judgement) = &entry.judgement {
         let changes =
-            judged.launches.iter().map(|change| format!("launch {}", launch_change(change)));
+            judgement.launches.iter().map(|change| format!("launch {}", launch_change(change)));
         lines.extend(changes);
     }
     let gone = entry.accesses.iter().flat_map(gone_lines);
     lines.extend(gone.map(|line| line.words()));
-    let mut out = format!("**{}** {}\n", standing.name(), escape(&title(entry)));
+    let mut out =
+        format!("**{}** {}\n", standing.name(), escape_markdown(&format_entry_title(entry)));
     for line in lines.iter().take(LINES) {
-        let _ = writeln!(out, "- {}", escape(line));
+        let _ = writeln!(out, "- {}", escape_markdown(line));
     }
     if lines.len() > LINES {
-        let _ = writeln!(out, "- and {}", count((lines.len() - LINES) as u64, "more line"));
+        let _ =
+            writeln!(out, "- and {}", format_noun_count((lines.len() - LINES) as u64, "more line"));
     }
     out.push('\n');
     out
 }
 
 /// Text that Markdown and HTML leave alone: no markup, no mentions, no references, no links.
-pub(super) fn escape(text: &str) -> String {
-    let text = clean(text);
+pub(super) fn escape_markdown(text: &str) -> String {
+    let text = sanitise_line(text);
     let mut out = String::with_capacity(text.len());
-    for (at, c) in text.char_indices() {
-        let (before, after) = (&text.as_bytes()[..at], &text[at + c.len_utf8()..]);
+    for (offset, c) in text.char_indices() {
+        let (before, after) = (&text.as_bytes()[..offset], &text[offset + c.len_utf8()..]);
         let links = (c == ':' && after.starts_with("//"))
             || (c == '.' && before[before.len().saturating_sub(3)..].eq_ignore_ascii_case(b"www"));
         match c {
@@ -296,37 +323,37 @@ impl Page {
         }
         let width = COLUMNS.len() + usize::from(culprits);
         let head = COLUMNS.iter().chain([&CULPRIT]).take(width).map(|name| name.to_string());
-        self.must(&row(&head.collect::<Vec<_>>(), width));
+        self.must(&format_markdown_row(&head.collect::<Vec<_>>(), width));
         self.must(&format!("|{}\n", " --- |".repeat(width)));
-        rows.iter().for_each(|cells| self.may(&row(cells, width), "row"));
+        rows.iter().for_each(|cells| self.may(&format_markdown_row(cells, width), "row"));
         self.must("\n");
     }
 
     /// Adds as many lines of `text` as fit, in a block of code of `language`.
     pub(super) fn code(&mut self, language: &str, text: &str) {
         // Cleaning may remove characters that part a run of backticks.
-        let ticks = text.lines().map(|line| clean(line).matches('`').count());
+        let ticks = text.lines().map(|line| sanitise_line(line).matches('`').count());
         let fence = "`".repeat(ticks.max().unwrap_or(0).max(2) + 1);
         self.must(&format!("{fence}{language}\n"));
-        text.lines().for_each(|line| self.may(&format!("{}\n", clean(line)), "line"));
+        text.lines().for_each(|line| self.may(&format!("{}\n", sanitise_line(line)), "line"));
         self.must(&format!("{fence}\n"));
     }
 
     /// Adds `piece` if it fits; it counts as one `what`.
-    pub(super) fn may(&mut self, piece: &str, what: &'static str) {
+    pub(super) fn may(&mut self, piece: &str, piece_kind: &'static str) {
         if self.text.len() + piece.len() <= self.limit {
             self.text.push_str(piece);
             return;
         }
-        match self.cut.iter_mut().find(|(of, _)| *of == what) {
+        match self.cut.iter_mut().find(|(kind, _)| *kind == piece_kind) {
             Some((_, times)) => *times += 1,
-            None => self.cut.push((what, 1)),
+            None => self.cut.push((piece_kind, 1)),
         }
     }
 
     /// Adds the run that the page comes from; a very long command is left out.
     pub(super) fn run_record(&mut self, run: &RunRecord) {
-        let [command, about] = run.lines().map(|line| escape(&line));
+        let [command, about] = run.lines().map(|line| escape_markdown(&line));
         let command = match command.len() {
             ..=COMMAND_BYTES => command + "<br>",
             _ => String::new(),
@@ -337,7 +364,8 @@ impl Page {
 
     pub(super) fn finish(mut self) -> String {
         if !self.cut.is_empty() {
-            let cut: Vec<String> = self.cut.iter().map(|(what, n)| count(*n, what)).collect();
+            let cut: Vec<String> =
+                self.cut.iter().map(|(kind, n)| format_noun_count(*n, kind)).collect();
             let _ = writeln!(
                 self.text,
                 "\nCut for length: {}. `--format json` has everything.",
@@ -352,12 +380,12 @@ impl Page {
 mod tests {
     use super::*;
     use crate::report::SnapshotCheck;
-    use crate::report::made_up;
+    use crate::report::create_sample_entry;
     use crate::snapshot::{SnapshotComparison, SnapshotVerdict};
     use crate::trial::Status;
 
     /// A fixture whose snapshot says `verdict` of one output.
-    fn entry(number: usize, verdict: SnapshotVerdict) -> Entry {
+    fn entry(number: usize, verdict: SnapshotVerdict) -> ReportEntry {
         let change = OutputChange {
             name: "grad".to_owned(),
             verdict,
@@ -373,8 +401,8 @@ mod tests {
             SnapshotComparison { verdict, changes, launches_changed: false, ending: None };
         let path = "snapshots/x.cpu.snap".into();
         let snapshot = Some(SnapshotCheck { path, comparison, written: None });
-        let made_up = made_up(Status::Completed);
-        Entry { fixture: format!("step{number}"), snapshot, ..made_up }
+        let made_up = create_sample_entry(Status::Completed);
+        ReportEntry { fixture: format!("step{number}"), snapshot, ..made_up }
     }
 
     #[test]
@@ -384,10 +412,10 @@ mod tests {
             1 => SnapshotVerdict::Equivalent,
             _ => SnapshotVerdict::Diverged,
         };
-        let entries: Vec<Entry> =
+        let entries: Vec<ReportEntry> =
             (0..30_000).map(|number| entry(number, verdict(number))).collect();
         for limit in [COMMENT_BYTES, SUMMARY_BYTES] {
-            let page = markdown(&entries, &[], &RunRecord::default(), limit);
+            let page = render_replay_markdown(&entries, &[], &RunRecord::default(), limit);
             assert!(page.len() <= limit && page.len() > limit - 2 * RESERVE, "{}", page.len());
             let head =
                 "<!-- replay -->\n## replay: 10000 diverged, 10000 equivalent, 10000 identical";
@@ -406,15 +434,15 @@ mod tests {
     fn hostile_text_is_neither_markup_nor_a_mention() {
         let hostile =
             "a|b `c` *d* <img> @everyone #1 [x](y) \\ \n_z_ \u{1b}[1m\u{202e}<!-- replay -->";
-        let escaped = escape(hostile);
+        let escaped = escape_markdown(hostile);
         for c in ['|', '`', '*', '<', '>', '@', '[', ']', '\\', '\n', '_', '\u{1b}', '\u{202e}'] {
             assert!(!escaped.contains(c), "{c} in {escaped}");
         }
         assert!(escaped.contains("&#64;&#8203;everyone"));
         assert!(escaped.contains("&#35;&#8203;1"));
         assert!(!escaped.contains("&#8238;"));
-        assert_eq!(escape("https://a.b/c"), "https&#58;//a.b/c");
-        assert_eq!(escape("WWW.a.b: c"), "WWW&#46;a.b: c");
+        assert_eq!(escape_markdown("https://a.b/c"), "https&#58;//a.b/c");
+        assert_eq!(escape_markdown("WWW.a.b: c"), "WWW&#46;a.b: c");
     }
 
     #[test]

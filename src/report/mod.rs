@@ -26,34 +26,41 @@ mod standing;
 mod style;
 mod text;
 
-pub use accesses::{accesses_compared, new_access};
-pub use bisect::{Origin, SearchRequest, answered_line, bisect, blame, tested_line};
+pub use accesses::{new_access, render_access_comparison};
+pub use bisect::{
+    Origin, SearchRequest, answered_line, assign_blame, render_bisect_text, tested_line,
+};
 pub use bisect_markdown::bisect_markdown;
-pub use changes::{LogRequest, log};
-pub use devices::devices;
+pub use changes::{LogRequest, render_log_text};
+pub use devices::compare_devices;
 pub use explain::{Explained, explain_text};
 pub use html::{
-    Checked, Compared, bisect_html, diff_html, gradcheck_html, html, log_html, series_html,
+    Compared, GradcheckEntry, bisect_html, diff_html, gradcheck_html, log_html, render_replay_html,
+    series_html,
 };
 pub use json::{
     Inspected, begun_json, bisect_json, diff_json, event_json, explain_json, gradcheck_json,
-    inspect_json, json, log_json, recorded_json,
+    inspect_json, log_json, recorded_json, render_replay_json,
 };
 pub use judgement::{
-    comparison, gradient, gradients, judgement, launch_change, order_lines, output_lines,
-    verdict_line, verdict_name, verdict_style,
+    launch_change, order_lines, output_lines, render_comparison, render_gradient_line,
+    render_gradients_text, render_judgement_text, verdict_line, verdict_name, verdict_style,
 };
-pub use junit::junit;
-pub use markdown::{COMMENT_BYTES, SUMMARY_BYTES, diff_markdown, markdown};
-pub use numbers::{count, dims, short, statistics};
+pub use junit::render_junit;
+pub use markdown::{COMMENT_BYTES, SUMMARY_BYTES, diff_markdown, render_replay_markdown};
+pub use numbers::{format_dims, format_noun_count, format_short_number, render_statistics};
 pub use run_record::{RunRecord, utc_date};
 pub use series::{
-    Curve, Part, SeriesReport, finding_sentence, series_csv, series_json, series_text,
+    Curve, SeriesPart, SeriesReport, finding_sentence, series_csv, series_json, series_text,
 };
-pub use snapshot::{Context, SnapshotCheck, sentence as snapshot_sentence, snapshot_diff};
-pub use spans::{Line, Text, clean};
-pub use standing::{Standing, fixtures};
-pub use text::{failure, heading, launch_shape, short_text, text};
+pub use snapshot::{
+    DiffContext, SnapshotCheck, render_snapshot_sentence as snapshot_sentence, snapshot_diff,
+};
+pub use spans::{ReportLine, Text, sanitise_line};
+pub use standing::{Standing, render_fixtures_tally};
+pub use text::{
+    describe_failure, launch_shape, render_replay_heading, render_replay_text, short_text,
+};
 
 use crate::bisect::Lineage;
 use crate::history::Commit;
@@ -74,7 +81,7 @@ pub struct Revision {
 
 /// One fixture at one revision.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct ReportEntry {
     /// The fixture's name.
     pub fixture: String,
     /// The commit; none for the working tree.
@@ -178,7 +185,7 @@ impl From<Commit> for Revision {
 /// A fixture that could not be replayed, through no fault of the revision's code.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Refused {
+pub struct RefusedFixture {
     /// The folder, as it was named.
     pub fixture: String,
     /// The error, in a sentence.
@@ -191,7 +198,7 @@ pub struct Refused {
 
 /// An entry for a replay on the CPU that ended with `status`; nothing else is known of it.
 #[cfg(test)]
-fn made_up(status: crate::trial::Status) -> Entry {
+fn create_sample_entry(status: crate::trial::Status) -> ReportEntry {
     let outcome = Outcome {
         device: "cpu".to_owned(),
         device_description: "CPU".to_owned(),
@@ -203,7 +210,7 @@ fn made_up(status: crate::trial::Status) -> Entry {
         outputs: Vec::new(),
         printed: String::new(),
     };
-    Entry {
+    ReportEntry {
         fixture: "step0".to_owned(),
         revision: None,
         outcome,

@@ -2,13 +2,13 @@
 
 use anstyle::Style;
 
-use super::spans::Line;
+use super::spans::ReportLine;
 use super::style::RED;
 use crate::summary::Summary;
 use crate::tensor::Dim;
 
 /// A number in at most `digits` significant digits, in the shorter of the two notations.
-pub fn short(x: f64, digits: usize) -> String {
+pub fn format_short_number(x: f64, digits: usize) -> String {
     if x == 0.0 || !x.is_finite() {
         return format!("{x}");
     }
@@ -33,48 +33,48 @@ pub fn short(x: f64, digits: usize) -> String {
 }
 
 /// `1 thing`, `2 things`.
-pub fn count(n: u64, thing: &str) -> String {
-    plural(n, thing, &format!("{thing}s"))
+pub fn format_noun_count(n: u64, thing: &str) -> String {
+    format_plural_count(n, thing, &format!("{thing}s"))
 }
 
 /// `1 launch`, `2 launches`.
-pub(crate) fn plural(n: u64, one: &str, several: &str) -> String {
-    if n == 1 { format!("1 {one}") } else { format!("{n} {several}") }
+pub(crate) fn format_plural_count(n: u64, singular_form: &str, plural_form: &str) -> String {
+    if n == 1 { format!("1 {singular_form}") } else { format!("{n} {plural_form}") }
 }
 
 /// `[batch 8, seq 32]`, or `scalar`.
-pub fn dims(dims: &[Dim]) -> String {
+pub fn format_dims(dims: &[Dim]) -> String {
     if dims.is_empty() {
         return "scalar".to_owned();
     }
-    let one = |dim: &Dim| match &dim.name {
+    let dim_text = |dim: &Dim| match &dim.name {
         Some(name) => format!("{name} {}", dim.size),
         None => dim.size.to_string(),
     };
-    format!("[{}]", dims.iter().map(one).collect::<Vec<_>>().join(", "))
+    format!("[{}]", dims.iter().map(dim_text).collect::<Vec<_>>().join(", "))
 }
 
 /// The statistics of a tensor in one line, without those that only a replay gives.
-pub fn statistics(summary: &Summary) -> Line {
+pub fn render_statistics(summary: &Summary) -> ReportLine {
     const DIGITS: usize = 6;
-    let optional = |x: Option<f64>| x.map_or("none".to_owned(), |x| short(x, DIGITS));
+    let optional = |x: Option<f64>| x.map_or("none".to_owned(), |x| format_short_number(x, DIGITS));
     let numbers = format!(
         "norm {}  min {}  max {}  mean {}  zeros {}  ",
-        short(summary.norm, DIGITS),
+        format_short_number(summary.norm, DIGITS),
         optional(summary.min),
         optional(summary.max),
         optional(summary.mean),
         summary.zeros,
     );
-    Line::from(numbers)
-        .and(none_hoped("NaN", summary.nan))
+    ReportLine::from(numbers)
+        .and(render_unwanted_count("NaN", summary.nan))
         .and("  ")
-        .and(none_hoped("Inf", summary.inf))
+        .and(render_unwanted_count("Inf", summary.inf))
 }
 
 /// `NAME N`, in the colour of failure unless N is 0.
-pub(crate) fn none_hoped(name: &str, number: u64) -> Line {
-    Line::of(if number > 0 { RED } else { Style::new() }, format!("{name} {number}"))
+pub(crate) fn render_unwanted_count(name: &str, number: u64) -> ReportLine {
+    ReportLine::with_style(if number > 0 { RED } else { Style::new() }, format!("{name} {number}"))
 }
 
 #[cfg(test)]
@@ -95,7 +95,7 @@ mod tests {
             (f64::NEG_INFINITY, "-inf"),
         ];
         for (x, text) in cases {
-            assert_eq!(short(x, 6), text);
+            assert_eq!(format_short_number(x, 6), text);
         }
     }
 }

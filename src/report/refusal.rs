@@ -1,15 +1,15 @@
 //! Why a search was refused, in words, and what to do about it.
 
-use super::accesses::wrong;
-use super::bisect::{observation_line, shown};
+use super::accesses::name_access_fault;
+use super::bisect::{observation_line, render_commit_name};
 use super::captured_by::outside_advice;
-use super::judgement::gradient;
-use super::spans::{Line, Text};
+use super::judgement::render_gradient_line;
+use super::spans::{ReportLine, Text};
 use super::style::{COMMIT, DIM, RED};
 use super::text::caused_by;
-use crate::bisect::{Direction, Observation, Oldest, On, Report, Seen, SharedDefect};
+use crate::bisect::{Direction, Observation, Oldest, On, SearchReport, Seen, SharedDefect};
 use crate::judge::{GradientCheck, Verdict};
-use crate::search::Refusal;
+use crate::search::EndsRefusal;
 use crate::trial::Status;
 
 /// The source of the claim that an end is good or bad.
@@ -35,109 +35,115 @@ impl Claim {
 }
 
 /// Why the ends do not allow a search, with what was seen there, and what to do.
-pub(super) fn refused(report: &Report, refusal: &Refusal) -> Text {
+pub(super) fn render_refusal_text(report: &SearchReport, refusal: &EndsRefusal) -> Text {
     let claim = if report.recorded { Claim::Recorded } else { Claim::Named };
-    let (what, advice) = refusal_words(report, refusal, claim);
+    let (refusal_lines, advice) = refusal_words(report, refusal, claim);
     let is_lost =
-        matches!(refusal, Refusal::EndsDisagree { bad_is_good, .. } if !bad_is_good.is_empty());
+        matches!(refusal, EndsRefusal::EndsDisagree { bad_is_good, .. } if !bad_is_good.is_empty());
     let outside = outside_advice(&report.captured).filter(|_| is_lost);
     let advice = outside.unwrap_or(advice);
     let untestable = match refusal {
-        Refusal::UntestableEnds { ends } => ends.as_slice(),
+        EndsRefusal::UntestableEnds { ends } => ends.as_slice(),
         _ => &[],
     };
     let mut out = Text::new();
-    for (number, line) in what.into_iter().enumerate() {
+    for (number, line) in refusal_lines.into_iter().enumerate() {
         out.line(match number {
-            0 => Line::of(RED, "refused").and(": ").and(line),
-            _ => Line::from("         ").and(line),
+            0 => ReportLine::with_style(RED, "refused").and(": ").and(line),
+            _ => ReportLine::from("         ").and(line),
         });
-        let end = untestable.get(number).and_then(|&end| report.seen(end));
-        for line in end.map(causes).unwrap_or_default() {
+        let end = untestable.get(number).and_then(|&end| report.test_result(end));
+        for line in end.map(list_long_causes).unwrap_or_default() {
             out.line(format!("           {line}"));
         }
     }
-    out.line(Line::of(DIM, "hint:").and(format!(" {advice}")));
+    out.line(ReportLine::with_style(DIM, "hint:").and(format!(" {advice}")));
     out
 }
 
 /// The causes of many lines, such as tracebacks, for which an end cannot be tested.
-fn causes(seen: &Seen) -> Vec<String> {
-    let outcomes = seen.observations.iter().filter_map(|one| one.outcome.as_ref());
+fn list_long_causes(test_result: &Seen) -> Vec<String> {
+    let outcomes =
+        test_result.observations.iter().filter_map(|observation| observation.outcome.as_ref());
     let causes = outcomes.flat_map(|outcome| match &outcome.status {
         Status::Untestable { causes, .. } => causes.as_slice(),
         _ => &[],
     });
-    causes.filter(|cause| cause.lines().nth(1).is_some()).flat_map(|one| caused_by(one)).collect()
+    causes
+        .filter(|cause| cause.lines().nth(1).is_some())
+        .flat_map(|cause| caused_by(cause))
+        .collect()
 }
 
 /// `a, b, c`.
-pub(super) fn joined(lines: impl Iterator<Item = Line>) -> Line {
-    lines.enumerate().fold(Line::new(), |all, (number, line)| match number {
+pub(super) fn join_report_lines(lines: impl Iterator<Item = ReportLine>) -> ReportLine {
+    lines.enumerate().fold(ReportLine::new(), |joined_line, (number, line)| match number {
         0 => line,
-        _ => all.and(", ").and(line),
+        _ => joined_line.and(", ").and(line),
     })
 }
 
 /// Commits, each behind its words.
-fn ends(report: &Report, ends: [(&str, &u32); 2]) -> Line {
-    let line = |line: Line, (words, &end): (&str, &u32)| line.and(words).and(shown(report, end));
-    ends.into_iter().fold(Line::new(), line)
+fn render_end_pair(report: &SearchReport, ends: [(&str, &u32); 2]) -> ReportLine {
+    let line = |line: ReportLine, (words, &end): (&str, &u32)| {
+        line.and(words).and(render_commit_name(report, end))
+    };
+    ends.into_iter().fold(ReportLine::new(), line)
 }
 
 /// The problem with the ends, and advice.
 pub(super) fn refusal_words(
-    report: &Report,
-    refusal: &Refusal,
+    report: &SearchReport,
+    refusal: &EndsRefusal,
     claim: Claim,
-) -> (Vec<Line>, String) {
+) -> (Vec<ReportLine>, String) {
     match refusal {
-        Refusal::SameVariant { good, bad } => (
-            vec![ends(report, [("good ", good), (" and bad ", bad)]).and(" have the same sources")],
+        EndsRefusal::SameVariant { good, bad } => (
+            vec![render_end_pair(report, [("good ", good), (" and bad ", bad)]).and(" have the same sources")],
             "what differs lies outside of the harness's `sources` and `include`: name it there, \
              or look at the inputs"
                 .to_owned(),
         ),
-        Refusal::Reversed { good, bad } if claim == Claim::Compared => (
+        EndsRefusal::Reversed { good, bad } if claim == Claim::Compared => (
             vec![
-                ends(report, [("", bad), (" is an ancestor of ", good)]).and(", which is trusted"),
+                render_end_pair(report, [("", bad), (" is an ancestor of ", good)]).and(", which is trusted"),
             ],
             "trust the older of the two".to_owned(),
         ),
-        Refusal::Reversed { good, bad } if good == bad => (
-            vec![shown(report, *good).and(" was said to be both good and bad")],
+        EndsRefusal::Reversed { good, bad } if good == bad => (
+            vec![render_commit_name(report, *good).and(" was said to be both good and bad")],
             "name two revisions".to_owned(),
         ),
-        Refusal::Reversed { good, bad } if report.direction == Direction::Changes => (
-            vec![ends(report, [("new ", bad), (" is an ancestor of old ", good)])],
+        EndsRefusal::Reversed { good, bad } if report.direction == Direction::Changes => (
+            vec![render_end_pair(report, [("new ", bad), (" is an ancestor of old ", good)])],
             "swap --old and --new".to_owned(),
         ),
-        Refusal::Reversed { good, bad } => (
-            vec![ends(report, [("bad ", bad), (" is an ancestor of good ", good)])],
+        EndsRefusal::Reversed { good, bad } => (
+            vec![render_end_pair(report, [("bad ", bad), (" is an ancestor of good ", good)])],
             "name ends of which all bad ones are older than the good ones, or all newer".to_owned(),
         ),
-        Refusal::EndsDisagree { good_is_bad, bad_is_good } => match report.direction {
+        EndsRefusal::EndsDisagree { good_is_bad, bad_is_good } => match report.direction {
             // In terms of the search good is what the older ends are.
-            Direction::Repairs => disagreement(report, claim, bad_is_good, good_is_bad),
+            Direction::Repairs => explain_disagreeing_ends(report, claim, bad_is_good, good_is_bad),
             Direction::Breaks | Direction::Changes => {
-                disagreement(report, claim, good_is_bad, bad_is_good)
+                explain_disagreeing_ends(report, claim, good_is_bad, bad_is_good)
             }
         },
-        Refusal::UntestableEnds { ends } => neither(report, ends),
-        Refusal::BadMergeBase { base } if report.direction == Direction::Repairs => (
+        EndsRefusal::UntestableEnds { ends } => explain_unclear_ends(report, ends),
+        EndsRefusal::BadMergeBase { base } if report.direction == Direction::Repairs => (
             vec![end_line(report, *base, "is the common ancestor of the ends, and good")],
             "the defect came on the way to the bad end, and nothing was repaired on the way to the good \
              one: name them with --good and --bad"
                 .to_owned(),
         ),
-        Refusal::BadMergeBase { base } => (
+        EndsRefusal::BadMergeBase { base } => (
             vec![end_line(report, *base, "is the common ancestor of the ends, and bad")],
             "the defect was fixed on the way to the good end: name a good commit before it, or \
              swap the ends to find the fix"
                 .to_owned(),
         ),
-        Refusal::Indistinguishable { good, bad } => (
-            vec![Line::from(format!(
+        EndsRefusal::Indistinguishable { good, bad } => (
+            vec![ReportLine::from(format!(
                 "the ends cannot be told apart: {} of {} tests of the good end and {} of {} tests \
                  of the bad end were bad",
                 good.0, good.1, bad.0, bad.1
@@ -149,8 +155,8 @@ pub(super) fn refusal_words(
 
 /// Ends that cannot be tested, or show another defect than the one searched for. The bad ends
 /// define that defect, so that only good ends can show another.
-fn neither(report: &Report, ends: &[u32]) -> (Vec<Line>, String) {
-    let verdict = |end: u32| report.seen(end).map_or(Verdict::Untestable, Seen::verdict);
+fn explain_unclear_ends(report: &SearchReport, ends: &[u32]) -> (Vec<ReportLine>, String) {
+    let verdict = |end: u32| report.test_result(end).map_or(Verdict::Untestable, Seen::verdict);
     let line = |&end: &u32| {
         let claim = match verdict(end) {
             // Nothing is known of the bad ends, which could not be tested.
@@ -162,9 +168,9 @@ fn neither(report: &Report, ends: &[u32]) -> (Vec<Line>, String) {
         };
         end_line(report, end, claim)
     };
-    let known = ends.iter().filter_map(|&end| report.seen(end)).find_map(Seen::hint);
+    let known_hint = ends.iter().filter_map(|&end| report.test_result(end)).find_map(Seen::hint);
     let advice = match ends.iter().map(|&end| verdict(end)).max() {
-        Some(Verdict::Untestable) if let Some(hint) = known => hint,
+        Some(Verdict::Untestable) if let Some(hint) = known_hint => hint,
         Some(Verdict::Failed) => {
             "name a good end that completes; the first commit at which it does is shown by `replay log`"
         }
@@ -174,25 +180,25 @@ fn neither(report: &Report, ends: &[u32]) -> (Vec<Line>, String) {
 }
 
 /// Ends that tested otherwise than claimed.
-fn disagreement(
-    report: &Report,
+fn explain_disagreeing_ends(
+    report: &SearchReport,
     claim: Claim,
     good_is_bad: &[u32],
     bad_is_good: &[u32],
-) -> (Vec<Line>, String) {
+) -> (Vec<ReportLine>, String) {
     let [said_good, said_bad] = match report.direction {
         Direction::Changes => ["is not as the old end", "is not changed"],
         Direction::Breaks | Direction::Repairs => claim.words(),
     };
-    let good = good_is_bad.iter().map(|&end| end_line(report, end, said_good));
-    let bad = bad_is_good.iter().map(|&end| end_line(report, end, said_bad));
-    let mut what: Vec<Line> = good.chain(bad).collect();
-    if let Some(shared) = &report.shared {
-        what.extend(shared_lines(shared));
-        return (what, shared_advice(shared));
+    let good_lines = good_is_bad.iter().map(|&end| end_line(report, end, said_good));
+    let bad_lines = bad_is_good.iter().map(|&end| end_line(report, end, said_bad));
+    let mut refusal_lines: Vec<ReportLine> = good_lines.chain(bad_lines).collect();
+    if let Some(shared_defect) = &report.shared {
+        refusal_lines.extend(shared_lines(shared_defect));
+        return (refusal_lines, shared_advice(shared_defect));
     }
     let verdicts: Vec<Verdict> =
-        bad_is_good.iter().filter_map(|&end| report.seen(end)).map(Seen::verdict).collect();
+        bad_is_good.iter().filter_map(|&end| report.test_result(end)).map(Seen::verdict).collect();
     let new_access = report.accesses.iter().flat_map(|(_, found)| found.failures()).next();
     let advice = match verdicts.iter().max() {
         _ if !good_is_bad.is_empty() && claim == Claim::Recorded => {
@@ -203,17 +209,17 @@ fn disagreement(
             "name a good commit that does not show what the bad one shows"
         }
         _ if let Some(found) = new_access => {
-            let access = wrong(found);
+            let access = name_access_fault(found);
             return (
-                what,
+                refusal_lines,
                 format!("a check of the bad end finds {access}: --on race names the commit"),
             );
         }
-        _ if bad_is_good.iter().filter_map(|&end| report.seen(end)).any(depends_alike) => {
+        _ if bad_is_good.iter().filter_map(|&end| report.test_result(end)).any(depends_alike) => {
             "the good end has the same race or lacks the same barrier: name a good end that does not"
         }
         _ if report.on == On::Failed
-            && report.tested.iter().any(|one| fails(report, one.commit)) =>
+            && report.tested.iter().any(|tested| is_failed_commit(report, tested.commit)) =>
         {
             "the good end fails, and the bad one does not: swap --good and --bad"
         }
@@ -241,25 +247,27 @@ fn disagreement(
              search for races that move no number with --on race"
         }
     };
-    (what, advice.to_owned())
+    (refusal_lines, advice.to_owned())
 }
 
 /// What both ends have: a line for each gradient.
-fn shared_lines(shared: &SharedDefect) -> Vec<Line> {
+fn shared_lines(shared_defect: &SharedDefect) -> Vec<ReportLine> {
     let of_fixture = |(fixture, checks): &(String, Vec<GradientCheck>)| {
         let line = |check: &GradientCheck| {
-            let begun =
-                Line::of(COMMIT, &shared.good.short).and(", the good end, has a defect already: ");
-            begun.and(format!("on {fixture} {} ", check.output)).and(gradient(check))
+            let defect_prefix = ReportLine::with_style(COMMIT, &shared_defect.good.short)
+                .and(", the good end, has a defect already: ");
+            defect_prefix
+                .and(format!("on {fixture} {} ", check.output))
+                .and(render_gradient_line(check))
         };
-        checks.iter().map(line).collect::<Vec<Line>>()
+        checks.iter().map(line).collect::<Vec<ReportLine>>()
     };
-    shared.gradients.iter().flat_map(of_fixture).collect()
+    shared_defect.gradients.iter().flat_map(of_fixture).collect()
 }
 
 /// Where to look for a defect that both ends have.
-fn shared_advice(shared: &SharedDefect) -> String {
-    match &shared.oldest {
+fn shared_advice(shared_defect: &SharedDefect) -> String {
+    match &shared_defect.oldest {
         Some(Oldest { commit, is_right: true }) => format!(
             "name an older good revision: at {short}, the first with the sources, it matches; \
              `--on gradient --good {short}` finds the commit",
@@ -272,23 +280,24 @@ fn shared_advice(shared: &SharedDefect) -> String {
         ),
         None => format!(
             "{} has the sources of the first revision that has any: the defect was there from the start",
-            shared.good.short
+            shared_defect.good.short
         ),
     }
 }
 
-fn fails(report: &Report, commit: u32) -> bool {
-    report.seen(commit).is_some_and(|seen| seen.verdict() == Verdict::Failed)
+fn is_failed_commit(report: &SearchReport, commit: u32) -> bool {
+    report.test_result(commit).is_some_and(|test_result| test_result.verdict() == Verdict::Failed)
 }
 
-fn depends_alike(seen: &Seen) -> bool {
-    let alike = |seen: &Observation| {
-        !seen.ordered_alike.is_empty() || seen.accesses_alike().next().is_some()
+fn depends_alike(test_result: &Seen) -> bool {
+    let has_shared_defect = |observation: &Observation| {
+        !observation.ordered_alike.is_empty() || observation.accesses_alike().next().is_some()
     };
-    seen.observations.iter().any(alike)
+    test_result.observations.iter().any(has_shared_defect)
 }
 
-fn end_line(report: &Report, end: u32, claim: &str) -> Line {
-    let seen = report.seen(end).map_or("was not tested".to_owned(), observation_line);
-    shown(report, end).and(format!(" {claim}: {seen}"))
+fn end_line(report: &SearchReport, end: u32, claim: &str) -> ReportLine {
+    let observed_words =
+        report.test_result(end).map_or("was not tested".to_owned(), observation_line);
+    render_commit_name(report, end).and(format!(" {claim}: {observed_words}"))
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::spans::{Line, Text};
+use super::spans::{ReportLine, Text};
 use super::style::DIM;
 
 /// What was run, by which version of this program, on which machine and when.
@@ -27,11 +27,11 @@ impl RunRecord {
     }
 
     /// The head of a report in a file of text, which is `about` this.
-    pub fn text(&self, about: &[Line]) -> Text {
+    pub fn text(&self, about: &[ReportLine]) -> Text {
         let mut out = Text::new();
-        self.lines().iter().for_each(|line| out.line(Line::of(DIM, line)));
+        self.lines().iter().for_each(|line| out.line(ReportLine::with_style(DIM, line)));
         about.iter().for_each(|line| out.line(line.clone()));
-        out.line(Line::new());
+        out.line(ReportLine::new());
         out
     }
 }

@@ -6,8 +6,8 @@ use anstyle::Style;
 use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
 
-use super::numbers::count;
-use super::spans::{Line, Text};
+use super::numbers::format_noun_count;
+use super::spans::{ReportLine, Text};
 use super::style::{DIM, GREEN, RED, YELLOW};
 use crate::snapshot::{SnapshotComparison, SnapshotVerdict};
 
@@ -26,7 +26,7 @@ pub struct SnapshotCheck {
 
 /// How much of a text is shown around a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Context {
+pub enum DiffContext {
     /// A few lines.
     Near,
     Whole,
@@ -34,8 +34,8 @@ pub enum Context {
 
 impl SnapshotCheck {
     /// The verdict in one sentence.
-    fn sentence(&self) -> Line {
-        sentence(&self.comparison)
+    fn sentence(&self) -> ReportLine {
+        render_snapshot_sentence(&self.comparison)
     }
 
     /// Advice where a required snapshot is missing.
@@ -51,12 +51,12 @@ impl SnapshotCheck {
 
     /// What was written, and how it is decided.
     pub(super) fn written_line(&self) -> Option<String> {
-        let written = self.written.as_ref()?;
-        let is_pending = written.extension().is_some_and(|extension| extension == "new");
-        let written = written.display();
+        let written_path = self.written.as_ref()?;
+        let is_pending = written_path.extension().is_some_and(|extension| extension == "new");
+        let displayed_path = written_path.display();
         Some(match is_pending {
-            true => format!("pending: {written}; `replay review` shows it"),
-            false => format!("accepted without review: {written}"),
+            true => format!("pending: {displayed_path}; `replay review` shows it"),
+            false => format!("accepted without review: {displayed_path}"),
         })
     }
 
@@ -65,12 +65,12 @@ impl SnapshotCheck {
         let mut out = Text::new();
         out.section("snapshot");
         let path = self.path.display().to_string();
-        let line = Line::from("  ").styled(DIM, path).and("  ");
+        let line = ReportLine::from("  ").styled(DIM, path).and("  ");
         match self.comparison.reasons().as_slice() {
             [] | [_] => out.line(line.and(self.sentence())),
             reasons => {
                 let verdict = self.comparison.verdict;
-                out.line(line.styled(verdict_style(verdict), verdict.name()).and(":"));
+                out.line(line.styled(snapshot_verdict_style(verdict), verdict.name()).and(":"));
                 reasons.iter().for_each(|reason| out.line(format!("    {reason}")));
             }
         }
@@ -80,13 +80,13 @@ impl SnapshotCheck {
 }
 
 /// The result of a comparison, in one sentence that begins with the verdict.
-pub fn sentence(comparison: &SnapshotComparison) -> Line {
+pub fn render_snapshot_sentence(comparison: &SnapshotComparison) -> ReportLine {
     let verdict = comparison.verdict;
     let reason = comparison.reason().map_or(String::new(), |reason| format!(": {reason}"));
-    Line::of(verdict_style(verdict), verdict.name()).and(reason)
+    ReportLine::with_style(snapshot_verdict_style(verdict), verdict.name()).and(reason)
 }
 
-fn verdict_style(verdict: SnapshotVerdict) -> Style {
+fn snapshot_verdict_style(verdict: SnapshotVerdict) -> Style {
     match verdict {
         SnapshotVerdict::Matches | SnapshotVerdict::Equivalent => GREEN,
         SnapshotVerdict::New | SnapshotVerdict::Missing | SnapshotVerdict::Stale => YELLOW,
@@ -98,40 +98,44 @@ fn verdict_style(verdict: SnapshotVerdict) -> Style {
 const FOLDED: [&str; 4] = ["sketch ", "shadow rounding ", "shadow signed ", "shadow weighted "];
 
 /// `text` without the lines that tell a person nothing, and these.
-fn fold(text: &str) -> (String, Vec<&str>) {
-    let is_folded = |line: &&str| FOLDED.iter().any(|begin| line.trim_start().starts_with(begin));
-    let (folded, shown): (Vec<&str>, Vec<&str>) = text.split_inclusive('\n').partition(is_folded);
-    (shown.concat(), folded)
+fn fold_snapshot_lines(text: &str) -> (String, Vec<&str>) {
+    let is_folded = |line: &&str| {
+        FOLDED.iter().any(|folded_prefix| line.trim_start().starts_with(folded_prefix))
+    };
+    let (folded, shown_lines): (Vec<&str>, Vec<&str>) =
+        text.split_inclusive('\n').partition(is_folded);
+    (shown_lines.concat(), folded)
 }
 
 /// The lines that changed from `old` to `new`, with the words that changed in them underlined. Near a change,
 /// sketches and shadow words are counted alone.
-pub fn snapshot_diff(old: &str, new: &str, context: Context) -> Text {
-    if context == Context::Whole {
+pub fn snapshot_diff(old: &str, new: &str, context: DiffContext) -> Text {
+    if context == DiffContext::Whole {
         return line_diff(old, new, context);
     }
-    let ((old, old_folded), (new, new_folded)) = (fold(old), fold(new));
+    let ((old, old_folded), (new, new_folded)) =
+        (fold_snapshot_lines(old), fold_snapshot_lines(new));
     let mut out = line_diff(&old, &new, context);
-    let changed = new_folded.iter().filter(|line| !old_folded.contains(line)).count();
-    if changed > 0 {
-        let lines = count(changed as u64, "line");
-        out.line(Line::of(DIM, format!("  and {lines} of sketches and shadows")));
+    let hidden_changes = new_folded.iter().filter(|line| !old_folded.contains(line)).count();
+    if hidden_changes > 0 {
+        let lines = format_noun_count(hidden_changes as u64, "line");
+        out.line(ReportLine::with_style(DIM, format!("  and {lines} of sketches and shadows")));
     }
     out
 }
 
-fn line_diff(old: &str, new: &str, context: Context) -> Text {
+fn line_diff(old: &str, new: &str, context: DiffContext) -> Text {
     /// Lines around a change.
     const NEAR: usize = 2;
     let lines = match context {
-        Context::Near => NEAR,
-        Context::Whole => usize::MAX / 4,
+        DiffContext::Near => NEAR,
+        DiffContext::Whole => usize::MAX / 4,
     };
     let diff = TextDiff::from_lines(old, new);
     let mut out = Text::new();
     for (number, group) in diff.grouped_ops(lines).iter().enumerate() {
         if number > 0 {
-            out.line(Line::of(DIM, "  ..."));
+            out.line(ReportLine::with_style(DIM, "  ..."));
         }
         for change in group.iter().flat_map(|op| diff.iter_inline_changes(op)) {
             let (mark, style) = match change.tag() {
@@ -139,9 +143,9 @@ fn line_diff(old: &str, new: &str, context: Context) -> Text {
                 ChangeTag::Insert => ("+ ", GREEN),
                 ChangeTag::Equal => ("  ", Style::new()),
             };
-            let mut line = Line::of(style, mark);
-            for (changed, text) in change.iter_strings_lossy() {
-                let style = if changed { style.underline() } else { style };
+            let mut line = ReportLine::with_style(style, mark);
+            for (is_changed, text) in change.iter_strings_lossy() {
+                let style = if is_changed { style.underline() } else { style };
                 line = line.styled(style, text.trim_end_matches('\n'));
             }
             out.line(line);
@@ -162,7 +166,7 @@ mod tests {
     fn a_diff_shows_what_changed_with_a_few_lines_around_it() {
         let old = "a\nb\nc\nnorm 1.25\nd\ne\nf\ng\n";
         let new = old.replace("1.25", "1.5");
-        insta::assert_snapshot!(plain(&snapshot_diff(old, &new, Context::Near)), @r"
+        insta::assert_snapshot!(plain(&snapshot_diff(old, &new, DiffContext::Near)), @r"
           b
           c
         - norm 1.25
@@ -170,8 +174,8 @@ mod tests {
           d
           e
         ");
-        assert_eq!(snapshot_diff(old, &new, Context::Whole).words().len(), 9);
-        assert!(snapshot_diff(old, old, Context::Near).is_empty());
+        assert_eq!(snapshot_diff(old, &new, DiffContext::Whole).words().len(), 9);
+        assert!(snapshot_diff(old, old, DiffContext::Near).is_empty());
     }
 
     #[test]
@@ -179,13 +183,13 @@ mod tests {
         let old = "norm 1\n  sketch 1 2\n  shadow signed a\n  shadow weighted b\nzeros 0\n";
         let new =
             old.replace("norm 1", "norm 2").replace("1 2", "3 4").replace("signed a", "signed c");
-        insta::assert_snapshot!(plain(&snapshot_diff(old, &new, Context::Near)), @"
+        insta::assert_snapshot!(plain(&snapshot_diff(old, &new, DiffContext::Near)), @"
         - norm 1
         + norm 2
           zeros 0
           and 2 lines of sketches and shadows
         ");
-        let whole = plain(&snapshot_diff(old, &new, Context::Whole));
+        let whole = plain(&snapshot_diff(old, &new, DiffContext::Whole));
         assert!(whole.contains("+   sketch 3 4") && whole.contains("shadow weighted b"), "{whole}");
     }
 }

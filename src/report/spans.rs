@@ -20,44 +20,44 @@ struct Span {
 
 /// A line of a report. [`Display`] writes it for a terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Line {
+pub struct ReportLine {
     spans: Vec<Span>,
 }
 
 /// Lines of a report. [`Display`] writes them for a terminal, each with a line end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text {
-    lines: Vec<Line>,
+    lines: Vec<ReportLine>,
 }
 
-impl Line {
+impl ReportLine {
     /// An empty line.
-    pub fn new() -> Line {
-        Line::default()
+    pub fn new() -> ReportLine {
+        ReportLine::default()
     }
 
     /// A line of one style.
-    pub fn of(style: Style, text: impl Into<String>) -> Line {
-        Line { spans: vec![Span { style, text: text.into() }] }
+    pub fn with_style(style: Style, text: impl Into<String>) -> ReportLine {
+        ReportLine { spans: vec![Span { style, text: text.into() }] }
     }
 
     /// The line, continued in `style`.
     #[must_use]
-    pub(crate) fn styled(mut self, style: Style, text: impl Into<String>) -> Line {
+    pub(crate) fn styled(mut self, style: Style, text: impl Into<String>) -> ReportLine {
         self.spans.push(Span { style, text: text.into() });
         self
     }
 
     /// The line, continued.
     #[must_use]
-    pub fn and(mut self, more: impl Into<Line>) -> Line {
-        self.spans.extend(more.into().spans);
+    pub fn and(mut self, addition: impl Into<ReportLine>) -> ReportLine {
+        self.spans.extend(addition.into().spans);
         self
     }
 
     /// The line, continued with `text` in a column of `width` characters.
     #[must_use]
-    pub fn column(self, style: Style, text: &str, width: usize) -> Line {
+    pub fn column(self, style: Style, text: &str, width: usize) -> ReportLine {
         let gap = width.saturating_sub(text.chars().count());
         self.styled(style, text).and(" ".repeat(gap))
     }
@@ -80,14 +80,14 @@ impl Text {
     }
 
     /// Adds a line.
-    pub fn line(&mut self, line: impl Into<Line>) {
+    pub fn line(&mut self, line: impl Into<ReportLine>) {
         self.lines.push(line.into());
     }
 
     /// Adds an empty line and a heading.
     pub fn section(&mut self, name: &str) {
-        self.line(Line::new());
-        self.line(Line::of(BOLD, name));
+        self.line(ReportLine::new());
+        self.line(ReportLine::with_style(BOLD, name));
     }
 
     /// Adds the lines of `other`.
@@ -102,38 +102,38 @@ impl Text {
 
     /// The words of each line, as they were found.
     pub fn words(&self) -> Vec<String> {
-        self.lines.iter().map(Line::words).collect()
+        self.lines.iter().map(ReportLine::words).collect()
     }
 }
 
-impl From<&str> for Line {
-    fn from(text: &str) -> Line {
-        Line::of(Style::new(), text)
+impl From<&str> for ReportLine {
+    fn from(text: &str) -> ReportLine {
+        ReportLine::with_style(Style::new(), text)
     }
 }
 
-impl From<String> for Line {
-    fn from(text: String) -> Line {
-        Line::of(Style::new(), text)
+impl From<String> for ReportLine {
+    fn from(text: String) -> ReportLine {
+        ReportLine::with_style(Style::new(), text)
     }
 }
 
-impl From<&String> for Line {
-    fn from(text: &String) -> Line {
-        Line::of(Style::new(), text.as_str())
+impl From<&String> for ReportLine {
+    fn from(text: &String) -> ReportLine {
+        ReportLine::with_style(Style::new(), text.as_str())
     }
 }
 
-impl FromIterator<Line> for Text {
-    fn from_iter<I: IntoIterator<Item = Line>>(lines: I) -> Text {
+impl FromIterator<ReportLine> for Text {
+    fn from_iter<I: IntoIterator<Item = ReportLine>>(lines: I) -> Text {
         Text { lines: lines.into_iter().collect() }
     }
 }
 
-impl Display for Line {
+impl Display for ReportLine {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for Span { style, text } in &self.spans {
-            write!(f, "{style}{}{style:#}", clean(text))?;
+            write!(f, "{style}{}{style:#}", sanitise_line(text))?;
         }
         Ok(())
     }
@@ -147,24 +147,24 @@ impl Display for Text {
 
 /// `text` on one line, safe for a terminal: without escape sequences, control characters, and
 /// characters that are invisible or change the direction of others.
-pub fn clean(text: &str) -> Cow<'_, str> {
+pub fn sanitise_line(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| is_unseen(c) || ends_line(c)) {
         return Cow::Borrowed(text);
     }
-    let mut seen = String::with_capacity(text.len());
+    let mut visible_text = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         // A control sequence goes whole. An incomplete one loses only its invisible characters, so
         // that it takes nothing along that follows.
         let length = control_sequence(rest).unwrap_or(c.len_utf8());
         match c {
-            c if ends_line(c) => seen.push(' '),
-            c if !is_unseen(c) => seen.push(c),
+            c if ends_line(c) => visible_text.push(' '),
+            c if !is_unseen(c) => visible_text.push(c),
             _ => {}
         }
         rest = &rest[length..];
     }
-    Cow::Owned(seen)
+    Cow::Owned(visible_text)
 }
 
 /// The length of the control sequence that `text` begins with (ECMA-48, section 5.4), such as a
@@ -211,13 +211,16 @@ mod tests {
 
     #[test]
     fn what_others_wrote_reaches_a_terminal_as_words_on_one_line() {
-        assert_eq!(clean(HOSTILE), "]0;titleabcd e");
-        assert_eq!(clean("\u{1b}[31mred\u{1b}[0m and \u{1b}[ (wrong)"), "red and [ (wrong)");
-        assert_eq!(clean("\u{1b}]8;;https://a never ends"), "]8;;https://a never ends");
-        assert_eq!(clean("plain, ünï → code\twith tabs"), "plain, ünï → code\twith tabs");
+        assert_eq!(sanitise_line(HOSTILE), "]0;titleabcd e");
+        assert_eq!(
+            sanitise_line("\u{1b}[31mred\u{1b}[0m and \u{1b}[ (wrong)"),
+            "red and [ (wrong)"
+        );
+        assert_eq!(sanitise_line("\u{1b}]8;;https://a never ends"), "]8;;https://a never ends");
+        assert_eq!(sanitise_line("plain, ünï → code\twith tabs"), "plain, ünï → code\twith tabs");
         for c in (0..=0x10_ffff).filter_map(char::from_u32).filter(|c| c.is_control()) {
             assert!(
-                clean(&format!("a{c}b")).chars().all(|c| c == '\t' || !c.is_control()),
+                sanitise_line(&format!("a{c}b")).chars().all(|c| c == '\t' || !c.is_control()),
                 "{c:?}"
             );
         }
@@ -225,7 +228,7 @@ mod tests {
 
     #[test]
     fn styles_are_ours_and_text_cannot_bring_its_own() {
-        let line = Line::from("name ").styled(RED, HOSTILE).and(HOSTILE);
+        let line = ReportLine::from("name ").styled(RED, HOSTILE).and(HOSTILE);
         assert_eq!(line.words(), format!("name {HOSTILE}{HOSTILE}"));
         let shown = line.to_string();
         assert_eq!(shown, format!("name {RED}]0;titleabcd e{RED:#}]0;titleabcd e"));

@@ -5,13 +5,15 @@ use std::cmp::Reverse;
 
 use anstyle::Style;
 
-use super::accesses::sentence;
-use super::judgement::{NON_FINITE, ORDER, at, gradient, order_lines, verdict_reason};
-use super::numbers::count;
-use super::spans::Line;
+use super::accesses::describe_access;
+use super::judgement::{
+    NON_FINITE, ORDER, format_place_phrase, order_lines, render_gradient_line, verdict_reason,
+};
+use super::numbers::format_noun_count;
+use super::spans::ReportLine;
 use super::style::{BOLD, GREEN, RED, YELLOW};
-use super::text::failure;
-use super::{Entry, known};
+use super::text::describe_failure;
+use super::{ReportEntry, known};
 use crate::judge::{GradientCheck, GradientVerdict, Judgement, Verdict};
 use crate::snapshot::SnapshotVerdict;
 use crate::trial::Status;
@@ -82,8 +84,8 @@ impl Standing {
     }
 
     /// How `entry` stands.
-    pub fn of(entry: &Entry) -> Standing {
-        stand(entry).0
+    pub fn from_entry(entry: &ReportEntry) -> Standing {
+        assess_entry(entry).0
     }
 
     fn style(self) -> Style {
@@ -138,16 +140,16 @@ impl Point {
 }
 
 /// The worst standing of `entry`, and every finding on it, the replay's own first.
-fn stand(entry: &Entry) -> (Standing, Vec<Point>) {
-    let mut points = vec![own(entry)];
-    points.extend(compared(entry));
+fn assess_entry(entry: &ReportEntry) -> (Standing, Vec<Point>) {
+    let mut points = vec![assess_replay(entry)];
+    points.extend(assess_comparison(entry));
     if let Some(check) = &entry.snapshot {
         let comparison = &check.comparison;
         let standing = comparison.verdict.into();
         let sentence = match comparison.reasons().as_slice() {
             [] => "the same bits as the snapshot".to_owned(),
             [only] => only.clone(),
-            [first, others @ ..] => format!("{first}; and {} more", others.len()),
+            [first, other_reasons @ ..] => format!("{first}; and {} more", other_reasons.len()),
         };
         let reasons = vec![format!("snapshot {}", comparison.sentence())];
         points.push(Point { standing, sentence, reasons });
@@ -155,7 +157,7 @@ fn stand(entry: &Entry) -> (Standing, Vec<Point>) {
     if let Some(verdict) = entry.oracle.iter().map(|check| check.verdict).max() {
         let sentence = known::oracle_sentence(&entry.oracle, verdict);
         let mut point = Point::new(verdict.into(), sentence);
-        point.reasons.extend(known::places(&entry.oracle));
+        point.reasons.extend(known::list_diverged_places(&entry.oracle));
         points.push(point);
     }
     let mut wrong: Vec<&GradientCheck> = entry.gradients.iter().filter(|g| is_wrong(g)).collect();
@@ -168,28 +170,28 @@ fn stand(entry: &Entry) -> (Standing, Vec<Point>) {
             }
         };
         let sentence = format!("{} {what}", check.output);
-        let reasons = vec![format!("{} {}", check.output, gradient(check).words())];
+        let reasons = vec![format!("{} {}", check.output, render_gradient_line(check).words())];
         Point { standing: Standing::Diverged, sentence, reasons }
     }));
-    points.extend(entry.orders.iter().map(|found| {
-        let [what, place] = order_lines(found).map(|line| line.words());
-        let reasons = vec![format!("{} {what}: {place}", found.output)];
-        let sentence = format!("{} {ORDER}", found.output);
+    points.extend(entry.orders.iter().map(|dependence| {
+        let [summary, place] = order_lines(dependence).map(|line| line.words());
+        let reasons = vec![format!("{} {summary}: {place}", dependence.output)];
+        let sentence = format!("{} {ORDER}", dependence.output);
         Point { standing: Standing::Diverged, sentence, reasons }
     }));
-    let accesses = entry.accesses.iter().flat_map(|found| found.failures());
-    points.extend(accesses.map(|found| {
-        let sentence = sentence(found);
+    let accesses = entry.accesses.iter().flat_map(|entry_accesses| entry_accesses.failures());
+    points.extend(accesses.map(|finding| {
+        let sentence = describe_access(finding);
         Point { standing: Standing::Failed, reasons: vec![sentence.clone()], sentence }
     }));
     if let Some(reason) = &entry.base_lacks {
         // What is new is judged by itself.
         let worst = points.iter().map(|point| point.standing).max();
-        let own = points.iter().find(|point| Some(point.standing) == worst);
-        let own = own.map_or(String::new(), |own| {
-            format!("; by itself {}: {}", own.standing.name(), own.sentence)
+        let worst_point = points.iter().find(|point| Some(point.standing) == worst);
+        let own_words = worst_point.map_or(String::new(), |point| {
+            format!("; by itself {}: {}", point.standing.name(), point.sentence)
         });
-        let sentence = format!("the base has no such sources{own}");
+        let sentence = format!("the base has no such sources{own_words}");
         let mut point = Point::new(Standing::New, sentence);
         point.reasons.push(reason.clone());
         points.push(point);
@@ -199,18 +201,20 @@ fn stand(entry: &Entry) -> (Standing, Vec<Point>) {
 }
 
 /// The finding of the replay by itself.
-fn own(entry: &Entry) -> Point {
+fn assess_replay(entry: &ReportEntry) -> Point {
     match &entry.outcome.status {
         _ if is_non_finite_on_both(entry) => Point {
             standing: Standing::Completed,
             sentence: NON_FINITE.to_owned(),
             reasons: Vec::new(),
         },
-        Status::Completed => {
-            Point { standing: Standing::Completed, sentence: completed(entry), reasons: Vec::new() }
-        }
+        Status::Completed => Point {
+            standing: Standing::Completed,
+            sentence: describe_completion(entry),
+            reasons: Vec::new(),
+        },
         Status::Failed(failures) => {
-            let mut reasons: Vec<String> = failures.iter().map(failure).collect();
+            let mut reasons: Vec<String> = failures.iter().map(describe_failure).collect();
             // A file may hold a failure without a word on it; it is a failure all the same.
             if reasons.is_empty() {
                 reasons.push("no reason is known".to_owned());
@@ -225,21 +229,21 @@ fn own(entry: &Entry) -> Point {
 }
 
 /// Whether its failure is no more than the trusted side's: values that are not finite.
-pub(super) fn is_non_finite_on_both(entry: &Entry) -> bool {
+pub(super) fn is_non_finite_on_both(entry: &ReportEntry) -> bool {
     entry.judgement.as_ref().is_some_and(Judgement::is_non_finite_on_both)
 }
 
 /// What is said of outputs that may hold NaN or infinity.
 const NOT_ALL_FINITE: &str = "not all finite, as inputs or harness allow";
 
-fn completed(entry: &Entry) -> String {
+fn describe_completion(entry: &ReportEntry) -> String {
     let outputs = &entry.outcome.outputs;
     let all_finite = outputs.iter().all(|o| o.summary.nan + o.summary.inf == 0);
-    let written = match (entry.filled.len(), all_finite) {
+    let written_words = match (entry.filled.len(), all_finite) {
         (0, true) => "every output is written and finite".to_owned(),
         (0, false) => format!("every output is written, {NOT_ALL_FINITE}"),
         (filled, finite) => {
-            let written = match filled < outputs.len() {
+            let filled_words = match filled < outputs.len() {
                 true => {
                     let names = entry.filled.join(", ");
                     format!("every output but {names}, which `init` fills, is known to be written")
@@ -248,31 +252,32 @@ fn completed(entry: &Entry) -> String {
                     "`init` fills the outputs, so that unwritten elements do not show".to_owned()
                 }
             };
-            format!("{written}; {}", if finite { "all are finite" } else { NOT_ALL_FINITE })
+            format!("{filled_words}; {}", if finite { "all are finite" } else { NOT_ALL_FINITE })
         }
     };
     let unchecked =
         entry.gradients.iter().filter(|check| check.story.verdict() == GradientVerdict::Unknown);
     let unchecked = match unchecked.count() as u64 {
         0 => String::new(),
-        n => format!("; {} not checked", count(n, "gradient")),
+        n => format!("; {} not checked", format_noun_count(n, "gradient")),
     };
     let captured = known::captured_sentence(&entry.captured);
     let captured = captured.map_or(String::new(), |sentence| format!("; {sentence}"));
-    format!("{written}{unchecked}{captured}")
+    format!("{written_words}{unchecked}{captured}")
 }
 
 /// The finding of the comparison with a trusted revision.
-fn compared(entry: &Entry) -> Option<Point> {
-    let judged = entry.judgement.as_ref()?;
-    let mut point = Point::new(judged.verdict.into(), verdict_reason(judged));
-    let said = matches!(entry.outcome.status, Status::Failed(_) | Status::Untestable { .. });
-    if said && !judged.is_non_finite_on_both() {
+fn assess_comparison(entry: &ReportEntry) -> Option<Point> {
+    let judgement = entry.judgement.as_ref()?;
+    let mut point = Point::new(judgement.verdict.into(), verdict_reason(judgement));
+    let status_tells =
+        matches!(entry.outcome.status, Status::Failed(_) | Status::Untestable { .. });
+    if status_tells && !judgement.is_non_finite_on_both() {
         // The replay itself has said it.
         point.reasons.clear();
     }
-    let places = judged.outputs.iter().filter_map(|output| {
-        output.place.as_ref().map(|place| format!("{} {}", output.name, at(place)))
+    let places = judgement.outputs.iter().filter_map(|output| {
+        output.place.as_ref().map(|place| format!("{} {}", output.name, format_place_phrase(place)))
     });
     point.reasons.extend(places);
     Some(point)
@@ -283,40 +288,43 @@ pub(super) fn is_wrong(check: &GradientCheck) -> bool {
 }
 
 /// How `entry` stands and why, in a line that begins with the word for it.
-pub(super) fn verdict(entry: &Entry) -> Line {
-    let (worst, points) = stand(entry);
-    let why = points.into_iter().find(|point| point.standing == worst);
-    let why = why.map_or(String::new(), |point| format!(": {}", point.sentence));
-    Line::of(worst.style(), worst.name()).and(why)
+pub(super) fn render_entry_verdict(entry: &ReportEntry) -> ReportLine {
+    let (worst, points) = assess_entry(entry);
+    let worst_point = points.into_iter().find(|point| point.standing == worst);
+    let reason_words = worst_point.map_or(String::new(), |point| format!(": {}", point.sentence));
+    ReportLine::with_style(worst.style(), worst.name()).and(reason_words)
 }
 
 /// Why `entry` stands as it does, the worst first.
-pub(crate) fn reasons(entry: &Entry) -> Vec<String> {
-    let (_, mut points) = stand(entry);
+pub(crate) fn list_standing_reasons(entry: &ReportEntry) -> Vec<String> {
+    let (_, mut points) = assess_entry(entry);
     points.retain(|point| point.standing > Standing::Identical);
     points.sort_by_key(|point| Reverse(point.standing));
     let blamed = entry.culprit.iter().flat_map(|culprit| {
-        let others = culprit.outputs.iter().filter(|own| own.text != culprit.text);
-        let others = others.map(|own| format!("{}: {}", own.output, own.text));
-        std::iter::once(culprit.text.clone()).chain(others)
+        let other_blames =
+            culprit.outputs.iter().filter(|output_blame| output_blame.text != culprit.text);
+        let other_texts = other_blames
+            .map(|output_blame| format!("{}: {}", output_blame.output, output_blame.text));
+        std::iter::once(culprit.text.clone()).chain(other_texts)
     });
     points.into_iter().flat_map(|point| point.reasons).chain(blamed).collect()
 }
 
 /// The checks of `entry` that could not be made, and why: silence would pass for a check.
-pub(super) fn unchecked(entry: &Entry) -> Vec<String> {
+pub(super) fn list_missing_checks(entry: &ReportEntry) -> Vec<String> {
     let gradients =
         entry.gradients.iter().filter(|g| g.story.verdict() == GradientVerdict::Unknown);
-    let mut lines: Vec<String> =
-        gradients.map(|check| format!("{} {}", check.output, gradient(check).words())).collect();
-    let reason = entry.accesses.as_ref().and_then(|found| found.reason());
+    let mut lines: Vec<String> = gradients
+        .map(|check| format!("{} {}", check.output, render_gradient_line(check).words()))
+        .collect();
+    let reason = entry.accesses.as_ref().and_then(|accesses| accesses.reason());
     lines.extend(reason.map(|reason| format!("races are not looked for: {reason}")));
-    if let Some(judged) = &entry.judgement {
-        let reason = judged.without_shadow.iter();
+    if let Some(judgement) = &entry.judgement {
+        let reason = judgement.without_shadow.iter();
         lines.extend(reason.map(|reason| format!("wrong is not told from imprecise: {reason}")));
-        let undecided = judged.outputs.iter().filter(|output| output.comparison.undecided > 0);
+        let undecided = judgement.outputs.iter().filter(|output| output.comparison.undecided > 0);
         lines.extend(undecided.map(|output| {
-            let elements = count(output.comparison.undecided, "element");
+            let elements = format_noun_count(output.comparison.undecided, "element");
             format!("{}: {elements} undecided, whose noise is infinite", output.name)
         }));
     }
@@ -324,7 +332,7 @@ pub(super) fn unchecked(entry: &Entry) -> Vec<String> {
 }
 
 /// The title of the entry where several stand side by side.
-pub(super) fn title(entry: &Entry) -> String {
+pub(super) fn format_entry_title(entry: &ReportEntry) -> String {
     let revision = entry.revision.as_ref().map_or("working tree", |revision| &revision.short);
     let trusted = entry.trusted.as_ref();
     let trusted = trusted.map_or(String::new(), |trusted| format!(" against {}", trusted.short));
@@ -332,11 +340,15 @@ pub(super) fn title(entry: &Entry) -> String {
 }
 
 /// `1 failed, 2 identical`: how many stand how, the worst first; `refused` could not be replayed.
-pub(crate) fn tally(standings: impl IntoIterator<Item = Standing>, refused: usize) -> String {
+pub(crate) fn tally_standings(
+    standings: impl IntoIterator<Item = Standing>,
+    refused_count: usize,
+) -> String {
     let standings: Vec<Standing> = standings.into_iter().collect();
-    let times = |standing: &Standing| standings.iter().filter(|one| *one == standing).count();
+    let times =
+        |standing: &Standing| standings.iter().filter(|candidate| *candidate == standing).count();
     let counted = Standing::ALL.iter().rev().map(|standing| (times(standing), standing.name()));
-    let counted = [(refused, "not replayed")].into_iter().chain(counted);
+    let counted = [(refused_count, "not replayed")].into_iter().chain(counted);
     let counted: Vec<String> =
         counted.filter(|(n, _)| *n > 0).map(|(n, name)| format!("{n} {name}")).collect();
     if counted.is_empty() { "nothing was replayed".to_owned() } else { counted.join(", ") }
@@ -344,8 +356,10 @@ pub(crate) fn tally(standings: impl IntoIterator<Item = Standing>, refused: usiz
 
 /// `3 fixtures: 1 diverged, 2 equivalent`: the last line of a report on several fixtures; none for
 /// one.
-pub fn fixtures(standings: &[Standing], refused: usize) -> Option<Line> {
-    let all = standings.len() + refused;
-    let words = tally(standings.iter().copied(), refused);
-    (all > 1).then(|| Line::of(BOLD, format!("{all} fixtures")).and(format!(": {words}")))
+pub fn render_fixtures_tally(standings: &[Standing], refused_count: usize) -> Option<ReportLine> {
+    let fixture_count = standings.len() + refused_count;
+    let words = tally_standings(standings.iter().copied(), refused_count);
+    (fixture_count > 1).then(|| {
+        ReportLine::with_style(BOLD, format!("{fixture_count} fixtures")).and(format!(": {words}"))
+    })
 }

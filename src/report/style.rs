@@ -2,7 +2,7 @@
 
 use anstyle::{AnsiColor, Color, Style};
 
-const fn bold(colour: AnsiColor) -> Style {
+const fn bold_style(colour: AnsiColor) -> Style {
     Style::new().bold().fg_color(Some(Color::Ansi(colour)))
 }
 
@@ -11,10 +11,10 @@ pub(super) const BOLD: Style = Style::new().bold();
 /// Details that are rarely needed.
 pub(crate) const DIM: Style = Style::new().dimmed();
 /// Good results.
-pub(crate) const GREEN: Style = bold(AnsiColor::Green);
+pub(crate) const GREEN: Style = bold_style(AnsiColor::Green);
 /// Defects and errors.
-pub(crate) const RED: Style = bold(AnsiColor::Red);
+pub(crate) const RED: Style = bold_style(AnsiColor::Red);
 /// Matters that need attention.
-pub(crate) const YELLOW: Style = bold(AnsiColor::Yellow);
+pub(crate) const YELLOW: Style = bold_style(AnsiColor::Yellow);
 /// Commit ids.
 pub(super) const COMMIT: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Yellow)));

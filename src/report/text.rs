@@ -2,61 +2,67 @@
 
 use std::fmt::Write;
 
-use super::accesses::accesses;
-use super::judgement::{gradients, judgement, orders};
-use super::known::known;
-use super::numbers::{self, count, dims, none_hoped, plural, short};
-use super::spans::{Line, Text};
+use super::accesses::render_access_section;
+use super::judgement::{render_gradients_text, render_judgement_text, render_orders_text};
+use super::known::render_known_outputs;
+use super::numbers::{
+    self, format_dims, format_noun_count, format_plural_count, format_short_number,
+    render_unwanted_count,
+};
+use super::spans::{ReportLine, Text};
 use super::style::{BOLD, COMMIT, DIM, RED};
-use super::{Entry, Revision, Standing, standing};
-use crate::cuda::sanitizer::Finding;
+use super::{ReportEntry, Revision, Standing, standing};
+use crate::cuda::sanitizer::SanitizerFinding;
 use crate::process::memory::MemoryExcess;
-use crate::runtime::report::{Fault, LaunchRecord};
+use crate::runtime::report::{LaunchRecord, ReplayFault};
 use crate::trial::{Failure, Outcome, OutputRecord, Status};
 
 /// The report on one fixture at one revision. The verdict comes last; only advice follows it.
-pub fn text(entry: &Entry) -> Text {
+pub fn render_replay_text(entry: &ReportEntry) -> Text {
     let mut out = Text::new();
     let outcome = &entry.outcome;
-    head(&mut out, entry);
-    launches(&mut out, outcome);
-    outputs(&mut out, entry);
-    out.append(known(entry));
-    out.append(gradients(&entry.gradients));
-    out.append(orders(&entry.orders));
-    if let Some(found) = &entry.accesses {
-        out.append(accesses(found));
+    write_replay_head(&mut out, entry);
+    write_launch_section(&mut out, outcome);
+    write_output_section(&mut out, entry);
+    out.append(render_known_outputs(entry));
+    out.append(render_gradients_text(&entry.gradients));
+    out.append(render_orders_text(&entry.orders));
+    if let Some(entry_accesses) = &entry.accesses {
+        out.append(render_access_section(entry_accesses));
     }
-    printed(&mut out, outcome);
+    write_printed_lines(&mut out, outcome);
     if let Some(check) = &entry.snapshot {
         out.append(check.text());
     }
-    if let Some(judged) = &entry.judgement {
-        out.append(judgement(judged));
+    if let Some(entry_judgement) = &entry.judgement {
+        out.append(render_judgement_text(entry_judgement));
     }
     if let Some(culprit) = &entry.culprit {
         out.section("culprit");
         out.line(format!("  {}", culprit.text));
-        for own in culprit.outputs.iter().filter(|own| own.text != culprit.text) {
-            out.line(format!("  {}: {}", own.output, own.text));
+        for output_blame in
+            culprit.outputs.iter().filter(|output_blame| output_blame.text != culprit.text)
+        {
+            out.line(format!("  {}: {}", output_blame.output, output_blame.text));
         }
     }
-    verdict(&mut out, entry);
+    write_verdict_lines(&mut out, entry);
     out
 }
 
 /// The report on one of several fixtures: a line, and below it what is not well.
-pub fn short_text(entry: &Entry) -> Text {
+pub fn short_text(entry: &ReportEntry) -> Text {
     let mut out = Text::new();
-    let (standing, title) = (Standing::of(entry), standing::title(entry));
-    let verdict = standing::verdict(entry);
-    let line = Line::of(BOLD, title).and(": ").and(verdict.clone());
+    let (standing, title) = (Standing::from_entry(entry), standing::format_entry_title(entry));
+    let verdict = standing::render_entry_verdict(entry);
+    let line = ReportLine::with_style(BOLD, title).and(": ").and(verdict.clone());
     out.line(line);
     if standing > Standing::Equivalent {
-        let said = verdict.words();
-        let reasons = standing::reasons(entry).into_iter();
+        let verdict_words = verdict.words();
+        let reasons = standing::list_standing_reasons(entry).into_iter();
         // One that the line says already is not said again, be it with another word before it.
-        let is_new = |reason: &String| !said.ends_with(reason) && !reason.ends_with(&said);
+        let is_new =
+            |reason: &String| !verdict_words.ends_with(reason) && !reason.ends_with(&verdict_words);
         reasons.filter(is_new).for_each(|reason| out.line(format!("  {reason}")));
         let hint = match &entry.outcome.status {
             Status::Untestable { hint, .. } => hint.as_deref(),
@@ -64,16 +70,17 @@ pub fn short_text(entry: &Entry) -> Text {
         };
         hint.into_iter().for_each(|hint| out.line(format!("  hint: {hint}")));
     }
-    let unchecked = standing::unchecked(entry).into_iter();
-    unchecked.for_each(|line| out.line(Line::of(DIM, format!("  not checked: {line}"))));
-    let written = entry.snapshot.as_ref().and_then(|check| check.written_line());
-    written.into_iter().for_each(|line| out.line(format!("  {line}")));
+    let unchecked = standing::list_missing_checks(entry).into_iter();
+    unchecked
+        .for_each(|line| out.line(ReportLine::with_style(DIM, format!("  not checked: {line}"))));
+    let written_line = entry.snapshot.as_ref().and_then(|check| check.written_line());
+    written_line.into_iter().for_each(|line| out.line(format!("  {line}")));
     out
 }
 
 /// The line that says which fixture at which revision.
-pub fn heading(fixture: &str, revision: Option<&Revision>) -> Line {
-    let line = Line::of(BOLD, fixture).and(" at ");
+pub fn render_replay_heading(fixture: &str, revision: Option<&Revision>) -> ReportLine {
+    let line = ReportLine::with_style(BOLD, fixture).and(" at ");
     match revision {
         Some(Revision { short, subject, .. }) => line.styled(COMMIT, short).and(" ").and(subject),
         None => line.and("the working tree"),
@@ -81,43 +88,44 @@ pub fn heading(fixture: &str, revision: Option<&Revision>) -> Line {
 }
 
 /// The line that names the trusted revision, if one was asked for.
-pub(super) fn trusted(entry: &Entry) -> Option<Line> {
+pub(super) fn render_trusted_line(entry: &ReportEntry) -> Option<ReportLine> {
     let Revision { short, subject, .. } = entry.trusted.as_ref()?;
-    Some(Line::from("against ").styled(COMMIT, short).and(" ").and(subject))
+    Some(ReportLine::from("against ").styled(COMMIT, short).and(" ").and(subject))
 }
 
-fn head(out: &mut Text, entry: &Entry) {
+fn write_replay_head(out: &mut Text, entry: &ReportEntry) {
     let Outcome { device_description, compiler, .. } = &entry.outcome;
-    out.line(heading(&entry.fixture, entry.revision.as_ref()));
-    trusted(entry).into_iter().for_each(|line| out.line(line));
-    out.line(Line::of(DIM, format!("{device_description}, {compiler}")));
+    out.line(render_replay_heading(&entry.fixture, entry.revision.as_ref()));
+    render_trusted_line(entry).into_iter().for_each(|line| out.line(line));
+    out.line(ReportLine::with_style(DIM, format!("{device_description}, {compiler}")));
     if let Some(call) = entry.outcome.call.filter(|&call| call > 0) {
-        out.line(Line::of(DIM, format!("call number {} of the harness", call + 1)));
+        out.line(ReportLine::with_style(DIM, format!("call number {} of the harness", call + 1)));
     }
 }
 
-fn launches(out: &mut Text, outcome: &Outcome) {
+fn write_launch_section(out: &mut Text, outcome: &Outcome) {
     /// More launches than this are only counted.
     const SHOWN: usize = 16;
     if outcome.launches.is_empty() {
         return;
     }
     out.section("launches");
-    let shown = &outcome.launches[..outcome.launches.len().min(SHOWN)];
-    let widest = |width: fn(&LaunchRecord) -> usize| shown.iter().map(width).max().unwrap_or(0);
+    let shown_launches = &outcome.launches[..outcome.launches.len().min(SHOWN)];
+    let widest =
+        |width: fn(&LaunchRecord) -> usize| shown_launches.iter().map(width).max().unwrap_or(0);
     let name = widest(|launch| launch.kernel.len());
     let shape = widest(|launch| launch_shape(launch).len());
-    for launch in shown {
+    for launch in shown_launches {
         let call = format!("  {:name$}{:shape$}  ", launch.kernel, launch_shape(launch));
-        let line = Line::from(call).styled(DIM, &launch.site);
+        let line = ReportLine::from(call).styled(DIM, &launch.site);
         out.line(match &launch.error {
             Some(error) => line.and("  ").styled(RED, error),
             None => line,
         });
     }
-    let more = outcome.launch_count.saturating_sub(shown.len() as u64);
-    if more > 0 {
-        out.line(format!("  and {} more", plural(more, "launch", "launches")));
+    let left_out = outcome.launch_count.saturating_sub(shown_launches.len() as u64);
+    if left_out > 0 {
+        out.line(format!("  and {} more", format_plural_count(left_out, "launch", "launches")));
     }
 }
 
@@ -135,32 +143,33 @@ pub fn launch_shape(launch: &LaunchRecord) -> String {
     }
 }
 
-fn outputs(out: &mut Text, entry: &Entry) {
+fn write_output_section(out: &mut Text, entry: &ReportEntry) {
     let outcome = &entry.outcome;
     if outcome.outputs.is_empty() {
         return;
     }
     out.section("outputs");
     let name = outcome.outputs.iter().map(|output| output.name.len()).max().unwrap_or(0);
-    let kind = outcome.outputs.iter().map(|output| kind(output).len()).max().unwrap_or(0);
+    let kind =
+        outcome.outputs.iter().map(|output| format_output_kind(output).len()).max().unwrap_or(0);
     for output in &outcome.outputs {
         let checksum = output.summary.checksum;
-        let words = format!("  {:kind$}  {checksum}", self::kind(output));
-        out.line(Line::from("  ").column(BOLD, &output.name, name).and(words));
+        let words = format!("  {:kind$}  {checksum}", self::format_output_kind(output));
+        out.line(ReportLine::from("  ").column(BOLD, &output.name, name).and(words));
         let unwritten = match entry.filled.contains(&output.name) {
-            true => Line::from("unwritten unknown"),
-            false => none_hoped("unwritten", output.summary.unwritten),
+            true => ReportLine::from("unwritten unknown"),
+            false => render_unwanted_count("unwritten", output.summary.unwritten),
         };
-        let statistics = numbers::statistics(&output.summary).and("  ").and(unwritten);
-        out.line(Line::from(" ".repeat(name + 4)).and(statistics));
+        let statistics = numbers::render_statistics(&output.summary).and("  ").and(unwritten);
+        out.line(ReportLine::from(" ".repeat(name + 4)).and(statistics));
     }
 }
 
-fn kind(output: &OutputRecord) -> String {
-    format!("{} {}", output.dtype, dims(&output.dims))
+fn format_output_kind(output: &OutputRecord) -> String {
+    format!("{} {}", output.dtype, format_dims(&output.dims))
 }
 
-fn printed(out: &mut Text, outcome: &Outcome) {
+fn write_printed_lines(out: &mut Text, outcome: &Outcome) {
     /// Lines of the code's own output that are shown.
     const LINES: usize = 12;
     let lines: Vec<&str> = outcome.printed.lines().collect();
@@ -170,24 +179,24 @@ fn printed(out: &mut Text, outcome: &Outcome) {
     out.section("printed");
     let left_out = lines.len().saturating_sub(LINES);
     if left_out > 0 {
-        let words = format!("({} before these)", count(left_out as u64, "line"));
-        out.line(Line::from("  ").styled(DIM, words));
+        let words = format!("({} before these)", format_noun_count(left_out as u64, "line"));
+        out.line(ReportLine::from("  ").styled(DIM, words));
     }
     for line in &lines[left_out..] {
-        out.line(Line::from("  ").styled(DIM, "|").and(" ").and(*line));
+        out.line(ReportLine::from("  ").styled(DIM, "|").and(" ").and(*line));
     }
 }
 
-fn verdict(out: &mut Text, entry: &Entry) {
-    out.line(Line::new());
+fn write_verdict_lines(out: &mut Text, entry: &ReportEntry) {
+    out.line(ReportLine::new());
     if let Status::Failed(failures) = &entry.outcome.status
         && !standing::is_non_finite_on_both(entry)
     {
-        for other in failures.iter().skip(1) {
-            out.line(format!("also: {}", failure(other)));
+        for further_failure in failures.iter().skip(1) {
+            out.line(format!("also: {}", describe_failure(further_failure)));
         }
     }
-    out.line(standing::verdict(entry));
+    out.line(standing::render_entry_verdict(entry));
     if let Status::Untestable { causes, hint, .. } = &entry.outcome.status {
         causes.iter().flat_map(|cause| caused_by(cause)).for_each(|line| out.line(line));
         hint.iter().for_each(|hint| out.line(format!("hint: {hint}")));
@@ -200,15 +209,15 @@ fn verdict(out: &mut Text, entry: &Entry) {
 /// The lines of a cause, each on a line of its own.
 pub(super) fn caused_by(cause: &str) -> Vec<String> {
     let lines = cause.lines().enumerate();
-    let one = |(number, line)| match number {
+    let cause_line = |(number, line)| match number {
         0 => format!("caused by: {line}"),
         _ => format!("           {line}"),
     };
-    lines.map(one).collect()
+    lines.map(cause_line).collect()
 }
 
 /// The failure in one line.
-pub fn failure(failure: &Failure) -> String {
+pub fn describe_failure(failure: &Failure) -> String {
     match failure {
         Failure::Launch { launch } => format!(
             "launch error: {}{} at {}: {}",
@@ -217,7 +226,7 @@ pub fn failure(failure: &Failure) -> String {
             launch.site,
             launch.error.as_deref().unwrap_or("refused")
         ),
-        Failure::Fault { fault } => self::fault(fault),
+        Failure::Fault { fault } => self::describe_fault(fault),
         Failure::Exit { code } => {
             format!("exit: the code called exit({code}) before the call returned")
         }
@@ -229,20 +238,25 @@ pub fn failure(failure: &Failure) -> String {
         }
         Failure::Raised { message } => format!("raised: {message}"),
         Failure::EndsByPoison { outside: true, failure } => {
-            let how = self::failure(failure);
-            format!("reads outside its tensors: with NaN around them it fails: {how}")
+            let failure_words = self::describe_failure(failure);
+            format!("reads outside its tensors: with NaN around them it fails: {failure_words}")
         }
         Failure::EndsByPoison { outside: false, failure } => {
-            let how = self::failure(failure);
-            format!("depends on unwritten memory: with other values there it fails: {how}")
+            let failure_words = self::describe_failure(failure);
+            format!(
+                "depends on unwritten memory: with other values there it fails: {failure_words}"
+            )
         }
         Failure::EndsByChance { failure } => {
-            format!("not deterministic: an identical replay fails: {}", self::failure(failure))
+            format!(
+                "not deterministic: an identical replay fails: {}",
+                self::describe_failure(failure)
+            )
         }
         Failure::NotDeterministic { output, count, of, first, max_abs } => format!(
             "not deterministic: identical replays differ in {count} of {of} elements of \
              {output}, by at most {}{}",
-            short(*max_abs, 2),
+            format_short_number(*max_abs, 2),
             first_at(first)
         ),
         Failure::Killed { signal } => {
@@ -251,7 +265,7 @@ pub fn failure(failure: &Failure) -> String {
         Failure::Timeout { seconds, place } => {
             let place = place.as_ref().and_then(|fault| fault.kernel.as_deref());
             let place = place.map_or("in host code".to_owned(), |kernel| format!("in {kernel}"));
-            format!("timeout: still running {place} after {} s", short(*seconds, 4))
+            format!("timeout: still running {place} after {} s", format_short_number(*seconds, 4))
         }
         Failure::Memory { taken, limit } => {
             let excess = MemoryExcess { taken: *taken, limit: *limit };
@@ -270,7 +284,7 @@ pub fn failure(failure: &Failure) -> String {
             format!("depends on unwritten memory: {count} of {of} elements of {output}{first}")
         }
         Failure::Sanitizer { tool, finding } => {
-            format!("{}: {}", tool.name(), self::finding(finding))
+            format!("{}: {}", tool.name(), self::describe_sanitizer_finding(finding))
         }
     }
 }
@@ -280,7 +294,7 @@ fn first_at(index: &[usize]) -> String {
     if index.is_empty() { String::new() } else { format!(", first at {index:?}") }
 }
 
-fn fault(fault: &Fault) -> String {
+fn describe_fault(fault: &ReplayFault) -> String {
     let mut text = fault.what.clone();
     if let Some(kernel) = &fault.kernel {
         let _ = write!(text, " in {kernel}");
@@ -296,8 +310,8 @@ fn fault(fault: &Fault) -> String {
     text
 }
 
-fn finding(finding: &Finding) -> String {
-    let Finding { what, kernel, sites, detail, count, .. } = finding;
+fn describe_sanitizer_finding(finding: &SanitizerFinding) -> String {
+    let SanitizerFinding { what, kernel, sites, detail, count, .. } = finding;
     let mut text = what.clone();
     if let Some(kernel) = kernel {
         let _ = write!(text, " in {kernel}");
@@ -334,7 +348,7 @@ mod tests {
 
     #[test]
     fn what_a_sanitizer_finds_is_told_in_a_line() {
-        let finding = Finding {
+        let finding = SanitizerFinding {
             what: "Invalid __global__ write of size 4 bytes".to_owned(),
             kernel: Some("ns::past".to_owned()),
             sites: vec!["demo.cu:5".to_owned()],
@@ -344,9 +358,12 @@ mod tests {
             detail: "Access to 0x7f0b14800190 is out of bounds".to_owned(),
             count: 2,
         };
-        let told = failure(&Failure::Sanitizer { tool: Tool::Memcheck, finding: finding.clone() });
+        let told = describe_failure(&Failure::Sanitizer {
+            tool: Tool::Memcheck,
+            finding: finding.clone(),
+        });
         insta::assert_snapshot!(told, @"memcheck: Invalid __global__ write of size 4 bytes in ns::past at demo.cu:5, block (0, 0, 0), thread (4, 0, 0): Access to 0x7f0b14800190 is out of bounds (2 times)");
-        let race = Finding {
+        let race = SanitizerFinding {
             what: "Error: race between write and read".to_owned(),
             sites: vec!["demo.cu:11".to_owned(), "demo.cu:12".to_owned()],
             block: None,
@@ -355,7 +372,7 @@ mod tests {
             detail: String::new(),
             ..finding
         };
-        let told = failure(&Failure::Sanitizer { tool: Tool::Racecheck, finding: race });
+        let told = describe_failure(&Failure::Sanitizer { tool: Tool::Racecheck, finding: race });
         insta::assert_snapshot!(told, @"racecheck: Error: race between write and read in ns::past at demo.cu:11 and demo.cu:12 (2 times)");
     }
 }

@@ -9,14 +9,14 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 /// Where in the user's sources a call stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub struct Site {
+pub struct CallSite {
     /// A C string that lives as long as the artifact, or null.
     pub file: *const c_char,
     /// The line, from 1.
     pub line: u32,
 }
 
-impl Site {
+impl CallSite {
     /// `file:line`, or an empty text where the site is not known.
     pub fn describe(&self) -> String {
         if self.file.is_null() {
@@ -65,7 +65,7 @@ pub struct RawLaunch {
     /// Identifies the kernel for `cudaFuncSetAttribute`.
     pub function: *const c_void,
     /// Where the launch stands.
-    pub site: Site,
+    pub site: CallSite,
 }
 
 /// The kind of a kernel argument; numbered as in `replay_argument`.
@@ -160,7 +160,7 @@ pub mod barrier_op {
     pub(crate) const AND: u32 = 2;
 }
 
-/// One thread of a block, as a kernel in block form sees it.
+/// One thread of a block, as a kernel in thread-loop form sees it.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct BlockThread {
@@ -186,7 +186,7 @@ pub struct BlockThreads {
 /// The threads of one warp whose turn it is in a kernel that runs a block in turns.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Turn {
+pub struct WarpTurn {
     /// The first of them, by its place in the order of the threads.
     pub position: u32,
     /// Their number; 0 if all threads have ended.
@@ -217,32 +217,32 @@ pub struct FoldWait {
     /// Does them.
     pub run: FoldFn,
     /// Where the chain stands.
-    pub site: Site,
+    pub site: CallSite,
 }
 
-type Status = c_int;
+type CudaStatus = c_int;
 
 /// The table; see the header for what each function does.
 #[repr(C)]
 pub struct Abi {
-    pub barrier: unsafe extern "C" fn(u32, u32, Site) -> u32,
-    pub warp_collective: unsafe extern "C" fn(u32, u32, u64, u32, Site) -> u64,
-    pub warp_fold: unsafe extern "C" fn(u32, u64, u32, u64, FoldFn, Site) -> Folded,
+    pub barrier: unsafe extern "C" fn(u32, u32, CallSite) -> u32,
+    pub warp_collective: unsafe extern "C" fn(u32, u32, u64, u32, CallSite) -> u64,
+    pub warp_fold: unsafe extern "C" fn(u32, u64, u32, u64, FoldFn, CallSite) -> Folded,
     pub active_mask: unsafe extern "C" fn() -> u32,
     pub atomic_turn: unsafe extern "C" fn(),
     pub yield_thread: unsafe extern "C" fn(),
-    pub grid_barrier: unsafe extern "C" fn(Site),
-    pub cluster_arrive: unsafe extern "C" fn(Site),
-    pub cluster_wait: unsafe extern "C" fn(Site),
+    pub grid_barrier: unsafe extern "C" fn(CallSite),
+    pub cluster_arrive: unsafe extern "C" fn(CallSite),
+    pub cluster_wait: unsafe extern "C" fn(CallSite),
     pub is_cooperative: unsafe extern "C" fn() -> u32,
     pub whole_block: unsafe extern "C" fn(usize, usize, *mut BlockThreads),
-    pub block_turns: unsafe extern "C" fn(usize, *mut BlockThreads, *mut Turn),
-    pub turn_barrier: unsafe extern "C" fn(u32, u32, Site, *mut Turn),
-    pub turn_fold: unsafe extern "C" fn(*const FoldWait, *mut Turn),
-    pub turn_yield: unsafe extern "C" fn(u32, *mut Turn),
-    pub turn_end: unsafe extern "C" fn(u32, u32, *mut Turn),
+    pub block_turns: unsafe extern "C" fn(usize, *mut BlockThreads, *mut WarpTurn),
+    pub turn_barrier: unsafe extern "C" fn(u32, u32, CallSite, *mut WarpTurn),
+    pub turn_fold: unsafe extern "C" fn(*const FoldWait, *mut WarpTurn),
+    pub turn_yield: unsafe extern "C" fn(u32, *mut WarpTurn),
+    pub turn_end: unsafe extern "C" fn(u32, u32, *mut WarpTurn),
     pub is_device_memory: unsafe extern "C" fn(*const c_void, usize) -> c_int,
-    pub barriers_differ: unsafe extern "C" fn(*const Site) -> !,
+    pub barriers_differ: unsafe extern "C" fn(*const CallSite) -> !,
     pub check_state: extern "C" fn() -> *mut c_void,
     pub access: unsafe extern "C" fn(*const c_void, usize, u32, *const c_void),
     pub fence: unsafe extern "C" fn(),
@@ -250,18 +250,18 @@ pub struct Abi {
     pub shared_alloc: unsafe extern "C" fn(u32, usize, usize) -> *mut c_void,
     pub shared_slot: unsafe extern "C" fn() -> u32,
     pub device_print: unsafe extern "C" fn(*const c_char, usize),
-    pub device_abort: unsafe extern "C" fn(*const c_char, Site) -> !,
-    pub no_shadow: unsafe extern "C" fn(*const c_char, Site) -> !,
+    pub device_abort: unsafe extern "C" fn(*const c_char, CallSite) -> !,
+    pub no_shadow: unsafe extern "C" fn(*const c_char, CallSite) -> !,
 
-    pub launch: unsafe extern "C" fn(*const RawLaunch) -> Status,
-    pub malloc: unsafe extern "C" fn(*mut *mut c_void, usize, Site) -> Status,
-    pub malloc_host: unsafe extern "C" fn(*mut *mut c_void, usize) -> Status,
-    pub malloc_managed: unsafe extern "C" fn(*mut *mut c_void, usize, Site) -> Status,
-    pub free: unsafe extern "C" fn(*mut c_void) -> Status,
-    pub free_host: unsafe extern "C" fn(*mut c_void) -> Status,
+    pub launch: unsafe extern "C" fn(*const RawLaunch) -> CudaStatus,
+    pub malloc: unsafe extern "C" fn(*mut *mut c_void, usize, CallSite) -> CudaStatus,
+    pub malloc_host: unsafe extern "C" fn(*mut *mut c_void, usize) -> CudaStatus,
+    pub malloc_managed: unsafe extern "C" fn(*mut *mut c_void, usize, CallSite) -> CudaStatus,
+    pub free: unsafe extern "C" fn(*mut c_void) -> CudaStatus,
+    pub free_host: unsafe extern "C" fn(*mut c_void) -> CudaStatus,
     pub memcpy:
-        unsafe extern "C" fn(*mut c_void, *const c_void, usize, c_int, *mut c_void) -> Status,
-    pub memset: unsafe extern "C" fn(*mut c_void, c_int, usize, *mut c_void) -> Status,
+        unsafe extern "C" fn(*mut c_void, *const c_void, usize, c_int, *mut c_void) -> CudaStatus,
+    pub memset: unsafe extern "C" fn(*mut c_void, c_int, usize, *mut c_void) -> CudaStatus,
     pub memcpy_symbol: unsafe extern "C" fn(
         *mut c_void,
         *const c_char,
@@ -270,25 +270,25 @@ pub struct Abi {
         usize,
         c_int,
         *mut c_void,
-    ) -> Status,
+    ) -> CudaStatus,
     pub symbol_address:
-        unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const c_char, usize) -> Status,
-    pub synchronize: unsafe extern "C" fn(*mut c_void) -> Status,
-    pub get_last_error: unsafe extern "C" fn(c_int) -> Status,
+        unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const c_char, usize) -> CudaStatus,
+    pub synchronize: unsafe extern "C" fn(*mut c_void) -> CudaStatus,
+    pub get_last_error: unsafe extern "C" fn(c_int) -> CudaStatus,
     pub func_set_attribute:
-        unsafe extern "C" fn(*const c_void, *const c_char, c_int, c_int) -> Status,
-    pub occupancy: unsafe extern "C" fn(*mut c_int, *const c_void, c_int, usize) -> Status,
+        unsafe extern "C" fn(*const c_void, *const c_char, c_int, c_int) -> CudaStatus,
+    pub occupancy: unsafe extern "C" fn(*mut c_int, *const c_void, c_int, usize) -> CudaStatus,
     pub multiprocessors: unsafe extern "C" fn() -> c_int,
-    pub mem_get_info: unsafe extern "C" fn(*mut usize, *mut usize) -> Status,
+    pub mem_get_info: unsafe extern "C" fn(*mut usize, *mut usize) -> CudaStatus,
     pub device_is_host: unsafe extern "C" fn() -> c_int,
-    pub stream_create: unsafe extern "C" fn(*mut *mut c_void, u32) -> Status,
-    pub stream_destroy: unsafe extern "C" fn(*mut c_void) -> Status,
-    pub event_create: unsafe extern "C" fn(*mut *mut c_void) -> Status,
-    pub event_destroy: unsafe extern "C" fn(*mut c_void) -> Status,
-    pub event_record: unsafe extern "C" fn(*mut c_void, *mut c_void) -> Status,
-    pub event_wait: unsafe extern "C" fn(*mut c_void, *mut c_void) -> Status,
-    pub event_synchronize: unsafe extern "C" fn(*mut c_void) -> Status,
-    pub event_elapsed: unsafe extern "C" fn(*mut f32, *mut c_void, *mut c_void) -> Status,
+    pub stream_create: unsafe extern "C" fn(*mut *mut c_void, u32) -> CudaStatus,
+    pub stream_destroy: unsafe extern "C" fn(*mut c_void) -> CudaStatus,
+    pub event_create: unsafe extern "C" fn(*mut *mut c_void) -> CudaStatus,
+    pub event_destroy: unsafe extern "C" fn(*mut c_void) -> CudaStatus,
+    pub event_record: unsafe extern "C" fn(*mut c_void, *mut c_void) -> CudaStatus,
+    pub event_wait: unsafe extern "C" fn(*mut c_void, *mut c_void) -> CudaStatus,
+    pub event_synchronize: unsafe extern "C" fn(*mut c_void) -> CudaStatus,
+    pub event_elapsed: unsafe extern "C" fn(*mut f32, *mut c_void, *mut c_void) -> CudaStatus,
 
     pub math_f1: unsafe extern "C" fn(u32, f32) -> f32,
     pub math_d1: unsafe extern "C" fn(u32, f64) -> f64,
@@ -336,10 +336,10 @@ pub struct BlockState {
     pub cluster: [u32; 3],
     /// The block's rank in its cluster.
     pub cluster_rank: u32,
-    /// The thread that runs, in a kernel in block form; null in other kernels, where `threadIdx`
+    /// The thread that runs, in a kernel in thread-loop form; null in other kernels, where `threadIdx`
     /// tells it.
     pub running: *const BlockThread,
-    /// The linear index of the current thread in its block; not kept up in block form.
+    /// The linear index of the current thread in its block; not kept up in thread-loop form.
     pub linear_thread: u32,
     /// Whether every earlier block has ended.
     pub has_turn: u32,

@@ -7,15 +7,15 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
-use super::abi::{Abi, RawLaunch, Site};
+use super::abi::{Abi, CallSite, RawLaunch};
 use super::limits::{MULTIPROCESSORS, check_bounds, check_limits, resident_blocks};
 use super::report::{LaunchRecord, NO_SHADOW};
-use super::{CopyKind, Launch, cpu, end, math, runtime_of_process};
+use super::{CopyKind, Launch, cpu, end_replay, math, runtime_of_process};
 use crate::cuda::CudaError;
 
 /// The runtime API's state of the process.
 #[derive(Default)]
-pub struct State {
+pub struct ApiState {
     last_error: AtomicI32,
     /// By kernel: the dynamic shared memory that `cudaFuncSetAttribute` allows it.
     shared_limits: Mutex<HashMap<usize, usize>>,
@@ -29,7 +29,7 @@ pub struct State {
     handles: AtomicUsize,
 }
 
-impl State {
+impl ApiState {
     /// Notes that a launch, a copy or a fill was asked for.
     fn count_work(&self) {
         self.work.fetch_add(1, Ordering::Relaxed);
@@ -37,8 +37,8 @@ impl State {
 
     /// The most blocks that a cluster of the kernel may have.
     fn most_in_cluster(&self, function: *const c_void) -> u32 {
-        let wide = self.wide_clusters.lock().expect("no code panics while it holds this");
-        match wide.contains(&(function as usize)) {
+        let wide_kernels = self.wide_clusters.lock().expect("no code panics while it holds this");
+        match wide_kernels.contains(&(function as usize)) {
             true => cpu::MOST_CLUSTER_BLOCKS as u32,
             false => cpu::PORTABLE_CLUSTER_BLOCKS,
         }
@@ -53,7 +53,7 @@ impl State {
 /// The table that artifacts are bound to. Its device side serves the CPU only; kernels on a GPU
 /// bring their own.
 pub static TABLE: Abi = Abi {
-    barrier: cpu::barrier,
+    barrier: cpu::wait_at_barrier,
     warp_collective: cpu::warp_collective,
     warp_fold: cpu::warp_fold,
     active_mask: cpu::active_mask,
@@ -72,29 +72,29 @@ pub static TABLE: Abi = Abi {
     is_device_memory,
     barriers_differ: cpu::barriers_differ,
     check_state: cpu::check_state,
-    access: cpu::access,
-    fence: cpu::fence,
+    access: cpu::check_access,
+    fence: cpu::note_fence,
     all_arrived: cpu::all_arrived,
     shared_alloc: cpu::shared_alloc,
     shared_slot: cpu::shared_slot,
     device_print,
     device_abort,
     no_shadow,
-    launch,
-    malloc,
+    launch: launch_kernel,
+    malloc: malloc_device,
     malloc_host,
     malloc_managed,
-    free,
+    free: free_device,
     free_host,
-    memcpy,
-    memset,
+    memcpy: copy_memory,
+    memset: set_memory,
     memcpy_symbol,
     symbol_address,
-    synchronize,
+    synchronize: synchronize_stream,
     get_last_error,
     func_set_attribute,
-    occupancy,
-    multiprocessors,
+    occupancy: count_resident_blocks,
+    multiprocessors: count_multiprocessors,
     mem_get_info,
     device_is_host,
     stream_create,
@@ -105,16 +105,16 @@ pub static TABLE: Abi = Abi {
     event_wait,
     event_synchronize,
     event_elapsed,
-    math_f1: math::f1,
-    math_d1: math::d1,
-    math_f2: math::f2,
-    math_d2: math::d2,
-    math_f3: math::f3,
-    math_d3: math::d3,
+    math_f1: math::call_unary_f32,
+    math_d1: math::call_unary_f64,
+    math_f2: math::call_binary_f32,
+    math_d2: math::call_binary_f64,
+    math_f3: math::multiply_add_f32,
+    math_d3: math::multiply_add_f64,
 };
 
 /// Remembers the error of a call for `cudaGetLastError`, and returns its code.
-fn status(result: Result<(), CudaError>) -> c_int {
+fn record_cuda_result(result: Result<(), CudaError>) -> c_int {
     let code = result.err().unwrap_or(CudaError::SUCCESS).0;
     if code != 0 {
         runtime_of_process().api.last_error.store(code, Ordering::SeqCst);
@@ -123,7 +123,7 @@ fn status(result: Result<(), CudaError>) -> c_int {
 }
 
 unsafe extern "C" fn is_device_memory(pointer: *const c_void, bytes: usize) -> c_int {
-    runtime_of_process().device.holds(pointer.cast(), bytes).into()
+    runtime_of_process().device.can_host_read(pointer.cast(), bytes).into()
 }
 
 unsafe extern "C" fn get_last_error(clear: c_int) -> c_int {
@@ -147,7 +147,7 @@ unsafe extern "C" fn device_print(text: *const c_char, bytes: usize) {
     // SAFETY: the artifact passes a text of that many bytes.
     let text = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), bytes) };
     // In the order of the blocks, whatever the number of cores.
-    if cpu::place().is_some() {
+    if cpu::current_place().is_some() {
         // SAFETY: a thread of a kernel calls.
         unsafe { cpu::atomic_turn() };
     }
@@ -155,23 +155,23 @@ unsafe extern "C" fn device_print(text: *const c_char, bytes: usize) {
     unsafe { libc::fwrite(text.as_ptr().cast(), 1, text.len(), stdout) };
 }
 
-unsafe extern "C" fn device_abort(why: *const c_char, site: Site) -> ! {
+unsafe extern "C" fn device_abort(reason_pointer: *const c_char, site: CallSite) -> ! {
     // SAFETY: the artifact passes a C string.
-    let why = unsafe { CStr::from_ptr(why) }.to_string_lossy();
+    let reason = unsafe { CStr::from_ptr(reason_pointer) }.to_string_lossy();
     let detail = match site.describe() {
-        place if place.is_empty() => why.into_owned(),
-        place => format!("{why} at {place}"),
+        place if place.is_empty() => reason.into_owned(),
+        place => format!("{reason} at {place}"),
     };
-    end("device code stopped itself", detail, cpu::place())
+    end_replay("device code stopped itself", detail, cpu::current_place())
 }
 
-unsafe extern "C" fn no_shadow(what: *const c_char, site: Site) -> ! {
+unsafe extern "C" fn no_shadow(obstacle_pointer: *const c_char, site: CallSite) -> ! {
     // SAFETY: the artifact passes a C string.
-    let what = unsafe { CStr::from_ptr(what) }.to_string_lossy();
-    end(NO_SHADOW, format!("{}: {what}", site.describe()), cpu::place())
+    let obstacle = unsafe { CStr::from_ptr(obstacle_pointer) }.to_string_lossy();
+    end_replay(NO_SHADOW, format!("{}: {obstacle}", site.describe()), cpu::current_place())
 }
 
-unsafe extern "C" fn launch(raw: *const RawLaunch) -> c_int {
+unsafe extern "C" fn launch_kernel(raw: *const RawLaunch) -> c_int {
     let runtime = runtime_of_process();
     runtime.api.count_work();
     // SAFETY: the artifact passes a launch that outlives the call; its name is a literal.
@@ -180,10 +180,10 @@ unsafe extern "C" fn launch(raw: *const RawLaunch) -> c_int {
     let limits = runtime.api.shared_limits.lock().expect("no code panics while it holds this");
     let dynamic_limit = limits.get(&(raw.function as usize)).copied();
     drop(limits);
-    let (default, most) = shared_limits();
+    let (default, opt_in_limit) = shared_limits();
     let dynamic_limit = dynamic_limit.unwrap_or(default);
     // A kernel that was allowed more may have its static shared memory on top.
-    let shared_limit = if dynamic_limit > default { most } else { default };
+    let shared_limit = if dynamic_limit > default { opt_in_limit } else { default };
     let launch = Launch {
         kernel,
         thunk: raw.thunk,
@@ -201,9 +201,9 @@ unsafe extern "C" fn launch(raw: *const RawLaunch) -> c_int {
         names_cluster: raw.names_cluster != 0,
         stream: raw.stream,
     };
-    let checked = check_limits(raw, dynamic_limit)
-        .and_then(|()| check_bounds(raw, runtime.api.most_in_cluster(raw.function), most));
-    let bounds = match checked {
+    let limit_check = check_limits(raw, dynamic_limit)
+        .and_then(|()| check_bounds(raw, runtime.api.most_in_cluster(raw.function), opt_in_limit));
+    let bounds = match limit_check {
         Err(CudaError::INVALID_VALUE) => format!(": __launch_bounds__({})", raw.max_threads),
         Err(CudaError::INVALID_CLUSTER_SIZE) => {
             let [x, y, z] = raw.cluster;
@@ -222,35 +222,43 @@ unsafe extern "C" fn launch(raw: *const RawLaunch) -> c_int {
         site: raw.site.describe(),
         error: error.map(|error| format!("{error}{bounds}")),
     };
-    if checked.is_ok() {
+    if limit_check.is_ok() {
         runtime.reporter.launch(record(None));
     }
-    let result = checked.and_then(|()| runtime.device.launch(&launch));
+    let result = limit_check.and_then(|()| runtime.device.launch(&launch));
     if let Err(error) = result {
         runtime.reporter.launch(record(Some(error)));
     }
-    status(result)
+    record_cuda_result(result)
 }
 
-unsafe extern "C" fn malloc(pointer: *mut *mut c_void, bytes: usize, site: Site) -> c_int {
+unsafe extern "C" fn malloc_device(
+    pointer: *mut *mut c_void,
+    bytes: usize,
+    site: CallSite,
+) -> c_int {
     let device = &runtime_of_process().device;
-    let result = device.malloc_scratch(bytes, cpu::label("cudaMalloc", site));
+    let result = device.malloc_scratch(bytes, cpu::allocation_label("cudaMalloc", site));
     // SAFETY: the artifact passes the address of a pointer.
-    status(result.map(|address| unsafe { *pointer = address.cast() }))
+    record_cuda_result(result.map(|address| unsafe { *pointer = address.cast() }))
 }
 
-unsafe extern "C" fn malloc_managed(pointer: *mut *mut c_void, bytes: usize, site: Site) -> c_int {
+unsafe extern "C" fn malloc_managed(
+    pointer: *mut *mut c_void,
+    bytes: usize,
+    site: CallSite,
+) -> c_int {
     let device = &runtime_of_process().device;
-    let result = device.malloc_managed(bytes, cpu::label("cudaMallocManaged", site));
+    let result = device.malloc_managed(bytes, cpu::allocation_label("cudaMallocManaged", site));
     // SAFETY: the artifact passes the address of a pointer.
-    status(result.map(|address| unsafe { *pointer = address.cast() }))
+    record_cuda_result(result.map(|address| unsafe { *pointer = address.cast() }))
 }
 
-unsafe extern "C" fn free(pointer: *mut c_void) -> c_int {
+unsafe extern "C" fn free_device(pointer: *mut c_void) -> c_int {
     if pointer.is_null() {
         return 0;
     }
-    status(runtime_of_process().device.free(pointer.cast()))
+    record_cuda_result(runtime_of_process().device.free(pointer.cast()))
 }
 
 unsafe extern "C" fn malloc_host(pointer: *mut *mut c_void, bytes: usize) -> c_int {
@@ -258,7 +266,7 @@ unsafe extern "C" fn malloc_host(pointer: *mut *mut c_void, bytes: usize) -> c_i
     // would hide nothing, so it is zeroed to be the same in every replay.
     let address = unsafe { libc::calloc(bytes.max(1), 1) };
     if address.is_null() {
-        return status(Err(CudaError::MEMORY_ALLOCATION));
+        return record_cuda_result(Err(CudaError::MEMORY_ALLOCATION));
     }
     // SAFETY: the artifact passes the address of a pointer.
     unsafe { *pointer = address };
@@ -273,9 +281,9 @@ unsafe extern "C" fn free_host(pointer: *mut c_void) -> c_int {
     0
 }
 
-unsafe extern "C" fn memcpy(
-    to: *mut c_void,
-    from: *const c_void,
+unsafe extern "C" fn copy_memory(
+    destination: *mut c_void,
+    source: *const c_void,
     bytes: usize,
     kind: c_int,
     stream: *mut c_void,
@@ -287,11 +295,12 @@ unsafe extern "C" fn memcpy(
     runtime_of_process().api.count_work();
     let device = &runtime_of_process().device;
     // SAFETY: the caller vouches for host memory, as in CUDA.
-    let copy = |kind| unsafe { device.copy(to.cast(), from.cast(), bytes, kind, stream) };
-    status(kind.and_then(copy))
+    let copy =
+        |kind| unsafe { device.copy(destination.cast(), source.cast(), bytes, kind, stream) };
+    record_cuda_result(kind.and_then(copy))
 }
 
-unsafe extern "C" fn memset(
+unsafe extern "C" fn set_memory(
     pointer: *mut c_void,
     value: c_int,
     bytes: usize,
@@ -301,13 +310,13 @@ unsafe extern "C" fn memset(
         return 0;
     }
     runtime_of_process().api.count_work();
-    status(runtime_of_process().device.set(pointer.cast(), value as u8, bytes, stream))
+    record_cuda_result(runtime_of_process().device.set(pointer.cast(), value as u8, bytes, stream))
 }
 
 unsafe extern "C" fn memcpy_symbol(
     symbol: *mut c_void,
     name: *const c_char,
-    other: *mut c_void,
+    buffer: *mut c_void,
     bytes: usize,
     offset: usize,
     to_symbol: c_int,
@@ -318,12 +327,15 @@ unsafe extern "C" fn memcpy_symbol(
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     let address = match device.symbol(symbol.cast(), &name, offset + bytes) {
         Ok(address) => address.wrapping_add(offset),
-        Err(error) => return status(Err(error)),
+        Err(error) => return record_cuda_result(Err(error)),
     };
-    let (to, from) = if to_symbol != 0 { (address, other.cast()) } else { (other.cast(), address) };
+    let (destination, source) =
+        if to_symbol != 0 { (address, buffer.cast()) } else { (buffer.cast(), address) };
     // The kind is not checked: a symbol on the CPU is a variable of the artifact.
     // SAFETY: the caller vouches for host memory, as in CUDA.
-    status(unsafe { device.copy(to, from, bytes, CopyKind::Default, stream) })
+    record_cuda_result(unsafe {
+        device.copy(destination, source, bytes, CopyKind::Default, stream)
+    })
 }
 
 unsafe extern "C" fn symbol_address(
@@ -336,12 +348,12 @@ unsafe extern "C" fn symbol_address(
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     let result = runtime_of_process().device.symbol(symbol.cast(), &name, bytes);
     // SAFETY: the address is that of a pointer, as above.
-    status(result.map(|address| unsafe { *pointer = address.cast() }))
+    record_cuda_result(result.map(|address| unsafe { *pointer = address.cast() }))
 }
 
-unsafe extern "C" fn synchronize(stream: *mut c_void) -> c_int {
-    cpu::check::synchronized(stream);
-    status(runtime_of_process().device.synchronize())
+unsafe extern "C" fn synchronize_stream(stream: *mut c_void) -> c_int {
+    cpu::check::note_synchronisation(stream);
+    record_cuda_result(runtime_of_process().device.synchronize())
 }
 
 /// The bytes of shared memory that a block has without asking for more, and those that it may ask for.
@@ -363,20 +375,20 @@ unsafe extern "C" fn func_set_attribute(
     value: c_int,
 ) -> c_int {
     if attribute == WIDE_CLUSTERS {
-        let wide = &runtime_of_process().api.wide_clusters;
-        let mut wide = wide.lock().expect("no code panics while it holds this");
+        let kernels_mutex = &runtime_of_process().api.wide_clusters;
+        let mut wide_kernels = kernels_mutex.lock().expect("no code panics while it holds this");
         match value {
-            0 => wide.remove(&(function as usize)),
-            _ => wide.insert(function as usize),
+            0 => wide_kernels.remove(&(function as usize)),
+            _ => wide_kernels.insert(function as usize),
         };
         return 0;
     }
     if attribute != MAX_DYNAMIC_SHARED {
         return 0;
     }
-    let (default, most) = shared_limits();
-    let Some(bytes) = usize::try_from(value).ok().filter(|&bytes| bytes <= most) else {
-        return status(Err(CudaError::INVALID_VALUE));
+    let (default, opt_in_limit) = shared_limits();
+    let Some(bytes) = usize::try_from(value).ok().filter(|&bytes| bytes <= opt_in_limit) else {
+        return record_cuda_result(Err(CudaError::INVALID_VALUE));
     };
     let state = &runtime_of_process().api;
     let mut limits = state.shared_limits.lock().expect("no code panics while it holds this");
@@ -386,27 +398,27 @@ unsafe extern "C" fn func_set_attribute(
 
 /// `cudaOccupancyMaxActiveBlocksPerMultiprocessor` for a device of compute capability 9.0, as far
 /// as threads and shared memory limit it, where the device itself does not tell.
-unsafe extern "C" fn occupancy(
+unsafe extern "C" fn count_resident_blocks(
     blocks: *mut c_int,
     function: *const c_void,
     block_size: c_int,
     shared_bytes: usize,
 ) -> c_int {
     if block_size <= 0 || block_size as usize > cpu::MAX_THREADS {
-        return status(Err(CudaError::INVALID_VALUE));
+        return record_cuda_result(Err(CudaError::INVALID_VALUE));
     }
     let threads = block_size as usize;
-    let told = runtime_of_process().device.occupancy(function, threads, shared_bytes);
-    let resident =
-        told.unwrap_or_else(|| resident_blocks(threads, shared_bytes, shared_limits().1));
+    let device_occupancy = runtime_of_process().device.occupancy(function, threads, shared_bytes);
+    let resident = device_occupancy
+        .unwrap_or_else(|| resident_blocks(threads, shared_bytes, shared_limits().1));
     // SAFETY: the artifact passes the address of an int.
     unsafe { *blocks = resident as c_int };
     0
 }
 
-unsafe extern "C" fn multiprocessors() -> c_int {
-    let told = runtime_of_process().device.multiprocessors();
-    told.map_or(MULTIPROCESSORS as c_int, |count| count as c_int)
+unsafe extern "C" fn count_multiprocessors() -> c_int {
+    let device_multiprocessors = runtime_of_process().device.multiprocessors();
+    device_multiprocessors.map_or(MULTIPROCESSORS as c_int, |count| count as c_int)
 }
 
 unsafe extern "C" fn mem_get_info(free: *mut usize, total: *mut usize) -> c_int {
@@ -452,26 +464,26 @@ unsafe extern "C" fn event_create(event: *mut *mut c_void) -> c_int {
 
 unsafe extern "C" fn event_destroy(event: *mut c_void) -> c_int {
     let events = &runtime_of_process().api.events;
-    let known =
+    let removed_event =
         events.lock().expect("no code panics while it holds this").remove(&(event as usize));
-    status(known.map(|_| ()).ok_or(CudaError::INVALID_RESOURCE_HANDLE))
+    record_cuda_result(removed_event.map(|_| ()).ok_or(CudaError::INVALID_RESOURCE_HANDLE))
 }
 
 unsafe extern "C" fn event_wait(stream: *mut c_void, event: *mut c_void) -> c_int {
-    cpu::check::waits(stream, event);
+    cpu::check::note_stream_wait(stream, event);
     0
 }
 
 unsafe extern "C" fn event_synchronize(event: *mut c_void) -> c_int {
-    cpu::check::waited(event);
-    status(runtime_of_process().device.synchronize())
+    cpu::check::note_host_wait(event);
+    record_cuda_result(runtime_of_process().device.synchronize())
 }
 
 unsafe extern "C" fn event_record(event: *mut c_void, stream: *mut c_void) -> c_int {
-    cpu::check::recorded(event, stream);
+    cpu::check::note_event_record(event, stream);
     let runtime = runtime_of_process();
     if let Err(error) = runtime.device.synchronize() {
-        return status(Err(error));
+        return record_cuda_result(Err(error));
     }
     let mut events = runtime.api.events.lock().expect("no code panics while it holds this");
     match events.get_mut(&(event as usize)) {
@@ -479,7 +491,7 @@ unsafe extern "C" fn event_record(event: *mut c_void, stream: *mut c_void) -> c_
             *time = Some(runtime.api.work.load(Ordering::Relaxed));
             0
         }
-        None => status(Err(CudaError::INVALID_RESOURCE_HANDLE)),
+        None => record_cuda_result(Err(CudaError::INVALID_RESOURCE_HANDLE)),
     }
 }
 
@@ -498,6 +510,6 @@ unsafe extern "C" fn event_elapsed(
             unsafe { *milliseconds = elapsed };
             0
         }
-        _ => status(Err(CudaError::INVALID_RESOURCE_HANDLE)),
+        _ => record_cuda_result(Err(CudaError::INVALID_RESOURCE_HANDLE)),
     }
 }

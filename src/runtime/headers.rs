@@ -14,18 +14,18 @@ static INCLUDE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/src/runtime/include"
 static NVRTC: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/src/runtime/nvrtc");
 
 /// A hash over the names and contents of the headers for the host compiler.
-pub(crate) fn identity() -> blake3::Hash {
-    static IDENTITY: LazyLock<blake3::Hash> = LazyLock::new(|| identity_of(&INCLUDE));
+pub(crate) fn hash_headers() -> blake3::Hash {
+    static IDENTITY: LazyLock<blake3::Hash> = LazyLock::new(|| hash_header_folder(&INCLUDE));
     *IDENTITY
 }
 
 /// A hash over the names and contents of the headers for NVRTC.
 pub(crate) fn device_identity() -> blake3::Hash {
-    static IDENTITY: LazyLock<blake3::Hash> = LazyLock::new(|| identity_of(&NVRTC));
+    static IDENTITY: LazyLock<blake3::Hash> = LazyLock::new(|| hash_header_folder(&NVRTC));
     *IDENTITY
 }
 
-fn identity_of(dir: &Dir<'_>) -> blake3::Hash {
+fn hash_header_folder(dir: &Dir<'_>) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     for_each(dir, &mut |path, content| {
         hasher.update(path.to_string_lossy().as_bytes());
@@ -41,25 +41,26 @@ fn identity_of(dir: &Dir<'_>) -> blake3::Hash {
 ///
 /// # Errors
 /// The error of the file system.
-pub fn write(folder: &Path) -> io::Result<()> {
-    static GUARDED: LazyLock<Vec<(&Path, Vec<u8>)>> = LazyLock::new(guarded);
+pub fn write_headers(folder: &Path) -> io::Result<()> {
+    static GUARDED: LazyLock<Vec<(&Path, Vec<u8>)>> = LazyLock::new(guard_headers);
     GUARDED.iter().try_for_each(|(path, content)| write_one(&folder.join(path), content))
 }
 
 /// The headers for the host compiler, each with the user's macros kept out.
-fn guarded() -> Vec<(&'static Path, Vec<u8>)> {
+fn guard_headers() -> Vec<(&'static Path, Vec<u8>)> {
     let mut files = Vec::new();
-    collect(&INCLUDE, &mut files);
+    collect_headers(&INCLUDE, &mut files);
     let texts = || files.iter().map(|file| file.contents_utf8().unwrap_or_default());
-    let own: BTreeSet<&str> = texts().flat_map(macros).collect();
-    let shared: BTreeSet<&str> = texts().flat_map(definitions).flat_map(words).collect();
-    let whole = |text| guard(text, &own, &shared).into_bytes();
-    files.iter().zip(texts()).map(|(file, text)| (file.path(), whole(text))).collect()
+    let own_macros: BTreeSet<&str> = texts().flat_map(header_macros).collect();
+    let definition_words: BTreeSet<&str> =
+        texts().flat_map(macro_definitions).flat_map(header_words).collect();
+    let guarded_text = |text| guard_header(text, &own_macros, &definition_words).into_bytes();
+    files.iter().zip(texts()).map(|(file, text)| (file.path(), guarded_text(text))).collect()
 }
 
-fn collect<'d>(dir: &'d Dir<'d>, files: &mut Vec<&'d include_dir::File<'d>>) {
+fn collect_headers<'d>(dir: &'d Dir<'d>, files: &mut Vec<&'d include_dir::File<'d>>) {
     files.extend(dir.files());
-    dir.dirs().for_each(|dir| collect(dir, files));
+    dir.dirs().for_each(|dir| collect_headers(dir, files));
 }
 
 /// Macros of the system's headers that the headers use, and operators, which no macro can be.
@@ -92,27 +93,27 @@ const KEPT: [&str; 25] = [
 ];
 
 /// The names of the macros that `text` defines.
-fn macros(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().filter_map(defined).filter_map(|rest| words(rest).next())
+fn header_macros(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(defined_macro).filter_map(|definition| header_words(definition).next())
 }
 
 /// The lines of the definitions of macros in `text`.
-fn definitions(text: &str) -> impl Iterator<Item = &str> {
+fn macro_definitions(text: &str) -> impl Iterator<Item = &str> {
     let mut goes_on = false;
     text.lines().filter(move |line| {
-        let is_part = goes_on || defined(line).is_some();
+        let is_part = goes_on || defined_macro(line).is_some();
         goes_on = is_part && line.ends_with('\\');
         is_part
     })
 }
 
 /// What the line defines, if it defines a macro.
-fn defined(line: &str) -> Option<&str> {
+fn defined_macro(line: &str) -> Option<&str> {
     line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("define ")
 }
 
 /// The words of `code`.
-fn words(code: &str) -> impl Iterator<Item = &str> {
+fn header_words(code: &str) -> impl Iterator<Item = &str> {
     let parts = code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     parts.filter(|word| word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
 }
@@ -120,20 +121,27 @@ fn words(code: &str) -> impl Iterator<Item = &str> {
 /// `text` between lines that undefine the words in it and in macros, `shared`, and lines that restore
 /// them. Names that begin like those of CUDA's, of these headers or of the compiler's stay as they are,
 /// and so do `own`.
-fn guard(text: &str, own: &BTreeSet<&str>, shared: &BTreeSet<&str>) -> String {
+fn guard_header(
+    text: &str,
+    own_macros: &BTreeSet<&str>,
+    definition_words: &BTreeSet<&str>,
+) -> String {
     let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
     let code = code.filter(|line| !line.trim_start().starts_with("#include"));
     let is_reserved = |word: &str| {
         let starts = |prefix: &str| word.starts_with(prefix);
         starts("__") || starts("cu") || starts("CU") || starts("replay") || starts("REPLAY")
     };
-    let is_free = |word: &&str| !is_reserved(word) && !own.contains(word) && !KEPT.contains(word);
-    let all = code.flat_map(words).chain(shared.iter().copied());
-    let names: BTreeSet<&str> = all.filter(is_free).collect();
-    let each = |line: &dyn Fn(&str) -> String| names.iter().map(|name| line(name)).collect();
-    let before: String = each(&|name| format!("#pragma push_macro(\"{name}\")\n#undef {name}\n"));
-    let after: String = each(&|name| format!("#pragma pop_macro(\"{name}\")\n"));
-    format!("{before}#line 1\n{text}\n{after}")
+    let is_free =
+        |word: &&str| !is_reserved(word) && !own_macros.contains(word) && !KEPT.contains(word);
+    let all_words = code.flat_map(header_words).chain(definition_words.iter().copied());
+    let names: BTreeSet<&str> = all_words.filter(is_free).collect();
+    let lines_per_name =
+        |line: &dyn Fn(&str) -> String| names.iter().map(|name| line(name)).collect();
+    let lines_before: String =
+        lines_per_name(&|name| format!("#pragma push_macro(\"{name}\")\n#undef {name}\n"));
+    let lines_after: String = lines_per_name(&|name| format!("#pragma pop_macro(\"{name}\")\n"));
+    format!("{lines_before}#line 1\n{text}\n{lines_after}")
 }
 
 /// Writes the headers for NVRTC into `replay_nvrtc` in `folder`.
@@ -141,10 +149,10 @@ fn guard(text: &str, own: &BTreeSet<&str>, shared: &BTreeSet<&str>) -> String {
 /// # Errors
 /// The error of the file system.
 pub(crate) fn write_device(folder: &Path) -> io::Result<()> {
-    write_all(&NVRTC, &folder.join("replay_nvrtc"))
+    write_header_folder(&NVRTC, &folder.join("replay_nvrtc"))
 }
 
-fn write_all(dir: &Dir<'_>, folder: &Path) -> io::Result<()> {
+fn write_header_folder(dir: &Dir<'_>, folder: &Path) -> io::Result<()> {
     for_each(dir, &mut |path, content| write_one(&folder.join(path), content))
 }
 
@@ -173,7 +181,7 @@ mod tests {
         let text =
             "#include <stdio.h>\ntemplate <class T> REAL f(T x); // by hand\n__device__ int n;";
         let shared = BTreeSet::from(["f", "REAL"]);
-        insta::assert_snapshot!(guard(text, &own, &shared), @r#"
+        insta::assert_snapshot!(guard_header(text, &own, &shared), @r#"
         #pragma push_macro("T")
         #undef T
         #pragma push_macro("class")

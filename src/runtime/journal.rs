@@ -22,7 +22,7 @@ pub(crate) const LEAST_BYTES: usize = 64 << 10;
 /// The offset of the first entry, behind the head.
 const FIRST: usize = 4096;
 /// The most bytes of a last word.
-const LAST_WORD: usize = FIRST - size_of::<Head>();
+const LAST_WORD: usize = FIRST - size_of::<JournalHead>();
 /// One part in this many, the last, is reserved for entries that say how the replay ended.
 const FOR_THE_END: usize = 16;
 /// One part in this many, before that, is reserved for launches that failed.
@@ -40,7 +40,7 @@ const WRITTEN: u32 = 2;
 
 /// The start of the memory.
 #[repr(C)]
-struct Head {
+struct JournalHead {
     /// Bytes of all complete entries.
     entries: AtomicU32,
     last_state: AtomicU32,
@@ -99,7 +99,7 @@ impl Journal {
         if bytes < LEAST_BYTES {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let map = map(file, bytes)?;
+        let map = map_unforked_memory(file, bytes)?;
         let next = Mutex::new(Next { end: FIRST, number: 0 });
         Ok(Journal { map, bytes, owner: std::process::id() as libc::pid_t, next })
     }
@@ -109,9 +109,9 @@ impl Journal {
         unsafe { libc::getpid() == self.owner }
     }
 
-    fn head(&self) -> &Head {
+    fn head(&self) -> &JournalHead {
         // SAFETY: the mapping begins with it, at a page, and stays.
-        unsafe { &*self.map.cast::<Head>() }
+        unsafe { &*self.map.cast::<JournalHead>() }
     }
 
     /// Adds an entry; false where there is no room for it.
@@ -127,10 +127,10 @@ impl Journal {
         let checksum = checksum(next.number, text);
         // SAFETY: the entry lies within the mapping, behind all others, and the lock is held.
         unsafe {
-            let at = self.map.add(next.end);
-            at.cast::<[u8; 4]>().write((text.len() as u32).to_le_bytes());
-            at.add(4).cast::<[u8; CHECKSUM]>().write(checksum);
-            at.add(ENTRY_HEAD).copy_from(text.as_ptr(), text.len());
+            let entry_pointer = self.map.add(next.end);
+            entry_pointer.cast::<[u8; 4]>().write((text.len() as u32).to_le_bytes());
+            entry_pointer.add(4).cast::<[u8; CHECKSUM]>().write(checksum);
+            entry_pointer.add(ENTRY_HEAD).copy_from(text.as_ptr(), text.len());
         }
         *next = Next { end, number: next.number + 1 };
         self.head().entries.store((end - FIRST) as u32, Ordering::Release);
@@ -154,8 +154,8 @@ impl Journal {
         let checksum = checksum(LAST_NUMBER, text);
         // SAFETY: the head and the room behind it are this thread's, since it was the first to claim them.
         unsafe {
-            (&raw mut (*self.map.cast::<Head>()).last_checksum).write(checksum);
-            self.map.add(size_of::<Head>()).copy_from(text.as_ptr(), text.len());
+            (&raw mut (*self.map.cast::<JournalHead>()).last_checksum).write(checksum);
+            self.map.add(size_of::<JournalHead>()).copy_from(text.as_ptr(), text.len());
         }
         head.last_length.store(text.len() as u32, Ordering::Release);
         head.last_state.store(WRITTEN, Ordering::Release);
@@ -167,7 +167,7 @@ impl Journal {
 ///
 /// # Errors
 /// If the file is no memory that can be sealed.
-pub fn begin(file: &File) -> io::Result<()> {
+pub fn begin_journal(file: &File) -> io::Result<()> {
     // SAFETY: changes what may be done with the descriptor's memory.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SEAL) } {
         0 => Ok(()),
@@ -186,24 +186,26 @@ pub(crate) fn has_begun(file: &File) -> bool {
 ///
 /// # Errors
 /// If the file cannot be read.
-pub fn read(file: &File) -> io::Result<Vec<Vec<u8>>> {
+pub fn read_journal_file(file: &File) -> io::Result<Vec<Vec<u8>>> {
     let mut head = vec![0; FIRST];
     file.read_exact_at(&mut head, 0)?;
-    let word = |at: usize| u32::from_ne_bytes(head[at..at + 4].try_into().expect("four bytes"));
-    let most = file.metadata()?.len().saturating_sub(FIRST as u64);
-    let length = u64::from(word(0)).min(most) as usize;
+    let word = |offset: usize| {
+        u32::from_ne_bytes(head[offset..offset + 4].try_into().expect("four bytes"))
+    };
+    let most_bytes = file.metadata()?.len().saturating_sub(FIRST as u64);
+    let length = u64::from(word(0)).min(most_bytes) as usize;
     let mut text = vec![0; length];
     file.read_exact_at(&mut text, FIRST as u64)?;
-    let (mut entries, mut rest) = (Vec::new(), text.as_slice());
-    while let Some((entry, others)) = split_entry(rest) {
-        let (found, entry) = entry;
-        if found != checksum(entries.len() as u64, entry) {
+    let (mut entries, mut remaining_text) = (Vec::new(), text.as_slice());
+    while let Some((entry, following_text)) = split_journal_entry(remaining_text) {
+        let (entry_tag, entry) = entry;
+        if entry_tag != checksum(entries.len() as u64, entry) {
             break;
         }
         entries.push(entry.to_vec());
-        rest = others;
+        remaining_text = following_text;
     }
-    let last = head.get(size_of::<Head>()..size_of::<Head>() + word(8) as usize);
+    let last = head.get(size_of::<JournalHead>()..size_of::<JournalHead>() + word(8) as usize);
     if word(4) == WRITTEN
         && let Some(last) = last
         && head[12..12 + CHECKSUM] == checksum(LAST_NUMBER, last)
@@ -213,13 +215,13 @@ pub fn read(file: &File) -> io::Result<Vec<Vec<u8>>> {
     Ok(entries)
 }
 
-type Entry<'t> = (&'t [u8], &'t [u8]);
+type JournalEntry<'t> = (&'t [u8], &'t [u8]);
 
-fn split_entry(text: &[u8]) -> Option<(Entry<'_>, &[u8])> {
+fn split_journal_entry(text: &[u8]) -> Option<(JournalEntry<'_>, &[u8])> {
     let (length, text) = text.split_first_chunk::<4>()?;
     let (checksum, text) = text.split_at_checked(CHECKSUM)?;
-    let (entry, rest) = text.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-    Some(((checksum, entry), rest))
+    let (entry, following_text) = text.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    Some(((checksum, entry), following_text))
 }
 
 fn checksum(number: u64, text: &[u8]) -> [u8; CHECKSUM] {
@@ -231,7 +233,7 @@ fn checksum(number: u64, text: &[u8]) -> [u8; CHECKSUM] {
 }
 
 /// The memory of `file`, which processes forked from this one do not have.
-fn map(file: &File, bytes: usize) -> io::Result<*mut u8> {
+fn map_unforked_memory(file: &File, bytes: usize) -> io::Result<*mut u8> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let descriptor = file.as_raw_fd();
     // SAFETY: a new mapping at an address of the kernel's choice, whose pages this process alone writes.
@@ -257,7 +259,7 @@ mod tests {
     }
 
     fn texts(file: &File) -> Vec<String> {
-        let entries = read(file).unwrap();
+        let entries = read_journal_file(file).unwrap();
         entries.into_iter().map(|entry| String::from_utf8(entry).unwrap()).collect()
     }
 
@@ -287,7 +289,7 @@ mod tests {
         let mut entry = vec![0; end];
         file.read_exact_at(&mut entry, FIRST as u64).unwrap();
         file.write_all_at(&entry, (FIRST + end) as u64).unwrap();
-        file.write_all_at(b"x", size_of::<Head>() as u64).unwrap();
+        file.write_all_at(b"x", size_of::<JournalHead>() as u64).unwrap();
         assert_eq!(texts(&file), ["true"]);
     }
 

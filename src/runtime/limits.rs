@@ -9,12 +9,12 @@ pub(super) const MULTIPROCESSORS: u64 = 132;
 
 /// How many blocks of so many threads and bytes of shared memory a multiprocessor holds. A block may ask for `most`
 /// bytes: in a shadow more than a device has.
-pub(super) fn resident_blocks(threads: usize, shared_bytes: usize, most: usize) -> usize {
+pub(super) fn resident_blocks(threads: usize, shared_bytes: usize, shared_limit: usize) -> usize {
     const THREADS_PER_SM: usize = 2048;
     const BLOCKS_PER_SM: usize = 32;
     let by_memory = cpu::MAX_SHARED_BYTES.checked_div(shared_bytes).unwrap_or(usize::MAX);
     // Wider elements make blocks fewer, but one that fits stays.
-    let by_memory = by_memory.max(usize::from(shared_bytes <= most));
+    let by_memory = by_memory.max(usize::from(shared_bytes <= shared_limit));
     (THREADS_PER_SM / threads.next_multiple_of(32)).min(BLOCKS_PER_SM).min(by_memory)
 }
 
@@ -55,15 +55,15 @@ pub(super) fn check_bounds(
 }
 
 /// Checks the clusters of a launch, of at most so many blocks each.
-fn check_cluster(raw: &RawLaunch, most: u32) -> Result<(), CudaError> {
+fn check_cluster(raw: &RawLaunch, most_blocks: u32) -> Result<(), CudaError> {
     let sides = raw.cluster;
     if raw.names_cluster == 0 && sides == [0; 3] {
         return Ok(());
     }
     let divides = raw.grid.iter().zip(sides).all(|(&blocks, side)| side != 0 && blocks % side == 0);
     let size = sides.iter().try_fold(1u32, |size, &side| size.checked_mul(side));
-    let fits = size.is_some_and(|size| size <= most);
-    match divides && fits && raw.names_cluster != 2 {
+    let is_small_enough = size.is_some_and(|size| size <= most_blocks);
+    match divides && is_small_enough && raw.names_cluster != 2 {
         true => Ok(()),
         false => Err(CudaError::INVALID_CLUSTER_SIZE),
     }

@@ -33,22 +33,22 @@ static F2: [fn(f32, f32) -> f32; 3] = [core_math::atan2f, core_math::hypotf, cor
 /// In the order of `replay_math2`.
 static D2: [fn(f64, f64) -> f64; 3] = [core_math::atan2, core_math::hypot, core_math::pow];
 
-pub(super) unsafe extern "C" fn f1(function: u32, x: f32) -> f32 {
+pub(super) unsafe extern "C" fn call_unary_f32(function: u32, x: f32) -> f32 {
     F1[function as usize](x)
 }
-pub(crate) unsafe extern "C" fn d1(function: u32, x: f64) -> f64 {
+pub(crate) unsafe extern "C" fn call_unary_f64(function: u32, x: f64) -> f64 {
     D1[function as usize](x)
 }
-pub(crate) unsafe extern "C" fn f2(function: u32, x: f32, y: f32) -> f32 {
+pub(crate) unsafe extern "C" fn call_binary_f32(function: u32, x: f32, y: f32) -> f32 {
     F2[function as usize](x, y)
 }
-pub(crate) unsafe extern "C" fn d2(function: u32, x: f64, y: f64) -> f64 {
+pub(crate) unsafe extern "C" fn call_binary_f64(function: u32, x: f64, y: f64) -> f64 {
     D2[function as usize](x, y)
 }
-pub(crate) unsafe extern "C" fn f3(x: f32, y: f32, z: f32) -> f32 {
+pub(crate) unsafe extern "C" fn multiply_add_f32(x: f32, y: f32, z: f32) -> f32 {
     x.mul_add(y, z)
 }
-pub(crate) unsafe extern "C" fn d3(x: f64, y: f64, z: f64) -> f64 {
+pub(crate) unsafe extern "C" fn multiply_add_f64(x: f64, y: f64, z: f64) -> f64 {
     x.mul_add(y, z)
 }
 

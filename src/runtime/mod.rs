@@ -21,8 +21,8 @@ use std::io;
 use std::sync::OnceLock;
 
 use self::abi::Thunk;
-use self::report::{Fault, Findings, Report, Reporter};
-use crate::cuda::{CudaError, Direction};
+use self::report::{AccessFindings, ChildReport, ReplayFault, Reporter};
+use crate::cuda::{CudaError, DirectedRounding};
 use crate::process;
 use crate::summary::{Poison, Summary};
 use crate::tensor::DType;
@@ -99,11 +99,11 @@ pub struct Widening<'i> {
 
 /// One of the calls that deviations are measured by.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pass {
+pub enum DeviationPass {
     /// That which the others are held against.
     Plain,
     /// One that rounds in another direction.
-    Rounded(Direction),
+    Rounded(DirectedRounding),
     /// The plain call once more, which ends the measurement. An element jumps where its largest deviation is more
     /// than that many times its least one.
     Again {
@@ -112,12 +112,12 @@ pub enum Pass {
     },
 }
 
-impl Pass {
+impl DeviationPass {
     /// How it rounds; none to nearest.
-    pub fn direction(self) -> Option<Direction> {
+    pub fn direction(self) -> Option<DirectedRounding> {
         match self {
-            Pass::Rounded(direction) => Some(direction),
-            Pass::Plain | Pass::Again { .. } => None,
+            DeviationPass::Rounded(direction) => Some(direction),
+            DeviationPass::Plain | DeviationPass::Again { .. } => None,
         }
     }
 }
@@ -129,7 +129,7 @@ pub trait Deviating: Sync {
     ///
     /// # Errors
     /// The reason, in words.
-    fn begin(&self, pass: Pass) -> Result<(), String>;
+    fn begin(&self, pass: DeviationPass) -> Result<(), String>;
 
     /// Gets ready for every pass, so that none of them has to wait; what fails here fails there.
     fn prepare(&self);
@@ -151,13 +151,13 @@ pub trait Deviating: Sync {
     ///
     /// # Errors
     /// CUDA's error.
-    fn take(
+    fn absorb_output(
         &self,
         place: usize,
         tensor: (*const u8, bool),
         dtype: DType,
         count: usize,
-        pass: Pass,
+        pass: DeviationPass,
     ) -> Result<u64, CudaError>;
 
     /// Copies the deviations of the output at `place` to the host, those of jumps with a negative sign.
@@ -167,7 +167,7 @@ pub trait Deviating: Sync {
     ///
     /// # Errors
     /// CUDA's error.
-    unsafe fn read(&self, place: usize, to: *mut u8) -> Result<(), CudaError>;
+    unsafe fn read(&self, place: usize, destination: *mut u8) -> Result<(), CudaError>;
 }
 
 /// A device, as the runtime API sees it.
@@ -178,7 +178,7 @@ pub trait Device: Send + Sync {
     /// Whether host code can touch the device's memory.
     fn is_host(&self) -> bool;
     /// Whether host code can read all of `bytes` at `pointer`, as memory of the device.
-    fn holds(&self, _pointer: *const u8, _bytes: usize) -> bool {
+    fn can_host_read(&self, _pointer: *const u8, _bytes: usize) -> bool {
         false
     }
     /// How many times the shared memory of a device a block has: more in a float64 shadow on the CPU.
@@ -257,15 +257,15 @@ pub trait Device: Send + Sync {
     /// A side that `kind` calls the host must be memory of this process, `bytes` long.
     unsafe fn copy(
         &self,
-        to: *mut u8,
-        from: *const u8,
+        destination: *mut u8,
+        source: *const u8,
         bytes: usize,
         kind: CopyKind,
         stream: *mut c_void,
     ) -> Result<(), CudaError>;
     fn set(
         &self,
-        to: *mut u8,
+        destination: *mut u8,
         value: u8,
         bytes: usize,
         stream: *mut c_void,
@@ -289,8 +289,8 @@ pub trait Device: Send + Sync {
     /// The writes outside of allocations, in words; called once, at the end.
     fn overruns(&self) -> Vec<String>;
     /// The findings of a checked replay; called once, at the end.
-    fn found(&self) -> Findings {
-        Findings::default()
+    fn take_access_findings(&self) -> AccessFindings {
+        AccessFindings::default()
     }
     /// An input of `bytes` was written to `tensor`.
     fn input(&self, _tensor: *const u8, _bytes: usize) {}
@@ -308,7 +308,7 @@ pub struct Runtime {
     pub device: Box<dyn Device>,
     /// The way back to the parent.
     pub reporter: &'static Reporter,
-    api: api::State,
+    api: api::ApiState,
 }
 
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
@@ -325,7 +325,7 @@ pub fn set_reporter(reporter: Reporter) -> &'static Reporter {
 }
 
 /// The process's way back to its parent, once there is one.
-pub fn reporter() -> Option<&'static Reporter> {
+pub fn process_reporter() -> Option<&'static Reporter> {
     REPORTER.get()
 }
 
@@ -333,8 +333,8 @@ pub fn reporter() -> Option<&'static Reporter> {
 ///
 /// # Panics
 /// If there is one already.
-pub fn start(device: Box<dyn Device>, reporter: &'static Reporter) -> &'static Runtime {
-    let runtime = Runtime { device, reporter, api: api::State::default() };
+pub fn start_runtime(device: Box<dyn Device>, reporter: &'static Reporter) -> &'static Runtime {
+    let runtime = Runtime { device, reporter, api: api::ApiState::default() };
     assert!(RUNTIME.set(runtime).is_ok(), "one replay a process");
     api::buffer_output_by_line();
     runtime_of_process()
@@ -373,13 +373,13 @@ pub fn own_up_to_panics() {
             no_thread(&error);
         }
         let message = format!("replay itself failed: {panic}");
-        refuse(message.replace('\n', " "), Some(REPORT_IT.to_owned()))
+        refuse_replay(message.replace('\n', " "), Some(REPORT_IT.to_owned()))
     }));
 }
 
 /// Ends the process because the machine or this program is at fault, as `message` says.
-pub fn refuse(message: String, hint: Option<String>) -> ! {
-    end_with(&Report::Refused { message, hint })
+pub fn refuse_replay(message: String, hint: Option<String>) -> ! {
+    end_with_report(&ChildReport::Refused { message, hint })
 }
 
 /// Ends the process because `error` kept it from starting a thread.
@@ -387,19 +387,19 @@ pub fn no_thread(error: &io::Error) -> ! {
     let message = format!("cannot start a thread for the replay: {error}");
     let hint = "lower --threads, or raise the number of processes that a user (ulimit -u) or the \
                 container may have";
-    refuse(message, Some(hint.to_owned()))
+    refuse_replay(message, Some(hint.to_owned()))
 }
 
 /// Ends the process because `error` kept it from having `bytes` for `what`. The code is at fault if
 /// it has used up the replay's memory, else the machine.
-pub fn lack_of_memory(what: &str, bytes: usize, error: &io::Error) -> ! {
+pub fn lack_of_memory(purpose: &str, bytes: usize, error: &io::Error) -> ! {
     if limit_is_reached(bytes) {
-        end("out of memory", format!("no memory for {what}: {error}"), None)
+        end_replay("out of memory", format!("no memory for {purpose}: {error}"), None)
     }
     let hint = "free memory, lower --threads, or raise what processes may have of it (sysctl \
                 vm.max_map_count, vm.overcommit_memory)";
-    refuse(
-        format!("the system has no memory for {what} ({bytes} bytes): {error}"),
+    refuse_replay(
+        format!("the system has no memory for {purpose} ({bytes} bytes): {error}"),
         Some(hint.into()),
     )
 }
@@ -413,15 +413,15 @@ pub(crate) fn limit_is_reached(bytes: usize) -> bool {
 }
 
 /// Where device code was when something happened: kernel, block, thread.
-pub type Place = (&'static str, [u32; 3], [u32; 3]);
+pub type KernelPlace = (&'static str, [u32; 3], [u32; 3]);
 
 /// Reports why the replay cannot go on and ends the process.
-pub fn end(what: &str, detail: String, place: Option<Place>) -> ! {
+pub fn end_replay(fault_name: &str, detail: String, place: Option<KernelPlace>) -> ! {
     if place.is_some() {
         cpu::wait_for_blocks_before();
     }
-    end_with(&Report::Fault(Fault {
-        what: what.to_owned(),
+    end_with_report(&ChildReport::Fault(ReplayFault {
+        what: fault_name.to_owned(),
         detail,
         kernel: place.map(|(kernel, ..)| kernel.to_owned()),
         block: place.map(|(_, block, _)| block),
@@ -431,7 +431,7 @@ pub fn end(what: &str, detail: String, place: Option<Place>) -> ! {
 
 /// Ends the process with `report` as its last word.
 #[allow(unsafe_code)]
-pub fn end_with(report: &Report) -> ! {
+pub fn end_with_report(report: &ChildReport) -> ! {
     if let Some(reporter) = REPORTER.get() {
         reporter.send(report);
     }

@@ -31,7 +31,7 @@ pub struct LaunchRecord {
 /// An error of device or host code that ended a replay early.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Fault {
+pub struct ReplayFault {
     /// The kind of error: `out-of-bounds access`, `barrier never reached`, ...
     pub what: String,
     /// Details in words: address and tensor, waiting groups, the text of an assertion.
@@ -122,7 +122,7 @@ pub struct FoundSpot {
 /// A finding of a checked replay, one for each pair of places in the sources.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Found {
+pub struct AccessFinding {
     /// The kind.
     pub kind: FoundKind,
     /// Whether a race is between launches or copies of different streams, which nothing orders.
@@ -149,9 +149,9 @@ pub struct Found {
 
 /// The findings of a checked replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Findings {
+pub struct AccessFindings {
     /// The findings, in the order in which they showed.
-    pub found: Vec<Found>,
+    pub found: Vec<AccessFinding>,
     /// How many more there were.
     pub left_out: u64,
     /// The bytes of device memory that it would have taken, if there were not so many and it ended early.
@@ -165,17 +165,17 @@ impl FoundSpot {
     }
 }
 
-impl Found {
+impl AccessFinding {
     /// Whether the code is wrong, as opposed to a habit that does no harm.
     pub fn is_failure(&self) -> bool {
         !matches!(self.kind, FoundKind::SameValue | FoundKind::Flag | FoundKind::UnusedLane)
     }
 
     /// Whether `other` is the same defect, of sources in which lines may have moved.
-    pub fn is_like(&self, other: &Found) -> bool {
-        fn names(found: &Found) -> (Option<(&str, bool)>, (&str, bool), &str) {
-            let first = found.first.as_ref().map(FoundSpot::part);
-            (first, found.second.part(), found.memory_without_line())
+    pub fn is_like(&self, other: &AccessFinding) -> bool {
+        fn names(finding: &AccessFinding) -> (Option<(&str, bool)>, (&str, bool), &str) {
+            let first = finding.first.as_ref().map(FoundSpot::part);
+            (first, finding.second.part(), finding.memory_without_line())
         }
         self.kind == other.kind && names(self) == names(other)
     }
@@ -196,11 +196,11 @@ impl Found {
 /// One entry of the child's account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Report {
+pub enum ChildReport {
     /// A launch is about to run, or was refused.
     Launch(LaunchRecord),
     /// The replay ends here; the process exits next.
-    Fault(Fault),
+    Fault(ReplayFault),
     /// The summary of an output that lies on the device.
     Summary {
         output: String,
@@ -215,7 +215,7 @@ pub enum Report {
         detail: String,
     },
     /// The findings of a checked replay.
-    Found(Findings),
+    Found(AccessFindings),
     /// The device, once it is known.
     Device {
         /// A name for people, such as `NVIDIA H200, driver 13.0`.
@@ -274,10 +274,10 @@ impl Reporter {
     }
 
     /// Writes one entry. One that finds no room is left out: those before it say enough.
-    pub(crate) fn send(&self, report: &Report) {
+    pub(crate) fn send(&self, report: &ChildReport) {
         let weight = match report {
-            Report::Launch(LaunchRecord { error: None, .. }) => Weight::Ordinary,
-            Report::Launch(_) | Report::Overrun { .. } => Weight::Failure,
+            ChildReport::Launch(LaunchRecord { error: None, .. }) => Weight::Ordinary,
+            ChildReport::Launch(_) | ChildReport::Overrun { .. } => Weight::Failure,
             _ => Weight::Ending,
         };
         let text = serde_json::to_vec(report).expect("reports are plain data");
@@ -287,7 +287,7 @@ impl Reporter {
     /// Reports a launch if it is among the first `MAX_LAUNCHES` or failed.
     pub fn launch(&self, record: LaunchRecord) {
         if self.launches.fetch_add(1, Ordering::Relaxed) < MAX_LAUNCHES || record.error.is_some() {
-            self.send(&Report::Launch(record));
+            self.send(&ChildReport::Launch(record));
         }
     }
 
@@ -312,11 +312,11 @@ pub struct LastWord {
 const QUOTE: u8 = 1;
 
 impl LastWord {
-    /// A [`Report::Fault`] in `kernel`, `at` block and thread; `detail` writes the details.
+    /// A [`ChildReport::Fault`] in `kernel`, `at` block and thread; `detail` writes the details.
     pub fn fault(
         what: &str,
         kernel: Option<&str>,
-        at: Option<([u32; 3], [u32; 3])>,
+        position: Option<([u32; 3], [u32; 3])>,
         detail: impl FnOnce(&mut LastWord),
     ) -> LastWord {
         let mut word = LastWord::empty();
@@ -327,14 +327,14 @@ impl LastWord {
         if let Some(kernel) = kernel {
             let _ = write!(word, ",\x01kernel\x01:\x01{kernel}\x01");
         }
-        if let Some((block, thread)) = at {
+        if let Some((block, thread)) = position {
             let _ = write!(word, ",\x01block\x01:{block:?},\x01thread\x01:{thread:?}");
         }
         let _ = word.write_str("}}");
         word
     }
 
-    /// A [`Report::Refused`] with `message` and `hint`.
+    /// A [`ChildReport::Refused`] with `message` and `hint`.
     pub fn refused(message: impl FnOnce(&mut LastWord), hint: &str) -> LastWord {
         let mut word = LastWord::empty();
         let _ = word.write_str("{\x01refused\x01:{\x01message\x01:\x01");
@@ -343,14 +343,14 @@ impl LastWord {
         word
     }
 
-    /// A [`Report::Outside`].
+    /// A [`ChildReport::Outside`].
     pub fn outside(signal: i32) -> LastWord {
         let mut word = LastWord::empty();
         let _ = write!(word, "{{\x01outside\x01:{{\x01signal\x01:{signal}}}}}");
         word
     }
 
-    /// A [`Report::Raised`].
+    /// A [`ChildReport::Raised`].
     pub fn raised(signal: i32) -> LastWord {
         let mut word = LastWord::empty();
         let _ = write!(word, "{{\x01raised\x01:{{\x01signal\x01:{signal}}}}}");
@@ -370,7 +370,7 @@ impl Write for LastWord {
                 b'"' | b'\\' => b'\'',
                 QUOTE => b'"',
                 0..=31 => b' ',
-                other => other,
+                plain_byte => plain_byte,
             };
             if self.length < self.bytes.len() {
                 self.bytes[self.length] = byte;
@@ -385,14 +385,14 @@ impl Write for LastWord {
 mod tests {
     use super::*;
 
-    fn parsed(word: &LastWord) -> Report {
+    fn parsed(word: &LastWord) -> ChildReport {
         serde_json::from_slice(&word.bytes[..word.length]).unwrap()
     }
 
     #[test]
     fn last_words_are_reports() {
-        assert_eq!(parsed(&LastWord::outside(15)), Report::Outside { signal: 15 });
-        assert_eq!(parsed(&LastWord::raised(9)), Report::Raised { signal: 9 });
+        assert_eq!(parsed(&LastWord::outside(15)), ChildReport::Outside { signal: 15 });
+        assert_eq!(parsed(&LastWord::raised(9)), ChildReport::Raised { signal: 9 });
         let word = LastWord::fault(
             "stack \"overflow\"",
             Some("k"),
@@ -401,11 +401,11 @@ mod tests {
                 let _ = write!(word, "a\nb\\c");
             },
         );
-        let Report::Fault(fault) = parsed(&word) else { panic!() };
+        let ChildReport::Fault(fault) = parsed(&word) else { panic!() };
         assert_eq!((fault.what.as_str(), fault.detail.as_str()), ("stack 'overflow'", "a b'c"));
         assert_eq!((fault.block, fault.thread), (Some([1, 2, 3]), Some([4, 5, 6])));
         let word = LastWord::refused(|word| _ = word.write_str("no memory"), "add some");
         let hint = Some("add some".to_owned());
-        assert_eq!(parsed(&word), Report::Refused { message: "no memory".into(), hint });
+        assert_eq!(parsed(&word), ChildReport::Refused { message: "no memory".into(), hint });
     }
 }

@@ -7,9 +7,9 @@
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::report::{LastWord, Reporter};
-use super::{REPORTED, reporter};
+use super::{REPORTED, process_reporter};
 use crate::process::Pid;
-use crate::process::shield::KILLS_ITSELF;
+use crate::process::seccomp_filter::KILLS_ITSELF;
 
 /// The bytes of a stack for handlers.
 const STACK_BYTES: usize = 64 << 10;
@@ -53,7 +53,7 @@ impl Sender {
     ///
     /// # Safety
     /// `info` must be what a signal handler was given.
-    pub unsafe fn of(info: *const libc::siginfo_t) -> Sender {
+    pub unsafe fn from_siginfo(info: *const libc::siginfo_t) -> Sender {
         // SAFETY: promised by the caller; a signal of these codes has a sender.
         unsafe {
             match (*info).si_code {
@@ -67,14 +67,14 @@ impl Sender {
 
     fn from_process(process: Pid) -> Sender {
         // SAFETY: asks for numbers. What the process starts belongs to its group.
-        let (this, group, its) =
+        let (own_process, group, sender_group) =
             unsafe { (libc::getpid(), libc::getpgrp(), libc::getpgid(process)) };
         match process {
-            _ if process == this => Sender::Inside,
+            _ if process == own_process => Sender::Inside,
             _ if process == KEEPER.load(Ordering::SeqCst) => Sender::Keeper,
             // One in another namespace of processes has no number here.
             0 => Sender::Outside,
-            _ if its == group => Sender::Inside,
+            _ if sender_group == group => Sender::Inside,
             _ => Sender::Outside,
         }
     }
@@ -82,10 +82,10 @@ impl Sender {
 
 /// Installs handlers, so that this process reports who ended it by a signal; the process `keeper`
 /// has good reason to. Replayed code runs later and may install others.
-pub fn watch(keeper: Pid) {
+pub fn watch_signals(keeper: Pid) {
     KEEPER.store(keeper, Ordering::SeqCst);
     use_own_stack();
-    ENDING.into_iter().for_each(|signal| handle_by(signal, handle));
+    ENDING.into_iter().for_each(|signal| handle_by(signal, handle_signal));
 }
 
 /// Installs `handler` for `signal`; several threads may run it at a time. A signal that the handler
@@ -116,8 +116,8 @@ pub(crate) fn use_own_stack() {
 }
 
 /// Ends the process with `word` as its last one. For signal handlers.
-pub fn end_with(word: &LastWord) -> ! {
-    if let Some(reporter) = reporter() {
+pub fn end_with_last_word(word: &LastWord) -> ! {
+    if let Some(reporter) = process_reporter() {
         Reporter::send_last(reporter, word);
     }
     // SAFETY: ends the process, as signal handlers may.
@@ -127,21 +127,21 @@ pub fn end_with(word: &LastWord) -> ! {
 /// Ends the process if somebody outside sent the signal.
 ///
 /// # Safety
-/// As [`Sender::of`].
+/// As [`Sender::from_siginfo`].
 pub(crate) unsafe fn end_if_from_outside(signal: i32, info: *const libc::siginfo_t) {
     // SAFETY: promised by the caller.
-    if unsafe { Sender::of(info) } == Sender::Outside {
-        end_with(&LastWord::outside(signal));
+    if unsafe { Sender::from_siginfo(info) } == Sender::Outside {
+        end_with_last_word(&LastWord::outside(signal));
     }
 }
 
-extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+extern "C" fn handle_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the system passes the information about this signal.
     unsafe {
         end_if_from_outside(signal, info);
         let is_ours = (*info).si_errno == i32::from(KILLS_ITSELF);
         if signal == libc::SIGSYS && is_ours {
-            end_with(&LastWord::raised(libc::SIGKILL));
+            end_with_last_word(&LastWord::raised(libc::SIGKILL));
         }
         if signal == libc::SIGXCPU {
             let message = |word: &mut LastWord| {
@@ -150,7 +150,7 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_vo
                     "the time of the processor is limited, and the replay used it up",
                 );
             };
-            end_with(&LastWord::refused(
+            end_with_last_word(&LastWord::refused(
                 message,
                 "raise the limit (ulimit -t), or lower --timeout",
             ));

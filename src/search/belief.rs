@@ -6,9 +6,9 @@
 //! side (Pólya's urn; Gelman et al., Bayesian Data Analysis, section 2.4). Multiplying these
 //! gives the exact marginal likelihood, and uncertainty about the rates ends up in the answer.
 
-use super::ends::Refusal;
-use super::pick::classes;
-use super::reach::{Measure, Reach};
+use super::ends::EndsRefusal;
+use super::pick::partition_by_reach;
+use super::reach::{Measure, ReachGraph};
 use super::words::Conclusion;
 
 /// The posterior probability at which the search stops.
@@ -35,23 +35,23 @@ impl Rate {
 
     /// `bad` of `tests` earlier tests turned bad.
     #[cfg(test)]
-    pub(crate) fn observed(bad: u32, tests: u32) -> Self {
-        let bad = bad.min(tests);
-        Self { bad: 1.0 + f64::from(bad), good: 1.0 + f64::from(tests - bad) }
+    pub(crate) fn observed(bad_tests: u32, tests: u32) -> Self {
+        let bad_count = bad_tests.min(tests);
+        Self { bad: 1.0 + f64::from(bad_count), good: 1.0 + f64::from(tests - bad_count) }
     }
 
-    fn mean(self, seen: Tally) -> f64 {
-        (self.bad + f64::from(seen.bad)) / (self.bad + self.good + f64::from(seen.tests))
+    fn mean(self, tally: Tally) -> f64 {
+        (self.bad + f64::from(tally.bad)) / (self.bad + self.good + f64::from(tally.tests))
     }
 
     /// The Wilson score interval at 95 % (Wilson 1927), over earlier and new tests together.
-    fn interval(self, seen: Tally) -> (f64, f64) {
+    fn interval(self, tally: Tally) -> (f64, f64) {
         const Z: f64 = 1.96;
-        let tests = self.bad + self.good - 2.0 + f64::from(seen.tests);
+        let tests = self.bad + self.good - 2.0 + f64::from(tally.tests);
         if tests <= 0.0 {
             return (0.0, 1.0);
         }
-        let share = (self.bad - 1.0 + f64::from(seen.bad)) / tests;
+        let share = (self.bad - 1.0 + f64::from(tally.bad)) / tests;
         let scale = 1.0 + Z * Z / tests;
         let middle = (share + Z * Z / (2.0 * tests)) / scale;
         let half = Z * (share * (1.0 - share) / tests + Z * Z / (4.0 * tests * tests)).sqrt();
@@ -67,8 +67,8 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, bad: bool) {
-        self.bad += u32::from(bad);
+    fn add(&mut self, is_bad: bool) {
+        self.bad += u32::from(is_bad);
         self.tests += 1;
     }
 
@@ -107,29 +107,29 @@ impl Belief {
     }
 
     /// Takes one test of a commit that is bad if the culprit is one of those `reached`.
-    pub(crate) fn observe(&mut self, reached: &[bool], bad: bool) {
-        for (candidate, &inside) in reached.iter().enumerate() {
+    pub(crate) fn observe(&mut self, reached: &[bool], is_bad: bool) {
+        for (candidate, &is_reached) in reached.iter().enumerate() {
             let side = self.bad_side[candidate];
-            let chance = if inside {
-                self.bad_side[candidate].add(bad);
+            let chance = if is_reached {
+                self.bad_side[candidate].add(is_bad);
                 self.detection.mean(side)
             } else {
                 self.false_alarm.mean(self.total.without(side))
             };
-            self.weight[candidate] += if bad { chance.ln() } else { (1.0 - chance).ln() };
+            self.weight[candidate] += if is_bad { chance.ln() } else { (1.0 - chance).ln() };
         }
-        self.total.add(bad);
+        self.total.add(is_bad);
     }
 
     /// Takes one test of a good end.
-    pub(crate) fn observe_good_end(&mut self, bad: bool) {
-        self.good_end.add(bad);
-        self.observe(&vec![false; self.weight.len()], bad);
+    pub(crate) fn observe_good_end(&mut self, is_bad: bool) {
+        self.good_end.add(is_bad);
+        self.observe(&vec![false; self.weight.len()], is_bad);
     }
 
     /// Counts one test of the bad end, besides [`observe`](Self::observe).
-    pub(crate) fn count_bad_end(&mut self, bad: bool) {
-        self.bad_end.add(bad);
+    pub(crate) fn count_bad_end(&mut self, is_bad: bool) {
+        self.bad_end.add(is_bad);
     }
 
     /// Whether the ends show that bad commits test bad more often than good ones do.
@@ -149,8 +149,8 @@ impl Belief {
     /// Tests of the ends, on the side with fewer tests first; `waiting` counts those in flight.
     pub(crate) fn end_picks(
         &self,
-        good: &[u32],
-        bad: u32,
+        good_ends: &[u32],
+        bad_end: u32,
         waiting: (usize, usize),
         slots: usize,
     ) -> Vec<u32> {
@@ -159,10 +159,10 @@ impl Belief {
         let mut picks = Vec::new();
         while picks.len() < slots && at_good.min(at_bad) < MOST_END_TESTS as usize {
             if at_good <= at_bad {
-                picks.push(good[at_good % good.len()]);
+                picks.push(good_ends[at_good % good_ends.len()]);
                 at_good += 1;
             } else {
-                picks.push(bad);
+                picks.push(bad_end);
                 at_bad += 1;
             }
         }
@@ -173,8 +173,8 @@ impl Belief {
     /// `None` for a good end.
     pub(super) fn picks(
         &self,
-        reach: &Reach,
-        free: &[bool],
+        reach: &ReachGraph,
+        is_free: &[bool],
         in_flight: &[u32],
         slots: usize,
     ) -> Vec<Option<u32>> {
@@ -184,8 +184,8 @@ impl Belief {
         while picks.len() < slots {
             // With every class already divided by a running test, repeating one still helps.
             let best = forecast
-                .most_informative(reach, free, &running)
-                .or_else(|| forecast.most_informative(reach, free, &[]));
+                .most_informative(reach, is_free, &running)
+                .or_else(|| forecast.most_informative(reach, is_free, &[]));
             let Some(best) = best else { break };
             running.extend(best);
             picks.push(best);
@@ -198,8 +198,8 @@ impl Belief {
         if !self.rates_are_clear() {
             let pair = |tally: Tally| (tally.bad, tally.tests);
             let (good, bad) = (pair(self.good_end), pair(self.bad_end));
-            let refused = || Conclusion::Refused(Refusal::Indistinguishable { good, bad });
-            return self.ends_are_spent().then(refused);
+            let make_refusal = || Conclusion::Refused(EndsRefusal::Indistinguishable { good, bad });
+            return self.ends_are_spent().then(make_refusal);
         }
         let mass = self.posterior();
         let mut order: Vec<u32> = (0..mass.len() as u32).collect();
@@ -212,9 +212,9 @@ impl Belief {
         self.gave_up.then(|| {
             let mut covered = 0.0;
             let needed = order.iter().take_while(|&&local| {
-                let open = covered < ENOUGH;
+                let is_needed = covered < ENOUGH;
                 covered += mass[local as usize];
-                open
+                is_needed
             });
             let mut candidates: Vec<u32> = needed.map(|&local| commit(local)).collect();
             candidates.sort_unstable();
@@ -232,8 +232,10 @@ impl Belief {
     fn forecast(&self) -> Forecast {
         let mass = self.posterior();
         let weighed = |chance: &dyn Fn(Tally) -> f64| -> Chances {
-            let each = mass.iter().zip(&self.bad_side).map(|(mass, &side)| (mass, chance(side)));
-            let (bad, entropies) = each.map(|(m, c)| (m * c, m * entropy(c))).unzip();
+            let weighed_chances =
+                mass.iter().zip(&self.bad_side).map(|(mass, &side)| (mass, chance(side)));
+            let (bad, entropies) =
+                weighed_chances.map(|(m, c)| (m * c, m * binary_entropy(c))).unzip();
             Chances { bad, entropy: entropies }
         };
         let if_bad = weighed(&|side| self.detection.mean(side));
@@ -261,30 +263,31 @@ impl Forecast {
     /// The best worthwhile test, by how it divides the classes that the running tests leave.
     fn most_informative(
         &self,
-        reach: &Reach,
-        free: &[bool],
+        reach: &ReachGraph,
+        is_free: &[bool],
         running: &[u32],
     ) -> Option<Option<u32>> {
         let mut gain = vec![0.0; reach.len()];
         let mut gain_good_end = 0.0;
-        for class in classes(reach, running) {
+        for class in partition_by_reach(reach, running) {
             let over = |values: &[f64]| class.iter().map(|&l| values[l as usize]).sum::<f64>();
-            let whole = over(&self.mass);
-            if whole > 0.0 {
+            let class_mass = over(&self.mass);
+            if class_mass > 0.0 {
                 let outside = (over(&self.if_good.bad), over(&self.if_good.entropy));
-                gain_good_end += information(whole, outside);
-                let inside = |values: &[f64]| reach.sums(&class, Measure::Mass(values));
-                let good = (inside(&self.if_good.bad), inside(&self.if_good.entropy));
-                let bad = (inside(&self.if_bad.bad), inside(&self.if_bad.entropy));
+                gain_good_end += mutual_information(class_mass, outside);
+                let sums_inside = |values: &[f64]| reach.sums(&class, Measure::Mass(values));
+                let good_sums =
+                    (sums_inside(&self.if_good.bad), sums_inside(&self.if_good.entropy));
+                let bad_sums = (sums_inside(&self.if_bad.bad), sums_inside(&self.if_bad.entropy));
                 for (local, gain) in gain.iter_mut().enumerate() {
-                    let chance = outside.0 - good.0[local] + bad.0[local];
-                    let entropy = outside.1 - good.1[local] + bad.1[local];
-                    *gain += information(whole, (chance, entropy));
+                    let chance = outside.0 - good_sums.0[local] + bad_sums.0[local];
+                    let entropy = outside.1 - good_sums.1[local] + bad_sums.1[local];
+                    *gain += mutual_information(class_mass, (chance, entropy));
                 }
             }
         }
-        let open = (0..reach.len() as u32).filter(|&local| free[local as usize]);
-        let best = open.max_by(|&a, &b| gain[a as usize].total_cmp(&gain[b as usize]));
+        let free_candidates = (0..reach.len() as u32).filter(|&local| is_free[local as usize]);
+        let best = free_candidates.max_by(|&a, &b| gain[a as usize].total_cmp(&gain[b as usize]));
         let (pick, gain) = match best {
             Some(best) if gain[best as usize] >= gain_good_end => (Some(best), gain[best as usize]),
             _ => (None, gain_good_end),
@@ -296,11 +299,11 @@ impl Forecast {
 /// Mutual information, in nats, between one test and the culprit within a class of probability
 /// `whole`, times `whole`: the entropy of the mixture less the mean entropy. `chance` and
 /// `entropy` are the sums over the class of each candidate's, times its posterior.
-fn information(whole: f64, (chance, mean_entropy): (f64, f64)) -> f64 {
-    whole * entropy((chance / whole).clamp(0.0, 1.0)) - mean_entropy
+fn mutual_information(class_mass: f64, (chance, mean_entropy): (f64, f64)) -> f64 {
+    class_mass * binary_entropy((chance / class_mass).clamp(0.0, 1.0)) - mean_entropy
 }
 
-fn entropy(chance: f64) -> f64 {
+fn binary_entropy(chance: f64) -> f64 {
     let term = |p: f64| if p > 0.0 { -p * p.ln() } else { 0.0 };
     term(chance) + term(1.0 - chance)
 }
@@ -320,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_perfect_test_is_worth_one_bit_at_even_odds() {
-        assert!((information(1.0, (0.5, 0.0)) - 2f64.ln()).abs() < 1e-12);
-        assert_eq!(information(1.0, (0.1, entropy(0.1))), 0.0);
+        assert!((mutual_information(1.0, (0.5, 0.0)) - 2f64.ln()).abs() < 1e-12);
+        assert_eq!(mutual_information(1.0, (0.1, binary_entropy(0.1))), 0.0);
     }
 }

@@ -4,12 +4,12 @@
 //! in git's revision.c), with "same variant" for "same tree under the pathspec".
 
 use super::graph::Graph;
-use super::reach::{Measure, Reach};
+use super::reach::{Measure, ReachGraph};
 use super::words::Options;
 
 /// The place of a commit in the reduced history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ReducedPlace {
     /// Reachable from a good end, or from no bad end.
     Outside,
     /// Behaves as this node.
@@ -26,20 +26,25 @@ pub(super) struct Candidates {
     /// The parents of each node, as nodes.
     pub parents: Vec<Vec<u32>>,
     /// Where each commit of the graph went.
-    pub place: Vec<Place>,
+    pub place: Vec<ReducedPlace>,
 }
 
 impl Candidates {
     /// Keeps the commits reachable from `bad` and not from `good`.
-    pub(super) fn new(graph: &Graph, good: &[u32], bad: &[u32], options: &Options) -> Self {
+    pub(super) fn new(
+        graph: &Graph,
+        good_ends: &[u32],
+        bad_ends: &[u32],
+        options: &Options,
+    ) -> Self {
         let mut simplify = Simplify {
             graph,
-            excluded: graph.ancestors(good, false),
+            excluded: graph.ancestors(good_ends, false),
             is_good_end: vec![false; graph.len()],
             options,
         };
-        good.iter().for_each(|&commit| simplify.is_good_end[commit as usize] = true);
-        let followed = simplify.walk(bad);
+        good_ends.iter().for_each(|&commit| simplify.is_good_end[commit as usize] = true);
+        let followed = simplify.walk(bad_ends);
         simplify.contract(&followed)
     }
 }
@@ -59,18 +64,19 @@ struct Simplify<'a> {
 
 impl Simplify<'_> {
     /// Simplifies every commit that is still reachable after its children were simplified.
-    fn walk(&self, bad: &[u32]) -> Vec<Option<Followed>> {
-        let mut wanted = vec![false; self.graph.len()];
-        bad.iter().for_each(|&commit| wanted[commit as usize] = true);
-        let mut all: Vec<Option<Followed>> = (0..self.graph.len()).map(|_| None).collect();
+    fn walk(&self, bad_ends: &[u32]) -> Vec<Option<Followed>> {
+        let mut is_wanted = vec![false; self.graph.len()];
+        bad_ends.iter().for_each(|&commit| is_wanted[commit as usize] = true);
+        let mut followed_commits: Vec<Option<Followed>> =
+            (0..self.graph.len()).map(|_| None).collect();
         for commit in (0..self.graph.len()).rev() {
-            if wanted[commit] && !self.excluded[commit] {
+            if is_wanted[commit] && !self.excluded[commit] {
                 let followed = self.followed(commit as u32);
-                followed.parents.iter().for_each(|&parent| wanted[parent as usize] = true);
-                all[commit] = Some(followed);
+                followed.parents.iter().for_each(|&parent| is_wanted[parent as usize] = true);
+                followed_commits[commit] = Some(followed);
             }
         }
-        all
+        followed_commits
     }
 
     /// A parent with the same variant stands for the whole commit: what is bad here is bad there.
@@ -79,44 +85,45 @@ impl Simplify<'_> {
         if !self.options.by_variant || parents.is_empty() {
             return Followed { parents: parents.to_vec(), unchanged: false };
         }
-        let same = |&&parent: &&u32| self.graph.variant(parent) == self.graph.variant(commit);
+        let is_same_variant =
+            |&&parent: &&u32| self.graph.variant(parent) == self.graph.variant(commit);
         let relevant =
             |&&parent: &&u32| !self.excluded[parent as usize] || self.is_good_end[parent as usize];
-        if let Some(&parent) = parents.iter().filter(relevant).find(same) {
+        if let Some(&parent) = parents.iter().filter(relevant).find(is_same_variant) {
             return Followed { parents: vec![parent], unchanged: true };
         }
         // No relevant parent is the same: then it is unchanged only if all parents lie behind
         // the good ends and equal it.
         let unchanged = !parents.iter().any(|parent| relevant(&parent))
-            && parents.iter().all(|parent| same(&parent));
+            && parents.iter().all(|parent| is_same_variant(&parent));
         Followed { parents: parents.to_vec(), unchanged }
     }
 
-    fn contract(&self, all: &[Option<Followed>]) -> Candidates {
+    fn contract(&self, followed_commits: &[Option<Followed>]) -> Candidates {
         let mut out = Candidates {
             commits: Vec::new(),
             parents: Vec::new(),
-            place: vec![Place::Outside; all.len()],
+            place: vec![ReducedPlace::Outside; followed_commits.len()],
         };
-        for (commit, followed) in (0u32..).zip(all) {
+        for (commit, followed) in (0u32..).zip(followed_commits) {
             let Some(followed) = followed else { continue };
             let mut places = followed.parents.iter().map(|&parent| out.place[parent as usize]);
             out.place[commit as usize] = if followed.unchanged {
                 match places.next() {
-                    Some(Place::Outside) | None => Place::Leaves(commit),
+                    Some(ReducedPlace::Outside) | None => ReducedPlace::Leaves(commit),
                     Some(place) => place,
                 }
             } else {
                 let nodes = places.filter_map(|place| match place {
-                    Place::Node(node) => Some(node),
-                    Place::Outside | Place::Leaves(_) => None,
+                    ReducedPlace::Node(node) => Some(node),
+                    ReducedPlace::Outside | ReducedPlace::Leaves(_) => None,
                 });
                 let mut nodes: Vec<u32> = nodes.collect();
                 nodes.sort_unstable();
                 nodes.dedup();
                 out.commits.push(commit);
                 out.parents.push(nodes);
-                Place::Node(out.commits.len() as u32 - 1)
+                ReducedPlace::Node(out.commits.len() as u32 - 1)
             };
         }
         out
@@ -130,13 +137,19 @@ impl Simplify<'_> {
 /// With `options.by_variant` it is the distance under a pathspec that selects the source set:
 /// commits that change nothing are neither counted nor listed. Ends outside the graph are
 /// ignored.
-pub fn distances(graph: &Graph, good: &[u32], bad: &[u32], options: &Options) -> Vec<(u32, u32)> {
-    let inside = |ends: &[u32]| -> Vec<u32> {
+pub fn bisection_distances(
+    graph: &Graph,
+    good_ends: &[u32],
+    bad_ends: &[u32],
+    options: &Options,
+) -> Vec<(u32, u32)> {
+    let ends_inside = |ends: &[u32]| -> Vec<u32> {
         ends.iter().copied().filter(|&end| (end as usize) < graph.len()).collect()
     };
-    let candidates = Candidates::new(graph, &inside(good), &inside(bad), options);
+    let candidates =
+        Candidates::new(graph, &ends_inside(good_ends), &ends_inside(bad_ends), options);
     let count = candidates.commits.len();
-    let reach = Reach::new(&candidates.parents, &vec![true; count]);
+    let reach = ReachGraph::new(&candidates.parents, &vec![true; count]);
     let everything: Vec<u32> = (0..count as u32).collect();
     let sums = reach.sums(&everything, Measure::Count);
     let distance = |sum: f64| sum.min(count as f64 - sum) as u32;

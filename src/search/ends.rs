@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::graph::Graph;
-use super::words::{Answer, Options};
+use super::words::{Options, TestAnswer};
 
 /// Why the ends do not allow a search; commits are indices of the graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum EndsRefusal {
     /// A good and a bad end have the same sources, so no commit between them can matter.
     SameVariant {
         /// The good end.
@@ -52,66 +52,79 @@ pub enum Refusal {
 
 /// The ends of a search and the merge bases between them.
 #[derive(Clone, Debug)]
-pub(super) struct Ends {
+pub(super) struct SearchBounds {
     pub good: Vec<u32>,
     pub bad: Vec<u32>,
     pub merge_bases: Vec<u32>,
     /// The refusal that needs no test.
-    refusal: Option<Refusal>,
+    refusal: Option<EndsRefusal>,
 }
 
-impl Ends {
-    pub(super) fn new(graph: &Graph, good: &[u32], bad: &[u32], options: &Options) -> Self {
-        let behind_good = graph.ancestors(good, false);
+impl SearchBounds {
+    pub(super) fn new(
+        graph: &Graph,
+        good_ends: &[u32],
+        bad_ends: &[u32],
+        options: &Options,
+    ) -> Self {
+        let behind_good = graph.ancestors(good_ends, false);
         let mut bases = BTreeSet::new();
-        for &end in bad {
-            bases.extend(graph.merge_bases(end, good));
+        for &end in bad_ends {
+            bases.extend(graph.merge_bases(end, good_ends));
         }
         let reversed = || {
-            let bad = bad.iter().copied().find(|&bad| behind_good[bad as usize])?;
-            let above = |good: &u32| graph.ancestors(&[*good], false)[bad as usize];
-            let good = good.iter().copied().find(above)?;
-            Some(Refusal::Reversed { good, bad })
+            let bad = bad_ends.iter().copied().find(|&bad_end| behind_good[bad_end as usize])?;
+            let descends_from_bad =
+                |good_end: &u32| graph.ancestors(&[*good_end], false)[bad as usize];
+            let good = good_ends.iter().copied().find(descends_from_bad)?;
+            Some(EndsRefusal::Reversed { good, bad })
         };
-        let same = || {
-            let pairs = good.iter().flat_map(|&good| bad.iter().map(move |&bad| (good, bad)));
+        let same_variant = || {
+            let pairs = good_ends
+                .iter()
+                .flat_map(|&good_end| bad_ends.iter().map(move |&bad_end| (good_end, bad_end)));
             let mut pairs = pairs.filter(|_| options.by_variant);
             let (good, bad) = pairs.find(|&(g, b)| graph.variant(g) == graph.variant(b))?;
-            Some(Refusal::SameVariant { good, bad })
+            Some(EndsRefusal::SameVariant { good, bad })
         };
-        let refusal = reversed().or_else(same);
-        let merge_bases = bases.into_iter().filter(|base| !good.contains(base)).collect();
-        Self { good: good.to_vec(), bad: bad.to_vec(), merge_bases, refusal }
+        let refusal = reversed().or_else(same_variant);
+        let merge_bases = bases.into_iter().filter(|base| !good_ends.contains(base)).collect();
+        Self { good: good_ends.to_vec(), bad: bad_ends.to_vec(), merge_bases, refusal }
     }
 
     /// Good and bad ends.
-    pub(super) fn both(&self) -> impl Iterator<Item = u32> {
+    pub(super) fn good_and_bad(&self) -> impl Iterator<Item = u32> {
         self.good.iter().chain(&self.bad).copied()
     }
 
     /// The refusal that follows from what is known so far. Wrong ends are reported together, once
     /// all of them have an answer.
-    pub(super) fn refusal(&self, known: impl Fn(u32) -> Option<Answer>) -> Option<Refusal> {
+    pub(super) fn refusal(
+        &self,
+        known_answer: impl Fn(u32) -> Option<TestAnswer>,
+    ) -> Option<EndsRefusal> {
         if self.refusal.is_some() {
             return self.refusal.clone();
         }
-        if self.both().any(|end| known(end).is_none()) {
+        if self.good_and_bad().any(|end| known_answer(end).is_none()) {
             return None;
         }
-        let are = |ends: &[u32], answer: Answer| -> Vec<u32> {
-            ends.iter().copied().filter(|&end| known(end) == Some(answer)).collect()
+        let ends_answered = |ends: &[u32], answer: TestAnswer| -> Vec<u32> {
+            ends.iter().copied().filter(|&end| known_answer(end) == Some(answer)).collect()
         };
-        let good_is_bad = are(&self.good, Answer::Bad);
-        let bad_is_good = are(&self.bad, Answer::Good);
+        let good_is_bad = ends_answered(&self.good, TestAnswer::Bad);
+        let bad_is_good = ends_answered(&self.bad, TestAnswer::Good);
         if !good_is_bad.is_empty() || !bad_is_good.is_empty() {
-            return Some(Refusal::EndsDisagree { good_is_bad, bad_is_good });
+            return Some(EndsRefusal::EndsDisagree { good_is_bad, bad_is_good });
         }
-        let unclear = |end: &u32| matches!(known(*end), Some(Answer::Skip | Answer::Other));
-        let ends: Vec<u32> = self.both().filter(unclear).collect();
+        let unclear =
+            |end: &u32| matches!(known_answer(*end), Some(TestAnswer::Skip | TestAnswer::Other));
+        let ends: Vec<u32> = self.good_and_bad().filter(unclear).collect();
         if !ends.is_empty() {
-            return Some(Refusal::UntestableEnds { ends });
+            return Some(EndsRefusal::UntestableEnds { ends });
         }
-        let base = self.merge_bases.iter().copied().find(|&b| known(b) == Some(Answer::Bad))?;
-        Some(Refusal::BadMergeBase { base })
+        let base =
+            self.merge_bases.iter().copied().find(|&b| known_answer(b) == Some(TestAnswer::Bad))?;
+        Some(EndsRefusal::BadMergeBase { base })
     }
 }

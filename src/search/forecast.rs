@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use super::engine::Search;
-use super::pick::classes;
-use super::words::{Answer, Phase};
+use super::pick::partition_by_reach;
+use super::words::{Phase, TestAnswer};
 
 /// Ways in which a round may end that are looked at, those with most candidates first.
 const WAYS: usize = 16;
@@ -18,15 +18,16 @@ impl Search {
             Phase::Narrowing => self.ways(),
             Phase::Confirming | Phase::Done => Vec::new(),
         };
-        let picks: Vec<Vec<u32>> =
+        let picks_by_way: Vec<Vec<u32>> =
             ways.into_iter().map(|answers| self.picks_after(&answers, slots)).collect();
-        let most = picks.iter().map(Vec::len).max().unwrap_or_default();
-        let in_turn = (0..most).flat_map(|at| picks.iter().filter_map(move |all| all.get(at)));
-        let mut seen = HashSet::new();
-        in_turn.copied().filter(|&commit| seen.insert(self.variant(commit))).collect()
+        let most_picks = picks_by_way.iter().map(Vec::len).max().unwrap_or_default();
+        let in_turn = (0..most_picks)
+            .flat_map(|turn| picks_by_way.iter().filter_map(move |way_picks| way_picks.get(turn)));
+        let mut seen_variants = HashSet::new();
+        in_turn.copied().filter(|&commit| seen_variants.insert(self.variant(commit))).collect()
     }
 
-    fn picks_after(&self, answers: &[(u32, Answer)], slots: usize) -> Vec<u32> {
+    fn picks_after(&self, answers: &[(u32, TestAnswer)], slots: usize) -> Vec<u32> {
         let mut then = self.clone();
         for &(commit, answer) in answers {
             then.answer(commit, answer);
@@ -35,34 +36,34 @@ impl Search {
     }
 
     /// The answers that are to be expected of ends and merge bases.
-    fn as_claimed(&self) -> Vec<(u32, Answer)> {
+    fn as_claimed(&self) -> Vec<(u32, TestAnswer)> {
         let is_bad = |commit: &u32| self.ends.bad.contains(commit);
         let claimed = |commit: u32| match is_bad(&commit) {
-            true => (commit, Answer::Bad),
-            false => (commit, Answer::Good),
+            true => (commit, TestAnswer::Bad),
+            false => (commit, TestAnswer::Good),
         };
         self.in_flight.iter().copied().map(claimed).collect()
     }
 
     /// For each class of candidates that the tests in flight tell apart: their answers if the culprit is one of
     /// that class.
-    fn ways(&self) -> Vec<Vec<(u32, Answer)>> {
+    fn ways(&self) -> Vec<Vec<(u32, TestAnswer)>> {
         let Some(view) = &self.view else { return Vec::new() };
         let tests: Vec<(u32, u32)> = (self.in_flight.iter())
             .filter_map(|&commit| Some((commit, self.local(commit)?)))
             .collect();
         let locals: Vec<u32> = tests.iter().map(|test| test.1).collect();
-        let mut classes = classes(&view.reach, &locals);
+        let mut classes = partition_by_reach(&view.reach, &locals);
         classes.sort_by_key(|class| std::cmp::Reverse(class.len()));
         let marked: Vec<Vec<bool>> = locals.iter().map(|&local| view.reach.from(local)).collect();
-        let answers = |class: &Vec<u32>| {
+        let answers_of_class = |class: &Vec<u32>| {
             let pairs = tests.iter().zip(&marked);
             let answer = |((commit, _), marked): (&(u32, u32), &Vec<bool>)| {
                 let is_bad = marked[class[0] as usize];
-                (*commit, if is_bad { Answer::Bad } else { Answer::Good })
+                (*commit, if is_bad { TestAnswer::Bad } else { TestAnswer::Good })
             };
             pairs.map(answer).collect()
         };
-        classes.iter().take(WAYS).map(answers).collect()
+        classes.iter().take(WAYS).map(answers_of_class).collect()
     }
 }

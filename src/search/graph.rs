@@ -103,9 +103,9 @@ impl Graph {
 
     /// The newest commits reachable both from `one` and from any of `others`, as
     /// `git merge-base --all one others...` lists them.
-    pub fn merge_bases(&self, one: u32, others: &[u32]) -> Vec<u32> {
-        let mine = self.ancestors(&[one], false);
-        let theirs = self.ancestors(others, false);
+    pub fn merge_bases(&self, first_commit: u32, other_commits: &[u32]) -> Vec<u32> {
+        let mine = self.ancestors(&[first_commit], false);
+        let theirs = self.ancestors(other_commits, false);
         let mut newest: Vec<bool> = mine.iter().zip(&theirs).map(|(a, b)| *a && *b).collect();
         // Common ancestors are closed under parents, so a commit with a common descendant has a
         // common child.
@@ -116,7 +116,7 @@ impl Graph {
                 }
             }
         }
-        (0u32..).zip(newest).filter_map(|(commit, is)| is.then_some(commit)).collect()
+        (0u32..).zip(newest).filter_map(|(commit, is_newest)| is_newest.then_some(commit)).collect()
     }
 }
 

@@ -26,26 +26,26 @@ pub struct LogEntry<'a> {
 
 /// The words for older and newer commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct BisectTerms {
     /// What older commits are.
     pub old: &'static str,
     /// What newer commits are.
     pub new: &'static str,
 }
 
-impl Terms {
+impl BisectTerms {
     /// A failure came.
-    pub const BREAKS: Terms = Terms { old: "good", new: "bad" };
+    pub const BREAKS: BisectTerms = BisectTerms { old: "good", new: "bad" };
     /// A failure went; git keeps `good` and `bad` for the other way.
-    pub const REPAIRS: Terms = Terms { old: "broken", new: "fixed" };
+    pub const REPAIRS: BisectTerms = BisectTerms { old: "broken", new: "fixed" };
     /// Something changed.
-    pub const CHANGES: Terms = Terms { old: "old", new: "new" };
+    pub const CHANGES: BisectTerms = BisectTerms { old: "old", new: "new" };
 
     /// The options of `git bisect start` that set them, where they are not git's own.
     fn options(self) -> String {
         match self {
-            Terms::BREAKS => String::new(),
-            Terms { old, new } => format!(" '--term-old={old}' '--term-new={new}'"),
+            BisectTerms::BREAKS => String::new(),
+            BisectTerms { old, new } => format!(" '--term-old={old}' '--term-new={new}'"),
         }
     }
 }
@@ -55,7 +55,7 @@ pub fn git_bisect_log(
     entries: &[LogEntry],
     culprit: Option<(&str, &str)>,
     first_parent: bool,
-    terms: Terms,
+    terms: BisectTerms,
 ) -> String {
     let mut out = "git bisect start".to_owned();
     out.push_str(&terms.options());
@@ -66,17 +66,17 @@ pub fn git_bisect_log(
             LogMark::New => terms.new,
             LogMark::Skip => "skip",
         };
-        let subject = one_line(entry.subject);
+        let subject = flatten_subject(entry.subject);
         let _ = writeln!(out, "# {word}: [{id}] {subject}\ngit bisect {word} {id}", id = entry.id);
     }
     if let Some((id, subject)) = culprit {
-        let _ = writeln!(out, "# first {} commit: [{id}] {}", terms.new, one_line(subject));
+        let _ = writeln!(out, "# first {} commit: [{id}] {}", terms.new, flatten_subject(subject));
     }
     out
 }
 
 /// A line break in a subject would start a command of its own.
-fn one_line(subject: &str) -> String {
+fn flatten_subject(subject: &str) -> String {
     subject.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
@@ -91,7 +91,7 @@ mod tests {
             LogEntry { mark: LogMark::Old, id: "a0", subject: "Start" },
             LogEntry { mark: LogMark::Skip, id: "a1", subject: "Break the build" },
         ];
-        let log = git_bisect_log(&entries, Some(("b0", "Rewrite")), true, Terms::BREAKS);
+        let log = git_bisect_log(&entries, Some(("b0", "Rewrite")), true, BisectTerms::BREAKS);
         insta::assert_snapshot!(log, @r"
         git bisect start '--first-parent'
         # bad: [b0] Rewrite git bisect good b0

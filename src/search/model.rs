@@ -37,7 +37,7 @@ impl Dice {
 pub(super) fn random_parents(dice: &mut Dice, size: usize) -> Vec<Vec<u32>> {
     let mut parents: Vec<Vec<u32>> = Vec::new();
     for commit in 0..size {
-        let wanted = match dice.between(1, 100) {
+        let parent_count = match dice.between(1, 100) {
             _ if commit == 0 => 0,
             1..=4 => 0,
             5..=70 => 1,
@@ -45,7 +45,7 @@ pub(super) fn random_parents(dice: &mut Dice, size: usize) -> Vec<Vec<u32>> {
             _ => dice.between(3, 5),
         };
         let mut list = Vec::new();
-        for _ in 0..wanted.min(commit) {
+        for _ in 0..parent_count.min(commit) {
             let back = dice.between(1, commit.min(8));
             let parent = (commit - back) as u32;
             if !list.contains(&parent) {
@@ -81,7 +81,7 @@ impl World {
         for commit in 0..size {
             let is_bad = |&parent: &u32| bad[parent as usize];
             bad[commit] = culprits.contains(&commit) || parents[commit].iter().any(is_bad);
-            let equal = |&other: &usize| bad[other] == bad[commit];
+            let equal = |&other_commit: &usize| bad[other_commit] == bad[commit];
             let sources: Vec<usize> = match dice.between(1, 100) {
                 1..=50 => parents[commit].iter().map(|&p| p as usize).filter(equal).collect(),
                 51..=55 => (0..commit).filter(equal).collect(),

@@ -4,7 +4,7 @@
 //! tests would turn bad for both. The size expected to be left is the sum of squared class sizes
 //! over the number of candidates; picks make that sum small.
 
-use super::reach::{Measure, Reach};
+use super::reach::{Measure, ReachGraph};
 
 /// A cached outcome is taken instead of the best pick if it promises at least this share of what
 /// the best pick promises. Three quarters: a commit one quarter from either end qualifies when
@@ -17,7 +17,7 @@ const IMPROVE_SWEEPS: usize = 3;
 
 /// The facts about each candidate, by local index.
 pub(super) struct Field<'a> {
-    pub reach: &'a Reach,
+    pub reach: &'a ReachGraph,
     /// May be tested now.
     pub free: Vec<bool>,
     /// Was found untestable.
@@ -55,41 +55,46 @@ impl Field<'_> {
 
     /// Spreads `slots` picks evenly by reach, in the gaps that `fixed` leaves.
     fn place(&self, fixed: &[u32], picks: &mut Vec<u32>, slots: usize) {
-        let all: Vec<u32> = (0..self.reach.len() as u32).collect();
-        let reach = self.reach.sums(&all, Measure::Count);
+        let all_candidates: Vec<u32> = (0..self.reach.len() as u32).collect();
+        let reach = self.reach.sums(&all_candidates, Measure::Count);
         let parts = (fixed.len() + slots + 1) as f64;
-        let mut targets: Vec<f64> =
-            (1..=fixed.len() + slots).map(|part| all.len() as f64 * part as f64 / parts).collect();
-        for &taken in fixed {
-            let at = nearest(targets.iter().copied(), reach[taken as usize]);
-            at.map(|at| targets.remove(at));
+        let mut targets: Vec<f64> = (1..=fixed.len() + slots)
+            .map(|part| all_candidates.len() as f64 * part as f64 / parts)
+            .collect();
+        for &fixed_pick in fixed {
+            let target_index =
+                find_nearest_index(targets.iter().copied(), reach[fixed_pick as usize]);
+            target_index.map(|index| targets.remove(index));
         }
         let mut chosen = fixed.to_vec();
         for target in targets {
-            let joinable: Vec<u32> =
-                all.iter().copied().filter(|&local| self.may_join(local, &chosen)).collect();
+            let joinable: Vec<u32> = all_candidates
+                .iter()
+                .copied()
+                .filter(|&local| self.may_join(local, &chosen))
+                .collect();
             let reaches = joinable.iter().map(|&local| reach[local as usize]);
-            let Some(at) = nearest(reaches, target) else { return };
-            picks.push(joinable[at]);
-            chosen.push(joinable[at]);
+            let Some(nearest_index) = find_nearest_index(reaches, target) else { return };
+            picks.push(joinable[nearest_index]);
+            chosen.push(joinable[nearest_index]);
         }
     }
 
     /// Moves one pick at a time, the others held, while that divides the candidates better.
     fn improve(&self, in_flight: &[u32], picks: &mut [u32], first: usize) {
         for _ in 0..IMPROVE_SWEEPS {
-            let mut moved = false;
+            let mut has_moved = false;
             for index in first..picks.len() {
-                let others: Vec<u32> = others(in_flight, picks, index);
-                let scores = self.scores(&others);
-                let Some(better) = self.best(&scores, &others) else { continue };
+                let other_picks: Vec<u32> = list_other_picks(in_flight, picks, index);
+                let scores = self.scores(&other_picks);
+                let Some(better) = self.best(&scores, &other_picks) else { continue };
                 let (new, old) = (better as usize, picks[index] as usize);
                 if scores.left[new] < scores.left[old] || (self.cached[new] && !self.cached[old]) {
-                    moved |= new != old;
+                    has_moved |= new != old;
                     picks[index] = better;
                 }
             }
-            if !moved {
+            if !has_moved {
                 return;
             }
         }
@@ -98,7 +103,7 @@ impl Field<'_> {
     /// Drops picks whose answer would not divide what the others leave.
     fn drop_useless(&self, in_flight: &[u32], picks: &mut Vec<u32>) {
         for index in (0..picks.len()).rev() {
-            let scores = self.scores(&others(in_flight, picks, index));
+            let scores = self.scores(&list_other_picks(in_flight, picks, index));
             if scores.left[picks[index] as usize] >= scores.now {
                 picks.remove(index);
             }
@@ -107,15 +112,15 @@ impl Field<'_> {
 
     /// The free candidate that leaves least; a cached one if it is nearly as good.
     fn best(&self, scores: &Scores, chosen: &[u32]) -> Option<u32> {
-        let least = |only_cached: bool| {
+        let least_left = |only_cached: bool| {
             (0..self.reach.len() as u32)
                 .filter(|&local| self.may_join(local, chosen))
                 .filter(|&local| !only_cached || self.cached[local as usize])
                 .min_by(|&a, &b| scores.left[a as usize].total_cmp(&scores.left[b as usize]))
         };
-        let best = least(false)?;
+        let best = least_left(false)?;
         let gain = |local: u32| scores.now - scores.left[local as usize];
-        match least(true) {
+        match least_left(true) {
             Some(cached) if gain(cached) >= CACHED_SHARE * gain(best) => Some(cached),
             _ => Some(best),
         }
@@ -128,18 +133,19 @@ impl Field<'_> {
             return None;
         }
         let scores = self.scores(fixed);
-        let least = |allowed: &[bool]| {
-            let open = scores.left.iter().zip(allowed).filter(|(_, allowed)| **allowed);
-            open.map(|(left, _)| *left).min_by(f64::total_cmp)
+        let least_left = |allowed: &[bool]| {
+            let allowed_scores = scores.left.iter().zip(allowed).filter(|(_, allowed)| **allowed);
+            allowed_scores.map(|(left, _)| *left).min_by(f64::total_cmp)
         };
-        if least(&self.free)? <= least(&self.blocked)? {
+        if least_left(&self.free)? <= least_left(&self.blocked)? {
             return None;
         }
         let useful =
             |local: &u32| self.may_join(*local, fixed) && scores.left[*local as usize] < scores.now;
-        let mut open: Vec<u32> = (0..self.reach.len() as u32).filter(useful).collect();
-        open.sort_by(|&a, &b| scores.left[a as usize].total_cmp(&scores.left[b as usize]));
-        open.get(skip_away(open.len())).copied()
+        let mut useful_candidates: Vec<u32> = (0..self.reach.len() as u32).filter(useful).collect();
+        useful_candidates
+            .sort_by(|&a, &b| scores.left[a as usize].total_cmp(&scores.left[b as usize]));
+        useful_candidates.get(skip_away(useful_candidates.len())).copied()
     }
 
     fn scores(&self, chosen: &[u32]) -> Scores {
@@ -147,15 +153,17 @@ impl Field<'_> {
         for class in self.classes(chosen) {
             let size = class.len() as f64;
             out.now += size * size;
-            for (left, inside) in out.left.iter_mut().zip(self.reach.sums(&class, Measure::Count)) {
-                *left += inside * inside + (size - inside) * (size - inside);
+            for (left, size_inside) in
+                out.left.iter_mut().zip(self.reach.sums(&class, Measure::Count))
+            {
+                *left += size_inside * size_inside + (size - size_inside) * (size - size_inside);
             }
         }
         out
     }
 
     fn classes(&self, chosen: &[u32]) -> Vec<Vec<u32>> {
-        classes(self.reach, chosen)
+        partition_by_reach(self.reach, chosen)
     }
 }
 
@@ -166,7 +174,7 @@ struct Scores {
 }
 
 /// Sorts the candidates by which of `chosen` reach them.
-pub(super) fn classes(reach: &Reach, chosen: &[u32]) -> Vec<Vec<u32>> {
+pub(super) fn partition_by_reach(reach: &ReachGraph, chosen: &[u32]) -> Vec<Vec<u32>> {
     let mut classes = vec![(0..reach.len() as u32).collect::<Vec<u32>>()];
     for &pick in chosen {
         let marked = reach.from(pick);
@@ -180,12 +188,12 @@ pub(super) fn classes(reach: &Reach, chosen: &[u32]) -> Vec<Vec<u32>> {
     classes
 }
 
-fn others(in_flight: &[u32], picks: &[u32], index: usize) -> Vec<u32> {
-    let rest = picks.iter().enumerate().filter(|(other, _)| *other != index);
-    in_flight.iter().copied().chain(rest.map(|(_, &pick)| pick)).collect()
+fn list_other_picks(in_flight: &[u32], picks: &[u32], index: usize) -> Vec<u32> {
+    let other_picks = picks.iter().enumerate().filter(|(other_index, _)| *other_index != index);
+    in_flight.iter().copied().chain(other_picks.map(|(_, &pick)| pick)).collect()
 }
 
-fn nearest(values: impl Iterator<Item = f64>, target: f64) -> Option<usize> {
+fn find_nearest_index(values: impl Iterator<Item = f64>, target: f64) -> Option<usize> {
     let distances = values.map(|value| (value - target).abs()).enumerate();
     distances.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, _)| index)
 }

@@ -17,7 +17,7 @@ pub(super) enum Measure<'a> {
 
 /// An induced subgraph with local indices `0..len`, in topological order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reach {
+pub(super) struct ReachGraph {
     /// The node of each local index.
     pub nodes: Vec<u32>,
     offsets: Vec<u32>,
@@ -25,7 +25,7 @@ pub(super) struct Reach {
     linear: bool,
 }
 
-impl Reach {
+impl ReachGraph {
     /// Keeps the nodes marked in `keep` and the edges between them.
     pub(super) fn new(parents: &[Vec<u32>], keep: &[bool]) -> Self {
         let mut out = Self { offsets: vec![0], linear: true, ..Self::default() };
@@ -33,10 +33,10 @@ impl Reach {
         for node in (0..parents.len()).filter(|&node| keep[node]) {
             local[node] = out.nodes.len() as u32;
             out.nodes.push(node as u32);
-            let before = out.edges.len();
-            let kept = parents[node].iter().map(|&parent| local[parent as usize]);
-            out.edges.extend(kept.filter(|&parent| parent != u32::MAX));
-            out.linear &= out.edges.len() - before < 2;
+            let edges_before = out.edges.len();
+            let kept_parents = parents[node].iter().map(|&parent| local[parent as usize]);
+            out.edges.extend(kept_parents.filter(|&parent| parent != u32::MAX));
+            out.linear &= out.edges.len() - edges_before < 2;
             out.offsets.push(out.edges.len() as u32);
         }
         out
@@ -85,7 +85,7 @@ impl Reach {
         for (index, &member) in (0u32..).zip(chunk) {
             column[member as usize] = index;
         }
-        let own = |local: usize| match measure {
+        let own_value = |local: usize| match measure {
             _ if column[local] == u32::MAX => 0.0,
             Measure::Count => 1.0,
             Measure::Mass(mass) => mass[local],
@@ -93,20 +93,22 @@ impl Reach {
         let mut rows = vec![0u64; self.len() * words];
         let mut sums = vec![0.0; self.len()];
         for local in 0..self.len() {
-            let at = local * words;
-            sums[local] = own(local);
-            if let [first, others @ ..] = self.parents(local) {
-                let from = *first as usize * words;
-                rows.copy_within(from..from + words, at);
-                if others.is_empty() {
+            let row_begin = local * words;
+            sums[local] = own_value(local);
+            if let [first, other_parents @ ..] = self.parents(local) {
+                let source_begin = *first as usize * words;
+                rows.copy_within(source_begin..source_begin + words, row_begin);
+                if other_parents.is_empty() {
                     sums[local] += sums[*first as usize];
                 } else {
-                    others.iter().for_each(|&other| merge(&mut rows, other as usize, local, words));
-                    sums[local] += weigh(&rows[at..at + words], chunk, measure);
+                    other_parents.iter().for_each(|&other_parent| {
+                        merge_rows(&mut rows, other_parent as usize, local, words)
+                    });
+                    sums[local] += weigh_row(&rows[row_begin..row_begin + words], chunk, measure);
                 }
             }
             if words > 0 && column[local] != u32::MAX {
-                rows[at + column[local] as usize / 64] |= 1 << (column[local] % 64);
+                rows[row_begin + column[local] as usize / 64] |= 1 << (column[local] % 64);
             }
         }
         total.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum);
@@ -114,22 +116,23 @@ impl Reach {
 }
 
 /// Adds the row of an earlier node to the row of `into`.
-fn merge(rows: &mut [u64], from: usize, into: usize, words: usize) {
+fn merge_rows(rows: &mut [u64], source_row: usize, into: usize, words: usize) {
     let (earlier, later) = rows.split_at_mut(into * words);
-    let source = &earlier[from * words..(from + 1) * words];
+    let source = &earlier[source_row * words..(source_row + 1) * words];
     later[..words].iter_mut().zip(source).for_each(|(a, b)| *a |= b);
 }
 
-fn weigh(row: &[u64], chunk: &[u32], measure: Measure) -> f64 {
+fn weigh_row(row: &[u64], chunk: &[u32], measure: Measure) -> f64 {
     match measure {
         Measure::Count => row.iter().map(|word| word.count_ones()).sum::<u32>().into(),
         Measure::Mass(mass) => {
             let mut sum = 0.0;
             for (base, &word) in row.iter().enumerate() {
-                let mut rest = word;
-                while rest != 0 {
-                    sum += mass[chunk[base * 64 + rest.trailing_zeros() as usize] as usize];
-                    rest &= rest - 1;
+                let mut remaining_bits = word;
+                while remaining_bits != 0 {
+                    sum +=
+                        mass[chunk[base * 64 + remaining_bits.trailing_zeros() as usize] as usize];
+                    remaining_bits &= remaining_bits - 1;
                 }
             }
             sum
@@ -142,7 +145,7 @@ mod tests {
     use super::*;
     use crate::search::model::{Dice, random_parents};
 
-    fn by_marking(reach: &Reach, members: &[u32], mass: &[f64]) -> Vec<f64> {
+    fn by_marking(reach: &ReachGraph, members: &[u32], mass: &[f64]) -> Vec<f64> {
         let sum = |tip: u32| {
             let marked = reach.from(tip);
             members.iter().filter(|&&m| marked[m as usize]).map(|&m| mass[m as usize]).sum()
@@ -157,7 +160,7 @@ mod tests {
             let size = dice.between(1, 150);
             let parents = random_parents(&mut dice, size);
             let keep: Vec<bool> = (0..size).map(|_| dice.chance(80)).collect();
-            let reach = Reach::new(&parents, &keep);
+            let reach = ReachGraph::new(&parents, &keep);
             let members: Vec<u32> = (0..reach.len() as u32).filter(|_| dice.chance(70)).collect();
             let mass: Vec<f64> =
                 (0..reach.len()).map(|_| f64::from(dice.between(0, 9) as u32)).collect();
@@ -176,7 +179,7 @@ mod tests {
         let mut parents: Vec<Vec<u32>> = vec![vec![]];
         (1..6001u32).for_each(|node| parents.push(vec![node.saturating_sub(2)]));
         parents.push(vec![5999, 6000]);
-        let reach = Reach::new(&parents, &vec![true; parents.len()]);
+        let reach = ReachGraph::new(&parents, &vec![true; parents.len()]);
         let members: Vec<u32> = (0..reach.len() as u32).collect();
         assert_eq!(reach.sums(&members, Measure::Count)[6001], 6002.0);
     }

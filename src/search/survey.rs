@@ -17,7 +17,7 @@ pub struct Survey {
 /// Lists what to run and compare for the commits reachable from `include` and not from `exclude`.
 ///
 /// Parents may lie outside of the range: the first commits of a range are compared to them.
-pub(crate) fn survey(
+pub(crate) fn survey_graph(
     graph: &Graph,
     include: &[u32],
     exclude: &[u32],
@@ -35,8 +35,8 @@ pub(crate) fn survey(
     }
     let mut first: HashMap<Option<u32>, u32> = HashMap::new();
     for commit in out.edges.iter().flat_map(|&(commit, parent)| [commit, parent]) {
-        let at = first.entry(graph.variant(commit)).or_insert(commit);
-        *at = commit.min(*at);
+        let lowest_commit = first.entry(graph.variant(commit)).or_insert(commit);
+        *lowest_commit = commit.min(*lowest_commit);
     }
     out.runs = first.into_values().collect();
     out.runs.sort_unstable();
@@ -51,7 +51,7 @@ mod tests {
     fn a_revert_is_an_edge_but_not_another_run() {
         let parents = vec![vec![], vec![0], vec![1], vec![2], vec![3]];
         let graph = Graph::new(parents, vec![7, 7, 8, 8, 7]).unwrap();
-        let got = survey(&graph, &[4], &[0], false);
+        let got = survey_graph(&graph, &[4], &[0], false);
         assert_eq!(got, Survey { runs: vec![1, 2], edges: vec![(2, 1), (4, 3)] });
     }
 
@@ -60,7 +60,7 @@ mod tests {
         // 0 -> 1, 0 -> 2; 3 merges both and equals 2; 4 merges 3 and 1 into something new.
         let parents = vec![vec![], vec![0], vec![0], vec![1, 2], vec![3, 1]];
         let graph = Graph::new(parents, vec![0, 1, 2, 2, 4]).unwrap();
-        let edges = |first_parent| survey(&graph, &[4], &[0], first_parent).edges;
+        let edges = |first_parent| survey_graph(&graph, &[4], &[0], first_parent).edges;
         assert_eq!(edges(false), [(1, 0), (2, 0), (4, 3), (4, 1)]);
         assert_eq!(edges(true), [(1, 0), (3, 1), (4, 3)]);
     }

@@ -32,10 +32,10 @@ fn drive(search: &mut Search, world: &World, jobs: usize, dice: &mut Dice) -> Co
         assert!(!running.is_empty(), "nothing to wait for: {:?}", search.state());
         let commit = running.swap_remove(dice.between(0, running.len() - 1));
         let answer = match (world.untestable[commit as usize], world.bad[commit as usize]) {
-            (true, _) if commit.is_multiple_of(2) => Answer::Skip,
-            (true, _) => Answer::Other,
-            (false, true) => Answer::Bad,
-            (false, false) => Answer::Good,
+            (true, _) if commit.is_multiple_of(2) => TestAnswer::Skip,
+            (true, _) => TestAnswer::Other,
+            (false, true) => TestAnswer::Bad,
+            (false, false) => TestAnswer::Good,
         };
         search.answer(commit, answer);
         for obsolete in search.obsolete() {
@@ -78,8 +78,8 @@ fn check(world: &World, options: &Options, bad: &[u32], got: &Conclusion) {
             assert!(is_bad(*commit) && bad_parents.iter().all(|&parent| is_bad(parent)));
             assert!(!bad_parents.is_empty());
         }
-        Conclusion::Refused(Refusal::BadMergeBase { base }) => assert!(is_bad(*base)),
-        Conclusion::Refused(Refusal::Reversed { good, bad }) => {
+        Conclusion::Refused(EndsRefusal::BadMergeBase { base }) => assert!(is_bad(*base)),
+        Conclusion::Refused(EndsRefusal::Reversed { good, bad }) => {
             assert!(world.graph.ancestors(&[*good], false)[*bad as usize]);
         }
         other => panic!("{other:?} for {bad:?}"),
@@ -150,7 +150,7 @@ fn three_jobs_find_one_of_1024_commits_in_five_rounds() {
             let picks = search.next(3, &|_| false);
             assert!(picks.len() <= 3);
             for pick in picks {
-                let answer = if pick < culprit { Answer::Good } else { Answer::Bad };
+                let answer = if pick < culprit { TestAnswer::Good } else { TestAnswer::Bad };
                 search.answer(pick, answer);
             }
             rounds += 1;
@@ -168,7 +168,7 @@ fn fifteen_jobs_find_one_of_1000_commits_in_three_rounds() {
         let mut rounds = 0;
         while search.outcome().is_none() {
             for pick in search.next(15, &|_| false) {
-                let answer = if pick < culprit { Answer::Good } else { Answer::Bad };
+                let answer = if pick < culprit { TestAnswer::Good } else { TestAnswer::Bad };
                 search.answer(pick, answer);
             }
             rounds += 1;
@@ -185,7 +185,7 @@ fn one_job_needs_no_more_tests_than_a_binary_search() {
         let mut tests = 0;
         while search.outcome().is_none() {
             let [pick] = search.next(1, &|_| false)[..] else { panic!("one pick") };
-            let answer = if pick < culprit { Answer::Good } else { Answer::Bad };
+            let answer = if pick < culprit { TestAnswer::Good } else { TestAnswer::Bad };
             search.answer(pick, answer);
             tests += 1;
         }
@@ -198,7 +198,7 @@ fn a_free_slot_is_refilled_at_once_and_needless_tests_are_named() {
     let mut search = Search::new(linear(101), &[0], &[100], trusting()).unwrap();
     assert_eq!(search.next(3, &|_| false), [25, 50, 75]);
     assert!(search.next(0, &|_| false).is_empty());
-    search.answer(50, Answer::Good);
+    search.answer(50, TestAnswer::Good);
     assert_eq!(search.obsolete(), [25]);
     search.cancel(25);
     let refill = search.next(2, &|_| false);
@@ -221,9 +221,9 @@ fn the_ends_are_tested_before_anything_else() {
     let mut search = Search::new(linear(9), &[0], &[8], Options::default()).unwrap();
     assert_eq!((search.state().phase, search.state().candidates), (Phase::Ends, 8));
     assert_eq!(search.next(4, &|_| false), [0, 8]);
-    search.answer(0, Answer::Good);
+    search.answer(0, TestAnswer::Good);
     assert!(search.next(4, &|_| false).is_empty());
-    search.answer(8, Answer::Bad);
+    search.answer(8, TestAnswer::Bad);
     assert_eq!(search.state().phase, Phase::Narrowing);
     assert_eq!(search.next(1, &|_| false), [4]);
 }
@@ -231,19 +231,19 @@ fn the_ends_are_tested_before_anything_else() {
 #[test]
 fn ends_that_are_not_what_was_claimed_are_refused_together() {
     let mut search = Search::new(linear(9), &[0], &[8], Options::default()).unwrap();
-    search.answer(0, Answer::Bad);
+    search.answer(0, TestAnswer::Bad);
     assert_eq!(search.outcome(), None);
-    search.answer(8, Answer::Good);
-    let refusal = Refusal::EndsDisagree { good_is_bad: vec![0], bad_is_good: vec![8] };
+    search.answer(8, TestAnswer::Good);
+    let refusal = EndsRefusal::EndsDisagree { good_is_bad: vec![0], bad_is_good: vec![8] };
     assert_eq!(search.outcome(), Some(Conclusion::Refused(refusal)));
 }
 
 #[test]
 fn an_untestable_end_and_another_failure_at_an_end_are_refused() {
     let mut search = Search::new(linear(9), &[0], &[8], Options::default()).unwrap();
-    search.answer(0, Answer::Skip);
-    search.answer(8, Answer::Other);
-    let refusal = Refusal::UntestableEnds { ends: vec![0, 8] };
+    search.answer(0, TestAnswer::Skip);
+    search.answer(8, TestAnswer::Other);
+    let refusal = EndsRefusal::UntestableEnds { ends: vec![0, 8] };
     assert_eq!(search.outcome(), Some(Conclusion::Refused(refusal)));
 }
 
@@ -253,9 +253,9 @@ fn ends_with_equal_sources_and_reversed_ends_are_refused_without_a_test() {
     let outcome = |good, bad| {
         Search::new(graph.clone(), &[good], &[bad], Options::default()).unwrap().outcome()
     };
-    let refusal = Refusal::SameVariant { good: 0, bad: 2 };
+    let refusal = EndsRefusal::SameVariant { good: 0, bad: 2 };
     assert_eq!(outcome(0, 2), Some(Conclusion::Refused(refusal)));
-    let refusal = Refusal::Reversed { good: 2, bad: 1 };
+    let refusal = EndsRefusal::Reversed { good: 2, bad: 1 };
     assert_eq!(outcome(2, 1), Some(Conclusion::Refused(refusal)));
 }
 
@@ -271,15 +271,15 @@ fn a_bad_merge_base_is_refused_and_an_untestable_one_only_warned_about() {
     let mut search = start();
     assert_eq!(search.state().phase, Phase::MergeBases);
     assert_eq!(search.next(3, &|_| false), [1]);
-    search.answer(1, Answer::Bad);
-    let refusal = Refusal::BadMergeBase { base: 1 };
+    search.answer(1, TestAnswer::Bad);
+    let refusal = EndsRefusal::BadMergeBase { base: 1 };
     assert_eq!(search.outcome(), Some(Conclusion::Refused(refusal)));
 
     let mut search = start();
-    search.answer(1, Answer::Skip);
+    search.answer(1, TestAnswer::Skip);
     assert_eq!(search.warnings(), [Warning::UntestableMergeBase { base: 1 }]);
     assert_eq!(search.next(1, &|_| false), [4]);
-    search.answer(4, Answer::Bad);
+    search.answer(4, TestAnswer::Bad);
     let found = Conclusion::Found { culprit: 4, unconfirmed_parents: vec![1] };
     assert_eq!(search.outcome(), Some(found));
 }
@@ -291,8 +291,8 @@ fn all_of_many_merge_bases_are_tested_at_once() {
     let graph = Graph::new(parents, (0..5).collect()).unwrap();
     let mut search = Search::new(graph, &[3], &[4], trusting()).unwrap();
     assert_eq!(search.next(4, &|_| false), [1, 2]);
-    search.answer(1, Answer::Good);
-    search.answer(2, Answer::Good);
+    search.answer(1, TestAnswer::Good);
+    search.answer(2, TestAnswer::Good);
     let found = Conclusion::Found { culprit: 4, unconfirmed_parents: vec![] };
     assert_eq!(search.outcome(), Some(found));
 }
@@ -303,8 +303,8 @@ fn a_variant_that_was_reverted_is_known_without_another_test() {
     let parents = vec![vec![], vec![0], vec![1], vec![2]];
     let graph = Graph::new(parents, vec![0, 1, 0, 2]).unwrap();
     let mut search = Search::new(graph, &[0], &[3], Options::default()).unwrap();
-    search.answer(0, Answer::Good);
-    search.answer(3, Answer::Bad);
+    search.answer(0, TestAnswer::Good);
+    search.answer(3, TestAnswer::Bad);
     let found = Conclusion::Found { culprit: 3, unconfirmed_parents: vec![] };
     assert_eq!(search.outcome(), Some(found));
 }
@@ -317,7 +317,7 @@ fn a_merge_with_one_bad_parent_is_not_blamed() {
     let mut search = Search::new(graph, &[3], &[4], trusting()).unwrap();
     assert_eq!(search.state().phase, Phase::Confirming);
     assert_eq!(search.next(2, &|_| false), [1]);
-    search.answer(1, Answer::Bad);
+    search.answer(1, TestAnswer::Bad);
     let conclusion = Conclusion::NotMonotone { commit: 4, bad_parents: vec![1] };
     assert_eq!(search.outcome(), Some(conclusion));
 }
@@ -376,9 +376,9 @@ fn a_bad_end_with_another_culprit_is_pointed_out() {
 #[test]
 fn a_second_answer_that_differs_is_reported_and_changes_nothing() {
     let mut search = Search::new(linear(9), &[0], &[8], trusting()).unwrap();
-    search.answer(4, Answer::Good);
-    search.answer(4, Answer::Bad);
-    assert_eq!(search.known(4), Some(Answer::Good));
+    search.answer(4, TestAnswer::Good);
+    search.answer(4, TestAnswer::Bad);
+    assert_eq!(search.known_answer(4), Some(TestAnswer::Good));
     assert_eq!(search.warnings(), [Warning::Contradiction { commit: 4 }]);
 }
 
@@ -434,7 +434,7 @@ fn flaky_run(dice: &mut Dice, false_alarm: f64, detection: f64) -> Option<bool> 
         for commit in search.next(jobs, &|_| false) {
             let is_bad = graph.ancestors(&[commit], false)[culprit as usize];
             let turns_bad = dice.unit() < if is_bad { detection } else { false_alarm };
-            search.answer(commit, if turns_bad { Answer::Bad } else { Answer::Good });
+            search.answer(commit, if turns_bad { TestAnswer::Bad } else { TestAnswer::Good });
         }
     }
     panic!("no end: {search:?} {culprit} {false_alarm} {detection}");
@@ -471,11 +471,11 @@ fn ends_that_flake_alike_are_indistinguishable() {
         let picks = search.next(2, &|_| false);
         assert!(picks.iter().all(|pick| [0, 8].contains(pick)));
         for pick in picks {
-            search.answer(pick, if dice.chance(50) { Answer::Bad } else { Answer::Good });
+            search.answer(pick, if dice.chance(50) { TestAnswer::Bad } else { TestAnswer::Good });
         }
     }
     let outcome = search.outcome();
-    let Some(Conclusion::Refused(Refusal::Indistinguishable { good, bad })) = outcome else {
+    let Some(Conclusion::Refused(EndsRefusal::Indistinguishable { good, bad })) = outcome else {
         panic!("{outcome:?}");
     };
     assert!(good.1 >= 200 && bad.1 >= 200);
@@ -493,9 +493,9 @@ fn an_untestable_commit_in_a_flaky_search_leaves_two_candidates() {
             search.answer(
                 pick,
                 match pick {
-                    4 => Answer::Skip,
-                    _ if dice.chance(chance) => Answer::Bad,
-                    _ => Answer::Good,
+                    4 => TestAnswer::Skip,
+                    _ if dice.chance(chance) => TestAnswer::Bad,
+                    _ => TestAnswer::Good,
                 },
             );
         }
@@ -507,7 +507,7 @@ fn an_untestable_commit_in_a_flaky_search_leaves_two_candidates() {
 fn what_the_next_round_asks_for_was_forecast() {
     for culprit in 1..64u32 {
         let mut search = Search::new(linear(64), &[0], &[63], Options::default()).unwrap();
-        let answer = |commit| if commit >= culprit { Answer::Bad } else { Answer::Good };
+        let answer = |commit| if commit >= culprit { TestAnswer::Bad } else { TestAnswer::Good };
         loop {
             let picks = search.next(3, &|_| false);
             if picks.is_empty() {

@@ -1,6 +1,6 @@
 //! The words a search and its caller use: options, answers, conclusions, progress.
 
-use super::ends::Refusal;
+use super::ends::EndsRefusal;
 
 /// How to search.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ impl Default for Options {
 
 /// The result of testing a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum TestAnswer {
     /// The failure searched for is not there.
     Good,
     /// The failure searched for is there.
@@ -55,7 +55,7 @@ pub enum Conclusion {
         bad_parents: Vec<u32>,
     },
     /// The ends do not allow a search.
-    Refused(Refusal),
+    Refused(EndsRefusal),
     /// Repeated, flaky tests point to this commit.
     Probable {
         /// The most probable culprit.
@@ -102,7 +102,7 @@ pub enum Phase {
 
 /// How far a search is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct SearchState {
     /// The phase that it is in.
     pub phase: Phase,
     /// Commits that may still be the culprit.

@@ -8,7 +8,7 @@ use crate::tensor::TensorView;
 
 /// Adam's numbers of one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Setting {
+pub(super) struct AdamSetting {
     /// The decay of the first moment.
     pub(super) beta1: f64,
     /// The decay of the second moment.
@@ -20,7 +20,8 @@ pub(super) struct Setting {
 }
 
 /// Those that PyTorch takes, where none were captured.
-pub(super) const DEFAULT: Setting = Setting { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, step: None };
+pub(super) const DEFAULT: AdamSetting =
+    AdamSetting { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, step: None };
 
 /// What the moments of one parameter say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -45,7 +46,7 @@ pub struct Adam {
 /// Elements that are read at a time.
 const BLOCK: usize = 1 << 10;
 
-impl Setting {
+impl AdamSetting {
     /// The square of the largest `|m| / sqrt(v)` that any gradients lead to, by the Cauchy-Schwarz
     /// inequality; infinite where there is none.
     fn most(&self) -> f64 {
@@ -67,33 +68,37 @@ impl Setting {
 }
 
 /// What two moments of the same shape say; none where they have another number of elements each.
-pub(super) fn adam(first: &TensorView, second: &TensorView, setting: &Setting) -> Option<Adam> {
+pub(super) fn measure_adam(
+    first: &TensorView,
+    second: &TensorView,
+    setting: &AdamSetting,
+) -> Option<Adam> {
     if first.len() != second.len() || first.is_empty() {
         return None;
     }
     let ((of_first, of_second), most) = (setting.corrections(), setting.most());
-    let mut told = Adam { count: first.len() as u64, ..Adam::default() };
+    let mut statistics = Adam { count: first.len() as u64, ..Adam::default() };
     let (mut m, mut v) = ([0.0; BLOCK], [0.0; BLOCK]);
     let mut squares = 0.0;
-    for begin in (0..first.len()).step_by(BLOCK) {
-        let length = BLOCK.min(first.len() - begin);
-        first.read(begin, &mut m[..length]);
-        second.read(begin, &mut v[..length]);
+    for block_start in (0..first.len()).step_by(BLOCK) {
+        let length = BLOCK.min(first.len() - block_start);
+        first.read(block_start, &mut m[..length]);
+        second.read(block_start, &mut v[..length]);
         for (&m, &v) in m[..length].iter().zip(&v[..length]) {
-            told.negative += u64::from(v < 0.0);
-            told.unrelated +=
+            statistics.negative += u64::from(v < 0.0);
+            statistics.unrelated +=
                 u64::from(m.abs() > LEAST_MOMENT && v >= 0.0 && m * m > MOMENT_SLACK * most * v);
             let root = (v.max(0.0) * of_second).sqrt();
-            told.damped += u64::from(m != 0.0 && root <= setting.epsilon);
+            statistics.damped += u64::from(m != 0.0 && root <= setting.epsilon);
             let step = (m * of_first / (root + setting.epsilon)).abs();
             if step.is_finite() {
                 squares += step * step;
-                told.largest = told.largest.max(step);
+                statistics.largest = statistics.largest.max(step);
             }
         }
     }
-    told.step = (squares / first.len() as f64).sqrt();
-    Some(told)
+    statistics.step = (squares / first.len() as f64).sqrt();
+    Some(statistics)
 }
 
 #[cfg(test)]
@@ -101,15 +106,15 @@ mod tests {
     use super::*;
     use crate::tensor::DType;
 
-    fn told(m: &[f64], v: &[f64], setting: Setting) -> Adam {
+    fn told(m: &[f64], v: &[f64], setting: AdamSetting) -> Adam {
         let bytes = |x: &[f64]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
         let (m, v, shape) = (bytes(m), bytes(v), [m.len()]);
         let view = |bytes| TensorView { dtype: DType::F64, shape: &shape, bytes };
-        adam(&view(&m), &view(&v), &setting).expect("moments of one shape")
+        measure_adam(&view(&m), &view(&v), &setting).expect("moments of one shape")
     }
 
     /// The moments after `gradients`, element by element.
-    fn moments(gradients: &[f64], setting: Setting) -> (f64, f64) {
+    fn moments(gradients: &[f64], setting: AdamSetting) -> (f64, f64) {
         gradients.iter().fold((0.0, 0.0), |(m, v), g| {
             (
                 setting.beta1 * m + (1.0 - setting.beta1) * g,
@@ -120,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_first_step_has_the_length_of_the_learning_rate() {
-        let setting = Setting { step: Some(1.0), ..DEFAULT };
+        let setting = AdamSetting { step: Some(1.0), ..DEFAULT };
         let (m, v) = moments(&[0.25], setting);
         let told = told(&[m, -m], &[v, v], setting);
         assert!((told.step - 1.0).abs() < 1e-6, "{told:?}");

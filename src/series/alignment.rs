@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::tensor::{TensorView, unravel};
+use crate::tensor::{TensorView, unravel_index};
 
 /// `next[.., i] == tokens[.., i + 1]` for at least half of all places.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -21,9 +21,9 @@ pub struct Shift {
 ///
 /// None where less than half of the places agree, where shapes differ or leave nothing to compare,
 /// and where agreement means nothing as `tokens` is constant along its rows.
-pub fn shift(tokens: &TensorView, next: &TensorView) -> Option<Shift> {
-    let found = shifted_by(tokens, next, 1, &|_| true)?;
-    (found.differ * 2 <= found.of).then_some(found)
+pub fn find_token_shift(tokens: &TensorView, next: &TensorView) -> Option<Shift> {
+    let token_shift = shifted_by(tokens, next, 1, &|_| true)?;
+    (token_shift.differ * 2 <= token_shift.of).then_some(token_shift)
 }
 
 /// Compares `tokens`, `by` places later, with `next`, where `counts` holds of both places: behind the last
@@ -31,28 +31,30 @@ pub fn shift(tokens: &TensorView, next: &TensorView) -> Option<Shift> {
 fn shifted_by(
     tokens: &TensorView,
     next: &TensorView,
-    by: isize,
+    distance: isize,
     counts: &dyn Fn(usize) -> bool,
 ) -> Option<Shift> {
     let row = *tokens.shape.last().filter(|&&row| row > 1)?;
     if tokens.shape != next.shape || tokens.is_empty() {
         return None;
     }
-    let there = |place: usize| place.checked_add_signed(by).expect("it lies in the same row");
-    let inside = |place: &usize| {
-        let is_in_row = (place % row).checked_add_signed(by).is_some_and(|there| there < row);
-        is_in_row && counts(*place) && counts(there(*place))
+    let shifted_place =
+        |place: usize| place.checked_add_signed(distance).expect("it lies in the same row");
+    let is_counted = |place: &usize| {
+        let is_in_row =
+            (place % row).checked_add_signed(distance).is_some_and(|shifted| shifted < row);
+        is_in_row && counts(*place) && counts(shifted_place(*place))
     };
     let is_constant = |place| tokens.get_f64(place) == tokens.get_f64(place / row * row);
     if (0..tokens.len()).all(is_constant) {
         return None;
     }
-    let places = || (0..tokens.len()).filter(inside);
+    let places = || (0..tokens.len()).filter(is_counted);
     let mut differing =
-        places().filter(|&place| next.get_f64(place) != tokens.get_f64(there(place)));
+        places().filter(|&place| next.get_f64(place) != tokens.get_f64(shifted_place(place)));
     let first = differing.next();
     let differ = usize::from(first.is_some()) + differing.count();
-    let first = first.map(|place| unravel(place, next.shape));
+    let first = first.map(|place| unravel_index(place, next.shape));
     let of = places().count();
     (of > 0).then_some(Shift { of, differ, first })
 }
@@ -74,7 +76,7 @@ pub struct Alignment {
 
 /// Compares `targets` with `tokens` at several shifts; `mask` is 0 where a place does not count, as are
 /// negative targets, such as PyTorch's -100. None where nothing can be told.
-pub(super) fn alignment(
+pub(super) fn measure_alignment(
     tokens: &TensorView,
     targets: &TensorView,
     mask: Option<&TensorView>,
@@ -83,14 +85,15 @@ pub(super) fn alignment(
     let counts = |place: usize| {
         targets.get_f64(place) >= 0.0 && mask.is_none_or(|mask| mask.get_f64(place) != 0.0)
     };
-    let by = |by| shifted_by(tokens, targets, by, &counts);
-    let next = by(1)?;
-    let agree = |found: &Shift| (found.of - found.differ) as f64 / found.of as f64;
+    let shift_by = |distance| shifted_by(tokens, targets, distance, &counts);
+    let next = shift_by(1)?;
+    let agree = |candidate: &Shift| (candidate.of - candidate.differ) as f64 / candidate.of as f64;
     // The first of several that agree alike.
-    let all = [1, 0, 2, -1].into_iter().filter_map(|shift| Some((shift, agree(&by(shift)?))));
-    let best = all.fold(None, |best: Option<(isize, f64)>, one| match best {
-        Some(known) if known.1 >= one.1 => Some(known),
-        _ => Some(one),
+    let agreements =
+        [1, 0, 2, -1].into_iter().filter_map(|shift| Some((shift, agree(&shift_by(shift)?))));
+    let best = agreements.fold(None, |best: Option<(isize, f64)>, scored_shift| match best {
+        Some(best_so_far) if best_so_far.1 >= scored_shift.1 => Some(best_so_far),
+        _ => Some(scored_shift),
     });
     let shift = best.filter(|(_, agree)| *agree >= 0.5).map(|(shift, _)| shift as i64);
     Some(Alignment { shift, of: next.of, differ: next.differ, first: next.first })
@@ -107,7 +110,7 @@ mod tests {
 
     #[test]
     fn targets_that_are_the_next_tokens_are_recognised() {
-        let found = shift(
+        let found = find_token_shift(
             &view(&[2, 4], &[1, 2, 3, 4, 5, 6, 7, 8]),
             &view(&[2, 4], &[2, 3, 4, 0, 6, 7, 8, 9]),
         );
@@ -116,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_target_that_is_not_the_next_token_is_located() {
-        let found = shift(
+        let found = find_token_shift(
             &view(&[2, 4], &[1, 2, 3, 4, 5, 6, 7, 8]),
             &view(&[2, 4], &[2, 3, 4, 0, 6, 9, 8, 9]),
         );
@@ -126,18 +129,19 @@ mod tests {
     #[test]
     fn unrelated_and_constant_tensors_are_no_shift() {
         let tokens = [1, 2, 3, 4];
-        assert_eq!(shift(&view(&[4], &tokens), &view(&[4], &[9, 8, 7, 6])), None);
-        assert_eq!(shift(&view(&[4], &[1; 4]), &view(&[4], &[1; 4])), None);
-        assert_eq!(shift(&view(&[4], &tokens), &view(&[2, 2], &tokens)), None);
-        assert_eq!(shift(&view(&[4, 1], &tokens), &view(&[4, 1], &tokens)), None);
-        assert_eq!(shift(&view(&[], &[1]), &view(&[], &[1])), None);
+        assert_eq!(find_token_shift(&view(&[4], &tokens), &view(&[4], &[9, 8, 7, 6])), None);
+        assert_eq!(find_token_shift(&view(&[4], &[1; 4]), &view(&[4], &[1; 4])), None);
+        assert_eq!(find_token_shift(&view(&[4], &tokens), &view(&[2, 2], &tokens)), None);
+        assert_eq!(find_token_shift(&view(&[4, 1], &tokens), &view(&[4, 1], &tokens)), None);
+        assert_eq!(find_token_shift(&view(&[], &[1]), &view(&[], &[1])), None);
     }
 
     #[test]
     fn targets_are_told_apart_by_how_far_they_are_shifted() {
         let tokens = [1, 2, 3, 4, 5, 6];
         let shift = |targets: &[u8]| {
-            alignment(&view(&[6], &tokens), &view(&[6], targets), None).and_then(|a| a.shift)
+            measure_alignment(&view(&[6], &tokens), &view(&[6], targets), None)
+                .and_then(|a| a.shift)
         };
         assert_eq!(shift(&[2, 3, 4, 5, 6, 7]), Some(1));
         assert_eq!(shift(&[1, 2, 3, 4, 5, 6]), Some(0));
@@ -151,8 +155,11 @@ mod tests {
         let ignored = (-100i8) as u8;
         let (tokens, targets) = ([1, 2, 3, 4, 5, 6], [2, ignored, 4, 0, 6, 7]);
         let mask = [1, 1, 1, 0, 1, 1];
-        let found =
-            alignment(&view(&[6], &tokens), &view(&[6], &targets), Some(&view(&[6], &mask)));
+        let found = measure_alignment(
+            &view(&[6], &tokens),
+            &view(&[6], &targets),
+            Some(&view(&[6], &mask)),
+        );
         assert_eq!(found, Some(Alignment { shift: Some(1), of: 1, differ: 0, first: None }));
     }
 }

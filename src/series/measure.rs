@@ -3,79 +3,84 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use super::Roster;
-use super::adam::{DEFAULT, Setting, adam};
-use super::alignment::{Alignment, alignment};
-use super::numbers::{Measured, Numbers, Scalars, Update};
-use crate::cache::{Cache, Kind};
+use super::TensorCatalogue;
+use super::adam::{AdamSetting, DEFAULT, measure_adam};
+use super::alignment::{Alignment, measure_alignment};
+use super::numbers::{ParameterUpdate, Scalars, StepNumbers, TensorNumbers};
+use crate::cache::{Cache, CacheKind};
 use crate::fixture::{Fixture, FixtureError, Input};
 use crate::harness::Role;
-use crate::summary::{Summary, summarize};
+use crate::summary::{Summary, summarize_tensor};
 use crate::tensor::{DType, TensorView};
 use crate::trial::Outcome;
 use crate::worker::Run;
 
 /// A tensor of a step.
-struct Elements<'a> {
+struct StepElements<'a> {
     dtype: DType,
     shape: Vec<usize>,
     bytes: Cow<'a, [u8]>,
 }
 
-impl Elements<'_> {
+impl StepElements<'_> {
     fn view(&self) -> TensorView<'_> {
         TensorView { dtype: self.dtype, shape: &self.shape, bytes: &self.bytes }
     }
 }
 
 /// Where the outputs of a step come from.
-pub(super) enum Outputs<'a> {
+pub(super) enum OutputSource<'a> {
     Captured,
     /// A replay; its elements only where they were asked for.
     Replayed(&'a Outcome, Option<&'a Run>),
 }
 
 /// The tensors of one step.
-struct Tensors<'a> {
+struct StepTensors<'a> {
     fixture: &'a Fixture,
-    outputs: &'a Outputs<'a>,
+    outputs: &'a OutputSource<'a>,
 }
 
-impl Tensors<'_> {
+impl StepTensors<'_> {
     fn input(&self, name: &str) -> Option<&Input> {
         self.fixture.inputs.iter().find(|input| input.name == name && input.present)
     }
 
     /// The elements of `name`, if they are there.
-    fn elements(&self, name: &str) -> Result<Option<Elements<'_>>, FixtureError> {
+    fn elements(&self, name: &str) -> Result<Option<StepElements<'_>>, FixtureError> {
         if let Some(input) = self.input(name) {
             let (dtype, shape, bytes) = (input.dtype, input.shape(), input.packed()?);
-            return Ok(Some(Elements { dtype, shape, bytes }));
+            return Ok(Some(StepElements { dtype, shape, bytes }));
         }
         Ok(match self.outputs {
-            Outputs::Captured => {
-                let found = self.fixture.captured.iter().find(|one| one.name == name);
-                found.map(|one| Elements {
-                    dtype: one.dtype,
-                    shape: one.shape(),
-                    bytes: one.bytes().into(),
+            OutputSource::Captured => {
+                let captured_output =
+                    self.fixture.captured.iter().find(|output| output.name == name);
+                captured_output.map(|output| StepElements {
+                    dtype: output.dtype,
+                    shape: output.shape(),
+                    bytes: output.bytes().into(),
                 })
             }
-            Outputs::Replayed(_, run) => run.and_then(|run| run.output(name)).map(|view| {
-                Elements { dtype: view.dtype, shape: view.shape.to_vec(), bytes: view.bytes.into() }
-            }),
+            OutputSource::Replayed(_, run) => {
+                run.and_then(|run| run.output(name)).map(|view| StepElements {
+                    dtype: view.dtype,
+                    shape: view.shape.to_vec(),
+                    bytes: view.bytes.into(),
+                })
+            }
         })
     }
 
     /// The summary of `name`, if it is there.
     fn summary(&self, name: &str) -> Result<Option<Cow<'_, Summary>>, FixtureError> {
-        if let Outputs::Replayed(outcome, _) = self.outputs
+        if let OutputSource::Replayed(outcome, _) = self.outputs
             && self.input(name).is_none()
         {
             let record = outcome.outputs.iter().find(|record| record.name == name);
             return Ok(record.map(|record| Cow::Borrowed(&record.summary)));
         }
-        Ok(self.elements(name)?.map(|tensor| Cow::Owned(summarize(&tensor.view(), None))))
+        Ok(self.elements(name)?.map(|tensor| Cow::Owned(summarize_tensor(&tensor.view(), None))))
     }
 
     /// The one number that `name` is, or the mean of its elements.
@@ -89,22 +94,25 @@ impl Tensors<'_> {
         }))
     }
 
-    fn scalars(&self, roster: &Roster) -> Result<Scalars, FixtureError> {
-        let one = |role| self.scalar(roster.scalar(&role));
+    fn scalars(&self, catalogue: &TensorCatalogue) -> Result<Scalars, FixtureError> {
+        let read_scalar = |role| self.scalar(catalogue.scalar(&role));
         Ok(Scalars {
-            loss: one(Role::Loss)?,
-            grad_norm: one(Role::GradNorm)?,
-            max_norm: one(Role::MaxNorm)?,
-            lr: one(Role::LearningRate)?,
-            beta1: one(Role::Beta1)?,
-            beta2: one(Role::Beta2)?,
-            eps: one(Role::Epsilon)?,
-            adam_step: one(Role::AdamStep)?,
+            loss: read_scalar(Role::Loss)?,
+            grad_norm: read_scalar(Role::GradNorm)?,
+            max_norm: read_scalar(Role::MaxNorm)?,
+            lr: read_scalar(Role::LearningRate)?,
+            beta1: read_scalar(Role::Beta1)?,
+            beta2: read_scalar(Role::Beta2)?,
+            eps: read_scalar(Role::Epsilon)?,
+            adam_step: read_scalar(Role::AdamStep)?,
         })
     }
 
     /// Two tensors that may be missing.
-    fn both(&self, names: [&Option<String>; 2]) -> Result<Option<[Elements<'_>; 2]>, FixtureError> {
+    fn read_pair(
+        &self,
+        names: [&Option<String>; 2],
+    ) -> Result<Option<[StepElements<'_>; 2]>, FixtureError> {
         let [Some(first), Some(second)] = names else { return Ok(None) };
         let (first, second) = (self.elements(first)?, self.elements(second)?);
         Ok(first.zip(second).map(|(first, second)| [first, second]))
@@ -115,48 +123,53 @@ impl Tensors<'_> {
 ///
 /// # Errors
 /// [`FixtureError`] if a widened tensor cannot be narrowed.
-pub(super) fn measure(
-    roster: &Roster,
+pub(super) fn measure_step(
+    catalogue: &TensorCatalogue,
     fixture: &Fixture,
-    outputs: &Outputs<'_>,
-) -> Result<Measured, FixtureError> {
-    let tensors = Tensors { fixture, outputs };
-    let scalars = tensors.scalars(roster)?;
-    let setting = Setting {
+    outputs: &OutputSource<'_>,
+) -> Result<StepNumbers, FixtureError> {
+    let tensors = StepTensors { fixture, outputs };
+    let scalars = tensors.scalars(catalogue)?;
+    let setting = AdamSetting {
         beta1: scalars.beta1.unwrap_or(DEFAULT.beta1),
         beta2: scalars.beta2.unwrap_or(DEFAULT.beta2),
         epsilon: scalars.eps.unwrap_or(DEFAULT.epsilon),
         step: scalars.adam_step,
     };
-    let mut measured = Measured { scalars, ..Measured::default() };
-    for tracked in &roster.tensors {
+    let mut measured = StepNumbers { scalars, ..StepNumbers::default() };
+    for tracked in &catalogue.tensors {
         let summary = tensors.summary(&tracked.name)?;
-        measured.tensors.push(summary.map(|summary| Numbers::from(&*summary)));
+        measured.tensors.push(summary.map(|summary| TensorNumbers::from(&*summary)));
     }
-    for parameter in &roster.parameters {
-        let moments = tensors.both([&parameter.exp_avg, &parameter.exp_avg_sq])?;
-        let told = moments.and_then(|[m, v]| adam(&m.view(), &v.view(), &setting));
-        measured.adam.push(told);
+    for parameter in &catalogue.parameters {
+        let moments = tensors.read_pair([&parameter.exp_avg, &parameter.exp_avg_sq])?;
+        let adam_statistics =
+            moments.and_then(|[m, v]| measure_adam(&m.view(), &v.view(), &setting));
+        measured.adam.push(adam_statistics);
         let weight = [&parameter.weight, &parameter.after];
-        let moved = match tensors.both([&parameter.weight, &parameter.update])? {
-            Some([weight, update]) => Some((norm(&weight.view()), norm(&update.view()))),
-            None => tensors.both(weight)?.and_then(|[before, after]| {
-                let distance = distance(&before.view(), &after.view())?;
-                Some((norm(&before.view()), distance))
+        let weight_and_change = match tensors.read_pair([&parameter.weight, &parameter.update])? {
+            Some([weight, update]) => {
+                Some((tensor_l2_norm(&weight.view()), tensor_l2_norm(&update.view())))
+            }
+            None => tensors.read_pair(weight)?.and_then(|[before, after]| {
+                let distance = measure_tensor_distance(&before.view(), &after.view())?;
+                Some((tensor_l2_norm(&before.view()), distance))
             }),
         };
-        measured.updates.push(moved.map(|(weight, norm)| Update { norm, weight }));
+        measured
+            .updates
+            .push(weight_and_change.map(|(weight, norm)| ParameterUpdate { norm, weight }));
     }
-    measured.alignment = aligned(roster, &tensors)?;
+    measured.alignment = measure_step_alignment(catalogue, &tensors)?;
     Ok(measured)
 }
 
-fn norm(view: &TensorView) -> f64 {
-    summarize(view, None).norm
+fn tensor_l2_norm(view: &TensorView) -> f64 {
+    summarize_tensor(view, None).norm
 }
 
 /// `||after - before||`; none where the shapes differ.
-fn distance(before: &TensorView, after: &TensorView) -> Option<f64> {
+fn measure_tensor_distance(before: &TensorView, after: &TensorView) -> Option<f64> {
     /// Elements that are read at a time.
     const BLOCK: usize = 1 << 10;
     if before.shape != after.shape {
@@ -164,23 +177,26 @@ fn distance(before: &TensorView, after: &TensorView) -> Option<f64> {
     }
     let (mut a, mut b) = ([0.0; BLOCK], [0.0; BLOCK]);
     let mut sum = 0.0;
-    for begin in (0..before.len()).step_by(BLOCK) {
-        let length = BLOCK.min(before.len() - begin);
-        before.read(begin, &mut a[..length]);
-        after.read(begin, &mut b[..length]);
+    for block_start in (0..before.len()).step_by(BLOCK) {
+        let length = BLOCK.min(before.len() - block_start);
+        before.read(block_start, &mut a[..length]);
+        after.read(block_start, &mut b[..length]);
         sum += a[..length].iter().zip(&b[..length]).map(|(a, b)| (b - a) * (b - a)).sum::<f64>();
     }
     Some(sum.sqrt())
 }
 
-fn aligned(roster: &Roster, tensors: &Tensors<'_>) -> Result<Option<Alignment>, FixtureError> {
-    let Some(language) = &roster.language else { return Ok(None) };
+fn measure_step_alignment(
+    catalogue: &TensorCatalogue,
+    tensors: &StepTensors<'_>,
+) -> Result<Option<Alignment>, FixtureError> {
+    let Some(language) = &catalogue.language else { return Ok(None) };
     let tokens = tensors.elements(&language.tokens)?;
     let targets = tensors.elements(&language.targets)?;
     let mask = language.mask.as_ref().map(|mask| tensors.elements(mask)).transpose()?.flatten();
     let (Some(tokens), Some(targets)) = (tokens, targets) else { return Ok(None) };
-    let mask = mask.as_ref().map(Elements::view);
-    Ok(alignment(&tokens.view(), &targets.view(), mask.as_ref()))
+    let mask = mask.as_ref().map(StepElements::view);
+    Ok(measure_alignment(&tokens.view(), &targets.view(), mask.as_ref()))
 }
 
 /// The captured numbers of the fixture in the folder `dir`. They are remembered for as long as its files
@@ -188,12 +204,15 @@ fn aligned(roster: &Roster, tensors: &Tensors<'_>) -> Result<Option<Alignment>, 
 ///
 /// # Errors
 /// [`FixtureError`], which names the file, the tensor and the size.
-pub fn captured(dir: &Path, cache: &Cache) -> Result<(Measured, String), FixtureError> {
+pub fn load_captured_numbers(
+    dir: &Path,
+    cache: &Cache,
+) -> Result<(StepNumbers, String), FixtureError> {
     let trusted = Fixture::load_trusted(dir);
-    let key = trusted.as_ref().ok().map(key);
-    let known = key.as_ref().and_then(|key| cache.read(Kind::Fact, key));
+    let key = trusted.as_ref().ok().map(numbers_cache_key);
+    let cached_bytes = key.as_ref().and_then(|key| cache.read(CacheKind::Fact, key));
     if let Some((measured, Ok(fixture))) =
-        known.and_then(|bytes| serde_json::from_slice(&bytes).ok()).zip(Some(trusted))
+        cached_bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).zip(Some(trusted))
     {
         return Ok((measured, fixture.name));
     }
@@ -201,7 +220,7 @@ pub fn captured(dir: &Path, cache: &Cache) -> Result<(Measured, String), Fixture
     let measured = captured_in(&fixture)?;
     let bytes = serde_json::to_vec(&measured).expect("numbers are plain data");
     // A cache that takes nothing costs time alone.
-    let _ = cache.write(Kind::Fact, &self::key(&fixture), &bytes);
+    let _ = cache.write(CacheKind::Fact, &self::numbers_cache_key(&fixture), &bytes);
     Ok((measured, fixture.name))
 }
 
@@ -209,13 +228,13 @@ pub fn captured(dir: &Path, cache: &Cache) -> Result<(Measured, String), Fixture
 ///
 /// # Errors
 /// [`FixtureError`] if a widened tensor cannot be narrowed.
-pub fn captured_in(fixture: &Fixture) -> Result<Measured, FixtureError> {
+pub fn captured_in(fixture: &Fixture) -> Result<StepNumbers, FixtureError> {
     let _span = tracing::debug_span!("measure", message = fixture.name).entered();
-    measure(&Roster::of(&fixture.harness), fixture, &Outputs::Captured)
+    measure_step(&TensorCatalogue::from_harness(&fixture.harness), fixture, &OutputSource::Captured)
 }
 
 /// The key of a fixture's numbers in the cache.
-fn key(fixture: &Fixture) -> String {
+fn numbers_cache_key(fixture: &Fixture) -> String {
     let identity = fixture.stat_identity();
     let text = format!("series, {}\n{identity}", env!("CARGO_PKG_VERSION"));
     blake3::hash(text.as_bytes()).to_hex().to_string()

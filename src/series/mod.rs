@@ -2,10 +2,11 @@
 //!
 //! A step is a fixture. Its numbers come from its captured tensors, or from a replay at a revision; the
 //! tensors are then dropped, so that memory does not grow with the number of steps but by their numbers.
-//! [`findings`] says what the numbers show. docs/series.md has the formulas.
+//! [`analyse_series`] says what the numbers show. docs/series.md has the formulas.
 
 mod adam;
 mod alignment;
+mod catalogue;
 mod findings;
 mod measure;
 mod numbers;
@@ -13,28 +14,32 @@ mod order;
 mod path;
 mod replayed;
 mod robust;
-mod roster;
 #[cfg(test)]
 mod tests;
 
 pub use adam::Adam;
-pub use alignment::{Alignment, Shift, shift};
-pub use findings::{Finding, Gradients, Kind, Parted, Severity, Spell, findings};
-pub use measure::{captured, captured_in};
-pub use numbers::{Checked, Distance, Measured, Numbers, Other, Replay, Scalars, Step, Update};
-pub use order::{Named, Numbering, by_name, number, ordered};
-pub use path::{groups, lies_in};
-pub use replayed::replayed;
-pub use robust::median;
-pub use roster::{Parameter, Roster, Tracked};
+pub use alignment::{Alignment, Shift, find_token_shift};
+pub use catalogue::{ParameterTensors, TensorCatalogue, Tracked};
+pub use findings::{
+    Gradients, Parted, SeriesFinding, SeriesFindingKind, Severity, Spell, analyse_series,
+};
+pub use measure::{captured_in, load_captured_numbers};
+pub use numbers::{
+    Distance, Other, ParameterUpdate, Scalars, SeriesStep, StepGradient, StepNumbers, StepReplay,
+    TensorNumbers,
+};
+pub use order::{NamedStep, Numbering, natural_sort_key, order_steps, parse_step_number};
+pub use path::{group_paths, is_in_group};
+pub use replayed::replay_series_step;
+pub use robust::finite_median;
 
 /// The steps of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// Which tensor is what; the same for all steps.
-    pub roster: Roster,
+    pub catalogue: TensorCatalogue,
     /// The steps, in their order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<SeriesStep>,
     /// What the numbers of the steps show.
     pub numbering: Numbering,
     /// The norm above which gradients are clipped, as the user says; captured ones count otherwise.
@@ -62,12 +67,12 @@ impl Series {
     /// The norm of the gradients of the parameters in `group` together, at each step; none where one is
     /// not there, or not finite.
     pub fn gradient_norms(&self, group: &str) -> Vec<Option<f64>> {
-        let members = self.roster.gradients().into_iter();
+        let members = self.catalogue.gradients().into_iter();
         let places: Vec<usize> = members
-            .filter(|(parameter, _)| path::lies_in(&parameter.path, group))
+            .filter(|(parameter, _)| path::is_in_group(&parameter.path, group))
             .map(|(_, place)| place)
             .collect();
-        self.steps.iter().map(|step| norm_of(&step.measured, &places)).collect()
+        self.steps.iter().map(|step| joint_norm(&step.measured, &places)).collect()
     }
 
     /// How each step clips its gradients; none where that is not known.
@@ -75,44 +80,53 @@ impl Series {
     /// The norm is the captured one, or that of the gradients. A threshold comes from the user, or was
     /// captured; without one, gradients that were captured after they were clipped tell by how much.
     pub fn clipping(&self) -> Vec<Option<Clipping>> {
-        let gradients = self.roster.gradients();
-        let replayed = gradients.iter().any(|(_, place)| self.roster.tensors[*place].is_output);
+        let gradients = self.catalogue.gradients();
+        let replayed = gradients.iter().any(|(_, place)| self.catalogue.tensors[*place].is_output);
         let norms = self.gradient_norms("");
-        let one = |(step, computed): (&Step, Option<f64>)| {
+        let step_clipping = |(step, computed): (&SeriesStep, Option<f64>)| {
             let scalars = &step.measured.scalars;
-            let told = scalars.grad_norm.filter(|_| step.replay.is_none() || !replayed);
-            let norm = told.or(computed).filter(|norm| norm.is_finite())?;
-            let after = match self.clip.or(scalars.max_norm) {
+            let reported_norm = scalars.grad_norm.filter(|_| step.replay.is_none() || !replayed);
+            let norm = reported_norm.or(computed).filter(|norm| norm.is_finite())?;
+            let clipped_norm = match self.clip.or(scalars.max_norm) {
                 Some(threshold) => threshold,
                 // Rounding alone brings two norms of the same gradients this far apart.
-                None => computed.filter(|after| told.is_some() && *after < norm * (1.0 - 1e-3))?,
+                None => computed.filter(|candidate| {
+                    reported_norm.is_some() && *candidate < norm * (1.0 - 1e-3)
+                })?,
             };
-            Some(Clipping { norm, factor: if norm > after { after / norm } else { 1.0 } })
+            Some(Clipping {
+                norm,
+                factor: if norm > clipped_norm { clipped_norm / norm } else { 1.0 },
+            })
         };
-        self.steps.iter().zip(norms).map(one).collect()
+        self.steps.iter().zip(norms).map(step_clipping).collect()
     }
 
-    /// The update-to-weight ratios of a parameter, by its place in the roster.
+    /// The update-to-weight ratios of a parameter, by its place in the catalogue.
     pub fn update_ratios(&self, parameter: usize) -> Vec<Option<f64>> {
-        let update = |step: &Step| step.measured.updates.get(parameter)?.as_ref()?.ratio();
+        let update = |step: &SeriesStep| step.measured.updates.get(parameter)?.as_ref()?.ratio();
         self.steps.iter().map(update).collect()
     }
 
     /// The root mean squares of Adam's steps of a parameter, in units of the learning rate.
     pub fn adam_steps(&self, parameter: usize) -> Vec<Option<f64>> {
-        let told = |step: &Step| Some(step.measured.adam.get(parameter)?.as_ref()?.step);
-        self.steps.iter().map(told).collect()
+        let adam_step = |step: &SeriesStep| Some(step.measured.adam.get(parameter)?.as_ref()?.step);
+        self.steps.iter().map(adam_step).collect()
     }
 
     /// How far an output lies from `other`, at each step.
-    pub fn distances(&self, other: Other, output: &str) -> Vec<Option<&Distance>> {
-        let is = |one: &&Distance| one.from == other && one.output == output;
-        self.steps.iter().map(|step| step.replay.as_ref()?.distances.iter().find(is)).collect()
+    pub fn distances(&self, reference: Other, output: &str) -> Vec<Option<&Distance>> {
+        let is_wanted =
+            |distance: &&Distance| distance.from == reference && distance.output == output;
+        self.steps
+            .iter()
+            .map(|step| step.replay.as_ref()?.distances.iter().find(is_wanted))
+            .collect()
     }
 }
 
 /// The norm of several tensors together.
-fn norm_of(measured: &Measured, places: &[usize]) -> Option<f64> {
+fn joint_norm(measured: &StepNumbers, places: &[usize]) -> Option<f64> {
     let mut norms = Vec::with_capacity(places.len());
     for &place in places {
         let numbers = measured.tensors.get(place)?.as_ref()?;

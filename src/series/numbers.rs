@@ -11,26 +11,26 @@ use crate::trial::Status;
 
 /// One step of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct SeriesStep {
     /// The fixture's name.
     pub fixture: String,
     /// The number of the step in its provenance.
     pub number: Option<i64>,
     /// Its numbers: captured, or of the replay where there is one.
-    pub measured: Measured,
+    pub measured: StepNumbers,
     /// The replay, where one was asked for.
-    pub replay: Option<Replay>,
+    pub replay: Option<StepReplay>,
 }
 
-/// The numbers of one step, in the order of its [`Roster`](super::Roster).
+/// The numbers of one step, in the order of its [`TensorCatalogue`](super::TensorCatalogue).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
+pub struct StepNumbers {
     /// The tensors that are one number each.
     pub scalars: Scalars,
     /// The tensors; none where one is not there.
-    pub tensors: Vec<Option<Numbers>>,
+    pub tensors: Vec<Option<TensorNumbers>>,
     /// By parameter, how far the step moves it.
-    pub updates: Vec<Option<Update>>,
+    pub updates: Vec<Option<ParameterUpdate>>,
     /// By parameter, Adam's moments.
     pub adam: Vec<Option<Adam>>,
     /// How targets lie beside tokens.
@@ -70,7 +70,7 @@ pub struct Scalars {
 /// The numbers of one tensor. Those of finite elements alone but for the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Numbers {
+pub struct TensorNumbers {
     /// The elements.
     pub count: u64,
     /// The L2 norm.
@@ -92,14 +92,14 @@ pub struct Numbers {
     pub checksum: Checksum,
 }
 
-impl From<&Summary> for Numbers {
-    fn from(summary: &Summary) -> Numbers {
+impl From<&Summary> for TensorNumbers {
+    fn from(summary: &Summary) -> TensorNumbers {
         let &Summary { count, norm, max_abs, mean, zeros, nan, inf, checksum, .. } = summary;
-        Numbers { count, norm, max_abs, mean, zeros, nan, inf, checksum }
+        TensorNumbers { count, norm, max_abs, mean, zeros, nan, inf, checksum }
     }
 }
 
-impl Numbers {
+impl TensorNumbers {
     /// The root mean square of the elements.
     pub fn rms(&self) -> f64 {
         self.norm / (self.count.max(1) as f64).sqrt()
@@ -109,7 +109,7 @@ impl Numbers {
 /// How far a step moves a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Update {
+pub struct ParameterUpdate {
     /// The norm of what the step adds.
     #[serde(with = "Number")]
     pub norm: f64,
@@ -118,7 +118,7 @@ pub struct Update {
     pub weight: f64,
 }
 
-impl Update {
+impl ParameterUpdate {
     /// The update-to-weight ratio; none for a parameter that is zero.
     pub fn ratio(&self) -> Option<f64> {
         (self.weight > 0.0).then(|| self.norm / self.weight)
@@ -127,11 +127,11 @@ impl Update {
 
 /// One step, replayed at a revision.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Replay {
+pub struct StepReplay {
     /// How it ended.
     pub status: Status,
     /// The outputs that are declared gradients, held against their loss.
-    pub gradients: Vec<Checked>,
+    pub gradients: Vec<StepGradient>,
     /// The verdict against the trusted revision, where there is one.
     pub against: Option<Verdict>,
     /// How far outputs lie from the captured ones, from the oracle, and from those of the trusted revision.
@@ -141,7 +141,7 @@ pub struct Replay {
 /// A gradient held against its loss.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Checked {
+pub struct StepGradient {
     /// The output.
     pub output: String,
     /// The verdict.

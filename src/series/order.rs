@@ -9,7 +9,7 @@ use crate::numerics::constants::MOST_MISSING_STEPS;
 
 /// A step that was named, before anything of it is read but its provenance.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedStep {
     pub path: PathBuf,
     /// The number of the step in its provenance.
     pub number: Option<i64>,
@@ -28,7 +28,7 @@ pub struct Numbering {
 }
 
 /// A key that sorts paths by name, and numbers in names by their value: `step9` before `step10`.
-pub fn by_name(path: &Path) -> String {
+pub fn natural_sort_key(path: &Path) -> String {
     /// Digits of the largest number that is sorted by value.
     const DIGITS: usize = 20;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -44,14 +44,14 @@ pub fn by_name(path: &Path) -> String {
 }
 
 /// The number that the provenance of a step gives as `text`.
-pub fn number(text: Option<&str>) -> Option<i64> {
+pub fn parse_step_number(text: Option<&str>) -> Option<i64> {
     text?.trim().replace('_', "").parse().ok()
 }
 
 /// Puts `steps` in their order, each folder once.
-pub fn ordered(mut steps: Vec<Named>) -> (Vec<Named>, Numbering) {
+pub fn order_steps(mut steps: Vec<NamedStep>) -> (Vec<NamedStep>, Numbering) {
     let numbered = steps.iter().all(|step| step.number.is_some());
-    let key = |step: &Named| (by_name(&step.path), step.path.clone());
+    let key = |step: &NamedStep| (natural_sort_key(&step.path), step.path.clone());
     steps.sort_by(|a, b| {
         let numbers = if numbered { a.number.cmp(&b.number) } else { Ordering::Equal };
         numbers.then_with(|| key(a).cmp(&key(b)))
@@ -62,8 +62,8 @@ pub fn ordered(mut steps: Vec<Named>) -> (Vec<Named>, Numbering) {
     let mut numbering = Numbering::default();
     if numbered {
         let numbers: Vec<i64> = steps.iter().filter_map(|step| step.number).collect();
-        numbering.repeated = repeated(&numbers);
-        numbering.missing = missing(&numbers);
+        numbering.repeated = find_repeated_numbers(&numbers);
+        numbering.missing = find_missing_numbers(&numbers);
     } else if steps.iter().any(|step| step.number.is_some()) {
         let without = steps.iter().filter(|step| step.number.is_none());
         numbering.without = without.map(|step| step.path.display().to_string()).collect();
@@ -71,15 +71,15 @@ pub fn ordered(mut steps: Vec<Named>) -> (Vec<Named>, Numbering) {
     (steps, numbering)
 }
 
-fn repeated(sorted: &[i64]) -> Vec<i64> {
+fn find_repeated_numbers(sorted: &[i64]) -> Vec<i64> {
     let pairs = sorted.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
-    let mut found: Vec<i64> = pairs.collect();
-    found.dedup();
-    found
+    let mut repetitions: Vec<i64> = pairs.collect();
+    repetitions.dedup();
+    repetitions
 }
 
 /// The numbers that are left out: none unless four of five neighbours are equally far apart.
-fn missing(sorted: &[i64]) -> Vec<i64> {
+fn find_missing_numbers(sorted: &[i64]) -> Vec<i64> {
     let gaps =
         || sorted.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).filter(|&gap| gap > 0);
     let Some(usual) = gaps().min() else { return Vec::new() };
@@ -87,11 +87,11 @@ fn missing(sorted: &[i64]) -> Vec<i64> {
     if as_usual * 5 < gaps().count() * 4 || as_usual < 2 {
         return Vec::new();
     }
-    let between = sorted.windows(2).flat_map(|pair| {
+    let skipped_numbers = sorted.windows(2).flat_map(|pair| {
         let next = pair[0].saturating_add(usual);
         (next..pair[1]).step_by(usual as usize)
     });
-    let found: Vec<i64> = between.take(MOST_MISSING_STEPS + 1).collect();
+    let found: Vec<i64> = skipped_numbers.take(MOST_MISSING_STEPS + 1).collect();
     if found.len() > MOST_MISSING_STEPS { Vec::new() } else { found }
 }
 
@@ -100,15 +100,15 @@ mod tests {
     use super::*;
 
     fn order(steps: &[(&str, Option<i64>)]) -> (Vec<String>, Numbering) {
-        let named = |&(path, number): &(&str, Option<i64>)| Named { path: path.into(), number };
-        let (steps, numbering) = ordered(steps.iter().map(named).collect());
+        let named = |&(path, number): &(&str, Option<i64>)| NamedStep { path: path.into(), number };
+        let (steps, numbering) = order_steps(steps.iter().map(named).collect());
         (steps.iter().map(|step| step.path.display().to_string()).collect(), numbering)
     }
 
     #[test]
     fn names_are_in_the_order_of_their_numbers() {
         let mut names = ["step10", "step9-loss", "step9", "step", "step100", "a7", "step09-b"];
-        names.sort_by_cached_key(|name| by_name(Path::new(name)));
+        names.sort_by_cached_key(|name| natural_sort_key(Path::new(name)));
         assert_eq!(names, ["a7", "step", "step9", "step09-b", "step9-loss", "step10", "step100"]);
     }
 
@@ -120,8 +120,8 @@ mod tests {
         let (steps, numbering) = order(&[("s10", Some(1)), ("s9", None)]);
         assert_eq!(steps, ["s9", "s10"]);
         assert_eq!(numbering.without, ["s9"]);
-        assert_eq!(number(Some("1_200")), Some(1200));
-        assert_eq!(number(Some("warmup")), None);
+        assert_eq!(parse_step_number(Some("1_200")), Some(1200));
+        assert_eq!(parse_step_number(Some("warmup")), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 /// The parts of a parameter's name. Dots part them; in a name without dots, numbers between underscores
 /// do, so that `layers_3_attn_q`, which is an identifier, has the parts `layers`, `3` and `attn_q`.
-pub(super) fn parts(name: &str) -> Vec<String> {
+pub(super) fn split_parameter_name(name: &str) -> Vec<String> {
     if name.contains('.') {
         return name.split('.').filter(|part| !part.is_empty()).map(str::to_owned).collect();
     }
@@ -24,38 +24,38 @@ pub(super) fn parts(name: &str) -> Vec<String> {
 }
 
 /// The name of a parameter with dots between its parts.
-pub(super) fn dotted(name: &str) -> String {
-    parts(name).join(".")
+pub(super) fn to_parameter_path(name: &str) -> String {
+    split_parameter_name(name).join(".")
 }
 
 /// The layer that a parameter lies in: the path up to the first number, and that number.
-pub(super) fn layer(path: &str) -> Option<(String, u64)> {
+pub(super) fn parse_layer(path: &str) -> Option<(String, u64)> {
     let parts: Vec<&str> = path.split('.').collect();
-    let at = parts.iter().position(|part| part.parse::<u64>().is_ok())?;
-    Some((parts[..at].join("."), parts[at].parse().ok()?))
+    let layer_index = parts.iter().position(|part| part.parse::<u64>().is_ok())?;
+    Some((parts[..layer_index].join("."), parts[layer_index].parse().ok()?))
 }
 
 /// The groups that hold at least two of `paths`, and not the same ones as a smaller group: all, which is
 /// the empty path, and prefixes. Sorted as a tree, in the order of `paths`.
-pub fn groups(paths: &[&str]) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
+pub fn group_paths(paths: &[&str]) -> Vec<String> {
+    let mut groups: Vec<String> = Vec::new();
     for path in paths {
         let parts: Vec<&str> = path.split('.').collect();
         for length in 0..parts.len() {
             let group = parts[..length].join(".");
-            let members = || paths.iter().filter(|other| lies_in(other, &group));
+            let members = || paths.iter().filter(|other_path| is_in_group(other_path, &group));
             let next = parts[..length + 1].join(".");
-            let is_whole = members().all(|other| lies_in(other, &next));
-            if members().count() > 1 && !is_whole && !found.contains(&group) {
-                found.push(group);
+            let is_whole = members().all(|member| is_in_group(member, &next));
+            if members().count() > 1 && !is_whole && !groups.contains(&group) {
+                groups.push(group);
             }
         }
     }
-    found
+    groups
 }
 
 /// Whether `path` is in `group`, or is it.
-pub fn lies_in(path: &str, group: &str) -> bool {
+pub fn is_in_group(path: &str, group: &str) -> bool {
     group.is_empty()
         || path == group
         || path.strip_prefix(group).is_some_and(|rest| rest.starts_with('.'))
@@ -75,21 +75,21 @@ mod tests {
             ("w2", "w2"),
             ("x_", "x_"),
         ] {
-            assert_eq!(dotted(name), path, "{name}");
+            assert_eq!(to_parameter_path(name), path, "{name}");
         }
     }
 
     #[test]
     fn a_layer_is_the_first_number_of_a_path() {
-        assert_eq!(layer("layers.3.attn.0.q"), Some(("layers".to_owned(), 3)));
-        assert_eq!(layer("head"), None);
+        assert_eq!(parse_layer("layers.3.attn.0.q"), Some(("layers".to_owned(), 3)));
+        assert_eq!(parse_layer("head"), None);
     }
 
     #[test]
     fn groups_are_those_that_bring_several_together() {
         let paths = ["embed", "layers.0.q", "layers.0.k", "layers.1.q", "layers.10.q", "head"];
-        assert_eq!(groups(&paths), ["", "layers", "layers.0"]);
-        assert_eq!(groups(&["head.w"]), [""; 0]);
-        assert_eq!(groups(&["net.a", "net.b"]), ["net"]);
+        assert_eq!(group_paths(&paths), ["", "layers", "layers.0"]);
+        assert_eq!(group_paths(&["head.w"]), [""; 0]);
+        assert_eq!(group_paths(&["net.a", "net.b"]), ["net"]);
     }
 }

@@ -1,13 +1,13 @@
 //! Replays one step at a revision: its numbers, its gradients against their loss, its outputs beside
 //! the captured ones, and against the oracle and those of a trusted revision.
 
-use super::measure::{Outputs, measure};
-use super::numbers::{Checked, Distance, Measured, Other, Replay};
-use super::{Parameter, Roster};
+use super::measure::{OutputSource, measure_step};
+use super::numbers::{Distance, Other, StepGradient, StepNumbers, StepReplay};
+use super::{ParameterTensors, TensorCatalogue};
 use crate::backend::{Mode, ReplayError};
 use crate::judge::{
-    Judgement, KnownCheck, Verdict, check_captured, check_oracle, judge, outcome_and_gradients,
-    room,
+    Judgement, KnownCheck, Verdict, check_captured, check_oracle, ensure_evidence_room,
+    judge_trial, outcome_and_gradients,
 };
 use crate::numerics::compare::Comparison;
 use crate::numerics::oracle::Finding;
@@ -20,31 +20,40 @@ use crate::worker::Run;
 ///
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
-pub fn replayed(trial: &Trial, base: Option<&Trial>) -> Result<(Measured, Replay), ReplayError> {
+pub fn replay_series_step(
+    trial: &Trial,
+    base: Option<&Trial>,
+) -> Result<(StepNumbers, StepReplay), ReplayError> {
     let fixture = trial.fixture();
-    let roster = Roster::of(&fixture.harness);
-    room(trial, base.is_some())?;
+    let catalogue = TensorCatalogue::from_harness(&fixture.harness);
+    ensure_evidence_room(trial, base.is_some())?;
     let (outcome, gradients) = outcome_and_gradients(trial)?;
-    let measured = match needs_elements(&roster) && outcome.status == Status::Completed {
-        true => trial.lab().remember(&trial.key_of(&format!("series of {roster:?}"))?, || {
-            let run = plain(trial)?;
-            Ok(measure(&roster, fixture, &Outputs::Replayed(outcome, run.as_ref()))?)
-        })?,
-        false => measure(&roster, fixture, &Outputs::Replayed(outcome, None))?,
+    let measured = match needs_elements(&catalogue) && outcome.status == Status::Completed {
+        true => {
+            trial.lab().remember(&trial.key_of(&format!("series of {catalogue:?}"))?, || {
+                let run = run_plain_step(trial)?;
+                Ok(measure_step(
+                    &catalogue,
+                    fixture,
+                    &OutputSource::Replayed(outcome, run.as_ref()),
+                )?)
+            })?
+        }
+        false => measure_step(&catalogue, fixture, &OutputSource::Replayed(outcome, None))?,
     };
     let mut distances = from_known(Other::Captured, &check_captured(trial)?);
     distances.extend(from_known(Other::Oracle, &check_oracle(trial)?));
-    let judgement = base.map(|base| judge(base, trial)).transpose()?;
+    let judgement = base.map(|base| judge_trial(base, trial)).transpose()?;
     distances.extend(judgement.iter().flat_map(from_trusted));
-    let checked = gradients.into_iter().map(|check| Checked {
+    let checks = gradients.into_iter().map(|check| StepGradient {
         output: check.output,
         verdict: check.story.verdict(),
         worst: check.worst,
         error: check.error,
     });
-    let replay = Replay {
+    let replay = StepReplay {
         status: outcome.status.clone(),
-        gradients: checked.collect(),
+        gradients: checks.collect(),
         against: judgement.map(|judgement| judgement.verdict),
         distances,
     };
@@ -52,19 +61,21 @@ pub fn replayed(trial: &Trial, base: Option<&Trial>) -> Result<(Measured, Replay
 }
 
 /// Whether numbers take more of an output than its summary.
-fn needs_elements(roster: &Roster) -> bool {
+fn needs_elements(catalogue: &TensorCatalogue) -> bool {
     let is_output = |name: &Option<String>| {
-        let place = name.as_ref().and_then(|name| roster.place(name));
-        place.is_some_and(|place| roster.tensors[place].is_output)
+        let place = name.as_ref().and_then(|name| catalogue.place(name));
+        place.is_some_and(|place| catalogue.tensors[place].is_output)
     };
-    let any = |one: &Parameter| {
-        [&one.after, &one.update, &one.exp_avg, &one.exp_avg_sq].into_iter().any(is_output)
+    let has_outputs = |parameter: &ParameterTensors| {
+        [&parameter.after, &parameter.update, &parameter.exp_avg, &parameter.exp_avg_sq]
+            .into_iter()
+            .any(is_output)
     };
-    roster.parameters.iter().any(any)
+    catalogue.parameters.iter().any(has_outputs)
 }
 
 /// A plain run, for its outputs.
-fn plain(trial: &Trial) -> Result<Option<Run>, ReplayError> {
+fn run_plain_step(trial: &Trial) -> Result<Option<Run>, ReplayError> {
     let variant = trial.variant()?;
     variant.map(|variant| variant.run(&Mode::plain(POISON_A))).transpose()
 }
@@ -72,7 +83,7 @@ fn plain(trial: &Trial) -> Result<Option<Run>, ReplayError> {
 fn from_known(from: Other, checks: &[KnownCheck]) -> Vec<Distance> {
     let checks = checks.iter();
     checks
-        .map(|check| distance(from, &check.output, check.verdict, &check.comparison, None))
+        .map(|check| build_distance(from, &check.output, check.verdict, &check.comparison, None))
         .collect()
 }
 
@@ -81,12 +92,12 @@ fn from_trusted(judgement: &Judgement) -> Vec<Distance> {
     outputs
         .map(|output| {
             let (verdict, finding) = (output.story.verdict(), output.story.finding());
-            distance(Other::Trusted, &output.name, verdict, &output.comparison, finding)
+            build_distance(Other::Trusted, &output.name, verdict, &output.comparison, finding)
         })
         .collect()
 }
 
-fn distance(
+fn build_distance(
     from: Other,
     output: &str,
     verdict: Verdict,

@@ -5,11 +5,11 @@ use std::path::Path;
 use super::*;
 use crate::harness::Harness;
 use crate::judge::{GradientVerdict, Verdict};
-use crate::summary::splitmix64;
+use crate::summary::draw_splitmix64;
 use crate::trial::Status;
 
 /// A training of `layers` layers, with weights, gradients and Adam's moments of each.
-fn roster(layers: usize) -> Roster {
+fn catalogue(layers: usize) -> TensorCatalogue {
     let vector = "dtype = \"f32\"\nshape = [\"n\"]\n";
     let scalar = "dtype = \"f32\"\nshape = []\n";
     let words = "dtype = \"i32\"\nshape = [\"n\"]\n";
@@ -24,17 +24,20 @@ fn roster(layers: usize) -> Roster {
     for layer in 0..layers {
         text += &format!("[outputs.grad_layers_{layer}_w]\n{vector}");
     }
-    Roster::of(&Harness::parse(&text, Path::new("replay.toml")).expect("a harness"))
+    TensorCatalogue::from_harness(
+        &Harness::parse(&text, Path::new("replay.toml")).expect("a harness"),
+    )
 }
 
 /// Close to the standard normal distribution.
 fn normal(seed: u64, at: usize) -> f64 {
-    let unit = |k: usize| splitmix64(seed << 32 | (12 * at + k) as u64) as f64 / u64::MAX as f64;
+    let unit =
+        |k: usize| draw_splitmix64(seed << 32 | (12 * at + k) as u64) as f64 / u64::MAX as f64;
     (0..12).map(unit).sum::<f64>() - 6.0
 }
 
-fn numbers(norm: f64) -> Numbers {
-    Numbers {
+fn numbers(norm: f64) -> TensorNumbers {
+    TensorNumbers {
         count: 100,
         norm,
         max_abs: norm / 5.0,
@@ -48,11 +51,11 @@ fn numbers(norm: f64) -> Numbers {
 
 /// A training that goes well, with `noise` on losses and gradients.
 fn training(layers: usize, steps: usize, noise: f64, seed: u64) -> Series {
-    let roster = roster(layers);
+    let catalogue = catalogue(layers);
     let step = |at: usize| {
         let draw = |what: u64| (noise * normal(seed + what, at)).exp();
         let loss = (1.0 + 2.0 * (-(at as f64) / 30.0).exp()) * draw(1);
-        let tensors = roster.tensors.iter().enumerate().map(|(place, tensor)| {
+        let tensors = catalogue.tensors.iter().enumerate().map(|(place, tensor)| {
             let mut told = numbers(match tensor.name.starts_with("grad_") {
                 true => 0.3 * draw(100 + place as u64),
                 false => 10.0,
@@ -61,34 +64,34 @@ fn training(layers: usize, steps: usize, noise: f64, seed: u64) -> Series {
             told.checksum = format!("{:032x}", at + 1).parse().expect("a checksum");
             Some(told)
         });
-        let update = Update { norm: 0.01 * draw(2), weight: 10.0 };
+        let update = ParameterUpdate { norm: 0.01 * draw(2), weight: 10.0 };
         let adam = Adam { count: 100, step: 0.5 * draw(3), largest: 2.0, ..Adam::default() };
-        Step {
+        SeriesStep {
             fixture: format!("step{at}"),
             number: Some(at as i64),
-            measured: Measured {
+            measured: StepNumbers {
                 scalars: Scalars { loss: Some(loss), lr: Some(1e-3), ..Scalars::default() },
                 tensors: tensors.collect(),
-                updates: vec![Some(update); roster.parameters.len()],
-                adam: vec![Some(adam); roster.parameters.len()],
+                updates: vec![Some(update); catalogue.parameters.len()],
+                adam: vec![Some(adam); catalogue.parameters.len()],
                 alignment: Some(Alignment { shift: Some(1), of: 31, differ: 0, first: None }),
             },
             replay: None,
         }
     };
     let steps = (0..steps).map(step).collect();
-    Series { steps, roster, numbering: Numbering::default(), clip: None }
+    Series { steps, catalogue, numbering: Numbering::default(), clip: None }
 }
 
 /// The numbers of the gradient of layer `layer` at one step.
-fn gradient(series: &mut Series, layer: usize, at: usize) -> &mut Numbers {
-    let place = series.roster.place(&format!("grad_layers_{layer}_w")).expect("a gradient");
+fn gradient(series: &mut Series, layer: usize, at: usize) -> &mut TensorNumbers {
+    let place = series.catalogue.place(&format!("grad_layers_{layer}_w")).expect("a gradient");
     series.steps[at].measured.tensors[place].as_mut().expect("numbers")
 }
 
 /// The one finding on `series`.
-fn only(series: &Series) -> Finding {
-    let mut found = findings(series);
+fn only(series: &Series) -> SeriesFinding {
+    let mut found = analyse_series(series);
     assert_eq!(found.len(), 1, "{found:#?}");
     found.remove(0)
 }
@@ -98,7 +101,7 @@ fn a_training_that_goes_well_gives_no_finding_however_noisy() {
     for seed in 0..6 {
         for noise in [0.0, 0.01, 0.1, 0.4] {
             for steps in [1, 2, 9, 20, 100] {
-                let found = findings(&training(3, steps, noise, seed));
+                let found = analyse_series(&training(3, steps, noise, seed));
                 assert_eq!(found, [], "seed {seed}, noise {noise}, {steps} steps");
             }
         }
@@ -107,7 +110,7 @@ fn a_training_that_goes_well_gives_no_finding_however_noisy() {
 
 #[test]
 fn no_steps_have_no_findings() {
-    assert_eq!(findings(&training(4, 0, 0.1, 0)), []);
+    assert_eq!(analyse_series(&training(4, 0, 0.1, 0)), []);
 }
 
 #[test]
@@ -115,7 +118,7 @@ fn a_spike_of_the_loss_is_found_where_it_was_planted() {
     let mut series = training(2, 60, 0.05, 7);
     let loss = series.steps[41].measured.scalars.loss.as_mut().expect("a loss");
     *loss *= 3.0;
-    let Kind::Spike { quantity, spell, worst, value, expected, deviations, .. } =
+    let SeriesFindingKind::Spike { quantity, spell, worst, value, expected, deviations, .. } =
         only(&series).kind
     else {
         panic!("a spike");
@@ -133,7 +136,7 @@ fn a_spike_of_one_layer_is_told_where_the_whole_does_not_show_it() {
         gradient(&mut series, 0, at).norm *= 100.0;
     }
     gradient(&mut series, 5, 30).norm *= 8.0;
-    let Kind::Spike { quantity, worst, others, .. } = only(&series).kind else {
+    let SeriesFindingKind::Spike { quantity, worst, others, .. } = only(&series).kind else {
         panic!("a spike");
     };
     assert_eq!((quantity.as_str(), worst, others), ("layers.5.w", 30, 0));
@@ -143,7 +146,8 @@ fn a_spike_of_one_layer_is_told_where_the_whole_does_not_show_it() {
 fn clipping_is_told_with_its_rate_and_what_it_removes() {
     let mut series = training(1, 20, 0.0, 0);
     series.clip = Some(0.1);
-    let Kind::Clipped { spell, norm, removed, most, gradients } = only(&series).kind else {
+    let SeriesFindingKind::Clipped { spell, norm, removed, most, gradients } = only(&series).kind
+    else {
         panic!("clipping");
     };
     assert_eq!((spell.steps, spell.of), (20, 20));
@@ -151,7 +155,7 @@ fn clipping_is_told_with_its_rate_and_what_it_removes() {
     assert!((most - removed).abs() < 1e-12);
     assert_eq!(gradients, Gradients::Unchecked);
     series.clip = Some(0.5);
-    assert_eq!(findings(&series), []);
+    assert_eq!(analyse_series(&series), []);
 }
 
 #[test]
@@ -159,8 +163,8 @@ fn a_gradient_that_is_clipped_and_matches_its_loss_is_large_and_not_wrong() {
     let mut series = training(1, 20, 0.0, 0);
     series.clip = Some(0.1);
     let verdict = |series: &mut Series, at: usize, verdict| {
-        let check = Checked { output: "g".to_owned(), verdict, worst: 0.5, error: 1e-9 };
-        series.steps[at].replay = Some(Replay {
+        let check = StepGradient { output: "g".to_owned(), verdict, worst: 0.5, error: 1e-9 };
+        series.steps[at].replay = Some(StepReplay {
             status: Status::Completed,
             gradients: vec![check],
             against: None,
@@ -170,14 +174,19 @@ fn a_gradient_that_is_clipped_and_matches_its_loss_is_large_and_not_wrong() {
     for at in 0..20 {
         verdict(&mut series, at, GradientVerdict::Matches);
     }
-    let Kind::Clipped { gradients, .. } = only(&series).kind else { panic!("clipping") };
+    let SeriesFindingKind::Clipped { gradients, .. } = only(&series).kind else {
+        panic!("clipping")
+    };
     assert_eq!(gradients, Gradients::Match);
     verdict(&mut series, 4, GradientVerdict::Mismatch);
-    let [first, second] = &findings(&series)[..] else { panic!("two findings") };
+    let [first, second] = &analyse_series(&series)[..] else { panic!("two findings") };
     assert!(
-        matches!(&first.kind, Kind::GradientWrong { spell, .. } if (spell.steps, spell.first) == (1, 4))
+        matches!(&first.kind, SeriesFindingKind::GradientWrong { spell, .. } if (spell.steps, spell.first) == (1, 4))
     );
-    assert!(matches!(second.kind, Kind::Clipped { gradients: Gradients::Mismatch, .. }));
+    assert!(matches!(
+        second.kind,
+        SeriesFindingKind::Clipped { gradients: Gradients::Mismatch, .. }
+    ));
 }
 
 #[test]
@@ -187,17 +196,19 @@ fn clipping_is_read_from_captured_norms() {
         // Captured after clipping, to the norm of 0.3 that they have.
         step.measured.scalars.grad_norm = Some(1.2);
     }
-    let Kind::Clipped { norm, removed, .. } = only(&series).kind else { panic!("clipping") };
+    let SeriesFindingKind::Clipped { norm, removed, .. } = only(&series).kind else {
+        panic!("clipping")
+    };
     assert!((norm - 1.2).abs() < 1e-12 && (removed - 0.75).abs() < 1e-12, "{norm} {removed}");
     for step in &mut series.steps {
         // Captured before: the norm is that of the gradients, but for rounding.
         step.measured.scalars.grad_norm = Some(0.300_000_1);
     }
-    assert_eq!(findings(&series), []);
+    assert_eq!(analyse_series(&series), []);
     for step in &mut series.steps {
         step.measured.scalars.max_norm = Some(0.15);
     }
-    let Kind::Clipped { removed, .. } = only(&series).kind else { panic!("clipping") };
+    let SeriesFindingKind::Clipped { removed, .. } = only(&series).kind else { panic!("clipping") };
     assert!((removed - 0.5).abs() < 1e-6, "{removed}");
 }
 
@@ -207,13 +218,15 @@ fn a_layer_without_gradient_is_found_from_the_step_it_died_at() {
     for at in 12..20 {
         *gradient(&mut series, 1, at) = numbers(0.0);
     }
-    let Kind::NoGradient { parameters, spell } = only(&series).kind else { panic!("a dead layer") };
+    let SeriesFindingKind::NoGradient { parameters, spell } = only(&series).kind else {
+        panic!("a dead layer")
+    };
     assert_eq!((parameters[0].as_str(), spell.first, spell.steps), ("layers.1.w", 12, 8));
     // A batch that does not reach it is no dead layer.
     for at in 12..20 {
         *gradient(&mut series, 1, at) = numbers(if at == 15 { 0.0 } else { 0.3 });
     }
-    assert_eq!(findings(&series), []);
+    assert_eq!(analyse_series(&series), []);
 }
 
 #[test]
@@ -228,7 +241,9 @@ fn nan_is_told_from_its_first_step_and_tensor_on() {
     }
     let finding = only(&series);
     assert_eq!(finding.severity, Severity::Wrong);
-    let Kind::NotFinite { spell, tensors, affected } = finding.kind else { panic!("NaN") };
+    let SeriesFindingKind::NotFinite { spell, tensors, affected } = finding.kind else {
+        panic!("NaN")
+    };
     assert_eq!((spell.first, spell.steps, affected), (8, 12, 3));
     assert_eq!(tensors, ["grad_layers_2_w"]);
 }
@@ -240,7 +255,9 @@ fn targets_that_are_not_the_next_tokens_are_told() {
     for step in &mut series.steps {
         step.measured.alignment = Some(shifted.clone());
     }
-    let Kind::Misaligned { spell, shift, .. } = only(&series).kind else { panic!("misaligned") };
+    let SeriesFindingKind::Misaligned { spell, shift, .. } = only(&series).kind else {
+        panic!("misaligned")
+    };
     assert!(spell.is_always());
     assert_eq!(shift, Some(0));
 }
@@ -251,7 +268,7 @@ fn gradients_that_vanish_over_depth_are_told_with_their_factor() {
     for (at, layer) in (0..20).flat_map(|at| (0..6).map(move |layer| (at, layer))) {
         gradient(&mut series, layer, at).norm *= 10f64.powi(layer as i32 - 5);
     }
-    let Kind::Flow { group, layers, factor, first, last } = only(&series).kind else {
+    let SeriesFindingKind::Flow { group, layers, factor, first, last } = only(&series).kind else {
         panic!("a flow");
     };
     assert_eq!((group.as_str(), layers), ("layers", 6));
@@ -263,23 +280,23 @@ fn gradients_that_vanish_over_depth_are_told_with_their_factor() {
 fn parameters_that_do_not_move_and_those_that_jump_are_told() {
     let mut series = training(3, 20, 0.1, 1);
     for step in &mut series.steps {
-        step.measured.updates[0] = Some(Update { norm: 0.0, weight: 10.0 });
-        step.measured.updates[2] = Some(Update { norm: 5.0, weight: 10.0 });
+        step.measured.updates[0] = Some(ParameterUpdate { norm: 0.0, weight: 10.0 });
+        step.measured.updates[2] = Some(ParameterUpdate { norm: 5.0, weight: 10.0 });
     }
-    let found = findings(&series);
+    let found = analyse_series(&series);
     let [frozen, jumps] = &found[..] else { panic!("{found:#?}") };
     assert!(
-        matches!(&frozen.kind, Kind::Frozen { parameters, .. } if parameters == &["layers.0.w"])
+        matches!(&frozen.kind, SeriesFindingKind::Frozen { parameters, .. } if parameters == &["layers.0.w"])
     );
     assert!(
-        matches!(&jumps.kind, Kind::Updates { parameters, large: true, .. } if parameters == &["layers.2.w"])
+        matches!(&jumps.kind, SeriesFindingKind::Updates { parameters, large: true, .. } if parameters == &["layers.2.w"])
     );
     // Without a learning rate nothing has to move.
     for step in &mut series.steps {
         step.measured.scalars.lr = Some(0.0);
         step.measured.updates[2] = None;
     }
-    assert_eq!(findings(&series), []);
+    assert_eq!(analyse_series(&series), []);
 }
 
 #[test]
@@ -288,12 +305,14 @@ fn a_loss_that_rises_is_told_and_noise_is_no_rise() {
     for (at, step) in series.steps.iter_mut().enumerate() {
         step.measured.scalars.loss = Some(1.0 + 0.05 * at as f64 + 0.02 * normal(9, at));
     }
-    let Kind::LossRises { from, to, .. } = only(&series).kind else { panic!("a rise") };
+    let SeriesFindingKind::LossRises { from, to, .. } = only(&series).kind else {
+        panic!("a rise")
+    };
     assert!(from < 1.4 && to > 2.5, "{from} {to}");
     for (at, step) in series.steps.iter_mut().enumerate() {
         step.measured.scalars.loss = Some(1.0 + 0.2 * normal(9, at));
     }
-    assert_eq!(findings(&series), []);
+    assert_eq!(analyse_series(&series), []);
 }
 
 #[test]
@@ -306,12 +325,12 @@ fn moments_that_cannot_be_adams_are_told() {
     };
     let negative = told(|adam| adam.negative = 2);
     assert_eq!(negative.severity, Severity::Wrong);
-    assert!(matches!(negative.kind, Kind::AdamNegative { .. }));
+    assert!(matches!(negative.kind, SeriesFindingKind::AdamNegative { .. }));
     assert!(matches!(
         told(|adam| adam.unrelated = 1).kind,
-        Kind::AdamUnrelated { elements: 1, .. }
+        SeriesFindingKind::AdamUnrelated { elements: 1, .. }
     ));
-    assert!(matches!(told(|adam| adam.damped = 80).kind, Kind::AdamDamped { .. }));
+    assert!(matches!(told(|adam| adam.damped = 80).kind, SeriesFindingKind::AdamDamped { .. }));
     series.steps.clear();
 }
 
@@ -328,7 +347,7 @@ fn the_first_step_at_which_revisions_part_is_told_and_how_the_distance_grows() {
             count: 100,
             finding: None,
         };
-        step.replay = Some(Replay {
+        step.replay = Some(StepReplay {
             status: Status::Completed,
             gradients: Vec::new(),
             against: Some(distance.verdict),
@@ -337,7 +356,7 @@ fn the_first_step_at_which_revisions_part_is_told_and_how_the_distance_grows() {
     }
     let finding = only(&series);
     assert_eq!(finding.severity, Severity::Wrong);
-    let Kind::Parted { parted } = finding.kind else { panic!("revisions that part") };
+    let SeriesFindingKind::Parted { parted } = finding.kind else { panic!("revisions that part") };
     assert_eq!((parted.spell.first, parted.spell.steps, parted.spell.of), (5, 15, 20));
     assert_eq!(parted.first, 1e-7 * 32.0);
     assert!((parted.growth.expect("a trend") - 2.0).abs() < 1e-9);

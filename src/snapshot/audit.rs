@@ -2,7 +2,7 @@
 //!
 //! Only an outcome with the same bits can tell: a checksum alone says nothing about a norm.
 
-use super::number::short;
+use super::number::format_snapshot_number;
 use super::{OutputSnapshot, Snapshot};
 use crate::trial::{Outcome, OutputRecord};
 
@@ -26,7 +26,7 @@ const SUMMED: f64 = 1e-9;
 const NORM: f64 = 5e-3;
 
 /// The first number of `accepted` that contradicts `outcome`, which has the same bits.
-pub fn contradiction(accepted: &Snapshot, outcome: &Outcome) -> Option<Contradiction> {
+pub fn find_contradiction(accepted: &Snapshot, outcome: &Outcome) -> Option<Contradiction> {
     accepted.outputs.iter().zip(&outcome.outputs).find_map(|(old, got)| in_output(old, got))
 }
 
@@ -46,26 +46,28 @@ fn in_output(old: &OutputSnapshot, got: &OutputRecord) -> Option<Contradiction> 
         ("Inf", recorded.inf, computed.inf),
         ("unwritten", recorded.unwritten, computed.unwritten),
     ];
-    pairs.extend(counts.map(|(what, a, b)| (what.into(), Some(a as f64), Some(b as f64), 0.0)));
-    for (slices, of) in old.slices.iter().zip(&got.slices) {
-        let norms = slices.norms.iter().zip(&of.norms);
-        let what = format!("norm by {}", slices.dim);
-        pairs.extend(norms.map(|(a, b)| (what.clone(), Some(*a), Some(*b), noise)));
+    pairs.extend(
+        counts.map(|(quantity, a, b)| (quantity.into(), Some(a as f64), Some(b as f64), 0.0)),
+    );
+    for (slices, got_slices) in old.slices.iter().zip(&got.slices) {
+        let norms = slices.norms.iter().zip(&got_slices.norms);
+        let quantity = format!("norm by {}", slices.dim);
+        pairs.extend(norms.map(|(a, b)| (quantity.clone(), Some(*a), Some(*b), noise)));
     }
     let projections = recorded.sketch.0.iter().zip(&computed.sketch.0);
     pairs.extend(projections.map(|(a, b)| ("sketch".to_owned(), Some(*a), Some(*b), noise)));
-    let (what, recorded, computed, _) = pairs.into_iter().find(|(what, a, b, noise)| {
-        let least = if what == "norm" { NORM } else { SUMMED };
-        !agree(*a, *b, ROUNDED * noise, least)
+    let (what, recorded, computed, _) = pairs.into_iter().find(|(quantity, a, b, noise)| {
+        let tolerance = if quantity == "norm" { NORM } else { SUMMED };
+        !are_within_noise(*a, *b, ROUNDED * noise, tolerance)
     })?;
-    let text = |x: Option<f64>| x.map_or("none".to_owned(), |x| short(x, 9));
+    let text = |x: Option<f64>| x.map_or("none".to_owned(), |x| format_snapshot_number(x, 9));
     let (recorded, computed) = (text(recorded), text(computed));
     Some(Contradiction { output: old.name.clone(), what, recorded, computed })
 }
 
-fn agree(a: Option<f64>, b: Option<f64>, noise: f64, least: f64) -> bool {
+fn are_within_noise(a: Option<f64>, b: Option<f64>, noise: f64, tolerance: f64) -> bool {
     match (a, b) {
-        (Some(a), Some(b)) => a == b || (a - b).abs() <= noise.max(least * b.abs()),
+        (Some(a), Some(b)) => a == b || (a - b).abs() <= noise.max(tolerance * b.abs()),
         (a, b) => a.is_none() && b.is_none(),
     }
 }

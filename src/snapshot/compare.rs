@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use super::number::short;
+use super::number::format_snapshot_number;
 use super::{OutputSnapshot, ShadowChanged, Snapshot};
 use crate::numerics::constants::{LOSS_RATIO, NARROW_ROUNDING, NOISE_FACTOR};
 use crate::numerics::measure::ulp;
-use crate::summary::{Checksum, Estimate, Number, estimate};
+use crate::summary::{Checksum, Estimate, Number, estimate_distance};
 use crate::trial::{Outcome, OutputImprint, OutputNoise};
 
 /// The verdict of a snapshot on a later outcome; ordered from best to worst.
@@ -84,27 +84,35 @@ pub struct OutputChange {
 
 /// Compares `outcome`, whose noise is `noise` and whose shadows are `shadows`, with an accepted snapshot of the
 /// same fixture.
-pub fn matches(
+pub fn compare_outcome(
     accepted: &Snapshot,
     outcome: &Outcome,
     noise: &[OutputNoise],
     shadows: &[OutputImprint],
 ) -> SnapshotComparison {
     let Snapshot { fixture, content, .. } = accepted;
-    compare(accepted, &Snapshot::of(outcome, fixture, content, noise, shadows, None))
+    compare_snapshots(
+        accepted,
+        &Snapshot::from_outcome(outcome, fixture, content, noise, shadows, None),
+    )
 }
 
 /// Compares `got` with an accepted snapshot.
-pub fn compare(accepted: &Snapshot, got: &Snapshot) -> SnapshotComparison {
+pub fn compare_snapshots(accepted: &Snapshot, got: &Snapshot) -> SnapshotComparison {
     let launches_changed =
         (accepted.launch_count, &accepted.launches) != (got.launch_count, &got.launches);
     if accepted.content != got.content {
         let verdict = SnapshotVerdict::Stale;
         return SnapshotComparison { verdict, changes: Vec::new(), launches_changed, ending: None };
     }
-    let before = accepted.outputs.iter().map(|old| change(old, got.output(&old.name)));
-    let new = got.outputs.iter().filter(|new| accepted.output(&new.name).is_none()).map(appeared);
-    let changes: Vec<OutputChange> = before.flatten().chain(new).collect();
+    let old_changes =
+        accepted.outputs.iter().map(|old| compare_output_snapshot(old, got.output(&old.name)));
+    let new_changes = got
+        .outputs
+        .iter()
+        .filter(|new_output| accepted.output(&new_output.name).is_none())
+        .map(create_output_addition);
+    let changes: Vec<OutputChange> = old_changes.flatten().chain(new_changes).collect();
     let ending = (accepted.ending() != got.ending()).then(|| (accepted.ending(), got.ending()));
     let worst = changes.iter().map(|change| change.verdict).max();
     let verdict = match (&ending, worst) {
@@ -178,8 +186,8 @@ impl OutputChange {
                 write!(
                     text,
                     " moved by rel. {} (noise {})",
-                    short(distance.relative, 2),
-                    short(self.noise, 2)
+                    format_snapshot_number(distance.relative, 2),
+                    format_snapshot_number(self.noise, 2)
                 )
             } else {
                 write!(text, " moved out of all proportion")
@@ -193,7 +201,10 @@ impl OutputChange {
     }
 }
 
-fn change(old: &OutputSnapshot, got: Option<&OutputSnapshot>) -> Option<OutputChange> {
+fn compare_output_snapshot(
+    old: &OutputSnapshot,
+    got: Option<&OutputSnapshot>,
+) -> Option<OutputChange> {
     let mut change = OutputChange {
         name: old.name.clone(),
         verdict: SnapshotVerdict::Diverged,
@@ -215,15 +226,15 @@ fn change(old: &OutputSnapshot, got: Option<&OutputSnapshot>) -> Option<OutputCh
     if old.summary.checksum == got.summary.checksum {
         return None;
     }
-    let distance = estimate(&got.summary, &old.summary);
+    let distance = estimate_distance(&got.summary, &old.summary);
     change.distance = Some(distance);
     change.noise = (old.noise + got.noise).max(0.0);
-    change.shadow = ShadowChanged::of(old, got);
+    change.shadow = ShadowChanged::between(old, got);
     let within = is_within(distance, old, got);
     if within && !change.shadow.is_some_and(|shadow| shadow.moved) {
         change.verdict = SnapshotVerdict::Equivalent;
     }
-    change.notes = notes(old, got);
+    change.notes = list_change_notes(old, got);
     change.notes.extend(shadow_note(old, got, change.shadow, within));
     Some(change)
 }
@@ -236,7 +247,8 @@ fn is_within(distance: Estimate, old: &OutputSnapshot, got: &OutputSnapshot) -> 
         return false;
     }
     // A tie that rounding decides even in float64 is no loss of precision.
-    let tied = ShadowChanged::of(old, got).is_some_and(|shadow| !shadow.changed && shadow.tied);
+    let tied =
+        ShadowChanged::between(old, got).is_some_and(|shadow| !shadow.changed && shadow.tied);
     // A side that newly rounds to a narrow format has noise as large as its error, which would
     // excuse it.
     let unit_roundoff = ulp(old.dtype, 1.0) / 2.0;
@@ -261,7 +273,7 @@ fn shadow_note(
     }
 }
 
-fn notes(old: &OutputSnapshot, got: &OutputSnapshot) -> Vec<String> {
+fn list_change_notes(old: &OutputSnapshot, got: &OutputSnapshot) -> Vec<String> {
     let mut notes = Vec::new();
     let (before, now) = (&old.summary, &got.summary);
     let counts = [
@@ -269,8 +281,8 @@ fn notes(old: &OutputSnapshot, got: &OutputSnapshot) -> Vec<String> {
         ("Inf", before.inf, now.inf),
         ("unwritten", before.unwritten, now.unwritten),
     ];
-    for (what, before, now) in counts.into_iter().filter(|(_, before, now)| before != now) {
-        notes.push(format!("{what} {before} -> {now}"));
+    for (quantity, before, now) in counts.into_iter().filter(|(_, before, now)| before != now) {
+        notes.push(format!("{quantity} {before} -> {now}"));
     }
     for (before, now) in old.slices.iter().zip(&got.slices) {
         if before.dim != now.dim {
@@ -288,7 +300,7 @@ fn notes(old: &OutputSnapshot, got: &OutputSnapshot) -> Vec<String> {
     notes
 }
 
-fn appeared(new: &OutputSnapshot) -> OutputChange {
+fn create_output_addition(new: &OutputSnapshot) -> OutputChange {
     OutputChange {
         name: new.name.clone(),
         verdict: SnapshotVerdict::Diverged,

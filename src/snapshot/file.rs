@@ -6,7 +6,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 
-use super::{Snapshot, SnapshotError, one_line, parse};
+use super::{Snapshot, SnapshotError, flatten_text, parse};
 use crate::files;
 
 /// insta's metadata on a snapshot.
@@ -37,13 +37,10 @@ impl SnapshotFile {
     /// # Errors
     /// [`SnapshotError`], which names the line that is wrong.
     pub fn read(path: &Path) -> Result<SnapshotFile, SnapshotError> {
-        let bytes = files::read(path, files::TEXT_BYTES).map_err(|source| SnapshotError::Io {
-            doing: "read",
-            path: path.to_owned(),
-            source,
-        })?;
+        let bytes = files::read_regular_file(path, files::TEXT_BYTES)
+            .map_err(|source| SnapshotError::Io { doing: "read", path: path.to_owned(), source })?;
         let Ok(text) = String::from_utf8(bytes) else {
-            return Err(foreign(path, "it is not text"));
+            return Err(foreign_file_error(path, "it is not text"));
         };
         SnapshotFile::parse(&text, path)
     }
@@ -58,7 +55,7 @@ impl SnapshotFile {
         }
         let mut lines = text.lines();
         if lines.next() != Some(FENCE) {
-            return Err(foreign(path, "it does not start with `---`"));
+            return Err(foreign_file_error(path, "it does not start with `---`"));
         }
         let mut meta = Meta::default();
         let mut fences = 1;
@@ -69,21 +66,21 @@ impl SnapshotFile {
                 fences += 1;
                 break;
             }
-            meta.take(line);
+            meta.parse_line(line);
         }
         if fences < 2 {
-            return Err(foreign(path, "its front matter has no end"));
+            return Err(foreign_file_error(path, "its front matter has no end"));
         }
         let body_lines: Vec<&str> = lines.collect();
         if !body_lines.first().is_some_and(|line| line.starts_with("format: ")) {
-            return Err(foreign(path, "its text does not start with `format: `"));
+            return Err(foreign_file_error(path, "its text does not start with `format: `"));
         }
         if !text.ends_with('\n') {
             let line = front + body_lines.len();
             let expected = "the end of the line".to_owned();
             return Err(SnapshotError::Truncated { path: path.to_owned(), line, expected });
         }
-        let snapshot = parse::parse(&body_lines.join("\n"), path, front + 1)?;
+        let snapshot = parse::parse_snapshot(&body_lines.join("\n"), path, front + 1)?;
         Ok(SnapshotFile { meta, snapshot })
     }
 }
@@ -91,19 +88,19 @@ impl SnapshotFile {
 impl Display for SnapshotFile {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Meta { source, description, expression } = &self.meta;
-        writeln!(f, "{FENCE}\nsource: {}", quote(source))?;
+        writeln!(f, "{FENCE}\nsource: {}", quote_yaml(source))?;
         if let Some(description) = description {
-            writeln!(f, "description: {}", quote(description))?;
+            writeln!(f, "description: {}", quote_yaml(description))?;
         }
-        write!(f, "expression: {}\n{FENCE}\n{}", quote(expression), self.snapshot)
+        write!(f, "expression: {}\n{FENCE}\n{}", quote_yaml(expression), self.snapshot)
     }
 }
 
 impl Meta {
     /// Takes one line of a front matter; ignores keys that only insta uses.
-    fn take(&mut self, line: &str) {
+    fn parse_line(&mut self, line: &str) {
         let Some((key, value)) = line.split_once(": ") else { return };
-        let value = one_line(&unquote(value));
+        let value = flatten_text(&unquote_yaml(value));
         match key {
             "source" => self.source = value,
             "description" => self.description = Some(value),
@@ -115,14 +112,18 @@ impl Meta {
 
 /// A string of YAML 1.2: plain where insta would write it so and nothing else could be meant, else
 /// in double quotes as in JSON (section 7.3.1).
-fn quote(text: &str) -> String {
-    let text = one_line(text);
-    let plain = |c: char| c.is_ascii_alphanumeric() || " /_-.".contains(c);
+fn quote_yaml(text: &str) -> String {
+    let text = flatten_text(text);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || " /_-.".contains(c);
     let word = text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.contains(['/', ' ']);
-    if word && text.chars().all(plain) { text } else { serde_json::Value::String(text).to_string() }
+    if word && text.chars().all(is_plain) {
+        text
+    } else {
+        serde_json::Value::String(text).to_string()
+    }
 }
 
-fn unquote(value: &str) -> String {
+fn unquote_yaml(value: &str) -> String {
     serde_json::from_str(value).unwrap_or_else(|_| value.to_owned())
 }
 
@@ -134,6 +135,6 @@ fn is_conflict_mark(line: &str) -> bool {
     })
 }
 
-fn foreign(path: &Path, reason: &str) -> SnapshotError {
+fn foreign_file_error(path: &Path, reason: &str) -> SnapshotError {
     SnapshotError::Foreign { path: path.to_owned(), reason: reason.to_owned() }
 }

@@ -15,22 +15,25 @@ mod store;
 mod update;
 mod words;
 
-pub use audit::{Contradiction, contradiction};
-pub use compare::{OutputChange, SnapshotComparison, SnapshotVerdict, compare, matches};
+pub use audit::{Contradiction, find_contradiction};
+pub use compare::{
+    OutputChange, SnapshotComparison, SnapshotVerdict, compare_outcome, compare_snapshots,
+};
 pub use error::SnapshotError;
 pub use file::{Meta, SnapshotFile};
 pub use shadow::ShadowChanged;
 pub use store::{
-    Before, Orphan, Pending, Store, accept, discard, nearest, open, orphans, pending, reject, write,
+    Before, Orphan, PendingSnapshot, Store, accept_snapshot, discard_pending, find_snapshot_folder,
+    list_orphan_snapshots, list_pending_snapshots, open_pending, reject_snapshot, write_snapshot,
 };
-pub use update::{Update, Write};
+pub use update::{SnapshotUpdate, Write};
 
 use crate::numerics::imprint::{Imprint, ShadowMove};
 use crate::summary::Summary;
 use crate::tensor::{DType, Dim};
 use crate::trial::{Outcome, OutputImprint, OutputNoise, OutputRecord, Slices, Status};
 
-use self::words::{failure_line, launch_lines, one_line};
+use self::words::{failure_line, flatten_text, launch_lines};
 
 /// The version of the text.
 pub const FORMAT: u32 = 2;
@@ -93,7 +96,7 @@ impl Snapshot {
     /// `accepted` is the snapshot that this one will be read beside: noise similar to its noise is
     /// recorded as equal, and so is a shadow that did not change, so that numbers stand still. An output
     /// without noise, in `noise` and in `accepted`, is taken as exact.
-    pub fn of(
+    pub fn from_outcome(
         outcome: &Outcome,
         fixture: &str,
         content: &str,
@@ -104,7 +107,7 @@ impl Snapshot {
         let output = |record: &OutputRecord| {
             let fresh = noise.iter().find(|noise| noise.name == record.name);
             let fresh = fresh.map(|noise| noise.noise.relative_l2);
-            let known = accepted.and_then(|accepted| accepted.output(&record.name));
+            let accepted_output = accepted.and_then(|accepted| accepted.output(&record.name));
             let shadow = shadows.iter().find(|shadow| shadow.name == record.name);
             let shadow = shadow.map(|shadow| &shadow.imprint);
             OutputSnapshot {
@@ -112,16 +115,17 @@ impl Snapshot {
                 dtype: record.dtype,
                 dims: record.dims.clone(),
                 summary: record.summary.clone(),
-                noise: settle(fresh, known.map(|known| known.noise)),
+                noise: settle_noise(fresh, accepted_output.map(|previous| previous.noise)),
                 slices: record.slices.clone(),
-                shadow: settle_shadow(record, shadow, known),
+                shadow: settle_shadow(record, shadow, accepted_output),
             }
         };
-        let (status, failures) = status(outcome);
-        let made_with = (outcome.device != REFERENCE_DEVICE)
-            .then(|| one_line(&format!("{}, {}", outcome.device_description, outcome.compiler)));
+        let (status, failures) = snapshot_status(outcome);
+        let made_with = (outcome.device != REFERENCE_DEVICE).then(|| {
+            flatten_text(&format!("{}, {}", outcome.device_description, outcome.compiler))
+        });
         Snapshot {
-            fixture: one_line(fixture),
+            fixture: flatten_text(fixture),
             content: content.to_owned(),
             device: outcome.device.clone(),
             made_with,
@@ -160,8 +164,8 @@ impl Snapshot {
 
     /// Whether `outcome` ended the same way, with the same bits.
     pub fn has_bits_of(&self, outcome: &Outcome) -> bool {
-        let (status, failures) = status(outcome);
-        let same = |(mine, theirs): (&OutputSnapshot, &OutputRecord)| {
+        let (status, failures) = snapshot_status(outcome);
+        let has_same_bits = |(mine, theirs): (&OutputSnapshot, &OutputRecord)| {
             mine.name == theirs.name
                 && mine.dims == theirs.dims
                 && mine.summary.checksum == theirs.summary.checksum
@@ -169,21 +173,22 @@ impl Snapshot {
         self.status == status
             && self.failures == failures
             && self.outputs.len() == outcome.outputs.len()
-            && self.outputs.iter().zip(&outcome.outputs).all(same)
+            && self.outputs.iter().zip(&outcome.outputs).all(has_same_bits)
     }
 }
 
 /// The noise to record: the known one if the fresh one is similar.
-fn settle(fresh: Option<f64>, known: Option<f64>) -> f64 {
+fn settle_noise(fresh: Option<f64>, accepted_noise: Option<f64>) -> f64 {
     let fresh = fresh.filter(|noise| noise.is_finite());
-    match (fresh, known) {
-        (Some(fresh), Some(known))
-            if known > 0.0 && (known / SAME_NOISE..=known * SAME_NOISE).contains(&fresh) =>
+    match (fresh, accepted_noise) {
+        (Some(fresh), Some(known_noise))
+            if known_noise > 0.0
+                && (known_noise / SAME_NOISE..=known_noise * SAME_NOISE).contains(&fresh) =>
         {
-            known
+            known_noise
         }
         (Some(fresh), _) => number::two_digits(fresh),
-        (None, known) => known.unwrap_or(0.0),
+        (None, known_noise) => known_noise.unwrap_or(0.0),
     }
 }
 
@@ -192,24 +197,28 @@ fn settle(fresh: Option<f64>, known: Option<f64>) -> f64 {
 fn settle_shadow(
     record: &OutputRecord,
     fresh: Option<&Imprint>,
-    known: Option<&OutputSnapshot>,
+    accepted_output: Option<&OutputSnapshot>,
 ) -> Option<Imprint> {
     let same_kind =
-        |known: &&OutputSnapshot| (known.dtype, &known.dims) == (record.dtype, &record.dims);
-    let same_bits = known.is_some_and(|known| known.summary.checksum == record.summary.checksum);
-    let known = known.filter(same_kind).and_then(|known| known.shadow.as_ref());
-    match (fresh, known) {
-        (Some(fresh), Some(known)) if known.compare(fresh, record.dtype) == ShadowMove::Same => {
-            Some(known.clone())
+        |output: &&OutputSnapshot| (output.dtype, &output.dims) == (record.dtype, &record.dims);
+    let same_bits =
+        accepted_output.is_some_and(|output| output.summary.checksum == record.summary.checksum);
+    let accepted_imprint =
+        accepted_output.filter(same_kind).and_then(|output| output.shadow.as_ref());
+    match (fresh, accepted_imprint) {
+        (Some(fresh), Some(imprint))
+            if imprint.compare(fresh, record.dtype) == ShadowMove::Same =>
+        {
+            Some(imprint.clone())
         }
         (Some(fresh), _) => {
             Some(Imprint { rounding: number::two_digits(fresh.rounding), ..fresh.clone() })
         }
-        (None, known) => known.filter(|_| same_bits).cloned(),
+        (None, imprint) => imprint.filter(|_| same_bits).cloned(),
     }
 }
 
-fn status(outcome: &Outcome) -> (&'static str, Vec<String>) {
+fn snapshot_status(outcome: &Outcome) -> (&'static str, Vec<String>) {
     match &outcome.status {
         Status::Completed => ("completed", Vec::new()),
         Status::Failed(failures) => ("failed", failures.iter().map(failure_line).collect()),

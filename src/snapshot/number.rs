@@ -14,23 +14,23 @@ const SKETCH_PART: f64 = 0.25;
 
 /// `x` in at least `least` digits; `noise` is its noise, in the units of `x`. A number that is all
 /// noise is 0 where `least` is 0.
-pub(crate) fn steady(x: f64, noise: f64, least: i32) -> String {
+pub(crate) fn format_steady_number(x: f64, noise: f64, least_digits: i32) -> String {
     if x == 0.0 || !x.is_finite() {
         return format!("{x}");
     }
     let digits = if noise > 0.0 && noise.is_finite() {
-        exponent(x) - exponent(noise * STEADY)
+        decimal_exponent(x) - decimal_exponent(noise * STEADY)
     } else {
         ALL_DIGITS
     };
-    match digits.clamp(least, ALL_DIGITS) {
+    match digits.clamp(least_digits, ALL_DIGITS) {
         ..=0 => "0".to_owned(),
-        digits => short(x, digits as usize),
+        digits => format_snapshot_number(x, digits as usize),
     }
 }
 
 /// `x` in at most `digits` significant digits, in the shorter of the two notations.
-pub(super) fn short(x: f64, digits: usize) -> String {
+pub(super) fn format_snapshot_number(x: f64, digits: usize) -> String {
     if x == 0.0 || !x.is_finite() {
         return format!("{x}");
     }
@@ -58,16 +58,17 @@ pub(crate) fn two_digits(x: f64) -> f64 {
 }
 
 /// The decimal exponent of a number that is neither zero nor infinite.
-fn exponent(x: f64) -> i32 {
+fn decimal_exponent(x: f64) -> i32 {
     let text = format!("{x:e}");
     text.split_once('e').and_then(|(_, digits)| digits.parse().ok()).unwrap_or(0)
 }
 
 /// The projections as `1e-9 * 12 -7 ...`, in a unit far below `noise`, which has the units of the
 /// projections.
-pub(super) fn sketch(sketch: &Sketch, noise: f64) -> String {
+pub(super) fn format_sketch(sketch: &Sketch, noise: f64) -> String {
     let part = noise * SKETCH_PART;
-    let unit = if part.is_normal() { format!("1e{}", exponent(part)) } else { "1".to_owned() };
+    let unit =
+        if part.is_normal() { format!("1e{}", decimal_exponent(part)) } else { "1".to_owned() };
     let size: f64 = unit.parse().expect("a number that was just written");
     let projection = |x: f64| {
         let units = x / size;
@@ -78,27 +79,27 @@ pub(super) fn sketch(sketch: &Sketch, noise: f64) -> String {
             format!("{units:e}")
         }
     };
-    let all: Vec<String> = sketch.0.iter().map(|&x| projection(x)).collect();
-    format!("{unit} * {}", all.join(" "))
+    let projections: Vec<String> = sketch.0.iter().map(|&x| projection(x)).collect();
+    format!("{unit} * {}", projections.join(" "))
 }
 
-/// Whether [`sketch`] writes in this unit for a noise that was rounded to `noise`.
+/// Whether [`format_sketch`] writes in this unit for a noise that was rounded to `noise`.
 pub(crate) fn unit_fits(unit: f64, noise: f64) -> bool {
     let part = noise * SKETCH_PART;
     match part.is_normal() && unit > 0.0 {
-        true => exponent(unit).abs_diff(exponent(part)) <= 1,
+        true => decimal_exponent(unit).abs_diff(decimal_exponent(part)) <= 1,
         false => unit == 1.0,
     }
 }
 
-/// Reads the projections that [`sketch`] writes, and their unit.
+/// Reads the projections that [`format_sketch`] writes, and their unit.
 pub(crate) fn parse_sketch(text: &str) -> Option<(f64, Sketch)> {
     let (unit, projections) = text.split_once(" * ")?;
     let unit: f64 = unit.parse().ok()?;
-    let all: Option<Vec<f64>> =
+    let values: Option<Vec<f64>> =
         projections.split(' ').map(|x| x.parse::<f64>().ok().map(|x| x * unit)).collect();
-    let all: [f64; PROJECTIONS] = all?.try_into().ok()?;
-    Some((unit, Sketch(all)))
+    let values: [f64; PROJECTIONS] = values?.try_into().ok()?;
+    Some((unit, Sketch(values)))
 }
 
 #[cfg(test)]
@@ -116,19 +117,22 @@ mod tests {
             (1e20, "1e20"),
             (f64::INFINITY, "inf"),
         ];
-        assert_eq!(cases.map(|(x, _)| short(x, 6)), cases.map(|(_, text)| text.to_owned()));
+        assert_eq!(
+            cases.map(|(x, _)| format_snapshot_number(x, 6)),
+            cases.map(|(_, text)| text.to_owned())
+        );
     }
 
     #[test]
     fn numbers_stand_still_while_noise_moves_them() {
         let noise = 6e-8 * 0.0537195;
-        assert_eq!(steady(0.053719512, noise, 3), "0.0537195");
-        assert_eq!(steady(0.053719512 + noise, noise, 3), "0.0537195");
-        assert_eq!(steady(4e-13, noise, 0), "0");
-        assert_eq!(steady(-4e-13, noise, 0), "0");
-        assert_eq!(steady(0.25, 1.0, 3), "0.25");
-        assert_eq!(steady(-1234567.0, 0.0, 0), "-1234567");
-        assert_eq!(steady(f64::INFINITY, 1.0, 0), "inf");
+        assert_eq!(format_steady_number(0.053719512, noise, 3), "0.0537195");
+        assert_eq!(format_steady_number(0.053719512 + noise, noise, 3), "0.0537195");
+        assert_eq!(format_steady_number(4e-13, noise, 0), "0");
+        assert_eq!(format_steady_number(-4e-13, noise, 0), "0");
+        assert_eq!(format_steady_number(0.25, 1.0, 3), "0.25");
+        assert_eq!(format_steady_number(-1234567.0, 0.0, 0), "-1234567");
+        assert_eq!(format_steady_number(f64::INFINITY, 1.0, 0), "inf");
     }
 
     #[test]
@@ -136,7 +140,7 @@ mod tests {
         let mut exact = Sketch::default();
         exact.0.iter_mut().enumerate().for_each(|(i, x)| *x = (i as f64 - 7.3) * 0.0123456789);
         for noise in [1e-9, 3e-4, 0.0, 1e-300, f64::NAN] {
-            let (unit, read) = parse_sketch(&sketch(&exact, noise)).expect("a sketch");
+            let (unit, read) = parse_sketch(&format_sketch(&exact, noise)).expect("a sketch");
             assert!(unit_fits(unit, noise) && unit_fits(unit, noise * 1.01), "{noise}");
             assert!(!unit_fits(unit, 1e3) && !unit_fits(unit, f64::INFINITY) || unit == 1.0);
             let allowed = if noise > 0.0 { noise / 4.0 } else { 0.0 };

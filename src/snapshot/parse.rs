@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::number::{parse_sketch, short, unit_fits};
+use super::number::{format_snapshot_number, parse_sketch, unit_fits};
 use super::{FORMAT, OutputSnapshot, Snapshot, SnapshotError, WITHOUT_SHADOWS, shadow};
 use crate::numerics::imprint::Imprint;
 use crate::summary::{Checksum, Summary};
@@ -11,11 +11,16 @@ use crate::tensor::{DType, Dim};
 use crate::trial::Slices;
 
 /// Reads the text of the file `path`; its first line is line `first` of the file.
-pub(super) fn parse(text: &str, path: &Path, first: usize) -> Result<Snapshot, SnapshotError> {
-    Parser { path, lines: text.lines().collect(), at: 0, first, has_shadows: false }.snapshot()
+pub(super) fn parse_snapshot(
+    text: &str,
+    path: &Path,
+    first: usize,
+) -> Result<Snapshot, SnapshotError> {
+    SnapshotParser { path, lines: text.lines().collect(), at: 0, first, has_shadows: false }
+        .snapshot()
 }
 
-struct Parser<'a> {
+struct SnapshotParser<'a> {
     path: &'a Path,
     lines: Vec<&'a str>,
     at: usize,
@@ -24,10 +29,10 @@ struct Parser<'a> {
     has_shadows: bool,
 }
 
-type Parsed<T> = Result<T, SnapshotError>;
+type SnapshotResult<T> = Result<T, SnapshotError>;
 
-impl<'a> Parser<'a> {
-    fn snapshot(mut self) -> Parsed<Snapshot> {
+impl<'a> SnapshotParser<'a> {
+    fn snapshot(mut self) -> SnapshotResult<Snapshot> {
         let format = self.field("format: ")?;
         self.has_shadows = format == FORMAT.to_string();
         if !self.has_shadows && format != WITHOUT_SHADOWS.to_string() {
@@ -53,8 +58,8 @@ impl<'a> Parser<'a> {
             None => 0,
         };
         let status = self.value("status: ", "completed, failed or untestable", |text| {
-            let known = ["completed", "failed", "untestable"].contains(&text);
-            known.then(|| text.to_owned())
+            let is_known = ["completed", "failed", "untestable"].contains(&text);
+            is_known.then(|| text.to_owned())
         })?;
         let failures = self.list();
         let launch_count = self.value("launches: ", "a number of launches", |t| t.parse().ok())?;
@@ -76,7 +81,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn outputs(&mut self, count: usize) -> Parsed<Vec<OutputSnapshot>> {
+    fn outputs(&mut self, count: usize) -> SnapshotResult<Vec<OutputSnapshot>> {
         let (mut outputs, mut names) = (Vec::new(), HashSet::new());
         for _ in 0..count {
             let empty = self.at;
@@ -90,7 +95,7 @@ impl<'a> Parser<'a> {
         Ok(outputs)
     }
 
-    fn output(&mut self) -> Parsed<OutputSnapshot> {
+    fn output(&mut self) -> SnapshotResult<OutputSnapshot> {
         self.value("", "another output", |text| text.is_empty().then_some(()))?;
         let head = "`output` with a name, a dtype and a shape";
         let (name, dtype, dims, count) = self.value("output ", head, |text| {
@@ -103,9 +108,9 @@ impl<'a> Parser<'a> {
         let checksum: Checksum =
             self.value("  checksum ", "32 hexadecimal digits", |text| text.parse().ok())?;
         let noise = self.value("  noise ", "a finite number, 0 or more", |text| {
-            number(text).filter(|noise| *noise >= 0.0 && noise.is_finite())
+            parse_snapshot_number(text).filter(|noise| *noise >= 0.0 && noise.is_finite())
         })?;
-        let norm = self.value("  norm ", "a number", number)?;
+        let norm = self.value("  norm ", "a number", parse_snapshot_number)?;
         let min = self.value("  min ", "a number or `none`", optional_number)?;
         let max = self.value("  max ", "a number or `none`", optional_number)?;
         let mean = self.value("  mean ", "a number or `none`", optional_number)?;
@@ -119,10 +124,12 @@ impl<'a> Parser<'a> {
         if !unit_fits(unit, noise * norm) {
             // A raised noise would excuse every later change.
             self.at -= 1;
-            let expected = format!("a unit that fits the noise {}", short(noise, 2));
+            let expected =
+                format!("a unit that fits the noise {}", format_snapshot_number(noise, 2));
             return Err(self.wrong(&expected, &format!("{unit:e}")));
         }
-        let max_abs = [min, max].into_iter().flatten().fold(0.0, |most: f64, x| most.max(x.abs()));
+        let max_abs =
+            [min, max].into_iter().flatten().fold(0.0, |largest: f64, x| largest.max(x.abs()));
         #[rustfmt::skip]
         let summary = Summary {
             checksum, count, norm, min, max, mean, max_abs, zeros, nan, inf, unwritten, sketch,
@@ -132,7 +139,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The shadow of the output `name`.
-    fn shadow(&mut self, name: &str) -> Parsed<Option<Imprint>> {
+    fn shadow(&mut self, name: &str) -> SnapshotResult<Option<Imprint>> {
         if self.peek() == Some("  shadow none") {
             self.at += 1;
             return Ok(None);
@@ -141,10 +148,10 @@ impl<'a> Parser<'a> {
         let (rounding, seal) =
             self.value("  shadow ", "a rounding and a seal", shadow::parse_head)?;
         let words = "16 words of 8 hexadecimal digits";
-        let signed = self.value("  shadow signed ", words, shadow::parse_words)?;
-        let weighted = self.value("  shadow weighted ", words, shadow::parse_words)?;
+        let signed = self.value("  shadow signed ", words, shadow::parse_imprint_words)?;
+        let weighted = self.value("  shadow weighted ", words, shadow::parse_imprint_words)?;
         let imprint = Imprint { rounding, signed, weighted };
-        let [sealed, ..] = shadow::lines(&imprint, name);
+        let [sealed, ..] = shadow::render_imprint_lines(&imprint, name);
         if !sealed.ends_with(&format!(", seal {seal}")) {
             self.at = head;
             return Err(self.wrong("the seal of a shadow that belongs to the output", &seal));
@@ -153,7 +160,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Passes over empty lines, after which nothing may stand.
-    fn end(&mut self) -> Parsed<()> {
+    fn end(&mut self) -> SnapshotResult<()> {
         while let Some(line) = self.peek() {
             if !line.trim().is_empty() {
                 return Err(self.wrong("the end of the file", line));
@@ -183,12 +190,12 @@ impl<'a> Parser<'a> {
     }
 
     /// The rest of a line that starts with `prefix`.
-    fn field(&mut self, prefix: &str) -> Parsed<&'a str> {
-        self.rest(prefix, &format!("`{}`", prefix.trim()))
+    fn field(&mut self, prefix: &str) -> SnapshotResult<&'a str> {
+        self.expect_prefix(prefix, &format!("`{}`", prefix.trim()))
     }
 
     /// The same, where `expected` says what should stand there.
-    fn rest(&mut self, prefix: &str, expected: &str) -> Parsed<&'a str> {
+    fn expect_prefix(&mut self, prefix: &str, expected: &str) -> SnapshotResult<&'a str> {
         let Some(line) = self.peek() else {
             return Err(SnapshotError::Truncated {
                 path: self.path.to_owned(),
@@ -206,9 +213,9 @@ impl<'a> Parser<'a> {
         prefix: &str,
         expected: &str,
         parse: impl FnOnce(&str) -> Option<T>,
-    ) -> Parsed<T> {
+    ) -> SnapshotResult<T> {
         let text = match prefix.trim() {
-            "" => self.rest(prefix, expected)?,
+            "" => self.expect_prefix(prefix, expected)?,
             _ => self.field(prefix)?,
         };
         parse(text).ok_or_else(|| {
@@ -229,12 +236,12 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn number(text: &str) -> Option<f64> {
+fn parse_snapshot_number(text: &str) -> Option<f64> {
     text.parse().ok().filter(|x: &f64| !x.is_nan())
 }
 
 fn optional_number(text: &str) -> Option<Option<f64>> {
-    if text == "none" { Some(None) } else { number(text).map(Some) }
+    if text == "none" { Some(None) } else { parse_snapshot_number(text).map(Some) }
 }
 
 fn parse_dims(text: &str) -> Option<Vec<Dim>> {
@@ -242,14 +249,14 @@ fn parse_dims(text: &str) -> Option<Vec<Dim>> {
         return Some(Vec::new());
     }
     let inner = text.strip_prefix('[')?.strip_suffix(']')?;
-    let one = |text: &str| {
+    let parse_dim = |text: &str| {
         let (name, size) = match text.rsplit_once(' ') {
             Some((name, size)) => (Some(name.to_owned()), size),
             None => (None, text),
         };
         Some(Dim { name, size: size.parse().ok()? })
     };
-    inner.split(", ").map(one).collect()
+    inner.split(", ").map(parse_dim).collect()
 }
 
 fn parse_counts(text: &str) -> Option<[u64; 4]> {
@@ -266,6 +273,6 @@ fn parse_counts(text: &str) -> Option<[u64; 4]> {
 
 fn parse_slices(text: &str) -> Option<Slices> {
     let (dim, norms) = text.split_once(": ")?;
-    let norms: Option<Vec<f64>> = norms.split(' ').map(number).collect();
+    let norms: Option<Vec<f64>> = norms.split(' ').map(parse_snapshot_number).collect();
     Some(Slices { dim: dim.to_owned(), norms: norms? })
 }

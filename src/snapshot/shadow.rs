@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::OutputSnapshot;
-use super::number::short;
-use crate::numerics::imprint::{Imprint, ShadowMove, unit};
+use super::number::format_snapshot_number;
+use crate::numerics::imprint::{Imprint, ShadowMove, position_unit};
 use crate::summary::Number;
 
 /// The shadow of an output that changed.
@@ -26,29 +26,31 @@ pub struct ShadowChanged {
 
 impl ShadowChanged {
     /// What became of the shadow from `old` to `got`, if both are known.
-    pub(super) fn of(old: &OutputSnapshot, got: &OutputSnapshot) -> Option<ShadowChanged> {
+    pub(super) fn between(old: &OutputSnapshot, got: &OutputSnapshot) -> Option<ShadowChanged> {
         let (before, now) = (old.shadow.as_ref()?, got.shadow.as_ref()?);
-        let (changed, moved, by) = match before.compare(now, old.dtype) {
+        let (changed, moved, moved_units) = match before.compare(now, old.dtype) {
             ShadowMove::Same => (false, false, 0.0),
-            ShadowMove::Changed(by) => (true, false, by),
-            ShadowMove::Moved(by) => (true, true, by),
+            ShadowMove::Changed(moved_units) => (true, false, moved_units),
+            ShadowMove::Moved(moved_units) => (true, true, moved_units),
         };
-        let unit = unit(old.dtype);
+        let unit = position_unit(old.dtype);
         let tied = before.rounding.max(now.rounding) * unit > 1.0;
-        Some(ShadowChanged { changed, moved, relative: by * unit, tied })
+        Some(ShadowChanged { changed, moved, relative: moved_units * unit, tied })
     }
 
     /// What it says of an output that is within noise, or beyond it.
     pub(super) fn note(&self, within: bool) -> String {
-        let by = share(self.relative);
+        let change = format_shadow_share(self.relative);
         match (within, self.moved, self.changed) {
             (true, true, _) => {
                 format!(
-                    "hidden by rounding on this fixture: the float64 shadow moves by about {by}"
+                    "hidden by rounding on this fixture: the float64 shadow moves by about {change}"
                 )
             }
             (true, false, true) => {
-                format!("the float64 shadow changed by about {by}, less than the output can hold")
+                format!(
+                    "the float64 shadow changed by about {change}, less than the output can hold"
+                )
             }
             (true, false, false) => "the float64 shadow is the same".to_owned(),
             (false, true, _) => "the float64 shadow moves too".to_owned(),
@@ -58,20 +60,21 @@ impl ShadowChanged {
 }
 
 /// A share in percent, or in the notation of small numbers.
-fn share(relative: f64) -> String {
+fn format_shadow_share(relative: f64) -> String {
     match relative {
-        1e-4.. => format!("{} %", short(100.0 * relative, 2)),
-        _ => format!("rel. {}", short(relative, 2)),
+        1e-4.. => format!("{} %", format_snapshot_number(100.0 * relative, 2)),
+        _ => format!("rel. {}", format_snapshot_number(relative, 2)),
     }
 }
 
 /// The lines of a shadow, which belong to the output `name`.
-pub(super) fn lines(imprint: &Imprint, name: &str) -> [String; 3] {
-    let words =
-        |all: &[u32]| all.iter().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(" ");
+pub(super) fn render_imprint_lines(imprint: &Imprint, name: &str) -> [String; 3] {
+    let words = |values: &[u32]| {
+        values.iter().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(" ")
+    };
     let (signed, weighted) = (words(&imprint.signed), words(&imprint.weighted));
-    let rounding = short(imprint.rounding, 2);
-    let seal = seal([name, &rounding, &signed, &weighted]);
+    let rounding = format_snapshot_number(imprint.rounding, 2);
+    let seal = seal_imprint([name, &rounding, &signed, &weighted]);
     [
         format!("rounding {rounding}, seal {seal}"),
         format!("signed {signed}"),
@@ -81,7 +84,7 @@ pub(super) fn lines(imprint: &Imprint, name: &str) -> [String; 3] {
 
 /// Eight digits over the parts: nobody takes a shadow from another output, or raises its rounding, by
 /// mistake.
-fn seal(parts: [&str; 4]) -> String {
+fn seal_imprint(parts: [&str; 4]) -> String {
     let mut hasher = blake3::Hasher::new();
     for part in parts {
         hasher.update(part.as_bytes());
@@ -98,7 +101,7 @@ pub(super) fn parse_head(text: &str) -> Option<(f64, String)> {
 }
 
 /// The words in one of the other lines.
-pub(super) fn parse_words<const N: usize>(text: &str) -> Option<[u32; N]> {
+pub(super) fn parse_imprint_words<const N: usize>(text: &str) -> Option<[u32; N]> {
     let word = |text: &str| (text.len() == 8).then(|| u32::from_str_radix(text, 16).ok()).flatten();
     let words: Option<Vec<u32>> = text.split(' ').map(word).collect();
     words?.try_into().ok()

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Component, Path, PathBuf};
 
-use super::{Meta, SnapshotError, SnapshotFile, Write, one_line};
+use super::{Meta, SnapshotError, SnapshotFile, Write, flatten_text};
 use crate::files;
 
 /// The folder's name.
@@ -30,7 +30,7 @@ pub struct Store {
 
 /// A snapshot that waits for review.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pending {
+pub struct PendingSnapshot {
     /// Where the accepted snapshot lies, or will.
     pub path: PathBuf,
     /// The snapshot to review.
@@ -54,30 +54,30 @@ impl Store {
     /// The store of the fixture in `fixture`: in `folder`, else in the nearest folder `snapshots`
     /// above the fixture, up to the root of the repository; none if there is none.
     pub fn find(fixture: &Path, folder: Option<&Path>) -> Option<Store> {
-        let fixture = absolute(fixture);
+        let fixture = normalise_snapshot_path(fixture);
         if let Some(folder) = folder {
-            return Some(Store::at(absolute(folder), &fixture));
+            return Some(Store::in_folder(normalise_snapshot_path(folder), &fixture));
         }
-        let folder = nearest(fixture.parent()?)?;
-        Some(Store::at(folder, &fixture))
+        let folder = find_snapshot_folder(fixture.parent()?)?;
+        Some(Store::in_folder(folder, &fixture))
     }
 
     /// The store to make for the fixture in `fixture` where none is found: beside the folder that
     /// holds it.
     pub fn beside(fixture: &Path) -> Store {
-        let fixture = absolute(fixture);
+        let fixture = normalise_snapshot_path(fixture);
         let root = fixture.ancestors().nth(2).unwrap_or(&fixture);
-        Store::at(root.join(FOLDER), &fixture)
+        Store::in_folder(root.join(FOLDER), &fixture)
     }
 
-    fn at(folder: PathBuf, fixture: &Path) -> Store {
+    fn in_folder(folder: PathBuf, fixture: &Path) -> Store {
         let root = folder.parent().unwrap_or(&folder);
-        let own = || PathBuf::from(fixture.file_name().unwrap_or_default());
-        let below = fixture.strip_prefix(root).ok();
+        let own_name = || PathBuf::from(fixture.file_name().unwrap_or_default());
+        let relative_path = fixture.strip_prefix(root).ok();
         // `fixtures/a/b` becomes `a/b`: two fixtures of one name do not share a snapshot.
-        let name = below.map(|path| path.components().skip(1).collect::<PathBuf>());
-        let name = name.filter(|name| !name.as_os_str().is_empty()).unwrap_or_else(own);
-        let source = below.unwrap_or(fixture).to_string_lossy().into_owned();
+        let name = relative_path.map(|path| path.components().skip(1).collect::<PathBuf>());
+        let name = name.filter(|name| !name.as_os_str().is_empty()).unwrap_or_else(own_name);
+        let source = relative_path.unwrap_or(fixture).to_string_lossy().into_owned();
         Store { name, source, folder }
     }
 
@@ -92,7 +92,7 @@ impl Store {
     /// [`SnapshotError`] if it cannot be read or is of another device.
     pub fn accepted(&self, device: &str) -> Result<Option<SnapshotFile>, SnapshotError> {
         let path = self.path(device);
-        match read_of_device(&path) {
+        match read_for_device(&path) {
             Err(error) if is_missing(&error) => Ok(None),
             file => file.map(Some),
         }
@@ -106,43 +106,44 @@ impl Store {
 }
 
 /// The nearest folder `snapshots` beside or above `from`, up to the root of the repository.
-pub fn nearest(from: &Path) -> Option<PathBuf> {
-    let from = absolute(from);
-    let mut above = from.ancestors();
-    let found = above.find(|dir| dir.join(FOLDER).is_dir() || is_root(dir))?.join(FOLDER);
-    found.is_dir().then_some(found)
+pub fn find_snapshot_folder(start: &Path) -> Option<PathBuf> {
+    let absolute_start = normalise_snapshot_path(start);
+    let mut ancestors = absolute_start.ancestors();
+    let snapshot_folder =
+        ancestors.find(|dir| dir.join(FOLDER).is_dir() || is_root(dir))?.join(FOLDER);
+    snapshot_folder.is_dir().then_some(snapshot_folder)
 }
 
 /// Writes `file` to where `path` is accepted, as `how` says. Returns the path written, if any.
 ///
 /// # Errors
 /// [`SnapshotError::Io`] if the folder cannot be written.
-pub fn write(
+pub fn write_snapshot(
     path: &Path,
     file: &SnapshotFile,
-    how: Write,
+    mode: Write,
 ) -> Result<Option<PathBuf>, SnapshotError> {
-    let (target, over) = match how {
+    let (target, over) = match mode {
         Write::Nothing => return Ok(None),
         Write::Accepted { over } => (path.to_owned(), over),
         Write::Pending { over } => (pending_path(path), over),
     };
-    let written = replace(&target, &file.to_string(), over)?;
-    if written && target == path {
-        forget(&pending_path(path))?;
+    let is_written = replace_snapshot_file(&target, &file.to_string(), over)?;
+    if is_written && target == path {
+        remove_snapshot_file(&pending_path(path))?;
     }
-    Ok(written.then_some(target))
+    Ok(is_written.then_some(target))
 }
 
 /// The accepted paths of the snapshots that are pending in `folder` and below, sorted.
 ///
 /// # Errors
 /// [`SnapshotError::Io`] if a folder cannot be read.
-pub fn pending(folder: &Path) -> Result<Vec<PathBuf>, SnapshotError> {
-    let mut found = Vec::new();
-    collect(folder, PENDING, &mut found)?;
-    found.sort();
-    Ok(found.iter().map(|new| accepted_path(new)).collect())
+pub fn list_pending_snapshots(folder: &Path) -> Result<Vec<PathBuf>, SnapshotError> {
+    let mut pending_paths = Vec::new();
+    collect_snapshot_files(folder, PENDING, &mut pending_paths)?;
+    pending_paths.sort();
+    Ok(pending_paths.iter().map(|pending_file| accepted_path(pending_file)).collect())
 }
 
 /// An accepted snapshot whose fixture is not there.
@@ -159,9 +160,9 @@ pub struct Orphan {
 ///
 /// # Errors
 /// [`SnapshotError::Io`] if a folder cannot be read.
-pub fn orphans(folder: &Path) -> Result<Vec<Orphan>, SnapshotError> {
+pub fn list_orphan_snapshots(folder: &Path) -> Result<Vec<Orphan>, SnapshotError> {
     let mut paths = Vec::new();
-    collect(folder, ACCEPTED, &mut paths)?;
+    collect_snapshot_files(folder, ACCEPTED, &mut paths)?;
     paths.sort();
     let root = folder.parent().unwrap_or(folder);
     let orphan = |path: PathBuf| {
@@ -175,20 +176,20 @@ pub fn orphans(folder: &Path) -> Result<Vec<Orphan>, SnapshotError> {
 ///
 /// # Errors
 /// [`SnapshotError`] if it cannot be read, or would replace what is not a snapshot of a replay.
-pub fn open(path: &Path) -> Result<Option<Pending>, SnapshotError> {
+pub fn open_pending(path: &Path) -> Result<Option<PendingSnapshot>, SnapshotError> {
     let file = pending_path(path);
     let text = match files::read_text(&file, files::TEXT_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        text => text.map_err(io_error("read", &file))?,
+        text => text.map_err(snapshot_io_error("read", &file))?,
     };
     let new = match SnapshotFile::parse(&text, &file) {
         Err(SnapshotError::Foreign { .. }) => return Ok(None),
-        new => new?,
+        result => result?,
     };
     if device_in(path) != new.snapshot.device {
         return Err(wrong_device(&file, device_in(path), &new));
     }
-    let old = match read_of_device(path) {
+    let old = match read_for_device(path) {
         Ok(old) => Before::Accepted(old.into()),
         Err(error) if is_missing(&error) => Before::Nothing,
         // A file of another program is not replaced, even on request.
@@ -196,50 +197,53 @@ pub fn open(path: &Path) -> Result<Option<Pending>, SnapshotError> {
         // A damaged snapshot must not be in the way of its replacement.
         Err(error) => Before::Damaged(error.to_string()),
     };
-    Ok(Some(Pending { path: path.to_owned(), new, old, text }))
+    Ok(Some(PendingSnapshot { path: path.to_owned(), new, old, text }))
 }
 
 /// Removes the pending file for `path`, whatever it holds.
 ///
 /// # Errors
 /// [`SnapshotError::Io`] if the folder cannot be written.
-pub fn discard(path: &Path) -> Result<(), SnapshotError> {
-    forget(&pending_path(path))
+pub fn discard_pending(path: &Path) -> Result<(), SnapshotError> {
+    remove_snapshot_file(&pending_path(path))
 }
 
 /// Makes `pending` the accepted snapshot, and keeps `reason` with it.
 ///
 /// # Errors
 /// [`SnapshotError::Io`] if the folder cannot be written.
-pub fn accept(pending: &Pending, reason: Option<&str>) -> Result<(), SnapshotError> {
+pub fn accept_snapshot(
+    pending: &PendingSnapshot,
+    reason: Option<&str>,
+) -> Result<(), SnapshotError> {
     let mut file = pending.new.clone();
-    let reason = reason.map(one_line).filter(|reason| !reason.is_empty());
+    let reason = reason.map(flatten_text).filter(|reason| !reason.is_empty());
     file.meta.description = reason.or(file.meta.description);
-    replace(&pending.path, &file.to_string(), true)?;
-    reject(pending)
+    replace_snapshot_file(&pending.path, &file.to_string(), true)?;
+    reject_snapshot(pending)
 }
 
 /// Removes `pending`, unless another run has put something else in its place.
 ///
 /// # Errors
 /// [`SnapshotError::Io`] if the folder cannot be written.
-pub fn reject(pending: &Pending) -> Result<(), SnapshotError> {
+pub fn reject_snapshot(pending: &PendingSnapshot) -> Result<(), SnapshotError> {
     let path = pending_path(&pending.path);
     match files::read_text(&path, files::TEXT_BYTES) {
-        Ok(text) if text == pending.text => forget(&path),
+        Ok(text) if text == pending.text => remove_snapshot_file(&path),
         _ => Ok(()),
     }
 }
 
 /// Replaces `path` by `text`, whole or not at all. Returns whether it did.
-fn replace(path: &Path, text: &str, over: bool) -> Result<bool, SnapshotError> {
+fn replace_snapshot_file(path: &Path, text: &str, over: bool) -> Result<bool, SnapshotError> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(io_error("make", folder))?;
-    let failed = io_error("write", path);
-    let made = (|| {
+    fs::create_dir_all(folder).map_err(snapshot_io_error("make", folder))?;
+    let write_error = snapshot_io_error("write", path);
+    let creation = (|| {
         let mut file = tempfile::Builder::new().prefix(".replay-").tempfile_in(folder)?;
         file.write_all(text.as_bytes())?;
-        readable(file.as_file())?;
+        make_readable(file.as_file())?;
         file.as_file().sync_all()?;
         if over {
             return file.persist(path).map(|_| true).map_err(|error| error.error);
@@ -250,12 +254,12 @@ fn replace(path: &Path, text: &str, over: bool) -> Result<bool, SnapshotError> {
             Err(error) => Err(error.error),
         }
     })();
-    made.map_err(failed)
+    creation.map_err(write_error)
 }
 
 /// Gives a temporary file, which is private, the permissions of a file that is committed.
 #[cfg(unix)]
-fn readable(file: &fs::File) -> io::Result<()> {
+fn make_readable(file: &fs::File) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     file.set_permissions(fs::Permissions::from_mode(0o644))
 }
@@ -265,31 +269,35 @@ fn readable(_: &fs::File) -> io::Result<()> {
     Ok(())
 }
 
-fn forget(path: &Path) -> Result<(), SnapshotError> {
+fn remove_snapshot_file(path: &Path) -> Result<(), SnapshotError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(io_error("remove", path)(error))
+            Err(snapshot_io_error("remove", path)(error))
         }
         _ => Ok(()),
     }
 }
 
-fn collect(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) -> Result<(), SnapshotError> {
-    let failed = || io_error("read", folder);
-    for entry in fs::read_dir(folder).map_err(failed())? {
-        let entry = entry.map_err(failed())?;
-        let kind = entry.file_type().map_err(failed())?;
+fn collect_snapshot_files(
+    folder: &Path,
+    ending: &str,
+    paths: &mut Vec<PathBuf>,
+) -> Result<(), SnapshotError> {
+    let read_error = || snapshot_io_error("read", folder);
+    for entry in fs::read_dir(folder).map_err(read_error())? {
+        let entry = entry.map_err(read_error())?;
+        let kind = entry.file_type().map_err(read_error())?;
         if kind.is_dir() {
-            collect(&entry.path(), ending, found)?;
+            collect_snapshot_files(&entry.path(), ending, paths)?;
         } else if entry.file_name().to_string_lossy().ends_with(ending) {
-            found.push(entry.path());
+            paths.push(entry.path());
         }
     }
     Ok(())
 }
 
 /// Reads an accepted snapshot. Its device must be the one in its file's name.
-fn read_of_device(path: &Path) -> Result<SnapshotFile, SnapshotError> {
+fn read_for_device(path: &Path) -> Result<SnapshotFile, SnapshotError> {
     let file = SnapshotFile::read(path)?;
     match device_in(path) {
         device if device == file.snapshot.device => Ok(file),
@@ -333,7 +341,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// The absolute path, without `.` and `..`.
-fn absolute(path: &Path) -> PathBuf {
+fn normalise_snapshot_path(path: &Path) -> PathBuf {
     if let Ok(path) = path.canonicalize() {
         return path;
     }
@@ -341,7 +349,7 @@ fn absolute(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
-fn io_error<'a>(
+fn snapshot_io_error<'a>(
     doing: &'static str,
     path: &'a Path,
 ) -> impl Fn(io::Error) -> SnapshotError + use<'a> {

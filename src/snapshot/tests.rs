@@ -6,7 +6,7 @@ use super::*;
 use crate::numerics::imprint::Imprint;
 use crate::numerics::noise::{NoiseRef, NoiseSummary};
 use crate::runtime::report::LaunchRecord;
-use crate::summary::{POISON_A, summarize};
+use crate::summary::{POISON_A, summarize_tensor};
 use crate::tensor::TensorView;
 use crate::trial::{Failure, OutputImprint, OutputNoise};
 
@@ -37,7 +37,7 @@ fn outcome(values: &[f32]) -> Outcome {
             name: "grad".to_owned(),
             dtype: DType::F32,
             dims,
-            summary: summarize(&view, Some(&POISON_A)),
+            summary: summarize_tensor(&view, Some(&POISON_A)),
             slices: vec![Slices { dim: "head".to_owned(), norms }],
         }],
         printed: String::new(),
@@ -65,7 +65,7 @@ fn content() -> String {
 }
 
 fn of(values: &[f32], relative_noise: f64) -> Snapshot {
-    Snapshot::of(&outcome(values), "tiny", &content(), &noise(relative_noise), &[], None)
+    Snapshot::from_outcome(&outcome(values), "tiny", &content(), &noise(relative_noise), &[], None)
 }
 
 /// A shadow of the values, scaled by `factor`.
@@ -74,12 +74,19 @@ fn shadows(factor: f64) -> Vec<OutputImprint> {
     let bytes: Vec<u8> = scaled.flat_map(f64::to_le_bytes).collect();
     let view = TensorView { dtype: DType::F64, shape: &[ROWS, COLUMNS], bytes: &bytes };
     let none = NoiseRef { base: None, got: None };
-    let imprint = Imprint::of(&view, DType::F32, &none, &none).expect("there is no noise");
+    let imprint = Imprint::from_shadow(&view, DType::F32, &none, &none).expect("there is no noise");
     vec![OutputImprint { name: "grad".to_owned(), imprint }]
 }
 
 fn with_shadow(factor: f64) -> Snapshot {
-    Snapshot::of(&outcome(&values()), "tiny", &content(), &noise(6e-8), &shadows(factor), None)
+    Snapshot::from_outcome(
+        &outcome(&values()),
+        "tiny",
+        &content(),
+        &noise(6e-8),
+        &shadows(factor),
+        None,
+    )
 }
 
 /// The snapshot as it comes back from its file.
@@ -89,7 +96,7 @@ fn filed(snapshot: Snapshot) -> Snapshot {
 }
 
 fn verdict(base: &Snapshot, values: &[f32], relative_noise: f64) -> SnapshotVerdict {
-    matches(base, &outcome(values), &noise(relative_noise), &[]).verdict
+    compare_outcome(base, &outcome(values), &noise(relative_noise), &[]).verdict
 }
 
 #[test]
@@ -110,13 +117,21 @@ fn a_shadow_survives_its_text_and_stands_there_until_it_changes() {
     assert_eq!(read.to_string(), base.to_string());
     let again = |shadows: &[OutputImprint]| {
         let outcome = outcome(&moved(6e-8));
-        let got = Snapshot::of(&outcome, "tiny", &content(), &noise(6e-8), shadows, Some(&read));
+        let got = Snapshot::from_outcome(
+            &outcome,
+            "tiny",
+            &content(),
+            &noise(6e-8),
+            shadows,
+            Some(&read),
+        );
         got.outputs[0].shadow.clone()
     };
     assert_eq!(again(&shadows(1.0 + 1e-13)), read.outputs[0].shadow);
     assert_eq!(again(&shadows(1.01)), filed(with_shadow(1.01)).outputs[0].shadow);
     assert_eq!(again(&[]), None);
-    let same = Snapshot::of(&outcome(&values()), "tiny", &content(), &[], &[], Some(&read));
+    let same =
+        Snapshot::from_outcome(&outcome(&values()), "tiny", &content(), &[], &[], Some(&read));
     assert_eq!(same.to_string(), read.to_string());
 }
 
@@ -124,7 +139,7 @@ fn a_shadow_survives_its_text_and_stands_there_until_it_changes() {
 fn a_shadow_that_moved_diverges_within_noise_and_a_smaller_change_is_a_note() {
     let base = filed(with_shadow(1.0));
     let told = |base: &Snapshot, values: &[f32], shadows: &[OutputImprint]| {
-        matches(base, &outcome(values), &noise(6e-8), shadows).sentence()
+        compare_outcome(base, &outcome(values), &noise(6e-8), shadows).sentence()
     };
     let near = moved(6e-8);
     insta::assert_snapshot!(told(&base, &near, &shadows(1.0 + 1e-6)), @"diverged: grad moved by rel. 8.3e-8 (noise 1.2e-7), hidden by rounding on this fixture: the float64 shadow moves by about rel. 1.5e-6");
@@ -150,7 +165,7 @@ fn ties_that_rounding_decides_in_float64_are_no_loss_of_precision() {
     };
     let mut got = of(&moved(2e-3), 4e-3);
     got.outputs[0].shadow = with_shadow(1.0).outputs[0].shadow.clone();
-    let verdict = |rounding: f64| compare(&tied(rounding), &got).verdict;
+    let verdict = |rounding: f64| compare_snapshots(&tied(rounding), &got).verdict;
     assert_eq!(verdict(1e9), SnapshotVerdict::Equivalent);
     assert_eq!(verdict(1e3), SnapshotVerdict::Diverged);
 }
@@ -214,7 +229,7 @@ fn rounding_is_equivalent_and_more_than_that_is_not() {
 #[test]
 fn the_estimate_is_that_of_the_tensors() {
     let base = filed(of(&values(), 6e-8));
-    let got = matches(&base, &outcome(&moved(1e-4)), &noise(6e-8), &[]);
+    let got = compare_outcome(&base, &outcome(&moved(1e-4)), &noise(6e-8), &[]);
     let distance = got.changes[0].distance.expect("dtype and shape are the same");
     assert!((0.5e-4..2e-4).contains(&distance.relative), "{distance:?}");
     assert!(distance.low < 1e-4 && 1e-4 < distance.high, "{distance:?}");
@@ -234,7 +249,7 @@ fn integers_have_no_noise() {
     base.outputs[0].dtype = DType::I32;
     let mut got = of(&moved(1e-6), 1.0);
     got.outputs[0].dtype = DType::I32;
-    assert_eq!(compare(&base, &got).verdict, SnapshotVerdict::Diverged);
+    assert_eq!(compare_snapshots(&base, &got).verdict, SnapshotVerdict::Diverged);
 }
 
 #[test]
@@ -242,7 +257,7 @@ fn heads_that_became_zero_are_named() {
     let base = filed(of(&values(), 6e-8));
     let mut got = values();
     got[COLUMNS..].fill(0.0);
-    let found = matches(&base, &outcome(&got), &noise(6e-8), &[]);
+    let found = compare_outcome(&base, &outcome(&got), &noise(6e-8), &[]);
     insta::assert_snapshot!(
         found.sentence(),
         @"diverged: grad moved by rel. 0.76 (noise 1.2e-7), now all zero at head 1, 2, 3"
@@ -255,7 +270,7 @@ fn another_ending_diverges_whatever_the_bits() {
     let mut got = outcome(&values());
     got.status = Status::Failed(vec![Failure::Exit { code: 3 }]);
     insta::assert_snapshot!(
-        matches(&base, &got, &noise(6e-8), &[]).sentence(),
+        compare_outcome(&base, &got, &noise(6e-8), &[]).sentence(),
         @"diverged: completed became failed (exit: the code called exit(3) before the call returned)"
     );
 }
@@ -266,13 +281,13 @@ fn outputs_that_come_and_go_diverge() {
     let mut got = outcome(&values());
     got.outputs[0].name = "other".to_owned();
     insta::assert_snapshot!(
-        matches(&base, &got, &noise(6e-8), &[]).sentence(),
+        compare_outcome(&base, &got, &noise(6e-8), &[]).sentence(),
         @"diverged: grad is gone; other is new"
     );
     let mut got = outcome(&values());
     got.outputs[0].dtype = DType::I32;
     insta::assert_snapshot!(
-        matches(&base, &got, &noise(6e-8), &[]).sentence(),
+        compare_outcome(&base, &got, &noise(6e-8), &[]).sentence(),
         @"diverged: grad has another dtype or shape"
     );
 }
@@ -282,7 +297,7 @@ fn another_fixture_is_stale() {
     let base = filed(of(&values(), 6e-8));
     let mut got = of(&moved(1.0), 6e-8);
     got.content = "1".repeat(64);
-    assert_eq!(compare(&base, &got).verdict, SnapshotVerdict::Stale);
+    assert_eq!(compare_snapshots(&base, &got).verdict, SnapshotVerdict::Stale);
 }
 
 #[test]
@@ -290,7 +305,7 @@ fn launches_with_other_shapes_are_told_and_do_not_diverge() {
     let base = filed(of(&values(), 6e-8));
     let mut got = outcome(&values());
     got.launches[1] = launch("k", 64);
-    let found = matches(&base, &got, &[], &[]);
+    let found = compare_outcome(&base, &got, &[], &[]);
     assert_eq!(found.sentence(), "matches: launches changed");
     assert!(base.has_bits_of(&got) && !base.is_exactly(&got));
 }
@@ -298,10 +313,23 @@ fn launches_with_other_shapes_are_told_and_do_not_diverge() {
 #[test]
 fn noise_of_the_same_size_is_told_as_before() {
     let base = filed(of(&values(), 6e-8));
-    let near =
-        Snapshot::of(&outcome(&values()), "tiny", &content(), &noise(2e-7), &[], Some(&base));
+    let near = Snapshot::from_outcome(
+        &outcome(&values()),
+        "tiny",
+        &content(),
+        &noise(2e-7),
+        &[],
+        Some(&base),
+    );
     assert_eq!(near.to_string(), base.to_string());
-    let far = Snapshot::of(&outcome(&values()), "tiny", &content(), &noise(2e-6), &[], Some(&base));
+    let far = Snapshot::from_outcome(
+        &outcome(&values()),
+        "tiny",
+        &content(),
+        &noise(2e-6),
+        &[],
+        Some(&base),
+    );
     assert_eq!(far.outputs[0].noise, 2e-6);
 }
 
@@ -309,7 +337,8 @@ fn noise_of_the_same_size_is_told_as_before() {
 fn hostile_names_stay_on_their_line() {
     let mut hostile = outcome(&values());
     hostile.launches[0].kernel = "k\nformat: 2\r<<<<<<< HEAD".to_owned();
-    let snapshot = Snapshot::of(&hostile, "a\n---\nb", &content(), &noise(6e-8), &[], None);
+    let snapshot =
+        Snapshot::from_outcome(&hostile, "a\n---\nb", &content(), &noise(6e-8), &[], None);
     let read = filed(snapshot.clone());
     assert_eq!(read, filed(read.clone()));
     assert_eq!(read.launches[0], "k format: 2 <<<<<<< HEAD<<<1, 32>>>");
@@ -357,12 +386,13 @@ fn two_runs_at_once_leave_one_whole_pending_snapshot() {
             let path = &path;
             scope.spawn(move || {
                 for _ in 0..20 {
-                    write(path, file, Write::Pending { over: true }).expect("it can be written");
+                    write_snapshot(path, file, Write::Pending { over: true })
+                        .expect("it can be written");
                 }
             });
         }
         for _ in 0..50 {
-            if let Some(found) = open(&path).expect("every state is whole") {
+            if let Some(found) = open_pending(&path).expect("every state is whole") {
                 assert!(files.iter().any(|file| file.to_string() == found.new.to_string()));
             }
         }
@@ -377,15 +407,15 @@ fn what_another_run_put_in_place_is_neither_accepted_nor_lost() {
     let path = folder.path().join("x.cpu.snap");
     let file = |part: f32| SnapshotFile { meta: Meta::default(), snapshot: of(&moved(part), 6e-8) };
     let how = Write::Pending { over: true };
-    write(&path, &file(1e-3), how).expect("it can be written");
-    let reviewed = open(&path).expect("it is whole").expect("one is pending");
-    write(&path, &file(2e-3), how).expect("it can be written");
-    accept(&reviewed, Some("seen")).expect("it can be written");
+    write_snapshot(&path, &file(1e-3), how).expect("it can be written");
+    let reviewed = open_pending(&path).expect("it is whole").expect("one is pending");
+    write_snapshot(&path, &file(2e-3), how).expect("it can be written");
+    accept_snapshot(&reviewed, Some("seen")).expect("it can be written");
     let accepted = SnapshotFile::read(&path).expect("it was accepted");
     assert_eq!(accepted.snapshot.to_string(), file(1e-3).snapshot.to_string());
     assert_eq!(accepted.meta.description.as_deref(), Some("seen"));
-    assert_eq!(pending(folder.path()).expect("a folder"), [path.as_path()]);
-    let left = open(&path).expect("it is whole").expect("the other is pending");
+    assert_eq!(list_pending_snapshots(folder.path()).expect("a folder"), [path.as_path()]);
+    let left = open_pending(&path).expect("it is whole").expect("the other is pending");
     assert_eq!(left.new.snapshot.to_string(), file(2e-3).snapshot.to_string());
 }
 
@@ -395,8 +425,11 @@ fn without_leave_to_write_over_the_first_file_stays() {
     let path = folder.path().join("x.cpu.snap");
     let file = |part: f32| SnapshotFile { meta: Meta::default(), snapshot: of(&moved(part), 6e-8) };
     let how = Write::Accepted { over: false };
-    assert_eq!(write(&path, &file(1e-3), how).expect("it can be written"), Some(path.clone()));
-    assert_eq!(write(&path, &file(2e-3), how).expect("it stays"), None);
+    assert_eq!(
+        write_snapshot(&path, &file(1e-3), how).expect("it can be written"),
+        Some(path.clone())
+    );
+    assert_eq!(write_snapshot(&path, &file(2e-3), how).expect("it stays"), None);
     let kept = SnapshotFile::read(&path).expect("a snapshot").snapshot;
     assert_eq!(kept.to_string(), file(1e-3).snapshot.to_string());
 }
@@ -424,14 +457,14 @@ fn a_search_for_snapshots_does_not_leave_the_repository() {
     std::fs::create_dir_all(root.path().join("snapshots")).expect("a folder");
     std::fs::create_dir_all(repository.join("fixtures/a")).expect("a folder");
     std::fs::create_dir(repository.join(".git")).expect("a folder");
-    assert_eq!(nearest(&repository.join("fixtures/a")), None);
+    assert_eq!(find_snapshot_folder(&repository.join("fixtures/a")), None);
 }
 
 #[test]
 fn numbers_are_those_of_their_checksums() {
     for relative_noise in [0.0, 1e-16, 6e-8, 1e-3, 3.0] {
         let read = filed(of(&values(), relative_noise));
-        assert_eq!(contradiction(&read, &outcome(&values())), None, "{relative_noise}");
+        assert_eq!(find_contradiction(&read, &outcome(&values())), None, "{relative_noise}");
     }
     let read = filed(of(&values(), 6e-8));
     let edits: [fn(&mut OutputSnapshot); 6] = [
@@ -445,7 +478,7 @@ fn numbers_are_those_of_their_checksums() {
     for (number, edit) in edits.into_iter().enumerate() {
         let mut edited = read.clone();
         edit(&mut edited.outputs[0]);
-        assert!(contradiction(&edited, &outcome(&values())).is_some(), "{number}");
+        assert!(find_contradiction(&edited, &outcome(&values())).is_some(), "{number}");
     }
 }
 

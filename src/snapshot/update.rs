@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 /// How snapshots are updated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Update {
+pub enum SnapshotUpdate {
     /// As `new`; as `no` in CI.
     #[default]
     Auto,
@@ -36,37 +36,45 @@ pub enum Write {
     },
 }
 
-impl Update {
+impl SnapshotUpdate {
     /// The file to write for an outcome that is not its accepted snapshot; `seen` tells whether
     /// there is one. In CI nothing is overwritten.
-    pub fn write(self, seen: bool, ci: bool) -> Write {
+    pub fn write(self, has_accepted: bool, ci: bool) -> Write {
         let over = !ci;
         match self {
-            Update::No => Write::Nothing,
-            Update::Auto if ci => Write::Nothing,
-            Update::Auto | Update::New => Write::Pending { over },
-            Update::Unseen if seen => Write::Pending { over },
-            Update::Unseen | Update::Always | Update::Force => Write::Accepted { over },
+            SnapshotUpdate::No => Write::Nothing,
+            SnapshotUpdate::Auto if ci => Write::Nothing,
+            SnapshotUpdate::Auto | SnapshotUpdate::New => Write::Pending { over },
+            SnapshotUpdate::Unseen if has_accepted => Write::Pending { over },
+            SnapshotUpdate::Unseen | SnapshotUpdate::Always | SnapshotUpdate::Force => {
+                Write::Accepted { over }
+            }
         }
     }
 
     /// Whether to make snapshots where there are none at all.
     pub fn asks_for_new(self) -> bool {
-        matches!(self, Update::Always | Update::New | Update::Unseen | Update::Force)
+        matches!(
+            self,
+            SnapshotUpdate::Always
+                | SnapshotUpdate::New
+                | SnapshotUpdate::Unseen
+                | SnapshotUpdate::Force
+        )
     }
 }
 
-impl FromStr for Update {
+impl FromStr for SnapshotUpdate {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Update, String> {
+    fn from_str(text: &str) -> Result<SnapshotUpdate, String> {
         Ok(match text {
-            "" | "auto" => Update::Auto,
-            "always" | "1" => Update::Always,
-            "new" => Update::New,
-            "unseen" => Update::Unseen,
-            "no" => Update::No,
-            "force" => Update::Force,
+            "" | "auto" => SnapshotUpdate::Auto,
+            "always" | "1" => SnapshotUpdate::Always,
+            "new" => SnapshotUpdate::New,
+            "unseen" => SnapshotUpdate::Unseen,
+            "no" => SnapshotUpdate::No,
+            "force" => SnapshotUpdate::Force,
             _ => {
                 return Err(format!("`{text}` is none of auto, always, new, unseen, no and force"));
             }
@@ -89,16 +97,16 @@ mod tests {
             ("force", Write::Accepted { over: true }, Write::Accepted { over: true }),
         ];
         for (word, seen, unseen) in table {
-            let update: Update = word.parse().expect("a word of insta's");
+            let update: SnapshotUpdate = word.parse().expect("a word of insta's");
             assert_eq!((update.write(true, false), update.write(false, false)), (seen, unseen));
         }
-        assert!("never".parse::<Update>().is_err());
+        assert!("never".parse::<SnapshotUpdate>().is_err());
     }
 
     #[test]
     fn in_ci_nothing_is_written_over() {
         for word in ["auto", "always", "new", "unseen", "no", "force"] {
-            let update: Update = word.parse().expect("a word of insta's");
+            let update: SnapshotUpdate = word.parse().expect("a word of insta's");
             for seen in [true, false] {
                 match update.write(seen, true) {
                     Write::Nothing => {}
@@ -106,6 +114,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(Update::Auto.write(false, true), Write::Nothing);
+        assert_eq!(SnapshotUpdate::Auto.write(false, true), Write::Nothing);
     }
 }

@@ -7,21 +7,21 @@
 
 use std::fmt::Write;
 
-use super::number::short;
-use crate::runtime::report::{Fault, LaunchRecord};
+use super::number::format_snapshot_number;
+use crate::runtime::report::{LaunchRecord, ReplayFault};
 use crate::trial::{Failure, Outcome};
 
 /// Lines of launches that a snapshot lists.
 const LAUNCHES: usize = 64;
 
 /// The failure in one line.
-pub(super) fn failure_line(found: &Failure) -> String {
-    one_line(&match found {
+pub(super) fn failure_line(run_failure: &Failure) -> String {
+    flatten_text(&match run_failure {
         Failure::Launch { launch } => {
             let error = launch.error.as_deref().unwrap_or("refused");
-            format!("launch error: {}: {error}", launch_line(launch))
+            format!("launch error: {}: {error}", format_launch_line(launch))
         }
-        Failure::Fault { fault } => self::fault(fault),
+        Failure::Fault { fault } => self::format_fault_line(fault),
         Failure::Exit { code } => {
             format!("exit: the code called exit({code}) before the call returned")
         }
@@ -33,7 +33,11 @@ pub(super) fn failure_line(found: &Failure) -> String {
         Failure::Raised { message } => format!("raised: {message}"),
         Failure::EndsByPoison { outside, failure } => {
             let memory = if *outside { "around tensors" } else { "in unwritten memory" };
-            format!("{}: fails with other values {memory}: {}", found.kind(), failure_line(failure))
+            format!(
+                "{}: fails with other values {memory}: {}",
+                run_failure.kind(),
+                failure_line(failure)
+            )
         }
         Failure::EndsByChance { failure } => {
             format!("not deterministic: a repetition fails: {}", failure_line(failure))
@@ -44,7 +48,10 @@ pub(super) fn failure_line(found: &Failure) -> String {
         Failure::Timeout { seconds, place } => {
             let kernel = place.as_ref().and_then(|fault| fault.kernel.as_deref());
             let place = kernel.map_or("in host code".to_owned(), |kernel| format!("in {kernel}"));
-            format!("timeout: still running {place} after {} s", short(*seconds, 4))
+            format!(
+                "timeout: still running {place} after {} s",
+                format_snapshot_number(*seconds, 4)
+            )
         }
         // What it had taken when that was seen is another number each time.
         Failure::Memory { limit, .. } => format!("memory: more than {limit} bytes"),
@@ -66,8 +73,8 @@ pub(super) fn failure_line(found: &Failure) -> String {
     })
 }
 
-fn fault(fault: &Fault) -> String {
-    let Fault { what, kernel, block, thread, .. } = fault;
+fn format_fault_line(fault: &ReplayFault) -> String {
+    let ReplayFault { what, kernel, block, thread, .. } = fault;
     let Some(kernel) = kernel else { return format!("{what} in host code") };
     let mut text = format!("{what} in {kernel}");
     if let (Some([bx, by, bz]), Some([tx, ty, tz])) = (block, thread) {
@@ -80,7 +87,7 @@ fn fault(fault: &Fault) -> String {
 pub(super) fn launch_lines(outcome: &Outcome) -> Vec<String> {
     let mut runs: Vec<(String, u64)> = Vec::new();
     for launch in &outcome.launches {
-        let line = launch_line(launch);
+        let line = format_launch_line(launch);
         match runs.last_mut() {
             Some((last, times)) if *last == line => *times += 1,
             _ => runs.push((line, 1)),
@@ -94,21 +101,21 @@ pub(super) fn launch_lines(outcome: &Outcome) -> Vec<String> {
 }
 
 /// `kernel<<<256, 34, 136>>>`, as CUDA writes it; dynamic shared memory of 0 is left out.
-fn launch_line(launch: &LaunchRecord) -> String {
+fn format_launch_line(launch: &LaunchRecord) -> String {
     let extent = |[x, y, z]: [u32; 3]| match (y, z) {
         (1, 1) => format!("{x}"),
         (_, 1) => format!("({x}, {y})"),
         _ => format!("({x}, {y}, {z})"),
     };
     let (kernel, grid, block) = (&launch.kernel, extent(launch.grid), extent(launch.block));
-    one_line(&match launch.shared_bytes {
+    flatten_text(&match launch.shared_bytes {
         0 => format!("{kernel}<<<{grid}, {block}>>>"),
         bytes => format!("{kernel}<<<{grid}, {block}, {bytes}>>>"),
     })
 }
 
 /// Text without control characters, on one line.
-pub(super) fn one_line(text: &str) -> String {
+pub(super) fn flatten_text(text: &str) -> String {
     let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     clean.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -116,11 +123,11 @@ pub(super) fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::sanitizer::{Finding, Tool};
+    use crate::cuda::sanitizer::{SanitizerFinding, Tool};
 
     fn fault(detail: &str) -> Failure {
         Failure::Fault {
-            fault: Fault {
+            fault: ReplayFault {
                 what: "out-of-bounds access".to_owned(),
                 kernel: Some("k".to_owned()),
                 block: Some([1, 0, 0]),
@@ -140,7 +147,7 @@ mod tests {
             site: "k.cu:3".to_owned(),
             error: Some("invalid".to_owned()),
         };
-        let finding = Finding {
+        let finding = SanitizerFinding {
             what: "Invalid write".to_owned(),
             kernel: Some("k".to_owned()),
             sites: vec!["k.cu:5".to_owned()],

@@ -65,20 +65,22 @@ impl TryFrom<String> for Checksum {
 
 /// The running sums; units, lanes and workers are added up in any order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sums {
+pub(super) struct ChecksumSums {
     pub(super) x: u64,
     pub(super) y: u64,
 }
 
-impl Sums {
+impl ChecksumSums {
     /// Adds the units of `bytes`, canonical elements, from unit `first_unit` on; the last unit is
     /// padded by zeros.
     #[inline(always)]
     pub(super) fn absorb(&mut self, bytes: &[u8], first_unit: u64) {
         let (chunks, rest) = bytes.as_chunks::<CHUNK_BYTES>();
         let (mut sum_x, mut sum_y) = ([0u64; LANES], [0u64; LANES]);
-        let mut key_x: [u64; LANES] = std::array::from_fn(|lane| key(0, first_unit, lane));
-        let mut key_y: [u64; LANES] = std::array::from_fn(|lane| key(1, first_unit, lane));
+        let mut key_x: [u64; LANES] =
+            std::array::from_fn(|lane| unit_word_key(0, first_unit, lane));
+        let mut key_y: [u64; LANES] =
+            std::array::from_fn(|lane| unit_word_key(1, first_unit, lane));
         for chunk in chunks {
             let words = chunk.as_chunks::<8>().0;
             let mut x = key_x;
@@ -88,7 +90,7 @@ impl Sums {
                 y[lane] = y[lane].wrapping_add(u64::from_le_bytes(words[2 * lane + 1]));
             }
             for lane in 0..LANES {
-                let (mixed_x, mixed_y) = permute(x[lane], y[lane]);
+                let (mixed_x, mixed_y) = permute_words(x[lane], y[lane]);
                 sum_x[lane] = sum_x[lane].wrapping_add(mixed_x);
                 sum_y[lane] = sum_y[lane].wrapping_add(mixed_y);
                 key_x[lane] = key_x[lane].wrapping_add(STEP[0].wrapping_mul(LANES as u64));
@@ -101,7 +103,7 @@ impl Sums {
             let words = padded.as_chunks::<8>().0;
             let x = key_x[lane].wrapping_add(u64::from_le_bytes(words[0]));
             let y = key_y[lane].wrapping_add(u64::from_le_bytes(words[1]));
-            let (mixed_x, mixed_y) = permute(x, y);
+            let (mixed_x, mixed_y) = permute_words(x, y);
             sum_x[lane] = sum_x[lane].wrapping_add(mixed_x);
             sum_y[lane] = sum_y[lane].wrapping_add(mixed_y);
         }
@@ -110,18 +112,18 @@ impl Sums {
     }
 
     /// Adds the sums of other units of the same tensor.
-    pub(super) fn merge(&mut self, other: &Sums) {
+    pub(super) fn merge(&mut self, other: &ChecksumSums) {
         self.x = self.x.wrapping_add(other.x);
         self.y = self.y.wrapping_add(other.y);
     }
 
     /// Mixes in dtype and shape, and closes the checksum.
     pub(super) fn finish(&self, dtype: DType, shape: &[usize]) -> Checksum {
-        let Sums { mut x, mut y } = *self;
+        let ChecksumSums { mut x, mut y } = *self;
         let mut stir = |word: u64| {
             x = x.wrapping_add(START[0]) ^ word;
             y = y.wrapping_add(START[1]);
-            (x, y) = permute(x, y);
+            (x, y) = permute_words(x, y);
         };
         stir((dtype_code(dtype) << 32) | shape.len() as u64);
         shape.iter().for_each(|&size| stir(size as u64));
@@ -131,24 +133,24 @@ impl Sums {
 
 /// The key of word `word` of unit `first_unit + lane`, which is added to that word.
 #[inline(always)]
-fn key(word: usize, first_unit: u64, lane: usize) -> u64 {
+fn unit_word_key(word: usize, first_unit: u64, lane: usize) -> u64 {
     let unit = first_unit.wrapping_add(lane as u64);
     START[word].wrapping_add(unit.wrapping_mul(STEP[word]))
 }
 
 /// A Feistel network of four rounds over two words: a bijection, so no unit loses a bit.
 #[inline(always)]
-fn permute(mut x: u64, mut y: u64) -> (u64, u64) {
-    x = round(x, y);
-    y = round(y, x);
-    x = round(x, y);
-    y = round(y, x);
+fn permute_words(mut x: u64, mut y: u64) -> (u64, u64) {
+    x = feistel_round(x, y);
+    y = feistel_round(y, x);
+    x = feistel_round(x, y);
+    y = feistel_round(y, x);
     (x, y)
 }
 
 /// One word with its halves swapped, plus the product of the halves of the other.
 #[inline(always)]
-fn round(word: u64, other: u64) -> u64 {
+fn feistel_round(word: u64, other: u64) -> u64 {
     word.rotate_left(32).wrapping_add((other & 0xFFFF_FFFF).wrapping_mul(other >> 32))
 }
 

@@ -2,10 +2,10 @@
 //!
 //! Text and arithmetic only; NVRTC's call and the launch are made elsewhere.
 
-use super::checksum::Sums;
-use super::pass::Part;
+use super::checksum::ChecksumSums;
+use super::pass::SummaryPart;
 use super::sketch::{PROJECTIONS, Sketch};
-use super::{Summary, close, is_safe, join};
+use super::{Summary, close_summary, is_safe, join_summary_parts};
 use crate::tensor::DType;
 
 /// A file of the kernel, whose lines keep their numbers in messages.
@@ -46,7 +46,7 @@ pub struct DevicePart {
 }
 
 /// The name of `dtype` in the kernel.
-pub fn element(dtype: DType) -> &'static str {
+pub fn kernel_element_name(dtype: DType) -> &'static str {
     match dtype {
         DType::F64 => "F64",
         DType::F32 => "F32",
@@ -67,18 +67,22 @@ pub fn element(dtype: DType) -> &'static str {
 
 /// The summary of a tensor whose blocks gave `parts`; none if the plain sums leave the range of
 /// float64, which takes a second pass over the elements.
-pub fn finish(parts: &[DevicePart], dtype: DType, shape: &[usize]) -> Option<Summary> {
-    let mut total = parts.iter().map(DevicePart::part).reduce(join)?;
+pub fn combine_device_parts(
+    parts: &[DevicePart],
+    dtype: DType,
+    shape: &[usize],
+) -> Option<Summary> {
+    let mut total = parts.iter().map(DevicePart::part).reduce(join_summary_parts)?;
     total.finite = shape.iter().product::<usize>() as u64 - total.nan - total.inf;
     let max_abs = if total.finite == 0 { 0.0 } else { total.max.max(-total.min) };
     let moments = (total.sum_of_squares.sqrt(), total.sum / total.finite as f64);
-    is_safe(&total, max_abs).then(|| close(&total, dtype, shape, max_abs, moments))
+    is_safe(&total, max_abs).then(|| close_summary(&total, dtype, shape, max_abs, moments))
 }
 
 impl DevicePart {
-    fn part(&self) -> Part {
-        Part {
-            sums: Sums { x: self.x, y: self.y },
+    fn part(&self) -> SummaryPart {
+        SummaryPart {
+            sums: ChecksumSums { x: self.x, y: self.y },
             sketch: Sketch::of_buckets(self.buckets),
             finite: 0,
             sum: self.sum,
@@ -101,7 +105,7 @@ mod tests {
     fn the_kernel_knows_every_dtype_and_fills_the_host_s_part() {
         let kernel = SOURCE.lines().filter(|line| !line.starts_with("//")).collect::<Vec<_>>();
         for dtype in DType::ALL {
-            let element = format!("struct {} : ", element(dtype));
+            let element = format!("struct {} : ", kernel_element_name(dtype));
             assert!(kernel.iter().any(|line| line.starts_with(&element)), "{dtype}");
         }
         // Six numbers of the checksum's and the sums', sixteen buckets, four counts.

@@ -33,7 +33,7 @@ pub struct Estimate {
 /// J. Comput. Syst. Sci. 66, 2003). The interval is that of chi-square with 16 degrees of freedom.
 /// Equal checksums give exactly 0. It is infinite where numbers of elements, NaNs or infinities
 /// differ, or where `b` is zero and `a` is not.
-pub(crate) fn estimate(a: &Summary, b: &Summary) -> Estimate {
+pub(crate) fn estimate_distance(a: &Summary, b: &Summary) -> Estimate {
     if a.checksum == b.checksum {
         return Estimate { relative: 0.0, low: 0.0, high: 0.0 };
     }

@@ -2,7 +2,7 @@
 //!
 //! Every sum takes its terms in one order, whatever the width of the vectors.
 
-use super::sketch::{Draw, PROJECTIONS, RUN_UNITS, Sketch};
+use super::sketch::{PROJECTIONS, RUN_UNITS, Sketch, SketchDraw};
 
 /// Lanes in which elements are added up.
 const SUMS: usize = 8;
@@ -31,7 +31,7 @@ impl Default for Moments {
 impl Moments {
     /// Adds a run of elements of `size` bytes; elements that the tensor lacks are zero.
     #[inline(always)]
-    pub(super) fn absorb(&mut self, size: usize, values: &[f64; RUN_ELEMENTS], draw: Draw) {
+    pub(super) fn absorb(&mut self, size: usize, values: &[f64; RUN_ELEMENTS], draw: SketchDraw) {
         match size {
             8 => self.run::<2, 32>(values, draw),
             4 => self.run::<4, 64>(values, draw),
@@ -43,7 +43,11 @@ impl Moments {
     /// A run of units of `K` elements: four rows of sixteen units, `W` elements of each row at a
     /// time.
     #[inline(always)]
-    fn run<const K: usize, const W: usize>(&mut self, values: &[f64; RUN_ELEMENTS], draw: Draw) {
+    fn run<const K: usize, const W: usize>(
+        &mut self,
+        values: &[f64; RUN_ELEMENTS],
+        draw: SketchDraw,
+    ) {
         let signs: [u32; RUN_UNITS] = std::array::from_fn(|unit| draw.signs(unit as u32));
         let quads: [u8; RUN_ELEMENTS / 4] = std::array::from_fn(|quad| {
             if quad < RUN_UNITS * K / 4 { signs_of_quad::<K>(&signs, quad) } else { 0 }
@@ -91,7 +95,7 @@ impl Moments {
                 buckets[place ^ ((element * size) & 12)] += lane;
             }
         }
-        (pairwise(&self.sum), pairwise(&self.squares), Sketch::of_buckets(buckets))
+        (sum_pairwise(&self.sum), sum_pairwise(&self.squares), Sketch::of_buckets(buckets))
     }
 }
 
@@ -99,24 +103,28 @@ impl Moments {
 #[inline(always)]
 fn signs_of_quad<const K: usize>(signs: &[u32; RUN_UNITS], quad: usize) -> u8 {
     // The lowest of the K highest bits belongs to the first element of a unit.
-    let of = |element: usize| signs[element / K] >> (32 - K + element % K);
+    let sign_of = |element: usize| signs[element / K] >> (32 - K + element % K);
     let quad = 4 * quad;
-    if K >= 4 { of(quad) as u8 & 15 } else { of(quad) as u8 & 3 | (of(quad + 2) as u8 & 3) << 2 }
+    if K >= 4 {
+        sign_of(quad) as u8 & 15
+    } else {
+        sign_of(quad) as u8 & 3 | (sign_of(quad + 2) as u8 & 3) << 2
+    }
 }
 
 /// All bits of number `i` of a mask are those of bit `i` of its index.
 const MASKS: [[u64; 4]; 16] = {
     let mut masks = [[0; 4]; 16];
-    let mut at = 0;
-    while at < 64 {
-        masks[at / 4][at % 4] = if (at / 4) >> (at % 4) & 1 == 1 { u64::MAX } else { 0 };
-        at += 1;
+    let mut bit = 0;
+    while bit < 64 {
+        masks[bit / 4][bit % 4] = if (bit / 4) >> (bit % 4) & 1 == 1 { u64::MAX } else { 0 };
+        bit += 1;
     }
     masks
 };
 
 /// The sum of a power of two of numbers, halves on halves.
-fn pairwise(numbers: &[f64]) -> f64 {
+fn sum_pairwise(numbers: &[f64]) -> f64 {
     let (left, right) = numbers.split_at(numbers.len() / 2);
-    if left.is_empty() { right[0] } else { pairwise(left) + pairwise(right) }
+    if left.is_empty() { right[0] } else { sum_pairwise(left) + sum_pairwise(right) }
 }

@@ -17,22 +17,26 @@ pub(crate) struct Numbers<const N: usize>;
 /// A number as it is written: itself, or one of the strings `NaN`, `inf`, `-inf`.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Form {
+enum NumberForm {
     Finite(f64),
     Other(String),
 }
 
-impl From<f64> for Form {
-    fn from(value: f64) -> Form {
-        if value.is_finite() { Form::Finite(value) } else { Form::Other(value.to_string()) }
+impl From<f64> for NumberForm {
+    fn from(value: f64) -> NumberForm {
+        if value.is_finite() {
+            NumberForm::Finite(value)
+        } else {
+            NumberForm::Other(value.to_string())
+        }
     }
 }
 
-impl Form {
+impl NumberForm {
     fn value<E: Error>(self) -> Result<f64, E> {
         match self {
-            Form::Finite(value) => Ok(value),
-            Form::Other(text) => match text.as_str() {
+            NumberForm::Finite(value) => Ok(value),
+            NumberForm::Other(text) => match text.as_str() {
                 "NaN" => Ok(f64::NAN),
                 "inf" => Ok(f64::INFINITY),
                 "-inf" => Ok(f64::NEG_INFINITY),
@@ -44,34 +48,36 @@ impl Form {
 
 impl Number {
     pub(crate) fn serialize<S: Serializer>(value: &f64, s: S) -> Result<S::Ok, S::Error> {
-        Form::from(*value).serialize(s)
+        NumberForm::from(*value).serialize(s)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<f64, D::Error> {
-        Form::deserialize(d)?.value()
+        NumberForm::deserialize(d)?.value()
     }
 }
 
 impl OptionalNumber {
     pub(crate) fn serialize<S: Serializer>(value: &Option<f64>, s: S) -> Result<S::Ok, S::Error> {
-        value.map(Form::from).serialize(s)
+        value.map(NumberForm::from).serialize(s)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<f64>, D::Error> {
-        Option::<Form>::deserialize(d)?.map(Form::value).transpose()
+        Option::<NumberForm>::deserialize(d)?.map(NumberForm::value).transpose()
     }
 }
 
 impl<const N: usize> Numbers<N> {
     pub(crate) fn serialize<S: Serializer>(values: &[f64; N], s: S) -> Result<S::Ok, S::Error> {
-        s.collect_seq(values.iter().map(|&value| Form::from(value)))
+        s.collect_seq(values.iter().map(|&value| NumberForm::from(value)))
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<[f64; N], D::Error> {
-        let numbers = Vec::<Form>::deserialize(d)?;
-        let values = numbers.into_iter().map(Form::value).collect::<Result<Vec<f64>, _>>()?;
-        let found = values.len();
-        values.try_into().map_err(|_| D::Error::custom(format!("{found} numbers instead of {N}")))
+        let numbers = Vec::<NumberForm>::deserialize(d)?;
+        let values = numbers.into_iter().map(NumberForm::value).collect::<Result<Vec<f64>, _>>()?;
+        let value_count = values.len();
+        values
+            .try_into()
+            .map_err(|_| D::Error::custom(format!("{value_count} numbers instead of {N}")))
     }
 }
 

@@ -3,10 +3,10 @@
 //! The loops are plain Rust over arrays of fixed width. Nothing is reordered or contracted, so vectors of
 //! every width give the same bits.
 
-use super::checksum::{Sums, UNIT_BYTES};
+use super::checksum::{ChecksumSums, UNIT_BYTES};
 use super::moments::{Moments, RUN_ELEMENTS};
 use super::poison::Poison;
-use super::sketch::{Draw, RUN_BYTES, Sketch};
+use super::sketch::{RUN_BYTES, Sketch, SketchDraw};
 use crate::tensor::float8::{E4M3, E5M2};
 use crate::tensor::vectors::widest;
 use crate::tensor::{DType, TensorView};
@@ -18,8 +18,8 @@ const LANES: usize = 16;
 
 /// The share of one part in a summary.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
-    pub(super) sums: Sums,
+pub(super) struct SummaryPart {
+    pub(super) sums: ChecksumSums,
     pub(super) sketch: Sketch,
     pub(super) finite: u64,
     pub(super) sum: f64,
@@ -38,7 +38,7 @@ pub(super) fn summarise_part(
     bytes: &[u8],
     index: u64,
     poison: Option<&Poison>,
-) -> Part {
+) -> SummaryPart {
     widest!(summarise_part_inlined(dtype, bytes, index, poison))
 }
 
@@ -49,8 +49,8 @@ pub(super) fn summarise_part_inlined(
     bytes: &[u8],
     index: u64,
     poison: Option<&Poison>,
-) -> Part {
-    let mut work = Work::new(dtype, index);
+) -> SummaryPart {
+    let mut work = PassState::new(dtype, index);
     let mut values = [0f64; RUN_ELEMENTS];
     for run in bytes.chunks(RUN_BYTES) {
         work.run(run, &mut values);
@@ -59,20 +59,20 @@ pub(super) fn summarise_part_inlined(
 }
 
 /// The state of a part while its runs go by.
-struct Work {
+struct PassState {
     dtype: DType,
     /// The sums that are kept here rather than in `moments`.
-    part: Part,
+    part: SummaryPart,
     moments: Moments,
     /// The number of the next run, from the start of the tensor.
     number: u64,
 }
 
-impl Work {
+impl PassState {
     #[inline(always)]
-    fn new(dtype: DType, index: u64) -> Work {
-        let part = Part {
-            sums: Sums::default(),
+    fn new(dtype: DType, index: u64) -> PassState {
+        let part = SummaryPart {
+            sums: ChecksumSums::default(),
             sketch: Sketch::default(),
             finite: 0,
             sum: 0.0,
@@ -85,14 +85,14 @@ impl Work {
             unwritten: 0,
         };
         let number = index * (PART_BYTES / RUN_BYTES) as u64;
-        Work { dtype, part, moments: Moments::default(), number }
+        PassState { dtype, part, moments: Moments::default(), number }
     }
 
     /// Takes the next run, which may be short only at the tensor's end; `values` is room for it.
     #[inline(always)]
     fn run(&mut self, run: &[u8], values: &mut [f64; RUN_ELEMENTS]) {
         let count = run.len() / self.dtype.size();
-        if decode(self.dtype, run, values) {
+        if decode_elements(self.dtype, run, values) {
             self.special_run(run, values);
         } else {
             self.mix(run);
@@ -101,7 +101,7 @@ impl Work {
         if run.len() < RUN_BYTES {
             values[count..].fill(0.0);
         }
-        self.moments.absorb(self.dtype.size(), values, Draw::of(self.number));
+        self.moments.absorb(self.dtype.size(), values, SketchDraw::from_run(self.number));
         self.number += 1;
     }
 
@@ -113,14 +113,14 @@ impl Work {
 
     /// The part, whose bytes are `bytes`.
     #[inline(always)]
-    fn finish(mut self, bytes: &[u8], poison: Option<&Poison>) -> Part {
+    fn finish(mut self, bytes: &[u8], poison: Option<&Poison>) -> SummaryPart {
         if let Some(poison) = poison {
             self.part.unwritten = poison.count(bytes, self.dtype);
         }
         let (sum, sum_of_squares, sketch) = self.moments.finish(self.dtype.size());
         // Adding 0 turns -0 into 0, so that the order of two zeros cannot be seen.
         let (min, max) = (self.part.min + 0.0, self.part.max + 0.0);
-        Part { sum, sum_of_squares, sketch, min, max, ..self.part }
+        SummaryPart { sum, sum_of_squares, sketch, min, max, ..self.part }
     }
 
     /// Takes a run that holds NaN or infinity: these leave `values` and are counted.
@@ -156,21 +156,21 @@ impl Work {
         let mut min = [f64::INFINITY; LANES];
         for row in rows {
             for lane in 0..LANES {
-                min[lane] = lesser(min[lane], row[lane]);
+                min[lane] = lesser_finite(min[lane], row[lane]);
             }
         }
         let mut max = [f64::NEG_INFINITY; LANES];
         for row in rows {
             for lane in 0..LANES {
-                max[lane] = greater(max[lane], row[lane]);
+                max[lane] = greater_finite(max[lane], row[lane]);
             }
         }
         let mut zeros = 0u64;
         for value in values {
             zeros += u64::from(value.to_bits() << 1 == 0);
         }
-        self.part.min = min.iter().chain(rest).fold(self.part.min, |a, &b| lesser(a, b));
-        self.part.max = max.iter().chain(rest).fold(self.part.max, |a, &b| greater(a, b));
+        self.part.min = min.iter().chain(rest).fold(self.part.min, |a, &b| lesser_finite(a, b));
+        self.part.max = max.iter().chain(rest).fold(self.part.max, |a, &b| greater_finite(a, b));
         self.part.zeros += zeros;
         self.part.finite += values.len() as u64;
     }
@@ -178,19 +178,19 @@ impl Work {
 
 /// The lesser of two finite numbers; the first of two zeros.
 #[inline(always)]
-fn lesser(a: f64, b: f64) -> f64 {
+fn lesser_finite(a: f64, b: f64) -> f64 {
     if b < a { b } else { a }
 }
 
 /// The greater of two finite numbers; the first of two zeros.
 #[inline(always)]
-fn greater(a: f64, b: f64) -> f64 {
+fn greater_finite(a: f64, b: f64) -> f64 {
     if b > a { b } else { a }
 }
 
 /// Writes the elements as float64 and says whether one of them is NaN or infinite.
 #[inline(always)]
-fn decode(dtype: DType, bytes: &[u8], values: &mut [f64; RUN_ELEMENTS]) -> bool {
+fn decode_elements(dtype: DType, bytes: &[u8], values: &mut [f64; RUN_ELEMENTS]) -> bool {
     macro_rules! convert {
         ($raw:ty, $exponent:expr, $value:expr) => {{
             let mut special: $raw = 0;
@@ -217,8 +217,8 @@ fn decode(dtype: DType, bytes: &[u8], values: &mut [f64; RUN_ELEMENTS]) -> bool 
         DType::BF16 => {
             convert!(u16, 0x7F80, |raw| f64::from(f32::from_bits(u32::from(raw) << 16)))
         }
-        DType::F8E4M3 => float8(&E4M3, bytes, values),
-        DType::F8E5M2 => float8(&E5M2, bytes, values),
+        DType::F8E4M3 => decode_float8(&E4M3, bytes, values),
+        DType::F8E5M2 => decode_float8(&E5M2, bytes, values),
         DType::I64 => convert!(i64),
         DType::I32 => convert!(i32),
         DType::I16 => convert!(i16),
@@ -230,12 +230,16 @@ fn decode(dtype: DType, bytes: &[u8], values: &mut [f64; RUN_ELEMENTS]) -> bool 
     }
 }
 
-/// [`decode`] for floats of 8 bits, whose numbers are `known`.
+/// [`decode_elements`] for floats of 8 bits, whose numbers are `known`.
 #[inline(always)]
-fn float8(known: &[f64; 256], bytes: &[u8], values: &mut [f64; RUN_ELEMENTS]) -> bool {
+fn decode_float8(
+    value_of_code: &[f64; 256],
+    bytes: &[u8],
+    values: &mut [f64; RUN_ELEMENTS],
+) -> bool {
     let mut special = false;
     for (slot, code) in values.iter_mut().zip(bytes) {
-        *slot = known[usize::from(*code)];
+        *slot = value_of_code[usize::from(*code)];
         special |= !slot.is_finite();
     }
     special
@@ -271,7 +275,7 @@ pub(super) fn scaled_moments(view: &TensorView, inverse_scale: f64) -> (f64, f64
     let mut values = [0f64; RUN_ELEMENTS];
     let (mut sum, mut sum_of_squares) = (0.0, 0.0);
     for run in view.bytes.chunks(RUN_BYTES) {
-        decode(view.dtype, run, &mut values);
+        decode_elements(view.dtype, run, &mut values);
         for value in &values[..run.len() / view.dtype.size()] {
             if value.is_finite() {
                 let scaled = value * inverse_scale;
@@ -293,7 +297,7 @@ mod tests {
             let bytes: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
             let mut values = [0f64; RUN_ELEMENTS];
             for run in bytes.chunks(RUN_BYTES) {
-                let special = decode(dtype, run, &mut values);
+                let special = decode_elements(dtype, run, &mut values);
                 let view = TensorView { dtype, shape: &[RUN_BYTES / 2], bytes: run };
                 let values = &values[..RUN_BYTES / 2];
                 assert_eq!(special, values.iter().any(|value| !value.is_finite()));

@@ -17,14 +17,14 @@ pub const POISON_A: Poison = Poison { pattern: [0xA5, 0x7F, 0xA5, 0x7F, 0xA5, 0x
 /// 0x7149 in every 16 bits: finite and large as any float, so that a maximum or a clamp shows.
 pub const POISON_B: Poison = Poison { pattern: [0x49, 0x71, 0x49, 0x71, 0x49, 0x71, 0x49, 0x71] };
 
-/// Indices that [`written`] lists of each kind.
+/// Indices that [`compare_poisons`] lists of each kind.
 pub(crate) const LISTED: usize = 8;
-/// Bytes that one task of [`written`] looks at; a multiple of eight.
+/// Bytes that one task of [`compare_poisons`] looks at; a multiple of eight.
 const TASK_BYTES: usize = 1 << 18;
 
 /// The result of comparing two replays of one output that differ only in their poison.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Written {
+pub struct PoisonComparison {
     /// Elements that still hold the poison in both replays.
     pub unwritten: u64,
     /// The first of them, at most `LISTED`, by row-major index.
@@ -102,23 +102,23 @@ impl Poison {
 ///
 /// # Errors
 /// [`PoisonMismatch`] if dtype or shape differ.
-pub fn written(a: &TensorView, b: &TensorView) -> Result<Written, PoisonMismatch> {
+pub fn compare_poisons(a: &TensorView, b: &TensorView) -> Result<PoisonComparison, PoisonMismatch> {
     if a.dtype != b.dtype || a.shape != b.shape || a.bytes.len() != b.bytes.len() {
         let kind = |t: &TensorView| format!("{} {:?}", t.dtype, t.shape);
         return Err(PoisonMismatch { a: kind(a), b: kind(b) });
     }
     let per_task = TASK_BYTES / a.dtype.size();
-    let parts: Vec<Written> = (a.bytes.par_chunks(TASK_BYTES))
+    let parts: Vec<PoisonComparison> = (a.bytes.par_chunks(TASK_BYTES))
         .zip(b.bytes.par_chunks(TASK_BYTES))
         .enumerate()
         .map(|(task, (left, right))| written_part(a.dtype, task * per_task, left, right))
         .collect();
-    Ok(parts.into_iter().fold(Written::default(), Written::followed_by))
+    Ok(parts.into_iter().fold(PoisonComparison::default(), PoisonComparison::followed_by))
 }
 
-/// [`written`] for elements `first..`, whose bytes are `a` and `b`.
-fn written_part(dtype: DType, first: usize, a: &[u8], b: &[u8]) -> Written {
-    let mut part = Written::default();
+/// [`compare_poisons`] for elements `first..`, whose bytes are `a` and `b`.
+fn written_part(dtype: DType, first: usize, a: &[u8], b: &[u8]) -> PoisonComparison {
+    let mut part = PoisonComparison::default();
     if a == b {
         return part;
     }
@@ -131,16 +131,16 @@ fn written_part(dtype: DType, first: usize, a: &[u8], b: &[u8]) -> Written {
         }
         if POISON_A.covers(left, index) && POISON_B.covers(right, index) {
             part.unwritten += 1;
-            list(&mut part.first_unwritten, index);
+            push_listed_index(&mut part.first_unwritten, index);
         } else if !(is_nan(dtype, left) && is_nan(dtype, right)) {
             part.poison_dependent += 1;
-            list(&mut part.first_poison_dependent, index);
+            push_listed_index(&mut part.first_poison_dependent, index);
         }
     }
     part
 }
 
-fn list(indices: &mut Vec<u64>, index: usize) {
+fn push_listed_index(indices: &mut Vec<u64>, index: usize) {
     if indices.len() < LISTED {
         indices.push(index as u64);
     }
@@ -150,14 +150,14 @@ fn is_nan(dtype: DType, bytes: &[u8]) -> bool {
     dtype.is_float() && TensorView { dtype, shape: &[], bytes }.get_f64(0).is_nan()
 }
 
-impl Written {
+impl PoisonComparison {
     /// Joins the results for elements that lie behind those of `self`.
-    fn followed_by(mut self, next: Written) -> Written {
+    fn followed_by(mut self, next: PoisonComparison) -> PoisonComparison {
         self.unwritten += next.unwritten;
         self.poison_dependent += next.poison_dependent;
-        let join = |own: &mut Vec<u64>, more: Vec<u64>| {
-            own.extend(more);
-            own.truncate(LISTED);
+        let join = |own_places: &mut Vec<u64>, further_places: Vec<u64>| {
+            own_places.extend(further_places);
+            own_places.truncate(LISTED);
         };
         join(&mut self.first_unwritten, next.first_unwritten);
         join(&mut self.first_poison_dependent, next.first_poison_dependent);

@@ -37,9 +37,9 @@ impl Sketch {
         }
         let mut half = 1;
         while half < PROJECTIONS {
-            for at in (0..PROJECTIONS).filter(|at| at & half == 0) {
-                let (upper, lower) = (buckets[at], buckets[at + half]);
-                (buckets[at], buckets[at + half]) = (upper + lower, upper - lower);
+            for index in (0..PROJECTIONS).filter(|index| index & half == 0) {
+                let (upper, lower) = (buckets[index], buckets[index + half]);
+                (buckets[index], buckets[index + half]) = (upper + lower, upper - lower);
             }
             half *= 2;
         }
@@ -49,21 +49,21 @@ impl Sketch {
 
 /// Where the elements of one run go.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Draw {
+pub(super) struct SketchDraw {
     /// The bytes of unit `u` from `4 * w` on go to bucket `u % 16 ^ turn ^ 4 * w`.
     pub(super) turn: usize,
     /// The key of the first unit's signs.
     pub(super) key: u32,
 }
 
-impl Draw {
+impl SketchDraw {
     /// The draw of run `run`, counted from the start of the tensor.
     #[inline(always)]
-    pub(super) fn of(run: u64) -> Draw {
-        let word = splitmix64(run / RUNS_OF_DRAW);
+    pub(super) fn from_run(run: u64) -> SketchDraw {
+        let word = draw_splitmix64(run / RUNS_OF_DRAW);
         let place = run % RUNS_OF_DRAW;
         let first = (place * RUN_UNITS as u64) as u32;
-        Draw {
+        SketchDraw {
             turn: ((place * 5 % 16) ^ (word >> 60)) as usize,
             key: (word as u32).wrapping_add(first.wrapping_mul(SIGN_STEP)),
         }
@@ -80,7 +80,7 @@ impl Draw {
 /// Output `n`, from 0, of SplitMix64 with seed 0 (Steele, Lea, Flood: "Fast splittable
 /// pseudorandom number generators", OOPSLA 2014, figure 17).
 #[inline(always)]
-pub(crate) fn splitmix64(n: u64) -> u64 {
+pub(crate) fn draw_splitmix64(n: u64) -> u64 {
     let z = n.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -34,7 +34,7 @@ impl Owned {
     }
 
     fn summary(&self) -> Summary {
-        summarize(&self.view(), None)
+        summarize_tensor(&self.view(), None)
     }
 
     fn checksum(&self) -> Checksum {
@@ -149,7 +149,7 @@ fn count_low_entropy_checksums(count: usize) -> usize {
     let mut buffer = [0u8; 1024];
     let checksums = inputs.iter().map(|at| {
         at.iter().for_each(|&i| buffer[i] = 1);
-        let mut sums = checksum::Sums::default();
+        let mut sums = checksum::ChecksumSums::default();
         sums.absorb(&buffer[..], 0);
         at.iter().for_each(|&i| buffer[i] = 0);
         sums.finish(DType::Bool, &[1024])
@@ -290,7 +290,7 @@ fn the_sketch_is_the_one_of_the_document() {
             DType::F32 => (value as f32).to_le_bytes().to_vec(),
             DType::F16 => half::f16::from_f64(value).to_le_bytes().to_vec(),
             DType::BF16 => half::bf16::from_f64(value).to_le_bytes().to_vec(),
-            _ if dtype.is_float8() => vec![float8::encode(dtype, value)],
+            _ if dtype.is_float8() => vec![float8::encode_float8(dtype, value)],
             _ => (value as u64).to_le_bytes()[..dtype.size()].to_vec(),
         });
         let sketch = Owned::new(dtype, &[count], bytes.collect()).summary().sketch;
@@ -325,7 +325,7 @@ fn the_estimate_has_the_error_it_states() {
             let distance: f64 = got.iter().zip(&base).map(|(a, b)| (a - b) * (a - b)).sum();
             let b = Owned::f64(&base).summary();
             let truth = distance.sqrt() / b.norm;
-            let e = estimate(&Owned::f64(&got).summary(), &b);
+            let e = estimate_distance(&Owned::f64(&got).summary(), &b);
             squares += (e.relative / truth).powi(2);
             inside += usize::from(e.low <= truth && truth <= e.high);
             trials += 1;
@@ -341,15 +341,18 @@ fn an_estimate_knows_its_ends() {
     let a = Owned::f32(&[1.0, 2.0]).summary();
     let zero = Owned::f32(&[0.0, 0.0]).summary();
     let nan = Owned::f32(&[1.0, f32::NAN]).summary();
-    assert_eq!(estimate(&a, &a).high, 0.0);
-    assert_eq!(estimate(&a, &zero).low, f64::INFINITY);
-    assert_eq!(estimate(&nan, &a).relative, f64::INFINITY);
-    let near = estimate(&Owned::f32(&[-0.0, 0.0]).summary(), &zero);
+    assert_eq!(estimate_distance(&a, &a).high, 0.0);
+    assert_eq!(estimate_distance(&a, &zero).low, f64::INFINITY);
+    assert_eq!(estimate_distance(&nan, &a).relative, f64::INFINITY);
+    let near = estimate_distance(&Owned::f32(&[-0.0, 0.0]).summary(), &zero);
     assert_eq!((near.relative, near.high), (0.0, estimate::SKETCH_ROUNDING));
     // Nothing is known of sums that overflowed, not even that they are near.
     let huge = Owned::f64(&[f64::MAX; 200]).summary();
     let other = Owned::f64(&[f64::MAX / 2.0; 200]).summary();
-    assert_eq!((estimate(&huge, &other).low, estimate(&huge, &other).high), (0.0, f64::INFINITY));
+    assert_eq!(
+        (estimate_distance(&huge, &other).low, estimate_distance(&huge, &other).high),
+        (0.0, f64::INFINITY)
+    );
     // Changes that cancel in a sum do not cancel here.
     let four = |x: [f32; 4]| Owned::f32(&x).summary();
     for (i, j) in [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)] {
@@ -357,12 +360,12 @@ fn an_estimate_knows_its_ends() {
             let mut moved = [1.0; 4];
             moved[i] += 0.5;
             moved[j] += 0.5 * sign;
-            let e = estimate(&four(moved), &four([1.0; 4]));
+            let e = estimate_distance(&four(moved), &four([1.0; 4]));
             assert!((e.relative - 0.5f64.sqrt() / 2.0).abs() < 1e-12, "{i} {j} {sign}: {e:?}");
         }
     }
     // A single element that differs is estimated exactly.
-    let one = estimate(&Owned::f32(&[1.0, 2.5]).summary(), &a);
+    let one = estimate_distance(&Owned::f32(&[1.0, 2.5]).summary(), &a);
     assert!((one.relative - 0.5 / 5f64.sqrt()).abs() < 1e-12);
 }
 
@@ -374,23 +377,23 @@ fn unwritten_and_poison_dependent_elements_are_told_apart() {
         POISON_A.fill(&mut a);
         POISON_B.fill(&mut b);
         let whole = Owned::new(dtype, &[11], a.clone());
-        assert_eq!(summarize(&whole.view(), Some(&POISON_A)).unwritten, 11, "{dtype}");
-        assert_eq!(summarize(&whole.view(), Some(&POISON_B)).unwritten, 0, "{dtype}");
+        assert_eq!(summarize_tensor(&whole.view(), Some(&POISON_A)).unwritten, 11, "{dtype}");
+        assert_eq!(summarize_tensor(&whole.view(), Some(&POISON_B)).unwritten, 0, "{dtype}");
         // Element 4 was written alike; elements 6 and 7 depend on what was there.
         a[4 * size..5 * size].fill(1);
         b[4 * size..5 * size].fill(1);
         a[6 * size..8 * size].fill(2);
         b[6 * size..8 * size].fill(3);
         let (a, b) = (Owned::new(dtype, &[11], a), Owned::new(dtype, &[11], b));
-        let found = written(&a.view(), &b.view()).unwrap();
+        let found = compare_poisons(&a.view(), &b.view()).unwrap();
         assert_eq!((found.unwritten, found.poison_dependent), (8, 2), "{dtype}");
         assert_eq!(found.first_unwritten, [0, 1, 2, 3, 5, 8, 9, 10]);
         assert_eq!(found.first_poison_dependent, [6, 7]);
     }
     let nan = |bits: u32| Owned::f32(&[f32::from_bits(bits)]);
-    let found = written(&nan(0x7FC0_0001).view(), &nan(0xFFC0_0000).view()).unwrap();
-    assert_eq!(found, Written::default());
-    let error = written(&nan(0).view(), &Owned::f32(&[0.0; 2]).view()).unwrap_err();
+    let found = compare_poisons(&nan(0x7FC0_0001).view(), &nan(0xFFC0_0000).view()).unwrap();
+    assert_eq!(found, PoisonComparison::default());
+    let error = compare_poisons(&nan(0).view(), &Owned::f32(&[0.0; 2]).view()).unwrap_err();
     insta::assert_snapshot!(error,
         @"outputs of the two poison patterns differ in kind: f32 [1] and f32 [2]");
 }

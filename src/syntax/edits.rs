@@ -10,8 +10,8 @@ pub(crate) struct Edits {
 
 impl Edits {
     /// Puts `text` before byte `at`, after earlier insertions there.
-    pub(crate) fn insert(&mut self, at: usize, text: impl Into<String>) {
-        self.list.push((at..at, text.into()));
+    pub(crate) fn insert(&mut self, byte_offset: usize, text: impl Into<String>) {
+        self.list.push((byte_offset..byte_offset, text.into()));
     }
 
     /// Replaces the bytes of `range`, which has as many line breaks as `text`.
@@ -23,25 +23,32 @@ impl Edits {
     /// line.
     pub(crate) fn remove(&mut self, text: &str, range: Range<usize>) {
         let ends = text[range.clone()].split_inclusive('\n').filter(|piece| piece.ends_with('\n'));
-        let kept: String = ends.map(line_end).collect();
-        self.replace(range, kept);
+        let kept_line_ends: String = ends.map(line_end).collect();
+        self.replace(range, kept_line_ends);
     }
 
     /// Replaces everything but line breaks in `range` by spaces.
     pub(crate) fn blank(&mut self, text: &str, range: Range<usize>) {
-        let mut at = range.start;
+        let mut byte_offset = range.start;
         for piece in text[range].split_inclusive('\n') {
             let length = piece.trim_end_matches(['\n', '\r']).len();
             if length > 0 {
-                self.replace(at..at + length, " ".repeat(length));
+                self.replace(byte_offset..byte_offset + length, " ".repeat(length));
             }
-            at += piece.len();
+            byte_offset += piece.len();
         }
     }
 
     /// The replacements that lie in `range`.
     pub(crate) fn within(&self, range: &Range<usize>) -> Edits {
-        Edits { list: self.list.iter().filter(|edit| lies_in(edit, range)).cloned().collect() }
+        Edits {
+            list: self
+                .list
+                .iter()
+                .filter(|edit| is_replacement_within(edit, range))
+                .cloned()
+                .collect(),
+        }
     }
 
     /// The text of `range` with the replacements made that lie in it.
@@ -49,7 +56,12 @@ impl Edits {
         let shifted = |(place, with): &(Range<usize>, String)| {
             (place.start - range.start..place.end - range.start, with.clone())
         };
-        let list = self.list.iter().filter(|edit| lies_in(edit, &range)).map(shifted).collect();
+        let list = self
+            .list
+            .iter()
+            .filter(|edit| is_replacement_within(edit, &range))
+            .map(shifted)
+            .collect();
         Edits { list }.apply(&text[range])
     }
 
@@ -61,12 +73,12 @@ impl Edits {
             (range.start, !range.is_empty(), std::cmp::Reverse(range.end))
         });
         let mut out = String::with_capacity(text.len() + 64 * self.list.len());
-        let mut done = 0;
+        let mut copied_until = 0;
         for (range, replacement) in self.list {
-            if range.start < done {
+            if range.start < copied_until {
                 continue;
             }
-            out.push_str(&text[done..range.start]);
+            out.push_str(&text[copied_until..range.start]);
             debug_assert_eq!(
                 replacement.matches('\n').count(),
                 text[range.clone()].matches('\n').count(),
@@ -74,15 +86,15 @@ impl Edits {
                 &text[range.clone()]
             );
             out.push_str(&replacement);
-            done = range.end;
+            copied_until = range.end;
         }
-        out.push_str(&text[done..]);
+        out.push_str(&text[copied_until..]);
         out
     }
 }
 
 /// Whether `edit` is a replacement in `range`.
-fn lies_in((place, _): &(Range<usize>, String), range: &Range<usize>) -> bool {
+fn is_replacement_within((place, _): &(Range<usize>, String), range: &Range<usize>) -> bool {
     range.start <= place.start && place.end <= range.end && !place.is_empty()
 }
 

@@ -3,7 +3,7 @@
 
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     /// An identifier or keyword.
     Ident,
     /// A preprocessing number.
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
 /// A token and the bytes it takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
-    pub kind: Kind,
+    pub kind: TokenKind,
     pub start: usize,
     pub end: usize,
 }
@@ -31,8 +31,8 @@ impl Token {
     }
 
     /// Whether this is code spelled exactly `spelling`.
-    pub(crate) fn is(&self, text: &str, spelling: &str) -> bool {
-        matches!(self.kind, Kind::Ident | Kind::Punct) && self.text(text) == spelling
+    pub(crate) fn is_spelled(&self, text: &str, spelling: &str) -> bool {
+        matches!(self.kind, TokenKind::Ident | TokenKind::Punct) && self.text(text) == spelling
     }
 }
 
@@ -41,13 +41,14 @@ impl Token {
 pub(crate) const MOST_ARGUMENTS: usize = 1024;
 
 /// Every token of `text`, comments left out.
-pub(crate) fn lex(text: &str) -> Vec<Token> {
+pub(crate) fn lex_tokens(text: &str) -> Vec<Token> {
     Lexer { bytes: text.as_bytes(), at: 0, end: text.len(), line_start: true }.run()
 }
 
 /// The tokens after the `#` of a directive that takes `start..end`.
 pub(crate) fn lex_directive(text: &str, directive: Token) -> Tokens {
-    let hash = text[directive.start..directive.end].find('#').map_or(0, |at| at + 1);
+    let hash =
+        text[directive.start..directive.end].find('#').map_or(0, |hash_offset| hash_offset + 1);
     let bytes = text.as_bytes();
     let lexer = Lexer { bytes, at: directive.start + hash, end: directive.end, line_start: false };
     Tokens::new(text, lexer.run())
@@ -73,12 +74,12 @@ impl Tokens {
     /// Matches the brackets of `list`, tokens of `text`.
     pub(crate) fn new(text: &str, list: Vec<Token>) -> Self {
         let mut partners = vec![None; list.len()];
-        let mut open = Vec::new();
-        for (index, token) in list.iter().enumerate().filter(|(_, t)| t.kind == Kind::Punct) {
+        let mut open_brackets = Vec::new();
+        for (index, token) in list.iter().enumerate().filter(|(_, t)| t.kind == TokenKind::Punct) {
             match token.text(text) {
-                "(" | "[" | "{" => open.push(index),
+                "(" | "[" | "{" => open_brackets.push(index),
                 ")" | "]" | "}" => {
-                    if let Some(opener) = open.pop() {
+                    if let Some(opener) = open_brackets.pop() {
                         partners[opener] = Some(index);
                         partners[index] = Some(opener);
                     }
@@ -91,26 +92,32 @@ impl Tokens {
 
     /// The index after the group that opens at `open`, or `None` if nothing opens there or it
     /// never closes.
-    pub(crate) fn skip_group(&self, open: usize) -> Option<usize> {
-        let close = self.partners.get(open).copied().flatten();
-        close.filter(|&close| close > open).map(|close| close + 1)
+    pub(crate) fn skip_group(&self, open_bracket: usize) -> Option<usize> {
+        let close_bracket = self.partners.get(open_bracket).copied().flatten();
+        close_bracket
+            .filter(|&close_bracket| close_bracket > open_bracket)
+            .map(|close_bracket| close_bracket + 1)
     }
 
     /// The index of the bracket that `close` closes, or `None` if it closes none.
-    pub(crate) fn group_start(&self, close: usize) -> Option<usize> {
-        self.partners.get(close).copied().flatten().filter(|&open| open < close)
+    pub(crate) fn group_start(&self, close_bracket: usize) -> Option<usize> {
+        self.partners
+            .get(close_bracket)
+            .copied()
+            .flatten()
+            .filter(|&open_bracket| open_bracket < close_bracket)
     }
 
     /// The index after the template argument list that opens at `open` (`<`), or `None`.
-    pub(crate) fn skip_angles(&self, text: &str, open: usize) -> Option<usize> {
+    pub(crate) fn skip_angles(&self, text: &str, open_angle: usize) -> Option<usize> {
         let mut depth = 0usize;
-        let mut index = open;
-        while index < self.list.len().min(open + MOST_ARGUMENTS) {
+        let mut index = open_angle;
+        while index < self.list.len().min(open_angle + MOST_ARGUMENTS) {
             let token = self.list[index];
             match token.text(text) {
                 "<" => depth += 1,
                 ">" => depth = depth.checked_sub(1)?,
-                "(" | "[" | "{" if token.kind == Kind::Punct => {
+                "(" | "[" | "{" if token.kind == TokenKind::Punct => {
                     index = self.skip_group(index)?;
                     continue;
                 }
@@ -119,15 +126,15 @@ impl Tokens {
             }
             index += 1;
             if depth == 0 {
-                return (index > open + 1).then_some(index);
+                return (index > open_angle + 1).then_some(index);
             }
         }
         None
     }
 
     /// Whether the token at `at` is code spelled exactly `spelling`.
-    pub(crate) fn is(&self, text: &str, at: usize, spelling: &str) -> bool {
-        self.list.get(at).is_some_and(|token| token.is(text, spelling))
+    pub(crate) fn is_spelled_at(&self, text: &str, token_index: usize, spelling: &str) -> bool {
+        self.list.get(token_index).is_some_and(|token| token.is_spelled(text, spelling))
     }
 }
 
@@ -196,7 +203,7 @@ impl Lexer<'_> {
         self.at = (self.at + 2).min(self.end);
     }
 
-    fn token(&mut self) -> Kind {
+    fn token(&mut self) -> TokenKind {
         let byte = self.peek(0);
         match byte {
             b'#' if self.line_start => self.directive(),
@@ -208,7 +215,7 @@ impl Lexer<'_> {
         }
     }
 
-    fn directive(&mut self) -> Kind {
+    fn directive(&mut self) -> TokenKind {
         while self.at < self.end && self.peek(0) != b'\n' {
             if self.continuation() > 0 {
                 self.at += self.continuation();
@@ -221,11 +228,11 @@ impl Lexer<'_> {
                 self.at += 1;
             }
         }
-        Kind::Directive
+        TokenKind::Directive
     }
 
     /// A quoted literal; one that is not closed ends with its line.
-    fn quoted(&mut self, quote: u8) -> Kind {
+    fn quoted(&mut self, quote: u8) -> TokenKind {
         self.at += 1;
         while self.at < self.end && self.peek(0) != b'\n' {
             if self.continuation() > 0 {
@@ -238,23 +245,27 @@ impl Lexer<'_> {
                 break;
             }
         }
-        Kind::Text
+        TokenKind::Text
     }
 
-    fn raw_string(&mut self) -> Kind {
+    fn raw_string(&mut self) -> TokenKind {
         self.at += 1;
-        let rest = &self.bytes[self.at..self.end];
-        let Some(open) = rest.iter().take(17).position(|&byte| byte == b'(') else {
+        let remaining_bytes = &self.bytes[self.at..self.end];
+        let Some(open_parenthesis) = remaining_bytes.iter().take(17).position(|&byte| byte == b'(')
+        else {
             self.at -= 1;
             return self.quoted(b'"');
         };
-        let close = [b")", &rest[..open], b"\""].concat();
-        let found = rest.windows(close.len()).position(|window| window == close);
-        self.at = found.map_or(self.end, |found| self.at + found + close.len());
-        Kind::Text
+        let closing_delimiter = [b")", &remaining_bytes[..open_parenthesis], b"\""].concat();
+        let closing_offset = remaining_bytes
+            .windows(closing_delimiter.len())
+            .position(|window| window == closing_delimiter);
+        self.at = closing_offset
+            .map_or(self.end, |closing_offset| self.at + closing_offset + closing_delimiter.len());
+        TokenKind::Text
     }
 
-    fn number(&mut self) -> Kind {
+    fn number(&mut self) -> TokenKind {
         loop {
             let byte = self.peek(0);
             let exponent = matches!(byte, b'e' | b'E' | b'p' | b'P');
@@ -265,12 +276,12 @@ impl Lexer<'_> {
             } else if byte == b'\'' && self.peek(1).is_ascii_alphanumeric() {
                 self.at += 2;
             } else {
-                return Kind::Number;
+                return TokenKind::Number;
             }
         }
     }
 
-    fn word(&mut self) -> Kind {
+    fn word(&mut self) -> TokenKind {
         let start = self.at;
         while is_ident(self.peek(0)) {
             self.at += 1;
@@ -278,18 +289,18 @@ impl Lexer<'_> {
         match (&self.bytes[start..self.at], self.peek(0)) {
             (b"R" | b"u8R" | b"uR" | b"UR" | b"LR", b'"') => self.raw_string(),
             (b"u8" | b"u" | b"U" | b"L", quote @ (b'"' | b'\'')) => self.quoted(quote),
-            _ => Kind::Ident,
+            _ => TokenKind::Ident,
         }
     }
 
-    fn punctuation(&mut self) -> Kind {
+    fn punctuation(&mut self) -> TokenKind {
         let length = match (self.peek(0), self.peek(1), self.peek(2)) {
             (b'<', b'<', b'<') => 3,
             (b':', b':', _) | (b'-', b'>', _) | (b'#', b'#', _) => 2,
             _ => 1,
         };
         self.at += length;
-        Kind::Punct
+        TokenKind::Punct
     }
 }
 
@@ -299,7 +310,7 @@ fn is_ident(byte: u8) -> bool {
 }
 
 /// The tokens' text with comments dropped and every gap as one space.
-pub(crate) fn folded(text: &str, tokens: &[Token]) -> String {
+pub(crate) fn normalise_spacing(text: &str, tokens: &[Token]) -> String {
     let mut out = String::new();
     let mut end = None;
     for token in tokens {

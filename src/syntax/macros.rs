@@ -1,6 +1,6 @@
 //! The definitions of macros: their names, parameters and bodies.
 
-use super::lexer::{Kind, Token, Tokens, lex_directive};
+use super::lexer::{Token, TokenKind, Tokens, lex_directive};
 
 /// One `#define`.
 #[derive(Debug)]
@@ -14,19 +14,21 @@ pub(crate) struct Macro<'t> {
 }
 
 /// The macro that `directive` defines, if it is a `#define`.
-pub(crate) fn definition<'t>(text: &'t str, directive: Token) -> Option<Macro<'t>> {
-    if directive.kind != Kind::Directive {
+pub(crate) fn parse_macro_definition<'t>(text: &'t str, directive: Token) -> Option<Macro<'t>> {
+    if directive.kind != TokenKind::Directive {
         return None;
     }
     let words = lex_directive(text, directive);
     let [define, name, ..] = &*words else { return None };
-    if !define.is(text, "define") {
+    if !define.is_spelled(text, "define") {
         return None;
     }
-    let open = words.get(2).filter(|open| open.is(text, "(") && open.start == name.end);
-    let start = if open.is_some() { words.skip_group(2)? } else { 2 };
-    let parameters = open.map(|_| {
-        let list = words[3..start].iter().filter(|word| word.kind == Kind::Ident);
+    let open_parenthesis = words.get(2).filter(|open_parenthesis| {
+        open_parenthesis.is_spelled(text, "(") && open_parenthesis.start == name.end
+    });
+    let start = if open_parenthesis.is_some() { words.skip_group(2)? } else { 2 };
+    let parameters = open_parenthesis.map(|_| {
+        let list = words[3..start].iter().filter(|word| word.kind == TokenKind::Ident);
         let mut names: Vec<&str> = list.map(|word| word.text(text)).collect();
         names.push("__VA_ARGS__");
         names

@@ -9,7 +9,7 @@ pub(crate) mod source;
 
 /// One file of a source set, source or header.
 #[derive(Clone, Copy, Debug)]
-pub struct Unit<'a> {
+pub struct SourceUnit<'a> {
     /// The path by which messages name the file.
     pub path: &'a str,
     /// The text of the file.
@@ -17,7 +17,7 @@ pub struct Unit<'a> {
 }
 
 /// `text` as the content of a C string literal.
-pub(crate) fn escape(text: &str) -> String {
+pub(crate) fn escape_c_string(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -28,7 +28,7 @@ pub(crate) fn escape(text: &str) -> String {
             control if control.is_ascii_control() => {
                 out.push_str(&format!("\\{:03o}", control as u32));
             }
-            other => out.push(other),
+            plain_character => out.push(plain_character),
         }
     }
     out

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::lexer::{Kind, MOST_ARGUMENTS, Token, Tokens};
+use super::lexer::{MOST_ARGUMENTS, Token, TokenKind, Tokens};
 
 /// One thing that a file declares.
 #[derive(Clone, Debug)]
@@ -38,14 +38,15 @@ pub(crate) enum ItemKind {
 
 impl Item {
     /// Whether `word` stands among the specifiers before the function's parameters.
-    pub(crate) fn has(&self, text: &str, tokens: &[Token], word: &str) -> bool {
+    pub(crate) fn has_specifier(&self, text: &str, tokens: &[Token], word: &str) -> bool {
         let head = self.tokens.start..self.name_at.max(self.tokens.start);
-        tokens[head].iter().any(|token| token.is(text, word))
+        tokens[head].iter().any(|token| token.is_spelled(text, word))
     }
 
     /// Whether the function runs on the device.
     pub(crate) fn on_device(&self, text: &str, tokens: &[Token]) -> bool {
-        self.has(text, tokens, "__global__") || self.has(text, tokens, "__device__")
+        self.has_specifier(text, tokens, "__global__")
+            || self.has_specifier(text, tokens, "__device__")
     }
 }
 
@@ -83,13 +84,13 @@ const MOST_BRACES: usize = 256;
 const MOST_SCOPES: usize = 64;
 
 /// The items of a file, outer before inner, in order.
-pub(crate) fn outline(text: &str, tokens: &Tokens) -> Vec<Item> {
+pub(crate) fn outline_items(text: &str, tokens: &Tokens) -> Vec<Item> {
     let (scopes, items) = (Vec::new(), Vec::new());
     Outline { text, tokens, at: 0, head: 0, braces: 0, scopes, items }.run()
 }
 
 /// A scope that is open: a namespace, or the class of an item.
-enum Scope {
+enum OutlineScope {
     Namespace,
     Class(usize),
 }
@@ -102,7 +103,7 @@ struct Outline<'t> {
     head: usize,
     /// The braces that it opened.
     braces: usize,
-    scopes: Vec<Scope>,
+    scopes: Vec<OutlineScope>,
     items: Vec<Item>,
 }
 
@@ -110,16 +111,16 @@ impl Outline<'_> {
     fn run(mut self) -> Vec<Item> {
         while let Some(token) = self.tokens.get(self.at) {
             match (token.kind, token.text(self.text)) {
-                (Kind::Directive, _) if self.head == self.at => self.restart(self.at + 1),
-                (Kind::Punct, ";") => self.end_declaration(),
-                (Kind::Punct, "{") => self.open(),
-                (Kind::Punct, "}") => self.close(),
-                (Kind::Punct, "(" | "[") => self.skip(self.tokens.skip_group(self.at)),
-                (Kind::Ident, "template") => {
+                (TokenKind::Directive, _) if self.head == self.at => self.restart(self.at + 1),
+                (TokenKind::Punct, ";") => self.end_declaration(),
+                (TokenKind::Punct, "{") => self.open(),
+                (TokenKind::Punct, "}") => self.close(),
+                (TokenKind::Punct, "(" | "[") => self.skip(self.tokens.skip_group(self.at)),
+                (TokenKind::Ident, "template") => {
                     self.skip(self.tokens.skip_angles(self.text, self.at + 1));
                 }
-                (Kind::Ident, "public" | "private" | "protected")
-                    if self.head == self.at && self.is(self.at + 1, ":") =>
+                (TokenKind::Ident, "public" | "private" | "protected")
+                    if self.head == self.at && self.is_spelled_at(self.at + 1, ":") =>
                 {
                     self.restart(self.at + 2);
                 }
@@ -129,17 +130,17 @@ impl Outline<'_> {
         self.items
     }
 
-    fn is(&self, at: usize, spelling: &str) -> bool {
-        self.tokens.is(self.text, at, spelling)
+    fn is_spelled_at(&self, token_index: usize, spelling: &str) -> bool {
+        self.tokens.is_spelled_at(self.text, token_index, spelling)
     }
 
-    fn skip(&mut self, to: Option<usize>) {
-        self.at = to.unwrap_or(self.at + 1);
+    fn skip(&mut self, next_index: Option<usize>) {
+        self.at = next_index.unwrap_or(self.at + 1);
     }
 
-    fn restart(&mut self, at: usize) {
-        self.at = at;
-        self.head = at;
+    fn restart(&mut self, token_index: usize) {
+        self.at = token_index;
+        self.head = token_index;
         self.braces = 0;
     }
 
@@ -150,8 +151,8 @@ impl Outline<'_> {
             tokens: self.head..end,
             name: String::new(),
             name_at: self.head,
-            member: matches!(self.scopes.last(), Some(Scope::Class(_))),
-            template: head.iter().any(|token| token.is(self.text, "template")),
+            member: matches!(self.scopes.last(), Some(OutlineScope::Class(_))),
+            template: head.iter().any(|token| token.is_spelled(self.text, "template")),
             body: 0..0,
         }
     }
@@ -172,51 +173,52 @@ impl Outline<'_> {
     }
 
     fn set_name(&self, item: &mut Item) {
-        if let Some(at) = self.function_name() {
-            item.name_at = at;
-            item.name = self.tokens[at].text(self.text).to_owned();
+        if let Some(name_index) = self.function_name() {
+            item.name_at = name_index;
+            item.name = self.tokens[name_index].text(self.text).to_owned();
         }
     }
 
     fn open(&mut self) {
-        let after = self.tokens.skip_group(self.at).unwrap_or(self.tokens.len());
+        let group_end = self.tokens.skip_group(self.at).unwrap_or(self.tokens.len());
         self.braces += 1;
         if self.braces > MOST_BRACES {
-            self.at = after;
+            self.at = group_end;
         } else if self.opens_namespace() {
-            self.scopes.push(Scope::Namespace);
+            self.scopes.push(OutlineScope::Namespace);
             self.restart(self.at + 1);
         } else if self.is_initialiser() {
-            self.at = after;
+            self.at = group_end;
         } else if self.function_name().is_some() {
-            let mut item = self.item(ItemKind::Function, after);
+            let mut item = self.item(ItemKind::Function, group_end);
             self.set_name(&mut item);
-            item.body = self.at..after;
+            item.body = self.at..group_end;
             self.items.push(item);
-            self.restart(after);
+            self.restart(group_end);
         } else if self.scopes.len() < MOST_SCOPES && self.opens_class() {
-            let item = self.item(ItemKind::Type, after);
-            self.scopes.push(Scope::Class(self.items.len()));
+            let item = self.item(ItemKind::Type, group_end);
+            self.scopes.push(OutlineScope::Class(self.items.len()));
             self.items.push(item);
             self.restart(self.at + 1);
-        } else if self.head == self.at || self.is(after, "{") {
-            self.restart(after);
+        } else if self.head == self.at || self.is_spelled_at(group_end, "{") {
+            self.restart(group_end);
         } else {
-            self.at = after;
+            self.at = group_end;
         }
     }
 
     fn close(&mut self) {
-        let at = self.at;
+        let close_index = self.at;
         match self.scopes.pop() {
-            Some(Scope::Class(item)) => {
+            Some(OutlineScope::Class(item)) => {
                 // Declarators may follow the brace; they belong to the type.
-                let semicolon = (at..self.tokens.len()).find(|&next| self.is(next, ";"));
+                let semicolon =
+                    (close_index..self.tokens.len()).find(|&next| self.is_spelled_at(next, ";"));
                 let end = semicolon.map_or(self.tokens.len(), |semicolon| semicolon + 1);
                 self.items[item].tokens.end = end;
                 self.restart(end);
             }
-            _ => self.restart(at + 1),
+            _ => self.restart(close_index + 1),
         }
     }
 
@@ -225,85 +227,89 @@ impl Outline<'_> {
     }
 
     fn opens_namespace(&self) -> bool {
-        let mut words = self.head_words().filter(|(_, token)| token.kind != Kind::Directive);
+        let mut words = self.head_words().filter(|(_, token)| token.kind != TokenKind::Directive);
         let Some((_, first)) = words.next() else { return false };
-        let first = match first.is(self.text, "inline") {
+        let first = match first.is_spelled(self.text, "inline") {
             true => words.next().map_or(first, |(_, token)| token),
             false => first,
         };
-        let linkage = words.next().is_some_and(|(_, token)| token.kind == Kind::Text);
-        first.is(self.text, "namespace")
-            || (first.is(self.text, "extern") && linkage && words.next().is_none())
+        let linkage = words.next().is_some_and(|(_, token)| token.kind == TokenKind::Text);
+        first.is_spelled(self.text, "namespace")
+            || (first.is_spelled(self.text, "extern") && linkage && words.next().is_none())
     }
 
     /// Whether the brace after the head starts an initialiser: `= {`, or a member's in a
     /// constructor's list.
     fn is_initialiser(&self) -> bool {
-        let Some(previous) = self.at.checked_sub(1).filter(|&at| at >= self.head) else {
+        let Some(previous) = self.at.checked_sub(1).filter(|&token_index| token_index >= self.head)
+        else {
             return false;
         };
-        if self.is(previous, "=") || self.is(previous, "return") {
+        if self.is_spelled_at(previous, "=") || self.is_spelled_at(previous, "return") {
             return true;
         }
         let in_list = self.top_level().windows(2).any(|pair| {
-            self.is(pair[0], ")") && self.is(pair[1], ":")
-                || self.is(pair[0], "noexcept") && self.is(pair[1], ":")
+            self.is_spelled_at(pair[0], ")") && self.is_spelled_at(pair[1], ":")
+                || self.is_spelled_at(pair[0], "noexcept") && self.is_spelled_at(pair[1], ":")
         });
-        let ends_name = self.tokens[previous].kind == Kind::Ident || self.is(previous, ">");
+        let ends_name =
+            self.tokens[previous].kind == TokenKind::Ident || self.is_spelled_at(previous, ">");
         in_list && ends_name
     }
 
     fn opens_class(&self) -> bool {
-        self.top_level()
-            .into_iter()
-            .any(|at| ["class", "struct", "union", "enum"].iter().any(|&word| self.is(at, word)))
+        self.top_level().into_iter().any(|token_index| {
+            ["class", "struct", "union", "enum"]
+                .iter()
+                .any(|&word| self.is_spelled_at(token_index, word))
+        })
     }
 
     /// Indices of the head's tokens outside brackets and template heads; of a group in
     /// parentheses, the opening and the closing one.
     fn top_level(&self) -> Vec<usize> {
-        let mut found = Vec::new();
-        let mut at = self.head;
-        while at < self.at {
-            let text = self.tokens[at].text(self.text);
-            if self.tokens[at].kind == Kind::Directive {
-                at += 1;
+        let mut top_indices = Vec::new();
+        let mut token_index = self.head;
+        while token_index < self.at {
+            let text = self.tokens[token_index].text(self.text);
+            if self.tokens[token_index].kind == TokenKind::Directive {
+                token_index += 1;
                 continue;
             }
-            found.push(at);
-            let after = match text {
-                "(" | "[" | "{" => self.tokens.skip_group(at),
-                "template" => self.tokens.skip_angles(self.text, at + 1),
+            top_indices.push(token_index);
+            let group_end = match text {
+                "(" | "[" | "{" => self.tokens.skip_group(token_index),
+                "template" => self.tokens.skip_angles(self.text, token_index + 1),
                 _ => None,
             };
-            at = match after {
-                Some(after) if after <= self.at => {
-                    found.push(after - 1);
-                    after
+            token_index = match group_end {
+                Some(group_end) if group_end <= self.at => {
+                    top_indices.push(group_end - 1);
+                    group_end
                 }
-                _ => at + 1,
+                _ => token_index + 1,
             };
         }
-        found
+        top_indices
     }
 
     /// The index of the token that names the function which the head declares, if it does.
     fn function_name(&self) -> Option<usize> {
         let top = self.top_level();
-        for (place, &open) in top.iter().enumerate() {
-            if self.is(open, "=") {
+        for (place, &token_index) in top.iter().enumerate() {
+            if self.is_spelled_at(token_index, "=") {
                 return None;
             }
-            if self.is(open, "operator") {
-                return Some(open);
+            if self.is_spelled_at(token_index, "operator") {
+                return Some(token_index);
             }
-            if !self.is(open, "(") || place == 0 {
+            if !self.is_spelled_at(token_index, "(") || place == 0 {
                 continue;
             }
-            let before = top[place - 1];
-            let name = self.name_before(before)?;
+            let index_before = top[place - 1];
+            let name = self.name_before(index_before)?;
             let word = self.tokens[name].text(self.text);
-            let nameless = self.tokens[name].kind != Kind::Ident;
+            let nameless = self.tokens[name].kind != TokenKind::Ident;
             if nameless || is_attribute(word) || !self.ends_parameters(top.get(place + 2).copied())
             {
                 continue;
@@ -314,19 +320,19 @@ impl Outline<'_> {
     }
 
     /// The identifier that `at` ends: itself, or the template name before its arguments.
-    fn name_before(&self, at: usize) -> Option<usize> {
-        if self.is(at, ">") {
+    fn name_before(&self, token_index: usize) -> Option<usize> {
+        if self.is_spelled_at(token_index, ">") {
             let mut depth = 0usize;
-            for index in (self.head..=at).rev().take(MOST_ARGUMENTS) {
-                depth += usize::from(self.is(index, ">"));
-                depth -= usize::from(self.is(index, "<") && depth > 0);
+            for index in (self.head..=token_index).rev().take(MOST_ARGUMENTS) {
+                depth += usize::from(self.is_spelled_at(index, ">"));
+                depth -= usize::from(self.is_spelled_at(index, "<") && depth > 0);
                 if depth == 0 {
                     let operator = (index > self.head).then(|| index - 1)?;
                     return Some(operator);
                 }
             }
         }
-        Some(at)
+        Some(token_index)
     }
 
     /// Whether the token at `next` may follow a function's parameters.
@@ -348,6 +354,6 @@ impl Outline<'_> {
             "throw",
             "[",
         ];
-        follows.iter().any(|&word| self.is(next, word))
+        follows.iter().any(|&word| self.is_spelled_at(next, word))
     }
 }

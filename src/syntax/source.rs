@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::Unit;
-use super::lexer::{Kind, Token, Tokens, lex, lex_directive};
+use super::SourceUnit;
+use super::lexer::{Token, TokenKind, Tokens, lex_directive, lex_tokens};
 
 /// A file and its tokens.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ enum Branch {
 }
 
 /// A conditional group that is still open.
-struct Group {
+struct OpenConditional {
     decided: bool,
     dead: bool,
     parent_dead: bool,
@@ -43,9 +43,9 @@ struct Group {
 }
 
 impl<'a> Source<'a> {
-    pub(crate) fn new(unit: &Unit<'a>) -> Self {
+    pub(crate) fn new(unit: &SourceUnit<'a>) -> Self {
         let text = unit.text.strip_prefix('\u{feff}').unwrap_or(unit.text);
-        let lines = text.match_indices('\n').map(|(at, _)| at).collect();
+        let lines = text.match_indices('\n').map(|(newline_offset, _)| newline_offset).collect();
         let mut source = Source {
             path: unit.path,
             text,
@@ -61,28 +61,29 @@ impl<'a> Source<'a> {
     }
 
     /// The same without the program's own `main`.
-    pub(crate) fn without_main(unit: &Unit<'a>) -> Self {
+    pub(crate) fn without_main(unit: &SourceUnit<'a>) -> Self {
         let mut source = Source::new(unit);
         source.leave_out_main();
         source
     }
 
     /// The 1-based line of byte `at`.
-    pub(crate) fn line(&self, at: usize) -> usize {
-        1 + self.lines.partition_point(|&newline| newline < at)
+    pub(crate) fn line(&self, byte_offset: usize) -> usize {
+        1 + self.lines.partition_point(|&newline| newline < byte_offset)
     }
 
     /// Whether a condition on `__CUDA_ARCH__` decides about the token at byte `at`.
-    pub(crate) fn by_arch(&self, at: usize) -> bool {
-        let index = self.tokens.partition_point(|token| token.start < at);
+    pub(crate) fn by_arch(&self, byte_offset: usize) -> bool {
+        let index = self.tokens.partition_point(|token| token.start < byte_offset);
         self.by_arch.get(index).copied().unwrap_or(false)
     }
 
     /// The tokens with one branch chosen of every conditional whose branches differ in brackets.
     pub(crate) fn view(&self, first: bool) -> Tokens {
         let hidden = if first { Branch::Later } else { Branch::First };
-        let kept = self.tokens.iter().zip(&self.branch).filter(|(_, branch)| **branch != hidden);
-        Tokens::new(self.text, kept.map(|(token, _)| *token).collect())
+        let visible_tokens =
+            self.tokens.iter().zip(&self.branch).filter(|(_, branch)| **branch != hidden);
+        Tokens::new(self.text, visible_tokens.map(|(token, _)| *token).collect())
     }
 
     /// Whether any conditional's branches differ in brackets.
@@ -91,9 +92,9 @@ impl<'a> Source<'a> {
     }
 
     fn preprocess(&mut self) {
-        let mut groups: Vec<Group> = Vec::new();
-        for token in lex(self.text) {
-            if token.kind == Kind::Directive {
+        let mut groups: Vec<OpenConditional> = Vec::new();
+        for token in lex_tokens(self.text) {
+            if token.kind == TokenKind::Directive {
                 self.directive(token, &mut groups);
             }
             if !groups.last().is_some_and(|group| group.dead) {
@@ -105,7 +106,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    fn directive(&mut self, token: Token, groups: &mut Vec<Group>) {
+    fn directive(&mut self, token: Token, groups: &mut Vec<OpenConditional>) {
         let words = lex_directive(self.text, token);
         let Some((name, condition)) = words.split_first() else { return };
         let next = self.tokens.len();
@@ -117,7 +118,7 @@ impl<'a> Source<'a> {
                 let parent_arch = groups.last().is_some_and(|group| group.arch);
                 let constant = self.constant(condition);
                 let dead = parent_dead || constant == Some(false);
-                groups.push(Group {
+                groups.push(OpenConditional {
                     decided: constant == Some(true),
                     dead,
                     parent_dead,
@@ -145,26 +146,32 @@ impl<'a> Source<'a> {
 
     /// Takes the definition of `main` out of the tokens, where one reads it without doubt.
     fn leave_out_main(&mut self) {
-        let Some(found) = self.main_definition() else { return };
-        self.main = Some(self.tokens[found.start].start..self.tokens[found.end - 1].end);
-        self.tokens.drain(found.clone());
-        self.by_arch.drain(found.clone());
-        self.branch.drain(found.clone());
-        self.depths.drain(found);
+        let Some(main_range) = self.main_definition() else { return };
+        self.main = Some(self.tokens[main_range.start].start..self.tokens[main_range.end - 1].end);
+        self.tokens.drain(main_range.clone());
+        self.by_arch.drain(main_range.clone());
+        self.branch.drain(main_range.clone());
+        self.depths.drain(main_range);
     }
 
     /// The tokens of `int main(...) {...}` at namespace scope.
     fn main_definition(&self) -> Option<Range<usize>> {
-        let is = |at: usize, word: &str| self.tokens.get(at).is_some_and(|t| t.is(self.text, word));
-        let begins = |&at: &usize| {
-            is(at + 1, "main") && is(at + 2, "(") && self.depths[at] == 0 && is(at, "int")
+        let token_is = |token_index: usize, word: &str| {
+            self.tokens.get(token_index).is_some_and(|t| t.is_spelled(self.text, word))
         };
-        let start = (0..self.tokens.len()).find(begins)?;
+        let begins_main = |&token_index: &usize| {
+            token_is(token_index + 1, "main")
+                && token_is(token_index + 2, "(")
+                && self.depths[token_index] == 0
+                && token_is(token_index, "int")
+        };
+        let start = (0..self.tokens.len()).find(begins_main)?;
         let tokens = Tokens::new(self.text, self.tokens[start..].to_vec());
-        let body = tokens.skip_group(2).filter(|&body| tokens.is(self.text, body, "{"))?;
+        let body =
+            tokens.skip_group(2).filter(|&body| tokens.is_spelled_at(self.text, body, "{"))?;
         let range = start..start + tokens.skip_group(body)?;
         let is_plain = self.branch[range.clone()].iter().all(|branch| *branch == Branch::Always);
-        (is_plain && !is(start.wrapping_sub(1), "extern")).then_some(range)
+        (is_plain && !token_is(start.wrapping_sub(1), "extern")).then_some(range)
     }
 
     /// The value of a condition, if it is known without macros.
@@ -172,7 +179,9 @@ impl<'a> Source<'a> {
         let words: Vec<&str> = condition.iter().map(|word| word.text(self.text)).collect();
         match words.as_slice() {
             ["0" | "false"] => Some(false),
-            ["0" | "false", "&", "&", rest @ ..] if !rest.contains(&"|") => Some(false),
+            ["0" | "false", "&", "&", other_words @ ..] if !other_words.contains(&"|") => {
+                Some(false)
+            }
             ["1" | "true"] => Some(true),
             _ => None,
         }
@@ -195,17 +204,21 @@ impl<'a> Source<'a> {
     }
 
     fn depth_change(&self, start: usize, end: usize) -> isize {
-        let depth = |at: usize| self.depths.get(at).copied().unwrap_or_else(|| self.depth());
+        let depth = |token_index: usize| {
+            self.depths.get(token_index).copied().unwrap_or_else(|| self.depth())
+        };
         depth(end) - depth(start)
     }
 
     /// How many more brackets open than close up to here.
     fn depth(&self) -> isize {
-        let (Some(last), Some(before)) = (self.tokens.last(), self.depths.last()) else { return 0 };
+        let (Some(last), Some(depth_before)) = (self.tokens.last(), self.depths.last()) else {
+            return 0;
+        };
         match last.text(self.text) {
-            "(" | "[" | "{" if last.kind == Kind::Punct => before + 1,
-            ")" | "]" | "}" if last.kind == Kind::Punct => before - 1,
-            _ => *before,
+            "(" | "[" | "{" if last.kind == TokenKind::Punct => depth_before + 1,
+            ")" | "]" | "}" if last.kind == TokenKind::Punct => depth_before - 1,
+            _ => *depth_before,
         }
     }
 }

@@ -5,13 +5,13 @@
 use super::DType;
 
 /// The numbers that the 256 codes of E4M3 stand for.
-pub(crate) static E4M3: [f64; 256] = values(3, 7, 0x7E, 0x7F);
+pub(crate) static E4M3: [f64; 256] = tabulate_float8(3, 7, 0x7E, 0x7F);
 /// The numbers that the 256 codes of E5M2 stand for.
-pub(crate) static E5M2: [f64; 256] = values(2, 15, 0x7B, 0x7C);
+pub(crate) static E5M2: [f64; 256] = tabulate_float8(2, 15, 0x7B, 0x7C);
 
 /// The numbers of a format with so many bits of fraction, this bias, this largest finite magnitude, and
 /// this code for what is larger. Codes behind that are NaN.
-const fn values(fraction: u32, bias: i32, largest: usize, overflow: usize) -> [f64; 256] {
+const fn tabulate_float8(fraction: u32, bias: i32, largest: usize, overflow: usize) -> [f64; 256] {
     let mut values = [f64::NAN; 256];
     let mut code = 0;
     while code <= overflow {
@@ -20,9 +20,10 @@ const fn values(fraction: u32, bias: i32, largest: usize, overflow: usize) -> [f
         let magnitude = match exponent {
             _ if code > largest && overflow == 0x7C => f64::INFINITY,
             _ if code > largest => f64::NAN,
-            0 => digits * power_of_two(1 - bias - fraction as i32),
+            0 => digits * power_from_exponent(1 - bias - fraction as i32),
             _ => {
-                (digits + (1 << fraction) as f64) * power_of_two(exponent - bias - fraction as i32)
+                (digits + (1 << fraction) as f64)
+                    * power_from_exponent(exponent - bias - fraction as i32)
             }
         };
         values[code] = magnitude;
@@ -32,7 +33,7 @@ const fn values(fraction: u32, bias: i32, largest: usize, overflow: usize) -> [f
     values
 }
 
-const fn power_of_two(exponent: i32) -> f64 {
+const fn power_from_exponent(exponent: i32) -> f64 {
     f64::from_bits(((exponent + 1023) as u64) << 52)
 }
 
@@ -41,7 +42,7 @@ const fn power_of_two(exponent: i32) -> f64 {
 ///
 /// # Panics
 /// If `dtype` is neither.
-pub(crate) fn encode(dtype: DType, x: f64) -> u8 {
+pub(crate) fn encode_float8(dtype: DType, x: f64) -> u8 {
     let (values, largest, overflow, nan) = match dtype {
         DType::F8E4M3 => (&E4M3, 0x7E, 0x7F, 0x7F),
         DType::F8E5M2 => (&E5M2, 0x7B, 0x7C, 0x7E),
@@ -51,14 +52,14 @@ pub(crate) fn encode(dtype: DType, x: f64) -> u8 {
     if x.is_nan() {
         return sign | nan;
     }
-    let below = values[..=largest].partition_point(|value| *value <= magnitude) - 1;
-    let next = match below == largest {
+    let code_below = values[..=largest].partition_point(|value| *value <= magnitude) - 1;
+    let next = match code_below == largest {
         true => 2.0 * values[largest] - values[largest - 1],
-        false => values[below + 1],
+        false => values[code_below + 1],
     };
-    let (to_below, to_next) = (magnitude - values[below], next - magnitude);
-    let up = to_below > to_next || (to_below == to_next && below % 2 == 1);
-    let code = below + usize::from(up);
+    let (to_below, to_next) = (magnitude - values[code_below], next - magnitude);
+    let up = to_below > to_next || (to_below == to_next && code_below % 2 == 1);
+    let code = code_below + usize::from(up);
     sign | if code > largest { overflow } else { code as u8 }
 }
 
@@ -87,7 +88,7 @@ mod tests {
     fn numbers_are_rounded_to_the_nearest_and_ties_to_even() {
         for (dtype, values) in [(DType::F8E4M3, &E4M3), (DType::F8E5M2, &E5M2)] {
             for (code, value) in values.iter().enumerate() {
-                let back = values[usize::from(encode(dtype, *value))];
+                let back = values[usize::from(encode_float8(dtype, *value))];
                 let same = back.to_bits() == value.to_bits() || (back.is_nan() && value.is_nan());
                 assert!(same, "{dtype} {code:#04x}: {value} {back}");
             }
@@ -99,11 +100,15 @@ mod tests {
                 let middle = (low + high) / 2.0;
                 let ways = [middle.next_down(), middle, middle.next_up()];
                 let even = if code % 2 == 0 { code } else { code + 1 };
-                assert_eq!(ways.map(|x| encode(dtype, x)), [code, even, code + 1], "{dtype}");
-                assert_eq!(encode(dtype, -middle), even | 0x80, "{dtype}");
+                assert_eq!(
+                    ways.map(|x| encode_float8(dtype, x)),
+                    [code, even, code + 1],
+                    "{dtype}"
+                );
+                assert_eq!(encode_float8(dtype, -middle), even | 0x80, "{dtype}");
             }
         }
-        let all = |dtype, xs: [f64; 4]| xs.map(|x| encode(dtype, x));
+        let all = |dtype, xs: [f64; 4]| xs.map(|x| encode_float8(dtype, x));
         // Beyond the largest, a half step is still rounded down to it.
         let above = 464f64.next_up();
         assert_eq!(

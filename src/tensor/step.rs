@@ -9,7 +9,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::vectors::widest;
-use super::{DType, TensorView, parts};
+use super::{DType, TensorView, parallel};
 
 /// An element beyond this many times the scale of its row is an outlier.
 const OUTLIER: f64 = 64.0;
@@ -17,7 +17,7 @@ const OUTLIER: f64 = 64.0;
 /// Elements that are stepped together, since their derivatives are of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Class {
+pub enum StepClass {
     /// Neither of the others.
     Ordinary,
     /// Exactly zero: padding, initial biases, values that a rectifier cut off. The loss often has a
@@ -27,15 +27,15 @@ pub enum Class {
     Outlier,
 }
 
-impl Class {
+impl StepClass {
     /// All classes.
-    pub const ALL: [Class; 3] = [Class::Ordinary, Class::Zero, Class::Outlier];
+    pub const ALL: [StepClass; 3] = [StepClass::Ordinary, StepClass::Zero, StepClass::Outlier];
 }
 
 /// The unit of a step's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unit {
+pub enum StepUnit {
     /// The element's own magnitude or that of its row, whichever is larger.
     Row,
     /// The element's own magnitude, so that no step changes a sign; for a zero, that of its row.
@@ -45,7 +45,7 @@ pub enum Unit {
 /// `x * (1 + by * 2^-exponent * sign)` for all floating-point elements of all inputs, whose signs are
 /// drawn once: points of one line, at equal distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Along {
+pub struct LinePoint {
     /// Which point of the line; 0 is the input itself.
     pub by: i8,
     /// How near they lie.
@@ -58,24 +58,24 @@ pub struct Step {
     /// The seed of the signs.
     pub seed: u64,
     /// The elements that move.
-    pub class: Class,
+    pub class: StepClass,
     /// The row-major indices among which they lie.
     pub among: Range<usize>,
     /// Those among them that stay, in order and apart.
     pub without: Vec<Range<usize>>,
     /// The scale of each.
-    pub unit: Unit,
+    pub unit: StepUnit,
     /// How far they move, in their scales. Negative is the other way.
     pub length: f64,
 }
 
 impl Step {
     /// How far element `index` of `scales` moves, with the value `x`.
-    pub fn of(&self, scales: &Scales, index: usize, x: f64) -> f64 {
+    pub fn displacement(&self, scales: &Scales, index: usize, x: f64) -> f64 {
         if !self.moves(index) || scales.class(index, x) != Some(self.class) {
             return 0.0;
         }
-        self.length * scales.scale(index, x, self.unit) * sign(self.seed, index as u64)
+        self.length * scales.scale(index, x, self.unit) * draw_sign(self.seed, index as u64)
     }
 
     /// Moves `values`, the elements of `scales` from `first` on.
@@ -98,35 +98,36 @@ impl Step {
         take: impl Fn(&mut f64, f64),
     ) {
         let end = first + values.len();
-        let mut at = first;
-        while at < end {
+        let mut position = first;
+        while position < end {
             // Elements of one row that all may move, or all stay.
-            let until = end.min(self.next_border(at)).min(scales.row_end(at));
-            let part = &mut values[at - first..until - first];
-            let row = scales.row(at);
+            let until = end.min(self.next_border(position)).min(scales.row_end(position));
+            let part = &mut values[position - first..until - first];
+            let row = scales.row(position);
             match (self.class, self.unit) {
-                _ if !self.moves(at) => part.iter_mut().for_each(|x| take(x, 0.0)),
+                _ if !self.moves(position) => part.iter_mut().for_each(|x| take(x, 0.0)),
                 // What nearly all elements are, without a jump that depends on one.
-                (Class::Ordinary, Unit::Row) => {
-                    for (index, x) in (at as u64..).zip(part) {
-                        let own = f64::from_bits(x.to_bits() & EXPONENT);
+                (StepClass::Ordinary, StepUnit::Row) => {
+                    for (index, x) in (position as u64..).zip(part) {
+                        let own_power = f64::from_bits(x.to_bits() & EXPONENT);
                         let moves =
                             (*x != 0.0) & (x.abs() <= OUTLIER * row) & (x.abs() < f64::INFINITY);
-                        let distance = self.length * if own > row { own } else { row };
-                        let distance = distance.to_bits() ^ (drawn(self.seed, index) & SIGN);
+                        let distance = self.length * if own_power > row { own_power } else { row };
+                        let distance = distance.to_bits() ^ (draw_bits(self.seed, index) & SIGN);
                         let mask = u64::from(moves).wrapping_neg();
                         take(x, f64::from_bits(distance & mask));
                     }
                 }
                 _ => {
-                    for (index, x) in (at as u64..).zip(part) {
-                        let moves = class(*x, row) == Some(self.class);
-                        let distance = scale(*x, row, self.unit) * sign(self.seed, index);
+                    for (index, x) in (position as u64..).zip(part) {
+                        let moves = classify_element(*x, row) == Some(self.class);
+                        let distance =
+                            element_scale(*x, row, self.unit) * draw_sign(self.seed, index);
                         take(x, if moves { self.length * distance } else { 0.0 });
                     }
                 }
             }
-            at = until;
+            position = until;
         }
     }
 
@@ -137,39 +138,41 @@ impl Step {
         scales: &Scales,
         first: usize,
         values: &[f64],
-        mut take: impl FnMut(usize, Class, f64),
+        mut take: impl FnMut(usize, StepClass, f64),
     ) {
         let end = first + values.len();
-        let mut at = first;
-        while at < end {
-            let until = end.min(self.next_border(at)).min(scales.row_end(at));
-            if self.moves(at) {
-                let row = scales.row(at);
-                for index in at..until {
+        let mut position = first;
+        while position < end {
+            let until = end.min(self.next_border(position)).min(scales.row_end(position));
+            if self.moves(position) {
+                let row = scales.row(position);
+                for index in position..until {
                     let x = values[index - first];
-                    if let Some(class) = class(x, row) {
-                        let distance = scale(x, row, self.unit) * sign(self.seed, index as u64);
+                    if let Some(class) = classify_element(x, row) {
+                        let distance =
+                            element_scale(x, row, self.unit) * draw_sign(self.seed, index as u64);
                         take(index - first, class, self.length * distance);
                     }
                 }
             }
-            at = until;
+            position = until;
         }
     }
 
     /// The first index after `index` that may move where `index` stays, or stay where it moves.
     fn next_border(&self, index: usize) -> usize {
-        let after = self.without.partition_point(|range| range.end <= index);
-        let out = self.without.get(after).map_or([usize::MAX; 2], |out| [out.start, out.end]);
+        let next_excluded = self.without.partition_point(|range| range.end <= index);
+        let out =
+            self.without.get(next_excluded).map_or([usize::MAX; 2], |out| [out.start, out.end]);
         let borders = [self.among.start, self.among.end].into_iter().chain(out);
         borders.filter(|&border| border > index).min().unwrap_or(usize::MAX)
     }
 
     /// Whether `index` is one of those that the step may move.
     pub fn moves(&self, index: usize) -> bool {
-        let after = self.without.partition_point(|range| range.end <= index);
+        let next_excluded = self.without.partition_point(|range| range.end <= index);
         self.among.contains(&index)
-            && !self.without.get(after).is_some_and(|range| range.contains(&index))
+            && !self.without.get(next_excluded).is_some_and(|range| range.contains(&index))
     }
 }
 
@@ -186,11 +189,11 @@ impl Scales {
     /// The scales of the rows of `tensor`, along its last dimension, found by up to `threads` threads. A
     /// row's scale is the median of its distinct magnitudes other than zero, so that a mask that fills most
     /// of it counts once. A row of zeros has the median of all rows, or 1 if there is none.
-    pub fn of(tensor: &TensorView, threads: usize) -> Scales {
+    pub fn measure(tensor: &TensorView, threads: usize) -> Scales {
         let columns = tensor.shape.last().copied().unwrap_or(1).max(1);
         let mut rows = vec![0.0; tensor.len().div_ceil(columns)];
         let is_narrow = tensor.dtype.is_float() && tensor.dtype != DType::F64;
-        parts::fill(threads, &mut rows, 1, columns, |first, rows| match is_narrow {
+        parallel::fill_in_parallel(threads, &mut rows, 1, columns, |first, rows| match is_narrow {
             true => Distinct::<u32>::default().powers(tensor, columns, first, rows),
             false => Distinct::<u64>::default().powers(tensor, columns, first, rows),
         });
@@ -224,14 +227,14 @@ impl Scales {
     }
 
     /// The class of element `index` with the value `x`; none if it cannot be moved.
-    pub fn class(&self, index: usize, x: f64) -> Option<Class> {
-        class(x, self.row(index))
+    pub fn class(&self, index: usize, x: f64) -> Option<StepClass> {
+        classify_element(x, self.row(index))
     }
 
     /// How far element `index` with the finite value `x` moves in a step of length 1. The distance is a
     /// power of two, so adding it to an element of few bits does not round.
-    pub fn scale(&self, index: usize, x: f64, unit: Unit) -> f64 {
-        scale(x, self.row(index), unit)
+    pub fn scale(&self, index: usize, x: f64, unit: StepUnit) -> f64 {
+        element_scale(x, self.row(index), unit)
     }
 
     /// The scale of the row of element `index`.
@@ -246,21 +249,21 @@ impl Scales {
 }
 
 /// The class of an element with the value `x` in a row of scale `row`.
-fn class(x: f64, row: f64) -> Option<Class> {
+fn classify_element(x: f64, row: f64) -> Option<StepClass> {
     match x {
         _ if !x.is_finite() => None,
-        0.0 => Some(Class::Zero),
-        _ if x.abs() > OUTLIER * row => Some(Class::Outlier),
-        _ => Some(Class::Ordinary),
+        0.0 => Some(StepClass::Zero),
+        _ if x.abs() > OUTLIER * row => Some(StepClass::Outlier),
+        _ => Some(StepClass::Ordinary),
     }
 }
 
 /// How far an element with the value `x` in a row of scale `row` moves in a step of length 1.
-fn scale(x: f64, row: f64, unit: Unit) -> f64 {
+fn element_scale(x: f64, row: f64, unit: StepUnit) -> f64 {
     match unit {
         _ if x == 0.0 => row,
-        Unit::Row => power_of_two(x.abs()).max(row),
-        Unit::Own => power_of_two(x.abs()),
+        StepUnit::Row => floor_to_power(x.abs()).max(row),
+        StepUnit::Own => floor_to_power(x.abs()),
     }
 }
 
@@ -272,10 +275,15 @@ const BLOCK: usize = 1 << 10;
 ///
 /// # Panics
 /// If `out` has not eight bytes for each element.
-pub fn widen(tensor: &TensorView, step: Option<(&Step, &Scales)>, threads: usize, out: &mut [u8]) {
+pub fn widen_tensor(
+    tensor: &TensorView,
+    step: Option<(&Step, &Scales)>,
+    threads: usize,
+    out: &mut [u8],
+) {
     const SIZE: usize = DType::F64.size();
     assert_eq!(out.len(), tensor.len() * SIZE, "eight bytes for each element");
-    parts::fill(threads, out, BLOCK * SIZE, 1, |block, out| {
+    parallel::fill_in_parallel(threads, out, BLOCK * SIZE, 1, |block, out| {
         let mut values = [0.0; BLOCK];
         for (number, out) in out.chunks_mut(BLOCK * SIZE).enumerate() {
             let first = (block + number) * BLOCK;
@@ -292,19 +300,19 @@ pub fn widen(tensor: &TensorView, step: Option<(&Step, &Scales)>, threads: usize
 }
 
 /// The bits of a positive number.
-trait Bits: Copy + Default + PartialEq + Into<u64> {
-    fn of(x: f64) -> Self;
+trait FloatBits: Copy + Default + PartialEq + Into<u64> {
+    fn bits_from(x: f64) -> Self;
 }
 
-impl Bits for u64 {
-    fn of(x: f64) -> u64 {
+impl FloatBits for u64 {
+    fn bits_from(x: f64) -> u64 {
         x.to_bits()
     }
 }
 
 /// Those of a float32, or of a number of a narrower format.
-impl Bits for u32 {
-    fn of(x: f64) -> u32 {
+impl FloatBits for u32 {
+    fn bits_from(x: f64) -> u32 {
         (x as f32).to_bits()
     }
 }
@@ -318,7 +326,7 @@ struct Distinct<B> {
     exponents: Vec<u32>,
 }
 
-impl<B: Bits> Distinct<B> {
+impl<B: FloatBits> Distinct<B> {
     /// Writes the powers of two of the medians of rows of `tensor` to `powers`, from row `first` on.
     fn powers(&mut self, tensor: &TensorView, columns: usize, first: usize, powers: &mut [f64]) {
         let mut values = vec![0.0; columns];
@@ -340,7 +348,7 @@ impl<B: Bits> Distinct<B> {
         self.exponents.resize(1 << 11, 0);
         let mut count = 0u32;
         for x in values.filter(|&x| x > 0.0 && x.is_finite()) {
-            let bits = B::of(x);
+            let bits = B::bits_from(x);
             let drawn = bits.into().wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
             // The number of places is a power of two.
             let mut place = drawn as usize & (places - 1);
@@ -355,15 +363,15 @@ impl<B: Bits> Distinct<B> {
         if count == 0 {
             return 0.0;
         }
-        let mut after = (count - 1) / 2;
-        let holds = |&(_, &among): &(usize, &u32)| {
-            let is_here = after < among;
-            after = after.saturating_sub(among);
+        let mut remaining = (count - 1) / 2;
+        let is_median = |&(_, &among): &(usize, &u32)| {
+            let is_here = remaining < among;
+            remaining = remaining.saturating_sub(among);
             is_here
         };
-        let found = self.exponents.iter().enumerate().find(holds);
-        let (exponent, _) = found.expect("the exponents count all values");
-        power_of_two(f64::from_bits((exponent as u64) << 52))
+        let median_bin = self.exponents.iter().enumerate().find(is_median);
+        let (exponent, _) = median_bin.expect("the exponents count all values");
+        floor_to_power(f64::from_bits((exponent as u64) << 52))
     }
 }
 
@@ -373,19 +381,19 @@ const SIGN: u64 = 1 << 63;
 const EXPONENT: u64 = 0x7ff << 52;
 
 /// The largest power of two that `x`, which is positive, is not below.
-fn power_of_two(x: f64) -> f64 {
+fn floor_to_power(x: f64) -> f64 {
     let power = f64::from_bits(x.to_bits() & EXPONENT);
     if power > 0.0 { power } else { f64::MIN_POSITIVE }
 }
 
 /// The sign, +1 or -1, of element `index` in the direction drawn from `seed`.
-pub fn sign(seed: u64, index: u64) -> f64 {
-    if drawn(seed, index) & SIGN == 0 { 1.0 } else { -1.0 }
+pub fn draw_sign(seed: u64, index: u64) -> f64 {
+    if draw_bits(seed, index) & SIGN == 0 { 1.0 } else { -1.0 }
 }
 
 /// A number drawn for element `index` from `seed`; its highest bit decides about the sign.
 #[inline(always)]
-pub(crate) fn drawn(seed: u64, index: u64) -> u64 {
+pub(crate) fn draw_bits(seed: u64, index: u64) -> u64 {
     let mut x = seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -399,30 +407,30 @@ mod tests {
 
     fn scales(shape: &[usize], values: &[f64]) -> Scales {
         let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
-        Scales::of(&TensorView { dtype: DType::F64, shape, bytes: &bytes }, 2)
+        Scales::measure(&TensorView { dtype: DType::F64, shape, bytes: &bytes }, 2)
     }
 
     #[test]
     fn a_mask_moves_no_ordinary_element_far() {
         let values = [0.5, -1e9, -1e9, -1e9, -1e9, 3.0, -0.7, 0.0, f64::NEG_INFINITY, 1.1];
         let scales = scales(&[2, 5], &values);
-        assert_eq!(scales.class(0, 0.5), Some(Class::Ordinary));
-        assert_eq!(scales.scale(0, 0.5, Unit::Row), 0.5);
-        assert_eq!(scales.class(1, -1e9), Some(Class::Outlier));
-        assert_eq!(scales.class(7, 0.0), Some(Class::Zero));
-        assert_eq!(scales.scale(7, 0.0, Unit::Own), 1.0);
+        assert_eq!(scales.class(0, 0.5), Some(StepClass::Ordinary));
+        assert_eq!(scales.scale(0, 0.5, StepUnit::Row), 0.5);
+        assert_eq!(scales.class(1, -1e9), Some(StepClass::Outlier));
+        assert_eq!(scales.class(7, 0.0), Some(StepClass::Zero));
+        assert_eq!(scales.scale(7, 0.0, StepUnit::Own), 1.0);
         assert_eq!(scales.class(8, f64::NEG_INFINITY), None);
-        assert_eq!(scales.scale(6, -0.7, Unit::Row), 1.0);
-        assert_eq!(scales.scale(6, -0.7, Unit::Own), 0.5);
+        assert_eq!(scales.scale(6, -0.7, StepUnit::Row), 1.0);
+        assert_eq!(scales.scale(6, -0.7, StepUnit::Own), 0.5);
     }
 
     #[test]
     fn rows_without_a_magnitude_have_that_of_the_others() {
         let values = [0.0, 0.0, 4.0, 4.0, 0.0, 0.0, 16.0, 17.0];
         let scales = scales(&[4, 2], &values);
-        assert_eq!(scales.scale(0, 0.0, Unit::Row), 4.0);
-        assert_eq!(self::scales(&[3], &[0.0; 3]).scale(2, 0.0, Unit::Row), 1.0);
-        assert_eq!(self::scales(&[], &[1e-310]).scale(0, 1e-310, Unit::Own), f64::MIN_POSITIVE);
+        assert_eq!(scales.scale(0, 0.0, StepUnit::Row), 4.0);
+        assert_eq!(self::scales(&[3], &[0.0; 3]).scale(2, 0.0, StepUnit::Row), 1.0);
+        assert_eq!(self::scales(&[], &[1e-310]).scale(0, 1e-310, StepUnit::Own), f64::MIN_POSITIVE);
         assert!(self::scales(&[0, 3], &[]).rows.is_empty());
     }
 
@@ -447,16 +455,20 @@ mod tests {
             class,
             among: 0..5,
             without: Vec::from_iter([out.clone()]),
-            unit: Unit::Row,
+            unit: StepUnit::Row,
             length: 0.25,
         };
         let moved = |class| -> Vec<f64> {
             let step = step(class);
-            values.iter().enumerate().map(|(i, &x)| step.of(&scales, i, x).abs()).collect()
+            values
+                .iter()
+                .enumerate()
+                .map(|(i, &x)| step.displacement(&scales, i, x).abs())
+                .collect()
         };
-        assert_eq!(moved(Class::Ordinary), [0.25, 0.0, 0.0, 0.25, 0.0, 0.0]);
-        assert_eq!(moved(Class::Zero), [0.0, 0.25, 0.0, 0.0, 0.0, 0.0]);
-        assert_eq!(moved(Class::Outlier), [0.0, 0.0, 0.0, 0.0, 128.0, 0.0]);
+        assert_eq!(moved(StepClass::Ordinary), [0.25, 0.0, 0.0, 0.25, 0.0, 0.0]);
+        assert_eq!(moved(StepClass::Zero), [0.0, 0.25, 0.0, 0.0, 0.0, 0.0]);
+        assert_eq!(moved(StepClass::Outlier), [0.0, 0.0, 0.0, 0.0, 128.0, 0.0]);
     }
 
     /// The power of two of the lower median of the distinct positive numbers among `values`, by sorting.
@@ -465,7 +477,7 @@ mod tests {
             values.iter().copied().filter(|x| *x > 0.0 && x.is_finite()).collect();
         known.sort_unstable_by(f64::total_cmp);
         known.dedup();
-        known.get(known.len().saturating_sub(1) / 2).map_or(0.0, |&median| power_of_two(median))
+        known.get(known.len().saturating_sub(1) / 2).map_or(0.0, |&median| floor_to_power(median))
     }
 
     proptest! {
@@ -508,19 +520,19 @@ mod tests {
             let between = out.0 + out.1 + 1 + out.2;
             let step = Step {
                 seed: 3,
-                class: Class::ALL[class],
+                class: StepClass::ALL[class],
                 among: among.0.min(among.1)..among.0.max(among.1),
                 without: vec![out.0..out.0 + out.1 + 1, between..between + out.3],
-                unit: if is_own { Unit::Own } else { Unit::Row },
+                unit: if is_own { StepUnit::Own } else { StepUnit::Row },
                 length: 0.5,
             };
             let mut bytes = vec![0u8; values.len() * 8];
             let stored: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
             let shape = [rows, columns];
             let tensor = TensorView { dtype: DType::F64, shape: &shape, bytes: &stored };
-            widen(&tensor, Some((&step, &scales)), 3, &mut bytes);
+            widen_tensor(&tensor, Some((&step, &scales)), 3, &mut bytes);
             for (index, (&x, got)) in values.iter().zip(bytes.as_chunks::<8>().0).enumerate() {
-                let expected = x + step.of(&scales, index, x);
+                let expected = x + step.displacement(&scales, index, x);
                 let got = f64::from_le_bytes(*got);
                 prop_assert!(
                     got.to_bits() == expected.to_bits() || got.is_nan() && expected.is_nan(),

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Status, Trial, room};
+use super::{Status, Trial, convert_numerics_error};
 use crate::backend::ReplayError;
-use crate::cache::Kind;
+use crate::cache::CacheKind;
 use crate::numerics::imprint::Imprint;
 use crate::numerics::noise::NoiseRef;
 
@@ -29,28 +29,28 @@ impl Trial {
             return Ok(Vec::new());
         }
         let key = self.key_of(IMPRINTS)?;
-        if let Some(known) = self.lab.recall(Kind::Judgement, &key) {
-            return Ok(known);
+        if let Some(known_imprints) = self.lab.recall(CacheKind::Judgement, &key) {
+            return Ok(known_imprints);
         }
         let timeouts = self.lab.backend().timeouts();
-        let made = self.make_imprints()?;
+        let new_imprints = self.make_imprints()?;
         if self.lab.backend().timeouts() == timeouts {
-            self.lab.keep_judgement(&key, &made)?;
+            self.lab.keep_judgement(&key, &new_imprints)?;
         }
-        Ok(made)
+        Ok(new_imprints)
     }
 
     fn make_imprints(&self) -> Result<Vec<OutputImprint>, ReplayError> {
         let Ok((_, shadow)) = self.shadow_on_reference()? else { return Ok(Vec::new()) };
-        let Some(measured) = self.measurement()? else { return Ok(Vec::new()) };
+        let Some(measurement) = self.measurement()? else { return Ok(Vec::new()) };
         let outputs = self.outcome()?.outputs.iter().filter(|output| output.dtype.is_float());
         let mut imprints = Vec::new();
         for output in outputs {
             let Some(view) = shadow.output(&output.name) else { continue };
-            let noise = NoiseRef { base: measured.noise_of(&output.name), got: None };
-            let own = NoiseRef { base: self.shadow_noise(&output.name)?, got: None };
-            let imprint = Imprint::of(&view, output.dtype, &noise, &own);
-            let imprint = room(imprint.map_err(Into::into))?;
+            let noise = NoiseRef { base: measurement.noise_of(&output.name), got: None };
+            let own_noise = NoiseRef { base: self.shadow_noise(&output.name)?, got: None };
+            let imprint = Imprint::from_shadow(&view, output.dtype, &noise, &own_noise);
+            let imprint = convert_numerics_error(imprint.map_err(Into::into))?;
             imprints.push(OutputImprint { name: output.name.clone(), imprint });
         }
         Ok(imprints)

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Subject, Trial};
 use crate::backend::{Backend, Held, ReplayError};
-use crate::cache::{Cache, Kind};
+use crate::cache::{Cache, CacheKind};
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
 use crate::history::SourceSet;
@@ -44,8 +44,8 @@ impl Lab {
     ///
     /// # Errors
     /// [`ReplayError`] if there is too little.
-    pub fn room_for(&self, fixture: &Fixture, held: Held) -> Result<(), ReplayError> {
-        Ok(self.backend.room(fixture, Precision::Native, held)?)
+    pub fn room_for(&self, fixture: &Fixture, held_evidence: Held) -> Result<(), ReplayError> {
+        Ok(self.backend.room(fixture, Precision::Native, held_evidence)?)
     }
 
     /// The cache of earlier results.
@@ -75,7 +75,7 @@ impl Lab {
     }
 
     /// The entry of the cache, unless the lab is `fresh`.
-    pub(crate) fn recall<T: DeserializeOwned>(&self, kind: Kind, key: &str) -> Option<T> {
+    pub(crate) fn recall<T: DeserializeOwned>(&self, kind: CacheKind, key: &str) -> Option<T> {
         if self.fresh {
             return None;
         }
@@ -85,11 +85,11 @@ impl Lab {
     /// Puts `made` into the cache.
     pub(crate) fn keep(
         &self,
-        kind: Kind,
+        kind: CacheKind,
         key: &str,
-        made: &impl Serialize,
+        value: &impl Serialize,
     ) -> Result<(), ReplayError> {
-        let text = serde_json::to_vec(made).expect("what is found is plain data");
+        let text = serde_json::to_vec(value).expect("what is found is plain data");
         self.cache.write(kind, key, &text)?;
         Ok(())
     }
@@ -99,12 +99,12 @@ impl Lab {
     pub(crate) fn keep_judgement(
         &self,
         key: &str,
-        made: &impl Serialize,
+        value: &impl Serialize,
     ) -> Result<(), ReplayError> {
         if self.backend.has_given_up() {
             return Ok(());
         }
-        self.keep(Kind::Judgement, key, made)
+        self.keep(CacheKind::Judgement, key, value)
     }
 
     /// The judgement with this key, from the cache or made now. One that rests on a run that timed out
@@ -114,14 +114,14 @@ impl Lab {
         key: &str,
         make: impl FnOnce() -> Result<T, ReplayError>,
     ) -> Result<T, ReplayError> {
-        if let Some(found) = self.recall(Kind::Judgement, key) {
-            return Ok(found);
+        if let Some(recalled_value) = self.recall(CacheKind::Judgement, key) {
+            return Ok(recalled_value);
         }
         let timeouts = self.backend.timeouts();
-        let made = make()?;
+        let new_value = make()?;
         if self.backend.timeouts() == timeouts {
-            self.keep_judgement(key, &made)?;
+            self.keep_judgement(key, &new_value)?;
         }
-        Ok(made)
+        Ok(new_value)
     }
 }

@@ -6,24 +6,24 @@ use std::sync::{Arc, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use super::Trial;
-use super::both::both;
+use super::concurrent::run_both;
 use super::order::OrderDependence;
-use super::plain::Plain;
+use super::plain_replay::Plain;
 use crate::backend::{Mode, ReplayError, Variant};
 use crate::fixture::Input;
 use crate::numerics::NumericsError;
-use crate::numerics::compare::compare;
+use crate::numerics::compare::compare_outputs;
 use crate::numerics::constants::FLIP_FACTOR;
 use crate::numerics::measure::ulp;
 use crate::numerics::noise::{
-    Moved, Noise, NoiseAccumulator, NoiseRef, NoiseSummary, Ordered, Spread,
+    Noise, NoiseAccumulator, NoiseRef, NoiseSource, NoiseSummary, Ordered, Spread,
 };
 use crate::runtime::cpu::Rounding;
 use crate::runtime::cpu::order::Order;
 use crate::scratch::Scratch;
 use crate::summary::{Number, POISON_A};
-use crate::tensor::step::{Class, Scales, Step, Unit};
-use crate::tensor::{DType, TensorView, parts};
+use crate::tensor::step::{Scales, Step, StepClass, StepUnit};
+use crate::tensor::{DType, TensorView, parallel};
 use crate::worker::{Ending, Run, Stepped};
 
 /// The orders in which blocks and threads are replayed, besides that of the indices.
@@ -97,19 +97,22 @@ pub struct Measurement {
 impl Measurement {
     /// What moved output `name`.
     pub fn probes_of(&self, name: &str) -> &[Probe] {
-        let found = self.probes.iter().find(|(of, _)| of == name);
-        found.map_or(&[], |(_, probes)| probes)
+        let found_probes = self.probes.iter().find(|(output_name, _)| output_name == name);
+        found_probes.map_or(&[], |(_, probes)| probes)
     }
 
     /// The noise of output `name`, per element.
     pub fn noise_of(&self, name: &str) -> Option<&Spread> {
-        self.noise.iter().find(|(of, _)| of == name).map(|(_, noise)| &noise.per_element)
+        self.noise
+            .iter()
+            .find(|(output_name, _)| output_name == name)
+            .map(|(_, noise)| &noise.per_element)
     }
 
     /// The noise of output `name` in short.
     pub fn noise_summary(&self, name: &str) -> NoiseSummary {
-        let found = self.noise.iter().find(|(of, _)| of == name);
-        found.map(|(_, noise)| noise.summary.clone()).unwrap_or_default()
+        let found_noise = self.noise.iter().find(|(output_name, _)| output_name == name);
+        found_noise.map(|(_, noise)| noise.summary.clone()).unwrap_or_default()
     }
 
     /// `factor` times the noise of output `name`, in `scratch`.
@@ -119,30 +122,31 @@ impl Measurement {
         factor: f64,
         scratch: &Scratch,
     ) -> Result<Option<Noise>, ReplayError> {
-        let found = self.noise.iter().find(|(of, _)| of == name);
-        found.map(|(_, noise)| Ok(noise.copy(scratch)?.scaled(factor))).transpose()
+        let found_noise = self.noise.iter().find(|(output_name, _)| output_name == name);
+        found_noise.map(|(_, noise)| Ok(noise.copy(scratch)?.scaled(factor))).transpose()
     }
 
     /// How two identical replays differ in output `name`.
     pub fn nondeterminism_of(&self, name: &str) -> Option<Nondeterminism> {
-        let found = self.nondeterminism.iter().find(|(of, _)| of == name);
-        found.map(|(_, found)| found.clone())
+        let found_nondeterminism =
+            self.nondeterminism.iter().find(|(output_name, _)| output_name == name);
+        found_nondeterminism.map(|(_, nondeterminism)| nondeterminism.clone())
     }
 
     /// How output `name` depends on the order of blocks and threads.
     pub fn ordered_of(&self, name: &str) -> Option<OrderDependence> {
-        self.ordered.iter().find(|found| found.output == name).cloned()
+        self.ordered.iter().find(|dependence| dependence.output == name).cloned()
     }
 
     /// The noise of every output in short.
     pub fn noises(&self) -> Vec<OutputNoise> {
-        let one = |(name, noise): &(String, Noise)| OutputNoise {
+        let output_noise = |(name, noise): &(String, Noise)| OutputNoise {
             name: name.clone(),
             noise: noise.summary.clone(),
             order: self.ordered_of(name),
             probes: self.probes_of(name).to_vec(),
         };
-        self.noise.iter().map(one).collect()
+        self.noise.iter().map(output_noise).collect()
     }
 }
 
@@ -166,27 +170,31 @@ impl Around {
         let (mut noise, mut ordered) = (Vec::new(), Vec::new());
         for (name, accumulator) in self.accumulators {
             let Some(view) = run.output(&name) else { continue };
-            let at = self.ordered.iter().position(|(_, found)| found.output == name);
-            let (elements, told) = at.map(|at| self.ordered.swap_remove(at)).unzip();
-            let finished = room(accumulator.finish(&view, elements))?;
+            let order_index =
+                self.ordered.iter().position(|(_, dependence)| dependence.output == name);
+            let (elements, order_dependence) =
+                order_index.map(|index| self.ordered.swap_remove(index)).unzip();
+            let finished = convert_numerics_error(accumulator.finish(&view, elements))?;
             noise.push((name, finished.scaled(factor)));
-            ordered.extend(told);
+            ordered.extend(order_dependence);
         }
         Ok(Measurement { run, noise, nondeterminism, ordered, probes })
     }
 
     /// What moved each output.
     fn probes(&self) -> Vec<(String, Vec<Probe>)> {
-        let one = |(name, accumulator): &(String, NoiseAccumulator)| {
+        let output_probes = |(name, accumulator): &(String, NoiseAccumulator)| {
             let by_rounding = match self.nudged.contains(name) {
                 true => Probe::Inputs,
                 false => Probe::Rounding,
             };
-            let moved = [(by_rounding, Moved::Rounding), (Probe::Order, Moved::Order)];
-            let spoke = moved.into_iter().filter(|(_, moved)| accumulator.has_moved(*moved));
-            (name.clone(), spoke.map(|(probe, _)| probe).collect())
+            let probe_sources =
+                [(by_rounding, NoiseSource::Rounding), (Probe::Order, NoiseSource::Order)];
+            let moving_probes =
+                probe_sources.into_iter().filter(|(_, source)| accumulator.has_moved(*source));
+            (name.clone(), moving_probes.map(|(probe, _)| probe).collect())
         };
-        self.accumulators.iter().map(one).collect()
+        self.accumulators.iter().map(output_probes).collect()
     }
 }
 
@@ -199,83 +207,97 @@ impl Trial {
     /// last place of each. Where the device may give other bits by itself, the deviation of a
     /// repetition counts as well.
     pub(super) fn measure(&self, variant: &dyn Variant) -> Result<Measurement, ReplayError> {
-        let (base, again, mut noise) = match variant.reference() {
+        let (base, repeated_run, mut noise) = match variant.reference() {
             None => {
-                let (base, again) = self.plain_runs(variant)?;
+                let (base, repeated_run) = self.plain_runs(variant)?;
                 let noise = self.noise_around(variant, &base, Needed::All)?;
-                (base, again, noise)
+                (base, repeated_run, noise)
             }
             Some(reference) => {
                 let needed = needed_beside(variant);
-                let (runs, noise) = both(
+                let (runs, noise) = run_both(
                     || self.runs_and_roundings(variant),
                     || self.noise_on_reference(reference, needed),
                 );
-                let ((base, again), told) = runs?;
-                let noise = match (needed, told) {
+                let ((base, repeated_run), device_roundings) = runs?;
+                let noise = match (needed, device_roundings) {
                     (Needed::All, _) => noise?,
-                    (Needed::Order, Some(told)) => self.with_order(reference, told, noise?)?,
+                    (Needed::Order, Some(device_roundings)) => {
+                        self.with_order(reference, device_roundings, noise?)?
+                    }
                     (Needed::Order, None) => self.noise_on_reference(reference, Needed::All)?,
                 };
-                (base, again, noise)
+                (base, repeated_run, noise)
             }
         };
         if noise.accumulators.is_empty() {
             // It does not run to its end on the reference.
             noise.accumulators = self.accumulators(&base, |_| true)?;
         }
-        if let Some(again) = again.as_ref().filter(|_| !variant.abilities().repeats) {
-            accumulate(&mut noise.accumulators, &base, again, Moved::Order);
+        if let Some(repeated_run) = repeated_run.as_ref().filter(|_| !variant.abilities().repeats) {
+            accumulate_deviations(&mut noise.accumulators, &base, repeated_run, NoiseSource::Order);
         }
-        let nondeterminism = again.map_or(Vec::new(), |again| differences(&base, &again));
+        let nondeterminism = repeated_run
+            .map_or(Vec::new(), |repeated_run| find_nondeterminism(&base, &repeated_run));
         noise.measurement(base, nondeterminism, variant.math_ulps())
     }
 
     /// The plain run of `variant` with its repetition, and what its own device tells of roundings around it.
-    fn runs_and_roundings(&self, variant: &dyn Variant) -> Result<(Plains, Told), ReplayError> {
-        let (base, again) = self.plain_runs(variant)?;
-        let told = self.told(variant, &base)?;
-        Ok(((base, again), told))
+    fn runs_and_roundings(
+        &self,
+        variant: &dyn Variant,
+    ) -> Result<(Plains, DeviceRoundings), ReplayError> {
+        let (base, repeated_run) = self.plain_runs(variant)?;
+        let device_roundings = self.measure_device_roundings(variant, &base)?;
+        Ok(((base, repeated_run), device_roundings))
     }
 
     /// What the device of `variant` tells of roundings, if it measures them.
-    fn told(&self, variant: &dyn Variant, base: &Run) -> Result<Told, ReplayError> {
+    fn measure_device_roundings(
+        &self,
+        variant: &dyn Variant,
+        base: &Run,
+    ) -> Result<DeviceRoundings, ReplayError> {
         let _span = tracing::info_span!("roundings", message = self.fixture().name);
         let Some(run) = variant.deviations(FLIP_FACTOR)? else { return Ok(None) };
         let (scratch, replays) = (self.lab.scratch(), ROUNDINGS.len() as u32);
-        let told = base.outputs().map(|(output, view)| {
-            let accumulator = match run.output(&output.name) {
-                Some(moved) => room(NoiseAccumulator::told(&view, &moved, replays, scratch))?,
-                None => NoiseAccumulator::new(&view, scratch)?,
-            };
+        let output_roundings = base.outputs().map(|(output, view)| {
+            let accumulator =
+                match run.output(&output.name) {
+                    Some(output_deviations) => convert_numerics_error(
+                        NoiseAccumulator::from_device(&view, &output_deviations, replays, scratch),
+                    )?,
+                    None => NoiseAccumulator::new(&view, scratch)?,
+                };
             Ok((output.name.clone(), accumulator))
         });
-        told.collect::<Result<_, ReplayError>>().map(Some)
+        output_roundings.collect::<Result<_, ReplayError>>().map(Some)
     }
 
     /// The noise that a device `told` of roundings, with what another order does on `reference`.
     fn with_order(
         &self,
         reference: &dyn Variant,
-        mut told: Vec<(String, NoiseAccumulator)>,
+        mut device_roundings: Vec<(String, NoiseAccumulator)>,
         order: Around,
     ) -> Result<Around, ReplayError> {
         let mut has_moved = false;
-        for (name, accumulator) in &mut told {
-            let found = order.accumulators.iter().find(|(of, _)| of == name);
-            if let Some((_, found)) = found {
-                accumulator.take_orders(found);
-                has_moved |= found.has_moved(Moved::Order);
+        for (name, accumulator) in &mut device_roundings {
+            let order_noise =
+                order.accumulators.iter().find(|(output_name, _)| output_name == name);
+            if let Some((_, order_accumulator)) = order_noise {
+                accumulator.take_orders(order_accumulator);
+                has_moved |= order_accumulator.has_moved(NoiseSource::Order);
             }
         }
         let ordered = match has_moved {
             true => {
                 let centre = reference.run(&Mode::plain(POISON_A))?;
-                self.ordered(reference, &centre, &told, &[Order::REVERSED.0])?
+                self.ordered(reference, &centre, &device_roundings, &[Order::REVERSED.0])?
             }
             false => Vec::new(),
         };
-        Ok(Around { accumulators: told, ordered, nudged: Vec::new() })
+        Ok(Around { accumulators: device_roundings, ordered, nudged: Vec::new() })
     }
 
     /// The plain run, and a repetition unless it is known to give the same bits.
@@ -285,8 +307,8 @@ impl Trial {
             Some(Plain { run, repeats: true }) => Ok((run, None)),
             Some(Plain { run, repeats: false }) => Ok((run, Some(variant.run(&mode)?))),
             None => {
-                let (base, again) = variant.run_pair([mode.clone(), mode])?;
-                Ok((base, Some(again)))
+                let (base, repeated_run) = variant.run_pair([mode.clone(), mode])?;
+                Ok((base, Some(repeated_run)))
             }
         }
     }
@@ -304,11 +326,11 @@ impl Trial {
         let mut modes = noise_modes(variant, orders);
         if needed == Needed::Order {
             let order = Order::REVERSED.0;
-            modes = vec![(Moved::Order, Mode { order, ..Mode::plain(POISON_A) })];
+            modes = vec![(NoiseSource::Order, Mode { order, ..Mode::plain(POISON_A) })];
         }
-        let (moved, modes): (Vec<Moved>, Vec<Mode>) = modes.into_iter().unzip();
+        let (noise_sources, modes): (Vec<NoiseSource>, Vec<Mode>) = modes.into_iter().unzip();
         variant.run_each(&modes, variant.at_once(Some(centre)), &mut |index, replay| {
-            accumulate(&mut accumulators, centre, &replay, moved[index]);
+            accumulate_deviations(&mut accumulators, centre, &replay, noise_sources[index]);
             Ok(())
         })?;
         if needed == Needed::Order {
@@ -328,7 +350,7 @@ impl Trial {
         accumulators: &mut [(String, NoiseAccumulator)],
     ) -> Result<Vec<String>, ReplayError> {
         let still = |(_, accumulator): &&mut (String, NoiseAccumulator)| {
-            !accumulator.has_moved(Moved::Rounding)
+            !accumulator.has_moved(NoiseSource::Rounding)
         };
         let mut still: Vec<_> = accumulators.iter_mut().filter(still).collect();
         if still.is_empty() || !variant.abilities().nudge {
@@ -336,8 +358,8 @@ impl Trial {
         }
         let modes = NUDGES.map(|seed| Mode { nudge: Some(seed), ..Mode::plain(POISON_A) });
         variant.run_each(&modes, variant.at_once(Some(centre)), &mut |_, replay| {
-            let still = still.iter_mut().map(|one| &mut **one);
-            accumulate(still, centre, &replay, Moved::Rounding);
+            let still = still.iter_mut().map(|still_accumulator| &mut **still_accumulator);
+            accumulate_deviations(still, centre, &replay, NoiseSource::Rounding);
             Ok(())
         })?;
         Ok(still.into_iter().map(|(name, _)| name.clone()).collect())
@@ -357,16 +379,16 @@ impl Trial {
             class,
             among: 0..count,
             without: Vec::new(),
-            unit: Unit::Own,
+            unit: StepUnit::Own,
             length: ulp(DType::F32, 1.0),
         };
         let mut modes = Vec::new();
         for input in self.fixture().inputs.iter().filter(is_float) {
             let (packed, shape) = (input.packed()?, input.shape());
             let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
-            let scales = Arc::new(Scales::of(&view, parts::cores()));
+            let scales = Arc::new(Scales::measure(&view, parallel::count_cores()));
             // A zero may lie on a kink that rounding does not leave.
-            for class in [Class::Ordinary, Class::Outlier] {
+            for class in [StepClass::Ordinary, StepClass::Outlier] {
                 let (input, scales) = (input.name.clone(), scales.clone());
                 let stepped = Stepped { input, step: step(class, view.len()), scales };
                 modes.push(Mode { step: Some(stepped), ..Mode::plain(POISON_A) });
@@ -374,11 +396,13 @@ impl Trial {
         }
         let mut accumulators = self.accumulators(centre, |output| output == name)?;
         shadow.run_each(&modes, shadow.at_once(Some(centre)), &mut |_, replay| {
-            accumulate(&mut accumulators, centre, &replay, Moved::Rounding);
+            accumulate_deviations(&mut accumulators, centre, &replay, NoiseSource::Rounding);
             Ok(())
         })?;
-        let of = accumulators.pop().zip(centre.output(name));
-        of.map(|((_, accumulator), view)| room(accumulator.finish(&view, None))).transpose()
+        let measured_output = accumulators.pop().zip(centre.output(name));
+        measured_output
+            .map(|((_, accumulator), view)| convert_numerics_error(accumulator.finish(&view, None)))
+            .transpose()
     }
 
     /// The noise of the shadow, by output: how far other roundings in float64 move it.
@@ -389,12 +413,12 @@ impl Trial {
         let modes: Vec<Mode> = modes.into_iter().map(|(_, mode)| mode).collect();
         let mut accumulators = self.accumulators(centre, |_| true)?;
         shadow.run_each(&modes, shadow.at_once(Some(centre)), &mut |_, replay| {
-            accumulate(&mut accumulators, centre, &replay, Moved::Rounding);
+            accumulate_deviations(&mut accumulators, centre, &replay, NoiseSource::Rounding);
             Ok(())
         })?;
         let finished = accumulators.into_iter().filter_map(|(name, accumulator)| {
             let view = centre.output(&name)?;
-            Some(room(accumulator.finish(&view, None)).map(|noise| (name, noise)))
+            Some(convert_numerics_error(accumulator.finish(&view, None)).map(|noise| (name, noise)))
         });
         finished.collect()
     }
@@ -403,10 +427,10 @@ impl Trial {
     pub(super) fn accumulators(
         &self,
         run: &Run,
-        wanted: impl Fn(&str) -> bool,
+        is_wanted: impl Fn(&str) -> bool,
     ) -> Result<Vec<(String, NoiseAccumulator)>, ReplayError> {
         let scratch: &Scratch = self.lab.scratch();
-        let outputs = run.outputs().filter(|(output, _)| wanted(&output.name));
+        let outputs = run.outputs().filter(|(output, _)| is_wanted(&output.name));
         outputs
             .map(|(output, view)| Ok((output.name.clone(), NoiseAccumulator::new(&view, scratch)?)))
             .collect()
@@ -416,7 +440,7 @@ impl Trial {
 /// A plain run, and a repetition of it.
 type Plains = (Run, Option<Run>);
 /// Accumulators of deviations that a device told, by output; none where it tells nothing.
-type Told = Option<Vec<(String, NoiseAccumulator)>>;
+type DeviceRoundings = Option<Vec<(String, NoiseAccumulator)>>;
 
 /// What the reference of `variant` has to measure.
 pub(super) fn needed_beside(variant: &dyn Variant) -> Needed {
@@ -424,51 +448,55 @@ pub(super) fn needed_beside(variant: &dyn Variant) -> Needed {
 }
 
 /// The modes of `variant` that noise is measured by: in other roundings, and in these `orders`.
-fn noise_modes(variant: &dyn Variant, orders: &[u64]) -> Vec<(Moved, Mode)> {
-    let rounded =
-        ROUNDINGS.map(|rounding| (Moved::Rounding, Mode { rounding, ..Mode::plain(POISON_A) }));
+fn noise_modes(variant: &dyn Variant, orders: &[u64]) -> Vec<(NoiseSource, Mode)> {
+    let rounding_modes = ROUNDINGS
+        .map(|rounding| (NoiseSource::Rounding, Mode { rounding, ..Mode::plain(POISON_A) }));
     let ordered = orders.iter().map(|&order| Mode { order, ..Mode::plain(POISON_A) });
-    let ordered = ordered.map(|mode| (Moved::Order, mode));
+    let ordered = ordered.map(|mode| (NoiseSource::Order, mode));
     let abilities = variant.abilities();
-    rounded.into_iter().chain(ordered).filter(|(_, mode)| abilities.allow(mode)).collect()
+    rounding_modes.into_iter().chain(ordered).filter(|(_, mode)| abilities.allow(mode)).collect()
 }
 
 /// Converts the error of a computation on runs of one fixture: their outputs have equal shapes, so only
 /// scratch space can be missing.
-pub(crate) fn room<T>(made: Result<T, NumericsError>) -> Result<T, ReplayError> {
-    made.map_err(|error| match error {
+pub(crate) fn convert_numerics_error<T>(
+    result: Result<T, NumericsError>,
+) -> Result<T, ReplayError> {
+    result.map_err(|error| match error {
         NumericsError::Scratch(error) => error.into(),
         NumericsError::Compare(error) => unreachable!("two runs of one fixture: {error}"),
     })
 }
 
 /// Adds the deviation of each output of `replay` from that of `centre`.
-pub(super) fn accumulate<'a>(
+pub(super) fn accumulate_deviations<'a>(
     accumulators: impl IntoIterator<Item = &'a mut (String, NoiseAccumulator)>,
     centre: &Run,
     replay: &Run,
-    moved: Moved,
+    noise_source: NoiseSource,
 ) {
     if replay.ending != Ending::Completed {
         return;
     }
     for (name, accumulator) in accumulators {
         if let (Some(base), Some(view)) = (centre.output(name), replay.output(name)) {
-            accumulator.add(&base, &view, moved).expect("two runs of one variant");
+            accumulator.add(&base, &view, noise_source).expect("two runs of one variant");
         }
     }
 }
 
 /// The outputs in which two identical replays differ.
-fn differences(one: &Run, other: &Run) -> Vec<(String, Nondeterminism)> {
-    let none = NoiseRef { base: None, got: None };
-    one.outputs()
+fn find_nondeterminism(first_run: &Run, second_run: &Run) -> Vec<(String, Nondeterminism)> {
+    let no_noise = NoiseRef { base: None, got: None };
+    first_run
+        .outputs()
         .filter_map(|(output, view)| {
-            let compared = compare(&view, &other.output(&output.name)?, &none).ok()?;
+            let compared =
+                compare_outputs(&view, &second_run.output(&output.name)?, &no_noise).ok()?;
             (compared.differing > 0).then(|| {
-                let found =
+                let nondeterminism =
                     Nondeterminism { differing: compared.differing, max_abs: compared.max_abs };
-                (output.name.clone(), found)
+                (output.name.clone(), nondeterminism)
             })
         })
         .collect()

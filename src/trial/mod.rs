@@ -4,44 +4,44 @@
 //! the next process may ask for too. A [`Lab`] holds what trials share: a backend, the cache, memory
 //! for numbers. Nothing here compares trials; `judge` does.
 
-mod ahead;
-mod both;
-mod checked;
+mod checked_replay;
+mod concurrent;
+mod early_noise;
 mod imprints;
 mod lab;
+mod lazy_value;
 mod measurement;
-mod once;
+mod nondeterminism;
 mod order;
 mod outcome;
-mod plain;
+mod plain_replay;
 mod steps;
 mod subject;
 mod twin;
-mod unsteady;
 
-pub(crate) use self::ahead::measured_ahead;
-pub(crate) use self::both::both;
+pub(crate) use self::concurrent::run_both;
+pub(crate) use self::early_noise::measured_ahead;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-pub use self::checked::{Check, Checked};
+pub use self::checked_replay::{AccessCheck, CheckedReplay};
 pub use self::imprints::OutputImprint;
 pub use self::lab::Lab;
 pub use self::measurement::{Measurement, Nondeterminism, OutputNoise, Probe};
-pub(crate) use self::measurement::{ORDERS, room};
+pub(crate) use self::measurement::{ORDERS, convert_numerics_error};
 pub use self::order::OrderDependence;
 pub use self::outcome::{Failure, Outcome, OutputRecord, Slices, Status};
 use self::steps::OutputSteps;
-pub(crate) use self::steps::{Reach, steps_between};
+pub(crate) use self::steps::{StepReach, steps_between};
 pub use self::subject::Subject;
 pub(crate) use self::twin::why_unfinished;
 
-use self::ahead::Ahead;
-use self::once::Once;
-use self::plain::Plain;
+use self::early_noise::Ahead;
+use self::lazy_value::LazyValue;
+use self::plain_replay::Plain;
 use crate::backend::{Held, Mode, Refusal, ReplayError, Variant};
-use crate::cache::Kind;
+use crate::cache::CacheKind;
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
 use crate::history::SourceSet;
@@ -58,29 +58,29 @@ pub struct Trial {
     lab: Arc<Lab>,
     subject: Arc<Subject>,
     sources: Arc<SourceSet>,
-    native: Once<Result<Arc<dyn Variant>, Refusal>>,
-    shadow: Once<Result<Arc<dyn Variant>, String>>,
-    key: Once<String>,
-    outcome: Once<Outcome>,
+    native: LazyValue<Result<Arc<dyn Variant>, Refusal>>,
+    shadow: LazyValue<Result<Arc<dyn Variant>, String>>,
+    key: LazyValue<String>,
+    outcome: LazyValue<Outcome>,
     /// The plain run behind the outcome, until it is measured.
     plain: Mutex<Option<Plain>>,
-    measurement: Once<Measurement>,
+    measurement: LazyValue<Measurement>,
     /// Whether a measurement is to follow the outcome.
     is_to_be_measured: AtomicBool,
     /// The noise of the reference, where it is measured ahead.
     ahead: Mutex<Ahead>,
-    shadow_run: Once<Result<Run, String>>,
+    shadow_run: LazyValue<Result<Run, String>>,
     /// The shadow's run on the reference machine, where it runs elsewhere.
-    reference_run: Once<Result<Run, String>>,
+    reference_run: LazyValue<Result<Run, String>>,
     /// Why a shadow that runs to its end is none, if it is.
-    shadow_fault: Once<Option<String>>,
+    shadow_fault: LazyValue<Option<String>>,
     /// The noise of the shadow, by output.
-    shadow_noise: Once<Vec<(String, Noise)>>,
-    /// The steps of the shadow at the distances of [`Reach`], by output.
-    shadow_steps: [Once<Vec<OutputSteps>>; 2],
+    shadow_noise: LazyValue<Vec<(String, Noise)>>,
+    /// The steps of the shadow at the distances of [`StepReach`], by output.
+    shadow_steps: [LazyValue<Vec<OutputSteps>>; 2],
     /// The processor time that the call of a plain run took, once there was one.
-    call: Once<Duration>,
-    checked: Once<Checked>,
+    call: LazyValue<Duration>,
+    checked: LazyValue<CheckedReplay>,
 }
 
 /// From this size of all tensors on, one measurement keeps all cores busy, and of orders the opposite one is taken, which
@@ -95,21 +95,21 @@ impl Trial {
             lab,
             subject,
             sources,
-            native: Once::default(),
-            shadow: Once::default(),
-            key: Once::default(),
-            outcome: Once::default(),
+            native: LazyValue::default(),
+            shadow: LazyValue::default(),
+            key: LazyValue::default(),
+            outcome: LazyValue::default(),
             plain: Mutex::new(None),
-            measurement: Once::default(),
+            measurement: LazyValue::default(),
             is_to_be_measured: AtomicBool::new(false),
             ahead: Mutex::default(),
-            shadow_run: Once::default(),
-            reference_run: Once::default(),
-            shadow_fault: Once::default(),
-            shadow_noise: Once::default(),
+            shadow_run: LazyValue::default(),
+            reference_run: LazyValue::default(),
+            shadow_fault: LazyValue::default(),
+            shadow_noise: LazyValue::default(),
             shadow_steps: Default::default(),
-            call: Once::default(),
-            checked: Once::default(),
+            call: LazyValue::default(),
+            checked: LazyValue::default(),
         }
     }
 
@@ -130,7 +130,7 @@ impl Trial {
     }
 
     /// A trial of the same sources on another fixture.
-    pub(crate) fn on(&self, fixture: Fixture) -> Trial {
+    pub(crate) fn with_fixture(&self, fixture: Fixture) -> Trial {
         Trial::new(self.lab.clone(), Arc::new(Subject::new(fixture)), self.sources.clone())
     }
 
@@ -190,7 +190,7 @@ impl Trial {
         &self,
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Result<&dyn Variant, &str>, ReplayError> {
-        let made = self.shadow.get(|| {
+        let shadow_build = self.shadow.get(|| {
             Ok::<_, ReplayError>(match self.prepare(Precision::Shadow, meanwhile)? {
                 Ok(shadow) => match shadow.obstacle() {
                     Some(obstacle) => Err(cannot_mean_double(obstacle)),
@@ -202,15 +202,15 @@ impl Trial {
                 Err(refusal) => Err(refusal.reason),
             })
         })?;
-        Ok(made.as_deref().map_err(String::as_str))
+        Ok(shadow_build.as_deref().map_err(String::as_str))
     }
 
     /// Whether there is room for what is `held` of it at a time; asked before anything is compiled.
     ///
     /// # Errors
     /// [`ReplayError`] if there is too little.
-    pub(crate) fn room_for(&self, held: Held) -> Result<(), ReplayError> {
-        self.lab.room_for(self.fixture(), held)
+    pub(crate) fn room_for(&self, held_evidence: Held) -> Result<(), ReplayError> {
+        self.lab.room_for(self.fixture(), held_evidence)
     }
 
     /// Whether there is room for the float64 shadow.
@@ -255,15 +255,15 @@ impl Trial {
     /// [`ReplayError`] if the machine or the fixture is at fault.
     pub fn measurement(&self) -> Result<Option<&Measurement>, ReplayError> {
         let Some(variant) = self.variant()? else { return Ok(None) };
-        let measured = self.measurement.get(|| {
+        let cached_measurement = self.measurement.get(|| {
             let timeouts = self.lab.backend().timeouts();
-            let measured = self.measure(variant)?;
+            let measurement = self.measure(variant)?;
             if self.lab.backend().timeouts() == timeouts {
-                self.lab.keep_judgement(&self.key_of(NOISE)?, &measured.noises())?;
+                self.lab.keep_judgement(&self.key_of(NOISE)?, &measurement.noises())?;
             }
-            Ok::<_, ReplayError>(measured)
+            Ok::<_, ReplayError>(measurement)
         });
-        measured.map(Some)
+        cached_measurement.map(Some)
     }
 
     /// The noise of every output; empty where the sources cannot be run to their end.
@@ -272,18 +272,18 @@ impl Trial {
     /// As [`Trial::measurement`].
     pub fn noise(&self) -> Result<Vec<OutputNoise>, ReplayError> {
         match self.known_noise()? {
-            Some(known) => Ok(known),
+            Some(known_noise) => Ok(known_noise),
             None => Ok(self.measurement()?.map_or(Vec::new(), Measurement::noises)),
         }
     }
 
     /// The noise, if it was measured before.
     pub(crate) fn known_noise(&self) -> Result<Option<Vec<OutputNoise>>, ReplayError> {
-        if let Some(measured) = self.measurement.known() {
-            return Ok(Some(measured.noises()));
+        if let Some(measurement) = self.measurement.peek() {
+            return Ok(Some(measurement.noises()));
         }
         match self.variant()? {
-            Some(_) => Ok(self.lab.recall(Kind::Judgement, &self.key_of(NOISE)?)),
+            Some(_) => Ok(self.lab.recall(CacheKind::Judgement, &self.key_of(NOISE)?)),
             None => Ok(None),
         }
     }
@@ -293,14 +293,14 @@ impl Trial {
     /// # Errors
     /// As [`Trial::measurement`].
     pub fn shadow_run(&self) -> Result<Result<&Run, &str>, ReplayError> {
-        let made = self.shadow_run.get(|| {
+        let cached_run = self.shadow_run.get(|| {
             let shadow = match self.shadow()? {
                 Ok(shadow) => shadow,
                 Err(reason) => return Ok::<_, ReplayError>(Err(reason.to_owned())),
             };
             self.run_shadow(shadow)
         })?;
-        Ok(made.as_ref().map_err(String::as_str))
+        Ok(cached_run.as_ref().map_err(String::as_str))
     }
 
     /// The shadow on the reference machine and its run there, or why there is none. Its bits are the same on
@@ -315,8 +315,8 @@ impl Trial {
         let Some(reference) = shadow.reference() else {
             return Ok(self.shadow_run()?.map(|run| (shadow, run)));
         };
-        let made = self.reference_run.get(|| self.run_shadow(reference))?;
-        Ok(made.as_ref().map(|run| (reference, run)).map_err(String::as_str))
+        let cached_run = self.reference_run.get(|| self.run_shadow(reference))?;
+        Ok(cached_run.as_ref().map(|run| (reference, run)).map_err(String::as_str))
     }
 
     fn run_shadow(&self, shadow: &dyn Variant) -> Result<Result<Run, String>, ReplayError> {
@@ -335,7 +335,10 @@ impl Trial {
     /// As [`Trial::measurement`].
     pub fn shadow_noise(&self, name: &str) -> Result<Option<&Spread>, ReplayError> {
         let noise = self.shadow_noise.get(|| self.measure_shadow())?;
-        Ok(noise.iter().find(|(of, _)| of == name).map(|(_, noise)| &noise.per_element))
+        Ok(noise
+            .iter()
+            .find(|(output_name, _)| output_name == name)
+            .map(|(_, noise)| &noise.per_element))
     }
 
     /// The findings of a checked run. No such run is made if the call of a plain run takes more processor
@@ -343,8 +346,8 @@ impl Trial {
     ///
     /// # Errors
     /// As [`Trial::measurement`].
-    pub fn checked(&self, most: Option<Duration>) -> Result<&Checked, ReplayError> {
-        self.checked.get(|| self.check_accesses(most))
+    pub fn checked(&self, time_limit: Option<Duration>) -> Result<&CheckedReplay, ReplayError> {
+        self.checked.get(|| self.check_accesses(time_limit))
     }
 
     /// The key of the outcome in the cache. It covers the compiled variant, the tensors, the harness's
@@ -353,18 +356,18 @@ impl Trial {
     /// # Panics
     /// If the sources cannot be run.
     pub(crate) fn key(&self) -> Result<&str, ReplayError> {
-        let made = self.key.get(|| {
+        let cached_key = self.key.get(|| {
             let variant = self.variant()?.expect("what cannot be run has no key");
             let subject = self.lab.identity_of(&self.subject)?;
             let backend = self.lab.backend().identity();
-            Ok::<_, ReplayError>(digest([&variant.key(), &subject, &backend]))
+            Ok::<_, ReplayError>(digest_key_parts([&variant.key(), &subject, &backend]))
         })?;
-        Ok(made)
+        Ok(cached_key)
     }
 
     /// The key of another result of this trial, by the name `what`.
-    pub(crate) fn key_of(&self, what: &str) -> Result<String, ReplayError> {
-        Ok(digest([what, self.key()?]))
+    pub(crate) fn key_of(&self, evidence_kind: &str) -> Result<String, ReplayError> {
+        Ok(digest_key_parts([evidence_kind, self.key()?]))
     }
 }
 
@@ -373,7 +376,7 @@ fn cannot_mean_double(obstacle: &str) -> String {
 }
 
 /// A key made of `parts`.
-pub(crate) fn digest<const N: usize>(parts: [&str; N]) -> String {
+pub(crate) fn digest_key_parts<const N: usize>(parts: [&str; N]) -> String {
     let mut hasher = blake3::Hasher::new();
     for part in parts {
         hasher.update(part.as_bytes());

@@ -7,17 +7,17 @@
 use serde::{Deserialize, Serialize};
 
 use super::Trial;
-use super::measurement::{accumulate, room};
+use super::measurement::{accumulate_deviations, convert_numerics_error};
 use crate::backend::{Mode, ReplayError, Variant};
 use crate::fixture::Fixture;
 use crate::numerics::bitmap::Bitmap;
 use crate::numerics::constants::ORDER_FACTOR;
-use crate::numerics::noise::{Moved, NoiseAccumulator, Ordered, Spread};
-use crate::numerics::slices::{describe, locate};
+use crate::numerics::noise::{NoiseAccumulator, NoiseSource, Ordered, Spread};
+use crate::numerics::slices::{describe_location, locate_elements};
 use crate::runtime::cpu::Rounding;
 use crate::scratch::Scratch;
 use crate::summary::{Number, POISON_A};
-use crate::tensor::{TensorView, unravel};
+use crate::tensor::{TensorView, unravel_index};
 use crate::worker::Run;
 
 /// An output that depends on the order of blocks and threads beyond rounding.
@@ -58,7 +58,7 @@ impl Trial {
         let mut suspects: Vec<Suspect> = Vec::new();
         for (name, accumulator) in accumulators {
             let Some(view) = centre.output(name) else { continue };
-            if let Some(ordered) = room(accumulator.ordered(&view))? {
+            if let Some(ordered) = convert_numerics_error(accumulator.ordered(&view))? {
                 suspects.push(Suspect { name, ordered, confirmed: Vec::new(), worst: None });
             }
         }
@@ -71,21 +71,26 @@ impl Trial {
             let run = |rounding: Rounding| {
                 variant.run(&Mode { order, rounding, ..Mode::plain(POISON_A) })
             };
-            let near = run(Rounding::Nearest)?;
+            let nearest_run = run(Rounding::Nearest)?;
             let is_suspect = |name: &str| suspects.iter().any(|suspect| suspect.name == name);
-            let mut rounded = self.accumulators(&near, is_suspect)?;
+            let mut rounded_accumulators = self.accumulators(&nearest_run, is_suspect)?;
             for rounding in [Rounding::Down, Rounding::Up] {
-                accumulate(&mut rounded, &near, &run(rounding)?, Moved::Rounding);
+                accumulate_deviations(
+                    &mut rounded_accumulators,
+                    &nearest_run,
+                    &run(rounding)?,
+                    NoiseSource::Rounding,
+                );
             }
             for suspect in &mut suspects {
-                suspect.confirm(centre, &near, &rounded, scratch)?;
+                suspect.confirm(centre, &nearest_run, &rounded_accumulators, scratch)?;
             }
         }
-        let mut found = Vec::new();
+        let mut dependences = Vec::new();
         for suspect in suspects {
-            found.extend(suspect.convict(self.fixture(), centre, scratch)?);
+            dependences.extend(suspect.convict(self.fixture(), centre, scratch)?);
         }
-        Ok(found)
+        Ok(dependences)
     }
 }
 
@@ -94,11 +99,11 @@ struct Suspect<'a> {
     name: &'a str,
     ordered: Ordered,
     confirmed: Vec<Bitmap>,
-    worst: Option<Worst>,
+    worst: Option<LargestMove>,
 }
 
 #[derive(Clone, Copy)]
-struct Worst {
+struct LargestMove {
     index: usize,
     value: f64,
     other: f64,
@@ -112,29 +117,31 @@ impl Suspect<'_> {
     fn confirm(
         &mut self,
         centre: &Run,
-        near: &Run,
-        rounded: &[(String, NoiseAccumulator)],
+        nearest_run: &Run,
+        rounded_accumulators: &[(String, NoiseAccumulator)],
         scratch: &Scratch,
     ) -> Result<(), ReplayError> {
-        let accumulator = rounded.iter().find(|(name, _)| name == self.name);
-        let (Some(base), Some(other), Some((_, accumulator))) =
-            (centre.output(self.name), near.output(self.name), accumulator)
+        let accumulator = rounded_accumulators.iter().find(|(name, _)| name == self.name);
+        let (Some(base), Some(nearest_view), Some((_, accumulator))) =
+            (centre.output(self.name), nearest_run.output(self.name), accumulator)
         else {
             return Ok(());
         };
-        let there = room(accumulator.rounding(&other))?;
-        let here = &self.ordered.rounding;
-        let judge = |index: usize| moved(&base, &other, index, here, &there);
-        let beyond = |worst: &Worst| worst.ratio > ORDER_FACTOR;
-        let found = Bitmap::in_scratch(scratch, base.len(), |index| {
-            self.ordered.elements.contains(index) && beyond(&judge(index))
+        let other_rounding = convert_numerics_error(accumulator.rounding(&nearest_view))?;
+        let base_rounding = &self.ordered.rounding;
+        let judge = |index: usize| {
+            measure_move(&base, &nearest_view, index, base_rounding, &other_rounding)
+        };
+        let is_beyond = |worst: &LargestMove| worst.ratio > ORDER_FACTOR;
+        let confirmed_elements = Bitmap::in_scratch(scratch, base.len(), |index| {
+            self.ordered.elements.contains(index) && is_beyond(&judge(index))
         })?;
-        for worst in found.ones().map(judge) {
-            if self.worst.is_none_or(|known| worst.ratio > known.ratio) {
+        for worst in confirmed_elements.ones().map(judge) {
+            if self.worst.is_none_or(|known_worst| worst.ratio > known_worst.ratio) {
                 self.worst = Some(worst);
             }
         }
-        self.confirmed.push(found);
+        self.confirmed.push(confirmed_elements);
         Ok(())
     }
 
@@ -150,40 +157,42 @@ impl Suspect<'_> {
         else {
             return Ok(None);
         };
-        let among = |index: usize| self.confirmed.iter().any(|found| found.contains(index));
+        let among = |index: usize| {
+            self.confirmed.iter().any(|confirmed_elements| confirmed_elements.contains(index))
+        };
         let elements = Bitmap::in_scratch(scratch, view.len(), among)?;
-        let location = locate(&elements, &output.dims, &[], scratch)?;
-        let found = OrderDependence {
+        let location = locate_elements(&elements, &output.dims, &[], scratch)?;
+        let dependence = OrderDependence {
             output: self.name.to_owned(),
             elements: elements.count(),
             count: view.len() as u64,
-            index: unravel(worst.index, view.shape),
+            index: unravel_index(worst.index, view.shape),
             value: worst.value,
             other: worst.other,
             rounding: worst.rounding,
-            place: location.as_ref().map(describe),
+            place: location.as_ref().map(describe_location),
         };
-        Ok(Some((Ordered { elements, rounding: self.ordered.rounding }, found)))
+        Ok(Some((Ordered { elements, rounding: self.ordered.rounding }, dependence)))
     }
 }
 
 /// How far element `index` moved, as a multiple of its rounding: the larger one of both orders.
-fn moved(
+fn measure_move(
     base: &TensorView,
-    other: &TensorView,
+    other_view: &TensorView,
     index: usize,
-    here: &Spread,
-    there: &Spread,
-) -> Worst {
-    let (value, other) = (base.get_f64(index), other.get_f64(index));
-    let rounding = here.at(index).max(there.at(index));
-    let apart = if value.is_finite() == other.is_finite() && value.is_finite() {
+    base_rounding: &Spread,
+    other_rounding: &Spread,
+) -> LargestMove {
+    let (value, other) = (base.get_f64(index), other_view.get_f64(index));
+    let rounding = base_rounding.value_at(index).max(other_rounding.value_at(index));
+    let difference = if value.is_finite() == other.is_finite() && value.is_finite() {
         (value - other).abs()
     } else if value.to_bits() == other.to_bits() || (value.is_nan() && other.is_nan()) {
         0.0
     } else {
         f64::INFINITY
     };
-    let ratio = if rounding.is_infinite() { 0.0 } else { apart / rounding };
-    Worst { index, value, other, rounding, ratio }
+    let ratio = if rounding.is_infinite() { 0.0 } else { difference / rounding };
+    LargestMove { index, value, other, rounding, ratio }
 }

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cuda::sanitizer::{Finding, Tool};
+use crate::cuda::sanitizer::{SanitizerFinding, Tool};
 use crate::fixture::{Fixture, FixtureError};
 use crate::process::memory::MemoryExcess;
-use crate::runtime::report::{Fault, LaunchRecord};
-use crate::summary::{Number, Summary, slice_norms, summarize};
-use crate::tensor::{DType, Dim, TensorView, unravel};
+use crate::runtime::report::{LaunchRecord, ReplayFault};
+use crate::summary::{Number, Summary, slice_norms, summarize_tensor};
+use crate::tensor::{DType, Dim, TensorView, unravel_index};
 use crate::worker::{Ending, NOTE};
 
 /// The outcome of one revision, as far as it shows without another revision.
@@ -64,11 +64,13 @@ impl Outcome {
             Failure::NonFinite { output, .. } => Some(output.clone()),
             _ => None,
         };
-        let known: Vec<String> = match &base.status {
+        let known_outputs: Vec<String> = match &base.status {
             Status::Failed(failures) => failures.iter().filter_map(non_finite).collect(),
             _ => Vec::new(),
         };
-        failures.iter().all(|failure| non_finite(failure).is_some_and(|name| known.contains(&name)))
+        failures
+            .iter()
+            .all(|failure| non_finite(failure).is_some_and(|name| known_outputs.contains(&name)))
     }
 }
 
@@ -105,7 +107,7 @@ pub enum Failure {
     /// Device or host code made an error that ends a replay.
     Fault {
         /// The error and its place.
-        fault: Fault,
+        fault: ReplayFault,
     },
     /// The code called `exit`.
     Exit {
@@ -127,7 +129,7 @@ pub enum Failure {
         /// The limit in seconds.
         seconds: f64,
         /// The place that it had reached, if that is known.
-        place: Option<Fault>,
+        place: Option<ReplayFault>,
     },
     /// The program took more memory than a replay may have, with all that it had started.
     Memory {
@@ -226,7 +228,7 @@ pub enum Failure {
         /// The tool of compute-sanitizer.
         tool: Tool,
         /// The finding.
-        finding: Finding,
+        finding: SanitizerFinding,
     },
 }
 
@@ -286,10 +288,10 @@ const SLICES: usize = 16;
 
 impl Slices {
     /// The slices of `view` along the dimensions that have a name and between 2 and 16 indices.
-    pub(super) fn of(view: &TensorView, dims: &[Dim]) -> Vec<Slices> {
+    pub(super) fn measure(view: &TensorView, dims: &[Dim]) -> Vec<Slices> {
         let small = |dim: &Dim| (2..=SLICES).contains(&dim.size);
-        let named = dims.iter().enumerate().filter(|(_, dim)| small(dim) && dims.len() > 1);
-        named
+        let sliced_dims = dims.iter().enumerate().filter(|(_, dim)| small(dim) && dims.len() > 1);
+        sliced_dims
             .filter_map(|(axis, dim)| {
                 Some(Slices { dim: dim.name.clone()?, norms: slice_norms(view, axis) })
             })
@@ -318,22 +320,27 @@ pub(super) fn failure_of(ending: &Ending) -> Option<Failure> {
 pub(super) fn memory_failures(
     name: &str,
     view: &TensorView,
-    written: &crate::summary::Written,
+    write_summary: &crate::summary::PoisonComparison,
     is_around: bool,
 ) -> Vec<Failure> {
     let of = view.len() as u64;
     let output = || name.to_owned();
     let index = |first: &[u64]| {
-        first.first().map(|&linear| unravel(linear as usize, view.shape)).unwrap_or_default()
+        first.first().map(|&linear| unravel_index(linear as usize, view.shape)).unwrap_or_default()
     };
     let mut failures = Vec::new();
-    if written.unwritten > 0 {
-        let first = index(&written.first_unwritten);
-        failures.push(Failure::Unwritten { output: output(), count: written.unwritten, of, first });
+    if write_summary.unwritten > 0 {
+        let first = index(&write_summary.first_unwritten);
+        failures.push(Failure::Unwritten {
+            output: output(),
+            count: write_summary.unwritten,
+            of,
+            first,
+        });
     }
-    if written.poison_dependent > 0 {
-        let first = index(&written.first_poison_dependent);
-        let (output, count) = (output(), written.poison_dependent);
+    if write_summary.poison_dependent > 0 {
+        let first = index(&write_summary.first_poison_dependent);
+        let (output, count) = (output(), write_summary.poison_dependent);
         failures.push(match is_around {
             true => Failure::OutsideRead { output, count, of, first },
             false => Failure::PoisonDependent { output, count, of, first },
@@ -344,14 +351,14 @@ pub(super) fn memory_failures(
 
 pub(super) fn first_non_finite(view: &TensorView) -> Vec<usize> {
     let first = (0..view.len()).find(|&index| !view.get_f64(index).is_finite());
-    first.map(|linear| unravel(linear, view.shape)).unwrap_or_default()
+    first.map(|linear| unravel_index(linear, view.shape)).unwrap_or_default()
 }
 
 pub(super) fn inputs_are_finite(fixture: &Fixture) -> Result<bool, FixtureError> {
     for input in fixture.inputs.iter().filter(|input| input.dtype.is_float()) {
         let packed = input.packed()?;
         let view = TensorView { dtype: input.dtype, shape: &input.shape(), bytes: &packed };
-        let summary = summarize(&view, None);
+        let summary = summarize_tensor(&view, None);
         if summary.nan + summary.inf > 0 {
             return Ok(false);
         }

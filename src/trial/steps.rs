@@ -1,36 +1,36 @@
 //! How far the shadow of a trial steps as its inputs move along a line.
 
 use super::Trial;
-use super::measurement::room;
+use super::measurement::convert_numerics_error;
 use crate::backend::{Mode, ReplayError};
 use crate::numerics::constants::NARROW_SHIFT;
 use crate::numerics::noise::Spread;
 use crate::numerics::steps::{POINTS, Steps};
 use crate::summary::POISON_A;
-use crate::tensor::step::Along;
+use crate::tensor::step::LinePoint;
 use crate::worker::Ending;
 
 /// How far inputs are moved to find steps: several times a unit in the last place of the format whose
 /// rounding is looked for, and little for the mathematics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum StepReach {
     /// For those of float32.
     Single,
     /// For those of narrower formats.
     Narrow,
 }
 
-impl Reach {
+impl StepReach {
     /// The one that explains a shift by `relative`.
-    pub(crate) fn of(relative: f64) -> Reach {
-        if relative < NARROW_SHIFT { Reach::Single } else { Reach::Narrow }
+    pub(crate) fn from_shift(relative: f64) -> StepReach {
+        if relative < NARROW_SHIFT { StepReach::Single } else { StepReach::Narrow }
     }
 
     /// The distance of two points: 2 to this power, negated.
     fn exponent(self) -> u8 {
         match self {
-            Reach::Single => 20,
-            Reach::Narrow => 9,
+            StepReach::Single => 20,
+            StepReach::Narrow => 9,
         }
     }
 }
@@ -52,17 +52,18 @@ pub(crate) fn steps_between(
     base: &Trial,
     got: &Trial,
     name: &str,
-    reach: Reach,
+    reach: StepReach,
     growth: impl Fn(usize) -> f64,
 ) -> Result<Option<Spread>, ReplayError> {
-    let (Some(before), Some(after)) = (base.steps_of(name, reach)?, got.steps_of(name, reach)?)
+    let (Some(base_steps), Some(got_steps)) =
+        (base.steps_of(name, reach)?, got.steps_of(name, reach)?)
     else {
         return Ok(None);
     };
     let Ok(run) = base.shadow_run()? else { return Ok(None) };
     let Some(middle) = run.output(name) else { return Ok(None) };
-    let between = before.differences.between(&after.differences, growth);
-    room(between.and_then(|steps| steps.finish(&middle))).map(Some)
+    let between = base_steps.differences.between(&got_steps.differences, growth);
+    convert_numerics_error(between.and_then(|steps| steps.finish(&middle))).map(Some)
 }
 
 impl Trial {
@@ -74,17 +75,17 @@ impl Trial {
     pub(crate) fn shadow_steps(
         &self,
         name: &str,
-        reach: Reach,
+        reach: StepReach,
     ) -> Result<Option<&Spread>, ReplayError> {
         Ok(self.steps_of(name, reach)?.map(|steps| &steps.spread))
     }
 
-    fn steps_of(&self, name: &str, reach: Reach) -> Result<Option<&OutputSteps>, ReplayError> {
+    fn steps_of(&self, name: &str, reach: StepReach) -> Result<Option<&OutputSteps>, ReplayError> {
         let steps = self.shadow_steps[reach as usize].get(|| self.measure_steps(reach))?;
         Ok(steps.iter().find(|steps| steps.name == name))
     }
 
-    fn measure_steps(&self, reach: Reach) -> Result<Vec<OutputSteps>, ReplayError> {
+    fn measure_steps(&self, reach: StepReach) -> Result<Vec<OutputSteps>, ReplayError> {
         let Ok(shadow) = self.shadow()? else { return Ok(Vec::new()) };
         if !shadow.abilities().along {
             return Ok(Vec::new());
@@ -93,31 +94,33 @@ impl Trial {
         let _span = tracing::info_span!("steps", message = self.fixture().name);
         let scratch = self.lab.scratch();
         let outputs = middle.outputs().filter(|(_, view)| view.dtype.is_float());
-        let mut all = outputs
+        let mut all_outputs = outputs
             .map(|(output, view)| {
-                Ok((output.name.clone(), view, room(Steps::new(&view, scratch))?))
+                Ok((output.name.clone(), view, convert_numerics_error(Steps::new(&view, scratch))?))
             })
             .collect::<Result<Vec<_>, ReplayError>>()?;
         let exponent = reach.exponent();
-        let along = |by| Mode { along: Some(Along { by, exponent }), ..Mode::plain(POISON_A) };
+        let along = |by| Mode { along: Some(LinePoint { by, exponent }), ..Mode::plain(POISON_A) };
         let modes = POINTS.map(along);
-        let mut whole = true;
+        let mut all_completed = true;
         shadow.run_each(&modes, shadow.at_once(Some(middle)), &mut |index, run| {
-            whole &= run.ending == Ending::Completed;
-            for (name, middle, steps) in &mut all {
+            all_completed &= run.ending == Ending::Completed;
+            for (name, middle, steps) in &mut all_outputs {
                 if let Some(view) = run.output(name) {
                     steps.add(middle, &view, POINTS[index]).expect("two runs of one variant");
                 }
             }
             Ok(())
         })?;
-        if !whole {
+        if !all_completed {
             return Ok(Vec::new());
         }
         let finished = |(name, middle, differences): (String, _, Steps)| {
-            let spread = room(differences.copied().and_then(|steps| steps.finish(&middle)))?;
+            let spread = convert_numerics_error(
+                differences.copied().and_then(|steps| steps.finish(&middle)),
+            )?;
             Ok(OutputSteps { name, differences, spread })
         };
-        all.into_iter().map(finished).collect()
+        all_outputs.into_iter().map(finished).collect()
     }
 }

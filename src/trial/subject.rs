@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::backend::ReplayError;
-use crate::cache::{Cache, Kind};
+use crate::cache::{Cache, CacheKind};
 use crate::fixture::Fixture;
 
 /// The fixture that source sets are tried on.
@@ -27,8 +27,8 @@ impl Subject {
         let harness = &fixture.harness;
         let calls: Vec<&str> = harness.calls.iter().map(|call| call.text.as_str()).collect();
         let calls = (calls, harness.setup.as_ref().map(|setup| &setup.text));
-        let said = (calls, &harness.inputs, &harness.outputs, &fixture.sizes);
-        let declaration = blake3::hash(format!("{said:?}").as_bytes());
+        let declared_parts = (calls, &harness.inputs, &harness.outputs, &fixture.sizes);
+        let declaration = blake3::hash(format!("{declared_parts:?}").as_bytes());
         Subject { fixture: Arc::new(fixture), declaration, hashes: OnceLock::new() }
     }
 
@@ -57,17 +57,21 @@ impl Subject {
         let states = self.fixture.stat_identity();
         let identity = format!("content and outputs, {}\n{states}", env!("CARGO_PKG_VERSION"));
         let identity = blake3::hash(identity.as_bytes()).to_hex();
-        let known = cache.read(Kind::Fact, &identity);
-        let known = known.and_then(|bytes| {
+        let cached_bytes = cache.read(CacheKind::Fact, &identity);
+        let cached_hashes = cached_bytes.and_then(|bytes| {
             let (content, outputs) = std::str::from_utf8(&bytes).ok()?.split_once(' ')?;
             Some(Hashes { content: content.to_owned(), outputs: outputs.to_owned() })
         });
-        let hashes = match known {
+        let hashes = match cached_hashes {
             Some(hashes) => hashes,
             None => {
                 let content = self.fixture.content_hash()?.to_hex().to_string();
                 let outputs = self.fixture.outputs_hash().to_hex().to_string();
-                cache.write(Kind::Fact, &identity, format!("{content} {outputs}").as_bytes())?;
+                cache.write(
+                    CacheKind::Fact,
+                    &identity,
+                    format!("{content} {outputs}").as_bytes(),
+                )?;
                 Hashes { content, outputs }
             }
         };

@@ -7,7 +7,7 @@ use crate::backend::{Mode, ReplayError, Variant};
 use crate::compile::byte_counts;
 use crate::frontend::ByteCount;
 use crate::runtime::report::NO_SHADOW;
-use crate::summary::{POISON_B, written};
+use crate::summary::{POISON_B, compare_poisons};
 use crate::tensor::TensorView;
 use crate::worker::{Ending, Run};
 
@@ -68,7 +68,7 @@ impl Trial {
         }
         for (output, view) in run.outputs() {
             let Some(second) = other.output(&output.name) else { continue };
-            let Ok(written) = written(&view, &second) else { return Ok(true) };
+            let Ok(written) = compare_poisons(&view, &second) else { return Ok(true) };
             if written.poison_dependent > 0 {
                 return Ok(true);
             }

@@ -5,18 +5,18 @@ use std::fs::File;
 use std::time::{Duration, Instant};
 
 use super::inputs::Common;
-use super::run::{Declared, OutputTensor};
-use super::tensors::{Files, Tensors, lay_out};
-use super::{DeviceJob, Job, Part};
+use super::run::{DeclaredTensors, OutputTensor};
+use super::tensors::{CallTensors, TensorFiles, lay_out_tensors};
+use super::{CallPart, DeviceJob, Job};
 use super::{deviations, evaluations};
 use crate::cuda::CudaError;
 use crate::cuda::sanitizer::Tool;
 use crate::fixture::{Fixture, FixtureError};
-use crate::process::{Pid, shield};
+use crate::process::{Pid, seccomp_filter};
 use crate::runtime::artifact::{LoadError, LoadedArtifact};
-use crate::runtime::cpu::{Cpu, CpuSettings, Rounding};
+use crate::runtime::cpu::{CpuDevice, CpuSettings, Rounding};
 use crate::runtime::gpu::{self, Gpu, StartError};
-use crate::runtime::report::{Findings, Report, Reporter};
+use crate::runtime::report::{AccessFindings, ChildReport, Reporter};
 use crate::runtime::{self, Runtime, api};
 use crate::summary::Poison;
 
@@ -40,7 +40,7 @@ pub(super) enum ChildError {
 }
 
 /// The resources of a replay.
-pub(super) struct Surroundings<'a> {
+pub(super) struct ReplayResources<'a> {
     /// Where outputs are written.
     pub outputs: File,
     /// Where large inputs are laid out that this replay alone has so.
@@ -55,35 +55,34 @@ pub(super) struct Surroundings<'a> {
 
 /// Makes the replay of `job`, with artifact and fixture from `loaded` if they are there. Tells the
 /// parent if it is refused. Returns the process's exit status.
-pub(super) fn run(
+pub(super) fn run_replay_job(
     job: &Job,
     loaded: Option<(&Fixture, LoadedArtifact)>,
-    surroundings: Surroundings,
+    surroundings: ReplayResources,
 ) -> i32 {
     let reporter = surroundings.reporter;
     let replayed = match loaded {
-        Some((fixture, artifact)) => replay(job, fixture, artifact, surroundings),
-        None => {
-            load(job).and_then(|(fixture, artifact)| replay(job, &fixture, artifact, surroundings))
-        }
+        Some((fixture, artifact)) => replay_job(job, fixture, artifact, surroundings),
+        None => load_replay_job(job)
+            .and_then(|(fixture, artifact)| replay_job(job, &fixture, artifact, surroundings)),
     };
     match replayed {
         Ok(()) => 0,
         Err(error) => {
-            refuse(reporter, &error);
+            send_refusal(reporter, &error);
             1
         }
     }
 }
 
-fn load(job: &Job) -> Result<(Fixture, LoadedArtifact), ChildError> {
+fn load_replay_job(job: &Job) -> Result<(Fixture, LoadedArtifact), ChildError> {
     Ok((
         Fixture::load_trusted_with(&job.fixture, job.elements)?,
         LoadedArtifact::load(&job.artifact)?,
     ))
 }
 
-fn refuse(reporter: &Reporter, error: &ChildError) {
+fn send_refusal(reporter: &Reporter, error: &ChildError) {
     let hint = match error {
         ChildError::Fixture(error) => error.hint(),
         ChildError::Gpu(error) => error.hint(),
@@ -91,53 +90,56 @@ fn refuse(reporter: &Reporter, error: &ChildError) {
         ChildError::Map(_) => Some("free memory, or use a smaller fixture".into()),
         _ => None,
     };
-    reporter.send(&Report::Refused { message: error.to_string(), hint });
+    reporter.send(&ChildReport::Refused { message: error.to_string(), hint });
 }
 
 /// Runs `job`, whose artifact and fixture were loaded, in this process.
-fn replay(
+fn replay_job(
     job: &Job,
     fixture: &Fixture,
     artifact: LoadedArtifact,
-    Surroundings { outputs: memory, own_inputs, inputs: laid_out, above, reporter }: Surroundings,
+    ReplayResources { outputs: memory, own_inputs, inputs: laid_out, above, reporter }: ReplayResources,
 ) -> Result<(), ChildError> {
     let runtime = std::thread::scope(|scope| {
         ask_for_pages(job, fixture, &memory, scope);
         start_device(job, artifact, reporter)
     })?;
     let (description, class) = runtime.device.describe();
-    reporter.send(&Report::Device { description, class });
+    reporter.send(&ChildReport::Device { description, class });
     if !above.is_empty() {
-        let _ = shield::raise(above);
+        let _ = seccomp_filter::install_seccomp_filter(above);
     }
 
-    let begun = Instant::now();
+    let started_at = Instant::now();
     if !job.evaluations.is_empty() {
-        return evaluations::make(job, fixture, &artifact, runtime, memory);
+        return evaluations::evaluate_job(job, fixture, &artifact, runtime, memory);
     }
     if let Some(jump) = job.deviations {
-        return deviations::make(job, jump, fixture, &artifact, runtime, memory);
+        return deviations::measure_job_deviations(job, jump, fixture, &artifact, runtime, memory);
     }
-    let files =
-        Files { outputs: &memory, own_inputs: own_inputs.as_ref(), inputs: laid_out.as_ref() };
-    let (tensors, outputs) = lay_out(job, fixture, &*runtime.device, files)?;
+    let files = TensorFiles {
+        outputs: &memory,
+        own_inputs: own_inputs.as_ref(),
+        inputs: laid_out.as_ref(),
+    };
+    let (tensors, outputs) = lay_out_tensors(job, fixture, &*runtime.device, files)?;
     // Replayed code finds no descriptor to change its size by.
     drop((memory, own_inputs, laid_out));
     let sizes: Vec<i64> = fixture.sizes.values().map(|&size| size as i64).collect();
-    let tensors: &'static Tensors = Box::leak(Box::new(tensors));
+    let tensors: &'static CallTensors = Box::leak(Box::new(tensors));
     let strides: Vec<*const i64> = tensors.strides.iter().map(|s| s.as_ptr()).collect();
-    let inputs_us = microseconds(begun);
+    let inputs_us = elapsed_microseconds(started_at);
 
     let begun = Instant::now();
-    let begun_cpu = processor_time();
+    let begun_cpu = process_cpu_time();
     let (poison, is_fetched) = (job.poison, job.device.fetches());
     let end =
         Closing { runtime, tensors, outputs, poison, is_fetched, inputs_us, begun, begun_cpu };
-    if let Part::Before { .. } = job.part {
+    if let CallPart::Before { .. } = job.part {
         let end = end.clone();
         runtime::on_early_end(move || {
             if let Err(error) = end.reach() {
-                refuse(reporter, &error);
+                send_refusal(reporter, &error);
             }
         });
     }
@@ -167,8 +169,9 @@ fn ask_for_pages<'s>(
         let _ = std::thread::Builder::new().spawn_scoped(scope, || input.prefetch());
     }
     if job.device.fetches() && job.evaluations.is_empty() {
-        let bytes = Declared::of(fixture, job, &Common::default()).layout(&job.part).bytes;
-        let pages = move || super::memory::populate(memory, bytes);
+        let bytes =
+            DeclaredTensors::from_fixture(fixture, job, &Common::default()).layout(&job.part).bytes;
+        let pages = move || super::memory::populate_memory_file(memory, bytes);
         let _ = std::thread::Builder::new().spawn_scoped(scope, pages);
     }
 }
@@ -180,7 +183,7 @@ const MOST_OVERRUNS: usize = 64;
 #[derive(Clone)]
 struct Closing {
     runtime: &'static Runtime,
-    tensors: &'static Tensors,
+    tensors: &'static CallTensors,
     /// The outputs that are told of, each with its number among the arguments.
     outputs: Vec<(OutputTensor, usize)>,
     poison: Poison,
@@ -200,23 +203,23 @@ impl Closing {
         runtime::cpu::lift_host_memory();
         let (device, reporter) = (&*runtime.device, runtime.reporter);
         let synchronized = device.synchronize();
-        let call_us = microseconds(self.begun);
-        let cpu_us = (processor_time() - self.begun_cpu).as_micros() as u64;
+        let call_us = elapsed_microseconds(self.begun);
+        let cpu_us = (process_cpu_time() - self.begun_cpu).as_micros() as u64;
         if let Err(error) = synchronized {
-            runtime::end("device error", error.to_string(), None);
+            runtime::end_replay("device error", error.to_string(), None);
         }
-        let begun = Instant::now();
+        let started_at = Instant::now();
         let last_write = device.last_write();
         for detail in device.overruns().into_iter().take(MOST_OVERRUNS) {
-            reporter.send(&Report::Overrun { detail });
+            reporter.send(&ChildReport::Overrun { detail });
         }
-        let findings = device.found();
-        if findings != Findings::default() {
-            reporter.send(&Report::Found(findings));
+        let findings = device.take_access_findings();
+        if findings != AccessFindings::default() {
+            reporter.send(&ChildReport::Found(findings));
         }
         self.write_outputs()?;
-        let (launches, outputs_us) = (reporter.launches(), microseconds(begun));
-        reporter.send(&Report::Done {
+        let (launches, outputs_us) = (reporter.launches(), elapsed_microseconds(started_at));
+        reporter.send(&ChildReport::Done {
             launches,
             last_write,
             inputs_us,
@@ -230,8 +233,8 @@ impl Closing {
     /// Writes the outputs, except those that lie in the shared memory already and those that
     /// the device summarises.
     fn write_outputs(&self) -> Result<(), ChildError> {
-        let wanted = self.outputs.iter().filter(|(output, _)| !output.range().is_empty());
-        wanted
+        let wanted_outputs = self.outputs.iter().filter(|(output, _)| !output.range().is_empty());
+        wanted_outputs
             .map(|(output, place)| (output, self.tensors.pointers[*place]))
             .try_for_each(|(output, pointer)| self.write(output, pointer.cast()))
     }
@@ -241,14 +244,14 @@ impl Closing {
         let range = output.range();
         // A scalar lies in memory of the host, whatever the device.
         let is_scalar = output.shape.is_empty();
-        if !is_scalar && device.holds(pointer, range.len()) {
+        if !is_scalar && device.can_host_read(pointer, range.len()) {
             return Ok(());
         }
         let summarize = || device.summarize(pointer, output.dtype, &output.shape, &self.poison);
         if let Some(summary) = (!is_scalar).then(summarize).flatten() {
             let (output, summary) = (output.name.clone(), Box::new(summary));
             let is_fetched = self.is_fetched;
-            self.runtime.reporter.send(&Report::Summary { output, summary, is_fetched });
+            self.runtime.reporter.send(&ChildReport::Summary { output, summary, is_fetched });
             if !is_fetched {
                 return Ok(());
             }
@@ -259,14 +262,14 @@ impl Closing {
 }
 
 /// The processor time of this process.
-pub(super) fn processor_time() -> Duration {
+pub(super) fn process_cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes a time to where it is told.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-pub(super) fn microseconds(since: Instant) -> u64 {
+pub(super) fn elapsed_microseconds(since: Instant) -> u64 {
     since.elapsed().as_micros() as u64
 }
 
@@ -289,8 +292,8 @@ fn start_device(
                 shadow: job.shadow,
                 end_before: job.part.end(),
             };
-            let cpu = Cpu::new(settings, move || artifact.thread_pointers());
-            Ok(runtime::start(Box::new(cpu), reporter))
+            let cpu = CpuDevice::new(settings, move || artifact.thread_pointers());
+            Ok(runtime::start_runtime(Box::new(cpu), reporter))
         }
         DeviceJob::Cuda {
             ordinal, ref module, ref summaries, ref libraries, sanitizer, ..
@@ -306,7 +309,7 @@ fn start_device(
             };
             let pointers = move || artifact.thread_pointers();
             let gpu = Gpu::new(settings, module, summaries, libraries.clone(), pointers)?;
-            Ok(runtime::start(Box::new(gpu), reporter))
+            Ok(runtime::start_runtime(Box::new(gpu), reporter))
         }
     }
 }

@@ -92,7 +92,7 @@ fn hint_of(error: &io::Error) -> Option<&'static str> {
 }
 
 /// Makes the error for `doing` from the system's reason.
-pub(super) fn system(doing: &'static str) -> impl FnOnce(io::Error) -> WorkerError {
+pub(super) fn system_error(doing: &'static str) -> impl FnOnce(io::Error) -> WorkerError {
     move |source| WorkerError::System { doing: doing.into(), source }
 }
 
@@ -109,7 +109,8 @@ mod tests {
             format!("{error}{cause}\n  {}", error.hint().unwrap_or_default())
         };
         let killed = |memory_ran_out| WorkerError::Killed { signal: 9, memory_ran_out };
-        let refused = |doing, number| told(&system(doing)(io::Error::from_raw_os_error(number)));
+        let refused =
+            |doing, number| told(&system_error(doing)(io::Error::from_raw_os_error(number)));
         let all = [
             told(&killed(false)),
             told(&killed(true)),

@@ -4,73 +4,77 @@
 use std::fs::File;
 use std::time::{Duration, Instant};
 
-use super::child::{ChildError, microseconds, processor_time};
+use super::child::{ChildError, elapsed_microseconds, process_cpu_time};
 use super::inputs::Common;
-use super::run::{Declared, OutputTensor};
-use super::tensors::{Tensors, scales};
-use super::{Job, Part, Stepped};
+use super::run::{DeclaredTensors, OutputTensor};
+use super::tensors::{CallTensors, load_step_scales};
+use super::{CallPart, Job, Stepped};
 use crate::fixture::{Fixture, Input};
 use crate::runtime::artifact::LoadedArtifact;
-use crate::runtime::report::Report;
+use crate::runtime::report::ChildReport;
 use crate::runtime::{self, Runtime};
 
 /// Makes the evaluations of `job`, and writes the output of each to its place in `memory`.
-pub(super) fn make(
+pub(super) fn evaluate_job(
     job: &Job,
     fixture: &Fixture,
     artifact: &LoadedArtifact,
     runtime: &'static Runtime,
     memory: File,
 ) -> Result<(), ChildError> {
-    let begun = Instant::now();
-    let declared = Declared::of(fixture, job, &Common::default());
-    let told = declared.layout(&job.part);
-    let scales = scales(job, fixture, &memory, told.end())?;
-    let tensors = Tensors::new(&memory, told.bytes)?;
+    let started_at = Instant::now();
+    let declared_tensors = DeclaredTensors::from_fixture(fixture, job, &Common::default());
+    let part_layout = declared_tensors.layout(&job.part);
+    let scales = load_step_scales(job, fixture, &memory, part_layout.end())?;
+    let tensors = CallTensors::new(&memory, part_layout.bytes)?;
     // Replayed code finds no descriptor to change its size by.
     drop(memory);
     runtime::cpu::code_runs();
-    let all = declared.layout(&Part::Whole).outputs;
-    let mut calls = Calls { fixture, artifact, runtime, all, tensors, time: Duration::ZERO };
-    let begun_cpu = processor_time();
-    for (step, output) in job.evaluations.iter().zip(&told.outputs) {
-        let moved = |stepped: &Stepped| Some(Stepped { step: step.clone()?, ..stepped.clone() });
-        let job = Job { step: job.step.as_ref().and_then(moved), ..job.clone() };
+    let all = declared_tensors.layout(&CallPart::Whole).outputs;
+    let mut calls =
+        RepeatedCalls { fixture, artifact, runtime, all, tensors, time: Duration::ZERO };
+    let begun_cpu = process_cpu_time();
+    for (step, output) in job.evaluations.iter().zip(&part_layout.outputs) {
+        let with_step =
+            |stepped: &Stepped| Some(Stepped { step: step.clone()?, ..stepped.clone() });
+        let job = Job { step: job.step.as_ref().and_then(with_step), ..job.clone() };
         let device = &*runtime.device;
-        let first = calls.make(&job, |tensors, _, input| {
+        let first = calls.run_call(&job, |tensors, _, input| {
             tensors.add_input(device, input, None, &job, scales.as_ref())
         })?;
-        if let Some(place) = calls.all.iter().position(|one| one.name == output.name) {
+        if let Some(place) =
+            calls.all.iter().position(|known_output| known_output.name == output.name)
+        {
             let pointer = calls.tensors.pointers[first + place];
             calls.tensors.copy_out(device, output, pointer.cast());
         }
         calls.tensors.clear(device);
     }
-    calls.end(begun, begun_cpu);
+    calls.end(started_at, begun_cpu);
     Ok(())
 }
 
 /// Calls of one artifact, one after the other.
-pub(super) struct Calls<'e> {
+pub(super) struct RepeatedCalls<'e> {
     pub fixture: &'e Fixture,
     pub artifact: &'e LoadedArtifact,
     pub runtime: &'static Runtime,
     pub all: Vec<OutputTensor>,
     /// The arguments of the call, made anew for each.
-    pub tensors: Tensors,
+    pub tensors: CallTensors,
     /// The time that calls took.
     pub time: Duration,
 }
 
-impl Calls<'_> {
+impl RepeatedCalls<'_> {
     /// Makes the call on inputs that `add` lays out, each with its number, for `job`. Returns the number of the first
     /// output among the arguments.
-    pub(super) fn make(
+    pub(super) fn run_call(
         &mut self,
         job: &Job,
-        add: impl Fn(&mut Tensors, usize, &Input) -> Result<(), ChildError>,
+        add: impl Fn(&mut CallTensors, usize, &Input) -> Result<(), ChildError>,
     ) -> Result<usize, ChildError> {
-        let Calls { fixture, artifact, runtime, .. } = *self;
+        let RepeatedCalls { fixture, artifact, runtime, .. } = *self;
         let (device, tensors) = (&*runtime.device, &mut self.tensors);
         for (place, input) in fixture.inputs.iter().enumerate() {
             add(tensors, place, input)?;
@@ -81,31 +85,31 @@ impl Calls<'_> {
         }
         let sizes: Vec<i64> = fixture.sizes.values().map(|&size| size as i64).collect();
         let strides: Vec<*const i64> = tensors.strides.iter().map(|s| s.as_ptr()).collect();
-        let begun = Instant::now();
+        let started_at = Instant::now();
         device.run_host(true);
         // SAFETY: the artifact was compiled for this fixture's signature, in this order.
         unsafe { artifact.call(&tensors.pointers, &sizes, &strides) };
         device.run_host(false);
         if let Err(error) = device.synchronize() {
-            runtime::end("device error", error.to_string(), None);
+            runtime::end_replay("device error", error.to_string(), None);
         }
-        self.time += begun.elapsed();
+        self.time += started_at.elapsed();
         Ok(first)
     }
 
     /// Tells that all calls were made, the first of them `begun` so long ago.
-    pub(super) fn end(&self, begun: Instant, begun_cpu: Duration) {
+    pub(super) fn end(&self, started_at: Instant, begun_cpu: Duration) {
         let (device, reporter) = (&*self.runtime.device, self.runtime.reporter);
         for detail in device.overruns() {
-            reporter.send(&Report::Overrun { detail });
+            reporter.send(&ChildReport::Overrun { detail });
         }
         let call_us = self.time.as_micros() as u64;
-        reporter.send(&Report::Done {
+        reporter.send(&ChildReport::Done {
             launches: reporter.launches(),
             last_write: None,
-            inputs_us: microseconds(begun).saturating_sub(call_us),
+            inputs_us: elapsed_microseconds(started_at).saturating_sub(call_us),
             call_us,
-            cpu_us: (processor_time() - begun_cpu).as_micros() as u64,
+            cpu_us: (process_cpu_time() - begun_cpu).as_micros() as u64,
             outputs_us: 0,
         });
     }

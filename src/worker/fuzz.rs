@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::memory::OutputMemory;
-use super::run::{Account, Declared, Ending, finish};
-use super::{Part, WorkerError};
+use super::run::{Account, DeclaredTensors, Ending, finish_run};
+use super::{CallPart, WorkerError};
 use crate::fixture::Output;
-use crate::fuzz::{Draw, told};
+use crate::fuzz::{FuzzDraw, check_error_text};
 use crate::process::tree::End;
 use crate::runtime::journal;
 use crate::tensor::{DType, Dim};
@@ -19,29 +19,30 @@ use crate::tensor::{DType, Dim};
 /// journal of any bytes can be read. The first byte says how the child ended, the second whether it
 /// timed out and whether its code had begun.
 pub fn child_report(bytes: &[u8]) {
-    let mut draw = Draw::new(bytes);
+    let mut draw = FuzzDraw::new(bytes);
     let status = i32::from(draw.byte() as i8);
     let end = if status < 0 { End::Killed(-status) } else { End::Exited(status) };
     let timed_out = draw.flag().then_some(Duration::from_secs(1));
     let has_begun = draw.flag();
-    let said = draw.rest();
-    let entries = said.split(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect();
-    let printed = String::from_utf8_lossy(&said[..said.len().min(256)]).into_owned();
+    let journal_bytes = draw.remaining_bytes();
+    let entries = journal_bytes.split(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect();
+    let printed =
+        String::from_utf8_lossy(&journal_bytes[..journal_bytes.len().min(256)]).into_owned();
     let account = Account { entries, printed, timed_out, end, has_begun, is_wrapped: false };
-    read_journal(said);
-    let layout = Declared::outputs(outputs()).layout(&Part::Whole);
+    read_journal(journal_bytes);
+    let layout = DeclaredTensors::outputs(sample_outputs()).layout(&CallPart::Whole);
     let nowhere = Path::new("/nonexistent");
     let memory = OutputMemory::new(layout.bytes, nowhere).expect("memory for a few numbers");
-    let run = match finish(account, &layout, memory, &Arc::default()) {
+    let run = match finish_run(account, &layout, memory, &Arc::default()) {
         Ok(run) => run,
         // In the child's words, if it has any.
         Err(WorkerError::Refused { .. }) => return,
-        Err(error) => return told(&error, error.hint()),
+        Err(error) => return check_error_text(&error, error.hint()),
     };
     assert!(run.launch_count >= run.launches.len() as u64);
     if run.ending == Ending::Completed {
         let told_of = run.outputs().count() + run.summaries.len();
-        assert!(told_of >= outputs().len(), "an output that nothing is known of");
+        assert!(told_of >= sample_outputs().len(), "an output that nothing is known of");
     }
     for (output, view) in run.outputs() {
         assert_eq!(view.bytes.len(), output.shape.iter().product::<usize>() * output.dtype.size());
@@ -51,12 +52,13 @@ pub fn child_report(bytes: &[u8]) {
 
 /// Reads a journal that begins with `bytes`; no entry is longer than they are.
 fn read_journal(bytes: &[u8]) {
-    let entries = journal::read(&memory(journal::BYTES, bytes)).expect("memory");
+    let entries =
+        journal::read_journal_file(&create_memory_file(journal::BYTES, bytes)).expect("memory");
     assert!(entries.iter().all(|entry| entry.len() <= bytes.len()));
 }
 
 /// A file of this size that begins with the given bytes.
-fn memory(length: usize, first: &[u8]) -> File {
+fn create_memory_file(length: usize, first: &[u8]) -> File {
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(first).expect("room");
     file.set_len(length.max(1) as u64).expect("room");
@@ -64,7 +66,7 @@ fn memory(length: usize, first: &[u8]) -> File {
 }
 
 /// A scalar and a matrix.
-fn outputs() -> Vec<Output> {
+fn sample_outputs() -> Vec<Output> {
     let output = |name: &str, sizes: &[usize]| Output {
         name: name.to_owned(),
         dtype: DType::F32,

@@ -16,7 +16,7 @@ use crate::fixture::{Fixture, Input};
 use crate::process;
 use crate::runtime::cpu::pages_of;
 use crate::scratch::Budget;
-use crate::tensor::parts;
+use crate::tensor::parallel;
 
 /// The places of such inputs.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,7 @@ pub(super) struct Common {
 impl Common {
     /// Those of `fixture` in replays like `job`: large inputs that the harness wants as the fixture holds them.
     /// Gaps between strided elements hold the poison, which differs between replays.
-    pub(super) fn of(fixture: &Fixture, job: &Job) -> Common {
+    pub(super) fn from_fixture(fixture: &Fixture, job: &Job) -> Common {
         let mut common = Common::default();
         for input in fixture.inputs.iter().filter(|input| is_common(input, job)) {
             let pages = common.bytes.next_multiple_of(ALIGNMENT);
@@ -45,7 +45,7 @@ impl Common {
 
     /// Where the pages of the input called `name` begin.
     pub(super) fn place(&self, name: &str) -> Option<usize> {
-        self.places.iter().find(|(one, _)| one == name).map(|(_, pages)| *pages)
+        self.places.iter().find(|(known_name, _)| known_name == name).map(|(_, pages)| *pages)
     }
 }
 
@@ -64,8 +64,8 @@ pub(super) struct Captured {
 }
 
 impl Captured {
-    pub(super) fn of(fixture: &Fixture, job: &Job) -> Captured {
-        let common = Common::of(fixture, job);
+    pub(super) fn from_fixture(fixture: &Fixture, job: &Job) -> Captured {
+        let common = Common::from_fixture(fixture, job);
         let is_there = |input: &&Input| common.place(&input.name).is_some();
         let inputs: Vec<Input> = fixture.inputs.iter().filter(is_there).cloned().collect();
         // Integers are common to a shadow as well, which then has fewer of them.
@@ -80,25 +80,31 @@ impl Captured {
         for input in &self.inputs {
             let packed = input.packed().map_err(io::Error::other)?;
             let pages = self.common.place(&input.name).unwrap_or_default();
-            write(file, pages + pages_of(packed.len()).1, &packed)?;
+            write_in_parallel(file, pages + pages_of(packed.len()).1, &packed)?;
         }
         Ok(())
     }
 }
 
 /// Writes `bytes` to `file` from `begin` on, on all cores: most of the time goes into making its pages.
-fn write(file: &File, begin: usize, bytes: &[u8]) -> io::Result<()> {
+fn write_in_parallel(file: &File, file_offset: usize, bytes: &[u8]) -> io::Result<()> {
     const STRETCH: usize = 4 << 20;
-    let mut written: Vec<io::Result<()>> = Vec::new();
-    written.resize_with(bytes.len().div_ceil(STRETCH), || Ok(()));
-    parts::fill(parts::cores(), &mut written, 1, STRETCH, |first, written| {
-        for (number, written) in written.iter_mut().enumerate() {
-            let at = (first + number) * STRETCH;
-            let stretch = &bytes[at..bytes.len().min(at + STRETCH)];
-            *written = file.write_all_at(stretch, (begin + at) as u64);
-        }
-    });
-    written.into_iter().collect()
+    let mut write_results: Vec<io::Result<()>> = Vec::new();
+    write_results.resize_with(bytes.len().div_ceil(STRETCH), || Ok(()));
+    parallel::fill_in_parallel(
+        parallel::count_cores(),
+        &mut write_results,
+        1,
+        STRETCH,
+        |first, part_results| {
+            for (number, result) in part_results.iter_mut().enumerate() {
+                let offset = (first + number) * STRETCH;
+                let stretch = &bytes[offset..bytes.len().min(offset + STRETCH)];
+                *result = file.write_all_at(stretch, (file_offset + offset) as u64);
+            }
+        },
+    );
+    write_results.into_iter().collect()
 }
 
 /// The inputs that are laid out at the moment.
@@ -114,29 +120,30 @@ const KEPT: usize = 2;
 impl Inputs {
     /// Memory that holds `captured`, laid out by the first that asks, with a file in `folder` where memory is
     /// short. None where nothing is common, or where there is no room: replays then have inputs of their own.
-    pub(super) fn of(&self, captured: &Captured, folder: &Path) -> Option<Arc<OutputMemory>> {
+    pub(super) fn lay_out(&self, captured: &Captured, folder: &Path) -> Option<Arc<OutputMemory>> {
         if captured.inputs.is_empty() {
             return None;
         }
         // Others wait: they most likely want the same.
-        let mut all = self.lock();
-        let known = all.iter().position(|(identity, _)| *identity == captured.identity);
-        let entry = match known {
-            Some(at) => all.remove(at),
+        let mut all_memories = self.lock();
+        let known_index =
+            all_memories.iter().position(|(identity, _)| *identity == captured.identity);
+        let entry = match known_index {
+            Some(index) => all_memories.remove(index),
             None => {
-                let first = (all.len() + 1).saturating_sub(KEPT);
-                all.drain(..first);
+                let first = (all_memories.len() + 1).saturating_sub(KEPT);
+                all_memories.drain(..first);
                 let begun = Instant::now();
                 let bytes = captured.common.bytes;
                 let memory = OutputMemory::written(bytes, folder, |file| captured.write(file));
-                let told = |error: &WorkerError| tracing::debug!(%error, "laid no inputs out");
-                let memory = memory.inspect_err(told).ok()?;
+                let log_error = |error: &WorkerError| tracing::debug!(%error, "laid no inputs out");
+                let memory = memory.inspect_err(log_error).ok()?;
                 tracing::debug!(bytes, time = ?begun.elapsed(), "laid the inputs out");
                 (captured.identity.clone(), Arc::new(memory))
             }
         };
         let memory = entry.1.clone();
-        all.push(entry);
+        all_memories.push(entry);
         Some(memory)
     }
 
@@ -155,12 +162,12 @@ impl Inputs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{self, Elements};
+    use crate::fixture::{self, InputElements};
     use crate::runtime::cpu::Rounding;
     use crate::summary::POISON_A;
     use crate::tensor::DType;
-    use crate::worker::run::Declared;
-    use crate::worker::{DeviceJob, Part};
+    use crate::worker::run::DeclaredTensors;
+    use crate::worker::{CallPart, DeviceJob};
 
     /// Elements of 4 bytes that are large together.
     const LARGE: usize = (4 << 20) / 4 + 3;
@@ -181,7 +188,7 @@ mod tests {
             ("k", DType::I32, &[LARGE], &k),
             ("few", DType::F32, &[2], &[0; 8]),
         ];
-        fixture::write(folder.path(), &tensors, &[]).unwrap();
+        fixture::write_safetensors(folder.path(), &tensors, &[]).unwrap();
         folder
     }
 
@@ -190,21 +197,21 @@ mod tests {
         Job {
             artifact: "unused".into(),
             fixture: folder.to_owned(),
-            elements: Elements::Captured,
+            elements: InputElements::Captured,
             shadow,
             device: DeviceJob::Cpu { threads, order, rounding, checked },
             poison: POISON_A,
             memory_bytes: 1 << 30,
             folder: folder.to_owned(),
             step: None,
-            part: Part::Whole,
+            part: CallPart::Whole,
             evaluations: Vec::new(),
             deviations: None,
         }
     }
 
     fn captured(folder: &Path, shadow: bool) -> Captured {
-        Captured::of(&Fixture::load(folder).unwrap(), &job(folder, shadow))
+        Captured::from_fixture(&Fixture::load(folder).unwrap(), &job(folder, shadow))
     }
 
     fn names(captured: &Captured) -> Vec<&str> {
@@ -215,7 +222,7 @@ mod tests {
     fn large_inputs_are_laid_out_once_for_all_replays_that_have_them_as_captured() {
         let (one, other) = (written(1), written(2));
         let inputs = Inputs::default();
-        let of = |captured: &Captured| inputs.of(captured, one.path()).unwrap();
+        let of = |captured: &Captured| inputs.lay_out(captured, one.path()).unwrap();
         let (native, again) = (captured(one.path(), false), captured(one.path(), false));
         let (shadow, other) = (captured(one.path(), true), captured(other.path(), false));
         assert_eq!((names(&native), names(&shadow)), (vec!["x", "k"], vec!["k"]));
@@ -236,20 +243,21 @@ mod tests {
     fn a_replay_s_own_inputs_lie_apart_from_its_outputs() {
         let folder = written(1);
         let (fixture, shadow) = (Fixture::load(folder.path()).unwrap(), job(folder.path(), true));
-        let layout = |job: &Job, common: &Common, part: &Part| {
-            let layout = Declared::of(&fixture, job, common).layout(part);
+        let layout = |job: &Job, common: &Common, part: &CallPart| {
+            let layout = DeclaredTensors::from_fixture(&fixture, job, common).layout(part);
             let inputs: Vec<String> = layout.inputs.into_iter().map(|(name, _)| name).collect();
             (inputs, layout.input_bytes, layout.bytes)
         };
-        let common = Common::of(&fixture, &shadow);
-        let (inputs, input_bytes, bytes) = layout(&shadow, &common, &Part::Whole);
+        let common = Common::from_fixture(&fixture, &shadow);
+        let (inputs, input_bytes, bytes) = layout(&shadow, &common, &CallPart::Whole);
         assert_eq!(inputs, ["x"]);
         let wide = pages_of(8 * LARGE).0;
         assert_eq!((input_bytes, bytes), (wide, wide));
-        let told = Part::Told("none".to_owned());
+        let told = CallPart::Told("none".to_owned());
         assert_eq!(layout(&shadow, &common, &told), (inputs, wide, 0));
         let native = job(folder.path(), false);
-        let (inputs, input_bytes, _) = layout(&native, &Common::of(&fixture, &native), &told);
+        let (inputs, input_bytes, _) =
+            layout(&native, &Common::from_fixture(&fixture, &native), &told);
         assert_eq!((inputs.len(), input_bytes), (0, 0));
     }
 
@@ -257,8 +265,8 @@ mod tests {
     fn memory_that_is_short_takes_the_inputs_that_no_replay_uses() {
         let (one, other) = (written(1), written(2));
         let inputs = Inputs::default();
-        let used = inputs.of(&captured(one.path(), false), one.path()).unwrap();
-        drop(inputs.of(&captured(other.path(), false), one.path()).unwrap());
+        let used = inputs.lay_out(&captured(one.path(), false), one.path()).unwrap();
+        drop(inputs.lay_out(&captured(other.path(), false), one.path()).unwrap());
         inputs.make_room(1);
         assert_eq!(inputs.lock().len(), 2);
         inputs.make_room(usize::MAX);

@@ -9,12 +9,12 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use super::template::{self, Template};
-use super::{Answer, GOING, Order, Request, member, socket};
+use super::{GOING, KeeperAnswer, KeeperRequest, ReplayOrder, replay_process, socket};
 use crate::process::tree::{self, Deaths, End};
 use crate::process::{self, Pid};
 
 /// Why no replay was begun.
-enum Failure {
+enum KeeperFailure {
     /// There is nobody to make it for.
     Alone,
     /// The time was over before the template was ready.
@@ -24,39 +24,44 @@ enum Failure {
 }
 
 /// Serves the program at the other end of `parent` until it is gone.
-pub(super) fn serve(parent: OwnedFd) -> ! {
+pub(super) fn serve_replays(parent: OwnedFd) -> ! {
     let watching = tree::take_root().and_then(|()| Deaths::watch());
     let above = process::line_of_descent();
     match watching {
         Ok(deaths) => {
-            let mut keeper = Keeper { parent, deaths, above, template: None, fit: true };
+            let mut keeper = ReplayKeeper { parent, deaths, above, template: None, fit: true };
             while keeper.serve_one().is_some() {}
             tree::end_all_but(&[], GOING);
         }
         Err(error) => {
-            answer(&parent, &failed(&Failure::System("watch over a process", error)));
+            send_keeper_answer(
+                &parent,
+                &failure_answer(&KeeperFailure::System("watch over a process", error)),
+            );
         }
     }
-    process::leave(0)
+    process::exit_immediately(0)
 }
 
 /// Tells the program at the other end of `parent`; one that is gone needs no word.
-pub(super) fn answer(parent: &OwnedFd, answer: &Answer) {
+pub(super) fn send_keeper_answer(parent: &OwnedFd, answer: &KeeperAnswer) {
     let text = serde_json::to_vec(answer).expect("answers are plain data");
-    let _ = socket::send(parent, &text, &[]);
+    let _ = socket::send_message(parent, &text, &[]);
 }
 
-fn failed(failure: &Failure) -> Answer {
+fn failure_answer(failure: &KeeperFailure) -> KeeperAnswer {
     match failure {
-        Failure::System(doing, error) => Answer::Failed {
+        KeeperFailure::System(doing, error) => KeeperAnswer::Failed {
             doing: (*doing).to_owned(),
             error: error.raw_os_error().unwrap_or_default(),
         },
-        Failure::Alone | Failure::TimeOver => Answer::Ended(End::Killed(libc::SIGKILL)),
+        KeeperFailure::Alone | KeeperFailure::TimeOver => {
+            KeeperAnswer::Ended(End::Killed(libc::SIGKILL))
+        }
     }
 }
 
-struct Keeper {
+struct ReplayKeeper {
     parent: OwnedFd,
     deaths: Deaths,
     /// The processes that replayed code must not reach: those above, and this one.
@@ -66,45 +71,48 @@ struct Keeper {
     fit: bool,
 }
 
-impl Keeper {
+impl ReplayKeeper {
     /// Makes the next requested replay; none once the program is gone.
     fn serve_one(&mut self) -> Option<()> {
-        let (text, files) = match socket::receive(&self.parent) {
+        let (text, files) = match socket::receive_message(&self.parent) {
             Ok(received) => received?,
             Err(error) => {
-                answer(&self.parent, &failed(&Failure::System("hand over files", error)));
+                send_keeper_answer(
+                    &self.parent,
+                    &failure_answer(&KeeperFailure::System("hand over files", error)),
+                );
                 return Some(());
             }
         };
-        let Ok(Request::Run(order)) = serde_json::from_slice(&text) else {
+        let Ok(KeeperRequest::Run(order)) = serde_json::from_slice(&text) else {
             // A signal for a replay that has ended.
             return Some(());
         };
         let ended = match self.begin(&order, files) {
             Ok(member) => self.await_end(member, order.wrapper.is_some())?,
-            Err(Failure::Alone) => return None,
+            Err(KeeperFailure::Alone) => return None,
             Err(failure) => {
                 self.leave_template_alone();
-                answer(&self.parent, &failed(&failure));
+                send_keeper_answer(&self.parent, &failure_answer(&failure));
                 return Some(());
             }
         };
         self.leave_template_alone();
-        answer(&self.parent, &Answer::Ended(ended));
+        send_keeper_answer(&self.parent, &KeeperAnswer::Ended(ended));
         Some(())
     }
 
     /// Ends everything below but the template.
     fn leave_template_alone(&mut self) {
-        let kept = self.template.as_ref().map(|template| template.process);
-        let dead = tree::end_all_but(kept.as_slice(), GOING);
-        if kept.is_some_and(|kept| dead.contains(&kept)) {
+        let kept_process = self.template.as_ref().map(|template| template.process);
+        let dead = tree::end_all_but(kept_process.as_slice(), GOING);
+        if kept_process.is_some_and(|process| dead.contains(&process)) {
             self.template = None;
         }
     }
 
     /// Starts the process that makes the replay.
-    fn begin(&mut self, order: &Order, files: Vec<OwnedFd>) -> Result<Pid, Failure> {
+    fn begin(&mut self, order: &ReplayOrder, files: Vec<OwnedFd>) -> Result<Pid, KeeperFailure> {
         if order.series && self.fit {
             match self.begin_by_template(order, &files) {
                 Ok(Some(member)) => return Ok(member),
@@ -117,13 +125,13 @@ impl Keeper {
                 Err(failure) => return Err(failure),
             }
         }
-        let refused = |error| Failure::System("start a process", error);
-        match process::fork().map_err(refused)? {
+        let start_error = |error| KeeperFailure::System("start a process", error);
+        match process::fork_process().map_err(start_error)? {
             Some(member) => Ok(member),
             None => {
                 let keeper = self.above[0];
                 self.forget_parent();
-                member::run(order, files, &self.above, keeper, None)
+                replay_process::run_forked_replay(order, files, &self.above, keeper, None)
             }
         }
     }
@@ -131,46 +139,46 @@ impl Keeper {
     /// Has the template fork a member; none if the template is not fit, or gone.
     fn begin_by_template(
         &mut self,
-        order: &Order,
+        order: &ReplayOrder,
         files: &[OwnedFd],
-    ) -> Result<Option<Pid>, Failure> {
+    ) -> Result<Option<Pid>, KeeperFailure> {
         if self.template.is_none() {
             self.template = Some(self.start_template(order)?);
         }
         let Some(template) = &self.template else { return Ok(None) };
-        if template.ask(order, files).is_err() {
+        if template.request_fork(order, files).is_err() {
             return Ok(None);
         }
         loop {
             let parent = self.parent.as_fd();
             let ready = process::wait_for([Some(parent), Some(template.socket.as_fd())], None);
-            let [called, answered] =
-                ready.map_err(|error| Failure::System("wait for a process", error))?;
-            if answered {
-                return template.answer().map_err(|e| Failure::System("start a process", e));
+            let [called, has_answered] =
+                ready.map_err(|error| KeeperFailure::System("wait for a process", error))?;
+            if has_answered {
+                return template.answer().map_err(|e| KeeperFailure::System("start a process", e));
             }
             if called {
                 return Err(match self.next_signal() {
-                    None => Failure::Alone,
+                    None => KeeperFailure::Alone,
                     Some(_) => {
-                        tree::signal(template.process, libc::SIGKILL);
+                        tree::signal_process(template.process, libc::SIGKILL);
                         self.template = None;
-                        Failure::TimeOver
+                        KeeperFailure::TimeOver
                     }
                 });
             }
         }
     }
 
-    fn start_template(&self, order: &Order) -> Result<Template, Failure> {
-        let refused = |error| Failure::System("start a process", error);
-        let (here, there) = socket::pair().map_err(refused)?;
-        match process::fork().map_err(refused)? {
-            Some(process) => Ok(Template { process, socket: here }),
+    fn start_template(&self, order: &ReplayOrder) -> Result<Template, KeeperFailure> {
+        let start_error = |error| KeeperFailure::System("start a process", error);
+        let (own_end, other_end) = socket::create_socket_pair().map_err(start_error)?;
+        match process::fork_process().map_err(start_error)? {
+            Some(process) => Ok(Template { process, socket: own_end }),
             None => {
-                drop(here);
+                drop(own_end);
                 self.forget_parent();
-                template::serve(there, order, &self.above)
+                template::serve_template(other_end, order, &self.above)
             }
         }
     }
@@ -189,10 +197,10 @@ impl Keeper {
 
     /// The next signal to send; none once the program is gone.
     fn next_signal(&self) -> Option<i32> {
-        let (text, _) = socket::receive(&self.parent).ok()??;
+        let (text, _) = socket::receive_message(&self.parent).ok()??;
         match serde_json::from_slice(&text).ok()? {
-            Request::Signal { signal } => Some(signal),
-            Request::Run(_) => None,
+            KeeperRequest::Signal { signal } => Some(signal),
+            KeeperRequest::Run(_) => None,
         }
     }
 
@@ -201,7 +209,7 @@ impl Keeper {
         loop {
             let (called, _) = self.deaths.wait(&self.parent, None).ok()?;
             // Before a signal is sent: one who has ended has no number any more.
-            while let Some((process, end)) = tree::ended() {
+            while let Some((process, end)) = tree::reap_child() {
                 if process == member {
                     return Some(end);
                 }
@@ -213,9 +221,9 @@ impl Keeper {
                 match self.next_signal()? {
                     signal if signal == libc::SIGKILL || with_group => {
                         tree::signal_group(member, signal);
-                        tree::signal(member, signal);
+                        tree::signal_process(member, signal);
                     }
-                    signal => tree::signal(member, signal),
+                    signal => tree::signal_process(member, signal),
                 }
             }
         }

@@ -10,7 +10,7 @@ use memmap2::{Advice, Mmap, MmapOptions};
 use rayon::prelude::*;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
-use super::error::{WorkerError, system};
+use super::error::{WorkerError, system_error};
 use crate::process;
 use crate::runtime::journal;
 use crate::scratch::{self, Budget, Taken};
@@ -28,7 +28,7 @@ const SHARE_SPARE: usize = 4;
 const UNIT: usize = 32 << 20;
 
 /// The bytes that the inputs or the outputs of one replay take, of which there are so many.
-pub(crate) fn rounded(bytes: u64) -> u64 {
+pub(crate) fn round_up_memory(bytes: u64) -> u64 {
     match bytes >= LARGE_OUTPUTS as u64 {
         true => bytes.checked_next_multiple_of(UNIT as u64).unwrap_or(u64::MAX),
         false => bytes,
@@ -63,7 +63,7 @@ impl OutputMemory {
         write: impl FnOnce(&File) -> io::Result<()>,
     ) -> Result<OutputMemory, WorkerError> {
         let memory = OutputMemory::with(bytes, folder, SealFlags::empty())?;
-        write(&memory.file).map_err(system("lay out the inputs"))?;
+        write(&memory.file).map_err(system_error("lay out the inputs"))?;
         // A file on a disk has no seals, and replayed code no descriptor of it.
         let _ = fcntl_add_seals(&memory.file, SealFlags::WRITE | SealFlags::SEAL);
         Ok(memory)
@@ -71,10 +71,12 @@ impl OutputMemory {
 
     fn with(bytes: usize, folder: &Path, seals: SealFlags) -> Result<OutputMemory, WorkerError> {
         let budget = (bytes >= LARGE_OUTPUTS).then(Budget::of_process);
-        let taken = budget.as_ref().and_then(|budget| budget.take(bytes));
+        let taken = budget.as_ref().and_then(|budget| budget.reserve(bytes));
         let file = match budget.is_some() && taken.is_none() {
-            true => scratch::file(folder, bytes)?,
-            false => shared(bytes, seals).map_err(system("make shared memory"))?,
+            true => scratch::create_unnamed_file(folder, bytes)?,
+            false => {
+                create_shared_memory(bytes, seals).map_err(system_error("make shared memory"))?
+            }
         };
         Ok(OutputMemory { file, bytes, taken, is_wide: false, map: None })
     }
@@ -96,7 +98,7 @@ impl OutputMemory {
             }
             // SAFETY: as the caller promises; no process can shorten it.
             let map = unsafe { options.map(&self.file) };
-            self.map = Some(map.map_err(system("map the outputs"))?);
+            self.map = Some(map.map_err(system_error("map the outputs"))?);
         }
         Ok(())
     }
@@ -109,17 +111,21 @@ impl OutputMemory {
 
 /// Gives the first `bytes` of `memory` their pages, on all cores: the one thread that copies outputs there
 /// would have them made one by one.
-pub(super) fn populate(memory: &File, bytes: usize) {
+pub(super) fn populate_memory_file(memory: &File, bytes: usize) {
     const STRETCH: usize = 16 << 20;
     if bytes < STRETCH {
         return;
     }
     // Without this, pages come when they are written.
     let Ok(map) = MmapOptions::new().len(bytes).map_raw(memory) else { return };
-    (0..bytes.div_ceil(STRETCH)).into_par_iter().for_each(|at| {
-        let begin = at * STRETCH;
+    (0..bytes.div_ceil(STRETCH)).into_par_iter().for_each(|stretch_index| {
+        let stretch_begin = stretch_index * STRETCH;
         // Kernels before 5.14 do not know it.
-        let _ = map.advise_range(Advice::PopulateWrite, begin, STRETCH.min(bytes - begin));
+        let _ = map.advise_range(
+            Advice::PopulateWrite,
+            stretch_begin,
+            STRETCH.min(bytes - stretch_begin),
+        );
     });
 }
 
@@ -151,16 +157,16 @@ impl Spares {
 
     /// Memory of that many bytes, which may hold anything, for a replay in float64 if `is_wide`. Where that is much and
     /// has to be made, what replays in the other precision have left is given back: those come to their end first.
-    pub(super) fn take(
+    pub(super) fn acquire(
         &self,
         bytes: usize,
         is_wide: bool,
         folder: &Path,
     ) -> Result<OutputMemory, WorkerError> {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let rounded = bytes.next_multiple_of(UNIT);
-        let is_rounded = bytes >= LARGE_OUTPUTS && rounded as u64 <= process::file_limit();
-        let bytes = if is_rounded { rounded } else { bytes };
+        let rounded_bytes = bytes.next_multiple_of(UNIT);
+        let is_rounded = bytes >= LARGE_OUTPUTS && rounded_bytes as u64 <= process::file_limit();
+        let bytes = if is_rounded { rounded_bytes } else { bytes };
         if let Some(place) = memory.iter().position(|(spare, _)| spare.bytes == bytes) {
             return Ok(OutputMemory { is_wide, ..memory.remove(place).0 });
         }
@@ -169,12 +175,12 @@ impl Spares {
         let is_unused = |(spare, _): &mut Spare| is_short || is_large && spare.is_wide != is_wide;
         let unused = memory.extract_if(.., is_unused).map(|(spare, _)| spare).collect();
         drop(memory);
-        give_back(unused);
+        release_memory(unused);
         Ok(OutputMemory { is_wide, ..OutputMemory::new(bytes, folder)? })
     }
 
     /// Keeps `memory`, which no process writes to any more, for another replay.
-    pub(super) fn give(&self, memory: OutputMemory) {
+    pub(super) fn recycle(&self, memory: OutputMemory) {
         if memory.bytes < REUSED || memory.bytes > self.budget.most() {
             return;
         }
@@ -185,7 +191,7 @@ impl Spares {
         }
         // Those that were used longest ago make room.
         let taken = loop {
-            match self.budget.take(memory.bytes) {
+            match self.budget.reserve(memory.bytes) {
                 Some(taken) => break Some(taken),
                 None if spares.is_empty() => break None,
                 None => oldest.push(spares.remove(0).0),
@@ -193,30 +199,30 @@ impl Spares {
         };
         spares.extend(taken.map(|taken| (memory, taken)));
         drop(spares);
-        give_back(oldest);
+        release_memory(oldest);
     }
 }
 
 impl Drop for Spares {
     fn drop(&mut self) {
         let memory = self.memory.get_mut().unwrap_or_else(PoisonError::into_inner);
-        give_back(std::mem::take(memory).into_iter().map(|(spare, _)| spare).collect());
+        release_memory(std::mem::take(memory).into_iter().map(|(spare, _)| spare).collect());
     }
 }
 
 /// Gives `memory` back to the system, on all cores: a core takes a second for some 10 GB.
-fn give_back(memory: Vec<OutputMemory>) {
+fn release_memory(memory: Vec<OutputMemory>) {
     memory.into_par_iter().for_each(drop);
 }
 
 /// The outputs of a replay that has ended; their memory serves another one afterwards.
 #[derive(Debug)]
-pub(super) struct Outputs {
+pub(super) struct RunOutputs {
     memory: Option<OutputMemory>,
     spares: Arc<Spares>,
 }
 
-impl Outputs {
+impl RunOutputs {
     /// The outputs in `memory`.
     ///
     /// # Safety
@@ -225,10 +231,10 @@ impl Outputs {
         mut memory: OutputMemory,
         spares: &Arc<Spares>,
         is_whole: bool,
-    ) -> Result<Outputs, WorkerError> {
+    ) -> Result<RunOutputs, WorkerError> {
         // SAFETY: as the caller promises.
         unsafe { memory.open(is_whole)? };
-        Ok(Outputs { memory: Some(memory), spares: spares.clone() })
+        Ok(RunOutputs { memory: Some(memory), spares: spares.clone() })
     }
 
     /// Their bytes.
@@ -237,10 +243,10 @@ impl Outputs {
     }
 }
 
-impl Drop for Outputs {
+impl Drop for RunOutputs {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            self.spares.give(memory);
+            self.spares.recycle(memory);
         }
     }
 }
@@ -251,12 +257,12 @@ pub(super) fn for_journal() -> Result<File, WorkerError> {
     let allowed = process::file_limit().min(journal::BYTES as u64) as usize;
     let bytes = (allowed / PAGE * PAGE).max(journal::LEAST_BYTES);
     // `journal::begin` adds `F_SEAL_SEAL`, which marks that code has begun.
-    shared(bytes, SealFlags::empty()).map_err(system("make shared memory"))
+    create_shared_memory(bytes, SealFlags::empty()).map_err(system_error("make shared memory"))
 }
 
 /// Anonymous memory that one process writes and another reads. Its size is sealed: if one process
 /// shrank it, the other would get SIGBUS on reading.
-fn shared(bytes: usize, seals: SealFlags) -> io::Result<File> {
+fn create_shared_memory(bytes: usize, seals: SealFlags) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = File::from(memfd_create(c"replay", flags)?);
     file.set_len(bytes.max(1) as u64)?;
@@ -265,13 +271,13 @@ fn shared(bytes: usize, seals: SealFlags) -> io::Result<File> {
 }
 
 /// A pipe: its read end, then its write end.
-pub(super) fn pipe() -> io::Result<(File, File)> {
+pub(super) fn create_pipe() -> io::Result<(File, File)> {
     let (reader, writer) = io::pipe()?;
     Ok((std::os::fd::OwnedFd::from(reader).into(), std::os::fd::OwnedFd::from(writer).into()))
 }
 
 /// An empty file in memory that grows with what is printed to it.
-pub(super) fn growing() -> io::Result<File> {
+pub(super) fn create_growing_file() -> io::Result<File> {
     Ok(memfd_create(c"replay", MemfdFlags::CLOEXEC)?.into())
 }
 
@@ -281,7 +287,7 @@ mod tests {
 
     #[test]
     fn the_size_of_shared_memory_is_nobody_s_to_change() {
-        let memory = shared(100, SealFlags::SEAL).unwrap();
+        let memory = create_shared_memory(100, SealFlags::SEAL).unwrap();
         for bytes in [0, 99, 101] {
             assert_eq!(memory.set_len(bytes).unwrap_err().raw_os_error(), Some(libc::EPERM));
         }
@@ -291,13 +297,13 @@ mod tests {
     fn memory_for_outputs_serves_one_replay_after_the_other() {
         use std::os::unix::fs::{FileExt, MetadataExt};
         let (spares, folder) = (Arc::new(Spares::default()), tempfile::tempdir().unwrap());
-        let take = |bytes| spares.take(bytes, false, folder.path()).unwrap();
+        let take = |bytes| spares.acquire(bytes, false, folder.path()).unwrap();
         let number = |memory: &OutputMemory| memory.file().metadata().unwrap().ino();
         let first = take(REUSED);
         let known = number(&first);
         first.file().write_all_at(b"one", 0).unwrap();
         // SAFETY: nobody else has it.
-        let outputs = unsafe { Outputs::open(first, &spares, true) }.unwrap();
+        let outputs = unsafe { RunOutputs::open(first, &spares, true) }.unwrap();
         assert_eq!(outputs.bytes()[..3], *b"one");
         assert_ne!(number(&take(REUSED)), known);
         drop(outputs);
@@ -305,7 +311,7 @@ mod tests {
         assert_eq!(number(&second), known);
         second.file().write_all_at(b"two", 0).unwrap();
         // SAFETY: as above.
-        let outputs = unsafe { Outputs::open(second, &spares, true) }.unwrap();
+        let outputs = unsafe { RunOutputs::open(second, &spares, true) }.unwrap();
         assert_eq!(outputs.bytes()[..3], *b"two");
         drop(outputs);
         // Of another size it is of no use.
@@ -319,7 +325,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [one, other] = [0, 1].map(|_| Spares::within(budget.clone()));
         let give = |spares: &Spares, bytes| {
-            spares.give(OutputMemory::new(bytes, folder.path()).unwrap());
+            spares.recycle(OutputMemory::new(bytes, folder.path()).unwrap());
         };
         let kept = |spares: &Spares| -> Vec<usize> {
             spares.memory.lock().unwrap().iter().map(|(memory, _)| memory.bytes / REUSED).collect()
@@ -331,7 +337,7 @@ mod tests {
         assert_eq!((kept(&one), budget.left()), (vec![1, 3], REUSED));
         give(&other, 2 * REUSED);
         assert_eq!(kept(&other), Vec::<usize>::new());
-        drop(one.take(3 * REUSED, false, folder.path()).unwrap());
+        drop(one.acquire(3 * REUSED, false, folder.path()).unwrap());
         give(&other, 2 * REUSED);
         assert_eq!((kept(&one), kept(&other), budget.left()), (vec![1], vec![2], 2 * REUSED));
         drop((one, other));
@@ -342,7 +348,7 @@ mod tests {
     fn a_journal_that_was_begun_stays_so() {
         let memory = for_journal().unwrap();
         assert!(!journal::has_begun(&memory));
-        journal::begin(&memory).unwrap();
+        journal::begin_journal(&memory).unwrap();
         memory.set_len(0).unwrap_err();
         assert!(journal::has_begun(&memory));
     }

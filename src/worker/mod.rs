@@ -1,7 +1,7 @@
 //! The child process that runs an artifact on a fixture, and the communication with it.
 //!
 //! In this process, `lane` asks for runs and keeps them within their limits, `run` holds their results,
-//! and a `series` holds lanes for runs of one artifact on one fixture. The `nursery` is this program,
+//! and a `series` holds lanes for runs of one artifact on one fixture. The `zygote` is this program,
 //! started once more; it forks a `keeper` for each lane. A keeper forks one `member` after the other, in
 //! which `child` runs. Where possible the member is forked from a `template` that has loaded artifact and
 //! fixture. Only members and templates run replayed code. The keeper sees how a member really ended, and
@@ -16,18 +16,18 @@ mod evaluations;
 pub(crate) mod fuzz;
 mod inputs;
 mod keeper;
-mod lane;
+mod keeper_client;
 mod limits;
-mod member;
 mod memory;
-mod nursery;
 mod path;
-mod printed;
+mod printed_text;
+mod replay_process;
 mod run;
 mod series;
 mod socket;
 mod template;
 mod tensors;
+mod zygote;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -38,22 +38,22 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::cuda::sanitizer::Tool;
-use crate::fixture::Elements;
+use crate::fixture::InputElements;
 use crate::frontend::Precision;
 use crate::process::tree::End;
 use crate::runtime::cpu::Rounding;
 use crate::summary::Poison;
 use crate::tensor::step::{Scales, Step};
-use crate::tensor::{DType, parts};
+use crate::tensor::{DType, parallel};
 
 pub use self::error::WorkerError;
-pub use self::lane::Workers;
+pub use self::keeper_client::ReplayWorkers;
 pub use self::limits::Limits;
-pub(crate) use self::memory::rounded;
-pub(crate) use self::printed::shortened;
+pub(crate) use self::memory::round_up_memory;
+pub(crate) use self::printed_text::shorten_printed_text;
 pub use self::run::{Ending, Narrow, OutputTensor, Run};
 pub(crate) use self::run::{NOTE, tensor_bytes};
-pub use self::series::Series;
+pub use self::series::RunSeries;
 
 /// The argument with which the program starts itself as a child; not for users.
 pub const CHILD_ARGUMENT: &str = "--replay-worker";
@@ -112,7 +112,7 @@ impl DeviceJob {
     fn threads(&self) -> usize {
         match self {
             DeviceJob::Cpu { threads, .. } => *threads,
-            DeviceJob::Cuda { .. } => parts::cores(),
+            DeviceJob::Cuda { .. } => parallel::count_cores(),
         }
     }
 }
@@ -127,7 +127,7 @@ pub struct Job {
     #[serde(with = "path")]
     pub fixture: PathBuf,
     /// Which elements its inputs hold.
-    pub elements: Elements,
+    pub elements: InputElements,
     /// Whether the artifact computes in float64.
     pub shadow: bool,
     pub device: DeviceJob,
@@ -141,7 +141,7 @@ pub struct Job {
     /// A change of one input, for directional derivatives; only in a shadow.
     pub step: Option<Stepped>,
     /// How much of the call is made.
-    pub part: Part,
+    pub part: CallPart,
     /// If there are any, the call is made once for each, on inputs that are moved so, or that stay where there
     /// is none; `step` names the input, and `part` the output that each tells of. Only on a GPU.
     pub evaluations: Vec<Option<Step>>,
@@ -153,7 +153,7 @@ pub struct Job {
 
 /// How much of the call is made, and what is told of it; only the CPU can make less than all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub enum Part {
+pub enum CallPart {
     #[default]
     Whole,
     /// All, but only the output of this name is reported.
@@ -170,32 +170,32 @@ pub enum Part {
     },
 }
 
-impl Part {
+impl CallPart {
     /// Whether the output called `name` is to be watched.
     fn watches(&self, name: &str) -> bool {
-        matches!(self, Part::Watched(output) if output == name)
+        matches!(self, CallPart::Watched(output) if output == name)
     }
 
     /// The launch that the replay ends at.
     fn end(&self) -> Option<u64> {
         match self {
-            Part::Before { launch, .. } => Some(*launch),
+            CallPart::Before { launch, .. } => Some(*launch),
             _ => None,
         }
     }
 
     /// Whether the output called `name` is reported.
     fn tells_of(&self, name: &str) -> bool {
-        !matches!(self, Part::Before { output, .. } | Part::Told(output) if output != name)
+        !matches!(self, CallPart::Before { output, .. } | CallPart::Told(output) if output != name)
     }
 }
 
 /// A request to a keeper.
 #[derive(Debug, Serialize, Deserialize)]
-enum Request {
+enum KeeperRequest {
     /// To make a replay. Where it prints to, its journal and the memory for outputs come with it; then memory for its
     /// inputs, if it lays out large ones, and the memory that holds inputs, if any is common to several replays.
-    Run(Box<Order>),
+    Run(Box<ReplayOrder>),
     /// To send a signal to the replay that runs, if one does.
     Signal {
         /// The signal's number.
@@ -205,7 +205,7 @@ enum Request {
 
 /// One replay, as a member is asked for it.
 #[derive(Debug, Serialize, Deserialize)]
-struct Order {
+struct ReplayOrder {
     job: Job,
     /// The address space that it may have.
     address_space: u64,
@@ -229,7 +229,7 @@ struct Wrapping {
 
 /// A keeper's answer.
 #[derive(Debug, Serialize, Deserialize)]
-enum Answer {
+enum KeeperAnswer {
     /// The replay has ended, with everything that it had started.
     Ended(End),
     /// It could not be begun.
@@ -245,8 +245,8 @@ enum Answer {
 /// returned status.
 pub fn run_child() -> i32 {
     match std::env::args_os().nth(2) {
-        Some(argument) if argument == ALONE => member::run_alone(),
-        _ => nursery::serve(),
+        Some(argument) if argument == ALONE => replay_process::run_alone(),
+        _ => zygote::serve_zygote(),
     }
 }
 
@@ -273,14 +273,14 @@ impl Job {
 
     /// The tracing span of the replay.
     fn span(&self) -> tracing::Span {
-        tracing::debug_span!("run", message = %Told(self))
+        tracing::debug_span!("run", message = %JobLine(self))
     }
 }
 
 /// A job in one line: the properties in which it differs from its neighbours.
-struct Told<'a>(&'a Job);
+struct JobLine<'a>(&'a Job);
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for JobLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Job { device, poison, step, part, .. } = self.0;
         write!(f, "{:?}, ", self.0.precision())?;

@@ -8,21 +8,23 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// A name of the system.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Name {
+enum SystemName {
     Text(String),
     Bytes(Vec<u8>),
 }
 
-impl Name {
-    fn of(name: &OsStr) -> Name {
-        name.to_str()
-            .map_or_else(|| Name::Bytes(name.as_bytes().to_vec()), |t| Name::Text(t.into()))
+impl SystemName {
+    fn from_os_str(name: &OsStr) -> SystemName {
+        name.to_str().map_or_else(
+            || SystemName::Bytes(name.as_bytes().to_vec()),
+            |t| SystemName::Text(t.into()),
+        )
     }
 
     fn into_name(self) -> OsString {
         match self {
-            Name::Text(text) => text.into(),
-            Name::Bytes(bytes) => OsString::from_vec(bytes),
+            SystemName::Text(text) => text.into(),
+            SystemName::Bytes(bytes) => OsString::from_vec(bytes),
         }
     }
 }
@@ -32,14 +34,14 @@ pub(super) fn serialize<S: Serializer>(
     path: &impl AsRef<OsStr>,
     out: S,
 ) -> Result<S::Ok, S::Error> {
-    Name::of(path.as_ref()).serialize(out)
+    SystemName::from_os_str(path.as_ref()).serialize(out)
 }
 
 /// Reads one.
 pub(crate) fn deserialize<'d, P: From<OsString>, D: Deserializer<'d>>(
-    from: D,
+    deserializer: D,
 ) -> Result<P, D::Error> {
-    Ok(Name::deserialize(from)?.into_name().into())
+    Ok(SystemName::deserialize(deserializer)?.into_name().into())
 }
 
 /// Several of them.
@@ -51,14 +53,14 @@ pub(super) mod all {
         names: &[impl AsRef<OsStr>],
         out: S,
     ) -> Result<S::Ok, S::Error> {
-        out.collect_seq(names.iter().map(|name| Name::of(name.as_ref())))
+        out.collect_seq(names.iter().map(|name| SystemName::from_os_str(name.as_ref())))
     }
 
     /// Reads them.
     pub(crate) fn deserialize<'d, P: From<OsString>, D: Deserializer<'d>>(
-        from: D,
+        deserializer: D,
     ) -> Result<Vec<P>, D::Error> {
-        let names = Vec::<Name>::deserialize(from)?.into_iter();
+        let names = Vec::<SystemName>::deserialize(deserializer)?.into_iter();
         Ok(names.map(|name| name.into_name().into()).collect())
     }
 }
@@ -72,18 +74,22 @@ pub(super) mod by_dtype {
 
     /// Writes them.
     pub(crate) fn serialize<S: Serializer>(
-        all: &[(DType, PathBuf)],
+        dtype_paths: &[(DType, PathBuf)],
         out: S,
     ) -> Result<S::Ok, S::Error> {
-        out.collect_seq(all.iter().map(|(dtype, path)| (*dtype, Name::of(path.as_os_str()))))
+        out.collect_seq(
+            dtype_paths
+                .iter()
+                .map(|(dtype, path)| (*dtype, SystemName::from_os_str(path.as_os_str()))),
+        )
     }
 
     /// Reads them.
     pub(crate) fn deserialize<'d, D: Deserializer<'d>>(
-        from: D,
+        deserializer: D,
     ) -> Result<Vec<(DType, PathBuf)>, D::Error> {
-        let all = Vec::<(DType, Name)>::deserialize(from)?;
-        Ok(all.into_iter().map(|(dtype, name)| (dtype, name.into_name().into())).collect())
+        let dtype_names = Vec::<(DType, SystemName)>::deserialize(deserializer)?;
+        Ok(dtype_names.into_iter().map(|(dtype, name)| (dtype, name.into_name().into())).collect())
     }
 }
 

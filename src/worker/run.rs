@@ -6,16 +6,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::error::{WorkerError, system};
+use super::error::{WorkerError, system_error};
 use super::inputs::Common;
-use super::memory::{self, OutputMemory, Outputs, Spares};
-use super::{Job, Part};
+use super::memory::{self, OutputMemory, RunOutputs, Spares};
+use super::{CallPart, Job};
 use crate::fixture::{Fixture, Input, Output};
 use crate::process;
 use crate::process::memory::MemoryExcess;
 use crate::process::tree::End;
 use crate::runtime::cpu::pages_of;
-use crate::runtime::report::{Fault, Findings, LaunchRecord, Report};
+use crate::runtime::report::{AccessFindings, ChildReport, LaunchRecord, ReplayFault};
 use crate::summary::Summary;
 use crate::tensor::{DType, TensorView};
 
@@ -31,7 +31,7 @@ pub enum Ending {
     #[default]
     Completed,
     /// It reported the fault that stopped it.
-    Fault(Fault),
+    Fault(ReplayFault),
     /// The code called `exit`.
     Exited(i32),
     /// A program of its own ended with this status.
@@ -39,7 +39,7 @@ pub enum Ending {
     /// A signal ended it without a report.
     Killed(i32),
     /// It was still running when its time was over.
-    TimedOut(Duration, Option<Fault>),
+    TimedOut(Duration, Option<ReplayFault>),
     /// A program took more memory than it may have, with all that it had started.
     TookMemory(MemoryExcess),
     /// It left something else than the outputs that the harness declares; what is wrong, in words.
@@ -81,7 +81,7 @@ pub struct Run {
     /// Descriptions of writes outside of allocations.
     pub overruns: Vec<String>,
     /// The findings of a checked replay.
-    pub findings: Findings,
+    pub findings: AccessFindings,
     /// Summaries of the outputs that stayed on the device.
     pub summaries: Vec<(String, Summary)>,
     /// The number of launches that had begun when the watched output was last written.
@@ -105,7 +105,7 @@ pub struct Run {
     /// Time until the outputs were written, or summarised.
     pub outputs_time: Duration,
     outputs: Vec<OutputTensor>,
-    memory: Option<Outputs>,
+    memory: Option<RunOutputs>,
 }
 
 impl Run {
@@ -121,8 +121,8 @@ impl Run {
 
     /// Why output `name` was not computed in the wider format that was asked for, if it is known.
     pub fn why_narrow(&self, name: &str) -> Option<&str> {
-        let found = self.narrow.iter().find(|narrow| narrow.output == name);
-        found.map(|narrow| narrow.reason.as_str())
+        let narrow_output = self.narrow.iter().find(|narrow| narrow.output == name);
+        narrow_output.map(|narrow| narrow.reason.as_str())
     }
 
     /// Bytes of all outputs.
@@ -132,10 +132,12 @@ impl Run {
 
     /// Whether both completed and wrote the same bytes, in every output.
     pub fn gives_the_bits_of(&self, other: &Run) -> bool {
-        let same = |(output, view): (&OutputTensor, TensorView)| {
-            other.output(&output.name).is_some_and(|other| other.bytes == view.bytes)
+        let has_same_bits = |(output, view): (&OutputTensor, TensorView)| {
+            other.output(&output.name).is_some_and(|other_view| other_view.bytes == view.bytes)
         };
-        self.ending == Ending::Completed && other.ending == self.ending && self.outputs().all(same)
+        self.ending == Ending::Completed
+            && other.ending == self.ending
+            && self.outputs().all(has_same_bits)
     }
 
     /// A run without outputs, which ended so.
@@ -148,16 +150,18 @@ impl Run {
     pub(crate) fn of_bytes(
         bytes: &[u8],
         tensors: impl Iterator<Item = (String, DType, Vec<usize>, std::ops::Range<usize>)>,
-        wide: Option<DType>,
+        wide_dtype: Option<DType>,
         folder: &Path,
     ) -> Result<Run, WorkerError> {
         let (mut outputs, mut packed) = (Vec::new(), Vec::new());
-        for (name, stored, shape, range) in tensors {
-            let is_narrower = |wide: &DType| stored.is_float() && stored.size() < wide.size();
-            let dtype = wide.filter(is_narrower).unwrap_or(stored);
+        for (name, stored_dtype, shape, range) in tensors {
+            let is_narrower = |candidate: &DType| {
+                stored_dtype.is_float() && stored_dtype.size() < candidate.size()
+            };
+            let dtype = wide_dtype.filter(is_narrower).unwrap_or(stored_dtype);
             let begin = packed.len();
-            let view = TensorView { dtype: stored, shape: &shape, bytes: &bytes[range] };
-            match dtype == stored {
+            let view = TensorView { dtype: stored_dtype, shape: &shape, bytes: &bytes[range] };
+            match dtype == stored_dtype {
                 true => packed.extend_from_slice(view.bytes),
                 false if dtype == DType::F32 => packed.extend(
                     (0..view.len()).flat_map(|index| (view.get_f64(index) as f32).to_le_bytes()),
@@ -170,9 +174,9 @@ impl Run {
             outputs.push(OutputTensor { name, dtype, shape, pages: begin, begin, bytes });
         }
         let memory = OutputMemory::new(packed.len(), folder)?;
-        memory.file().write_all(&packed).map_err(system("keep the outputs"))?;
+        memory.file().write_all(&packed).map_err(system_error("keep the outputs"))?;
         // SAFETY: nobody else has it.
-        let memory = Some(unsafe { Outputs::open(memory, &Arc::default(), true) }?);
+        let memory = Some(unsafe { RunOutputs::open(memory, &Arc::default(), true) }?);
         Ok(Run { outputs, memory, ..Run::default() })
     }
 
@@ -186,7 +190,7 @@ impl Run {
     }
 
     fn view<'a>(&'a self, output: &'a OutputTensor) -> TensorView<'a> {
-        let memory = self.memory.as_ref().map_or(&[][..], Outputs::bytes);
+        let memory = self.memory.as_ref().map_or(&[][..], RunOutputs::bytes);
         TensorView {
             dtype: output.dtype,
             shape: &output.shape,
@@ -202,7 +206,7 @@ fn memory_dtype(dtype: DType, shadow: bool) -> DType {
 
 /// The places of tensors in two shared memories, one for outputs and one for inputs, and their sizes.
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
+pub(super) struct SharedLayout {
     pub outputs: Vec<OutputTensor>,
     /// Bytes of the outputs, with their pages.
     pub bytes: usize,
@@ -214,7 +218,7 @@ pub(super) struct Layout {
 
 /// The tensors of a fixture, as far as shared memory is concerned.
 #[derive(Clone, Debug)]
-pub(super) struct Declared {
+pub(super) struct DeclaredTensors {
     /// The large inputs that lie there, with the bytes that they take.
     inputs: Vec<(String, usize)>,
     outputs: Vec<Output>,
@@ -225,10 +229,10 @@ pub(super) struct Declared {
     deviations: bool,
 }
 
-impl Declared {
+impl DeclaredTensors {
     /// The tensors of `fixture` as `job` has them, except for inputs that are `common`: they lie elsewhere. A GPU's
     /// inputs lie on the GPU alone.
-    pub(super) fn of(fixture: &Fixture, job: &Job, common: &Common) -> Declared {
+    pub(super) fn from_fixture(fixture: &Fixture, job: &Job, common: &Common) -> DeclaredTensors {
         let is_here = |input: &&Input| {
             let is_own = common.place(&input.name).is_none();
             input.present && !input.dims.is_empty() && !job.device.is_gpu() && is_own
@@ -238,23 +242,24 @@ impl Declared {
         let inputs = inputs.filter(|(_, bytes)| *bytes >= memory::REUSED).collect();
         let (outputs, times) = (fixture.outputs.clone(), job.evaluations.len().max(1));
         let (shadow, deviations) = (job.shadow, job.deviations.is_some());
-        let declared = Declared { inputs, outputs, shadow, times, deviations };
+        let declared_tensors = DeclaredTensors { inputs, outputs, shadow, times, deviations };
         // Shared memory is a file to this limit.
-        match declared.layout(&Part::Whole).input_bytes as u64 <= process::file_limit() {
-            true => declared,
-            false => Declared { inputs: Vec::new(), ..declared },
+        match declared_tensors.layout(&CallPart::Whole).input_bytes as u64 <= process::file_limit()
+        {
+            true => declared_tensors,
+            false => DeclaredTensors { inputs: Vec::new(), ..declared_tensors },
         }
     }
 
     /// Those outputs alone.
     #[cfg(any(test, fuzzing))]
-    pub(super) fn outputs(outputs: Vec<Output>) -> Declared {
+    pub(super) fn outputs(outputs: Vec<Output>) -> DeclaredTensors {
         let (shadow, deviations) = (false, false);
-        Declared { inputs: Vec::new(), outputs, shadow, times: 1, deviations }
+        DeclaredTensors { inputs: Vec::new(), outputs, shadow, times: 1, deviations }
     }
 
     /// Where a replay of `part` of the call has those that it tells of.
-    pub(super) fn layout(&self, part: &Part) -> Layout {
+    pub(super) fn layout(&self, part: &CallPart) -> SharedLayout {
         let (mut bytes, mut input_bytes) = (0usize, 0usize);
         let place = |bytes: &mut usize, size: usize| {
             let pages = bytes.next_multiple_of(ALIGNMENT);
@@ -262,7 +267,7 @@ impl Declared {
             *bytes = pages + body;
             (pages, pages + offset)
         };
-        let times = if matches!(part, Part::Told(_)) { self.times } else { 1 };
+        let times = if matches!(part, CallPart::Told(_)) { self.times } else { 1 };
         let outputs = self.outputs.iter().filter(|output| part.tells_of(&output.name));
         let outputs = outputs.filter(|output| !self.deviations || output.dtype.is_float());
         let outputs = outputs.flat_map(|output| std::iter::repeat_n(output, times));
@@ -280,7 +285,7 @@ impl Declared {
         let inputs = self.inputs.iter();
         let inputs = inputs.map(|(name, size)| (name.clone(), place(&mut input_bytes, *size).0));
         let inputs = inputs.collect();
-        Layout { outputs, bytes, inputs, input_bytes }
+        SharedLayout { outputs, bytes, inputs, input_bytes }
     }
 }
 
@@ -301,7 +306,7 @@ pub(super) fn bytes_of(input: &Input, shadow: bool) -> usize {
     memory_dtype(input.dtype, shadow).size() * input.storage_elements()
 }
 
-impl Layout {
+impl SharedLayout {
     /// The offset behind the outputs, for what else the child has to know.
     pub(super) fn end(&self) -> usize {
         self.bytes.next_multiple_of(ALIGNMENT)
@@ -335,9 +340,9 @@ pub(super) struct Account {
 
 /// The child's own reports of how it ended.
 #[derive(Default)]
-struct Told {
+struct EndReports {
     done: bool,
-    fault: Option<Fault>,
+    fault: Option<ReplayFault>,
     raised: Option<i32>,
     /// The outputs that were written beside their summaries.
     fetched: Vec<String>,
@@ -345,28 +350,30 @@ struct Told {
 
 /// Makes a run from a child's account and the outputs in `memory`, which `layout` describes and `spares` may
 /// keep for another replay.
-pub(super) fn finish(
+pub(super) fn finish_run(
     account: Account,
-    layout: &Layout,
+    layout: &SharedLayout,
     memory: OutputMemory,
     spares: &Arc<Spares>,
 ) -> Result<Run, WorkerError> {
     let mut run = Run { printed: account.printed, ..Run::default() };
-    let mut told = Told::default();
+    let mut reported_facts = EndReports::default();
     for entry in &account.entries {
         // A truncated entry is the last of a child that had more to report than fits.
         match serde_json::from_slice(entry) {
             // By whoever it was sent: its time was over.
-            Ok(Report::Outside { .. }) if account.timed_out.is_some() => {}
-            Ok(report) => run.take(report, &mut told)?,
+            Ok(ChildReport::Outside { .. }) if account.timed_out.is_some() => {}
+            Ok(report) => run.add_report(report, &mut reported_facts)?,
             Err(_) => {}
         }
     }
     run.launch_count = run.launch_count.max(run.launches.len() as u64);
-    let fetched = std::mem::take(&mut told.fetched);
+    let fetched = std::mem::take(&mut reported_facts.fetched);
     run.ending = match (account.timed_out, account.end) {
-        (Some(timeout), _) => Ending::TimedOut(timeout, told.fault),
-        (None, end) => ending(told, end, account.has_begun || account.is_wrapped)?,
+        (Some(timeout), _) => Ending::TimedOut(timeout, reported_facts.fault),
+        (None, end) => {
+            classify_ending(reported_facts, end, account.has_begun || account.is_wrapped)?
+        }
     };
     if run.ending == Ending::Completed {
         let is_here = |output: &&OutputTensor| {
@@ -377,16 +384,20 @@ pub(super) fn finish(
         // Pages that nobody has written would be made only to be read as zeros.
         let is_whole = run.outputs.len() == layout.outputs.len();
         // SAFETY: every process that could write to the memory has ended.
-        run.memory = Some(unsafe { Outputs::open(memory, spares, is_whole) }?);
+        run.memory = Some(unsafe { RunOutputs::open(memory, spares, is_whole) }?);
     }
     Ok(run)
 }
 
 /// How a replay ended that was not out of time.
-fn ending(told: Told, end: End, has_begun: bool) -> Result<Ending, WorkerError> {
-    Ok(match (told, end) {
-        (Told { fault: Some(fault), .. }, _) => Ending::Fault(fault),
-        (Told { raised: Some(signal), .. }, _) => Ending::Killed(signal),
+fn classify_ending(
+    reported_facts: EndReports,
+    end: End,
+    has_begun: bool,
+) -> Result<Ending, WorkerError> {
+    Ok(match (reported_facts, end) {
+        (EndReports { fault: Some(fault), .. }, _) => Ending::Fault(fault),
+        (EndReports { raised: Some(signal), .. }, _) => Ending::Killed(signal),
         // The code would have been seen to send it.
         (_, End::Killed(libc::SIGKILL)) => {
             let memory_ran_out = false;
@@ -399,7 +410,7 @@ fn ending(told: Told, end: End, has_begun: bool) -> Result<Ending, WorkerError> 
             };
             return Err(WorkerError::Unready { how });
         }
-        (Told { done: true, .. }, End::Exited(0)) => Ending::Completed,
+        (EndReports { done: true, .. }, End::Exited(0)) => Ending::Completed,
         (_, End::Exited(status)) => Ending::Exited(status),
         (_, End::Killed(signal)) => Ending::Killed(signal),
     })
@@ -407,9 +418,13 @@ fn ending(told: Told, end: End, has_begun: bool) -> Result<Ending, WorkerError> 
 
 impl Run {
     /// Adds `report` to the run.
-    fn take(&mut self, report: Report, told: &mut Told) -> Result<(), WorkerError> {
+    fn add_report(
+        &mut self,
+        report: ChildReport,
+        reported_facts: &mut EndReports,
+    ) -> Result<(), WorkerError> {
         match report {
-            Report::Launch(launch) => {
+            ChildReport::Launch(launch) => {
                 // A launch that was refused after all is reported a second time, with the reason.
                 if launch.error.is_some()
                     && self.launches.last().is_some_and(|last| {
@@ -420,24 +435,26 @@ impl Run {
                 }
                 self.launches.push(launch);
             }
-            Report::Fault(found) => told.fault = told.fault.take().or(Some(found)),
-            Report::Summary { output, summary, is_fetched } => {
-                told.fetched.extend(is_fetched.then(|| output.clone()));
+            ChildReport::Fault(new_fault) => {
+                reported_facts.fault = reported_facts.fault.take().or(Some(new_fault))
+            }
+            ChildReport::Summary { output, summary, is_fetched } => {
+                reported_facts.fetched.extend(is_fetched.then(|| output.clone()));
                 self.summaries.push((output, *summary));
             }
-            Report::Overrun { detail } => self.overruns.push(detail),
-            Report::Found(findings) => self.findings = findings,
-            Report::Device { description, class } => self.device = Some((description, class)),
-            Report::Raised { signal } => told.raised = Some(signal),
-            Report::Outside { signal } => {
+            ChildReport::Overrun { detail } => self.overruns.push(detail),
+            ChildReport::Found(findings) => self.findings = findings,
+            ChildReport::Device { description, class } => self.device = Some((description, class)),
+            ChildReport::Raised { signal } => reported_facts.raised = Some(signal),
+            ChildReport::Outside { signal } => {
                 return Err(WorkerError::Killed { signal, memory_ran_out: false });
             }
-            Report::Unresolved { expression } => self.unresolved = Some(expression),
-            Report::Refused { message, hint } => {
+            ChildReport::Unresolved { expression } => self.unresolved = Some(expression),
+            ChildReport::Refused { message, hint } => {
                 return Err(WorkerError::Refused { message, hint });
             }
-            Report::Done { launches, last_write, inputs_us, call_us, cpu_us, outputs_us } => {
-                told.done = true;
+            ChildReport::Done { launches, last_write, inputs_us, call_us, cpu_us, outputs_us } => {
+                reported_facts.done = true;
                 self.last_write = last_write;
                 self.launch_count = launches;
                 self.inputs_time = Duration::from_micros(inputs_us);
@@ -454,7 +471,7 @@ impl Run {
 mod tests {
     use super::*;
 
-    fn told(reports: &[Report], end: End, has_begun: bool) -> String {
+    fn told(reports: &[ChildReport], end: End, has_begun: bool) -> String {
         let entries = reports.iter().map(|report| serde_json::to_vec(report).unwrap()).collect();
         let account = Account {
             entries,
@@ -464,40 +481,47 @@ mod tests {
             timed_out: None,
             is_wrapped: false,
         };
-        let layout = Declared::outputs(Vec::new()).layout(&Part::Whole);
+        let layout = DeclaredTensors::outputs(Vec::new()).layout(&CallPart::Whole);
         let memory = OutputMemory::new(0, Path::new("/nonexistent")).unwrap();
-        match finish(account, &layout, memory, &Arc::default()) {
+        match finish_run(account, &layout, memory, &Arc::default()) {
             Ok(run) => format!("{:?}", run.ending),
             Err(error) => error.to_string(),
         }
     }
 
-    fn done() -> Report {
+    fn done() -> ChildReport {
         let (launches, last_write) = (0, None);
-        Report::Done { launches, last_write, inputs_us: 0, call_us: 0, cpu_us: 0, outputs_us: 0 }
+        ChildReport::Done {
+            launches,
+            last_write,
+            inputs_us: 0,
+            call_us: 0,
+            cpu_us: 0,
+            outputs_us: 0,
+        }
     }
 
     #[test]
     fn only_what_the_code_did_by_itself_is_a_run() {
-        let begun = |reports: &[Report], end| told(reports, end, true);
+        let begun = |reports: &[ChildReport], end| told(reports, end, true);
         assert_eq!(begun(&[done()], End::Exited(0)), "Completed");
         assert_eq!(begun(&[], End::Exited(0)), "Exited(0)");
         assert_eq!(begun(&[done()], End::Exited(3)), "Exited(3)");
         assert_eq!(begun(&[], End::Killed(11)), "Killed(11)");
-        let raised = Report::Raised { signal: 9 };
+        let raised = ChildReport::Raised { signal: 9 };
         assert_eq!(begun(&[raised], End::Exited(77)), "Killed(9)");
         let outside = "the replay was killed from outside (signal 9)";
         assert_eq!(begun(&[], End::Killed(9)), outside);
         assert_eq!(begun(&[done()], End::Killed(9)), outside);
         assert_eq!(told(&[], End::Killed(9), false), outside);
         assert_eq!(
-            begun(&[Report::Outside { signal: 15 }], End::Exited(77)),
+            begun(&[ChildReport::Outside { signal: 15 }], End::Exited(77)),
             "the replay was killed from outside (signal 15)"
         );
         let unready = "the process for the replay ended before it was ready";
         assert_eq!(told(&[], End::Exited(1), false), format!("{unready} (exit status 1)"));
         assert_eq!(told(&[], End::Killed(6), false), format!("{unready} (signal 6)"));
-        let refused = Report::Refused { message: "no threads".into(), hint: None };
+        let refused = ChildReport::Refused { message: "no threads".into(), hint: None };
         assert_eq!(begun(&[refused], End::Exited(77)), "no threads");
     }
 }

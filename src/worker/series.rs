@@ -9,34 +9,40 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::error::WorkerError;
 use super::inputs::{Captured, Common};
-use super::lane::{Lane, Terms, Workers, address_space};
-use super::run::{Declared, Run};
+use super::keeper_client::{KeeperClient, ReplayWorkers, RunTerms, address_space};
+use super::run::{DeclaredTensors, Run};
 use super::{Job, Limits};
 use crate::fixture::Fixture;
 
 /// Runs of one artifact on one fixture on the CPU.
-pub struct Series {
-    workers: Arc<Workers>,
+pub struct RunSeries {
+    workers: Arc<ReplayWorkers>,
     limits: Limits,
     address_space: u64,
     /// The inputs that lie in memory once.
     captured: Captured,
     /// What else lies in the memory of a run, and what does where they have no room.
-    declared: [Declared; 2],
+    declared: [DeclaredTensors; 2],
     /// Those that make no replay at the moment.
-    idle: Mutex<Vec<Lane>>,
+    idle: Mutex<Vec<KeeperClient>>,
 }
 
-impl Series {
+impl RunSeries {
     /// A series of runs that differ from `job` only in device, poison, step and part.
-    pub fn new(workers: Arc<Workers>, job: &Job, fixture: &Fixture, limits: Limits) -> Series {
-        let captured = Captured::of(fixture, job);
-        let declared = [&captured.common, &Common::default()];
-        Series {
+    pub fn new(
+        workers: Arc<ReplayWorkers>,
+        job: &Job,
+        fixture: &Fixture,
+        limits: Limits,
+    ) -> RunSeries {
+        let captured = Captured::from_fixture(fixture, job);
+        let common_inputs = [&captured.common, &Common::default()];
+        RunSeries {
             workers,
             limits,
             address_space: address_space(job, limits),
-            declared: declared.map(|common| Declared::of(fixture, job, common)),
+            declared: common_inputs
+                .map(|common| DeclaredTensors::from_fixture(fixture, job, common)),
             captured,
             idle: Mutex::default(),
         }
@@ -45,12 +51,12 @@ impl Series {
     /// Runs `job` and waits for its end; several threads may do so at once.
     ///
     /// # Errors
-    /// As [`Workers::run`].
+    /// As [`ReplayWorkers::run`].
     pub fn run(&self, job: &Job) -> Result<Run, WorkerError> {
         let _span = job.span();
-        let inputs = self.workers.inputs.of(&self.captured, &job.folder);
+        let inputs = self.workers.inputs.lay_out(&self.captured, &job.folder);
         let layout = self.declared[usize::from(inputs.is_none())].layout(&job.part);
-        let terms = Terms {
+        let terms = RunTerms {
             layout: &layout,
             inputs: inputs.as_deref(),
             limits: self.limits,
@@ -67,7 +73,7 @@ impl Series {
         Ok(run)
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Lane>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<KeeperClient>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

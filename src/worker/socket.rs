@@ -20,16 +20,20 @@ const MAX_FILES: usize = 4;
 const CONTROL_BYTES: usize = rustix::cmsg_space!(ScmRights(MAX_FILES));
 
 /// A connected pair of sockets that preserve message boundaries.
-pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+pub(super) fn create_socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
 /// Sends `text` with `files`, at most four of them.
-pub(super) fn send(socket: &impl AsFd, text: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub(super) fn send_message(
+    socket: &impl AsFd,
+    text: &[u8],
+    files: &[BorrowedFd<'_>],
+) -> io::Result<()> {
     let mut room = [MaybeUninit::uninit(); CONTROL_BYTES];
     let mut control = SendAncillaryBuffer::new(&mut room);
-    let fits = files.is_empty() || control.push(SendAncillaryMessage::ScmRights(files));
-    if !fits || text.len() > TEXT_BYTES {
+    let fits_files = files.is_empty() || control.push(SendAncillaryMessage::ScmRights(files));
+    if !fits_files || text.len() > TEXT_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the message is too long"));
     }
     sendmsg(socket, &[IoSlice::new(text)], &mut control, SendFlags::NOSIGNAL)?;
@@ -40,7 +44,7 @@ pub(super) fn send(socket: &impl AsFd, text: &[u8], files: &[BorrowedFd<'_>]) ->
 ///
 /// # Errors
 /// Where the system refuses, or this process may not have the descriptors.
-pub(super) fn receive(socket: &impl AsFd) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+pub(super) fn receive_message(socket: &impl AsFd) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
     let mut text = vec![0u8; TEXT_BYTES];
     let mut room = [MaybeUninit::uninit(); CONTROL_BYTES];
     let mut control = RecvAncillaryBuffer::new(&mut room);
@@ -68,16 +72,16 @@ mod tests {
 
     #[test]
     fn a_message_comes_whole_with_its_files() {
-        let (here, there) = pair().unwrap();
+        let (here, there) = create_socket_pair().unwrap();
         let (mut reader, writer) = std::io::pipe().unwrap();
-        send(&here, b"with a file", &[writer.as_fd()]).unwrap();
-        send(&here, b"without", &[]).unwrap();
+        send_message(&here, b"with a file", &[writer.as_fd()]).unwrap();
+        send_message(&here, b"without", &[]).unwrap();
         drop((here, writer));
-        let (text, files) = receive(&there).unwrap().unwrap();
+        let (text, files) = receive_message(&there).unwrap().unwrap();
         assert_eq!((text.as_slice(), files.len()), (b"with a file".as_slice(), 1));
-        let (text, none) = receive(&there).unwrap().unwrap();
+        let (text, none) = receive_message(&there).unwrap().unwrap();
         assert_eq!((text.as_slice(), none.len()), (b"without".as_slice(), 0));
-        assert!(receive(&there).unwrap().is_none());
+        assert!(receive_message(&there).unwrap().is_none());
         for file in files {
             File::from(file).write_all(b"through").unwrap();
         }

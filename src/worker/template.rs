@@ -7,9 +7,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use super::{GO_FIRST, Job, Order, member, memory, socket};
+use super::{GO_FIRST, Job, ReplayOrder, memory, replay_process, socket};
 use crate::fixture::Fixture;
-use crate::process::{self, Pid, shield, tree};
+use crate::process::{self, Pid, seccomp_filter, tree};
 use crate::runtime::artifact::LoadedArtifact;
 use crate::runtime::signals;
 
@@ -21,10 +21,10 @@ pub(super) struct Template {
 
 impl Template {
     /// Asks for a member that does what `order` says.
-    pub(super) fn ask(&self, order: &Order, files: &[OwnedFd]) -> io::Result<()> {
+    pub(super) fn request_fork(&self, order: &ReplayOrder, files: &[OwnedFd]) -> io::Result<()> {
         let text = serde_json::to_vec(order).expect("orders are plain data");
         let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
-        socket::send(&self.socket, &text, &files)
+        socket::send_message(&self.socket, &text, &files)
     }
 
     /// The member, or none if the template has gone.
@@ -32,7 +32,7 @@ impl Template {
     /// # Errors
     /// Where the system has no room for another process.
     pub(super) fn answer(&self) -> io::Result<Option<Pid>> {
-        let Ok(Some((text, _))) = socket::receive(&self.socket) else { return Ok(None) };
+        let Ok(Some((text, _))) = socket::receive_message(&self.socket) else { return Ok(None) };
         match serde_json::from_slice::<Result<Pid, i32>>(&text) {
             Ok(Ok(member)) => Ok(Some(member)),
             Ok(Err(number)) => Err(io::Error::from_raw_os_error(number)),
@@ -43,28 +43,28 @@ impl Template {
 
 /// Loads artifact and fixture of `order` and forks members for the keeper at the other end of `keeper`,
 /// until the keeper is gone.
-pub(super) fn serve(keeper: OwnedFd, order: &Order, above: &[Pid]) -> ! {
+pub(super) fn serve_template(keeper: OwnedFd, order: &ReplayOrder, ancestors: &[Pid]) -> ! {
     // The artifact's exit handlers must not run here: they belong to processes that made a call.
-    process::leave(i32::from(serve_orders(keeper, order, above).is_none()))
+    process::exit_immediately(i32::from(serve_orders(keeper, order, ancestors).is_none()))
 }
 
 /// None if this process is not fit to be a template.
-fn serve_orders(keeper: OwnedFd, order: &Order, above: &[Pid]) -> Option<()> {
-    let its_number = above[0];
-    if !tree::end_with(its_number) {
+fn serve_orders(keeper: OwnedFd, order: &ReplayOrder, ancestors: &[Pid]) -> Option<()> {
+    let its_number = ancestors[0];
+    if !tree::die_with_parent(its_number) {
         return None;
     }
     process::lead_group();
     process::unblock_signals();
     process::go_first(GO_FIRST);
-    member::limit_addresses(order.address_space).ok()?;
+    replay_process::limit_addresses(order.address_space).ok()?;
     // Output of initialisers belongs to no single run. It is only detected, not kept.
-    let printed = memory::growing().ok()?;
-    member::place(&printed, libc::STDOUT_FILENO).ok()?;
-    member::place(&printed, libc::STDERR_FILENO).ok()?;
-    signals::watch(its_number);
+    let printed = memory::create_growing_file().ok()?;
+    replay_process::place_descriptor(&printed, libc::STDOUT_FILENO).ok()?;
+    replay_process::place_descriptor(&printed, libc::STDERR_FILENO).ok()?;
+    signals::watch_signals(its_number);
     // As in a member: it may stay without.
-    let _ = shield::raise(above);
+    let _ = seccomp_filter::install_seccomp_filter(ancestors);
     let Job { fixture, elements, .. } = &order.job;
     let fixture = Fixture::load_trusted_with(fixture, *elements).ok()?;
     let artifact = LoadedArtifact::load(&order.job.artifact).ok()?;
@@ -72,21 +72,27 @@ fn serve_orders(keeper: OwnedFd, order: &Order, above: &[Pid]) -> Option<()> {
         return None;
     }
     drop(printed);
-    let mut with_this = vec![process::this()];
-    with_this.extend(above);
+    let mut with_this = vec![process::current_pid()];
+    with_this.extend(ancestors);
     loop {
-        let Some((text, files)) = socket::receive(&keeper).ok()? else { return Some(()) };
-        let order: Order = serde_json::from_slice(&text).ok()?;
-        let made = match process::fork_for_parent() {
+        let Some((text, files)) = socket::receive_message(&keeper).ok()? else { return Some(()) };
+        let order: ReplayOrder = serde_json::from_slice(&text).ok()?;
+        let fork_result = match process::fork_for_parent() {
             Ok(Some(member)) => Ok(member),
             Ok(None) => {
                 drop(keeper);
-                member::run(&order, files, &with_this, its_number, Some((&fixture, artifact)))
+                replay_process::run_forked_replay(
+                    &order,
+                    files,
+                    &with_this,
+                    its_number,
+                    Some((&fixture, artifact)),
+                )
             }
             Err(error) => Err(error.raw_os_error().unwrap_or_default()),
         };
-        let answer = serde_json::to_vec::<Result<Pid, i32>>(&made).expect("plain data");
-        socket::send(&keeper, &answer, &[]).ok()?;
+        let answer = serde_json::to_vec::<Result<Pid, i32>>(&fork_result).expect("plain data");
+        socket::send_message(&keeper, &answer, &[]).ok()?;
     }
 }
 

@@ -9,8 +9,8 @@ use memmap2::{MmapOptions, MmapRaw};
 
 use super::child::ChildError;
 use super::inputs::Common;
-use super::run::{Declared, OutputTensor, bytes_of};
-use super::{Job, Part};
+use super::run::{DeclaredTensors, OutputTensor, bytes_of};
+use super::{CallPart, Job};
 use crate::cuda::CudaError;
 use crate::fixture::{Fixture, Input};
 use crate::runtime::{self, CopyKind, Device, Widening};
@@ -19,7 +19,7 @@ use crate::tensor::{DType, TensorView};
 
 /// The files that tensors of the host lie in.
 #[derive(Clone, Copy)]
-pub(super) struct Files<'f> {
+pub(super) struct TensorFiles<'f> {
     /// Outputs that are told of.
     pub outputs: &'f File,
     /// Large inputs that this replay lays out.
@@ -29,41 +29,42 @@ pub(super) struct Files<'f> {
 }
 
 /// The tensors of the call; and those of the outputs that are told, with their places among the tensors.
-pub(super) fn lay_out(
+pub(super) fn lay_out_tensors(
     job: &Job,
     fixture: &Fixture,
     device: &dyn Device,
-    files: Files,
-) -> Result<(Tensors, Vec<(OutputTensor, usize)>), ChildError> {
-    let Files { outputs: memory, own_inputs, inputs: laid_out } = files;
-    let common = laid_out.map(|_| Common::of(fixture, job)).unwrap_or_default();
-    let declared = Declared::of(fixture, job, &common);
-    let all = declared.layout(&Part::Whole).outputs;
-    let told = declared.layout(&job.part);
-    let scales = scales(job, fixture, memory, told.end())?;
-    let mut tensors = Tensors::new(memory, told.bytes)?;
+    files: TensorFiles,
+) -> Result<(CallTensors, Vec<(OutputTensor, usize)>), ChildError> {
+    let TensorFiles { outputs: memory, own_inputs, inputs: laid_out } = files;
+    let common = laid_out.map(|_| Common::from_fixture(fixture, job)).unwrap_or_default();
+    let declared_tensors = DeclaredTensors::from_fixture(fixture, job, &common);
+    let all_outputs = declared_tensors.layout(&CallPart::Whole).outputs;
+    let part_layout = declared_tensors.layout(&job.part);
+    let scales = load_step_scales(job, fixture, memory, part_layout.end())?;
+    let mut tensors = CallTensors::new(memory, part_layout.bytes)?;
     for input in &fixture.inputs {
         if let Some((file, pages)) = laid_out.zip(common.place(&input.name)) {
             tensors.add_laid_out(device, input, (file, pages), job)?;
             continue;
         }
-        let place = told.inputs.iter().find(|(name, _)| *name == input.name);
+        let place = part_layout.inputs.iter().find(|(name, _)| *name == input.name);
         let place = own_inputs.zip(place.map(|(_, pages)| *pages));
         tensors.add_input(device, input, place, job, scales.as_ref())?;
     }
     let mut outputs = Vec::new();
     // Those that nobody hears of have a place to be written to, too.
-    for output in all {
-        let told = told.outputs.iter().find(|told| told.name == output.name);
-        let place = told.map(|told| (memory, told.pages()));
+    for output in all_outputs {
+        let part_output =
+            part_layout.outputs.iter().find(|candidate| candidate.name == output.name);
+        let place = part_output.map(|tensor| (memory, tensor.pages()));
         tensors.add_output(device, &output, place, job)?;
-        outputs.extend(told.map(|told| (told.clone(), tensors.pointers.len() - 1)));
+        outputs.extend(part_output.map(|tensor| (tensor.clone(), tensors.pointers.len() - 1)));
     }
     Ok((tensors, outputs))
 }
 
 /// The arguments of the call, in the order of the signature.
-pub(super) struct Tensors {
+pub(super) struct CallTensors {
     /// The shared memory for outputs.
     memory: MmapRaw,
     pub(super) pointers: Vec<*mut c_void>,
@@ -74,15 +75,15 @@ pub(super) struct Tensors {
 }
 
 // SAFETY: the pointers are to memory that is there until the process ends.
-unsafe impl Send for Tensors {}
+unsafe impl Send for CallTensors {}
 // SAFETY: as above; nothing changes once the call is made.
-unsafe impl Sync for Tensors {}
+unsafe impl Sync for CallTensors {}
 
-impl Tensors {
-    pub(super) fn new(memory: &File, bytes: usize) -> Result<Tensors, ChildError> {
+impl CallTensors {
+    pub(super) fn new(memory: &File, bytes: usize) -> Result<CallTensors, ChildError> {
         let memory =
             MmapOptions::new().len(bytes.max(1)).map_raw(memory).map_err(ChildError::Map)?;
-        Ok(Tensors { memory, pointers: Vec::new(), strides: Vec::new(), scalars: Vec::new() })
+        Ok(CallTensors { memory, pointers: Vec::new(), strides: Vec::new(), scalars: Vec::new() })
     }
 
     pub(super) fn add_input(
@@ -104,7 +105,7 @@ impl Tensors {
         let bytes = bytes_of(input, job.shadow);
         if input.dims.is_empty() {
             let mut value = [0u8; 8];
-            fill(input, job, scales, &mut value[..bytes])?;
+            write_input_elements(input, job, scales, &mut value[..bytes])?;
             self.add_scalar(u64::from_ne_bytes(value));
             return Ok(());
         }
@@ -118,27 +119,28 @@ impl Tensors {
         if device.is_host() {
             // SAFETY: the device's memory is this process's, and was allocated just now.
             let memory = unsafe { std::slice::from_raw_parts_mut(pointer, bytes) };
-            fill(input, job, scales, memory)?;
+            write_input_elements(input, job, scales, memory)?;
             device.input(pointer, bytes);
             return Ok(());
         }
         if widen
             && is_packed
-            && let Some(done) = widened(device, pointer, input, job, scales)?
+            && let Some(widening_result) = widen_on_device(device, pointer, input, job, scales)?
         {
-            return done.map_err(|error| ChildError::Copy { tensor: input.name.clone(), error });
+            return widening_result
+                .map_err(|error| ChildError::Copy { tensor: input.name.clone(), error });
         }
         let staging = if widen || !is_packed {
             let mut staging = vec![0u8; bytes];
             job.poison.fill(&mut staging);
-            fill(input, job, scales, &mut staging)?;
+            write_input_elements(input, job, scales, &mut staging)?;
             Cow::Owned(staging)
         } else {
             input.packed()?
         };
-        let (from, stream) = (staging.as_ptr(), std::ptr::null_mut());
+        let (source, stream) = (staging.as_ptr(), std::ptr::null_mut());
         // SAFETY: the elements have that many bytes: without strides, those that are packed.
-        unsafe { device.copy(pointer, from, bytes, CopyKind::HostToDevice, stream) }
+        unsafe { device.copy(pointer, source, bytes, CopyKind::HostToDevice, stream) }
             .map_err(|error| ChildError::Copy { tensor: input.name.clone(), error })
     }
 
@@ -196,8 +198,10 @@ impl Tensors {
     pub(super) fn clear(&mut self, device: &dyn Device) {
         let scalars: Vec<*mut c_void> =
             self.scalars.iter_mut().map(|scalar| (&raw mut **scalar).cast()).collect();
-        let held = self.pointers.drain(..);
-        for pointer in held.filter(|pointer| !pointer.is_null() && !scalars.contains(pointer)) {
+        let held_pointers = self.pointers.drain(..);
+        for pointer in
+            held_pointers.filter(|pointer| !pointer.is_null() && !scalars.contains(pointer))
+        {
             // What the code has freed itself is gone.
             let _ = device.free(pointer.cast());
         }
@@ -224,7 +228,7 @@ impl Tensors {
         let copied = unsafe { device.copy(place, pointer, range.len(), kind, stream) };
         if let Err(error) = copied {
             let detail = format!("{} cannot be read after the call: {error}", output.name);
-            runtime::end("output is gone", detail, None);
+            runtime::end_replay("output is gone", detail, None);
         }
     }
 
@@ -236,9 +240,9 @@ impl Tensors {
 }
 
 /// Has `device` write the elements of `input` to `to` as `job` wants them, in float64, if it can.
-fn widened(
+fn widen_on_device(
     device: &dyn Device,
-    to: *mut u8,
+    destination: *mut u8,
     input: &Input,
     job: &Job,
     scales: Option<&Scales>,
@@ -247,12 +251,12 @@ fn widened(
     let step = stepped.map(|stepped| &stepped.step).zip(scales);
     let (packed, is_kept) = (input.packed()?, !job.evaluations.is_empty());
     let (name, dtype) = (input.name.as_str(), input.dtype);
-    Ok(device.widen(to, &Widening { name, dtype, bytes: &packed, step, is_kept }))
+    Ok(device.widen(destination, &Widening { name, dtype, bytes: &packed, step, is_kept }))
 }
 
 /// Writes the elements of `input` to `out` as `job` wants them: as float64 in a shadow, moved by a step.
 /// `scales` are those of the input that is moved.
-fn fill(
+fn write_input_elements(
     input: &Input,
     job: &Job,
     scales: Option<&Scales>,
@@ -269,10 +273,10 @@ fn fill(
     let step = stepped.map(|stepped| &stepped.step).zip(scales);
     if input.strides.is_none() {
         // Straight into place: a copy of all would be as large as the tensor.
-        step::widen(&view, step, threads, out);
+        step::widen_tensor(&view, step, threads, out);
     } else {
         let mut widened = vec![0; view.len() * DType::F64.size()];
-        step::widen(&view, step, threads, &mut widened);
+        step::widen_tensor(&view, step, threads, &mut widened);
         input.lay_out(DType::F64.size(), &widened, out);
     }
     Ok(())
@@ -280,19 +284,19 @@ fn fill(
 
 /// The scales of the input of `fixture` that `job` moves, if it moves one. The parent has put them into
 /// `memory`, from `begin` on.
-pub(super) fn scales(
+pub(super) fn load_step_scales(
     job: &Job,
     fixture: &Fixture,
     memory: &File,
-    begin: usize,
+    scales_offset: usize,
 ) -> Result<Option<Scales>, ChildError> {
-    let moved = |input: &&Input| job.step.as_ref().is_some_and(|step| step.input == input.name);
-    let Some(input) = fixture.inputs.iter().find(moved) else { return Ok(None) };
+    let is_moved = |input: &&Input| job.step.as_ref().is_some_and(|step| step.input == input.name);
+    let Some(input) = fixture.inputs.iter().find(is_moved) else { return Ok(None) };
     let (shape, bytes) = (input.shape(), Scales::bytes_of(&input.shape()));
     if bytes == 0 {
         return Ok(None);
     }
     // SAFETY: the parent wrote it before it asked for this process, and nobody has changed it.
-    let map = unsafe { MmapOptions::new().offset(begin as u64).len(bytes).map(memory) };
+    let map = unsafe { MmapOptions::new().offset(scales_offset as u64).len(bytes).map(memory) };
     Ok(Some(Scales::read(&shape, &map.map_err(ChildError::Map)?)))
 }

@@ -69,11 +69,11 @@ fn every_kernel_has_its_form_and_why_no_faster_one() {
     replay.toml at the working tree
 
     kernels
-      scale   src/k.cu:10  in turn     nothing in it waits for another thread
-      sums    src/k.cu:14  stacks      why not block form: warp_sum > __shfl_xor_sync may wait elsewhere than at a barrier of the kernel, at line 16
-      picks   src/k.cu:20  stacks      why not block form: __shfl_xor_sync: the mask masks[d] may change between steps, at line 22
-      halves  src/k.cu:27  block form  one call runs all threads of a block
-      signs   src/k.cu:34  in turn     nothing in it waits for another thread
+      scale   src/k.cu:10  in turn      nothing in it waits for another thread
+      sums    src/k.cu:14  stacks       why not thread-loop form: warp_sum > __shfl_xor_sync may wait elsewhere than at a barrier of the kernel, at line 16
+      picks   src/k.cu:20  stacks       why not thread-loop form: __shfl_xor_sync: the mask masks[d] may change between steps, at line 22
+      halves  src/k.cu:27  thread loop  one call runs all threads of a block
+      signs   src/k.cu:34  in turn      nothing in it waits for another thread
 
     shuffles
       warp_sum  src/k.cu:2   a chain  one wait for all its steps
@@ -97,8 +97,8 @@ fn a_fixture_is_explained_at_a_revision() {
     step0 at 396b00e Use 256 threads per position in the gradient kernel
 
     kernels
-      lm_cross_entropy_loss_kernel      src/loss.cu:12  in turn     nothing in it waits for another thread
-      lm_cross_entropy_gradient_kernel  src/loss.cu:40  block form  one call runs all threads of a block; loops by halves, with a barrier at lines 71, 85
+      lm_cross_entropy_loss_kernel      src/loss.cu:12  in turn      nothing in it waits for another thread
+      lm_cross_entropy_gradient_kernel  src/loss.cu:40  thread loop  one call runs all threads of a block; loops by halves, with a barrier at lines 71, 85
 
     float64 shadow
       nothing here means something else where float means double
@@ -116,7 +116,7 @@ fn a_name_narrows_it_to_a_kernel_a_function_or_a_file() {
     replay.toml at 859a052 first
 
     kernels
-      picks  src/k.cu:20  stacks  why not block form: __shfl_xor_sync: the mask masks[d] may change between steps, at line 22
+      picks  src/k.cu:20  stacks  why not thread-loop form: __shfl_xor_sync: the mask masks[d] may change between steps, at line 22
 
     shuffles
       picks  src/k.cu:22  alone  why no chain: the mask masks[d] may change between steps

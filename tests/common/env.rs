@@ -89,7 +89,7 @@ impl TestEnv {
         fs::create_dir_all(&folder).expect("a folder");
         fs::write(folder.join("fixture.toml"), "harness = \"../../replay.toml\"\n")
             .expect("a file");
-        fixture::write(&folder, tensors, &[]).expect("a fixture");
+        fixture::write_safetensors(&folder, tensors, &[]).expect("a fixture");
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

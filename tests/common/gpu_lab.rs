@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use replay::backend::{Backend, Cpu, Cuda, Host};
+use replay::backend::{Backend, CpuBackend, Cuda, Host};
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
 use replay::cuda::{Nvrtc, SearchPath};
@@ -88,13 +88,13 @@ macro_rules! on_each_device {
 pub(crate) use on_each_device;
 
 /// The reference machine, whose children are of `program`.
-pub fn cpu(cache: &Cache, program: &Path, timeout: Duration) -> Cpu {
+pub fn cpu(cache: &Cache, program: &Path, timeout: Duration) -> CpuBackend {
     let limits = Limits { timeout, ..Limits::default() };
-    Cpu::new(toolchain(cache), Host::new(program.to_owned(), limits, 2, cache.temporary()))
+    CpuBackend::new(toolchain(cache), Host::new(program.to_owned(), limits, 2, cache.temporary()))
 }
 
 /// The first GPU of the machine of `cpu`, for tests that are ignored without one.
-pub fn cuda(cache: &Cache, cpu: Cpu) -> Cuda {
+pub fn cuda(cache: &Cache, cpu: CpuBackend) -> Cuda {
     Cuda::new(cpu, Some(0), None, &search(), cache)
         .unwrap_or_else(|error| panic!("needs a GPU: {error}"))
 }
@@ -188,7 +188,7 @@ impl Small {
         let dir = root.join("fixture");
         std::fs::create_dir(&dir).unwrap();
         std::fs::write(dir.join("fixture.toml"), "harness = \"../replay.toml\"\n").unwrap();
-        fixture::write(&dir, &[("x", dtype, &[n], x)], &[]).unwrap();
+        fixture::write_safetensors(&dir, &[("x", dtype, &[n], x)], &[]).unwrap();
         let fixture = Fixture::load(&dir).unwrap();
         let spec = SourceSpec {
             sources: fixture.harness.sources.clone(),

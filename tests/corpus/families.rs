@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use replay::backend::{Backend, Cpu, Host};
+use replay::backend::{Backend, CpuBackend, Host};
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
 use replay::fixture::Fixture;
@@ -96,7 +96,7 @@ pub fn cache() -> Cache {
 
 /// The reference machine, where a replay takes at most `timeout` and the threads of a block are run as
 /// `threads` says.
-pub fn cpu(timeout: Duration, threads: Threads) -> Cpu {
+pub fn cpu(timeout: Duration, threads: Threads) -> CpuBackend {
     let cache = cache();
     let carried = std::env::var_os("REPLAY_TEST_PROGRAM").map(PathBuf::from);
     let program = carried.unwrap_or_else(|| env!("CARGO_BIN_EXE_replay").into());
@@ -106,7 +106,7 @@ pub fn cpu(timeout: Duration, threads: Threads) -> Cpu {
     let toolchain = Toolchain::new(compiler, &cache).with_threads(threads);
     // One thread: an unsynchronised sum over blocks must not depend on the machine's mood.
     let limits = Limits { timeout, memory_bytes: 1 << 30 };
-    Cpu::new(toolchain, Host::new(program, limits, 1, cache.temporary()))
+    CpuBackend::new(toolchain, Host::new(program, limits, 1, cache.temporary()))
 }
 
 /// Trials on `backend`.

@@ -9,7 +9,7 @@ mod rng;
 
 use std::path::Path;
 
-use replay::fixture::{NewTensor, write};
+use replay::fixture::{NewTensor, write_safetensors};
 use replay::tensor::DType;
 
 pub use rng::Rng as Random;
@@ -46,7 +46,7 @@ impl Inputs {
             .zip(&bytes)
             .map(|(tensor, (dtype, bytes))| (tensor.name, *dtype, &tensor.shape[..], &bytes[..]))
             .collect();
-        write(dir, &tensors, &[]).expect("a fixture can be written");
+        write_safetensors(dir, &tensors, &[]).expect("a fixture can be written");
     }
 
     fn tensor(&self, name: &str) -> Option<&Tensor> {

@@ -2,9 +2,9 @@
 
 use std::sync::Mutex;
 
-use replay::judge::accesses;
+use replay::judge::check_trial_accesses;
 use replay::runtime::report::FoundKind;
-use replay::trial::Check;
+use replay::trial::AccessCheck;
 
 use super::families::{Case, Corpus, Truth, Variant};
 use super::{RACES, is_race, wanted};
@@ -12,7 +12,8 @@ use super::{RACES, is_race, wanted};
 /// What a checked replay of `case` finds that the base has not.
 fn found(corpus: &Corpus, case: &Case) -> Vec<(FoundKind, String)> {
     let (base, got) = case.trials(&corpus.lab);
-    let found = accesses(&got, Some(&base), Check::Always).expect("the machine can replay");
+    let found = check_trial_accesses(&got, Some(&base), AccessCheck::Always)
+        .expect("the machine can replay");
     let found = found.unwrap_or_else(|| panic!("{case}: the call does not return"));
     assert_eq!(found.reason(), None, "{case}");
     found.failures().map(|found| (found.kind, found.memory.clone())).collect()

@@ -1,4 +1,4 @@
-// Kernels that the front end puts into block form, each of whose threads must still do what it does
+// Kernels that the front end puts into thread-loop form, each of whose threads must still do what it does
 // on a stack of its own. `out` and `real` have 4096 elements, which a case may leave unwritten.
 #include <cuda_runtime.h>
 #include <cuda_fp16.h>

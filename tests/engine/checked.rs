@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use replay::backend::Mode;
 use replay::frontend::Precision;
-use replay::runtime::report::{Found, FoundKind};
+use replay::runtime::report::{AccessFinding, FoundKind};
 use replay::summary::{POISON_A, POISON_B};
 use replay::worker::{Ending, Run};
 
@@ -23,7 +23,7 @@ fn run(case: &str) -> Run {
     CHECKED.run_as(Precision::Checked, case, &Mode::plain(POISON_A), Machine::PLAIN)
 }
 
-fn found(case: &str) -> Vec<Found> {
+fn found(case: &str) -> Vec<AccessFinding> {
     let run = run(case);
     assert_eq!(run.ending, Ending::Completed, "{case}");
     assert_eq!(run.findings.refused, None, "{case}");
@@ -137,7 +137,7 @@ fn crossings(prefix: &str, kind: FoundKind) -> String {
         assert_eq!(found.kind, kind, "{case}");
         let line = line(&found.second.site);
         let ends = if run.ending == Ending::Completed { "goes on" } else { "ends" };
-        let Found { second, memory, offset, .. } = found;
+        let AccessFinding { second, memory, offset, .. } = found;
         let at = (second.block, second.thread);
         format!("{case} {ends}: {} {at:?}, byte {offset} of {memory}: {line}\n", second.name)
     });
@@ -193,7 +193,7 @@ fn a_finding_names_both_places_and_the_element() {
 #[test]
 fn a_thread_is_never_told_to_race_with_itself() {
     let own = cases("race_").filter_map(|case| {
-        let alone = |found: &Found| {
+        let alone = |found: &AccessFinding| {
             let Some(first) = &found.first else { return false };
             let second = &found.second;
             first.block.is_some()

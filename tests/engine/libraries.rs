@@ -2,7 +2,7 @@
 //! are such that sums are exact.
 
 use replay::frontend::Precision;
-use replay::runtime::report::{Found, FoundKind};
+use replay::runtime::report::{AccessFinding, FoundKind};
 use replay::worker::Ending;
 
 use super::project::elements;
@@ -428,7 +428,7 @@ fn library_code_has_no_races_of_its_own() {
         let run = public(which).run(Precision::Checked);
         assert_eq!(run.findings.refused, None, "{which}");
         let found = run.findings.found.iter().filter(|found| found.kind != FoundKind::SameValue);
-        assert_eq!(found.collect::<Vec<_>>(), Vec::<&Found>::new(), "{which}");
+        assert_eq!(found.collect::<Vec<_>>(), Vec::<&AccessFinding>::new(), "{which}");
     }
 }
 
@@ -437,7 +437,7 @@ fn a_checked_replay_follows_the_barriers_of_a_grid_and_no_loop_that_waits() {
     for (folder, which) in [("grid", 0), ("grid", 1), ("clusters", 0), ("clusters", 1)] {
         let run = public_of(folder, which).run(Precision::Checked);
         assert_eq!(run.ending, Ending::Completed, "{folder} {which}");
-        assert_eq!(run.findings.found, Vec::<Found>::new(), "{folder} {which}");
+        assert_eq!(run.findings.found, Vec::<AccessFinding>::new(), "{folder} {which}");
     }
     let ending = format!("{:?}", public_of("grid", 2).run(Precision::Checked).ending);
     assert!(ending.contains("blocks that wait in a loop cannot be checked"), "{ending}");

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use replay::backend::Cpu;
+use replay::backend::CpuBackend;
 use replay::cache::Cache;
 use replay::frontend::Precision;
-use replay::judge::{Verdict, judge, orders, outcome_and_gradients};
+use replay::judge::{Verdict, find_order_dependences, judge_trial, outcome_and_gradients};
 use replay::trial::{Lab, Trial};
 
 use super::project::{Machine, Project, cpu_in};
@@ -102,7 +102,7 @@ fn squares(comment: &str) -> Project {
 fn ask_for_everything(trial: &Trial) {
     let (_, gradients) = outcome_and_gradients(trial).unwrap();
     assert_eq!(gradients.len(), 1, "{:?}", trial.outcome().unwrap());
-    orders(trial).unwrap();
+    find_order_dependences(trial).unwrap();
     assert_eq!(trial.noise().unwrap().len(), 2);
 }
 
@@ -110,7 +110,7 @@ fn ask_for_everything(trial: &Trial) {
 fn a_trial_translates_its_sources_once_for_each_precision_that_it_needs() {
     let folder = tempfile::tempdir().unwrap();
     let cpu = cpu_in(folder.path(), "", Machine::PLAIN);
-    let lab = |cpu: &Cpu, fresh| {
+    let lab = |cpu: &CpuBackend, fresh| {
         let cache = Cache::open(&folder.path().join("cache")).unwrap();
         Lab::new(Arc::new(cpu.clone()), cache, fresh)
     };
@@ -125,7 +125,7 @@ fn a_trial_translates_its_sources_once_for_each_precision_that_it_needs() {
     let lab = lab(&cpu, false);
     let (base, got) = (one.trial("only", &lab), other.trial("only", &lab));
     ask_for_everything(&got);
-    judge(&base, &got).unwrap();
+    judge_trial(&base, &got).unwrap();
     assert_eq!(cpu.toolchain().translations(), 9);
 }
 
@@ -148,7 +148,7 @@ fn a_judgement_of_a_replay_that_was_out_of_time_is_not_remembered() {
         let lab =
             Lab::new(Arc::new(cpu), Cache::open(&folder.path().join("cache")).unwrap(), false);
         let trial = |project: &Project| project.trial("only", &lab);
-        judge(&trial(&fast), &trial(&slow)).unwrap().verdict
+        judge_trial(&trial(&fast), &trial(&slow)).unwrap().verdict
     };
     assert_eq!((verdict(1), verdict(60)), (Verdict::Failed, Verdict::Identical));
 }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use replay::backend::Mode;
 use replay::summary::POISON_A;
-use replay::worker::{Ending, Part, Run};
+use replay::worker::{CallPart, Ending, Run};
 
 use super::project::{Machine, Project, elements};
 
@@ -52,13 +52,13 @@ static PARTS: LazyLock<Project> = LazyLock::new(|| {
     Project::new(text, "x, out, loss", tables, &[0.0; 4096])
 });
 
-fn run(case: &str, part: Part) -> Run {
+fn run(case: &str, part: CallPart) -> Run {
     PARTS.run_in(case, &Mode { part, ..Mode::plain(POISON_A) }, Machine::PLAIN)
 }
 
 fn last_write(case: &str, output: &str) -> Option<u64> {
-    let watched = run(case, Part::Watched(output.to_owned()));
-    let whole = run(case, Part::Whole);
+    let watched = run(case, CallPart::Watched(output.to_owned()));
+    let whole = run(case, CallPart::Whole);
     assert_eq!((&watched.ending, whole.last_write), (&Ending::Completed, None));
     for (output, view) in whole.outputs() {
         assert_eq!(watched.output(&output.name).unwrap().bytes, view.bytes);
@@ -83,7 +83,7 @@ fn the_launch_after_which_nobody_writes_an_output_is_known() {
 #[test]
 fn several_threads_may_write_what_is_watched_at_the_same_time() {
     let machine = Machine { threads: 8, ..Machine::PLAIN };
-    let mode = Mode { part: Part::Watched("out".to_owned()), ..Mode::plain(POISON_A) };
+    let mode = Mode { part: CallPart::Watched("out".to_owned()), ..Mode::plain(POISON_A) };
     let run = PARTS.run_in("often", &mode, machine);
     assert_eq!((run.ending, run.last_write), (Ending::Completed, Some(500)));
 }
@@ -91,7 +91,7 @@ fn several_threads_may_write_what_is_watched_at_the_same_time() {
 #[test]
 fn a_part_ends_before_its_launch_and_tells_of_its_output() {
     let before = |case: &str, launch, output: &str| {
-        let run = run(case, Part::Before { launch, output: output.to_owned() });
+        let run = run(case, CallPart::Before { launch, output: output.to_owned() });
         assert_eq!(run.ending, Ending::Completed);
         (elements(&run, output, 1)[0], run.printed)
     };

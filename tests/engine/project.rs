@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use replay::backend::{Backend, Cpu, Host, Mode, ReplayError, Variant};
+use replay::backend::{Backend, CpuBackend, Host, Mode, ReplayError, Variant};
 use replay::cache::Cache;
 use replay::compile::{Artifact, Compiler, Signature, Toolchain};
 use replay::fixture::{self, Fixture};
@@ -67,18 +67,18 @@ pub fn lab(compiler: &str, machine: Machine) -> Arc<Lab> {
 }
 
 /// A reference machine with a cache of its own in `folder`.
-pub fn cpu_in(folder: &Path, compiler: &str, machine: Machine) -> Cpu {
+pub fn cpu_in(folder: &Path, compiler: &str, machine: Machine) -> CpuBackend {
     cpu_with(&Cache::open(&folder.join("cache")).unwrap(), compiler, machine)
 }
 
-pub fn cpu_with(cache: &Cache, compiler: &str, machine: Machine) -> Cpu {
+pub fn cpu_with(cache: &Cache, compiler: &str, machine: Machine) -> CpuBackend {
     let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
     let compiler = Some(compiler).filter(|name| !name.is_empty());
     let compiler = Compiler::find(compiler, &keeper).unwrap();
     let limits = Limits { timeout: machine.timeout, memory_bytes: machine.memory_bytes };
     let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
     let host = Host::new(program, limits, machine.threads, cache.temporary());
-    Cpu::new(Toolchain::new(compiler, cache).with_threads(machine.form), host)
+    CpuBackend::new(Toolchain::new(compiler, cache).with_threads(machine.form), host)
 }
 
 impl Project {
@@ -110,7 +110,7 @@ impl Project {
             if !input.is_empty() {
                 tensors.push(("x", DType::F32, &shape, &input));
             }
-            fixture::write(&folder, &tensors, &[]).unwrap();
+            fixture::write_safetensors(&folder, &tensors, &[]).unwrap();
         }
         let spec = SourceSpec { sources: vec!["src/cases.cu".into()], ..SourceSpec::default() };
         let sources = source_set_from_dir(dir.path(), &spec).unwrap().into();
@@ -128,9 +128,9 @@ impl Project {
     }
 
     /// Compiles `case` for `cpu`.
-    pub fn compiled(&self, case: &str, cpu: &Cpu, precision: Precision) -> Artifact {
+    pub fn compiled(&self, case: &str, cpu: &CpuBackend, precision: Precision) -> Artifact {
         let fixture = &self.subject(case).fixture;
-        let (harness, signature) = (&fixture.harness, Signature::of(fixture));
+        let (harness, signature) = (&fixture.harness, Signature::from_fixture(fixture));
         cpu.toolchain().compile(harness, &signature, &self.sources, precision).unwrap()
     }
 
@@ -210,7 +210,7 @@ pub fn elements(run: &Run, output: &str, count: usize) -> Vec<f64> {
 }
 
 fn describe(failure: &Failure) -> String {
-    let fault = |fault: &replay::runtime::report::Fault| {
+    let fault = |fault: &replay::runtime::report::ReplayFault| {
         let mut text = fault.what.clone();
         if let Some(kernel) = &fault.kernel {
             text += &format!(" in {kernel}, block {:?}, thread {:?}", fault.block, fault.thread)

@@ -68,7 +68,7 @@ impl Public {
         let new: Vec<fixture::NewTensor> = new
             .map(|(tensor, bytes)| (tensor.0, dtype(tensor), tensor.2, bytes.as_slice()))
             .collect();
-        fixture::write(&at, &new, &[]).unwrap();
+        fixture::write_safetensors(&at, &new, &[]).unwrap();
         let fixture = Arc::new(Fixture::load(&at).unwrap());
         let harness = &fixture.harness;
         let (sources, include) = (harness.sources.clone(), harness.include.clone());
@@ -109,7 +109,7 @@ impl Public {
 
     pub(super) fn compiled(&self, precision: Precision) -> Artifact {
         let cpu = cpu_with(&cache(), "", Machine::PLAIN);
-        let (harness, signature) = (&self.fixture.harness, Signature::of(&self.fixture));
+        let (harness, signature) = (&self.fixture.harness, Signature::from_fixture(&self.fixture));
         cpu.toolchain().compile(harness, &signature, &self.sources, precision).unwrap()
     }
 

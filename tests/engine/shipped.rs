@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use replay::backend::{Backend, Cpu, Cuda, Host, Mode};
+use replay::backend::{Backend, CpuBackend, Cuda, Host, Mode};
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
 use replay::cuda::SearchPath;
@@ -160,7 +160,7 @@ impl Shipped {
         let tensors = stored.iter().map(|(name, dtype, shape, bytes)| {
             (name.as_str(), *dtype, &shape[..], bytes.as_slice())
         });
-        fixture::write(&at, &tensors.collect::<Vec<_>>(), &[]).unwrap();
+        fixture::write_safetensors(&at, &tensors.collect::<Vec<_>>(), &[]).unwrap();
         Fixture::load(&at).unwrap()
     }
 
@@ -332,11 +332,11 @@ fn program() -> PathBuf {
 }
 
 /// The reference machine of `program`.
-fn cpu_of(program: PathBuf, threads: usize, cache: &Cache) -> Cpu {
+fn cpu_of(program: PathBuf, threads: usize, cache: &Cache) -> CpuBackend {
     let compiler = Compiler::find(None, &Keeper::new(&program)).unwrap();
     let limits = Limits { timeout: Duration::from_secs(60), ..Limits::default() };
     let host = Host::new(program, limits, threads, cache.temporary());
-    Cpu::new(Toolchain::new(compiler, cache), host)
+    CpuBackend::new(Toolchain::new(compiler, cache), host)
 }
 
 /// The first GPU; the program and CUDA's libraries are where the environment says.

@@ -2,7 +2,9 @@
 
 use std::sync::LazyLock;
 
-use replay::frontend::{KernelForm, Precision, ThreadForm, Threads, Unit, host, scan};
+use replay::frontend::{
+    KernelForm, Precision, SourceUnit, ThreadForm, Threads, scan_symbols, translate_for_host,
+};
 use replay::runtime::cpu::Rounding;
 
 use super::project::{Machine, Project, elements};
@@ -73,8 +75,9 @@ fn clang_runs_loops_for_many_threads_with_the_same_bits() {
 
 /// How many loops of each kernel of `text` run for many threads at once.
 fn loops(text: &str) -> String {
-    let unit = Unit { path: "cases.cu", text };
-    let made = host(&unit, &scan(&[unit]), Precision::Native, Threads::Lanes).unwrap();
+    let unit = SourceUnit { path: "cases.cu", text };
+    let made = translate_for_host(&unit, &scan_symbols(&[unit]), Precision::Native, Threads::Lanes)
+        .unwrap();
     let words = |form: &KernelForm| match &form.threads {
         ThreadForm::Block { strided, .. } => format!("{}: {}\n", form.kernel, strided.len()),
         threads => format!("{}: {threads:?}\n", form.kernel),

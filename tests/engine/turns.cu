@@ -1,4 +1,4 @@
-// Kernels in block form that wait for lanes of their warp, or let others run in front of atomics. Each thread
+// Kernels in thread-loop form that wait for lanes of their warp, or let others run in front of atomics. Each thread
 // writes down when its turn was, so that `out` shows the order in which threads run; `real` has their values. Both
 // have 4096 elements, which a case may leave unwritten.
 #include <cuda_runtime.h>

@@ -1,11 +1,11 @@
 //! Which chains of shuffles become one wait, and what they become.
 
 use super::snapshot;
-use replay::frontend::{Precision, Threads, Unit, host, scan};
+use replay::frontend::{Precision, SourceUnit, Threads, scan_symbols, translate_for_host};
 
 fn translated(text: &str, threads: Threads) -> String {
-    let unit = Unit { path: "a.cu", text };
-    host(&unit, &scan(&[unit]), Precision::Native, threads).unwrap().text
+    let unit = SourceUnit { path: "a.cu", text };
+    translate_for_host(&unit, &scan_symbols(&[unit]), Precision::Native, threads).unwrap().text
 }
 
 /// Whether `code` in a function with the variables `v`, `w`, `p`, `m` and `n` is a fold; `before` stands in front.

@@ -1,11 +1,12 @@
-//! Launch bounds and default arguments, which launches need and kernels in block form do not lose.
+//! Launch bounds and default arguments, which launches need and kernels in thread-loop form do not lose.
 
-use replay::frontend::{self, FrontendError, Precision, Threads, Unit};
+use replay::frontend::{self, FrontendError, Precision, SourceUnit, Threads};
 
 fn translated(text: &str) -> Result<String, FrontendError> {
-    let unit = Unit { path: "k.cu", text };
-    let symbols = frontend::scan(&[unit]);
-    frontend::host(&unit, &symbols, Precision::Native, Threads::Stacks).map(|made| made.text)
+    let unit = SourceUnit { path: "k.cu", text };
+    let symbols = frontend::scan_symbols(&[unit]);
+    frontend::translate_for_host(&unit, &symbols, Precision::Native, Threads::Stacks)
+        .map(|made| made.text)
 }
 
 #[test]
@@ -26,13 +27,14 @@ fn kernels_with_launch_bounds_name_their_entry_in_the_list() {
 }
 
 #[test]
-fn launch_bounds_do_not_keep_a_kernel_from_block_form() {
+fn launch_bounds_do_not_keep_a_kernel_from_thread_loop() {
     let text = "template <int N> __global__ void __launch_bounds__(N) k(float* x) {\n  \
                 __shared__ float s[N];\n  s[threadIdx.x] = x[threadIdx.x];\n  __syncthreads();\n  \
                 x[threadIdx.x] = s[0];\n}\n";
-    let unit = Unit { path: "k.cu", text };
-    let symbols = frontend::scan(&[unit]);
-    let made = frontend::host(&unit, &symbols, Precision::Native, Threads::Blocks).unwrap();
+    let unit = SourceUnit { path: "k.cu", text };
+    let symbols = frontend::scan_symbols(&[unit]);
+    let made =
+        frontend::translate_for_host(&unit, &symbols, Precision::Native, Threads::Blocks).unwrap();
     assert_eq!(made.kernel_forms.len(), 1);
     assert_eq!(made.kernel_forms[0].why_stacks(), None);
     assert!(made.text.contains("static_assert(::replay_rt::bounded<"));

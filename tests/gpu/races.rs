@@ -11,9 +11,9 @@ use replay::cache::Cache;
 use replay::cuda::sanitizer::{Sanitizer, Tool};
 use replay::fixture::{self, Fixture};
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
-use replay::runtime::report::{Found as Access, FoundKind};
+use replay::runtime::report::{AccessFinding as Access, FoundKind};
 use replay::tensor::DType;
-use replay::trial::{Check, Failure, Lab, Status, Subject};
+use replay::trial::{AccessCheck, Failure, Lab, Status, Subject};
 
 use crate::common::gpu_lab::*;
 
@@ -75,7 +75,7 @@ impl Cases {
             let which = (number as i32).to_le_bytes();
             let tensors =
                 [("which", DType::I32, &[][..], &which[..]), ("x", DType::F32, &[COUNT], &x)];
-            fixture::write(&folder, &tensors, &[]).unwrap();
+            fixture::write_safetensors(&folder, &tensors, &[]).unwrap();
         }
         Subject::new(Fixture::load(&folder).unwrap()).into()
     }
@@ -124,7 +124,7 @@ impl Machines {
         let name = cases.names[number].clone();
         let subject = cases.subject(number, &name);
         let own = self.own.trial(&subject, &cases.sources);
-        let found = Check::Always.of(&own).unwrap();
+        let found = AccessCheck::Always.check_trial(&own).unwrap();
         let found = found.as_ref().map_or(&[][..], |found| found.findings());
         let checked = found.iter().any(Access::is_failure);
         let told = found.iter().any(|found| found.kind != FoundKind::Flag);

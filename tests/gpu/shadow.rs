@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use replay::backend::{Backend, Mode, Variant};
 use replay::frontend::Precision;
-use replay::judge::{GradientVerdict, gradients, judge};
+use replay::judge::{GradientVerdict, check_gradients, judge_trial};
 use replay::summary::POISON_A;
 use replay::tensor::TensorView;
-use replay::tensor::step::{Class, Scales, Step, Unit};
+use replay::tensor::step::{Scales, Step, StepClass, StepUnit};
 use replay::trial::Lab;
-use replay::worker::{Ending, Part, Run, Stepped};
+use replay::worker::{CallPart, Ending, Run, Stepped};
 
 use crate::common::gpu_lab::*;
 use crate::gpu::{Demo, WIDENED, variants};
@@ -90,9 +90,9 @@ fn functions_vectors_shuffles_and_atomics_of_float_are_those_of_double_in_a_shad
 
 /// Steps of every class and unit, some elements left out.
 fn steps(count: usize) -> Vec<Step> {
-    let units = [Unit::Row, Unit::Own];
-    let kinds = Class::ALL.into_iter().flat_map(|class| units.map(|unit| (class, unit)));
-    let step = |(class, unit): (Class, Unit)| Step {
+    let units = [StepUnit::Row, StepUnit::Own];
+    let kinds = StepClass::ALL.into_iter().flat_map(|class| units.map(|unit| (class, unit)));
+    let step = |(class, unit): (StepClass, StepUnit)| Step {
         seed: 7,
         class,
         among: 5..count - 3,
@@ -107,9 +107,9 @@ fn stepped(subject: &replay::trial::Subject, step: Step) -> Mode {
     let input = &subject.fixture.inputs[0];
     let (packed, shape) = (input.packed().unwrap(), input.shape());
     let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
-    let scales = Arc::new(Scales::of(&view, 1));
+    let scales = Arc::new(Scales::measure(&view, 1));
     let stepped = Stepped { input: input.name.clone(), step, scales };
-    let part = Part::Told("out".to_owned());
+    let part = CallPart::Told("out".to_owned());
     Mode { step: Some(stepped), part, ..Mode::plain(POISON_A) }
 }
 
@@ -181,9 +181,12 @@ fn evidence_from_a_gpu_gives_the_verdicts_of_the_cpu() {
             let told = |lab: &Arc<Lab>| {
                 let (base, got) =
                     (lab.trial(&demo.subject, &base), lab.trial(&demo.subject, &sources));
-                let judged = judge(&base, &got).unwrap();
-                let checked: Vec<GradientVerdict> =
-                    gradients(&got).unwrap().iter().map(|check| check.story.verdict()).collect();
+                let judged = judge_trial(&base, &got).unwrap();
+                let checked: Vec<GradientVerdict> = check_gradients(&got)
+                    .unwrap()
+                    .iter()
+                    .map(|check| check.story.verdict())
+                    .collect();
                 (crate::gpu::class(judged.verdict), checked)
             };
             let (cpu, gpu) = (told(&on_cpu), told(&on_gpu));

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use replay::fixture::{NewTensor, write};
+use replay::fixture::{NewTensor, write_safetensors};
 use replay::tensor::DType;
 
 use super::GRADIENT;
@@ -85,7 +85,7 @@ fn the_states_of_random_generators_reach_the_program() {
     let x: Vec<u8> = [1f32, 2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     let tensors: &[NewTensor<'_>] = &[("x", DType::F32, &[2], &x)];
     env.write_fixture("drawn", tensors);
-    write(&env.path("fixtures/drawn"), tensors, &[("random.torch", "AAEC")]).unwrap();
+    write_safetensors(&env.path("fixtures/drawn"), tensors, &[("random.torch", "AAEC")]).unwrap();
     env.kernel("divide 3\nstates");
     let run = env.replay(&["fixtures/drawn"]);
     assert!(run.stdout.contains("| 1"), "{}", run.text());

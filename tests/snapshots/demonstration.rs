@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use replay::backend::{Cpu, Host};
+use replay::backend::{CpuBackend, Host};
 use replay::cache::Cache;
 use replay::compile::{Compiler, Toolchain};
 use replay::fixture::Fixture;
@@ -30,7 +30,7 @@ fn lab() -> Arc<Lab> {
     let compiler = Compiler::find(std::env::var("CXX").ok().as_deref(), &Keeper::new(&program));
     let toolchain = Toolchain::new(compiler.expect("a compiler"), &cache);
     let host = Host::new(program, Limits::default(), 2, cache.temporary());
-    Lab::new(Arc::new(Cpu::new(toolchain, host)), cache, true)
+    Lab::new(Arc::new(CpuBackend::new(toolchain, host)), cache, true)
 }
 
 fn fixtures() -> Vec<PathBuf> {
@@ -92,7 +92,7 @@ fn every_commit_of_every_demonstration_gives_the_recorded_bits() {
             let noise = trial.noise().expect("the machine can replay");
             let content = trial.content().expect("a hash");
             let name = &subject.fixture.name;
-            let snapshot = Snapshot::of(outcome, name, content, &noise, &[], None);
+            let snapshot = Snapshot::from_outcome(outcome, name, content, &noise, &[], None);
             held.insert(hold(&subject, &variant, &snapshot));
         }
     }

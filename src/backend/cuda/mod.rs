@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use self::pool::Pool;
+use self::pool::DevicePool;
 use self::shadow::CudaShadow;
 use self::variant::CudaVariant;
-use super::{Backend, Cpu, DeviceName, Held, NoRoom, ReplayError, Variant, room};
+use super::{Backend, CpuBackend, DeviceName, Held, NoRoom, ReplayError, Variant, room};
 use crate::cache::Cache;
 use crate::compile::{DeviceModule, DeviceToolchain};
 use crate::cuda::sanitizer::Sanitizer;
@@ -28,18 +28,18 @@ use crate::worker::tensor_bytes;
 /// GPUs of one kind, and the compiler for them.
 #[derive(Clone, Debug)]
 pub struct Cuda {
-    shared: Arc<Shared>,
+    shared: Arc<CudaShared>,
     /// The tool that every replay is repeated under.
     sanitizer: Option<Sanitizer>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct CudaShared {
     /// The machine that the GPUs belong to.
-    cpu: Cpu,
+    cpu: CpuBackend,
     /// The first of them.
     device: DeviceInfo,
-    pool: Pool,
+    pool: DevicePool,
     toolchain: DeviceToolchain,
     search: SearchPath,
     /// The most bytes of a device's memory that one replay may have.
@@ -82,25 +82,25 @@ impl Cuda {
     /// # Errors
     /// [`DeviceError`] if the driver, the device or NVRTC is missing.
     pub fn new(
-        cpu: Cpu,
+        cpu: CpuBackend,
         ordinal: Option<usize>,
         memory_bytes: Option<u64>,
         search: &SearchPath,
         cache: &Cache,
     ) -> Result<Cuda, DeviceError> {
-        let device = cuda::device(ordinal.unwrap_or(0))?;
+        let device = cuda::find_gpu(ordinal.unwrap_or(0))?;
         let ordinals = match ordinal {
             Some(ordinal) => vec![ordinal],
-            None => like(&device, &cuda::devices()?),
+            None => find_like_devices(&device, &cuda::list_gpus()?),
         };
         let nvrtc = Nvrtc::find(search)?;
         let toolchain = DeviceToolchain::new(nvrtc, search, &device.architecture, cache);
         let memory_bytes = memory_bytes.unwrap_or(device.memory_bytes as u64);
-        let (pool, cache) = (Pool::new(ordinals), cache.clone());
+        let (pool, cache) = (DevicePool::new(ordinals), cache.clone());
         let (search, evidence_from) = (search.clone(), EVIDENCE_FROM);
-        let shared =
-            Shared { cpu, device, pool, toolchain, search, memory_bytes, evidence_from, cache };
-        Ok(Cuda { shared: Arc::new(shared), sanitizer: None })
+        let cuda_shared =
+            CudaShared { cpu, device, pool, toolchain, search, memory_bytes, evidence_from, cache };
+        Ok(Cuda { shared: Arc::new(cuda_shared), sanitizer: None })
     }
 
     /// The same, but shadows and other roundings run on the device from so many bytes of tensors on. For tests.
@@ -108,8 +108,8 @@ impl Cuda {
     /// # Panics
     /// If variants were prepared already.
     pub fn with_evidence_from(mut self, bytes: u64) -> Cuda {
-        let shared = Arc::get_mut(&mut self.shared).expect("no variant was prepared");
-        shared.evidence_from = bytes;
+        let cuda_shared = Arc::get_mut(&mut self.shared).expect("no variant was prepared");
+        cuda_shared.evidence_from = bytes;
         self
     }
 
@@ -119,7 +119,7 @@ impl Cuda {
     }
 }
 
-impl Shared {
+impl CudaShared {
     /// The modules that summarise the outputs of `fixture`.
     fn summaries(&self, fixture: &Fixture) -> Result<Vec<(DType, PathBuf)>, ReplayError> {
         let dtypes: BTreeSet<DType> = fixture.outputs.iter().map(|output| output.dtype).collect();
@@ -135,9 +135,9 @@ impl Shared {
     ) -> Result<Option<DeviceModule>, ReplayError> {
         let bytes = wide_bytes(fixture);
         // Inputs lie there as they are stored, too.
-        let (stored, _) = tensor_bytes(fixture, false);
+        let (stored_bytes, _) = tensor_bytes(fixture, false);
         let room = self.memory_bytes.min(self.device.memory_bytes as u64);
-        if bytes < self.evidence_from || bytes.saturating_add(stored) > room {
+        if bytes < self.evidence_from || bytes.saturating_add(stored_bytes) > room {
             return Ok(None);
         }
         match self.toolchain.compile_shadow(&fixture.harness, sources)? {
@@ -150,7 +150,7 @@ impl Shared {
     }
 }
 
-impl Shared {
+impl CudaShared {
     /// Whether the device has room for all that two revisions may want of it at a time.
     pub(super) fn has_room_for_both(&self, fixture: &Fixture) -> bool {
         let (wide_inputs, wide_outputs) = tensor_bytes(fixture, true);
@@ -159,8 +159,8 @@ impl Shared {
         // inputs as they are stored, too.
         let deviations = [inputs, inputs, outputs, outputs, wide_outputs, wide_outputs];
         let shadow = [inputs, wide_inputs, wide_outputs];
-        let all = deviations.into_iter().chain(shadow).fold(0, u64::saturating_add);
-        all.saturating_mul(2) <= self.memory_bytes.min(self.device.memory_bytes as u64)
+        let wanted_bytes = deviations.into_iter().chain(shadow).fold(0, u64::saturating_add);
+        wanted_bytes.saturating_mul(2) <= self.memory_bytes.min(self.device.memory_bytes as u64)
     }
 
     /// Whether the device measures how far directed rounding moves the outputs of `module` on `fixture`.
@@ -185,8 +185,8 @@ impl Shared {
     /// The folders with NVIDIA's libraries, if `sources` may call one of them.
     fn libraries(&self, sources: &SourceSet) -> Vec<PathBuf> {
         let calls = |text: &[u8]| text.windows(6).any(|word| matches!(word, b"cublas" | b"curand"));
-        let any = sources.files.iter().any(|file| calls(&file.content));
-        if any { self.search.folders() } else { Vec::new() }
+        let calls_library = sources.files.iter().any(|file| calls(&file.content));
+        if calls_library { self.search.folders() } else { Vec::new() }
     }
 }
 
@@ -220,13 +220,23 @@ impl Backend for Cuda {
     }
 
     /// What GPUs cannot do is done by the machine that they belong to.
-    fn room(&self, fixture: &Fixture, precision: Precision, held: Held) -> Result<(), NoRoom> {
+    fn room(
+        &self,
+        fixture: &Fixture,
+        precision: Precision,
+        held_evidence: Held,
+    ) -> Result<(), NoRoom> {
         if precision == Precision::Native {
-            let Shared { device, memory_bytes, .. } = &*self.shared;
-            let all = device.memory_bytes as u64;
-            room::on_device(fixture, precision, all.min(*memory_bytes), *memory_bytes >= all)?;
+            let CudaShared { device, memory_bytes, .. } = &*self.shared;
+            let device_bytes = device.memory_bytes as u64;
+            room::on_device(
+                fixture,
+                precision,
+                device_bytes.min(*memory_bytes),
+                *memory_bytes >= device_bytes,
+            )?;
         }
-        self.shared.cpu.room(fixture, precision, held)
+        self.shared.cpu.room(fixture, precision, held_evidence)
     }
 
     fn expect_many(&self) {
@@ -283,11 +293,11 @@ fn wide_bytes(fixture: &Fixture) -> u64 {
 const DEVIATING: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
 
 /// The numbers of the devices that are of the kind of `device`, which modules are built for.
-fn like(device: &DeviceInfo, all: &[DeviceInfo]) -> Vec<usize> {
-    let same = |other: &&DeviceInfo| {
-        (&other.name, &other.architecture) == (&device.name, &device.architecture)
+fn find_like_devices(device: &DeviceInfo, all_devices: &[DeviceInfo]) -> Vec<usize> {
+    let is_same_model = |other_device: &&DeviceInfo| {
+        (&other_device.name, &other_device.architecture) == (&device.name, &device.architecture)
     };
-    all.iter().filter(same).map(|other| other.ordinal).collect()
+    all_devices.iter().filter(is_same_model).map(|like_device| like_device.ordinal).collect()
 }
 
 #[cfg(test)]
@@ -308,7 +318,7 @@ mod tests {
             device(1, "NVIDIA T4", "sm_75"),
             device(2, "NVIDIA H200", "sm_90"),
         ];
-        assert_eq!(like(&all[0], &all), [0, 2]);
-        assert_eq!(like(&all[1], &all), [1]);
+        assert_eq!(find_like_devices(&all[0], &all), [0, 2]);
+        assert_eq!(find_like_devices(&all[1], &all), [1]);
     }
 }

@@ -1,19 +1,19 @@
 //! Repeats a run under compute-sanitizer, with a module that has line information.
 
-use super::variant::{CudaVariant, learning};
+use super::variant::{CudaVariant, run_and_extend_module};
 use crate::backend::{Mode, ReplayError};
-use crate::cuda::sanitizer::{self, Finding, Sanitizer, SanitizerError, Tool, Transcript};
+use crate::cuda::sanitizer::{self, Sanitizer, SanitizerError, SanitizerFinding, Tool, Transcript};
 use crate::frontend::Precision;
 use crate::summary::POISON_A;
 use crate::worker::{DeviceJob, Ending, Run};
 
 impl CudaVariant {
     /// The findings of the sanitizer; empty without one.
-    pub(super) fn sanitized(&self) -> Result<Vec<(Tool, Finding)>, ReplayError> {
+    pub(super) fn sanitized(&self) -> Result<Vec<(Tool, SanitizerFinding)>, ReplayError> {
         let Some(sanitizer) = &self.sanitizer else { return Ok(Vec::new()) };
         let (run, transcript) = self.run_under(sanitizer)?;
-        let found = findings(&run.ending, &run.printed, transcript)?;
-        Ok(found.into_iter().map(|finding| (sanitizer.tool(), finding)).collect())
+        let tool_findings = collect_sanitizer_findings(&run.ending, &run.printed, transcript)?;
+        Ok(tool_findings.into_iter().map(|finding| (sanitizer.tool(), finding)).collect())
     }
 
     fn run_under(&self, sanitizer: &Sanitizer) -> Result<(Run, Transcript), ReplayError> {
@@ -22,8 +22,8 @@ impl CudaVariant {
         let mut module = toolchain.compile(&fixture.harness, &self.sources)?;
         let scratch = cuda.cache.scratch()?;
         let log = scratch.path().join("compute-sanitizer.txt");
-        let device = cuda.pool.take();
-        let run = learning(&toolchain, &mut module, |module| {
+        let device = cuda.pool.lease();
+        let run = run_and_extend_module(&toolchain, &mut module, |module| {
             let device = DeviceJob::Cuda {
                 ordinal: device.ordinal(),
                 module: module.path.clone(),
@@ -40,23 +40,23 @@ impl CudaVariant {
             Ok(machine.run(&job, fixture, Some(&wrapper))?)
         })?;
         let text = std::fs::read(&log).unwrap_or_default();
-        Ok((run, sanitizer::read(&String::from_utf8_lossy(&text))))
+        Ok((run, sanitizer::parse_transcript(&String::from_utf8_lossy(&text))))
     }
 }
 
 /// The findings in `transcript`, if the run under the sanitizer came to its end.
-fn findings(
+fn collect_sanitizer_findings(
     ending: &Ending,
     printed: &str,
     transcript: Transcript,
-) -> Result<Vec<Finding>, SanitizerError> {
+) -> Result<Vec<SanitizerFinding>, SanitizerError> {
     if let Ending::TimedOut(limit, _) = ending {
         return Err(SanitizerError::TimedOut { seconds: limit.as_secs_f64() });
     }
     if !transcript.complete {
-        let said = transcript.complaints.first().cloned();
+        let first_complaint = transcript.complaints.first().cloned();
         let last = || printed.lines().last().map(str::to_owned);
-        let message = said.or_else(last).unwrap_or_else(|| format!("{ending:?}"));
+        let message = first_complaint.or_else(last).unwrap_or_else(|| format!("{ending:?}"));
         return Err(SanitizerError::without_result(message));
     }
     Ok(transcript.findings)
@@ -75,7 +75,7 @@ mod tests {
         ========= ERROR SUMMARY: 1 error\n";
 
     fn found(ending: Ending, printed: &str, log: &str) -> Result<Vec<String>, String> {
-        let found = findings(&ending, printed, sanitizer::read(log));
+        let found = collect_sanitizer_findings(&ending, printed, sanitizer::parse_transcript(log));
         let found = found.map_err(|error| error.to_string())?;
         Ok(found.into_iter().map(|finding| finding.what).collect())
     }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Shared;
-use super::variant::learning;
+use super::CudaShared;
+use super::variant::run_and_extend_module;
 use crate::backend::cpu::CpuVariant;
 use crate::backend::in_order::in_order;
 use crate::backend::{Abilities, Mode, ReplayError, Take, Variant};
@@ -14,11 +14,11 @@ use crate::fixture::Fixture;
 use crate::frontend::Precision;
 use crate::tensor::TensorView;
 use crate::tensor::step::Step;
-use crate::worker::{DeviceJob, Ending, Job, Part, Run};
+use crate::worker::{CallPart, DeviceJob, Ending, Job, Run};
 
 /// A shadow's host code, the module with its kernels, and the fixture that they run on.
 pub(super) struct CudaShadow {
-    cuda: Arc<Shared>,
+    cuda: Arc<CudaShared>,
     fixture: Arc<Fixture>,
     host: CpuVariant,
     module: DeviceModule,
@@ -31,7 +31,7 @@ pub(super) struct CudaShadow {
 impl CudaShadow {
     /// The shadow of `host`, with `module` for the device.
     pub(super) fn new(
-        cuda: Arc<Shared>,
+        cuda: Arc<CudaShared>,
         fixture: Arc<Fixture>,
         host: CpuVariant,
         module: DeviceModule,
@@ -43,8 +43,8 @@ impl CudaShadow {
     fn run_on_device(&self, mode: &Mode, steps: &[Option<Step>]) -> Result<Run, ReplayError> {
         debug_assert!(self.abilities().allow(mode), "{mode:?}");
         let (cuda, fixture) = (&self.cuda, &self.fixture);
-        let device = cuda.pool.take();
-        learning(&cuda.toolchain, &mut self.module.clone(), |module| {
+        let device = cuda.pool.lease();
+        run_and_extend_module(&cuda.toolchain, &mut self.module.clone(), |module| {
             let device = DeviceJob::Cuda {
                 ordinal: device.ordinal(),
                 module: module.path.clone(),
@@ -64,7 +64,8 @@ impl CudaShadow {
 
     /// The runs of `modes`, made in one process; none where that would not be the same.
     fn evaluated(&self, modes: &[Mode]) -> Result<Option<Vec<Run>>, ReplayError> {
-        let Some(steps) = evaluations(modes).filter(|_| !self.keeps_state.load(Ordering::Relaxed))
+        let Some(steps) =
+            plan_evaluations(modes).filter(|_| !self.keeps_state.load(Ordering::Relaxed))
         else {
             return Ok(None);
         };
@@ -73,17 +74,17 @@ impl CudaShadow {
             _ => return Ok(None),
         };
         let values: Vec<TensorView> = run.outputs().map(|(_, view)| view).collect();
-        let [before, moved @ .., after] = &values[..] else { return Ok(None) };
-        if moved.len() != modes.len() || !are_alike(before, after) {
+        let [loss_before, moved_losses @ .., loss_after] = &values[..] else { return Ok(None) };
+        if moved_losses.len() != modes.len() || !are_alike(loss_before, loss_after) {
             tracing::info!("the loss depends on earlier calls: each gets a process");
             self.keeps_state.store(true, Ordering::Relaxed);
             return Ok(None);
         }
         let folder = self.cuda.cache.temporary();
-        let named = run.outputs().skip(1).take(modes.len());
-        let alone = named.map(|(output, view)| {
-            let whole = (output.name.clone(), output.dtype, output.shape.clone());
-            let tensor = (whole.0, whole.1, whole.2, 0..view.bytes.len());
+        let mode_outputs = run.outputs().skip(1).take(modes.len());
+        let alone = mode_outputs.map(|(output, view)| {
+            let output_parts = (output.name.clone(), output.dtype, output.shape.clone());
+            let tensor = (output_parts.0, output_parts.1, output_parts.2, 0..view.bytes.len());
             Ok(Run::of_bytes(view.bytes, std::iter::once(tensor), None, &folder)?)
         });
         alone.collect::<Result<_, ReplayError>>().map(Some)
@@ -98,26 +99,28 @@ fn is_sound(run: &Run) -> bool {
 
 /// The steps of `modes`, if they move one input and tell of one output, between two calls on the inputs as they
 /// are, which show whether a call leaves something to the next one.
-fn evaluations(modes: &[Mode]) -> Option<Vec<Option<Step>>> {
+fn plan_evaluations(modes: &[Mode]) -> Option<Vec<Option<Step>>> {
     let [first, .., _] = modes else { return None };
     let input = &first.step.as_ref()?.input;
-    let moved = |mode: &Mode| {
-        let alike = Mode { step: first.step.clone(), ..mode.clone() } == *first;
-        let stepped = mode.step.as_ref().filter(|stepped| alike && stepped.input == *input)?;
+    let step_of_mode = |mode: &Mode| {
+        let is_alike = Mode { step: first.step.clone(), ..mode.clone() } == *first;
+        let stepped = mode.step.as_ref().filter(|stepped| is_alike && stepped.input == *input)?;
         Some(Some(stepped.step.clone()))
     };
-    let steps: Option<Vec<Option<Step>>> = modes.iter().map(moved).collect();
-    let is_told = matches!(first.part, Part::Told(_));
+    let steps: Option<Vec<Option<Step>>> = modes.iter().map(step_of_mode).collect();
+    let is_told = matches!(first.part, CallPart::Told(_));
     is_told.then_some([vec![None], steps?, vec![None]].concat())
 }
 
 /// Whether two evaluations at one place agree but for the order of atomic additions.
-fn are_alike(one: &TensorView, other: &TensorView) -> bool {
-    let largest = (0..one.len()).map(|at| one.get_f64(at).abs()).filter(|x| x.is_finite());
-    let most = REPEATED * largest.fold(0.0, f64::max);
-    (0..one.len()).all(|at| {
-        let (x, y) = (one.get_f64(at), other.get_f64(at));
-        (x - y).abs() <= most || x.to_bits() == y.to_bits() || (x.is_nan() && y.is_nan())
+fn are_alike(first_tensor: &TensorView, second_tensor: &TensorView) -> bool {
+    let largest = (0..first_tensor.len())
+        .map(|index| first_tensor.get_f64(index).abs())
+        .filter(|x| x.is_finite());
+    let most_difference = REPEATED * largest.fold(0.0, f64::max);
+    (0..first_tensor.len()).all(|index| {
+        let (x, y) = (first_tensor.get_f64(index), second_tensor.get_f64(index));
+        (x - y).abs() <= most_difference || x.to_bits() == y.to_bits() || (x.is_nan() && y.is_nan())
     })
 }
 
@@ -195,15 +198,15 @@ mod tests {
     use super::*;
     use crate::summary::{POISON_A, POISON_B};
     use crate::tensor::DType;
-    use crate::tensor::step::{Class, Unit};
+    use crate::tensor::step::{StepClass, StepUnit};
     use crate::worker::Stepped;
 
     fn mode(input: &str, length: f64) -> Mode {
         let (among, without) = (0..4, Vec::new());
-        let (class, unit) = (Class::Ordinary, Unit::Row);
+        let (class, unit) = (StepClass::Ordinary, StepUnit::Row);
         let step = Step { seed: 1, class, among, without, unit, length };
         let stepped = Stepped { input: input.to_owned(), step, scales: Arc::default() };
-        let part = Part::Told("loss".to_owned());
+        let part = CallPart::Told("loss".to_owned());
         Mode { step: Some(stepped), part, ..Mode::plain(POISON_A) }
     }
 
@@ -211,11 +214,11 @@ mod tests {
     fn steps_of_one_input_are_made_together_between_two_calls_on_the_inputs_as_they_are() {
         let modes = [mode("x", 0.5), mode("x", -0.5)];
         let lengths = |modes: &[Mode]| {
-            let steps = evaluations(modes)?.into_iter();
+            let steps = plan_evaluations(modes)?.into_iter();
             Some(steps.map(|step| step.map_or(0.0, |step| step.length)).collect::<Vec<f64>>())
         };
         assert_eq!(lengths(&modes), Some(vec![0.0, 0.5, -0.5, 0.0]));
-        let whole = Mode { part: Part::Whole, ..mode("x", 1.0) };
+        let whole = Mode { part: CallPart::Whole, ..mode("x", 1.0) };
         let other = Mode { poison: POISON_B, ..mode("x", 1.0) };
         for alone in [mode("y", 0.5), whole, other, Mode::plain(POISON_A)] {
             assert_eq!(lengths(&[modes[0].clone(), alone]), None);

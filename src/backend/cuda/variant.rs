@@ -4,15 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Shared;
-use super::pool::Lease;
+use super::CudaShared;
+use super::pool::DeviceLease;
 use crate::backend::cpu::CpuVariant;
 use crate::backend::in_order::in_order;
 use crate::backend::{Abilities, Mode, ReplayError, Take, Variant};
 use crate::compile::{DeviceModule, DeviceToolchain};
 use crate::cuda::blas::BlasFiles;
-use crate::cuda::sanitizer::{Finding, Sanitizer, Tool};
-use crate::cuda::{identity, random};
+use crate::cuda::sanitizer::{Sanitizer, SanitizerFinding, Tool};
+use crate::cuda::{identify_library, random};
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
 use crate::history::SourceSet;
@@ -21,7 +21,7 @@ use crate::worker::{DeviceJob, Ending, Job, Run};
 
 /// Host code, the module with its kernels, and the fixture that they run on.
 pub(super) struct CudaVariant {
-    pub cuda: Arc<Shared>,
+    pub cuda: Arc<CudaShared>,
     pub sanitizer: Option<Sanitizer>,
     pub fixture: Arc<Fixture>,
     pub sources: SourceSet,
@@ -34,12 +34,12 @@ pub(super) struct CudaVariant {
 }
 
 /// Runs of one variant on one GPU.
-struct Turn<'v> {
+struct DeviceRuns<'v> {
     variant: &'v CudaVariant,
-    device: Lease<'v>,
+    device: DeviceLease<'v>,
 }
 
-impl Turn<'_> {
+impl DeviceRuns<'_> {
     /// Runs in `mode`, or measures `deviations` that way.
     fn run(
         &self,
@@ -49,7 +49,7 @@ impl Turn<'_> {
     ) -> Result<Run, ReplayError> {
         debug_assert!(self.variant.abilities().allow(mode), "{mode:?}");
         let CudaVariant { cuda, fixture, host, .. } = self.variant;
-        learning(&cuda.toolchain, module, |module| {
+        run_and_extend_module(&cuda.toolchain, module, |module| {
             let summaries = if mode.summarized { cuda.summaries(fixture)? } else { Vec::new() };
             let device = DeviceJob::Cuda {
                 ordinal: self.device.ordinal(),
@@ -69,7 +69,7 @@ impl Turn<'_> {
 
 /// The result of `run`. While a run reports that the module lacks something, extends the module and
 /// runs again.
-pub(super) fn learning(
+pub(super) fn run_and_extend_module(
     toolchain: &DeviceToolchain,
     module: &mut DeviceModule,
     run: impl Fn(&DeviceModule) -> Result<Run, ReplayError>,
@@ -89,8 +89,8 @@ pub(super) fn learning(
 
 impl CudaVariant {
     /// The GPU that has the least to do.
-    fn turn(&self) -> Turn<'_> {
-        Turn { variant: self, device: self.cuda.pool.take() }
+    fn turn(&self) -> DeviceRuns<'_> {
+        DeviceRuns { variant: self, device: self.cuda.pool.lease() }
     }
 }
 
@@ -103,8 +103,8 @@ impl Variant for CudaVariant {
         if let Ok(files) = BlasFiles::find(&self.libraries) {
             hasher.update(files.identity().as_bytes());
         }
-        if let Ok(file) = random::find(&self.libraries) {
-            hasher.update(identity(&file).as_bytes());
+        if let Ok(file) = random::find_curand(&self.libraries) {
+            hasher.update(identify_library(&file).as_bytes());
         }
         hasher.finalize().to_hex()[..40].to_owned()
     }
@@ -189,7 +189,7 @@ impl Variant for CudaVariant {
         Ok(None)
     }
 
-    fn check(&self) -> Result<Vec<(Tool, Finding)>, ReplayError> {
+    fn check(&self) -> Result<Vec<(Tool, SanitizerFinding)>, ReplayError> {
         self.sanitized()
     }
 }

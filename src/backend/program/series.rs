@@ -11,7 +11,7 @@ use crate::worker::{Ending, Run};
 const AS_FAR: f64 = 8.0;
 
 /// The replays of one variant that may share processes.
-pub(super) struct Series {
+pub(super) struct ProgramSeries {
     name: u64,
     /// Whether they may, once it is known.
     proven: Mutex<Option<bool>>,
@@ -26,9 +26,9 @@ pub(super) struct Begun {
     pub runs: Vec<Run>,
 }
 
-impl Series {
-    pub(super) fn new(name: u64) -> Series {
-        Series { name, proven: Mutex::new(None) }
+impl ProgramSeries {
+    pub(super) fn new(name: u64) -> ProgramSeries {
+        ProgramSeries { name, proven: Mutex::new(None) }
     }
 
     pub(super) fn name(&self) -> u64 {
@@ -43,24 +43,26 @@ impl Series {
         make: impl Fn(&Mode, Option<u64>) -> Result<Run, ReplayError>,
     ) -> Begun {
         let is_moved = |mode: &Mode| mode.step.is_some() || mode.along.is_some();
-        let [first, second, ..] = modes else { return self.known(modes.iter().all(is_moved)) };
+        let [first, second, ..] = modes else {
+            return self.begun_state(modes.iter().all(is_moved));
+        };
         if !modes.iter().all(is_moved) {
             return Begun::default();
         }
         let mut proven = self.proven.lock().unwrap_or_else(PoisonError::into_inner);
         if proven.is_some() {
             drop(proven);
-            return self.known(true);
+            return self.begun_state(true);
         }
         let completed =
             |mode| make(mode, Some(self.name)).ok().filter(|run| run.ending == Ending::Completed);
         let mut runs = Vec::from_iter(completed(first));
         let mut may = false;
         if let [base] = &runs[..]
-            && let (Some(next), Some(again)) = (completed(second), completed(first))
+            && let (Some(next), Some(repeated_run)) = (completed(second), completed(first))
         {
-            may = base.gives_the_bits_of(&again)
-                || make(first, None).is_ok_and(|alone| is_as_near(base, &again, &alone));
+            may = base.gives_the_bits_of(&repeated_run)
+                || make(first, None).is_ok_and(|alone| is_as_near(base, &repeated_run, &alone));
             runs.extend(Some(next).filter(|_| may));
         }
         *proven = Some(may);
@@ -68,29 +70,38 @@ impl Series {
     }
 
     /// What is known already; a series if it is `wanted`.
-    fn known(&self, wanted: bool) -> Begun {
+    fn begun_state(&self, is_wanted: bool) -> Begun {
         let proven = *self.proven.lock().unwrap_or_else(PoisonError::into_inner);
-        let may = wanted && proven == Some(true);
+        let may = is_wanted && proven == Some(true);
         Begun { series: may.then_some(self.name), runs: Vec::new() }
     }
 }
 
 /// Whether `again` is about as near to `base` as `alone`, a repetition in a process of its own: a device may
 /// add in another order each time.
-fn is_as_near(base: &Run, again: &Run, alone: &Run) -> bool {
+fn is_as_near(base: &Run, repeated_run: &Run, alone: &Run) -> bool {
     base.outputs().all(|(output, view)| {
-        let from = |run: &Run| run.output(&output.name).map(|other| distance(&view, &other));
-        let (Some(again), Some(alone)) = (from(again), from(alone)) else { return false };
-        again <= AS_FAR * alone
+        let distance_from = |run: &Run| {
+            run.output(&output.name).map(|other_view| replay_distance(&view, &other_view))
+        };
+        let (Some(repeated_distance), Some(alone)) =
+            (distance_from(repeated_run), distance_from(alone))
+        else {
+            return false;
+        };
+        repeated_distance <= AS_FAR * alone
     })
 }
 
 /// How far two tensors of one shape are apart, in L2. Infinite if one alone is NaN somewhere.
-fn distance(one: &TensorView, other: &TensorView) -> f64 {
-    let squares = (0..one.len()).map(|index| (one.get_f64(index), other.get_f64(index)));
-    let squares = squares.map(|(one, other)| match one.to_bits() == other.to_bits() {
-        true => 0.0,
-        false => (one - other).powi(2),
+fn replay_distance(first_tensor: &TensorView, second_tensor: &TensorView) -> f64 {
+    let squares = (0..first_tensor.len())
+        .map(|index| (first_tensor.get_f64(index), second_tensor.get_f64(index)));
+    let squares = squares.map(|(first_value, second_value)| {
+        match first_value.to_bits() == second_value.to_bits() {
+            true => 0.0,
+            false => (first_value - second_value).powi(2),
+        }
     });
     let sum: f64 = squares.sum();
     if sum.is_nan() { f64::INFINITY } else { sum.sqrt() }

@@ -3,37 +3,37 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::{Change, Repair, Untestable, inherited_failures};
+use super::{LogChange, Repair, UntestedCommit, inherited_failures};
 use crate::bisect::captured;
 use crate::bisect::probe::Sources;
 use crate::bisect::range::Range;
-use crate::bisect::replayed::{Replayed, accesses_agree, unchanged};
-use crate::bisect::workers::Workers;
+use crate::bisect::replayed::{VariantReplay, accesses_agree, is_unchanged_replay};
+use crate::bisect::workers::TestThreads;
 use crate::bisect::{BisectError, Bisection, SearchTarget};
 use crate::history::Commit;
 use crate::judge::{
     Accesses, GradientVerdict, Judgement, OutputJudgement, OutputPicture, Story, Verdict,
-    gradients, judge, pictures,
+    check_gradients, draw_output_pictures, judge_trial,
 };
 use crate::numerics::oracle::Finding;
-use crate::trial::{Check, Checked, Status, Trial};
+use crate::trial::{AccessCheck, CheckedReplay, Status, Trial};
 
 /// A commit that diverged, and the commit before it.
-type Step = (u32, u32);
+type DivergenceEdge = (u32, u32);
 
 /// One fixture in a range.
-pub(super) struct View<'a> {
+pub(super) struct FixtureSurvey<'a> {
     bisection: &'a Bisection<'a>,
-    check: Check,
+    check: AccessCheck,
     target: &'a SearchTarget,
     range: &'a Range,
     sources: HashMap<u32, Sources>,
     /// By variant; none where it cannot be tested.
-    outcomes: HashMap<u32, Option<Replayed>>,
+    outcomes: HashMap<u32, Option<VariantReplay>>,
     /// By variant, why it cannot be tested.
     reasons: HashMap<u32, String>,
     /// For each commit, the divergences on the way to it.
-    trail: HashMap<u32, Vec<Step>>,
+    trail: HashMap<u32, Vec<DivergenceEdge>>,
     /// Commits whose change is known to be a defect.
     defects: BTreeSet<u32>,
     /// Commits that changed no output.
@@ -42,14 +42,14 @@ pub(super) struct View<'a> {
     trusted: Option<Trial>,
 }
 
-impl<'a> View<'a> {
+impl<'a> FixtureSurvey<'a> {
     pub(super) fn new(
         bisection: &'a Bisection<'a>,
-        check: Check,
+        check: AccessCheck,
         target: &'a SearchTarget,
         range: &'a Range,
-    ) -> View<'a> {
-        View {
+    ) -> FixtureSurvey<'a> {
+        FixtureSurvey {
             bisection,
             check,
             target,
@@ -74,17 +74,17 @@ impl<'a> View<'a> {
 
     fn sources(&mut self, commit: u32) -> Result<Sources, BisectError> {
         let variant = self.variant(commit);
-        if let Some(known) = self.sources.get(&variant) {
-            return Ok(known.clone());
+        if let Some(known_sources) = self.sources.get(&variant) {
+            return Ok(known_sources.clone());
         }
         let id = self.range.ids[commit as usize];
-        let found = match self.bisection.history.source_set(id, &self.target.spec) {
-            Ok(found) => Ok(Arc::new(found)),
+        let sources = match self.bisection.history.source_set(id, &self.target.spec) {
+            Ok(source_set) => Ok(Arc::new(source_set)),
             Err(error) if error.is_revision_fault() => Err(error.into()),
             Err(error) => return Err(error.into()),
         };
-        self.sources.insert(variant, found.clone());
-        Ok(found)
+        self.sources.insert(variant, sources.clone());
+        Ok(sources)
     }
 
     /// Replays every variant of `runs`, several at a time.
@@ -93,9 +93,9 @@ impl<'a> View<'a> {
         runs: &[u32],
         progress: &mut dyn FnMut(&Commit, usize, usize),
     ) -> Result<(), BisectError> {
-        let mut workers: Workers<Replayed> = Workers::new();
-        for (done, &commit) in runs.iter().enumerate() {
-            progress(&self.commit(commit)?, done, runs.len());
+        let mut workers: TestThreads<VariantReplay> = TestThreads::new();
+        for (done_count, &commit) in runs.iter().enumerate() {
+            progress(&self.commit(commit)?, done_count, runs.len());
             while workers.running() >= self.bisection.jobs.get() {
                 self.collect(&mut workers)?;
             }
@@ -103,7 +103,7 @@ impl<'a> View<'a> {
                 Ok(sources) => {
                     let trial = self.bisection.lab.trial(&self.target.subject, &sources);
                     let check = self.check;
-                    workers.start(commit, move || Replayed::of(&trial, check));
+                    workers.start(commit, move || VariantReplay::from_trial(&trial, check));
                 }
                 Err(missing) => self.keep(commit, Err(missing.reason)),
             }
@@ -114,7 +114,7 @@ impl<'a> View<'a> {
         Ok(())
     }
 
-    fn collect(&mut self, workers: &mut Workers<Replayed>) -> Result<(), BisectError> {
+    fn collect(&mut self, workers: &mut TestThreads<VariantReplay>) -> Result<(), BisectError> {
         if let Some((commit, replayed)) = workers.wait()? {
             self.keep(commit, replayed.if_testable());
         }
@@ -122,7 +122,7 @@ impl<'a> View<'a> {
     }
 
     /// Remembers the replay of the variant of `commit`, or why there is none.
-    fn keep(&mut self, commit: u32, replayed: Result<Replayed, String>) {
+    fn keep(&mut self, commit: u32, replayed: Result<VariantReplay, String>) {
         let variant = self.variant(commit);
         if let Err(reason) = &replayed {
             self.reasons.insert(variant, reason.clone());
@@ -131,13 +131,13 @@ impl<'a> View<'a> {
     }
 
     /// The replays of the commits of the range, in topological order.
-    pub(super) fn replayed(&self) -> Result<Vec<captured::Replayed<'_>>, BisectError> {
+    pub(super) fn replayed(&self) -> Result<Vec<captured::ReplayedCommit<'_>>, BisectError> {
         let mut replayed = Vec::new();
         for commit in self.range.first..self.range.ids.len() as u32 {
             let variant = self.variant(commit);
             let Some(Some(replay)) = self.outcomes.get(&variant) else { continue };
             let (commit, outcome) = (self.commit(commit)?, &replay.outcome);
-            replayed.push(captured::Replayed { commit, variant, outcome, compared: true });
+            replayed.push(captured::ReplayedCommit { commit, variant, outcome, compared: true });
         }
         Ok(replayed)
     }
@@ -146,34 +146,34 @@ impl<'a> View<'a> {
     pub(super) fn untestable_runs(
         &self,
         runs: &[u32],
-    ) -> Result<Vec<(u32, Untestable)>, BisectError> {
+    ) -> Result<Vec<(u32, UntestedCommit)>, BisectError> {
         let fixture = || self.target.subject.fixture.name.clone();
-        let mut found = Vec::new();
+        let mut untestable = Vec::new();
         for &run in runs {
             if let Some(reason) = self.reasons.get(&self.variant(run)) {
                 let (commit, reason) = (self.commit(run)?, reason.clone());
-                found.push((run, Untestable { fixture: fixture(), commit, reason }));
+                untestable.push((run, UntestedCommit { fixture: fixture(), commit, reason }));
             }
         }
-        Ok(found)
+        Ok(untestable)
     }
 
     /// Why the accesses of `run` could not be checked, though they were to be.
     pub(super) fn unchecked(&self, run: u32) -> Option<String> {
         match self.outcomes.get(&self.variant(run))?.as_ref()?.checked.as_ref()? {
-            Checked::Not { reason } => Some(reason.clone()),
-            Checked::Done { .. } => None,
+            CheckedReplay::Not { reason } => Some(reason.clone()),
+            CheckedReplay::Done { .. } => None,
         }
     }
 
     /// The outcome of `commit`, replayed if the survey did not.
-    fn outcome(&mut self, commit: u32) -> Result<Option<Replayed>, BisectError> {
+    fn outcome(&mut self, commit: u32) -> Result<Option<VariantReplay>, BisectError> {
         let variant = self.variant(commit);
         if !self.outcomes.contains_key(&variant) {
             let replayed = match self.sources(commit)? {
                 Ok(sources) => {
                     let trial = self.bisection.lab.trial(&self.target.subject, &sources);
-                    Replayed::of(&trial, self.check)?.if_testable()
+                    VariantReplay::from_trial(&trial, self.check)?.if_testable()
                 }
                 Err(missing) => Err(missing.reason),
             };
@@ -182,13 +182,16 @@ impl<'a> View<'a> {
         Ok(self.outcomes[&variant].clone())
     }
 
-    pub(super) fn changes(&mut self, edges: &[Step]) -> Result<Vec<Change>, BisectError> {
+    pub(super) fn changes(
+        &mut self,
+        edges: &[DivergenceEdge],
+    ) -> Result<Vec<LogChange>, BisectError> {
         let mut changes = Vec::new();
         let mut edges = edges.iter().copied().peekable();
         for commit in self.range.first..self.range.ids.len() as u32 {
             let parents = self.range.graph.followed(commit, self.bisection.first_parent).to_vec();
             let inherited = parents.iter().filter_map(|parent| self.trail.get(parent)).flatten();
-            let mut trail: Vec<Step> = Vec::new();
+            let mut trail: Vec<DivergenceEdge> = Vec::new();
             for &step in inherited {
                 if !trail.contains(&step) {
                     trail.push(step);
@@ -211,13 +214,13 @@ impl<'a> View<'a> {
         &mut self,
         commit: u32,
         parent: u32,
-        trail: &mut Vec<Step>,
-    ) -> Result<Option<Change>, BisectError> {
+        trail: &mut Vec<DivergenceEdge>,
+    ) -> Result<Option<LogChange>, BisectError> {
         let base = self.last_testable(parent)?;
         let (Some(before), Some(after)) = (self.outcome(base)?, self.outcome(commit)?) else {
             return self.untestable(commit, parent);
         };
-        if unchanged(&before, &after) {
+        if is_unchanged_replay(&before, &after) {
             self.acquitted.push(self.commit(commit)?);
             return Ok(None);
         }
@@ -232,7 +235,7 @@ impl<'a> View<'a> {
         ordered.retain(|name| {
             before.outcome.status == Status::Completed && !before.ordered.contains(name)
         });
-        let (broken, mended) = self.known(base, commit, &judgement)?;
+        let (broken, mended) = self.find_broken_and_mended(base, commit, &judgement)?;
         let fails = judgement.verdict == Verdict::Failed || has_new;
         if fails || !broken.is_empty() || new_order(&judgement) {
             self.defects.insert(commit);
@@ -247,7 +250,7 @@ impl<'a> View<'a> {
         if repair.is_none() && is_worse && mended.is_empty() {
             trail.push((commit, base));
         }
-        Ok(Some(Change {
+        Ok(Some(LogChange {
             fixture: self.target.subject.fixture.name.clone(),
             commit: self.commit(commit)?,
             base: self.commit(base)?,
@@ -265,7 +268,7 @@ impl<'a> View<'a> {
 
     /// The outputs that `commit` broke, and those that it mended, by measures that do not take
     /// `base` for the truth: gradients against their loss on both sides, and the oracle.
-    fn known(
+    fn find_broken_and_mended(
         &self,
         base: u32,
         commit: u32,
@@ -279,14 +282,17 @@ impl<'a> View<'a> {
         let mut broken: Vec<String> = wrong.map(|output| output.name.clone()).collect();
         let mut mended = Vec::new();
         let is_gradient = |output: &&OutputJudgement| {
-            fixture.outputs.iter().any(|of| of.name == output.name && of.gradient_of.is_some())
+            fixture
+                .outputs
+                .iter()
+                .any(|declared| declared.name == output.name && declared.gradient_of.is_some())
         };
         if diverged.iter().any(is_gradient)
             && let (Some(Ok(before)), Some(Ok(after))) =
                 (self.sources.get(&self.variant(base)), self.sources.get(&self.variant(commit)))
         {
             let check =
-                |sources| gradients(&self.bisection.lab.trial(&self.target.subject, sources));
+                |sources| check_gradients(&self.bisection.lab.trial(&self.target.subject, sources));
             let (before, after) = (check(before)?, check(after)?);
             for (old, new) in before.iter().zip(&after) {
                 let name = || new.output.clone();
@@ -305,14 +311,14 @@ impl<'a> View<'a> {
     }
 
     /// The change from a testable `parent` to an untestable `commit`; a run of these is told once.
-    fn untestable(&mut self, commit: u32, parent: u32) -> Result<Option<Change>, BisectError> {
+    fn untestable(&mut self, commit: u32, parent: u32) -> Result<Option<LogChange>, BisectError> {
         if self.outcome(commit)?.is_some() || self.outcome(parent)?.is_none() {
             return Ok(None);
         }
         let (Ok(_), Ok(_)) = (self.sources(parent)?, self.sources(commit)?) else {
             return Ok(None);
         };
-        Ok(Some(Change {
+        Ok(Some(LogChange {
             fixture: self.target.subject.fixture.name.clone(),
             commit: self.commit(commit)?,
             base: self.commit(parent)?,
@@ -330,14 +336,14 @@ impl<'a> View<'a> {
 
     /// The first of `commit` and its first parents that can be tested; itself if none can.
     fn last_testable(&mut self, commit: u32) -> Result<u32, BisectError> {
-        let mut at = commit;
-        while self.outcome(at)?.is_none() {
-            match self.range.graph.parents(at).first() {
-                Some(&parent) => at = parent,
+        let mut ancestor = commit;
+        while self.outcome(ancestor)?.is_none() {
+            match self.range.graph.parents(ancestor).first() {
+                Some(&parent) => ancestor = parent,
                 None => return Ok(commit),
             }
         }
-        Ok(at)
+        Ok(ancestor)
     }
 
     /// The judgement on `commit` by `base`, with pictures where it is worse and they are wanted.
@@ -352,16 +358,18 @@ impl<'a> View<'a> {
         };
         let (lab, subject) = (&self.bisection.lab, &self.target.subject);
         // Frees the memory of another trusted trial before the next one takes its own.
-        self.trusted = self.trusted.take().filter(|known| known.sources().id == before.id);
+        self.trusted =
+            self.trusted.take().filter(|trusted_trial| trusted_trial.sources().id == before.id);
         let trusted = self.trusted.get_or_insert_with(|| lab.trial(subject, &before));
         let trial = lab.trial(subject, &after);
-        let mut judgement = judge(trusted, &trial)?;
+        let mut judgement = judge_trial(trusted, &trial)?;
         if !inherited_failures(&judgement).is_empty() {
             let worst = judgement.outputs.iter().map(|output| output.story.verdict()).max();
             judgement.verdict = worst.unwrap_or(judgement.verdict);
         }
-        let shown = illustrated && judgement.verdict >= Verdict::Diverged;
-        let pictures = if shown { pictures(Some(trusted), &trial)? } else { Vec::new() };
+        let needs_pictures = illustrated && judgement.verdict >= Verdict::Diverged;
+        let pictures =
+            if needs_pictures { draw_output_pictures(Some(trusted), &trial)? } else { Vec::new() };
         Ok((judgement, pictures))
     }
 
@@ -369,20 +377,22 @@ impl<'a> View<'a> {
     fn repair(
         &mut self,
         commit: u32,
-        trail: &mut Vec<Step>,
+        trail: &mut Vec<DivergenceEdge>,
     ) -> Result<Option<Repair>, BisectError> {
-        for at in (0..trail.len()).rev() {
-            let (of, like) = trail[at];
+        for index in (0..trail.len()).rev() {
+            let (changed_commit, like) = trail[index];
             let verdict = match (self.outcome(like)?, self.outcome(commit)?) {
-                (Some(before), Some(after)) if unchanged(&before, &after) => Verdict::Identical,
+                (Some(before), Some(after)) if is_unchanged_replay(&before, &after) => {
+                    Verdict::Identical
+                }
                 (Some(before), Some(after)) if !accesses_agree(&before, &after) => continue,
                 (Some(_), Some(_)) => self.judge(like, commit, false)?.0.verdict,
                 _ => continue,
             };
             if verdict <= Verdict::Equivalent {
-                trail.truncate(at);
-                let of_defect = self.defects.contains(&of);
-                let (of, like) = (self.commit(of)?, self.commit(like)?);
+                trail.truncate(index);
+                let of_defect = self.defects.contains(&changed_commit);
+                let (of, like) = (self.commit(changed_commit)?, self.commit(like)?);
                 return Ok(Some(Repair { of, like, verdict, of_defect }));
             }
         }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use ::replay::cluster::{Local, Scheduler, Slurm};
 use ::replay::files;
-use ::replay::harness::Spot;
+use ::replay::harness::TextSpot;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
-use super::super::error::{CliResult, CommandError, Context};
+use super::super::error::{CliResult, CommandError, ErrorContext};
 use super::super::session;
 
 /// The file of a team's settings, in this folder or one above it.
@@ -61,7 +61,7 @@ const FOLDER: &str = "-C";
 
 /// The words of a command without those that are about the cluster.
 pub(super) fn without_cluster(words: impl Iterator<Item = OsString>) -> CliResult<Vec<String>> {
-    let (mut kept, mut words) = (Vec::new(), words);
+    let (mut kept_words, mut words) = (Vec::new(), words);
     while let Some(word) = words.next() {
         let word = word.into_string().map_err(|word| {
             CommandError::new(format!("{} is no text", word.display()))
@@ -71,10 +71,10 @@ pub(super) fn without_cluster(words: impl Iterator<Item = OsString>) -> CliResul
             _ if word == FOLDER || OPTIONS.contains(&word.as_str()) => drop(words.next()),
             _ if word.starts_with(FOLDER) => {}
             Some((name, _)) if OPTIONS.contains(&name) => {}
-            _ => kept.push(word),
+            _ => kept_words.push(word),
         }
     }
-    Ok(kept)
+    Ok(kept_words)
 }
 
 /// Options of `sbatch` that replay gives by itself, or that change what a task is.
@@ -83,15 +83,16 @@ const OWN: [&str; 8] =
 
 fn is_own(argument: &str) -> bool {
     let name = argument.split('=').next().unwrap_or_default();
-    let short =
-        OWN.iter().any(|own| own.len() == 2 && !name.starts_with("--") && name.starts_with(own));
-    short || OWN.contains(&name)
+    let is_short_option = OWN
+        .iter()
+        .any(|option| option.len() == 2 && !name.starts_with("--") && name.starts_with(option));
+    is_short_option || OWN.contains(&name)
 }
 
 /// A team's settings.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct ClusterFile {
     partition: Option<String>,
     gres: Option<String>,
     #[serde(default)]
@@ -103,7 +104,7 @@ struct File {
 }
 
 /// What counts, of options and file.
-pub(super) struct Settings {
+pub(super) struct ClusterSettings {
     engine: Engine,
     slurm: Slurm,
     pub folder: PathBuf,
@@ -114,23 +115,27 @@ pub(super) struct Settings {
 
 impl ClusterArgs {
     /// What these options and the team's file say; `jobs` is the width that the user asks for.
-    pub(super) fn settings(&self, jobs: Option<usize>) -> CliResult<Settings> {
-        let here = std::env::current_dir().context(|| "cannot find the working directory")?;
-        let file = match here.ancestors().map(|folder| folder.join(FILE)).find(|p| p.exists()) {
-            Some(path) => read(&path)?,
-            None => File::default(),
-        };
+    pub(super) fn settings(&self, jobs: Option<usize>) -> CliResult<ClusterSettings> {
+        let working_folder =
+            std::env::current_dir().context(|| "cannot find the working directory")?;
+        let file =
+            match working_folder.ancestors().map(|folder| folder.join(FILE)).find(|p| p.exists()) {
+                Some(path) => read_cluster_file(&path)?,
+                None => ClusterFile::default(),
+            };
         let folder = match (&self.cluster_dir, &file.folder) {
             (Some(folder), _) | (None, Some(folder)) => folder.clone(),
             (None, None) => session::cache_folder()?.join("cluster"),
         };
         let mut arguments = file.arguments;
         arguments.extend(self.cluster_arg.iter().cloned());
-        if let Some(own) = arguments.iter().find(|argument| is_own(argument)) {
-            return Err(CommandError::new(format!("{own} is not for the user of --cluster-arg"))
-                .with_hint("which tasks there are, and how they are waited for, says replay"));
+        if let Some(own_argument) = arguments.iter().find(|argument| is_own(argument)) {
+            return Err(CommandError::new(format!(
+                "{own_argument} is not for the user of --cluster-arg"
+            ))
+            .with_hint("which tasks there are, and how they are waited for, says replay"));
         }
-        Ok(Settings {
+        Ok(ClusterSettings {
             engine: self.on_cluster.unwrap_or(Engine::Local),
             slurm: Slurm::new(
                 self.partition.clone().or(file.partition),
@@ -145,7 +150,7 @@ impl ClusterArgs {
     }
 }
 
-impl Settings {
+impl ClusterSettings {
     pub(super) fn scheduler(&self) -> Box<dyn Scheduler> {
         match self.engine {
             Engine::Slurm => Box::new(self.slurm.clone()),
@@ -154,16 +159,16 @@ impl Settings {
     }
 }
 
-fn read(path: &Path) -> CliResult<File> {
+fn read_cluster_file(path: &Path) -> CliResult<ClusterFile> {
     let wrong = || format!("cannot use {}", path.display());
     let text = files::read_text(path, LIMIT).context(wrong)?;
-    let file: File = toml::from_str(&text).map_err(|error: toml::de::Error| {
-        let spot = Spot::of_text(path, &text, error.span().unwrap_or(0..0));
+    let file: ClusterFile = toml::from_str(&text).map_err(|error: toml::de::Error| {
+        let spot = TextSpot::of_text(path, &text, error.span().unwrap_or(0..0));
         CommandError::new(format!("{} at {spot}", error.message()))
             .with_hint("its keys are partition, gres, arguments, folder, cache, jobs and interval")
             .with_spot(Some(&spot))
     })?;
-    let is_wrong = |wrong: bool, key: &str, what: &str| {
+    let is_wrong = |wrong: bool, key: &str, complaint: &str| {
         if !wrong {
             return Ok(());
         }
@@ -173,14 +178,14 @@ fn read(path: &Path) -> CliResult<File> {
         });
         let range = lines.into_iter().find(|range| text[range.clone()].starts_with(key));
         let range = range.unwrap_or(0..0);
-        let spot = Spot::of_text(path, &text, range);
-        Err(CommandError::new(format!("{key} {what} at {spot}")).with_spot(Some(&spot)))
+        let spot = TextSpot::of_text(path, &text, range);
+        Err(CommandError::new(format!("{key} {complaint} at {spot}")).with_spot(Some(&spot)))
     };
     let is_many = |jobs: usize| !(1..=1024).contains(&jobs);
     is_wrong(file.jobs.is_some_and(is_many), "jobs", "is not 1 to 1024")?;
     let is_place = |cache: &String| {
-        let begins = cache.starts_with('/') || cache.starts_with('$');
-        begins && !["\"", "`", "\\", "$(", "\n"].iter().any(|part| cache.contains(part))
+        let is_absolute = cache.starts_with('/') || cache.starts_with('$');
+        is_absolute && !["\"", "`", "\\", "$(", "\n"].iter().any(|part| cache.contains(part))
     };
     is_wrong(
         file.cache.as_ref().is_some_and(|cache| !is_place(cache)),
@@ -220,7 +225,7 @@ mod tests {
         let path = folder.path().join(FILE);
         let refused = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            let error = read(&path).unwrap_err();
+            let error = read_cluster_file(&path).unwrap_err();
             let text = error.text().words().join("\n");
             text.replace(&path.display().to_string(), FILE)
         };

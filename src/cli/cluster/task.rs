@@ -5,16 +5,16 @@ use std::path::Path;
 use std::process::{Command as Process, ExitCode, Stdio};
 
 use ::replay::bisect::Look;
-use ::replay::cluster::{Failed, Report, end_with_parent, perform};
+use ::replay::cluster::{TaskFailure, TaskReport, end_with_parent, perform_array_task};
 use clap::{CommandFactory, FromArgMatches};
 use serde_json::Value;
 
-use super::super::error::{CliResult, CommandError, Context};
+use super::super::error::{CliResult, CommandError, ErrorContext};
 use super::super::{Cli, Command, bisect, exit, log, replay, run_record};
-use super::{What, Work};
+use super::{ClusterWork, ClusterWorkKind};
 
 /// Makes the task that the command line names: its array's folder, and its number.
-pub fn work() -> ExitCode {
+pub fn run_cluster_task() -> ExitCode {
     let words: Vec<String> =
         std::env::args_os().skip(2).map(|word| word.to_string_lossy().into_owned()).collect();
     let [folder, number] = words.as_slice() else {
@@ -24,7 +24,9 @@ pub fn work() -> ExitCode {
     if !end_with_parent() {
         return ExitCode::from(exit::INTERRUPTED);
     }
-    match perform(Path::new(folder), number, |work: Work| report(&work)) {
+    match perform_array_task(Path::new(folder), number, |work: ClusterWork| {
+        report_cluster_work(&work)
+    }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             CommandError::from(error).print();
@@ -33,66 +35,80 @@ pub fn work() -> ExitCode {
     }
 }
 
-fn report(work: &Work) -> Report<Value> {
-    let (device, found) = match made(work) {
-        Ok((device, found)) => (device, Ok(found)),
+fn report_cluster_work(work: &ClusterWork) -> TaskReport<Value> {
+    let (device, found) = match perform_cluster_work(work) {
+        Ok((device, answer)) => (device, Ok(answer)),
         Err(error) => {
             let hint = (!error.hints().is_empty()).then(|| error.hints().join("; "));
-            (String::new(), Err(Failed { message: error.in_a_line(), hint }))
+            (String::new(), Err(TaskFailure { message: error.in_a_line(), hint }))
         }
     };
-    Report { node: node(), device, found }
+    TaskReport { node: cluster_node_name(), device, found }
 }
 
 /// The name of this node, as the scheduler knows it.
-fn node() -> String {
-    let named = std::env::var("SLURMD_NODENAME").ok().filter(|name| !name.is_empty());
-    named.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned())
+fn cluster_node_name() -> String {
+    let slurm_node = std::env::var("SLURMD_NODENAME").ok().filter(|name| !name.is_empty());
+    slurm_node.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned())
 }
 
 /// Makes the task; returns the class of the device, and what was found.
-fn made(work: &Work) -> CliResult<(String, Value)> {
+fn perform_cluster_work(work: &ClusterWork) -> CliResult<(String, Value)> {
     std::env::set_current_dir(&work.folder)
         .context(|| format!("cannot enter {}", work.folder.display()))?;
-    let cli = parsed(&work.words)?;
-    let device = device(&cli)?;
-    let found = match (&work.what, &cli.command) {
-        (What::Whole { stdout, stderr, colours }, _) => {
-            whole(&work.words, stdout, stderr, *colours)?.into()
+    let cli = parse_command_words(&work.words)?;
+    let device = command_device_class(&cli)?;
+    let answer = match (&work.what, &cli.command) {
+        (ClusterWorkKind::Whole { stdout, stderr, colours }, _) => {
+            run_whole_command(&work.words, stdout, stderr, *colours)?.into()
         }
-        (What::Direction, Some(Command::Bisect(command))) => {
+        (ClusterWorkKind::Direction, Some(Command::Bisect(command))) => {
             serde_json::to_value(bisect::find_direction(&command.args, &command.session)?)?
         }
-        (What::Test { commit, orders }, Some(Command::Bisect(command))) => {
-            let look = Look { commit: parse(commit)?, orders: *orders };
-            serde_json::to_value(bisect::look(&command.args, &command.session, look)?)?
+        (ClusterWorkKind::Test { commit, orders }, Some(Command::Bisect(command))) => {
+            let look = Look { commit: parse_task_commit(commit)?, orders: *orders };
+            serde_json::to_value(bisect::run_search_test(&command.args, &command.session, look)?)?
         }
-        (What::Compile { commit }, Some(Command::Bisect(command))) => {
-            bisect::compile(&command.args, &command.session, parse(commit)?)?;
+        (ClusterWorkKind::Compile { commit }, Some(Command::Bisect(command))) => {
+            bisect::compile_search_commit(
+                &command.args,
+                &command.session,
+                parse_task_commit(commit)?,
+            )?;
             Value::Null
         }
-        (What::Variant { commit, fixture }, Some(Command::Log(command))) => {
-            let found = log::replay_one(&command.args, &command.session, *fixture, parse(commit)?);
-            found?.into()
+        (ClusterWorkKind::Variant { commit, fixture }, Some(Command::Log(command))) => {
+            let fingerprint = log::replay_for_log(
+                &command.args,
+                &command.session,
+                *fixture,
+                parse_task_commit(commit)?,
+            );
+            fingerprint?.into()
         }
-        (What::Judgement { commit, fixture }, Some(Command::Log(command))) => {
-            log::judge_one(&command.args, &command.session, *fixture, parse(commit)?)?;
+        (ClusterWorkKind::Judgement { commit, fixture }, Some(Command::Log(command))) => {
+            log::judge_for_log(
+                &command.args,
+                &command.session,
+                *fixture,
+                parse_task_commit(commit)?,
+            )?;
             Value::Null
         }
-        (What::Fixture { path }, None) => {
-            replay::run(&cli.replay.args.only(path), &cli.replay.session)?;
+        (ClusterWorkKind::Fixture { path }, None) => {
+            replay::run_replay(&cli.replay.args.only(path), &cli.replay.session)?;
             Value::Null
         }
         _ => return Err(CommandError::new("the words of the command do not fit the task")),
     };
-    Ok((device, found))
+    Ok((device, answer))
 }
 
-fn parse(commit: &str) -> CliResult<::replay::history::CommitId> {
+fn parse_task_commit(commit: &str) -> CliResult<::replay::history::CommitId> {
     commit.parse().map_err(|_| CommandError::new(format!("`{commit}` names no commit")))
 }
 
-fn parsed(words: &[String]) -> CliResult<Cli> {
+fn parse_command_words(words: &[String]) -> CliResult<Cli> {
     let words = std::iter::once("replay").chain(words.iter().map(String::as_str));
     let matches = Cli::command().try_get_matches_from(words);
     matches
@@ -101,7 +117,7 @@ fn parsed(words: &[String]) -> CliResult<Cli> {
 }
 
 /// The class of the device that the command runs on here.
-fn device(cli: &Cli) -> CliResult<String> {
+fn command_device_class(cli: &Cli) -> CliResult<String> {
     let session = match &cli.command {
         Some(Command::Bisect(command)) => &command.session,
         Some(Command::Log(command)) => &command.session,
@@ -111,11 +127,16 @@ fn device(cli: &Cli) -> CliResult<String> {
 }
 
 /// Runs the command; returns its exit code.
-fn whole(words: &[String], stdout: &Path, stderr: &Path, colours: bool) -> CliResult<u8> {
-    let own = std::env::current_exe().context(|| "cannot find this program's own file")?;
+fn run_whole_command(
+    words: &[String],
+    stdout: &Path,
+    stderr: &Path,
+    colours: bool,
+) -> CliResult<u8> {
+    let own_program = std::env::current_exe().context(|| "cannot find this program's own file")?;
     let file =
         |path: &Path| File::create(path).context(|| format!("cannot write {}", path.display()));
-    let mut process = Process::new(own);
+    let mut process = Process::new(own_program);
     process.args(words);
     // What the tests were answered has been told while they ran.
     let says = |word: &String| {

@@ -1,16 +1,16 @@
 use std::path::Path;
 
-use ::replay::frontend::{Unit, scan, signatures};
+use ::replay::frontend::{SourceUnit, find_function_signatures, scan_symbols};
 use ::replay::harness::Harness;
 
 use super::*;
 
 /// The drafts for all functions of `text`.
 fn draft(text: &str) -> String {
-    let unit = Unit { path: "k.cu", text };
-    let found = signatures(&unit, &scan(&[unit]));
-    let functions: Vec<&Signature> = found.iter().collect();
-    let drafts = Draft::all(&functions, &TypeNames::of([text]));
+    let unit = SourceUnit { path: "k.cu", text };
+    let found = find_function_signatures(&unit, &scan_symbols(&[unit]));
+    let functions: Vec<&FunctionSignature> = found.iter().collect();
+    let drafts = Draft::from_functions(&functions, &TypeNames::from_texts([text]));
     let texts = drafts.iter().map(|draft| {
         let text = draft.text("k.cu", &[]);
         Harness::parse(&text, Path::new("replay.toml")).unwrap();

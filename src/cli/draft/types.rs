@@ -16,7 +16,7 @@ pub struct TypeNames {
 
 /// What a pointer points to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Element {
+pub struct PointeeType {
     /// None where the type is not known.
     pub dtype: Option<DType>,
     /// How many numbers it has.
@@ -25,7 +25,7 @@ pub struct Element {
     cast: Option<String>,
 }
 
-impl Element {
+impl PointeeType {
     /// The argument for the tensor `name`.
     pub fn argument(&self, name: &str, is_const: bool) -> String {
         let qualifier = if is_const { "const " } else { "" };
@@ -41,16 +41,16 @@ const MOST_STEPS: usize = 8;
 
 impl TypeNames {
     /// The names in `texts`. Of several meanings the last counts: mostly the branch without a condition.
-    pub fn of<'t>(texts: impl IntoIterator<Item = &'t str>) -> TypeNames {
+    pub fn from_texts<'t>(texts: impl IntoIterator<Item = &'t str>) -> TypeNames {
         let lines = texts.into_iter().flat_map(str::lines);
-        TypeNames { aliases: lines.filter_map(alias).collect() }
+        TypeNames { aliases: lines.filter_map(parse_type_alias).collect() }
     }
 
     /// The dtype of `words`; none if it is unknown.
     pub fn dtype(&self, words: &str) -> Option<DType> {
         let mut words = words.to_owned();
         for _ in 0..MOST_STEPS {
-            if let Some(dtype) = plain(&words) {
+            if let Some(dtype) = parse_scalar_type(&words) {
                 return Some(dtype);
             }
             words = self.aliases.get(&words)?.clone();
@@ -59,20 +59,20 @@ impl TypeNames {
     }
 
     /// What a pointer to `words` points to.
-    pub fn element(&self, words: &str) -> Element {
-        if let Some((dtype, lanes)) = vector(words) {
-            return Element { dtype: Some(dtype), lanes, cast: Some(words.to_owned()) };
+    pub fn element(&self, words: &str) -> PointeeType {
+        if let Some((dtype, lanes)) = parse_vector_type(words) {
+            return PointeeType { dtype: Some(dtype), lanes, cast: Some(words.to_owned()) };
         }
         let dtype = self.dtype(words);
         // Where `int64_t` is `long`, it is not the `long long` of the harness.
-        let wide = matches!(dtype, Some(DType::I64 | DType::U64));
-        let same = matches!(words, "long long" | "unsigned long long" | "long long int");
-        Element { dtype, lanes: 1, cast: (wide && !same).then(|| words.to_owned()) }
+        let is_wide = matches!(dtype, Some(DType::I64 | DType::U64));
+        let is_long_long = matches!(words, "long long" | "unsigned long long" | "long long int");
+        PointeeType { dtype, lanes: 1, cast: (is_wide && !is_long_long).then(|| words.to_owned()) }
     }
 }
 
 /// The name and the meaning that `line` gives it.
-fn alias(line: &str) -> Option<(String, String)> {
+fn parse_type_alias(line: &str) -> Option<(String, String)> {
     let line = line.split("//").next()?.trim();
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_name =
@@ -88,9 +88,9 @@ fn alias(line: &str) -> Option<(String, String)> {
     (is_name(name) && !meaning.is_empty() && name != meaning).then(|| (name.to_owned(), meaning))
 }
 
-fn plain(words: &str) -> Option<DType> {
-    let bare = words.replace("std :: ", "").replace("std::", "");
-    Some(match bare.as_str() {
+fn parse_scalar_type(words: &str) -> Option<DType> {
+    let unqualified = words.replace("std :: ", "").replace("std::", "");
+    Some(match unqualified.as_str() {
         "float" => DType::F32,
         "double" => DType::F64,
         "__half" | "half" | "at :: Half" | "c10 :: Half" => DType::F16,
@@ -114,7 +114,7 @@ fn plain(words: &str) -> Option<DType> {
     })
 }
 
-fn vector(words: &str) -> Option<(DType, usize)> {
+fn parse_vector_type(words: &str) -> Option<(DType, usize)> {
     Some(match words {
         "float2" => (DType::F32, 2),
         "float4" => (DType::F32, 4),
@@ -138,7 +138,7 @@ mod tests {
         let text = "#if defined(ENABLE_BF16)\ntypedef __nv_bfloat16 floatX;\n#else\n\
                     typedef float floatX; // default\n#endif\nusing scalar = floatX;\n\
                     #define REAL scalar\n#define LOOP LOOP2\n#define LOOP2 LOOP\n#define f(x) x\n";
-        let types = TypeNames::of([text]);
+        let types = TypeNames::from_texts([text]);
         assert_eq!(types.dtype("floatX"), Some(DType::F32));
         assert_eq!(types.dtype("REAL"), Some(DType::F32));
         assert_eq!(types.dtype("std :: size_t"), Some(DType::U64));

@@ -2,12 +2,12 @@
 
 use std::ffi::{CStr, c_int, c_void};
 
-use super::{Blas, Handle, LibraryError, Pointer, SUCCESS, Status, lookup};
+use super::{Blas, BlasStatus, Handle, LibraryError, Pointer, SUCCESS, lookup_symbol};
 
 /// A matrix.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct Layout {
+pub(crate) struct MatrixLayout {
     /// `cudaDataType_t`.
     pub kind: u32,
     /// `cublasLtOrder_t`.
@@ -38,7 +38,7 @@ pub(crate) struct Product {
     pub alpha: Pointer,
     pub beta: Pointer,
     pub data: [Pointer; 4],
-    pub layouts: [Layout; 4],
+    pub layouts: [MatrixLayout; 4],
     pub workspace: *mut c_void,
     pub workspace_bytes: usize,
 }
@@ -70,23 +70,23 @@ mod preference {
     pub(super) const ALIGNMENTS: [i32; 4] = [5, 6, 7, 8];
 }
 
-const NOT_SUPPORTED: Status = 15;
+const NOT_SUPPORTED: BlasStatus = 15;
 /// The bit of an epilogue that reads or writes the auxiliary matrix.
 const WITH_AUXILIARY: u32 = 128;
 
 /// `cublasLtMatmulHeuristicResult_t`.
 #[repr(C)]
 #[derive(Default)]
-struct Found {
+struct LtHeuristic {
     algorithm: [u64; 8],
     workspace_bytes: usize,
-    state: Status,
+    state: BlasStatus,
     waves: f32,
     reserved: [c_int; 4],
 }
 
-type Set = unsafe extern "C" fn(Handle, c_int, *const c_void, usize) -> Status;
-type Destroy = unsafe extern "C" fn(Handle) -> Status;
+type Set = unsafe extern "C" fn(Handle, c_int, *const c_void, usize) -> BlasStatus;
+type Destroy = unsafe extern "C" fn(Handle) -> BlasStatus;
 
 /// A descriptor of cuBLASLt, destroyed when dropped.
 struct Descriptor {
@@ -98,12 +98,12 @@ struct Descriptor {
 impl Descriptor {
     /// # Safety
     /// `T` must be the type of `attribute`.
-    unsafe fn set<T>(&self, attribute: i32, value: &T) -> Result<(), Failed> {
+    unsafe fn set<T>(&self, attribute: i32, value: &T) -> Result<(), ProductFailure> {
         // SAFETY: promised by the caller.
         let status = unsafe {
             (self.set)(self.handle, attribute, std::ptr::from_ref(value).cast(), size_of::<T>())
         };
-        if status == SUCCESS { Ok(()) } else { Err(Failed::With(status)) }
+        if status == SUCCESS { Ok(()) } else { Err(ProductFailure::With(status)) }
     }
 }
 
@@ -115,20 +115,20 @@ impl Drop for Descriptor {
 }
 
 /// Why there is no product.
-enum Failed {
+enum ProductFailure {
     /// cuBLASLt's answer.
-    With(Status),
+    With(BlasStatus),
     Library(LibraryError),
 }
 
-impl From<LibraryError> for Failed {
-    fn from(error: LibraryError) -> Failed {
-        Failed::Library(error)
+impl From<LibraryError> for ProductFailure {
+    fn from(error: LibraryError) -> ProductFailure {
+        ProductFailure::Library(error)
     }
 }
 
-fn checked(status: Status) -> Result<(), Failed> {
-    if status == SUCCESS { Ok(()) } else { Err(Failed::With(status)) }
+fn check_lt_status(status: BlasStatus) -> Result<(), ProductFailure> {
+    if status == SUCCESS { Ok(()) } else { Err(ProductFailure::With(status)) }
 }
 
 impl Blas {
@@ -139,12 +139,12 @@ impl Blas {
     ///
     /// # Safety
     /// Factors must be readable where `product` says.
-    pub(crate) unsafe fn product(&self, product: &Product) -> Result<Status, LibraryError> {
+    pub(crate) unsafe fn product(&self, product: &Product) -> Result<BlasStatus, LibraryError> {
         // SAFETY: promised by the caller.
         match unsafe { self.multiply(product) } {
             Ok(()) => Ok(SUCCESS),
-            Err(Failed::With(status)) => Ok(status),
-            Err(Failed::Library(error)) => Err(error),
+            Err(ProductFailure::With(status)) => Ok(status),
+            Err(ProductFailure::Library(error)) => Err(error),
         }
     }
 
@@ -152,28 +152,34 @@ impl Blas {
     /// `F` must be the type of the function called `symbol`.
     unsafe fn lt_function<F: Copy>(&self, symbol: &CStr) -> Result<F, LibraryError> {
         // SAFETY: promised by the caller.
-        unsafe { lookup(&self.lt, &self.files.lt, symbol) }
+        unsafe { lookup_symbol(&self.lt, &self.files.lt, symbol) }
     }
 
-    fn layout(&self, of: &Layout) -> Result<Descriptor, Failed> {
-        type Create = unsafe extern "C" fn(*mut Handle, c_int, u64, u64, i64) -> Status;
+    fn layout(&self, matrix_layout: &MatrixLayout) -> Result<Descriptor, ProductFailure> {
+        type Create = unsafe extern "C" fn(*mut Handle, c_int, u64, u64, i64) -> BlasStatus;
         let mut handle = std::ptr::null_mut();
         // SAFETY: the documented types.
         unsafe {
             let create: Create = self.lt_function(c"cublasLtMatrixLayoutCreate")?;
             let set = self.lt_function(c"cublasLtMatrixLayoutSetAttribute")?;
             let destroy = self.lt_function(c"cublasLtMatrixLayoutDestroy")?;
-            checked(create(&raw mut handle, of.kind as c_int, of.rows, of.columns, of.ld))?;
-            let made = Descriptor { handle, set, destroy };
-            made.set(layout::ORDER, &of.order)?;
-            made.set(layout::BATCH_COUNT, &of.batches)?;
-            made.set(layout::BATCH_STEP, &of.batch_step)?;
-            Ok(made)
+            check_lt_status(create(
+                &raw mut handle,
+                matrix_layout.kind as c_int,
+                matrix_layout.rows,
+                matrix_layout.columns,
+                matrix_layout.ld,
+            ))?;
+            let descriptor = Descriptor { handle, set, destroy };
+            descriptor.set(layout::ORDER, &matrix_layout.order)?;
+            descriptor.set(layout::BATCH_COUNT, &matrix_layout.batches)?;
+            descriptor.set(layout::BATCH_STEP, &matrix_layout.batch_step)?;
+            Ok(descriptor)
         }
     }
 
-    fn operation(&self, product: &Product) -> Result<Descriptor, Failed> {
-        type Create = unsafe extern "C" fn(*mut Handle, c_int, c_int) -> Status;
+    fn operation(&self, product: &Product) -> Result<Descriptor, ProductFailure> {
+        type Create = unsafe extern "C" fn(*mut Handle, c_int, c_int) -> BlasStatus;
         let mut handle = std::ptr::null_mut();
         // SAFETY: the documented types.
         unsafe {
@@ -181,81 +187,81 @@ impl Blas {
             let set = self.lt_function(c"cublasLtMatmulDescSetAttribute")?;
             let destroy = self.lt_function(c"cublasLtMatmulDescDestroy")?;
             let (compute, scale) = (product.compute as c_int, product.scale as c_int);
-            checked(create(&raw mut handle, compute, scale))?;
-            let made = Descriptor { handle, set, destroy };
-            made.set(desc::POINTER_MODE, &i32::from(product.on_device))?;
+            check_lt_status(create(&raw mut handle, compute, scale))?;
+            let descriptor = Descriptor { handle, set, destroy };
+            descriptor.set(desc::POINTER_MODE, &i32::from(product.on_device))?;
             for (attribute, operation) in desc::OPERATIONS.into_iter().zip(product.operations) {
-                made.set(attribute, &operation)?;
+                descriptor.set(attribute, &operation)?;
             }
-            made.set(desc::EPILOGUE, &product.epilogue)?;
+            descriptor.set(desc::EPILOGUE, &product.epilogue)?;
             if !product.bias.is_null() {
-                made.set(desc::BIAS_POINTER, &product.bias)?;
+                descriptor.set(desc::BIAS_POINTER, &product.bias)?;
             }
             if product.bias_kind >= 0 {
-                made.set(desc::BIAS_TYPE, &product.bias_kind)?;
+                descriptor.set(desc::BIAS_TYPE, &product.bias_kind)?;
             }
             if product.epilogue & WITH_AUXILIARY != 0 {
-                made.set(desc::AUXILIARY_POINTER, &product.auxiliary)?;
-                made.set(desc::AUXILIARY_LD, &product.auxiliary_ld)?;
-                made.set(desc::AUXILIARY_BATCH_STRIDE, &product.auxiliary_step)?;
+                descriptor.set(desc::AUXILIARY_POINTER, &product.auxiliary)?;
+                descriptor.set(desc::AUXILIARY_LD, &product.auxiliary_ld)?;
+                descriptor.set(desc::AUXILIARY_BATCH_STRIDE, &product.auxiliary_step)?;
                 if product.auxiliary_kind >= 0 {
-                    made.set(desc::AUXILIARY_TYPE, &product.auxiliary_kind)?;
+                    descriptor.set(desc::AUXILIARY_TYPE, &product.auxiliary_kind)?;
                 }
             }
-            Ok(made)
+            Ok(descriptor)
         }
     }
 
     /// What limits the algorithm: the workspace, and where the matrices lie.
-    fn preference(&self, product: &Product) -> Result<Descriptor, Failed> {
-        type Create = unsafe extern "C" fn(*mut Handle) -> Status;
+    fn preference(&self, product: &Product) -> Result<Descriptor, ProductFailure> {
+        type Create = unsafe extern "C" fn(*mut Handle) -> BlasStatus;
         let mut handle = std::ptr::null_mut();
         // SAFETY: the documented types.
         unsafe {
             let create: Create = self.lt_function(c"cublasLtMatmulPreferenceCreate")?;
             let set = self.lt_function(c"cublasLtMatmulPreferenceSetAttribute")?;
             let destroy = self.lt_function(c"cublasLtMatmulPreferenceDestroy")?;
-            checked(create(&raw mut handle))?;
-            let made = Descriptor { handle, set, destroy };
-            made.set(preference::WORKSPACE_BYTES, &product.workspace_bytes)?;
+            check_lt_status(create(&raw mut handle))?;
+            let descriptor = Descriptor { handle, set, destroy };
+            descriptor.set(preference::WORKSPACE_BYTES, &product.workspace_bytes)?;
             for (attribute, data) in preference::ALIGNMENTS.into_iter().zip(product.data) {
-                made.set(attribute, &alignment(data as usize))?;
+                descriptor.set(attribute, &address_alignment(data as usize))?;
             }
-            Ok(made)
+            Ok(descriptor)
         }
     }
 
     #[rustfmt::skip]
-    unsafe fn multiply(&self, product: &Product) -> Result<(), Failed> {
+    unsafe fn multiply(&self, product: &Product) -> Result<(), ProductFailure> {
         type H = Handle;
         type P = Pointer;
         type Ask =
-            unsafe extern "C" fn(H, H, H, H, H, H, H, c_int, *mut Found, *mut c_int) -> Status;
+            unsafe extern "C" fn(H, H, H, H, H, H, H, c_int, *mut LtHeuristic, *mut c_int) -> BlasStatus;
         type Multiply = unsafe extern "C" fn(
             H, H, P, P, H, P, H, P, P, H, *mut c_void, H, P, *mut c_void, usize, H,
-        ) -> Status;
+        ) -> BlasStatus;
         let operation = self.operation(product)?;
         let preference = self.preference(product)?;
         let [a, b, c, d] = &product.layouts;
         let layouts = [self.layout(a)?, self.layout(b)?, self.layout(c)?, self.layout(d)?];
         let [la, lb, lc, ld] = [0, 1, 2, 3].map(|k: usize| layouts[k].handle);
         let [a, b, c, d] = product.data;
-        let (mut found, mut count) = (Found::default(), 0);
+        let (mut heuristic, mut count) = (LtHeuristic::default(), 0);
         // SAFETY: the documented types; the factors are promised by the caller.
         unsafe {
             let ask: Ask = self.lt_function(c"cublasLtMatmulAlgoGetHeuristic")?;
-            checked(ask(
+            check_lt_status(ask(
                 self.lt_handle, operation.handle, la, lb, lc, ld, preference.handle, 1,
-                &raw mut found, &raw mut count,
+                &raw mut heuristic, &raw mut count,
             ))?;
             if count == 0 {
-                return Err(Failed::With(NOT_SUPPORTED));
+                return Err(ProductFailure::With(NOT_SUPPORTED));
             }
-            checked(found.state)?;
+            check_lt_status(heuristic.state)?;
             let multiply: Multiply = self.lt_function(c"cublasLtMatmul")?;
-            checked(multiply(
+            check_lt_status(multiply(
                 self.lt_handle, operation.handle, product.alpha, a, la, b, lb, product.beta, c, lc,
-                d.cast_mut(), ld, (&raw const found.algorithm).cast(), product.workspace,
+                d.cast_mut(), ld, (&raw const heuristic.algorithm).cast(), product.workspace,
                 product.workspace_bytes, std::ptr::null_mut(),
             ))
         }
@@ -263,7 +269,7 @@ impl Blas {
 }
 
 /// The greatest power of two up to 256 that divides `address`.
-fn alignment(address: usize) -> u32 {
+fn address_alignment(address: usize) -> u32 {
     1 << address.trailing_zeros().min(8)
 }
 
@@ -273,11 +279,11 @@ mod tests {
 
     #[test]
     fn an_address_is_aligned_to_the_greatest_power_of_two_that_divides_it() {
-        assert_eq!([0x1000, 0x1010, 0x1004, 0x1006].map(alignment), [256, 16, 4, 2]);
+        assert_eq!([0x1000, 0x1010, 0x1004, 0x1006].map(address_alignment), [256, 16, 4, 2]);
     }
 
     #[test]
     fn the_result_of_the_heuristic_has_cublaslt_s_size() {
-        assert_eq!(size_of::<Found>(), 96);
+        assert_eq!(size_of::<LtHeuristic>(), 96);
     }
 }

@@ -3,13 +3,13 @@
 //! A record is a line `========= WORDS` and the lines behind it that are indented further
 //! (Compute Sanitizer documentation, "Memcheck Tool" and its siblings).
 
-use super::Finding;
+use super::SanitizerFinding;
 
 /// The output of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transcript {
     /// The findings, each place once, in order.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<SanitizerFinding>,
     /// Whether it came to its summary.
     pub complete: bool,
     /// Its complaints about itself: why it could not work.
@@ -19,15 +19,17 @@ pub struct Transcript {
 const MARK: &str = "=========";
 
 /// Reads the output of a run.
-pub fn read(text: &str) -> Transcript {
+pub fn parse_transcript(text: &str) -> Transcript {
     let mut transcript =
         Transcript { findings: Vec::new(), complete: false, complaints: Vec::new() };
-    for record in records(text) {
+    for record in split_transcript_records(text) {
         let (head, lines) = (record[0], &record[1..]);
         if head.starts_with("ERROR SUMMARY") || head.starts_with("RACECHECK SUMMARY") {
             transcript.complete = true;
-        } else if let Some(found) = race(head, lines).or_else(|| place(head, lines)) {
-            add(&mut transcript.findings, found);
+        } else if let Some(new_finding) =
+            parse_race(head, lines).or_else(|| parse_located_finding(head, lines))
+        {
+            count_sanitizer_finding(&mut transcript.findings, new_finding);
         } else if ["Error", "Internal", "Warning", "Device"].iter().any(|w| head.starts_with(w)) {
             transcript.complaints.push(head.to_owned());
         }
@@ -36,7 +38,7 @@ pub fn read(text: &str) -> Transcript {
 }
 
 /// The records of `text`: the head, then the lines that belong to it.
-fn records(text: &str) -> Vec<Vec<&str>> {
+fn split_transcript_records(text: &str) -> Vec<Vec<&str>> {
     let mut records: Vec<Vec<&str>> = Vec::new();
     for line in text.lines().filter_map(|line| line.strip_prefix(MARK)) {
         let words = line.trim();
@@ -50,19 +52,20 @@ fn records(text: &str) -> Vec<Vec<&str>> {
 }
 
 /// Counts `found` at the place where the same was found before.
-fn add(findings: &mut Vec<Finding>, found: Finding) {
-    let same = |known: &&mut Finding| {
-        (&known.what, &known.kernel, &known.sites) == (&found.what, &found.kernel, &found.sites)
+fn count_sanitizer_finding(findings: &mut Vec<SanitizerFinding>, new_finding: SanitizerFinding) {
+    let is_same_finding = |known_finding: &&mut SanitizerFinding| {
+        (&known_finding.what, &known_finding.kernel, &known_finding.sites)
+            == (&new_finding.what, &new_finding.kernel, &new_finding.sites)
     };
-    match findings.iter_mut().find(same) {
-        Some(known) => known.count += found.count,
-        None => findings.push(found),
+    match findings.iter_mut().find(is_same_finding) {
+        Some(known_finding) => known_finding.count += new_finding.count,
+        None => findings.push(new_finding),
     }
 }
 
-fn finding(what: &str) -> Finding {
-    Finding {
-        what: what.to_owned(),
+fn blank_sanitizer_finding(description: &str) -> SanitizerFinding {
+    SanitizerFinding {
+        what: description.to_owned(),
         kernel: None,
         sites: Vec::new(),
         block: None,
@@ -75,74 +78,81 @@ fn finding(what: &str) -> Finding {
 
 /// `Error: Race reported between Write access at f(int *)+0xa0 in k.cu:11` and lines such as
 /// `and Read access at f(int *)+0xb0 in k.cu:12 [512 hazards]`.
-fn race(head: &str, lines: &[&str]) -> Option<Finding> {
+fn parse_race(head: &str, lines: &[&str]) -> Option<SanitizerFinding> {
     let (severity, first) = head.split_once(": Race reported between ")?;
-    let mut found = finding("");
+    let mut new_finding = blank_sanitizer_finding("");
     let mut accesses = Vec::new();
     let mut count = 0;
-    let others = lines.iter().filter_map(|line| line.strip_prefix("and "));
-    for access in std::iter::once(first).chain(others) {
+    let other_accesses = lines.iter().filter_map(|line| line.strip_prefix("and "));
+    for access in std::iter::once(first).chain(other_accesses) {
         let (access, hazards) = match access.split_once(" [") {
-            Some((access, rest)) => (access, rest.split(' ').next().and_then(|n| n.parse().ok())),
+            Some((access, hazards_text)) => {
+                (access, hazards_text.split(' ').next().and_then(|n| n.parse().ok()))
+            }
             None => (access, None),
         };
         count += hazards.unwrap_or(0);
-        let (how, at) = access.split_once(" access at ")?;
-        accesses.push(how.to_lowercase());
-        let (kernel, site) = function_and_site(at);
-        found.kernel.get_or_insert(kernel);
-        found.sites.extend(site.map(str::to_owned));
+        let (access_kind, location) = access.split_once(" access at ")?;
+        accesses.push(access_kind.to_lowercase());
+        let (kernel, site) = function_and_site(location);
+        new_finding.kernel.get_or_insert(kernel);
+        new_finding.sites.extend(site.map(str::to_owned));
     }
-    found.what = format!("{severity}: race between {}", accesses.join(" and "));
-    found.count = u64::max(count, 1);
-    Some(found)
+    new_finding.what = format!("{severity}: race between {}", accesses.join(" and "));
+    new_finding.count = u64::max(count, 1);
+    Some(new_finding)
 }
 
 /// A head and lines that say where: `at f(int *)+0x60 in k.cu:6`, `by thread (4,0,0) in block
 /// (0,0,0)`, `Access to 0x7f00 is out of bounds`.
-fn place(head: &str, lines: &[&str]) -> Option<Finding> {
+fn parse_located_finding(head: &str, lines: &[&str]) -> Option<SanitizerFinding> {
     let by_host = head.starts_with("Host API memory access error");
-    let mut found = finding(if by_host { "Uninitialized memory copied by the host" } else { head });
+    let mut new_finding = blank_sanitizer_finding(if by_host {
+        "Uninitialized memory copied by the host"
+    } else {
+        head
+    });
     let mut details = Vec::new();
     for line in lines {
-        if let Some(at) = line.strip_prefix("at ") {
-            let (kernel, site) = function_and_site(at);
-            found.kernel = Some(kernel);
-            found.sites.extend(site.map(str::to_owned));
-        } else if let Some((thread, block)) =
-            line.strip_prefix("by thread ").and_then(|rest| rest.split_once(" in block "))
+        if let Some(location) = line.strip_prefix("at ") {
+            let (kernel, site) = function_and_site(location);
+            new_finding.kernel = Some(kernel);
+            new_finding.sites.extend(site.map(str::to_owned));
+        } else if let Some((thread, block)) = line
+            .strip_prefix("by thread ")
+            .and_then(|position_text| position_text.split_once(" in block "))
         {
-            (found.thread, found.block) = (three(thread), three(block));
+            (new_finding.thread, new_finding.block) = (parse_triple(thread), parse_triple(block));
         } else {
             let address = line.split(' ').find(|word| word.starts_with("0x"));
-            found.address = found.address.or(address.map(str::to_owned));
+            new_finding.address = new_finding.address.or(address.map(str::to_owned));
             let detail = without_addresses(line);
             details.extend((detail != "Address").then_some(detail));
         }
     }
-    found.detail = details.join(" ");
-    (by_host || found.kernel.is_some()).then_some(found)
+    new_finding.detail = details.join(" ");
+    (by_host || new_finding.kernel.is_some()).then_some(new_finding)
 }
 
 /// `line` without the addresses in it, which differ between runs: `Access is out of bounds` of `Access to
 /// 0x7f00 is out of bounds`.
 fn without_addresses(line: &str) -> String {
-    let mut kept: Vec<&str> = Vec::new();
+    let mut kept_words: Vec<&str> = Vec::new();
     for word in line.split(' ') {
         if word.starts_with("0x") {
-            kept.pop_if(|before| matches!(*before, "to" | "at"));
+            kept_words.pop_if(|word_before| matches!(*word_before, "to" | "at"));
         } else {
-            kept.push(word);
+            kept_words.push(word);
         }
     }
-    kept.join(" ")
+    kept_words.join(" ")
 }
 
 /// `ns::f<int>` and `k.cu:6` of `void ns::f<int>(T1 *)+0x40 in k.cu:6`.
-fn function_and_site(at: &str) -> (String, Option<&str>) {
-    let (function, site) = match at.rsplit_once(" in ") {
+fn function_and_site(location: &str) -> (String, Option<&str>) {
+    let (function, site) = match location.rsplit_once(" in ") {
         Some((function, site)) => (function, Some(site)),
-        None => (at, None),
+        None => (location, None),
     };
     let function = function.rsplit_once("+0x").map_or(function, |(function, _)| function);
     (without_parameters(function), site)
@@ -150,7 +160,7 @@ fn function_and_site(at: &str) -> (String, Option<&str>) {
 
 fn without_parameters(function: &str) -> String {
     let mut depth = 0usize;
-    let open = function.char_indices().rev().find(|&(_, character)| {
+    let opening_parenthesis = function.char_indices().rev().find(|&(_, character)| {
         match character {
             ')' => depth += 1,
             '(' => depth = depth.saturating_sub(1),
@@ -158,12 +168,12 @@ fn without_parameters(function: &str) -> String {
         }
         character == '(' && depth == 0
     });
-    let name = open.map_or(function, |(open, _)| &function[..open]);
+    let name = opening_parenthesis.map_or(function, |(index, _)| &function[..index]);
     name.strip_prefix("void ").unwrap_or(name).to_owned()
 }
 
 /// The numbers of `(4,0,0)`.
-fn three(text: &str) -> Option<[u32; 3]> {
+fn parse_triple(text: &str) -> Option<[u32; 3]> {
     let inner = text.trim().strip_prefix('(')?.split(')').next()?;
     let numbers: Vec<u32> =
         inner.split(',').map(|n| n.trim().parse().ok()).collect::<Option<_>>()?;
@@ -177,7 +187,7 @@ mod tests {
     /// The output of compute-sanitizer 2025.3.1 on an NVIDIA H200 for kernels with planted errors.
     fn recorded(name: &str) -> Transcript {
         let path = format!("{}/tests/sanitizer/{name}.txt", env!("CARGO_MANIFEST_DIR"));
-        read(&std::fs::read_to_string(path).unwrap())
+        parse_transcript(&std::fs::read_to_string(path).unwrap())
     }
 
     fn told(name: &str) -> String {
@@ -231,17 +241,18 @@ mod tests {
 
     #[test]
     fn what_it_says_of_itself_is_no_finding() {
-        let transcript =
-            read("========= COMPUTE-SANITIZER\n========= Error: Device not supported\n");
+        let transcript = parse_transcript(
+            "========= COMPUTE-SANITIZER\n========= Error: Device not supported\n",
+        );
         assert_eq!(transcript.complaints, ["Error: Device not supported"]);
         assert!(transcript.findings.is_empty() && !transcript.complete);
-        let nothing = read("");
+        let nothing = parse_transcript("");
         assert!(!nothing.complete);
     }
 
     #[test]
     fn a_kernel_without_line_numbers_is_named_all_the_same() {
-        let transcript = read(
+        let transcript = parse_transcript(
             "========= Invalid __global__ read of size 1 bytes\n\
                         =========     at void f<int (*)(int)>(int (*)(int))+0x10\n\
                         =========     by thread (1,2,3) in block (4,5,6)\n",

@@ -3,17 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use super::memory::{Space, place};
-use super::operands::{self, Argument};
-use super::statement::{Line, Statement};
-use super::{table, type_name};
+use super::memory::{PtxSpace, ptx_memory_place};
+use super::operands::{self, PtxArgument};
+use super::statement::{AsmStatement, PtxLine};
+use super::{ptx_type_name, table};
 
 /// Where a call stands, for messages.
 pub(super) const SITE: &str = "__FILE__, __LINE__";
 
 /// Instructions as C++.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct PtxCode {
     /// The statements, on one line.
     pub code: String,
     /// Whether one looks at the bits of floating-point numbers, or moves them by their size.
@@ -21,30 +21,30 @@ pub(super) struct Written {
 }
 
 /// One instruction in C++.
-pub(super) struct Call {
+pub(super) struct PtxCall {
     pub code: String,
     pub packs: bool,
 }
 
-pub(super) fn call(code: String) -> Call {
-    Call { code, packs: false }
+pub(super) fn ptx_call(code: String) -> PtxCall {
+    PtxCall { code, packs: false }
 }
 
 /// An instruction taken apart.
 pub(super) struct Instruction<'i> {
     pub parts: Vec<&'i str>,
-    pub arguments: Vec<Argument>,
-    pub statement: &'i Statement,
+    pub arguments: Vec<PtxArgument>,
+    pub statement: &'i AsmStatement,
     pub predicates: &'i BTreeSet<String>,
 }
 
 /// The guard of `line` (`@p`, `@!p`) without its `@`, its opcode, and the rest.
-pub(super) fn opcode(line: &str) -> (Option<&str>, &str, &str) {
+pub(super) fn split_opcode(line: &str) -> (Option<&str>, &str, &str) {
     let split = |text: &'_ str| text.find(char::is_whitespace).unwrap_or(text.len());
     let (guard, line) = match line.strip_prefix('@') {
-        Some(rest) => {
-            let end = split(rest);
-            (Some(&rest[..end]), rest[end..].trim_start())
+        Some(guarded_text) => {
+            let end = split(guarded_text);
+            (Some(&guarded_text[..end]), guarded_text[end..].trim_start())
         }
         None => (None, line),
     };
@@ -53,53 +53,60 @@ pub(super) fn opcode(line: &str) -> (Option<&str>, &str, &str) {
 }
 
 /// The instructions `lines` of `statement`, or the first that is not known.
-pub(super) fn write(lines: &[Line], statement: &Statement) -> Result<Written, String> {
+pub(super) fn write_ptx_code(
+    lines: &[PtxLine],
+    statement: &AsmStatement,
+) -> Result<PtxCode, String> {
     let (mut code, mut packs, mut depth) = (String::new(), false, 0);
     let mut predicates = BTreeSet::new();
     for line in lines {
         match line {
-            Line::Open => {
+            PtxLine::Open => {
                 depth += 1;
                 code.push_str("{ ");
             }
-            Line::Close => {
+            PtxLine::Close => {
                 depth -= 1;
                 code.push_str("} ");
             }
-            Line::Instruction(text) => {
-                let (guard, opcode, rest) = opcode(text);
-                let named = || match opcode.ends_with(':') {
+            PtxLine::Instruction(text) => {
+                let (guard, opcode, operand_text) = split_opcode(text);
+                let opcode_name = || match opcode.ends_with(':') {
                     true => "a label".to_owned(),
                     false => opcode.to_owned(),
                 };
                 if opcode == ".reg" {
-                    code.push_str(&registers(rest, &mut predicates).ok_or_else(named)?);
+                    code.push_str(
+                        &declare_registers(operand_text, &mut predicates)
+                            .ok_or_else(opcode_name)?,
+                    );
                     continue;
                 }
                 // `shfl` may have two results.
                 let list = if opcode.starts_with("shfl.") {
-                    rest.replacen('|', ",", 1)
+                    operand_text.replacen('|', ",", 1)
                 } else {
-                    rest.to_owned()
+                    operand_text.to_owned()
                 };
-                let arguments = operands::read(&list, statement).ok_or_else(named)?;
+                let arguments =
+                    operands::parse_ptx_arguments(&list, statement).ok_or_else(opcode_name)?;
                 let parts = opcode.split('.').collect();
                 let instruction =
                     Instruction { parts, arguments, statement, predicates: &predicates };
-                let made = instruction.call().ok_or_else(named)?;
+                let emitted_call = instruction.call().ok_or_else(opcode_name)?;
                 if let Some(guard) = guard {
                     let (not, name) =
                         guard.strip_prefix('!').map_or(("", guard), |name| ("!", name));
                     let name = name.trim_start_matches('%');
-                    let register = operands::register(name).ok_or_else(named)?;
+                    let register = operands::register_argument(name).ok_or_else(opcode_name)?;
                     let register = register.value().unwrap_or_default().to_owned();
                     if !predicates.contains(&register) {
-                        return Err(named());
+                        return Err(opcode_name());
                     }
                     code.push_str(&format!("if ({not}{register}) "));
                 }
-                code.push_str(&format!("{{ {} }} ", made.code));
-                packs |= made.packs;
+                code.push_str(&format!("{{ {} }} ", emitted_call.code));
+                packs |= emitted_call.packs;
             }
         }
         if depth < 0 {
@@ -107,14 +114,14 @@ pub(super) fn write(lines: &[Line], statement: &Statement) -> Result<Written, St
         }
     }
     match depth {
-        0 => Ok(Written { code, packs }),
+        0 => Ok(PtxCode { code, packs }),
         _ => Err("an unmatched brace".to_owned()),
     }
 }
 
 /// `.reg .b32 a, b<3>;` as variables.
-fn registers(rest: &str, predicates: &mut BTreeSet<String>) -> Option<String> {
-    let (kind, names) = rest.strip_prefix('.')?.split_once(char::is_whitespace)?;
+fn declare_registers(declaration: &str, predicates: &mut BTreeSet<String>) -> Option<String> {
+    let (kind, names) = declaration.strip_prefix('.')?.split_once(char::is_whitespace)?;
     let kinds = [
         "pred", "b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "b64", "u64", "s64",
         "f32", "f64",
@@ -122,22 +129,22 @@ fn registers(rest: &str, predicates: &mut BTreeSet<String>) -> Option<String> {
     if !kinds.contains(&kind) {
         return None;
     }
-    let mut all = Vec::new();
+    let mut register_names = Vec::new();
     for name in names.split(',').map(str::trim) {
         let name = name.trim_start_matches('%');
         match name.split_once('<') {
             Some((stem, count)) => {
                 let count: usize = count.strip_suffix('>')?.trim().parse().ok()?;
-                all.extend((0..count.min(1024)).map(|number| format!("{stem}{number}")));
+                register_names.extend((0..count.min(1024)).map(|number| format!("{stem}{number}")));
             }
-            None => all.push(name.to_owned()),
+            None => register_names.push(name.to_owned()),
         }
     }
     let mut code = String::new();
-    for name in all {
-        let register = operands::register(&name)?;
+    for name in register_names {
+        let register = operands::register_argument(&name)?;
         let register = register.value()?;
-        code += &format!("{} {register} = {{}}; ", type_name(kind));
+        code += &format!("{} {register} = {{}}; ", ptx_type_name(kind));
         if kind == "pred" {
             predicates.insert(register.to_owned());
         }
@@ -146,20 +153,22 @@ fn registers(rest: &str, predicates: &mut BTreeSet<String>) -> Option<String> {
 }
 
 /// `from` as a register of type `kind`.
-pub(super) fn read_as(kind: &str, from: &str) -> String {
-    format!("::replay_ptx::ptx_as<{}>({from})", type_name(kind))
+pub(super) fn read_as(kind: &str, expression: &str) -> String {
+    format!("::replay_ptx::ptx_as<{}>({expression})", ptx_type_name(kind))
 }
 
-pub(super) fn put(to: &Argument, value: &str) -> Option<String> {
-    match to {
-        Argument::Value(to, _) => Some(format!("::replay_ptx::ptx_put({to}, {value});")),
-        Argument::Sink => Some(format!("(void)({value});")),
+pub(super) fn write_ptx_result(destination: &PtxArgument, value: &str) -> Option<String> {
+    match destination {
+        PtxArgument::Value(destination_name, _) => {
+            Some(format!("::replay_ptx::ptx_put({destination_name}, {value});"))
+        }
+        PtxArgument::Sink => Some(format!("(void)({value});")),
         _ => None,
     }
 }
 
 impl Instruction<'_> {
-    fn call(&self) -> Option<Call> {
+    fn call(&self) -> Option<PtxCall> {
         match *self.parts.first()? {
             "ld" => self.load(),
             "st" => self.store(),
@@ -171,31 +180,33 @@ impl Instruction<'_> {
             "shfl" | "vote" | "activemask" | "redux" => self.collective(),
             "bar" | "barrier" | "membar" | "fence" => self.wait(),
             "mov" | "cvta" => self.mov().or_else(|| self.compute()),
-            "prefetch" | "prefetchu" | "griddepcontrol" | "nanosleep" | "trap" => self.other(),
+            "prefetch" | "prefetchu" | "griddepcontrol" | "nanosleep" | "trap" => {
+                self.translate_miscellaneous()
+            }
             _ => self.compute(),
         }
     }
 
-    pub(super) fn is(&self, parts: &[&str]) -> bool {
+    pub(super) fn has_parts(&self, parts: &[&str]) -> bool {
         self.parts == parts
     }
 
     /// An instruction of the table.
-    fn compute(&self) -> Option<Call> {
-        let found = table::find(&self.parts)?;
-        let [to, from @ ..] = &*self.arguments else { return None };
-        if from.len() + 1 != found.types.len() {
+    fn compute(&self) -> Option<PtxCall> {
+        let table_entry = table::find_ptx_function(&self.parts)?;
+        let [destination, sources @ ..] = &*self.arguments else { return None };
+        if sources.len() + 1 != table_entry.types.len() {
             return None;
         }
         let mut list = Vec::new();
-        for (argument, kind) in from.iter().zip(&found.types[1..]) {
+        for (argument, kind) in sources.iter().zip(&table_entry.types[1..]) {
             list.push(read_as(kind, argument.value()?));
         }
-        let value = format!("::replay_ptx::ptx_{}({})", found.function, list.join(", "));
-        Some(Call { code: put(to, &value)?, packs: found.packs })
+        let value = format!("::replay_ptx::ptx_{}({})", table_entry.function, list.join(", "));
+        Some(PtxCall { code: write_ptx_result(destination, &value)?, packs: table_entry.packs })
     }
 
-    fn multiply(&self) -> Option<Call> {
+    fn multiply(&self) -> Option<PtxCall> {
         let ["mma", "sync", "aligned", shape, "row", "col", d, a, b, c] = &*self.parts else {
             return None;
         };
@@ -225,39 +236,42 @@ impl Instruction<'_> {
             "s32" => ("int", 4, format!("ptx_mma<{k}, {}, {}, int>", pack(a), pack(b))),
             _ => ("unsigned", 2, format!("ptx_mma_half<{k}, {}, {}>", pack(a), pack(b))),
         };
-        let words = |at: usize, kind: &str| {
-            let values = self.arguments[at].values()?;
-            let each = |value: &&str| match kind {
+        let words = |argument_index: usize, kind: &str| {
+            let values = self.arguments[argument_index].values()?;
+            let convert_value = |value: &&str| match kind {
                 "float" => format!("::replay_ptx::ptx_as<float>({value})"),
                 "int" => format!("::replay_ptx::ptx_as<int>({value})"),
                 _ => read_as("b32", value),
             };
-            Some(values.iter().map(each).collect::<Vec<_>>())
+            Some(values.iter().map(convert_value).collect::<Vec<_>>())
         };
         let old = words(3, acc).filter(|old| old.len() == count)?.join(", ");
-        let to = self.arguments[0].values().filter(|to| to.len() == count)?;
-        let b32 = type_name("b32");
+        let destinations =
+            self.arguments[0].values().filter(|registers| registers.len() == count)?;
+        let b32 = ptx_type_name("b32");
         let (left, right) = (words(1, "")?.join(", "), words(2, "")?.join(", "));
         let mut code = format!(
             "{acc} replay_ptx_d[{count}]; const {b32} replay_ptx_a[] = {{{left}}}; \
              const {b32} replay_ptx_b[] = {{{right}}}; const {acc} replay_ptx_c[] = {{{old}}}; \
              ::replay_ptx::{function}({SITE}, replay_ptx_d, replay_ptx_a, replay_ptx_b, replay_ptx_c);"
         );
-        for (number, to) in to.iter().enumerate() {
-            code += &format!(" ::replay_ptx::ptx_put({to}, replay_ptx_d[{number}]);");
+        for (number, destination) in destinations.iter().enumerate() {
+            code += &format!(" ::replay_ptx::ptx_put({destination}, replay_ptx_d[{number}]);");
         }
-        Some(Call { code, packs: true })
+        Some(PtxCall { code, packs: true })
     }
 
-    fn collective(&self) -> Option<Call> {
+    fn collective(&self) -> Option<PtxCall> {
         match (&*self.parts, &*self.arguments) {
-            (["shfl", "sync", how @ ("up" | "down" | "bfly" | "idx"), "b32"], list) => {
-                let (to, predicate, rest) = match list {
-                    [to, a, b, c, mask] => (to, None, [a, b, c, mask]),
-                    [to, p, a, b, c, mask] => (to, Some(p.value()?), [a, b, c, mask]),
+            (["shfl", "sync", shuffle_mode @ ("up" | "down" | "bfly" | "idx"), "b32"], list) => {
+                let (destination, predicate, shuffle_operands) = match list {
+                    [destination, a, b, c, mask] => (destination, None, [a, b, c, mask]),
+                    [destination, p, a, b, c, mask] => {
+                        (destination, Some(p.value()?), [a, b, c, mask])
+                    }
                     _ => return None,
                 };
-                let [a, b, c, mask] = rest.map(Argument::value);
+                let [a, b, c, mask] = shuffle_operands.map(PtxArgument::value);
                 let list = format!(
                     "{}, {}, {}, {}",
                     a?,
@@ -266,128 +280,164 @@ impl Instruction<'_> {
                     read_as("u32", mask?)
                 );
                 let value = format!(
-                    "::replay_ptx::ptx_shfl<::replay_ptx::ptx_{how}>({}, {list}, {SITE})",
-                    to.value()?
+                    "::replay_ptx::ptx_shfl<::replay_ptx::ptx_{shuffle_mode}>({}, {list}, {SITE})",
+                    destination.value()?
                 );
-                Some(call(match predicate {
+                Some(ptx_call(match predicate {
                     Some(predicate) => format!("{predicate} = {value};"),
                     None => format!("{value};"),
                 }))
             }
-            (["vote", "sync", "ballot", "b32"], [to, from, mask]) => {
-                let value = format!("__ballot_sync({}, {}, {SITE})", mask.value()?, from.value()?);
-                Some(call(put(to, &value)?))
+            (["vote", "sync", "ballot", "b32"], [destination, source, mask]) => {
+                let value =
+                    format!("__ballot_sync({}, {}, {SITE})", mask.value()?, source.value()?);
+                Some(ptx_call(write_ptx_result(destination, &value)?))
             }
-            (["vote", "sync", how @ ("any" | "all"), "pred"], [to, from, mask]) => {
-                let value = format!("__{how}_sync({}, {}, {SITE})", mask.value()?, from.value()?);
-                Some(call(put(to, &value)?))
+            (
+                ["vote", "sync", vote_mode @ ("any" | "all"), "pred"],
+                [destination, source, mask],
+            ) => {
+                let value =
+                    format!("__{vote_mode}_sync({}, {}, {SITE})", mask.value()?, source.value()?);
+                Some(ptx_call(write_ptx_result(destination, &value)?))
             }
-            (["activemask", "b32"], [to]) => Some(call(put(to, "__activemask()")?)),
-            (["redux", "sync", how, kind], [to, from, mask]) => {
-                let fits = match *how {
+            (["activemask", "b32"], [destination]) => {
+                Some(ptx_call(write_ptx_result(destination, "__activemask()")?))
+            }
+            (["redux", "sync", operation, kind], [destination, source, mask]) => {
+                let is_supported = match *operation {
                     "add" | "min" | "max" => ["u32", "s32"].contains(kind),
                     "and" | "or" | "xor" => *kind == "b32",
                     _ => false,
                 };
-                let from = fits.then(|| from.value()).flatten()?;
+                let source_value = is_supported.then(|| source.value()).flatten()?;
                 let value = format!(
-                    "__reduce_{how}_sync({}, {}, {SITE})",
+                    "__reduce_{operation}_sync({}, {}, {SITE})",
                     mask.value()?,
-                    read_as(kind, from)
+                    read_as(kind, source_value)
                 );
-                Some(call(put(to, &value)?))
+                Some(ptx_call(write_ptx_result(destination, &value)?))
             }
             _ => None,
         }
     }
 
-    fn wait(&self) -> Option<Call> {
+    fn wait(&self) -> Option<PtxCall> {
         match (&*self.parts, &*self.arguments) {
             (
                 ["bar" | "barrier", "sync"] | ["barrier", "sync", "aligned"],
-                [Argument::Value(id, None)],
-            ) if id == "0ll" => Some(call(format!("__syncthreads({SITE});"))),
+                [PtxArgument::Value(id, None)],
+            ) if id == "0ll" => Some(ptx_call(format!("__syncthreads({SITE});"))),
             (["bar", "warp", "sync"], [mask]) => {
-                Some(call(format!("__syncwarp({}, {SITE});", mask.value()?)))
+                Some(ptx_call(format!("__syncwarp({}, {SITE});", mask.value()?)))
             }
             (["membar", "cta" | "gl" | "sys"], [])
             | (["fence", "acq_rel" | "sc", "cta" | "cluster" | "gpu" | "sys"], []) => {
-                Some(call("__threadfence();".to_owned()))
+                Some(ptx_call("__threadfence();".to_owned()))
             }
             (
                 ["barrier", "cluster", "arrive"]
                 | ["barrier", "cluster", "arrive", "release" | "relaxed" | "aligned"]
                 | ["barrier", "cluster", "arrive", "release" | "relaxed", "aligned"],
                 [],
-            ) => Some(call(format!("__cluster_barrier_arrive({SITE});"))),
+            ) => Some(ptx_call(format!("__cluster_barrier_arrive({SITE});"))),
             (
                 ["barrier", "cluster", "wait"]
                 | ["barrier", "cluster", "wait", "acquire" | "aligned"]
                 | ["barrier", "cluster", "wait", "acquire", "aligned"],
                 [],
-            ) => Some(call(format!("__cluster_barrier_wait({SITE});"))),
+            ) => Some(ptx_call(format!("__cluster_barrier_wait({SITE});"))),
             _ => None,
         }
     }
 
     /// Moves between registers, halves of registers, and addresses of shared memory.
-    fn mov(&self) -> Option<Call> {
-        let [to, from] = &*self.arguments else { return None };
-        let floating = to.is_floating(self.statement) || from.is_floating(self.statement);
-        match (&*self.parts, to, from) {
-            (["cvta", "to", "shared" | "shared::cta", "u64"], to, Argument::Value(from, _)) => {
-                let from = format!("reinterpret_cast<const void*>({})", read_as("u64", from));
-                Some(call(put(to, &format!("__cvta_generic_to_shared({from}, {SITE})"))?))
+    fn mov(&self) -> Option<PtxCall> {
+        let [destination, source] = &*self.arguments else { return None };
+        let floating =
+            destination.is_floating(self.statement) || source.is_floating(self.statement);
+        match (&*self.parts, destination, source) {
+            (
+                ["cvta", "to", "shared" | "shared::cta", "u64"],
+                destination,
+                PtxArgument::Value(source_name, _),
+            ) => {
+                let pointer_code =
+                    format!("reinterpret_cast<const void*>({})", read_as("u64", source_name));
+                Some(ptx_call(write_ptx_result(
+                    destination,
+                    &format!("__cvta_generic_to_shared({pointer_code}, {SITE})"),
+                )?))
             }
-            (["cvta", "shared" | "shared::cta", "u64"], to, Argument::Value(from, _)) => {
-                let place = place(Space::Shared, from, 0);
-                Some(call(put(to, &format!("reinterpret_cast<{}>({place})", type_name("u64")))?))
+            (
+                ["cvta", "shared" | "shared::cta", "u64"],
+                destination,
+                PtxArgument::Value(source_name, _),
+            ) => {
+                let place = ptx_memory_place(PtxSpace::Shared, source_name, 0);
+                Some(ptx_call(write_ptx_result(
+                    destination,
+                    &format!("reinterpret_cast<{}>({place})", ptx_type_name("u64")),
+                )?))
             }
-            (["mov", "b32" | "b64"], to, Argument::Vector(list)) if list.len() == 2 => {
-                let (half, whole, bits) = widths(self.parts[1]);
-                let part = |at: usize| list[at].value().map(|value| read_as(half, value));
-                let whole = type_name(whole);
-                let value = format!("({whole}){} | ({whole}){} << {bits}", part(0)?, part(1)?);
-                Some(Call { code: put(to, &format!("({whole})({value})"))?, packs: floating })
+            (["mov", "b32" | "b64"], destination, PtxArgument::Vector(list)) if list.len() == 2 => {
+                let (half, whole_kind, bits) = split_register_widths(self.parts[1]);
+                let part =
+                    |list_index: usize| list[list_index].value().map(|value| read_as(half, value));
+                let whole_type = ptx_type_name(whole_kind);
+                let value =
+                    format!("({whole_type}){} | ({whole_type}){} << {bits}", part(0)?, part(1)?);
+                Some(PtxCall {
+                    code: write_ptx_result(destination, &format!("({whole_type})({value})"))?,
+                    packs: floating,
+                })
             }
-            (["mov", "b32" | "b64"], Argument::Vector(list), Argument::Value(from, _))
-                if list.len() == 2 =>
-            {
-                let (half, whole, bits) = widths(self.parts[1]);
-                let whole =
-                    format!("const {} replay_ptx_w = {};", type_name(whole), read_as(whole, from));
-                let half = type_name(half);
-                let low = put(&list[0], &format!("({half})replay_ptx_w"))?;
-                let high = put(&list[1], &format!("({half})(replay_ptx_w >> {bits})"))?;
-                Some(Call { code: format!("{whole} {low} {high}"), packs: floating })
+            (
+                ["mov", "b32" | "b64"],
+                PtxArgument::Vector(list),
+                PtxArgument::Value(source_name, _),
+            ) if list.len() == 2 => {
+                let (half, whole_kind, bits) = split_register_widths(self.parts[1]);
+                let whole_definition = format!(
+                    "const {} replay_ptx_w = {};",
+                    ptx_type_name(whole_kind),
+                    read_as(whole_kind, source_name)
+                );
+                let half = ptx_type_name(half);
+                let low = write_ptx_result(&list[0], &format!("({half})replay_ptx_w"))?;
+                let high =
+                    write_ptx_result(&list[1], &format!("({half})(replay_ptx_w >> {bits})"))?;
+                Some(PtxCall { code: format!("{whole_definition} {low} {high}"), packs: floating })
             }
-            (["mov", kind], to, Argument::Value(from, _)) => {
+            (["mov", kind], destination, PtxArgument::Value(source_name, _)) => {
                 let integers =
                     ["b16", "u16", "s16", "b32", "u32", "s32", "b64", "u64", "s64"].contains(kind);
                 if !integers && !["f32", "f64"].contains(kind) {
                     return None;
                 }
-                let code = put(to, &read_as(kind, from))?;
-                Some(Call { code, packs: integers && floating })
+                let code = write_ptx_result(destination, &read_as(kind, source_name))?;
+                Some(PtxCall { code, packs: integers && floating })
             }
             _ => None,
         }
     }
 
-    fn other(&self) -> Option<Call> {
+    fn translate_miscellaneous(&self) -> Option<PtxCall> {
         match (&*self.parts, &*self.arguments) {
-            (["prefetch" | "prefetchu", ..], [Argument::Address(..)])
-            | (["griddepcontrol", "wait" | "launch_dependents"], []) => Some(call(";".to_owned())),
-            (["nanosleep", "u32"], [time]) => {
-                Some(call(format!("__nanosleep({});", read_as("u32", time.value()?))))
+            (["prefetch" | "prefetchu", ..], [PtxArgument::Address(..)])
+            | (["griddepcontrol", "wait" | "launch_dependents"], []) => {
+                Some(ptx_call(";".to_owned()))
             }
-            (["trap"], []) => Some(call(format!("__trap({SITE});"))),
+            (["nanosleep", "u32"], [time]) => {
+                Some(ptx_call(format!("__nanosleep({});", read_as("u32", time.value()?))))
+            }
+            (["trap"], []) => Some(ptx_call(format!("__trap({SITE});"))),
             _ => None,
         }
     }
 }
 
 /// Half and whole of a register, and the bits of the half.
-fn widths(whole: &str) -> (&'static str, &'static str, u32) {
-    if whole == "b32" { ("b16", "b32", 16) } else { ("b32", "b64", 32) }
+fn split_register_widths(whole_kind: &str) -> (&'static str, &'static str, u32) {
+    if whole_kind == "b32" { ("b16", "b32", 16) } else { ("b32", "b64", 32) }
 }

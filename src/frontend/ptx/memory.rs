@@ -1,21 +1,21 @@
 //! Instructions that reach memory: loads, stores, atomics, copies, and the parts of matrices.
 
-use super::instructions::{Call, Instruction, SITE, call, put, read_as};
-use super::operands::Argument;
-use super::type_name;
+use super::instructions::{Instruction, PtxCall, SITE, ptx_call, read_as, write_ptx_result};
+use super::operands::PtxArgument;
+use super::ptx_type_name;
 
 impl Instruction<'_> {
     /// Whether the parts between the first and the last two say that memory is shared, and whether they
     /// make the access one that other threads wait for, and that it orders others.
-    fn memory(&self) -> Option<Memory> {
-        let mut memory = Memory::default();
+    fn memory(&self) -> Option<PtxMemory> {
+        let mut memory = PtxMemory::default();
         let parts = &self.parts[1..];
         let (kind, modifiers) = parts.split_last()?;
         memory.kind = (*kind).to_owned();
         for part in modifiers {
             match *part {
-                "shared" | "shared::cta" => memory.space = Space::Shared,
-                "shared::cluster" => memory.space = Space::Cluster,
+                "shared" | "shared::cta" => memory.space = PtxSpace::Shared,
+                "shared::cluster" => memory.space = PtxSpace::Cluster,
                 "global" | "const" | "local" | "nc" | "ca" | "cg" | "cs" | "lu" | "cv" | "wb"
                 | "wt" | "weak" => {}
                 "volatile" | "relaxed" => memory.strong = true,
@@ -32,86 +32,98 @@ impl Instruction<'_> {
             "b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64",
             "f64",
         ];
-        let fits = kinds.contains(&memory.kind.as_str()) && !(memory.strong && memory.count > 1);
-        fits.then_some(memory)
+        let is_supported =
+            kinds.contains(&memory.kind.as_str()) && !(memory.strong && memory.count > 1);
+        is_supported.then_some(memory)
     }
 
-    pub(super) fn load(&self) -> Option<Call> {
+    pub(super) fn load(&self) -> Option<PtxCall> {
         let memory = self.memory()?;
-        let [to, Argument::Address(base, offset)] = &*self.arguments else { return None };
-        let to = to.values().filter(|to| to.len() == memory.count)?.join(", ");
-        let function = match memory.strong {
-            true => format!("ptx_ld_strong<{}, {}>", type_name(&memory.kind), memory.fenced),
-            false => format!("ptx_ld<{}>", type_name(&memory.kind)),
+        let [destination, PtxArgument::Address(base, offset)] = &*self.arguments else {
+            return None;
         };
-        let at = place(memory.space, base, *offset);
+        let destination_list =
+            destination.values().filter(|registers| registers.len() == memory.count)?.join(", ");
+        let function = match memory.strong {
+            true => format!("ptx_ld_strong<{}, {}>", ptx_type_name(&memory.kind), memory.fenced),
+            false => format!("ptx_ld<{}>", ptx_type_name(&memory.kind)),
+        };
+        let address = ptx_memory_place(memory.space, base, *offset);
         let packs = memory.packs();
-        Some(Call { code: format!("::replay_ptx::{function}({at}, {SITE}, {to});"), packs })
+        Some(PtxCall {
+            code: format!("::replay_ptx::{function}({address}, {SITE}, {destination_list});"),
+            packs,
+        })
     }
 
-    pub(super) fn store(&self) -> Option<Call> {
+    pub(super) fn store(&self) -> Option<PtxCall> {
         let memory = self.memory()?;
-        let [Argument::Address(base, offset), from] = &*self.arguments else { return None };
-        let from = from.values().filter(|from| from.len() == memory.count)?;
-        let list: Vec<String> = from.iter().map(|from| read_as(&memory.kind, from)).collect();
+        let [PtxArgument::Address(base, offset), source] = &*self.arguments else { return None };
+        let source_names = source.values().filter(|registers| registers.len() == memory.count)?;
+        let list: Vec<String> =
+            source_names.iter().map(|source_name| read_as(&memory.kind, source_name)).collect();
         let function = match memory.strong {
-            true => format!("ptx_st_strong<{}, {}>", type_name(&memory.kind), memory.fenced),
-            false => format!("ptx_st<{}>", type_name(&memory.kind)),
+            true => format!("ptx_st_strong<{}, {}>", ptx_type_name(&memory.kind), memory.fenced),
+            false => format!("ptx_st<{}>", ptx_type_name(&memory.kind)),
         };
-        let at = place(memory.space, base, *offset);
-        let code = format!("::replay_ptx::{function}({at}, {SITE}, {});", list.join(", "));
-        Some(Call { code, packs: memory.packs() })
+        let address = ptx_memory_place(memory.space, base, *offset);
+        let code = format!("::replay_ptx::{function}({address}, {SITE}, {});", list.join(", "));
+        Some(PtxCall { code, packs: memory.packs() })
     }
 
-    pub(super) fn atomic(&self) -> Option<Call> {
+    pub(super) fn atomic(&self) -> Option<PtxCall> {
         let mut parts = self.parts[1..].iter().copied().peekable();
         let sem = ["relaxed", "acquire", "release", "acq_rel"];
         let fenced = parts.next_if(|part| sem.contains(part)).is_some_and(|part| part != "relaxed");
         parts.next_if(|part| ["cta", "gpu", "sys", "cluster"].contains(part));
         let spaces = ["global", "shared", "shared::cta", "shared::cluster"];
         let space = match parts.next_if(|part| spaces.contains(part)) {
-            None | Some("global") => Space::Generic,
-            Some("shared::cluster") => Space::Cluster,
-            Some(_) => Space::Shared,
+            None | Some("global") => PtxSpace::Generic,
+            Some("shared::cluster") => PtxSpace::Cluster,
+            Some(_) => PtxSpace::Shared,
         };
         let operation = parts.next()?;
         let kind = parts.next()?;
-        let fits = match operation {
+        let is_supported = match operation {
             "add" => ["u32", "s32", "u64", "f32", "f64"].contains(&kind),
             "min" | "max" => ["u32", "s32", "u64", "s64"].contains(&kind),
             "and" | "or" | "xor" | "exch" | "cas" => ["b32", "b64"].contains(&kind),
             "inc" | "dec" => kind == "u32",
             _ => false,
         };
-        if !fits || parts.next().is_some() {
+        if !is_supported || parts.next().is_some() {
             return None;
         }
-        let (to, rest) = match (self.parts[0], &*self.arguments) {
-            ("atom", [to, rest @ ..]) => (to, rest),
-            ("red", rest) if operation != "exch" && operation != "cas" => (&Argument::Sink, rest),
+        let (destination, operands) = match (self.parts[0], &*self.arguments) {
+            ("atom", [destination, operands @ ..]) => (destination, operands),
+            ("red", operands) if operation != "exch" && operation != "cas" => {
+                (&PtxArgument::Sink, operands)
+            }
             _ => return None,
         };
-        let [Argument::Address(base, offset), values @ ..] = rest else { return None };
+        let [PtxArgument::Address(base, offset), values @ ..] = operands else { return None };
         if values.len() != if operation == "cas" { 2 } else { 1 } {
             return None;
         }
-        let mut list = vec![place(space, base, *offset)];
+        let mut list = vec![ptx_memory_place(space, base, *offset)];
         for value in values {
             list.push(read_as(kind, value.value()?));
         }
         let list = list.join(", ");
-        let name = format!("::replay_ptx::ptx_atom_{operation}<{}, {fenced}>", type_name(kind));
-        Some(call(put(to, &format!("{name}({list})"))?))
+        let name = format!("::replay_ptx::ptx_atom_{operation}<{}, {fenced}>", ptx_type_name(kind));
+        Some(ptx_call(write_ptx_result(destination, &format!("{name}({list})"))?))
     }
 
-    pub(super) fn async_copy(&self) -> Option<Call> {
+    pub(super) fn async_copy(&self) -> Option<PtxCall> {
         let no_operands = self.arguments.is_empty();
-        if self.is(&["cp", "async", "commit_group"]) || self.is(&["cp", "async", "wait_all"]) {
-            return no_operands.then(|| call("::replay_ptx::ptx_cp_async_wait();".to_owned()));
+        if self.has_parts(&["cp", "async", "commit_group"])
+            || self.has_parts(&["cp", "async", "wait_all"])
+        {
+            return no_operands.then(|| ptx_call("::replay_ptx::ptx_cp_async_wait();".to_owned()));
         }
-        if self.is(&["cp", "async", "wait_group"]) {
+        if self.has_parts(&["cp", "async", "wait_group"]) {
             let [count] = &*self.arguments else { return None };
-            return Some(call(format!("::replay_ptx::ptx_cp_async_wait({});", count.value()?)));
+            return Some(ptx_call(format!("::replay_ptx::ptx_cp_async_wait({});", count.value()?)));
         }
         let ["cp", "async", "ca" | "cg", "shared" | "shared::cta", "global", hints @ ..] =
             &*self.parts
@@ -122,70 +134,78 @@ impl Instruction<'_> {
             return None;
         }
         let [
-            Argument::Address(to, to_offset),
-            Argument::Address(from, from_offset),
+            PtxArgument::Address(to_base, to_offset),
+            PtxArgument::Address(from_base, from_offset),
             bytes,
-            rest @ ..,
+            optional_arguments @ ..,
         ] = &*self.arguments
         else {
             return None;
         };
         let bytes = bytes.value()?;
-        let from_bytes = match rest {
+        let from_bytes = match optional_arguments {
             [] => bytes,
-            [one] => one.value().filter(|one| !self.predicates.contains(*one))?,
+            [source_size] => {
+                source_size.value().filter(|size_name| !self.predicates.contains(*size_name))?
+            }
             _ => return None,
         };
-        let to = place(Space::Shared, to, *to_offset);
-        let from = place(Space::Generic, from, *from_offset);
-        let code =
-            format!("::replay_ptx::ptx_cp_async({to}, {from}, {bytes}, {from_bytes}, {SITE});");
-        Some(Call { code, packs: true })
+        let to_address = ptx_memory_place(PtxSpace::Shared, to_base, *to_offset);
+        let from_address = ptx_memory_place(PtxSpace::Generic, from_base, *from_offset);
+        let code = format!(
+            "::replay_ptx::ptx_cp_async({to_address}, {from_address}, {bytes}, {from_bytes}, {SITE});"
+        );
+        Some(PtxCall { code, packs: true })
     }
 
     /// `mapa`: the address in the cluster's window, or in all of memory, of what another block has there.
-    pub(super) fn map(&self) -> Option<Call> {
-        let [to, Argument::Value(from, _), rank] = &*self.arguments else { return None };
+    pub(super) fn map(&self) -> Option<PtxCall> {
+        let [destination, PtxArgument::Value(source, _), rank] = &*self.arguments else {
+            return None;
+        };
         let function = match *self.parts {
             ["mapa", "shared::cluster", "u32" | "u64"] => "ptx_mapa_window",
             ["mapa", "u64"] => "ptx_mapa",
             _ => return None,
         };
         let rank = read_as("u32", rank.value()?);
-        let value = format!("::replay_ptx::{function}({from}, {rank}, {SITE})");
-        Some(call(put(to, &value)?))
+        let value = format!("::replay_ptx::{function}({source}, {rank}, {SITE})");
+        Some(ptx_call(write_ptx_result(destination, &value)?))
     }
 
-    pub(super) fn matrices(&self) -> Option<Call> {
-        let [name, "sync", "aligned", rest @ ..] = &*self.parts else { return None };
+    pub(super) fn matrices(&self) -> Option<PtxCall> {
+        let [name, "sync", "aligned", modifiers @ ..] = &*self.parts else { return None };
         // The assembler takes shape and number in either order.
-        let (count, rest) = match rest {
-            ["m8n8", count, rest @ ..] | [count, "m8n8", rest @ ..] => (count, rest),
+        let (count, modifiers) = match modifiers {
+            ["m8n8", count, modifiers @ ..] | [count, "m8n8", modifiers @ ..] => (count, modifiers),
             _ => return None,
         };
-        let count = ["x1", "x2", "x4"].iter().position(|it| it == count).map(|at| 1usize << at)?;
-        let (transposed, rest) = match rest {
-            ["trans", rest @ ..] => (true, rest),
-            rest => (false, rest),
+        let count = ["x1", "x2", "x4"]
+            .iter()
+            .position(|choice| choice == count)
+            .map(|exponent| 1usize << exponent)?;
+        let (transposed, modifiers) = match modifiers {
+            ["trans", modifiers @ ..] => (true, modifiers),
+            modifiers => (false, modifiers),
         };
-        let ["shared" | "shared::cta", "b16"] = rest else { return None };
+        let ["shared" | "shared::cta", "b16"] = modifiers else { return None };
         let (address, registers) = match (*name, &*self.arguments) {
-            ("ldmatrix", [to, at]) => (at, to),
-            ("stmatrix", [at, from]) => (at, from),
+            ("ldmatrix", [destination, row_address]) => (row_address, destination),
+            ("stmatrix", [row_address, source]) => (row_address, source),
             _ => return None,
         };
-        let Argument::Address(base, offset) = address else { return None };
+        let PtxArgument::Address(base, offset) = address else { return None };
         let registers = registers.values().filter(|list| list.len() == count)?.join(", ");
         let row = format!("::replay_ptx::ptx_row<{count}>({base}, {offset}, {SITE})");
         let function = format!("::replay_ptx::ptx_{name}<{count}, {transposed}>");
-        Some(Call { code: format!("{function}({row}, {SITE}, {registers});"), packs: true })
+        Some(PtxCall { code: format!("{function}({row}, {SITE}, {registers});"), packs: true })
     }
 }
 
 /// The access that the parts of an instruction describe.
-struct Memory {
+struct PtxMemory {
     kind: String,
-    space: Space,
+    space: PtxSpace,
     /// Other threads may wait for it.
     strong: bool,
     /// It orders other accesses.
@@ -193,14 +213,14 @@ struct Memory {
     count: usize,
 }
 
-impl Default for Memory {
+impl Default for PtxMemory {
     fn default() -> Self {
-        let space = Space::Generic;
-        Memory { kind: String::new(), space, strong: false, fenced: false, count: 1 }
+        let space = PtxSpace::Generic;
+        PtxMemory { kind: String::new(), space, strong: false, fenced: false, count: 1 }
     }
 }
 
-impl Memory {
+impl PtxMemory {
     /// Whether the shadow cannot tell what is moved: flags are integers, packed numbers look like them.
     fn packs(&self) -> bool {
         !matches!(self.kind.as_str(), "f32" | "f64") && !self.strong
@@ -209,7 +229,7 @@ impl Memory {
 
 /// What an address means.
 #[derive(Clone, Copy)]
-pub(super) enum Space {
+pub(super) enum PtxSpace {
     /// All of memory.
     Generic,
     /// The block's shared memory.
@@ -219,11 +239,11 @@ pub(super) enum Space {
 }
 
 /// The place in memory at `base + offset`.
-pub(super) fn place(space: Space, base: &str, offset: i64) -> String {
+pub(super) fn ptx_memory_place(space: PtxSpace, base: &str, offset: i64) -> String {
     let space = match space {
-        Space::Generic => "ptx_generic",
-        Space::Shared => "ptx_shared",
-        Space::Cluster => "ptx_cluster",
+        PtxSpace::Generic => "ptx_generic",
+        PtxSpace::Shared => "ptx_shared",
+        PtxSpace::Cluster => "ptx_cluster",
     };
     format!("::replay_ptx::ptx_at<::replay_ptx::{space}>({base}, {offset}, {SITE})")
 }

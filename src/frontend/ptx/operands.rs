@@ -1,25 +1,25 @@
 //! The operands of an instruction, written for C++.
 
-use super::statement::{Operand, Statement};
+use super::statement::{AsmOperand, AsmStatement};
 
 /// An operand of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Argument {
+pub(super) enum PtxArgument {
     /// A C++ expression, and the number of the statement's operand that it is, if it is one.
     Value(String, Option<usize>),
     /// `{a, b}`: several registers.
-    Vector(Vec<Argument>),
+    Vector(Vec<PtxArgument>),
     /// `[a + 16]`: a place in memory.
     Address(String, i64),
     /// `_`: nothing.
     Sink,
 }
 
-impl Argument {
+impl PtxArgument {
     /// The C++ expression, if it is one value.
     pub(super) fn value(&self) -> Option<&str> {
         match self {
-            Argument::Value(text, _) => Some(text),
+            PtxArgument::Value(text, _) => Some(text),
             _ => None,
         }
     }
@@ -27,116 +27,125 @@ impl Argument {
     /// The values that it consists of.
     pub(super) fn values(&self) -> Option<Vec<&str>> {
         match self {
-            Argument::Value(text, _) => Some(vec![text]),
-            Argument::Vector(parts) => parts.iter().map(Argument::value).collect(),
+            PtxArgument::Value(text, _) => Some(vec![text]),
+            PtxArgument::Vector(parts) => parts.iter().map(PtxArgument::value).collect(),
             _ => None,
         }
     }
 
     /// Whether a floating-point register of the statement is part of it.
-    pub(super) fn is_floating(&self, statement: &Statement) -> bool {
+    pub(super) fn is_floating(&self, statement: &AsmStatement) -> bool {
         match self {
-            Argument::Value(_, Some(number)) => statement.operands[*number].is_floating(),
-            Argument::Vector(parts) => parts.iter().any(|part| part.is_floating(statement)),
+            PtxArgument::Value(_, Some(number)) => statement.operands[*number].is_floating(),
+            PtxArgument::Vector(parts) => parts.iter().any(|part| part.is_floating(statement)),
             _ => false,
         }
     }
 }
 
 /// The operands in `list`, separated by commas; `None` if one is not understood.
-pub(super) fn read(list: &str, statement: &Statement) -> Option<Vec<Argument>> {
-    parts(list)?.into_iter().map(|part| argument(part, statement)).collect()
+pub(super) fn parse_ptx_arguments(
+    list: &str,
+    statement: &AsmStatement,
+) -> Option<Vec<PtxArgument>> {
+    split_outside_brackets(list)?
+        .into_iter()
+        .map(|part| parse_ptx_argument(part, statement))
+        .collect()
 }
 
 /// `list` cut at the commas outside of brackets.
-fn parts(list: &str) -> Option<Vec<&str>> {
-    let (mut found, mut depth, mut start) = (Vec::new(), 0i32, 0);
-    for (at, c) in list.char_indices() {
+fn split_outside_brackets(list: &str) -> Option<Vec<&str>> {
+    let (mut list_parts, mut depth, mut start) = (Vec::new(), 0i32, 0);
+    for (byte_offset, c) in list.char_indices() {
         match c {
             '{' | '[' | '(' => depth += 1,
             '}' | ']' | ')' => depth -= 1,
             ',' if depth == 0 => {
-                found.push(list[start..at].trim());
-                start = at + 1;
+                list_parts.push(list[start..byte_offset].trim());
+                start = byte_offset + 1;
             }
             _ => {}
         }
     }
     let last = list[start..].trim();
-    if !last.is_empty() || !found.is_empty() {
-        found.push(last);
+    if !last.is_empty() || !list_parts.is_empty() {
+        list_parts.push(last);
     }
-    (depth == 0).then_some(found)
+    (depth == 0).then_some(list_parts)
 }
 
-fn argument(text: &str, statement: &Statement) -> Option<Argument> {
+fn parse_ptx_argument(text: &str, statement: &AsmStatement) -> Option<PtxArgument> {
     if text == "_" {
-        return Some(Argument::Sink);
+        return Some(PtxArgument::Sink);
     }
     if let Some(inner) = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
-        return read(inner, statement).map(Argument::Vector);
+        return parse_ptx_arguments(inner, statement).map(PtxArgument::Vector);
     }
     if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         let (base, offset) = match inner.rsplit_once('+') {
-            Some((base, offset)) => (base.trim(), integer(offset.trim())?),
+            Some((base, offset)) => (base.trim(), parse_ptx_integer(offset.trim())?),
             None => (inner.trim(), 0),
         };
-        let Argument::Value(base, _) = argument(base, statement)? else { return None };
-        return Some(Argument::Address(base, offset));
+        let PtxArgument::Value(base, _) = parse_ptx_argument(base, statement)? else { return None };
+        return Some(PtxArgument::Address(base, offset));
     }
-    value(text, statement)
+    parse_ptx_value(text, statement)
 }
 
 /// A register, a number or a special register.
-fn value(text: &str, statement: &Statement) -> Option<Argument> {
-    if let Some(rest) = text.strip_prefix("%%") {
-        return special(rest).or_else(|| register(rest).filter(|_| !is_predefined(rest)));
+fn parse_ptx_value(text: &str, statement: &AsmStatement) -> Option<PtxArgument> {
+    if let Some(register_name) = text.strip_prefix("%%") {
+        return special_register(register_name).or_else(|| {
+            register_argument(register_name).filter(|_| !is_predefined(register_name))
+        });
     }
-    if let Some(rest) = text.strip_prefix('%') {
-        if let Some(name) = rest.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            let named = |it: &Operand| it.name.as_deref() == Some(name);
-            return statement.operands.iter().position(named).map(operand);
+    if let Some(operand_text) = text.strip_prefix('%') {
+        if let Some(name) = operand_text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            let has_name = |candidate: &AsmOperand| candidate.name.as_deref() == Some(name);
+            return statement.operands.iter().position(has_name).map(operand_argument);
         }
-        if let Ok(number) = rest.parse::<usize>() {
-            return (number < statement.operands.len()).then(|| operand(number));
+        if let Ok(number) = operand_text.parse::<usize>() {
+            return (number < statement.operands.len()).then(|| operand_argument(number));
         }
         // Without operands a statement is not searched for them.
-        return special(rest).or_else(|| register(rest).filter(|_| !is_predefined(rest)));
+        return special_register(operand_text)
+            .or_else(|| register_argument(operand_text).filter(|_| !is_predefined(operand_text)));
     }
     if let Some(digits) = text.strip_prefix("0f").or_else(|| text.strip_prefix("0F")) {
         let bits = u32::from_str_radix(digits, 16).ok()?;
-        return Some(plain(format!("::replay_rt::bits<float>({bits:#x}u)")));
+        return Some(value_argument(format!("::replay_rt::bits<float>({bits:#x}u)")));
     }
     if text.starts_with(|c: char| c.is_ascii_digit() || c == '-') {
-        let number = match integer(text) {
+        let number = match parse_ptx_integer(text) {
             Some(number) => format!("{number}ll"),
             None => format!("{:?}", text.parse::<f64>().ok()?),
         };
-        return Some(plain(number));
+        return Some(value_argument(number));
     }
-    register(text)
+    register_argument(text)
 }
 
-fn plain(text: String) -> Argument {
-    Argument::Value(text, None)
+fn value_argument(text: String) -> PtxArgument {
+    PtxArgument::Value(text, None)
 }
 
 /// The variable for operand `number` of the statement.
-fn operand(number: usize) -> Argument {
-    Argument::Value(variable(number), Some(number))
+fn operand_argument(number: usize) -> PtxArgument {
+    PtxArgument::Value(operand_variable(number), Some(number))
 }
 
 /// The name of the variable for operand `number` of a statement.
-pub(super) fn variable(number: usize) -> String {
+pub(super) fn operand_variable(number: usize) -> String {
     format!("replay_ptx_{number}")
 }
 
 /// A register that the statement itself declares.
-pub(super) fn register(name: &str) -> Option<Argument> {
+pub(super) fn register_argument(name: &str) -> Option<PtxArgument> {
     let first = name.chars().next()?;
-    let fits = (first.is_ascii_alphabetic() || matches!(first, '_' | '$'))
+    let is_valid_name = (first.is_ascii_alphabetic() || matches!(first, '_' | '$'))
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '$'));
-    fits.then(|| plain(format!("replay_ptx_r_{}", name.replace('$', "_"))))
+    is_valid_name.then(|| value_argument(format!("replay_ptx_r_{}", name.replace('$', "_"))))
 }
 
 /// Whether a name is that of a special register (PTX ISA, "Special Registers"): no statement declares one.
@@ -161,8 +170,8 @@ fn is_predefined(name: &str) -> bool {
         "ctaid",
     ];
     let base = name.split('.').next().unwrap_or(name);
-    let numbered = |of: &str| {
-        let number = base.strip_prefix(of).map(|number| number.trim_end_matches("_64"));
+    let numbered = |prefix: &str| {
+        let number = base.strip_prefix(prefix).map(|number| number.trim_end_matches("_64"));
         number.is_some_and(|number| number.parse::<u8>().is_ok())
     };
     NAMES.contains(&base)
@@ -171,7 +180,7 @@ fn is_predefined(name: &str) -> bool {
         || numbered("pm")
 }
 
-fn special(name: &str) -> Option<Argument> {
+fn special_register(name: &str) -> Option<PtxArgument> {
     let text = match name {
         "laneid" | "warpid" | "nwarpid" | "smid" | "nsmid" | "lanemask_eq" | "lanemask_lt"
         | "lanemask_le" | "lanemask_gt" | "lanemask_ge" => format!("::replay_ptx::ptx_{name}()"),
@@ -196,10 +205,10 @@ fn special(name: &str) -> Option<Argument> {
             matches!(member, "x" | "y" | "z").then(|| format!("{vector}.{member}"))?
         }
     };
-    Some(plain(text))
+    Some(value_argument(text))
 }
 
-fn integer(text: &str) -> Option<i64> {
+fn parse_ptx_integer(text: &str) -> Option<i64> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text),
@@ -219,13 +228,13 @@ mod tests {
     #[test]
     fn special_registers_are_known_or_refused_and_never_taken_for_those_of_the_statement() {
         for known in ["laneid", "tid.x", "globaltimer", "cluster_ctarank", "clusterid.x"] {
-            assert!(special(known).is_some(), "{known}");
+            assert!(special_register(known).is_some(), "{known}");
         }
         for unknown in ["is_explicit_cluster", "gridid", "envreg3", "pm0", "pm7_64"] {
-            assert!(special(unknown).is_none() && is_predefined(unknown), "{unknown}");
+            assert!(special_register(unknown).is_none() && is_predefined(unknown), "{unknown}");
         }
         for own in ["p", "pmask", "r1", "tmp", "envregs"] {
-            assert!(register(own).is_some() && !is_predefined(own), "{own}");
+            assert!(register_argument(own).is_some() && !is_predefined(own), "{own}");
         }
     }
 }

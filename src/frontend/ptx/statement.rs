@@ -2,22 +2,22 @@
 
 use std::ops::Range;
 
-use crate::syntax::lexer::{Kind, Tokens};
+use crate::syntax::lexer::{TokenKind, Tokens};
 
 /// An `asm` statement.
 #[derive(Debug)]
-pub(super) struct Statement {
+pub(super) struct AsmStatement {
     /// The tokens from `asm` to the closing parenthesis.
     pub tokens: Range<usize>,
     /// The instructions, as the assembler gets them.
     pub template: String,
     /// In the order of their numbers.
-    pub operands: Vec<Operand>,
+    pub operands: Vec<AsmOperand>,
 }
 
 /// An operand of an `asm` statement.
 #[derive(Debug)]
-pub(super) struct Operand {
+pub(super) struct AsmOperand {
     /// Its name in `%[name]`, if it has one.
     pub name: Option<String>,
     /// Its constraint: `=r`, `+f`, `l`, `n`.
@@ -26,7 +26,7 @@ pub(super) struct Operand {
     pub expression: Range<usize>,
 }
 
-impl Operand {
+impl AsmOperand {
     /// Whether the instructions write it.
     pub(super) fn is_output(&self) -> bool {
         self.constraint.contains(['=', '+'])
@@ -39,67 +39,86 @@ impl Operand {
 }
 
 /// The `asm` statement that starts at token `index`, if one does and its instructions are literals.
-pub(super) fn read(text: &str, tokens: &Tokens, index: usize) -> Option<Statement> {
+pub(super) fn parse_asm_statement(
+    text: &str,
+    tokens: &Tokens,
+    index: usize,
+) -> Option<AsmStatement> {
     if !matches!(tokens.get(index)?.text(text), "asm" | "__asm__" | "__asm") {
         return None;
     }
-    let mut open = index + 1;
-    while matches!(tokens.get(open)?.text(text), "volatile" | "__volatile__" | "__volatile") {
-        open += 1;
+    let mut open_parenthesis = index + 1;
+    while matches!(
+        tokens.get(open_parenthesis)?.text(text),
+        "volatile" | "__volatile__" | "__volatile"
+    ) {
+        open_parenthesis += 1;
     }
-    if !tokens.is(text, open, "(") {
+    if !tokens.is_spelled_at(text, open_parenthesis, "(") {
         return None;
     }
-    let end = tokens.skip_group(open)?;
-    let mut at = open + 1;
+    let end = tokens.skip_group(open_parenthesis)?;
+    let mut token_index = open_parenthesis + 1;
     let mut template = String::new();
-    while let Some(literal) = tokens[at..end - 1].first().filter(|it| it.kind == Kind::Text) {
-        template.push_str(&decoded(literal.text(text)));
-        at += 1;
+    while let Some(literal) =
+        tokens[token_index..end - 1].first().filter(|token| token.kind == TokenKind::Text)
+    {
+        template.push_str(&decode_string_literal(literal.text(text)));
+        token_index += 1;
     }
     let mut operands = Vec::new();
     let mut section = 0;
-    while at < end - 1 {
-        match tokens[at].text(text) {
+    while token_index < end - 1 {
+        match tokens[token_index].text(text) {
             ":" => section += 1,
             "::" => section += 2,
             "," => {}
             _ if section > 2 => {}
             _ if section == 0 => return None,
             _ => {
-                let (operand, after) = operand(text, tokens, at)?;
+                let (operand, operand_end) = parse_asm_operand(text, tokens, token_index)?;
                 operands.push(operand);
-                at = after;
+                token_index = operand_end;
                 continue;
             }
         }
-        at += 1;
+        token_index += 1;
     }
-    Some(Statement { tokens: index..end, template, operands })
+    Some(AsmStatement { tokens: index..end, template, operands })
 }
 
 /// The operand at token `at`, and the token behind it.
-fn operand(text: &str, tokens: &Tokens, mut at: usize) -> Option<(Operand, usize)> {
+fn parse_asm_operand(
+    text: &str,
+    tokens: &Tokens,
+    mut token_index: usize,
+) -> Option<(AsmOperand, usize)> {
     let mut name = None;
-    if tokens.is(text, at, "[") {
-        name = Some(tokens.get(at + 1)?.text(text).to_owned());
-        at = tokens.skip_group(at)?;
+    if tokens.is_spelled_at(text, token_index, "[") {
+        name = Some(tokens.get(token_index + 1)?.text(text).to_owned());
+        token_index = tokens.skip_group(token_index)?;
     }
-    let literal = tokens.get(at).filter(|token| token.kind == Kind::Text)?;
-    let constraint = decoded(literal.text(text));
-    let after = tokens.is(text, at + 1, "(").then(|| tokens.skip_group(at + 1)).flatten()?;
-    Some((Operand { name, constraint, expression: at + 2..after - 1 }, after))
+    let literal = tokens.get(token_index).filter(|token| token.kind == TokenKind::Text)?;
+    let constraint = decode_string_literal(literal.text(text));
+    let operand_end = tokens
+        .is_spelled_at(text, token_index + 1, "(")
+        .then(|| tokens.skip_group(token_index + 1))
+        .flatten()?;
+    Some((
+        AsmOperand { name, constraint, expression: token_index + 2..operand_end - 1 },
+        operand_end,
+    ))
 }
 
 /// The characters of a string literal.
-fn decoded(literal: &str) -> String {
-    let Some(open) = literal.find('"') else { return String::new() };
-    let inner = literal[open + 1..].trim_end_matches('"');
-    if literal[..open].ends_with('R') {
-        let (Some(begin), Some(end)) = (inner.find('('), inner.rfind(')')) else {
+fn decode_string_literal(literal: &str) -> String {
+    let Some(open_quote) = literal.find('"') else { return String::new() };
+    let inner = literal[open_quote + 1..].trim_end_matches('"');
+    if literal[..open_quote].ends_with('R') {
+        let (Some(raw_start), Some(end)) = (inner.find('('), inner.rfind(')')) else {
             return String::new();
         };
-        return inner.get(begin + 1..end).unwrap_or_default().to_owned();
+        return inner.get(raw_start + 1..end).unwrap_or_default().to_owned();
     }
     let mut out = String::new();
     let mut chars = inner.chars();
@@ -110,7 +129,7 @@ fn decoded(literal: &str) -> String {
                 Some('t') => out.push('\t'),
                 // A line that goes on.
                 Some('\n') | None => {}
-                Some(other) => out.push(other),
+                Some(escaped_character) => out.push(escaped_character),
             },
             _ => out.push(c),
         }
@@ -120,7 +139,7 @@ fn decoded(literal: &str) -> String {
 
 /// A line of PTX.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum PtxLine {
     /// A scope begins.
     Open,
     /// A scope ends.
@@ -130,53 +149,57 @@ pub(super) enum Line {
 }
 
 /// The lines of `template`, comments left out.
-pub(super) fn lines(template: &str) -> Vec<Line> {
+pub(super) fn split_ptx_lines(template: &str) -> Vec<PtxLine> {
     let template = without_comments(template);
-    let mut found = Vec::new();
-    let mut rest = template.trim_start();
-    while let Some(first) = rest.chars().next() {
-        let taken = match first {
+    let mut parsed_lines = Vec::new();
+    let mut remaining_text = template.trim_start();
+    while let Some(first) = remaining_text.chars().next() {
+        let consumed_length = match first {
             '{' => {
-                found.push(Line::Open);
+                parsed_lines.push(PtxLine::Open);
                 1
             }
             '}' => {
-                found.push(Line::Close);
+                parsed_lines.push(PtxLine::Close);
                 1
             }
             ';' => 1,
             _ => {
-                let end = rest.find(';').unwrap_or(rest.len());
+                let end = remaining_text.find(';').unwrap_or(remaining_text.len());
                 // The last instruction of a statement may lack its semicolon.
-                found.push(Line::Instruction(rest[..end].trim().to_owned()));
+                parsed_lines.push(PtxLine::Instruction(remaining_text[..end].trim().to_owned()));
                 end
             }
         };
-        rest = rest[taken..].trim_start();
+        remaining_text = remaining_text[consumed_length..].trim_start();
     }
-    found
+    parsed_lines
 }
 
 fn without_comments(template: &str) -> String {
     let mut out = String::new();
-    let mut rest = template;
-    while let Some(at) = rest.find("//").into_iter().chain(rest.find("/*")).min() {
-        out.push_str(&rest[..at]);
-        let line = rest[at..].starts_with("//");
+    let mut remaining_text = template;
+    while let Some(comment_start) =
+        remaining_text.find("//").into_iter().chain(remaining_text.find("/*")).min()
+    {
+        out.push_str(&remaining_text[..comment_start]);
+        let line = remaining_text[comment_start..].starts_with("//");
         let (end, skip) = if line { ("\n", 0) } else { ("*/", 2) };
-        rest = rest[at..].find(end).map_or("", |length| &rest[at + length + skip..]);
+        remaining_text = remaining_text[comment_start..]
+            .find(end)
+            .map_or("", |length| &remaining_text[comment_start + length + skip..]);
         out.push(' ');
     }
-    out + rest
+    out + remaining_text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::syntax::lexer::lex;
+    use crate::syntax::lexer::lex_tokens;
 
-    fn of(text: &str) -> Option<Statement> {
-        read(text, &Tokens::new(text, lex(text)), 0)
+    fn of(text: &str) -> Option<AsmStatement> {
+        parse_asm_statement(text, &Tokens::new(text, lex_tokens(text)), 0)
     }
 
     #[test]
@@ -189,12 +212,12 @@ mod tests {
         let constraints: Vec<_> = made.operands.iter().map(|it| it.constraint.as_str()).collect();
         assert_eq!(constraints, ["=r", "l", "n"]);
         assert_eq!(
-            lines(&made.template),
+            split_ptx_lines(&made.template),
             [
-                Line::Open,
-                Line::Instruction(".reg .pred p".to_owned()),
-                Line::Instruction("mov.u32 %0, %1".to_owned()),
-                Line::Close
+                PtxLine::Open,
+                PtxLine::Instruction(".reg .pred p".to_owned()),
+                PtxLine::Instruction("mov.u32 %0, %1".to_owned()),
+                PtxLine::Close
             ]
         );
         assert_eq!(of("asm(\"bar.sync 0;\" ::: \"memory\")").unwrap().operands.len(), 0);
@@ -204,9 +227,9 @@ mod tests {
 
     #[test]
     fn comments_and_raw_literals_are_read() {
-        assert_eq!(decoded("R\"x(a \"b\"\nc)x\""), "a \"b\"\nc");
-        let found = lines("// one\nadd.u32 a, b, c; /* two */ sub.u32 a, b, c");
+        assert_eq!(decode_string_literal("R\"x(a \"b\"\nc)x\""), "a \"b\"\nc");
+        let found = split_ptx_lines("// one\nadd.u32 a, b, c; /* two */ sub.u32 a, b, c");
         assert_eq!(found.len(), 2);
-        assert_eq!(found[1], Line::Instruction("sub.u32 a, b, c".to_owned()));
+        assert_eq!(found[1], PtxLine::Instruction("sub.u32 a, b, c".to_owned()));
     }
 }

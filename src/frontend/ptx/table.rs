@@ -14,100 +14,104 @@ pub(super) struct Row {
     packs: bool,
 }
 
-const fn row(pattern: &'static str, signature: &'static str, function: &'static str) -> Row {
+const fn table_row(pattern: &'static str, signature: &'static str, function: &'static str) -> Row {
     Row { pattern, signature, function, packs: false }
 }
 
-const fn packed(pattern: &'static str, signature: &'static str, function: &'static str) -> Row {
+const fn packed_row(pattern: &'static str, signature: &'static str, function: &'static str) -> Row {
     Row { pattern, signature, function, packs: true }
 }
 
 /// `add.rn.f32` is `?rn`: rounding to the nearest is what an instruction without one does. With
 /// another one an instruction is in no row.
 const ROWS: [Row; 74] = [
-    row("ex2 approx ?ftz f32", "f32 f32", "ex2<$ftz>"),
-    row("lg2 approx ?ftz f32", "f32 f32", "lg2<$ftz>"),
-    row("rsqrt approx ?ftz f32", "f32 f32", "rsqrt<$ftz>"),
-    row("sqrt approx|rn ?ftz f32", "f32 f32", "sqrt<$ftz>"),
-    row("sin approx ?ftz f32", "f32 f32", "sin<$ftz>"),
-    row("cos approx ?ftz f32", "f32 f32", "cos<$ftz>"),
-    row("tanh approx f32", "f32 f32", "tanh<false>"),
-    row("rcp approx|rn ?ftz f32", "f32 f32", "rcp<$ftz>"),
-    row("neg ?ftz f32", "f32 f32", "neg<$ftz>"),
-    row("abs ?ftz f32", "f32 f32", "abs<$ftz>"),
-    row("add ?rn ?ftz f32", "f32 f32 f32", "add<$ftz>"),
-    row("sub ?rn ?ftz f32", "f32 f32 f32", "sub<$ftz>"),
-    row("mul ?rn ?ftz f32", "f32 f32 f32", "mul<$ftz>"),
-    row("div approx|full|rn ?ftz f32", "f32 f32 f32", "div<$ftz>"),
-    row("min ?ftz f32", "f32 f32 f32", "min<$ftz>"),
-    row("max ?ftz f32", "f32 f32 f32", "max<$ftz>"),
-    row("fma rn ?ftz f32", "f32 f32 f32 f32", "fma<$ftz>"),
-    row("add $t:u32|s32|u64|s64|u16|s16", "t t t", "iadd<$t>"),
-    row("sub $t:u32|s32|u64|s64|u16|s16", "t t t", "isub<$t>"),
-    row("mul lo $t:u32|s32|u64|s64", "t t t", "imul<$t>"),
-    row("mul hi u32", "u32 u32 u32", "mul_hi"),
-    row("mul hi s32", "s32 s32 s32", "mul_hi_s"),
-    row("dp4a s32 s32", "s32 b32 b32 s32", "dp4a"),
-    row("dp4a u32 u32", "u32 b32 b32 u32", "dp4a_u"),
-    row("cvt rni s32 f32", "s32 f32", "nearest_s32"),
-    row("cvt rzi s32 f32", "s32 f32", "cut_s32"),
-    row("cvt rn f32 s32", "f32 s32", "from_s32"),
-    row("cvt rn f32 u32", "f32 u32", "from_u32"),
-    row("mul wide u32", "u64 u32 u32", "imul<$u64>"),
-    row("mul wide s32", "s64 s32 s32", "imul<$s64>"),
-    row("mad lo $t:u32|s32|u64|s64", "t t t t", "imad<$t>"),
-    row("mad wide u32", "u64 u32 u32 u64", "imad<$u64>"),
-    row("mad wide s32", "s64 s32 s32 s64", "imad<$s64>"),
-    row("min $t:u32|s32|u64|s64", "t t t", "imin<$t>"),
-    row("max $t:u32|s32|u64|s64", "t t t", "imax<$t>"),
-    row("and $t:b16|b32|b64", "t t t", "and<$t>"),
-    row("or $t:b16|b32|b64", "t t t", "or<$t>"),
-    row("xor $t:b16|b32|b64", "t t t", "xor<$t>"),
-    row("not $t:b16|b32|b64", "t t", "not<$t>"),
-    row("shl $t:b16|b32|b64", "t t u32", "shl<$t>"),
-    row("shr $t:b16|b32|b64|u16|u32|u64|s16|s32|s64", "t t u32", "shr<$t>"),
-    row("lop3 b32", "b32 b32 b32 b32 u32", "lop3"),
-    row("prmt b32", "b32 b32 b32 b32", "prmt"),
-    row("bfe $t:u32|s32", "t t u32 u32", "bfe<$t>"),
-    row("bfi b32", "b32 b32 b32 u32 u32", "bfi"),
-    row("shf l wrap b32", "b32 b32 b32 u32", "shf<true, true>"),
-    row("shf l clamp b32", "b32 b32 b32 u32", "shf<true, false>"),
-    row("shf r wrap b32", "b32 b32 b32 u32", "shf<false, true>"),
-    row("shf r clamp b32", "b32 b32 b32 u32", "shf<false, false>"),
-    row("popc $t:b32|b64", "u32 t", "popc<$t>"),
-    row("clz b32", "u32 b32", "clz"),
-    row("brev b32", "b32 b32", "brev"),
-    row(
+    table_row("ex2 approx ?ftz f32", "f32 f32", "ex2<$ftz>"),
+    table_row("lg2 approx ?ftz f32", "f32 f32", "lg2<$ftz>"),
+    table_row("rsqrt approx ?ftz f32", "f32 f32", "rsqrt<$ftz>"),
+    table_row("sqrt approx|rn ?ftz f32", "f32 f32", "sqrt<$ftz>"),
+    table_row("sin approx ?ftz f32", "f32 f32", "sin<$ftz>"),
+    table_row("cos approx ?ftz f32", "f32 f32", "cos<$ftz>"),
+    table_row("tanh approx f32", "f32 f32", "tanh<false>"),
+    table_row("rcp approx|rn ?ftz f32", "f32 f32", "rcp<$ftz>"),
+    table_row("neg ?ftz f32", "f32 f32", "neg<$ftz>"),
+    table_row("abs ?ftz f32", "f32 f32", "abs<$ftz>"),
+    table_row("add ?rn ?ftz f32", "f32 f32 f32", "add<$ftz>"),
+    table_row("sub ?rn ?ftz f32", "f32 f32 f32", "sub<$ftz>"),
+    table_row("mul ?rn ?ftz f32", "f32 f32 f32", "mul<$ftz>"),
+    table_row("div approx|full|rn ?ftz f32", "f32 f32 f32", "div<$ftz>"),
+    table_row("min ?ftz f32", "f32 f32 f32", "min<$ftz>"),
+    table_row("max ?ftz f32", "f32 f32 f32", "max<$ftz>"),
+    table_row("fma rn ?ftz f32", "f32 f32 f32 f32", "fma<$ftz>"),
+    table_row("add $t:u32|s32|u64|s64|u16|s16", "t t t", "iadd<$t>"),
+    table_row("sub $t:u32|s32|u64|s64|u16|s16", "t t t", "isub<$t>"),
+    table_row("mul lo $t:u32|s32|u64|s64", "t t t", "imul<$t>"),
+    table_row("mul hi u32", "u32 u32 u32", "mul_hi"),
+    table_row("mul hi s32", "s32 s32 s32", "mul_hi_s"),
+    table_row("dp4a s32 s32", "s32 b32 b32 s32", "dp4a"),
+    table_row("dp4a u32 u32", "u32 b32 b32 u32", "dp4a_u"),
+    table_row("cvt rni s32 f32", "s32 f32", "nearest_s32"),
+    table_row("cvt rzi s32 f32", "s32 f32", "cut_s32"),
+    table_row("cvt rn f32 s32", "f32 s32", "from_s32"),
+    table_row("cvt rn f32 u32", "f32 u32", "from_u32"),
+    table_row("mul wide u32", "u64 u32 u32", "imul<$u64>"),
+    table_row("mul wide s32", "s64 s32 s32", "imul<$s64>"),
+    table_row("mad lo $t:u32|s32|u64|s64", "t t t t", "imad<$t>"),
+    table_row("mad wide u32", "u64 u32 u32 u64", "imad<$u64>"),
+    table_row("mad wide s32", "s64 s32 s32 s64", "imad<$s64>"),
+    table_row("min $t:u32|s32|u64|s64", "t t t", "imin<$t>"),
+    table_row("max $t:u32|s32|u64|s64", "t t t", "imax<$t>"),
+    table_row("and $t:b16|b32|b64", "t t t", "and<$t>"),
+    table_row("or $t:b16|b32|b64", "t t t", "or<$t>"),
+    table_row("xor $t:b16|b32|b64", "t t t", "xor<$t>"),
+    table_row("not $t:b16|b32|b64", "t t", "not<$t>"),
+    table_row("shl $t:b16|b32|b64", "t t u32", "shl<$t>"),
+    table_row("shr $t:b16|b32|b64|u16|u32|u64|s16|s32|s64", "t t u32", "shr<$t>"),
+    table_row("lop3 b32", "b32 b32 b32 b32 u32", "lop3"),
+    table_row("prmt b32", "b32 b32 b32 b32", "prmt"),
+    table_row("bfe $t:u32|s32", "t t u32 u32", "bfe<$t>"),
+    table_row("bfi b32", "b32 b32 b32 u32 u32", "bfi"),
+    table_row("shf l wrap b32", "b32 b32 b32 u32", "shf<true, true>"),
+    table_row("shf l clamp b32", "b32 b32 b32 u32", "shf<true, false>"),
+    table_row("shf r wrap b32", "b32 b32 b32 u32", "shf<false, true>"),
+    table_row("shf r clamp b32", "b32 b32 b32 u32", "shf<false, false>"),
+    table_row("popc $t:b32|b64", "u32 t", "popc<$t>"),
+    table_row("clz b32", "u32 b32", "clz"),
+    table_row("brev b32", "b32 b32", "brev"),
+    table_row(
         "setp $c:eq|ne|lt|le|gt|ge $t:u16|s16|u32|s32|u64|s64|b32|b64|f32|f64",
         "pred t t",
         "$c<$t>",
     ),
-    row("selp $t:u32|s32|u64|s64|b32|b64|f32|f64", "t t t pred", "selp<$t>"),
-    row("mov pred", "pred pred", "mov<$pred>"),
-    row("cvt $t:u32|s32|u64|s64|u16|s16|u8|s8 $s:u32|s32|u64|s64|u16|s16|u8|s8", "t s", "mov<$t>"),
-    row("cvta $t:global|local|const|param $s:u64", "s s", "mov<$s>"),
-    row("cvta to $t:global|local|const|param $s:u64", "s s", "mov<$s>"),
-    packed("cvt rna tf32 f32", "b32 f32", "to_tf32"),
-    packed("cvt rn f16 f32", "b16 f32", "to_f16"),
-    packed("cvt rn bf16 f32", "b16 f32", "to_bf16"),
-    packed("cvt rn f16x2 f32", "b32 f32 f32", "to_f16x2"),
-    packed("cvt rn bf16x2 f32", "b32 f32 f32", "to_bf16x2"),
-    packed("cvt f32 f16", "f32 b16", "from_f16"),
-    packed("cvt f32 bf16", "f32 b16", "from_bf16"),
-    packed("add ?rn f16x2", "b32 b32 b32", "add_f16x2"),
-    packed("sub ?rn f16x2", "b32 b32 b32", "sub_f16x2"),
-    packed("mul ?rn f16x2", "b32 b32 b32", "mul_f16x2"),
-    packed("fma rn f16x2", "b32 b32 b32 b32", "fma_f16x2"),
-    packed("add ?rn bf16x2", "b32 b32 b32", "add_bf16x2"),
-    packed("sub ?rn bf16x2", "b32 b32 b32", "sub_bf16x2"),
-    packed("mul ?rn bf16x2", "b32 b32 b32", "mul_bf16x2"),
-    packed("fma rn bf16x2", "b32 b32 b32 b32", "fma_bf16x2"),
-    packed("mov b16", "b16 b16", "mov<$b16>"),
+    table_row("selp $t:u32|s32|u64|s64|b32|b64|f32|f64", "t t t pred", "selp<$t>"),
+    table_row("mov pred", "pred pred", "mov<$pred>"),
+    table_row(
+        "cvt $t:u32|s32|u64|s64|u16|s16|u8|s8 $s:u32|s32|u64|s64|u16|s16|u8|s8",
+        "t s",
+        "mov<$t>",
+    ),
+    table_row("cvta $t:global|local|const|param $s:u64", "s s", "mov<$s>"),
+    table_row("cvta to $t:global|local|const|param $s:u64", "s s", "mov<$s>"),
+    packed_row("cvt rna tf32 f32", "b32 f32", "to_tf32"),
+    packed_row("cvt rn f16 f32", "b16 f32", "to_f16"),
+    packed_row("cvt rn bf16 f32", "b16 f32", "to_bf16"),
+    packed_row("cvt rn f16x2 f32", "b32 f32 f32", "to_f16x2"),
+    packed_row("cvt rn bf16x2 f32", "b32 f32 f32", "to_bf16x2"),
+    packed_row("cvt f32 f16", "f32 b16", "from_f16"),
+    packed_row("cvt f32 bf16", "f32 b16", "from_bf16"),
+    packed_row("add ?rn f16x2", "b32 b32 b32", "add_f16x2"),
+    packed_row("sub ?rn f16x2", "b32 b32 b32", "sub_f16x2"),
+    packed_row("mul ?rn f16x2", "b32 b32 b32", "mul_f16x2"),
+    packed_row("fma rn f16x2", "b32 b32 b32 b32", "fma_f16x2"),
+    packed_row("add ?rn bf16x2", "b32 b32 b32", "add_bf16x2"),
+    packed_row("sub ?rn bf16x2", "b32 b32 b32", "sub_bf16x2"),
+    packed_row("mul ?rn bf16x2", "b32 b32 b32", "mul_bf16x2"),
+    packed_row("fma rn bf16x2", "b32 b32 b32 b32", "fma_bf16x2"),
+    packed_row("mov b16", "b16 b16", "mov<$b16>"),
 ];
 
 /// An instruction of the table.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct PtxFunction {
     /// The types of the result and of the operands.
     pub types: Vec<String>,
     /// The function in C++, with its template arguments.
@@ -117,39 +121,44 @@ pub(super) struct Found {
 }
 
 /// The instruction with these parts, if it is one of the table.
-pub(super) fn find(parts: &[&str]) -> Option<Found> {
+pub(super) fn find_ptx_function(parts: &[&str]) -> Option<PtxFunction> {
     ROWS.iter().find_map(|row| {
-        let bound = matched(row.pattern, parts)?;
+        let bound = match_ptx_pattern(row.pattern, parts)?;
         let type_of = |word: &str| bound.get(word).cloned().unwrap_or_else(|| word.to_owned());
         let types = row.signature.split(' ').map(type_of).collect();
-        Some(Found { types, function: filled(row.function, &bound), packs: row.packs })
+        Some(PtxFunction {
+            types,
+            function: fill_function_pattern(row.function, &bound),
+            packs: row.packs,
+        })
     })
 }
 
 /// The parts that `pattern` names, if it fits.
-fn matched(pattern: &str, parts: &[&str]) -> Option<BTreeMap<String, String>> {
+fn match_ptx_pattern(pattern: &str, parts: &[&str]) -> Option<BTreeMap<String, String>> {
     let mut bound = BTreeMap::new();
-    let mut rest = parts.iter().copied().peekable();
+    let mut remaining_parts = parts.iter().copied().peekable();
     for want in pattern.split(' ') {
         if let Some(optional) = want.strip_prefix('?') {
-            let here = rest.next_if_eq(&optional).is_some();
-            bound.insert(optional.to_owned(), here.to_string());
+            let is_present = remaining_parts.next_if_eq(&optional).is_some();
+            bound.insert(optional.to_owned(), is_present.to_string());
             continue;
         }
         let (name, choices) = match want.strip_prefix('$').and_then(|rest| rest.split_once(':')) {
             Some((name, choices)) => (Some(name), choices),
             None => (None, want),
         };
-        let part = rest.next_if(|part| choices.split('|').any(|choice| choice == *part))?;
+        let part =
+            remaining_parts.next_if(|part| choices.split('|').any(|choice| choice == *part))?;
         if let Some(name) = name {
             bound.insert(name.to_owned(), part.to_owned());
         }
     }
-    rest.next().is_none().then_some(bound)
+    remaining_parts.next().is_none().then_some(bound)
 }
 
 /// `function` with what `$name` stands for: a flag, or a type of `replay/ptx.h`.
-fn filled(function: &str, bound: &BTreeMap<String, String>) -> String {
+fn fill_function_pattern(function: &str, bound: &BTreeMap<String, String>) -> String {
     let (name, arguments) = function.split_once('<').unwrap_or((function, ""));
     let name = match name.strip_prefix('$') {
         Some(name) => bound.get(name).cloned().unwrap_or_default(),
@@ -158,7 +167,7 @@ fn filled(function: &str, bound: &BTreeMap<String, String>) -> String {
     let argument = |word: &str| match word.strip_prefix('$') {
         Some(word) => match bound.get(word).map_or(word, String::as_str) {
             flag @ ("true" | "false") => flag.to_owned(),
-            kind => super::type_name(kind),
+            kind => super::ptx_type_name(kind),
         },
         None => word.to_owned(),
     };
@@ -175,7 +184,7 @@ mod tests {
 
     fn of(opcode: &str) -> Option<(String, Vec<String>)> {
         let parts: Vec<&str> = opcode.split('.').collect();
-        find(&parts).map(|found| (found.function, found.types))
+        find_ptx_function(&parts).map(|found| (found.function, found.types))
     }
 
     #[test]

@@ -5,46 +5,46 @@ use std::ops::Range;
 use crate::numerics::constants::{HALF_SHARE, MOST_ROUGH_RANGES, SMOOTH_SHARE};
 use crate::tensor::step::Step;
 
-use super::slope::{Probe, Slope, VALUES};
-use super::{Place, Search, merged};
+use super::slope::{Slope, SlopeProbe, VALUES};
+use super::{GradientMismatch, SlopeSearch, unite_ranges};
 
-impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
+impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> SlopeSearch<'_, F> {
     /// Ranges that contain all kinks along `rough`, as small as the budget allows.
     pub(super) fn kinks(&mut self, rough: &Slope) -> Result<Vec<Range<usize>>, E> {
         let tolerance = HALF_SHARE * SMOOTH_SHARE * rough.size();
-        let mut open = vec![rough.probe.among.clone()];
-        let mut found = Vec::new();
-        while !open.is_empty() {
-            if open.len() > MOST_ROUGH_RANGES || self.left < 2 * VALUES * open.len() {
-                found.append(&mut open);
+        let mut open_ranges = vec![rough.probe.among.clone()];
+        let mut kink_ranges = Vec::new();
+        while !open_ranges.is_empty() {
+            if open_ranges.len() > MOST_ROUGH_RANGES || self.left < 2 * VALUES * open_ranges.len() {
+                kink_ranges.append(&mut open_ranges);
                 break;
             }
             let mut next = Vec::new();
-            let halves: Vec<[Probe; 2]> =
-                open.iter().map(|range| self.halves(&rough.probe, range)).collect();
+            let halves: Vec<[SlopeProbe; 2]> =
+                open_ranges.iter().map(|range| self.halves(&rough.probe, range)).collect();
             let slopes = self.slopes(halves.into_iter().flatten().collect())?;
-            for (parent, halves) in open.drain(..).zip(slopes.chunks_exact(2)) {
+            for (parent, halves) in open_ranges.drain(..).zip(slopes.chunks_exact(2)) {
                 let rough: Vec<_> =
                     halves.iter().filter(|half| !half.is_smooth_within(tolerance)).collect();
                 if rough.is_empty() {
                     // It shows only where both halves move.
-                    found.push(parent);
+                    kink_ranges.push(parent);
                 }
                 for half in rough {
                     let range = half.probe.among.clone();
-                    if range.len() == 1 { found.push(range) } else { next.push(range) }
+                    if range.len() == 1 { kink_ranges.push(range) } else { next.push(range) }
                 }
             }
-            open = next;
+            open_ranges = next;
         }
-        Ok(merged(Vec::new(), found))
+        Ok(unite_ranges(Vec::new(), kink_ranges))
     }
 
     /// Follows the largest mismatch of `slopes` to where it is, or else to kinks that feigned it.
     pub(super) fn follow(
         &mut self,
         slopes: &[Slope],
-    ) -> Result<(Option<Place>, Vec<Range<usize>>), E> {
+    ) -> Result<(Option<GradientMismatch>, Vec<Range<usize>>), E> {
         let order = |a: &&Slope, b: &&Slope| a.mismatch().total_cmp(&b.mismatch());
         let mut worst = slopes.iter().max_by(order).expect("a slope differs").clone();
         let tolerance = HALF_SHARE * SMOOTH_SHARE * worst.size();
@@ -68,25 +68,29 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
         Ok((Some(self.place(&worst)), Vec::new()))
     }
 
-    fn place(&self, slope: &Slope) -> Place {
-        let one = slope.probe.unit_step();
-        let per_element = match one.among.len() {
+    fn place(&self, slope: &Slope) -> GradientMismatch {
+        let unit_step = slope.probe.unit_step();
+        let per_element = match unit_step.among.len() {
             1 => {
-                let index = one.among.start;
-                one.of(self.question.scales, index, self.question.input.get_f64(index))
+                let index = unit_step.among.start;
+                unit_step.displacement(
+                    self.question.scales,
+                    index,
+                    self.question.input.get_f64(index),
+                )
             }
             _ => 1.0,
         };
-        Place {
-            elements: one.among,
+        GradientMismatch {
+            elements: unit_step.among,
             gradient: slope.expected / per_element,
             slope: slope.derivative / per_element,
         }
     }
 
     /// The same probe along each half of `range`.
-    fn halves(&self, probe: &Probe, range: &Range<usize>) -> [Probe; 2] {
+    fn halves(&self, probe: &SlopeProbe, range: &Range<usize>) -> [SlopeProbe; 2] {
         let middle = range.start + range.len() / 2;
-        [range.start..middle, middle..range.end].map(|among| Probe { among, ..probe.clone() })
+        [range.start..middle, middle..range.end].map(|among| SlopeProbe { among, ..probe.clone() })
     }
 }

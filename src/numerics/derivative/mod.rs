@@ -18,9 +18,9 @@ use crate::numerics::constants::{
 };
 use crate::numerics::noise::Spread;
 use crate::tensor::TensorView;
-use crate::tensor::step::{Class, Scales, Step};
+use crate::tensor::step::{Scales, Step, StepClass};
 
-use slope::{Along, LADDER, LONGEST, Probe, Slope};
+use slope::{DirectionalGradient, LADDER, LONGEST, Slope, SlopeProbe};
 
 /// The seed of the directions.
 const SEED: u64 = 0x6772_6164;
@@ -47,7 +47,7 @@ pub(crate) struct Question<'a> {
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum GradientAnswer {
     /// It is the gradient of the loss.
     Agrees,
     /// It is not.
@@ -60,9 +60,9 @@ pub(crate) enum Answer {
 
 /// The gradient against the loss.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct GradientFinding {
     /// Whether it is the gradient.
-    pub answer: Answer,
+    pub answer: GradientAnswer,
     /// Directions that count: those along which the loss is smooth.
     pub directions: u64,
     /// Elements that they move.
@@ -74,12 +74,12 @@ pub(crate) struct Found {
     /// The error of the slopes, relative to the same.
     pub error: f64,
     /// Where the gradient differs.
-    pub place: Option<Place>,
+    pub place: Option<GradientMismatch>,
 }
 
 /// Elements whose gradient differs from the slope of the loss.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct GradientMismatch {
     /// Their row-major indices. More than one where a single one cannot be resolved.
     pub elements: Range<usize>,
     /// The slope that the gradient predicts for a step of length 1 along them.
@@ -93,18 +93,18 @@ pub(crate) struct Place {
 ///
 /// # Errors
 /// Those of `ask`.
-pub(crate) fn answer<E>(
+pub(crate) fn check_derivative<E>(
     question: &Question,
     ask: impl FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>,
-) -> Result<Found, E> {
-    let mut search = Search { question, ask, left: question.budget };
+) -> Result<GradientFinding, E> {
+    let mut search = SlopeSearch { question, ask, left: question.budget };
     let mut classes = Vec::new();
-    for (class, whole) in Class::ALL.into_iter().zip(search.moved_of_each()) {
-        if whole.elements > 0 {
-            classes.push(search.class(class, whole)?);
+    for (class, whole_gradient) in StepClass::ALL.into_iter().zip(search.moved_of_each()) {
+        if whole_gradient.elements > 0 {
+            classes.push(search.class(class, whole_gradient)?);
         }
     }
-    Ok(joined(&classes))
+    Ok(combine_classes(&classes))
 }
 
 /// The result for the elements of one class.
@@ -118,7 +118,7 @@ struct OfClass {
     norms: [f64; 2],
     /// Whether the loss had no value at any step.
     is_lossless: bool,
-    place: Option<Place>,
+    place: Option<GradientMismatch>,
 }
 
 impl OfClass {
@@ -149,7 +149,7 @@ impl OfClass {
     }
 }
 
-fn joined(classes: &[OfClass]) -> Found {
+fn combine_classes(classes: &[OfClass]) -> GradientFinding {
     let total = classes.iter().map(OfClass::size).fold(0.0, f64::max);
     let is_resolved = |class: &&OfClass| {
         !class.slopes.is_empty()
@@ -158,26 +158,26 @@ fn joined(classes: &[OfClass]) -> Found {
     let resolved: Vec<&OfClass> = classes.iter().filter(is_resolved).collect();
     let checked = resolved.iter().map(|class| class.checked).sum();
     let elements: usize = classes.iter().map(|class| class.elements).sum();
-    let norm = |classes: &mut dyn Iterator<Item = &OfClass>, of: usize| {
-        classes.map(|class| class.norms[of].powi(2)).sum::<f64>()
+    let norm = |classes: &mut dyn Iterator<Item = &OfClass>, norm_index: usize| {
+        classes.map(|class| class.norms[norm_index].powi(2)).sum::<f64>()
     };
-    let most = checked * 2 >= elements && checked > 0
+    let covers_most = checked * 2 >= elements && checked > 0
         || norm(&mut resolved.iter().copied(), 0) * 2.0 > norm(&mut classes.iter(), 1);
     let differing = resolved.iter().find(|class| class.differs());
     let answer = match differing {
-        Some(_) => Answer::Differs,
-        None if classes.iter().all(|class| class.is_lossless) => Answer::NoLoss,
-        None if !most => Answer::Unknown,
-        None => Answer::Agrees,
+        Some(_) => GradientAnswer::Differs,
+        None if classes.iter().all(|class| class.is_lossless) => GradientAnswer::NoLoss,
+        None if !covers_most => GradientAnswer::Unknown,
+        None => GradientAnswer::Agrees,
     };
     // If nothing differs, mismatches are negligible beside the whole, if not beside their own class.
     let size = |class: &OfClass| if differing.is_some() { class.size() } else { total };
     let relative = |class: &OfClass, x: f64| if size(class) > 0.0 { x / size(class) } else { x };
-    let largest = |of: fn(&OfClass) -> f64| {
-        let told = differing.map_or(&resolved[..], std::slice::from_ref);
-        told.iter().map(|class| relative(class, of(class))).fold(0.0, nan_max)
+    let largest = |quantity: fn(&OfClass) -> f64| {
+        let reported_classes = differing.map_or(&resolved[..], std::slice::from_ref);
+        reported_classes.iter().map(|class| relative(class, quantity(class))).fold(0.0, nan_max)
     };
-    Found {
+    GradientFinding {
         answer,
         directions: resolved.iter().map(|class| class.slopes.len() as u64).max().unwrap_or(0),
         checked,
@@ -188,28 +188,32 @@ fn joined(classes: &[OfClass]) -> Found {
 }
 
 /// Asks for slopes until the question is answered.
-struct Search<'q, F> {
+struct SlopeSearch<'q, F> {
     question: &'q Question<'q>,
     ask: F,
     /// Values of the loss that may still be asked for.
     left: usize,
 }
 
-impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
+impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> SlopeSearch<'_, F> {
     /// Checks the elements of `class`, which are `whole`, without those on kinks.
-    fn class(&mut self, class: Class, whole: Along) -> Result<OfClass, E> {
+    fn class(
+        &mut self,
+        class: StepClass,
+        whole_gradient: DirectionalGradient,
+    ) -> Result<OfClass, E> {
         let blank = || OfClass {
             checked: 0,
-            elements: whole.elements,
+            elements: whole_gradient.elements,
             slopes: Vec::new(),
-            norms: [0.0, whole.norm],
+            norms: [0.0, whole_gradient.norm],
             is_lossless: false,
             place: None,
         };
         let mut without: Vec<Range<usize>> = Vec::new();
-        let mut moved = whole;
+        let mut moved_gradient = whole_gradient;
         let mut is_lossless = true;
-        let mut found = blank();
+        let mut class_result = blank();
         for _ in 0..DIRECTION_ROUNDS {
             let slopes = self.climb(class, &without)?;
             is_lossless &= slopes.iter().all(|slope| slope.error.is_infinite());
@@ -218,8 +222,8 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
             let enough = !smooth.is_empty() && smooth.len() >= rough.len();
             let mut of_class = blank();
             if enough {
-                of_class.checked = moved.elements;
-                of_class.norms[0] = moved.norm;
+                of_class.checked = moved_gradient.elements;
+                of_class.norms[0] = moved_gradient.norm;
                 of_class.slopes = smooth;
             }
             let kinks = if enough && of_class.differs() {
@@ -236,33 +240,33 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
                 Vec::new()
             };
             let is_done = kinks.is_empty();
-            found = of_class;
+            class_result = of_class;
             if is_done || self.left < self.fewest() {
                 break;
             }
-            without = merged(without, kinks);
-            moved = self.moved(class, &without);
-            if moved.elements == 0 {
-                found = blank();
+            without = unite_ranges(without, kinks);
+            moved_gradient = self.moved(class, &without);
+            if moved_gradient.elements == 0 {
+                class_result = blank();
                 break;
             }
         }
-        Ok(OfClass { is_lossless, ..found })
+        Ok(OfClass { is_lossless, ..class_result })
     }
 
     /// The gradient along all of each class.
-    fn moved_of_each(&self) -> [Along; 3] {
-        slope::along_each(self.question, &self.all_but(Class::Ordinary, &[]))
+    fn moved_of_each(&self) -> [DirectionalGradient; 3] {
+        slope::along_each(self.question, &self.all_but(StepClass::Ordinary, &[]))
     }
 
     /// The gradient along all of `class` but `without`.
-    fn moved(&self, class: Class, without: &[Range<usize>]) -> Along {
-        slope::along(self.question, &self.all_but(class, without))
+    fn moved(&self, class: StepClass, without: &[Range<usize>]) -> DirectionalGradient {
+        slope::directional_gradient(self.question, &self.all_but(class, without))
     }
 
-    fn all_but(&self, class: Class, without: &[Range<usize>]) -> Probe {
+    fn all_but(&self, class: StepClass, without: &[Range<usize>]) -> SlopeProbe {
         let among = 0..self.question.input.len();
-        Probe { seed: SEED, class, among, without: without.to_vec(), rung: 0, rounding: 0.0 }
+        SlopeProbe { seed: SEED, class, among, without: without.to_vec(), rung: 0, rounding: 0.0 }
     }
 
     /// A lower bound of the rounding error of the loss.
@@ -279,8 +283,8 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
 
     /// The slope along each direction at the first step that shows no kink, or at the step with the
     /// smallest error if all show one.
-    fn climb(&mut self, class: Class, without: &[Range<usize>]) -> Result<Vec<Slope>, E> {
-        let whole = |seed| Probe {
+    fn climb(&mut self, class: StepClass, without: &[Range<usize>]) -> Result<Vec<Slope>, E> {
+        let whole_probe = |seed| SlopeProbe {
             seed: SEED + seed,
             class,
             among: 0..self.question.input.len(),
@@ -288,26 +292,27 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
             rung: 0,
             rounding: self.least_rounding(),
         };
-        let first = (0..self.question.directions).map(whole).collect();
+        let first = (0..self.question.directions).map(whole_probe).collect();
         let mut best = self.slopes(first)?;
         // The rounding of the loss, if all of the error is rounding: the error then grows as steps
         // shrink, unlike that of a kink.
         let mut rounding: Vec<f64> = best.iter().map(Slope::rounding_seen).collect();
         for rung in 1..LADDER.len() {
-            let rough: Vec<usize> = (0..best.len()).filter(|&at| !best[at].is_smooth()).collect();
+            let rough: Vec<usize> =
+                (0..best.len()).filter(|&index| !best[index].is_smooth()).collect();
             if rough.is_empty() || self.left < slope::VALUES * rough.len() {
                 break;
             }
-            let probe = |&at: &usize| {
-                let is_known = rung == LONGEST && rounding[at].is_finite();
-                let rounding = if is_known { rounding[at] } else { self.least_rounding() };
-                Probe { rung, rounding, ..best[at].probe.clone() }
+            let probe = |&index: &usize| {
+                let is_known = rung == LONGEST && rounding[index].is_finite();
+                let rounding = if is_known { rounding[index] } else { self.least_rounding() };
+                SlopeProbe { rung, rounding, ..best[index].probe.clone() }
             };
             let slopes = self.slopes(rough.iter().map(probe).collect())?;
-            for (at, slope) in rough.into_iter().zip(slopes) {
-                rounding[at] = rounding[at].min(slope.rounding_seen());
-                if slope.is_better(&best[at]) {
-                    best[at] = slope;
+            for (index, slope) in rough.into_iter().zip(slopes) {
+                rounding[index] = rounding[index].min(slope.rounding_seen());
+                if slope.is_better(&best[index]) {
+                    best[index] = slope;
                 }
             }
         }
@@ -315,28 +320,31 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> Search<'_, F> {
     }
 
     /// The slope of the loss along each probe.
-    fn slopes(&mut self, probes: Vec<Probe>) -> Result<Vec<Slope>, E> {
-        let steps: Vec<Step> = probes.iter().flat_map(Probe::steps).collect();
+    fn slopes(&mut self, probes: Vec<SlopeProbe>) -> Result<Vec<Slope>, E> {
+        let steps: Vec<Step> = probes.iter().flat_map(SlopeProbe::steps).collect();
         self.left = self.left.saturating_sub(steps.len());
         let losses = (self.ask)(&steps)?;
         let values = losses.chunks_exact(slope::VALUES);
-        let slope = |(probe, values)| Slope::of(self.question, probe, values);
+        let slope = |(probe, values)| Slope::from_losses(self.question, probe, values);
         Ok(probes.into_iter().zip(values).map(slope).collect())
     }
 }
 
 /// The union of ranges, in order and apart.
-fn merged(mut ranges: Vec<Range<usize>>, more: Vec<Range<usize>>) -> Vec<Range<usize>> {
-    ranges.extend(more);
+fn unite_ranges(
+    mut ranges: Vec<Range<usize>>,
+    more_ranges: Vec<Range<usize>>,
+) -> Vec<Range<usize>> {
+    ranges.extend(more_ranges);
     ranges.sort_by_key(|range| range.start);
-    let mut apart: Vec<Range<usize>> = Vec::new();
+    let mut separate_ranges: Vec<Range<usize>> = Vec::new();
     for range in ranges {
-        match apart.last_mut().filter(|last| range.start <= last.end) {
+        match separate_ranges.last_mut().filter(|last| range.start <= last.end) {
             Some(last) => last.end = last.end.max(range.end),
-            None => apart.push(range),
+            None => separate_ranges.push(range),
         }
     }
-    apart
+    separate_ranges
 }
 
 /// The larger of two, NaN if either is: a NaN never passes.

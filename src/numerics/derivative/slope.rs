@@ -3,20 +3,20 @@
 use std::ops::Range;
 
 use crate::numerics::constants::{CANCELLATION_FACTOR, NOISE_FACTOR, SMOOTH_SHARE};
-use crate::tensor::parts;
-use crate::tensor::step::{Class, Step, Unit};
+use crate::tensor::parallel;
+use crate::tensor::step::{Step, StepClass, StepUnit};
 
 use super::Question;
 
 /// The step lengths to try, in the scales of the elements. The first leaves a cancellation error near
 /// 1e-11. The two behind it cross fewer kinks. The fourth changes no sign. The last resolves
 /// derivatives that are small beside the loss.
-pub(super) const LADDER: [(Unit, f64); 5] = [
-    (Unit::Row, 1.0 / (1 << 17) as f64),
-    (Unit::Row, 1.0 / (1 << 20) as f64),
-    (Unit::Row, 1.0 / (1 << 23) as f64),
-    (Unit::Own, 1.0 / (1 << 20) as f64),
-    (Unit::Row, 1.0 / (1 << 12) as f64),
+pub(super) const LADDER: [(StepUnit, f64); 5] = [
+    (StepUnit::Row, 1.0 / (1 << 17) as f64),
+    (StepUnit::Row, 1.0 / (1 << 20) as f64),
+    (StepUnit::Row, 1.0 / (1 << 23) as f64),
+    (StepUnit::Own, 1.0 / (1 << 20) as f64),
+    (StepUnit::Row, 1.0 / (1 << 12) as f64),
 ];
 
 /// The rung with the longest steps, which rounding matters least to.
@@ -27,11 +27,11 @@ pub(super) const VALUES: usize = 4;
 
 /// Elements, a direction and a length.
 #[derive(Clone, Debug)]
-pub(super) struct Probe {
+pub(super) struct SlopeProbe {
     /// The seed of the direction.
     pub seed: u64,
     /// The elements that move.
-    pub class: Class,
+    pub class: StepClass,
     /// The indices among which they lie.
     pub among: Range<usize>,
     /// Those that stay.
@@ -42,7 +42,7 @@ pub(super) struct Probe {
     pub rounding: f64,
 }
 
-impl Probe {
+impl SlopeProbe {
     /// The steps after which the loss is asked for.
     pub(super) fn steps(&self) -> [Step; VALUES] {
         let length = LADDER[self.rung].1;
@@ -67,7 +67,7 @@ impl Probe {
 #[derive(Clone, Debug)]
 pub(super) struct Slope {
     /// The probe that was made.
-    pub probe: Probe,
+    pub probe: SlopeProbe,
     /// By differences.
     pub derivative: f64,
     /// By the gradient.
@@ -85,7 +85,7 @@ pub(super) struct Slope {
 
 /// The gradient along a direction.
 #[derive(Clone, Copy)]
-pub(super) struct Along {
+pub(super) struct DirectionalGradient {
     /// Its inner product with the direction.
     pub expected: f64,
     /// Its norm over the elements that move, in their scales.
@@ -102,17 +102,20 @@ const PART: usize = 1 << 20;
 const BLOCK: usize = 1 << 10;
 
 /// The gradient along the direction of `probe`.
-pub(super) fn along(question: &Question, probe: &Probe) -> Along {
-    let one = probe.unit_step();
-    let sums = each_part(&one.among, |range| [Sums::of(question, &one, range)]);
-    Along::of(sums.iter().map(|[sums]| sums))
+pub(super) fn directional_gradient(question: &Question, probe: &SlopeProbe) -> DirectionalGradient {
+    let unit_step = probe.unit_step();
+    let sums = each_part(&unit_step.among, |range| {
+        [DirectionalSums::sum_range(question, &unit_step, range)]
+    });
+    DirectionalGradient::from_sums(sums.iter().map(|[sums]| sums))
 }
 
 /// The gradient along the direction of `probe` for each class, whichever the probe's is.
-pub(super) fn along_each(question: &Question, probe: &Probe) -> [Along; 3] {
-    let one = probe.unit_step();
-    let sums = each_part(&one.among, |range| Sums::of_all(question, &one, range));
-    [0, 1, 2].map(|class| Along::of(sums.iter().map(|sums| &sums[class])))
+pub(super) fn along_each(question: &Question, probe: &SlopeProbe) -> [DirectionalGradient; 3] {
+    let unit_step = probe.unit_step();
+    let sums =
+        each_part(&unit_step.among, |range| DirectionalSums::of_all(question, &unit_step, range));
+    [0, 1, 2].map(|class| DirectionalGradient::from_sums(sums.iter().map(|sums| &sums[class])))
 }
 
 /// What `make` gives for each part of `among`.
@@ -121,7 +124,7 @@ fn each_part<T: Clone + Default + Send>(
     make: impl Fn(Range<usize>) -> T + Sync,
 ) -> Vec<T> {
     let mut parts = vec![T::default(); among.len().div_ceil(PART)];
-    parts::fill(parts::cores(), &mut parts, 1, PART, |first, parts| {
+    parallel::fill_in_parallel(parallel::count_cores(), &mut parts, 1, PART, |first, parts| {
         for (number, part) in parts.iter_mut().enumerate() {
             let start = among.start + (first + number) * PART;
             *part = make(start..among.end.min(start + PART));
@@ -130,22 +133,23 @@ fn each_part<T: Clone + Default + Send>(
     parts
 }
 
-impl Along {
-    fn of<'s>(parts: impl Iterator<Item = &'s Sums>) -> Along {
-        let whole = parts.fold(Sums::default(), |whole, part| Sums {
-            expected: whole.expected + part.expected,
-            squares: whole.squares + part.squares,
-            rounded: whole.rounded + part.rounded,
-            elements: whole.elements + part.elements,
-        });
-        let Sums { expected, squares, rounded, elements } = whole;
-        Along { expected, norm: squares.sqrt(), rounded: rounded.sqrt(), elements }
+impl DirectionalGradient {
+    fn from_sums<'s>(parts: impl Iterator<Item = &'s DirectionalSums>) -> DirectionalGradient {
+        let total_sums =
+            parts.fold(DirectionalSums::default(), |sums_before, part| DirectionalSums {
+                expected: sums_before.expected + part.expected,
+                squares: sums_before.squares + part.squares,
+                rounded: sums_before.rounded + part.rounded,
+                elements: sums_before.elements + part.elements,
+            });
+        let DirectionalSums { expected, squares, rounded, elements } = total_sums;
+        DirectionalGradient { expected, norm: squares.sqrt(), rounded: rounded.sqrt(), elements }
     }
 }
 
-/// The terms of an [`Along`] over some elements.
+/// The terms of an [`DirectionalGradient`] over some elements.
 #[derive(Clone, Copy, Default)]
-struct Sums {
+struct DirectionalSums {
     expected: f64,
     squares: f64,
     /// The squares of how far rounding on the way moves the terms.
@@ -153,16 +157,19 @@ struct Sums {
     elements: usize,
 }
 
-impl Sums {
-    fn of(question: &Question, one: &Step, range: Range<usize>) -> Sums {
-        let mut sums = Sums::default();
+impl DirectionalSums {
+    fn sum_range(question: &Question, unit_step: &Step, range: Range<usize>) -> DirectionalSums {
+        let mut sums = DirectionalSums::default();
         each_block(question, range, |start, values, gradients| {
-            one.distances(question.scales, start, values);
-            for (&moved, &gradient) in values.iter().zip(gradients) {
-                sums.add(moved, gradient);
+            unit_step.distances(question.scales, start, values);
+            for (&step_distance, &gradient) in values.iter().zip(gradients) {
+                sums.add(step_distance, gradient);
             }
             if let Some(spread) = question.rounded {
-                let terms = values.iter().enumerate().map(|(at, x)| x * spread.at(start + at));
+                let terms = values
+                    .iter()
+                    .enumerate()
+                    .map(|(offset, x)| x * spread.value_at(start + offset));
                 sums.rounded += terms.map(|term| term * term).sum::<f64>();
             }
         });
@@ -170,35 +177,40 @@ impl Sums {
     }
 
     /// The same for each class.
-    fn of_all(question: &Question, one: &Step, range: Range<usize>) -> [Sums; 3] {
-        let mut sums = [Sums::default(); 3];
-        let ordinary = Step { class: Class::Ordinary, ..one.clone() };
-        let mut moved = [0.0; BLOCK];
+    fn of_all(question: &Question, unit_step: &Step, range: Range<usize>) -> [DirectionalSums; 3] {
+        let mut sums = [DirectionalSums::default(); 3];
+        let ordinary = Step { class: StepClass::Ordinary, ..unit_step.clone() };
+        let mut step_distances = [0.0; BLOCK];
         each_block(question, range, |start, values, gradients| {
-            let moved = &mut moved[..values.len()];
-            moved.copy_from_slice(values);
-            ordinary.distances(question.scales, start, moved);
+            let step_distances = &mut step_distances[..values.len()];
+            step_distances.copy_from_slice(values);
+            ordinary.distances(question.scales, start, step_distances);
             let mut are_ordinary = true;
-            for (&moved, &gradient) in moved.iter().zip(gradients) {
-                sums[Class::Ordinary as usize].add(moved, gradient);
-                are_ordinary &= moved != 0.0;
+            for (&step_distance, &gradient) in step_distances.iter().zip(gradients) {
+                sums[StepClass::Ordinary as usize].add(step_distance, gradient);
+                are_ordinary &= step_distance != 0.0;
             }
             if are_ordinary {
                 return;
             }
-            one.distances_of_all(question.scales, start, values, |at, class, moved| {
-                if class != Class::Ordinary {
-                    sums[class as usize].add(moved, gradients[at]);
-                }
-            });
+            unit_step.distances_of_all(
+                question.scales,
+                start,
+                values,
+                |offset, class, step_distance| {
+                    if class != StepClass::Ordinary {
+                        sums[class as usize].add(step_distance, gradients[offset]);
+                    }
+                },
+            );
         });
         sums
     }
 
-    fn add(&mut self, moved: f64, gradient: f64) {
+    fn add(&mut self, step_distance: f64, gradient: f64) {
         // Elements that do not move are not multiplied: their gradient may be infinite.
-        if moved != 0.0 {
-            let term = moved * gradient;
+        if step_distance != 0.0 {
+            let term = step_distance * gradient;
             self.expected += term;
             self.squares += term * term;
             self.elements += 1;
@@ -225,8 +237,13 @@ fn each_block(
 
 impl Slope {
     /// The slope that `values` tell, the losses after the probe's steps.
-    pub(super) fn of(question: &Question, probe: Probe, values: &[Option<f64>]) -> Slope {
-        let Along { expected, norm, rounded, .. } = along(question, &probe);
+    pub(super) fn from_losses(
+        question: &Question,
+        probe: SlopeProbe,
+        values: &[Option<f64>],
+    ) -> Slope {
+        let DirectionalGradient { expected, norm, rounded, .. } =
+            directional_gradient(question, &probe);
         let allowed = NOISE_FACTOR * rounded;
         let (base, length) = (question.loss, LADDER[probe.rung].1);
         let rounding = probe.rounding / length;
@@ -270,8 +287,8 @@ impl Slope {
 
     /// The difference of derivative and gradient, beyond what rounding on the way explains.
     pub(super) fn mismatch(&self) -> f64 {
-        let apart = (self.derivative - self.expected).abs();
-        if apart <= self.allowed { 0.0 } else { apart }
+        let difference = (self.derivative - self.expected).abs();
+        if difference <= self.allowed { 0.0 } else { difference }
     }
 
     /// Whether the steps cross no kink.

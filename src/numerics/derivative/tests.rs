@@ -49,13 +49,13 @@ fn bytes(values: &[f64]) -> Vec<u8> {
     values.iter().flat_map(|x| x.to_le_bytes()).collect()
 }
 
-fn check(case: &Case) -> Found {
+fn check(case: &Case) -> GradientFinding {
     let (x, gradient) = (bytes(&case.x), bytes(&case.gradient));
     let shape = [case.x.len() / case.columns, case.columns];
     let input = TensorView { dtype: DType::F64, shape: &shape, bytes: &x };
     let gradient = TensorView { dtype: DType::F64, shape: &shape, bytes: &gradient };
     let loss = (case.loss)(&case.x);
-    let scales = Scales::of(&input, 2);
+    let scales = Scales::measure(&input, 2);
     let question = Question {
         input,
         scales: &scales,
@@ -69,12 +69,13 @@ fn check(case: &Case) -> Found {
     let ask = |steps: &[Step]| -> Result<_, Infallible> {
         let after = |step: &Step| {
             let moved = case.x.iter().enumerate();
-            let moved: Vec<f64> = moved.map(|(index, &x)| x + step.of(&scales, index, x)).collect();
+            let moved: Vec<f64> =
+                moved.map(|(index, &x)| x + step.displacement(&scales, index, x)).collect();
             Some((case.loss)(&moved)).filter(|loss| loss.is_finite())
         };
         Ok(steps.iter().map(after).collect())
     };
-    let Ok(found) = answer(&question, ask);
+    let Ok(found) = check_derivative(&question, ask);
     found
 }
 
@@ -277,9 +278,9 @@ fn a_gradient_is_never_called_wrong_for_where_its_input_lies() {
     for case in seeds().flat_map(cases) {
         all += 1;
         let found = check(&case);
-        assert_ne!(found.answer, Answer::Differs, "{} {found:?}", case.name);
-        assert_ne!(found.answer, Answer::NoLoss, "{}", case.name);
-        unknown += u64::from(found.answer == Answer::Unknown);
+        assert_ne!(found.answer, GradientAnswer::Differs, "{} {found:?}", case.name);
+        assert_ne!(found.answer, GradientAnswer::NoLoss, "{}", case.name);
+        unknown += u64::from(found.answer == GradientAnswer::Unknown);
     }
     println!("{unknown} of {all} gradients could not be checked");
     assert!(unknown * 50 <= all.max(50), "{unknown} of {all}");
@@ -288,14 +289,14 @@ fn a_gradient_is_never_called_wrong_for_where_its_input_lies() {
 #[test]
 fn a_factor_on_all_of_a_gradient_is_found_down_to_a_hundred_thousandth() {
     for mut case in seeds().flat_map(cases) {
-        if check(&case).answer != Answer::Agrees {
+        if check(&case).answer != GradientAnswer::Agrees {
             continue;
         }
         for by in [1e-5, 1e-3, 0.1, -2.0] {
             let gradient = case.gradient.clone();
             case.gradient.iter_mut().for_each(|g| *g *= 1.0 + by);
             let found = check(&case);
-            assert_eq!(found.answer, Answer::Differs, "{} by {by}: {found:?}", case.name);
+            assert_eq!(found.answer, GradientAnswer::Differs, "{} by {by}: {found:?}", case.name);
             let worst = found.worst / by.abs() * f64::max(1.0, 1.0 + by).abs();
             assert!((0.02..10.0).contains(&worst), "{} by {by}: {found:?}", case.name);
             case.gradient = gradient;
@@ -332,7 +333,7 @@ fn one_element_of_a_hundred_thousand_is_found_by_its_share_of_the_norm() {
     let loss = move |x: &[f64]| x.iter().zip(&weights).map(|(x, w)| w * x.sin()).sum();
     let case = Case { name: "sine", columns: 1000, x, gradient, loss: Box::new(loss) };
     let found = check(&case);
-    assert_eq!(found.answer, Answer::Differs);
+    assert_eq!(found.answer, GradientAnswer::Differs);
     assert_eq!(found.place.unwrap().elements, 77_777..77_778);
 }
 
@@ -346,9 +347,9 @@ fn elements_on_kinks_say_nothing_and_the_others_do() {
     let loss = move |x: &[f64]| x.iter().zip(&weights).map(|(x, w)| w * x.abs()).sum();
     let mut case = Case { name: "magnitude", columns: 600, x, gradient, loss: Box::new(loss) };
     let found = check(&case);
-    assert_eq!((found.answer, found.checked), (Answer::Agrees, 598));
+    assert_eq!((found.answer, found.checked), (GradientAnswer::Agrees, 598));
     case.gradient[17] *= -1.0;
-    assert_eq!(check(&case).answer, Answer::Agrees);
+    assert_eq!(check(&case).answer, GradientAnswer::Agrees);
     case.gradient[18] *= -1.0;
     assert_eq!(check(&case).place.unwrap().elements, 18..19);
 }
@@ -358,7 +359,7 @@ fn a_loss_that_has_no_value_beside_the_input_is_none() {
     let loss = |x: &[f64]| if x[0] == 1.0 { 3.0 } else { f64::NAN };
     let case =
         Case { name: "", columns: 1, x: vec![1.0], gradient: vec![1.0], loss: Box::new(loss) };
-    assert_eq!(check(&case).answer, Answer::NoLoss);
+    assert_eq!(check(&case).answer, GradientAnswer::NoLoss);
 }
 
 #[test]
@@ -371,6 +372,6 @@ fn a_gradient_that_is_no_number_differs() {
             Case { name: "", columns: 3, x: vec![1.0, 2.0, 3.0], gradient, loss: Box::new(loss) };
         let found = check(&case);
         assert!(found.worst.is_nan(), "{wrong}: {found:?}");
-        assert_eq!((found.answer, found.place.unwrap().elements), (Answer::Differs, 1..2));
+        assert_eq!((found.answer, found.place.unwrap().elements), (GradientAnswer::Differs, 1..2));
     }
 }

@@ -26,7 +26,7 @@ fn a_map_keeps_the_worst_of_each_cell_and_classes_go_before_distances() {
     let (old, new) = (bytes(&old), bytes(&new));
     let base = Some((view(&shape, &old), NONE));
     let scene = Scene { got: view(&shape, &new), again: None, base, oracle: None };
-    let picture = Picture::of(&scene);
+    let picture = Picture::draw(&scene);
     let Map { height, width, .. } = picture.map;
     assert_eq!([height, width], CELLS);
     let cell = |row: usize, column: usize| {
@@ -55,7 +55,7 @@ fn what_nobody_wrote_and_what_depends_on_it_are_classes_of_their_own() {
     let shape = [4];
     let got = view(&shape, &first);
     let again = Some(view(&shape, &second));
-    let picture = Picture::of(&Scene { got, again, base: None, oracle: None });
+    let picture = Picture::draw(&Scene { got, again, base: None, oracle: None });
     let shades = [Shade::Unwritten, Shade::Dependent, Shade::Same, Shade::Same];
     assert_eq!(picture.map.cells, shades);
     assert_eq!(picture.classes, Classes { unwritten: 1, dependent: 1, ..Classes::default() });
@@ -70,14 +70,14 @@ fn errors_of_both_sides_are_counted_in_units_in_the_last_place() {
     let oracle = TensorView { dtype: DType::F64, shape: &shape, bytes: &truth };
     let base = Some((view(&shape, &old), NONE));
     let got = view(&shape, &new);
-    let picture = Picture::of(&Scene { got, again: None, base, oracle: Some(oracle) });
-    let of = |errors: Option<Histogram>| -> Vec<(usize, u64)> {
+    let picture = Picture::draw(&Scene { got, again: None, base, oracle: Some(oracle) });
+    let of = |errors: Option<BinaryHistogram>| -> Vec<(usize, u64)> {
         let counts = errors.expect("there is an oracle").counts;
         counts.into_iter().enumerate().filter(|(_, count)| *count > 0).collect()
     };
     assert_eq!(of(picture.base_errors), [(0, 2)]);
     let eight = of(picture.got_errors)[1];
-    assert_eq!((Histogram::bound(eight.0), eight.1), (8.0, 1));
+    assert_eq!((BinaryHistogram::bound(eight.0), eight.1), (8.0, 1));
 }
 
 #[test]
@@ -93,10 +93,10 @@ fn a_picture_does_not_grow_with_its_tensor_and_none_is_too_small_for_one() {
             base: Some((view(shape, &old), NONE)),
             oracle: Some(view(shape, &old)),
         };
-        let text = serde_json::to_string(&Picture::of(&scene)).expect("plain data");
+        let text = serde_json::to_string(&Picture::draw(&scene)).expect("plain data");
         assert!(text.len() < 20_000, "{shape:?}: {}", text.len());
         let again: Picture = serde_json::from_str(&text).expect("the same");
-        assert_eq!(again, Picture::of(&scene));
+        assert_eq!(again, Picture::draw(&scene));
     }
     assert!(bytes(&none).is_empty());
 }

@@ -11,7 +11,7 @@ fn dims(sizes: &[(&str, usize)]) -> Vec<Dim> {
 
 fn class(sizes: &[(&str, usize)], belongs: impl Fn(&[usize]) -> bool + Sync) -> Bitmap {
     let shape: Vec<usize> = sizes.iter().map(|&(_, size)| size).collect();
-    Bitmap::from_fn(shape.iter().product(), |i| belongs(&unravel(i, &shape)))
+    Bitmap::from_fn(shape.iter().product(), |i| belongs(&unravel_index(i, &shape)))
 }
 
 fn told(
@@ -19,8 +19,9 @@ fn told(
     masks: &[Mask],
     belongs: impl Fn(&[usize]) -> bool + Sync,
 ) -> String {
-    let location = locate(&class(sizes, belongs), &dims(sizes), masks, &Scratch::heap()).unwrap();
-    location.map_or("nowhere".to_owned(), |location| describe(&location))
+    let location =
+        locate_elements(&class(sizes, belongs), &dims(sizes), masks, &Scratch::heap()).unwrap();
+    location.map_or("nowhere".to_owned(), |location| describe_location(&location))
 }
 
 const HEADS: &[(&str, usize)] = &[("batch", 2), ("head", 4), ("seq", 16)];
@@ -100,11 +101,11 @@ proptest! {
         });
         let dims: Vec<Dim> = shape.iter().map(|&size| Dim { name: None, size }).collect();
         let len = shape.iter().product();
-        let class = Bitmap::from_fn(len, |i| picked(&unravel(i, &shape)));
-        let location = locate(&class, &dims, &[], &Scratch::heap()).unwrap().unwrap();
+        let class = Bitmap::from_fn(len, |i| picked(&unravel_index(i, &shape)));
+        let location = locate_elements(&class, &dims, &[], &Scratch::heap()).unwrap().unwrap();
         prop_assert!(location.is_exact());
         for i in 0..len {
-            prop_assert_eq!(location.contains(&unravel(i, &shape), &[]), class.contains(i));
+            prop_assert_eq!(location.contains(&unravel_index(i, &shape), &[]), class.contains(i));
         }
     }
 
@@ -116,12 +117,12 @@ proptest! {
         let view = TensorView { dtype: DType::U8, shape: &[3, 4], bytes: &mask };
         let masks = [Mask { name: "mask", view, dims: &[0, 1] }];
         let dims: Vec<Dim> = shape.iter().map(|&size| Dim { name: None, size }).collect();
-        let Some(location) = locate(&class, &dims, &masks, &Scratch::heap()).unwrap() else {
+        let Some(location) = locate_elements(&class, &dims, &masks, &Scratch::heap()).unwrap() else {
             prop_assert_eq!(class.count(), 0);
             return Ok(());
         };
         let region: Vec<usize> =
-            (0..60).filter(|&i| location.contains(&unravel(i, &shape), &masks)).collect();
+            (0..60).filter(|&i| location.contains(&unravel_index(i, &shape), &masks)).collect();
         prop_assert_eq!(region.len() as u64, location.region_elements);
         prop_assert!(class.ones().all(|i| region.contains(&i)));
         if location.is_exact() {

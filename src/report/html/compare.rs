@@ -3,12 +3,14 @@
 use maud::{Markup, html};
 
 use super::super::judgement::verdict_reason;
-use super::super::numbers::count;
-use super::super::spans::Line;
-use super::super::{Entry, Refused, Revision, RunRecord, Standing, accesses, standing};
-use super::shell::{Head, Mood, badge, document, refusals};
-use super::table::table;
-use super::words::revision;
+use super::super::numbers::format_noun_count;
+use super::super::spans::ReportLine;
+use super::super::{
+    RefusedFixture, ReportEntry, Revision, RunRecord, Standing, accesses, standing,
+};
+use super::shell::{Mood, PageHead, render_badge, render_page, render_refusals};
+use super::table::render_table;
+use super::words::render_revision;
 use super::{findings, launches, outputs, replay};
 use crate::judge::{Accesses, Judgement, OutputPicture, Verdict};
 
@@ -30,8 +32,8 @@ pub struct Compared {
 
 impl Compared {
     /// The same as the replay of the other side, compared with the trusted one.
-    pub(in crate::report) fn as_replay(&self) -> Entry {
-        Entry {
+    pub(in crate::report) fn as_replay(&self) -> ReportEntry {
+        ReportEntry {
             fixture: self.fixture.clone(),
             revision: self.got.clone(),
             outcome: self.judgement.got.clone(),
@@ -53,8 +55,8 @@ impl Compared {
 
     /// The verdict on outputs and accesses together.
     pub fn verdict(&self) -> Verdict {
-        let new = self.accesses.as_ref().is_some_and(Accesses::has_new);
-        self.judgement.verdict.max(if new { Verdict::Failed } else { Verdict::Identical })
+        let has_new = self.accesses.as_ref().is_some_and(Accesses::has_new);
+        self.judgement.verdict.max(if has_new { Verdict::Failed } else { Verdict::Identical })
     }
 
     /// Whether wrong is not told from imprecise, or races are not looked for.
@@ -69,13 +71,13 @@ impl Compared {
     }
 
     /// The verdict in a line.
-    pub fn verdict_line(&self) -> Line {
-        let judged = || super::super::verdict_line(&self.judgement);
+    pub fn verdict_line(&self) -> ReportLine {
+        let judgement_line = || super::super::verdict_line(&self.judgement);
         match &self.accesses {
-            Some(found) if self.judgement.verdict < Verdict::Failed => {
-                accesses::new_access(found).unwrap_or_else(judged)
+            Some(compared_accesses) if self.judgement.verdict < Verdict::Failed => {
+                accesses::new_access(compared_accesses).unwrap_or_else(judgement_line)
             }
-            _ => judged(),
+            _ => judgement_line(),
         }
     }
 }
@@ -84,78 +86,95 @@ impl Compared {
 /// compared.
 pub fn diff_html(
     compared: &[Compared],
-    new: &[Entry],
-    refused: &[Refused],
+    new: &[ReportEntry],
+    refused: &[RefusedFixture],
     run: &RunRecord,
 ) -> String {
     let body = html! {
-        @if compared.len() > 1 { (overview(compared)) }
-        @for (number, one) in compared.iter().enumerate() { (section(number, one)) }
-        @for (number, one) in new.iter().enumerate() { (replay::section(compared.len() + number, one)) }
-        (refusals(refused))
+        @if compared.len() > 1 { (render_diff_overview(compared)) }
+        @for (number, one) in compared.iter().enumerate() { (render_compared_fixture(number, one)) }
+        @for (number, one) in new.iter().enumerate() { (replay::render_entry_section(compared.len() + number, one)) }
+        (render_refusals(refused))
     };
-    document(&head(compared, new, refused), &body, run)
+    render_page(&build_diff_head(compared, new, refused), &body, run)
 }
 
-fn head(compared: &[Compared], new: &[Entry], refused: &[Refused]) -> Head {
-    let standings = compared.iter().map(|one| Standing::from(one.verdict()));
-    let standings: Vec<Standing> = standings.chain(new.iter().map(Standing::of)).collect();
+fn build_diff_head(
+    compared: &[Compared],
+    new_entries: &[ReportEntry],
+    refused: &[RefusedFixture],
+) -> PageHead {
+    let standings = compared.iter().map(|comparison| Standing::from(comparison.verdict()));
+    let standings: Vec<Standing> =
+        standings.chain(new_entries.iter().map(Standing::from_entry)).collect();
     let mood = match standings.iter().max() {
         Some(&worst) if worst.is_wrong() || refused.is_empty() => {
             let has_unchecked = compared.iter().any(Compared::has_unchecked)
-                || new.iter().any(replay::has_unchecked);
+                || new_entries.iter().any(replay::has_unchecked);
             Mood::from(worst).as_far_as_checked(has_unchecked)
         }
         _ => Mood::Untold,
     };
-    let short = |revision: &Option<Revision>| {
-        revision.as_ref().map_or("the working tree".to_owned(), |known| known.short.clone())
+    let short_name = |revision: &Option<Revision>| {
+        revision
+            .as_ref()
+            .map_or("the working tree".to_owned(), |named_revision| named_revision.short.clone())
     };
-    let sides = compared.first().map(|one| format!("{} -> {}", short(&one.base), short(&one.got)));
+    let sides = compared.first().map(|comparison| {
+        format!("{} -> {}", short_name(&comparison.base), short_name(&comparison.got))
+    });
     let sides = sides.unwrap_or_default();
-    let (about, verdict) = match (compared, new, refused) {
-        ([one], [], []) => (format!("{}, {sides}", one.fixture), one.verdict_line()),
-        ([], [one], []) => (one.fixture.clone(), standing::verdict(one)),
+    let (about, verdict) = match (compared, new_entries, refused) {
+        ([comparison], [], []) => {
+            (format!("{}, {sides}", comparison.fixture), comparison.verdict_line())
+        }
+        ([], [new_entry], []) => {
+            (new_entry.fixture.clone(), standing::render_entry_verdict(new_entry))
+        }
         _ => {
-            let all = count((standings.len() + refused.len()) as u64, "fixture");
-            (format!("{all}, {sides}"), standing::tally(standings, refused.len()).into())
+            let fixture_count =
+                format_noun_count((standings.len() + refused.len()) as u64, "fixture");
+            (
+                format!("{fixture_count}, {sides}"),
+                standing::tally_standings(standings, refused.len()).into(),
+            )
         }
     };
-    Head { kind: "replay diff", about: about.into(), mood, verdict, notes: Vec::new() }
+    PageHead { kind: "replay diff", about: about.into(), mood, verdict, notes: Vec::new() }
 }
 
-fn overview(compared: &[Compared]) -> Markup {
+fn render_diff_overview(compared: &[Compared]) -> Markup {
     let rows = html! {
         @for (number, one) in compared.iter().enumerate() {
             tr {
                 th scope="row" { a href={ "#f" (number) } { (one.fixture) } }
-                td { (badge(one.mood(), Standing::from(one.verdict()).name())) }
+                td { (render_badge(one.mood(), Standing::from(one.verdict()).name())) }
                 td { (verdict_reason(&one.judgement)) }
             }
         }
     };
     html! {
-        section class="card" { h2 { "Fixtures" } (table("fixtures", &["fixture", "verdict", "what"], &rows)) }
+        section class="card" { h2 { "Fixtures" } (render_table("fixtures", &["fixture", "verdict", "what"], &rows)) }
     }
 }
 
-fn section(number: usize, one: &Compared) -> Markup {
+fn render_compared_fixture(number: usize, one: &Compared) -> Markup {
     let verdict = one.verdict();
     html! {
         section class="card" id={ "f" (number) } {
-            h2 { (one.fixture) " " (badge(one.mood(), Standing::from(verdict).name())) }
+            h2 { (one.fixture) " " (render_badge(one.mood(), Standing::from(verdict).name())) }
             dl class="sides" {
-                dt { "before" } dd { (revision(one.base.as_ref())) }
-                dt { "after" } dd { (revision(one.got.as_ref())) }
+                dt { "before" } dd { (render_revision(one.base.as_ref())) }
+                dt { "after" } dd { (render_revision(one.got.as_ref())) }
             }
-            p { (super::words::line(&one.verdict_line())) }
+            p { (super::words::render_line(&one.verdict_line())) }
             @if let Some(reason) = &one.judgement.without_shadow {
                 p class="dim" { "wrong is not told from imprecise: " (reason) }
             }
-            (launches::both(&one.judgement))
-            (outputs::judged(&one.judgement, &one.pictures, &format!("f{number}")))
-            (findings::accesses(one.accesses.as_ref()))
-            (findings::printed(&one.judgement.got.printed))
+            (launches::render_launch_comparison(&one.judgement))
+            (outputs::render_output_comparison(&one.judgement, &one.pictures, &format!("f{number}")))
+            (findings::render_access_findings(one.accesses.as_ref()))
+            (findings::render_printed_output(&one.judgement.got.printed))
         }
     }
 }

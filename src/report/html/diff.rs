@@ -9,38 +9,38 @@ const LINES: usize = 400;
 const COMPARED: usize = 60;
 
 /// A unified diff.
-pub(super) fn diff(text: &str) -> Markup {
+pub(super) fn render_source_diff(text: &str) -> Markup {
     let lines: Vec<&str> = text.lines().collect();
     let left_out = lines.len().saturating_sub(LINES);
     html! {
-        pre class="diff" { @for block in blocks(&lines[..lines.len() - left_out]) { (shown(&block)) } }
+        pre class="diff" { @for block in group_diff_lines(&lines[..lines.len() - left_out]) { (render_diff_block(&block)) } }
         @if left_out > 0 { p class="dim" { "and " (left_out) " lines more" } }
     }
 }
 
 /// Lines that belong together.
-enum Block<'a> {
+enum DiffBlock<'a> {
     /// What was there, and what came in its place.
     Change { old: Vec<&'a str>, new: Vec<&'a str> },
     /// A line of another kind, and its class.
     Line(&'a str, &'static str),
 }
 
-fn blocks<'a>(lines: &[&'a str]) -> Vec<Block<'a>> {
+fn group_diff_lines<'a>(lines: &[&'a str]) -> Vec<DiffBlock<'a>> {
     let mut blocks = Vec::new();
     for line in lines {
         let class = match line.as_bytes().first() {
             Some(b'+') if !line.starts_with("+++ ") => {
                 match blocks.last_mut() {
-                    Some(Block::Change { new, .. }) => new.push(&line[1..]),
-                    _ => blocks.push(Block::Change { old: Vec::new(), new: vec![&line[1..]] }),
+                    Some(DiffBlock::Change { new, .. }) => new.push(&line[1..]),
+                    _ => blocks.push(DiffBlock::Change { old: Vec::new(), new: vec![&line[1..]] }),
                 }
                 continue;
             }
             Some(b'-') if !line.starts_with("--- ") => {
                 match blocks.last_mut() {
-                    Some(Block::Change { old, new }) if new.is_empty() => old.push(&line[1..]),
-                    _ => blocks.push(Block::Change { old: vec![&line[1..]], new: Vec::new() }),
+                    Some(DiffBlock::Change { old, new }) if new.is_empty() => old.push(&line[1..]),
+                    _ => blocks.push(DiffBlock::Change { old: vec![&line[1..]], new: Vec::new() }),
                 }
                 continue;
             }
@@ -48,19 +48,19 @@ fn blocks<'a>(lines: &[&'a str]) -> Vec<Block<'a>> {
             Some(b' ') | None => "same",
             _ => "file",
         };
-        blocks.push(Block::Line(line, class));
+        blocks.push(DiffBlock::Line(line, class));
     }
     blocks
 }
 
-fn shown(block: &Block<'_>) -> Markup {
+fn render_diff_block(block: &DiffBlock<'_>) -> Markup {
     match block {
-        Block::Line(line, class) => html! { span class=(class) { (line) "\n" } },
-        Block::Change { old, new } if old.len() + new.len() > COMPARED => html! {
+        DiffBlock::Line(line, class) => html! { span class=(class) { (line) "\n" } },
+        DiffBlock::Change { old, new } if old.len() + new.len() > COMPARED => html! {
             @for line in old { del { "-" (line) "\n" } }
             @for line in new { ins { "+" (line) "\n" } }
         },
-        Block::Change { old, new } => {
+        DiffBlock::Change { old, new } => {
             let joined = |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect();
             let (old, new): (String, String) = (joined(old), joined(new));
             let compared = TextDiff::from_lines(&old, &new);
@@ -69,7 +69,7 @@ fn shown(block: &Block<'_>) -> Markup {
             for change in changes {
                 let parts: Vec<(bool, String)> = change
                     .iter_strings_lossy()
-                    .map(|(changed, text)| (changed, text.trim_end_matches('\n').to_owned()))
+                    .map(|(is_changed, text)| (is_changed, text.trim_end_matches('\n').to_owned()))
                     .collect();
                 // A line that is on both sides was moved by what is around it.
                 if change.tag() != ChangeTag::Insert {
@@ -80,15 +80,15 @@ fn shown(block: &Block<'_>) -> Markup {
                 }
             }
             html! {
-                @for line in &gone { del { "-" (parts(line)) "\n" } }
-                @for line in &come { ins { "+" (parts(line)) "\n" } }
+                @for line in &gone { del { "-" (mark_changed_words(line)) "\n" } }
+                @for line in &come { ins { "+" (mark_changed_words(line)) "\n" } }
             }
         }
     }
 }
 
 /// A line, with the words that changed in it marked.
-fn parts(line: &[(bool, String)]) -> Markup {
+fn mark_changed_words(line: &[(bool, String)]) -> Markup {
     html! {
         @for (changed, text) in line { @if *changed { b { (text) } } @else { (text) } }
     }
@@ -102,7 +102,7 @@ mod tests {
     fn the_words_that_changed_are_marked_and_sources_are_escaped() {
         let text =
             "--- a/k.cu\n+++ b/k.cu\n@@ -1,2 +1,2 @@\n if (a < b)\n-  x = a<1>;\n+  x = a<2>;\n";
-        insta::assert_snapshot!(diff(text).into_string(), @r#"
+        insta::assert_snapshot!(render_source_diff(text).into_string(), @r#"
         <pre class="diff"><span class="file">--- a/k.cu
         </span><span class="file">+++ b/k.cu
         </span><span class="hunk">@@ -1,2 +1,2 @@

@@ -4,24 +4,24 @@ use maud::{Markup, html};
 
 use super::super::SnapshotCheck;
 use super::super::accesses::{access_lines, gone_lines};
-use super::super::judgement::{gradient, order_lines};
-use super::super::numbers::count;
-use super::super::spans::Line;
+use super::super::judgement::{order_lines, render_gradient_line};
+use super::super::numbers::format_noun_count;
+use super::super::spans::ReportLine;
 use super::super::style::BOLD;
-use super::shell::{Mood, badge};
-use super::words::{line, list};
+use super::shell::{Mood, render_badge};
+use super::words::{render_line, render_line_list};
 use crate::judge::{Accesses, GradientCheck, GradientVerdict};
 use crate::trial::OrderDependence;
 
 /// The gradients beside their loss.
-pub(super) fn gradients(checks: &[GradientCheck]) -> Markup {
+pub(super) fn render_gradients_table(checks: &[GradientCheck]) -> Markup {
     html! {
         @if !checks.is_empty() {
             h3 { "Gradients against the loss" }
             ul class="lines" {
                 @for check in checks {
                     li {
-                        (badge(mood(check.story.verdict()), &check.output)) " " (line(&gradient(check)))
+                        (render_badge(gradient_mood(check.story.verdict()), &check.output)) " " (render_line(&render_gradient_line(check)))
                     }
                 }
             }
@@ -30,7 +30,7 @@ pub(super) fn gradients(checks: &[GradientCheck]) -> Markup {
 }
 
 /// How good it is that a gradient stands so.
-pub(super) fn mood(verdict: GradientVerdict) -> Mood {
+pub(super) fn gradient_mood(verdict: GradientVerdict) -> Mood {
     match verdict {
         GradientVerdict::Matches => Mood::Good,
         GradientVerdict::Unknown => Mood::Untold,
@@ -39,23 +39,28 @@ pub(super) fn mood(verdict: GradientVerdict) -> Mood {
 }
 
 /// The outputs that depend on the order of blocks and threads.
-pub(super) fn orders(found: &[OrderDependence]) -> Markup {
-    let lines = found.iter().map(|one| {
-        let [what, numbers] = order_lines(one);
-        Line::of(BOLD, &one.output).and(" ").and(what).and(". ").and(numbers)
+pub(super) fn render_order_dependences(dependences: &[OrderDependence]) -> Markup {
+    let lines = dependences.iter().map(|dependence| {
+        let [summary, numbers] = order_lines(dependence);
+        ReportLine::with_style(BOLD, &dependence.output)
+            .and(" ")
+            .and(summary)
+            .and(". ")
+            .and(numbers)
     });
-    titled("Orders of blocks and threads", &lines.collect::<Vec<_>>())
+    render_titled_list("Orders of blocks and threads", &lines.collect::<Vec<_>>())
 }
 
 /// The accesses to memory that are wrong, and those that no longer are.
-pub(super) fn accesses(found: Option<&Accesses>) -> Markup {
-    let lines =
-        found.iter().flat_map(|found| access_lines(found).into_iter().chain(gone_lines(found)));
-    titled("Accesses to memory", &lines.collect::<Vec<_>>())
+pub(super) fn render_access_findings(checked_accesses: Option<&Accesses>) -> Markup {
+    let lines = checked_accesses
+        .iter()
+        .flat_map(|accesses| access_lines(accesses).into_iter().chain(gone_lines(accesses)));
+    render_titled_list("Accesses to memory", &lines.collect::<Vec<_>>())
 }
 
 /// The comparison with the accepted snapshot.
-pub(super) fn snapshot(check: Option<&SnapshotCheck>) -> Markup {
+pub(super) fn render_snapshot_check(check: Option<&SnapshotCheck>) -> Markup {
     html! {
         @if let Some(check) = check {
             h3 { "Accepted snapshot" }
@@ -65,7 +70,7 @@ pub(super) fn snapshot(check: Option<&SnapshotCheck>) -> Markup {
 }
 
 /// What the code printed, its last lines.
-pub(super) fn printed(text: &str) -> Markup {
+pub(super) fn render_printed_output(text: &str) -> Markup {
     /// Lines of it that are shown.
     const LINES: usize = 200;
     let lines: Vec<&str> = text.lines().collect();
@@ -73,19 +78,19 @@ pub(super) fn printed(text: &str) -> Markup {
     html! {
         @if !lines.is_empty() {
             details {
-                summary { "printed by the code, " (count(lines.len() as u64, "line")) }
-                @if left_out > 0 { p class="dim" { "(" (count(left_out as u64, "line")) " before these)" } }
+                summary { "printed by the code, " (format_noun_count(lines.len() as u64, "line")) }
+                @if left_out > 0 { p class="dim" { "(" (format_noun_count(left_out as u64, "line")) " before these)" } }
                 pre { @for line in &lines[left_out..] { (line) "\n" } }
             }
         }
     }
 }
 
-fn titled(title: &str, lines: &[Line]) -> Markup {
+fn render_titled_list(title: &str, lines: &[ReportLine]) -> Markup {
     html! {
         @if !lines.is_empty() {
             h3 { (title) }
-            (list(lines))
+            (render_line_list(lines))
         }
     }
 }

@@ -2,21 +2,21 @@
 
 use maud::{Markup, html};
 
-use super::super::numbers::{count, short};
-use super::super::spans::Line;
-use super::super::text::{failure, heading};
-use super::super::{Refused, Revision, RunRecord, Standing, gradient, standing};
-use super::findings::mood;
+use super::super::numbers::{format_noun_count, format_short_number};
+use super::super::spans::ReportLine;
+use super::super::text::{describe_failure, render_replay_heading};
+use super::super::{RefusedFixture, Revision, RunRecord, Standing, render_gradient_line, standing};
+use super::findings::gradient_mood;
 use super::launches;
 use super::outputs;
-use super::shell::{Head, Mood, badge, document, refusals};
-use super::table::table;
-use super::words::{line, revision};
+use super::shell::{Mood, PageHead, render_badge, render_page, render_refusals};
+use super::table::render_table;
+use super::words::{render_line, render_revision};
 use crate::judge::{GradientCheck, GradientVerdict, OutputPicture};
 use crate::trial::{Outcome, Status};
 
 /// The gradients of one fixture at one revision.
-pub struct Checked {
+pub struct GradcheckEntry {
     /// The fixture's name.
     pub fixture: String,
     /// The revision; none for the working tree.
@@ -29,7 +29,7 @@ pub struct Checked {
     pub pictures: Vec<OutputPicture>,
 }
 
-impl Checked {
+impl GradcheckEntry {
     /// How the gradients stand: if none could be checked, they are neither right nor wrong.
     pub fn standing(&self) -> Standing {
         let worst = self.gradients.iter().map(|check| check.story.verdict()).max();
@@ -51,7 +51,7 @@ impl Checked {
     /// Why nothing is said of the gradients, if so.
     pub fn untold(&self) -> Option<String> {
         match &self.outcome.status {
-            Status::Failed(failures) => Some(format!("failed: {}", failure(&failures[0]))),
+            Status::Failed(failures) => Some(format!("failed: {}", describe_failure(&failures[0]))),
             Status::Untestable { reason, .. } => Some(format!("untestable: {reason}")),
             Status::Completed if self.standing() == Standing::Untestable => {
                 Some("untestable: no gradient could be checked".to_owned())
@@ -76,34 +76,44 @@ impl Checked {
 }
 
 /// The page on `checked`, and on the fixtures that could not be checked.
-pub fn gradcheck_html(checked: &[Checked], refused: &[Refused], run: &RunRecord) -> String {
+pub fn gradcheck_html(
+    checked: &[GradcheckEntry],
+    refused: &[RefusedFixture],
+    run: &RunRecord,
+) -> String {
     let body = html! {
-        @for (number, one) in checked.iter().enumerate() { (section(number, one)) }
-        (refusals(refused))
+        @for (number, one) in checked.iter().enumerate() { (render_gradcheck_entry(number, one)) }
+        (render_refusals(refused))
     };
-    document(&head(checked, refused), &body, run)
+    render_page(&build_gradcheck_head(checked, refused), &body, run)
 }
 
-fn head(checked: &[Checked], refused: &[Refused]) -> Head {
-    let worst = checked.iter().map(Checked::standing).max();
+fn build_gradcheck_head(entries: &[GradcheckEntry], refused: &[RefusedFixture]) -> PageHead {
+    let worst = entries.iter().map(GradcheckEntry::standing).max();
     let mood = match worst {
         Some(worst) if worst.is_wrong() || refused.is_empty() => {
-            Mood::from(worst).as_far_as_checked(checked.iter().any(Checked::has_unchecked))
+            Mood::from(worst).as_far_as_checked(entries.iter().any(GradcheckEntry::has_unchecked))
         }
         _ => Mood::Untold,
     };
-    let (about, verdict) = match (checked, refused) {
-        ([one], []) => (heading(&one.fixture, one.revision.as_ref()), one.sentence()),
+    let (about, verdict) = match (entries, refused) {
+        ([entry], []) => {
+            (render_replay_heading(&entry.fixture, entry.revision.as_ref()), entry.sentence())
+        }
         _ => {
-            let all = count((checked.len() + refused.len()) as u64, "fixture");
-            let tally = standing::tally(checked.iter().map(Checked::standing), refused.len());
-            (Line::from(all), tally)
+            let fixture_count =
+                format_noun_count((entries.len() + refused.len()) as u64, "fixture");
+            let tally = standing::tally_standings(
+                entries.iter().map(GradcheckEntry::standing),
+                refused.len(),
+            );
+            (ReportLine::from(fixture_count), tally)
         }
     };
-    Head { kind: "replay gradcheck", about, mood, verdict: verdict.into(), notes: Vec::new() }
+    PageHead { kind: "replay gradcheck", about, mood, verdict: verdict.into(), notes: Vec::new() }
 }
 
-fn section(number: usize, one: &Checked) -> Markup {
+fn render_gradcheck_entry(number: usize, one: &GradcheckEntry) -> Markup {
     const COLUMNS: [&str; 8] = [
         "gradient",
         "verdict",
@@ -119,38 +129,38 @@ fn section(number: usize, one: &Checked) -> Markup {
         @for check in &one.gradients {
             tr {
                 th scope="row" { (check.output) }
-                td { (badge(mood(check.story.verdict()), word(check.story.verdict()))) }
+                td { (render_badge(gradient_mood(check.story.verdict()), gradient_verdict_name(check.story.verdict()))) }
                 td { (check.of.as_deref().unwrap_or("loss")) }
                 td { (check.gradient_of) }
                 td class="number" { (check.directions) }
                 td class="number" { (check.checked) " of " (check.elements) }
-                td class="number" { (short(check.worst, 3)) }
-                td class="number" { (short(check.error, 3)) }
+                td class="number" { (format_short_number(check.worst, 3)) }
+                td class="number" { (format_short_number(check.error, 3)) }
             }
         }
     };
     html! {
         section class="card" id={ "f" (number) } {
             h2 {
-                (one.fixture) " at " (revision(one.revision.as_ref())) " "
-                (badge(Mood::from(standing).as_far_as_checked(one.has_unchecked()), standing.name()))
+                (one.fixture) " at " (render_revision(one.revision.as_ref())) " "
+                (render_badge(Mood::from(standing).as_far_as_checked(one.has_unchecked()), standing.name()))
             }
             p class="dim" { (one.outcome.device_description) ", " (one.outcome.compiler) }
             @if let Some(untold) = one.untold() { p { (untold) } }
-            @if !one.gradients.is_empty() { (table("gradients", &COLUMNS, &rows)) }
+            @if !one.gradients.is_empty() { (render_table("gradients", &COLUMNS, &rows)) }
             ul class="lines" {
                 @for check in &one.gradients {
-                    li { strong { (check.output) } " " (line(&gradient(check))) }
+                    li { strong { (check.output) } " " (render_line(&render_gradient_line(check))) }
                 }
             }
-            (outputs::alone(&one.outcome.outputs, &one.pictures))
-            (launches::launches(&one.outcome))
-            (outputs::outputs(&one.outcome.outputs))
+            (outputs::render_replay_pictures(&one.outcome.outputs, &one.pictures))
+            (launches::render_launches_table(&one.outcome))
+            (outputs::render_outputs_table(&one.outcome.outputs))
         }
     }
 }
 
-fn word(verdict: GradientVerdict) -> &'static str {
+fn gradient_verdict_name(verdict: GradientVerdict) -> &'static str {
     match verdict {
         GradientVerdict::Matches => "matches",
         GradientVerdict::Unknown => "not checked",

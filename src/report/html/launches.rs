@@ -2,9 +2,9 @@
 
 use maud::{Markup, html};
 
-use super::super::numbers::plural;
+use super::super::numbers::format_plural_count;
 use super::super::text::launch_shape;
-use super::table::table;
+use super::table::render_table;
 use crate::judge::{Judgement, LaunchChange};
 use crate::runtime::report::LaunchRecord;
 use crate::trial::{Outcome, Status};
@@ -13,14 +13,14 @@ use crate::trial::{Outcome, Status};
 const SHOWN: usize = 64;
 
 /// The launches of one outcome.
-pub(super) fn launches(outcome: &Outcome) -> Markup {
+pub(super) fn render_launches_table(outcome: &Outcome) -> Markup {
     let shown = &outcome.launches[..outcome.launches.len().min(SHOWN)];
     let rows = html! {
         @for (number, launch) in shown.iter().enumerate() {
             tr {
                 td class="number" { (number + 1) }
                 td { code { (launch.kernel) } }
-                td { (shape(Some(launch))) }
+                td { (render_launch_shape(Some(launch))) }
                 td class="dim" { (launch.site) }
             }
         }
@@ -28,14 +28,14 @@ pub(super) fn launches(outcome: &Outcome) -> Markup {
     html! {
         @if !shown.is_empty() {
             h3 { "Launches" }
-            (table("launches", &["#", "kernel", "configuration", "site"], &rows))
-            (more(outcome.launch_count, shown.len()))
+            (render_table("launches", &["#", "kernel", "configuration", "site"], &rows))
+            (render_launch_remainder(outcome.launch_count, shown.len()))
         }
     }
 }
 
 /// The launches that changed, before and after, and how many there are on each side.
-pub(super) fn both(judgement: &Judgement) -> Markup {
+pub(super) fn render_launch_comparison(judgement: &Judgement) -> Markup {
     let untestable = |outcome: &Outcome| matches!(outcome.status, Status::Untestable { .. });
     let (base, got) = (&judgement.base, &judgement.got);
     // A side that could not be run launched nothing; that is no change.
@@ -45,12 +45,12 @@ pub(super) fn both(judgement: &Judgement) -> Markup {
     html! {
         h3 { "Launches before and after" }
         @if judgement.launches.is_empty() {
-            p { "The same on both sides: " (plural(got.launch_count, "launch", "launches")) "." }
-            details { summary { "all launches" } (launches(got)) }
+            p { "The same on both sides: " (format_plural_count(got.launch_count, "launch", "launches")) "." }
+            details { summary { "all launches" } (render_launches_table(got)) }
         } @else {
-            (changes(&judgement.launches))
+            (render_launch_changes(&judgement.launches))
             p class="dim" {
-                (plural(base.launch_count, "launch", "launches")) " before, "
+                (format_plural_count(base.launch_count, "launch", "launches")) " before, "
                 (got.launch_count) " after; those that did not change are left out."
             }
         }
@@ -58,28 +58,28 @@ pub(super) fn both(judgement: &Judgement) -> Markup {
 }
 
 /// A row for each change of a launch.
-pub(super) fn changes(changes: &[LaunchChange]) -> Markup {
+pub(super) fn render_launch_changes(changes: &[LaunchChange]) -> Markup {
     let shown = &changes[..changes.len().min(SHOWN)];
     let rows = html! {
         @for change in shown {
             @let known = change.after.as_ref().or(change.before.as_ref());
             tr {
                 td { code { (known.map_or("", |launch| launch.kernel.as_str())) } }
-                td { (shape(change.before.as_ref())) }
-                td { (shape(change.after.as_ref())) }
+                td { (render_launch_shape(change.before.as_ref())) }
+                td { (render_launch_shape(change.after.as_ref())) }
                 td class="dim" { (known.map_or("", |launch| launch.site.as_str())) }
             }
         }
     };
     html! {
         @if !shown.is_empty() {
-            (table("launches that changed", &["kernel", "before", "after", "site"], &rows))
-            (more(changes.len() as u64, shown.len()))
+            (render_table("launches that changed", &["kernel", "before", "after", "site"], &rows))
+            (render_launch_remainder(changes.len() as u64, shown.len()))
         }
     }
 }
 
-fn shape(launch: Option<&LaunchRecord>) -> Markup {
+fn render_launch_shape(launch: Option<&LaunchRecord>) -> Markup {
     html! {
         @match launch {
             Some(launch) => {
@@ -91,7 +91,7 @@ fn shape(launch: Option<&LaunchRecord>) -> Markup {
     }
 }
 
-fn more(all: u64, shown: usize) -> Markup {
-    let more = all.saturating_sub(shown as u64);
-    html! { @if more > 0 { p class="dim" { "and " (plural(more, "launch", "launches")) " more" } } }
+fn render_launch_remainder(total: u64, shown_count: usize) -> Markup {
+    let more = total.saturating_sub(shown_count as u64);
+    html! { @if more > 0 { p class="dim" { "and " (format_plural_count(more, "launch", "launches")) " more" } } }
 }

@@ -3,32 +3,34 @@
 use maud::{Markup, html};
 
 use super::super::captured_by::captured_lines;
-use super::super::changes::{NOT_CHECKED, change_lines, leaves_races_open, summary, verdict};
-use super::super::judgement::{launch_line, verdict_name};
-use super::super::spans::Line;
+use super::super::changes::{
+    NOT_CHECKED, change_lines, leaves_races_open, render_change_verdict, summarise_log,
+};
+use super::super::judgement::{describe_launch_change, verdict_name};
+use super::super::spans::ReportLine;
 use super::super::{LogRequest, RunRecord};
-use super::history::Graph;
-use super::shell::{Head, Mood, badge, document};
+use super::history::LineageGraph;
+use super::shell::{Mood, PageHead, render_badge, render_page};
 use super::table::fixtures_by_commits;
-use super::words::{commit, line, list};
+use super::words::{render_commit, render_line, render_line_list};
 use super::{launches, outputs};
-use crate::bisect::{Change, Kin, LogReport};
+use crate::bisect::{LineageCommit, LogChange, LogReport};
 use crate::history::Commit;
 use crate::judge::Verdict;
 
 /// The page on the changes of a range.
 pub fn log_html(report: &LogReport, request: &LogRequest<'_>, run: &RunRecord) -> String {
     let body = html! {
-        (history(report))
-        (changes(report))
-        (others(report))
+        (render_log_history(report))
+        (render_log_changes(report))
+        (render_unchanged_commits(report))
     };
-    document(&head(report, request), &body, run)
+    render_page(&build_log_head(report, request), &body, run)
 }
 
-fn head(report: &LogReport, request: &LogRequest<'_>) -> Head {
+fn build_log_head(report: &LogReport, request: &LogRequest<'_>) -> PageHead {
     let worst = report.changes.iter().filter(|change| change.is_worse());
-    let worst = worst.map(Change::verdict).max();
+    let worst = worst.map(LogChange::verdict).max();
     let nothing = report.variants > 0 && report.untested == report.variants;
     let mood = match worst {
         _ if nothing => Mood::Untold,
@@ -37,74 +39,78 @@ fn head(report: &LogReport, request: &LogRequest<'_>) -> Head {
     };
     let verdict = match report.commits {
         0 => "the range has no commits".into(),
-        _ => summary(report),
+        _ => summarise_log(report),
     };
-    let notes = captured_lines(&report.captured).into_iter().map(Line::from).collect();
-    Head { kind: "replay log", about: request.line(), mood, verdict, notes }
+    let notes = captured_lines(&report.captured).into_iter().map(ReportLine::from).collect();
+    PageHead { kind: "replay log", about: request.line(), mood, verdict, notes }
 }
 
 /// The commits of the range as a graph.
-fn history(report: &LogReport) -> Markup {
+fn render_log_history(report: &LogReport) -> Markup {
     let Some(lineage) = &report.lineage else { return html! {} };
-    let words = |kin: &Kin| {
-        let own = |commit: &Commit| commit.id == kin.commit.id;
-        let changes = report.changes.iter().filter(|change| own(&change.commit));
+    let words = |kin: &LineageCommit| {
+        let is_same_commit = |commit: &Commit| commit.id == kin.commit.id;
+        let changes = report.changes.iter().filter(|change| is_same_commit(&change.commit));
         let mut words: Vec<String> = changes
-            .map(|change| format!("{}: {}", change.fixture, verdict(change).words()))
+            .map(|change| format!("{}: {}", change.fixture, render_change_verdict(change).words()))
             .collect();
-        let untested = report.untestable.iter().filter(|found| own(&found.commit));
-        words.extend(untested.map(|found| format!("{}: {}", found.fixture, found.reason)));
-        if words.is_empty() && report.acquitted.iter().any(own) {
+        let untested =
+            report.untestable.iter().filter(|untestable| is_same_commit(&untestable.commit));
+        words.extend(
+            untested.map(|untestable| format!("{}: {}", untestable.fixture, untestable.reason)),
+        );
+        if words.is_empty() && report.acquitted.iter().any(is_same_commit) {
             words.push("changes sources and no output".to_owned());
         }
         (!words.is_empty()).then(|| words.join("; "))
     };
-    Graph { lineage, culprit: None, anchor: "h", words: &words }.card()
+    LineageGraph { lineage, culprit: None, anchor: "h", words: &words }.card()
 }
 
 /// The changes, those of one fixture beside each other where there are several.
-fn changes(report: &LogReport) -> Markup {
+fn render_log_changes(report: &LogReport) -> Markup {
     html! {
         @if report.changes.iter().any(|change| change.fixture != report.changes[0].fixture) {
-            (who_broke_what(report))
+            (render_changes_matrix(report))
         }
-        @for (number, change) in report.changes.iter().enumerate() { (section(number, change)) }
+        @for (number, change) in report.changes.iter().enumerate() { (render_change_section(number, change)) }
     }
 }
 
 /// Fixtures by commits: each cell leads to the change.
-fn who_broke_what(report: &LogReport) -> Markup {
+fn render_changes_matrix(report: &LogReport) -> Markup {
     let mut fixtures: Vec<&str> = Vec::new();
     let mut commits: Vec<&Commit> = Vec::new();
     for change in &report.changes {
         if !fixtures.contains(&change.fixture.as_str()) {
             fixtures.push(&change.fixture);
         }
-        if commits.iter().all(|known| known.id != change.commit.id) {
+        if commits.iter().all(|listed_commit| listed_commit.id != change.commit.id) {
             commits.push(&change.commit);
         }
     }
     let of = |fixture: &str, commit: &Commit| {
-        let same = |change: &Change| change.fixture == fixture && change.commit.id == commit.id;
-        report.changes.iter().position(same)
+        let matches_cell =
+            |change: &LogChange| change.fixture == fixture && change.commit.id == commit.id;
+        report.changes.iter().position(matches_cell)
     };
     let rows = html! {
         @for known in &commits {
             tr {
-                th scope="row" { (commit(known)) }
-                @for fixture in &fixtures { td { (cell(report, of(fixture, known))) } }
+                th scope="row" { (render_commit(known)) }
+                @for fixture in &fixtures { td { (render_change_cell(report, of(fixture, known))) } }
             }
         }
     };
     fixtures_by_commits("Who changed what", &fixtures, &rows)
 }
 
-fn cell(report: &LogReport, at: Option<usize>) -> Markup {
+fn render_change_cell(report: &LogReport, at: Option<usize>) -> Markup {
     html! {
         @match at {
             Some(at) => {
-                @let (mood, word) = standing(&report.changes[at]);
-                a href={ "#c" (at) } { (badge(mood, word)) }
+                @let (mood, word) = rate_change(&report.changes[at]);
+                a href={ "#c" (at) } { (render_badge(mood, word)) }
             },
             None => span class="dim" { "same" },
         }
@@ -112,7 +118,7 @@ fn cell(report: &LogReport, at: Option<usize>) -> Markup {
 }
 
 /// The word for a change, and how good it is.
-fn standing(change: &Change) -> (Mood, &'static str) {
+fn rate_change(change: &LogChange) -> (Mood, &'static str) {
     match &change.repair {
         Some(repair) if repair.of_defect => (Mood::Good, "repaired"),
         Some(_) => (Mood::Good, "taken back"),
@@ -125,40 +131,41 @@ fn standing(change: &Change) -> (Mood, &'static str) {
     }
 }
 
-fn section(number: usize, change: &Change) -> Markup {
-    let (mood, word) = standing(change);
+fn render_change_section(number: usize, change: &LogChange) -> Markup {
+    let (mood, word) = rate_change(change);
     // The launches are told in a table.
-    let launches: Vec<String> = change.judgement.launches.iter().map(launch_line).collect();
+    let launches: Vec<String> =
+        change.judgement.launches.iter().map(describe_launch_change).collect();
     let mut lines = change_lines(change);
     lines.retain(|line| !launches.contains(&line.words()));
     html! {
         section class="card" id={ "c" (number) } {
             h2 {
-                (commit(&change.commit)) " " (badge(mood, word))
+                (render_commit(&change.commit)) " " (render_badge(mood, word))
             }
             p class="dim" { (change.fixture) }
-            p { (line(&verdict(change))) }
-            (list(&lines[1..]))
+            p { (render_line(&render_change_verdict(change))) }
+            (render_line_list(&lines[1..]))
             @if change.judgement.verdict != Verdict::Untestable {
                 @if !change.judgement.launches.is_empty() {
                     h3 { "Launches before and after" }
-                    (launches::changes(&change.judgement.launches))
+                    (launches::render_launch_changes(&change.judgement.launches))
                 }
-                @if change.repair.is_none() { (outputs::judged(&change.judgement, &change.pictures, &format!("c{number}"))) }
+                @if change.repair.is_none() { (outputs::render_output_comparison(&change.judgement, &change.pictures, &format!("c{number}"))) }
             }
         }
     }
 }
 
 /// The commits that changed sources and no output, and those that could not be tested.
-fn others(report: &LogReport) -> Markup {
+fn render_unchanged_commits(report: &LogReport) -> Markup {
     html! {
         @if !report.acquitted.is_empty() {
             section class="card" {
                 h2 { "Changed sources and no output" }
                 ul class="lines" {
                     @for known in &report.acquitted {
-                        li { (commit(known)) }
+                        li { (render_commit(known)) }
                     }
                 }
             }
@@ -169,7 +176,7 @@ fn others(report: &LogReport) -> Markup {
                 ul class="lines" {
                     @for found in &report.untestable {
                         li {
-                            (commit(&found.commit))
+                            (render_commit(&found.commit))
                             " (" (found.fixture) ")"
                             pre { (found.reason) }
                         }

@@ -2,7 +2,7 @@
 //!
 //! A page is made of the values that the other formats are made of. What others wrote (names, subjects,
 //! paths, what kernels print) is escaped by the template library, and made harmless for eyes in
-//! [`shell::document`].
+//! [`shell::render_page`].
 
 mod chart;
 mod compare;
@@ -23,8 +23,8 @@ mod tests;
 mod words;
 
 pub use compare::{Compared, diff_html};
-pub use gradients::{Checked, gradcheck_html};
+pub use gradients::{GradcheckEntry, gradcheck_html};
 pub use log::log_html;
-pub use replay::html;
+pub use replay::render_replay_html;
 pub use search::bisect_html;
 pub use series::series_html;

@@ -4,11 +4,11 @@ use maud::{Markup, html};
 
 use super::super::judgement::{finding_words, output_lines, verdict_name};
 use super::super::known::captured_word;
-use super::super::numbers::{dims, short};
+use super::super::numbers::{format_dims, format_short_number};
 use super::chart;
-use super::shell::badge;
-use super::table::table;
-use super::words::list;
+use super::shell::render_badge;
+use super::table::render_table;
+use super::words::render_line_list;
 use crate::judge::{Judgement, KnownCheck, OutputJudgement, OutputPicture, Verdict};
 use crate::numerics::compare::Comparison;
 use crate::numerics::picture::{Classes, Picture, Shade};
@@ -17,7 +17,7 @@ use crate::tensor::{DType, Dim};
 use crate::trial::OutputRecord;
 
 /// The outputs of one side, with their statistics.
-pub(super) fn outputs(records: &[OutputRecord]) -> Markup {
+pub(super) fn render_outputs_table(records: &[OutputRecord]) -> Markup {
     const COLUMNS: [&str; 11] = [
         "output",
         "kind",
@@ -31,19 +31,19 @@ pub(super) fn outputs(records: &[OutputRecord]) -> Markup {
         "#unwritten",
         "checksum",
     ];
-    let optional = |x: Option<f64>| x.map_or("none".to_owned(), |x| short(x, 6));
+    let optional = |x: Option<f64>| x.map_or("none".to_owned(), |x| format_short_number(x, 6));
     let rows = html! {
         @for record in records {
             @let summary = &record.summary;
             tr {
                 th scope="row" { (record.name) }
-                td class="shape" { (record.dtype) " " (dims(&record.dims)) }
-                td class="number" { (short(summary.norm, 6)) }
+                td class="shape" { (record.dtype) " " (format_dims(&record.dims)) }
+                td class="number" { (format_short_number(summary.norm, 6)) }
                 td class="number" { (optional(summary.min)) }
                 td class="number" { (optional(summary.max)) }
                 td class="number" { (optional(summary.mean)) }
                 td class="number" { (summary.zeros) }
-                (none_hoped(summary.nan)) (none_hoped(summary.inf)) (none_hoped(summary.unwritten))
+                (render_unwanted_cell(summary.nan)) (render_unwanted_cell(summary.inf)) (render_unwanted_cell(summary.unwritten))
                 td { code { (summary.checksum) } }
             }
         }
@@ -51,12 +51,12 @@ pub(super) fn outputs(records: &[OutputRecord]) -> Markup {
     html! {
         @if !records.is_empty() {
             h3 { "Outputs" }
-            (table("outputs", &COLUMNS, &rows))
+            (render_table("outputs", &COLUMNS, &rows))
         }
     }
 }
 
-fn none_hoped(number: u64) -> Markup {
+fn render_unwanted_cell(number: u64) -> Markup {
     html! { td class=(if number > 0 { "number is-bad" } else { "number" }) { (number) } }
 }
 
@@ -73,15 +73,19 @@ const BESIDE: [&str; 8] = [
 ];
 
 /// The outputs of both sides beside each other; `anchor` begins the names of their places on the page.
-pub(super) fn judged(judgement: &Judgement, pictures: &[OutputPicture], anchor: &str) -> Markup {
+pub(super) fn render_output_comparison(
+    judgement: &Judgement,
+    pictures: &[OutputPicture],
+    anchor: &str,
+) -> Markup {
     let outputs = &judgement.outputs;
     let rows = html! {
         @for (number, output) in outputs.iter().enumerate() {
             tr {
-                th scope="row" { (linked(output, &id(anchor, number))) }
-                td { (badge(output.story.verdict().into(), verdict_name(output.story.verdict()))) }
+                th scope="row" { (render_output_link(output, &output_anchor(anchor, number))) }
+                td { (render_badge(output.story.verdict().into(), verdict_name(output.story.verdict()))) }
                 td { (output.place.as_deref().unwrap_or("")) }
-                (distances(&output.comparison))
+                (render_distance_cells(&output.comparison))
                 td { (finding_words(&output.story).unwrap_or_default()) }
             }
         }
@@ -89,10 +93,10 @@ pub(super) fn judged(judgement: &Judgement, pictures: &[OutputPicture], anchor: 
     html! {
         @if !outputs.is_empty() {
             h3 { "Outputs before and after" }
-            (table("outputs before and after", &BESIDE, &rows))
+            (render_table("outputs before and after", &BESIDE, &rows))
             div class="outputs" {
                 @for (number, output) in outputs.iter().enumerate() {
-                    @if has_details(output) { (details(output, picture_of(pictures, &output.name), &id(anchor, number))) }
+                    @if has_details(output) { (render_output_details(output, find_picture(pictures, &output.name), &output_anchor(anchor, number))) }
                 }
             }
         }
@@ -100,7 +104,7 @@ pub(super) fn judged(judgement: &Judgement, pictures: &[OutputPicture], anchor: 
 }
 
 /// The name of the place of an output on the page.
-fn id(anchor: &str, number: usize) -> String {
+fn output_anchor(anchor: &str, number: usize) -> String {
     format!("{anchor}-o{number}")
 }
 
@@ -110,52 +114,58 @@ fn has_details(output: &OutputJudgement) -> bool {
         || output.nondeterminism.is_some()
 }
 
-fn linked(output: &OutputJudgement, id: &str) -> Markup {
+fn render_output_link(output: &OutputJudgement, id: &str) -> Markup {
     html! {
         @if has_details(output) { a href={ "#" (id) } { (output.name) } } @else { (output.name) }
     }
 }
 
 /// The share of bits that differ, elements beyond noise, the distance of all, the worst.
-fn distances(compared: &Comparison) -> Markup {
+fn render_distance_cells(compared: &Comparison) -> Markup {
     let share = match compared.count {
         0 => "0 %".to_owned(),
-        all => format!("{} %", short(100.0 * compared.differing as f64 / all as f64, 3)),
+        total_count => format!(
+            "{} %",
+            format_short_number(100.0 * compared.differing as f64 / total_count as f64, 3)
+        ),
     };
-    let ratio = compared.worst.map_or(String::new(), |worst| short(worst.ratio, 3));
+    let ratio = compared.worst.map_or(String::new(), |worst| format_short_number(worst.ratio, 3));
     html! {
         td class="number" { (share) }
         td class=(if compared.beyond > 0 { "number is-bad" } else { "number" }) { (compared.beyond) }
-        td class="number" { (short(compared.relative_l2, 3)) }
+        td class="number" { (format_short_number(compared.relative_l2, 3)) }
         td class="number" { (ratio) }
     }
 }
 
 /// What is known of one output.
-fn details(output: &OutputJudgement, picture: Option<&Picture>, id: &str) -> Markup {
+fn render_output_details(output: &OutputJudgement, picture: Option<&Picture>, id: &str) -> Markup {
     html! {
         details class={ "output " (super::shell::Mood::from(output.story.verdict()).class()) } id=(id)
             open=[(output.story.verdict() >= Verdict::Diverged).then_some("")] {
             summary {
                 strong { (output.name) } " "
-                span class="dim" { (output.dtype) " " (dims(&output.dims)) } " "
-                (badge(output.story.verdict().into(), verdict_name(output.story.verdict())))
+                span class="dim" { (output.dtype) " " (format_dims(&output.dims)) } " "
+                (render_badge(output.story.verdict().into(), verdict_name(output.story.verdict())))
             }
-            (list(&output_lines(output)))
+            (render_line_list(&output_lines(output)))
             @if let Some(picture) = picture {
-                (charts(&output.name, output.dtype, &output.dims, picture, output.location.as_ref()))
+                (render_output_charts(&output.name, output.dtype, &output.dims, picture, output.location.as_ref()))
             }
         }
     }
 }
 
 /// The picture of output `name`.
-fn picture_of<'p>(pictures: &'p [OutputPicture], name: &str) -> Option<&'p Picture> {
-    pictures.iter().find(|one| one.name == name).map(|one| &one.picture)
+fn find_picture<'p>(pictures: &'p [OutputPicture], name: &str) -> Option<&'p Picture> {
+    pictures
+        .iter()
+        .find(|output_picture| output_picture.name == name)
+        .map(|output_picture| &output_picture.picture)
 }
 
 /// The charts of one output, with the wrong slice framed.
-fn charts(
+fn render_output_charts(
     name: &str,
     dtype: DType,
     dims: &[Dim],
@@ -165,18 +175,18 @@ fn charts(
     let unit = if dtype.is_float() { "units in the last place" } else { "units" };
     let (before, after) = (picture.base_errors.as_ref(), picture.got_errors.as_ref());
     html! {
-        (classes(&picture.classes))
+        (render_element_classes(&picture.classes))
         div class="charts" {
-            (chart::heat(name, picture, dims, wrong))
-            @if let Some(distances) = &picture.distances { (chart::distances(name, distances, unit)) }
-            (chart::scatter(name, &picture.pairs))
-            (chart::errors(name, before, after, unit))
+            (chart::draw_heat_map(name, picture, dims, wrong))
+            @if let Some(distances) = &picture.distances { (chart::draw_distances_chart(name, distances, unit)) }
+            (chart::draw_scatter_chart(name, &picture.pairs))
+            (chart::draw_errors_chart(name, before, after, unit))
         }
     }
 }
 
 /// The elements that are no numbers, or that nobody wrote.
-fn classes(classes: &Classes) -> Markup {
+fn render_element_classes(classes: &Classes) -> Markup {
     let told = [
         (classes.nan, "NaN"),
         (classes.inf, "Inf"),
@@ -187,7 +197,7 @@ fn classes(classes: &Classes) -> Markup {
         @if told.iter().any(|(count, _)| *count > 0) {
             p {
                 @for (count, what) in told.iter().filter(|(count, _)| *count > 0) {
-                    (badge(super::shell::Mood::Bad, &format!("{count} {what}"))) " "
+                    (render_badge(super::shell::Mood::Bad, &format!("{count} {what}"))) " "
                 }
             }
         }
@@ -195,10 +205,13 @@ fn classes(classes: &Classes) -> Markup {
 }
 
 /// The pictures of a replay that is compared with no other revision.
-pub(super) fn alone(records: &[OutputRecord], pictures: &[OutputPicture]) -> Markup {
+pub(super) fn render_replay_pictures(
+    records: &[OutputRecord],
+    pictures: &[OutputPicture],
+) -> Markup {
     let shown: Vec<(&OutputRecord, &Picture)> = records
         .iter()
-        .filter_map(|record| Some((record, picture_of(pictures, &record.name)?)))
+        .filter_map(|record| Some((record, find_picture(pictures, &record.name)?)))
         .filter(|(_, picture)| has_something(picture))
         .collect();
     html! {
@@ -206,9 +219,9 @@ pub(super) fn alone(records: &[OutputRecord], pictures: &[OutputPicture]) -> Mar
             details class="output untold" {
                 summary {
                     strong { (record.name) } " "
-                    span class="dim" { (record.dtype) " " (dims(&record.dims)) " in pictures" }
+                    span class="dim" { (record.dtype) " " (format_dims(&record.dims)) " in pictures" }
                 }
-                (charts(&record.name, record.dtype, &record.dims, picture, None))
+                (render_output_charts(&record.name, record.dtype, &record.dims, picture, None))
             }
         }
     }
@@ -221,20 +234,28 @@ fn has_something(picture: &Picture) -> bool {
 }
 
 /// The outputs beside those of the oracle.
-pub(super) fn oracle(checks: &[KnownCheck]) -> Markup {
-    known(checks, "Beside the oracle", "outputs beside those of the oracle", &|verdict| {
-        badge(verdict.into(), verdict_name(verdict))
-    })
+pub(super) fn render_oracle_checks(checks: &[KnownCheck]) -> Markup {
+    render_known_checks(
+        checks,
+        "Beside the oracle",
+        "outputs beside those of the oracle",
+        &|verdict| render_badge(verdict.into(), verdict_name(verdict)),
+    )
 }
 
 /// The outputs beside the captured ones, which make none good or bad.
-pub(super) fn captured(checks: &[KnownCheck]) -> Markup {
-    known(checks, "Beside the captured outputs", "outputs beside the captured ones", &|verdict| {
-        html! { (captured_word(verdict)) }
-    })
+pub(super) fn render_captured_checks(checks: &[KnownCheck]) -> Markup {
+    render_known_checks(
+        checks,
+        "Beside the captured outputs",
+        "outputs beside the captured ones",
+        &|verdict| {
+            html! { (captured_word(verdict)) }
+        },
+    )
 }
 
-fn known(
+fn render_known_checks(
     checks: &[KnownCheck],
     title: &str,
     caption: &str,
@@ -246,14 +267,14 @@ fn known(
                 th scope="row" { (check.output) }
                 td { (word(check.verdict)) }
                 td { (check.place.as_deref().unwrap_or("")) }
-                (distances(&check.comparison))
+                (render_distance_cells(&check.comparison))
             }
         }
     };
     html! {
         @if !checks.is_empty() {
             h3 { (title) }
-            (table(caption, &BESIDE[..7], &rows))
+            (render_table(caption, &BESIDE[..7], &rows))
         }
     }
 }

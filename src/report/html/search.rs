@@ -4,48 +4,49 @@ use maud::{Markup, html};
 
 use super::super::RunRecord;
 use super::super::bisect::{
-    Origin, SearchRequest, answer_name, bisect, headline, observation_line,
+    Origin, SearchRequest, answer_name, observation_line, render_bisect_text,
+    render_search_headline,
 };
 use super::super::judgement::verdict_name;
-use super::super::numbers::count;
-use super::super::spans::Line;
-use super::diff::diff;
+use super::super::numbers::format_noun_count;
+use super::super::spans::ReportLine;
+use super::diff::render_source_diff;
 use super::findings;
-use super::history::Graph;
-use super::shell::{Head, Mood, badge, document};
-use super::table::{fixtures_by_commits, table};
-use super::words::commit;
+use super::history::LineageGraph;
+use super::shell::{Mood, PageHead, render_badge, render_page};
+use super::table::{fixtures_by_commits, render_table};
+use super::words::render_commit;
 use super::{launches, outputs};
-use crate::bisect::{Culprit, Observation, Report, SearchEnd, Tested};
+use crate::bisect::{Culprit, Observation, SearchEnd, SearchReport, Tested};
 use crate::history::Commit;
-use crate::search::{Answer, Conclusion};
+use crate::search::{Conclusion, TestAnswer};
 
 /// The page on a search.
-pub fn bisect_html(report: &Report, request: &SearchRequest<'_>, run: &RunRecord) -> String {
+pub fn bisect_html(report: &SearchReport, request: &SearchRequest<'_>, run: &RunRecord) -> String {
     let body = html! {
-        (history(report))
+        (render_search_history(report))
         @match &report.culprit {
-            Some(culprit) => (convicted(report, culprit)),
+            Some(culprit) => (render_conviction(report, culprit)),
             None => section class="card" {
                 h2 { "Why no commit is named" }
-                pre { (bisect(report).words().join("\n")) }
+                pre { (render_bisect_text(report).words().join("\n")) }
             },
         }
-        (who_broke_what(report))
-        (tested(report))
+        (render_tests_matrix(report))
+        (render_tests_table(report))
     };
-    document(&head(report, request), &body, run)
+    render_page(&build_search_head(report, request), &body, run)
 }
 
 /// The commits between the ends as a graph.
-fn history(report: &Report) -> Markup {
+fn render_search_history(report: &SearchReport) -> Markup {
     let Some(lineage) = &report.lineage else { return html! {} };
     let culprit = report.culprit.as_ref().and_then(|culprit| report.commit(culprit.commit));
     let culprit = culprit.map(|commit| commit.id);
-    Graph { lineage, culprit, anchor: "h", words: &|_| None }.card()
+    LineageGraph { lineage, culprit, anchor: "h", words: &|_| None }.card()
 }
 
-fn head(report: &Report, request: &SearchRequest<'_>) -> Head {
+fn build_search_head(report: &SearchReport, request: &SearchRequest<'_>) -> PageHead {
     let mood = match report.ending() {
         SearchEnd::Found => Mood::Bad,
         SearchEnd::Hidden => Mood::Caution,
@@ -54,38 +55,38 @@ fn head(report: &Report, request: &SearchRequest<'_>) -> Head {
     let mut notes = Vec::new();
     if let Conclusion::Probable { probability, .. } = report.conclusion {
         let percent = (100.0 * probability).min(99.99);
-        notes.push(Line::from(format!(
+        notes.push(ReportLine::from(format!(
             "with a probability of {percent:.2} %: verdicts are not always the same"
         )));
     }
     notes.extend(request.origin.as_ref().map(Origin::line));
-    notes.extend(super::super::bisect::warnings(report));
-    let tested = count(report.tested.len() as u64, "commit");
+    notes.extend(super::super::bisect::render_search_warnings(report));
+    let tested = format_noun_count(report.tested.len() as u64, "commit");
     let about = request.line().and(format!(", {tested} tested"));
     // A refusal has its reason in the same line.
-    let verdict = match (&report.culprit, bisect(report).words().into_iter().next()) {
+    let verdict = match (&report.culprit, render_bisect_text(report).words().into_iter().next()) {
         (None, Some(first)) => first.trim_end_matches(':').into(),
-        _ => headline(report),
+        _ => render_search_headline(report),
     };
-    Head { kind: "replay bisect", about, mood, verdict, notes }
+    PageHead { kind: "replay bisect", about, mood, verdict, notes }
 }
 
 /// The evidence against the culprit, fixture by fixture.
-fn convicted(report: &Report, culprit: &Culprit) -> Markup {
+fn render_conviction(report: &SearchReport, culprit: &Culprit) -> Markup {
     html! {
         @for (number, observation) in culprit.seen.observations.iter().enumerate() {
-            (evidence(number, observation, culprit))
+            (render_evidence(number, observation, culprit))
         }
         @if !culprit.diff.is_empty() {
             section class="card" {
-                h2 { "What " (name(report.commit(culprit.commit))) " changed" }
-                (diff(&culprit.diff))
+                h2 { "What " (render_known_commit(report.commit(culprit.commit))) " changed" }
+                (render_source_diff(&culprit.diff))
             }
         }
     }
 }
 
-fn evidence(number: usize, observation: &Observation, culprit: &Culprit) -> Markup {
+fn render_evidence(number: usize, observation: &Observation, culprit: &Culprit) -> Markup {
     let verdict = observation.verdict;
     let alone = crate::bisect::Seen { observations: vec![observation.clone()] };
     let pictures = culprit.pictures.iter().find(|(fixture, _)| *fixture == observation.fixture);
@@ -93,41 +94,44 @@ fn evidence(number: usize, observation: &Observation, culprit: &Culprit) -> Mark
     let accesses = culprit.accesses.iter().find(|(fixture, _)| *fixture == observation.fixture);
     html! {
         section class="card" id={ "f" (number) } {
-            h2 { (observation.fixture) " " (badge(verdict.into(), verdict_name(verdict))) }
+            h2 { (observation.fixture) " " (render_badge(verdict.into(), verdict_name(verdict))) }
             p { (observation_line(&alone)) }
             @if number == 0 && !culprit.launches.is_empty() {
                 h3 { "Launches before and after" }
-                (launches::changes(&culprit.launches))
+                (launches::render_launch_changes(&culprit.launches))
             }
             @if let Some(judged) = &observation.judgement {
-                (outputs::judged(judged, pictures, &format!("f{number}")))
+                (outputs::render_output_comparison(judged, pictures, &format!("f{number}")))
             }
-            (findings::accesses(accesses.map(|(_, found)| found)))
+            (findings::render_access_findings(accesses.map(|(_, found)| found)))
         }
     }
 }
 
-fn name(known: Option<&Commit>) -> Markup {
-    html! { @if let Some(known) = known { (commit(known)) } }
+fn render_known_commit(known: Option<&Commit>) -> Markup {
+    html! { @if let Some(known) = known { (render_commit(known)) } }
 }
 
 /// Fixtures by tested commits, where there are several fixtures.
-fn who_broke_what(report: &Report) -> Markup {
-    let several =
-        |one: &Tested| report.seen(one.commit).is_some_and(|seen| seen.observations.len() > 1);
-    let Some(first) = report.tested.iter().find(|one| several(one)) else { return html! {} };
-    let fixtures: Vec<&str> = report.seen(first.commit).map_or(Vec::new(), |seen| {
-        seen.observations.iter().map(|observation| observation.fixture.as_str()).collect()
+fn render_tests_matrix(report: &SearchReport) -> Markup {
+    let several = |tested: &Tested| {
+        report
+            .test_result(tested.commit)
+            .is_some_and(|test_result| test_result.observations.len() > 1)
+    };
+    let Some(first) = report.tested.iter().find(|tested| several(tested)) else { return html! {} };
+    let fixtures: Vec<&str> = report.test_result(first.commit).map_or(Vec::new(), |test_result| {
+        test_result.observations.iter().map(|observation| observation.fixture.as_str()).collect()
     });
     let culprit = report.culprit.as_ref().map(|culprit| culprit.commit);
     let rows = html! {
         @for one in &report.tested {
             tr class=[(Some(one.commit) == culprit).then_some("culprit")] {
-                th scope="row" { (name(report.commit(one.commit))) }
+                th scope="row" { (render_known_commit(report.commit(one.commit))) }
                 @for (number, seen) in
-                    report.seen(one.commit).iter().flat_map(|s| &s.observations).enumerate()
+                    report.test_result(one.commit).iter().flat_map(|s| &s.observations).enumerate()
                 {
-                    td { (cell(one, seen, number, culprit)) }
+                    td { (render_test_cell(one, seen, number, culprit)) }
                 }
             }
         }
@@ -136,23 +140,28 @@ fn who_broke_what(report: &Report) -> Markup {
 }
 
 /// What a commit does on one fixture; leads to the evidence, or to its row of the table of tests.
-fn cell(one: &Tested, seen: &Observation, number: usize, culprit: Option<u32>) -> Markup {
-    let place = match Some(one.commit) == culprit {
+fn render_test_cell(
+    tested: &Tested,
+    seen: &Observation,
+    number: usize,
+    culprit: Option<u32>,
+) -> Markup {
+    let place = match Some(tested.commit) == culprit {
         true => format!("#f{number}"),
-        false => format!("#t{}", one.commit),
+        false => format!("#t{}", tested.commit),
     };
-    html! { a href=(place) { (badge(seen.verdict.into(), verdict_name(seen.verdict))) } }
+    html! { a href=(place) { (render_badge(seen.verdict.into(), verdict_name(seen.verdict))) } }
 }
 
 /// The tests, in the order of their answers.
-fn tested(report: &Report) -> Markup {
+fn render_tests_table(report: &SearchReport) -> Markup {
     let rows = html! {
         @for (number, one) in report.tested.iter().enumerate() {
             tr id={ "t" (one.commit) } {
                 td class="number" { (number + 1) }
-                th scope="row" { (name(report.commit(one.commit))) }
-                td { (badge(mood(one.answer), answer_name(one.answer))) }
-                td { (report.seen(one.commit).map(observation_line).unwrap_or_default()) }
+                th scope="row" { (render_known_commit(report.commit(one.commit))) }
+                td { (render_badge(answer_mood(one.answer), answer_name(one.answer))) }
+                td { (report.test_result(one.commit).map(observation_line).unwrap_or_default()) }
             }
         }
     };
@@ -160,18 +169,18 @@ fn tested(report: &Report) -> Markup {
         @if !report.tested.is_empty() {
             section class="card" {
                 h2 { "Tests" }
-                (table("tests", &["#", "commit", "answer", "what was seen"], &rows))
+                (render_table("tests", &["#", "commit", "answer", "what was seen"], &rows))
             }
         }
     }
 }
 
 /// How good an answer is.
-pub(super) fn mood(answer: Answer) -> Mood {
+pub(super) fn answer_mood(answer: TestAnswer) -> Mood {
     match answer {
-        Answer::Good => Mood::Good,
-        Answer::Bad => Mood::Bad,
-        Answer::Skip => Mood::Untold,
-        Answer::Other => Mood::Caution,
+        TestAnswer::Good => Mood::Good,
+        TestAnswer::Bad => Mood::Bad,
+        TestAnswer::Skip => Mood::Untold,
+        TestAnswer::Other => Mood::Caution,
     }
 }

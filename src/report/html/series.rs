@@ -2,11 +2,13 @@
 
 use maud::{Markup, html};
 
-use super::super::numbers::count;
-use super::super::series::{NO_ROLES, alignment, heading, severity, verdict};
-use super::super::{Curve, Part, RunRecord, SeriesReport, finding_sentence};
-use super::chart::steps;
-use super::shell::{Head, Mood, badge, document, refusals};
+use super::super::numbers::format_noun_count;
+use super::super::series::{
+    NO_ROLES, describe_alignment, render_series_heading, render_series_verdict, severity_name,
+};
+use super::super::{Curve, RunRecord, SeriesPart, SeriesReport, finding_sentence};
+use super::chart::draw_steps_chart;
+use super::shell::{Mood, PageHead, render_badge, render_page, render_refusals};
 use crate::series::Severity;
 
 /// The pictures of a part; curves beyond them are counted.
@@ -18,29 +20,35 @@ pub fn series_html(report: &SeriesReport, run: &RunRecord) -> String {
     let names: Vec<String> =
         (0..report.series.steps.len()).map(|place| report.step_name(place)).collect();
     let body = html! {
-        (findings(report))
-        @for curves in curves.chunk_by(together) {
-            (part(curves, &names))
+        (render_series_findings(report))
+        @for curves in curves.chunk_by(can_share_card) {
+            (render_series_part(curves, &names))
         }
         @if curves.is_empty() { section class="card" { p { (NO_ROLES) } } }
-        (refusals(&report.errors))
+        (render_refusals(&report.errors))
     };
-    document(&head(report), &body, run)
+    render_page(&build_series_head(report), &body, run)
 }
 
-fn head(report: &SeriesReport) -> Head {
-    let mut lines = heading(report).into_iter();
+fn build_series_head(report: &SeriesReport) -> PageHead {
+    let mut lines = render_series_heading(report).into_iter();
     let about = lines.next().unwrap_or_default();
-    let unusual = report.findings.iter().any(|one| one.severity == Severity::Unusual);
+    let unusual = report.findings.iter().any(|finding| finding.severity == Severity::Unusual);
     let mood = match Mood::from(report.standing()) {
         Mood::Good if unusual => Mood::Caution,
         mood => mood,
     };
-    Head { kind: "replay series", about, mood, verdict: verdict(report), notes: lines.collect() }
+    PageHead {
+        kind: "replay series",
+        about,
+        mood,
+        verdict: render_series_verdict(report),
+        notes: lines.collect(),
+    }
 }
 
-fn findings(report: &SeriesReport) -> Markup {
-    let data = alignment(report);
+fn render_series_findings(report: &SeriesReport) -> Markup {
+    let data = describe_alignment(report);
     html! {
         @if !report.findings.is_empty() || data.is_some() {
             section class="card" {
@@ -48,7 +56,7 @@ fn findings(report: &SeriesReport) -> Markup {
                 ul class="lines" {
                     @for finding in &report.findings {
                         li {
-                            (badge(mood(finding.severity), severity(finding.severity))) " "
+                            (render_badge(severity_mood(finding.severity), severity_name(finding.severity))) " "
                             (finding_sentence(report, &finding.kind))
                         }
                     }
@@ -59,7 +67,7 @@ fn findings(report: &SeriesReport) -> Markup {
     }
 }
 
-fn mood(severity: Severity) -> Mood {
+fn severity_mood(severity: Severity) -> Mood {
     match severity {
         Severity::Wrong => Mood::Bad,
         Severity::Unusual => Mood::Caution,
@@ -68,31 +76,36 @@ fn mood(severity: Severity) -> Mood {
 }
 
 /// Whether two curves are shown in one card.
-fn together(one: &Curve, other: &Curve) -> bool {
-    one.part == other.part || (of_all(one.part) && of_all(other.part))
+fn can_share_card(one: &Curve, other: &Curve) -> bool {
+    one.part == other.part || (is_training_part(one.part) && is_training_part(other.part))
 }
 
 /// Whether there is one curve of a part, of the whole training.
-fn of_all(part: Part) -> bool {
-    matches!(part, Part::Loss | Part::LearningRate | Part::NormBefore | Part::Clipping)
+fn is_training_part(part: SeriesPart) -> bool {
+    matches!(
+        part,
+        SeriesPart::Loss | SeriesPart::LearningRate | SeriesPart::NormBefore | SeriesPart::Clipping
+    )
 }
 
 /// What the axis of a part says.
-fn axis(part: Part) -> &'static str {
+fn part_axis_label(part: SeriesPart) -> &'static str {
     match part {
-        Part::Loss => "loss",
-        Part::LearningRate => "learning rate",
-        Part::NormBefore | Part::Gradients => "L2 norm",
-        Part::Clipping => "factor",
-        Part::Updates => "ratio",
-        Part::Adam => "step / learning rate",
-        Part::FromTrusted | Part::FromOracle | Part::FromCaptured => "relative distance",
+        SeriesPart::Loss => "loss",
+        SeriesPart::LearningRate => "learning rate",
+        SeriesPart::NormBefore | SeriesPart::Gradients => "L2 norm",
+        SeriesPart::Clipping => "factor",
+        SeriesPart::Updates => "ratio",
+        SeriesPart::Adam => "step / learning rate",
+        SeriesPart::FromTrusted | SeriesPart::FromOracle | SeriesPart::FromCaptured => {
+            "relative distance"
+        }
     }
 }
 
 /// The curves of one part, or those of the whole training, a picture for each.
-fn part(curves: &[Curve], names: &[String]) -> Markup {
-    let of_all = of_all(curves[0].part);
+fn render_series_part(curves: &[Curve], names: &[String]) -> Markup {
+    let of_all = is_training_part(curves[0].part);
     let title = if of_all { "training" } else { curves[0].part.title() };
     let name = |curve: &Curve| match of_all {
         true => curve.part.title().to_owned(),
@@ -104,11 +117,11 @@ fn part(curves: &[Curve], names: &[String]) -> Markup {
             h2 { (title) }
             div class="charts" {
                 @for curve in curves.iter().take(MOST_PICTURES) {
-                    (steps(&name(curve), axis(curve.part), &curve.values, names))
+                    (draw_steps_chart(&name(curve), part_axis_label(curve.part), &curve.values, names))
                 }
             }
             @if more > 0 {
-                p class="dim" { "and " (count(more, "curve")) " more: --format csv has all" }
+                p class="dim" { "and " (format_noun_count(more, "curve")) " more: --format csv has all" }
             }
         }
     }
@@ -118,8 +131,10 @@ fn part(curves: &[Curve], names: &[String]) -> Markup {
 mod tests {
     use super::super::tests::{HOSTILE, read};
     use super::*;
-    use crate::report::series::made_up;
-    use crate::series::{Finding, Kind, Measured, Scalars, Spell, Step};
+    use crate::report::series::create_sample_series;
+    use crate::series::{
+        Scalars, SeriesFinding, SeriesFindingKind, SeriesStep, Spell, StepNumbers,
+    };
 
     /// A run whose loss falls, is not a number once and infinite once.
     fn report(steps: usize) -> SeriesReport {
@@ -128,24 +143,25 @@ mod tests {
             4 => f64::INFINITY,
             _ => 5.0 / (1.0 + at as f64),
         };
-        let step = |at: usize| Step {
+        let step = |at: usize| SeriesStep {
             fixture: HOSTILE.to_owned(),
             number: Some(at as i64),
-            measured: Measured {
+            measured: StepNumbers {
                 scalars: Scalars { loss: Some(loss(at)), ..Scalars::default() },
-                ..Measured::default()
+                ..StepNumbers::default()
             },
             replay: None,
         };
-        made_up((0..steps).map(step).collect())
+        create_sample_series((0..steps).map(step).collect())
     }
 
     #[test]
     fn the_page_of_a_series_is_well_formed_and_draws_each_curve_with_its_words() {
         let mut report = report(20);
         let spell = Spell { steps: 2, of: 20, first: 3, last: 4 };
-        let kind = Kind::NotFinite { spell, tensors: vec![HOSTILE.to_owned()], affected: 1 };
-        report.findings.push(Finding { severity: Severity::Wrong, kind });
+        let kind =
+            SeriesFindingKind::NotFinite { spell, tensors: vec![HOSTILE.to_owned()], affected: 1 };
+        report.findings.push(SeriesFinding { severity: Severity::Wrong, kind });
         let page = series_html(&report, &RunRecord::default());
         let seen = read(&page);
         assert_eq!(seen.elements.iter().filter(|name| *name == "figure").count(), 1);

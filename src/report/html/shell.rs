@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::super::spans::{Line, is_unseen};
-use super::super::{Refused, RunRecord, Standing};
-use super::words::line;
+use super::super::spans::{ReportLine, is_unseen};
+use super::super::{RefusedFixture, RunRecord, Standing};
+use super::words::render_line;
 use crate::judge::Verdict;
 
 /// The styles of every page, light and dark, on screens and on paper.
@@ -80,28 +80,28 @@ impl From<Verdict> for Mood {
 }
 
 /// A word in the colour of its mood, with its sign.
-pub(in crate::report) fn badge(mood: Mood, word: &str) -> Markup {
+pub(in crate::report) fn render_badge(mood: Mood, word: &str) -> Markup {
     html! {
         span class={ "badge " (mood.class()) } { span aria-hidden="true" { (mood.sign()) " " } (word) }
     }
 }
 
 /// What stands at the top of a page.
-pub(in crate::report) struct Head {
+pub(in crate::report) struct PageHead {
     /// The name of the page, such as `replay diff`.
     pub kind: &'static str,
     /// What it is about, such as fixture and revisions.
-    pub about: Line,
+    pub about: ReportLine,
     /// How it came out.
     pub mood: Mood,
     /// The verdict in a sentence.
-    pub verdict: Line,
+    pub verdict: ReportLine,
     /// Lines below the verdict: the reasons, or where it was replayed.
-    pub notes: Vec<Line>,
+    pub notes: Vec<ReportLine>,
 }
 
 /// The page with this head and body.
-pub(in crate::report) fn document(head: &Head, body: &Markup, run: &RunRecord) -> String {
+pub(in crate::report) fn render_page(head: &PageHead, body: &Markup, run: &RunRecord) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -115,15 +115,15 @@ pub(in crate::report) fn document(head: &Head, body: &Markup, run: &RunRecord) -
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                (super::chart::patterns())
+                (super::chart::define_chart_patterns())
                 main {
                     header class={ "verdict " (head.mood.class()) } {
-                        p class="kind" { span class="tool" { (head.kind) } " " (line(&head.about)) }
+                        p class="kind" { span class="tool" { (head.kind) } " " (render_line(&head.about)) }
                         h1 {
                             span class="sign" aria-hidden="true" { (head.mood.sign()) }
                             span { (head.verdict.words()) }
                         }
-                        @for note in &head.notes { p class="note" { (line(note)) } }
+                        @for note in &head.notes { p class="note" { (render_line(note)) } }
                     }
                     (body)
                     footer class="dim" { @for part in run.lines() { p { (part) } } }
@@ -132,12 +132,12 @@ pub(in crate::report) fn document(head: &Head, body: &Markup, run: &RunRecord) -
             }
         }
     };
-    visible(&page.into_string()).into_owned()
+    strip_invisible(&page.into_string()).into_owned()
 }
 
 /// The page without controls and characters that are invisible or change the direction of others. None
 /// of the marks of HTML is among them.
-fn visible(page: &str) -> Cow<'_, str> {
+fn strip_invisible(page: &str) -> Cow<'_, str> {
     let hidden = |c: char| c != '\n' && is_unseen(c);
     match page.contains(hidden) {
         true => Cow::Owned(page.replace(hidden, "")),
@@ -146,13 +146,13 @@ fn visible(page: &str) -> Cow<'_, str> {
 }
 
 /// The fixtures that could not be worked on.
-pub(in crate::report) fn refusals(refused: &[Refused]) -> Markup {
+pub(in crate::report) fn render_refusals(refused: &[RefusedFixture]) -> Markup {
     html! {
         @if !refused.is_empty() {
             section class="card" {
                 h2 { "Not replayed" }
                 @for one in refused {
-                    p { (badge(Mood::Untold, "error")) " " strong { (one.fixture) } ": " (one.message) }
+                    p { (render_badge(Mood::Untold, "error")) " " strong { (one.fixture) } ": " (one.message) }
                     @if !one.causes.is_empty() {
                         pre { @for cause in &one.causes { "caused by: " (cause) "\n" } }
                     }

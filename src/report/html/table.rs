@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 /// A table with these column names; `rows` are rows of it. A column whose name begins with `#` holds
 /// numbers.
-pub(super) fn table(label: &str, columns: &[&str], rows: &Markup) -> Markup {
+pub(super) fn render_table(label: &str, columns: &[&str], rows: &Markup) -> Markup {
     html! {
         div class="scroll" tabindex="0" role="region" aria-label=(label) {
             table class="sortable" {

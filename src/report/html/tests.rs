@@ -6,19 +6,19 @@ use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
 use super::*;
-use crate::bisect::{Kin, Knowledge};
+use crate::bisect::{Knowledge, LineageCommit};
 use crate::history::{Commit, CommitId};
 use crate::judge::{
     Accesses, Judgement, LaunchChange, OutputJudgement, OutputPicture, Story, Verdict,
 };
-use crate::numerics::compare::{Agreement, Comparison, Worst};
+use crate::numerics::compare::{Agreement, Comparison, WorstElement};
 use crate::numerics::noise::{NoiseRef, NoiseSummary};
 use crate::numerics::picture::{Picture, Scene};
-use crate::report::{Entry, Refused, Revision, RunRecord, made_up};
+use crate::report::{RefusedFixture, ReportEntry, Revision, RunRecord, create_sample_entry};
 use crate::runtime::report::LaunchRecord;
-use crate::search::Answer;
+use crate::search::TestAnswer;
 use crate::tensor::{DType, Dim, TensorView};
-use crate::trial::{Checked as Checking, Status};
+use crate::trial::{CheckedReplay as Checking, Status};
 
 /// A name that is markup, ends attributes and comments, hides itself and turns the text around it.
 pub(super) const HOSTILE: &str = "</title></style></script><script>alert(1)</script>\"' onload=x <!--\u{202e}\u{1b}[31m&amp;\u{9b}";
@@ -42,7 +42,7 @@ pub(super) fn read_part(part: &str) -> Seen {
 }
 
 /// A commit of a lineage whose name is hostile.
-pub(super) fn kin(parents: &[usize], knowledge: Knowledge) -> Kin {
+pub(super) fn kin(parents: &[usize], knowledge: Knowledge) -> LineageCommit {
     let commit = Commit {
         id: CommitId::made_up(knowledge as u8),
         short: "0000000".to_owned(),
@@ -51,8 +51,8 @@ pub(super) fn kin(parents: &[usize], knowledge: Knowledge) -> Kin {
         time_s: 0,
         parents: Vec::new(),
     };
-    let (answer, diff) = (Some(Answer::Bad), format!("-{HOSTILE}\n+{HOSTILE}\n"));
-    Kin { commit, parents: parents.to_vec(), knowledge, answer, seen: None, diff }
+    let (answer, diff) = (Some(TestAnswer::Bad), format!("-{HOSTILE}\n+{HOSTILE}\n"));
+    LineageCommit { commit, parents: parents.to_vec(), knowledge, answer, seen: None, diff }
 }
 
 /// A picture of `row` by `column`, every cell of which is another than the one beside it.
@@ -75,7 +75,7 @@ pub(super) fn picture(name: &str, columns: usize) -> OutputPicture {
     let noise = NoiseRef { base: None, got: None };
     let base = Some((view(&old), noise));
     let scene = Scene { got: view(&new), again: None, base, oracle: Some(view(&old)) };
-    OutputPicture { name: name.to_owned(), picture: Picture::of(&scene) }
+    OutputPicture { name: name.to_owned(), picture: Picture::draw(&scene) }
 }
 
 /// Reads a page as XML would have it.
@@ -148,7 +148,8 @@ fn note(tag: &BytesStart<'_>, name: &str, seen: &mut Seen) {
 /// An output that diverged.
 pub(super) fn diverged(name: &str) -> OutputJudgement {
     let dim = |name: &str, size| Dim { name: Some(name.to_owned()), size };
-    let worst = Worst { index: 7, base: 1.0, got: 2.0, noise: 0.1, ratio: 10.0, ulps: 8_388_608.0 };
+    let worst =
+        WorstElement { index: 7, base: 1.0, got: 2.0, noise: 0.1, ratio: 10.0, ulps: 8_388_608.0 };
     OutputJudgement {
         name: name.to_owned(),
         dtype: DType::F32,
@@ -193,7 +194,7 @@ pub(super) fn judgement(outputs: Vec<OutputJudgement>) -> Judgement {
         site: "k.cu:7".to_owned(),
         error: None,
     };
-    let outcome = made_up(Status::Completed).outcome;
+    let outcome = create_sample_entry(Status::Completed).outcome;
     let mut got = outcome.clone();
     got.launches = vec![launch(2)];
     got.printed = format!("{HOSTILE}\nline 2\n");
@@ -207,8 +208,8 @@ fn revision() -> Revision {
     Revision { id: "0".repeat(40), short: "0000000".to_owned(), subject: text }
 }
 
-fn refused() -> Refused {
-    Refused {
+fn refused() -> RefusedFixture {
+    RefusedFixture {
         fixture: HOSTILE.to_owned(),
         message: HOSTILE.to_owned(),
         causes: vec![HOSTILE.to_owned()],
@@ -217,14 +218,14 @@ fn refused() -> Refused {
 }
 
 /// A page on two fixtures, with hostile text wherever text may stand.
-fn hostile_entries() -> Vec<Entry> {
+fn hostile_entries() -> Vec<ReportEntry> {
     let judged = judgement(vec![diverged(HOSTILE), diverged("b")]);
-    let mut entry = made_up(Status::Completed);
+    let mut entry = create_sample_entry(Status::Completed);
     entry.fixture = HOSTILE.to_owned();
     entry.revision = Some(revision());
     entry.outcome = judged.got.clone();
     entry.judgement = Some(judged);
-    vec![entry, made_up(Status::Completed)]
+    vec![entry, create_sample_entry(Status::Completed)]
 }
 
 #[test]
@@ -238,7 +239,7 @@ fn what_others_wrote_is_text_and_nothing_else_on_every_page() {
         pictures: vec![picture(HOSTILE, 48)],
         accesses: None,
     };
-    let checked = Checked {
+    let checked = GradcheckEntry {
         fixture: HOSTILE.to_owned(),
         revision: Some(revision()),
         outcome: judgement(Vec::new()).got,
@@ -246,9 +247,9 @@ fn what_others_wrote_is_text_and_nothing_else_on_every_page() {
         pictures: Vec::new(),
     };
     let pages = [
-        html(&hostile_entries(), &refused, &RunRecord::default()),
-        html(&[], &refused, &RunRecord::default()),
-        html(&hostile_entries()[..1], &[], &RunRecord::default()),
+        render_replay_html(&hostile_entries(), &refused, &RunRecord::default()),
+        render_replay_html(&[], &refused, &RunRecord::default()),
+        render_replay_html(&hostile_entries()[..1], &[], &RunRecord::default()),
         diff_html(&[compared], &hostile_entries()[..1], &refused, &RunRecord::default()),
         gradcheck_html(&[checked], &refused, &RunRecord::default()),
     ];
@@ -263,8 +264,10 @@ fn what_others_wrote_is_text_and_nothing_else_on_every_page() {
 
 #[test]
 fn a_replay_that_is_not_checked_in_full_has_no_green_tick() {
-    let page = |entry: &Entry| html(std::slice::from_ref(entry), &[], &RunRecord::default());
-    let mut entry = made_up(Status::Completed);
+    let page = |entry: &ReportEntry| {
+        render_replay_html(std::slice::from_ref(entry), &[], &RunRecord::default())
+    };
+    let mut entry = create_sample_entry(Status::Completed);
     assert!(body(&page(&entry)).contains("✓"));
     let reason = "the call takes 900 ms, more than 100 ms".to_owned();
     entry.accesses = Some(Accesses { checked: Checking::Not { reason }, base: None });
@@ -279,7 +282,7 @@ fn body(page: &str) -> &str {
 
 #[test]
 fn a_page_begins_with_the_verdict_in_one_sentence() {
-    let page = html(&hostile_entries()[..1], &[], &RunRecord::default());
+    let page = render_replay_html(&hostile_entries()[..1], &[], &RunRecord::default());
     let (_, rest) = page.split_once("<h1>").expect("a heading");
     let (heading, _) = rest.split_once("</h1>").expect("its end");
     insta::assert_snapshot!(heading, @r#"<span class="sign" aria-hidden="true">✕</span><span>diverged: &lt;/title&gt;&lt;/style&gt;&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;&quot;' onload=x &lt;!--[31m&amp;amp;, b</span>"#);
@@ -290,7 +293,7 @@ fn a_page_begins_with_the_verdict_in_one_sentence() {
 
 #[test]
 fn a_table_of_fixtures_leads_to_each_of_them() {
-    let seen = read(&html(&hostile_entries(), &[], &RunRecord::default()));
+    let seen = read(&render_replay_html(&hostile_entries(), &[], &RunRecord::default()));
     assert!(seen.links.is_superset(&["f0", "f1"].map(str::to_owned).into()), "{:?}", seen.links);
 }
 
@@ -298,7 +301,7 @@ fn a_table_of_fixtures_leads_to_each_of_them() {
 fn every_picture_has_axes_with_units_a_legend_and_words() {
     let mut entries = hostile_entries();
     entries[0].pictures = vec![picture(HOSTILE, 48)];
-    let page = html(&entries, &[], &RunRecord::default());
+    let page = render_replay_html(&entries, &[], &RunRecord::default());
     let seen = read(&page);
     let of = |name: &str| seen.elements.iter().filter(|element| *element == name).count();
     assert_eq!((of("figure"), of("figcaption")), (4, 4));
@@ -326,7 +329,7 @@ fn a_page_of_200_outputs_stays_below_5_mb() {
     let one = picture("", 96).picture;
     entry.pictures =
         names.into_iter().map(|name| OutputPicture { name, picture: one.clone() }).collect();
-    let page = html(&[entry], &[], &RunRecord::default());
+    let page = render_replay_html(&[entry], &[], &RunRecord::default());
     // ci/test-pages shows it to a browser.
     if let Some(folder) = std::env::var_os("REPLAY_PAGES") {
         let path = std::path::Path::new(&folder).join("outputs.html");

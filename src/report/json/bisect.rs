@@ -5,16 +5,20 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::gradients::{CheckedGradient, checked_gradients};
-use super::log::{LogTold, log_of_range};
+use super::log::{LogTold, build_json_log};
 use super::outputs::{JudgedOutput, judged_outputs};
-use super::{AccessesTold, CapturedOutputs, accesses, captured_outputs, revisions};
-use crate::bisect::{Culprit, Direction, Ends, Event, Observation, Report, Seen, Symptom};
+use super::{
+    AccessesTold, CapturedOutputs, build_json_accesses, captured_outputs, revisions_from_commits,
+};
+use crate::bisect::{
+    BisectEnds, Culprit, Direction, Event, Observation, SearchReport, Seen, Symptom,
+};
 use crate::history::Commit;
 use crate::judge::{LaunchChange, Verdict};
 use crate::report::bisect::{
-    SearchRequest, answer_name, before, behind, observation_line, warning_words,
+    SearchRequest, answer_name, before, list_searches_behind, observation_line, warning_words,
 };
-use crate::report::refusal::refused;
+use crate::report::refusal::render_refusal_text;
 use crate::report::{Revision, RunRecord};
 use crate::search::Conclusion;
 use crate::trial::Status;
@@ -105,7 +109,7 @@ enum ConclusionTold<'a> {
     /// Repeated tests point to the culprit.
     Probable { probability: f64 },
     /// Untestable commits hide the culprit, which is one of these.
-    Hidden { candidates: Vec<Candidate> },
+    Hidden { candidates: Vec<JsonCandidate> },
     /// The history changes more than once.
     NotMonotone {
         commit: Option<Revision>,
@@ -118,7 +122,7 @@ enum ConclusionTold<'a> {
 
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Candidate {
+struct JsonCandidate {
     commit: Option<Revision>,
     text: Option<String>,
 }
@@ -169,33 +173,38 @@ struct TestedCommit {
     text: Option<String>,
 }
 
-fn line(event: EventTold<'_>) -> String {
+fn render_event_line(event: EventTold<'_>) -> String {
     let event = SearchEvent { schema: SCHEMA, event };
     serde_json::to_string(&event).expect("values are plain data")
 }
 
 /// The first event of a search, as one line.
-pub fn begun(request: &SearchRequest<'_>, run: &RunRecord) -> String {
+pub fn render_begin_json(request: &SearchRequest<'_>, run: &RunRecord) -> String {
     let ends = match request.ends {
-        Ends::Claimed { good, bad } => {
-            EndsTold::Claimed { good: revisions(good), bad: revisions(bad) }
-        }
-        Ends::Unclaimed { old, new } => {
-            EndsTold::Unclaimed { old: revisions(old), new: revisions(new) }
-        }
+        BisectEnds::Claimed { good, bad } => EndsTold::Claimed {
+            good: revisions_from_commits(good),
+            bad: revisions_from_commits(bad),
+        },
+        BisectEnds::Unclaimed { old, new } => EndsTold::Unclaimed {
+            old: revisions_from_commits(old),
+            new: revisions_from_commits(new),
+        },
     };
-    line(EventTold::Begun { run, fixtures: &request.fixtures, ends })
+    render_event_line(EventTold::Begun { run, fixtures: &request.fixtures, ends })
 }
 
 /// The event that names the recorded snapshots and the commits that the search goes back to, as one
 /// line.
-pub fn recorded(snapshots: &str, back_to: &[Commit]) -> String {
-    line(EventTold::Recorded { good: snapshots, back_to: revisions(back_to) })
+pub fn render_recorded_json(snapshots: &str, back_to: &[Commit]) -> String {
+    render_event_line(EventTold::Recorded {
+        good: snapshots,
+        back_to: revisions_from_commits(back_to),
+    })
 }
 
 /// An event of a search, as one line.
-pub fn event(event: &Event<'_>) -> String {
-    line(match *event {
+pub fn render_event_json(event: &Event<'_>) -> String {
+    render_event_line(match *event {
         Event::Planned { commits, candidates, jobs } => {
             EventTold::Planned { commits, candidates, jobs }
         }
@@ -226,63 +235,63 @@ fn tested_fixture(observation: &Observation) -> TestedFixture<'_> {
 }
 
 /// The answer of a search, as one line.
-pub fn bisect(report: &Report) -> String {
+pub fn render_bisect_json(report: &SearchReport) -> String {
     let warnings = report.warnings.iter().map(|warning| warning_words(report, warning).words());
-    line(EventTold::Concluded {
+    render_event_line(EventTold::Concluded {
         tested: report.tested.len(),
         wanted: &report.wanted,
         flaky: report.flaky,
         direction: report.direction,
         before: before(report).into_iter().map(other_change).collect(),
-        behind: behind(report).into_iter().map(other_change).collect(),
+        behind: list_searches_behind(report).into_iter().map(other_change).collect(),
         warnings: warnings.collect(),
         captured: captured_outputs(&report.captured),
-        culprit: report.culprit.as_ref().map(|culprit| culprit_told(report, culprit).into()),
-        conclusion: conclusion(report),
+        culprit: report.culprit.as_ref().map(|culprit| build_json_culprit(report, culprit).into()),
+        conclusion: build_json_conclusion(report),
     })
 }
 
-fn other_change(other: &Report) -> OtherChange<'_> {
-    let culprit = other.culprit.as_ref().map(|culprit| culprit_told(other, culprit));
+fn other_change(other: &SearchReport) -> OtherChange<'_> {
+    let culprit = other.culprit.as_ref().map(|culprit| build_json_culprit(other, culprit));
     OtherChange { wanted: &other.wanted, culprit }
 }
 
-fn revision(report: &Report, commit: u32) -> Option<Revision> {
+fn look_up_revision(report: &SearchReport, commit: u32) -> Option<Revision> {
     report.commit(commit).cloned().map(Revision::from)
 }
 
-fn revisions_of(report: &Report, commits: &[u32]) -> Vec<Option<Revision>> {
-    commits.iter().map(|&commit| revision(report, commit)).collect()
+fn look_up_revisions(report: &SearchReport, commits: &[u32]) -> Vec<Option<Revision>> {
+    commits.iter().map(|&commit| look_up_revision(report, commit)).collect()
 }
 
-fn conclusion(report: &Report) -> ConclusionTold<'_> {
+fn build_json_conclusion(report: &SearchReport) -> ConclusionTold<'_> {
     match &report.conclusion {
-        Conclusion::Found { unconfirmed_parents, .. } => {
-            ConclusionTold::Found { unconfirmed_parents: revisions_of(report, unconfirmed_parents) }
-        }
+        Conclusion::Found { unconfirmed_parents, .. } => ConclusionTold::Found {
+            unconfirmed_parents: look_up_revisions(report, unconfirmed_parents),
+        },
         Conclusion::Probable { probability, .. } => {
             ConclusionTold::Probable { probability: *probability }
         }
         Conclusion::Hidden { candidates } => {
-            let candidates = candidates.iter().map(|&commit| Candidate {
-                commit: revision(report, commit),
-                text: report.seen(commit).map(observation_line),
+            let candidates = candidates.iter().map(|&commit| JsonCandidate {
+                commit: look_up_revision(report, commit),
+                text: report.test_result(commit).map(observation_line),
             });
             ConclusionTold::Hidden { candidates: candidates.collect() }
         }
         Conclusion::NotMonotone { commit, bad_parents } => ConclusionTold::NotMonotone {
-            commit: revision(report, *commit),
-            bad_parents: revisions_of(report, bad_parents),
-            log: report.log.as_ref().map(|log| Box::new(log_of_range(log))),
+            commit: look_up_revision(report, *commit),
+            bad_parents: look_up_revisions(report, bad_parents),
+            log: report.log.as_ref().map(|log| Box::new(build_json_log(log))),
         },
         Conclusion::Refused(refusal) => {
-            let lines = refused(report, refusal).words();
+            let lines = render_refusal_text(report, refusal).words();
             ConclusionTold::Refused { text: lines.iter().map(|line| format!("{line}\n")).collect() }
         }
     }
 }
 
-fn culprit_told<'a>(report: &'a Report, culprit: &'a Culprit) -> CulpritTold<'a> {
+fn build_json_culprit<'a>(report: &'a SearchReport, culprit: &'a Culprit) -> CulpritTold<'a> {
     let fixtures = culprit.seen.observations.iter().map(|observation| CulpritFixture {
         fixture: &observation.fixture,
         verdict: observation.verdict,
@@ -291,14 +300,13 @@ fn culprit_told<'a>(report: &'a Report, culprit: &'a Culprit) -> CulpritTold<'a>
         outputs: observation.judgement.as_ref().map(judged_outputs),
         gradients: checked_gradients(&observation.gradients),
     });
-    let checked = culprit
-        .accesses
-        .iter()
-        .map(|(fixture, found)| CulpritAccesses { fixture, accesses: accesses(found) });
+    let culprit_accesses = culprit.accesses.iter().map(|(fixture, compared_accesses)| {
+        CulpritAccesses { fixture, accesses: build_json_accesses(compared_accesses) }
+    });
     CulpritTold {
-        commit: revision(report, culprit.commit),
+        commit: look_up_revision(report, culprit.commit),
         fixtures: fixtures.collect(),
-        accesses: checked.collect(),
+        accesses: culprit_accesses.collect(),
         launches_changed: &culprit.launches,
         parents: tested_commits(report, &culprit.parents),
         acquitted: tested_commits(report, &culprit.acquitted),
@@ -306,11 +314,11 @@ fn culprit_told<'a>(report: &'a Report, culprit: &'a Culprit) -> CulpritTold<'a>
     }
 }
 
-fn tested_commits(report: &Report, commits: &[u32]) -> Vec<TestedCommit> {
+fn tested_commits(report: &SearchReport, commits: &[u32]) -> Vec<TestedCommit> {
     let tested = commits.iter().map(|&commit| TestedCommit {
-        commit: revision(report, commit),
-        verdict: report.seen(commit).map(Seen::verdict),
-        text: report.seen(commit).map(observation_line),
+        commit: look_up_revision(report, commit),
+        verdict: report.test_result(commit).map(Seen::verdict),
+        text: report.test_result(commit).map(observation_line),
     });
     tested.collect()
 }
@@ -322,6 +330,6 @@ mod tests {
 
     #[test]
     fn the_schema_is_what_the_types_say() {
-        schema::is_kept::<SearchEvent<'_>>("bisect-1");
+        schema::assert_schema_file::<SearchEvent<'_>>("bisect-1");
     }
 }

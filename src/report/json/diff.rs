@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::outputs::{JudgedOutput, judged_outputs};
-use super::{AccessesCompared, Replay, compare_accesses, replay};
+use super::{AccessesCompared, JsonReplay, build_json_replay, compare_accesses};
 use crate::judge::{LaunchChange, Verdict};
-use crate::report::{Compared, Entry, Refused, Revision, RunRecord};
+use crate::report::{Compared, RefusedFixture, ReportEntry, Revision, RunRecord};
 use crate::trial::Status;
 
 /// The version of the document; it grows when a field changes its meaning or goes.
@@ -22,7 +22,7 @@ struct DiffDocument<'a> {
     diffs: Vec<Diff<'a>>,
     /// Where the trusted revision has no such sources, the other one by itself.
     new: Vec<NewSources<'a>>,
-    errors: &'a [Refused],
+    errors: &'a [RefusedFixture],
 }
 
 #[derive(Serialize)]
@@ -31,7 +31,7 @@ struct NewSources<'a> {
     /// The trusted revision, which lacks the sources.
     base: Option<&'a Revision>,
     #[serde(flatten)]
-    replay: Replay<'a>,
+    replay: JsonReplay<'a>,
 }
 
 #[derive(Serialize)]
@@ -51,16 +51,22 @@ struct Diff<'a> {
 
 /// The document for `compared`, for the fixtures whose sources are `new`, and for those on which nothing could be
 /// compared.
-pub fn diff(compared: &[Compared], new: &[Entry], errors: &[Refused], run: &RunRecord) -> String {
-    let diffs = compared.iter().map(diff_of_fixture).collect();
-    let new =
-        new.iter().map(|entry| NewSources { base: entry.trusted.as_ref(), replay: replay(entry) });
+pub fn render_diff_json(
+    compared: &[Compared],
+    new_entries: &[ReportEntry],
+    errors: &[RefusedFixture],
+    run: &RunRecord,
+) -> String {
+    let diffs = compared.iter().map(build_json_diff).collect();
+    let new = new_entries
+        .iter()
+        .map(|entry| NewSources { base: entry.trusted.as_ref(), replay: build_json_replay(entry) });
     let new = new.collect();
     let document = DiffDocument { schema: SCHEMA, run, diffs, new, errors };
     serde_json::to_string_pretty(&document).expect("values are plain data")
 }
 
-fn diff_of_fixture(compared: &Compared) -> Diff<'_> {
+fn build_json_diff(compared: &Compared) -> Diff<'_> {
     let Compared { fixture, base, got, judgement, accesses, .. } = compared;
     Diff {
         fixture,
@@ -83,6 +89,6 @@ mod tests {
 
     #[test]
     fn the_schema_is_what_the_types_say() {
-        schema::is_kept::<DiffDocument<'_>>("diff-1");
+        schema::assert_schema_file::<DiffDocument<'_>>("diff-1");
     }
 }

@@ -154,6 +154,6 @@ mod tests {
 
     #[test]
     fn the_schema_is_what_the_types_say() {
-        schema::is_kept::<ExplainDocument<'_>>("explain-1");
+        schema::assert_schema_file::<ExplainDocument<'_>>("explain-1");
     }
 }

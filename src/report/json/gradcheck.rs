@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::gradients::{CheckedGradient, checked_gradients};
-use crate::report::{Checked, Refused, Revision, RunRecord, Standing};
+use crate::report::{GradcheckEntry, RefusedFixture, Revision, RunRecord, Standing};
 use crate::trial::Status;
 
 /// The version of the document; it grows when a field changes its meaning or goes.
@@ -18,7 +18,7 @@ struct GradcheckDocument<'a> {
     schema: &'a str,
     run: &'a RunRecord,
     gradchecks: Vec<Gradcheck<'a>>,
-    errors: &'a [Refused],
+    errors: &'a [RefusedFixture],
 }
 
 #[derive(Serialize)]
@@ -32,18 +32,22 @@ struct Gradcheck<'a> {
 }
 
 /// The document for `checked`, and for the fixtures whose gradients could not be checked.
-pub fn gradcheck(checked: &[Checked], errors: &[Refused], run: &RunRecord) -> String {
-    let gradchecks = checked.iter().map(gradcheck_of_fixture).collect();
+pub fn render_gradcheck_json(
+    entries: &[GradcheckEntry],
+    errors: &[RefusedFixture],
+    run: &RunRecord,
+) -> String {
+    let gradchecks = entries.iter().map(build_json_gradcheck).collect();
     let document = GradcheckDocument { schema: SCHEMA, run, gradchecks, errors };
     serde_json::to_string_pretty(&document).expect("values are plain data")
 }
 
-fn gradcheck_of_fixture(checked: &Checked) -> Gradcheck<'_> {
-    let Checked { fixture, revision, outcome, gradients, .. } = checked;
+fn build_json_gradcheck(entry: &GradcheckEntry) -> Gradcheck<'_> {
+    let GradcheckEntry { fixture, revision, outcome, gradients, .. } = entry;
     Gradcheck {
         fixture,
         revision: revision.as_ref(),
-        verdict: checked.standing(),
+        verdict: entry.standing(),
         status: &outcome.status,
         gradients: checked_gradients(gradients),
     }
@@ -56,6 +60,6 @@ mod tests {
 
     #[test]
     fn the_schema_is_what_the_types_say() {
-        schema::is_kept::<GradcheckDocument<'_>>("gradcheck-1");
+        schema::assert_schema_file::<GradcheckDocument<'_>>("gradcheck-1");
     }
 }

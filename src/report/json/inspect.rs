@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::fixture::{Fixture, FixtureError, Input, KnownOutput};
-use crate::report::{CaptureRevision, Refused, RunRecord};
+use crate::report::{CaptureRevision, RefusedFixture, RunRecord};
 use crate::series::Shift;
-use crate::summary::{Summary, summarize};
+use crate::summary::{Summary, summarize_tensor};
 use crate::tensor::{DType, Dim, TensorView};
 
 /// The version of the document; it grows when a field changes its meaning or goes.
@@ -22,7 +22,7 @@ struct InspectDocument<'a> {
     schema: &'a str,
     run: &'a RunRecord,
     fixtures: &'a [Inspected],
-    errors: &'a [Refused],
+    errors: &'a [RefusedFixture],
 }
 
 /// What a fixture holds.
@@ -180,7 +180,7 @@ fn input(input: &Input) -> Result<InspectedInput, FixtureError> {
     let summary = if input.present {
         let (packed, shape) = (input.packed()?, input.shape());
         let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
-        Some(summarize(&view, None))
+        Some(summarize_tensor(&view, None))
     } else {
         None
     };
@@ -221,12 +221,12 @@ fn known_tensor(output: &KnownOutput) -> InspectedTensor {
         name: output.name.clone(),
         dtype: output.dtype,
         dims: output.dims.clone(),
-        summary: summarize(&view, None),
+        summary: summarize_tensor(&view, None),
     }
 }
 
 /// The document for the fixtures that are whole, and for those that are broken.
-pub fn inspect(fixtures: &[Inspected], errors: &[Refused], run: &RunRecord) -> String {
+pub fn inspect(fixtures: &[Inspected], errors: &[RefusedFixture], run: &RunRecord) -> String {
     let document = InspectDocument { schema: SCHEMA, run, fixtures, errors };
     serde_json::to_string_pretty(&document).expect("values are plain data")
 }
@@ -238,6 +238,6 @@ mod tests {
 
     #[test]
     fn the_schema_is_what_the_types_say() {
-        schema::is_kept::<InspectDocument<'_>>("inspect-1");
+        schema::assert_schema_file::<InspectDocument<'_>>("inspect-1");
     }
 }

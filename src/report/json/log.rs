@@ -3,8 +3,10 @@
 use serde::Serialize;
 
 use super::outputs::{JudgedOutput, judged_outputs};
-use super::{AccessesCompared, CapturedOutputs, captured_outputs, compare_accesses, revisions};
-use crate::bisect::{Change, LogReport, Repair};
+use super::{
+    AccessesCompared, CapturedOutputs, captured_outputs, compare_accesses, revisions_from_commits,
+};
+use crate::bisect::{LogChange, LogReport, Repair};
 use crate::judge::{LaunchChange, Verdict};
 use crate::report::{LogRequest, Revision, RunRecord};
 use crate::trial::Status;
@@ -79,18 +81,18 @@ struct RepairTold {
 }
 
 /// The log as one document.
-pub fn log(report: &LogReport, request: &LogRequest<'_>, run: &RunRecord) -> String {
+pub fn render_log_json(report: &LogReport, request: &LogRequest<'_>, run: &RunRecord) -> String {
     let LogRequest { fixtures, range } = request;
-    let log = log_of_range(report);
+    let log = build_json_log(report);
     let document = LogDocument { schema: SCHEMA, run, fixtures, range, log };
     serde_json::to_string_pretty(&document).expect("values are plain data")
 }
 
-pub(super) fn log_of_range(report: &LogReport) -> LogTold<'_> {
-    let untestable = report.untestable.iter().map(|found| UntestableCommit {
-        fixture: &found.fixture,
-        commit: found.commit.clone().into(),
-        reason: &found.reason,
+pub(super) fn build_json_log(report: &LogReport) -> LogTold<'_> {
+    let untestable = report.untestable.iter().map(|untested| UntestableCommit {
+        fixture: &untested.fixture,
+        commit: untested.commit.clone().into(),
+        reason: &untested.reason,
     });
     LogTold {
         commits: report.commits,
@@ -99,13 +101,13 @@ pub(super) fn log_of_range(report: &LogReport) -> LogTold<'_> {
         variants_not_checked: report.unchecked.as_ref().map_or(0, |(number, _)| *number),
         races_looked_for: !report.without_races,
         untestable: untestable.collect(),
-        changes: report.changes.iter().map(change).collect(),
+        changes: report.changes.iter().map(build_json_change).collect(),
         captured: captured_outputs(&report.captured),
-        changed_nothing: revisions(&report.acquitted),
+        changed_nothing: revisions_from_commits(&report.acquitted),
     }
 }
 
-fn change(change: &Change) -> ChangeTold<'_> {
+fn build_json_change(change: &LogChange) -> ChangeTold<'_> {
     let judgement = &change.judgement;
     let reason = match &judgement.got.status {
         Status::Untestable { reason, .. } => Some(reason.as_str()),
@@ -126,11 +128,11 @@ fn change(change: &Change) -> ChangeTold<'_> {
         broken: &change.broken,
         mended: &change.mended,
         status: &judgement.got.status,
-        repairs: change.repair.as_ref().map(repair),
+        repairs: change.repair.as_ref().map(build_json_repair),
     }
 }
 
-fn repair(repair: &Repair) -> RepairTold {
+fn build_json_repair(repair: &Repair) -> RepairTold {
     RepairTold {
         commit: repair.of.clone().into(),
         like: repair.like.clone().into(),
@@ -146,6 +148,6 @@ mod tests {
 
     #[test]
     fn the_schema_is_what_the_types_say() {
-        schema::is_kept::<LogDocument<'_>>("log-1");
+        schema::assert_schema_file::<LogDocument<'_>>("log-1");
     }
 }

@@ -4,12 +4,12 @@
 use serde::Serialize;
 
 use super::SeriesReport;
-use super::words::sentence;
+use super::words::describe_series_finding;
 use crate::judge::Verdict;
-use crate::report::{Refused, Revision, RunRecord, Standing};
+use crate::report::{RefusedFixture, Revision, RunRecord, Standing};
 use crate::series::{
-    Adam, Alignment, Checked, Clipping, Distance, Finding, Numbering, Numbers, Scalars, Step,
-    Update,
+    Adam, Alignment, Clipping, Distance, Numbering, ParameterUpdate, Scalars, SeriesFinding,
+    SeriesStep, StepGradient, TensorNumbers,
 };
 use crate::summary::OptionalNumber;
 use crate::trial::Status;
@@ -21,7 +21,7 @@ const SCHEMA: &str = "replay-series/1";
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(title = "replay series --format json"))]
-struct Document<'a> {
+struct SeriesDocument<'a> {
     #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
     schema: &'a str,
     run: &'a RunRecord,
@@ -29,18 +29,18 @@ struct Document<'a> {
     revision: Option<&'a Revision>,
     against: Option<&'a Revision>,
     verdict: Standing,
-    findings: Vec<Found<'a>>,
+    findings: Vec<JsonFinding<'a>>,
     numbering: &'a Numbering,
     steps: Vec<StepTold<'a>>,
-    errors: &'a [Refused],
+    errors: &'a [RefusedFixture],
 }
 
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Found<'a> {
+struct JsonFinding<'a> {
     text: String,
     #[serde(flatten)]
-    finding: &'a Finding,
+    finding: &'a SeriesFinding,
 }
 
 #[derive(Serialize)]
@@ -54,7 +54,7 @@ struct StepTold<'a> {
     #[serde(with = "OptionalNumber")]
     gradient_norm: Option<f64>,
     clipping: Option<&'a Clipping>,
-    tensors: Vec<Tensor<'a>>,
+    tensors: Vec<JsonTensor<'a>>,
     parameters: Vec<ParameterTold<'a>>,
     alignment: Option<&'a Alignment>,
     replay: Option<ReplayTold<'a>>,
@@ -62,17 +62,17 @@ struct StepTold<'a> {
 
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Tensor<'a> {
+struct JsonTensor<'a> {
     name: &'a str,
     #[serde(flatten)]
-    numbers: &'a Numbers,
+    numbers: &'a TensorNumbers,
 }
 
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ParameterTold<'a> {
     path: &'a str,
-    update: Option<&'a Update>,
+    update: Option<&'a ParameterUpdate>,
     adam: Option<&'a Adam>,
 }
 
@@ -81,49 +81,57 @@ struct ParameterTold<'a> {
 struct ReplayTold<'a> {
     #[cfg_attr(test, schemars(extend("enum" = ["completed", "failed", "untestable"])))]
     status: &'static str,
-    gradients: &'a [Checked],
+    gradients: &'a [StepGradient],
     against: Option<Verdict>,
     distances: &'a [Distance],
 }
 
 /// The document for `report`.
-pub fn json(report: &SeriesReport, run: &RunRecord) -> String {
+pub fn render_series_json(report: &SeriesReport, run: &RunRecord) -> String {
     let (norms, clipping) = (report.series.gradient_norms(""), report.series.clipping());
     let steps = report.series.steps.iter().enumerate();
-    let document = Document {
+    let document = SeriesDocument {
         schema: SCHEMA,
         run,
         replayed: report.replayed,
         revision: report.revision.as_ref(),
         against: report.against.as_ref(),
         verdict: report.standing(),
-        findings: report.findings.iter().map(|finding| found(report, finding)).collect(),
+        findings: report
+            .findings
+            .iter()
+            .map(|finding| build_json_finding(report, finding))
+            .collect(),
         numbering: &report.series.numbering,
-        steps: steps.map(|(at, one)| step(report, one, norms[at], clipping[at].as_ref())).collect(),
+        steps: steps
+            .map(|(index, series_step)| {
+                build_json_step(report, series_step, norms[index], clipping[index].as_ref())
+            })
+            .collect(),
         errors: &report.errors,
     };
     serde_json::to_string_pretty(&document).expect("values are plain data")
 }
 
-fn found<'a>(report: &SeriesReport, finding: &'a Finding) -> Found<'a> {
-    Found { text: sentence(report, &finding.kind), finding }
+fn build_json_finding<'a>(report: &SeriesReport, finding: &'a SeriesFinding) -> JsonFinding<'a> {
+    JsonFinding { text: describe_series_finding(report, &finding.kind), finding }
 }
 
-fn step<'a>(
+fn build_json_step<'a>(
     report: &'a SeriesReport,
-    step: &'a Step,
+    step: &'a SeriesStep,
     gradient_norm: Option<f64>,
     clipping: Option<&'a Clipping>,
 ) -> StepTold<'a> {
     let measured = &step.measured;
-    let roster = &report.series.roster;
-    let tensors = roster.tensors.iter().zip(&measured.tensors);
+    let catalogue = &report.series.catalogue;
+    let tensors = catalogue.tensors.iter().zip(&measured.tensors);
     let tensors = tensors.filter_map(|(tensor, numbers)| {
-        Some(Tensor { name: &tensor.name, numbers: numbers.as_ref()? })
+        Some(JsonTensor { name: &tensor.name, numbers: numbers.as_ref()? })
     });
-    let told = |(at, parameter): (usize, &'a crate::series::Parameter)| {
-        let update = measured.updates.get(at).and_then(Option::as_ref);
-        let adam = measured.adam.get(at).and_then(Option::as_ref);
+    let describe_parameter = |(index, parameter): (usize, &'a crate::series::ParameterTensors)| {
+        let update = measured.updates.get(index).and_then(Option::as_ref);
+        let adam = measured.adam.get(index).and_then(Option::as_ref);
         let is_told = update.is_some() || adam.is_some();
         is_told.then_some(ParameterTold { path: &parameter.path, update, adam })
     };
@@ -134,7 +142,12 @@ fn step<'a>(
         gradient_norm,
         clipping,
         tensors: tensors.collect(),
-        parameters: roster.parameters.iter().enumerate().filter_map(told).collect(),
+        parameters: catalogue
+            .parameters
+            .iter()
+            .enumerate()
+            .filter_map(describe_parameter)
+            .collect(),
         alignment: measured.alignment.as_ref(),
         replay: step.replay.as_ref().map(|replay| ReplayTold {
             status: match replay.status {
@@ -151,11 +164,11 @@ fn step<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::Document;
+    use super::SeriesDocument;
     use crate::report::schema;
 
     #[test]
     fn the_schema_is_what_the_types_say() {
-        schema::is_kept::<Document<'_>>("series-1");
+        schema::assert_schema_file::<SeriesDocument<'_>>("series-1");
     }
 }

@@ -10,7 +10,7 @@ const NOT_FINITE: char = '!';
 const DECADES: f64 = 100.0;
 
 /// `values` in at most `width` characters; one that stands for several shows the greatest of them.
-pub(super) fn sparkline(values: &[Option<f64>], width: usize) -> String {
+pub(super) fn draw_sparkline(values: &[Option<f64>], width: usize) -> String {
     let count = values.len();
     let columns = count.min(width.max(1));
     let finite = || values.iter().flatten().copied().filter(|x| x.is_finite());
@@ -19,13 +19,13 @@ pub(super) fn sparkline(values: &[Option<f64>], width: usize) -> String {
     let is_wide = least > 0.0 && most / least > DECADES;
     let scaled = |x: f64| if is_wide { x.ln() } else { x };
     let (least, span) = (scaled(least), scaled(most) - scaled(least));
-    let column = |at: usize| {
-        let values = &values[at * count / columns..((at + 1) * count / columns)];
-        let known = || values.iter().flatten();
-        if known().any(|x| !x.is_finite()) {
+    let column = |index: usize| {
+        let values = &values[index * count / columns..((index + 1) * count / columns)];
+        let known_values = || values.iter().flatten();
+        if known_values().any(|x| !x.is_finite()) {
             return NOT_FINITE;
         }
-        let Some(top) = known().copied().reduce(f64::max) else { return NOTHING };
+        let Some(top) = known_values().copied().reduce(f64::max) else { return NOTHING };
         // A constant is a line in the middle.
         let part = if span > 0.0 { (scaled(top) - least) / span } else { 0.5 };
         HEIGHTS[((part * HEIGHTS.len() as f64) as usize).min(HEIGHTS.len() - 1)]
@@ -38,15 +38,15 @@ mod tests {
     use super::*;
 
     fn drawn(values: &[f64], width: usize) -> String {
-        sparkline(&values.iter().map(|x| Some(*x)).collect::<Vec<_>>(), width)
+        draw_sparkline(&values.iter().map(|x| Some(*x)).collect::<Vec<_>>(), width)
     }
 
     #[test]
     fn a_line_shows_what_rises_what_is_missing_and_what_is_not_finite() {
         assert_eq!(drawn(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], 20), "▁▂▃▄▅▆▇█");
         assert_eq!(drawn(&[2.0; 3], 20), "▅▅▅");
-        assert_eq!(sparkline(&[Some(1.0), None, Some(f64::NAN), Some(2.0)], 20), "▁ !█");
-        assert_eq!(sparkline(&[], 20), "");
+        assert_eq!(draw_sparkline(&[Some(1.0), None, Some(f64::NAN), Some(2.0)], 20), "▁ !█");
+        assert_eq!(draw_sparkline(&[], 20), "");
     }
 
     #[test]

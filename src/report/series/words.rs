@@ -2,159 +2,167 @@
 
 use super::SeriesReport;
 use crate::numerics::oracle;
-use crate::report::numbers::{count, short};
-use crate::report::text::failure;
-use crate::series::{Gradients, Kind, Other, Parted, Spell};
+use crate::report::numbers::{format_noun_count, format_short_number};
+use crate::report::text::describe_failure;
+use crate::series::{Gradients, Other, Parted, SeriesFindingKind, Spell};
 
 /// Names that are listed before the rest is counted.
 const SHOWN: usize = 3;
 
 /// The finding as a sentence.
-pub fn sentence(report: &SeriesReport, kind: &Kind) -> String {
-    let at = |spell: &Spell| at(report, spell);
+pub fn describe_series_finding(report: &SeriesReport, kind: &SeriesFindingKind) -> String {
+    let at_steps = |spell: &Spell| describe_spell(report, spell);
     match kind {
-        Kind::Failed { spell, failure: first } => {
-            format!("the replay fails {}: {}", at(spell), failure(first))
+        SeriesFindingKind::Failed { spell, failure: first } => {
+            format!("the replay fails {}: {}", at_steps(spell), describe_failure(first))
         }
-        Kind::Untestable { spell, reason } => {
-            format!("the revision cannot be replayed {}: {reason}", at(spell))
+        SeriesFindingKind::Untestable { spell, reason } => {
+            format!("the revision cannot be replayed {}: {reason}", at_steps(spell))
         }
-        Kind::NotFinite { spell, tensors, affected } => {
-            let more = affected.saturating_sub(tensors.len()) as u64;
-            let then = match more {
+        SeriesFindingKind::NotFinite { spell, tensors, affected } => {
+            let left_out = affected.saturating_sub(tensors.len()) as u64;
+            let then = match left_out {
                 0 => String::new(),
-                _ => format!(", later in {} more", count(more, "tensor")),
+                _ => format!(", later in {} more", format_noun_count(left_out, "tensor")),
             };
-            format!("NaN or infinity {}: first in {}{then}", at(spell), list(tensors))
+            format!(
+                "NaN or infinity {}: first in {}{then}",
+                at_steps(spell),
+                join_first_names(tensors)
+            )
         }
-        Kind::GradientWrong { output, spell, worst, error } => format!(
+        SeriesFindingKind::GradientWrong { output, spell, worst, error } => format!(
             "{output} does not match its loss {}: worst rel. {} (noise {})",
-            at(spell),
-            digits(*worst),
-            digits(*error)
+            at_steps(spell),
+            format_two_digits(*worst),
+            format_two_digits(*error)
         ),
-        Kind::Parted { parted } => parted_words(report, parted),
-        Kind::Misaligned { .. } => misaligned(report, kind),
-        Kind::NoGradient { .. }
-        | Kind::Frozen { .. }
-        | Kind::Spike { .. }
-        | Kind::Clipped { .. }
-        | Kind::Flow { .. }
-        | Kind::Updates { .. }
-        | Kind::LossRises { .. }
-        | Kind::AdamNegative { .. }
-        | Kind::AdamDamped { .. }
-        | Kind::AdamUnrelated { .. } => training(report, kind),
-        Kind::Missing { numbers } => {
-            format!("{} left out: {}", are(numbers.len()), list_numbers(numbers))
+        SeriesFindingKind::Parted { parted } => parted_words(report, parted),
+        SeriesFindingKind::Misaligned { .. } => describe_misalignment(report, kind),
+        SeriesFindingKind::NoGradient { .. }
+        | SeriesFindingKind::Frozen { .. }
+        | SeriesFindingKind::Spike { .. }
+        | SeriesFindingKind::Clipped { .. }
+        | SeriesFindingKind::Flow { .. }
+        | SeriesFindingKind::Updates { .. }
+        | SeriesFindingKind::LossRises { .. }
+        | SeriesFindingKind::AdamNegative { .. }
+        | SeriesFindingKind::AdamDamped { .. }
+        | SeriesFindingKind::AdamUnrelated { .. } => describe_training_finding(report, kind),
+        SeriesFindingKind::Missing { numbers } => {
+            format!("{} left out: {}", format_steps_subject(numbers.len()), list_numbers(numbers))
         }
-        Kind::Repeated { numbers } => {
+        SeriesFindingKind::Repeated { numbers } => {
             format!("there are several steps with the same number: {}", list_numbers(numbers))
         }
-        Kind::WithoutNumber { fixtures } => format!(
+        SeriesFindingKind::WithoutNumber { fixtures } => format!(
             "the steps are in the order of their names: {} {} no number in {} provenance",
-            list(fixtures),
-            verb(fixtures, "has", "have"),
-            verb(fixtures, "its", "their")
+            join_first_names(fixtures),
+            inflect_verb(fixtures, "has", "have"),
+            inflect_verb(fixtures, "its", "their")
         ),
     }
 }
 
 /// What losses, gradients and parameters do over the steps.
-fn training(report: &SeriesReport, kind: &Kind) -> String {
-    let at = |spell: &Spell| at(report, spell);
+fn describe_training_finding(report: &SeriesReport, kind: &SeriesFindingKind) -> String {
+    let at_steps = |spell: &Spell| describe_spell(report, spell);
     match kind {
-        Kind::NoGradient { parameters, spell } => {
+        SeriesFindingKind::NoGradient { parameters, spell } => {
             format!(
                 "{} {} no gradient {}",
-                list(parameters),
-                verb(parameters, "gets", "get"),
-                at(spell)
+                join_first_names(parameters),
+                inflect_verb(parameters, "gets", "get"),
+                at_steps(spell)
             )
         }
-        Kind::Frozen { parameters, spell } => format!(
+        SeriesFindingKind::Frozen { parameters, spell } => format!(
             "{} {} the same bits {}, although there are gradients",
-            list(parameters),
-            verb(parameters, "keeps", "keep"),
-            at(spell)
+            join_first_names(parameters),
+            inflect_verb(parameters, "keeps", "keep"),
+            at_steps(spell)
         ),
-        Kind::Spike { .. } => spike(report, kind),
-        Kind::Clipped { .. } => clipped(report, kind),
-        Kind::Flow { group, layers, first, last, factor } => {
-            let what = if *factor < 1.0 { "vanish" } else { "explode" };
+        SeriesFindingKind::Spike { .. } => describe_spike(report, kind),
+        SeriesFindingKind::Clipped { .. } => describe_clipping(report, kind),
+        SeriesFindingKind::Flow { group, layers, first, last, factor } => {
+            let trend = if *factor < 1.0 { "vanish" } else { "explode" };
             format!(
-                "gradients {what} on their way back through the {layers} layers of {group}: {} an \
+                "gradients {trend} on their way back through the {layers} layers of {group}: {} an \
                  element in the last, {} in the first, times {} a layer",
-                digits(*last),
-                digits(*first),
-                digits(*factor)
+                format_two_digits(*last),
+                format_two_digits(*first),
+                format_two_digits(*factor)
             )
         }
-        Kind::Updates { parameters, ratio, large, of } => format!(
+        SeriesFindingKind::Updates { parameters, ratio, large, of } => format!(
             "a step moves {} by {} of {}: update-to-weight ratio {}, the median of {}",
-            list(parameters),
+            join_first_names(parameters),
             if *large { "more than a tenth" } else { "less than a millionth" },
             if parameters.len() == 1 { "itself" } else { "themselves" },
-            digits(*ratio),
-            count(*of as u64, "step")
+            format_two_digits(*ratio),
+            format_noun_count(*of as u64, "step")
         ),
-        Kind::LossRises { from, to, noise } => format!(
+        SeriesFindingKind::LossRises { from, to, noise } => format!(
             "the loss rises: {} in the first quarter, {} in the last (noise {} a step)",
-            short(*from, 4),
-            short(*to, 4),
-            percent(*noise)
+            format_short_number(*from, 4),
+            format_short_number(*to, 4),
+            format_fraction_percent(*noise)
         ),
-        _ => adam(report, kind),
+        _ => describe_adam_finding(report, kind),
     }
 }
 
-fn digits(x: f64) -> String {
-    short(x, 2)
+fn format_two_digits(x: f64) -> String {
+    format_short_number(x, 2)
 }
 
-fn verb(of: &[String], one: &'static str, several: &'static str) -> &'static str {
-    if of.len() == 1 { one } else { several }
+fn inflect_verb(
+    subjects: &[String],
+    singular_form: &'static str,
+    plural_form: &'static str,
+) -> &'static str {
+    if subjects.len() == 1 { singular_form } else { plural_form }
 }
 
-fn are(steps: usize) -> String {
-    format!("{} {}", count(steps as u64, "step"), if steps == 1 { "is" } else { "are" })
+fn format_steps_subject(steps: usize) -> String {
+    format!("{} {}", format_noun_count(steps as u64, "step"), if steps == 1 { "is" } else { "are" })
 }
 
 /// `at all 20 steps`, `at step 7`, `at 3 of 20 steps, first at step 7`.
-fn at(report: &SeriesReport, spell: &Spell) -> String {
+fn describe_spell(report: &SeriesReport, spell: &Spell) -> String {
     let first = report.step_name(spell.first);
     match (spell.steps, spell.of) {
         (1, 1) => format!("at {first}, the only one"),
         (2, 2) => "at both steps".to_owned(),
-        (steps, of) if steps == of => format!("at all {of} steps"),
+        (steps, total) if steps == total => format!("at all {total} steps"),
         (1, _) => format!("at {first}"),
-        (steps, of) if steps == spell.last - spell.first + 1 => {
-            format!("at {steps} of {of} steps, {first} to {}", report.step_name(spell.last))
+        (steps, total) if steps == spell.last - spell.first + 1 => {
+            format!("at {steps} of {total} steps, {first} to {}", report.step_name(spell.last))
         }
-        (steps, of) => format!("at {steps} of {of} steps, first at {first}"),
+        (steps, total) => format!("at {steps} of {total} steps, first at {first}"),
     }
 }
 
 /// `a, b, c and 4 more`.
-fn list(names: &[String]) -> String {
+fn join_first_names(names: &[String]) -> String {
     match names {
         [] => "nothing".to_owned(),
-        [one] => one.clone(),
+        [name] => name.clone(),
         names if names.len() <= SHOWN + 1 => {
-            let (last, others) = names.split_last().expect("there are several");
-            format!("{} and {last}", others.join(", "))
+            let (last, other_names) = names.split_last().expect("there are several");
+            format!("{} and {last}", other_names.join(", "))
         }
         names => format!("{} and {} more", names[..SHOWN].join(", "), names.len() - SHOWN),
     }
 }
 
 fn list_numbers(numbers: &[i64]) -> String {
-    list(&numbers.iter().map(i64::to_string).collect::<Vec<_>>())
+    join_first_names(&numbers.iter().map(i64::to_string).collect::<Vec<_>>())
 }
 
 fn parted_words(report: &SeriesReport, parted: &Parted) -> String {
-    let parts_from = |from: &str| format!("parts from {from} beyond noise");
-    let what = match (parted.from, &report.against) {
+    let parts_from = |reference: &str| format!("parts from {reference} beyond noise");
+    let parting = match (parted.from, &report.against) {
         (Other::Captured, _) => "is not as captured".to_owned(),
         (Other::Oracle, _) => parts_from("the oracle"),
         (Other::Trusted, Some(revision)) => parts_from(&revision.short),
@@ -166,31 +174,39 @@ fn parted_words(report: &SeriesReport, parted: &Parted) -> String {
         _ => "",
     };
     let distance = match parted.spell.steps {
-        1 => format!("rel. {}", digits(parted.first)),
+        1 => format!("rel. {}", format_two_digits(parted.first)),
         _ => format!(
             "rel. {} at {}, {} at {}, at most {}",
-            digits(parted.first),
+            format_two_digits(parted.first),
             report.step_name(parted.spell.first),
-            digits(parted.last),
+            format_two_digits(parted.last),
             report.step_name(parted.spell.last),
-            digits(parted.largest)
+            format_two_digits(parted.largest)
         ),
     };
     let trend = match parted.growth {
-        Some(factor) if factor > 1.0 => format!(", growing by {} a step", percent(factor - 1.0)),
-        Some(factor) => format!(", shrinking by {} a step", percent(1.0 - factor)),
+        Some(factor) if factor > 1.0 => {
+            format!(", growing by {} a step", format_fraction_percent(factor - 1.0))
+        }
+        Some(factor) => format!(", shrinking by {} a step", format_fraction_percent(1.0 - factor)),
         None => String::new(),
     };
-    format!("{} {what} {}: {distance}{trend}{meaning}", parted.output, at(report, &parted.spell))
+    format!(
+        "{} {parting} {}: {distance}{trend}{meaning}",
+        parted.output,
+        describe_spell(report, &parted.spell)
+    )
 }
 
-fn percent(part: f64) -> String {
-    format!("{} %", short(part * 100.0, 2))
+fn format_fraction_percent(part: f64) -> String {
+    format!("{} %", format_short_number(part * 100.0, 2))
 }
 
-fn misaligned(report: &SeriesReport, kind: &Kind) -> String {
-    let Kind::Misaligned { spell, shift, differ, of, place } = kind else { return String::new() };
-    let what = match shift {
+fn describe_misalignment(report: &SeriesReport, kind: &SeriesFindingKind) -> String {
+    let SeriesFindingKind::Misaligned { spell, shift, differ, of, place } = kind else {
+        return String::new();
+    };
+    let mismatch = match shift {
         Some(1) => {
             let place =
                 place.as_ref().map_or(String::new(), |place| format!(", first at {place:?}"));
@@ -198,40 +214,45 @@ fn misaligned(report: &SeriesReport, kind: &Kind) -> String {
         }
         Some(0) => "the targets are the tokens themselves, not those shifted by one".to_owned(),
         Some(-1) => "the targets are the tokens before, not those behind".to_owned(),
-        Some(by) => format!("the targets are the tokens shifted by {by}, not by one"),
+        Some(distance) => format!("the targets are the tokens shifted by {distance}, not by one"),
         None => "the targets are not the tokens shifted by one".to_owned(),
     };
-    format!("{what}, {}", at(report, spell))
+    format!("{mismatch}, {}", describe_spell(report, spell))
 }
 
-fn spike(report: &SeriesReport, kind: &Kind) -> String {
-    let Kind::Spike { quantity, spell, worst, value, expected, deviations, others } = kind else {
+fn describe_spike(report: &SeriesReport, kind: &SeriesFindingKind) -> String {
+    let SeriesFindingKind::Spike { quantity, spell, worst, value, expected, deviations, others } =
+        kind
+    else {
         return String::new();
     };
-    let what = match quantity.as_str() {
+    let quantity_name = match quantity.as_str() {
         "loss" => "the loss".to_owned(),
         "gradients" => "the norm of all gradients".to_owned(),
         parameter => format!("the gradient of {parameter}"),
     };
-    let others = match others {
+    let others_words = match others {
         0 => String::new(),
-        more => format!("; so do the gradients of {}", count(*more as u64, "other parameter")),
+        other_count => format!(
+            "; so do the gradients of {}",
+            format_noun_count(*other_count as u64, "other parameter")
+        ),
     };
     let steps = match spell.steps {
         1 => String::new(),
         steps => format!(", the highest of {steps} such steps"),
     };
     format!(
-        "{what} jumps at {}{steps}: {} where the steps before lead to {}, {} deviations above{others}",
+        "{quantity_name} jumps at {}{steps}: {} where the steps before lead to {}, {} deviations above{others_words}",
         report.step_name(*worst),
-        short(*value, 3),
-        short(*expected, 3),
-        short(*deviations, 2)
+        format_short_number(*value, 3),
+        format_short_number(*expected, 3),
+        format_short_number(*deviations, 2)
     )
 }
 
-fn clipped(report: &SeriesReport, kind: &Kind) -> String {
-    let Kind::Clipped { spell, norm, removed, most, gradients } = kind else {
+fn describe_clipping(report: &SeriesReport, kind: &SeriesFindingKind) -> String {
+    let SeriesFindingKind::Clipped { spell, norm, removed, most, gradients } = kind else {
         return String::new();
     };
     let meaning = match gradients {
@@ -244,36 +265,36 @@ fn clipped(report: &SeriesReport, kind: &Kind) -> String {
     let steps = if spell.is_always() && spell.steps > 2 {
         "at every step".to_owned()
     } else {
-        at(report, spell)
+        describe_spell(report, spell)
     };
     format!(
         "gradients are clipped {steps}, which removes {} of a norm of {} (medians; at most {}), and \
          {meaning}",
-        percent(*removed),
-        short(*norm, 3),
-        percent(*most)
+        format_fraction_percent(*removed),
+        format_short_number(*norm, 3),
+        format_fraction_percent(*most)
     )
 }
 
-fn adam(report: &SeriesReport, kind: &Kind) -> String {
+fn describe_adam_finding(report: &SeriesReport, kind: &SeriesFindingKind) -> String {
     match kind {
-        Kind::AdamNegative { parameters, spell } => format!(
+        SeriesFindingKind::AdamNegative { parameters, spell } => format!(
             "Adam's second moment of {} is negative {}: a mean of squares cannot be",
-            list(parameters),
-            at(report, spell)
+            join_first_names(parameters),
+            describe_spell(report, spell)
         ),
-        Kind::AdamUnrelated { parameters, spell, elements, of } => format!(
+        SeriesFindingKind::AdamUnrelated { parameters, spell, elements, of } => format!(
             "Adam's moments of {} do not belong together {}: {elements} of {of} elements have a first \
              one larger than any gradients make it beside the second",
-            list(parameters),
-            at(report, spell)
+            join_first_names(parameters),
+            describe_spell(report, spell)
         ),
-        Kind::AdamDamped { parameters, spell, part } => format!(
+        SeriesFindingKind::AdamDamped { parameters, spell, part } => format!(
             "epsilon is larger than the root of Adam's second moment in {} of {} {}: its steps are \
              damped",
-            percent(*part),
-            list(parameters),
-            at(report, spell)
+            format_fraction_percent(*part),
+            join_first_names(parameters),
+            describe_spell(report, spell)
         ),
         _ => String::new(),
     }
@@ -283,20 +304,20 @@ fn adam(report: &SeriesReport, kind: &Kind) -> String {
 mod tests {
     use super::*;
     use crate::report::Revision;
-    use crate::report::series::made_up;
-    use crate::series::{Finding, Measured, Severity, Step};
+    use crate::report::series::create_sample_series;
+    use crate::series::{SeriesFinding, SeriesStep, Severity, StepNumbers};
     use crate::trial::Failure;
 
     /// A report on twenty steps, the numbers 100 to 119.
     fn report() -> SeriesReport {
-        let step = |at: i64| Step {
+        let step = |at: i64| SeriesStep {
             fixture: format!("s{at}"),
             number: Some(100 + at),
-            measured: Measured::default(),
+            measured: StepNumbers::default(),
             replay: None,
         };
         let against = Revision { id: "0".repeat(40), short: "37707d4".into(), subject: "a".into() };
-        let made_up = made_up((0..20).map(step).collect());
+        let made_up = create_sample_series((0..20).map(step).collect());
         SeriesReport { replayed: true, against: Some(against), ..made_up }
     }
 
@@ -304,9 +325,9 @@ mod tests {
         Spell { steps, of, first, last }
     }
 
-    fn told(kinds: &[Kind]) -> String {
+    fn told(kinds: &[SeriesFindingKind]) -> String {
         let report = report();
-        kinds.iter().map(|kind| sentence(&report, kind) + "\n").collect()
+        kinds.iter().map(|kind| describe_series_finding(&report, kind) + "\n").collect()
     }
 
     #[test]
@@ -322,12 +343,19 @@ mod tests {
                 growth,
                 meaning,
             };
-            Kind::Parted { parted }
+            SeriesFindingKind::Parted { parted }
         };
         let kinds = [
-            Kind::Failed { spell: spell(1, 20, 7, 7), failure: Failure::Exit { code: 3 } },
-            Kind::NotFinite { spell: spell(12, 20, 8, 19), tensors: vec!["a".into()], affected: 3 },
-            Kind::GradientWrong {
+            SeriesFindingKind::Failed {
+                spell: spell(1, 20, 7, 7),
+                failure: Failure::Exit { code: 3 },
+            },
+            SeriesFindingKind::NotFinite {
+                spell: spell(12, 20, 8, 19),
+                tensors: vec!["a".into()],
+                affected: 3,
+            },
+            SeriesFindingKind::GradientWrong {
                 output: "g".into(),
                 spell: spell(20, 20, 0, 19),
                 worst: 0.76,
@@ -336,22 +364,25 @@ mod tests {
             parted(Other::Trusted, Some(2.0), Some(oracle::Finding::Wrong)),
             parted(Other::Captured, Some(0.9), None),
             parted(Other::Oracle, None, Some(oracle::Finding::Imprecise)),
-            Kind::AdamNegative { parameters: vec!["w".into()], spell: spell(2, 20, 1, 9) },
-            Kind::Misaligned {
+            SeriesFindingKind::AdamNegative {
+                parameters: vec!["w".into()],
+                spell: spell(2, 20, 1, 9),
+            },
+            SeriesFindingKind::Misaligned {
                 spell: spell(20, 20, 0, 19),
                 shift: Some(0),
                 differ: 9,
                 of: 9,
                 place: None,
             },
-            Kind::Misaligned {
+            SeriesFindingKind::Misaligned {
                 spell: spell(1, 1, 0, 0),
                 shift: None,
                 differ: 9,
                 of: 9,
                 place: None,
             },
-            Kind::Misaligned {
+            SeriesFindingKind::Misaligned {
                 spell: spell(2, 2, 0, 1),
                 shift: Some(1),
                 differ: 1,
@@ -376,7 +407,7 @@ mod tests {
     #[test]
     fn what_is_unusual_is_told_with_its_figures() {
         let names = |count: usize| (0..count).map(|at| format!("layers.{at}")).collect::<Vec<_>>();
-        let spike = |quantity: &str, steps, others| Kind::Spike {
+        let spike = |quantity: &str, steps, others| SeriesFindingKind::Spike {
             quantity: quantity.into(),
             spell: spell(steps, 20, 11, 11 + steps - 1),
             worst: 11,
@@ -385,39 +416,57 @@ mod tests {
             deviations: 12.34,
             others,
         };
-        let clipped = |gradients| Kind::Clipped {
+        let clipped = |gradients| SeriesFindingKind::Clipped {
             spell: spell(20, 20, 0, 19),
             norm: 3.5,
             removed: 0.714,
             most: 0.9,
             gradients,
         };
-        let updates = |large, ratio| Kind::Updates { parameters: names(1), ratio, large, of: 20 };
+        let updates = |large, ratio| SeriesFindingKind::Updates {
+            parameters: names(1),
+            ratio,
+            large,
+            of: 20,
+        };
         let kinds = [
-            Kind::NoGradient { parameters: names(2), spell: spell(8, 20, 12, 19) },
-            Kind::Frozen { parameters: names(9), spell: spell(20, 20, 0, 19) },
+            SeriesFindingKind::NoGradient { parameters: names(2), spell: spell(8, 20, 12, 19) },
+            SeriesFindingKind::Frozen { parameters: names(9), spell: spell(20, 20, 0, 19) },
             spike("loss", 1, 0),
             spike("gradients", 3, 0),
             spike("layers.0", 1, 4),
             clipped(Gradients::Match),
             clipped(Gradients::Mismatch),
             clipped(Gradients::Unchecked),
-            Kind::Flow { group: "layers".into(), layers: 6, first: 3e-7, last: 0.03, factor: 0.1 },
+            SeriesFindingKind::Flow {
+                group: "layers".into(),
+                layers: 6,
+                first: 3e-7,
+                last: 0.03,
+                factor: 0.1,
+            },
             updates(true, 0.5),
             updates(false, 1e-8),
-            Kind::LossRises { from: 1.2, to: 2.9, noise: 0.02 },
-            Kind::AdamDamped { parameters: names(1), spell: spell(1, 20, 3, 3), part: 0.75 },
-            Kind::AdamUnrelated {
+            SeriesFindingKind::LossRises { from: 1.2, to: 2.9, noise: 0.02 },
+            SeriesFindingKind::AdamDamped {
+                parameters: names(1),
+                spell: spell(1, 20, 3, 3),
+                part: 0.75,
+            },
+            SeriesFindingKind::AdamUnrelated {
                 parameters: names(1),
                 spell: spell(1, 20, 3, 3),
                 elements: 4,
                 of: 64,
             },
-            Kind::Untestable { spell: spell(20, 20, 0, 19), reason: "it does not compile".into() },
-            Kind::Missing { numbers: vec![7] },
-            Kind::Missing { numbers: vec![7, 8, 9, 10, 11, 12] },
-            Kind::Repeated { numbers: vec![7] },
-            Kind::WithoutNumber { fixtures: names(2) },
+            SeriesFindingKind::Untestable {
+                spell: spell(20, 20, 0, 19),
+                reason: "it does not compile".into(),
+            },
+            SeriesFindingKind::Missing { numbers: vec![7] },
+            SeriesFindingKind::Missing { numbers: vec![7, 8, 9, 10, 11, 12] },
+            SeriesFindingKind::Repeated { numbers: vec![7] },
+            SeriesFindingKind::WithoutNumber { fixtures: names(2) },
         ];
         insta::assert_snapshot!(told(&kinds), @"
         layers.0 and layers.1 get no gradient at 8 of 20 steps, step 112 to step 119
@@ -446,10 +495,10 @@ mod tests {
     fn a_finding_of_a_capture_stands_where_its_severity_says() {
         let mut report = report();
         assert!(!report.standing().is_wrong());
-        let kind = Kind::Missing { numbers: vec![1] };
-        report.findings.push(Finding { severity: Severity::Unusual, kind: kind.clone() });
+        let kind = SeriesFindingKind::Missing { numbers: vec![1] };
+        report.findings.push(SeriesFinding { severity: Severity::Unusual, kind: kind.clone() });
         assert!(!report.standing().is_wrong());
-        report.findings.push(Finding { severity: Severity::Wrong, kind });
+        report.findings.push(SeriesFinding { severity: Severity::Wrong, kind });
         assert!(report.standing().is_wrong());
     }
 }

@@ -2,36 +2,36 @@
 //!
 //! Threads run one after the other in a fixed order, each until it waits for others (a barrier or
 //! a collective of its warp) or ends. A thread that never waits costs no switch: the next one
-//! starts on the same stack. A kernel in block form runs all threads itself, in the same order, by
+//! starts on the same stack. A kernel in thread-loop form runs all threads itself, in the same order, by
 //! one call on the stack of the first.
 #![allow(unsafe_code)]
 
 pub(super) mod calls;
+pub(super) mod coresident;
 mod deadlock;
-mod folds;
 pub(super) mod running;
-pub(super) mod together;
+mod shuffle_reductions;
 pub(super) mod turns;
 
 use std::ffi::c_void;
 use std::io;
 use std::sync::atomic::AtomicPtr;
 
-use self::running::{current, place};
-pub(super) use self::together::Pause;
-use self::together::{AtCluster, Together};
+pub(super) use self::coresident::Pause;
+use self::coresident::{AtCluster, CoresidentState};
+use self::running::{current_place, current_runner};
 use super::check;
 use super::fiber::{self, STACK_BYTES, Stacks, switch};
 use super::frames::{self, Frames};
 use super::order::Order;
 use super::positions::Positions;
-use super::shape::{MAX_THREADS, Shape};
+use super::shape::{LaunchShape, MAX_THREADS};
 use super::waiting::WaitingGroup;
-use super::warp::{LANES, Lanes, Offer, bits};
+use super::warp::{LANES, Lanes, Offer, bit_positions};
 use crate::runtime::abi::{
-    BlockState, BlockThread, BlockThreads, Site, ThreadPointers, Thunk, WarpOp,
+    BlockState, BlockThread, BlockThreads, CallSite, ThreadPointers, Thunk, WarpOp,
 };
-use crate::runtime::{end, lack_of_memory};
+use crate::runtime::{end_replay, lack_of_memory};
 use crate::summary::Poison;
 
 /// The fewest stacks to make: a larger block that follows small ones then rarely needs new ones.
@@ -42,7 +42,7 @@ const WARPS: usize = MAX_THREADS / LANES;
 
 /// A kernel with its arguments.
 #[derive(Clone, Copy)]
-pub(super) struct Kernel {
+pub(super) struct BlockKernel {
     /// Its name, a literal of the artifact.
     pub name: &'static str,
     /// Runs one thread of it.
@@ -68,7 +68,7 @@ struct Thread {
     /// Where it goes on; 0 before it has begun.
     context: usize,
     /// Where it waits.
-    site: Site,
+    site: CallSite,
     /// `threadIdx`.
     index: [u32; 3],
     /// Its linear index.
@@ -93,18 +93,18 @@ pub(super) struct BlockRunner {
     position: usize,
     words: usize,
     live_count: u32,
-    barrier: Barrier,
+    barrier: BlockBarrier,
     ready: Positions,
     /// The positions whose thread has not ended.
     live: Positions,
     /// By position in the order of the threads.
     threads: Box<[Thread; MAX_THREADS]>,
     pointers: ThreadPointers,
-    released: Barrier,
+    released: BlockBarrier,
     /// The threads inside a chain of shuffles that the machine does for them.
     in_folds: u32,
 
-    kernel: Option<Kernel>,
+    kernel: Option<BlockKernel>,
     thread_count: usize,
     caller: usize,
     warps: Box<[Lanes; WARPS]>,
@@ -116,15 +116,15 @@ pub(super) struct BlockRunner {
     /// Whether every thread stands at the position of its linear index.
     is_linear: bool,
     position_of: Vec<u16>,
-    /// The threads in their order, as a kernel in block form sees them.
+    /// The threads in their order, as a kernel in thread-loop form sees them.
     block_threads: Vec<BlockThread>,
     frames: Frames,
-    /// Whether the kernel that runs is in block form.
+    /// Whether the kernel that runs is in thread-loop form.
     whole: bool,
     /// Whether it also asks whose turn it is.
     turns: bool,
     /// While other blocks are alive too.
-    together: Option<Together>,
+    together: Option<CoresidentState>,
     /// What a lane gets that reads one which takes no part.
     undefined: u64,
     /// This runner's entry among those that run, if there was room.
@@ -133,18 +133,18 @@ pub(super) struct BlockRunner {
 
 /// The barrier that threads gather at, or the one released last.
 #[derive(Clone, Copy)]
-struct Barrier {
+struct BlockBarrier {
     arrived: u32,
     predicates: u32,
-    site: Site,
+    site: CallSite,
     sites_differ: bool,
 }
 
-impl Barrier {
-    const EMPTY: Barrier = Barrier {
+impl BlockBarrier {
+    const EMPTY: BlockBarrier = BlockBarrier {
         arrived: 0,
         predicates: 0,
-        site: Site { file: std::ptr::null(), line: 0 },
+        site: CallSite { file: std::ptr::null(), line: 0 },
         sites_differ: false,
     };
 }
@@ -154,9 +154,9 @@ extern "C" fn run_threads() -> ! {
     loop {
         // SAFETY: stacks are only switched to from `BlockRunner::run`; no reference lives on.
         unsafe {
-            let kernel = current().kernel.expect("begin_launch came first");
+            let kernel = current_runner().kernel.expect("begin_launch came first");
             (kernel.thunk)(kernel.args);
-            if let Some(Handover { save, to }) = current().end_thread() {
+            if let Some(Handover { save, to }) = current_runner().end_thread() {
                 switch(save, to);
             }
         }
@@ -169,7 +169,7 @@ impl BlockRunner {
     pub(super) fn new(pointers: ThreadPointers, poison: Poison, deadlock: Deadlock) -> BlockRunner {
         const UNUSED: Thread = Thread {
             context: 0,
-            site: Site { file: std::ptr::null(), line: 0 },
+            site: CallSite { file: std::ptr::null(), line: 0 },
             index: [0; 3],
             linear: 0,
             stack: 0,
@@ -180,12 +180,12 @@ impl BlockRunner {
             position: 0,
             words: 0,
             live_count: 0,
-            barrier: Barrier::EMPTY,
+            barrier: BlockBarrier::EMPTY,
             ready: Positions::default(),
             live: Positions::default(),
             threads: Box::new([UNUSED; MAX_THREADS]),
             pointers,
-            released: Barrier::EMPTY,
+            released: BlockBarrier::EMPTY,
             in_folds: 0,
             kernel: None,
             thread_count: 0,
@@ -219,8 +219,8 @@ impl BlockRunner {
     /// If no memory can be had for the stacks.
     pub(crate) fn begin_launch(
         &mut self,
-        kernel: Kernel,
-        shape: Shape,
+        kernel: BlockKernel,
+        shape: LaunchShape,
         order: Order,
     ) -> io::Result<()> {
         self.reserve_stacks(shape.threads())?;
@@ -240,7 +240,7 @@ impl BlockRunner {
         Ok(())
     }
 
-    fn set_launch(&mut self, kernel: Kernel, shape: Shape, order: Order) {
+    fn set_launch(&mut self, kernel: BlockKernel, shape: LaunchShape, order: Order) {
         let threads = shape.threads();
         if self.tables_for != Some((shape.block, order)) {
             self.position_of = vec![0; threads];
@@ -288,7 +288,7 @@ impl BlockRunner {
     fn begin_block(&mut self) {
         self.live.fill(self.thread_count);
         self.ready.fill(self.thread_count);
-        self.barrier = Barrier::EMPTY;
+        self.barrier = BlockBarrier::EMPTY;
         self.whole = false;
         self.turns = false;
         self.in_folds = 0;
@@ -337,8 +337,8 @@ impl BlockRunner {
         let Some(next) = self.ready.next_after(self.position, self.words) else {
             return Some(self.wait_for_cluster());
         };
-        let to = self.advance(next);
-        self.hand_over_to(to)
+        let next_position = self.advance(next);
+        self.hand_over_to(next_position)
     }
 
     /// The thread whose turn follows that of the one at `position`.
@@ -349,18 +349,21 @@ impl BlockRunner {
 
     /// From the current thread to the one at `to`.
     #[inline(always)]
-    fn hand_over_to(&mut self, to: usize) -> Option<Handover> {
-        let from = self.position;
-        if to == from {
+    fn hand_over_to(&mut self, next_position: usize) -> Option<Handover> {
+        let current_position = self.position;
+        if next_position == current_position {
             return None;
         }
-        let mut context = self.threads[to % MAX_THREADS].context;
+        let mut context = self.threads[next_position % MAX_THREADS].context;
         if context == 0 {
-            context = self.start(to);
+            context = self.start(next_position);
         }
-        self.enter(to);
-        self.fetch(to);
-        Some(Handover { save: &raw mut self.threads[from % MAX_THREADS].context, to: context })
+        self.enter(next_position);
+        self.fetch(next_position);
+        Some(Handover {
+            save: &raw mut self.threads[current_position % MAX_THREADS].context,
+            to: context,
+        })
     }
 
     /// Has the processor fetch the stack of the thread that runs after the one at `position`: those of a block
@@ -368,12 +371,12 @@ impl BlockRunner {
     #[inline(always)]
     fn fetch(&self, position: usize) {
         if let Some(next) = self.ready.next_after(position, self.words) {
-            fiber::fetch(self.threads[next % MAX_THREADS].context);
+            fiber::prefetch_context(self.threads[next % MAX_THREADS].context);
         }
     }
 
     #[inline(always)]
-    fn arrive_at_barrier(&mut self, predicate: u32, site: Site) -> Option<Handover> {
+    fn arrive_at_barrier(&mut self, predicate: u32, site: CallSite) -> Option<Handover> {
         if self.whole {
             self.report_deadlock();
         }
@@ -384,7 +387,7 @@ impl BlockRunner {
 
     /// Has the current thread wait at the barrier.
     #[inline(always)]
-    fn come_to_barrier(&mut self, predicate: u32, site: Site) {
+    fn come_to_barrier(&mut self, predicate: u32, site: CallSite) {
         let thread = &mut self.threads[self.position % MAX_THREADS];
         thread.site = site;
         thread.wait = Wait::Barrier;
@@ -413,11 +416,11 @@ impl BlockRunner {
         }
         let words = self.words;
         self.ready.0[..words].copy_from_slice(&self.live.0[..words]);
-        self.released = std::mem::replace(&mut self.barrier, Barrier::EMPTY);
-        check::barrier();
+        self.released = std::mem::replace(&mut self.barrier, BlockBarrier::EMPTY);
+        check::note_block_barrier();
     }
 
-    fn arrive_at_collective(&mut self, offer: Offer, site: Site) -> Option<Handover> {
+    fn arrive_at_collective(&mut self, offer: Offer, site: CallSite) -> Option<Handover> {
         let (warp, lane) = self.wait_for_warp(site);
         let lanes = &mut self.warps[warp % WARPS];
         lanes.arrive(lane, offer);
@@ -427,7 +430,7 @@ impl BlockRunner {
 
     /// Has the current thread wait for its warp; which that is, and its lane.
     #[inline(always)]
-    fn wait_for_warp(&mut self, site: Site) -> (usize, usize) {
+    fn wait_for_warp(&mut self, site: CallSite) -> (usize, usize) {
         if self.whole {
             self.report_deadlock();
         }
@@ -436,7 +439,7 @@ impl BlockRunner {
 
     /// The same in every form of kernel.
     #[inline(always)]
-    fn come_to_collective(&mut self, site: Site) -> (usize, usize) {
+    fn come_to_collective(&mut self, site: CallSite) -> (usize, usize) {
         let thread = &mut self.threads[self.position];
         thread.site = site;
         thread.wait = Wait::Warp;
@@ -465,7 +468,7 @@ impl BlockRunner {
         if self.is_linear {
             self.ready.insert_lanes(warp, lanes);
         } else {
-            for lane in bits(lanes) {
+            for lane in bit_positions(lanes) {
                 self.ready.insert(usize::from(self.position_of[warp * LANES + lane]));
             }
         }
@@ -475,20 +478,21 @@ impl BlockRunner {
     /// lane, and in a plain replay poison: whether it matters shows in the outputs.
     #[cold]
     fn tell_strays(&mut self, warp: usize, members: u32) {
-        for lane in bits(self.warps[warp].strays) {
+        for lane in bit_positions(self.warps[warp].strays) {
             let linear = warp * LANES + lane;
             let Lanes { live, offers, .. } = &self.warps[warp];
             let source = offers[lane].argument as usize % LANES;
-            let why = match (warp * LANES + source < self.thread_count, live >> source & 1 == 1) {
+            let reason = match (warp * LANES + source < self.thread_count, live >> source & 1 == 1)
+            {
                 (false, _) => "which no thread is".to_owned(),
                 (true, false) => "which has ended".to_owned(),
                 (true, true) => format!("which is not in the mask {:#010x}", offers[lane].mask),
             };
             let next = (lane + 1..lane + LANES).map(|lane| lane % LANES);
-            let other = next.into_iter().find(|&lane| members >> lane & 1 == 1);
-            let value = offers[other.unwrap_or(lane)].value;
+            let other_lane = next.into_iter().find(|&lane| members >> lane & 1 == 1);
+            let value = offers[other_lane.unwrap_or(lane)].value;
             let site = self.threads[usize::from(self.position_of[linear])].site;
-            if check::stray_lane(linear as u16, &format!("lane {source}, {why}"), site) {
+            if check::stray_lane(linear as u16, &format!("lane {source}, {reason}"), site) {
                 self.warps[warp].results[lane] = value;
             }
         }
@@ -517,18 +521,18 @@ impl BlockRunner {
             self.free_stacks.push(self.threads[ended].stack);
             return Some(self.pause(Pause::AtGrid, ended));
         }
-        let Some(to) = self.ready.next_after(ended, self.words) else {
+        let Some(next_ready) = self.ready.next_after(ended, self.words) else {
             self.free_stacks.push(self.threads[ended].stack);
             return Some(self.wait_for_cluster());
         };
-        let to = self.advance(to);
-        self.enter(to);
+        let next_position = self.advance(next_ready);
+        self.enter(next_position);
         let stack = self.threads[ended].stack;
-        if self.threads[to].context != 0 {
+        if self.threads[next_position].context != 0 {
             self.free_stacks.push(stack);
-            return Some(Handover { save, to: self.threads[to].context });
+            return Some(Handover { save, to: self.threads[next_position].context });
         }
-        self.threads[to].stack = stack;
+        self.threads[next_position].stack = stack;
         None
     }
 
@@ -547,7 +551,7 @@ impl BlockRunner {
     fn free_who_waited_for(&mut self, position: usize) {
         self.release_full_barrier();
         let warp = self.threads[position % MAX_THREADS].linear as usize / LANES % WARPS;
-        for waiting in bits(self.warps[warp].arrived) {
+        for waiting in bit_positions(self.warps[warp].arrived) {
             if self.warps[warp].arrived >> waiting & 1 == 1 {
                 let offer = self.warps[warp].offers[waiting];
                 self.complete(warp, offer);
@@ -567,9 +571,9 @@ impl BlockRunner {
     /// The threads of the block, with memory for the frame of each and for the kernel's own use.
     fn block_threads(&mut self, frame_bytes: usize, scratch_bytes: usize) -> BlockThreads {
         let bytes = (frame_bytes * self.thread_count).next_multiple_of(frames::ALIGNMENT);
-        let Some(frames) = self.frames.of(bytes + scratch_bytes) else {
+        let Some(frames) = self.frames.reserve(bytes + scratch_bytes) else {
             let detail = format!("no memory for the variables of {} threads", self.thread_count);
-            end("out of memory", detail, place());
+            end_replay("out of memory", detail, current_place());
         };
         let count = self.thread_count as u32;
         let scratch = frames.wrapping_byte_add(bytes);

@@ -29,7 +29,8 @@ impl Clusters {
     /// The index of the block of this rank in cluster `cluster`.
     pub(super) fn block_index(&self, cluster: u64, rank: u64) -> [u32; 3] {
         let counts = [0, 1, 2].map(|side| self.grid[side] / self.sides[side]);
-        let (cluster, block) = (index(cluster, counts), index(rank, self.sides));
+        let (cluster, block) =
+            (unravel_box_index(cluster, counts), unravel_box_index(rank, self.sides));
         [0, 1, 2].map(|side| cluster[side] * self.sides[side] + block[side])
     }
 
@@ -41,7 +42,7 @@ impl Clusters {
 }
 
 /// The index along x, y, z of what is `linear` in a box with these sides.
-fn index(linear: u64, sides: [u32; 3]) -> [u32; 3] {
+fn unravel_box_index(linear: u64, sides: [u32; 3]) -> [u32; 3] {
     let [x, y] = [u64::from(sides[0]), u64::from(sides[1])];
     [(linear % x) as u32, (linear / x % y) as u32, (linear / (x * y)) as u32]
 }

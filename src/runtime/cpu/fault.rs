@@ -9,28 +9,28 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::block::running;
-use super::memory::Memory;
+use super::memory::CpuMemory;
 use super::shared::Stray;
 use super::{grid, host_stack, misaligned, protection, shared, traps, watch};
-use crate::runtime::Place;
+use crate::runtime::KernelPlace;
 use crate::runtime::report::{DEVICE_ACCESS, HOST_ACCESS, LastWord};
 use crate::runtime::signals::{self, Sender, end_if_from_outside, handle_by};
 
-static MEMORY: OnceLock<&'static Memory> = OnceLock::new();
+static MEMORY: OnceLock<&'static CpuMemory> = OnceLock::new();
 
 /// Whether replayed code has begun to run.
 static CODE_RUNS: AtomicBool = AtomicBool::new(false);
 
 /// Installs the handlers for the whole process; each operating-system thread that runs device
 /// code calls [`signals::use_own_stack`] as well.
-pub(super) fn install(memory: &'static Memory) {
+pub(super) fn install_fault_handlers(memory: &'static CpuMemory) {
     if MEMORY.set(memory).is_err() {
         return;
     }
-    host_stack::note();
+    host_stack::note_host_stack();
     let signals =
         [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT, libc::SIGTERM];
-    signals.into_iter().for_each(|signal| handle_by(signal, handle));
+    signals.into_iter().for_each(|signal| handle_by(signal, handle_fault));
 }
 
 /// Notes that replayed code runs from here on: later faults are its own.
@@ -38,11 +38,11 @@ pub(crate) fn code_runs() {
     CODE_RUNS.store(true, Ordering::SeqCst);
 }
 
-extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, machine: *mut libc::c_void) {
+extern "C" fn handle_fault(signal: i32, info: *mut libc::siginfo_t, machine: *mut libc::c_void) {
     let Some(memory) = MEMORY.get() else { return };
     // SAFETY: the system passes the information about this signal.
     let (address, code, sender) =
-        unsafe { ((*info).si_addr() as usize, (*info).si_code, Sender::of(info)) };
+        unsafe { ((*info).si_addr() as usize, (*info).si_code, Sender::from_siginfo(info)) };
     // SAFETY: as above.
     unsafe { end_if_from_outside(signal, info) };
     let is_access = matches!(signal, libc::SIGSEGV | libc::SIGBUS) && code > 0;
@@ -50,15 +50,19 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, machine: *mut libc
         return;
     }
     if signal == libc::SIGTERM && sender == Sender::Keeper {
-        signals::end_with(&fault("timeout", running::place_anywhere(), |_| ()));
+        signals::end_with_last_word(&compose_fault_word(
+            "timeout",
+            running::place_anywhere(),
+            |_| (),
+        ));
     }
     let is_lack = signal == libc::SIGBUS && code == libc::BUS_ADRERR;
     let ours = !CODE_RUNS.load(Ordering::SeqCst);
-    if is_lack && (ours || memory.holds(address)) {
-        signals::end_with(&no_pages());
+    if is_lack && (ours || memory.is_accessible(address)) {
+        signals::end_with_last_word(&no_pages());
     }
     if is_access && ours {
-        signals::end_with(&LastWord::refused(
+        signals::end_with_last_word(&LastWord::refused(
             |word| {
                 let _ = write!(word, "replay itself crashed before the call (signal {signal})");
             },
@@ -68,33 +72,45 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, machine: *mut libc
     grid::wait_for_blocks_before();
     if is_access {
         // SAFETY: the system passes the state of the processor.
-        let access = unsafe { Access::of(address, code, machine) };
-        let told = |word: &mut LastWord| access.tell(address, memory, word);
-        signals::end_with(&fault(access.what(), running::place(), told));
+        let access = unsafe { AccessFault::classify(address, code, machine) };
+        let write_detail = |word: &mut LastWord| access.write_detail(address, memory, word);
+        signals::end_with_last_word(&compose_fault_word(
+            access.fault_name(),
+            running::current_place(),
+            write_detail,
+        ));
     }
-    let (what, text) = match signal {
+    let (fault_name, text) = match signal {
         libc::SIGSEGV | libc::SIGBUS => ("out-of-bounds access", "the code sent itself the signal"),
         libc::SIGFPE => ("integer division by zero", ""),
         libc::SIGILL => ("illegal instruction", ""),
         libc::SIGABRT => ("aborted", "the code called abort(), or an exception was not caught"),
         _ => ("aborted", "the code sent itself the signal to end"),
     };
-    let told = |word: &mut LastWord| word.write_str(text).unwrap_or_default();
-    signals::end_with(&fault(what, running::place(), told));
+    let write_detail = |word: &mut LastWord| word.write_str(text).unwrap_or_default();
+    signals::end_with_last_word(&compose_fault_word(
+        fault_name,
+        running::current_place(),
+        write_detail,
+    ));
 }
 
 /// Ends the replay of host code that waits for the threads of a block, or speaks with them: there is none.
 #[cold]
 pub(super) fn end_in_host_code() -> ! {
-    let told = |word: &mut LastWord| {
+    let write_detail = |word: &mut LastWord| {
         let text = "it calls a function of kernels, such as __syncthreads(), which CUDA refuses";
         let _ = word.write_str(text);
     };
-    signals::end_with(&fault("device function in host code", None, told))
+    signals::end_with_last_word(&compose_fault_word(
+        "device function in host code",
+        None,
+        write_detail,
+    ))
 }
 
 /// The cause of an access that the system refused.
-enum Access {
+enum AccessFault {
     /// It overflows the stack of a CUDA thread.
     Stack,
     /// It overflows the stack of host code, which has this many bytes.
@@ -115,72 +131,74 @@ enum Access {
     Outside,
 }
 
-impl Access {
+impl AccessFault {
     /// # Safety
     /// `machine` is the state of the processor that a signal handler was passed.
-    unsafe fn of(address: usize, code: i32, machine: *mut libc::c_void) -> Access {
-        let in_kernel = running::place().is_some();
+    unsafe fn classify(address: usize, code: i32, machine: *mut libc::c_void) -> AccessFault {
+        let in_kernel = running::current_place().is_some();
         // SAFETY: passed on to the caller. Of such an access the system tells no address.
-        let crooked = || unsafe { (address == 0).then(|| misaligned::address(machine)).flatten() };
+        let crooked =
+            || unsafe { (address == 0).then(|| misaligned::misaligned_address(machine)).flatten() };
         if running::stack_overflowed_at(address) {
-            Access::Stack
+            AccessFault::Stack
         } else if let Some(bytes) = host_stack::overflowed_at(address).filter(|_| !in_kernel) {
-            Access::HostStack(bytes)
+            AccessFault::HostStack(bytes)
         } else if let Some((address, alignment)) = crooked() {
-            Access::Misaligned { address, alignment }
+            AccessFault::Misaligned { address, alignment }
         } else if !in_kernel && protection::is_shut(address) {
-            Access::ByHost
-        } else if in_kernel && traps::describe(address, &mut Unsaid) {
-            Access::Trap
+            AccessFault::ByHost
+        } else if in_kernel && traps::describe_trap(address, &mut Unsaid) {
+            AccessFault::Trap
         } else if code == SI_KERNEL {
-            Access::Nowhere
+            AccessFault::Nowhere
         } else if shared::ended_at(address) {
-            Access::Ended
+            AccessFault::Ended
         } else if let Some(stray) = shared::stray_at(address) {
-            Access::Shared(stray)
+            AccessFault::Shared(stray)
         } else {
-            Access::Outside
+            AccessFault::Outside
         }
     }
 
-    fn what(&self) -> &'static str {
+    fn fault_name(&self) -> &'static str {
         match self {
-            Access::Stack | Access::HostStack(_) => "stack overflow",
-            Access::Misaligned { .. } => "misaligned access",
-            Access::ByHost => HOST_ACCESS,
-            Access::Trap => DEVICE_ACCESS,
-            Access::Nowhere | Access::Shared(_) | Access::Ended | Access::Outside => {
-                "out-of-bounds access"
-            }
+            AccessFault::Stack | AccessFault::HostStack(_) => "stack overflow",
+            AccessFault::Misaligned { .. } => "misaligned access",
+            AccessFault::ByHost => HOST_ACCESS,
+            AccessFault::Trap => DEVICE_ACCESS,
+            AccessFault::Nowhere
+            | AccessFault::Shared(_)
+            | AccessFault::Ended
+            | AccessFault::Outside => "out-of-bounds access",
         }
     }
 
-    fn tell(&self, address: usize, memory: &Memory, word: &mut LastWord) {
+    fn write_detail(&self, address: usize, memory: &CpuMemory, word: &mut LastWord) {
         let text = match *self {
-            Access::Stack => "the local variables of a thread need more than 128 KiB",
-            Access::HostStack(bytes) => {
+            AccessFault::Stack => "the local variables of a thread need more than 128 KiB",
+            AccessFault::HostStack(bytes) => {
                 let mebibytes = bytes.div_ceil(1 << 20);
                 let _ = write!(word, "the {mebibytes} MiB of host code's stack are used up");
                 return;
             }
-            Access::Misaligned { address, alignment } => {
+            AccessFault::Misaligned { address, alignment } => {
                 memory.describe_inside(address, word);
                 let _ = write!(word, "the address is no multiple of {alignment}");
                 return;
             }
-            Access::ByHost => {
+            AccessFault::ByHost => {
                 memory.describe_inside(address, word);
                 "host code cannot touch it on a GPU; copy it by cudaMemcpy"
             }
-            Access::Trap => {
-                traps::describe(address, word);
+            AccessFault::Trap => {
+                traps::describe_trap(address, word);
                 return;
             }
-            Access::Nowhere => "an address that no memory can have",
-            Access::Shared(Stray::Before) => "before the begin of shared memory",
-            Access::Shared(Stray::Behind) => "past the end of dynamic shared memory",
-            Access::Ended => "shared memory of a block of the cluster that has ended",
-            Access::Outside => return memory.describe(address, word),
+            AccessFault::Nowhere => "an address that no memory can have",
+            AccessFault::Shared(Stray::Before) => "before the begin of shared memory",
+            AccessFault::Shared(Stray::Behind) => "past the end of dynamic shared memory",
+            AccessFault::Ended => "shared memory of a block of the cluster that has ended",
+            AccessFault::Outside => return memory.describe(address, word),
         };
         let _ = word.write_str(text);
     }
@@ -195,9 +213,13 @@ impl Write for Unsaid {
     }
 }
 
-fn fault(what: &str, place: Option<Place>, detail: impl FnOnce(&mut LastWord)) -> LastWord {
+fn compose_fault_word(
+    fault_name: &str,
+    place: Option<KernelPlace>,
+    detail: impl FnOnce(&mut LastWord),
+) -> LastWord {
     let kernel = place.map(|(kernel, ..)| kernel);
-    LastWord::fault(what, kernel, place.map(|(_, block, thread)| (block, thread)), detail)
+    LastWord::fault(fault_name, kernel, place.map(|(_, block, thread)| (block, thread)), detail)
 }
 
 /// The code of a signal that the system itself sends without saying more.

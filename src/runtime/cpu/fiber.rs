@@ -21,7 +21,7 @@ const GUARD_BYTES: usize = 64 << 10;
 const TOP_SHIFT: usize = 320;
 const SHIFT_PERIOD: usize = 4096;
 
-/// A slab of stacks, each with a guard below it. A kernel in block form needs only one, so a stack
+/// A slab of stacks, each with a guard below it. A kernel in thread-loop form needs only one, so a stack
 /// becomes accessible when it is first prepared.
 pub(super) struct Stacks {
     base: *mut u8,
@@ -64,7 +64,7 @@ impl Stacks {
     ///
     /// # Safety
     /// `context` must have been saved by a switch away from that stack, which nobody runs on meanwhile.
-    pub(super) unsafe fn held(&mut self, index: usize, context: usize) -> &mut [u8] {
+    pub(super) unsafe fn stack_contents(&mut self, index: usize, context: usize) -> &mut [u8] {
         // SAFETY: from the saved stack pointer to the top the stack is open.
         unsafe { std::slice::from_raw_parts_mut(context as *mut u8, self.top(index) - context) }
     }
@@ -108,7 +108,7 @@ impl Stacks {
     /// Makes all of stack `index` but its guard accessible.
     fn open(&self, index: usize) -> io::Result<()> {
         let guard = guard_bytes();
-        host_memory::take(STACK_BYTES);
+        host_memory::reserve_machine_memory(STACK_BYTES);
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the pages lie inside the mapping that `new` made.
         match unsafe { libc::mprotect(self.guard(index).add(guard).cast(), STACK_BYTES, access) } {
@@ -120,7 +120,7 @@ impl Stacks {
 
 impl Drop for Stacks {
     fn drop(&mut self) {
-        host_memory::give_back(self.opened * STACK_BYTES);
+        host_memory::release_machine_memory(self.opened * STACK_BYTES);
         // SAFETY: unmaps what `new` mapped; the owner no longer runs on it.
         unsafe { libc::munmap(self.base.cast(), self.slot * self.count) };
     }
@@ -140,7 +140,7 @@ pub(crate) fn page_bytes() -> usize {
 
 /// Has the processor fetch what a thread with this context first reads, if there is one.
 #[inline(always)]
-pub(super) fn fetch(context: usize) {
+pub(super) fn prefetch_context(context: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

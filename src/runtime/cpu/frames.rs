@@ -1,4 +1,4 @@
-//! Memory for the variables of the threads of a kernel in block form.
+//! Memory for the variables of the threads of a kernel in thread-loop form.
 
 use std::ffi::c_void;
 
@@ -21,7 +21,7 @@ pub(super) struct Frames {
 impl Frames {
     /// At least `bytes` bytes, aligned to [`ALIGNMENT`], or none if there is no memory. Their
     /// content is left over from earlier use. They stay in place until more are asked for.
-    pub(super) fn of(&mut self, bytes: usize) -> Option<*mut c_void> {
+    pub(super) fn reserve(&mut self, bytes: usize) -> Option<*mut c_void> {
         let count = bytes.div_ceil(size_of::<Piece>());
         let missing = count.saturating_sub(self.pieces.len());
         self.pieces.try_reserve_exact(missing).ok()?;
@@ -38,9 +38,9 @@ mod tests {
     fn frames_are_aligned_and_too_many_are_none() {
         let mut frames = Frames::default();
         for bytes in [1, 256, 257, 100_000] {
-            assert_eq!(frames.of(bytes).unwrap() as usize % 256, 0, "{bytes} bytes");
+            assert_eq!(frames.reserve(bytes).unwrap() as usize % 256, 0, "{bytes} bytes");
         }
         assert_eq!(frames.pieces.len(), 100_000usize.div_ceil(256));
-        assert!(frames.of(isize::MAX as usize).is_none());
+        assert!(frames.reserve(isize::MAX as usize).is_none());
     }
 }

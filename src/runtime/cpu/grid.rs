@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use super::block::{BlockRunner, Kernel};
+use super::block::{BlockKernel, BlockRunner};
 use super::check;
 use super::clusters::Clusters;
+use super::coresident::{BlockResources, run_cluster, run_grid};
 use super::fiber::STACK_BYTES;
 use super::order::Order;
-use super::shape::Shape;
+use super::shape::LaunchShape;
 use super::shared::SharedMemory;
-use super::together::{Block, run_cluster, run_grid};
 use crate::runtime::{lack_of_memory, no_thread};
 
 /// How long a block that fails waits for earlier blocks at most, since those may wait for it.
@@ -27,9 +27,9 @@ const PARALLEL_THREADS: u64 = 2048;
 
 /// One launch, as every operating-system thread needs it.
 #[derive(Clone, Copy)]
-pub(super) struct Job {
+pub(super) struct GridJob {
     /// Grid and block.
-    pub shape: Shape,
+    pub shape: LaunchShape,
     /// The order of blocks and threads.
     pub order: Order,
     /// Bytes of dynamic shared memory.
@@ -41,16 +41,16 @@ pub(super) struct Job {
     /// Whether all blocks are alive at once.
     pub cooperative: bool,
     /// The kernel and its arguments.
-    pub kernel: Kernel,
+    pub kernel: BlockKernel,
 }
 
 // SAFETY: the arguments are only read, and outlive the launch, which is waited for.
-unsafe impl Send for Job {}
+unsafe impl Send for GridJob {}
 // SAFETY: as above.
-unsafe impl Sync for Job {}
+unsafe impl Sync for GridJob {}
 
 /// How far the blocks of a launch have come.
-struct Progress {
+struct GridProgress {
     next: AtomicU64,
     /// The block that each operating-system thread runs, or one before it; the largest number if the
     /// thread has not begun or is done. A thread that begins takes a later block than all before it.
@@ -61,14 +61,14 @@ struct Progress {
 #[repr(align(128))]
 struct Padded(AtomicU64);
 
-impl Progress {
-    fn new(threads: usize) -> Progress {
+impl GridProgress {
+    fn new(threads: usize) -> GridProgress {
         let at = (0..threads).map(|_| Padded(u64::MAX.into())).collect();
-        Progress { next: AtomicU64::new(0), at }
+        GridProgress { next: AtomicU64::new(0), at }
     }
 
     /// The next block for `thread`, or none if all `count` are taken.
-    fn take(&self, thread: usize, count: u64) -> Option<u64> {
+    fn claim_block(&self, thread: usize, count: u64) -> Option<u64> {
         // Until its block is known, the thread counts as being at the earliest that it can get.
         self.at[thread].0.store(self.next.load(Ordering::SeqCst), Ordering::SeqCst);
         let block = self.next.fetch_add(1, Ordering::SeqCst);
@@ -78,8 +78,11 @@ impl Progress {
     }
 
     fn all_before_ended(&self, thread: usize, block: u64) -> bool {
-        let others = self.at.iter().enumerate().filter(|&(other, _)| other != thread);
-        others.into_iter().all(|(_, at)| at.0.load(Ordering::SeqCst) >= block)
+        let other_threads =
+            self.at.iter().enumerate().filter(|&(other_thread, _)| other_thread != thread);
+        other_threads
+            .into_iter()
+            .all(|(_, thread_block)| thread_block.0.load(Ordering::SeqCst) >= block)
     }
 }
 
@@ -91,20 +94,20 @@ pub(super) struct Core {
     pub shared: SharedMemory,
     /// The blocks that are alive at once, each where it stays.
     #[allow(clippy::vec_box)] // Their shared memory is known by its address.
-    pub together: Vec<Box<Block>>,
+    pub together: Vec<Box<BlockResources>>,
     /// Makes what one of them needs.
-    pub make: Box<dyn Fn() -> Block>,
+    pub make: Box<dyn Fn() -> BlockResources>,
 }
 
-struct Turn {
-    progress: *const Progress,
+struct BlockTurn {
+    progress: *const GridProgress,
     thread: usize,
     block: u64,
     runner: *mut BlockRunner,
 }
 
 thread_local! {
-    static TURN: Cell<*const Turn> = const { Cell::new(std::ptr::null()) };
+    static TURN: Cell<*const BlockTurn> = const { Cell::new(std::ptr::null()) };
 }
 
 /// Waits until every block before the current one has ended.
@@ -143,20 +146,20 @@ pub(crate) fn wait_for_blocks_before() {
     }
 }
 
-fn run_blocks(core: &mut Core, job: &Job, progress: &Progress, thread: usize) {
+fn run_blocks(core: &mut Core, job: &GridJob, progress: &GridProgress, thread: usize) {
     if job.clusters.size() > 1 {
         return run_clusters(core, job, progress, thread);
     }
     let Core { runner, shared, .. } = core;
     if let Err(error) = runner.begin_launch(job.kernel, job.shape, job.order) {
-        let (threads, what) = (job.shape.threads(), "the stacks of a block");
-        lack_of_memory(what, threads * STACK_BYTES, &error);
+        let (threads, purpose) = (job.shape.threads(), "the stacks of a block");
+        lack_of_memory(purpose, threads * STACK_BYTES, &error);
     }
     shared.begin_launch(job.shared_bytes, job.shared_limit, runner.state());
     (runner.state().cluster, runner.state().cluster_rank) = ([1; 3], 0);
     let count = job.shape.blocks();
-    let mut turn = Turn { progress, thread, block: 0, runner };
-    while let Some(position) = progress.take(thread, count) {
+    let mut turn = BlockTurn { progress, thread, block: 0, runner };
+    while let Some(position) = progress.claim_block(thread, count) {
         turn.block = position;
         TURN.set(&raw const turn);
         // SAFETY: the runner outlives the loop; nobody else uses it meanwhile.
@@ -173,9 +176,9 @@ fn run_blocks(core: &mut Core, job: &Job, progress: &Progress, thread: usize) {
 }
 
 /// Runs the clusters of a launch as `run_blocks` runs blocks: those of one are alive at once.
-fn run_clusters(core: &mut Core, job: &Job, progress: &Progress, thread: usize) {
-    let mut turn = Turn { progress, thread, block: 0, runner: &raw mut core.runner };
-    while let Some(position) = progress.take(thread, job.clusters.count()) {
+fn run_clusters(core: &mut Core, job: &GridJob, progress: &GridProgress, thread: usize) {
+    let mut turn = BlockTurn { progress, thread, block: 0, runner: &raw mut core.runner };
+    while let Some(position) = progress.claim_block(thread, job.clusters.count()) {
         turn.block = position;
         TURN.set(&raw const turn);
         core.runner.state().has_turn = u32::from(progress.at.len() == 1);
@@ -185,10 +188,10 @@ fn run_clusters(core: &mut Core, job: &Job, progress: &Progress, thread: usize) 
 }
 
 /// Does `work` with `core` as the one whose blocks run; none is before them.
-pub(super) fn alone(core: &mut Core, work: impl FnOnce(&mut Core)) {
-    let progress = Progress::new(1);
+pub(super) fn run_as_first_block(core: &mut Core, work: impl FnOnce(&mut Core)) {
+    let progress = GridProgress::new(1);
     let runner = &raw mut core.runner;
-    let turn = Turn { progress: &raw const progress, thread: 0, block: 0, runner };
+    let turn = BlockTurn { progress: &raw const progress, thread: 0, block: 0, runner };
     TURN.set(&raw const turn);
     core.runner.state().has_turn = 1;
     work(core);
@@ -196,29 +199,29 @@ pub(super) fn alone(core: &mut Core, work: impl FnOnce(&mut Core)) {
 }
 
 /// The operating-system threads that run blocks; the one that launches is the first of them.
-pub(super) struct Pool {
-    shared: Arc<Shared>,
+pub(super) struct CorePool {
+    shared: Arc<CorePoolShared>,
     helpers: usize,
 }
 
-struct Shared {
-    work: Mutex<Work>,
+struct CorePoolShared {
+    work: Mutex<GridWork>,
     begun: Condvar,
     ended: Condvar,
 }
 
-struct Work {
-    job: Option<(Job, Arc<Progress>)>,
+struct GridWork {
+    job: Option<(GridJob, Arc<GridProgress>)>,
     number: u64,
     /// Helpers that run blocks of the job.
     running: usize,
 }
 
-impl Pool {
+impl CorePool {
     /// A pool of `threads`, the caller included; `core` makes what each of them needs, on it.
-    pub(super) fn new(threads: usize, core: impl Fn() -> Core + Send + Sync + 'static) -> Pool {
-        let work = Work { job: None, number: 0, running: 0 };
-        let shared = Arc::new(Shared {
+    pub(super) fn new(threads: usize, core: impl Fn() -> Core + Send + Sync + 'static) -> CorePool {
+        let work = GridWork { job: None, number: 0, running: 0 };
+        let shared = Arc::new(CorePoolShared {
             work: Mutex::new(work),
             begun: Condvar::new(),
             ended: Condvar::new(),
@@ -227,24 +230,24 @@ impl Pool {
         let helpers = threads.saturating_sub(1);
         for helper in 1..=helpers {
             let (shared, core) = (Arc::clone(&shared), Arc::clone(&core));
-            let work = move || help(&shared, helper, &mut core());
+            let work = move || run_helper_thread(&shared, helper, &mut core());
             if let Err(error) = std::thread::Builder::new().spawn(work) {
                 no_thread(&error);
             }
         }
-        Pool { shared, helpers }
+        CorePool { shared, helpers }
     }
 
     /// Runs all blocks of `job`; `core` is the calling thread's.
-    pub(super) fn run(&self, core: &mut Core, job: &Job) {
+    pub(super) fn run(&self, core: &mut Core, job: &GridJob) {
         if job.cooperative {
             return run_grid(core, job);
         }
         let threads = job.shape.blocks().saturating_mul(job.shape.threads() as u64);
         if self.helpers == 0 || job.clusters.count() == 1 || threads < PARALLEL_THREADS {
-            return run_blocks(core, job, &Progress::new(1), 0);
+            return run_blocks(core, job, &GridProgress::new(1), 0);
         }
-        let progress = Arc::new(Progress::new(self.helpers + 1));
+        let progress = Arc::new(GridProgress::new(self.helpers + 1));
         {
             let mut work = self.shared.work.lock().expect("no helper panics while it holds this");
             work.job = Some((*job, Arc::clone(&progress)));
@@ -261,19 +264,19 @@ impl Pool {
     }
 }
 
-fn help(shared: &Shared, helper: usize, core: &mut Core) {
-    let mut done = 0;
+fn run_helper_thread(shared: &CorePoolShared, helper: usize, core: &mut Core) {
+    let mut finished_number = 0;
     loop {
         let mut work = shared.work.lock().expect("nobody panics while holding this");
         let (job, progress) = loop {
             match &work.job {
-                Some((job, progress)) if work.number != done => {
+                Some((job, progress)) if work.number != finished_number => {
                     break (*job, Arc::clone(progress));
                 }
                 _ => work = shared.begun.wait(work).expect("nobody panics while holding this"),
             }
         };
-        done = work.number;
+        finished_number = work.number;
         work.running += 1;
         drop(work);
         run_blocks(core, &job, &progress, helper);

@@ -12,7 +12,7 @@ const SPARE_BYTES: u64 = 64 << 20;
 /// The limit while host code runs.
 static LIMIT: Mutex<Option<u64>> = Mutex::new(None);
 
-fn change(change: impl FnOnce(Option<u64>) -> Option<u64>) {
+fn change_data_limit(change: impl FnOnce(Option<u64>) -> Option<u64>) {
     let mut limit = LIMIT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let next = change(*limit);
     if next != *limit {
@@ -23,9 +23,12 @@ fn change(change: impl FnOnce(Option<u64>) -> Option<u64>) {
 }
 
 /// From here on host code may take `bytes`, and no more.
-pub(crate) fn limit(bytes: u64) {
-    let taken = private_memory();
-    change(|_| taken.map(|taken| taken.saturating_add(bytes).saturating_add(SPARE_BYTES)));
+pub(crate) fn limit_host_memory(bytes: u64) {
+    let private_bytes = private_memory();
+    change_data_limit(|_| {
+        private_bytes
+            .map(|taken_bytes| taken_bytes.saturating_add(bytes).saturating_add(SPARE_BYTES))
+    });
 }
 
 /// The bytes that this process may write to and shares with no other; none if the system does not tell (proc_pid_statm(5)).
@@ -36,16 +39,16 @@ fn private_memory() -> Option<u64> {
 }
 
 /// Host code does not run any more.
-pub(crate) fn lift() {
-    change(|_| None);
+pub(crate) fn lift_host_limit() {
+    change_data_limit(|_| None);
 }
 
 /// The machine takes `bytes` for itself.
-pub(super) fn take(bytes: usize) {
-    change(|limit| limit.map(|limit| limit.saturating_add(bytes as u64)));
+pub(super) fn reserve_machine_memory(bytes: usize) {
+    change_data_limit(|limit| limit.map(|limit| limit.saturating_add(bytes as u64)));
 }
 
 /// The machine has given `bytes` back.
-pub(super) fn give_back(bytes: usize) {
-    change(|limit| limit.map(|limit| limit.saturating_sub(bytes as u64)));
+pub(super) fn release_machine_memory(bytes: usize) {
+    change_data_limit(|limit| limit.map(|limit| limit.saturating_sub(bytes as u64)));
 }

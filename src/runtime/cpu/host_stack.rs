@@ -10,7 +10,7 @@ const NEAR_BYTES: usize = 1 << 20;
 static STACK: OnceLock<(usize, usize)> = OnceLock::new();
 
 /// Notes the stack of the calling thread, which runs host code.
-pub(super) fn note() {
+pub(super) fn note_host_stack() {
     // SAFETY: the attributes are a variable, which is initialised first and destroyed last.
     let stack = unsafe {
         let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
@@ -31,6 +31,6 @@ pub(super) fn note() {
 /// The bytes of the stack, if `address` is one just beyond it that host code could not touch.
 pub(crate) fn overflowed_at(address: usize) -> Option<usize> {
     let &(low, bytes) = STACK.get()?;
-    let near = low.saturating_sub(NEAR_BYTES)..low + NEAR_BYTES.min(bytes);
-    near.contains(&address).then_some(bytes)
+    let near_range = low.saturating_sub(NEAR_BYTES)..low + NEAR_BYTES.min(bytes);
+    near_range.contains(&address).then_some(bytes)
 }

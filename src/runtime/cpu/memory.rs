@@ -14,10 +14,11 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use super::pages::{
-    Body, fill_from, first_change, lay_nothing, pages_of, place_for, repeat, reserve, show,
+    PageBody, fill_from, first_change, lay_nothing, map_file_privately, pages_of, place_for,
+    repeat_poison, reserve_guarded_pages,
 };
-use super::pool::{self, Pool};
-use super::space::Space;
+use super::pool::{self, SlotPool};
+use super::space::AddressSpace;
 use super::{check, host_memory};
 use crate::cuda::CudaError;
 use crate::runtime::{lack_of_memory, limit_is_reached};
@@ -31,7 +32,7 @@ const GUARD_BYTES: usize = 1 << 20;
 const MAX_FREED: usize = 4096;
 
 /// What an allocation's addresses are part of.
-enum Home {
+enum AllocationHome {
     /// The reservation.
     Space,
     /// A mapping of its own, guards included.
@@ -39,20 +40,20 @@ enum Home {
     Pool,
 }
 
-struct Allocation {
+struct CpuAllocation {
     /// The first byte that the user may touch.
     begin: usize,
     bytes: usize,
     /// Its pages, or its slot of the pool.
     pages: Range<usize>,
-    home: Home,
+    home: AllocationHome,
     /// Counts the allocations.
     number: usize,
     label: String,
     freed: bool,
 }
 
-impl Allocation {
+impl CpuAllocation {
     fn end(&self) -> usize {
         self.begin + self.bytes
     }
@@ -66,8 +67,10 @@ impl Allocation {
         }
         // Pages are poisoned from their begin, a multiple of eight.
         let offset = first_change(poison, self.pages.start, self.begin, 0)?;
-        let before = self.begin - self.pages.start - offset;
-        Some(format!("{label} has {bytes} bytes, a byte {before} before its begin was written"))
+        let bytes_before = self.begin - self.pages.start - offset;
+        Some(format!(
+            "{label} has {bytes} bytes, a byte {bytes_before} before its begin was written"
+        ))
     }
 
     /// How far `address` lies from its bytes.
@@ -77,20 +80,20 @@ impl Allocation {
 }
 
 /// All allocations of one replay.
-pub(super) struct Memory {
+pub(super) struct CpuMemory {
     poison: Poison,
     limit: usize,
     /// How many threads may fill an allocation.
     threads: usize,
-    space: &'static Space,
-    state: Mutex<State>,
+    space: &'static AddressSpace,
+    state: Mutex<CpuMemoryState>,
 }
 
 #[derive(Default)]
-struct State {
+struct CpuMemoryState {
     /// By where their pages begin.
-    allocations: BTreeMap<usize, Allocation>,
-    pool: Pool,
+    allocations: BTreeMap<usize, CpuAllocation>,
+    pool: SlotPool,
     /// Allocations outside of the pool that were not freed.
     apart: usize,
     /// Begin and end of the variables of the artifact that host code has asked for.
@@ -103,15 +106,15 @@ struct State {
     overruns: Vec<String>,
 }
 
-impl Memory {
+impl CpuMemory {
     /// Memory of `limit` bytes in `space` that starts as `poison`, which up to `threads` threads write.
     pub(super) fn new(
         poison: Poison,
         limit: usize,
         threads: usize,
-        space: &'static Space,
-    ) -> Memory {
-        Memory { poison, limit, threads, space, state: Mutex::default() }
+        space: &'static AddressSpace,
+    ) -> CpuMemory {
+        CpuMemory { poison, limit, threads, space, state: Mutex::default() }
     }
 
     /// The addresses that it reserves.
@@ -119,7 +122,7 @@ impl Memory {
         self.space.range()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, CpuMemoryState> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -131,7 +134,7 @@ impl Memory {
     /// memory, the replay ends.
     pub(super) fn allocate(
         &self,
-        content: Body,
+        content: PageBody,
         bytes: usize,
         label: String,
     ) -> Result<*mut u8, CudaError> {
@@ -142,7 +145,7 @@ impl Memory {
     /// thousands, since the system gives a process so many mappings only.
     ///
     /// # Errors
-    /// As [`Memory::allocate`].
+    /// As [`CpuMemory::allocate`].
     pub(super) fn allocate_scratch(
         &self,
         fill: Poison,
@@ -150,37 +153,37 @@ impl Memory {
         label: String,
     ) -> Result<*mut u8, CudaError> {
         if bytes == 0 || bytes > pool::MOST_BYTES || self.lock().apart < pool::LEAST_OTHERS {
-            return self.allocate(Body::filled(fill), bytes, label);
+            return self.allocate(PageBody::filled(fill), bytes, label);
         }
         let mut state = self.lock();
         if bytes > self.limit.saturating_sub(state.used) {
             return Err(CudaError::MEMORY_ALLOCATION);
         }
-        let slot = state.pool.take(self.space, bytes);
-        let slot = slot.map_err(|error| refused(&label, bytes, &error))?;
+        let slot = state.pool.take_slot(self.space, bytes);
+        let slot = slot.map_err(|error| refuse_allocation(&label, bytes, &error))?;
         let begin = slot.start + pool::GAP_BYTES;
         // SAFETY: the slot is memory that nobody else has.
         unsafe { fill_from(fill, begin, begin + bytes, 0) };
-        Ok(self.enter(&mut state, begin, bytes, slot, Home::Pool, label))
+        Ok(self.enter(&mut state, begin, bytes, slot, AllocationHome::Pool, label))
     }
 
     /// The same, with the poison in pages that come into being when they are written.
     ///
     /// # Errors
-    /// As [`Memory::allocate`].
+    /// As [`CpuMemory::allocate`].
     pub(super) fn allocate_repeated(
         &self,
         bytes: usize,
         label: String,
     ) -> Result<*mut u8, CudaError> {
-        self.allocate_by(&|pages, body| repeat(pages, body, self.poison), bytes, label)
+        self.allocate_by(&|pages, body| repeat_poison(pages, body, self.poison), bytes, label)
     }
 
     /// The same, with what lies in `file` from `offset` on: all [`pages_of`] the bytes. What is written to it is
     /// seen there alone, the poison around it included.
     ///
     /// # Errors
-    /// As [`Memory::allocate`].
+    /// As [`CpuMemory::allocate`].
     pub(super) fn allocate_from(
         &self,
         file: &File,
@@ -188,13 +191,13 @@ impl Memory {
         bytes: usize,
         label: String,
     ) -> Result<*mut u8, CudaError> {
-        self.allocate_by(&|pages, body| show(pages, body, file, offset), bytes, label)
+        self.allocate_by(&|pages, body| map_file_privately(pages, body, file, offset), bytes, label)
     }
 
     /// The same; `lay` puts memory at the pages of the body.
     fn allocate_by(
         &self,
-        lay: &dyn Fn(usize, usize) -> io::Result<()>,
+        lay_pages: &dyn Fn(usize, usize) -> io::Result<()>,
         bytes: usize,
         label: String,
     ) -> Result<*mut u8, CudaError> {
@@ -206,16 +209,18 @@ impl Memory {
             return Err(CudaError::MEMORY_ALLOCATION);
         }
         let (body, offset) = pages_of(bytes);
-        host_memory::take(body);
+        host_memory::reserve_machine_memory(body);
         let place = self.space.place(body, place_for(body));
-        let made = match place {
-            Some(pages) => lay(pages, body).map(|()| (pages, Home::Space)).inspect_err(|_| {
-                // What was laid of it is given back.
-                lay_nothing(pages, body);
-            }),
-            None => self.map(lay, body),
+        let laid_pages = match place {
+            Some(pages) => {
+                lay_pages(pages, body).map(|()| (pages, AllocationHome::Space)).inspect_err(|_| {
+                    // What was laid of it is given back.
+                    lay_nothing(pages, body);
+                })
+            }
+            None => self.map(lay_pages, body),
         };
-        let (pages, home) = made.map_err(|error| refused(&label, bytes, &error))?;
+        let (pages, home) = laid_pages.map_err(|error| refuse_allocation(&label, bytes, &error))?;
         state.apart += 1;
         Ok(self.enter(&mut state, pages + offset, bytes, pages..pages + body, home, label))
     }
@@ -223,27 +228,27 @@ impl Memory {
     /// A mapping between guards, with memory at the pages of the `body` by `lay`.
     fn map(
         &self,
-        lay: &dyn Fn(usize, usize) -> io::Result<()>,
+        lay_pages: &dyn Fn(usize, usize) -> io::Result<()>,
         body: usize,
-    ) -> io::Result<(usize, Home)> {
+    ) -> io::Result<(usize, AllocationHome)> {
         let map_bytes = body + 2 * GUARD_BYTES;
-        let map = reserve(map_bytes, GUARD_BYTES, body)?;
+        let map = reserve_guarded_pages(map_bytes, GUARD_BYTES, body)?;
         let pages = map + GUARD_BYTES;
-        lay(pages, body).inspect_err(|_| {
+        lay_pages(pages, body).inspect_err(|_| {
             // SAFETY: mapped just now, and nobody else knows of it.
             unsafe { libc::munmap(map as *mut libc::c_void, map_bytes) };
         })?;
-        Ok((pages, Home::Mapping(map..map + map_bytes)))
+        Ok((pages, AllocationHome::Mapping(map..map + map_bytes)))
     }
 
     /// Enters an allocation whose `pages` have memory, and poisons what lies on them around it.
     fn enter(
         &self,
-        state: &mut State,
+        state: &mut CpuMemoryState,
         begin: usize,
         bytes: usize,
         pages: Range<usize>,
-        home: Home,
+        home: AllocationHome,
         label: String,
     ) -> *mut u8 {
         // SAFETY: the pages were given memory just now.
@@ -252,12 +257,12 @@ impl Memory {
             fill_from(self.poison, begin + bytes, pages.end, bytes);
         }
         let reach = match &home {
-            Home::Mapping(map) => map.clone(),
-            Home::Space | Home::Pool => self.space.range(),
+            AllocationHome::Mapping(map) => map.clone(),
+            AllocationHome::Space | AllocationHome::Pool => self.space.range(),
         };
-        check::allocated(begin, bytes, &label, reach);
+        check::note_allocation(begin, bytes, &label, reach);
         let (key, number) = (pages.start, state.made);
-        let allocation = Allocation { begin, bytes, pages, home, number, label, freed: false };
+        let allocation = CpuAllocation { begin, bytes, pages, home, number, label, freed: false };
         state.used += bytes;
         state.made += 1;
         state.allocations.insert(key, allocation);
@@ -270,7 +275,7 @@ impl Memory {
     /// [`CudaError::INVALID_VALUE`] if there is none, or it was freed before.
     pub(super) fn free(&self, pointer: *mut u8) -> Result<(), CudaError> {
         let mut state = self.lock();
-        let State { allocations, pool, apart, used, freed, overruns, .. } = &mut *state;
+        let CpuMemoryState { allocations, pool, apart, used, freed, overruns, .. } = &mut *state;
         let allocation = allocations
             .range_mut(..=pointer as usize)
             .next_back()
@@ -278,19 +283,19 @@ impl Memory {
             .filter(|allocation| allocation.begin == pointer as usize && !allocation.freed)
             .ok_or(CudaError::INVALID_VALUE)?;
         overruns.extend(allocation.overrun(self.poison));
-        check::freed(allocation.begin);
+        check::note_deallocation(allocation.begin);
         *used -= allocation.bytes;
         allocation.freed = true;
         *freed += 1;
         let key = allocation.pages.start;
         match allocation.home {
-            Home::Space | Home::Mapping(_) => {
+            AllocationHome::Space | AllocationHome::Mapping(_) => {
                 lay_nothing(key, allocation.pages.len());
-                host_memory::give_back(allocation.pages.len());
+                host_memory::release_machine_memory(allocation.pages.len());
                 *apart -= 1;
             }
             // SAFETY: nobody else has the slot, and what the code does with it from now on is its failure.
-            Home::Pool => unsafe {
+            AllocationHome::Pool => unsafe {
                 fill_from(self.poison, allocation.begin, allocation.end(), 0);
             },
         }
@@ -300,12 +305,12 @@ impl Memory {
             *freed -= 1;
             match allocation.home {
                 // Its addresses stay reserved, without a name.
-                Home::Space => {}
+                AllocationHome::Space => {}
                 // SAFETY: the mapping was made by `map` and is forgotten here.
-                Home::Mapping(map) => unsafe {
+                AllocationHome::Mapping(map) => unsafe {
                     libc::munmap(map.start as *mut libc::c_void, map.len());
                 },
-                Home::Pool => pool.give_back(allocation.pages),
+                AllocationHome::Pool => pool.give_back(allocation.pages),
             }
         }
         Ok(())
@@ -323,10 +328,10 @@ impl Memory {
     /// Whether all of `bytes` at `address` lie in one allocation or variable.
     pub(super) fn contains(&self, address: usize, bytes: usize) -> bool {
         let state = self.lock();
-        let holds = |&(begin, end): &(usize, usize)| {
+        let holds_access = |&(begin, end): &(usize, usize)| {
             address >= begin && bytes <= end.saturating_sub(address)
         };
-        let in_symbol = state.symbols.iter().any(holds);
+        let in_symbol = state.symbols.iter().any(holds_access);
         in_symbol
             || state.allocations.range(..=address).next_back().is_some_and(|(_, allocation)| {
                 !allocation.freed
@@ -339,9 +344,9 @@ impl Memory {
     /// their bytes.
     pub(super) fn pages(&self, address: usize) -> Option<(usize, usize)> {
         let state = self.lock();
-        let (_, Allocation { begin, pages, home, freed, .. }) =
+        let (_, CpuAllocation { begin, pages, home, freed, .. }) =
             state.allocations.range(..=address).next_back()?;
-        let is_alone = !matches!(home, Home::Pool);
+        let is_alone = !matches!(home, AllocationHome::Pool);
         (*begin == address && !freed && is_alone).then_some((pages.start, pages.len()))
     }
 
@@ -355,28 +360,32 @@ impl Memory {
     pub(super) fn overruns(&self) -> Vec<String> {
         let state = self.lock();
         let live = state.allocations.values().filter(|allocation| !allocation.freed);
-        let mut live: Vec<&Allocation> = live.collect();
+        let mut live: Vec<&CpuAllocation> = live.collect();
         live.sort_unstable_by_key(|allocation| allocation.number);
-        let found = live.into_iter().filter_map(|allocation| allocation.overrun(self.poison));
-        state.overruns.iter().cloned().chain(found).collect()
+        let live_overruns =
+            live.into_iter().filter_map(|allocation| allocation.overrun(self.poison));
+        state.overruns.iter().cloned().chain(live_overruns).collect()
     }
 
     /// Says in words which byte of which allocation lies at `address`, followed by a colon; writes
     /// nothing if none does. Called from a signal handler: neither waits nor allocates.
     pub(super) fn describe_inside(&self, address: usize, out: &mut dyn Write) {
         let Ok(state) = self.state.try_lock() else { return };
-        let found = state.allocations.range(..=address).next_back();
-        let Some((_, Allocation { label, bytes, begin, .. })) = found else { return };
+        let allocation_before = state.allocations.range(..=address).next_back();
+        let Some((_, CpuAllocation { label, bytes, begin, .. })) = allocation_before else {
+            return;
+        };
         if let Some(byte) = address.checked_sub(*begin).filter(|offset| offset < bytes) {
             let _ = write!(out, "byte {byte} of {label} ({bytes} bytes): ");
         }
     }
 
     /// Whether `address` may be touched. Called from a signal handler: neither waits nor allocates.
-    pub(super) fn holds(&self, address: usize) -> bool {
+    pub(super) fn is_accessible(&self, address: usize) -> bool {
         let Ok(state) = self.state.try_lock() else { return false };
-        let found = state.allocations.range(..=address).next_back();
-        found.is_some_and(|(_, found)| !found.freed && found.pages.contains(&address))
+        let allocation_before = state.allocations.range(..=address).next_back();
+        allocation_before
+            .is_some_and(|(_, allocation)| !allocation.freed && allocation.pages.contains(&address))
     }
 
     /// Says in words where `address` lies relative to the nearest allocation, in the same words in
@@ -385,28 +394,36 @@ impl Memory {
         let Ok(state) = self.state.try_lock() else {
             return;
         };
-        let before = state.allocations.range(..=address).next_back();
-        let behind = state.allocations.range(address..).next();
-        let near = [before, behind].into_iter().flatten().map(|(_, near)| near);
-        let near = near.filter(|near| match &near.home {
-            Home::Mapping(map) => map.contains(&address),
-            Home::Space | Home::Pool => self.space.contains(address),
+        let allocation_before = state.allocations.range(..=address).next_back();
+        let allocation_behind = state.allocations.range(address..).next();
+        let near_allocations = [allocation_before, allocation_behind]
+            .into_iter()
+            .flatten()
+            .map(|(_, allocation)| allocation);
+        let near_allocations = near_allocations.filter(|allocation| match &allocation.home {
+            AllocationHome::Mapping(map) => map.contains(&address),
+            AllocationHome::Space | AllocationHome::Pool => self.space.contains(address),
         });
-        let _ = match near.min_by_key(|near| near.distance(address)) {
+        let _ = match near_allocations.min_by_key(|allocation| allocation.distance(address)) {
             _ if address == 0 => out.write_str("a null pointer"),
             _ if address < NULL_BYTES => write!(out, "{address} bytes past a null pointer"),
             None => out.write_str("no allocation is near"),
-            Some(Allocation { label, bytes, freed: true, pages, .. })
+            Some(CpuAllocation { label, bytes, freed: true, pages, .. })
                 if pages.contains(&address) =>
             {
                 write!(out, "freed memory: {label} ({bytes} bytes)")
             }
-            Some(Allocation { label, bytes, begin, .. }) if address < *begin => {
+            Some(CpuAllocation { label, bytes, begin, .. }) if address < *begin => {
                 write!(out, "{} bytes before {label} ({bytes} bytes)", begin - address)
             }
-            Some(found) => {
-                let (past, bytes) = (address.saturating_sub(found.end()), found.bytes);
-                write!(out, "{past} bytes past the end of {} ({bytes} bytes)", found.label)
+            Some(nearest_allocation) => {
+                let (past, bytes) =
+                    (address.saturating_sub(nearest_allocation.end()), nearest_allocation.bytes);
+                write!(
+                    out,
+                    "{past} bytes past the end of {} ({bytes} bytes)",
+                    nearest_allocation.label
+                )
             }
         };
     }
@@ -417,7 +434,7 @@ const NULL_BYTES: usize = 4096;
 
 /// The error of an allocation that the system has refused with `error`, if the replay has used up its
 /// limit. Otherwise the machine is at fault, and the replay ends.
-fn refused(label: &str, bytes: usize, error: &io::Error) -> CudaError {
+fn refuse_allocation(label: &str, bytes: usize, error: &io::Error) -> CudaError {
     if !limit_is_reached(bytes) {
         lack_of_memory(label, bytes, error);
     }
@@ -431,17 +448,17 @@ mod tests {
     use crate::summary::{POISON_A, POISON_B};
     use std::os::unix::fs::FileExt;
 
-    const FILLED: Body = Body { place: None, fill: Some(POISON_A) };
+    const FILLED: PageBody = PageBody { place: None, fill: Some(POISON_A) };
 
-    fn space() -> &'static Space {
-        Box::leak(Box::new(Space::reserve(1 << 40)))
+    fn space() -> &'static AddressSpace {
+        Box::leak(Box::new(AddressSpace::reserve(1 << 40)))
     }
 
-    fn memory() -> Memory {
-        Memory::new(POISON_A, 1 << 20, 1, space())
+    fn memory() -> CpuMemory {
+        CpuMemory::new(POISON_A, 1 << 20, 1, space())
     }
 
-    fn described(memory: &Memory, address: usize) -> String {
+    fn described(memory: &CpuMemory, address: usize) -> String {
         let mut text = String::new();
         memory.describe(address, &mut text);
         text
@@ -469,7 +486,7 @@ mod tests {
         let memory = memory();
         let pointer = memory
             .allocate(
-                Body { place: Some((&file, GUARD_BYTES)), fill: Some(POISON_A) },
+                PageBody { place: Some((&file, GUARD_BYTES)), fill: Some(POISON_A) },
                 1000,
                 "x".into(),
             )
@@ -490,7 +507,7 @@ mod tests {
             let (body, offset) = pages_of(bytes);
             let content: Vec<u8> = (0..body).map(|k| (k % 251) as u8).collect();
             file.write_all_at(&content, GUARD_BYTES as u64).unwrap();
-            let memory = Memory::new(POISON_B, usize::MAX, 1, space());
+            let memory = CpuMemory::new(POISON_B, usize::MAX, 1, space());
             let from = |label: &str| {
                 memory.allocate_from(&file, GUARD_BYTES, bytes, label.into()).unwrap()
             };
@@ -516,16 +533,16 @@ mod tests {
 
     #[test]
     fn what_lies_around_an_allocation_is_poisoned_whatever_it_holds() {
-        let memory = Memory::new(POISON_A, usize::MAX, 3, space());
+        let memory = CpuMemory::new(POISON_A, usize::MAX, 3, space());
         let file = tempfile::tempfile().unwrap();
         let (most, _) = pages_of(5 << 20);
         file.set_len(most as u64).unwrap();
         for bytes in [10, 4096, 100_001, (5 << 20) - 7] {
             let places = [None, Some((&file, 0))];
             let fills = [Some(POISON_A), Some(POISON_B), None];
-            let bodies = places
-                .into_iter()
-                .flat_map(|place| fills.into_iter().map(move |fill| Some(Body { place, fill })));
+            let bodies = places.into_iter().flat_map(|place| {
+                fills.into_iter().map(move |fill| Some(PageBody { place, fill }))
+            });
             for body in bodies.chain([None]) {
                 let pointer = match body {
                     Some(body) => memory.allocate(body, bytes, "x".into()),

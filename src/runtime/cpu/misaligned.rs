@@ -8,7 +8,7 @@
 /// # Safety
 /// `context` must be what the system passes to the handler of the signal.
 #[cfg(target_arch = "x86_64")]
-pub(super) unsafe fn address(context: *const libc::c_void) -> Option<(usize, usize)> {
+pub(super) unsafe fn misaligned_address(context: *const libc::c_void) -> Option<(usize, usize)> {
     // SAFETY: promised by the caller; the code that ran can be read.
     unsafe {
         let registers = &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
@@ -64,9 +64,9 @@ mod x86 {
     /// The address of the memory operand of the vector instruction that `bytes` begin with, and
     /// the alignment that it needs; none for one that needs none or is not understood.
     pub(crate) fn operand(bytes: &[u8], registers: &[usize; 16]) -> Option<(usize, usize)> {
-        let mut rest = bytes.iter().copied();
-        let opcode = opcode(&mut rest)?;
-        Some((address(&mut rest, &opcode, registers)?, opcode.alignment))
+        let mut remaining_bytes = bytes.iter().copied();
+        let opcode = opcode(&mut remaining_bytes)?;
+        Some((address(&mut remaining_bytes, &opcode, registers)?, opcode.alignment))
     }
 
     /// The prefixes and the opcode of an instruction with a packed operand.
@@ -78,33 +78,34 @@ mod x86 {
     }
 
     /// Reads prefixes and opcode; none of an instruction that takes any address.
-    fn opcode(rest: &mut impl Iterator<Item = u8>) -> Option<Opcode> {
-        let mut byte = rest.next()?;
+    fn opcode(remaining_bytes: &mut impl Iterator<Item = u8>) -> Option<Opcode> {
+        let mut byte = remaining_bytes.next()?;
         let mut packed = true;
         while matches!(byte, 0x66 | 0xf2 | 0xf3 | 0x2e | 0x36 | 0x3e | 0x26) {
             packed &= !matches!(byte, 0xf2 | 0xf3);
-            byte = rest.next()?;
+            byte = remaining_bytes.next()?;
         }
         let (mut x, mut b, mut alignment) = (0, 0, 16);
         match byte {
             0xc5 => {
-                let second = rest.next()?;
+                let second = remaining_bytes.next()?;
                 alignment = if second & 4 != 0 { 32 } else { 16 };
-                packed = second & 2 == 0 && MOVES.contains(&rest.next()?);
+                packed = second & 2 == 0 && MOVES.contains(&remaining_bytes.next()?);
             }
             0xc4 => {
-                let (second, third) = (rest.next()?, rest.next()?);
+                let (second, third) = (remaining_bytes.next()?, remaining_bytes.next()?);
                 (x, b) = (usize::from(!second >> 6 & 1), usize::from(!second >> 5 & 1));
                 alignment = if third & 4 != 0 { 32 } else { 16 };
-                packed = second & 31 == 1 && third & 2 == 0 && MOVES.contains(&rest.next()?);
+                packed =
+                    second & 31 == 1 && third & 2 == 0 && MOVES.contains(&remaining_bytes.next()?);
             }
             _ => {
                 if byte & 0xf0 == 0x40 {
                     (x, b) = (usize::from(byte >> 1 & 1), usize::from(byte & 1));
-                    byte = rest.next()?;
+                    byte = remaining_bytes.next()?;
                 }
                 // Without VEX every packed operand of 16 bytes, but for moves that say otherwise.
-                let opcode = (byte == 0x0f).then(|| rest.next()).flatten()?;
+                let opcode = (byte == 0x0f).then(|| remaining_bytes.next()).flatten()?;
                 packed &=
                     !matches!(opcode, 0x10 | 0x11 | 0x12 | 0x13 | 0x16 | 0x17 | 0x6e | 0x7e | 0xd6);
             }
@@ -114,38 +115,43 @@ mod x86 {
 
     /// Reads the operand in memory and computes its address; none if there is none.
     fn address(
-        rest: &mut impl Iterator<Item = u8>,
+        remaining_bytes: &mut impl Iterator<Item = u8>,
         opcode: &Opcode,
         registers: &[usize; 16],
     ) -> Option<usize> {
         let (x, b) = opcode.upper;
         let (mode, base) = {
-            let modrm = rest.next()?;
+            let modrm = remaining_bytes.next()?;
             (modrm >> 6, modrm & 7)
         };
         if mode == 3 || mode == 0 && base == 5 {
             return None;
         }
         let mut address = 0usize;
-        let mut wide = mode == 2;
+        let mut is_wide = mode == 2;
         if base == 4 {
-            let sib = rest.next()?;
+            let sib = remaining_bytes.next()?;
             let (scale, index) = (sib >> 6, usize::from(sib >> 3 & 7) | x << 3);
             if index != 4 {
                 address = registers[index] << scale;
             }
             match (sib & 7, mode) {
-                (5, 0) => wide = true,
+                (5, 0) => is_wide = true,
                 (base, _) => address = address.wrapping_add(registers[usize::from(base) | b << 3]),
             }
         } else {
             address = registers[usize::from(base) | b << 3];
         }
-        let displacement = if wide {
-            let word = [rest.next()?, rest.next()?, rest.next()?, rest.next()?];
+        let displacement = if is_wide {
+            let word = [
+                remaining_bytes.next()?,
+                remaining_bytes.next()?,
+                remaining_bytes.next()?,
+                remaining_bytes.next()?,
+            ];
             i32::from_le_bytes(word) as isize
         } else if mode == 1 {
-            isize::from(rest.next()? as i8)
+            isize::from(remaining_bytes.next()? as i8)
         } else {
             0
         };
@@ -163,27 +169,27 @@ mod tests {
         for (number, register) in registers.iter_mut().enumerate() {
             *register = 0x1000 * (number + 1);
         }
-        let found = |bytes: &[u8]| operand(bytes, &registers);
+        let find_operand = |bytes: &[u8]| operand(bytes, &registers);
         // movaps xmm0, [rsi]; movaps [rdi+4], xmm1; movaps xmm0, [rax+rcx*4+0x100]
-        assert_eq!(found(&[0x0f, 0x28, 0x06]), Some((0x7000, 16)));
-        assert_eq!(found(&[0x0f, 0x29, 0x4f, 0x04]), Some((0x8004, 16)));
-        assert_eq!(found(&[0x0f, 0x28, 0x84, 0x88, 0, 1, 0, 0]), Some((0x9100, 16)));
+        assert_eq!(find_operand(&[0x0f, 0x28, 0x06]), Some((0x7000, 16)));
+        assert_eq!(find_operand(&[0x0f, 0x29, 0x4f, 0x04]), Some((0x8004, 16)));
+        assert_eq!(find_operand(&[0x0f, 0x28, 0x84, 0x88, 0, 1, 0, 0]), Some((0x9100, 16)));
         // movdqa xmm0, [r8-16]; addps xmm0, [rsp+8]; movaps xmm9, [r13+0]
-        assert_eq!(found(&[0x66, 0x41, 0x0f, 0x6f, 0x40, 0xf0]), Some((0x8ff0, 16)));
-        assert_eq!(found(&[0x0f, 0x58, 0x44, 0x24, 0x08]), Some((0x5008, 16)));
-        assert_eq!(found(&[0x45, 0x0f, 0x28, 0x4d, 0x00]), Some((0xe000, 16)));
+        assert_eq!(find_operand(&[0x66, 0x41, 0x0f, 0x6f, 0x40, 0xf0]), Some((0x8ff0, 16)));
+        assert_eq!(find_operand(&[0x0f, 0x58, 0x44, 0x24, 0x08]), Some((0x5008, 16)));
+        assert_eq!(find_operand(&[0x45, 0x0f, 0x28, 0x4d, 0x00]), Some((0xe000, 16)));
         // vmovaps ymm0, [rsi]; vmovaps xmm0, [r9+rax*1]
-        assert_eq!(found(&[0xc5, 0xfc, 0x28, 0x06]), Some((0x7000, 32)));
-        assert_eq!(found(&[0xc4, 0xc1, 0x78, 0x28, 0x04, 0x01]), Some((0xb000, 16)));
+        assert_eq!(find_operand(&[0xc5, 0xfc, 0x28, 0x06]), Some((0x7000, 32)));
+        assert_eq!(find_operand(&[0xc4, 0xc1, 0x78, 0x28, 0x04, 0x01]), Some((0xb000, 16)));
         // movups xmm0, [rsi]; movss xmm0, [rsi]; vmovups ymm0, [rsi]; mov eax, [rsi]; movaps of registers
-        for other in [
+        for instruction in [
             &[0x0f, 0x10, 0x06][..],
             &[0xf3, 0x0f, 0x10, 0x06],
             &[0xc5, 0xfc, 0x10, 0x06],
             &[0x8b, 0x06],
             &[0x0f, 0x28, 0xc1],
         ] {
-            assert_eq!(found(other), None, "{other:x?}");
+            assert_eq!(find_operand(instruction), None, "{instruction:x?}");
         }
     }
 }

@@ -5,6 +5,7 @@
 mod block;
 pub mod check;
 mod clusters;
+mod coresident;
 mod countdown;
 mod fault;
 mod fiber;
@@ -22,7 +23,6 @@ mod protection;
 mod shape;
 mod shared;
 mod space;
-mod together;
 mod traps;
 mod waiting;
 mod warp;
@@ -37,45 +37,46 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use self::block::calls::{
-    active_mask, barrier, barriers_differ, warp_collective, warp_fold, whole_block, yield_thread,
+    active_mask, barriers_differ, wait_at_barrier, warp_collective, warp_fold, whole_block,
+    yield_thread,
 };
-pub(crate) use self::block::running::place;
-pub(crate) use self::block::together::{
+pub(crate) use self::block::coresident::{
     cluster_arrive, cluster_wait, grid_barrier, is_cooperative,
 };
+pub(crate) use self::block::running::current_place;
 pub(crate) use self::block::turns::{block_turns, turn_barrier, turn_end, turn_fold, turn_yield};
-pub(crate) use self::check::{access, all_arrived, check_state, fence};
+pub(crate) use self::check::{all_arrived, check_access, check_state, note_fence};
 pub(crate) use self::clusters::{
     MOST_BLOCKS as MOST_CLUSTER_BLOCKS, PORTABLE_BLOCKS as PORTABLE_CLUSTER_BLOCKS,
 };
 pub(crate) use self::fault::code_runs;
 pub(crate) use self::fiber::page_bytes;
 pub(crate) use self::grid::{atomic_turn, wait_for_blocks_before};
-pub(crate) use self::host_memory::{lift as lift_host_memory, limit as limit_host_memory};
+pub(crate) use self::host_memory::{lift_host_limit as lift_host_memory, limit_host_memory};
 pub(crate) use self::pages::pages_of;
 pub(crate) use self::shape::MAX_THREADS;
 pub(crate) use self::shared::{
-    DEFAULT_BYTES as DEFAULT_SHARED_BYTES, MAX_BYTES as MAX_SHARED_BYTES, allocate as shared_alloc,
-    new_slot as shared_slot,
+    DEFAULT_BYTES as DEFAULT_SHARED_BYTES, MAX_BYTES as MAX_SHARED_BYTES,
+    allocate_static_shared as shared_alloc, new_slot as shared_slot,
 };
-pub(crate) use self::space::reserve as reserve_addresses;
+pub(crate) use self::space::reserve_device_space as reserve_addresses;
 
-use self::block::{BlockRunner, Kernel};
+use self::block::{BlockKernel, BlockRunner};
 use self::clusters::Clusters;
-use self::grid::{Core, Job, Pool};
-use self::memory::Memory;
+use self::coresident::BlockResources;
+use self::grid::{Core, CorePool, GridJob};
+use self::memory::CpuMemory;
 use self::order::Order;
-use self::pages::Body;
+use self::pages::PageBody;
 use self::protection::Protection;
-use self::shape::Shape;
+use self::shape::LaunchShape;
 use self::shared::SharedMemory;
 use self::space::Spaces;
-use self::together::Block;
-use self::traps::Argument;
+use self::traps::LaunchArgument;
 use self::waiting::WaitingGroup;
-use super::abi::{ArgumentKind, Site, ThreadPointers};
-use super::report::Findings;
-use super::{CopyKind, Device, Launch, end, finish_early, lack_of_memory, signals};
+use super::abi::{ArgumentKind, CallSite, ThreadPointers};
+use super::report::AccessFindings;
+use super::{CopyKind, Device, Launch, end_replay, finish_early, lack_of_memory, signals};
 use crate::cuda::CudaError;
 use crate::summary::Poison;
 
@@ -134,13 +135,13 @@ impl Rounding {
 }
 
 /// The device.
-pub struct Cpu {
-    memory: &'static Memory,
+pub struct CpuDevice {
+    memory: &'static CpuMemory,
     protection: &'static Protection,
     /// Host memory that kernels may use: its bytes, by its first address.
     shared_host: Mutex<BTreeMap<usize, usize>>,
     settings: CpuSettings,
-    pool: Pool,
+    pool: CorePool,
     launches: AtomicU64,
 }
 
@@ -148,44 +149,49 @@ thread_local! {
     static CORE: RefCell<Option<Core>> = const { RefCell::new(None) };
 }
 
-impl Cpu {
+impl CpuDevice {
     /// A device whose threads find their built-in variables through `pointers`, which is called
     /// on each operating-system thread that runs blocks.
     pub fn new(
         settings: CpuSettings,
         pointers: impl Fn() -> ThreadPointers + Copy + Send + Sync + 'static,
-    ) -> Cpu {
+    ) -> CpuDevice {
         let Spaces { global, shared: shared_space } = Spaces::of_process();
-        let memory = Memory::new(settings.poison, settings.memory_bytes, settings.threads, global);
-        let memory: &'static Memory = Box::leak(Box::new(memory));
-        fault::install(memory);
+        let memory =
+            CpuMemory::new(settings.poison, settings.memory_bytes, settings.threads, global);
+        let memory: &'static CpuMemory = Box::leak(Box::new(memory));
+        fault::install_fault_handlers(memory);
         let scale = settings.shared_scale();
         let core = move || {
             signals::use_own_stack();
             settings.rounding.use_on_this_thread();
             let make = move || {
                 let poison = scratch_poison(settings.poison);
-                let shared = SharedMemory::new(shared_space, poison, scale, too_much_shared_memory);
-                let shared = shared.unwrap_or_else(|error| {
+                let shared_result =
+                    SharedMemory::new(shared_space, poison, scale, too_much_shared_memory);
+                let shared = shared_result.unwrap_or_else(|error| {
                     lack_of_memory("shared memory", shared::MAX_BYTES * scale, &error)
                 });
-                Block { runner: BlockRunner::new(pointers(), poison, deadlock), shared }
+                BlockResources {
+                    runner: BlockRunner::new(pointers(), poison, report_block_deadlock),
+                    shared,
+                }
             };
-            let Block { runner, shared } = make();
+            let BlockResources { runner, shared } = make();
             Core { runner, shared, together: Vec::new(), make: Box::new(make) }
         };
-        let own = core();
+        let own_core = core();
         let mut threads = settings.threads;
         if let Some(artifact) = &settings.checked {
-            check::start(artifact, own.shared.range(), settings.memory_bytes);
+            check::start_checking(artifact, own_core.shared.range(), settings.memory_bytes);
             threads = 1;
         }
-        CORE.set(Some(own));
-        let (pool, launches) = (Pool::new(threads, core), AtomicU64::new(0));
+        CORE.set(Some(own_core));
+        let (pool, launches) = (CorePool::new(threads, core), AtomicU64::new(0));
         let [managed, end] = pointers().managed.map(|pointer| pointer as usize);
         let shared_host = Mutex::new(BTreeMap::from([(managed, end - managed)]));
         let protection = Protection::of_process();
-        Cpu { memory, protection, shared_host, settings, pool, launches }
+        CpuDevice { memory, protection, shared_host, settings, pool, launches }
     }
 
     /// Allocates memory that the code itself asks for.
@@ -195,9 +201,9 @@ impl Cpu {
     }
 
     /// Keeps host code off the allocation at `pointer`, unless `shared`.
-    fn protect(&self, pointer: *mut u8, shared: bool) -> *mut u8 {
+    fn protect(&self, pointer: *mut u8, is_shared: bool) -> *mut u8 {
         if let Some((begin, bytes)) = self.memory.pages(pointer as usize) {
-            self.protection.add(begin, bytes, shared);
+            self.protection.add(begin, bytes, is_shared);
         }
         pointer
     }
@@ -206,25 +212,25 @@ impl Cpu {
     fn is_device(&self, address: usize) -> bool {
         let is_shared = || {
             let ranges = self.shared_host.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            let found = ranges.range(..=address).next_back();
-            found.is_some_and(|(begin, bytes)| address <= begin + bytes)
+            let range_before = ranges.range(..=address).next_back();
+            range_before.is_some_and(|(begin, bytes)| address <= begin + bytes)
         };
         let is_reserved = self.memory.reserved().contains(&address);
         is_reserved
-            || self.protection.knows(address)
+            || self.protection.covers(address)
             || self.memory.contains(address, 1)
             || is_shared()
     }
 
     /// The arguments of `launch`, as far as it tells them.
     #[allow(unsafe_code)]
-    fn arguments(launch: &Launch) -> Vec<Argument> {
+    fn arguments(launch: &Launch) -> Vec<LaunchArgument> {
         let count = if launch.arg_kinds.is_null() { 0 } else { launch.arg_count };
         let argument = |index| {
             // SAFETY: the artifact passes a pointer, a size and a kind for each argument.
             unsafe {
                 let kind = ArgumentKind::from_number(*launch.arg_kinds.add(index));
-                Argument {
+                LaunchArgument {
                     place: launch.args.add(index),
                     bytes: *launch.arg_sizes.add(index),
                     kind,
@@ -235,10 +241,10 @@ impl Cpu {
     }
 }
 
-fn deadlock(groups: &[WaitingGroup]) -> ! {
+fn report_block_deadlock(groups: &[WaitingGroup]) -> ! {
     let groups: Vec<String> =
         groups.iter().map(|group| format!("threads {} {}", group.threads, group.place)).collect();
-    end("barrier never reached", groups.join("; "), place())
+    end_replay("barrier never reached", groups.join("; "), current_place())
 }
 
 /// The poison of scratch and shared memory. It is close to `poison` but differs from it, so that an
@@ -256,10 +262,10 @@ fn too_much_shared_memory(bytes: usize, limit: usize) -> ! {
          {limit} (cudaFuncSetAttribute raises it to at most {})",
         shared::MAX_BYTES
     );
-    end("too much shared memory", detail, place())
+    end_replay("too much shared memory", detail, current_place())
 }
 
-impl Device for Cpu {
+impl Device for CpuDevice {
     fn describe(&self) -> (String, String) {
         ("CPU".to_owned(), "cpu".to_owned())
     }
@@ -272,12 +278,12 @@ impl Device for Cpu {
         self.settings.shared_scale()
     }
 
-    fn holds(&self, pointer: *const u8, bytes: usize) -> bool {
+    fn can_host_read(&self, pointer: *const u8, bytes: usize) -> bool {
         self.memory.contains(pointer as usize, bytes)
     }
 
     fn malloc(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
-        let body = Body::filled(self.settings.poison);
+        let body = PageBody::filled(self.settings.poison);
         Ok(self.protect(self.memory.allocate(body, bytes, label)?, false))
     }
 
@@ -285,11 +291,11 @@ impl Device for Cpu {
         &self,
         bytes: usize,
         place: Option<(&File, usize)>,
-        all: bool,
+        is_fully_written: bool,
         label: String,
     ) -> Result<*mut u8, CudaError> {
-        let fill = (!all).then_some(self.settings.poison);
-        Ok(self.protect(self.memory.allocate(Body { place, fill }, bytes, label)?, false))
+        let fill = (!is_fully_written).then_some(self.settings.poison);
+        Ok(self.protect(self.memory.allocate(PageBody { place, fill }, bytes, label)?, false))
     }
 
     fn malloc_from(
@@ -313,7 +319,7 @@ impl Device for Cpu {
         bytes: usize,
         label: String,
     ) -> Result<*mut u8, CudaError> {
-        let body = Body { place: Some((file, offset)), fill: Some(self.settings.poison) };
+        let body = PageBody { place: Some((file, offset)), fill: Some(self.settings.poison) };
         let pointer = self.memory.allocate(body, bytes, label)?;
         Ok(self.protect(pointer, false))
     }
@@ -324,15 +330,15 @@ impl Device for Cpu {
 
     fn malloc_managed(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
         let pointer = self.scratch(bytes, label)?;
-        check::managed(pointer as usize, bytes);
+        check::note_managed_memory(pointer as usize, bytes);
         Ok(self.protect(pointer, true))
     }
 
     fn free(&self, pointer: *mut u8) -> Result<(), CudaError> {
-        let opened = self.protection.open([pointer as usize]);
+        let opened_region = self.protection.open([pointer as usize]);
         self.memory.free(pointer)?;
         self.protection.remove(pointer as usize);
-        drop(opened);
+        drop(opened_region);
         Ok(())
     }
 
@@ -351,8 +357,8 @@ impl Device for Cpu {
     #[allow(unsafe_code)]
     unsafe fn copy(
         &self,
-        to: *mut u8,
-        from: *const u8,
+        destination: *mut u8,
+        source: *const u8,
         bytes: usize,
         kind: CopyKind,
         stream: *mut c_void,
@@ -364,31 +370,31 @@ impl Device for Cpu {
             CopyKind::DeviceToHost => (false, true),
             CopyKind::DeviceToDevice => (true, true),
         };
-        if to_device && !on_device(to) || from_device && !on_device(from) {
+        if to_device && !on_device(destination) || from_device && !on_device(source) {
             return Err(CudaError::INVALID_VALUE);
         }
-        let _opened = self.protection.open([to as usize, from as usize]);
+        let _opened = self.protection.open([destination as usize, source as usize]);
         // SAFETY: the device's side was checked; the host's side is the caller's word, as in CUDA.
-        unsafe { std::ptr::copy(from, to, bytes) };
-        check::copied(to as usize, from as usize, bytes, stream);
+        unsafe { std::ptr::copy(source, destination, bytes) };
+        check::note_copy(destination as usize, source as usize, bytes, stream);
         Ok(())
     }
 
     #[allow(unsafe_code, clippy::not_unsafe_ptr_arg_deref)]
     fn set(
         &self,
-        to: *mut u8,
+        destination: *mut u8,
         value: u8,
         bytes: usize,
         stream: *mut c_void,
     ) -> Result<(), CudaError> {
-        if !self.memory.contains(to as usize, bytes) {
+        if !self.memory.contains(destination as usize, bytes) {
             return Err(CudaError::INVALID_VALUE);
         }
-        let _opened = self.protection.open([to as usize]);
+        let _opened = self.protection.open([destination as usize]);
         // SAFETY: checked above.
-        unsafe { std::ptr::write_bytes(to, value, bytes) };
-        check::filled(to as usize, bytes, stream);
+        unsafe { std::ptr::write_bytes(destination, value, bytes) };
+        check::note_fill(destination as usize, bytes, stream);
         Ok(())
     }
 
@@ -406,17 +412,17 @@ impl Device for Cpu {
         }
         watch::begin_launches(earlier + 1);
         // SAFETY: the artifact made copies of the arguments for this launch.
-        unsafe { traps::set(&Self::arguments(launch), |address| self.is_device(address)) };
+        unsafe { traps::set_traps(&Self::arguments(launch), |address| self.is_device(address)) };
         let Launch { kernel: name, thunk, args, grid, block, shared_bytes, shared_limit, .. } =
             *launch;
-        let job = Job {
-            shape: Shape { grid, block },
+        let job = GridJob {
+            shape: LaunchShape { grid, block },
             order: self.settings.order,
             shared_bytes,
             shared_limit,
             clusters: Clusters { grid, sides: launch.cluster.unwrap_or([1; 3]) },
             cooperative: launch.cooperative,
-            kernel: Kernel { name, thunk, args },
+            kernel: BlockKernel { name, thunk, args },
         };
         CORE.with_borrow_mut(|core| {
             let core = core.as_mut().ok_or(CudaError::INITIALIZATION)?;
@@ -440,18 +446,21 @@ impl Device for Cpu {
         self.memory.overruns()
     }
 
-    fn found(&self) -> Findings {
-        self.settings.checked.as_deref().map_or_else(Default::default, check::found)
+    fn take_access_findings(&self) -> AccessFindings {
+        self.settings
+            .checked
+            .as_deref()
+            .map_or_else(Default::default, check::collect_access_findings)
     }
 
     fn input(&self, tensor: *const u8, bytes: usize) {
-        check::input(tensor as usize, bytes);
+        check::note_input(tensor as usize, bytes);
     }
 
     fn watch(&self, tensor: *mut u8) {
         if let Some((begin, bytes)) = self.memory.pages(tensor as usize) {
             self.protection.share(begin);
-            watch::start(begin, bytes);
+            watch::start_tensor_watch(begin, bytes);
         }
     }
 
@@ -461,7 +470,7 @@ impl Device for Cpu {
 }
 
 /// The label of an allocation: the function that made it, and the `file:line` of its call.
-pub(super) fn label(function: &str, site: Site) -> String {
+pub(super) fn allocation_label(function: &str, site: CallSite) -> String {
     match site.describe() {
         place if place.is_empty() => function.to_owned(),
         place => format!("{function} at {place}"),

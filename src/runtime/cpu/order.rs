@@ -21,7 +21,7 @@ impl Order {
         } else if self != Order::LINEAR {
             let mut state = self.0;
             for last in (1..count).rev() {
-                state = mix(state.wrapping_add(last as u64));
+                state = mix_bits(state.wrapping_add(last as u64));
                 threads.swap(last, (state % (last as u64 + 1)) as usize);
             }
         }
@@ -45,7 +45,7 @@ impl Order {
         loop {
             let (mut left, mut right) = (value >> half_bits, value & mask);
             for round in 0..4u64 {
-                let keyed = mix(right ^ self.0.wrapping_add(round << 56));
+                let keyed = mix_bits(right ^ self.0.wrapping_add(round << 56));
                 (left, right) = (right, left ^ (keyed & mask));
             }
             value = left << half_bits | right;
@@ -57,7 +57,7 @@ impl Order {
 }
 
 /// The finaliser of SplitMix64 (Steele, Lea and Flood 2014).
-fn mix(mut x: u64) -> u64 {
+fn mix_bits(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -10,38 +10,38 @@ use rustix::fs::{MemfdFlags, fcntl_get_seals, memfd_create};
 
 use super::fiber::page_bytes;
 use crate::summary::Poison;
-use crate::tensor::parts;
+use crate::tensor::parallel;
 
 /// CUDA's alignment of an allocation.
 pub(super) const ALIGNMENT: usize = 256;
 
 /// The body of an allocation.
 #[derive(Clone, Copy)]
-pub(super) struct Body<'f> {
+pub(super) struct PageBody<'f> {
     /// The file that it lies in, from an offset on: all [`pages_of`] the bytes. None for memory of its own.
     pub place: Option<(&'f File, usize)>,
     /// What it holds at first; none for anything.
     pub fill: Option<Poison>,
 }
 
-impl Body<'_> {
+impl PageBody<'_> {
     /// Memory of its own that holds `poison`.
-    pub(super) fn filled(poison: Poison) -> Body<'static> {
-        Body { place: None, fill: Some(poison) }
+    pub(super) fn filled(poison: Poison) -> PageBody<'static> {
+        PageBody { place: None, fill: Some(poison) }
     }
 
     /// Puts `body` bytes of memory at `pages`, which are reserved, by up to `threads` threads.
     pub(super) fn lay(self, pages: usize, body: usize, threads: usize) -> io::Result<()> {
-        let at = pages as *mut libc::c_void;
+        let page_pointer = pages as *mut libc::c_void;
         match self.place {
             None => {
                 let access = libc::PROT_READ | libc::PROT_WRITE;
                 // SAFETY: the pages were reserved just now, and nobody else knows of them.
-                if unsafe { libc::mprotect(at, body, access) } != 0 {
+                if unsafe { libc::mprotect(page_pointer, body, access) } != 0 {
                     return Err(io::Error::last_os_error());
                 }
             }
-            Some((file, offset)) => place(pages, body, file, offset, libc::MAP_SHARED)?,
+            Some((file, offset)) => map_pages_at(pages, body, file, offset, libc::MAP_SHARED)?,
         }
         ask_for_large(pages, body);
         // All pages are written soon. Memory that is shared can be written where it can be read, and the system
@@ -51,12 +51,12 @@ impl Body<'_> {
             return Ok(());
         }
         // SAFETY: the pages were mapped just now, and nobody else knows of them.
-        let all = unsafe { std::slice::from_raw_parts_mut(pages as *mut u8, body) };
-        parts::fill(threads, all, HUGE_PAGE, 1, |_, part| {
+        let body_bytes = unsafe { std::slice::from_raw_parts_mut(pages as *mut u8, body) };
+        parallel::fill_in_parallel(threads, body_bytes, HUGE_PAGE, 1, |_, part| {
             // New pages hold zeros, which are in the processor's cache while the poison is written over them.
             for stretch in part.chunks_mut(HUGE_PAGE) {
                 if is_populated {
-                    populate(stretch.as_mut_ptr() as usize, stretch.len());
+                    populate_pages(stretch.as_mut_ptr() as usize, stretch.len());
                 }
                 if let Some(poison) = self.fill {
                     poison.fill(stretch);
@@ -69,11 +69,16 @@ impl Body<'_> {
 
 /// Makes `body` bytes at `pages` show those of `file` from `offset` on. What is written to them is seen
 /// there alone.
-pub(super) fn show(pages: usize, body: usize, file: &File, offset: usize) -> io::Result<()> {
-    place(pages, body, file, offset, libc::MAP_PRIVATE)?;
+pub(super) fn map_file_privately(
+    pages: usize,
+    body: usize,
+    file: &File,
+    offset: usize,
+) -> io::Result<()> {
+    map_pages_at(pages, body, file, offset, libc::MAP_PRIVATE)?;
     ask_for_large(pages, body);
     if body >= HUGE_PAGE && is_memory(file) {
-        populate(pages, body);
+        populate_pages(pages, body);
     }
     Ok(())
 }
@@ -88,7 +93,7 @@ fn ask_for_large(pages: usize, body: usize) {
 }
 
 /// Has all pages of `bytes` at `pages` there at once: one call for them takes less time than a fault for each.
-fn populate(pages: usize, bytes: usize) {
+fn populate_pages(pages: usize, bytes: usize) {
     // SAFETY: as above. A system that cannot do so has them fault.
     unsafe { libc::madvise(pages as *mut libc::c_void, bytes, libc::MADV_POPULATE_READ) };
 }
@@ -116,55 +121,66 @@ pub(super) fn lay_nothing(pages: usize, body: usize) {
 
 /// Reserves `map_bytes` that cannot be touched. What comes behind a `guard` of so many bytes begins at a
 /// large page, if the `body` there is large.
-pub(super) fn reserve(map_bytes: usize, guard: usize, body: usize) -> io::Result<usize> {
+pub(super) fn reserve_guarded_pages(
+    map_bytes: usize,
+    guard: usize,
+    body: usize,
+) -> io::Result<usize> {
     let spare = if body >= HUGE_PAGE { HUGE_PAGE } else { 0 };
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: an anonymous mapping at an address of the system's choice, whose ends are given back.
     unsafe {
-        let all = map_bytes + spare;
-        let map = libc::mmap(std::ptr::null_mut(), all, libc::PROT_NONE, flags, -1, 0);
+        let mapped_bytes = map_bytes + spare;
+        let map = libc::mmap(std::ptr::null_mut(), mapped_bytes, libc::PROT_NONE, flags, -1, 0);
         if map == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let begin = match spare {
+        let aligned_begin = match spare {
             0 => map as usize,
             _ => (map as usize + guard).next_multiple_of(HUGE_PAGE) - guard,
         };
-        let (before, behind) = (begin - map as usize, map as usize + spare - begin);
-        if before > 0 {
-            libc::munmap(map, before);
+        let (bytes_before, bytes_behind) =
+            (aligned_begin - map as usize, map as usize + spare - aligned_begin);
+        if bytes_before > 0 {
+            libc::munmap(map, bytes_before);
         }
-        if behind > 0 {
-            libc::munmap((begin + map_bytes) as *mut libc::c_void, behind);
+        if bytes_behind > 0 {
+            libc::munmap((aligned_begin + map_bytes) as *mut libc::c_void, bytes_behind);
         }
-        Ok(begin)
+        Ok(aligned_begin)
     }
 }
 
 /// Maps `bytes` of `file` from `offset` on at `pages`, which are reserved.
-fn place(pages: usize, bytes: usize, file: &File, offset: usize, sharing: i32) -> io::Result<()> {
+fn map_pages_at(
+    pages: usize,
+    bytes: usize,
+    file: &File,
+    offset: usize,
+    sharing: i32,
+) -> io::Result<()> {
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, sharing | libc::MAP_FIXED);
-    let (to, file) = (pages as *mut libc::c_void, file.as_raw_fd());
+    let (destination, file) = (pages as *mut libc::c_void, file.as_raw_fd());
     // SAFETY: replaces pages that were reserved for it, and that nobody uses yet.
-    match unsafe { libc::mmap(to, bytes, access, flags, file, offset as i64) } {
+    match unsafe { libc::mmap(destination, bytes, access, flags, file, offset as i64) } {
         libc::MAP_FAILED => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
 }
 
-/// The most parts that [`repeat`] maps.
+/// The most parts that [`repeat_poison`] maps.
 const MOST_PARTS: usize = 256;
 
 /// Makes `body` bytes at `pages` show `poison`, by mapping the same few pages over and over. What is written
 /// to them is seen there alone.
-pub(super) fn repeat(pages: usize, body: usize, poison: Poison) -> io::Result<()> {
+pub(super) fn repeat_poison(pages: usize, body: usize, poison: Poison) -> io::Result<()> {
     let part = body.div_ceil(MOST_PARTS).next_multiple_of(HUGE_PAGE).min(body);
     let mut file = File::from(memfd_create(c"poison", MemfdFlags::CLOEXEC)?);
     let mut pattern = vec![0; part];
     poison.fill(&mut pattern);
     file.write_all(&pattern)?;
-    (0..body).step_by(part).try_for_each(|begin| {
-        place(pages + begin, part.min(body - begin), &file, 0, libc::MAP_PRIVATE)
+    (0..body).step_by(part).try_for_each(|part_begin| {
+        map_pages_at(pages + part_begin, part.min(body - part_begin), &file, 0, libc::MAP_PRIVATE)
     })
 }
 
@@ -184,7 +200,7 @@ pub(super) fn first_change(
 ) -> Option<usize> {
     // SAFETY: callers pass parts of the pages of a live allocation.
     let slack = unsafe { std::slice::from_raw_parts(begin as *const u8, end - begin) };
-    let pattern = turned(poison, phase).pattern;
+    let pattern = rotate_poison(poison, phase).pattern;
     let words = slack.chunks(pattern.len()).position(|word| *word != pattern[..word.len()])?;
     let place = words * pattern.len();
     let byte = slack[place..].iter().zip(pattern).position(|(&byte, value)| byte != value)?;
@@ -192,7 +208,7 @@ pub(super) fn first_change(
 }
 
 /// `poison` from byte number `phase` on.
-fn turned(poison: Poison, phase: usize) -> Poison {
+fn rotate_poison(poison: Poison, phase: usize) -> Poison {
     let mut pattern = poison.pattern;
     pattern.rotate_left(phase % poison.pattern.len());
     Poison { pattern }
@@ -202,7 +218,7 @@ fn turned(poison: Poison, phase: usize) -> Poison {
 ///
 /// # Safety
 /// The memory must be mapped, and nobody else may use it.
-pub(super) unsafe fn fill(poison: Poison, address: usize, bytes: usize) {
+pub(super) unsafe fn fill_with_poison(poison: Poison, address: usize, bytes: usize) {
     // SAFETY: promised by the caller.
     poison.fill(unsafe { std::slice::from_raw_parts_mut(address as *mut u8, bytes) });
 }
@@ -214,5 +230,5 @@ pub(super) unsafe fn fill(poison: Poison, address: usize, bytes: usize) {
 pub(super) unsafe fn fill_from(poison: Poison, begin: usize, end: usize, phase: usize) {
     // SAFETY: promised by the caller.
     let bytes = unsafe { std::slice::from_raw_parts_mut(begin as *mut u8, end - begin) };
-    turned(poison, phase).fill(bytes);
+    rotate_poison(poison, phase).fill(bytes);
 }

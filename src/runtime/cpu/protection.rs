@@ -15,7 +15,7 @@ use super::fiber::page_bytes;
 const SMALL_PAGES: usize = 16;
 
 /// The pages of one allocation.
-struct Region {
+struct ProtectedRegion {
     bytes: usize,
     /// Whether host code may touch it.
     shared: bool,
@@ -24,9 +24,9 @@ struct Region {
 }
 
 #[derive(Default)]
-struct State {
+struct ProtectionState {
     /// By where they begin.
-    regions: BTreeMap<usize, Region>,
+    regions: BTreeMap<usize, ProtectedRegion>,
     /// Whether host code runs.
     host: bool,
     /// How many launches run now.
@@ -36,7 +36,7 @@ struct State {
 /// The device memory that may be touched now.
 #[derive(Default)]
 pub(super) struct Protection {
-    state: Mutex<State>,
+    state: Mutex<ProtectionState>,
 }
 
 static OF_PROCESS: OnceLock<&'static Protection> = OnceLock::new();
@@ -48,48 +48,52 @@ pub(crate) fn is_shut(address: usize) -> bool {
     else {
         return false;
     };
-    let found = state.regions.range(..=address).next_back();
-    found.is_some_and(|(begin, region)| address < begin + region.bytes && state.shuts(region))
+    let region_before = state.regions.range(..=address).next_back();
+    region_before.is_some_and(|(region_begin, region)| {
+        address < region_begin + region.bytes && state.shuts(region)
+    })
 }
 
-impl State {
-    fn shuts(&self, region: &Region) -> bool {
+impl ProtectionState {
+    fn shuts(&self, region: &ProtectedRegion) -> bool {
         self.host && self.launches == 0 && region.uses == 0 && !region.shared
     }
 
     /// The region that `address` lies in, its end included.
-    fn at(&mut self, address: usize) -> Option<(usize, &mut Region)> {
+    fn region_at(&mut self, address: usize) -> Option<(usize, &mut ProtectedRegion)> {
         let (&begin, region) = self.regions.range_mut(..=address).next_back()?;
         (address <= begin + region.bytes).then_some((begin, region))
     }
 
     /// Makes `change`, then gives the pages of all regions the access that follows from it.
-    fn change_all(&mut self, change: impl FnOnce(&mut State)) {
-        let shut = |state: &State| state.regions.values().map(|it| state.shuts(it)).collect();
-        let before: Vec<bool> = shut(self);
+    fn change_all(&mut self, change: impl FnOnce(&mut ProtectionState)) {
+        let shut = |state: &ProtectionState| {
+            state.regions.values().map(|entry| state.shuts(entry)).collect()
+        };
+        let shut_before: Vec<bool> = shut(self);
         change(self);
-        for ((&begin, region), was_shut) in self.regions.iter().zip(before) {
+        for ((&begin, region), was_shut) in self.regions.iter().zip(shut_before) {
             let is_shut = self.shuts(region);
             if is_shut != was_shut {
-                protect(begin, region.bytes, is_shut);
+                protect_ends(begin, region.bytes, is_shut);
             }
         }
     }
 
-    fn change(&mut self, begin: usize, change: impl FnOnce(&mut Region)) {
+    fn change(&mut self, begin: usize, change: impl FnOnce(&mut ProtectedRegion)) {
         let Some(mut region) = self.regions.remove(&begin) else { return };
         let was_shut = self.shuts(&region);
         change(&mut region);
         let is_shut = self.shuts(&region);
         if is_shut != was_shut {
-            protect(begin, region.bytes, is_shut);
+            protect_ends(begin, region.bytes, is_shut);
         }
         self.regions.insert(begin, region);
     }
 }
 
 /// Shuts or opens the ends of the pages of `bytes` at `begin`.
-fn protect(begin: usize, bytes: usize, shut: bool) {
+fn protect_ends(begin: usize, bytes: usize, shut: bool) {
     let page = page_bytes();
     let access = if shut { libc::PROT_NONE } else { libc::PROT_READ | libc::PROT_WRITE };
     let set = |begin: usize, bytes: usize| {
@@ -110,16 +114,16 @@ impl Protection {
         OF_PROCESS.get_or_init(|| Box::leak(Box::default()))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, ProtectionState> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Adds the pages of `bytes` at `begin`, which host code may touch if `shared`.
     pub(super) fn add(&self, begin: usize, bytes: usize, shared: bool) {
         let mut state = self.lock();
-        let region = Region { bytes, shared, uses: 0 };
+        let region = ProtectedRegion { bytes, shared, uses: 0 };
         if state.shuts(&region) {
-            protect(begin, bytes, true);
+            protect_ends(begin, bytes, true);
         }
         state.regions.insert(begin, region);
     }
@@ -127,7 +131,7 @@ impl Protection {
     /// Forgets the pages that hold `address`.
     pub(super) fn remove(&self, address: usize) {
         let mut state = self.lock();
-        if let Some((begin, _)) = state.at(address) {
+        if let Some((begin, _)) = state.region_at(address) {
             state.regions.remove(&begin);
         }
     }
@@ -135,14 +139,14 @@ impl Protection {
     /// Lets host code touch the pages that hold `address`.
     pub(super) fn share(&self, address: usize) {
         let mut state = self.lock();
-        if let Some((begin, _)) = state.at(address) {
+        if let Some((begin, _)) = state.region_at(address) {
             state.change(begin, |region| region.shared = true);
         }
     }
 
     /// Whether `address` lies in device memory, or just behind it.
-    pub(super) fn knows(&self, address: usize) -> bool {
-        self.lock().at(address).is_some()
+    pub(super) fn covers(&self, address: usize) -> bool {
+        self.lock().region_at(address).is_some()
     }
 
     /// Sets whether host code runs from here on.
@@ -151,31 +155,33 @@ impl Protection {
     }
 
     /// Opens all device memory for a launch.
-    pub(crate) fn open_all(&'static self) -> Opened {
+    pub(crate) fn open_all(&'static self) -> OpenedRegions {
         self.lock().change_all(|state| state.launches += 1);
-        Opened { protection: self, regions: None }
+        OpenedRegions { protection: self, regions: None }
     }
 
     /// Opens the allocations that hold one of `addresses`, for a call of the runtime API.
-    pub(super) fn open<const N: usize>(&'static self, addresses: [usize; N]) -> Opened {
+    pub(super) fn open<const N: usize>(&'static self, addresses: [usize; N]) -> OpenedRegions {
         let mut state = self.lock();
-        let found =
-            addresses.iter().filter_map(|&it| state.at(it).map(|(begin, _)| begin)).collect();
-        for &begin in &found {
-            state.change(begin, |region: &mut Region| region.uses += 1);
+        let opened_begins = addresses
+            .iter()
+            .filter_map(|&address| state.region_at(address).map(|(begin, _)| begin))
+            .collect();
+        for &begin in &opened_begins {
+            state.change(begin, |region: &mut ProtectedRegion| region.uses += 1);
         }
-        Opened { protection: self, regions: Some(found) }
+        OpenedRegions { protection: self, regions: Some(opened_begins) }
     }
 }
 
 /// Device memory that may be touched until this is dropped.
-pub(super) struct Opened {
+pub(super) struct OpenedRegions {
     protection: &'static Protection,
     /// The regions; none for all.
     regions: Option<Vec<usize>>,
 }
 
-impl Drop for Opened {
+impl Drop for OpenedRegions {
     fn drop(&mut self) {
         let mut state = self.protection.lock();
         match &self.regions {

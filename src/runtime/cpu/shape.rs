@@ -5,14 +5,14 @@ pub(crate) const MAX_THREADS: usize = 1024;
 
 /// The shape of the launch that a block belongs to.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct LaunchShape {
     /// Blocks along x, y, z.
     pub grid: [u32; 3],
     /// Threads of a block along x, y, z.
     pub block: [u32; 3],
 }
 
-impl Shape {
+impl LaunchShape {
     /// The threads of one block.
     pub fn threads(&self) -> usize {
         self.block.iter().map(|&size| size as usize).product()
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn linear_indices_follow_x_then_y_then_z() {
-        let shape = Shape { grid: [2, 3, 4], block: [4, 2, 2] };
+        let shape = LaunchShape { grid: [2, 3, 4], block: [4, 2, 2] };
         assert_eq!(shape.block_index(0), [0, 0, 0]);
         assert_eq!(shape.block_index(1), [1, 0, 0]);
         assert_eq!(shape.block_index(2), [0, 1, 0]);

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::clusters::MOST_BLOCKS;
 use super::fiber::page_bytes;
-use super::pages::{fill, reserve};
-use super::space::Space;
+use super::pages::{fill_with_poison, reserve_guarded_pages};
+use super::space::AddressSpace;
 use super::{check, host_memory};
 use crate::runtime::abi::BlockState;
-use crate::runtime::{end, lack_of_memory};
+use crate::runtime::{end_replay, lack_of_memory};
 use crate::summary::Poison;
 
 /// Shared memory that a block may have without asking for more (CUDA C++ Programming Guide,
@@ -38,7 +38,7 @@ pub(crate) extern "C" fn new_slot() -> u32 {
     let slot = SLOTS.fetch_add(1, Ordering::Relaxed);
     if slot as usize >= MAX_SLOTS {
         let detail = format!("the code has more than {MAX_SLOTS} __shared__ variables");
-        end("too many variables", detail, None);
+        end_replay("too many variables", detail, None);
     }
     slot
 }
@@ -46,7 +46,7 @@ pub(crate) extern "C" fn new_slot() -> u32 {
 /// The shared memory of one operating-system thread.
 pub(super) struct SharedMemory {
     /// Where that of others lies as well, and nothing else.
-    space: &'static Space,
+    space: &'static AddressSpace,
     map: *mut u8,
     /// Bytes of the static and of the dynamic area, each.
     area: usize,
@@ -75,16 +75,16 @@ impl SharedMemory {
     /// # Errors
     /// If the system has no memory.
     pub(super) fn new(
-        space: &'static Space,
+        space: &'static AddressSpace,
         poison: Poison,
         scale: usize,
         too_large: fn(usize, usize) -> !,
     ) -> io::Result<SharedMemory> {
         let (page, area) = (page_bytes(), AREA_BYTES * scale);
-        host_memory::take(2 * area);
+        host_memory::reserve_machine_memory(2 * area);
         let map = match space.place(2 * area, page) {
             Some(place) => place,
-            None => reserve(2 * area + 2 * page, page, 2 * area)? + page,
+            None => reserve_guarded_pages(2 * area + 2 * page, page, 2 * area)? + page,
         };
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let map = map as *mut u8;
@@ -115,9 +115,9 @@ impl SharedMemory {
     /// Puts it among those of the blocks of its cluster, which come by their rank.
     pub(super) fn join(&mut self, peers: &[*mut SharedMemory]) {
         self.begins = [std::ptr::null_mut(); MOST_BLOCKS];
-        for (begin, &peer) in self.begins.iter_mut().zip(peers) {
+        for (block_begin, &peer) in self.begins.iter_mut().zip(peers) {
             // SAFETY: the blocks of a cluster lie in one place while they run.
-            *begin = unsafe { (*peer).map };
+            *block_begin = unsafe { (*peer).map };
         }
         self.peers = peers.to_vec();
     }
@@ -160,16 +160,16 @@ impl SharedMemory {
         self.slots[..used].fill(std::ptr::null_mut());
         self.static_bytes = 0;
         let body = self.dynamic_bytes.next_multiple_of(ALIGNMENT);
-        let begin = self.map as usize + 2 * self.area - body;
+        let dynamic_begin = self.map as usize + 2 * self.area - body;
         // SAFETY: the area is mapped and belongs to this thread.
-        unsafe { fill(self.poison, begin, body) };
+        unsafe { fill_with_poison(self.poison, dynamic_begin, body) };
     }
 
     /// Where the dynamic part lies.
     pub(super) fn dynamic(&self) -> std::ops::Range<usize> {
-        let begin =
+        let dynamic_begin =
             self.map as usize + 2 * self.area - self.dynamic_bytes.next_multiple_of(ALIGNMENT);
-        begin..begin + self.dynamic_bytes
+        dynamic_begin..dynamic_begin + self.dynamic_bytes
     }
 
     /// Both areas.
@@ -178,31 +178,31 @@ impl SharedMemory {
     }
 
     fn allocate(&mut self, slot: u32, bytes: usize, align: usize) -> *mut c_void {
-        let begin = self.static_bytes.next_multiple_of(align.max(16));
-        let needed = begin + bytes;
+        let variable_offset = self.static_bytes.next_multiple_of(align.max(16));
+        let needed = variable_offset + bytes;
         if needed + self.dynamic_bytes > self.limit {
             (self.too_large)(needed + self.dynamic_bytes, self.limit);
         }
         if self.peers.is_empty() {
-            return self.place(slot, begin, bytes);
+            return self.place(slot, variable_offset, bytes);
         }
         for peer in self.peers.clone() {
             // SAFETY: as in `join`; `self` is one of them, and not used meanwhile.
-            unsafe { (*peer).place(slot, begin, bytes) };
+            unsafe { (*peer).place(slot, variable_offset, bytes) };
         }
         self.slots[slot as usize]
     }
 
-    fn place(&mut self, slot: u32, begin: usize, bytes: usize) -> *mut c_void {
-        self.static_bytes = begin + bytes;
+    fn place(&mut self, slot: u32, variable_offset: usize, bytes: usize) -> *mut c_void {
+        self.static_bytes = variable_offset + bytes;
         if self.closed {
             return std::ptr::null_mut();
         }
-        let address = self.map as usize + begin;
+        let address = self.map as usize + variable_offset;
         // SAFETY: the area is larger than any limit and belongs to this thread.
-        unsafe { fill(self.poison, address, bytes) };
+        unsafe { fill_with_poison(self.poison, address, bytes) };
         self.slots[slot as usize] = address as *mut c_void;
-        check::shared(address..address + bytes, self.range());
+        check::note_shared_variable(address..address + bytes, self.range());
         address as *mut c_void
     }
 }
@@ -212,14 +212,15 @@ const NEAR_BYTES: usize = 8 << 30;
 
 /// How `address` lies beside the shared memory of this operating-system thread, if it does: before it, or behind it.
 pub(crate) fn stray_at(address: usize) -> Option<Stray> {
-    let shared = CURRENT.get();
-    if shared.is_null() {
+    let current_memory = CURRENT.get();
+    if current_memory.is_null() {
         return None;
     }
     // SAFETY: set by `begin_launch`; the memory lives as long as the thread.
-    let (range, space) = unsafe { ((*shared).range(), (*shared).space) };
-    let near = if space.contains(address) { NEAR_BYTES } else { page_bytes() };
-    let is_near = (range.start.saturating_sub(near)..range.end + near).contains(&address);
+    let (range, space) = unsafe { ((*current_memory).range(), (*current_memory).space) };
+    let near_bytes = if space.contains(address) { NEAR_BYTES } else { page_bytes() };
+    let is_near =
+        (range.start.saturating_sub(near_bytes)..range.end + near_bytes).contains(&address);
     if !is_near || range.contains(&address) {
         return None;
     }
@@ -236,13 +237,13 @@ pub(crate) enum Stray {
 /// Whether `address` is shared memory of a block that has ended, of the cluster whose block runs on this
 /// operating-system thread.
 pub(crate) fn ended_at(address: usize) -> bool {
-    let shared = CURRENT.get();
-    if shared.is_null() {
+    let current_memory = CURRENT.get();
+    if current_memory.is_null() {
         return false;
     }
     // SAFETY: as in `overrun_at`; the blocks of a cluster lie in one place while they run.
     unsafe {
-        let peers = &(*shared).peers;
+        let peers = &(*current_memory).peers;
         peers.iter().any(|&peer| (*peer).closed && (*peer).range().contains(&address))
     }
 }
@@ -251,7 +252,11 @@ pub(crate) fn ended_at(address: usize) -> bool {
 ///
 /// # Safety
 /// Must be called from a thread of a kernel that runs.
-pub(crate) unsafe extern "C" fn allocate(slot: u32, bytes: usize, align: usize) -> *mut c_void {
+pub(crate) unsafe extern "C" fn allocate_static_shared(
+    slot: u32,
+    bytes: usize,
+    align: usize,
+) -> *mut c_void {
     // SAFETY: set by `begin_launch` on this operating-system thread.
     unsafe { (*CURRENT.get()).allocate(slot, bytes, align) }
 }

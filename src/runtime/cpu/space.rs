@@ -23,43 +23,49 @@ const LEAST_BYTES: usize = 1 << 30;
 /// The reservations of a process.
 pub(super) struct Spaces {
     /// For global memory.
-    pub global: Space,
+    pub global: AddressSpace,
     /// For the shared memory of blocks.
-    pub shared: Space,
+    pub shared: AddressSpace,
 }
 
 static SPACES: OnceLock<Spaces> = OnceLock::new();
 
 /// Reserves the addresses for device memory, at most so many bytes: how many there are. Only the first call of a process
 /// counts.
-pub(crate) fn reserve(most: u64) -> u64 {
-    let bytes = Space::WISHED_BYTES.min(usize::try_from(most / 2).unwrap_or(usize::MAX));
-    let spaces = SPACES
-        .get_or_init(|| Spaces { global: Space::reserve(bytes), shared: Space::reserve(bytes) });
+pub(crate) fn reserve_device_space(most_bytes: u64) -> u64 {
+    let bytes =
+        AddressSpace::WISHED_BYTES.min(usize::try_from(most_bytes / 2).unwrap_or(usize::MAX));
+    let spaces = SPACES.get_or_init(|| Spaces {
+        global: AddressSpace::reserve(bytes),
+        shared: AddressSpace::reserve(bytes),
+    });
     (spaces.global.range.len() + spaces.shared.range.len()) as u64
 }
 
 impl Spaces {
     /// Those of this process; empty ones, if nothing was reserved.
     pub(super) fn of_process() -> &'static Spaces {
-        SPACES.get_or_init(|| Spaces { global: Space::of(0..0), shared: Space::of(0..0) })
+        SPACES.get_or_init(|| Spaces {
+            global: AddressSpace::from_range(0..0),
+            shared: AddressSpace::from_range(0..0),
+        })
     }
 }
 
 /// One reservation.
-pub(super) struct Space {
+pub(super) struct AddressSpace {
     range: Range<usize>,
     next: AtomicUsize,
     placed: AtomicUsize,
 }
 
-impl Space {
+impl AddressSpace {
     /// Bytes of a reservation where the system grants as many. A process has 128 TiB of addresses on x86-64 (Linux,
     /// `Documentation/arch/x86/x86_64/mm.rst`).
     const WISHED_BYTES: usize = 16 << 40;
 
     /// Reserves at most `wished` bytes: half as many as often as the system refuses. None, where it refuses all.
-    pub(super) fn reserve(wished: usize) -> Space {
+    pub(super) fn reserve(wished: usize) -> AddressSpace {
         let mut bytes = wished;
         while bytes >= LEAST_BYTES {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -67,16 +73,16 @@ impl Space {
             let map =
                 unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
             if map != libc::MAP_FAILED {
-                return Space::of(map as usize..map as usize + bytes);
+                return AddressSpace::from_range(map as usize..map as usize + bytes);
             }
             bytes /= 2;
         }
-        Space::of(0..0)
+        AddressSpace::from_range(0..0)
     }
 
-    fn of(range: Range<usize>) -> Space {
+    fn from_range(range: Range<usize>) -> AddressSpace {
         let (next, placed) = (AtomicUsize::new(range.start), AtomicUsize::new(0));
-        Space { range, next, placed }
+        AddressSpace { range, next, placed }
     }
 
     /// Its addresses.
@@ -107,17 +113,17 @@ impl Space {
     /// How far behind `next` the one lies that is placed after so many others.
     fn distance(&self, next: usize, placed: usize) -> usize {
         let distance = (self.range.end - next) / SHARE;
-        let whole = distance - distance % PERIOD;
+        let whole_periods = distance - distance % PERIOD;
         let place_in_period = (placed as f64 * STEP).fract() * PERIOD as f64;
-        let begin = match whole {
+        let begin = match whole_periods {
             0 => next + distance.max(LEAST_DISTANCE),
-            _ => (next + whole).next_multiple_of(PERIOD) + place_in_period as usize,
+            _ => (next + whole_periods).next_multiple_of(PERIOD) + place_in_period as usize,
         };
         begin.next_multiple_of(page_bytes()) - next
     }
 }
 
-impl Drop for Space {
+impl Drop for AddressSpace {
     fn drop(&mut self) {
         if !self.range.is_empty() {
             // SAFETY: reserved by `reserve`; whoever placed something here no longer uses it.
@@ -134,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_is_placed_first_lies_further_apart_than_an_index_of_32_bits_leads() {
-        let space = Space::reserve(Space::WISHED_BYTES);
+        let space = AddressSpace::reserve(AddressSpace::WISHED_BYTES);
         let mut end = space.range().start;
         for bytes in [100, 4096, 3 * GIB, 1].into_iter().cycle().take(256) {
             let begin = space.place(bytes, 2 << 20).unwrap();
@@ -146,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_is_placed_shares_no_place_in_the_tables_of_checked_builds() {
-        let space = Space::reserve(Space::WISHED_BYTES);
+        let space = AddressSpace::reserve(AddressSpace::WISHED_BYTES);
         let mut places: Vec<usize> =
             (0..100).map(|_| (space.place(100, 4096).unwrap() % PERIOD) >> 16).collect();
         places.sort_unstable();
@@ -156,10 +162,10 @@ mod tests {
 
     #[test]
     fn a_space_that_is_full_places_nothing_more() {
-        let space = Space::of(GIB..2 * GIB);
+        let space = AddressSpace::from_range(GIB..2 * GIB);
         let count = std::iter::from_fn(|| space.place(4096, 4096)).count();
         assert!((900..1100).contains(&count), "{count}");
-        assert_eq!(Space::of(0..0).place(1, 1), None);
+        assert_eq!(AddressSpace::from_range(0..0).place(1, 1), None);
         assert_eq!(space.place(GIB, 1), None);
         assert_eq!(space.place(usize::MAX, 1), None);
         std::mem::forget(space);
@@ -167,7 +173,7 @@ mod tests {
 
     #[test]
     fn less_is_reserved_where_the_system_refuses_more() {
-        let space = Space::reserve(1 << 60);
+        let space = AddressSpace::reserve(1 << 60);
         assert!(!space.range().is_empty() && space.range().len() < 1 << 48);
     }
 }

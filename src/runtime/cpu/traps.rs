@@ -11,7 +11,7 @@ use crate::runtime::abi::ArgumentKind;
 
 /// One argument of a launch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Argument {
+pub(super) struct LaunchArgument {
     /// Its entry in the launch's list of argument addresses.
     pub place: *mut *mut c_void,
     /// Its size in bytes.
@@ -28,20 +28,20 @@ const MOST_WORDS: usize = 64;
 
 /// Where a pointer of the host leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Home {
+enum HostSegment {
     Stack,
     Heap,
     Variable,
 }
 
-impl Home {
-    const ALL: [Home; 3] = [Home::Stack, Home::Heap, Home::Variable];
+impl HostSegment {
+    const ALL: [HostSegment; 3] = [HostSegment::Stack, HostSegment::Heap, HostSegment::Variable];
 
     fn describe(self) -> &'static str {
         match self {
-            Home::Stack => "a variable on the stack of host code",
-            Home::Heap => "memory that host code allocated",
-            Home::Variable => "a variable or constant of host code",
+            HostSegment::Stack => "a variable on the stack of host code",
+            HostSegment::Heap => "memory that host code allocated",
+            HostSegment::Variable => "a variable or constant of host code",
         }
     }
 }
@@ -52,7 +52,7 @@ static TRAPS: [AtomicU32; COUNT] = [const { AtomicU32::new(0) }; COUNT];
 /// The address of the traps, from their first use on.
 static BASE: OnceLock<Option<usize>> = OnceLock::new();
 
-fn base() -> Option<usize> {
+fn trap_base() -> Option<usize> {
     *BASE.get_or_init(|| {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: addresses without memory, at a place of the system's choice.
@@ -67,7 +67,7 @@ fn base() -> Option<usize> {
 ///
 /// # Safety
 /// The arguments must be as large as they say, and belong to this launch alone.
-pub(super) unsafe fn set(arguments: &[Argument], is_device: impl Fn(usize) -> bool) {
+pub(super) unsafe fn set_traps(arguments: &[LaunchArgument], is_device: impl Fn(usize) -> bool) {
     TRAPS.iter().for_each(|trap| trap.store(0, Ordering::Relaxed));
     let mut maps = None;
     let mut used = 0;
@@ -75,11 +75,11 @@ pub(super) unsafe fn set(arguments: &[Argument], is_device: impl Fn(usize) -> bo
         if pointer < 4096 || is_device(pointer) {
             return None;
         }
-        let home = home(maps.get_or_insert_with(read_maps), pointer)?;
-        if used == COUNT || only_stack && home != Home::Stack {
+        let home = find_host_segment(maps.get_or_insert_with(read_maps), pointer)?;
+        if used == COUNT || only_stack && home != HostSegment::Stack {
             return None;
         }
-        let address = base()? + used * BYTES + BYTES / 2 + pointer % 4096;
+        let address = trap_base()? + used * BYTES + BYTES / 2 + pointer % 4096;
         let tag = (home as u32) << 8 | (number as u32 + 1).min(255);
         TRAPS[used].store(tag, Ordering::Relaxed);
         used += 1;
@@ -114,13 +114,15 @@ pub(super) unsafe fn set(arguments: &[Argument], is_device: impl Fn(usize) -> bo
 
 /// Says which argument the trap at `address` stands for, if there is one. Called from a signal handler:
 /// neither waits nor allocates.
-pub(super) fn describe(address: usize, out: &mut dyn Write) -> bool {
+pub(super) fn describe_trap(address: usize, out: &mut dyn Write) -> bool {
     let Some(base) = BASE.get().copied().flatten() else { return false };
     let Some(trap) = address.checked_sub(base).and_then(|offset| TRAPS.get(offset / BYTES)) else {
         return false;
     };
     let tag = trap.load(Ordering::Relaxed);
-    let Some(home) = Home::ALL.get(tag as usize >> 8).filter(|_| tag != 0) else { return false };
+    let Some(home) = HostSegment::ALL.get(tag as usize >> 8).filter(|_| tag != 0) else {
+        return false;
+    };
     let number = tag & 255;
     let home = home.describe();
     let _ = write!(out, "argument {number} points to {home}, which a GPU cannot reach");
@@ -131,29 +133,29 @@ pub(super) fn describe(address: usize, out: &mut dyn Write) -> bool {
 struct Mapping {
     begin: usize,
     end: usize,
-    home: Home,
+    home: HostSegment,
 }
 
 fn read_maps() -> Vec<Mapping> {
     let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    text.lines().filter_map(mapping).collect()
+    text.lines().filter_map(parse_maps_line).collect()
 }
 
 /// The mapping of a line such as `7f..-7f.. rw-p 00000000 00:00 0 [heap]`, if it can be read.
-fn mapping(line: &str) -> Option<Mapping> {
+fn parse_maps_line(line: &str) -> Option<Mapping> {
     let mut words = line.split_ascii_whitespace();
     let (begin, end) = words.next()?.split_once('-')?;
     let readable = words.next()?.starts_with('r');
     let home = match words.nth(3) {
-        Some("[stack]") => Home::Stack,
-        None | Some("[heap]") => Home::Heap,
-        Some(_) => Home::Variable,
+        Some("[stack]") => HostSegment::Stack,
+        None | Some("[heap]") => HostSegment::Heap,
+        Some(_) => HostSegment::Variable,
     };
     let number = |text| usize::from_str_radix(text, 16).ok();
     Some(Mapping { begin: number(begin)?, end: number(end)?, home }).filter(|_| readable)
 }
 
-fn home(maps: &[Mapping], address: usize) -> Option<Home> {
+fn find_host_segment(maps: &[Mapping], address: usize) -> Option<HostSegment> {
     maps.iter().find(|map| (map.begin..map.end).contains(&address)).map(|map| map.home)
 }
 
@@ -163,11 +165,20 @@ mod tests {
 
     #[test]
     fn mappings_tell_the_host_s_memory_apart() {
-        let told = |line| mapping(line).map(|map| (map.begin, map.home));
-        assert_eq!(told("1000-2000 rw-p 00000000 00:00 0   [stack]"), Some((0x1000, Home::Stack)));
-        assert_eq!(told("1000-2000 rw-p 00000000 00:00 0   [heap]"), Some((0x1000, Home::Heap)));
-        assert_eq!(told("1000-2000 rw-p 00000000 00:00 0"), Some((0x1000, Home::Heap)));
-        assert_eq!(told("1000-2000 r--p 00000000 00:00 7 /x/a.so"), Some((0x1000, Home::Variable)));
+        let told = |line| parse_maps_line(line).map(|map| (map.begin, map.home));
+        assert_eq!(
+            told("1000-2000 rw-p 00000000 00:00 0   [stack]"),
+            Some((0x1000, HostSegment::Stack))
+        );
+        assert_eq!(
+            told("1000-2000 rw-p 00000000 00:00 0   [heap]"),
+            Some((0x1000, HostSegment::Heap))
+        );
+        assert_eq!(told("1000-2000 rw-p 00000000 00:00 0"), Some((0x1000, HostSegment::Heap)));
+        assert_eq!(
+            told("1000-2000 r--p 00000000 00:00 7 /x/a.so"),
+            Some((0x1000, HostSegment::Variable))
+        );
         assert_eq!(told("1000-2000 ---p 00000000 00:00 0"), None);
     }
 
@@ -176,18 +187,21 @@ mod tests {
         let value = 7u32;
         let mut pointer: *const u32 = &raw const value;
         let mut place: *mut c_void = (&raw mut pointer).cast();
-        let argument =
-            |place: &mut *mut c_void| Argument { place, bytes: 8, kind: ArgumentKind::Pointer };
+        let argument = |place: &mut *mut c_void| LaunchArgument {
+            place,
+            bytes: 8,
+            kind: ArgumentKind::Pointer,
+        };
         // SAFETY: the argument is a pointer, as it says.
-        unsafe { set(&[argument(&mut place)], |_| true) };
+        unsafe { set_traps(&[argument(&mut place)], |_| true) };
         assert_eq!(pointer, &raw const value);
         // SAFETY: as above.
-        unsafe { set(&[argument(&mut place)], |_| false) };
+        unsafe { set_traps(&[argument(&mut place)], |_| false) };
         assert_ne!(pointer, &raw const value);
         assert_eq!(pointer as usize % 4096, &raw const value as usize % 4096);
         let mut text = String::new();
-        assert!(describe(pointer as usize + 4, &mut text));
+        assert!(describe_trap(pointer as usize + 4, &mut text));
         assert!(text.starts_with("argument 1 points to "), "{text}");
-        assert!(!describe(&raw const value as usize, &mut text));
+        assert!(!describe_trap(&raw const value as usize, &mut text));
     }
 }

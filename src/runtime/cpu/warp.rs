@@ -26,7 +26,7 @@ pub(super) struct Lanes {
     /// values are known.
     pub left: Countdown,
     /// The chain of the lanes in `folding`, which wait at its first shuffle.
-    fold: Option<Fold>,
+    fold: Option<WarpReduction>,
     folding: u32,
     /// The lanes whose last result is that of a whole chain.
     pub whole: u32,
@@ -34,15 +34,15 @@ pub(super) struct Lanes {
 
 /// A chain of shuffles in which each lane combines its value with another lane's.
 #[derive(Clone, Copy)]
-pub(super) struct Fold {
+pub(super) struct WarpReduction {
     steps: u64,
     run: FoldFn,
 }
 
-impl Fold {
+impl WarpReduction {
     /// The chain of `steps`, which `run` does.
-    pub(super) fn new(steps: u64, run: FoldFn) -> Fold {
-        Fold { steps, run }
+    pub(super) fn new(steps: u64, run: FoldFn) -> WarpReduction {
+        WarpReduction { steps, run }
     }
 
     /// The number of its shuffles, from 1 to 8.
@@ -50,7 +50,7 @@ impl Fold {
         (self.steps >> 48 & 15) as u32
     }
 
-    fn is(self, other: Fold) -> bool {
+    fn is_same(self, other: WarpReduction) -> bool {
         self.steps == other.steps && std::ptr::fn_addr_eq(self.run, other.run)
     }
 }
@@ -82,8 +82,8 @@ impl Lanes {
     pub(super) fn arrive(&mut self, lane: usize, offer: Offer) {
         let lane = lane % LANES;
         // Those that have come agree, so one of them stands for all.
-        let other = &self.offers[self.arrived.trailing_zeros() as usize % LANES];
-        let differs = other.op != offer.op || other.mask != offer.mask;
+        let arrived_offer = &self.offers[self.arrived.trailing_zeros() as usize % LANES];
+        let differs = arrived_offer.op != offer.op || arrived_offer.mask != offer.mask;
         self.is_mixed = self.arrived != 0 && (self.is_mixed || differs);
         self.offers[lane] = offer;
         self.arrived |= 1 << lane;
@@ -92,12 +92,12 @@ impl Lanes {
 
     /// Has `lane` wait with `offer`, the first shuffle of `fold`.
     #[inline(always)]
-    pub(super) fn arrive_with(&mut self, lane: usize, offer: Offer, fold: Fold) {
+    pub(super) fn arrive_with(&mut self, lane: usize, offer: Offer, fold: WarpReduction) {
         self.arrive(lane, offer);
         if self.folding == 0 {
             self.fold = Some(fold);
         }
-        if self.fold.is_some_and(|first| first.is(fold)) {
+        if self.fold.is_some_and(|first| first.is_same(fold)) {
             self.folding |= 1 << (lane % LANES);
         }
     }
@@ -111,7 +111,7 @@ impl Lanes {
         mask: u32,
         values: &[u64],
         arguments: &[u32],
-        fold: Fold,
+        fold: WarpReduction,
     ) {
         let offer = |index: usize| {
             let (value, argument) = (values[index], arguments[index]);
@@ -120,14 +120,14 @@ impl Lanes {
         self.arrive_with(lane, offer(0), fold);
         // What the first one finds holds for the others.
         let joins = self.folding >> (lane % LANES) & 1 == 1;
-        let mut others = 0;
+        let mut other_lanes = 0;
         for index in 1..values.len() {
-            let other = (lane + index) % LANES;
-            self.offers[other] = offer(index);
-            others |= 1 << other;
+            let other_lane = (lane + index) % LANES;
+            self.offers[other_lane] = offer(index);
+            other_lanes |= 1 << other_lane;
         }
-        self.arrived |= others;
-        self.folding = self.folding & !others | if joins { others } else { 0 };
+        self.arrived |= other_lanes;
+        self.folding = self.folding & !other_lanes | if joins { other_lanes } else { 0 };
     }
 
     /// How many of `lanes` are inside a chain whose values are known.
@@ -148,7 +148,7 @@ impl Lanes {
         let members = offer.mask & self.live;
         let agrees =
             |lane: usize| self.offers[lane].mask == offer.mask && self.offers[lane].op == offer.op;
-        if !self.can_complete(offer) || self.is_mixed && !bits(members).all(agrees) {
+        if !self.can_complete(offer) || self.is_mixed && !bit_positions(members).all(agrees) {
             return 0;
         }
         match WarpOp::from_number(offer.op) {
@@ -163,16 +163,16 @@ impl Lanes {
     }
 
     /// Gives every member its value after all steps of `fold`, in which all other lanes pass `undefined`.
-    fn run(&mut self, fold: Fold, members: u32, undefined: u64) {
+    fn run(&mut self, fold: WarpReduction, members: u32, undefined: u64) {
         self.strays = 0;
         self.whole |= members;
         self.folding &= !members;
         self.left.set(members, fold.count() - 1);
         let mut values = self.offers.map(|offer| offer.value);
-        bits(!members).for_each(|lane| values[lane] = undefined);
+        bit_positions(!members).for_each(|lane| values[lane] = undefined);
         // SAFETY: the artifact that made the offers made `run` for their values.
         unsafe { (fold.run)(values.as_mut_ptr(), fold.steps, members) };
-        for lane in bits(members) {
+        for lane in bit_positions(members) {
             self.results[lane] = values[lane];
         }
     }
@@ -195,15 +195,15 @@ impl Lanes {
     /// Computes the result of every member from what the members offered; for all but shuffles.
     fn combine(&mut self, op: WarpOp, members: u32) {
         let value = |lane: usize| self.offers[lane].value;
-        let words = || bits(members).map(|lane| value(lane) as u32);
-        let all: u64 = match op {
+        let words = || bit_positions(members).map(|lane| value(lane) as u32);
+        let common_result: u64 = match op {
             WarpOp::Sync | WarpOp::Shuffle | WarpOp::MatchAny => 0,
-            WarpOp::Ballot => {
-                bits(members).filter(|&lane| value(lane) != 0).fold(0, |set, lane| set | 1 << lane)
-            }
+            WarpOp::Ballot => bit_positions(members)
+                .filter(|&lane| value(lane) != 0)
+                .fold(0, |set, lane| set | 1 << lane),
             WarpOp::MatchAll => {
-                let first = bits(members).next().map(value);
-                let equal = bits(members).all(|lane| Some(value(lane)) == first);
+                let first = bit_positions(members).next().map(value);
+                let equal = bit_positions(members).all(|lane| Some(value(lane)) == first);
                 if equal { u64::from(members) } else { 0 }
             }
             WarpOp::ReduceAdd => words().fold(0u32, u32::wrapping_add).into(),
@@ -215,19 +215,19 @@ impl Lanes {
             WarpOp::ReduceOr => words().fold(0, |a, b| a | b).into(),
             WarpOp::ReduceXor => words().fold(0, |a, b| a ^ b).into(),
         };
-        for lane in bits(members) {
+        for lane in bit_positions(members) {
             self.results[lane] = match op {
-                WarpOp::MatchAny => bits(members)
-                    .filter(|&other| self.offers[other].value == self.offers[lane].value)
-                    .fold(0, |set, other| set | 1 << other),
-                _ => all,
+                WarpOp::MatchAny => bit_positions(members)
+                    .filter(|&other_lane| self.offers[other_lane].value == self.offers[lane].value)
+                    .fold(0, |set, other_lane| set | 1 << other_lane),
+                _ => common_result,
             };
         }
     }
 }
 
 /// The positions of the bits that are set.
-pub(super) fn bits(mut set: u32) -> impl Iterator<Item = usize> + Clone {
+pub(super) fn bit_positions(mut set: u32) -> impl Iterator<Item = usize> + Clone {
     std::iter::from_fn(move || {
         let bit = set.checked_ilog2().map(|_| set.trailing_zeros() as usize)?;
         set &= set - 1;
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn lanes_that_come_in_turn_come_as_one_by_one() {
         unsafe extern "C" fn nothing(_: *mut u64, _: u64, _: u32) {}
-        let fold = |steps| Fold::new(steps, nothing);
+        let fold = |steps| WarpReduction::new(steps, nothing);
         let (values, arguments) = ([7, 8, 9], [1, 2, 3]);
         for before in 0..4 {
             let start = || {

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The one tensor that is watched.
-struct Watch {
+struct TensorWatch {
     begin: usize,
     bytes: usize,
     open: AtomicBool,
@@ -15,21 +15,21 @@ struct Watch {
     written: AtomicU64,
 }
 
-static WATCH: OnceLock<Watch> = OnceLock::new();
+static WATCH: OnceLock<TensorWatch> = OnceLock::new();
 
-impl Watch {
-    fn protect(&self, open: bool) {
-        let access = if open { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+impl TensorWatch {
+    fn protect(&self, is_open: bool) {
+        let access = if is_open { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
         // SAFETY: the pages belong to an allocation of this process, which stays mapped.
         unsafe { libc::mprotect(self.begin as *mut libc::c_void, self.bytes, access) };
-        self.open.store(open, Ordering::SeqCst);
+        self.open.store(is_open, Ordering::SeqCst);
     }
 }
 
 /// Watches the pages of `bytes` at `begin` from here on; only the first call of a process counts.
-pub(super) fn start(begin: usize, bytes: usize) {
+pub(super) fn start_tensor_watch(begin: usize, bytes: usize) {
     let (open, launches, written) = (AtomicBool::new(true), AtomicU64::new(0), AtomicU64::new(0));
-    if WATCH.set(Watch { begin, bytes, open, launches, written }).is_ok() {
+    if WATCH.set(TensorWatch { begin, bytes, open, launches, written }).is_ok() {
         begin_launches(0);
     }
 }

@@ -8,11 +8,13 @@ use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use super::library::refusal;
+use super::library::library_refusal;
 use crate::cuda::LibraryError;
-use crate::cuda::blas::{Blas, BlasFiles, CALLED, Gemm, Layout, Operand, Product, Settings};
+use crate::cuda::blas::{
+    Blas, BlasFiles, BlasOperand, BlasSettings, CALLED, Gemm, MatrixLayout, Product,
+};
 use crate::cuda::driver::Context;
-use crate::runtime::{Launch, REPORT_IT, end_with, refuse};
+use crate::runtime::{Launch, REPORT_IT, end_with_report, refuse_replay};
 
 /// What the libraries work in; the size that cuBLAS itself takes on a device of compute capability 9.0.
 const WORKSPACE_BYTES: usize = 32 << 20;
@@ -34,13 +36,13 @@ impl Factor {
 /// `replay_rt::blas_call`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Call {
+struct BlasCall {
     status: *mut i32,
     alpha: Factor,
     beta: Factor,
-    a: Operand,
-    b: Operand,
-    c: Operand,
+    a: BlasOperand,
+    b: BlasOperand,
+    c: BlasOperand,
     operations: [i32; 2],
     sizes: [i32; 3],
     batches: i32,
@@ -75,7 +77,7 @@ struct LtCall {
     beta: Factor,
     data: [*const c_void; 4],
     desc: Desc,
-    layouts: [Layout; 4],
+    layouts: [MatrixLayout; 4],
     workspace: *mut c_void,
     workspace_bytes: usize,
 }
@@ -94,22 +96,24 @@ impl BlasCalls {
 
     /// Makes the call that `launch` is. Ends the process if there is no such library.
     pub(super) fn run(&self, context: &Context, launch: &Launch) {
-        let mut opened = self.opened.lock().expect("no code panics while it holds this");
-        if opened.is_none() {
-            *opened = Some(self.open(context).unwrap_or_else(|error| unusable(launch, &error)));
+        let mut opened_library = self.opened.lock().expect("no code panics while it holds this");
+        if opened_library.is_none() {
+            *opened_library = Some(
+                self.open(context).unwrap_or_else(|error| end_without_library(launch, &error)),
+            );
         }
-        let blas = opened.as_ref().expect("opened just now");
+        let blas = opened_library.as_ref().expect("opened just now");
         // SAFETY: the artifact passes the structure that its size says.
         let (status, place) = unsafe {
-            let at = *launch.args;
+            let call_pointer = *launch.args;
             match (launch.kernel, *launch.arg_sizes) {
                 ("cublasLtMatmul", bytes) if bytes == size_of::<LtCall>() => {
-                    let call = *at.cast::<LtCall>();
-                    (blas.product(&product(&call)).map(Some), call.status)
+                    let call = *call_pointer.cast::<LtCall>();
+                    (blas.product(&build_lt_product(&call)).map(Some), call.status)
                 }
-                (_, bytes) if bytes == size_of::<Call>() => {
-                    let call = *at.cast::<Call>();
-                    (answer(blas, launch.kernel, &call), call.status)
+                (_, bytes) if bytes == size_of::<BlasCall>() => {
+                    let call = *call_pointer.cast::<BlasCall>();
+                    (answer_blas_call(blas, launch.kernel, &call), call.status)
                 }
                 _ => (Ok(None), std::ptr::null_mut()),
             }
@@ -117,14 +121,14 @@ impl BlasCalls {
         match status {
             // SAFETY: a variable of the artifact.
             Ok(Some(status)) => unsafe { *place = status },
-            Ok(None) => refuse(
+            Ok(None) => refuse_replay(
                 format!(
                     "{} was called, and no call of cuBLAS is known by this name",
                     launch.kernel
                 ),
                 Some(REPORT_IT.to_owned()),
             ),
-            Err(error) => unusable(launch, &error),
+            Err(error) => end_without_library(launch, &error),
         }
     }
 
@@ -139,7 +143,11 @@ impl BlasCalls {
 
 /// # Safety
 /// Factors must lie where `call` says.
-unsafe fn answer(blas: &Blas, name: &str, call: &Call) -> Result<Option<i32>, LibraryError> {
+unsafe fn answer_blas_call(
+    blas: &Blas,
+    name: &str,
+    call: &BlasCall,
+) -> Result<Option<i32>, LibraryError> {
     let on_device = !call.alpha.device.is_null();
     let gemm = Gemm {
         operations: call.operations,
@@ -153,7 +161,7 @@ unsafe fn answer(blas: &Blas, name: &str, call: &Call) -> Result<Option<i32>, Li
         compute: call.compute,
         algorithm: call.algorithm,
     };
-    let settings = Settings { on_device, math: call.math };
+    let settings = BlasSettings { on_device, math: call.math };
     if name.contains("emm") {
         // SAFETY: promised by the caller.
         return unsafe { blas.gemm(name, settings, &gemm) };
@@ -161,10 +169,10 @@ unsafe fn answer(blas: &Blas, name: &str, call: &Call) -> Result<Option<i32>, Li
     // The results of sums always go to the device.
     let on_device = on_device || ["dot", "nrm2", "asum"].iter().any(|sum| name.ends_with(sum));
     // SAFETY: promised by the caller.
-    unsafe { blas.vectors(name, Settings { on_device, ..settings }, &gemm) }
+    unsafe { blas.vectors(name, BlasSettings { on_device, ..settings }, &gemm) }
 }
 
-fn product(call: &LtCall) -> Product {
+fn build_lt_product(call: &LtCall) -> Product {
     let Desc { compute, scale, operations, epilogue, bias, bias_kind, .. } = call.desc;
     let Desc { auxiliary, auxiliary_ld, auxiliary_step, auxiliary_kind, .. } = call.desc;
     Product {
@@ -188,19 +196,19 @@ fn product(call: &LtCall) -> Product {
     }
 }
 
-fn unusable(launch: &Launch, error: &LibraryError) -> ! {
-    end_with(&refusal(launch.kernel, error))
+fn end_without_library(launch: &Launch, error: &LibraryError) -> ! {
+    end_with_report(&library_refusal(launch.kernel, error))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::report::Report;
+    use crate::runtime::report::ChildReport;
 
     #[test]
     fn a_call_without_the_library_names_the_function_and_the_way_out() {
         let error = BlasFiles::find(&["/usr/lib64/none".into()]).unwrap_err();
-        let Report::Refused { message, hint } = refusal("cublasSgemm", &error) else {
+        let ChildReport::Refused { message, hint } = library_refusal("cublasSgemm", &error) else {
             panic!("the machine is at fault, not the kernel");
         };
         insta::assert_snapshot!(message, @"cublasSgemm was called: no libcublas: looked in /usr/lib64/none");

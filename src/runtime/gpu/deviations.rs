@@ -6,9 +6,9 @@ use std::ffi::c_void;
 use std::sync::Mutex;
 
 use super::Gpu;
-use crate::cuda::driver::{Address, Context, Function, Loaded, Shape};
-use crate::cuda::{CudaError, Direction};
-use crate::runtime::{Deviating, Pass};
+use crate::cuda::driver::{Address, Context, Function, LaunchConfiguration, Loaded};
+use crate::cuda::{CudaError, DirectedRounding};
+use crate::runtime::{Deviating, DeviationPass};
 use crate::tensor::DType;
 
 /// Threads of a block, and the most blocks.
@@ -19,15 +19,15 @@ const UNSTEADY_FACTOR: f64 = 64.0;
 
 /// What is known of the outputs, by their places.
 #[derive(Default)]
-pub(super) struct Deviations {
-    outputs: Mutex<Vec<Option<Measured>>>,
+pub(super) struct DeviceDeviations {
+    outputs: Mutex<Vec<Option<MeasuredOutput>>>,
     /// The inputs as they were first.
     inputs: Mutex<BTreeMap<usize, Address>>,
 }
 
 /// One output: its elements in the plain call, and their largest and least deviations.
 #[derive(Clone, Copy)]
-struct Measured {
+struct MeasuredOutput {
     plain: Address,
     largest: Address,
     least: Address,
@@ -38,10 +38,10 @@ struct Measured {
     is_begun: bool,
 }
 
-impl Measured {
-    fn new(context: &Context, dtype: DType, count: usize) -> Result<Measured, CudaError> {
+impl MeasuredOutput {
+    fn new(context: &Context, dtype: DType, count: usize) -> Result<MeasuredOutput, CudaError> {
         let (element, deviation) = (dtype.size(), deviation_bytes(dtype));
-        Ok(Measured {
+        Ok(MeasuredOutput {
             plain: context.allocate(count * element)?,
             largest: context.allocate(count * deviation)?,
             least: context.allocate(count * deviation)?,
@@ -67,20 +67,21 @@ impl Measured {
         Ok(self.staging)
     }
 
-    fn take(&mut self, loaded: &Loaded, moved: Address) -> Result<(), CudaError> {
-        let function = loaded.function(&format!("replay_take_{}", name(self.dtype)))?;
-        let (mut moved, mut first) = (moved, i32::from(!self.is_begun));
-        let Measured { mut plain, mut largest, mut least, mut count, .. } = *self;
+    fn absorb_call(&mut self, loaded: &Loaded, moved_address: Address) -> Result<(), CudaError> {
+        let function =
+            loaded.function(&format!("replay_take_{}", dtype_kernel_name(self.dtype)))?;
+        let (mut moved_elements, mut first) = (moved_address, i32::from(!self.is_begun));
+        let MeasuredOutput { mut plain, mut largest, mut least, mut count, .. } = *self;
         self.is_begun = true;
         let mut args: [*mut c_void; 6] = [
             (&raw mut plain).cast(),
-            (&raw mut moved).cast(),
+            (&raw mut moved_elements).cast(),
             (&raw mut largest).cast(),
             (&raw mut least).cast(),
             (&raw mut count).cast(),
             (&raw mut first).cast(),
         ];
-        launch(function, count, &mut args)
+        launch_deviation_kernel(function, count, &mut args)
     }
 
     /// Marks jumps, and returns how many elements `again` moves further than rounding does.
@@ -88,17 +89,19 @@ impl Measured {
         &self,
         context: &Context,
         loaded: &Loaded,
-        again: Address,
+        repeated_address: Address,
         jump: f64,
     ) -> Result<u64, CudaError> {
-        let function = loaded.function(&format!("replay_finish_{}", name(self.dtype)))?;
+        let function =
+            loaded.function(&format!("replay_finish_{}", dtype_kernel_name(self.dtype)))?;
         let mut unsteady = context.allocate(8)?;
         context.set(unsteady, 0, 8)?;
-        let (mut again, mut jump, mut allowed) = (again, jump, UNSTEADY_FACTOR);
-        let Measured { mut plain, mut largest, mut least, mut count, .. } = *self;
+        let (mut repeated_elements, mut jump, mut allowed) =
+            (repeated_address, jump, UNSTEADY_FACTOR);
+        let MeasuredOutput { mut plain, mut largest, mut least, mut count, .. } = *self;
         let mut args: [*mut c_void; 8] = [
             (&raw mut plain).cast(),
-            (&raw mut again).cast(),
+            (&raw mut repeated_elements).cast(),
             (&raw mut largest).cast(),
             (&raw mut least).cast(),
             (&raw mut count).cast(),
@@ -106,24 +109,28 @@ impl Measured {
             (&raw mut allowed).cast(),
             (&raw mut unsteady).cast(),
         ];
-        launch(function, count, &mut args)?;
-        let mut found = 0u64;
+        launch_deviation_kernel(function, count, &mut args)?;
+        let mut unsteady_count = 0u64;
         // SAFETY: an integer of that size.
-        unsafe { context.download((&raw mut found).cast(), unsteady, 8)? };
+        unsafe { context.download((&raw mut unsteady_count).cast(), unsteady, 8)? };
         context.free(unsteady)?;
-        Ok(found)
+        Ok(unsteady_count)
     }
 }
 
-fn launch(function: Function, count: u64, args: &mut [*mut c_void]) -> Result<(), CudaError> {
+fn launch_deviation_kernel(
+    function: Function,
+    count: u64,
+    args: &mut [*mut c_void],
+) -> Result<(), CudaError> {
     let blocks = count.div_ceil(THREADS.into()).clamp(1, BLOCKS) as u32;
-    let shape = Shape::plain(blocks, THREADS, 0);
+    let shape = LaunchConfiguration::plain(blocks, THREADS, 0);
     // SAFETY: the arguments are those of the kernel, and the tensors as long as the count says.
     unsafe { function.launch(shape, args.as_mut_ptr()) }
 }
 
 /// The dtype in the names of kernels.
-fn name(dtype: DType) -> &'static str {
+fn dtype_kernel_name(dtype: DType) -> &'static str {
     match dtype {
         DType::F64 => "f64",
         DType::F16 => "f16",
@@ -138,39 +145,41 @@ fn deviation_bytes(dtype: DType) -> usize {
 }
 
 impl Deviating for Gpu {
-    fn begin(&self, pass: Pass) -> Result<(), String> {
+    fn begin(&self, pass: DeviationPass) -> Result<(), String> {
         self.round(pass.direction())
     }
 
     fn prepare(&self) {
         if self.context.enter().is_ok() {
-            for direction in [Direction::Down, Direction::Up, Direction::TowardZero] {
+            for direction in
+                [DirectedRounding::Down, DirectedRounding::Up, DirectedRounding::TowardZero]
+            {
                 let _ = self.rounded(direction);
             }
         }
     }
 
     fn keep(&self, place: usize, tensor: *const u8, bytes: usize) -> Result<(), CudaError> {
-        let kept = self.context.allocate(bytes)?;
-        self.context.copy_within(kept, tensor as Address, bytes)?;
+        let kept_copy = self.context.allocate(bytes)?;
+        self.context.copy_within(kept_copy, tensor as Address, bytes)?;
         let mut inputs = self.deviations.inputs.lock().expect("no code panics while it holds this");
-        inputs.insert(place, kept);
+        inputs.insert(place, kept_copy);
         Ok(())
     }
 
     fn restore(&self, place: usize, tensor: *mut u8, bytes: usize) -> Result<(), CudaError> {
         let inputs = self.deviations.inputs.lock().expect("no code panics while it holds this");
-        let kept = *inputs.get(&place).ok_or(CudaError::INVALID_VALUE)?;
-        self.context.copy_within(tensor as Address, kept, bytes)
+        let kept_copy = *inputs.get(&place).ok_or(CudaError::INVALID_VALUE)?;
+        self.context.copy_within(tensor as Address, kept_copy, bytes)
     }
 
-    fn take(
+    fn absorb_output(
         &self,
         place: usize,
         (tensor, is_scalar): (*const u8, bool),
         dtype: DType,
         count: usize,
-        pass: Pass,
+        pass: DeviationPass,
     ) -> Result<u64, CudaError> {
         let Gpu { context, loaded, deviations, .. } = self;
         let mut outputs = deviations.outputs.lock().expect("no code panics while it holds this");
@@ -178,32 +187,34 @@ impl Deviating for Gpu {
             outputs.resize(place + 1, None);
         }
         if outputs[place].is_none() {
-            outputs[place] = Some(Measured::new(context, dtype, count)?);
+            outputs[place] = Some(MeasuredOutput::new(context, dtype, count)?);
         }
-        let measured = outputs[place].as_mut().expect("made just now");
-        let elements = measured.elements(context, tensor, is_scalar)?;
-        let told = match pass {
-            Pass::Plain => {
-                context.copy_within(measured.plain, elements, count * dtype.size())?;
+        let measured_output = outputs[place].as_mut().expect("made just now");
+        let elements = measured_output.elements(context, tensor, is_scalar)?;
+        let unsteady_count = match pass {
+            DeviationPass::Plain => {
+                context.copy_within(measured_output.plain, elements, count * dtype.size())?;
                 0
             }
-            Pass::Rounded(_) => {
-                measured.take(loaded, elements)?;
+            DeviationPass::Rounded(_) => {
+                measured_output.absorb_call(loaded, elements)?;
                 0
             }
-            Pass::Again { jump } => measured.finish(context, loaded, elements, jump)?,
+            DeviationPass::Again { jump } => {
+                measured_output.finish(context, loaded, elements, jump)?
+            }
         };
         context.synchronize()?;
-        Ok(told)
+        Ok(unsteady_count)
     }
 
-    unsafe fn read(&self, place: usize, to: *mut u8) -> Result<(), CudaError> {
+    unsafe fn read(&self, place: usize, destination: *mut u8) -> Result<(), CudaError> {
         let outputs = self.deviations.outputs.lock().expect("no code panics while it holds this");
-        let Some(&Some(measured)) = outputs.get(place) else {
+        let Some(&Some(measured_output)) = outputs.get(place) else {
             return Err(CudaError::INVALID_VALUE);
         };
-        let bytes = measured.count as usize * deviation_bytes(measured.dtype);
+        let bytes = measured_output.count as usize * deviation_bytes(measured_output.dtype);
         // SAFETY: promised by the caller.
-        unsafe { self.download(to, measured.largest, bytes) }
+        unsafe { self.download(destination, measured_output.largest, bytes) }
     }
 }

@@ -11,8 +11,8 @@ use crate::runtime::abi::ThreadPointers;
 ///
 /// # Safety
 /// The host must be able to touch whatever memory the launch uses, and `pointers` be those of this thread.
-pub(super) unsafe fn run(launch: &Launch, pointers: &ThreadPointers) {
-    let each = |sides: [u32; 3]| {
+pub(super) unsafe fn run_host_threads(launch: &Launch, pointers: &ThreadPointers) {
+    let each_index = |sides: [u32; 3]| {
         let [x, y, z] = sides;
         (0..z).flat_map(move |z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z])))
     };
@@ -20,9 +20,9 @@ pub(super) unsafe fn run(launch: &Launch, pointers: &ThreadPointers) {
     unsafe {
         *pointers.grid_dim = launch.grid;
         *pointers.block_dim = launch.block;
-        for block in each(launch.grid) {
+        for block in each_index(launch.grid) {
             *pointers.block_idx = block;
-            for thread in each(launch.block) {
+            for thread in each_index(launch.block) {
                 *pointers.thread_idx = thread;
                 (launch.thunk)(launch.args);
             }

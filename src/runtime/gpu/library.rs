@@ -1,7 +1,7 @@
 //! Launches that are no kernels of the sources: functions of NVIDIA's libraries, and kernels without a name.
 
 use crate::cuda::LibraryError;
-use crate::runtime::report::Report;
+use crate::runtime::report::ChildReport;
 
 /// A library of NVIDIA's whose functions host code calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,9 +16,9 @@ pub(super) enum Library {
 
 impl Library {
     /// The library that has the function `kernel`.
-    pub(super) fn of(kernel: &str) -> Option<Library> {
-        let is_called = |rest: &str| rest.starts_with(|c: char| c.is_ascii_uppercase());
-        let is_scoped = |rest: &str| rest.starts_with("::");
+    pub(super) fn from_kernel(kernel: &str) -> Option<Library> {
+        let is_called = |suffix: &str| suffix.starts_with(|c: char| c.is_ascii_uppercase());
+        let is_scoped = |suffix: &str| suffix.starts_with("::");
         Some(match kernel {
             _ if kernel.strip_prefix("cublas").is_some_and(is_called) => Library::Blas,
             _ if kernel.strip_prefix("curand").is_some_and(is_called) => Library::Random,
@@ -30,13 +30,16 @@ impl Library {
 }
 
 /// The report for a call of `function`, whose library cannot be used.
-pub(super) fn refusal(function: &str, error: &LibraryError) -> Report {
-    Report::Refused { message: format!("{function} was called: {error}"), hint: Some(error.hint()) }
+pub(super) fn library_refusal(function: &str, error: &LibraryError) -> ChildReport {
+    ChildReport::Refused {
+        message: format!("{function} was called: {error}"),
+        hint: Some(error.hint()),
+    }
 }
 
 /// The report for a kernel that `function` launches, whose name no symbol of the host tells.
-pub(super) fn nameless(function: &str) -> Report {
-    Report::Refused {
+pub(super) fn nameless_kernel_refusal(function: &str) -> ChildReport {
+    ChildReport::Refused {
         message: format!("{function} launches a kernel by a pointer that leads to no name"),
         hint: Some("on a GPU such a kernel may not be static".to_owned()),
     }
@@ -48,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_function_of_a_library_is_told_from_a_kernel_of_the_user_s_by_its_name() {
-        let of = Library::of;
+        let of = Library::from_kernel;
         assert_eq!(of("cublasSgemm"), Some(Library::Blas));
         assert_eq!(of("curandGenerateUniform"), Some(Library::Random));
         assert_eq!(of("cub::DeviceReduce::Sum"), Some(Library::Host));
@@ -60,7 +63,9 @@ mod tests {
 
     #[test]
     fn a_kernel_that_only_a_pointer_names_is_refused_with_the_function_that_launches_it() {
-        let Report::Refused { message, hint } = nameless("cudaLaunchCooperativeKernel") else {
+        let ChildReport::Refused { message, hint } =
+            nameless_kernel_refusal("cudaLaunchCooperativeKernel")
+        else {
             panic!("the kernel is not at fault");
         };
         insta::assert_snapshot!(message, @"cudaLaunchCooperativeKernel launches a kernel by a pointer that leads to no name");

@@ -16,14 +16,14 @@ use crate::summary::Poison;
 /// Poisoned bytes before and behind each allocation; CUDA aligns allocations to as many.
 const MARGIN: usize = 256;
 
-struct Allocation {
+struct GpuAllocation {
     bytes: usize,
     label: String,
     /// The poisoned bytes before and behind it.
     margin: usize,
 }
 
-impl Allocation {
+impl GpuAllocation {
     /// The body, up to where the margin behind it begins.
     fn body(&self) -> usize {
         self.bytes.next_multiple_of(8)
@@ -31,34 +31,34 @@ impl Allocation {
 }
 
 /// All allocations of one replay.
-pub(super) struct Memory {
+pub(super) struct GpuMemory {
     poison: Poison,
     margin: usize,
     filled: bool,
     /// Whether the host can touch all of it.
     managed: bool,
     limit: usize,
-    state: Mutex<State>,
+    state: Mutex<GpuMemoryState>,
 }
 
 #[derive(Default)]
-struct State {
+struct GpuMemoryState {
     /// By the address that the user has.
-    live: BTreeMap<Address, Allocation>,
+    live: BTreeMap<Address, GpuAllocation>,
     used: usize,
     /// The overruns found when memory was freed.
     overruns: Vec<String>,
 }
 
-impl Memory {
+impl GpuMemory {
     /// Memory of at most `limit` bytes.
-    pub(super) fn new(settings: GpuSettings, limit: usize) -> Memory {
+    pub(super) fn new(settings: GpuSettings, limit: usize) -> GpuMemory {
         let GpuSettings { poison, filled, managed, .. } = settings;
         let margin = if settings.margins && filled { MARGIN } else { 0 };
-        Memory { poison, margin, filled, managed, limit, state: Mutex::default() }
+        GpuMemory { poison, margin, filled, managed, limit, state: Mutex::default() }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, GpuMemoryState> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -84,15 +84,15 @@ impl Memory {
             return Err(CudaError::MEMORY_ALLOCATION);
         }
         let margin = self.margin;
-        let allocation = Allocation { bytes, label, margin };
+        let allocation = GpuAllocation { bytes, label, margin };
         // Without margins it is as long as the code wants it, to the byte.
-        let all = if margin > 0 { allocation.body() + 2 * margin } else { bytes };
+        let map_bytes = if margin > 0 { allocation.body() + 2 * margin } else { bytes };
         let map = match managed || self.managed {
-            true => context.allocate_managed(all)?,
-            false => context.allocate(all)?,
+            true => context.allocate_managed(map_bytes)?,
+            false => context.allocate(map_bytes)?,
         };
         if self.filled {
-            context.fill(map, self.poison.pattern, all / 8)?;
+            context.fill(map, self.poison.pattern, map_bytes / 8)?;
         }
         let address = map + margin as Address;
         state.used += bytes;
@@ -114,10 +114,10 @@ impl Memory {
     /// variables, of the host) are the driver's to judge.
     pub(super) fn check(&self, address: Address, bytes: usize) -> Result<(), CudaError> {
         let state = self.lock();
-        let Some((begin, allocation)) = state.live.range(..=address).next_back() else {
+        let Some((allocation_begin, allocation)) = state.live.range(..=address).next_back() else {
             return Ok(());
         };
-        let offset = (address - begin) as usize;
+        let offset = (address - allocation_begin) as usize;
         let ours = offset < allocation.body() + allocation.margin;
         if ours && offset + bytes > allocation.bytes {
             return Err(CudaError::INVALID_VALUE);
@@ -134,43 +134,55 @@ impl Memory {
     pub(super) fn overruns(&self, context: &Context) -> Vec<String> {
         let state = self.lock();
         let live = state.live.iter();
-        let live = live.filter_map(|(&address, found)| self.overrun(context, address, found));
+        let live =
+            live.filter_map(|(&address, allocation)| self.overrun(context, address, allocation));
         state.overruns.iter().cloned().chain(live).collect()
     }
 
-    fn overrun(&self, context: &Context, at: Address, allocation: &Allocation) -> Option<String> {
+    fn overrun(
+        &self,
+        context: &Context,
+        address: Address,
+        allocation: &GpuAllocation,
+    ) -> Option<String> {
         if allocation.margin == 0 {
             return None;
         }
         let tail = allocation.body() - allocation.bytes;
-        let mut before = vec![0u8; MARGIN];
-        let mut behind = vec![0u8; tail + MARGIN];
+        let mut bytes_before = vec![0u8; MARGIN];
+        let mut bytes_behind = vec![0u8; tail + MARGIN];
         // SAFETY: both buffers have the room that is asked for. An error here was one before.
         unsafe {
-            context.download(before.as_mut_ptr(), at - MARGIN as Address, before.len()).ok()?;
-            let end = at + allocation.bytes as Address;
-            context.download(behind.as_mut_ptr(), end, behind.len()).ok()?;
+            context
+                .download(
+                    bytes_before.as_mut_ptr(),
+                    address - MARGIN as Address,
+                    bytes_before.len(),
+                )
+                .ok()?;
+            let end = address + allocation.bytes as Address;
+            context.download(bytes_behind.as_mut_ptr(), end, bytes_behind.len()).ok()?;
         }
-        describe(allocation, &self.poison, &before, &behind)
+        describe_margin_damage(allocation, &self.poison, &bytes_before, &bytes_behind)
     }
 }
 
 /// Says which byte around `allocation` is no longer poison.
-fn describe(
-    allocation: &Allocation,
+fn describe_margin_damage(
+    allocation: &GpuAllocation,
     poison: &Poison,
-    before: &[u8],
-    behind: &[u8],
+    bytes_before: &[u8],
+    bytes_behind: &[u8],
 ) -> Option<String> {
-    let Allocation { bytes, label, .. } = allocation;
+    let GpuAllocation { bytes, label, .. } = allocation;
     let differs = |bytes: &[u8], phase: usize| {
         bytes.iter().enumerate().position(|(k, &byte)| byte != poison.pattern[(phase + k) % 8])
     };
-    if let Some(offset) = differs(behind, *bytes) {
+    if let Some(offset) = differs(bytes_behind, *bytes) {
         return Some(format!("{label} has {bytes} bytes, byte {} was written", bytes + offset));
     }
-    let offset = differs(before, 0)?;
-    Some(format!("{label}: {} bytes before its begin were written", before.len() - offset))
+    let offset = differs(bytes_before, 0)?;
+    Some(format!("{label}: {} bytes before its begin were written", bytes_before.len() - offset))
 }
 
 #[cfg(test)]
@@ -179,7 +191,7 @@ mod tests {
     use crate::summary::POISON_A;
 
     fn found(bytes: usize, spoil: Option<(bool, usize)>) -> Option<String> {
-        let allocation = Allocation { bytes, label: "x".into(), margin: MARGIN };
+        let allocation = GpuAllocation { bytes, label: "x".into(), margin: MARGIN };
         let (mut before, mut all) = (vec![0; MARGIN], vec![0; allocation.body() + MARGIN]);
         POISON_A.fill(&mut before);
         POISON_A.fill(&mut all);
@@ -189,7 +201,7 @@ mod tests {
             Some((false, at)) => before[at] ^= 1,
             None => {}
         }
-        describe(&allocation, &POISON_A, &before, &behind)
+        describe_margin_damage(&allocation, &POISON_A, &before, &behind)
     }
 
     #[test]

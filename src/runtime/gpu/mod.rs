@@ -25,19 +25,21 @@ use std::sync::{Mutex, OnceLock};
 pub use self::upload::pinned_copy_seconds;
 
 use self::blas::BlasCalls;
-use self::deviations::Deviations;
-use self::library::{Library, nameless};
-use self::memory::Memory;
+use self::deviations::DeviceDeviations;
+use self::library::{Library, nameless_kernel_refusal};
+use self::memory::GpuMemory;
 use self::random::RandomCalls;
 use self::shared::SharedFill;
 use self::summary::Summarizer;
 use self::upload::Uploader;
-use self::widen::Stored;
+use self::widen::StoredInputs;
 use super::abi::ThreadPointers;
-use super::report::{Fault, Report};
-use super::{CopyKind, Deviating, Device, Launch, Widening, cpu, end_with};
-use crate::cuda::driver::{Address, Context, Function, Loaded, Shape, words};
-use crate::cuda::{CudaError, DeviceInfo, Direction, GpuError, Module, device, rounded};
+use super::report::{ChildReport, ReplayFault};
+use super::{CopyKind, Deviating, Device, Launch, Widening, cpu, end_with_report};
+use crate::cuda::driver::{
+    Address, Context, Function, LaunchConfiguration, Loaded, driver_error_text,
+};
+use crate::cuda::{CudaError, DeviceInfo, DirectedRounding, GpuError, Module, find_gpu, round_ptx};
 use crate::summary::{Poison, Summary};
 use crate::tensor::DType;
 
@@ -95,8 +97,8 @@ pub struct Gpu {
     info: DeviceInfo,
     context: Context,
     uploader: Uploader,
-    stored: Stored,
-    memory: Memory,
+    stored: StoredInputs,
+    memory: GpuMemory,
     module: Module,
     loaded: Loaded,
     /// The module that rounds in each direction, once it was asked for.
@@ -105,7 +107,7 @@ pub struct Gpu {
     rounding: Mutex<()>,
     /// Which of them runs, from 1; 0 for the module itself.
     running: AtomicUsize,
-    deviations: Deviations,
+    deviations: DeviceDeviations,
     /// None where memory is left as it is.
     shared: Option<SharedFill>,
     summaries: Vec<(DType, Summarizer)>,
@@ -131,29 +133,30 @@ impl Gpu {
         pointers: impl Fn() -> ThreadPointers + Send + Sync + 'static,
     ) -> Result<Gpu, StartError> {
         one_connection();
-        let info = device(settings.ordinal)?;
+        let info = find_gpu(settings.ordinal)?;
         let context = Context::open(settings.ordinal)?;
-        let module = read(module)?;
-        let refused = |error| StartError::Load {
+        let module = read_device_module(module)?;
+        let load_error = |error| StartError::Load {
             architecture: info.architecture.clone(),
-            message: words(error),
+            message: driver_error_text(error),
         };
-        let loaded = Loaded::new(&module.code).map_err(refused)?;
+        let loaded = Loaded::new(&module.code).map_err(load_error)?;
         let fill = || {
             let sizes = context.shared_sizes(settings.ordinal)?;
             SharedFill::new(&loaded, sizes, cpu::scratch_poison(settings.poison))
         };
-        let shared = settings.filled.then(fill).transpose().map_err(refused)?;
+        let shared = settings.filled.then(fill).transpose().map_err(load_error)?;
         let load = |(dtype, path): &(DType, PathBuf)| {
-            let summarizer = Summarizer::new(&read(path)?.code).map_err(refused)?;
+            let summarizer =
+                Summarizer::new(&read_device_module(path)?.code).map_err(load_error)?;
             Ok((*dtype, summarizer))
         };
         let summaries = summaries.iter().map(load).collect::<Result<_, StartError>>()?;
         let limit = settings.memory_bytes.min(info.memory_bytes);
-        let memory = Memory::new(settings, limit);
-        timeout::install();
+        let memory = GpuMemory::new(settings, limit);
+        timeout::install_timeout_handler();
         let functions = Mutex::default();
-        let (uploader, stored) = (Uploader::default(), Stored::default());
+        let (uploader, stored) = (Uploader::default(), StoredInputs::default());
         let random = RandomCalls::new(libraries.clone());
         let blas = BlasCalls::new(libraries);
         let pointers = Box::new(pointers);
@@ -168,7 +171,7 @@ impl Gpu {
             rounded: Default::default(),
             rounding: Mutex::default(),
             running: AtomicUsize::new(0),
-            deviations: Deviations::default(),
+            deviations: DeviceDeviations::default(),
             shared,
             summaries,
             blas,
@@ -181,43 +184,44 @@ impl Gpu {
     fn function(&self, launch: &Launch) -> Result<Function, CudaError> {
         let running = self.running.load(Ordering::Relaxed);
         let key = (running, launch.function as usize, launch.kernel);
-        let mut known = self.functions.lock().expect("no code panics while it holds this");
-        if let Some(&function) = known.get(&key) {
+        let mut known_functions =
+            self.functions.lock().expect("no code panics while it holds this");
+        if let Some(&function) = known_functions.get(&key) {
             return Ok(function);
         }
         let host = symbol_at(launch.function);
         let Some(symbol) = self.module.kernel(launch.kernel, host.as_deref()) else {
             if launch.kernel.starts_with("cudaLaunch") {
-                end_with(&nameless(launch.kernel));
+                end_with_report(&nameless_kernel_refusal(launch.kernel));
             }
-            unresolved(launch.kernel.to_owned());
+            request_instance(launch.kernel.to_owned());
         };
         let function = self.running().function(&symbol)?;
-        known.insert(key, function);
+        known_functions.insert(key, function);
         Ok(function)
     }
 
     /// The module whose kernels run.
     fn running(&self) -> &Loaded {
-        let rounded = self.running.load(Ordering::Relaxed).checked_sub(1);
-        rounded.and_then(|at| self.rounded[at].get()).unwrap_or(&self.loaded)
+        let rounded_index = self.running.load(Ordering::Relaxed).checked_sub(1);
+        rounded_index.and_then(|index| self.rounded[index].get()).unwrap_or(&self.loaded)
     }
 
     /// The module that rounds in `direction`.
-    fn rounded(&self, direction: Direction) -> Result<&Loaded, String> {
+    fn rounded(&self, direction: DirectedRounding) -> Result<&Loaded, String> {
         let place = &self.rounded[direction as usize];
         let _held = self.rounding.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(loaded) = place.get() {
             return Ok(loaded);
         }
-        let mut text = rounded(&self.module.ptx, direction)?;
+        let mut text = round_ptx(&self.module.ptx, direction)?;
         text.push('\0');
-        let loaded = Loaded::new(text.as_bytes()).map_err(words)?;
+        let loaded = Loaded::new(text.as_bytes()).map_err(driver_error_text)?;
         Ok(place.get_or_init(|| loaded))
     }
 
     /// Runs the module that rounds in `direction` from here on; the module itself without one.
-    fn round(&self, direction: Option<Direction>) -> Result<(), String> {
+    fn round(&self, direction: Option<DirectedRounding>) -> Result<(), String> {
         let running = match direction {
             Some(direction) => {
                 self.rounded(direction)?;
@@ -233,28 +237,33 @@ impl Gpu {
     ///
     /// # Safety
     /// `to` must have room for that many bytes.
-    unsafe fn download(&self, to: *mut u8, from: Address, bytes: usize) -> Result<(), CudaError> {
+    unsafe fn download(
+        &self,
+        destination: *mut u8,
+        source: Address,
+        bytes: usize,
+    ) -> Result<(), CudaError> {
         // SAFETY: promised by the caller.
         unsafe {
             match bytes >= upload::LARGE {
-                true => self.uploader.download(&self.context, to, from, bytes),
-                false => self.context.download(to, from, bytes),
+                true => self.uploader.download(&self.context, destination, source, bytes),
+                false => self.context.download(destination, source, bytes),
             }
         }
     }
 
     /// Has `library` answer the call that `launch` is.
     fn call(&self, library: Library, launch: &Launch) -> Result<(), CudaError> {
-        timeout::running(Some(launch.kernel));
+        timeout::note_running_kernel(Some(launch.kernel));
         match library {
             Library::Blas => self.blas.run(&self.context, launch),
             Library::Random => self.random.run(launch),
             // SAFETY: the memory of such an artifact is the host's too; every kernel was waited for.
-            Library::Host => unsafe { host::run(launch, &(self.pointers)()) },
+            Library::Host => unsafe { host::run_host_threads(launch, &(self.pointers)()) },
         }
-        let done = self.context.synchronize();
-        timeout::running(None);
-        self.survive(done, Some(launch.kernel))
+        let completion = self.context.synchronize();
+        timeout::note_running_kernel(None);
+        self.survive(completion, Some(launch.kernel))
     }
 
     /// Ends the process if `result` is an error after which the device does nothing more.
@@ -264,13 +273,13 @@ impl Gpu {
         kernel: Option<&str>,
     ) -> Result<(), CudaError> {
         let Err(error) = result else { return Ok(()) };
-        if let Some(refused) = lost(error, &self.info) {
-            end_with(&refused);
+        if let Some(refusal) = lost_device_report(error, &self.info) {
+            end_with_report(&refusal);
         }
-        let Some(what) = sticky(error) else { return Err(error) };
-        end_with(&Report::Fault(Fault {
-            what: what.to_owned(),
-            detail: words(error),
+        let Some(fault_name) = sticky_fault_name(error) else { return Err(error) };
+        end_with_report(&ChildReport::Fault(ReplayFault {
+            what: fault_name.to_owned(),
+            detail: driver_error_text(error),
             kernel: kernel.map(str::to_owned),
             block: None,
             thread: None,
@@ -288,19 +297,19 @@ fn one_connection() {
     }
 }
 
-fn read(module: &Path) -> Result<Module, StartError> {
-    let found = std::fs::read(module).ok().and_then(|bytes| Module::decode(&bytes));
-    found.ok_or_else(|| StartError::Module { path: module.display().to_string() })
+fn read_device_module(module: &Path) -> Result<Module, StartError> {
+    let decoded_module = std::fs::read(module).ok().and_then(|bytes| Module::decode(&bytes));
+    decoded_module.ok_or_else(|| StartError::Module { path: module.display().to_string() })
 }
 
 /// Asks the parent for a module that holds `expression`.
-fn unresolved(expression: String) -> ! {
-    end_with(&Report::Unresolved { expression })
+fn request_instance(expression: String) -> ! {
+    end_with_report(&ChildReport::Unresolved { expression })
 }
 
 /// The name of the fault, as on the CPU, if CUDA calls `error` sticky: "the context is in an
 /// inconsistent state, the process must be terminated" (CUDA Runtime API, `cudaError_t`).
-fn sticky(error: CudaError) -> Option<&'static str> {
+fn sticky_fault_name(error: CudaError) -> Option<&'static str> {
     match error.0 {
         700 => Some("out-of-bounds access"),
         702 => Some("launch timeout"),
@@ -313,16 +322,21 @@ fn sticky(error: CudaError) -> Option<&'static str> {
 }
 
 /// The report if `error` means that the device itself is gone, which is no fault of the kernel's.
-fn lost(error: CudaError, info: &DeviceInfo) -> Option<Report> {
-    let gone = [
+fn lost_device_report(error: CudaError, info: &DeviceInfo) -> Option<ChildReport> {
+    let lost_errors = [
         CudaError::DEVICE_UNAVAILABLE,
         CudaError::NO_DEVICE,
         CudaError::INVALID_DEVICE,
         CudaError::ECC_UNCORRECTABLE,
         CudaError::UNKNOWN,
     ];
-    gone.contains(&error).then(|| Report::Refused {
-        message: format!("cuda:{} ({}) stopped working: {}", info.ordinal, info.name, words(error)),
+    lost_errors.contains(&error).then(|| ChildReport::Refused {
+        message: format!(
+            "cuda:{} ({}) stopped working: {}",
+            info.ordinal,
+            info.name,
+            driver_error_text(error)
+        ),
         hint: Some("`nvidia-smi` tells whether it is there; replay again once it is".to_owned()),
     })
 }
@@ -366,10 +380,11 @@ impl Device for Gpu {
         self.memory.free(&self.context, pointer as Address)
     }
 
-    fn widen(&self, to: *mut u8, input: &Widening) -> Option<Result<(), CudaError>> {
+    fn widen(&self, destination: *mut u8, input: &Widening) -> Option<Result<(), CudaError>> {
         let Gpu { context, uploader, loaded, .. } = self;
-        let done = self.stored.widen(context, uploader, loaded, to as Address, input)?;
-        Some(self.survive(done, None))
+        let widening_result =
+            self.stored.widen(context, uploader, loaded, destination as Address, input)?;
+        Some(self.survive(widening_result, None))
     }
 
     fn deviating(&self) -> Option<&dyn Deviating> {
@@ -379,31 +394,35 @@ impl Device for Gpu {
 
     unsafe fn copy(
         &self,
-        to: *mut u8,
-        from: *const u8,
+        destination: *mut u8,
+        source: *const u8,
         bytes: usize,
         kind: CopyKind,
         _stream: *mut c_void,
     ) -> Result<(), CudaError> {
-        self.memory.check(to as Address, bytes)?;
-        self.memory.check(from as Address, bytes)?;
+        self.memory.check(destination as Address, bytes)?;
+        self.memory.check(source as Address, bytes)?;
         // SAFETY: the host's side is promised by the caller.
         let copied = unsafe {
             match kind {
                 CopyKind::HostToHost => {
-                    std::ptr::copy(from, to, bytes);
+                    std::ptr::copy(source, destination, bytes);
                     Ok(())
                 }
                 CopyKind::HostToDevice if bytes >= upload::LARGE => {
-                    let bytes = std::slice::from_raw_parts(from, bytes);
-                    self.uploader.upload(&self.context, to as Address, bytes)
+                    let bytes = std::slice::from_raw_parts(source, bytes);
+                    self.uploader.upload(&self.context, destination as Address, bytes)
                 }
-                CopyKind::HostToDevice => self.context.upload(to as Address, from, bytes),
-                CopyKind::DeviceToHost => self.download(to, from as Address, bytes),
+                CopyKind::HostToDevice => {
+                    self.context.upload(destination as Address, source, bytes)
+                }
+                CopyKind::DeviceToHost => self.download(destination, source as Address, bytes),
                 CopyKind::DeviceToDevice => {
-                    self.context.copy_within(to as Address, from as Address, bytes)
+                    self.context.copy_within(destination as Address, source as Address, bytes)
                 }
-                CopyKind::Default => self.context.copy(to as Address, from as Address, bytes),
+                CopyKind::Default => {
+                    self.context.copy(destination as Address, source as Address, bytes)
+                }
             }
         };
         self.survive(copied, None)
@@ -411,25 +430,25 @@ impl Device for Gpu {
 
     fn set(
         &self,
-        to: *mut u8,
+        destination: *mut u8,
         value: u8,
         bytes: usize,
         _stream: *mut c_void,
     ) -> Result<(), CudaError> {
-        self.memory.check(to as Address, bytes)?;
-        self.survive(self.context.set(to as Address, value, bytes), None)
+        self.memory.check(destination as Address, bytes)?;
+        self.survive(self.context.set(destination as Address, value, bytes), None)
     }
 
     fn symbol(&self, _host: *mut u8, name: &str, bytes: usize) -> Result<*mut u8, CudaError> {
         let expression = format!("&{name}");
-        let found = match self.module.names.get(&expression) {
+        let symbol_memory = match self.module.names.get(&expression) {
             Some(symbol) => self.running().variable(symbol).ok_or(CudaError::INVALID_SYMBOL)?,
             None => match self.running().variable(name) {
-                Some(found) => found,
-                None => unresolved(expression),
+                Some(variable_memory) => variable_memory,
+                None => request_instance(expression),
             },
         };
-        let (address, available) = found;
+        let (address, available) = symbol_memory;
         if bytes > available {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -437,7 +456,7 @@ impl Device for Gpu {
     }
 
     fn launch(&self, launch: &Launch) -> Result<(), CudaError> {
-        if let Some(library) = Library::of(launch.kernel) {
+        if let Some(library) = Library::from_kernel(launch.kernel) {
             return self.call(library, launch);
         }
         let function = self.function(launch)?;
@@ -448,22 +467,22 @@ impl Device for Gpu {
             u32::try_from(launch.shared_bytes).map_err(|_| CudaError::INVALID_CONFIGURATION)?;
         let Launch { grid, block, cooperative, .. } = *launch;
         let cluster = launch.cluster.filter(|_| launch.names_cluster);
-        let shape = Shape { grid, block, shared_bytes, cooperative, cluster };
+        let shape = LaunchConfiguration { grid, block, shared_bytes, cooperative, cluster };
         let size = launch.cluster.map_or(1, |sides| sides.iter().product());
         if size > cpu::PORTABLE_CLUSTER_BLOCKS {
             function.allow_wide_clusters()?;
         }
-        if let Some(shared) = &self.shared
+        if let Some(shared_filler) = &self.shared
             && (launch.shared_bytes > 0 || function.has_shared())
         {
-            self.survive(shared.run(), None)?;
+            self.survive(shared_filler.run(), None)?;
         }
-        timeout::running(Some(launch.kernel));
+        timeout::note_running_kernel(Some(launch.kernel));
         // SAFETY: host and device code were made of the same declaration of the kernel.
         let launched = unsafe { function.launch(shape, launch.args) };
-        let done = launched.and_then(|()| self.context.synchronize());
-        timeout::running(None);
-        self.survive(done, Some(launch.kernel))
+        let completion = launched.and_then(|()| self.context.synchronize());
+        timeout::note_running_kernel(None);
+        self.survive(completion, Some(launch.kernel))
     }
 
     fn occupancy(&self, function: *const c_void, threads: usize, bytes: usize) -> Option<usize> {
@@ -499,7 +518,8 @@ impl Device for Gpu {
         shape: &[usize],
         poison: &Poison,
     ) -> Option<Summary> {
-        let (_, summarizer) = self.summaries.iter().find(|(of, _)| *of == dtype)?;
+        let (_, summarizer) =
+            self.summaries.iter().find(|(summarizer_dtype, _)| *summarizer_dtype == dtype)?;
         summarizer.run(&self.context, tensor as Address, dtype, shape, poison).ok().flatten()
     }
 
@@ -524,25 +544,28 @@ mod tests {
 
     #[test]
     fn a_device_that_is_gone_is_no_fault_of_the_kernel() {
-        let Some(Report::Refused { message, hint }) = lost(CudaError::UNKNOWN, &info()) else {
+        let Some(ChildReport::Refused { message, hint }) =
+            lost_device_report(CudaError::UNKNOWN, &info())
+        else {
             panic!("an unknown error is one of the device");
         };
         insta::assert_snapshot!(message, @"cuda:1 (NVIDIA H200) stopped working: unknown error (cudaErrorUnknown)");
         insta::assert_snapshot!(hint.unwrap(), @"`nvidia-smi` tells whether it is there; replay again once it is");
-        let busy = lost(CudaError::DEVICE_UNAVAILABLE, &info());
-        assert!(matches!(busy, Some(Report::Refused { .. })));
+        let busy = lost_device_report(CudaError::DEVICE_UNAVAILABLE, &info());
+        assert!(matches!(busy, Some(ChildReport::Refused { .. })));
         for of_the_kernel in [CudaError::ILLEGAL_ADDRESS, CudaError::LAUNCH_FAILURE, CudaError(718)]
         {
-            assert_eq!(lost(of_the_kernel, &info()), None);
-            assert!(sticky(of_the_kernel).is_some(), "{of_the_kernel}");
+            assert_eq!(lost_device_report(of_the_kernel, &info()), None);
+            assert!(sticky_fault_name(of_the_kernel).is_some(), "{of_the_kernel}");
         }
     }
 
     #[test]
     fn what_the_driver_refuses_at_the_start_names_the_reason_and_the_way_out() {
         let told = |error: &StartError| format!("{error}\nhint: {}", error.hint().unwrap());
-        let refused =
-            |doing, error| StartError::Gpu(GpuError::Refused { doing, message: words(error) });
+        let refused = |doing, error| {
+            StartError::Gpu(GpuError::Refused { doing, message: driver_error_text(error) })
+        };
         insta::assert_snapshot!(told(&refused("to start", CudaError::INSUFFICIENT_DRIVER)), @r"
         the CUDA driver refuses to start: CUDA driver version is insufficient for CUDA runtime version (cudaErrorInsufficientDriver)
         hint: `nvidia-smi` tells whether the driver and the device work
@@ -560,7 +583,7 @@ mod tests {
         hint: `replay doctor` lists the devices
         ");
         let architecture = "sm_90".to_owned();
-        let message = words(CudaError::NO_KERNEL_IMAGE);
+        let message = driver_error_text(CudaError::NO_KERNEL_IMAGE);
         insta::assert_snapshot!(told(&StartError::Load { architecture, message }), @r"
         the CUDA driver refuses the module of sm_90: no kernel image is available for execution on the device (cudaErrorNoKernelImageForDevice)
         hint: a libnvrtc that is newer than the driver may be the reason

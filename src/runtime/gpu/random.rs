@@ -9,15 +9,15 @@ use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use super::library::refusal;
+use super::library::library_refusal;
 use crate::cuda::LibraryError;
-use crate::cuda::random::{Generator, Numbers, Random, find};
-use crate::runtime::{Launch, REPORT_IT, end_with, refuse};
+use crate::cuda::random::{Generator, Random, RandomDistribution, find_curand};
+use crate::runtime::{Launch, REPORT_IT, end_with_report, refuse_replay};
 
 /// `replay_rt::curand_call`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Call {
+struct RandomCall {
     status: *mut i32,
     /// Tells generators apart.
     generator: u64,
@@ -34,7 +34,7 @@ struct Call {
 }
 
 #[derive(Default)]
-struct Opened {
+struct OpenedRandom {
     random: Option<Random>,
     generators: HashMap<u64, Generator>,
 }
@@ -42,7 +42,7 @@ struct Opened {
 /// The library of this process, once a call has needed it.
 pub(super) struct RandomCalls {
     folders: Vec<PathBuf>,
-    opened: Mutex<Opened>,
+    opened: Mutex<OpenedRandom>,
 }
 
 impl RandomCalls {
@@ -54,25 +54,25 @@ impl RandomCalls {
     /// Makes the call that `launch` is. Ends the process if there is no such library.
     pub(super) fn run(&self, launch: &Launch) {
         let numbers = match launch.kernel {
-            "curandGenerate" => Numbers::Bits,
-            "curandGenerateUniform" => Numbers::Uniform,
-            "curandGenerateNormal" => Numbers::Normal,
-            _ => unknown(launch.kernel),
+            "curandGenerate" => RandomDistribution::Bits,
+            "curandGenerateUniform" => RandomDistribution::Uniform,
+            "curandGenerateNormal" => RandomDistribution::Normal,
+            _ => refuse_unknown_random(launch.kernel),
         };
         // SAFETY: the artifact passes the structure that its size says.
         let call = unsafe {
-            if *launch.arg_sizes != size_of::<Call>() {
-                unknown(launch.kernel);
+            if *launch.arg_sizes != size_of::<RandomCall>() {
+                refuse_unknown_random(launch.kernel);
             }
-            *(*launch.args).cast::<Call>()
+            *(*launch.args).cast::<RandomCall>()
         };
-        let mut opened = self.opened.lock().expect("no code panics while it holds this");
+        let mut opened_library = self.opened.lock().expect("no code panics while it holds this");
         // SAFETY: the artifact passes memory of the device.
-        let answer = unsafe { self.answer(&mut opened, numbers, &call) };
+        let answer = unsafe { self.answer(&mut opened_library, numbers, &call) };
         match answer {
             // SAFETY: a variable of the artifact.
             Ok(status) => unsafe { *call.status = status },
-            Err(error) => end_with(&refusal(launch.kernel, &error)),
+            Err(error) => end_with_report(&library_refusal(launch.kernel, &error)),
         }
     }
 
@@ -82,18 +82,20 @@ impl RandomCalls {
     /// What `call` writes to must be memory of the device.
     unsafe fn answer(
         &self,
-        opened: &mut Opened,
-        numbers: Numbers,
-        call: &Call,
+        opened_library: &mut OpenedRandom,
+        numbers: RandomDistribution,
+        call: &RandomCall,
     ) -> Result<i32, LibraryError> {
-        if opened.random.is_none() {
-            opened.random = Some(Random::open(find(&self.folders)?)?);
+        if opened_library.random.is_none() {
+            opened_library.random = Some(Random::open(find_curand(&self.folders)?)?);
         }
-        let random = opened.random.as_ref().expect("opened just now");
-        let generator = match opened.generators.get(&call.generator) {
+        let random = opened_library.random.as_ref().expect("opened just now");
+        let generator = match opened_library.generators.get(&call.generator) {
             Some(&generator) => generator,
             None => match random.create(call.kind)? {
-                Ok(generator) => *opened.generators.entry(call.generator).or_insert(generator),
+                Ok(generator) => {
+                    *opened_library.generators.entry(call.generator).or_insert(generator)
+                }
                 Err(status) => return Ok(status),
             },
         };
@@ -108,20 +110,22 @@ impl RandomCalls {
     }
 }
 
-fn unknown(function: &str) -> ! {
+fn refuse_unknown_random(function: &str) -> ! {
     let message = format!("{function} was called, and no call of cuRAND is known by this name");
-    refuse(message, Some(REPORT_IT.to_owned()))
+    refuse_replay(message, Some(REPORT_IT.to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::report::Report;
+    use crate::runtime::report::ChildReport;
 
     #[test]
     fn a_call_without_the_library_names_the_function_and_the_way_out() {
-        let error = find(&["/usr/lib64/none".into()]).unwrap_err();
-        let Report::Refused { message, hint } = refusal("curandGenerateUniform", &error) else {
+        let error = find_curand(&["/usr/lib64/none".into()]).unwrap_err();
+        let ChildReport::Refused { message, hint } =
+            library_refusal("curandGenerateUniform", &error)
+        else {
             panic!("the machine is at fault, not the kernel");
         };
         insta::assert_snapshot!(message, @"curandGenerateUniform was called: no libcurand: looked in /usr/lib64/none");

@@ -5,7 +5,7 @@
 
 use std::ffi::c_void;
 
-use crate::cuda::driver::{Function, Loaded, Shape, SharedSizes};
+use crate::cuda::driver::{Function, LaunchConfiguration, Loaded, SharedSizes};
 use crate::cuda::{CudaError, FILL_KERNEL};
 use crate::summary::Poison;
 
@@ -32,11 +32,12 @@ impl SharedFill {
 
     /// One block, which takes all of it, for each multiprocessor.
     pub(super) fn run(&self) -> Result<(), CudaError> {
-        let half = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|k| self.pattern[at + k]));
+        let half =
+            |offset: usize| u32::from_le_bytes([0, 1, 2, 3].map(|k| self.pattern[offset + k]));
         let (mut low, mut high, mut bytes) = (half(0), half(4), self.sizes.bytes);
         let mut args: [*mut c_void; 3] =
             [(&raw mut low).cast(), (&raw mut high).cast(), (&raw mut bytes).cast()];
-        let shape = Shape::plain(self.sizes.multiprocessors, THREADS, bytes);
+        let shape = LaunchConfiguration::plain(self.sizes.multiprocessors, THREADS, bytes);
         // SAFETY: the arguments are those of the kernel.
         unsafe { self.function.launch(shape, args.as_mut_ptr()) }
     }

@@ -4,8 +4,8 @@
 use std::ffi::c_void;
 
 use crate::cuda::CudaError;
-use crate::cuda::driver::{Address, Context, Function, Loaded, Shape};
-use crate::summary::device::{DevicePart, finish};
+use crate::cuda::driver::{Address, Context, Function, LaunchConfiguration, Loaded};
+use crate::summary::device::{DevicePart, combine_device_parts};
 use crate::summary::{Poison, Summary};
 use crate::tensor::{DType, element_count};
 
@@ -49,14 +49,14 @@ impl Summarizer {
             (&raw mut poisoned).cast(),
             (&raw mut out).cast(),
         ];
-        let shape_of_launch = Shape::plain(BLOCKS, THREADS, 0);
+        let shape_of_launch = LaunchConfiguration::plain(BLOCKS, THREADS, 0);
         // SAFETY: the arguments are those of the kernel; the parts have room for what is copied.
-        let done = unsafe {
+        let launch_result = unsafe {
             self.function
                 .launch(shape_of_launch, args.as_mut_ptr())
                 .and_then(|()| context.download(parts.as_mut_ptr().cast(), room, bytes))
         };
         context.free(room)?;
-        done.map(|()| finish(&parts, dtype, shape))
+        launch_result.map(|()| combine_device_parts(&parts, dtype, shape))
     }
 }

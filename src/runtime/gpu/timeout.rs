@@ -12,12 +12,12 @@ static NAME: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static NAME_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Installs the handler.
-pub(super) fn install() {
-    handle_by(libc::SIGTERM, handle);
+pub(super) fn install_timeout_handler() {
+    handle_by(libc::SIGTERM, handle_timeout);
 }
 
 /// Remembers which kernel runs; none between launches.
-pub(super) fn running(kernel: Option<&'static str>) {
+pub(super) fn note_running_kernel(kernel: Option<&'static str>) {
     NAME_BYTES.store(0, Ordering::SeqCst);
     if let Some(name) = kernel {
         NAME.store(name.as_ptr().cast_mut(), Ordering::SeqCst);
@@ -25,7 +25,7 @@ pub(super) fn running(kernel: Option<&'static str>) {
     }
 }
 
-extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+extern "C" fn handle_timeout(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the system passes the information about this signal.
     unsafe { end_if_from_outside(signal, info) };
     let bytes = NAME_BYTES.load(Ordering::SeqCst);
@@ -33,5 +33,5 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_vo
     let name = (bytes > 0)
         .then(|| unsafe { std::slice::from_raw_parts(NAME.load(Ordering::SeqCst), bytes) });
     let name = name.and_then(|name| std::str::from_utf8(name).ok());
-    signals::end_with(&LastWord::fault("timeout", name, None, |_| ()))
+    signals::end_with_last_word(&LastWord::fault("timeout", name, None, |_| ()))
 }

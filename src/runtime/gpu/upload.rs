@@ -12,8 +12,8 @@ use std::thread;
 use cudarc::driver::sys;
 
 use crate::cuda::CudaError;
-use crate::cuda::driver::{Address, Context, checked};
-use crate::tensor::parts;
+use crate::cuda::driver::{Address, Context, check_driver_result};
+use crate::tensor::parallel;
 
 /// Smaller copies are left to the driver.
 pub(super) const LARGE: usize = 64 << 20;
@@ -25,7 +25,7 @@ const PIECES: usize = 2;
 const THREADS: usize = 12;
 
 /// The pinned memory of one thread, and the stream that copies out of it and into it.
-struct Lane {
+struct UploadStream {
     pinned: *mut u8,
     stream: sys::CUstream,
     /// Recorded after the last copy of each piece.
@@ -33,69 +33,78 @@ struct Lane {
 }
 
 // SAFETY: memory and handles, which any thread may use.
-unsafe impl Send for Lane {}
+unsafe impl Send for UploadStream {}
 
-impl Lane {
-    fn new() -> Result<Lane, CudaError> {
+impl UploadStream {
+    fn new() -> Result<UploadStream, CudaError> {
         let mut pinned: *mut c_void = std::ptr::null_mut();
         // SAFETY: fills in a pointer.
-        checked(unsafe { sys::cuMemHostAlloc(&raw mut pinned, PIECES * PIECE, 0) })?;
-        let mut lane = Lane {
+        check_driver_result(unsafe { sys::cuMemHostAlloc(&raw mut pinned, PIECES * PIECE, 0) })?;
+        let mut lane = UploadStream {
             pinned: pinned.cast(),
             stream: std::ptr::null_mut(),
             events: [std::ptr::null_mut(); PIECES],
         };
         // SAFETY: fill in handles. The stream waits for the default one, which fills with poison.
         unsafe {
-            checked(sys::cuStreamCreate(&raw mut lane.stream, 0))?;
+            check_driver_result(sys::cuStreamCreate(&raw mut lane.stream, 0))?;
             for event in &mut lane.events {
                 const NO_TIMING: u32 = 2;
-                checked(sys::cuEventCreate(event, NO_TIMING))?;
+                check_driver_result(sys::cuEventCreate(event, NO_TIMING))?;
             }
         }
         Ok(lane)
     }
 
     /// Sends the pieces of `bytes` that `next` gives until there are no more, and waits for them.
-    fn work(&mut self, to: Address, bytes: &[u8], next: &AtomicUsize) -> Result<(), CudaError> {
+    fn work(
+        &mut self,
+        destination: Address,
+        bytes: &[u8],
+        next: &AtomicUsize,
+    ) -> Result<(), CudaError> {
         for turn in 0.. {
-            let begin = next.fetch_add(1, Ordering::Relaxed) * PIECE;
-            if begin >= bytes.len() {
+            let piece_begin = next.fetch_add(1, Ordering::Relaxed) * PIECE;
+            if piece_begin >= bytes.len() {
                 break;
             }
-            let piece = &bytes[begin..bytes.len().min(begin + PIECE)];
-            self.send(to + begin as Address, piece, turn % PIECES)?;
+            let piece = &bytes[piece_begin..bytes.len().min(piece_begin + PIECE)];
+            self.send(destination + piece_begin as Address, piece, turn % PIECES)?;
         }
         // SAFETY: waits.
-        checked(unsafe { sys::cuStreamSynchronize(self.stream) })
+        check_driver_result(unsafe { sys::cuStreamSynchronize(self.stream) })
     }
 
     /// Brings the pieces of the `bytes` from `from` on that `next` gives until there are no more.
     fn fetch(
         &self,
-        to: Target,
-        from: Address,
+        destination: UploadTarget,
+        source: Address,
         bytes: usize,
         next: &AtomicUsize,
     ) -> Result<(), CudaError> {
         let mut earlier: Option<(usize, usize)> = None;
         for turn in 0.. {
-            let begin = next.fetch_add(1, Ordering::Relaxed) * PIECE;
+            let piece_begin = next.fetch_add(1, Ordering::Relaxed) * PIECE;
             let slot = turn % PIECES;
-            if begin < bytes {
-                self.request(from + begin as Address, PIECE.min(bytes - begin), slot)?;
+            if piece_begin < bytes {
+                self.request(
+                    source + piece_begin as Address,
+                    PIECE.min(bytes - piece_begin),
+                    slot,
+                )?;
             }
             // One piece is on its way while the one before it is copied.
-            if let Some((begin, slot)) = earlier {
-                let length = PIECE.min(bytes - begin);
+            if let Some((earlier_begin, slot)) = earlier {
+                let length = PIECE.min(bytes - earlier_begin);
                 // SAFETY: the piece has arrived, and its place is a part of the target.
                 unsafe {
-                    checked(sys::cuEventSynchronize(self.events[slot]))?;
+                    check_driver_result(sys::cuEventSynchronize(self.events[slot]))?;
                     let pinned = self.pinned.add(slot * PIECE);
-                    std::ptr::copy_nonoverlapping(pinned, to.0.add(begin), length);
+                    std::ptr::copy_nonoverlapping(pinned, destination.0.add(earlier_begin), length);
                 }
             }
-            earlier = (begin < bytes).then_some((begin, slot));
+            earlier = (piece_begin < bytes).then_some((piece_begin, slot));
             if earlier.is_none() {
                 break;
             }
@@ -104,30 +113,40 @@ impl Lane {
     }
 
     /// Asks for `length` bytes to come to pinned piece `slot`.
-    fn request(&self, from: Address, length: usize, slot: usize) -> Result<(), CudaError> {
+    fn request(&self, source: Address, length: usize, slot: usize) -> Result<(), CudaError> {
         // SAFETY: the pinned piece is as long as any, and its earlier content was copied away.
         unsafe {
             let pinned = self.pinned.add(slot * PIECE);
-            checked(sys::cuMemcpyDtoHAsync_v2(pinned.cast(), from, length, self.stream))?;
-            checked(sys::cuEventRecord(self.events[slot], self.stream))
+            check_driver_result(sys::cuMemcpyDtoHAsync_v2(
+                pinned.cast(),
+                source,
+                length,
+                self.stream,
+            ))?;
+            check_driver_result(sys::cuEventRecord(self.events[slot], self.stream))
         }
     }
 
     /// Sends `piece` by way of pinned piece `slot`, once that one's earlier content has arrived.
-    fn send(&self, to: Address, piece: &[u8], slot: usize) -> Result<(), CudaError> {
+    fn send(&self, destination: Address, piece: &[u8], slot: usize) -> Result<(), CudaError> {
         // SAFETY: the pinned piece is as long as any, and nothing reads it once its event is over;
         // it is left alone until then.
         unsafe {
-            checked(sys::cuEventSynchronize(self.events[slot]))?;
+            check_driver_result(sys::cuEventSynchronize(self.events[slot]))?;
             let pinned = self.pinned.add(slot * PIECE);
             std::ptr::copy_nonoverlapping(piece.as_ptr(), pinned, piece.len());
-            checked(sys::cuMemcpyHtoDAsync_v2(to, pinned.cast(), piece.len(), self.stream))?;
-            checked(sys::cuEventRecord(self.events[slot], self.stream))
+            check_driver_result(sys::cuMemcpyHtoDAsync_v2(
+                destination,
+                pinned.cast(),
+                piece.len(),
+                self.stream,
+            ))?;
+            check_driver_result(sys::cuEventRecord(self.events[slot], self.stream))
         }
     }
 }
 
-impl Drop for Lane {
+impl Drop for UploadStream {
     fn drop(&mut self) {
         // SAFETY: made by `new`, and given back once; what was on its way is waited for.
         unsafe {
@@ -145,17 +164,17 @@ impl Drop for Lane {
 
 /// Memory of the host that several threads write parts of.
 #[derive(Clone, Copy)]
-struct Target(*mut u8);
+struct UploadTarget(*mut u8);
 
 // SAFETY: each thread writes pieces of its own.
-unsafe impl Send for Target {}
+unsafe impl Send for UploadTarget {}
 // SAFETY: as above.
-unsafe impl Sync for Target {}
+unsafe impl Sync for UploadTarget {}
 
 /// Lanes for copies, made when the first large one comes.
 #[derive(Default)]
 pub(super) struct Uploader {
-    lanes: Mutex<Vec<Lane>>,
+    lanes: Mutex<Vec<UploadStream>>,
 }
 
 impl Uploader {
@@ -163,11 +182,11 @@ impl Uploader {
     pub(super) fn upload(
         &self,
         context: &Context,
-        to: Address,
+        destination: Address,
         bytes: &[u8],
     ) -> Result<(), CudaError> {
         let next = AtomicUsize::new(0);
-        self.with_lanes(context, |lane| lane.work(to, bytes, &next))
+        self.with_lanes(context, |lane| lane.work(destination, bytes, &next))
     }
 
     /// Copies `bytes` from the device.
@@ -177,38 +196,38 @@ impl Uploader {
     pub(super) unsafe fn download(
         &self,
         context: &Context,
-        to: *mut u8,
-        from: Address,
+        destination: *mut u8,
+        source: Address,
         bytes: usize,
     ) -> Result<(), CudaError> {
-        let (next, to) = (AtomicUsize::new(0), Target(to));
-        self.with_lanes(context, |lane| lane.fetch(to, from, bytes, &next))
+        let (next, target) = (AtomicUsize::new(0), UploadTarget(destination));
+        self.with_lanes(context, |lane| lane.fetch(target, source, bytes, &next))
     }
 
     /// Does `work` on every lane, each on a thread.
     fn with_lanes(
         &self,
         context: &Context,
-        work: impl Fn(&mut Lane) -> Result<(), CudaError> + Sync,
+        work: impl Fn(&mut UploadStream) -> Result<(), CudaError> + Sync,
     ) -> Result<(), CudaError> {
         let mut lanes = self.lanes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let threads = parts::cores().clamp(1, THREADS);
+        let threads = parallel::count_cores().clamp(1, THREADS);
         while lanes.len() < threads {
-            lanes.push(Lane::new()?);
+            lanes.push(UploadStream::new()?);
         }
         thread::scope(|scope| {
-            let begun = lanes.iter_mut().map(|lane| {
+            let thread_starts = lanes.iter_mut().map(|lane| {
                 let work = &work;
                 scope.spawn(move || {
                     context.enter()?;
                     work(lane)
                 })
             });
-            let begun: Vec<_> = begun.collect();
+            let lane_threads: Vec<_> = thread_starts.collect();
             let join = |handle: thread::ScopedJoinHandle<'_, _>| {
                 handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
-            begun.into_iter().map(join).collect::<Result<Vec<()>, CudaError>>().map(|_| ())
+            lane_threads.into_iter().map(join).collect::<Result<Vec<()>, CudaError>>().map(|_| ())
         })
     }
 }
@@ -225,17 +244,22 @@ pub fn pinned_copy_seconds(ordinal: usize, bytes: usize) -> Result<f64, CudaErro
     let mut pinned: *mut c_void = std::ptr::null_mut();
     // SAFETY: fills in a pointer; all of the memory is written before it is read, and freed once.
     unsafe {
-        checked(sys::cuMemHostAlloc(&raw mut pinned, PINNED, 0))?;
+        check_driver_result(sys::cuMemHostAlloc(&raw mut pinned, PINNED, 0))?;
         std::ptr::write_bytes(pinned.cast::<u8>(), 1, PINNED);
-        let begun = std::time::Instant::now();
-        for begin in (0..bytes).step_by(PINNED) {
-            let length = PINNED.min(bytes - begin);
-            let to = room + begin as Address;
-            checked(sys::cuMemcpyHtoDAsync_v2(to, pinned, length, std::ptr::null_mut()))?;
+        let started_at = std::time::Instant::now();
+        for piece_begin in (0..bytes).step_by(PINNED) {
+            let length = PINNED.min(bytes - piece_begin);
+            let destination = room + piece_begin as Address;
+            check_driver_result(sys::cuMemcpyHtoDAsync_v2(
+                destination,
+                pinned,
+                length,
+                std::ptr::null_mut(),
+            ))?;
         }
         context.synchronize()?;
-        let seconds = begun.elapsed().as_secs_f64();
-        checked(sys::cuMemFreeHost(pinned))?;
+        let seconds = started_at.elapsed().as_secs_f64();
+        check_driver_result(sys::cuMemFreeHost(pinned))?;
         context.free(room)?;
         Ok(seconds)
     }

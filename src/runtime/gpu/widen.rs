@@ -7,16 +7,16 @@ use std::sync::Mutex;
 
 use super::upload::{self, Uploader};
 use crate::cuda::CudaError;
-use crate::cuda::driver::{Address, Context, Function, Loaded, Shape};
+use crate::cuda::driver::{Address, Context, Function, LaunchConfiguration, Loaded};
 use crate::runtime::Widening;
 use crate::tensor::DType;
-use crate::tensor::step::{Class, Scales, Step, Unit};
+use crate::tensor::step::{Scales, Step, StepClass, StepUnit};
 
 /// Threads of a block, and the most blocks.
 const THREADS: u32 = 256;
 const BLOCKS: u64 = 1 << 14;
 
-/// A step, as the kernel takes it; the wanted class is its place in [`Class::ALL`].
+/// A step, as the kernel takes it; the wanted class is its place in [`StepClass::ALL`].
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct DeviceStep {
@@ -32,7 +32,7 @@ struct DeviceStep {
 }
 
 impl DeviceStep {
-    fn of(step: &Step, scales: &Scales) -> DeviceStep {
+    fn from_step(step: &Step, scales: &Scales) -> DeviceStep {
         DeviceStep {
             seed: step.seed,
             begin: step.among.start as u64,
@@ -42,18 +42,18 @@ impl DeviceStep {
             length: step.length,
             moved: 1,
             wanted: match step.class {
-                Class::Ordinary => 0,
-                Class::Zero => 1,
-                Class::Outlier => 2,
+                StepClass::Ordinary => 0,
+                StepClass::Zero => 1,
+                StepClass::Outlier => 2,
             },
-            own: i32::from(step.unit == Unit::Own),
+            own: i32::from(step.unit == StepUnit::Own),
         }
     }
 }
 
 /// Inputs as they are stored, by name: those that will be widened again.
 #[derive(Default)]
-pub(super) struct Stored {
+pub(super) struct StoredInputs {
     known: Mutex<HashMap<String, Address>>,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Stored {
 struct Room<'c>(&'c Context, Address);
 
 impl<'c> Room<'c> {
-    fn of(context: &'c Context, bytes: &[u8]) -> Result<Room<'c>, CudaError> {
+    fn from_bytes(context: &'c Context, bytes: &[u8]) -> Result<Room<'c>, CudaError> {
         let room = Room(context, context.allocate(bytes.len().max(8))?);
         // SAFETY: the bytes are those of a slice.
         unsafe { context.upload(room.1, bytes.as_ptr(), bytes.len())? };
@@ -75,14 +75,14 @@ impl Drop for Room<'_> {
     }
 }
 
-impl Stored {
+impl StoredInputs {
     /// Writes the elements of `input` to `to`, by a kernel of `module`; none where it has no kernel for them.
     pub(super) fn widen(
         &self,
         context: &Context,
         uploader: &Uploader,
         module: &Loaded,
-        to: Address,
+        destination: Address,
         input: &Widening,
     ) -> Option<Result<(), CudaError>> {
         let kernel = match input.dtype {
@@ -91,15 +91,15 @@ impl Stored {
             _ => return None,
         };
         let function = module.function(kernel).ok()?;
-        let (from, is_kept) = match self.upload(context, uploader, input) {
-            Ok(stored) => stored,
+        let (stored_address, is_kept) = match self.upload(context, uploader, input) {
+            Ok(stored_input) => stored_input,
             Err(error) => return Some(Err(error)),
         };
-        let done = launch(context, function, from, to, input);
+        let launch_result = launch_widening(context, function, stored_address, destination, input);
         if !is_kept {
-            let _ = context.free(from);
+            let _ = context.free(stored_address);
         }
-        Some(done)
+        Some(launch_result)
     }
 
     /// The place of `input` as it is stored, and whether it stays there.
@@ -109,50 +109,52 @@ impl Stored {
         uploader: &Uploader,
         input: &Widening,
     ) -> Result<(Address, bool), CudaError> {
-        let mut known = self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(&from) = known.get(input.name) {
-            return Ok((from, true));
+        let mut kept_inputs = self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(&kept_address) = kept_inputs.get(input.name) {
+            return Ok((kept_address, true));
         }
-        let from = context.allocate(input.bytes.len())?;
+        let stored_address = context.allocate(input.bytes.len())?;
         match input.bytes.len() >= upload::LARGE {
-            true => uploader.upload(context, from, input.bytes)?,
+            true => uploader.upload(context, stored_address, input.bytes)?,
             // SAFETY: the bytes are those of a slice.
-            false => unsafe { context.upload(from, input.bytes.as_ptr(), input.bytes.len())? },
+            false => unsafe {
+                context.upload(stored_address, input.bytes.as_ptr(), input.bytes.len())?
+            },
         }
         if input.is_kept {
-            known.insert(input.name.to_owned(), from);
+            kept_inputs.insert(input.name.to_owned(), stored_address);
         }
-        Ok((from, input.is_kept))
+        Ok((stored_address, input.is_kept))
     }
 }
 
-fn launch(
+fn launch_widening(
     context: &Context,
     function: Function,
-    mut from: Address,
-    mut to: Address,
+    mut source: Address,
+    mut destination: Address,
     input: &Widening,
 ) -> Result<(), CudaError> {
     let mut count = (input.bytes.len() / input.dtype.size()) as u64;
     let (mut step, mut rows, mut without) = (DeviceStep::default(), Vec::new(), Vec::new());
-    if let Some((moved, scales)) = input.step {
-        step = DeviceStep::of(moved, scales);
+    if let Some((input_step, scales)) = input.step {
+        step = DeviceStep::from_step(input_step, scales);
         rows = scales.bytes();
-        let ends = moved.without.iter().flat_map(|range| [range.start, range.end]);
+        let ends = input_step.without.iter().flat_map(|range| [range.start, range.end]);
         without = ends.flat_map(|end| (end as u64).to_le_bytes()).collect();
     }
-    let (rows, without) = (Room::of(context, &rows)?, Room::of(context, &without)?);
+    let (rows, without) = (Room::from_bytes(context, &rows)?, Room::from_bytes(context, &without)?);
     let (mut rows_at, mut without_at) = (rows.1, without.1);
     let mut args: [*mut c_void; 6] = [
-        (&raw mut from).cast(),
-        (&raw mut to).cast(),
+        (&raw mut source).cast(),
+        (&raw mut destination).cast(),
         (&raw mut count).cast(),
         (&raw mut step).cast(),
         (&raw mut rows_at).cast(),
         (&raw mut without_at).cast(),
     ];
     let blocks = count.div_ceil(THREADS.into()).clamp(1, BLOCKS) as u32;
-    let shape = Shape::plain(blocks, THREADS, 0);
+    let shape = LaunchConfiguration::plain(blocks, THREADS, 0);
     // SAFETY: the arguments are those of the kernel, and the tensors as long as `count` says.
     unsafe { function.launch(shape, args.as_mut_ptr())? };
     context.synchronize()

@@ -1,34 +1,52 @@
 //! What Adam's moments show.
 
-use super::{Finding, Kind, Spell, paths, together, unusual, wrong};
+use super::{
+    SeriesFinding, SeriesFindingKind, Spell, group_by_spell, list_parameter_paths, unusual_finding,
+    wrong_finding,
+};
 use crate::series::Series;
 use crate::series::adam::Adam;
 
-pub(super) fn found(series: &Series) -> Vec<Finding> {
-    let negative = such(series, |adam| adam.negative > 0).into_iter().map(|(spell, which)| {
-        wrong(Kind::AdamNegative { parameters: paths(series, &which), spell })
-    });
-    let unrelated = such(series, |adam| adam.unrelated > 0).into_iter().map(|(spell, which)| {
-        let (elements, of) =
-            at(series, which[0], &spell).map_or((0, 0), |a| (a.unrelated, a.count));
-        let parameters = paths(series, &which);
-        unusual(Kind::AdamUnrelated { parameters, spell, elements, of })
-    });
-    let damped = such(series, |adam| adam.damped * 2 > adam.count).into_iter();
-    let damped = damped.map(|(spell, which)| {
-        let part = at(series, which[0], &spell).map_or(0.0, |a| a.damped as f64 / a.count as f64);
-        unusual(Kind::AdamDamped { parameters: paths(series, &which), spell, part })
+pub(super) fn list_adam_findings(series: &Series) -> Vec<SeriesFinding> {
+    let negative =
+        find_adam_spells(series, |adam| adam.negative > 0).into_iter().map(|(spell, affected)| {
+            wrong_finding(SeriesFindingKind::AdamNegative {
+                parameters: list_parameter_paths(series, &affected),
+                spell,
+            })
+        });
+    let unrelated =
+        find_adam_spells(series, |adam| adam.unrelated > 0).into_iter().map(|(spell, affected)| {
+            let (elements, of) = look_up_adam(series, affected[0], &spell)
+                .map_or((0, 0), |a| (a.unrelated, a.count));
+            let parameters = list_parameter_paths(series, &affected);
+            unusual_finding(SeriesFindingKind::AdamUnrelated { parameters, spell, elements, of })
+        });
+    let damped = find_adam_spells(series, |adam| adam.damped * 2 > adam.count).into_iter();
+    let damped = damped.map(|(spell, affected)| {
+        let part = look_up_adam(series, affected[0], &spell)
+            .map_or(0.0, |a| a.damped as f64 / a.count as f64);
+        unusual_finding(SeriesFindingKind::AdamDamped {
+            parameters: list_parameter_paths(series, &affected),
+            spell,
+            part,
+        })
     });
     negative.chain(unrelated).chain(damped).collect()
 }
 
-fn at<'s>(series: &'s Series, parameter: usize, spell: &Spell) -> Option<&'s Adam> {
+fn look_up_adam<'s>(series: &'s Series, parameter: usize, spell: &Spell) -> Option<&'s Adam> {
     series.steps[spell.first].measured.adam.get(parameter)?.as_ref()
 }
 
 /// The parameters of which `is` holds at some step, with the steps.
-fn such(series: &Series, is: impl Fn(&Adam) -> bool) -> Vec<(Spell, Vec<usize>)> {
-    together(series, |parameter| {
-        Spell::of(&series.steps, |step| Some(is(step.measured.adam.get(parameter)?.as_ref()?)))
+fn find_adam_spells(
+    series: &Series,
+    is_affected: impl Fn(&Adam) -> bool,
+) -> Vec<(Spell, Vec<usize>)> {
+    group_by_spell(series, |parameter| {
+        Spell::find(&series.steps, |step| {
+            Some(is_affected(step.measured.adam.get(parameter)?.as_ref()?))
+        })
     })
 }

@@ -12,7 +12,7 @@ mod values;
 use serde::Serialize;
 
 use super::Series;
-use super::numbers::{Other, Step};
+use super::numbers::{Other, SeriesStep};
 use crate::numerics::oracle;
 use crate::summary::{Number, OptionalNumber};
 use crate::trial::Failure;
@@ -47,12 +47,12 @@ pub struct Spell {
 /// Something that a series shows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Finding {
+pub struct SeriesFinding {
     /// How bad it is.
     pub severity: Severity,
     /// What it is, with its figures.
     #[serde(flatten)]
-    pub kind: Kind,
+    pub kind: SeriesFindingKind,
 }
 
 /// Whether the gradients of a series are those of its loss.
@@ -99,7 +99,7 @@ pub struct Parted {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "kind")]
-pub enum Kind {
+pub enum SeriesFindingKind {
     /// Replays failed.
     Failed {
         /// The steps.
@@ -290,42 +290,45 @@ pub enum Kind {
 }
 
 /// What `series` shows, the worst first.
-pub fn findings(series: &Series) -> Vec<Finding> {
-    let mut found: Vec<Finding> = [
-        replays::found(series),
-        values::found(series),
-        adam::found(series),
-        spikes::found(series),
-        loss::found(series),
-        flow::found(series),
+pub fn analyse_series(series: &Series) -> Vec<SeriesFinding> {
+    let mut findings: Vec<SeriesFinding> = [
+        replays::list_replay_findings(series),
+        values::list_value_findings(series),
+        adam::list_adam_findings(series),
+        spikes::list_spike_findings(series),
+        loss::list_loss_findings(series),
+        flow::list_flow_findings(series),
     ]
     .concat();
     // The order above ranks those that are equally bad.
-    found.sort_by_key(|finding| finding.severity);
-    found
+    findings.sort_by_key(|finding| finding.severity);
+    findings
 }
 
-fn wrong(kind: Kind) -> Finding {
-    Finding { severity: Severity::Wrong, kind }
+fn wrong_finding(kind: SeriesFindingKind) -> SeriesFinding {
+    SeriesFinding { severity: Severity::Wrong, kind }
 }
 
-fn unusual(kind: Kind) -> Finding {
-    Finding { severity: Severity::Unusual, kind }
+fn unusual_finding(kind: SeriesFindingKind) -> SeriesFinding {
+    SeriesFinding { severity: Severity::Unusual, kind }
 }
 
-fn note(kind: Kind) -> Finding {
-    Finding { severity: Severity::Note, kind }
+fn note_finding(kind: SeriesFindingKind) -> SeriesFinding {
+    SeriesFinding { severity: Severity::Note, kind }
 }
 
 impl Spell {
     /// The steps of which `is` says that it is so; those of which it says none do not count. None if
     /// there is no such step.
-    fn of<T>(all: &[T], is: impl Fn(&T) -> Option<bool>) -> Option<Spell> {
-        let told: Vec<(usize, bool)> =
-            all.iter().enumerate().filter_map(|(place, one)| Some((place, is(one)?))).collect();
-        let such = || told.iter().filter(|(_, is)| *is).map(|(place, _)| *place);
+    fn find<T>(values: &[T], predicate: impl Fn(&T) -> Option<bool>) -> Option<Spell> {
+        let known_places: Vec<(usize, bool)> = values
+            .iter()
+            .enumerate()
+            .filter_map(|(place, value)| Some((place, predicate(value)?)))
+            .collect();
+        let such = || known_places.iter().filter(|(_, holds)| *holds).map(|(place, _)| *place);
         let (first, last) = (such().next()?, such().next_back()?);
-        Some(Spell { steps: such().count(), of: told.len(), first, last })
+        Some(Spell { steps: such().count(), of: known_places.len(), first, last })
     }
 
     /// Whether it is so at every step that could show it.
@@ -336,29 +339,36 @@ impl Spell {
 
 /// The parameters of which `spell` tells at which steps something is so, brought together where these are
 /// the same.
-fn together(series: &Series, spell: impl Fn(usize) -> Option<Spell>) -> Vec<(Spell, Vec<usize>)> {
-    let mut found: Vec<(Spell, Vec<usize>)> = Vec::new();
-    for parameter in 0..series.roster.parameters.len() {
+fn group_by_spell(
+    series: &Series,
+    spell: impl Fn(usize) -> Option<Spell>,
+) -> Vec<(Spell, Vec<usize>)> {
+    let mut groups: Vec<(Spell, Vec<usize>)> = Vec::new();
+    for parameter in 0..series.catalogue.parameters.len() {
         let Some(spell) = spell(parameter) else { continue };
-        match found.iter_mut().find(|(known, _)| *known == spell) {
+        match groups.iter_mut().find(|(group_spell, _)| *group_spell == spell) {
             Some((_, parameters)) => parameters.push(parameter),
-            None => found.push((spell, vec![parameter])),
+            None => groups.push((spell, vec![parameter])),
         }
     }
-    found
+    groups
 }
 
 /// The names of parameters.
-fn paths(series: &Series, parameters: &[usize]) -> Vec<String> {
-    parameters.iter().map(|&at| series.roster.parameters[at].path.clone()).collect()
+fn list_parameter_paths(series: &Series, parameters: &[usize]) -> Vec<String> {
+    parameters
+        .iter()
+        .map(|&parameter| series.catalogue.parameters[parameter].path.clone())
+        .collect()
 }
 
 /// The numbers of the gradient of a parameter at one step.
-fn gradient_of<'s>(
+fn find_gradient_numbers<'s>(
     series: &Series,
     parameter: usize,
-    step: &'s Step,
-) -> Option<&'s super::Numbers> {
-    let place = series.roster.place(series.roster.parameters[parameter].gradient.as_ref()?)?;
+    step: &'s SeriesStep,
+) -> Option<&'s super::TensorNumbers> {
+    let place =
+        series.catalogue.place(series.catalogue.parameters[parameter].gradient.as_ref()?)?;
     step.measured.tensors.get(place)?.as_ref()
 }

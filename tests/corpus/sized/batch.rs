@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use replay::fixture::{Fixture, NewTensor, write};
+use replay::fixture::{Fixture, NewTensor, write_safetensors};
 use replay::frontend::Threads;
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
 use replay::tensor::DType;
@@ -124,7 +124,7 @@ impl Batch<'_> {
             ("column", DType::I32, &[], &column),
         ];
         let tensors: Vec<NewTensor> = tensors.chain(scalars).collect();
-        write(folder, &tensors, &[]).expect("a fixture can be written");
+        write_safetensors(folder, &tensors, &[]).expect("a fixture can be written");
     }
 
     fn harness(&self) -> String {

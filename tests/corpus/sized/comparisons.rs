@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use replay::judge::{OutputJudgement, judge};
-use replay::snapshot::{Snapshot, SnapshotComparison, matches};
+use replay::judge::{OutputJudgement, judge_trial};
+use replay::snapshot::{Snapshot, SnapshotComparison, compare_outcome};
 use replay::tensor::DType;
 use replay::trial::Trial;
 
@@ -125,7 +125,7 @@ impl Job {
         for (id, change) in self.changes(&sizes, &mut draw).iter().enumerate() {
             let got = batch.trial(change, id + 1);
             self.hold_against_truth(&batch, &got, change);
-            let judgement = judge(&base, &got).expect("the machine can replay");
+            let judgement = judge_trial(&base, &got).expect("the machine can replay");
             let outputs = &judgement.outputs;
             assert_eq!(outputs.len(), batch.outputs().count(), "{}: {change:?}", self.family.name);
             let compared = accepted.as_ref().map(|accepted| beside(accepted, &got));
@@ -247,7 +247,7 @@ fn snapshot(trial: &Trial) -> Snapshot {
     let imprints = trial.imprints().expect("the machine can replay");
     let outcome = outcome.expect("the machine can replay");
     let noise = noise.expect("the machine can replay");
-    Snapshot::of(outcome, "sized", &"0".repeat(64), &noise, &imprints, None)
+    Snapshot::from_outcome(outcome, "sized", &"0".repeat(64), &noise, &imprints, None)
 }
 
 /// What a snapshot says of `trial`.
@@ -255,7 +255,7 @@ fn beside(accepted: &Snapshot, trial: &Trial) -> SnapshotComparison {
     let (outcome, noise) = (trial.outcome(), trial.noise());
     let imprints = trial.imprints().expect("the machine can replay");
     let noise = noise.expect("the machine can replay");
-    matches(accepted, outcome.expect("the machine can replay"), &noise, &imprints)
+    compare_outcome(accepted, outcome.expect("the machine can replay"), &noise, &imprints)
 }
 
 /// A defect at `site`, somewhere: of a relative size between 1e-7 and 0.3, of either sign, or a value

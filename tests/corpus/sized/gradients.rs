@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use replay::judge::{GradientCheck, GradientVerdict, gradients};
+use replay::judge::{GradientCheck, GradientVerdict, check_gradients};
 use replay::tensor::DType;
 
 use super::batch::{Batch, Bench, name_of};
@@ -105,7 +105,7 @@ impl Job {
         }));
         for (id, change) in changes.iter().enumerate() {
             let trial = batch.trial(change, id);
-            let checks = gradients(&trial).expect("the machine can replay");
+            let checks = check_gradients(&trial).expect("the machine can replay");
             let mut seen = seen.lock().expect("no check panics");
             self.note(&batch.problems[0], change, &checks, &mut seen);
         }

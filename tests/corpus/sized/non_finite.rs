@@ -1,7 +1,7 @@
 //! Outputs that are not finite on the trusted side either: an empty row's log-sum of minus infinity,
 //! and its mean, which is NaN.
 
-use replay::judge::{Judgement, Verdict, judge};
+use replay::judge::{Judgement, Verdict, judge_trial};
 
 use super::batch::{Batch, Bench};
 use super::draw::{Draw, Kind};
@@ -50,7 +50,7 @@ fn judged(base: Change, got: Change) -> Judgement {
     let holes = (LOG_SUM.truth)(&problem, &Change::NONE);
     assert!(holes.iter().all(|values| !values[EMPTY as usize].is_finite()));
     let batch = Batch::new(&bench, &LOG_SUM, vec![problem], "holes");
-    let judged = judge(&batch.trial(&base, 0), &batch.trial(&got, 1));
+    let judged = judge_trial(&batch.trial(&base, 0), &batch.trial(&got, 1));
     judged.expect("the machine can replay")
 }
 

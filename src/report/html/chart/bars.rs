@@ -4,29 +4,33 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 
-use super::{Axis, Frame, counts_axis, few, figure, legend, log_share, round};
-use crate::numerics::picture::{Distances, Histogram};
+use super::{
+    Axis, Frame, abbreviate_count, counts_axis, format_coordinate, log_share, render_figure,
+    render_figure_legend,
+};
+use crate::numerics::picture::{BinaryHistogram, Distances};
 
 /// The size of the area.
 const SIZE: [f64; 2] = [236.0, 168.0];
 
 /// The buckets that a chart shows: from the first to the last that holds something.
-struct Shown {
+struct BucketRange {
     first: usize,
     last: usize,
 }
 
-impl Shown {
+impl BucketRange {
     /// Those of `histograms`, and `more` buckets; at least eight.
-    fn of(histograms: &[&Histogram], more: &[usize]) -> Shown {
-        let held = |bucket: &usize| histograms.iter().any(|one| one.counts[*bucket] > 0);
-        let last = (0..Histogram::BUCKETS).rev().find(held);
-        let first = (1..Histogram::BUCKETS).find(held);
-        let ends = more.iter().copied().filter(|&bucket| bucket > 0);
+    fn from_histograms(histograms: &[&BinaryHistogram], extra_buckets: &[usize]) -> BucketRange {
+        let is_filled =
+            |bucket: &usize| histograms.iter().any(|histogram| histogram.counts[*bucket] > 0);
+        let last = (0..BinaryHistogram::BUCKETS).rev().find(is_filled);
+        let first = (1..BinaryHistogram::BUCKETS).find(is_filled);
+        let ends = extra_buckets.iter().copied().filter(|&bucket| bucket > 0);
         let low = first.into_iter().chain(ends.clone()).min().unwrap_or(1).saturating_sub(1);
         let high = last.into_iter().chain(ends).max().unwrap_or(1).max(low + 8);
-        let high = high.min(Histogram::BUCKETS - 1);
-        Shown { first: low.min(high - 8), last: high }
+        let high = high.min(BinaryHistogram::BUCKETS - 1);
+        BucketRange { first: low.min(high - 8), last: high }
     }
 
     fn buckets(&self) -> f64 {
@@ -34,7 +38,7 @@ impl Shown {
     }
 
     /// Where `bucket` begins.
-    fn at(&self, bucket: usize) -> f64 {
+    fn bucket_start(&self, bucket: usize) -> f64 {
         bucket.saturating_sub(self.first) as f64 / self.buckets()
     }
 
@@ -44,34 +48,43 @@ impl Shown {
     }
 
     fn axis(&self, label: &str) -> Axis {
-        let wide = 1.0 / self.buckets();
-        let mut ticks = vec![(0.5 * wide, "0".to_owned())];
+        let bucket_width = 1.0 / self.buckets();
+        let mut ticks = vec![(0.5 * bucket_width, "0".to_owned())];
         let step = ((self.last - self.first) / 5).max(1);
-        let end = self.last.min(Histogram::BUCKETS - 2);
+        let end = self.last.min(BinaryHistogram::BUCKETS - 2);
         let marks = (self.first + 1..=end).filter(|bucket| (bucket + 1).is_multiple_of(step));
         // A mark stands at the upper bound of its bucket.
-        ticks.extend(marks.map(|bucket| (self.at(bucket) + wide, bound(Histogram::bound(bucket)))));
-        if self.last == Histogram::BUCKETS - 1 {
+        ticks.extend(marks.map(|bucket| {
+            (
+                self.bucket_start(bucket) + bucket_width,
+                format_bucket_bound(BinaryHistogram::bound(bucket)),
+            )
+        }));
+        if self.last == BinaryHistogram::BUCKETS - 1 {
             ticks.retain(|(share, _)| *share < 0.85);
-            ticks.push((1.0 - 0.5 * wide, "not finite".to_owned()));
+            ticks.push((1.0 - 0.5 * bucket_width, "not finite".to_owned()));
         }
         Axis { label: label.to_owned(), ticks }
     }
 }
 
-fn bound(ulps: f64) -> String {
+fn format_bucket_bound(ulps: f64) -> String {
     match ulps {
         f64::INFINITY => "not finite".to_owned(),
-        1e4.. => few(ulps).replace(" k", "k").replace(" M", "M").replace(" G", "G"),
-        _ => super::short(ulps, 2),
+        1e4.. => abbreviate_count(ulps).replace(" k", "k").replace(" M", "M").replace(" G", "G"),
+        _ => super::format_short_number(ulps, 2),
     }
 }
 
 /// How far the elements of both sides lie apart, with the band of noise.
-pub(in crate::report::html) fn distances(name: &str, found: &Distances, unit: &str) -> Markup {
-    let Distances { within, beyond, band } = found;
+pub(in crate::report::html) fn draw_distances_chart(
+    name: &str,
+    distances: &Distances,
+    unit: &str,
+) -> Markup {
+    let Distances { within, beyond, band } = distances;
     let ends: Vec<usize> = band.iter().flatten().copied().collect();
-    let shown = Shown::of(&[within, beyond], &ends);
+    let shown = BucketRange::from_histograms(&[within, beyond], &ends);
     let most = within.counts.iter().chain(&beyond.counts).copied().max().unwrap_or(1);
     let frame = Frame {
         x: shown.axis(&format!("distance ({unit})")),
@@ -79,102 +92,134 @@ pub(in crate::report::html) fn distances(name: &str, found: &Distances, unit: &s
         width: SIZE[0],
         height: SIZE[1],
     };
-    let inside = html! {
+    let drawing = html! {
         @if let Some([low, high]) = band {
-            @let (from, to) = (shown.at(*low), shown.at(high + 1));
-            rect class="band" x=(round(frame.x(from))) y=(round(frame.y(1.0)))
-                width=(round((to - from) * SIZE[0])) height=(round(SIZE[1])) {}
+            @let (from, to) = (shown.bucket_start(*low), shown.bucket_start(high + 1));
+            rect class="band" x=(format_coordinate(frame.x(from))) y=(format_coordinate(frame.y(1.0)))
+                width=(format_coordinate((to - from) * SIZE[0])) height=(format_coordinate(SIZE[1])) {}
         }
-        path class="bar-within" d=(bars(&frame, &shown, within, most, [0.08, 0.92])) {}
+        path class="bar-within" d=(draw_bars(&frame, &shown, within, most, [0.08, 0.92])) {}
         // Narrower, so that both are seen where a bucket holds both.
-        path class="bar-beyond" d=(bars(&frame, &shown, beyond, most, [0.28, 0.72])) {}
+        path class="bar-beyond" d=(draw_bars(&frame, &shown, beyond, most, [0.28, 0.72])) {}
     };
-    let (inner, outer) = (total(within), total(beyond));
+    let (inner, outer) = (sum_buckets(within), sum_buckets(beyond));
     let alt = format!("Histogram of {name}: {inner} elements within noise, {outer} beyond it");
-    let mut keys = vec![("bar-within", format!("within noise: {}", few(inner as f64)))];
+    let mut keys =
+        vec![("bar-within", format!("within noise: {}", abbreviate_count(inner as f64)))];
     if outer > 0 {
-        keys.push(("bar-beyond", format!("beyond noise: {}", few(outer as f64))));
+        keys.push(("bar-beyond", format!("beyond noise: {}", abbreviate_count(outer as f64))));
     }
     if band.is_some() {
         keys.push(("band", "where noise ends, for nine tenths of the elements".to_owned()));
     }
-    figure("How far: distances of the elements", &frame.svg(&alt, &inside), &legend(&keys))
+    render_figure(
+        "How far: distances of the elements",
+        &frame.svg(&alt, &drawing),
+        &render_figure_legend(&keys),
+    )
 }
 
-fn total(histogram: &Histogram) -> u64 {
+fn sum_buckets(histogram: &BinaryHistogram) -> u64 {
     histogram.counts.iter().sum()
 }
 
-fn bars(frame: &Frame, shown: &Shown, of: &Histogram, most: u64, [from, to]: [f64; 2]) -> String {
-    let wide = SIZE[0] / shown.buckets();
+fn draw_bars(
+    frame: &Frame,
+    bucket_range: &BucketRange,
+    histogram: &BinaryHistogram,
+    highest_count: u64,
+    [left_share, right_share]: [f64; 2],
+) -> String {
+    let bucket_width = SIZE[0] / bucket_range.buckets();
     let mut path = String::new();
-    for (bucket, &count) in of.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-        let left = frame.x(shown.at(shown.place(bucket))) + from * wide;
-        let tall = log_share(count, most) * SIZE[1];
-        let (width, foot) = (round((to - from) * wide), round(frame.y(0.0)));
-        let _ = write!(path, "M{} {foot}v-{1}h{width}v{1}z", round(left), round(tall));
+    for (bucket, &count) in histogram.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+        let left = frame.x(bucket_range.bucket_start(bucket_range.place(bucket)))
+            + left_share * bucket_width;
+        let tall = log_share(count, highest_count) * SIZE[1];
+        let (width, foot) = (
+            format_coordinate((right_share - left_share) * bucket_width),
+            format_coordinate(frame.y(0.0)),
+        );
+        let _ = write!(
+            path,
+            "M{} {foot}v-{1}h{width}v{1}z",
+            format_coordinate(left),
+            format_coordinate(tall)
+        );
     }
     path
 }
 
 /// The errors of both sides against the truth, before and after.
-pub(in crate::report::html) fn errors(
+pub(in crate::report::html) fn draw_errors_chart(
     name: &str,
-    before: Option<&Histogram>,
-    after: Option<&Histogram>,
+    before: Option<&BinaryHistogram>,
+    after: Option<&BinaryHistogram>,
     unit: &str,
 ) -> Markup {
-    let all: Vec<&Histogram> = [before, after].into_iter().flatten().collect();
-    if all.is_empty() {
+    let histograms: Vec<&BinaryHistogram> = [before, after].into_iter().flatten().collect();
+    if histograms.is_empty() {
         return html! {};
     }
-    let shown = Shown::of(&all, &[]);
-    let most = all.iter().flat_map(|one| &one.counts).copied().max().unwrap_or(1);
+    let shown = BucketRange::from_histograms(&histograms, &[]);
+    let most =
+        histograms.iter().flat_map(|histogram| &histogram.counts).copied().max().unwrap_or(1);
     let frame = Frame {
         x: shown.axis(&format!("error ({unit})")),
         y: counts_axis(most),
         width: SIZE[0],
         height: SIZE[1],
     };
-    let inside = html! {
-        @if let Some(before) = before { path class="line-before" d=(steps(&frame, &shown, before, most)) {} }
-        @if let Some(after) = after { path class="line-after" d=(steps(&frame, &shown, after, most)) {} }
+    let drawing = html! {
+        @if let Some(before) = before { path class="line-before" d=(draw_histogram_outline(&frame, &shown, before, most)) {} }
+        @if let Some(after) = after { path class="line-after" d=(draw_histogram_outline(&frame, &shown, after, most)) {} }
     };
-    let median = |one: &Histogram| bound(Histogram::bound(middle(one)));
+    let median = |histogram: &BinaryHistogram| {
+        format_bucket_bound(BinaryHistogram::bound(find_median_bucket(histogram)))
+    };
     let mut keys = Vec::new();
     if let Some(before) = before {
         keys.push(("key-before", format!("before, half at most {}", median(before))));
     }
     if let Some(after) = after {
-        let when = if before.is_some() { "after" } else { "this replay" };
-        keys.push(("key-after", format!("{when}, half at most {}", median(after))));
+        let after_label = if before.is_some() { "after" } else { "this replay" };
+        keys.push(("key-after", format!("{after_label}, half at most {}", median(after))));
     }
-    let told: Vec<String> = keys.iter().map(|(_, words)| format!("{words} {unit}")).collect();
-    let alt = format!("Errors of {name}: {}", told.join("; "));
-    figure("Errors of elements", &frame.svg(&alt, &inside), &legend(&keys))
+    let key_texts: Vec<String> = keys.iter().map(|(_, words)| format!("{words} {unit}")).collect();
+    let alt = format!("Errors of {name}: {}", key_texts.join("; "));
+    render_figure("Errors of elements", &frame.svg(&alt, &drawing), &render_figure_legend(&keys))
 }
 
 /// The bucket that holds the median.
-fn middle(of: &Histogram) -> usize {
-    let (all, mut below) = (total(of), 0);
-    let holds = |bucket: &usize| {
-        below += of.counts[*bucket];
-        2 * below >= all
+fn find_median_bucket(histogram: &BinaryHistogram) -> usize {
+    let (total_count, mut count_so_far) = (sum_buckets(histogram), 0);
+    let reaches_half = |bucket: &usize| {
+        count_so_far += histogram.counts[*bucket];
+        2 * count_so_far >= total_count
     };
-    (0..of.counts.len()).find(holds).unwrap_or(0)
+    (0..histogram.counts.len()).find(reaches_half).unwrap_or(0)
 }
 
 /// The outline of a histogram.
-fn steps(frame: &Frame, shown: &Shown, of: &Histogram, most: u64) -> String {
-    let foot = round(frame.y(0.0));
-    let mut path = format!("M{} {foot}", round(frame.x(0.0)));
-    for bucket in shown.first..=shown.last {
-        let held = match bucket == shown.first {
-            true => of.counts[..=bucket].iter().sum(),
-            false => of.counts[bucket],
+fn draw_histogram_outline(
+    frame: &Frame,
+    bucket_range: &BucketRange,
+    histogram: &BinaryHistogram,
+    highest_count: u64,
+) -> String {
+    let foot = format_coordinate(frame.y(0.0));
+    let mut path = format!("M{} {foot}", format_coordinate(frame.x(0.0)));
+    for bucket in bucket_range.first..=bucket_range.last {
+        let bucket_count = match bucket == bucket_range.first {
+            true => histogram.counts[..=bucket].iter().sum(),
+            false => histogram.counts[bucket],
         };
-        let high = round(frame.y(log_share(held, most)));
-        let _ = write!(path, "V{high}H{}", round(frame.x(shown.at(bucket + 1))));
+        let high = format_coordinate(frame.y(log_share(bucket_count, highest_count)));
+        let _ = write!(
+            path,
+            "V{high}H{}",
+            format_coordinate(frame.x(bucket_range.bucket_start(bucket + 1)))
+        );
     }
     path + "V" + &foot
 }

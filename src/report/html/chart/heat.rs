@@ -7,11 +7,11 @@ use std::ops::Range;
 
 use maud::{Markup, html};
 
-use super::{Axis, Frame, figure, legend};
+use super::{Axis, Frame, render_figure, render_figure_legend};
 use crate::numerics::picture::{Map, Picture, Shade};
-use crate::numerics::slices::{Location, Selection, Term};
-use crate::report::numbers::count;
-use crate::tensor::{Dim, unravel};
+use crate::numerics::slices::{IndexSelection, Location, Term};
+use crate::report::numbers::format_noun_count;
+use crate::tensor::{Dim, unravel_index};
 
 /// The width of the area.
 const WIDTH: f64 = 236.0;
@@ -21,7 +21,7 @@ const HEIGHT: [f64; 2] = [168.0, 24.0];
 const BANDS: usize = 48;
 
 /// The map of an output with dimensions `dims`, with the wrong slice framed.
-pub(in crate::report::html) fn heat(
+pub(in crate::report::html) fn draw_heat_map(
     name: &str,
     picture: &Picture,
     dims: &[Dim],
@@ -35,23 +35,27 @@ pub(in crate::report::html) fn heat(
     let frame = Frame { x: columns_axis(map, dims), y: rows_axis(map, dims), width: WIDTH, height };
     let (cell_width, cell_height) = (WIDTH / map.width as f64, height / map.height as f64);
     let (left, top) = (frame.x(0.0), frame.y(1.0));
-    let inside = html! {
+    let drawing = html! {
         g class="cells" transform={ "translate(" (left) " " (top) ") scale(" (cell_width) " " (cell_height) ")" } {
-            @for (shade, path) in paths(map) {
-                path class=(class(shade)) d=(path) { title { (words(shade)) } }
+            @for (shade, path) in trace_shade_paths(map) {
+                path class=(shade_class(shade)) d=(path) { title { (shade_label(shade)) } }
             }
             @if let Some(location) = wrong {
-                @let frames = frames(map, location, dims);
+                @let frames = draw_region_frames(map, location, dims);
                 @if !frames.is_empty() { path class="frame" d=(frames) { title { "the slice that is wrong" } } }
             }
         }
     };
     let title = "Where: the worst of each cell";
-    figure(title, &frame.svg(&alt(name, map), &inside), &keys(map, wrong))
+    render_figure(
+        title,
+        &frame.svg(&describe_heat_map(name, map), &drawing),
+        &render_shade_legend(map, wrong),
+    )
 }
 
 /// The classes of the colours of shades.
-fn class(shade: Shade) -> &'static str {
+fn shade_class(shade: Shade) -> &'static str {
     match shade {
         Shade::Same => "s-same",
         Shade::Near => "s-near",
@@ -67,7 +71,7 @@ fn class(shade: Shade) -> &'static str {
     }
 }
 
-fn words(shade: Shade) -> &'static str {
+fn shade_label(shade: Shade) -> &'static str {
     match shade {
         Shade::Same => "the same bits",
         Shade::Near => "up to 1 × noise",
@@ -83,7 +87,7 @@ fn words(shade: Shade) -> &'static str {
     }
 }
 
-fn present(map: &Map) -> BTreeMap<Shade, usize> {
+fn count_shades(map: &Map) -> BTreeMap<Shade, usize> {
     let mut present = BTreeMap::new();
     for shade in &map.cells {
         *present.entry(*shade).or_insert(0) += 1;
@@ -91,38 +95,43 @@ fn present(map: &Map) -> BTreeMap<Shade, usize> {
     present
 }
 
-fn keys(map: &Map, wrong: Option<&Location>) -> Markup {
-    let present = present(map);
+fn render_shade_legend(map: &Map, wrong: Option<&Location>) -> Markup {
+    let present = count_shades(map);
     let mut keys: Vec<(&str, String)> =
-        present.keys().map(|&shade| (class(shade), words(shade).to_owned())).collect();
+        present.keys().map(|&shade| (shade_class(shade), shade_label(shade).to_owned())).collect();
     if wrong.is_some_and(|location| !is_everywhere(location)) {
         keys.push(("key-frame", "the slice that is wrong".to_owned()));
     }
-    legend(&keys)
+    render_figure_legend(&keys)
 }
 
 /// The map in words.
-fn alt(name: &str, map: &Map) -> String {
-    let shades: Vec<String> = present(map)
+fn describe_heat_map(name: &str, map: &Map) -> String {
+    let shades: Vec<String> = count_shades(map)
         .into_iter()
         .rev()
-        .map(|(shade, cells)| format!("{} {}", count(cells as u64, "cell"), words(shade)))
+        .map(|(shade, cells)| {
+            format!("{} {}", format_noun_count(cells as u64, "cell"), shade_label(shade))
+        })
         .collect();
-    let (rows, columns) = (count(map.rows as u64, "row"), count(map.columns as u64, "column"));
+    let (rows, columns) = (
+        format_noun_count(map.rows as u64, "row"),
+        format_noun_count(map.columns as u64, "column"),
+    );
     format!("Map of {name}, {rows} by {columns}: {}", shades.join(", "))
 }
 
 /// A path for each shade that is there but the least: runs of cells, in units of cells.
-fn paths(map: &Map) -> BTreeMap<Shade, String> {
+fn trace_shade_paths(map: &Map) -> BTreeMap<Shade, String> {
     let mut paths: BTreeMap<Shade, String> = BTreeMap::new();
     for (row, cells) in map.cells.chunks(map.width).enumerate() {
-        let mut from = 0;
+        let mut start_column = 0;
         for run in cells.chunk_by(|a, b| a == b) {
             if run[0] > Shade::Same {
                 let path = paths.entry(run[0]).or_default();
-                let _ = write!(path, "M{from} {row}h{0}v1h-{0}z", run.len());
+                let _ = write!(path, "M{start_column} {row}h{0}v1h-{0}z", run.len());
             }
-            from += run.len();
+            start_column += run.len();
         }
     }
     paths
@@ -132,11 +141,11 @@ fn columns_axis(map: &Map, dims: &[Dim]) -> Axis {
     let last = dims.last();
     let name = last.and_then(|dim| dim.name.clone()).unwrap_or_else(|| "last dimension".to_owned());
     let cells = [0, map.width / 2, map.width - 1];
-    let at = |cell: usize| (cell as f64 + 0.5) / map.width as f64;
+    let cell_share = |cell: usize| (cell as f64 + 0.5) / map.width as f64;
     let first = |cell| Map::first(cell, map.columns, map.width);
     let mut ticks: Vec<(f64, String)> =
-        cells[..2].iter().map(|&cell| (at(cell), first(cell).to_string())).collect();
-    ticks.push((at(cells[2]), (map.columns - 1).to_string()));
+        cells[..2].iter().map(|&cell| (cell_share(cell), first(cell).to_string())).collect();
+    ticks.push((cell_share(cells[2]), (map.columns - 1).to_string()));
     ticks.dedup_by_key(|(share, _)| (*share * 1e6) as u64);
     Axis { label: format!("{name} (index)"), ticks }
 }
@@ -147,7 +156,7 @@ fn rows_axis(map: &Map, dims: &[Dim]) -> Axis {
     let names: Vec<&str> = leading.iter().map(|dim| dim.name.as_deref().unwrap_or("dim")).collect();
     let label = if names.is_empty() { "all".to_owned() } else { names.join(", ") };
     let text = |row: usize| {
-        let index: Vec<String> = unravel(row, &shape).iter().map(usize::to_string).collect();
+        let index: Vec<String> = unravel_index(row, &shape).iter().map(usize::to_string).collect();
         index.join(",")
     };
     let mut cells = vec![0, map.height / 2, map.height - 1];
@@ -160,19 +169,20 @@ fn rows_axis(map: &Map, dims: &[Dim]) -> Axis {
 }
 
 fn is_everywhere(location: &Location) -> bool {
-    location.terms.iter().all(|term| matches!(term.selection, Selection::All))
+    location.terms.iter().all(|term| matches!(term.selection, IndexSelection::All))
 }
 
 /// The outlines of the region of `location`, in units of cells; none where it is everything.
-fn frames(map: &Map, location: &Location, dims: &[Dim]) -> String {
+fn draw_region_frames(map: &Map, location: &Location, dims: &[Dim]) -> String {
     let Some((last, leading)) = location.terms.split_last() else { return String::new() };
     if is_everywhere(location) || location.terms.len() != dims.len() {
         return String::new();
     }
-    let columns = in_cells(&bands(std::slice::from_ref(last)), map.columns, map.width);
+    let columns =
+        in_cells(&combine_term_ranges(std::slice::from_ref(last)), map.columns, map.width);
     let rows = match leading {
         [] => once(0..map.height).collect(),
-        leading => in_cells(&bands(leading), map.rows, map.height),
+        leading => in_cells(&combine_term_ranges(leading), map.rows, map.height),
     };
     let mut path = String::new();
     for row in &rows {
@@ -185,40 +195,43 @@ fn frames(map: &Map, location: &Location, dims: &[Dim]) -> String {
 }
 
 /// The selected indices of dimensions that are taken together, as ranges.
-fn bands(terms: &[Term]) -> Vec<Range<usize>> {
+fn combine_term_ranges(terms: &[Term]) -> Vec<Range<usize>> {
     let size: usize = terms.iter().map(|term| term.size).product();
-    let whole = terms.iter().rev().take_while(|term| matches!(term.selection, Selection::All));
-    let (outer, inner) = terms.split_at(terms.len() - whole.count());
+    let whole_terms =
+        terms.iter().rev().take_while(|term| matches!(term.selection, IndexSelection::All));
+    let (outer, inner) = terms.split_at(terms.len() - whole_terms.count());
     let inner: usize = inner.iter().map(|term| term.size).product();
-    let Some((last, before)) = outer.split_last() else { return once(0..size).collect() };
+    let Some((last, outer_terms)) = outer.split_last() else { return once(0..size).collect() };
     let mut starts = vec![0];
-    for term in before {
+    for term in outer_terms {
         let next = starts.iter().flat_map(|&start| {
             let selected = (0..term.size).filter(|&index| term.selection.contains(index));
             selected.take(BANDS + 1).map(move |index| start * term.size + index)
         });
         starts = next.take(BANDS + 1).collect();
     }
-    let ranges = runs(last);
-    let all = starts.iter().flat_map(|&start| {
-        let from = start * last.size;
-        ranges.iter().map(move |run| (from + run.start) * inner..(from + run.end) * inner)
+    let ranges = list_term_ranges(last);
+    let all_bands = starts.iter().flat_map(|&start| {
+        let first_block = start * last.size;
+        ranges
+            .iter()
+            .map(move |run| (first_block + run.start) * inner..(first_block + run.end) * inner)
     });
-    let all: Vec<Range<usize>> = all.take(BANDS + 1).collect();
-    match (all.len(), all.first()) {
-        (..=BANDS, _) | (_, None) => all,
+    let all_bands: Vec<Range<usize>> = all_bands.take(BANDS + 1).collect();
+    match (all_bands.len(), all_bands.first()) {
+        (..=BANDS, _) | (_, None) => all_bands,
         (_, Some(first)) => once(first.start..size).collect(),
     }
 }
 
 /// The selected indices of one dimension, as ranges.
-fn runs(term: &Term) -> Vec<Range<usize>> {
+fn list_term_ranges(term: &Term) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for index in (0..term.size).filter(|&index| term.selection.contains(index)) {
-        let many = runs.len() > BANDS;
+        let is_full = runs.len() > BANDS;
         match runs.last_mut() {
             Some(run) if run.end == index => run.end += 1,
-            _ if many => break,
+            _ if is_full => break,
             _ => runs.push(index..index + 1),
         }
     }
@@ -227,10 +240,10 @@ fn runs(term: &Term) -> Vec<Range<usize>> {
 
 /// The cells that `ranges` of indices touch, those that meet as one.
 fn in_cells(ranges: &[Range<usize>], size: usize, cells: usize) -> Vec<Range<usize>> {
-    let of = |index: usize| (index as u128 * cells as u128 / size.max(1) as u128) as usize;
+    let cell_of = |index: usize| (index as u128 * cells as u128 / size.max(1) as u128) as usize;
     let mut touched: Vec<Range<usize>> = Vec::new();
     for range in ranges.iter().filter(|range| !range.is_empty()) {
-        let next = of(range.start)..of(range.end - 1) + 1;
+        let next = cell_of(range.start)..cell_of(range.end - 1) + 1;
         match touched.last_mut() {
             Some(last) if next.start <= last.end => last.end = last.end.max(next.end),
             _ => touched.push(next),
@@ -243,21 +256,21 @@ fn in_cells(ranges: &[Range<usize>], size: usize, cells: usize) -> Vec<Range<usi
 mod tests {
     use super::*;
 
-    fn term(size: usize, selection: Selection) -> Term {
+    fn term(size: usize, selection: IndexSelection) -> Term {
         Term { dim: "d".to_owned(), size, selection }
     }
 
     #[test]
     fn the_frame_goes_around_the_cells_of_the_slice() {
-        let heads = term(4, Selection::Range { first: 1, last: 2 });
-        let all = || term(3, Selection::All);
+        let heads = term(4, IndexSelection::Range { first: 1, last: 2 });
+        let all = || term(3, IndexSelection::All);
         let one = |range: Range<usize>| vec![range.start, range.end];
         let told = |ranges: Vec<Range<usize>>| ranges.into_iter().map(one).collect::<Vec<_>>();
-        assert_eq!(told(bands(&[all(), heads.clone()])), [[1, 3], [5, 7], [9, 11]]);
-        assert_eq!(told(bands(&[heads.clone(), all()])), [[3, 9]]);
-        assert_eq!(told(bands(&[all(), all()])), [[0, 9]]);
-        let odd = term(1000, Selection::Modulo { modulus: 2, remainder: 1 });
-        assert_eq!(told(bands(&[odd])), [[1, 1000]], "too many to be told apart");
+        assert_eq!(told(combine_term_ranges(&[all(), heads.clone()])), [[1, 3], [5, 7], [9, 11]]);
+        assert_eq!(told(combine_term_ranges(&[heads.clone(), all()])), [[3, 9]]);
+        assert_eq!(told(combine_term_ranges(&[all(), all()])), [[0, 9]]);
+        let odd = term(1000, IndexSelection::Modulo { modulus: 2, remainder: 1 });
+        assert_eq!(told(combine_term_ranges(&[odd])), [[1, 1000]], "too many to be told apart");
         assert_eq!(told(in_cells(&[0..1, 50..60, 60..61], 100, 10)), [[0, 1], [5, 7]]);
         assert_eq!(told(in_cells(&[0..1, 99..100], 100, 10)), [[0, 1], [9, 10]]);
     }

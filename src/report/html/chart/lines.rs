@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 
-use super::super::super::numbers::{count, short};
-use super::{Axis, Frame, figure, legend, round};
+use super::super::super::numbers::{format_noun_count, format_short_number};
+use super::{Axis, Frame, format_coordinate, render_figure, render_figure_legend};
 
 /// The size of the area.
 const SIZE: [f64; 2] = [276.0, 128.0];
@@ -15,13 +15,13 @@ const PLACES: usize = 276;
 const WIDE: f64 = 50.0;
 
 /// The values of `name` over the steps called `steps`; `axis` says what they are.
-pub(in crate::report::html) fn steps(
+pub(in crate::report::html) fn draw_steps_chart(
     name: &str,
     axis: &str,
     values: &[Option<f64>],
     steps: &[String],
 ) -> Markup {
-    let scale = Scale::of(values);
+    let scale = ValueAxis::fit(values);
     let label = if scale.is_log { format!("{axis} (log scale)") } else { axis.to_owned() };
     let frame = Frame {
         x: steps_axis(steps),
@@ -29,28 +29,34 @@ pub(in crate::report::html) fn steps(
         width: SIZE[0],
         height: SIZE[1],
     };
-    let across = |at: usize| frame.x(at as f64 / (values.len().max(2) - 1) as f64);
+    let across = |step: usize| frame.x(step as f64 / (values.len().max(2) - 1) as f64);
     let missing = values.iter().enumerate().filter(|(_, x)| x.is_some_and(|x| !x.is_finite()));
-    let missing: Vec<usize> = missing.map(|(at, _)| at).collect();
-    let inside = html! {
-        path class="points-within" d=(dots(values, &scale, &frame)) {}
-        path class="curve" d=(path(values, &scale, &frame)) {}
+    let missing: Vec<usize> = missing.map(|(step, _)| step).collect();
+    let drawing = html! {
+        path class="points-within" d=(draw_value_dots(values, &scale, &frame)) {}
+        path class="curve" d=(trace_value_line(values, &scale, &frame)) {}
         @for &at in &missing {
-            path class="not-finite" d={ "M" (round(across(at))) " " (round(frame.y(1.0))) "V" (round(frame.y(0.0))) } {}
+            path class="not-finite" d={ "M" (format_coordinate(across(at))) " " (format_coordinate(frame.y(1.0))) "V" (format_coordinate(frame.y(0.0))) } {}
         }
     };
     let mut keys = Vec::new();
     if !missing.is_empty() {
         keys.push(("bar-beyond", "not finite".to_owned()));
     }
-    figure(name, &frame.svg(&words(name, axis, values), &inside), &legend(&keys))
+    render_figure(
+        name,
+        &frame.svg(&describe_steps_chart(name, axis, values), &drawing),
+        &render_figure_legend(&keys),
+    )
 }
 
 /// The picture in words.
-fn words(name: &str, axis: &str, values: &[Option<f64>]) -> String {
+fn describe_steps_chart(name: &str, axis: &str, values: &[Option<f64>]) -> String {
     let finite: Vec<f64> = values.iter().flatten().copied().filter(|x| x.is_finite()).collect();
     let range = match (finite.first(), finite.last()) {
-        (Some(first), Some(last)) => format!("{} to {}", short(*first, 3), short(*last, 3)),
+        (Some(first), Some(last)) => {
+            format!("{} to {}", format_short_number(*first, 3), format_short_number(*last, 3))
+        }
         _ => "no finite value".to_owned(),
     };
     let off = values.iter().flatten().filter(|x| !x.is_finite()).count() as u64;
@@ -59,8 +65,8 @@ fn words(name: &str, axis: &str, values: &[Option<f64>]) -> String {
         1 => "; 1 is not finite".to_owned(),
         off => format!("; {off} are not finite"),
     };
-    let what = if name == axis { name.to_owned() } else { format!("{name}, {axis}") };
-    format!("{what} over {}, {range}{off}", count(values.len() as u64, "step"))
+    let curve_name = if name == axis { name.to_owned() } else { format!("{name}, {axis}") };
+    format!("{curve_name} over {}, {range}{off}", format_noun_count(values.len() as u64, "step"))
 }
 
 /// The axis of the steps: the first, the last and those between that have room.
@@ -79,35 +85,35 @@ fn steps_axis(steps: &[String]) -> Axis {
 }
 
 /// The axis of the values.
-struct Scale {
+struct ValueAxis {
     least: f64,
     most: f64,
     is_log: bool,
 }
 
-impl Scale {
-    fn of(values: &[Option<f64>]) -> Scale {
+impl ValueAxis {
+    fn fit(values: &[Option<f64>]) -> ValueAxis {
         let finite = || values.iter().flatten().copied().filter(|x| x.is_finite());
         let least = finite().fold(f64::INFINITY, f64::min);
         let most = finite().fold(f64::NEG_INFINITY, f64::max);
         if least > most {
-            return Scale { least: 0.0, most: 1.0, is_log: false };
+            return ValueAxis { least: 0.0, most: 1.0, is_log: false };
         }
         if least > 0.0 && most / least >= WIDE {
-            return Scale { least, most, is_log: true };
+            return ValueAxis { least, most, is_log: true };
         }
         if least == most {
             // A line that does not move lies in the middle.
             let room = if least == 0.0 { 1.0 } else { least.abs() / 2.0 };
-            return Scale { least: least - room, most: most + room, is_log: false };
+            return ValueAxis { least: least - room, most: most + room, is_log: false };
         }
         let step = round_step(least, most);
         let (low, high) = (whole_below(least / step) * step, whole_above(most / step) * step);
         let (low, high) = (low.min(least), high.max(most));
         if !(low.is_finite() && high.is_finite()) {
-            return Scale { least, most, is_log: false };
+            return ValueAxis { least, most, is_log: false };
         }
-        Scale { least: low, most: high, is_log: false }
+        ValueAxis { least: low, most: high, is_log: false }
     }
 
     fn share(&self, x: f64) -> f64 {
@@ -122,23 +128,25 @@ impl Scale {
         let marks = if self.is_log { self.log_marks() } else { self.round_marks() };
         marks
             .into_iter()
-            .map(|(value, digits)| (self.share(value).clamp(0.0, 1.0), short(value, digits)))
+            .map(|(value, digits)| {
+                (self.share(value).clamp(0.0, 1.0), format_short_number(value, digits))
+            })
             .collect()
     }
 
     /// Powers of ten, and where they are few, twice and five times as much, with their digits.
     fn log_marks(&self) -> Vec<(f64, usize)> {
-        let inside = |value: &f64| (self.least..=self.most).contains(value);
+        let is_in_range = |value: &f64| (self.least..=self.most).contains(value);
         let (first, last) = (self.least.log10().floor() as i32, self.most.log10() as i32);
         let powers: Vec<f64> =
-            (first..=last).map(|power| 10f64.powi(power)).filter(inside).collect();
+            (first..=last).map(|power| 10f64.powi(power)).filter(is_in_range).collect();
         let step = powers.len().div_ceil(5).max(1);
         if powers.len() > 2 {
             return powers.into_iter().step_by(step).map(|value| (value, 1)).collect();
         }
-        let all = (first..=last).map(|power| 10f64.powi(power));
-        let all = all.flat_map(|power| [1.0, 2.0, 5.0].map(|times| times * power));
-        all.filter(inside).map(|value| (value, 1)).collect()
+        let decades = (first..=last).map(|power| 10f64.powi(power));
+        let candidates = decades.flat_map(|power| [1.0, 2.0, 5.0].map(|times| times * power));
+        candidates.filter(is_in_range).map(|value| (value, 1)).collect()
     }
 
     /// Multiples of a round step, with as many digits as tell them apart.
@@ -178,22 +186,22 @@ fn round_step(least: f64, most: f64) -> f64 {
 }
 
 /// The line through the finite values, broken where there is none.
-fn path(values: &[Option<f64>], scale: &Scale, frame: &Frame) -> String {
+fn trace_value_line(values: &[Option<f64>], scale: &ValueAxis, frame: &Frame) -> String {
     let (mut path, mut is_open) = (String::new(), false);
     let last = (values.len().max(2) - 1) as f64;
-    let wide = values.len().div_ceil(PLACES).max(1);
-    for (number, bucket) in values.chunks(wide).enumerate() {
+    let bucket_length = values.len().div_ceil(PLACES).max(1);
+    for (number, bucket) in values.chunks(bucket_length).enumerate() {
         let finite = || bucket.iter().flatten().copied().filter(|x| x.is_finite());
-        let Some(least) = finite().reduce(f64::min) else {
+        let Some(lowest) = finite().reduce(f64::min) else {
             is_open = false;
             continue;
         };
-        let most = finite().reduce(f64::max).unwrap_or(least);
-        let x = round(frame.x((number * wide) as f64 / last));
-        let ends = if least == most { vec![least] } else { vec![least, most] };
+        let highest = finite().reduce(f64::max).unwrap_or(lowest);
+        let x = format_coordinate(frame.x((number * bucket_length) as f64 / last));
+        let ends = if lowest == highest { vec![lowest] } else { vec![lowest, highest] };
         for value in ends {
             let command = if is_open { 'L' } else { 'M' };
-            let _ = write!(path, "{command}{x} {}", round(frame.y(scale.share(value))));
+            let _ = write!(path, "{command}{x} {}", format_coordinate(frame.y(scale.share(value))));
             is_open = true;
         }
     }
@@ -201,17 +209,17 @@ fn path(values: &[Option<f64>], scale: &Scale, frame: &Frame) -> String {
 }
 
 /// A dot for each value, where they are few enough to be told apart.
-fn dots(values: &[Option<f64>], scale: &Scale, frame: &Frame) -> String {
+fn draw_value_dots(values: &[Option<f64>], scale: &ValueAxis, frame: &Frame) -> String {
     const MOST: usize = 40;
     let mut path = String::new();
     let last = (values.len().max(2) - 1) as f64;
     if values.len() > MOST {
         return path;
     }
-    for (at, value) in values.iter().enumerate() {
+    for (index, value) in values.iter().enumerate() {
         if let Some(value) = value.filter(|x| x.is_finite()) {
-            let (x, y) = (frame.x(at as f64 / last), frame.y(scale.share(value)));
-            let _ = write!(path, "M{} {}h0", round(x), round(y));
+            let (x, y) = (frame.x(index as f64 / last), frame.y(scale.share(value)));
+            let _ = write!(path, "M{} {}h0", format_coordinate(x), format_coordinate(y));
         }
     }
     path
@@ -223,22 +231,22 @@ mod tests {
 
     #[test]
     fn a_wide_range_of_positive_values_has_a_logarithmic_axis() {
-        let scale = Scale::of(&[Some(1e-3), None, Some(10.0), Some(f64::NAN)]);
+        let scale = ValueAxis::fit(&[Some(1e-3), None, Some(10.0), Some(f64::NAN)]);
         assert!(scale.is_log);
         assert_eq!((scale.share(1e-3), scale.share(10.0)), (0.0, 1.0));
         let names: Vec<String> = scale.ticks().into_iter().map(|(_, name)| name).collect();
         assert_eq!(names.join(" "), "0.001 0.01 0.1 1 10");
-        let narrow = Scale::of(&[Some(1.5), Some(80.0)]);
+        let narrow = ValueAxis::fit(&[Some(1.5), Some(80.0)]);
         let names: Vec<String> = narrow.ticks().into_iter().map(|(_, name)| name).collect();
         assert_eq!(names.join(" "), "2 5 10 20 50");
-        assert!(!Scale::of(&[Some(-1.0), Some(100.0)]).is_log);
+        assert!(!ValueAxis::fit(&[Some(-1.0), Some(100.0)]).is_log);
     }
 
     #[test]
     fn the_marks_of_an_axis_are_round_and_told_apart() {
         let marks = |values: &[f64]| {
             let values: Vec<Option<f64>> = values.iter().copied().map(Some).collect();
-            let ticks = Scale::of(&values).ticks();
+            let ticks = ValueAxis::fit(&values).ticks();
             assert!(ticks.iter().all(|(share, _)| (0.0..=1.0).contains(share)), "{ticks:?}");
             ticks.into_iter().map(|(_, name)| name).collect::<Vec<_>>().join(" ")
         };
@@ -257,13 +265,13 @@ mod tests {
 
     #[test]
     fn a_line_that_does_not_move_lies_in_the_middle_and_one_without_values_is_empty() {
-        let scale = Scale::of(&[Some(3.0), Some(3.0)]);
+        let scale = ValueAxis::fit(&[Some(3.0), Some(3.0)]);
         assert_eq!(scale.share(3.0), 0.5);
-        let wide = Scale::of(&[Some(-f64::MAX), Some(f64::MAX)]);
+        let wide = ValueAxis::fit(&[Some(-f64::MAX), Some(f64::MAX)]);
         assert_eq!((wide.share(-f64::MAX), wide.share(f64::MAX)), (0.0, 1.0));
-        let nothing = Scale::of(&[None, Some(f64::NAN)]);
+        let nothing = ValueAxis::fit(&[None, Some(f64::NAN)]);
         assert_eq!(nothing.ticks().len(), 6);
-        let picture = steps("y", "loss", &[None, Some(f64::NAN)], &[]).into_string();
+        let picture = draw_steps_chart("y", "loss", &[None, Some(f64::NAN)], &[]).into_string();
         assert!(picture.contains("no finite value; 1 is not finite"), "{picture}");
     }
 }

@@ -10,11 +10,11 @@ mod scatter;
 
 use maud::{Markup, html};
 
-pub(super) use self::bars::{distances, errors};
-pub(super) use self::heat::heat;
-pub(super) use self::lines::steps;
-pub(super) use self::scatter::scatter;
-use super::super::numbers::short;
+pub(super) use self::bars::{draw_distances_chart, draw_errors_chart};
+pub(super) use self::heat::draw_heat_map;
+pub(super) use self::lines::draw_steps_chart;
+pub(super) use self::scatter::draw_scatter_chart;
+use super::super::numbers::format_short_number;
 
 /// An axis: what it shows, with its unit, and marks at shares of its length.
 pub(in crate::report) struct Axis {
@@ -44,23 +44,23 @@ const BESIDE: f64 = 23.0;
 
 /// The marks of an axis whose texts do not overlap. `span` is the length of a text along the axis, in
 /// shares of it. Of two that overlap the later goes, but the last mark stays.
-fn readable(ticks: &[(f64, String)], span: impl Fn(&str) -> f64) -> Vec<&(f64, String)> {
-    let overlap = |one: &(f64, String), other: &(f64, String)| {
-        (one.0 - other.0).abs() < (span(&one.1) + span(&other.1)) / 2.0
+fn pick_readable_ticks(ticks: &[(f64, String)], span: impl Fn(&str) -> f64) -> Vec<&(f64, String)> {
+    let overlap = |first_tick: &(f64, String), second_tick: &(f64, String)| {
+        (first_tick.0 - second_tick.0).abs() < (span(&first_tick.1) + span(&second_tick.1)) / 2.0
     };
-    let mut kept: Vec<&(f64, String)> = Vec::new();
+    let mut readable_ticks: Vec<&(f64, String)> = Vec::new();
     for tick in ticks {
-        if kept.last().is_none_or(|last| !overlap(last, tick)) {
-            kept.push(tick);
+        if readable_ticks.last().is_none_or(|last| !overlap(last, tick)) {
+            readable_ticks.push(tick);
         }
     }
-    if let Some(end) = ticks.last().filter(|end| kept.last() != Some(end)) {
-        while kept.last().is_some_and(|last| overlap(last, end)) {
-            kept.pop();
+    if let Some(end) = ticks.last().filter(|end| readable_ticks.last() != Some(end)) {
+        while readable_ticks.last().is_some_and(|last| overlap(last, end)) {
+            readable_ticks.pop();
         }
-        kept.push(end);
+        readable_ticks.push(end);
     }
-    kept
+    readable_ticks
 }
 
 impl Frame {
@@ -84,39 +84,39 @@ impl Frame {
     pub(in crate::report) fn svg(&self, alt: &str, inside: &Markup) -> Markup {
         let [_, right, top, bottom] = SPACE;
         let left = self.left();
-        let across = readable(&self.x.ticks, |text| {
+        let across = pick_readable_ticks(&self.x.ticks, |text| {
             MARK[0] * (text.chars().count() + 1) as f64 / self.width
         });
-        let upwards = readable(&self.y.ticks, |_| MARK[1] / self.height);
+        let upwards = pick_readable_ticks(&self.y.ticks, |_| MARK[1] / self.height);
         let (width, height) = (left + self.width + right, top + self.height + bottom);
         let foot = top + self.height;
         html! {
             svg class="chart" role="img" aria-label=(alt)
-                viewBox={ "0 0 " (round(width)) " " (round(height)) }
+                viewBox={ "0 0 " (format_coordinate(width)) " " (format_coordinate(height)) }
             {
                 @for (share, _) in &upwards {
-                    path class="grid" d={ "M" (round(left)) " " (round(self.y(*share))) "h" (round(self.width)) } {}
+                    path class="grid" d={ "M" (format_coordinate(left)) " " (format_coordinate(self.y(*share))) "h" (format_coordinate(self.width)) } {}
                 }
                 (inside)
-                path class="axis" d={ "M" (round(left)) " " (round(top)) "V" (round(foot)) "h" (round(self.width)) } {}
+                path class="axis" d={ "M" (format_coordinate(left)) " " (format_coordinate(top)) "V" (format_coordinate(foot)) "h" (format_coordinate(self.width)) } {}
                 @for (share, text) in &across {
-                    text class="tick" x=(round(self.x(*share))) y=(round(foot + 13.0)) text-anchor="middle" { (text) }
+                    text class="tick" x=(format_coordinate(self.x(*share))) y=(format_coordinate(foot + 13.0)) text-anchor="middle" { (text) }
                 }
                 @for (share, text) in &upwards {
-                    text class="tick" x=(round(left - 5.0)) y=(round(self.y(*share) + 3.5)) text-anchor="end" { (text) }
+                    text class="tick" x=(format_coordinate(left - 5.0)) y=(format_coordinate(self.y(*share) + 3.5)) text-anchor="end" { (text) }
                 }
-                text class="label" x=(round(left + self.width / 2.0)) y=(round(height - 6.0)) text-anchor="middle" {
+                text class="label" x=(format_coordinate(left + self.width / 2.0)) y=(format_coordinate(height - 6.0)) text-anchor="middle" {
                     (self.x.label)
                 }
                 text class="label" text-anchor="middle"
-                    transform={ "translate(11 " (round(top + self.height / 2.0)) ") rotate(-90)" } { (self.y.label) }
+                    transform={ "translate(11 " (format_coordinate(top + self.height / 2.0)) ") rotate(-90)" } { (self.y.label) }
             }
         }
     }
 }
 
 /// A figure with what it is above it, and below it what its colours mean.
-pub(in crate::report) fn figure(title: &str, chart: &Markup, legend: &Markup) -> Markup {
+pub(in crate::report) fn render_figure(title: &str, chart: &Markup, legend: &Markup) -> Markup {
     html! {
         figure {
             figcaption { (title) }
@@ -127,7 +127,7 @@ pub(in crate::report) fn figure(title: &str, chart: &Markup, legend: &Markup) ->
 }
 
 /// The keys of a figure: the class of a colour, and what it means.
-pub(in crate::report) fn legend(keys: &[(&str, String)]) -> Markup {
+pub(in crate::report) fn render_figure_legend(keys: &[(&str, String)]) -> Markup {
     html! {
         ul class="legend" {
             @for (class, words) in keys {
@@ -143,19 +143,19 @@ pub(in crate::report) fn legend(keys: &[(&str, String)]) -> Markup {
 }
 
 /// What charts refer to; once on a page.
-pub(super) fn patterns() -> Markup {
+pub(super) fn define_chart_patterns() -> Markup {
     html! {
         svg class="patterns" aria-hidden="true" width="0" height="0" {
             defs {
-                (pattern("p-inf", html! { circle class="ink" cx="2" cy="2" r="1.1" {} }))
-                (pattern("p-dependent", html! { path class="stroke" d="M-1 1l2 -2M0 4l4 -4M3 5l2 -2" {} }))
-                (pattern("p-unwritten", html! { path class="stroke" d="M0 0l4 4M4 0l-4 4" {} }))
+                (define_pattern("p-inf", html! { circle class="ink" cx="2" cy="2" r="1.1" {} }))
+                (define_pattern("p-dependent", html! { path class="stroke" d="M-1 1l2 -2M0 4l4 -4M3 5l2 -2" {} }))
+                (define_pattern("p-unwritten", html! { path class="stroke" d="M0 0l4 4M4 0l-4 4" {} }))
             }
         }
     }
 }
 
-fn pattern(id: &str, inside: Markup) -> Markup {
+fn define_pattern(id: &str, inside: Markup) -> Markup {
     html! {
         pattern id=(id) width="4" height="4" patternUnits="userSpaceOnUse" {
             rect class="pattern" width="4" height="4" {}
@@ -165,37 +165,39 @@ fn pattern(id: &str, inside: Markup) -> Markup {
 }
 
 /// A coordinate, to a tenth.
-pub(in crate::report) fn round(x: f64) -> String {
+pub(in crate::report) fn format_coordinate(x: f64) -> String {
     let text = format!("{x:.1}");
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
 }
 
 /// A count in few characters: `7`, `12 k`, `3.4 M`.
-fn few(count: f64) -> String {
+fn abbreviate_count(count: f64) -> String {
     match count {
-        1e9.. => format!("{} G", short(count / 1e9, 3)),
-        1e6.. => format!("{} M", short(count / 1e6, 3)),
-        1e4.. => format!("{} k", short(count / 1e3, 3)),
-        _ => short(count, 4),
+        1e9.. => format!("{} G", format_short_number(count / 1e9, 3)),
+        1e6.. => format!("{} M", format_short_number(count / 1e6, 3)),
+        1e4.. => format!("{} k", format_short_number(count / 1e3, 3)),
+        _ => format_short_number(count, 4),
     }
 }
 
 /// The share of the height that `count` has where the axis is logarithmic and ends at `most`.
-fn log_share(count: u64, most: u64) -> f64 {
+fn log_share(count: u64, highest_count: u64) -> f64 {
     match count {
         0 => 0.0,
         // One element shows too.
-        _ => (2.0 * count as f64).ln() / (2.0 * most.max(1) as f64).ln().max(1e-9),
+        _ => (2.0 * count as f64).ln() / (2.0 * highest_count.max(1) as f64).ln().max(1e-9),
     }
 }
 
 /// The axis of such counts.
-fn counts_axis(most: u64) -> Axis {
-    let powers = (0..19).map(|power| 10u64.pow(power)).take_while(|&power| power <= most);
+fn counts_axis(highest_count: u64) -> Axis {
+    let powers = (0..19).map(|power| 10u64.pow(power)).take_while(|&power| power <= highest_count);
     let powers: Vec<u64> = powers.collect();
     let step = powers.len().div_ceil(5).max(1);
-    let ticks =
-        powers.iter().step_by(step).map(|&power| (log_share(power, most), few(power as f64)));
+    let ticks = powers
+        .iter()
+        .step_by(step)
+        .map(|&power| (log_share(power, highest_count), abbreviate_count(power as f64)));
     Axis { label: "elements (log scale)".to_owned(), ticks: ticks.collect() }
 }
 
@@ -212,7 +214,7 @@ mod tests {
             .map(|(at, name)| (at as f64 / 4.0, name.to_string()))
             .collect();
         let kept = |width: f64| {
-            let kept = readable(&ticks, |text| text.len() as f64 / width).into_iter();
+            let kept = pick_readable_ticks(&ticks, |text| text.len() as f64 / width).into_iter();
             kept.map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(kept(1000.0), names.join(" "));

@@ -4,33 +4,35 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 
-use super::{Axis, Frame, figure, legend, round, short};
-use crate::numerics::picture::Pair;
+use super::{
+    Axis, Frame, format_coordinate, format_short_number, render_figure, render_figure_legend,
+};
+use crate::numerics::picture::ValuePair;
 
 /// The size of the area.
 const SIZE: [f64; 2] = [236.0, 168.0];
 
 /// A scale that is linear around 0 and logarithmic far from it.
-struct Scale {
+struct SymlogScale {
     /// Where it turns from one to the other.
     turn: f64,
     low: f64,
     high: f64,
 }
 
-impl Scale {
-    fn of(pairs: &[Pair]) -> Scale {
+impl SymlogScale {
+    fn fit(pairs: &[ValuePair]) -> SymlogScale {
         let mut sizes: Vec<f64> =
             pairs.iter().map(|pair| f64::from(pair.base.abs().max(pair.got.abs()))).collect();
         sizes.retain(|size| *size > 0.0);
         sizes.sort_by(f64::total_cmp);
         let turn = sizes.get(sizes.len() / 2).copied().unwrap_or(1.0);
         let bent = |value: f32| (f64::from(value) / turn).asinh();
-        let all = || pairs.iter().flat_map(|pair| [pair.base, pair.got]).map(bent);
-        let (low, high) = (all().fold(0.0, f64::min), all().fold(0.0, f64::max));
+        let bent_values = || pairs.iter().flat_map(|pair| [pair.base, pair.got]).map(bent);
+        let (low, high) = (bent_values().fold(0.0, f64::min), bent_values().fold(0.0, f64::max));
         // Points at the edge are seen whole.
         let space = 0.04 * (high - low).max(1e-9);
-        Scale { turn, low: low - space, high: high + space }
+        SymlogScale { turn, low: low - space, high: high + space }
     }
 
     fn share(&self, value: f64) -> f64 {
@@ -48,7 +50,7 @@ impl Scale {
         for value in values {
             let share = self.share(value);
             if share - last > 0.14 {
-                ticks.push((share, short(value, 2)));
+                ticks.push((share, format_short_number(value, 2)));
                 last = share;
             }
         }
@@ -57,11 +59,11 @@ impl Scale {
 }
 
 /// The values of both sides of an output against each other.
-pub(in crate::report::html) fn scatter(name: &str, pairs: &[Pair]) -> Markup {
+pub(in crate::report::html) fn draw_scatter_chart(name: &str, pairs: &[ValuePair]) -> Markup {
     if pairs.len() < 2 {
         return html! {};
     }
-    let scale = Scale::of(pairs);
+    let scale = SymlogScale::fit(pairs);
     let axis = |label: &str| Axis { label: label.to_owned(), ticks: scale.ticks() };
     let frame = Frame {
         x: axis("before (value, bent towards a log scale)"),
@@ -69,18 +71,18 @@ pub(in crate::report::html) fn scatter(name: &str, pairs: &[Pair]) -> Markup {
         width: SIZE[0],
         height: SIZE[1],
     };
-    let points = |beyond: bool| {
+    let points = |beyond_noise: bool| {
         let mut path = String::new();
-        for pair in pairs.iter().filter(|pair| pair.beyond == beyond) {
-            let x = round(frame.x(scale.share(pair.base.into())));
-            let y = round(frame.y(scale.share(pair.got.into())));
+        for pair in pairs.iter().filter(|pair| pair.beyond == beyond_noise) {
+            let x = format_coordinate(frame.x(scale.share(pair.base.into())));
+            let y = format_coordinate(frame.y(scale.share(pair.got.into())));
             let _ = write!(path, "M{x} {y}h0");
         }
         path
     };
-    let inside = html! {
+    let drawing = html! {
         path class="equal" d={
-            "M" (round(frame.x(0.0))) " " (round(frame.y(0.0))) "L" (round(frame.x(1.0))) " " (round(frame.y(1.0)))
+            "M" (format_coordinate(frame.x(0.0))) " " (format_coordinate(frame.y(0.0))) "L" (format_coordinate(frame.x(1.0))) " " (format_coordinate(frame.y(1.0)))
         } {}
         path class="points-within" d=(points(false)) {}
         path class="points-beyond" d=(points(true)) {}
@@ -96,5 +98,5 @@ pub(in crate::report::html) fn scatter(name: &str, pairs: &[Pair]) -> Markup {
         keys.push(("bar-beyond", "beyond noise".to_owned()));
     }
     let title = format!("Before against after: {} elements", pairs.len());
-    figure(&title, &frame.svg(&alt, &inside), &legend(&keys))
+    render_figure(&title, &frame.svg(&alt, &drawing), &render_figure_legend(&keys))
 }

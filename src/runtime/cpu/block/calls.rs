@@ -4,26 +4,26 @@
 //! Each tells its runner what the thread waits for, and switches to the next thread that can run.
 #![allow(unsafe_code)]
 
-use super::running::current;
-use super::{Barrier, Handover};
-use crate::runtime::abi::{BlockThreads, FoldFn, Folded, Site, WarpOp, barrier_op};
+use super::running::current_runner;
+use super::{BlockBarrier, Handover};
+use crate::runtime::abi::{BlockThreads, CallSite, FoldFn, Folded, WarpOp, barrier_op};
 use crate::runtime::cpu::fiber::switch;
-use crate::runtime::cpu::warp::{Fold, Offer};
+use crate::runtime::cpu::warp::{Offer, WarpReduction};
 
 /// `__syncthreads` and its forms: returns the combined predicate once every thread has come.
 ///
 /// # Safety
 /// Must be called from a thread of a kernel that runs.
-pub(crate) unsafe extern "C" fn barrier(op: u32, predicate: u32, site: Site) -> u32 {
+pub(crate) unsafe extern "C" fn wait_at_barrier(op: u32, predicate: u32, site: CallSite) -> u32 {
     // SAFETY: passed on to the caller; the two references do not live across the switch.
     unsafe {
-        if let Some(Handover { save, to }) = current().arrive_at_barrier(predicate, site) {
+        if let Some(Handover { save, to }) = current_runner().arrive_at_barrier(predicate, site) {
             switch(save, to);
         }
         if op == barrier_op::PLAIN {
             return 0;
         }
-        let Barrier { arrived, predicates, .. } = current().released;
+        let BlockBarrier { arrived, predicates, .. } = current_runner().released;
         match op {
             barrier_op::COUNT => predicates,
             barrier_op::AND => u32::from(predicates == arrived),
@@ -41,15 +41,15 @@ pub(crate) unsafe extern "C" fn warp_collective(
     mask: u32,
     value: u64,
     argument: u32,
-    site: Site,
+    site: CallSite,
 ) -> u64 {
     // SAFETY: as in `barrier`.
     unsafe {
         let offer = Offer { op, mask, value, argument };
-        if let Some(Handover { save, to }) = current().arrive_at_collective(offer, site) {
+        if let Some(Handover { save, to }) = current_runner().arrive_at_collective(offer, site) {
             switch(save, to);
         }
-        current().collective_result()
+        current_runner().collective_result()
     }
 }
 
@@ -63,17 +63,17 @@ pub(crate) unsafe extern "C" fn warp_fold(
     argument: u32,
     steps: u64,
     run: FoldFn,
-    site: Site,
+    site: CallSite,
 ) -> Folded {
     // SAFETY: as in `barrier`.
     unsafe {
         let offer = Offer { op: WarpOp::Shuffle as u32, mask, value, argument };
-        let fold = Fold::new(steps, run);
-        if let Some(Handover { save, to }) = current().arrive_at_fold(offer, fold, site) {
+        let fold = WarpReduction::new(steps, run);
+        if let Some(Handover { save, to }) = current_runner().arrive_at_fold(offer, fold, site) {
             switch(save, to);
         }
-        let (value, whole) = current().fold_result();
-        Folded { value, whole: whole.into() }
+        let (value, is_whole) = current_runner().fold_result();
+        Folded { value, whole: is_whole.into() }
     }
 }
 
@@ -83,7 +83,7 @@ pub(crate) unsafe extern "C" fn warp_fold(
 /// Must be called from a thread of a kernel that runs.
 pub(crate) unsafe extern "C" fn active_mask() -> u32 {
     // SAFETY: passed on to the caller.
-    let runner = unsafe { current() };
+    let runner = unsafe { current_runner() };
     runner.warps[runner.warp_and_lane().0].live
 }
 
@@ -94,7 +94,7 @@ pub(crate) unsafe extern "C" fn active_mask() -> u32 {
 pub(crate) unsafe extern "C" fn yield_thread() {
     // SAFETY: as in `barrier`.
     unsafe {
-        if let Some(Handover { save, to }) = current().yield_thread() {
+        if let Some(Handover { save, to }) = current_runner().yield_thread() {
             switch(save, to);
         }
     }
@@ -110,15 +110,15 @@ pub(crate) unsafe extern "C" fn whole_block(
     threads: *mut BlockThreads,
 ) {
     // SAFETY: passed on to the caller; `threads` is a variable of it.
-    unsafe { *threads = current().run_whole(frame_bytes, scratch_bytes) };
+    unsafe { *threads = current_runner().run_whole(frame_bytes, scratch_bytes) };
 }
 
-/// Ends the replay because threads of a kernel in block form wait at different barriers. `sites`
+/// Ends the replay because threads of a kernel in thread-loop form wait at different barriers. `sites`
 /// has one site for each thread, in their order, without a file if the thread has ended.
 ///
 /// # Safety
-/// Must be called from a kernel in block form that runs.
-pub(crate) unsafe extern "C" fn barriers_differ(sites: *const Site) -> ! {
+/// Must be called from a kernel in thread-loop form that runs.
+pub(crate) unsafe extern "C" fn barriers_differ(sites: *const CallSite) -> ! {
     // SAFETY: passed on to the caller.
-    unsafe { current().report_sites(sites) }
+    unsafe { current_runner().report_sites(sites) }
 }

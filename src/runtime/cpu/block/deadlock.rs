@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use super::{BlockRunner, Wait};
-use crate::runtime::abi::Site;
-use crate::runtime::cpu::waiting::{WaitingGroup, group};
+use crate::runtime::abi::CallSite;
+use crate::runtime::cpu::waiting::{WaitingGroup, group_waiting_threads};
 use crate::runtime::cpu::warp::LANES;
 
 impl BlockRunner {
@@ -12,7 +12,7 @@ impl BlockRunner {
     ///
     /// # Safety
     /// `sites` must have a site for each thread.
-    pub(super) unsafe fn report_sites(&self, sites: *const Site) -> ! {
+    pub(super) unsafe fn report_sites(&self, sites: *const CallSite) -> ! {
         let place = |linear: usize| {
             // SAFETY: passed on to the caller.
             let site = unsafe { *sites.add(usize::from(self.position_of[linear])) };
@@ -21,7 +21,7 @@ impl BlockRunner {
                 false => format!("at the barrier at {}", site.describe()),
             }
         };
-        (self.deadlock)(&group((0..self.thread_count).map(place)))
+        (self.deadlock)(&group_waiting_threads((0..self.thread_count).map(place)))
     }
 
     #[cold]
@@ -32,7 +32,7 @@ impl BlockRunner {
 
     /// The threads of the block, grouped by where they wait, in the order of their first thread.
     fn waiting_groups(&self) -> Vec<WaitingGroup> {
-        group((0..self.thread_count).map(|linear| self.waiting_place(linear)))
+        group_waiting_threads((0..self.thread_count).map(|linear| self.waiting_place(linear)))
     }
 
     fn waiting_place(&self, linear: usize) -> String {

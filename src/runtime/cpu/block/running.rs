@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::BlockRunner;
-use crate::runtime::Place;
+use crate::runtime::KernelPlace;
 use crate::runtime::cpu::fault;
 
 thread_local! {
@@ -25,7 +25,7 @@ static RUNNING: [AtomicPtr<BlockRunner>; 256] =
 /// # Safety
 /// Must be called by code that is replayed.
 #[inline(always)]
-pub(super) unsafe fn current<'a>() -> &'a mut BlockRunner {
+pub(super) unsafe fn current_runner<'a>() -> &'a mut BlockRunner {
     let runner = CURRENT.get();
     if runner.is_null() {
         fault::end_in_host_code();
@@ -40,21 +40,22 @@ pub(super) unsafe fn current<'a>() -> &'a mut BlockRunner {
 /// Must be called from a thread of a kernel that runs, on a stack of its own.
 pub(crate) unsafe fn linear_thread() -> u16 {
     // SAFETY: passed on to the caller.
-    let runner = unsafe { current() };
+    let runner = unsafe { current_runner() };
     runner.threads[runner.position].linear as u16
 }
 
 /// The kernel, block and thread that run on this operating-system thread, if one does.
-pub(crate) fn place() -> Option<Place> {
+pub(crate) fn current_place() -> Option<KernelPlace> {
     place_of(CURRENT.get())
 }
 
 /// The kernel, block and thread that run here, else on any other operating-system thread.
-pub(crate) fn place_anywhere() -> Option<Place> {
-    place().or_else(|| RUNNING.iter().find_map(|entry| place_of(entry.load(Ordering::Acquire))))
+pub(crate) fn place_anywhere() -> Option<KernelPlace> {
+    current_place()
+        .or_else(|| RUNNING.iter().find_map(|entry| place_of(entry.load(Ordering::Acquire))))
 }
 
-fn place_of(runner: *const BlockRunner) -> Option<Place> {
+fn place_of(runner: *const BlockRunner) -> Option<KernelPlace> {
     if runner.is_null() {
         return None;
     }
@@ -79,16 +80,18 @@ pub(crate) fn stack_overflowed_at(address: usize) -> bool {
 impl BlockRunner {
     /// Records whether a block runs on this operating-system thread, for this thread and all others.
     pub(super) fn announce(&mut self, runs: bool) {
-        let this: *mut BlockRunner = if runs { self } else { std::ptr::null_mut() };
-        CURRENT.set(this);
+        let announced_runner: *mut BlockRunner = if runs { self } else { std::ptr::null_mut() };
+        CURRENT.set(announced_runner);
         if self.running.is_none() {
             let null = std::ptr::null_mut();
             self.running = RUNNING.iter().find(|entry| {
-                entry.compare_exchange(null, this, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+                entry
+                    .compare_exchange(null, announced_runner, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
             });
         }
         if let Some(entry) = self.running {
-            entry.store(this, Ordering::Release);
+            entry.store(announced_runner, Ordering::Release);
         }
     }
 }

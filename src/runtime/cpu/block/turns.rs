@@ -1,4 +1,4 @@
-//! Kernels in block form that ask whose turn it is: besides at barriers, their threads wait for lanes of their warp,
+//! Kernels in thread-loop form that ask whose turn it is: besides at barriers, their threads wait for lanes of their warp,
 //! and let others run in front of atomics.
 //!
 //! Such a kernel has one stack, and runs the threads of the block itself. It tells where each goes, several at once
@@ -7,11 +7,11 @@
 
 use std::slice;
 
-use super::running::current;
+use super::running::current_runner;
 use super::{BlockRunner, Handover, Pause, WARPS};
-use crate::runtime::abi::{BlockThreads, FoldWait, Site, Turn};
+use crate::runtime::abi::{BlockThreads, CallSite, FoldWait, WarpTurn};
 use crate::runtime::cpu::fiber::switch;
-use crate::runtime::cpu::warp::{Fold, LANES};
+use crate::runtime::cpu::warp::{LANES, WarpReduction};
 
 impl BlockRunner {
     fn begin_turns(&mut self, frame_bytes: usize) -> BlockThreads {
@@ -22,7 +22,7 @@ impl BlockRunner {
 
     /// The turn of the thread at `position` and of those behind it that come next, whatever these wait for.
     #[inline(always)]
-    fn turn_of(&mut self, position: usize) -> Turn {
+    fn turn_of(&mut self, position: usize) -> WarpTurn {
         self.position = position;
         let (warp, lane) = self.warp_and_lane();
         let lanes = &self.warps[warp];
@@ -30,7 +30,7 @@ impl BlockRunner {
             true => ((self.ready.lanes(warp) & !lanes.left.any()) >> lane).trailing_ones(),
             false => 1,
         };
-        Turn {
+        WarpTurn {
             position: position as u32,
             count,
             results: lanes.results.as_ptr(),
@@ -41,16 +41,16 @@ impl BlockRunner {
 
     /// The turn behind that of the current thread, which cannot go on.
     #[inline(always)]
-    fn next_turn(&mut self) -> Turn {
+    fn next_turn(&mut self) -> WarpTurn {
         let next = self.next_after(self.position);
-        let to = self.advance(next);
-        self.turn_of(to)
+        let next_position = self.advance(next);
+        self.turn_of(next_position)
     }
 
     /// All threads have ended: the kernel returns, on the stack of the first thread.
-    fn no_turn(&mut self) -> Turn {
+    fn no_turn(&mut self) -> WarpTurn {
         self.position = 0;
-        Turn { position: 0, count: 0, results: std::ptr::null(), whole: 0, alone: 0 }
+        WarpTurn { position: 0, count: 0, results: std::ptr::null(), whole: 0, alone: 0 }
     }
 
     /// Has the threads of `wait` come to their chain; the last of them is then the current one. Its warp and lane.
@@ -67,7 +67,7 @@ impl BlockRunner {
             self.position = wait.position as usize + index;
             self.come_to_collective(wait.site);
         }
-        let fold = Fold::new(wait.steps, wait.run);
+        let fold = WarpReduction::new(wait.steps, wait.run);
         self.warps[warp % WARPS].arrive_in_turn(lane, wait.mask, values, arguments, fold);
         (warp, (lane + values.len() - 1) % LANES)
     }
@@ -93,12 +93,12 @@ impl BlockRunner {
 pub(crate) unsafe extern "C" fn block_turns(
     frame_bytes: usize,
     threads: *mut BlockThreads,
-    next: *mut Turn,
+    next: *mut WarpTurn,
 ) {
     // SAFETY: passed on to the caller; both are variables of it.
     unsafe {
-        *threads = current().begin_turns(frame_bytes);
-        *next = current().turn_of(0);
+        *threads = current_runner().begin_turns(frame_bytes);
+        *next = current_runner().turn_of(0);
     }
 }
 
@@ -109,12 +109,12 @@ pub(crate) unsafe extern "C" fn block_turns(
 pub(crate) unsafe extern "C" fn turn_barrier(
     position: u32,
     count: u32,
-    site: Site,
-    next: *mut Turn,
+    site: CallSite,
+    next: *mut WarpTurn,
 ) {
     // SAFETY: passed on to the caller; `next` is a variable of it, or null.
     unsafe {
-        let runner = current();
+        let runner = current_runner();
         for position in position..position + count {
             runner.position = position as usize;
             runner.come_to_barrier(0, site);
@@ -130,10 +130,10 @@ pub(crate) unsafe extern "C" fn turn_barrier(
 ///
 /// # Safety
 /// As for [`turn_barrier`]; and `wait` must describe them.
-pub(crate) unsafe extern "C" fn turn_fold(wait: *const FoldWait, next: *mut Turn) {
+pub(crate) unsafe extern "C" fn turn_fold(wait: *const FoldWait, next: *mut WarpTurn) {
     // SAFETY: passed on to the caller; `next` is a variable of it, or null.
     unsafe {
-        let (runner, wait) = (current(), &*wait);
+        let (runner, wait) = (current_runner(), &*wait);
         let count = wait.count as usize;
         let values = slice::from_raw_parts(wait.values, count);
         let arguments = slice::from_raw_parts(wait.arguments, count);
@@ -146,8 +146,8 @@ pub(crate) unsafe extern "C" fn turn_fold(wait: *const FoldWait, next: *mut Turn
         let freed = if completes { runner.complete(warp, offer) } else { 0 };
         *next = match freed >> lane & 1 {
             1 => {
-                let to = runner.advance(runner.position);
-                runner.turn_of(to)
+                let next_position = runner.advance(runner.position);
+                runner.turn_of(next_position)
             }
             _ => runner.next_turn(),
         };
@@ -158,13 +158,13 @@ pub(crate) unsafe extern "C" fn turn_fold(wait: *const FoldWait, next: *mut Turn
 ///
 /// # Safety
 /// As for [`turn_barrier`].
-pub(crate) unsafe extern "C" fn turn_yield(position: u32, next: *mut Turn) {
+pub(crate) unsafe extern "C" fn turn_yield(position: u32, next: *mut WarpTurn) {
     // SAFETY: passed on to the caller; no reference lives across the switch.
     unsafe {
-        if let Some(Handover { save, to }) = current().yield_turn(position as usize) {
+        if let Some(Handover { save, to }) = current_runner().yield_turn(position as usize) {
             switch(save, to);
         }
-        let runner = current();
+        let runner = current_runner();
         *next = runner.turn_of(runner.position);
     }
 }
@@ -173,10 +173,10 @@ pub(crate) unsafe extern "C" fn turn_yield(position: u32, next: *mut Turn) {
 ///
 /// # Safety
 /// As for [`turn_barrier`].
-pub(crate) unsafe extern "C" fn turn_end(position: u32, count: u32, next: *mut Turn) {
+pub(crate) unsafe extern "C" fn turn_end(position: u32, count: u32, next: *mut WarpTurn) {
     // SAFETY: passed on to the caller; `next` is a variable of it, or null.
     unsafe {
-        let runner = current();
+        let runner = current_runner();
         for position in position..position + count {
             runner.leave(position as usize);
         }

@@ -35,14 +35,14 @@ impl Touch {
     }
 
     /// Whether two of them race where nothing orders them.
-    fn conflicts_with(self, other: Touch) -> bool {
-        (self.writes() || other.writes()) && !(self.is_atomic() && other.is_atomic())
+    fn conflicts_with(self, other_touch: Touch) -> bool {
+        (self.writes() || other_touch.writes()) && !(self.is_atomic() && other_touch.is_atomic())
     }
 }
 
 /// Which threads a [`Stamp`] stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(super) enum StampScope {
     /// None: the address was not touched so.
     #[default]
     Nobody,
@@ -58,7 +58,7 @@ pub(super) enum Scope {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamp {
     /// Which threads.
-    pub(super) scope: Scope,
+    pub(super) scope: StampScope,
     /// The operation, from 1: a launch, a copy, a fill; 0 for nobody.
     pub operation: u32,
     /// The last of them.
@@ -70,9 +70,9 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    fn of(access: &Access<'_>) -> Stamp {
+    fn from_access(access: &CheckedAccess<'_>) -> Stamp {
         Stamp {
-            scope: Scope::Warp,
+            scope: StampScope::Warp,
             operation: access.operation,
             moment: access.moment,
             lanes: 1 << (access.moment.thread % 32),
@@ -82,47 +82,47 @@ impl Stamp {
 
     /// Whether anybody touched it.
     pub(super) fn is_there(&self) -> bool {
-        self.scope != Scope::Nobody
+        self.scope != StampScope::Nobody
     }
 
     /// A thread that it stands for besides the last one, where it is known which.
     pub(super) fn another_lane(&self) -> Option<u16> {
         let Moment { thread, .. } = self.moment;
-        let others = self.lanes & !(1 << (thread % 32));
-        (self.scope == Scope::Warp && others != 0)
-            .then(|| thread / 32 * 32 + others.trailing_zeros() as u16)
+        let other_lanes = self.lanes & !(1 << (thread % 32));
+        (self.scope == StampScope::Warp && other_lanes != 0)
+            .then(|| thread / 32 * 32 + other_lanes.trailing_zeros() as u16)
     }
 
     /// Whether all of it is ordered before `access`.
-    pub(super) fn is_before(&self, access: &Access<'_>) -> bool {
+    pub(super) fn is_before(&self, access: &CheckedAccess<'_>) -> bool {
         match self.scope {
-            Scope::Nobody => true,
+            StampScope::Nobody => true,
             _ if self.operation != access.operation => (access.follows)(self.operation),
-            Scope::Warp => (access.ordered)(&self.moment, self.lanes),
-            Scope::Block if self.moment.block == access.moment.block => {
+            StampScope::Warp => (access.ordered)(&self.moment, self.lanes),
+            StampScope::Block if self.moment.block == access.moment.block => {
                 self.moment.epoch < access.moment.epoch
             }
-            Scope::Block => (access.ordered_by_block)(&self.moment),
-            Scope::Grid => (access.met)(self.lanes, self.moment.epoch),
+            StampScope::Block => (access.ordered_by_block)(&self.moment),
+            StampScope::Grid => (access.met)(self.lanes, self.moment.epoch),
         }
     }
 
     /// This one and `access`, which it is not ordered before.
-    fn widened(self, access: &Access<'_>) -> Stamp {
-        let next = Stamp::of(access);
+    fn widened(self, access: &CheckedAccess<'_>) -> Stamp {
+        let next = Stamp::from_access(access);
         if self.operation != next.operation {
             return next;
         }
         let (then, now) = (self.moment, next.moment);
         let scope = match self.scope {
-            Scope::Grid => Scope::Grid,
-            _ if then.block != now.block => Scope::Grid,
-            Scope::Warp if then.thread / 32 == now.thread / 32 => Scope::Warp,
-            _ => Scope::Block,
+            StampScope::Grid => StampScope::Grid,
+            _ if then.block != now.block => StampScope::Grid,
+            StampScope::Warp if then.thread / 32 == now.thread / 32 => StampScope::Warp,
+            _ => StampScope::Block,
         };
         let lanes = match (self.scope, scope) {
-            (Scope::Grid, _) => self.lanes,
-            (_, Scope::Grid) => then.epoch,
+            (StampScope::Grid, _) => self.lanes,
+            (_, StampScope::Grid) => then.epoch,
             _ => self.lanes | next.lanes,
         };
         Stamp { scope, lanes, ..next }
@@ -130,7 +130,7 @@ impl Stamp {
 }
 
 /// One access, and what its thread knows.
-pub(super) struct Access<'a> {
+pub(super) struct CheckedAccess<'a> {
     /// What it does.
     pub touch: Touch,
     pub operation: u32,
@@ -150,7 +150,7 @@ pub(super) struct Access<'a> {
 
 /// The state of one address: the last accesses of each [`Touch`].
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cell {
+pub(super) struct AddressHistory {
     /// By [`Touch`].
     pub(super) last: [Stamp; 4],
 }
@@ -164,7 +164,7 @@ pub(super) struct Race {
     pub by: Stamp,
 }
 
-impl Cell {
+impl AddressHistory {
     /// Whether anybody wrote here.
     pub(super) fn is_written(&self) -> bool {
         Touch::ALL.iter().any(|&touch| touch.writes() && self.last[touch as usize].is_there())
@@ -172,26 +172,26 @@ impl Cell {
 
     /// Forgets the last read, if it is of `moment`'s thread alone and no others have read since.
     pub(super) fn forget_read(&mut self, operation: u32, moment: &Moment) {
-        let read = &mut self.last[Touch::Read as usize];
-        let is_own = read.scope == Scope::Warp
-            && read.operation == operation
-            && (read.moment.block, read.moment.thread) == (moment.block, moment.thread)
-            && read.lanes == 1 << (moment.thread % 32);
+        let last_read = &mut self.last[Touch::Read as usize];
+        let is_own = last_read.scope == StampScope::Warp
+            && last_read.operation == operation
+            && (last_read.moment.block, last_read.moment.thread) == (moment.block, moment.thread)
+            && last_read.lanes == 1 << (moment.thread % 32);
         if is_own {
-            *read = Stamp::default();
+            *last_read = Stamp::default();
         }
     }
 
     /// The atomic write by which another thread passes a value to `access`, an atomic read, where nothing else orders the
     /// two: a flag.
-    pub(super) fn flag(&self, access: &Access<'_>) -> Option<Race> {
+    pub(super) fn flag(&self, access: &CheckedAccess<'_>) -> Option<Race> {
         let by = self.last[Touch::AtomicWrite as usize];
         let is_flag = access.touch == Touch::AtomicRead && by.operation == access.operation;
         (is_flag && !by.is_before(access)).then_some(Race { touch: Touch::AtomicWrite, by })
     }
 
     /// Remembers `access` and tells with what it races.
-    pub(super) fn touch(&mut self, access: &Access<'_>) -> Option<Race> {
+    pub(super) fn touch(&mut self, access: &CheckedAccess<'_>) -> Option<Race> {
         let race = Touch::ALL
             .into_iter()
             .filter(|touch| touch.conflicts_with(access.touch))
@@ -206,12 +206,16 @@ impl Cell {
                 }
             }
         }
-        let own = &mut self.last[access.touch as usize];
-        *own = if own.is_before(access) { Stamp::of(access) } else { own.widened(access) };
+        let last_stamp = &mut self.last[access.touch as usize];
+        *last_stamp = if last_stamp.is_before(access) {
+            Stamp::from_access(access)
+        } else {
+            last_stamp.widened(access)
+        };
         if race.is_some() && access.touch == Touch::Write {
             // One finding for each write: what came before it need not be told again.
             self.last = Default::default();
-            self.last[Touch::Write as usize] = Stamp::of(access);
+            self.last[Touch::Write as usize] = Stamp::from_access(access);
         }
         race
     }
@@ -224,7 +228,7 @@ mod tests {
 
     struct Machine {
         clocks: Clocks,
-        cell: Cell,
+        cell: AddressHistory,
         operation: u32,
     }
 
@@ -232,17 +236,17 @@ mod tests {
         fn new() -> Machine {
             let mut clocks = Clocks::default();
             clocks.begin_block(0, 64);
-            Machine { clocks, cell: Cell::default(), operation: 1 }
+            Machine { clocks, cell: AddressHistory::default(), operation: 1 }
         }
 
         fn access<T>(
             &mut self,
             thread: u16,
             touch: Touch,
-            work: impl FnOnce(&mut Cell, &Access<'_>) -> T,
+            work: impl FnOnce(&mut AddressHistory, &CheckedAccess<'_>) -> T,
         ) -> T {
             let clocks = &self.clocks;
-            let access = Access {
+            let access = CheckedAccess {
                 touch,
                 operation: self.operation,
                 moment: clocks.now(thread),

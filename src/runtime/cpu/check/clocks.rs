@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::super::warp::{LANES, bits};
+use super::super::warp::{LANES, bit_positions};
 
 /// When a thread did something: enough to tell later whether another thread knows of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(super) struct Moment {
 pub(super) const MAX_TICK: u32 = (1 << 18) - 1;
 
 /// What blocks have made known of themselves, by their linear index.
-type Known = HashMap<u32, Upto>;
+type PublishedClocks = HashMap<u32, Upto>;
 
 /// What a block has made known of itself: everything before an epoch, and of the epoch what threads did before a tick.
 #[derive(Clone, Debug, Default)]
@@ -51,8 +51,8 @@ impl Upto {
             *self = other.clone();
         } else if other.epoch == self.epoch {
             for (&thread, &tick) in &other.ticks {
-                let known = self.ticks.entry(thread).or_default();
-                *known = tick.max(*known);
+                let known_tick = self.ticks.entry(thread).or_default();
+                *known_tick = tick.max(*known_tick);
             }
         }
     }
@@ -64,10 +64,10 @@ impl Upto {
             return then.epoch < self.epoch;
         }
         let first = then.thread - then.thread % LANES as u16;
-        let known = |lane: usize| self.ticks.get(&(first + lane as u16)).copied();
-        let others = lanes & !(1 << (then.thread - first));
-        bits(others).all(|lane| known(lane).is_some())
-            && known(usize::from(then.thread - first)).is_some_and(|tick| then.tick < tick)
+        let known_tick = |lane: usize| self.ticks.get(&(first + lane as u16)).copied();
+        let other_lanes = lanes & !(1 << (then.thread - first));
+        bit_positions(other_lanes).all(|lane| known_tick(lane).is_some())
+            && known_tick(usize::from(then.thread - first)).is_some_and(|tick| then.tick < tick)
     }
 
     /// Whether what several warps did in the epoch of `then` is known, as far as it is told apart.
@@ -83,17 +83,17 @@ pub(super) struct Clocks {
     epoch: u32,
     warps: Vec<Warp>,
     /// What the block knows of others since its last barrier.
-    known: Known,
+    known: PublishedClocks,
     /// What it knows by the barrier at which it met others.
     met: Option<Rc<Learned>>,
     /// What single threads have learned since.
-    learned: Vec<(u16, Known)>,
+    learned: Vec<(u16, PublishedClocks)>,
     /// The threads that have fenced in this epoch, each with what was there to be seen after its last fence.
     fenced: HashMap<u16, Upto>,
     /// The epoch before which everything was fenced by a thread of an earlier epoch.
     fenced_before: u32,
     /// By address: what the threads that changed it atomically have made known.
-    published: HashMap<usize, Known>,
+    published: HashMap<usize, PublishedClocks>,
     /// By thread: the tick of its own lane.
     ticks: Vec<u32>,
     /// Whether a thread has fenced in this launch.
@@ -103,7 +103,7 @@ pub(super) struct Clocks {
 /// What a block passes on to those that it meets at a barrier.
 #[derive(Default)]
 pub(super) struct Learned {
-    known: Known,
+    known: PublishedClocks,
     /// Whether a thread has fenced.
     fenced: bool,
     /// What was done in these phases, by whomever, is known.
@@ -118,7 +118,7 @@ impl Learned {
 
     /// Adds what another block passes on.
     pub(super) fn join(&mut self, other: &Learned) {
-        join(&mut self.known, &other.known);
+        join_clocks(&mut self.known, &other.known);
         self.fenced |= other.fenced;
     }
 }
@@ -171,10 +171,10 @@ impl Clocks {
     pub(super) fn learned_so_far(&self) -> Learned {
         let mut known = self.known.clone();
         for (_, learned) in &self.learned {
-            join(&mut known, learned);
+            join_clocks(&mut known, learned);
         }
         if let Some(met) = &self.met {
-            join(&mut known, &met.known);
+            join_clocks(&mut known, &met.known);
         }
         known.insert(self.block, Upto::all_before(self.epoch + 1));
         let fenced = !self.fenced.is_empty() || self.fenced_before > 0;
@@ -187,7 +187,7 @@ impl Clocks {
     }
 
     /// The block that has just begun, or goes on, met others, who knew this.
-    pub(super) fn know(&mut self, met: Rc<Learned>) {
+    pub(super) fn adopt_knowledge(&mut self, met: Rc<Learned>) {
         if met.fenced {
             self.fenced_before = self.epoch;
         }
@@ -220,7 +220,7 @@ impl Clocks {
         self.begin_phase();
         self.forget_ticks();
         for (_, learned) in std::mem::take(&mut self.learned) {
-            join(&mut self.known, &learned);
+            join_clocks(&mut self.known, &learned);
         }
     }
 
@@ -242,15 +242,15 @@ impl Clocks {
         let warp = &mut self.warps[number];
         warp.tick += 1;
         let mut together = [0; LANES];
-        for lane in bits(members) {
-            for (all, &one) in together.iter_mut().zip(&warp.of[lane]) {
-                *all = one.max(*all);
+        for lane in bit_positions(members) {
+            for (latest_tick, &lane_tick) in together.iter_mut().zip(&warp.of[lane]) {
+                *latest_tick = lane_tick.max(*latest_tick);
             }
         }
-        for lane in bits(members) {
+        for lane in bit_positions(members) {
             together[lane] = warp.tick;
         }
-        for lane in bits(members) {
+        for lane in bit_positions(members) {
             warp.of[lane] = together;
             self.ticks[number * LANES + lane] = warp.tick;
         }
@@ -264,8 +264,10 @@ impl Clocks {
         // What comes behind the fence has another tick.
         self.warp_sync(warp, 1 << lane);
         let first = thread - lane as u16;
-        let known = self.warps[warp].of[lane].iter().enumerate().filter(|&(_, &tick)| tick > 0);
-        let ticks = known.map(|(other, &tick)| (first + other as u16, tick)).collect();
+        let known_ticks =
+            self.warps[warp].of[lane].iter().enumerate().filter(|&(_, &tick)| tick > 0);
+        let ticks =
+            known_ticks.map(|(other_lane, &tick)| (first + other_lane as u16, tick)).collect();
         self.fenced.insert(thread, Upto { epoch: self.epoch, ticks });
     }
 
@@ -278,25 +280,27 @@ impl Clocks {
             && reads
             && published.keys().any(|&block| block != self.block)
         {
-            match self.learned.iter_mut().find(|(of, _)| *of == thread) {
-                Some((_, learned)) => join(learned, published),
+            match self.learned.iter_mut().find(|(learning_thread, _)| *learning_thread == thread) {
+                Some((_, learned)) => join_clocks(learned, published),
                 None => self.learned.push((thread, published.clone())),
             }
         }
         if !writes {
             return;
         }
-        let before = || Upto::all_before(self.fenced_before);
-        let upto = self.fenced.get(&thread).cloned().unwrap_or_else(before);
+        let default_upto = || Upto::all_before(self.fenced_before);
+        let upto = self.fenced.get(&thread).cloned().unwrap_or_else(default_upto);
         if upto.epoch > 0 {
             let published = self.published.entry(address).or_default();
             published.entry(self.block).or_default().join(&upto);
-            join(published, &self.known);
+            join_clocks(published, &self.known);
             if let Some(met) = &self.met {
-                join(published, &met.known);
+                join_clocks(published, &met.known);
             }
-            if let Some((_, learned)) = self.learned.iter().find(|(of, _)| *of == thread) {
-                join(published, learned);
+            if let Some((_, learned)) =
+                self.learned.iter().find(|(learning_thread, _)| *learning_thread == thread)
+            {
+                join_clocks(published, learned);
             }
         }
     }
@@ -310,10 +314,14 @@ impl Clocks {
 
     /// What `thread` of the block that runs knows of `block`.
     fn known_of(&self, block: u32, thread: u16) -> impl Iterator<Item = &Upto> {
-        let learned = self.learned.iter().find(|(of, _)| *of == thread).map(|(_, learned)| learned);
+        let learned = self
+            .learned
+            .iter()
+            .find(|(learning_thread, _)| *learning_thread == thread)
+            .map(|(_, learned)| learned);
         let met = self.met.as_ref().map(|met| &met.known);
-        let all = [Some(&self.known), learned, met].into_iter().flatten();
-        all.filter_map(move |known| known.get(&block))
+        let known_sources = [Some(&self.known), learned, met].into_iter().flatten();
+        known_sources.filter_map(move |known_source| known_source.get(&block))
     }
 
     /// Whether what several warps of another block did in the epoch of `then` is ordered before what `thread` does now.
@@ -334,14 +342,15 @@ impl Clocks {
         if usize::from(then.thread) / LANES != warp {
             return false;
         }
-        let others = lanes & !(1 << lane);
-        bits(others).all(|other| self.warps[warp].of[lane][other] > then.tick)
+        let other_lanes = lanes & !(1 << lane);
+        bit_positions(other_lanes)
+            .all(|other_lane| self.warps[warp].of[lane][other_lane] > then.tick)
     }
 }
 
-fn join(known: &mut Known, other: &Known) {
-    for (&block, upto) in other {
-        known.entry(block).or_default().join(upto);
+fn join_clocks(known_blocks: &mut PublishedClocks, other_blocks: &PublishedClocks) {
+    for (&block, upto) in other_blocks {
+        known_blocks.entry(block).or_default().join(upto);
     }
 }
 
@@ -417,12 +426,12 @@ mod tests {
         all.join(&clocks.learned_so_far());
         let all = Rc::new(all);
         clocks.begin_block(0, 64);
-        clocks.know(Rc::clone(&all));
+        clocks.adopt_knowledge(Rc::clone(&all));
         assert!(clocks.ordered(&of_the_other, alone(of_the_other), 5));
         assert!(clocks.ordered(&then, alone(then), 6));
         let later = clocks.now(5);
         clocks.begin_block(1, 64);
-        clocks.know(all);
+        clocks.adopt_knowledge(all);
         assert!(clocks.ordered(&then, alone(then), 0));
         assert!(!clocks.ordered(&later, alone(later), 0));
     }

@@ -6,33 +6,37 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// What is sought, and what was found of it.
-struct Search<'p> {
+struct ImageSearch<'p> {
     path: &'p Path,
     base: Option<usize>,
     writable: Vec<(usize, usize)>,
 }
 
 /// What is added to an address in the file of the artifact at `path`.
-pub(super) fn base(path: &Path) -> Option<usize> {
-    search(path).base
+pub(super) fn find_load_bias(path: &Path) -> Option<usize> {
+    search_image(path).base
 }
 
 /// The variables of the artifact at `path`: begin and end of each piece of memory.
-pub(super) fn variables(path: &Path) -> Vec<(usize, usize)> {
-    search(path).writable
+pub(super) fn find_writable_segments(path: &Path) -> Vec<(usize, usize)> {
+    search_image(path).writable
 }
 
-fn search(path: &Path) -> Search<'_> {
-    let mut search = Search { path, base: None, writable: Vec::new() };
+fn search_image(path: &Path) -> ImageSearch<'_> {
+    let mut search = ImageSearch { path, base: None, writable: Vec::new() };
     // SAFETY: the callback gets the search back, which outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+    unsafe { libc::dl_iterate_phdr(Some(visit_object), (&raw mut search).cast()) };
     search
 }
 
-unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+unsafe extern "C" fn visit_object(
+    info: *mut libc::dl_phdr_info,
+    _: usize,
+    data: *mut c_void,
+) -> c_int {
     // SAFETY: the loader's description of one object, and the search of the caller.
     unsafe {
-        let (info, search) = (&*info, &mut *data.cast::<Search>());
+        let (info, search) = (&*info, &mut *data.cast::<ImageSearch>());
         let name = CStr::from_ptr(info.dlpi_name);
         if OsStr::from_bytes(name.to_bytes()) != search.path.as_os_str() {
             return 0;
@@ -44,8 +48,8 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_
             .filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W != 0);
         search.writable = writable
             .map(|header| {
-                let begin = info.dlpi_addr as usize + header.p_vaddr as usize;
-                (begin, begin + header.p_memsz as usize)
+                let segment_begin = info.dlpi_addr as usize + header.p_vaddr as usize;
+                (segment_begin, segment_begin + header.p_memsz as usize)
             })
             .collect();
     }

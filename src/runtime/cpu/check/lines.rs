@@ -7,16 +7,16 @@ use addr2line::Loader;
 use super::image;
 
 /// The tables of one artifact.
-pub(super) struct Lines {
+pub(super) struct LineTable {
     loader: Loader,
     base: usize,
 }
 
-impl Lines {
+impl LineTable {
     /// Those of the artifact at `path`, which is loaded.
-    pub(super) fn of(path: &Path) -> Option<Lines> {
-        let base = image::base(path)?;
-        Some(Lines { loader: Loader::new(path).ok()?, base })
+    pub(super) fn load(path: &Path) -> Option<LineTable> {
+        let base = image::find_load_bias(path)?;
+        Some(LineTable { loader: Loader::new(path).ok()?, base })
     }
 
     /// `file:line` of the call that returns to `address`: the innermost of the user's functions.

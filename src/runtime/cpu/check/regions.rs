@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::super::host_memory;
-use super::packed::{Elsewhere, Packed};
+use super::packed_cells::{CellOverflow, PackedCell};
 use super::state::{GRAIN, Slot};
 use crate::runtime::lack_of_memory;
 
@@ -13,7 +13,7 @@ use crate::runtime::lack_of_memory;
 const WIDEST: u32 = 2;
 
 /// One piece of memory.
-pub(super) struct Region {
+pub(super) struct CheckedRegion {
     begin: usize,
     bytes: usize,
     /// What it is called in messages.
@@ -29,19 +29,19 @@ pub(super) struct Region {
     cells: Cells,
 }
 
-impl Region {
+impl CheckedRegion {
     /// `bytes` at `begin`, of which `written` says whether they hold something.
-    pub(super) fn new(begin: usize, bytes: usize, label: String, written: bool) -> Region {
+    pub(super) fn new(begin: usize, bytes: usize, label: String, written: bool) -> CheckedRegion {
         let cells = Cells::new(bytes.div_ceil(1 << WIDEST));
         let shift = WIDEST;
-        Region { begin, bytes, label, written, shared: false, managed: false, shift, cells }
+        CheckedRegion { begin, bytes, label, written, shared: false, managed: false, shift, cells }
     }
 
     /// Shared memory, none of which is a variable yet.
-    pub(super) fn new_shared(begin: usize, bytes: usize) -> Region {
-        let mut region = Region::new(begin, bytes, "shared memory".to_owned(), false);
+    pub(super) fn new_shared(begin: usize, bytes: usize) -> CheckedRegion {
+        let mut region = CheckedRegion::new(begin, bytes, "shared memory".to_owned(), false);
         region.shared = true;
-        region.cells.all().fill(Packed::PADDING);
+        region.cells.as_mut_slice().fill(PackedCell::PADDING);
         region
     }
 
@@ -57,7 +57,7 @@ impl Region {
 
     /// What the hooks need of it.
     pub(super) fn slot(&mut self) -> Slot {
-        let cells = self.cells.all().as_mut_ptr();
+        let cells = self.cells.as_mut_slice().as_mut_ptr();
         let flags = u32::from(self.written) | u32::from(self.shared) << 1;
         Slot { begin: self.begin, bytes: self.bytes, cells, shift: self.shift, flags }
     }
@@ -69,7 +69,7 @@ impl Region {
 
     /// Bytes that it takes, its memory and what is remembered of it; shared memory takes none of the
     /// device's.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn allocated_bytes(&self) -> usize {
         if self.shared { 0 } else { self.bytes + Cells::bytes(self.cells.count) }
     }
 
@@ -78,7 +78,7 @@ impl Region {
         if self.shared || !self.splits(offset, bytes) {
             return 0;
         }
-        let cells = self.bytes.div_ceil(1 << narrowest(offset, bytes));
+        let cells = self.bytes.div_ceil(1 << narrowest_cell_shift(offset, bytes));
         Cells::bytes(cells) - Cells::bytes(self.cells.count)
     }
 
@@ -103,7 +103,7 @@ impl Region {
 
     /// Whether cells are made narrower for an access of `bytes` at `offset`.
     pub(super) fn splits(&self, offset: usize, bytes: usize) -> bool {
-        narrowest(offset, bytes) < self.shift
+        narrowest_cell_shift(offset, bytes) < self.shift
     }
 
     /// The cells of `bytes` at `offset`, each with the offset of its first byte.
@@ -111,37 +111,37 @@ impl Region {
         &mut self,
         offset: usize,
         bytes: usize,
-        elsewhere: &mut Elsewhere,
+        elsewhere: &mut CellOverflow,
     ) -> impl Iterator<Item = usize> + use<> {
         if self.splits(offset, bytes) {
-            self.refine(narrowest(offset, bytes), elsewhere);
+            self.refine(narrowest_cell_shift(offset, bytes), elsewhere);
         }
         let shift = self.shift;
         (offset >> shift..(offset + bytes).div_ceil(1 << shift)).map(move |cell| cell << shift)
     }
 
     /// The cells that lie in `bytes` at `offset`, all of each.
-    pub(super) fn whole_cells(&mut self, offset: usize, bytes: usize) -> &mut [Packed] {
+    pub(super) fn whole_cells(&mut self, offset: usize, bytes: usize) -> &mut [PackedCell] {
         let shift = self.shift;
         let range = offset.div_ceil(1 << shift)..(offset + bytes) >> shift;
-        self.cells.all().get_mut(range).unwrap_or_default()
+        self.cells.as_mut_slice().get_mut(range).unwrap_or_default()
     }
 
     /// The cell of the byte at `offset`.
-    pub(super) fn cell(&mut self, offset: usize) -> &mut Packed {
+    pub(super) fn cell(&mut self, offset: usize) -> &mut PackedCell {
         let index = offset >> self.shift;
-        &mut self.cells.all()[index]
+        &mut self.cells.as_mut_slice()[index]
     }
 
     /// Makes cells of fewer bytes; each has the past of the one that it was a part of.
-    fn refine(&mut self, shift: u32, elsewhere: &mut Elsewhere) {
+    fn refine(&mut self, shift: u32, elsewhere: &mut CellOverflow) {
         let parts = 1 << (self.shift - shift);
         let fine = Cells::new(self.bytes.div_ceil(1 << shift));
         let mut coarse = std::mem::replace(&mut self.cells, fine);
         self.shift = shift;
-        let fine = self.cells.all();
-        for (index, cell) in coarse.all().iter_mut().enumerate() {
-            if *cell == Packed::default() {
+        let fine = self.cells.as_mut_slice();
+        for (index, cell) in coarse.as_mut_slice().iter_mut().enumerate() {
+            if *cell == PackedCell::default() {
                 continue;
             }
             let end = ((index + 1) * parts).min(fine.len());
@@ -154,25 +154,25 @@ impl Region {
 }
 
 /// The narrowest cells, as a power of two of their bytes, that an access needs.
-fn narrowest(offset: usize, bytes: usize) -> u32 {
+fn narrowest_cell_shift(offset: usize, bytes: usize) -> u32 {
     (offset | bytes | 1 << WIDEST).trailing_zeros()
 }
 
 /// Cells in a mapping of their own: what was never touched takes no memory.
 struct Cells {
-    map: *mut Packed,
+    map: *mut PackedCell,
     count: usize,
 }
 
 #[allow(unsafe_code)]
 impl Cells {
     fn bytes(count: usize) -> usize {
-        count.max(1) * size_of::<Packed>()
+        count.max(1) * size_of::<PackedCell>()
     }
 
     fn new(count: usize) -> Cells {
         let bytes = Cells::bytes(count);
-        host_memory::take(bytes);
+        host_memory::reserve_machine_memory(bytes);
         // SAFETY: a new mapping at an address of the system's choice.
         let map = unsafe {
             libc::mmap(
@@ -190,7 +190,7 @@ impl Cells {
         Cells { map: map.cast(), count }
     }
 
-    fn all(&mut self) -> &mut [Packed] {
+    fn as_mut_slice(&mut self) -> &mut [PackedCell] {
         // SAFETY: so many are mapped, and any bytes are one. Hooks change them while device code runs, which
         // does not while the engine looks at them.
         unsafe { std::slice::from_raw_parts_mut(self.map, self.count) }
@@ -200,19 +200,19 @@ impl Cells {
 #[allow(unsafe_code)]
 impl Drop for Cells {
     fn drop(&mut self) {
-        host_memory::give_back(Cells::bytes(self.count));
+        host_memory::release_machine_memory(Cells::bytes(self.count));
         // SAFETY: mapped by `new`, so many bytes; nobody else has it.
         unsafe { libc::munmap(self.map.cast(), Cells::bytes(self.count)) };
     }
 }
 
 /// Where an address lies.
-pub(super) enum Found<'r> {
+pub(super) enum RegionMatch<'r> {
     /// All of the access in one region.
-    Inside(&'r mut Region),
+    Inside(&'r mut CheckedRegion),
     /// Not all of it, and this one is the nearest: a byte of it lies this far behind the end, or, if negative,
     /// before the begin.
-    Beside(&'r Region, i64),
+    Beside(&'r CheckedRegion, i64),
     /// In memory that nobody checks.
     Elsewhere,
 }
@@ -220,61 +220,61 @@ pub(super) enum Found<'r> {
 /// All regions but shared memory, which each block has its own.
 #[derive(Default)]
 pub(super) struct Regions {
-    by_begin: BTreeMap<usize, Region>,
+    by_begin: BTreeMap<usize, CheckedRegion>,
     /// Where memory ends whose every access belongs to the region that begins there: its guards.
     reach: BTreeMap<usize, usize>,
 }
 
 impl Regions {
     /// Adds a region, whose surroundings up to `reach` belong to it.
-    pub(super) fn add(&mut self, region: Region, reach: std::ops::Range<usize>) {
+    pub(super) fn add(&mut self, region: CheckedRegion, reach: std::ops::Range<usize>) {
         self.reach.insert(reach.start, reach.end);
         self.by_begin.insert(region.begin, region);
     }
 
     /// Removes the region that begins at `begin`.
-    pub(super) fn remove(&mut self, begin: usize) -> Option<Region> {
+    pub(super) fn remove(&mut self, begin: usize) -> Option<CheckedRegion> {
         self.by_begin.remove(&begin)
     }
 
     /// What lies in [`GRAIN`] bytes around `address`, for the hooks.
     pub(super) fn slot(&mut self, address: usize) -> Option<Slot> {
-        let begin = address & !(GRAIN - 1);
-        let before = self.by_begin.range_mut(..begin + GRAIN).next_back();
-        match before {
+        let grain_begin = address & !(GRAIN - 1);
+        let region_before = self.by_begin.range_mut(..grain_begin + GRAIN).next_back();
+        match region_before {
             Some((_, region)) if region.range().contains(&address) => Some(region.slot()),
-            Some((_, region)) if region.range().end > begin => None,
+            Some((_, region)) if region.range().end > grain_begin => None,
             _ => {
-                let reach = self.reach.range(..begin + GRAIN).next_back();
-                let is_near = reach.is_some_and(|(_, &end)| end > begin);
+                let reach = self.reach.range(..grain_begin + GRAIN).next_back();
+                let is_near = reach.is_some_and(|(_, &end)| end > grain_begin);
                 (!is_near).then_some(Slot::unchecked(address))
             }
         }
     }
 
     /// Where `bytes` at `address` lie.
-    pub(super) fn find(&mut self, address: usize, bytes: usize) -> Found<'_> {
-        let past_of = |(begin, region): (&usize, &Region)| {
-            (address + bytes).saturating_sub(begin + region.bytes)
+    pub(super) fn find(&mut self, address: usize, bytes: usize) -> RegionMatch<'_> {
+        let past_of = |(region_begin, region): (&usize, &CheckedRegion)| {
+            (address + bytes).saturating_sub(region_begin + region.bytes)
         };
         let past = self.by_begin.range(..=address).next_back().map(past_of);
         if past == Some(0) {
             let (_, region) = self.by_begin.range_mut(..=address).next_back().expect("found");
-            return Found::Inside(region);
+            return RegionMatch::Inside(region);
         }
         let reach = self.reach.range(..=address).next_back();
         if reach.is_none_or(|(_, &end)| address >= end) {
-            return Found::Elsewhere;
+            return RegionMatch::Elsewhere;
         }
-        let before = self.by_begin.range(..=address).next_back();
-        let behind = self.by_begin.range(address..).next();
-        let until = behind.map(|(begin, _)| begin - address);
-        match (before.zip(past), behind.zip(until)) {
+        let region_before = self.by_begin.range(..=address).next_back();
+        let region_behind = self.by_begin.range(address..).next();
+        let until = region_behind.map(|(region_begin, _)| region_begin - address);
+        match (region_before.zip(past), region_behind.zip(until)) {
             (Some(((_, region), past)), until) if until.is_none_or(|(_, until)| past <= until) => {
-                Found::Beside(region, past as i64)
+                RegionMatch::Beside(region, past as i64)
             }
-            (_, Some(((_, region), until))) => Found::Beside(region, -(until as i64)),
-            _ => Found::Elsewhere,
+            (_, Some(((_, region), until))) => RegionMatch::Beside(region, -(until as i64)),
+            _ => RegionMatch::Elsewhere,
         }
     }
 }
@@ -283,14 +283,14 @@ impl Regions {
 mod tests {
     use super::*;
 
-    fn is_written(region: &mut Region, offset: usize) -> bool {
-        *region.cell(offset) != Packed::default()
+    fn is_written(region: &mut CheckedRegion, offset: usize) -> bool {
+        *region.cell(offset) != PackedCell::default()
     }
 
     #[test]
     fn narrow_accesses_split_cells_and_keep_their_past() {
-        let mut region = Region::new(0x1000, 4096 * 4 + 2, "x".into(), false);
-        let cells = &mut Elsewhere::default();
+        let mut region = CheckedRegion::new(0x1000, 4096 * 4 + 2, "x".into(), false);
+        let cells = &mut CellOverflow::default();
         region.cells(8, 4, cells).for_each(drop);
         assert!(region.cell(8).write_alone(1, 1));
         assert_eq!(region.cells(8, 4, cells).collect::<Vec<_>>(), [8]);
@@ -305,41 +305,41 @@ mod tests {
 
     #[test]
     fn what_a_region_takes_is_known_before_it_is_taken() {
-        let mut region = Region::new(0x1000, 4096, "x".into(), false);
-        assert_eq!(region.held(), 4096 + Region::cells_of(4096));
-        assert_eq!((Region::cells_of(4096), region.growth(8, 4)), (8 * 4096, 0));
+        let mut region = CheckedRegion::new(0x1000, 4096, "x".into(), false);
+        assert_eq!(region.allocated_bytes(), 4096 + CheckedRegion::cells_of(4096));
+        assert_eq!((CheckedRegion::cells_of(4096), region.growth(8, 4)), (8 * 4096, 0));
         for (offset, bytes, times) in [(2, 2, 16), (5, 1, 32)] {
             let growth = region.growth(offset, bytes);
-            let before = region.held();
-            region.cells(offset, bytes, &mut Elsewhere::default()).for_each(drop);
-            assert_eq!(region.held(), before + growth);
-            assert_eq!(region.held(), 4096 * (1 + times));
+            let before = region.allocated_bytes();
+            region.cells(offset, bytes, &mut CellOverflow::default()).for_each(drop);
+            assert_eq!(region.allocated_bytes(), before + growth);
+            assert_eq!(region.allocated_bytes(), 4096 * (1 + times));
         }
-        assert_eq!(Region::new_shared(0x1000, 4096).growth(5, 1), 0);
+        assert_eq!(CheckedRegion::new_shared(0x1000, 4096).growth(5, 1), 0);
     }
 
     #[test]
     fn an_access_is_inside_beside_or_elsewhere() {
         let mut regions = Regions::default();
-        regions.add(Region::new(0x1100, 0x80, "x".into(), true), 0x1000..0x2000);
-        assert!(matches!(regions.find(0x1100, 4), Found::Inside(_)));
-        assert!(matches!(regions.find(0x117c, 4), Found::Inside(_)));
-        assert!(matches!(regions.find(0x117d, 4), Found::Beside(_, 1)));
-        assert!(matches!(regions.find(0x1180, 4), Found::Beside(_, 4)));
-        assert!(matches!(regions.find(0x10fc, 4), Found::Beside(_, -4)));
-        assert!(matches!(regions.find(0x1f00, 4), Found::Beside(_, 0xd84)));
-        assert!(matches!(regions.find(0x2000, 4), Found::Elsewhere));
-        assert!(matches!(regions.find(0xfff, 1), Found::Elsewhere));
+        regions.add(CheckedRegion::new(0x1100, 0x80, "x".into(), true), 0x1000..0x2000);
+        assert!(matches!(regions.find(0x1100, 4), RegionMatch::Inside(_)));
+        assert!(matches!(regions.find(0x117c, 4), RegionMatch::Inside(_)));
+        assert!(matches!(regions.find(0x117d, 4), RegionMatch::Beside(_, 1)));
+        assert!(matches!(regions.find(0x1180, 4), RegionMatch::Beside(_, 4)));
+        assert!(matches!(regions.find(0x10fc, 4), RegionMatch::Beside(_, -4)));
+        assert!(matches!(regions.find(0x1f00, 4), RegionMatch::Beside(_, 0xd84)));
+        assert!(matches!(regions.find(0x2000, 4), RegionMatch::Elsewhere));
+        assert!(matches!(regions.find(0xfff, 1), RegionMatch::Elsewhere));
     }
 
     #[test]
     fn an_access_between_two_is_told_by_the_nearer_one() {
         let mut regions = Regions::default();
         for (begin, label) in [(0x1100, "x"), (0x9000_0000, "y")] {
-            regions.add(Region::new(begin, 0x80, label.into(), true), 0x1000..0xffff_0000);
+            regions.add(CheckedRegion::new(begin, 0x80, label.into(), true), 0x1000..0xffff_0000);
         }
         let mut told = |address| match regions.find(address, 4) {
-            Found::Beside(region, distance) => (region.label.clone(), distance),
+            RegionMatch::Beside(region, distance) => (region.label.clone(), distance),
             _ => ("none".to_owned(), 0),
         };
         assert_eq!(told(0x40_1180), ("x".to_owned(), (4 << 20) + 4));

@@ -1,7 +1,7 @@
 //! What the hooks of a checked build look at for themselves, so that few accesses take a call of the engine.
 
 use super::clocks::Warp;
-use super::packed::Packed;
+use super::packed_cells::PackedCell;
 
 /// All memory in so many bytes of addresses belongs to one region at most: guards are as wide.
 pub(super) const GRAIN: usize = 1 << 16;
@@ -16,7 +16,7 @@ pub(super) struct Slot {
     pub begin: usize,
     pub bytes: usize,
     /// Its cells; null where nothing is checked.
-    pub cells: *mut Packed,
+    pub cells: *mut PackedCell,
     /// Bytes of a cell, as a power of two.
     pub shift: u32,
     /// 1: all of it was written before the first kernel. 2: each block has its own.
@@ -36,7 +36,7 @@ impl Slot {
 
 /// `replay_rt::check_state` of `include/replay/check_definitions.h`.
 #[repr(C)]
-pub(super) struct State {
+pub(super) struct HookState {
     /// The phase that runs.
     pub phase: u32,
     /// The first one of the block that runs.
@@ -62,10 +62,10 @@ pub(super) struct State {
     known: Vec<usize>,
 }
 
-impl State {
+impl HookState {
     /// The state before the first launch of an artifact that lies at `base`.
-    pub(super) fn new(base: usize) -> Box<State> {
-        Box::new(State {
+    pub(super) fn new(base: usize) -> Box<HookState> {
+        Box::new(HookState {
             phase: 0,
             block_first: 0,
             launch_first: 0,

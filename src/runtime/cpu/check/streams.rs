@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 /// By stream: how much of its work is known to be done.
-type Known = HashMap<usize, u32>;
+type StreamProgress = HashMap<usize, u32>;
 
 /// The default stream.
 const DEFAULT: usize = 0;
@@ -18,13 +18,13 @@ pub(super) struct Streams {
     /// By operation, from 1: its stream and its number in it.
     operations: Vec<(usize, u32)>,
     /// By stream: what its next operation comes after.
-    streams: HashMap<usize, Known>,
+    streams: HashMap<usize, StreamProgress>,
     non_blocking: Vec<usize>,
     /// What the host has waited for.
-    host: Known,
-    events: HashMap<usize, Known>,
+    host: StreamProgress,
+    events: HashMap<usize, StreamProgress>,
     /// What the operation that runs comes after.
-    current: Known,
+    current: StreamProgress,
 }
 
 impl Streams {
@@ -35,19 +35,23 @@ impl Streams {
 
     /// The next operation, in `stream`: its number, from 1.
     pub(super) fn begin(&mut self, stream: usize) -> u32 {
-        let mut known = self.known(stream);
-        join(&mut known, &self.host);
+        let mut known_progress = self.stream_progress(stream);
+        join_stream_progress(&mut known_progress, &self.host);
         if stream == DEFAULT {
-            let blocking = |of: &&usize| !self.non_blocking.contains(of);
-            let others: Vec<usize> = self.streams.keys().filter(blocking).copied().collect();
-            others.iter().for_each(|&other| join(&mut known, &self.known(other)));
+            let blocking =
+                |candidate_stream: &&usize| !self.non_blocking.contains(candidate_stream);
+            let blocking_streams: Vec<usize> =
+                self.streams.keys().filter(blocking).copied().collect();
+            blocking_streams.iter().for_each(|&blocking_stream| {
+                join_stream_progress(&mut known_progress, &self.stream_progress(blocking_stream))
+            });
         } else if !self.non_blocking.contains(&stream) {
-            join(&mut known, &self.known(DEFAULT));
+            join_stream_progress(&mut known_progress, &self.stream_progress(DEFAULT));
         }
-        self.current = known.clone();
-        let number = known.get(&stream).copied().unwrap_or(0) + 1;
-        known.insert(stream, number);
-        self.streams.insert(stream, known);
+        self.current = known_progress.clone();
+        let number = known_progress.get(&stream).copied().unwrap_or(0) + 1;
+        known_progress.insert(stream, number);
+        self.streams.insert(stream, known_progress);
         self.operations.push((stream, number));
         self.operations.len() as u32
     }
@@ -58,14 +62,15 @@ impl Streams {
         else {
             return true;
         };
-        self.current.get(&stream).is_some_and(|&done| done >= number)
+        self.current.get(&stream).is_some_and(|&done_number| done_number >= number)
     }
 
     /// Whether every earlier operation is done before the one that runs begins.
     pub(super) fn follows_all(&self) -> bool {
-        let own = self.operations.last().map(|&(stream, _)| stream);
-        self.streams.iter().all(|(stream, known)| {
-            let last = known.get(stream).copied().unwrap_or(0) - u32::from(own == Some(*stream));
+        let own_stream = self.operations.last().map(|&(stream, _)| stream);
+        self.streams.iter().all(|(stream, known_progress)| {
+            let last = known_progress.get(stream).copied().unwrap_or(0)
+                - u32::from(own_stream == Some(*stream));
             self.current.get(stream).copied().unwrap_or(0) >= last
         })
     }
@@ -77,44 +82,48 @@ impl Streams {
             None => self.streams.keys().copied().collect(),
         };
         waited.iter().for_each(|&stream| {
-            let known = self.known(stream);
-            join(&mut self.host, &known);
+            let known_progress = self.stream_progress(stream);
+            join_stream_progress(&mut self.host, &known_progress);
         });
     }
 
     /// `event` stands for everything that `stream` was asked for so far.
     pub(super) fn record(&mut self, event: usize, stream: usize) {
-        let mut known = self.known(stream);
+        let mut known_progress = self.stream_progress(stream);
         if stream == DEFAULT {
             // Recorded in the default stream it waits for all that block.
-            let all: Vec<usize> = self.streams.keys().copied().collect();
-            let blocking = all.iter().filter(|of| !self.non_blocking.contains(of));
-            blocking.for_each(|&other| join(&mut known, &self.known(other)));
+            let all_streams: Vec<usize> = self.streams.keys().copied().collect();
+            let blocking = all_streams
+                .iter()
+                .filter(|candidate_stream| !self.non_blocking.contains(candidate_stream));
+            blocking.for_each(|&blocking_stream| {
+                join_stream_progress(&mut known_progress, &self.stream_progress(blocking_stream))
+            });
         }
-        self.events.insert(event, known);
+        self.events.insert(event, known_progress);
     }
 
     /// What `stream` is asked for from now on comes after `event`.
     pub(super) fn wait(&mut self, stream: usize, event: usize) {
-        let known = self.events.get(&event).cloned().unwrap_or_default();
-        join(self.streams.entry(stream).or_default(), &known);
+        let event_progress = self.events.get(&event).cloned().unwrap_or_default();
+        join_stream_progress(self.streams.entry(stream).or_default(), &event_progress);
     }
 
     /// The host waits for `event`.
     pub(super) fn wait_on_host(&mut self, event: usize) {
-        let known = self.events.get(&event).cloned().unwrap_or_default();
-        join(&mut self.host, &known);
+        let event_progress = self.events.get(&event).cloned().unwrap_or_default();
+        join_stream_progress(&mut self.host, &event_progress);
     }
 
-    fn known(&self, stream: usize) -> Known {
+    fn stream_progress(&self, stream: usize) -> StreamProgress {
         self.streams.get(&stream).cloned().unwrap_or_default()
     }
 }
 
-fn join(known: &mut Known, other: &Known) {
-    for (&stream, &done) in other {
-        let entry = known.entry(stream).or_default();
-        *entry = done.max(*entry);
+fn join_stream_progress(known_progress: &mut StreamProgress, other_progress: &StreamProgress) {
+    for (&stream, &done_number) in other_progress {
+        let entry = known_progress.entry(stream).or_default();
+        *entry = done_number.max(*entry);
     }
 }
 

@@ -1,6 +1,6 @@
-// Kernels in block form whose threads also wait for lanes of their warp, or let others run in front of atomics.
+// Kernels in thread-loop form whose threads also wait for lanes of their warp, or let others run in front of atomics.
 //
-// The front end writes them like other kernels in block form (replay/whole_block.h), but the engine says whose turn
+// The front end writes them like other kernels in thread-loop form (replay/whole_block.h), but the engine says whose turn
 // it is: threads run in exactly the order in which those with stacks of their own do. Threads of a warp that follow each
 // other and come to the same place are told to the engine at once. None of them can let others go but the last, since
 // those others, or the engine, wait for the last one too.

@@ -1,4 +1,4 @@
-// Strided loops of a kernel in block form, run for many threads at once.
+// Strided loops of a kernel in thread-loop form, run for many threads at once.
 //
 // `for (int i = threadIdx.x; i < n; i += blockDim.x)` is a pure function of a few values, of what
 // pointers to constant memory show, and of the thread's index. When the first of sixteen threads comes to

@@ -1,4 +1,4 @@
-// Kernels in block form: one call runs all threads of a block, each from barrier to barrier.
+// Kernels in thread-loop form: one call runs all threads of a block, each from barrier to barrier.
 //
 // The front end writes such a kernel as a loop over `whole_block::next`, with a jump to where the
 // thread waits. Threads run in the order in which the engine runs threads that have stacks of their

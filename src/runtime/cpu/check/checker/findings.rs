@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use super::super::cells::Touch;
-use crate::runtime::abi::Site;
+use crate::runtime::abi::CallSite;
 
 /// Findings of one replay that are kept; more are counted.
 const MAX_FINDINGS: usize = 64;
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum CheckerFindingKind {
     /// Two threads touch an address, one of them writes, and nothing orders them.
     Race,
     /// The same, and the other thread writes what is there already.
@@ -35,12 +35,12 @@ pub(crate) enum At {
     /// The code that returns to this address.
     Code(usize),
     /// A line of the sources.
-    Line(Site),
+    Line(CallSite),
 }
 
 /// One side of a finding.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Spot {
+pub(crate) struct CheckerSpot {
     /// What it does.
     pub touch: Touch,
     /// Where it stands.
@@ -53,15 +53,15 @@ pub(crate) struct Spot {
 
 /// Something wrong, once for each pair of places in the code.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Finding {
+pub(crate) struct CheckerFinding {
     /// What it is.
-    pub kind: Kind,
+    pub kind: CheckerFindingKind,
     /// Whether a race is between two launches, or a launch and a copy.
     pub between_streams: bool,
     /// The earlier access of a race.
-    pub first: Option<Spot>,
+    pub first: Option<CheckerSpot>,
     /// The access at which it showed.
-    pub second: Spot,
+    pub second: CheckerSpot,
     /// The memory's name.
     pub memory: String,
     /// The first byte of it that is concerned; beyond its end or negative if outside.
@@ -72,38 +72,47 @@ pub(crate) struct Finding {
     pub count: u64,
 }
 
-impl Finding {
+impl CheckerFinding {
     /// One that was seen once, at `second`.
     pub(crate) fn new(
-        kind: Kind,
-        second: Spot,
+        kind: CheckerFindingKind,
+        second: CheckerSpot,
         memory: String,
         offset: i64,
         bytes: usize,
-    ) -> Finding {
+    ) -> CheckerFinding {
         let between_streams = false;
-        Finding { kind, between_streams, first: None, second, memory, offset, bytes, count: 1 }
+        CheckerFinding {
+            kind,
+            between_streams,
+            first: None,
+            second,
+            memory,
+            offset,
+            bytes,
+            count: 1,
+        }
     }
 }
 
 /// What was found in a replay.
 #[derive(Default)]
-pub(crate) struct Findings {
+pub(crate) struct CheckerFindings {
     /// In the order in which they showed.
-    pub kept: Vec<Finding>,
+    pub kept: Vec<CheckerFinding>,
     /// By kind and places.
-    known: HashMap<(Kind, [u32; 2]), usize>,
+    known: HashMap<(CheckerFindingKind, [u32; 2]), usize>,
     /// Findings beyond those that are kept.
     pub left_out: u64,
 }
 
-impl Findings {
+impl CheckerFindings {
     /// Counts `finding`, which stands at `places`, and keeps it if it is new; the place of one that is kept.
-    pub(crate) fn note(&mut self, finding: Finding, places: [u32; 2]) -> Option<usize> {
+    pub(crate) fn note(&mut self, finding: CheckerFinding, places: [u32; 2]) -> Option<usize> {
         let key = (finding.kind, places);
-        if let Some(&at) = self.known.get(&key) {
-            self.kept[at].count += 1;
-            return Some(at);
+        if let Some(&finding_index) = self.known.get(&key) {
+            self.kept[finding_index].count += 1;
+            return Some(finding_index);
         }
         if self.kept.len() == MAX_FINDINGS {
             self.left_out += 1;

@@ -4,28 +4,28 @@
 
 pub(super) mod findings;
 
-mod borders;
+mod coresident;
+mod host_device;
 mod swaps;
-mod together;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-use self::findings::{At, Finding, Findings, Kind, Spot};
+use self::coresident::CoresidentBlocks;
+use self::findings::{At, CheckerFinding, CheckerFindingKind, CheckerFindings, CheckerSpot};
 use self::swaps::{Doubt, Unsure};
-use self::together::Together;
-use super::cells::{Access, Race, Stamp, Touch};
+use super::cells::{CheckedAccess, Race, Stamp, Touch};
 use super::clocks::{Clocks, Moment};
-use super::packed::{Elsewhere, Origins, Packed, Past};
-use super::regions::{Found, Region, Regions};
-use super::state::{Slot, State};
+use super::packed_cells::{CellOverflow, Origins, PackedCell, Past};
+use super::regions::{CheckedRegion, RegionMatch, Regions};
+use super::state::{HookState, Slot};
 use super::streams::Streams;
-use crate::runtime::cpu::shape::Shape;
+use crate::runtime::cpu::shape::LaunchShape;
 
 /// An access that may be wrong.
 struct Accessed {
-    spot: Spot,
+    spot: CheckerSpot,
     /// The place in the code, as an offset in the artifact.
     number: u32,
     /// The name of the memory.
@@ -35,7 +35,7 @@ struct Accessed {
 }
 
 /// A write that raced with another one, and what was there before it.
-struct Pending {
+struct PendingWrite {
     finding: usize,
     address: usize,
     before: Vec<u8>,
@@ -45,7 +45,7 @@ struct Pending {
 #[derive(Clone, Copy)]
 struct Running {
     kernel: &'static str,
-    shape: Shape,
+    shape: LaunchShape,
     block: u32,
     block_index: [u32; 3],
 }
@@ -56,21 +56,21 @@ pub(super) struct Checker {
     pub artifact: PathBuf,
     clocks: Clocks,
     regions: Regions,
-    shared: Region,
+    shared: CheckedRegion,
     /// The parts of shared memory that the block has.
     variables: Vec<Range<usize>>,
     /// The order of launches, copies and fills.
     pub streams: Streams,
     operation: u32,
     /// By operation, from 1: what it is called, and its shape if it is a launch.
-    operations: Vec<(&'static str, Option<Shape>)>,
+    operations: Vec<(&'static str, Option<LaunchShape>)>,
     running: Option<Running>,
-    together: Option<Together>,
+    together: Option<CoresidentBlocks>,
     origins: Origins,
-    elsewhere: Elsewhere,
-    state: NonNull<State>,
-    findings: Findings,
-    pending: Option<Pending>,
+    elsewhere: CellOverflow,
+    state: NonNull<HookState>,
+    findings: CheckerFindings,
+    pending: Option<PendingWrite>,
     unsure: Unsure,
     /// The most bytes of device memory, what is remembered of it included.
     limit: usize,
@@ -83,22 +83,27 @@ pub(super) struct Checker {
 impl Checker {
     /// A checker of the `artifact` that lies at `base`, of blocks whose shared memory is `shared`; what it
     /// remembers and the device's memory take at most `limit` bytes.
-    pub(super) fn new(artifact: &Path, base: usize, shared: Range<usize>, limit: usize) -> Checker {
+    pub(super) fn new(
+        artifact: &Path,
+        base: usize,
+        shared_range: Range<usize>,
+        limit: usize,
+    ) -> Checker {
         Checker {
             artifact: artifact.to_owned(),
             clocks: Clocks::default(),
             regions: Regions::default(),
             variables: Vec::new(),
-            shared: Region::new_shared(shared.start, shared.len()),
+            shared: CheckedRegion::new_shared(shared_range.start, shared_range.len()),
             streams: Streams::default(),
             operation: 0,
             operations: Vec::new(),
             running: None,
             together: None,
             origins: Origins::default(),
-            elsewhere: Elsewhere::default(),
-            state: NonNull::from(Box::leak(State::new(base))),
-            findings: Findings::default(),
+            elsewhere: CellOverflow::default(),
+            state: NonNull::from(Box::leak(HookState::new(base))),
+            findings: CheckerFindings::default(),
             pending: None,
             unsure: Unsure::default(),
             limit,
@@ -108,12 +113,12 @@ impl Checker {
     }
 
     /// What the hooks look at.
-    pub(super) fn state_for_hooks(&self) -> *mut State {
+    pub(super) fn state_for_hooks(&self) -> *mut HookState {
         self.state.as_ptr()
     }
 
     #[allow(unsafe_code)]
-    fn state(&mut self) -> &mut State {
+    fn state(&mut self) -> &mut HookState {
         // SAFETY: it lives as long as the process, and the hooks of this operating-system thread use it only
         // while this is not running.
         unsafe { self.state.as_mut() }
@@ -125,26 +130,26 @@ impl Checker {
         begin: usize,
         bytes: usize,
         label: &str,
-        written: bool,
+        is_written: bool,
         reach: Range<usize>,
     ) {
-        if self.take(bytes + Region::cells_of(bytes)) {
-            self.regions.add(Region::new(begin, bytes, label.to_owned(), written), reach);
+        if self.reserve_bytes(bytes + CheckedRegion::cells_of(bytes)) {
+            self.regions.add(CheckedRegion::new(begin, bytes, label.to_owned(), is_written), reach);
             self.state().forget();
         }
     }
 
     /// The memory that began at `begin` is freed.
     pub(super) fn remove(&mut self, begin: usize) {
-        self.held -= self.regions.remove(begin).map_or(0, |region| region.held());
+        self.held -= self.regions.remove(begin).map_or(0, |region| region.allocated_bytes());
         self.state().forget();
     }
 
     /// Takes `bytes` more; if there are not so many, nothing is checked from now on.
-    fn take(&mut self, bytes: usize) -> bool {
-        let wanted = self.held + self.elsewhere.held() + bytes;
-        if wanted > self.limit && self.refused.is_none() {
-            self.refused = Some(wanted);
+    fn reserve_bytes(&mut self, bytes: usize) -> bool {
+        let wanted_bytes = self.held + self.elsewhere.allocated_bytes() + bytes;
+        if wanted_bytes > self.limit && self.refused.is_none() {
+            self.refused = Some(wanted_bytes);
             self.regions = Regions::default();
             self.state().forget();
         }
@@ -154,7 +159,7 @@ impl Checker {
 
     /// An input of `bytes` lies at `address`.
     pub(super) fn input(&mut self, address: usize, bytes: usize) {
-        if let Found::Inside(region) = self.regions.find(address, bytes) {
+        if let RegionMatch::Inside(region) = self.regions.find(address, bytes) {
             region.holds_input();
         }
         self.state().forget();
@@ -195,8 +200,8 @@ impl Checker {
         touch: Touch,
     ) -> bool {
         let before = self.before(phase);
-        let Found::Inside(region) = self.regions.find(address, bytes) else { return true };
-        let access = Access {
+        let RegionMatch::Inside(region) = self.regions.find(address, bytes) else { return true };
+        let access = CheckedAccess {
             touch,
             operation: self.operation,
             moment: Moment { epoch: phase, ..Moment::default() },
@@ -208,14 +213,14 @@ impl Checker {
         };
         let past = Past { origins: &self.origins, floor: 0, before };
         let first = region.offset(address);
-        let alone = |cell: &mut Packed| match touch.writes() {
+        let alone = |cell: &mut PackedCell| match touch.writes() {
             true => cell.write_alone(phase, before),
             false => cell.read_alone(phase, before),
         };
         let is_split = region.splits(first, bytes);
         let growth = region.growth(first, bytes);
         if self.held + growth > self.limit {
-            return self.take(growth);
+            return self.reserve_bytes(growth);
         }
         self.held += growth;
         if !is_split && region.whole_cells(first, bytes).iter_mut().all(alone) {
@@ -225,13 +230,13 @@ impl Checker {
         for offset in region.cells(first, bytes, &mut self.elsewhere) {
             let packed = region.cell(offset);
             let mut cell = packed.unpack(&self.elsewhere, &past);
-            let found = cell.touch(&access);
+            let cell_race = cell.touch(&access);
             packed.pack(&cell, touch, &mut self.elsewhere, &past);
-            race = race.or(found.map(|race| (offset, race)));
+            race = race.or(cell_race.map(|race| (offset, race)));
         }
         let label = region.label.clone();
         if let Some((offset, race)) = race {
-            let spot = Spot { touch, site: At::Code(0), name, place: None };
+            let spot = CheckerSpot { touch, site: At::Code(0), name, place: None };
             self.race(&race, &Accessed { spot, number: 0, label, address, bytes }, offset);
         }
         if is_split {
@@ -240,7 +245,7 @@ impl Checker {
         true
     }
 
-    fn begin_operation(&mut self, name: &'static str, shape: Option<Shape>, stream: usize) {
+    fn begin_operation(&mut self, name: &'static str, shape: Option<LaunchShape>, stream: usize) {
         self.operation = self.streams.begin(stream);
         self.operations.push((name, shape));
     }
@@ -251,7 +256,7 @@ impl Checker {
     }
 
     /// A launch begins.
-    pub(super) fn begin_launch(&mut self, kernel: &'static str, shape: Shape, stream: usize) {
+    pub(super) fn begin_launch(&mut self, kernel: &'static str, shape: LaunchShape, stream: usize) {
         self.begin_operation(kernel, Some(shape), stream);
         self.clocks.begin_launch();
         self.running = Some(Running { kernel, shape, block: 0, block_index: [0; 3] });
@@ -266,9 +271,9 @@ impl Checker {
         self.enter_block(block, index);
         // Most blocks of a launch have the same: what one has made its own must not be cleared then.
         if self.variables.first() != Some(&dynamic) {
-            self.set_shared(0, Packed::PADDING);
+            self.set_shared(0, PackedCell::PADDING);
         }
-        (1..self.variables.len()).for_each(|index| self.set_shared(index, Packed::PADDING));
+        (1..self.variables.len()).for_each(|index| self.set_shared(index, PackedCell::PADDING));
         let is_new = self.variables.first() != Some(&dynamic);
         self.variables.truncate(if is_new { 0 } else { 1 });
         if is_new {
@@ -296,11 +301,11 @@ impl Checker {
             return self.share_among(range, reach);
         }
         self.variables.push(range);
-        self.set_shared(self.variables.len() - 1, Packed::default());
+        self.set_shared(self.variables.len() - 1, PackedCell::default());
     }
 
     /// Makes all cells of the variable of that number `value`.
-    fn set_shared(&mut self, variable: usize, value: Packed) {
+    fn set_shared(&mut self, variable: usize, value: PackedCell) {
         let Some(range) = self.variables.get(variable) else { return };
         let offset = self.shared.offset(range.start);
         for cell in self.shared.whole_cells(offset, range.len()) {
@@ -345,7 +350,7 @@ impl Checker {
     }
 
     /// What was found.
-    pub(super) fn findings(&mut self) -> &Findings {
+    pub(super) fn findings(&mut self) -> &CheckerFindings {
         self.settle_all();
         &self.findings
     }
@@ -364,26 +369,31 @@ impl Checker {
         let number = site.wrapping_sub(self.state().base) as u32;
         let spot = spot_of(&running, thread, touch, At::Code(site));
         let (in_shared, floor, before) = self.horizon(address);
-        let found = match in_shared {
-            true if self.in_variable(address, bytes) => Found::Inside(&mut self.shared),
-            true => Found::Beside(&self.shared, 0),
+        let region_lookup = match in_shared {
+            true if self.in_variable(address, bytes) => RegionMatch::Inside(&mut self.shared),
+            true => RegionMatch::Beside(&self.shared, 0),
             false => self.regions.find(address, bytes),
         };
-        let region = match found {
-            Found::Inside(region) => region,
-            Found::Elsewhere => return self.elsewhere(address, bytes, spot, number),
-            Found::Beside(region, distance) => {
+        let region = match region_lookup {
+            RegionMatch::Inside(region) => region,
+            RegionMatch::Elsewhere => return self.elsewhere(address, bytes, spot, number),
+            RegionMatch::Beside(region, distance) => {
                 // The variables of shared memory are not told apart by name.
                 let offset = if in_shared { 0 } else { region.outside(distance, bytes) };
-                let finding =
-                    Finding::new(Kind::OutOfBounds, spot, region.label.clone(), offset, bytes);
+                let finding = CheckerFinding::new(
+                    CheckerFindingKind::OutOfBounds,
+                    spot,
+                    region.label.clone(),
+                    offset,
+                    bytes,
+                );
                 self.findings.note(finding, [number, 0]);
                 return false;
             }
         };
         let first = region.offset(address);
         let clocks = &self.clocks;
-        let access = Access {
+        let access = CheckedAccess {
             touch,
             operation: self.operation,
             moment: clocks.now(thread),
@@ -396,16 +406,16 @@ impl Checker {
         let past = Past { origins: &self.origins, floor, before };
         let is_split = region.splits(first, bytes);
         let growth = region.growth(first, bytes);
-        if self.held + growth + self.elsewhere.held() > self.limit {
-            self.take(growth);
+        if self.held + growth + self.elsewhere.allocated_bytes() > self.limit {
+            self.reserve_bytes(growth);
             return false;
         }
         self.held += growth;
         let cells = region.cells(first, bytes, &mut self.elsewhere);
-        let shown = touched(region, cells, &access, &mut self.elsewhere, &past);
+        let shown = touch_cells(region, cells, &access, &mut self.elsewhere, &past);
         let (slot, label) = (region.slot(), region.label.clone());
         if shown.is_something() {
-            self.tell(Accessed { spot, number, label, address, bytes }, shown, thread);
+            self.record_findings(Accessed { spot, number, label, address, bytes }, shown, thread);
         }
         if is_split {
             self.state().forget();
@@ -450,20 +460,22 @@ impl Checker {
 
     /// Whether the bytes lie in one variable of shared memory.
     fn in_variable(&self, address: usize, bytes: usize) -> bool {
-        let holds = |range: &Range<usize>| range.start <= address && address + bytes <= range.end;
-        self.variables.iter().any(holds)
+        let contains_access =
+            |range: &Range<usize>| range.start <= address && address + bytes <= range.end;
+        self.variables.iter().any(contains_access)
     }
 
     /// Notes what an access of `thread` showed at offsets of its memory.
-    fn tell(&mut self, access: Accessed, shown: Shown, thread: u16) {
+    fn record_findings(&mut self, access: Accessed, shown: Shown, thread: u16) {
         if let Some((offset, flag)) = shown.flag {
-            let (finding, key) = self.finding(Kind::Flag, &flag, &access, offset);
+            let (finding, key) = self.finding(CheckerFindingKind::Flag, &flag, &access, offset);
             self.findings.note(finding, key);
         }
         if let Some(offset) = shown.unwritten {
             let Accessed { spot, number, label, bytes, .. } = &access;
             let (label, offset) = (label.clone(), offset as i64);
-            let finding = Finding::new(Kind::Unwritten, *spot, label, offset, *bytes);
+            let finding =
+                CheckerFinding::new(CheckerFindingKind::Unwritten, *spot, label, offset, *bytes);
             self.findings.note(finding, [*number, 0]);
         }
         if let Some((offset, race)) = shown.race {
@@ -478,59 +490,59 @@ impl Checker {
     /// That `access` came behind what `race` holds, at an offset of its memory, and the places of the finding.
     fn finding(
         &mut self,
-        kind: Kind,
+        kind: CheckerFindingKind,
         race: &Race,
         access: &Accessed,
         offset: usize,
-    ) -> (Finding, [u32; 2]) {
+    ) -> (CheckerFinding, [u32; 2]) {
         let &Accessed { spot: second, number, ref label, bytes, .. } = access;
         let Stamp { operation, moment, site, .. } = race.by;
         let (name, shape) = self.operations[operation as usize - 1];
-        let at = |thread: u16| {
+        let place_of_thread = |thread: u16| {
             shape.map(|shape| {
                 let block = shape.block_index(u64::from(moment.block));
                 (block, shape.thread_index(thread.into()))
             })
         };
-        let mut place = at(moment.thread);
+        let mut place = place_of_thread(moment.thread);
         if operation == self.operation && place == second.place {
             // The last of several was this thread itself, which races with another of them.
-            place = race.by.another_lane().and_then(at);
+            place = race.by.another_lane().and_then(place_of_thread);
         }
-        let first = Spot { touch: race.touch, site: self.site(site), name, place };
+        let first = CheckerSpot { touch: race.touch, site: self.site(site), name, place };
         let key = [number, site.wrapping_add(1)];
-        let finding = Finding::new(kind, second, label.clone(), offset as i64, bytes);
+        let finding = CheckerFinding::new(kind, second, label.clone(), offset as i64, bytes);
         let between_streams = operation != self.operation;
-        (Finding { first: Some(first), between_streams, ..finding }, key)
+        (CheckerFinding { first: Some(first), between_streams, ..finding }, key)
     }
 
     fn race(&mut self, race: &Race, access: &Accessed, offset: usize) {
-        let (finding, key) = self.finding(Kind::Race, race, access, offset);
-        let at = self.findings.note(finding, key);
+        let (finding, key) = self.finding(CheckerFindingKind::Race, race, access, offset);
+        let finding_index = self.findings.note(finding, key);
         let &Accessed { spot: second, address, bytes, .. } = access;
         let both_write = race.touch.writes() && second.touch == Touch::Write;
-        if let Some(finding) = at.filter(|_| both_write && second.place.is_some()) {
+        if let Some(finding) = finding_index.filter(|_| both_write && second.place.is_some()) {
             // SAFETY: the access is about to be made to these bytes by the code that runs.
             #[allow(unsafe_code)]
-            let before = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) };
-            self.pending = Some(Pending { finding, address, before: before.to_vec() });
+            let bytes_before = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) };
+            self.pending = Some(PendingWrite { finding, address, before: bytes_before.to_vec() });
         }
     }
 
     /// Looks at what the last racing write has left: the value that was there is benign.
     fn settle(&mut self) {
-        let Some(Pending { finding, address, before }) = self.pending.take() else { return };
+        let Some(PendingWrite { finding, address, before }) = self.pending.take() else { return };
         self.state().slow = 0;
         // SAFETY: the bytes were written since, by the access that is pending.
         #[allow(unsafe_code)]
         let now = unsafe { std::slice::from_raw_parts(address as *const u8, before.len()) };
-        let found = &mut self.findings.kept[finding];
+        let pending_finding = &mut self.findings.kept[finding];
         if now == before.as_slice() {
-            if found.count == 1 {
-                found.kind = Kind::SameValue;
+            if pending_finding.count == 1 {
+                pending_finding.kind = CheckerFindingKind::SameValue;
             }
         } else {
-            found.kind = Kind::Race;
+            pending_finding.kind = CheckerFindingKind::Race;
         }
     }
 
@@ -558,11 +570,11 @@ impl Shown {
 }
 
 /// Lets `access` touch cells of a region.
-fn touched(
-    region: &mut Region,
+fn touch_cells(
+    region: &mut CheckedRegion,
     cells: impl Iterator<Item = usize>,
-    access: &Access,
-    elsewhere: &mut Elsewhere,
+    access: &CheckedAccess,
+    elsewhere: &mut CellOverflow,
     past: &Past,
 ) -> Shown {
     let reads = matches!(access.touch, Touch::Read | Touch::AtomicRead);
@@ -570,18 +582,18 @@ fn touched(
     for offset in cells {
         let mut cell = region.cell(offset).unpack(elsewhere, past);
         let flag = cell.flag(access);
-        let found = cell.touch(access);
+        let cell_race = cell.touch(access);
         if reads && !region.is_written(cell.is_written()) {
             shown.unwritten.get_or_insert(offset);
         }
         region.cell(offset).pack(&cell, access.touch, elsewhere, past);
-        shown.race = shown.race.or(found.map(|race| (offset, race)));
+        shown.race = shown.race.or(cell_race.map(|race| (offset, race)));
         shown.flag = shown.flag.or(flag.map(|flag| (offset, flag)));
     }
     shown
 }
 
-fn spot_of(running: &Running, thread: u16, touch: Touch, site: At) -> Spot {
+fn spot_of(running: &Running, thread: u16, touch: Touch, site: At) -> CheckerSpot {
     let thread = running.shape.thread_index(thread.into());
-    Spot { touch, site, name: running.kernel, place: Some((running.block_index, thread)) }
+    CheckerSpot { touch, site, name: running.kernel, place: Some((running.block_index, thread)) }
 }

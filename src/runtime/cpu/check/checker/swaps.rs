@@ -1,9 +1,9 @@
 //! A read before a compare-and-swap, which does no harm without an atomic.
 
 use super::super::cells::{Race, Touch};
-use super::super::packed::Past;
-use super::super::regions::Found;
-use super::super::state::State;
+use super::super::packed_cells::Past;
+use super::super::regions::RegionMatch;
+use super::super::state::HookState;
 use super::{Accessed, Checker};
 
 /// A read that raced with an atomic. It does no harm if its thread then lets a compare-and-swap check what
@@ -24,8 +24,8 @@ impl Doubt {
         let bytes = access.bytes.min(value.len());
         // SAFETY: the code that runs is about to read these bytes.
         #[allow(unsafe_code)]
-        let read = unsafe { std::slice::from_raw_parts(access.address as *const u8, bytes) };
-        value[..bytes].copy_from_slice(read);
+        let read_bytes = unsafe { std::slice::from_raw_parts(access.address as *const u8, bytes) };
+        value[..bytes].copy_from_slice(read_bytes);
         Doubt { race, access, offset, thread, value: u64::from_le_bytes(value) }
     }
 
@@ -49,7 +49,7 @@ impl Checker {
     pub(super) fn doubt(&mut self, doubt: Doubt) {
         let reads = &mut self.unsure.reads;
         // Another one like it is found or dispelled with the first.
-        if reads.iter().any(|known| known.place() == doubt.place()) {
+        if reads.iter().any(|known_doubt| known_doubt.place() == doubt.place()) {
             return;
         }
         let first = (reads.len() == MOST_READS).then(|| reads.remove(0));
@@ -73,27 +73,31 @@ impl Checker {
     pub(crate) fn before_swap(&mut self, thread: u16, address: usize, bytes: usize, compare: u64) {
         // Members of a pair are read by themselves and compared as one word.
         let is_checked = |doubt: &Doubt| {
-            let Accessed { address: at, bytes: read, .. } = doubt.access;
-            let inside = at >= address && at + read <= address + bytes;
-            let bits = |offset: usize| compare >> (8 * offset) & (u64::MAX >> (64 - 8 * read));
-            doubt.thread == thread && inside && read > 0 && doubt.value == bits(at - address)
+            let Accessed { address: read_address, bytes: read_bytes, .. } = doubt.access;
+            let is_inside = read_address >= address && read_address + read_bytes <= address + bytes;
+            let bits =
+                |offset: usize| compare >> (8 * offset) & (u64::MAX >> (64 - 8 * read_bytes));
+            doubt.thread == thread
+                && is_inside
+                && read_bytes > 0
+                && doubt.value == bits(read_address - address)
         };
         self.unsure.reads.retain(|doubt| !is_checked(doubt));
         self.settle();
         let in_shared = self.shared.range().contains(&address);
-        let found = match in_shared {
+        let region_lookup = match in_shared {
             true if !self.in_variable(address, bytes) => return,
-            true => Found::Inside(&mut self.shared),
+            true => RegionMatch::Inside(&mut self.shared),
             false => self.regions.find(address, bytes),
         };
-        let Found::Inside(region) = found else { return };
+        let RegionMatch::Inside(region) = region_lookup else { return };
         let first = region.offset(address);
         if region.splits(first, bytes) || self.refused.is_some() {
             return;
         }
         // SAFETY: as in `state`.
         #[allow(unsafe_code)]
-        let State { block_first, before, .. } = *unsafe { self.state.as_ref() };
+        let HookState { block_first, before, .. } = *unsafe { self.state.as_ref() };
         let past = match region.shared {
             true => {
                 Past { origins: &self.origins, floor: block_first, before: self.clocks.phase() }

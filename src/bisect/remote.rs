@@ -1,0 +1,314 @@
+//! A search whose commits are tested on other machines: which commits, and when it needs no more of them.
+//!
+//! What a test finds is remembered by content, in a cache that all machines share. A search here, over the
+//! findings alone, decides what is tested; the search that follows, on one machine, finds all of it in the cache
+//! and gives the answer with its evidence.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use super::changes::{LogWork, judge_commit, log_work};
+use super::plan::Plan;
+use super::probe::Seen;
+use super::replayed::VariantReplay;
+use super::steady::TESTED;
+use super::symptom::{self, Symptom, ask_for_orders, select_wanted};
+use super::workers::PlannedSearch;
+use super::{BisectEnds, BisectError, Bisection, SearchTarget};
+use crate::history::{Commit, CommitId, History};
+use crate::search::{Options, Search, SearchState, TestAnswer};
+
+/// What a search needs to know of a test.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestFindings {
+    /// The symptoms on all fixtures.
+    pub symptoms: BTreeSet<Symptom>,
+    /// Symptoms that could not be looked for.
+    #[serde(default)]
+    pub unknown: BTreeSet<Symptom>,
+    /// Whether it could not be tested on some fixture.
+    pub untestable: bool,
+}
+
+impl TestFindings {
+    fn from_seen(test_result: &Seen) -> TestFindings {
+        TestFindings {
+            symptoms: test_result.symptoms(),
+            unknown: test_result.unknown(),
+            untestable: test_result.untestable().is_some(),
+        }
+    }
+}
+
+/// A test to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Look {
+    pub commit: CommitId,
+    /// Whether it is replayed in other orders of blocks and threads, where that matters.
+    pub orders: bool,
+}
+
+/// Machines that test commits.
+pub trait RemoteTester {
+    /// Why a test cannot be made at all.
+    type Error: From<BisectError>;
+
+    /// Starts these tests, all at once.
+    ///
+    /// # Errors
+    /// If they cannot be started.
+    fn start(&mut self, looks: &[Look]) -> Result<(), Self::Error>;
+
+    /// How many commits may be compiled ahead now, besides the tests under way.
+    fn room(&self) -> usize;
+
+    /// Has `commits` compiled as far as there is room, the first ones first: the next tests may be theirs. Nobody
+    /// waits for it.
+    fn compile_ahead(&mut self, commits: &[CommitId]);
+
+    /// Waits for the findings of one of the tests that were started and not cancelled.
+    ///
+    /// # Errors
+    /// If there will be none.
+    fn wait(&mut self) -> Result<(CommitId, TestFindings), Self::Error>;
+
+    /// Ends these tests: nobody needs them any more.
+    fn cancel(&mut self, commits: &[CommitId]);
+
+    /// Hears of an answer.
+    fn report_answer(&mut self, commit: &Commit, answer: TestAnswer, state: &SearchState);
+}
+
+/// How a search is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// Whether only first parents are followed.
+    pub first_parent: bool,
+    /// Tests that are made at a time.
+    pub width: usize,
+}
+
+/// Has `elsewhere` test commits until the search of `plan` has its answer, in rounds: in each of them the
+/// commits that together divide what is left best. Returns the number of rounds.
+///
+/// # Errors
+/// Those of the history, of the ends and of `elsewhere`.
+pub fn search_remotely<E: RemoteTester>(
+    history: &History,
+    targets: &[SearchTarget],
+    plan: Plan,
+    manner: Manner,
+    elsewhere: &mut E,
+) -> Result<usize, E::Error> {
+    let options = Options { first_parent: manner.first_parent, ..Options::default() };
+    let search = Search::new(plan.graph.clone(), &plan.old, &plan.new, options)
+        .map_err(BisectError::from)?;
+    let is_compiled = |target: &SearchTarget| target.subject.fixture.harness.program.is_none();
+    let mut rounds = Rounds {
+        history,
+        plan,
+        search,
+        width: manner.width,
+        are_compiled: targets.iter().any(is_compiled),
+        wanted: None,
+        held: Vec::new(),
+    };
+    let mut round_count = 0;
+    while rounds.search.outcome().is_none() {
+        let picks = rounds.search.next(manner.width, &|_| false);
+        if picks.is_empty() {
+            break;
+        }
+        round_count += 1;
+        rounds.test_picks(&picks, elsewhere)?;
+    }
+    Ok(round_count)
+}
+
+/// A search under way.
+struct Rounds<'h> {
+    history: &'h History,
+    plan: Plan,
+    search: Search,
+    width: usize,
+    /// Whether there is something to compile: programs run as they are.
+    are_compiled: bool,
+    /// The symptoms that the bad ends show, once all of them were tested.
+    wanted: Option<BTreeSet<Symptom>>,
+    /// Findings that wait for them.
+    held: Vec<(u32, TestFindings)>,
+}
+
+impl Rounds<'_> {
+    /// Has `picks` tested, and takes their answers as they come.
+    fn test_picks<E: RemoteTester>(
+        &mut self,
+        picks: &[u32],
+        elsewhere: &mut E,
+    ) -> Result<(), E::Error> {
+        let orders = self.wanted.as_ref().is_none_or(ask_for_orders);
+        let looks: Vec<Look> = picks
+            .iter()
+            .map(|&pick| Look { commit: self.plan.ids[pick as usize], orders })
+            .collect();
+        let numbers: HashMap<CommitId, u32> =
+            looks.iter().map(|look| look.commit).zip(picks.iter().copied()).collect();
+        let mut open_picks: BTreeSet<u32> = picks.iter().copied().collect();
+        elsewhere.start(&looks)?;
+        self.look_ahead(elsewhere);
+        while !open_picks.is_empty() {
+            let (commit, findings) = elsewhere.wait()?;
+            let Some(&number) = numbers.get(&commit) else { continue };
+            if !open_picks.remove(&number) {
+                continue;
+            }
+            self.held.push((number, findings));
+            self.apply_findings(elsewhere)?;
+            let needless: Vec<u32> = self
+                .search
+                .obsolete()
+                .into_iter()
+                .filter(|commit| open_picks.remove(commit))
+                .collect();
+            if !needless.is_empty() {
+                let ids = needless.iter().map(|&commit| self.plan.ids[commit as usize]);
+                elsewhere.cancel(&ids.collect::<Vec<_>>());
+                needless.iter().for_each(|&commit| self.search.cancel(commit));
+            }
+            self.look_ahead(elsewhere);
+        }
+        Ok(())
+    }
+
+    /// Has commits compiled that the next round may ask for, where this one leaves room.
+    fn look_ahead<E: RemoteTester>(&self, elsewhere: &mut E) {
+        if self.are_compiled && elsewhere.room() > 0 {
+            let likely = self.search.forecast(self.width).into_iter();
+            let ids: Vec<CommitId> = likely.map(|pick| self.plan.ids[pick as usize]).collect();
+            elsewhere.compile_ahead(&ids);
+        }
+    }
+
+    /// Answers what is held, once it is known what is searched for.
+    fn apply_findings<E: RemoteTester>(&mut self, elsewhere: &mut E) -> Result<(), E::Error> {
+        if self.wanted.is_none() {
+            let variant = |commit: u32| self.plan.graph.variant(commit).unwrap_or(commit);
+            let of_end = |end: &u32| {
+                let held_test =
+                    self.held.iter().find(|(commit, _)| variant(*commit) == variant(*end));
+                held_test.map(|(_, findings)| &findings.symptoms)
+            };
+            let ends: Option<Vec<_>> = self.plan.defective().iter().map(of_end).collect();
+            let shown_symptoms = ends.map(|ends| ends.into_iter().flatten().cloned().collect());
+            self.wanted = shown_symptoms.map(select_wanted);
+        }
+        let Some(wanted_symptoms) = &self.wanted else { return Ok(()) };
+        for (commit, findings) in std::mem::take(&mut self.held) {
+            let is_unclear = findings.untestable || !findings.unknown.is_disjoint(wanted_symptoms);
+            let answer =
+                symptom::answer_from_symptoms(&findings.symptoms, is_unclear, wanted_symptoms);
+            self.search.answer(commit, self.plan.direction.swapped(answer));
+            let id = self.plan.ids[commit as usize];
+            let tested_commit = self.history.commit(id).map_err(BisectError::from)?;
+            elsewhere.report_answer(&tested_commit, answer, &self.search.state());
+        }
+        Ok(())
+    }
+}
+
+impl Bisection<'_> {
+    /// Tests one commit of a search between two ends, and leaves what it finds in the cache.
+    ///
+    /// # Errors
+    /// As [`Bisection::search`].
+    pub fn look(&self, ends: &BisectEnds, look: Look) -> Result<TestFindings, BisectError> {
+        let planned = PlannedSearch::new(self, self.plan(ends)?)?;
+        let number = planned.plan.ids.iter().position(|id| *id == look.commit);
+        let Some(number) = number else {
+            return Err(BisectError::Outside { commit: look.commit.to_string() });
+        };
+        planned.orders.set(look.orders);
+        let test_result = planned.test(number as u32, &self.lab)?()?;
+        if !test_result.timed_out() {
+            planned.mark(TESTED, number as u32)?;
+        }
+        Ok(TestFindings::from_seen(&test_result))
+    }
+
+    /// Compiles the kernels of one commit, and leaves what that gives in the cache.
+    ///
+    /// # Errors
+    /// As [`Bisection::search`].
+    pub fn compile(&self, commit: CommitId) -> Result<(), BisectError> {
+        for target in &self.targets {
+            match self.history.source_set(commit, &target.spec) {
+                Ok(sources) => {
+                    // A revision's own fault is in the cache, too.
+                    self.lab.trial(&target.subject, &sources.into()).native()?;
+                }
+                Err(error) if error.is_revision_fault() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Replays one commit on one fixture as a log does, and leaves what it finds in the cache. Replays with the same
+    /// fingerprint, which it returns, are alike; a commit without the sources has none.
+    ///
+    /// # Errors
+    /// As [`survey_range`](super::survey_range).
+    pub fn replay_for_log(
+        &self,
+        target: &SearchTarget,
+        commit: CommitId,
+    ) -> Result<Option<String>, BisectError> {
+        self.has_room()?;
+        match self.history.source_set(commit, &target.spec) {
+            Ok(sources) => {
+                let trial = self.lab.trial(&target.subject, &sources.into());
+                let replayed =
+                    VariantReplay::from_trial(&trial, self.check).map_err(BisectError::Replay)?;
+                Ok(Some(replayed.fingerprint()))
+            }
+            Err(error) if error.is_revision_fault() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Judges what one commit of `range` changes on one fixture as a log does, and leaves what it finds in the cache.
+    ///
+    /// # Errors
+    /// As [`survey_range`](super::survey_range).
+    pub fn judge_for_log(
+        &self,
+        target: &SearchTarget,
+        range: &str,
+        commit: CommitId,
+    ) -> Result<(), BisectError> {
+        self.has_room()?;
+        judge_commit(self, target, &list_range_commits(self.history, range)?, commit)
+    }
+}
+
+/// What a log of `range` replays and judges.
+///
+/// # Errors
+/// [`BisectError::History`] if the range cannot be read.
+pub fn list_log_work(
+    history: &History,
+    targets: &[SearchTarget],
+    range: &str,
+    first_parent: bool,
+) -> Result<LogWork, BisectError> {
+    log_work(history, targets, &list_range_commits(history, range)?, first_parent)
+}
+
+fn list_range_commits(
+    history: &History,
+    range: &str,
+) -> Result<Vec<(CommitId, Vec<CommitId>)>, BisectError> {
+    let commits = history.range(range)?;
+    Ok(commits.into_iter().map(|commit| (commit.id, commit.parents)).collect())
+}

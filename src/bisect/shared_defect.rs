@@ -1,0 +1,124 @@
+//! A defect that both ends of a search have: gradients that do not match their loss.
+
+use super::direction::Direction;
+use super::workers::PlannedSearch;
+use super::{BisectError, Bisection};
+use crate::history::{Commit, CommitId, SourceSpec};
+use crate::judge::{GradientCheck, GradientVerdict, check_gradients};
+use crate::search::{Conclusion, EndsRefusal};
+
+/// A defect that both ends of a search have. The good end cannot tell of it.
+#[derive(Clone, Debug)]
+pub struct SharedDefect {
+    /// The good end.
+    pub good: Commit,
+    /// By fixture: the gradients that match their loss at neither end, as the bad end has them.
+    pub gradients: Vec<(String, Vec<GradientCheck>)>,
+    /// The first revision that has the sources, if it is older than the good end and of another variant.
+    pub oldest: Option<Oldest>,
+}
+
+/// The first revision that has the sources.
+#[derive(Clone, Debug)]
+pub struct Oldest {
+    pub commit: Commit,
+    /// Whether its gradients match their loss.
+    pub is_right: bool,
+}
+
+impl Bisection<'_> {
+    /// By fixture: the gradients of `commit` beside their loss; none where it cannot be tested.
+    fn gradients(
+        &self,
+        commit: CommitId,
+    ) -> Result<Vec<(String, Vec<GradientCheck>)>, BisectError> {
+        let mut checks_by_fixture = Vec::new();
+        for target in &self.targets {
+            let sources = match self.history.source_set(commit, &target.spec) {
+                Ok(sources) => sources,
+                Err(error) if error.is_revision_fault() => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let trial = self.lab.trial(&target.subject, &sources.into());
+            checks_by_fixture.push((target.subject.fixture.name.clone(), check_gradients(&trial)?));
+        }
+        Ok(checks_by_fixture)
+    }
+
+    /// By fixture: the gradients of `commit` that do not match their loss.
+    pub(super) fn wrong_gradients(
+        &self,
+        commit: CommitId,
+    ) -> Result<Vec<(String, Vec<GradientCheck>)>, BisectError> {
+        let mut checks_by_fixture = self.gradients(commit)?;
+        for (_, checks) in &mut checks_by_fixture {
+            checks.retain(|check| check.story.verdict() >= GradientVerdict::Imprecise);
+        }
+        checks_by_fixture.retain(|(_, checks)| !checks.is_empty());
+        Ok(checks_by_fixture)
+    }
+}
+
+/// The defect that both ends have, where the bad end is no worse than the good one.
+pub(super) fn find_shared_defect(
+    planned: &PlannedSearch<'_>,
+    conclusion: &Conclusion,
+) -> Result<Option<SharedDefect>, BisectError> {
+    let (bisection, plan) = (planned.bisection, &planned.plan);
+    let Conclusion::Refused(EndsRefusal::EndsDisagree { good_is_bad, bad_is_good }) = conclusion
+    else {
+        return Ok(None);
+    };
+    let no_worse = match plan.direction {
+        Direction::Repairs => good_is_bad.first(),
+        Direction::Breaks | Direction::Changes => bad_is_good.first(),
+    };
+    let Some(&end) = no_worse.filter(|_| bisection.on.minds_values()) else { return Ok(None) };
+    let good = planned.commit(plan.trusted())?;
+    let good_defects = bisection.wrong_gradients(good.id)?;
+    let is_shared = |fixture: &str, check: &GradientCheck| {
+        let same_fixture = good_defects.iter().filter(|(name, _)| name == fixture);
+        same_fixture
+            .flat_map(|(_, checks)| checks)
+            .any(|known_check| known_check.output == check.output)
+    };
+    let mut shared_checks = bisection.wrong_gradients(plan.ids[end as usize])?;
+    for (fixture, checks) in &mut shared_checks {
+        checks.retain(|check| is_shared(fixture, check));
+    }
+    shared_checks.retain(|(_, checks)| !checks.is_empty());
+    if shared_checks.is_empty() {
+        return Ok(None);
+    }
+    let oldest = find_oldest(bisection, &good, &shared_checks)?;
+    Ok(Some(SharedDefect { good, gradients: shared_checks, oldest }))
+}
+
+/// The first revision behind `good` that has the sources, unless it is of the same variant.
+fn find_oldest(
+    bisection: &Bisection<'_>,
+    good: &Commit,
+    shared_checks: &[(String, Vec<GradientCheck>)],
+) -> Result<Option<Oldest>, BisectError> {
+    let specs: Vec<&SourceSpec> = bisection.targets.iter().map(|target| &target.spec).collect();
+    let Some(commit) = bisection.history.first_with_sources(good, &specs)? else {
+        return Ok(None);
+    };
+    let keys = bisection.history.source_keys(&[commit.id, good.id], &specs)?;
+    if keys[&commit.id] == keys[&good.id] {
+        return Ok(None);
+    }
+    let checks = bisection.gradients(commit.id)?;
+    let matches = |fixture: &str, output: &str| {
+        let same_fixture = checks.iter().filter(|(name, _)| name == fixture);
+        let mut fixture_checks = same_fixture.flat_map(|(_, checks)| checks);
+        fixture_checks.any(|check| {
+            check.output == output && check.story.verdict() == GradientVerdict::Matches
+        })
+    };
+    let mut outputs = shared_checks.iter().flat_map(|(fixture, checks)| {
+        checks.iter().map(move |check| (fixture.as_str(), check.output.as_str()))
+    });
+    let is_right = outputs.all(|(fixture, output)| matches(fixture, output));
+    Ok(Some(Oldest { commit, is_right }))
+}

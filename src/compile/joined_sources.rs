@@ -1,0 +1,102 @@
+//! Sources that were written to be compiled apart, in one translation unit: what two of them define
+//! under one name is told apart, and macros of one do not reach the next.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use crate::frontend::{self, OwnNames, SourceUnit};
+
+/// The lines that include `sources`, which are among `units`. What a source defines as an earlier one
+/// does gets a name of its own; the first keeps it, so that a harness's call means that one. Names that
+/// headers use as well stay.
+pub(super) fn include_joined_sources(units: &[SourceUnit], sources: &[String]) -> String {
+    let include = |path: &String| format!("#include \"tree/{path}\"\n");
+    if sources.len() < 2 {
+        return sources.iter().map(include).collect();
+    }
+    let is_source = |unit: &SourceUnit| sources.iter().any(|path| path == unit.path);
+    let headers = units.iter().filter(|unit| !is_source(unit));
+    let header_words: BTreeSet<String> = headers.flat_map(frontend::collect_identifiers).collect();
+    let find = |path: &String| units.iter().find(|unit| unit.path == path);
+    let files: Vec<OwnNames> = sources
+        .iter()
+        .map(|path| find(path).map(frontend::collect_own_names).unwrap_or_default())
+        .collect();
+    let mut out = String::new();
+    let mut defined_names = BTreeSet::new();
+    let mut hidden = Vec::new();
+    for (number, (path, own_names)) in sources.iter().zip(&files).enumerate() {
+        let twice: Vec<&String> =
+            own_names.defined.iter().filter(|&name| defined_names.contains(name)).collect();
+        let renamed = twice.iter().filter(|name| !header_words.contains(**name));
+        let renamed: Vec<_> =
+            renamed.filter(|name| !own_names.macros.contains_key(**name)).collect();
+        for name in &renamed {
+            let _ = writeln!(out, "#define {name} replay_{number}_{name}");
+        }
+        out.push_str(&include(path));
+        for name in &renamed {
+            let _ = writeln!(out, "#undef {name}");
+        }
+        for name in find_leaking_macros(own_names, &files[number + 1..]) {
+            let _ = writeln!(out, "#pragma push_macro(\"{name}\")\n#undef {name}");
+            hidden.push(name);
+        }
+        defined_names.extend(&own_names.defined);
+    }
+    for name in hidden.iter().rev() {
+        let _ = writeln!(out, "#pragma pop_macro(\"{name}\")");
+    }
+    out
+}
+
+/// The macros of `own` that would change the meaning of `later` files. A macro without a body is a
+/// guard.
+fn find_leaking_macros<'o>(own_names: &'o OwnNames, later: &[OwnNames]) -> Vec<&'o String> {
+    let macros: &BTreeMap<String, bool> = &own_names.macros;
+    let is_met = |name: &String| {
+        later.iter().any(|file| file.words.contains(name) || file.macros.contains_key(name))
+    };
+    let with_body = macros.iter().filter(|&(_, &has_body)| has_body);
+    with_body.map(|(name, _)| name).filter(|name| is_met(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn joined(files: &[(&str, &str)]) -> String {
+        let units: Vec<SourceUnit> =
+            files.iter().map(|&(path, text)| SourceUnit { path, text }).collect();
+        let sources = files.iter().map(|file| file.0.to_owned());
+        let sources: Vec<String> = sources.filter(|path| path.ends_with(".cu")).collect();
+        include_joined_sources(&units, &sources)
+    }
+
+    #[test]
+    fn a_source_alone_is_included_as_it_is() {
+        assert_eq!(joined(&[("a.cu", "#define N 1\nstatic int n;")]), "#include \"tree/a.cu\"\n");
+    }
+
+    #[test]
+    fn what_two_sources_define_is_told_apart_and_macros_stay_with_their_source() {
+        let a = "#define BLOCK 128\n#define SEEN\n#include \"c.h\"\nstatic int state = 1;\n\
+                 __device__ float sum(float x) { return x; }\nvoid one();\nstruct P { int n; };";
+        let b = "static int state = 2;\n__device__ float sum(float x) { return 2 * x; }\n\
+                 void one() {}\nvoid shared() {}\nstruct P { float n; };\nint use = BLOCK;";
+        let c = "void shared();";
+        insta::assert_snapshot!(joined(&[("a.cu", a), ("b.cu", b), ("c.h", c)]), @r#"
+        #include "tree/a.cu"
+        #pragma push_macro("BLOCK")
+        #undef BLOCK
+        #define P replay_1_P
+        #define state replay_1_state
+        #define sum replay_1_sum
+        #include "tree/b.cu"
+        #undef P
+        #undef state
+        #undef sum
+        #pragma pop_macro("BLOCK")
+        "#);
+    }
+}

@@ -1,0 +1,245 @@
+//! Parts that many artifacts share and that are made once, and the compilation and linking of each
+//! artifact.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::SystemTime;
+
+use super::{
+    CompilerError, Excess, FLAGS, HEADERS, KeyHasher, LINK, PRELUDE, Toolchain, definitions_object,
+    outside_prerequisites, owned_words, precision_flag, scratch_failed,
+};
+use crate::cache::CacheKind;
+use crate::foreign::Finished;
+use crate::frontend::Precision;
+use crate::runtime::headers;
+
+/// A linker that takes a third of the usual one's time, where it is installed.
+const FAST_LINKER: &str = "-fuse-ld=gold";
+
+/// The folder with the precompiled header, beside the sources.
+const PRECOMPILED: &str = "precompiled";
+
+/// Values that are made at most once in a process.
+#[derive(Default)]
+pub(super) struct CompileMemo {
+    many: AtomicBool,
+    /// The programs of the compiler.
+    pub tools: OnceLock<Vec<PathBuf>>,
+    /// By precision: the precompiled header, if there is one.
+    preludes: [OnceLock<Option<Prelude>>; 3],
+    /// By precision: the hash of what every artifact holds.
+    definitions: [OnceLock<blake3::Hash>; 3],
+    fast_linker_fails: AtomicBool,
+    /// By key: the compilations in progress.
+    busy: Mutex<HashMap<String, Arc<Mutex<()>>>>,
+    /// By first key: the results of this process.
+    known: Mutex<HashMap<String, MemoEntry>>,
+}
+
+/// The result of a compilation.
+#[derive(Clone)]
+pub(super) enum MemoEntry {
+    /// The key of an artifact, or of a refusal.
+    Key(String),
+    /// It was given up.
+    Excess(Excess),
+}
+
+/// A precompiled header.
+struct Prelude {
+    /// The entry of the cache. Compilers ignore the trailer behind the header's bytes.
+    entry: PathBuf,
+    /// The files outside of the sources that it was made from.
+    read: Vec<PathBuf>,
+}
+
+impl CompileMemo {
+    /// Does `work`, but never at the same time as other work of this process with the same `key`.
+    pub(super) fn by_one<T>(&self, key: &str, work: impl FnOnce() -> T) -> T {
+        let lock = || self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = lock().entry(key.to_owned()).or_default().clone();
+        let turn_guard = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let work_result = work();
+        drop(turn_guard);
+        let mut busy = lock();
+        // If only this turn and the map refer to it, nobody waits.
+        if Arc::strong_count(&turn) == 2 {
+            busy.remove(key);
+        }
+        work_result
+    }
+
+    /// The hash of the object file that every artifact of this precision contains.
+    pub(super) fn definitions_hash(&self, precision: Precision) -> blake3::Hash {
+        *self.definitions[precision_slot(precision)]
+            .get_or_init(|| blake3::hash(definitions_object(precision)))
+    }
+
+    /// The result of the compilation with the key `first`, if this process knows it.
+    pub(super) fn recall_entry(&self, first: &str) -> Option<MemoEntry> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(first).cloned()
+    }
+
+    /// Whether a compilation was given up in this process.
+    pub(super) fn has_given_up(&self) -> bool {
+        let known_results = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known_results.values().any(|known_result| matches!(known_result, MemoEntry::Excess(_)))
+    }
+
+    /// Keeps the result of the compilation with the key `first` for this process.
+    pub(super) fn learn(&self, first: &str, known_result: MemoEntry) {
+        self.known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(first.to_owned(), known_result);
+    }
+}
+
+impl Toolchain {
+    /// Prepares for the compilation of many variants: the first compilation also precompiles the
+    /// headers.
+    pub fn expect_many(&self) {
+        self.once.many.store(true, Ordering::Relaxed);
+    }
+
+    /// Compiles `unit.cpp` in `folder` to `unit.o`. Also returns the files from outside that were read,
+    /// if the compiler lists them. If compilation with a precompiled header fails, it is repeated
+    /// without one, and that result counts.
+    pub(super) fn compile_object(
+        &self,
+        folder: &Path,
+        flags: &[String],
+        precision: Precision,
+    ) -> Result<(Finished, Option<Vec<PathBuf>>), CompilerError> {
+        let mut object = owned_words(["-c", "unit.cpp", "-o", "unit.o"]);
+        if precision == Precision::Checked {
+            // Places are told as the user names them, wherever they were compiled.
+            object.push(format!("-fdebug-prefix-map={}=.", folder.display()));
+        }
+        let list = owned_words(["-MD", "-MT", "unit", "-MF", RULE]);
+        let words = || flags.iter().chain(&object).chain(&list);
+        if let Some(prelude) = self.prelude(precision) {
+            link_prelude(folder, &prelude.entry)?;
+            let finished_run = self.run(folder, &[PRECOMPILED, HEADERS], words())?;
+            if finished_run.success() {
+                let read_files =
+                    files_read(folder).map(|own_files| [&own_files[..], &prelude.read].concat());
+                return Ok((finished_run, read_files));
+            }
+            // Its list of files does not count either.
+            let _ = std::fs::remove_file(folder.join(RULE));
+        }
+        let finished_run = self.run(folder, &[HEADERS], words())?;
+        let read_files = files_read(folder);
+        Ok((finished_run, read_files))
+    }
+
+    /// Links `unit.o` and `definitions.o` to `artifact.so`. If the fast linker fails, the default
+    /// one is used, and its result counts.
+    pub(super) fn link(&self, folder: &Path) -> Result<Finished, CompilerError> {
+        let mut words = owned_words(LINK);
+        words.extend(owned_words(["unit.o", "definitions.o", "-o", "artifact.so"]));
+        let fails = &self.once.fast_linker_fails;
+        if !fails.load(Ordering::Relaxed) {
+            let finished_run =
+                self.run(folder, &[], [FAST_LINKER.to_owned()].iter().chain(&words))?;
+            if finished_run.success() {
+                return Ok(finished_run);
+            }
+        }
+        let finished_run = self.run(folder, &[], &words)?;
+        if finished_run.success() {
+            fails.store(true, Ordering::Relaxed);
+        }
+        Ok(finished_run)
+    }
+
+    /// The precompiled [`PRELUDE`], or none if only a few units are compiled or the compiler makes
+    /// none. g++ looks for it in the folders before those with headers, and checks that it fits;
+    /// clang++ does neither.
+    fn prelude(&self, precision: Precision) -> Option<&Prelude> {
+        let is_clang = self.compiler.version().contains("clang");
+        // Checked builds are few in any search.
+        let is_single = precision == Precision::Checked || !self.once.many.load(Ordering::Relaxed);
+        if is_clang || is_single {
+            return None;
+        }
+        let slot = |precision| &self.once.preludes[precision_slot(precision)];
+        // It only saves time: whatever goes wrong, the headers are there.
+        let make = |precision| slot(precision).get_or_init(|| self.make_prelude(precision));
+        // Native code is compiled to be compared, which takes shadows; another core is free for
+        // theirs.
+        let optional_prelude = slot(precision).get_or_init(|| {
+            std::thread::scope(|scope| {
+                if precision == Precision::Native {
+                    let shadow = || make(Precision::Shadow).is_some();
+                    // Without a thread for it, it is made on demand.
+                    let _ = std::thread::Builder::new().spawn_scoped(scope, shadow);
+                }
+                self.make_prelude(precision)
+            })
+        });
+        optional_prelude.as_ref()
+    }
+
+    fn make_prelude(&self, precision: Precision) -> Option<Prelude> {
+        let [_, header] = PRELUDE;
+        let mut flags = owned_words(FLAGS);
+        flags.extend(precision_flag(precision));
+        let mut hasher = KeyHasher::new("prelude");
+        hasher.part(self.compiler.identity());
+        hasher.part(headers::hash_headers().as_bytes());
+        hasher.list(&flags);
+        let first = hasher.finish();
+        if let Some((key, read)) = self.outside.recall_with_files(&self.cache, &first)
+            && let Some(entry) = self.cache.find(CacheKind::Precompiled, &key)
+        {
+            return Some(Prelude { entry, read });
+        }
+        let scratch = self.cache.scratch().ok()?;
+        let folder = scratch.path();
+        let start_time = SystemTime::now();
+        headers::write_headers(&folder.join(HEADERS)).ok()?;
+        let precompiled_path = folder.join("prelude.gch");
+        let mut last =
+            owned_words(["-c", "-x", "c++-header", "-MD", "-MT", "unit", "-MF", RULE, "-o"]);
+        last.extend([precompiled_path.display().to_string(), format!("{HEADERS}/{header}")]);
+        if !self.run(folder, &[HEADERS], flags.iter().chain(&last)).ok()?.success() {
+            return None;
+        }
+        let (bytes, read) = (std::fs::read(&precompiled_path).ok()?, files_read(folder)?);
+        let tools = self.tools().ok()?;
+        let key = self.outside.remember(&self.cache, &first, start_time, &read, tools).ok()??;
+        let entry = self.cache.write(CacheKind::Precompiled, &key, &bytes).ok()?;
+        Some(Prelude { entry, read })
+    }
+}
+
+/// Where the compiler lists the files that it reads.
+const RULE: &str = "unit.d";
+
+/// The files from outside that the compiler has read in `folder`; none if it does not list them.
+fn files_read(folder: &Path) -> Option<Vec<PathBuf>> {
+    Some(outside_prerequisites(folder, &std::fs::read(folder.join(RULE)).ok()?))
+}
+
+fn link_prelude(folder: &Path, entry: &Path) -> Result<(), CompilerError> {
+    let [_, header] = PRELUDE;
+    let path = folder.join(PRECOMPILED).join(format!("{header}.gch"));
+    let link = || -> std::io::Result<()> {
+        std::fs::create_dir_all(path.parent().expect("a file lies in a folder"))?;
+        std::os::unix::fs::symlink(entry, &path)
+    };
+    link().map_err(scratch_failed(&path))
+}
+
+fn precision_slot(precision: Precision) -> usize {
+    match precision {
+        Precision::Native => 0,
+        Precision::Shadow => 1,
+        Precision::Checked => 2,
+    }
+}

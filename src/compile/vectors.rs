@@ -1,0 +1,32 @@
+//! Whether kernels may use this processor's vectors to run eight threads at once, and the options
+//! for that. Bits do not depend on it.
+
+/// The options with which `replay/lanes.h` uses the widest vectors of this processor, or none if
+/// they are too narrow.
+pub(super) fn vector_options() -> Option<Vec<String>> {
+    let mut flags = match widest_vector_bits()? {
+        512 => vec![r#"-DREPLAY_LANES="avx512f,avx512dq,avx512vl,avx512bw""#, "-DREPLAY_LANES_512"],
+        _ => vec![r#"-DREPLAY_LANES="avx2,fma""#],
+    };
+    flags.extend(["-Wno-psabi", "-include", "replay/lanes.h"]);
+    Some(flags.into_iter().map(str::to_owned).collect())
+}
+
+#[cfg(target_arch = "x86_64")]
+fn widest_vector_bits() -> Option<u32> {
+    let has_avx512 = is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512bw");
+    match has_avx512 {
+        true => Some(512),
+        false => {
+            (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")).then_some(256)
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn widest() -> Option<u32> {
+    None
+}

@@ -1,0 +1,127 @@
+//! The names that a file defines for itself, as another file of the same program may too.
+
+use std::ops::Range;
+
+use super::OwnNames;
+use super::lexer::{TokenKind, Tokens};
+use super::macros;
+use super::outline::{Item, ItemKind, outline_items};
+use super::source::Source;
+
+/// The names of `source`.
+pub(super) fn find_own_names(source: &Source) -> OwnNames {
+    let text = source.text;
+    let mut own_names = OwnNames::default();
+    for first in [true, false] {
+        if first || source.has_alternatives() {
+            let tokens = source.view(first);
+            for item in outline_items(text, &tokens).iter().filter(|item| !item.member) {
+                own_names.defined.extend(names_defined_by_item(text, &tokens, item));
+            }
+        }
+    }
+    for &token in &source.tokens {
+        match (token.kind, macros::parse_macro_definition(text, token)) {
+            (TokenKind::Directive, Some(macro_definition)) => {
+                own_names
+                    .macros
+                    .insert(macro_definition.name.to_owned(), !macro_definition.body.is_empty());
+            }
+            (TokenKind::Ident, _) => {
+                own_names.words.insert(token.text(text).to_owned());
+            }
+            _ => {}
+        }
+    }
+    own_names
+}
+
+/// The names that `item` defines.
+fn names_defined_by_item(text: &str, tokens: &Tokens, item: &Item) -> Vec<String> {
+    let range = item.tokens.start..item.tokens.end;
+    let words = || tokens[range.clone()].iter().map(|token| token.text(text));
+    match item.kind {
+        ItemKind::Function if item.name != "operator" => {
+            let is_scoped = item.name_at > 0 && tokens.is_spelled_at(text, item.name_at - 1, "::");
+            if is_scoped { Vec::new() } else { vec![item.name.clone()] }
+        }
+        ItemKind::Type => {
+            let is_head = |token_index: &usize| {
+                let word = tokens[*token_index].text(text);
+                tokens[*token_index].kind == TokenKind::Ident
+                    && !matches!(word, "struct" | "class" | "union" | "enum")
+            };
+            let name = range.clone().skip_while(|&token_index| {
+                !matches!(tokens[token_index].text(text), "struct" | "class" | "union" | "enum")
+            });
+            name.take_while(|&token_index| !tokens.is_spelled_at(text, token_index, "{"))
+                .find(is_head)
+                .map_or(Vec::new(), |token_index| vec![tokens[token_index].text(text).to_owned()])
+        }
+        ItemKind::Other if !words().any(|word| word == "extern") => {
+            let variables = variables_of_item(text, tokens, item);
+            variables.into_iter().map(str::to_owned).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The names of the variables that `item` declares.
+fn variables_of_item<'t>(text: &'t str, tokens: &Tokens, item: &Item) -> Vec<&'t str> {
+    let range = item.tokens.start..item.tokens.end - 1;
+    let no_variable = [
+        "using",
+        "typedef",
+        "template",
+        "static_assert",
+        "friend",
+        "namespace",
+        "asm",
+        "struct",
+        "class",
+        "union",
+        "enum",
+        "operator",
+        "concept",
+    ];
+    let mut words = range.clone().map(|token_index| tokens[token_index].text(text));
+    if words.any(|word| no_variable.contains(&word)) {
+        Vec::new()
+    } else {
+        declared_variable_names(text, tokens, range)
+    }
+}
+
+/// The names that the declaration in the tokens `range`, without its semicolon, declares.
+fn declared_variable_names<'t>(
+    text: &'t str,
+    tokens: &Tokens,
+    range: Range<usize>,
+) -> Vec<&'t str> {
+    let mut declared_names = Vec::new();
+    let (mut name, mut words, mut ended) = (None, 0, false);
+    let mut token_index = range.start;
+    while token_index < range.end {
+        let token = tokens[token_index];
+        match token.text(text) {
+            "," => {
+                declared_names.extend(name.take());
+                ended = false;
+            }
+            "=" | "[" | "{" => ended = true,
+            "(" => (name, ended) = (None, true),
+            word if token.kind == TokenKind::Ident && !ended => {
+                words += 1;
+                name = (words > 1).then_some(word);
+            }
+            _ => {}
+        }
+        let inner = match tokens.is_spelled_at(text, token_index, "<") {
+            true => tokens.skip_angles(text, token_index),
+            false => tokens.skip_group(token_index),
+        };
+        token_index = inner.unwrap_or(token_index + 1);
+    }
+    declared_names.extend(name);
+    declared_names
+}

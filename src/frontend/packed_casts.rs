@@ -1,0 +1,159 @@
+//! Numbers that are moved as integers of 16 bytes, as in `*reinterpret_cast<const int4*>(x)`.
+//!
+//! In the shadow such an integer is a type of its own with room for as many numbers, and a cast to it asks
+//! the compiler what the numbers are (`replay/packs.h`). A look into it is an obstacle.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::edits::Edits;
+use super::lexer::{Token, TokenKind, Tokens};
+use super::source::Source;
+
+/// Integer vectors of 16 bytes.
+const WIDE: [&str; 4] = ["int4", "uint4", "longlong2", "ulonglong2"];
+/// Vectors of floats, which the shadow widens to as many doubles.
+pub(super) const VECTORS: [&str; 3] = ["float2", "float3", "float4"];
+/// Half and bfloat16, and pairs of them.
+pub(super) const NARROW: [&str; 8] = [
+    "half",
+    "__half",
+    "half2",
+    "__half2",
+    "nv_bfloat16",
+    "__nv_bfloat16",
+    "nv_bfloat162",
+    "__nv_bfloat162",
+];
+
+/// Whether `source` casts to pointers to such integers.
+pub(super) fn has_packed_casts(source: &Source) -> bool {
+    let text = source.text;
+    let pointed = |token: &Token| {
+        let text_after = text[token.end..].trim_start();
+        WIDE.contains(&token.text(text)) && text_after.starts_with('*')
+    };
+    source.tokens.iter().any(|token| match token.kind {
+        TokenKind::Ident => pointed(token),
+        TokenKind::Directive => WIDE.iter().any(|wide_type| token.text(text).contains(wide_type)),
+        _ => false,
+    })
+}
+
+/// The type in the tokens `words` of a cast, if it is a pointer to such an integer and nothing else.
+fn is_wide(text: &str, words: &[Token]) -> bool {
+    let is_qualifier = |word: &str| matches!(word, "const" | "volatile" | "__restrict__" | "*");
+    let ends = words.last().is_some_and(|last| last.is_spelled(text, "*"));
+    let mut inner = words.iter().map(|word| word.text(text));
+    ends && words.iter().filter(|word| WIDE.contains(&word.text(text))).count() == 1
+        && inner.all(|word| is_qualifier(word) || WIDE.contains(&word))
+}
+
+/// The variables of a file whose value is such an integer, or a vector of floats.
+pub(super) struct PackedVariables<'t> {
+    text: &'t str,
+    integers: BTreeSet<&'t str>,
+    floats: BTreeSet<&'t str>,
+}
+
+impl<'t> PackedVariables<'t> {
+    pub(super) fn from_tokens(text: &'t str, tokens: &[Token]) -> PackedVariables<'t> {
+        let (mut integers, mut floats) = (BTreeSet::new(), BTreeSet::new());
+        for (token_index, token) in tokens.iter().enumerate() {
+            let word = token.text(text);
+            let set = match token.kind {
+                // What `auto` stands for is not known.
+                TokenKind::Ident if WIDE.contains(&word) || word == "auto" => &mut integers,
+                TokenKind::Ident if VECTORS.contains(&word) => &mut floats,
+                _ => continue,
+            };
+            let is_between = |token: &&Token| matches!(token.text(text), "*" | "&" | "const" | ">");
+            let tokens_after = tokens[token_index + 1..].iter().skip_while(is_between);
+            set.extend(
+                tokens_after
+                    .take(1)
+                    .filter(|name_token| name_token.kind == TokenKind::Ident)
+                    .map(|name_token| name_token.text(text)),
+            );
+        }
+        PackedVariables { text, integers, floats }
+    }
+
+    fn word(&self, tokens: &Tokens, token_index: usize) -> &'t str {
+        tokens.get(token_index).map_or("", |token| token.text(self.text))
+    }
+
+    /// The tokens of the type of the cast that begins at `index`, and the index behind the cast.
+    fn cast(&self, tokens: &Tokens, index: usize) -> Option<(Range<usize>, usize)> {
+        match self.word(tokens, index) {
+            "reinterpret_cast" => {
+                let cast_end = tokens.skip_angles(self.text, index + 1)?;
+                Some((index + 2..cast_end - 1, cast_end))
+            }
+            "(" => {
+                let cast_end = tokens.skip_group(index)?;
+                let is_operand = matches!(self.word(tokens, cast_end), "&" | "(")
+                    || tokens.get(cast_end).is_some_and(|next| next.kind == TokenKind::Ident);
+                (is_operand && cast_end > index + 2).then_some((index + 1..cast_end - 1, cast_end))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a cast to such integers begins at `index`.
+    pub(super) fn is_cast(&self, tokens: &Tokens, index: usize) -> bool {
+        let cast = self.cast(tokens, index);
+        cast.is_some_and(|(target, _)| is_wide(self.text, &tokens[target]))
+    }
+
+    /// Rewrites the token at `index`: the name of a type, or the begin of a cast. `generic` tells
+    /// whether it stands in a template.
+    pub(super) fn rewrite(&self, tokens: &Tokens, index: usize, generic: bool, edits: &mut Edits) {
+        let token = tokens[index];
+        if token.kind == TokenKind::Ident && WIDE.contains(&token.text(self.text)) {
+            edits.insert(token.start, "::replay_rt::pack_");
+        }
+        let Some((target, cast_end)) = self.cast(tokens, index) else { return };
+        if !is_wide(self.text, &tokens[target]) {
+            return;
+        }
+        if token.kind == TokenKind::Ident {
+            edits.replace(token.start..token.end, "::replay_rt::pack_cast");
+            edits.insert(tokens[cast_end - 1].start, format!(", {generic}"));
+        } else {
+            edits.replace(token.start..token.end, "::replay_rt::pack_caster<");
+            edits.replace(
+                tokens[cast_end - 1].start..tokens[cast_end - 1].end,
+                format!(", {generic}>()->*"),
+            );
+        }
+    }
+
+    /// The index after a look into an integer at `index`, or into floats for narrower numbers.
+    pub(super) fn look(&self, tokens: &Tokens, index: usize) -> Option<usize> {
+        if matches!(self.word(tokens, index), "." | "->") && index > 0 {
+            let member = matches!(self.word(tokens, index + 1), "x" | "y" | "z" | "w");
+            let is_integer = match self.word(tokens, index - 1) {
+                "]" | ")" => self.is_cast_before(tokens, index - 1),
+                name => self.integers.contains(name),
+            };
+            return (member && is_integer).then_some(index + 2);
+        }
+        let (target, mut cast_end) = self.cast(tokens, index)?;
+        if self.word(tokens, index) == "reinterpret_cast" {
+            cast_end += 1;
+        }
+        let is_narrow = tokens[target].iter().any(|word| NARROW.contains(&word.text(self.text)));
+        let operand = self.word(tokens, cast_end + 1);
+        let is_taken = self.word(tokens, cast_end) == "&"
+            && (self.integers.contains(operand) || self.floats.contains(operand));
+        (is_narrow && is_taken).then_some(cast_end + 2)
+    }
+
+    /// Whether the expression that ends at `last` holds such an integer.
+    fn is_cast_before(&self, tokens: &Tokens, last: usize) -> bool {
+        let words = (0..=last).rev().take(64).map(|token_index| self.word(tokens, token_index));
+        let mut words = words.take_while(|word| !matches!(*word, ";" | "{" | "}" | "="));
+        words.any(|word| WIDE.contains(&word) || self.integers.contains(word))
+    }
+}

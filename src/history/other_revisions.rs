@@ -1,0 +1,79 @@
+//! Finds paths that the checked-out commit lacks in other revisions: `git bisect run` checks out
+//! commits that are older than the fixtures.
+
+use std::path::{Path, PathBuf};
+
+use git2::Oid;
+
+use super::History;
+
+/// Where a path is other than in the checked-out commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherRevisionPath {
+    /// The checked-out commit, abbreviated.
+    pub head: String,
+    /// A branch or another name of a revision that has the path with other content.
+    pub name: String,
+    /// Whether the checked-out commit has the path at all.
+    pub here: bool,
+    /// Whether `git bisect` is going on.
+    pub bisecting: bool,
+    /// The root of the working tree.
+    pub root: PathBuf,
+}
+
+impl History {
+    /// A revision that has `path` with other content than the checked-out commit, which may lack it.
+    /// `path` need not exist on disk.
+    ///
+    /// The ends of a bisection are tried first, then the branches. Also none where the repository
+    /// cannot tell: the result is only advice.
+    pub fn elsewhere(&self, path: &Path) -> Option<OtherRevisionPath> {
+        let root = self.working_tree_root()?.canonicalize().ok()?;
+        let path_below = resolve_below_root(&root, path)?;
+        let head = self.head().ok()?;
+        let entry_in = |commit: Oid| -> Option<Option<Oid>> {
+            let tree = self.repo.find_commit(commit).ok()?.tree().ok()?;
+            Some(tree.get_path(&path_below).ok().map(|entry| entry.id()))
+        };
+        let own_entry = entry_in(head.id.0)?;
+        let bisecting = self.repo.path().join("BISECT_START").exists();
+        let mut names = self.names("refs/bisect/*");
+        // The commit under test is not one of the ends.
+        names.retain(|(_, commit)| *commit != head.id.0);
+        names.extend(self.names("refs/heads/*"));
+        let has_other_entry = |(_, commit): &(String, Oid)| {
+            entry_in(*commit).flatten().is_some_and(|entry| Some(entry) != own_entry)
+        };
+        let (name, _) = names.into_iter().find(has_other_entry)?;
+        Some(OtherRevisionPath {
+            head: head.short,
+            name,
+            here: own_entry.is_some(),
+            bisecting,
+            root,
+        })
+    }
+
+    /// The references that match `pattern`: names without their folder, and their commits.
+    fn names(&self, pattern: &str) -> Vec<(String, Oid)> {
+        let Ok(references) = self.repo.references_glob(pattern) else { return Vec::new() };
+        let named_commit = |reference: git2::Reference<'_>| {
+            let name = reference.shorthand().ok()?.to_owned();
+            Some((name, reference.peel_to_commit().ok()?.id()))
+        };
+        let mut names: Vec<_> = references.flatten().filter_map(named_commit).collect();
+        names.sort();
+        names
+    }
+}
+
+/// `path` from `root`, through the folders above it that are there.
+fn resolve_below_root(root: &Path, path: &Path) -> Option<PathBuf> {
+    let full_path = std::path::absolute(path).ok()?;
+    let existing_folder = full_path.ancestors().find(|folder| folder.exists())?;
+    let missing_part = full_path.strip_prefix(existing_folder).ok()?;
+    let real_path = existing_folder.canonicalize().ok()?.join(missing_part);
+    Some(real_path.strip_prefix(root).ok()?.to_owned())
+        .filter(|path_below| path_below.file_name().is_some())
+}

@@ -1,0 +1,105 @@
+//! Chains of shuffles in which each lane combines its value with another lane's, as one wait.
+//!
+//! When the last lane comes to the first shuffle, the values after all of them are known. The lanes still wait
+//! at each of the others, as if they had come to it themselves, so that all threads of the block run in the order
+//! in which they run without chains. Only their stacks are left alone until the last shuffle is done.
+
+use super::{BlockRunner, Handover};
+use crate::runtime::abi::CallSite;
+use crate::runtime::cpu::warp::{LANES, Offer, WarpReduction};
+
+impl BlockRunner {
+    pub(super) fn arrive_at_fold(
+        &mut self,
+        offer: Offer,
+        fold: WarpReduction,
+        site: CallSite,
+    ) -> Option<Handover> {
+        let (warp, lane) = self.wait_for_warp(site);
+        let lanes = &mut self.warps[warp];
+        lanes.arrive_with(lane, offer, fold);
+        let freed = if lanes.can_complete(&offer) { self.complete(warp, offer) } else { 0 };
+        let next = match freed >> lane & 1 {
+            1 => self.position,
+            _ => match self.ready.next_after(self.position, self.words) {
+                Some(next) => next,
+                None => return Some(self.wait_for_cluster()),
+            },
+        };
+        let next_position = self.advance(next);
+        self.hand_over_to(next_position)
+    }
+
+    /// The result of the current thread's last chain, and whether it is that of the whole one.
+    pub(super) fn fold_result(&self) -> (u64, bool) {
+        let (warp, lane) = self.warp_and_lane();
+        let lanes = &self.warps[warp];
+        (lanes.results[lane], lanes.whole >> lane & 1 == 1)
+    }
+
+    /// The thread that runs when it is the turn of the one at `position`: that one, unless it is inside a chain.
+    #[inline(always)]
+    pub(super) fn advance(&mut self, position: usize) -> usize {
+        if self.in_folds == 0 { position } else { self.pass_folds(position) }
+    }
+
+    #[inline(never)]
+    fn pass_folds(&mut self, mut position: usize) -> usize {
+        while self.in_folds > 0 {
+            let linear = match self.is_linear {
+                true => position,
+                false => self.threads[position].linear as usize,
+            };
+            let (warp, lane) = (linear / LANES, linear % LANES);
+            let lanes = &self.warps[warp];
+            if lanes.left.any() >> lane & 1 == 0 {
+                break;
+            }
+            let alone = self.is_linear && lanes.offers[lane].mask & lanes.live == lanes.live;
+            position = match alone {
+                true => self.pass_warp(warp, lane),
+                false => self.pass_lane(warp, lane, position),
+            };
+        }
+        position
+    }
+
+    /// Has the lane, which is at `position`, come to the next shuffle of its chain; whose turn is next.
+    fn pass_lane(&mut self, warp: usize, lane: usize, position: usize) -> usize {
+        let lanes = &mut self.warps[warp];
+        let offer = lanes.offers[lane];
+        lanes.left.decrease(1 << lane);
+        self.in_folds -= u32::from(lanes.left.any() >> lane & 1 == 0);
+        lanes.arrive(lane, offer);
+        self.ready.remove(position);
+        if !lanes.can_complete(&offer) {
+            return self.next_after(position);
+        }
+        let members = offer.mask & lanes.live;
+        lanes.arrived &= !members;
+        self.make_ready(warp, members);
+        position
+    }
+
+    /// The same for that lane and those behind it, where all lanes of the warp are in the chain and stand in their
+    /// order: those that are ready are at one shuffle, the others wait at the next.
+    fn pass_warp(&mut self, warp: usize, lane: usize) -> usize {
+        let lanes = &mut self.warps[warp];
+        let ready = self.ready.lanes(warp);
+        let later = ready & ((1 << lane) - 1);
+        let now = ready & !later;
+        lanes.left.decrease(now);
+        self.in_folds -= (now & !lanes.left.any()).count_ones();
+        let last = warp * LANES + now.ilog2() as usize;
+        if later == 0 {
+            // The last of them completes the shuffle, and goes on.
+            lanes.arrived = 0;
+            self.ready.insert_lanes(warp, lanes.live);
+            last
+        } else {
+            lanes.arrived |= now;
+            self.ready.remove_lanes(warp, now);
+            self.next_after(last)
+        }
+    }
+}

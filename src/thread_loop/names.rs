@@ -1,0 +1,233 @@
+//! The words and names of a kernel: which it may not hold, and which it declares.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::declarations::{DeclarationKind, parse_declaration};
+use super::facts::{Facts, Way};
+use super::kernel_head_tokens;
+use super::plan::Planner;
+use super::reason::{StackReason, StackRefusal};
+use super::shuffle_reduction::Shuffles;
+use super::statements::{KernelStatement, StatementForm};
+use super::yield_points;
+use crate::syntax::lexer::{TokenKind, Tokens};
+use crate::syntax::outline::Item;
+
+/// Longer kernels are left alone, since each variable is looked for in the whole kernel.
+const MOST_TOKENS: usize = 20_000;
+
+/// Kernels that declare one name more often are left alone, since each declaration is judged by all
+/// mentions of its name.
+const MOST_DECLARATIONS: usize = 256;
+
+/// Why the kernel `item`, which has neither a barrier nor a chain among its `shuffles`, keeps its stacks; none if nothing
+/// in it waits. Atomics whose result nobody uses are no waits.
+pub(super) fn find_wait(
+    text: &str,
+    tokens: &Tokens,
+    facts: &Facts,
+    item: &Item,
+    shuffles: &Shuffles,
+) -> Option<StackRefusal> {
+    if item.tokens.len() > MOST_TOKENS {
+        return Some(StackReason::Length(MOST_TOKENS).into());
+    }
+    if facts.operators_wait() {
+        return Some(StackReason::OperatorWaits.into());
+    }
+    let atomics = yield_points::find_yielding_statements(text, tokens, facts, item, &[]);
+    let at = find_waiting_word(text, tokens, facts, item, &atomics)?;
+    Some(reason_to_wait(tokens[at].text(text), at, facts, shuffles).at(at))
+}
+
+/// The first word of the kernel `item` by which a thread waits, or lets others run, elsewhere than at a
+/// barrier; `waits` are the statements that may.
+pub(super) fn find_waiting_word(
+    text: &str,
+    tokens: &Tokens,
+    facts: &Facts,
+    item: &Item,
+    waits: &[Range<usize>],
+) -> Option<usize> {
+    let mut words = kernel_head_tokens(item).chain(item.body.clone());
+    words.find(|&at| {
+        let word = tokens[at].text(text);
+        tokens[at].kind == TokenKind::Ident
+            && facts.waits(word)
+            && word != "__syncthreads"
+            && !waits.iter().any(|wait| wait.contains(&at))
+    })
+}
+
+/// Why a kernel that mentions `word`, which waits, at token `at` keeps its stacks.
+pub(super) fn reason_to_wait(
+    word: &str,
+    at: usize,
+    facts: &Facts,
+    shuffles: &Shuffles,
+) -> StackReason {
+    if let Some(why) = shuffles.refused.get(&at) {
+        return StackReason::Shuffle { shuffle: word.to_owned(), why: why.clone() };
+    }
+    let word = word.to_owned();
+    match facts.way_to_wait(&word) {
+        Way::Waits(through) => StackReason::Waits { word, through },
+        Way::LeavesStatement(through) => StackReason::MacroLeaves { word, through },
+    }
+}
+
+impl Planner<'_> {
+    /// Refuses words that wait, and words that are not understood.
+    pub(super) fn check_words(&self) -> Result<(), StackRefusal> {
+        if self.item.tokens.len() > MOST_TOKENS {
+            return Err(StackReason::Length(MOST_TOKENS).into());
+        }
+        if self.facts.operators_wait() {
+            return Err(StackReason::OperatorWaits.into());
+        }
+        let waiting =
+            find_waiting_word(self.text, self.tokens, self.facts, self.item, self.waits());
+        if let Some(at) = waiting {
+            return Err(reason_to_wait(self.word(at), at, self.facts, self.shuffles()).at(at));
+        }
+        let kernel_tokens = kernel_head_tokens(self.item).chain(self.item.body.clone());
+        for token_index in
+            kernel_tokens.filter(|&token_index| self.tokens[token_index].kind == TokenKind::Ident)
+        {
+            let word = self.word(token_index);
+            let ours = word.starts_with("replay_")
+                && !word.starts_with("replay_shared_")
+                && word != "replay_rt";
+            if ours || matches!(word, "_Pragma" | "__pragma" | "operator") {
+                return Err(StackReason::ReservedWord(word.to_owned()).at(token_index));
+            }
+        }
+        let breaks = |token_index: usize| {
+            let token = self.tokens[token_index];
+            token.kind != TokenKind::Directive && token.text(self.text).contains('\n')
+        };
+        if let Some(at) =
+            kernel_head_tokens(self.item).chain(self.item.body.clone()).find(|&at| breaks(at))
+        {
+            return Err(StackReason::LongLiteral.at(at));
+        }
+        for token_index in self.item.body.clone() {
+            let lambda = self.is_spelled_at(token_index, "[")
+                && (self.tokens[token_index - 1].kind == TokenKind::Punct
+                    && !matches!(self.word(token_index - 1), ")" | "]" | "}" | ">" | "*" | "&")
+                    || matches!(self.word(token_index - 1), "return" | "auto"));
+            if lambda {
+                return Err(StackReason::Lambda.at(token_index));
+            }
+        }
+        Ok(())
+    }
+
+    /// Collects every name that the kernel declares.
+    pub(super) fn collect_names(
+        &mut self,
+        statements: &[KernelStatement],
+    ) -> Result<(), StackRefusal> {
+        if self.parameter_list().is_none() {
+            return Err(StackReason::Parameters.into());
+        }
+        for range in self.parameter_ranges() {
+            self.declares(range);
+        }
+        let mut pending_statements: Vec<&KernelStatement> = statements.iter().collect();
+        while let Some(statement) = pending_statements.pop() {
+            match &statement.form {
+                StatementForm::List(list) => pending_statements.extend(list),
+                StatementForm::If { head, branches, .. } => {
+                    self.head_declares(head.clone());
+                    pending_statements.extend(branches);
+                }
+                StatementForm::Loop { head, body, .. } | StatementForm::Switch { head, body } => {
+                    self.head_declares(head.clone());
+                    pending_statements.push(body);
+                }
+                StatementForm::Do { body } => pending_statements.push(body),
+                StatementForm::Simple => {
+                    let range = statement.tokens.clone();
+                    self.declares(range.start..range.end - 1);
+                }
+                StatementForm::Label | StatementForm::Barrier | StatementForm::Return => {}
+            }
+        }
+        match self.names.values().find(|places| places.len() > MOST_DECLARATIONS) {
+            Some(places) => Err(StackReason::ManyDeclarations(MOST_DECLARATIONS).at(places[0])),
+            None => Ok(()),
+        }
+    }
+
+    fn head_declares(&mut self, head: Range<usize>) {
+        let semicolon = head.clone().find(|&token_index| self.is_spelled_at(token_index, ";"));
+        self.declares(head.start..semicolon.unwrap_or(head.end));
+    }
+
+    fn declares(&mut self, range: Range<usize>) {
+        let declared_indices = match parse_declaration(self.text, self.tokens, range) {
+            DeclarationKind::Nothing => Vec::new(),
+            DeclarationKind::Variables(declaration) => {
+                declaration.declarators.iter().map(|declarator| declarator.name).collect()
+            }
+            DeclarationKind::Other(names) => names,
+        };
+        for token_index in declared_indices {
+            self.names.entry(self.word(token_index)).or_default().push(token_index);
+        }
+    }
+
+    /// The tokens between the parentheses of the kernel's parameters.
+    fn parameter_list(&self) -> Option<Range<usize>> {
+        let open_parenthesis = (self.item.name_at..self.item.body.start)
+            .find(|&token_index| self.is_spelled_at(token_index, "("))?;
+        Some(open_parenthesis + 1..self.tokens.skip_group(open_parenthesis)? - 1)
+    }
+
+    /// The tokens of each parameter.
+    pub(super) fn parameter_ranges(&self) -> Vec<Range<usize>> {
+        self.parameter_list().map_or_else(Vec::new, |list| self.pieces(list))
+    }
+
+    /// `range` split at its commas outside of brackets.
+    pub(super) fn pieces(&self, range: Range<usize>) -> Vec<Range<usize>> {
+        let (mut found_pieces, mut start, mut token_index) = (Vec::new(), range.start, range.start);
+        while token_index < range.end {
+            if self.is_spelled_at(token_index, ",") {
+                found_pieces.push(start..token_index);
+                start = token_index + 1;
+            }
+            let angles = match self.is_spelled_at(token_index, "<") {
+                true => self.tokens.skip_angles(self.text, token_index),
+                false => None,
+            };
+            token_index = angles.or(self.tokens.skip_group(token_index)).unwrap_or(token_index + 1);
+        }
+        if start < range.end {
+            found_pieces.push(start..range.end);
+        }
+        found_pieces
+    }
+
+    /// Refuses macros that may mean one of the kernel's own names.
+    pub(super) fn check_macros(&self) -> Result<(), StackRefusal> {
+        let mut seen_macros = BTreeSet::new();
+        for token_index in kernel_head_tokens(self.item).chain(self.item.body.clone()) {
+            let word = self.word(token_index);
+            let defined =
+                self.tokens[token_index].kind == TokenKind::Ident && self.facts.is_macro(word);
+            if !defined || !seen_macros.insert(word) {
+                continue;
+            }
+            let expansion = self.facts.expansion(word);
+            if self.names.contains_key(word)
+                || self.names.keys().any(|name| expansion.contains(name))
+            {
+                return Err(StackReason::MacroNames(word.to_owned()).at(token_index));
+            }
+        }
+        Ok(())
+    }
+}

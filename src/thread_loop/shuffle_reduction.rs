@@ -1,0 +1,591 @@
+//! Folds: chains of shuffles in which each lane combines its value with another lane's, as one wait.
+//!
+//! `for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(mask, x, d);`, and statements of this form behind each
+//! other. The engine can do all steps once the last lane has come, and has the lanes wait by bookkeeping alone
+//! (`replay/folds.h`). The code as it is stays, for steps and types that do not suit, which only the compiler and
+//! the run know. What is not certainly of this form is left.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::facts::Facts;
+use super::reason::ShuffleReason;
+use crate::syntax::edits::Edits;
+use crate::syntax::lexer::{TokenKind, Tokens, normalise_spacing};
+use crate::syntax::outline::Item;
+use crate::syntax::source::Source;
+
+/// The shuffles whose lanes lie at a distance, and what the headers call them.
+const SHUFFLES: [(&str, &str); 3] = [
+    ("__shfl_xor_sync", "fold_xor"),
+    ("__shfl_down_sync", "fold_down"),
+    ("__shfl_up_sync", "fold_up"),
+];
+/// The functions that may combine two values.
+const FUNCTIONS: [&str; 6] = ["fmaxf", "fminf", "fmax", "fmin", "max", "min"];
+/// The operators that may, and what the headers call them: `x OP= y`, `x = x OP y`.
+const OPERATORS: [(&str, &str, Option<&str>); 5] = [
+    ("+", "add_to", Some("add")),
+    ("*", "multiply_to", Some("multiply")),
+    ("&", "and_to", None),
+    ("|", "or_to", None),
+    ("^", "xor_to", None),
+];
+/// Words in an expression that are no variables.
+const PLAIN_WORDS: [&str; 9] =
+    ["int", "unsigned", "long", "short", "signed", "uint32_t", "int32_t", "size_t", "warpSize"];
+
+/// One statement that combines a variable with another lane's.
+#[derive(Debug)]
+struct ShuffleStep {
+    /// Its tokens, the semicolon included.
+    tokens: Range<usize>,
+    variable: usize,
+    /// The name of the shuffle.
+    shuffle: usize,
+    /// What the headers call the combination.
+    combine: String,
+    mask: Range<usize>,
+    distance: Range<usize>,
+    width: Option<Range<usize>>,
+}
+
+/// A fold in the sources.
+#[derive(Debug)]
+pub(super) struct ShuffleReduction<'r> {
+    pub tokens: Range<usize>,
+    /// The code that collects its steps.
+    steps: String,
+    /// One of its steps; the others differ in their distances alone.
+    step: ShuffleStep,
+    /// The variables that decide about the steps: none may be one that other threads change.
+    variables: Vec<&'r str>,
+}
+
+/// The shuffles in a function.
+#[derive(Debug, Default)]
+pub(super) struct Shuffles<'r> {
+    /// The chains.
+    pub folds: Vec<ShuffleReduction<'r>>,
+    /// The tokens of those in no chain, and why they are in none.
+    pub refused: BTreeMap<usize, ShuffleReason>,
+}
+
+impl<'r> Shuffles<'r> {
+    /// The shuffles in the function `item`.
+    pub(super) fn find_shuffle_reductions(
+        source: &'r Source<'r>,
+        tokens: &'r Tokens,
+        facts: &'r Facts,
+        item: &'r Item,
+    ) -> Shuffles<'r> {
+        let mut reader = ShuffleReader { source, tokens, facts, item, variables: Vec::new() };
+        let mut shuffles = Shuffles::default();
+        let mut at = item.body.start + 1;
+        while at + 1 < item.body.end {
+            reader.variables.clear();
+            at = match reader.fold(at) {
+                Ok((tokens, steps, step)) => {
+                    let (end, variables) = (tokens.end, reader.variables.clone());
+                    shuffles.folds.push(ShuffleReduction { tokens, steps, step, variables });
+                    end
+                }
+                Err(NoFold::Refused { shuffle, why }) => {
+                    shuffles.refused.entry(shuffle).or_insert(why);
+                    at + 1
+                }
+                Err(NoFold::NoStep) => at + 1,
+            };
+        }
+        shuffles.refuse_others(source.text, tokens, item, &ShuffleReason::NotCombined);
+        shuffles
+    }
+
+    /// The shuffles of the function `item` in a file that is not looked at, since directives may change it.
+    pub(super) fn refuse_all(text: &str, tokens: &Tokens, item: &Item) -> Shuffles<'r> {
+        let mut shuffles = Shuffles::default();
+        shuffles.refuse_others(text, tokens, item, &ShuffleReason::Directive);
+        shuffles
+    }
+
+    /// Refuses the shuffles that are neither in a chain nor refused.
+    fn refuse_others(&mut self, text: &str, tokens: &Tokens, item: &Item, why: &ShuffleReason) {
+        for at in item.body.clone() {
+            if !tokens[at].text(text).starts_with("__shfl") {
+                continue;
+            }
+            let behind = self.folds.partition_point(|fold| fold.tokens.start <= at);
+            if !self.folds[..behind].last().is_some_and(|fold| fold.tokens.contains(&at)) {
+                self.refused.entry(at).or_insert_with(|| why.clone());
+            }
+        }
+    }
+}
+
+/// Why no fold starts at a token.
+enum NoFold {
+    /// No statement that combines a variable with a shuffle does.
+    NoStep,
+    /// One does, but is no chain.
+    Refused {
+        /// The token of its shuffle.
+        shuffle: usize,
+        why: ShuffleReason,
+    },
+}
+
+/// Has `folds` done as one wait, in a function whose threads have stacks of their own.
+pub(super) fn rewrite_shuffle_reductions(
+    source: &Source,
+    tokens: &Tokens,
+    folds: &[ShuffleReduction],
+    edits: &mut Edits,
+) {
+    for fold in folds {
+        let (written_fold, line) = (fold.written(source, tokens), fold.line(source, tokens));
+        let ReductionText { value, collected, types, kind, combine, mask, width, shuffle } =
+            written_fold;
+        let code_before = format!(
+            "{{ ::replay_rt::fold_steps replay_steps; {collected} \
+             if (::replay_rt::by_value<{types}>::value && \
+             replay_steps.suit<decltype({value}), decltype({shuffle}(0u, {value}, 0))>({width})) \
+             {value} = ::replay_rt::fold<::replay_rt::{kind}, ::replay_rt::{combine}>\
+             ({mask}, {value}, replay_steps, {width}, __builtin_FILE(), {line}); else {{ "
+        );
+        // A pragma stays the line before the loop.
+        let pragmas = (0..fold.tokens.start).rev();
+        let first = pragmas
+            .take_while(|&token_index| tokens[token_index].kind == TokenKind::Directive)
+            .last();
+        let place = match first {
+            Some(first) => tokens[first - 1].end,
+            None => tokens[fold.tokens.start].start,
+        };
+        edits.insert(place, code_before);
+        edits.insert(tokens[fold.tokens.end - 1].end, " } }");
+    }
+}
+
+/// The parts of a fold as text.
+struct ReductionText<'w> {
+    value: &'w str,
+    shuffle: &'w str,
+    collected: &'w str,
+    types: String,
+    kind: &'static str,
+    combine: &'w str,
+    mask: String,
+    width: String,
+}
+
+impl ShuffleReduction<'_> {
+    /// The variable that the lanes combine.
+    pub(super) fn value<'t>(&self, text: &'t str, tokens: &Tokens) -> &'t str {
+        tokens[self.step.variable].text(text)
+    }
+
+    /// The line of the first shuffle.
+    pub(super) fn line(&self, source: &Source, tokens: &Tokens) -> usize {
+        source.line(tokens[self.step.shuffle].start) - 1
+    }
+
+    /// The fold as wait `number` of a kernel in thread-loop form: `out` is the code that leaves the thread's variables
+    /// in its frame, `back` takes them from there.
+    pub(super) fn as_turn(
+        &self,
+        source: &Source,
+        tokens: &Tokens,
+        number: usize,
+        out: &str,
+        back: &str,
+    ) -> String {
+        let line = self.line(source, tokens);
+        let ReductionText { value, collected, types, kind, combine, mask, width, .. } =
+            self.written(source, tokens);
+        let wait = |done_steps: &str| {
+            format!(
+                "{{ ::replay_rt::fold_part<::replay_rt::by_value<{types}>::value ? REPLAY_FOLD_MOST : 1> \
+                 replay_steps({done_steps}); {collected} if (!replay_steps.any()) break; {out}\
+                 replay_block.template fold<::replay_rt::{kind}, ::replay_rt::{combine}>\
+                 (*replay_frame, {number}, replay_steps, {mask}, {value}, {width}, __builtin_FILE(), {line}); \
+                 goto replay_next; }}"
+            )
+        };
+        let (first, later) = (wait("0"), wait("replay_frame->replay_fold.done"));
+        // A loop, since a pragma for one may stand in front of it.
+        format!(
+            "do {{ replay_frame->replay_fold.done = 0; {first} replay_{number}:;{back} \
+             if (!replay_block.template unfold<::replay_rt::{combine}>(*replay_frame, {value})) break; \
+             {later} }} while (0);"
+        )
+    }
+
+    fn written<'w>(&'w self, source: &'w Source, tokens: &Tokens) -> ReductionText<'w> {
+        let text = source.text;
+        let word = |token_index: usize| tokens[token_index].text(text);
+        let folded = |range: &Range<usize>| normalise_spacing(text, &tokens[range.clone()]);
+        let shuffle = word(self.step.shuffle);
+        let kind = SHUFFLES.iter().find(|(name, _)| *name == shuffle).map_or("", |(_, kind)| *kind);
+        let types: Vec<String> =
+            self.variables.iter().map(|name| format!("decltype({name})")).collect();
+        ReductionText {
+            value: word(self.step.variable),
+            shuffle,
+            collected: &self.steps,
+            types: types.join(", "),
+            kind,
+            combine: &self.step.combine,
+            mask: folded(&self.step.mask),
+            width: self.step.width.as_ref().map_or("32".to_owned(), folded),
+        }
+    }
+}
+
+struct ShuffleReader<'r> {
+    source: &'r Source<'r>,
+    tokens: &'r Tokens,
+    facts: &'r Facts,
+    item: &'r Item,
+    /// The variables that decide about the steps: none may be one that other threads change.
+    variables: Vec<&'r str>,
+}
+
+impl<'r> ShuffleReader<'r> {
+    fn is_spelled_at(&self, token_index: usize, spelling: &str) -> bool {
+        self.tokens.is_spelled_at(self.source.text, token_index, spelling)
+    }
+
+    fn word(&self, token_index: usize) -> &'r str {
+        self.tokens.get(token_index).map_or("", |token| token.text(self.source.text))
+    }
+
+    fn is_name(&self, token_index: usize) -> bool {
+        self.tokens.get(token_index).is_some_and(|token| token.kind == TokenKind::Ident)
+    }
+
+    fn folded(&self, range: Range<usize>) -> String {
+        normalise_spacing(self.source.text, &self.tokens[range])
+    }
+
+    /// The fold that starts at `at`: its tokens, the code that collects its steps, and one of them.
+    fn fold(&mut self, at: usize) -> Result<(Range<usize>, String, ShuffleStep), NoFold> {
+        if self.is_spelled_at(at, "for") { self.loop_at(at) } else { self.sequence_at(at) }
+    }
+
+    /// `for (int d = A; B; C) STEP`, where each turn changes `d` alone.
+    fn loop_at(&mut self, at: usize) -> Result<(Range<usize>, String, ShuffleStep), NoFold> {
+        let after = self.tokens.skip_group(at + 1).filter(|_| self.is_spelled_at(at + 1, "("));
+        let head = at + 2..after.ok_or(NoFold::NoStep)? - 1;
+        let braced = self.is_spelled_at(head.end + 1, "{");
+        let step = self.step(head.end + 1 + usize::from(braced))?;
+        let refused = |why| NoFold::Refused { shuffle: step.shuffle, why };
+        let tokens_before = (0..at).rev().map(|token_index| self.tokens[token_index]);
+        let mut lines = tokens_before.take_while(|token| token.kind == TokenKind::Directive);
+        if lines.any(|line| !is_pragma(line.text(self.source.text))) {
+            return Err(refused(ShuffleReason::Directive));
+        }
+        let end = step.tokens.end + usize::from(braced);
+        if braced && !self.is_spelled_at(end - 1, "}") {
+            return Err(refused(ShuffleReason::LongLoop));
+        }
+        if step.distance.len() != 1 {
+            return Err(refused(ShuffleReason::Distance(self.folded(step.distance.clone()))));
+        }
+        let distance = self.word(step.distance.start);
+        if self.head(head.clone(), distance).is_none() {
+            return Err(refused(ShuffleReason::LoopHead(self.folded(head))));
+        }
+        let variable = self.word(step.variable);
+        if self.variables.contains(&distance) {
+            return Err(refused(ShuffleReason::LoopVariable(distance.to_owned())));
+        }
+        if variable == distance || self.variables.contains(&variable) {
+            return Err(refused(ShuffleReason::LoopVariable(variable.to_owned())));
+        }
+        let head = self.folded(head);
+        let steps = format!("for ({head}) replay_steps.add({distance});");
+        Ok((at..end, steps, step))
+    }
+
+    /// Whether `head` declares `counter` and does nothing but change it.
+    fn head(&mut self, head: Range<usize>, counter: &str) -> Option<()> {
+        let mut ends = head.clone().filter(|&token_index| self.is_spelled_at(token_index, ";"));
+        let (first, second) = (ends.next()?, ends.next()?);
+        let declared_index =
+            head.clone().take_while(|&token_index| self.is_name(token_index)).last()?;
+        let declares = declared_index > head.start && self.word(declared_index) == counter;
+        if ends.next().is_some() || !declares || !self.is_spelled_at(declared_index + 1, "=") {
+            return None;
+        }
+        self.constant(declared_index + 2..first, counter)?;
+        let compared = self.without_comparisons(first + 1..second);
+        self.constant(compared.0, counter)?;
+        self.constant(compared.1, counter)?;
+        // `d /= 2`, `d >>= 1`, `d = d / 2`.
+        let set =
+            (second + 2..head.end).find(|&token_index| self.is_spelled_at(token_index, "="))?;
+        let operator =
+            (second + 2..set).map(|token_index| self.word(token_index)).collect::<String>();
+        if self.word(second + 1) != counter || !matches!(&*operator, "" | "/" | "*" | ">>" | "<<") {
+            return None;
+        }
+        self.constant(set + 1..head.end, counter)
+    }
+
+    /// The two sides of a comparison; all of it and nothing if it is none.
+    fn without_comparisons(&self, range: Range<usize>) -> (Range<usize>, Range<usize>) {
+        let sign = |&token_index: &usize| {
+            ["<", ">", "!"].iter().any(|sign| self.is_spelled_at(token_index, sign))
+        };
+        let Some(token_index) = range.clone().find(sign) else {
+            return (range.clone(), range.end..range.end);
+        };
+        let bound_start = token_index + 1 + usize::from(self.is_spelled_at(token_index + 1, "="));
+        (range.start..token_index, bound_start..range.end)
+    }
+
+    /// Two or more steps behind each other that differ in their distances alone.
+    fn sequence_at(&mut self, at: usize) -> Result<(Range<usize>, String, ShuffleStep), NoFold> {
+        let begins_statement = ["{", "}", ";"].iter().any(|sign| self.is_spelled_at(at - 1, sign));
+        if !begins_statement {
+            return Err(NoFold::NoStep);
+        }
+        let first = self.step(at)?;
+        let mut steps = String::new();
+        let (mut end, mut count) = (at, 0);
+        while let Ok(next) = self.step(end) {
+            let distance = next.distance.clone();
+            if !self.same(&first, &next) || self.constant(distance.clone(), "").is_none() {
+                break;
+            }
+            steps += &format!("replay_steps.add({}); ", self.folded(distance));
+            (end, count) = (next.tokens.end, count + 1);
+        }
+        let variable = self.word(first.variable);
+        let why = match count {
+            0 => ShuffleReason::Distance(self.folded(first.distance.clone())),
+            1 => ShuffleReason::Single,
+            _ if self.variables.contains(&variable) => {
+                ShuffleReason::LoopVariable(variable.to_owned())
+            }
+            _ => return Ok((at..end, steps, first)),
+        };
+        Err(NoFold::Refused { shuffle: first.shuffle, why })
+    }
+
+    fn same(&self, left_step: &ShuffleStep, right_step: &ShuffleStep) -> bool {
+        let words = |step: &ShuffleStep| (self.word(step.variable), self.word(step.shuffle));
+        let texts = |step: &ShuffleStep| {
+            (self.folded(step.mask.clone()), step.width.clone().map(|width| self.folded(width)))
+        };
+        words(left_step) == words(right_step)
+            && left_step.combine == right_step.combine
+            && texts(left_step) == texts(right_step)
+    }
+
+    /// The step whose statement starts at `at`.
+    fn step(&mut self, at: usize) -> Result<ShuffleStep, NoFold> {
+        if !self.is_name(at) {
+            return Err(NoFold::NoStep);
+        }
+        let name = self.word(at);
+        let (shuffle, combine, after) = self.combination(at, name).ok_or(NoFold::NoStep)?;
+        let refused = |why| NoFold::Refused { shuffle, why };
+        // A member may lie in memory that others see.
+        let parameter =
+            (self.item.tokens.start..self.item.body.start).any(|p| self.word(p) == name);
+        let member = self.item.member && !parameter;
+        if member || self.facts.is_macro(name) || self.facts.is_device_variable(name) {
+            return Err(refused(ShuffleReason::SharedVariable(name.to_owned())));
+        }
+        let arguments = self.arguments(shuffle).unwrap_or_default();
+        let (mask, value, distance, width) = match &arguments[..] {
+            [mask, value, distance] => (mask, value, distance, None),
+            [mask, value, distance, width] => (mask, value, distance, Some(width.clone())),
+            _ => return Err(refused(ShuffleReason::NotCombined)),
+        };
+        if !self.is_spelled_at(after, ";") || value.len() != 1 || self.word(value.start) != name {
+            return Err(refused(ShuffleReason::NotCombined));
+        }
+        if self.constant(mask.clone(), "").is_none() {
+            return Err(refused(ShuffleReason::Mask(self.folded(mask.clone()))));
+        }
+        if let Some(width) = width.clone()
+            && self.constant(width.clone(), "").is_none()
+        {
+            return Err(refused(ShuffleReason::Width(self.folded(width))));
+        }
+        let (mask, distance) = (mask.clone(), distance.clone());
+        Ok(ShuffleStep {
+            tokens: at..after + 1,
+            variable: at,
+            shuffle,
+            combine,
+            mask,
+            distance,
+            width,
+        })
+    }
+
+    /// The combination of `name`, at `at`, with a shuffle: the shuffle, what the headers call the combination, and
+    /// the index after it.
+    fn combination(&self, at: usize, name: &str) -> Option<(usize, String, usize)> {
+        let operator = OPERATORS.iter().find(|(sign, ..)| self.is_spelled_at(at + 1, sign));
+        match operator {
+            Some((_, assigns, _)) if self.is_spelled_at(at + 2, "=") => {
+                Some((at + 3, format!("by_{assigns}"), self.call(at + 3)?))
+            }
+            None if self.is_spelled_at(at + 1, "=") => self.combined(at + 2, name),
+            _ => None,
+        }
+    }
+
+    /// `x OP shuffle`, `shuffle OP x`, `f(x, shuffle)` or `f(shuffle, x)` at `at`: the shuffle, what the headers call
+    /// the combination, and the index after it.
+    fn combined(&self, token_index: usize, name: &str) -> Option<(usize, String, usize)> {
+        let operator = |operator_index: usize| {
+            let matching_operator =
+                OPERATORS.iter().find(|(sign, ..)| self.is_spelled_at(operator_index, sign));
+            matching_operator.and_then(|(_, _, combines)| *combines)
+        };
+        if self.is_spelled_at(token_index, name) {
+            let combine = operator(token_index + 1)?;
+            return Some((token_index + 2, format!("by_{combine}"), self.call(token_index + 2)?));
+        }
+        if let Some(call_end) = self.call(token_index) {
+            let combine = operator(call_end)?;
+            let swapped = format!("swapped<::replay_rt::by_{combine}>");
+            return self.is_spelled_at(call_end + 1, name).then_some((
+                token_index,
+                swapped,
+                call_end + 2,
+            ));
+        }
+        let function = self.word(token_index);
+        let is_combining = FUNCTIONS.contains(&function) && self.is_builtin(function);
+        let group_end = self
+            .tokens
+            .skip_group(token_index + 1)
+            .filter(|_| is_combining && self.is_spelled_at(token_index + 1, "("))?;
+        if self.is_spelled_at(token_index + 2, name)
+            && self.is_spelled_at(token_index + 3, ",")
+            && self.call(token_index + 4)? + 1 == group_end
+        {
+            return Some((token_index + 4, format!("by_{function}"), group_end));
+        }
+        let argument_end = self.call(token_index + 2)?;
+        let is_swapped = self.is_spelled_at(argument_end, ",")
+            && self.is_spelled_at(argument_end + 1, name)
+            && argument_end + 3 == group_end;
+        is_swapped
+            .then(|| (token_index + 2, format!("swapped<::replay_rt::by_{function}>"), group_end))
+    }
+
+    fn is_builtin(&self, name: &str) -> bool {
+        !self.facts.is_macro(name) && !self.facts.is_defined(name)
+    }
+
+    /// The index after the call of a shuffle at `at`.
+    fn call(&self, token_index: usize) -> Option<usize> {
+        let name = self.word(token_index);
+        let is_shuffle =
+            SHUFFLES.iter().any(|(shuffle, _)| *shuffle == name) && self.is_builtin(name);
+        self.tokens
+            .skip_group(token_index + 1)
+            .filter(|_| is_shuffle && self.is_spelled_at(token_index + 1, "("))
+    }
+
+    /// The arguments of the call at `at`.
+    fn arguments(&self, token_index: usize) -> Option<Vec<Range<usize>>> {
+        let close_parenthesis = self.tokens.skip_group(token_index + 1)? - 1;
+        let mut arguments = Vec::new();
+        let mut start = token_index + 2;
+        let mut next = start;
+        while next < close_parenthesis {
+            if self.is_spelled_at(next, ",") {
+                arguments.push(start..next);
+                start = next + 1;
+            }
+            let opens = ["(", "[", "{"].iter().any(|sign| self.is_spelled_at(next, sign));
+            next = if opens { self.tokens.skip_group(next)? } else { next + 1 };
+        }
+        arguments.push(start..close_parenthesis);
+        Some(arguments)
+    }
+
+    /// Whether `range` has the same value whenever it is computed, unless `counter` or one of `variables`, to which
+    /// this adds, is changed.
+    fn constant(&mut self, range: Range<usize>, counter: &str) -> Option<()> {
+        for token_index in range.clone() {
+            let (word, kind) = (self.word(token_index), self.tokens[token_index].kind);
+            let next = if token_index + 1 < range.end { self.word(token_index + 1) } else { "" };
+            match kind {
+                TokenKind::Number => {}
+                TokenKind::Punct => {
+                    let twice = matches!(word, "+" | "-" | "&") && next == word;
+                    let is_arithmetic = "()+-*/%~&|^<>".contains(word) && word != "<<<";
+                    let pointer =
+                        matches!(word, "*" | "&") && !self.ends_operand(token_index, &range);
+                    if twice || !is_arithmetic || pointer {
+                        return None;
+                    }
+                }
+                TokenKind::Ident => self.name(word, next, token_index, &range, counter)?,
+                TokenKind::Text | TokenKind::Directive => return None,
+            }
+        }
+        Some(())
+    }
+
+    /// Whether an operand ends in front of `at`.
+    fn ends_operand(&self, token_index: usize, range: &Range<usize>) -> bool {
+        let Some(index_before) =
+            token_index.checked_sub(1).filter(|index_before| range.contains(index_before))
+        else {
+            return false;
+        };
+        matches!(self.tokens[index_before].kind, TokenKind::Ident | TokenKind::Number)
+            || self.is_spelled_at(index_before, ")")
+    }
+
+    /// The same as [`Reader::constant`] for a name in front of `next`.
+    fn name(
+        &mut self,
+        word: &'r str,
+        next: &str,
+        token_index: usize,
+        range: &Range<usize>,
+        counter: &str,
+    ) -> Option<()> {
+        if matches!(next, "(" | "[" | "." | "->" | "::") || self.facts.is_device_variable(word) {
+            return None;
+        }
+        let is_plain = |word: &str| {
+            let number = word.starts_with(|c: char| c.is_ascii_digit());
+            let sign = word.len() == 1 && "()+-*/%~&|^<>".contains(word);
+            number || sign || PLAIN_WORDS.contains(&word)
+        };
+        if self.facts.is_macro(word) {
+            let expansion = self.facts.expansion(word);
+            let all_plain =
+                expansion.iter().all(|word| is_plain(word) || self.facts.is_macro(word));
+            return all_plain.then_some(());
+        }
+        if word == counter || is_plain(word) {
+            return Some(());
+        }
+        // A name alone in parentheses may be a type; so may one in front of another name.
+        let alone = range.contains(&(token_index.wrapping_sub(1)))
+            && self.is_spelled_at(token_index - 1, "(")
+            && next == ")";
+        if alone || self.is_name(token_index + 1) || next == "<" {
+            return None;
+        }
+        self.variables.push(word);
+        Some(())
+    }
+}
+
+fn is_pragma(line: &str) -> bool {
+    line.trim_start_matches('#').trim_start().starts_with("pragma")
+}

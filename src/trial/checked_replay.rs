@@ -1,0 +1,226 @@
+//! The checked replay: one run of a build that tells of every access to memory, and what it found.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Failure, Status, Trial};
+use crate::backend::{Mode, ReplayError, Variant};
+use crate::cache::CacheKind;
+use crate::fixture::Fixture;
+use crate::frontend::Precision;
+use crate::runtime::report::{
+    AccessFinding, AccessFindings, DEVICE_ACCESS, FoundKind, HOST_ACCESS,
+};
+use crate::summary::POISON_A;
+use crate::tensor::{DType, unravel_index};
+use crate::worker::{Ending, Run};
+
+/// When accesses to memory are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessCheck {
+    /// Where the call of a plain run takes no more processor time than [`AccessCheck::AUTO`].
+    Auto,
+    /// However long it takes, up to the limit of time.
+    Always,
+    Off,
+}
+
+impl AccessCheck {
+    /// After so long a call a checked one takes a second or two.
+    pub const AUTO: Duration = Duration::from_millis(100);
+
+    /// What a checked run of `trial` finds, if there is to be one and the call returns.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if the machine or the fixture is at fault.
+    pub fn check_trial(self, trial: &Trial) -> Result<Option<CheckedReplay>, ReplayError> {
+        let time_limit = match self {
+            AccessCheck::Off => return Ok(None),
+            AccessCheck::Auto => Some(AccessCheck::AUTO),
+            AccessCheck::Always => None,
+        };
+        let ends = trial.comes_to_its_end()?;
+        if !ends && !trial.crosses()? {
+            return Ok(None);
+        }
+        let checked_replay = trial.checked(time_limit)?;
+        Ok(Some(checked_replay.clone()).filter(|replay| ends || !replay.findings().is_empty()))
+    }
+}
+
+/// What a checked replay found, or why there was none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckedReplay {
+    /// It was made.
+    Done {
+        /// What is wrong, and habits that look so; in the order in which it showed.
+        findings: Vec<AccessFinding>,
+        /// Findings beyond those.
+        left_out: u64,
+    },
+    /// It was not made.
+    Not { reason: String },
+}
+
+impl CheckedReplay {
+    /// What was found.
+    pub fn findings(&self) -> &[AccessFinding] {
+        match self {
+            CheckedReplay::Done { findings, .. } => findings,
+            CheckedReplay::Not { .. } => &[],
+        }
+    }
+
+    fn not(reason: impl Into<String>) -> CheckedReplay {
+        CheckedReplay::Not { reason: reason.into() }
+    }
+}
+
+/// What findings are remembered as.
+const CHECKED: &str = "checked";
+/// What the processor time of a plain call is remembered as.
+const CALL_TIME: &str = "processor time of the call";
+
+impl Trial {
+    pub(super) fn check_accesses(
+        &self,
+        time_limit: Option<Duration>,
+    ) -> Result<CheckedReplay, ReplayError> {
+        let Some(variant) = self.variant()? else {
+            return Ok(CheckedReplay::not("the sources cannot be run"));
+        };
+        if !self.comes_to_its_end()? && !self.crosses()? {
+            return Ok(CheckedReplay::not("the replay does not run to its end"));
+        }
+        let key = self.key_of(CHECKED)?;
+        if let Some(known_replay) = self.lab.recall(CacheKind::Judgement, &key) {
+            return Ok(known_replay);
+        }
+        if let Some(call_limit) = time_limit {
+            let call = self.remembered_call(variant)?;
+            if call > call_limit {
+                let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+                return Ok(CheckedReplay::not(format!(
+                    "the call takes {:.0} ms of processor time, more than {:.0} ms",
+                    milliseconds(call),
+                    milliseconds(call_limit)
+                )));
+            }
+        }
+        let checked_variant = match self.prepare(Precision::Checked, &|| ())? {
+            Ok(prepared_variant) if prepared_variant.abilities().check => prepared_variant,
+            Ok(_) => return Ok(CheckedReplay::not("the backend cannot")),
+            Err(refusal) => {
+                let build_error = refusal.first_error.unwrap_or(refusal.reason);
+                return Ok(CheckedReplay::not(format!(
+                    "the checked build does not compile: {build_error}"
+                )));
+            }
+        };
+        let _span = tracing::info_span!("check", message = self.fixture().name);
+        let run = checked_variant.run(&Mode::plain(POISON_A))?;
+        // What there is of memory is no property of the code, and not remembered.
+        if let Some(bytes) = run.findings.refused {
+            return Ok(CheckedReplay::not(format!(
+                "a check takes {} MiB of device memory, more than --memory allows",
+                bytes.div_ceil(1 << 20)
+            )));
+        }
+        let checked_result = match run.ending {
+            Ending::Completed => self.conclude_check(run, variant)?,
+            // What was found before is so all the same.
+            Ending::Fault(..) if !run.findings.found.is_empty() => {
+                self.conclude_check(run, variant)?
+            }
+            Ending::TimedOut(..) => {
+                return Ok(CheckedReplay::not("the checked replay was out of time"));
+            }
+            _ => CheckedReplay::not("the checked replay does not run to its end"),
+        };
+        self.lab.keep_judgement(&key, &checked_result)?;
+        Ok(checked_result)
+    }
+
+    /// The processor time of a plain call as it was measured first, so that whether accesses are checked
+    /// depends on the machine's load once at most.
+    fn remembered_call(&self, variant: &dyn Variant) -> Result<Duration, ReplayError> {
+        let key = self.key_of(CALL_TIME)?;
+        if let Some(known_time) = self.lab.recall(CacheKind::Judgement, &key) {
+            return Ok(known_time);
+        }
+        let call = *self.call.get(|| measure_call(variant))?;
+        self.lab.keep_judgement(&key, &call)?;
+        Ok(call)
+    }
+
+    /// Whether the sources can be run and the call returns.
+    fn comes_to_its_end(&self) -> Result<bool, ReplayError> {
+        let ends = |failure: &Failure| {
+            !matches!(
+                failure,
+                Failure::Fault { .. }
+                    | Failure::Exit { .. }
+                    | Failure::Status { .. }
+                    | Failure::Outputs { .. }
+                    | Failure::Killed { .. }
+                    | Failure::Timeout { .. }
+                    | Failure::Memory { .. }
+            )
+        };
+        Ok(match &self.outcome()?.status {
+            Status::Completed => true,
+            Status::Failed(failures) => failures.iter().all(ends),
+            Status::Untestable { .. } => false,
+        })
+    }
+
+    /// Whether what ended the call is an access of one side to the memory of the other, whose line a checked
+    /// replay tells.
+    fn crosses(&self) -> Result<bool, ReplayError> {
+        let crosses = |failure: &Failure| {
+            let Failure::Fault { fault } = failure else { return false };
+            [HOST_ACCESS, DEVICE_ACCESS].contains(&fault.what.as_str())
+        };
+        let status = &self.outcome()?.status;
+        Ok(matches!(status, Status::Failed(failures) if failures.iter().any(crosses)))
+    }
+
+    fn conclude_check(
+        &self,
+        mut run: Run,
+        plain_variant: &dyn Variant,
+    ) -> Result<CheckedReplay, ReplayError> {
+        let AccessFindings { found: mut findings, left_out, .. } =
+            std::mem::take(&mut run.findings);
+        let is_stray = |finding: &AccessFinding| finding.kind == FoundKind::UndefinedLane;
+        // Lanes that read one which takes no part have got something else than in a plain replay.
+        let is_unused = findings.iter().any(is_stray)
+            && run.gives_the_bits_of(&plain_variant.for_noise().run(&Mode::plain(POISON_A))?);
+        for finding in &mut findings {
+            finding.index = find_element_index(self.fixture(), finding);
+            if is_unused && is_stray(finding) {
+                finding.kind = FoundKind::UnusedLane;
+            }
+        }
+        Ok(CheckedReplay::Done { findings, left_out })
+    }
+}
+
+/// Measures the processor time that a plain call takes on the machine that checks.
+fn measure_call(variant: &dyn Variant) -> Result<Duration, ReplayError> {
+    Ok(variant.for_noise().run(&Mode::plain(POISON_A))?.call_cpu)
+}
+
+/// The element of a tensor that `found` is about; none in other memory, or beside it.
+fn find_element_index(fixture: &Fixture, finding: &AccessFinding) -> Option<Vec<usize>> {
+    let inputs = fixture.inputs.iter().filter(|input| input.strides.is_none());
+    let inputs = inputs.map(|input| (&input.name, input.dtype, input.shape()));
+    let outputs = fixture.outputs.iter();
+    let outputs = outputs.map(|output| (&output.name, output.dtype, output.shape()));
+    let (_, dtype, shape): (_, DType, Vec<usize>) =
+        inputs.chain(outputs).find(|(name, ..)| **name == finding.memory)?;
+    let linear = usize::try_from(finding.offset).ok()? / dtype.size();
+    (linear < shape.iter().product()).then(|| unravel_index(linear, &shape))
+}

@@ -1,0 +1,240 @@
+//! Tells unwritten memory from the order of atomics, on devices that choose the order, and outputs that are not
+//! deterministic from those that rounding moves.
+
+use super::Trial;
+use super::outcome::Failure;
+use crate::backend::{Mode, ReplayError, Variant};
+use crate::numerics::constants::{POISON_FACTOR, POISON_SHARE, REORDERED_ULPS, TWIN_SHARE};
+use crate::numerics::measure::ulp;
+use crate::summary::{POISON_A, POISON_B, Poison, PoisonComparison};
+use crate::tensor::{TensorView, unravel_index};
+use crate::worker::{Ending, Run};
+
+impl Trial {
+    /// The failure of output `name` if two identical replays of `variant` give elements otherwise, by more than
+    /// rounding. Sums of many terms that cancel move far; the float64 shadow then tells.
+    pub(super) fn unsteady(
+        &self,
+        variant: &dyn Variant,
+        name: &str,
+        [run_view, repeated_view]: [&TensorView; 2],
+    ) -> Result<Option<Failure>, ReplayError> {
+        let Some(failure) =
+            not_deterministic(name, [run_view, repeated_view], variant.has_atomics())
+        else {
+            return Ok(None);
+        };
+        let steady =
+            run_view.dtype.is_float() && self.shadow_is_steady(name, [run_view, repeated_view])?;
+        Ok((!steady).then_some(failure))
+    }
+
+    /// Whether the float64 shadow of output `name` moves far less than the output, which two replays gave
+    /// as `one` and `other`; false without a shadow.
+    fn shadow_is_steady(
+        &self,
+        name: &str,
+        [run_view, repeated_view]: [&TensorView; 2],
+    ) -> Result<bool, ReplayError> {
+        let Ok(shadow) = self.shadow()? else { return Ok(false) };
+        if self.shadow_run()?.is_err() {
+            return Ok(false);
+        }
+        let mode = Mode::plain(POISON_A);
+        let (first, second) = shadow.run_pair([mode.clone(), mode])?;
+        let completed = |run: &Run| run.ending == Ending::Completed;
+        let outputs = first.output(name).zip(second.output(name));
+        let Some((first, second)) = outputs.filter(|_| completed(&first) && completed(&second))
+        else {
+            return Ok(false);
+        };
+        Ok(tensor_distance(&first, &second) < TWIN_SHARE * tensor_distance(run_view, repeated_view))
+    }
+}
+
+/// The failure of output `name` if identical replays differ in it by more than rounding as its dtype has it.
+fn not_deterministic(
+    name: &str,
+    [run_view, repeated_view]: [&TensorView; 2],
+    atomics: bool,
+) -> Option<Failure> {
+    if run_view.bytes == repeated_view.bytes || atomics && !run_view.dtype.is_float() {
+        // Threads append to lists in any order.
+        return None;
+    }
+    let finite =
+        || (0..run_view.len()).map(|index| run_view.get_f64(index)).filter(|x| x.is_finite());
+    let rms = (finite().map(|x| x * x).sum::<f64>() / finite().count().max(1) as f64).sqrt();
+    let largest = finite().map(f64::abs).fold(0.0, f64::max);
+    let allowed = |size: f64| match (run_view.dtype.is_float(), atomics) {
+        (false, _) => 0.0,
+        (true, false) => REORDERED_ULPS * ulp(run_view.dtype, size.max(rms)),
+        (true, true) => {
+            (REORDERED_ULPS * ulp(run_view.dtype, size.max(rms))).max(POISON_SHARE * largest)
+        }
+    };
+    let (mut count, mut first, mut max_abs) = (0, None, 0.0f64);
+    for index in 0..run_view.len() {
+        let (left, right) = (run_view.get_f64(index), repeated_view.get_f64(index));
+        let difference = element_distance(left, right);
+        if difference > allowed(left.abs().min(right.abs())) {
+            count += 1;
+            first.get_or_insert(index);
+            max_abs = max_abs.max(difference);
+        }
+    }
+    let first = unravel_index(first?, run_view.shape);
+    let (output, of) = (name.to_owned(), run_view.len() as u64);
+    Some(Failure::NotDeterministic { output, count, of, first, max_abs })
+}
+
+/// The distance of two elements; infinite where one of them alone is not finite.
+fn element_distance(first_value: f64, second_value: f64) -> f64 {
+    if first_value == second_value || first_value.is_nan() && second_value.is_nan() {
+        return 0.0;
+    }
+    let distance = (first_value - second_value).abs();
+    if distance.is_nan() { f64::INFINITY } else { distance }
+}
+
+/// The distance of two tensors, in L2.
+fn tensor_distance(first_tensor: &TensorView, second_tensor: &TensorView) -> f64 {
+    let elements = (0..first_tensor.len())
+        .map(|index| element_distance(first_tensor.get_f64(index), second_tensor.get_f64(index)));
+    elements.map(|distance| distance * distance).sum::<f64>().sqrt()
+}
+
+/// Takes back the poison dependence that `written` reports for elements that differ between `first`
+/// and `second`, where the device causes such differences by itself. `again`, a replay with the
+/// poison of `first`, shows them, and code with `atomics` has them anyway.
+pub(super) fn excuse_unsteadiness(
+    write_summary: &mut PoisonComparison,
+    [first, second, repeated_view]: [&TensorView; 3],
+    atomics: bool,
+) {
+    let moved_distance = |other_view: &TensorView, index: usize| {
+        let distance = (first.get_f64(index) - other_view.get_f64(index)).abs();
+        if distance.is_nan() { f64::INFINITY } else { distance }
+    };
+    let size = first.dtype.size();
+    let differs = |other_view: &TensorView, index: usize| {
+        let element = index * size..(index + 1) * size;
+        first.bytes[element.clone()] != other_view.bytes[element]
+    };
+    let unsteady = (0..first.len()).filter(|&index| differs(repeated_view, index));
+    let spread = unsteady
+        .map(|index| moved_distance(repeated_view, index))
+        .filter(|moved_by| moved_by.is_finite());
+    let mut allowed = POISON_FACTOR * spread.fold(0.0, f64::max);
+    let unwritten = |index: usize| {
+        holds_poison(&POISON_A, first, index) && holds_poison(&POISON_B, second, index)
+    };
+    if atomics && first.dtype.is_float() {
+        let written_elements = (0..first.len()).filter(|&index| !unwritten(index));
+        let sizes = written_elements
+            .map(|index| first.get_f64(index).abs())
+            .filter(|size| size.is_finite());
+        allowed = allowed.max(POISON_SHARE * sizes.fold(0.0, f64::max));
+    }
+    if allowed == 0.0 {
+        return;
+    }
+    let dependent = (0..first.len()).filter(|&index| {
+        differs(second, index) && !unwritten(index) && moved_distance(second, index) > allowed
+    });
+    (write_summary.poison_dependent, write_summary.first_poison_dependent) = (0, Vec::new());
+    for index in dependent {
+        write_summary.poison_dependent += 1;
+        if write_summary.first_poison_dependent.len() < 8 {
+            write_summary.first_poison_dependent.push(index as u64);
+        }
+    }
+}
+
+/// Whether element `index` still holds `poison`.
+fn holds_poison(poison: &Poison, view: &TensorView, index: usize) -> bool {
+    let size = view.dtype.size();
+    let phase = index * size % 8;
+    poison.pattern[phase..phase + size] == view.bytes[index * size..(index + 1) * size]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::compare_poisons;
+    use crate::tensor::DType;
+
+    fn unsteady(one: &[f32], other: &[f32], atomics: bool) -> Option<(u64, Vec<usize>)> {
+        let bytes = |values: &[f32]| -> Vec<u8> {
+            values.iter().flat_map(|value| value.to_le_bytes()).collect()
+        };
+        let all = [one, other].map(bytes);
+        let shape = [one.len()];
+        let [one, other] = &all;
+        let view = |bytes| TensorView { dtype: DType::F32, shape: &shape, bytes };
+        match not_deterministic("y", [&view(one), &view(other)], atomics)? {
+            Failure::NotDeterministic { count, first, .. } => Some((count, first)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn identical_replays_that_differ_by_more_than_rounding_are_not_deterministic() {
+        let base = [1.0, 2.0, 3.0];
+        assert_eq!(unsteady(&base, &base, false), None);
+        assert_eq!(unsteady(&base, &[1.0, 2.000_001, 3.0], false), None);
+        assert_eq!(unsteady(&base, &[1.0, 2.001, 3.1], false), Some((2, vec![1])));
+        assert_eq!(unsteady(&base, &[1.0, 2.001, 3.1], true), Some((1, vec![2])));
+        assert_eq!(unsteady(&base, &[f32::NAN, 2.0, 3.0], true), Some((1, vec![0])));
+        assert_eq!(unsteady(&[f32::NAN, 2.0], &[f32::NAN, 2.0], false), None);
+        // A sum that cancels moves by the roundings of its terms.
+        assert_eq!(unsteady(&[1e-9, 2.0], &[-3e-8, 2.0], false), None);
+    }
+
+    fn judged(first: &[f32], second: &[f32], again: &[f32], atomics: bool) -> (u64, Vec<u64>) {
+        let bytes = |values: &[f32]| -> Vec<u8> {
+            values.iter().flat_map(|value| value.to_le_bytes()).collect()
+        };
+        let all = [first, second, again].map(bytes);
+        let shape = [first.len()];
+        let view = |bytes| TensorView { dtype: DType::F32, shape: &shape, bytes };
+        let [first, second, again] = [view(&all[0]), view(&all[1]), view(&all[2])];
+        let mut found = compare_poisons(&first, &second).unwrap();
+        excuse_unsteadiness(&mut found, [&first, &second, &again], atomics);
+        (found.poison_dependent, found.first_poison_dependent)
+    }
+
+    #[test]
+    fn what_moves_by_itself_does_not_depend_on_poison() {
+        let first = [1.0, 2.0, 3.0];
+        assert_eq!(judged(&first, &[1.0, 2.000_001, 3.0], &[1.000_001, 2.0, 3.0], false).0, 0);
+    }
+
+    #[test]
+    fn what_moves_with_the_poison_alone_depends_on_it() {
+        let first = [1.0, 2.0, 3.0];
+        let second = [1.0, 2.000_001, 3.0];
+        assert_eq!(judged(&first, &second, &first, false), (1, vec![1]));
+        assert_eq!(judged(&first, &[1.0, 1e30, 3.0], &first, true), (1, vec![1]));
+    }
+
+    #[test]
+    fn sums_of_atomics_move_by_themselves_even_if_a_repetition_does_not() {
+        let first = [1.0, 2.0, 3.0];
+        assert_eq!(judged(&first, &[1.0, 2.000_001, 3.0], &first, true).0, 0);
+    }
+
+    #[test]
+    fn poison_shows_among_elements_that_move_by_themselves() {
+        let first = [1.0, f32::NAN, 3.0];
+        let second = [1.000_001, 1e30, 3.0];
+        assert_eq!(judged(&first, &second, &[1.0, f32::NAN, 3.000_001], true), (1, vec![1]));
+    }
+
+    #[test]
+    fn elements_that_nobody_wrote_are_no_elements_that_depend_on_it() {
+        let a = f32::from_le_bytes(POISON_A.pattern[..4].try_into().unwrap());
+        let b = f32::from_le_bytes(POISON_B.pattern[..4].try_into().unwrap());
+        assert_eq!(judged(&[a, 2.0], &[b, 2.000_001], &[a, 2.000_002], true).0, 0);
+    }
+}

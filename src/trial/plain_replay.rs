@@ -1,0 +1,485 @@
+//! The plain replay: two runs that differ in their poison, and the outcome that follows from them.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use super::digest_key_parts;
+use super::outcome::{
+    Failure, Outcome, OutputRecord, Slices, Status, failure_of, first_non_finite,
+    inputs_are_finite, memory_failures,
+};
+use super::{Trial, nondeterminism};
+use crate::backend::{Mode, Refusal, ReplayError, Variant};
+use crate::cache::CacheKind;
+use crate::cuda::sanitizer::{SanitizerFinding, Tool};
+use crate::fixture::Output;
+use crate::numerics::constants::{ENDING_REPETITIONS, POISON_REPETITIONS};
+use crate::scratch::Budget;
+use crate::summary::{POISON_A, POISON_B, Summary, compare_poisons, summarize_tensor};
+use crate::tensor::TensorView;
+use crate::worker::{Ending, Run};
+
+/// Outputs that are larger than this in all are summarised on their device, where it can.
+const SUMMARIZED_BYTES: usize = 64 << 20;
+/// Outputs up to this size in all are kept on any machine; larger ones are made again where memory is short.
+const KEPT_BYTES: usize = 256 << 20;
+/// The part of the memory that is free for numbers and outputs which kept outputs may take.
+const SHARE_KEPT: usize = 4;
+
+/// The plain run behind an outcome.
+pub(super) struct Plain {
+    pub run: Run,
+    /// Whether a second one gave the same bits in every output.
+    pub repeats: bool,
+}
+
+/// The runs behind an outcome.
+struct Runs {
+    first: Run,
+    /// The same on other poison.
+    second: Run,
+    /// A repetition, where elements differ.
+    again: Option<Again>,
+    /// Why one of both completed and the other did not.
+    parting: Option<Parting>,
+}
+
+/// Why two runs that differ in their poison end differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parting {
+    /// Repetitions end as they did.
+    Poison,
+    /// They do not.
+    Chance,
+}
+
+/// A repetition of the first run, or of the second.
+struct Again {
+    run: Run,
+    is_of_second: bool,
+}
+
+impl Trial {
+    /// The outcome of `variant`, without the findings of a checker.
+    pub(super) fn replayed(&self, variant: &dyn Variant) -> Result<Outcome, ReplayError> {
+        let key = self.key()?;
+        if let Some(outcome) = self.lab.recall(CacheKind::Outcome, key) {
+            return Ok(outcome);
+        }
+        let _span = tracing::info_span!("replay", message = self.fixture().name);
+        let runs = match self.runs(variant) {
+            Ok(runs) => runs,
+            Err(error) => {
+                return error.refusal().map(|refusal| self.untestable(refusal)).ok_or(error);
+            }
+        };
+        if variant.reference().is_none() {
+            self.call.get(|| Ok::<_, ReplayError>(runs.first.call_cpu))?;
+        }
+        let outcome = self.outcome_of(variant, &runs)?;
+        self.keep_outcome(key, &outcome)?;
+        // A device that gives other bits by itself is measured by runs of its own, unless it has just repeated
+        // them.
+        let repeats = has_same_outputs(&runs.first, &runs.second);
+        let can_stand = repeats || variant.abilities().repeats || variant.reference().is_none();
+        let most_bytes = KEPT_BYTES.max(Budget::of_process().left() / SHARE_KEPT);
+        let is_here = |output: &Output| runs.first.output(&output.name).is_some();
+        let is_whole = self.fixture().outputs.iter().all(is_here);
+        if can_stand && is_whole && runs.first.output_bytes() <= most_bytes {
+            let plain_replay = Plain { run: runs.first, repeats };
+            *self.plain.lock().unwrap_or_else(PoisonError::into_inner) = Some(plain_replay);
+        }
+        Ok(outcome)
+    }
+
+    fn runs(&self, variant: &dyn Variant) -> Result<Runs, ReplayError> {
+        let (first, second) = self.run_twice(variant)?;
+        let again = match poison_shows(&first, &second) {
+            true => Some(run_repetition(variant, &first, &second)?),
+            false => None,
+        };
+        let parting = match end_differently(&first, &second) {
+            true => Some(classify_parting(variant, &first)?),
+            false => None,
+        };
+        Ok(Runs { first, second, again, parting })
+    }
+
+    /// Two plain runs that differ in their poison. Large outputs are summarised on the device where
+    /// it can do so; they are fetched only if their summaries leave questions.
+    fn run_twice(&self, variant: &dyn Variant) -> Result<(Run, Run), ReplayError> {
+        let abilities = variant.abilities();
+        let poisons = [POISON_A, if abilities.poison { POISON_B } else { POISON_A }];
+        let run_poisons = |summarized| {
+            let mode = |poison| Mode { summarized, ..Mode::plain(poison) };
+            let [first, second] = poisons.map(mode);
+            let fetched = summarized && self.is_to_be_measured.load(Ordering::Relaxed);
+            variant.run_pair([Mode { fetched, ..first }, second])
+        };
+        let bytes: usize = self.fixture().outputs.iter().map(Output::bytes).sum();
+        if abilities.summary && bytes >= SUMMARIZED_BYTES {
+            let (first, second) = run_poisons(true)?;
+            let pairs = first.summaries.iter().zip(&second.summaries);
+            let have_same_count = first.summaries.len() == second.summaries.len();
+            if have_same_count && pairs.into_iter().all(is_unquestioned) {
+                return Ok((first, second));
+            }
+        }
+        run_poisons(false)
+    }
+
+    /// `outcome` with the findings of the backend's checker, which has a run of its own. Cached apart
+    /// from outcomes without the checker.
+    pub(super) fn sanitized(
+        &self,
+        variant: &dyn Variant,
+        outcome: Outcome,
+    ) -> Result<Outcome, ReplayError> {
+        let Some(checker) = self.lab.backend().checker() else { return Ok(outcome) };
+        if matches!(outcome.status, Status::Untestable { .. }) {
+            return Ok(outcome);
+        }
+        let key = digest_key_parts([self.key()?, &checker]);
+        if let Some(outcome) = self.lab.recall(CacheKind::Outcome, &key) {
+            return Ok(outcome);
+        }
+        let outcome = with_findings(outcome, variant.check()?);
+        self.keep_outcome(&key, &outcome)?;
+        Ok(outcome)
+    }
+
+    /// Remembers `outcome`, unless it was out of time: that may have been a slow machine.
+    fn keep_outcome(&self, key: &str, outcome: &Outcome) -> Result<(), ReplayError> {
+        if outcome.is_late() {
+            return Ok(());
+        }
+        self.lab.keep(CacheKind::Outcome, key, outcome)
+    }
+
+    pub(super) fn untestable(&self, refusal: Refusal) -> Outcome {
+        let Refusal { reason, causes, hint, .. } = refusal;
+        let device = self.lab.backend().device();
+        Outcome {
+            device: device.class,
+            device_description: device.description,
+            compiler: self.lab.backend().compiler().to_owned(),
+            call: None,
+            status: Status::Untestable { reason, causes, hint },
+            launches: Vec::new(),
+            launch_count: 0,
+            outputs: Vec::new(),
+            printed: String::new(),
+        }
+    }
+
+    /// The outcome that two runs with different poison show.
+    fn outcome_of(&self, variant: &dyn Variant, runs: &Runs) -> Result<Outcome, ReplayError> {
+        let run = &runs.first;
+        let mut failures = failures_of_the_call(runs, variant.abilities().surroundings);
+        let fixture = self.fixture();
+        let mut outputs = Vec::new();
+        let is_summarised =
+            |name: &str| run.summaries.iter().any(|(summarised, _)| summarised == name);
+        for (output, view) in run.outputs().filter(|(output, _)| !is_summarised(&output.name)) {
+            let declared_output = fixture.outputs.iter().find(|d| d.name == output.name);
+            let Some(declared_output) = declared_output else { continue };
+            let (summary, new_failures) = self.judge_output(variant, runs, &output.name, &view)?;
+            failures.extend(new_failures);
+            let slices = Slices::measure(&view, &declared_output.dims);
+            outputs.push(record_output(declared_output, summary, slices));
+        }
+        outputs.extend(run.summaries.iter().filter_map(|(name, summary)| {
+            let declared_output = fixture.outputs.iter().find(|output| output.name == *name)?;
+            // Slices take the elements, which stay on the device.
+            Some(record_output(declared_output, summary.clone(), Vec::new()))
+        }));
+        let place = |name: &str| fixture.outputs.iter().position(|output| output.name == name);
+        outputs.sort_by_key(|output| place(&output.name));
+        let (description, class) = run.device.clone().unwrap_or_default();
+        Ok(Outcome {
+            device: class,
+            device_description: description,
+            compiler: self.lab.backend().compiler().to_owned(),
+            call: Some(variant.call()),
+            status: if failures.is_empty() { Status::Completed } else { Status::Failed(failures) },
+            launches: run.launches.clone(),
+            launch_count: run.launch_count,
+            outputs,
+            printed: run.printed.clone(),
+        })
+    }
+
+    /// The summary of one output, and its failures.
+    fn judge_output(
+        &self,
+        variant: &dyn Variant,
+        runs: &Runs,
+        name: &str,
+        view: &TensorView,
+    ) -> Result<(Summary, Vec<Failure>), ReplayError> {
+        let mut summary = summarize_tensor(view, None);
+        let mut failures = Vec::new();
+        let is_poisoned = variant.abilities().poison && !runs.second.is_unpoisoned;
+        let second = runs.second.output(name).filter(|_| is_poisoned);
+        let mut poison_dependent = 0;
+        if let Some(second) = second {
+            let mut write_summary =
+                compare_poisons(view, &second).expect("two runs of one variant");
+            if let Some(repetition) = &runs.again
+                && let Some(repeated) = repetition.run.output(name)
+            {
+                let (same_poison, other_poison) =
+                    if repetition.is_of_second { (&second, view) } else { (view, &second) };
+                nondeterminism::excuse_unsteadiness(
+                    &mut write_summary,
+                    [same_poison, other_poison, &repeated],
+                    variant.has_atomics(),
+                );
+            }
+            summary.unwritten = write_summary.unwritten;
+            // The poison of the first run reads as NaN; nobody computed it.
+            if view.dtype.is_float() {
+                summary.nan = summary.nan.saturating_sub(write_summary.unwritten);
+            }
+            poison_dependent = write_summary.poison_dependent;
+            let is_around = variant.abilities().surroundings;
+            failures = memory_failures(name, view, &write_summary, is_around);
+        }
+        if let Some(repetition) = &runs.again
+            && let Some(repeated) = repetition.run.output(name)
+        {
+            let same_poison_view =
+                if repetition.is_of_second { runs.second.output(name) } else { Some(*view) };
+            let unsteady = same_poison_view.map(|same_poison_view| {
+                self.unsteady(variant, name, [&same_poison_view, &repeated])
+            });
+            failures.extend(unsteady.transpose()?.flatten());
+        }
+        if summary.nan + summary.inf > 0
+            && summary.unwritten == 0
+            && poison_dependent == 0
+            && !self.may_be_non_finite(name)
+            && inputs_are_finite(self.fixture())?
+        {
+            failures.push(Failure::NonFinite {
+                output: name.to_owned(),
+                nan: summary.nan,
+                inf: summary.inf,
+                first: first_non_finite(view),
+            });
+        }
+        Ok((summary, failures))
+    }
+
+    /// Whether the harness says that output `name` may hold NaN or infinity.
+    fn may_be_non_finite(&self, name: &str) -> bool {
+        self.fixture().outputs.iter().any(|output| output.name == name && output.non_finite)
+    }
+}
+
+/// The failures of the call, whatever its outputs are; poison lies around the tensors that it was given if that
+/// `is_around`.
+fn failures_of_the_call(runs: &Runs, is_around: bool) -> Vec<Failure> {
+    let Runs { first, second, .. } = runs;
+    let refused_launches = first.launches.iter().filter(|launch| launch.error.is_some());
+    let launch_failures = refused_launches.map(|launch| Failure::Launch { launch: launch.clone() });
+    let overruns = first.overruns.iter();
+    let overruns = overruns.map(|detail| Failure::Overrun { detail: detail.clone() });
+    let mut failures: Vec<Failure> = launch_failures.chain(overruns).collect();
+    // A crash with only one poison is a crash too.
+    let endings = [&first.ending, &second.ending];
+    let ending =
+        endings.into_iter().filter_map(failure_of).find(|candidate| !failures.contains(candidate));
+    failures.extend(ending.map(|failure| match (runs.parting, Box::new(failure)) {
+        (None, failure) => *failure,
+        (Some(Parting::Poison), failure) => Failure::EndsByPoison { outside: is_around, failure },
+        (Some(Parting::Chance), failure) => Failure::EndsByChance { failure },
+    }));
+    failures
+}
+
+/// Whether one of two runs completed and the other did not. Being late says as much about the machine.
+fn end_differently(first: &Run, second: &Run) -> bool {
+    let [first, second] = [first, second].map(|run| &run.ending);
+    let is_late = |ending: &Ending| matches!(ending, Ending::TimedOut(..));
+    (*first == Ending::Completed) != (*second == Ending::Completed)
+        && !is_late(first)
+        && !is_late(second)
+}
+
+/// Why `first` and a run that differs in its poison end differently.
+fn classify_parting(variant: &dyn Variant, first: &Run) -> Result<Parting, ReplayError> {
+    for _ in 0..ENDING_REPETITIONS {
+        let (fresh_first, fresh_second) =
+            variant.run_pair([POISON_A, POISON_B].map(Mode::plain))?;
+        let parts_again = end_differently(&fresh_first, &fresh_second)
+            && (fresh_first.ending == Ending::Completed) == (first.ending == Ending::Completed);
+        if !parts_again {
+            return Ok(Parting::Chance);
+        }
+    }
+    Ok(Parting::Poison)
+}
+
+fn record_output(declared_output: &Output, summary: Summary, slices: Vec<Slices>) -> OutputRecord {
+    let (name, dims) = (declared_output.name.clone(), declared_output.dims.clone());
+    OutputRecord { name, dtype: declared_output.dtype, dims, summary, slices }
+}
+
+/// A repetition of one of two runs that differ in their poison: one that gives other bits, if any does.
+///
+/// Code may choose among a few algorithms by the clock: two runs may differ by chance, and one repetition
+/// may be as one of them by chance. NaN that the surroundings show is no such chance.
+fn run_repetition(variant: &dyn Variant, first: &Run, second: &Run) -> Result<Again, ReplayError> {
+    if variant.abilities().repeats
+        || !variant.abilities().surroundings
+        || is_nan_where_it_moves(first, second)
+    {
+        let run = variant.run(&Mode::plain(POISON_A))?;
+        return Ok(Again { run, is_of_second: false });
+    }
+    let mut round = 0;
+    loop {
+        round += 1;
+        let (fresh_first, fresh_second) =
+            variant.run_pair([POISON_A, POISON_B].map(Mode::plain))?;
+        if !fresh_second.gives_the_bits_of(second) {
+            return Ok(Again { run: fresh_second, is_of_second: true });
+        }
+        if round == POISON_REPETITIONS || !fresh_first.gives_the_bits_of(first) {
+            return Ok(Again { run: fresh_first, is_of_second: false });
+        }
+    }
+}
+
+/// Whether elements that `second` has otherwise than `first` are NaN there, all of them.
+fn is_nan_where_it_moves(first: &Run, second: &Run) -> bool {
+    first.outputs().all(|(output, first_view)| {
+        second.output(&output.name).is_some_and(|second_view| {
+            (0..first_view.len()).all(|index| {
+                let (first_value, second_value) =
+                    (first_view.get_f64(index), second_view.get_f64(index));
+                second_value.is_nan() || first_value.to_bits() == second_value.to_bits()
+            })
+        })
+    })
+}
+
+/// Whether an output moves between two runs that differ in their poison: it depends on memory that
+/// nobody wrote, or the device moves it by itself.
+fn poison_shows(run: &Run, other_run: &Run) -> bool {
+    !other_run.is_unpoisoned
+        && run.outputs().any(|(output, view)| {
+            let second = other_run.output(&output.name);
+            let write_summary = second.and_then(|second| compare_poisons(&view, &second).ok());
+            write_summary.is_some_and(|write_summary| write_summary.poison_dependent > 0)
+        })
+}
+
+/// Whether `second` wrote what `first` did, in every output that lies here, by its bits or by its summary.
+fn has_same_outputs(first: &Run, second: &Run) -> bool {
+    let completed = [first, second].map(|run| run.ending == Ending::Completed);
+    let summary = |run: &Run, name: &str| {
+        let found_summary = run.summaries.iter().find(|(output_name, _)| output_name == name);
+        found_summary.map(|(_, summary)| summary.checksum)
+    };
+    let is_same = |output: &str, view: TensorView| match second.output(output) {
+        Some(second_view) => second_view.bytes == view.bytes,
+        None => {
+            summary(first, output).is_some_and(|checksum| summary(second, output) == Some(checksum))
+        }
+    };
+    completed == [true; 2] && first.outputs().all(|(output, view)| is_same(&output.name, view))
+}
+
+/// Whether two runs that differ in their poison wrote the same finite elements, all of them.
+fn is_unquestioned(
+    ((_, first_summary), (_, second_summary)): (&(String, Summary), &(String, Summary)),
+) -> bool {
+    let clean = |summary: &Summary| summary.unwritten + summary.nan + summary.inf == 0;
+    first_summary.checksum == second_summary.checksum
+        && clean(first_summary)
+        && clean(second_summary)
+}
+
+/// Puts the findings of a checker before the failures of `outcome`.
+fn with_findings(mut outcome: Outcome, tool_findings: Vec<(Tool, SanitizerFinding)>) -> Outcome {
+    if tool_findings.is_empty() {
+        return outcome;
+    }
+    let tool_failures =
+        tool_findings.into_iter().map(|(tool, finding)| Failure::Sanitizer { tool, finding });
+    let mut failures: Vec<Failure> = tool_failures.collect();
+    if let Status::Failed(known_failures) = &mut outcome.status {
+        failures.append(known_failures);
+    }
+    outcome.status = Status::Failed(failures);
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::DType;
+
+    fn outcome(status: Status) -> Outcome {
+        Outcome {
+            device: "sm_90".to_owned(),
+            device_description: "NVIDIA H200".to_owned(),
+            compiler: String::new(),
+            call: Some(0),
+            status,
+            launches: Vec::new(),
+            launch_count: 0,
+            outputs: Vec::new(),
+            printed: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_run_repeats_another_by_its_bits_or_by_its_summary() {
+        let run = |bytes: &[u8], summaries: &[u8]| {
+            let tensor = ("out".to_owned(), DType::U8, vec![bytes.len()], 0..bytes.len());
+            let folder = std::env::temp_dir();
+            let tensors = (!bytes.is_empty()).then_some(tensor).into_iter();
+            let mut run = Run::of_bytes(bytes, tensors, None, &folder).unwrap();
+            let view = TensorView { dtype: DType::U8, shape: &[summaries.len()], bytes: summaries };
+            if !summaries.is_empty() {
+                run.summaries.push(("out".to_owned(), summarize_tensor(&view, None)));
+            }
+            run
+        };
+        assert!(has_same_outputs(&run(&[1, 2], &[]), &run(&[1, 2], &[])));
+        assert!(!has_same_outputs(&run(&[1, 2], &[]), &run(&[1, 3], &[])));
+        assert!(has_same_outputs(&run(&[1, 2], &[1, 2]), &run(&[], &[1, 2])));
+        assert!(!has_same_outputs(&run(&[1, 2], &[1, 2]), &run(&[], &[1, 3])));
+        assert!(!has_same_outputs(&run(&[1, 2], &[]), &run(&[], &[])));
+        let mut exited = run(&[1], &[]);
+        exited.ending = Ending::Exited(1);
+        assert!(!has_same_outputs(&run(&[1], &[]), &exited));
+    }
+
+    #[test]
+    fn findings_come_before_what_the_replay_itself_showed() {
+        let log = "========= Invalid __global__ write of size 4 bytes\n\
+                   =========     at f(int *)+0x60 in k.cu:6\n\
+                   ========= ERROR SUMMARY: 1 error\n";
+        let kinds = |status| {
+            let findings = crate::cuda::sanitizer::parse_transcript(log).findings;
+            let found = findings.into_iter().map(|finding| (Tool::Memcheck, finding)).collect();
+            let Status::Failed(failures) = with_findings(outcome(status), found).status else {
+                panic!("a finding is a failure")
+            };
+            failures.iter().map(Failure::kind).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds(Status::Completed), ["memcheck"]);
+        let exit = Status::Failed(vec![Failure::Exit { code: 1 }]);
+        assert_eq!(kinds(exit), ["memcheck", "exit"]);
+    }
+
+    #[test]
+    fn a_checker_that_finds_nothing_leaves_the_outcome_alone() {
+        let found = with_findings(outcome(Status::Completed), Vec::new());
+        assert_eq!(found, outcome(Status::Completed));
+    }
+}

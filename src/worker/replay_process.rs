@@ -1,0 +1,181 @@
+//! The process that runs replayed code. It is made ready, makes one replay and ends.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::{CommandExt, parent_id};
+use std::process::Command;
+
+use rustix::io::fcntl_dupfd_cloexec;
+
+use super::child::{self, ReplayResources};
+use super::{GO_FIRST, ReplayOrder, Wrapping, memory};
+use crate::fixture::Fixture;
+use crate::process::{self, Pid, Resource, seccomp_filter, tree};
+use crate::runtime::artifact::LoadedArtifact;
+use crate::runtime::journal::Journal;
+use crate::runtime::report::Reporter;
+use crate::runtime::{self, cpu, journal, signals};
+
+/// Where a process that was started by a wrapper finds its journal.
+const JOURNAL: RawFd = 3;
+/// Where it finds the memory for outputs.
+const OUTPUTS: RawFd = 4;
+/// The exit status of a process that failed before it could report why.
+const UNREADY: i32 = 1;
+
+/// Makes the replay of `order` in a process that was forked for it, from a template if artifact and
+/// fixture are `loaded`. Replayed code cannot send signals to the processes `above`.
+pub(super) fn run_forked_replay(
+    order: &ReplayOrder,
+    files: Vec<OwnedFd>,
+    ancestors: &[Pid],
+    keeper: Pid,
+    loaded: Option<(&Fixture, LoadedArtifact)>,
+) -> ! {
+    let status = run_in(order, files, ancestors, keeper, loaded).unwrap_or(UNREADY);
+    std::process::exit(status)
+}
+
+/// None if the process cannot be made ready.
+fn run_in(
+    order: &ReplayOrder,
+    files: Vec<OwnedFd>,
+    ancestors: &[Pid],
+    keeper: Pid,
+    loaded: Option<(&Fixture, LoadedArtifact)>,
+) -> Option<i32> {
+    let mut files = files.into_iter().map(File::from);
+    let (printed, journal, outputs) = (files.next()?, files.next()?, files.next()?);
+    let own_inputs = if order.has_inputs { Some(files.next()?) } else { None };
+    let inputs = files.next();
+    if !tree::die_with_parent(keeper) {
+        return None;
+    }
+    process::lead_group();
+    process::unblock_signals();
+    // A lower limit is never refused.
+    let _ = process::lower_limit(Resource::Core, 0);
+    place_descriptor(&printed, libc::STDOUT_FILENO).ok()?;
+    place_descriptor(&printed, libc::STDERR_FILENO).ok()?;
+    drop(printed);
+    let reporter = report_to(&journal)?;
+    if let Some(wrapper) = &order.wrapper {
+        let error = execute_wrapper(order, wrapper, &journal, &outputs);
+        let program = wrapper.program.display();
+        runtime::refuse_replay(format!("cannot start {program}: {error}"), None)
+    }
+    if loaded.is_none() {
+        process::go_first(GO_FIRST);
+        limit_replay_memory(order.address_space);
+        signals::watch_signals(keeper);
+    }
+    let is_shielded = !order.job.device.is_gpu();
+    if is_shielded {
+        // On a system without such filters the code is not restrained.
+        let _ = seccomp_filter::install_seccomp_filter(ancestors);
+    }
+    journal::begin_journal(&journal).ok()?;
+    drop(journal);
+    // NVIDIA's driver may start a program that needs its privileges: it comes first.
+    let above = if is_shielded { &[] } else { ancestors };
+    Some(child::run_replay_job(
+        &order.job,
+        loaded,
+        ReplayResources { outputs, own_inputs, inputs, above, reporter },
+    ))
+}
+
+/// Makes the replay that the standard input describes, in a process that a wrapper has started. Returns
+/// the exit status.
+pub(super) fn run_alone() -> i32 {
+    // The wrapper ends with its keeper.
+    let wrapper = parent_id() as Pid;
+    tree::die_with_parent(wrapper);
+    let mut text = Vec::new();
+    let read_result = io::stdin().read_to_end(&mut text).ok();
+    let Some(order) = read_result.and_then(|_| serde_json::from_slice::<ReplayOrder>(&text).ok())
+    else {
+        return UNREADY;
+    };
+    // SAFETY: the process that was forked for this replay put them there, and nobody else uses them.
+    let (journal, outputs) = unsafe { (File::from_raw_fd(JOURNAL), File::from_raw_fd(OUTPUTS)) };
+    let Some(reporter) = report_to(&journal) else { return UNREADY };
+    if journal::begin_journal(&journal).is_err() {
+        return UNREADY;
+    }
+    drop(journal);
+    signals::watch_signals(process::parent_of(wrapper).unwrap_or(wrapper));
+    let (own_inputs, inputs) = (None, None);
+    let surroundings = ReplayResources { outputs, own_inputs, inputs, above: &[], reporter };
+    child::run_replay_job(&order.job, None, surroundings)
+}
+
+/// Begins to write to `journal`.
+fn report_to(journal: &File) -> Option<&'static Reporter> {
+    let reporter = runtime::set_reporter(Reporter::new(Journal::open(journal).ok()?));
+    runtime::own_up_to_panics();
+    Some(reporter)
+}
+
+/// Limits the address space of this process to `bytes`, besides what is reserved of it for device memory.
+///
+/// # Errors
+/// Where a lower limit was set for all that this process starts.
+pub(super) fn limit_addresses(bytes: u64) -> io::Result<()> {
+    if bytes == libc::RLIM_INFINITY {
+        return Ok(());
+    }
+    let reserved = cpu::reserve_addresses(process::memory_limit().saturating_sub(bytes));
+    process::limit_address_space(bytes + reserved)
+}
+
+fn limit_replay_memory(bytes: u64) {
+    if let Err(error) = limit_addresses(bytes) {
+        let mib = |bytes: u64| bytes >> 20;
+        let message = format!(
+            "a replay needs an address space of {} MiB, and {} MiB are allowed: {error}",
+            mib(bytes),
+            mib(process::memory_limit())
+        );
+        let hint = "lift the limit (ulimit -v unlimited), or lower --memory";
+        runtime::refuse_replay(message, Some(hint.to_owned()))
+    }
+}
+
+/// Executes `wrapper`, which starts this program again. Returns only if that fails.
+fn execute_wrapper(
+    order: &ReplayOrder,
+    wrapper: &Wrapping,
+    journal: &File,
+    outputs: &File,
+) -> io::Error {
+    let settled = || -> io::Result<()> {
+        let mut input = memory::create_growing_file()?;
+        input.write_all(&serde_json::to_vec(order).expect("orders are plain data"))?;
+        input.rewind()?;
+        // They may be in each other's way: first out of the low numbers, then into place.
+        let high = |file: &File| fcntl_dupfd_cloexec(file, 10);
+        let (order, journal, outputs) = (high(&input)?, high(journal)?, high(outputs)?);
+        // Its descriptor may be 0, 3 or 4. Closed later, it would close the file that was placed
+        // there.
+        drop(input);
+        place_descriptor(&order, libc::STDIN_FILENO)?;
+        place_descriptor(&journal, JOURNAL)?;
+        place_descriptor(&outputs, OUTPUTS)
+    };
+    match settled() {
+        Ok(()) => Command::new(&wrapper.program).args(&wrapper.arguments).exec(),
+        Err(error) => error,
+    }
+}
+
+/// Makes `number` a descriptor of `file`.
+pub(super) fn place_descriptor(file: &impl AsRawFd, number: RawFd) -> io::Result<()> {
+    // SAFETY: nothing uses the descriptor's old file any more.
+    match unsafe { libc::dup2(file.as_raw_fd(), number) } {
+        result if result < 0 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,148 @@
+//! Kernels in thread-loop form against the same kernels with a stack for each thread.
+
+use std::sync::LazyLock;
+
+use replay::frontend::{
+    KernelForm, Precision, SourceUnit, Threads, scan_symbols, translate_for_host,
+};
+use replay::runtime::cpu::Rounding;
+use replay::worker::{Ending, Run};
+
+use super::project::{Machine, Project, elements};
+use super::{FAULTS, VALUES, failures};
+
+static BLOCKS: LazyLock<Project> = LazyLock::new(|| {
+    let tables = "[outputs.out]\ndtype = \"i64\"\nshape = [4096]\n\
+                  [outputs.real]\ndtype = \"f32\"\nshape = [4096]\n";
+    Project::new(include_str!("blocks.cu"), "(long long*)out, real", tables, &[])
+});
+
+static FOLDS: LazyLock<Project> = LazyLock::new(|| {
+    let tables = "[outputs.out]\ndtype = \"i64\"\nshape = [4096]\n\
+                  [outputs.real]\ndtype = \"f32\"\nshape = [4096]\n";
+    Project::new(include_str!("folds.cu"), "(long long*)out, real", tables, &[])
+});
+
+static TURNS: LazyLock<Project> = LazyLock::new(|| {
+    let tables = "[outputs.out]\ndtype = \"i64\"\nshape = [4096]\n\
+                  [outputs.real]\ndtype = \"f32\"\nshape = [4096]\n";
+    Project::new(include_str!("turns.cu"), "(long long*)out, real", tables, &[])
+});
+
+/// The kernels of `text` and why each keeps stacks, if it does.
+fn forms(text: &str) -> Vec<(String, Option<String>)> {
+    let unit = SourceUnit { path: "cases.cu", text };
+    let made = translate_for_host(&unit, &scan_symbols(&[unit]), Precision::Native, Threads::Lanes)
+        .unwrap();
+    let why = |form: &KernelForm| form.why_stacks().map(ToString::to_string);
+    made.kernel_forms.iter().map(|form| (form.kernel.clone(), why(form))).collect()
+}
+
+/// All that a run shows: the bits of every output, what was printed and how it ended.
+fn shown(run: &Run) -> String {
+    let bits = |name| run.output(name).map(|_| elements(run, name, 4096));
+    let bits = |name| bits(name).map(|all| all.into_iter().map(f64::to_bits).collect::<Vec<_>>());
+    format!("{:?} {:?} {} {:?}", bits("out"), bits("real"), run.printed, run.ending)
+}
+
+/// Asserts that every case of `project` shows the same as with stacks, in four orders and roundings.
+fn assert_same_as_with_stacks(project: &Project) {
+    for case in project.cases() {
+        for (order, rounding) in [
+            (0, Rounding::Nearest),
+            (1, Rounding::Up),
+            (2, Rounding::Down),
+            (3, Rounding::TowardZero),
+        ] {
+            let machine = Machine { order, rounding, ..Machine::PLAIN };
+            let stacks = project.run(case, Machine { form: Threads::Stacks, ..machine });
+            let other = project.run(case, machine);
+            assert_eq!(stacks.ending, Ending::Completed, "{case}");
+            assert_eq!(shown(&other), shown(&stacks), "{case}, order {order}");
+        }
+    }
+}
+
+#[test]
+fn every_kernel_of_the_cases_takes_thread_loop() {
+    let refused: Vec<_> =
+        forms(include_str!("blocks.cu")).into_iter().filter(|form| form.1.is_some()).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+}
+
+#[test]
+fn every_kernel_that_waits_for_lanes_at_statements_takes_turns() {
+    let unit = SourceUnit { path: "cases.cu", text: include_str!("turns.cu") };
+    let made =
+        translate_for_host(&unit, &scan_symbols(&[unit]), Precision::Native, Threads::Blocks)
+            .unwrap();
+    let refused: Vec<_> =
+        made.kernel_forms.iter().filter(|form| form.why_stacks().is_some()).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+    assert_eq!(made.text.matches("::replay_rt::block_turns<").count(), made.kernels.len());
+}
+
+#[test]
+fn turns_are_those_of_threads_with_stacks() {
+    assert_same_as_with_stacks(&TURNS);
+}
+
+#[test]
+fn thread_loop_changes_no_bit_in_any_order() {
+    for (project, orders) in [(&*BLOCKS, 0..4), (&*VALUES, 0..2)] {
+        for case in project.cases().iter().filter(|case| *case != "many_launches") {
+            for order in orders.clone() {
+                let machine = Machine { order, ..Machine::PLAIN };
+                let stacks = project.run(case, Machine { order, ..Machine::STACKS });
+                let blocks = project.run(case, machine);
+                assert_eq!(shown(&blocks), shown(&stacks), "{case}, order {order}");
+            }
+        }
+    }
+}
+
+#[test]
+fn chains_of_shuffles_as_one_wait_change_no_bit_and_no_turn() {
+    assert_same_as_with_stacks(&FOLDS);
+}
+
+#[test]
+#[ignore = "needs clang++"]
+fn clang_gives_thread_loop_the_same_bits() {
+    for case in BLOCKS.cases() {
+        let expected = shown(&BLOCKS.run(case, Machine::STACKS));
+        let got = BLOCKS.run_compiled("clang++", case, Machine::PLAIN);
+        assert_eq!(shown(&got), expected, "{case}");
+    }
+}
+
+#[test]
+fn values_in_thread_loop_are_those_of_the_source() {
+    let run = |case| BLOCKS.run(case, Machine::PLAIN);
+    let expected = |t: i64| {
+        let passed = (t + 5) * 10_000_000;
+        let wide = (7 * 3 + t + 11) * 1_000_000_000;
+        t + 1000 * (1 + 2 * (63 - t)) + 100_000 + passed + wide + t
+    };
+    let out: Vec<i64> =
+        elements(&run("variables"), "out", 64).into_iter().map(|value| value as i64).collect();
+    assert_eq!(out, (0..64).map(expected).collect::<Vec<_>>());
+    let leavers = elements(&run("leavers"), "out", 64);
+    assert_eq!(leavers[..16], [64.0; 16], "64 threads have come once");
+    assert_eq!(leavers[63], f64::from(16 * (1 + 2 + 3 + 4)));
+}
+
+#[test]
+fn faults_in_thread_loop_are_named_as_with_stacks() {
+    for case in FAULTS.cases().iter().filter(|case| {
+        let endless = ["endless", "waits_for", "takes_all_memory"];
+        !endless.iter().any(|word| case.contains(word))
+    }) {
+        let expected = FAULTS.failures(case, Machine::STACKS);
+        assert_eq!(failures(case), expected, "{case}");
+    }
+    insta::assert_snapshot!(failures("barrier_or_not"), @"barrier never reached in barrier_or_not_kernel, block [0, 0, 0], thread [9, 1, 0]: threads 0..10 at the barrier at src/cases.cu:190; threads 10..18 at the barrier at src/cases.cu:188; threads 18..20 ended");
+    insta::assert_snapshot!(failures("write_after_barrier"), @"out-of-bounds access in write_after_barrier_kernel, block [0, 0, 0], thread [9, 0, 0]: 3960 bytes past the end of out (40 bytes)");
+    insta::assert_snapshot!(failures("fold_or_barrier"), @"barrier never reached in fold_or_barrier_kernel, block [0, 0, 0], thread [59, 0, 0]: threads 0, 2..5, 6..9, 10..13, 14..17, 18..21, 22..25, 26..29, 30..33, 34, 36, 38..41, 42..45, 46..49, 50..53, 54..57, 58..60 for the lanes 0xffffffff of its warp at src/cases.cu:259; threads 1, 5, 9, 13, 17, 21, 25, 29, 33, 37, 41, 45, 49, 53, 57 at the barrier at src/cases.cu:257; threads 35 ended");
+    insta::assert_snapshot!(failures("write_after_fold"), @"out-of-bounds access in write_after_fold_kernel, block [0, 0, 0], thread [41, 0, 0]: 127960 bytes past the end of out (40 bytes)");
+}
