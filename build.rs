@@ -42,7 +42,8 @@ fn definitions(folder: &Path, precision: Option<&str>) -> PathBuf {
         .include("src/runtime/include")
         .file("src/runtime/definitions.cpp")
         .out_dir(folder);
-    let (made_with, made) = (folder.join("made-with"), folder.join("made"));
+    let made_with = folder.join("made-with");
+    let made = folder.join("made");
     let compiler = format!("{:?}", build.get_compiler().to_command());
     let known = fs::read_to_string(&made).map(PathBuf::from);
     if let Ok(object) = known

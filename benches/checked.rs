@@ -76,7 +76,8 @@ fn main() -> Result<ExitCode> {
             }
             Ok(best)
         };
-        let (plain, checked) = (us(Precision::Native)?, us(Precision::Checked)?);
+        let plain = us(Precision::Native)?;
+        let checked = us(Precision::Checked)?;
         let ratio = checked / plain;
         let mark = if ratio <= BOUND { "" } else { "  beyond" };
         all_within &= ratio <= BOUND;

@@ -41,9 +41,10 @@ fn main() -> Result<ExitCode> {
     for positions in sizes {
         let fixture = folder.path().join(format!("step-{positions}"));
         write_fixture(&fixture, positions)?;
-        match on_gpu {
-            true => gpu(&fixture, positions, folder.path())?,
-            false => all_within &= cpu(&fixture, positions, folder.path())?,
+        if on_gpu {
+            gpu(&fixture, positions, folder.path())?
+        } else {
+            all_within &= cpu(&fixture, positions, folder.path())?
         }
         fs::remove_dir_all(&fixture)?;
     }
@@ -53,17 +54,20 @@ fn main() -> Result<ExitCode> {
 /// Whether the CPU stays within its bounds.
 fn cpu(fixture: &Path, positions: usize, folder: &Path) -> Result<bool> {
     let serial = Serial::compiled(fixture, positions, folder)?;
-    let (mut loops, mut replays) = (Vec::new(), Vec::new());
+    let mut loops = Vec::new();
+    let mut replays = Vec::new();
     // The first one compiles.
     run(folder, &[text(fixture), "--rev", REVISIONS[0]])?;
     for _ in 0..RUNS {
         loops.push(serial.run()?);
         replays.push(run(folder, &[text(fixture), "--rev", REVISIONS[0]])?);
     }
-    let (serial, replay) = (best(&loops), best(&replays));
+    let serial = best(&loops);
+    let replay = best(&replays);
     let threads = std::thread::available_parallelism()?.get();
     let least = |costs: &[Cost]| costs.iter().map(|cost| cost.processor).fold(f64::MAX, f64::min);
-    let (ratio, processor) = (replay.wall / serial.wall, least(&replays));
+    let ratio = replay.wall / serial.wall;
+    let processor = least(&replays);
     let cpu_ratio = processor / threads as f64 / least(&loops);
     let is_within = ratio <= RATIO && replay.written <= WRITTEN;
     println!("one step of {positions} positions on {threads} cores, kernels compiled");
@@ -93,7 +97,8 @@ fn gpu(fixture: &Path, positions: usize, folder: &Path) -> Result<()> {
     println!("one step of {positions} positions on a GPU, kernels compiled");
     println!("| `replay --backend cuda` | `diff --backend cuda` | goal |");
     println!("| --- | --- | --- |");
-    let (alone, diff) = (replay(folder, &alone)?.wall, replay(folder, &diff)?.wall);
+    let alone = replay(folder, &alone)?.wall;
+    let diff = replay(folder, &diff)?.wall;
     println!("| {alone:.2} s | {diff:.2} s | {goal} |");
     Ok(())
 }
@@ -116,12 +121,14 @@ fn replay(folder: &Path, arguments: &[&str]) -> Result<Cost> {
 
 /// One run of `replay` with these arguments and no known outcome.
 fn run(folder: &Path, arguments: &[&str]) -> Result<Cost> {
-    let (begin, before) = (Instant::now(), usage());
+    let begin = Instant::now();
+    let before = usage();
     let mut command = Command::new(program());
     command.args(arguments).args(["--fresh", "--timeout", "600"]);
     command.current_dir(root()).env("REPLAY_CACHE_DIR", folder.join("cache"));
     let output = command.output()?;
-    let (wall, after) = (begin.elapsed().as_secs_f64(), usage());
+    let wall = begin.elapsed().as_secs_f64();
+    let after = usage();
     // What it finds is not the question here.
     if !matches!(output.status.code(), Some(0 | 1)) {
         let told = [output.stdout, output.stderr].concat();
@@ -191,7 +198,8 @@ impl Serial {
         let times = String::from_utf8(output.stdout)?;
         let (wall, processor) =
             times.trim().split_once(' ').ok_or("the serial loop printed no times")?;
-        let (wall, processor) = (wall.parse()?, processor.parse()?);
+        let wall = wall.parse()?;
+        let processor = processor.parse()?;
         Ok(Cost { wall, processor, system: 0.0, written: 0.0 })
     }
 }
@@ -202,7 +210,8 @@ fn write_fixture(folder: &Path, positions: usize) -> Result<()> {
     fs::create_dir_all(folder)?;
     let harness = root().join("kernels/lm_loss/replay.toml");
     fs::write(folder.join("fixture.toml"), format!("harness = {:?}\n", text(&harness)))?;
-    let (logits, targets) = (positions * VOCAB * 4, positions * 4);
+    let logits = positions * VOCAB * 4;
+    let targets = positions * 4;
     let entry = |name: &str, dtype: &str, shape: &[usize], begin: usize, bytes: usize| {
         let end = begin + bytes;
         format!(

@@ -24,7 +24,8 @@ fn main() {
         .collect();
     let view = TensorView { dtype: DType::F32, shape: &[ELEMENTS], bytes: &values };
     // Alternating, so that both meet the same neighbours; the fastest round of each counts.
-    let (mut read, mut pass) = (Duration::MAX, Duration::MAX);
+    let mut read = Duration::MAX;
+    let mut pass = Duration::MAX;
     for _ in 0..ROUNDS {
         read = read.min(time(|| plain_read(&values)));
         pass = pass.min(time(|| summarize_tensor(&view, None).zeros));

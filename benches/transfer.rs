@@ -116,7 +116,8 @@ fn write(folder: &Path, elements: usize) -> Result<(), Box<dyn Error>> {
     std::fs::write(dir.join("fixture.toml"), "harness = \"../replay.toml\"\n")?;
     let size = elements * 4;
     let entry = |(number, name): (usize, &&str)| {
-        let (begin, end) = (number * size, (number + 1) * size);
+        let begin = number * size;
+        let end = (number + 1) * size;
         format!(
             "\"{name}\":{{\"dtype\":\"F32\",\"shape\":[{elements}],\"data_offsets\":[{begin},{end}]}}"
         )

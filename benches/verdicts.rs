@@ -51,8 +51,9 @@ fn main() -> Result<ExitCode> {
         let (plain, comparison) = times(fixture, base, got, threads)?;
         let ratio = comparison.wall / plain.wall - 1.0;
         all_within &= report(ratio <= COMPARISON, || {
-            let (wall, other, cpu) =
-                (plain.wall * 1e3, comparison.wall * 1e3, comparison.cpu / plain.cpu - 1.0);
+            let wall = plain.wall * 1e3;
+            let other = comparison.wall * 1e3;
+            let cpu = comparison.cpu / plain.cpu - 1.0;
             format!(
                 "{fixture:>20} {wall:>10.1} {other:>14.1} {ratio:>7.2} {COMPARISON:>6} {cpu:>10.2}"
             )
@@ -86,7 +87,8 @@ struct Time {
 
 impl Time {
     fn of(run: impl FnOnce() -> Result<()>) -> Result<Time> {
-        let (begin, cpu) = (Instant::now(), processor_seconds());
+        let begin = Instant::now();
+        let cpu = processor_seconds();
         run()?;
         Ok(Time { wall: begin.elapsed().as_secs_f64(), cpu: processor_seconds() - cpu })
     }
@@ -125,7 +127,8 @@ fn times(fixture: &str, base: &str, got: &str, threads: usize) -> Result<(Time, 
     let sources = |rev: &str| -> Result<Arc<SourceSet>> {
         Ok(history.source_set(&history.resolve(rev)?, &spec)?.into())
     };
-    let (base, got) = (sources(base)?, sources(got)?);
+    let base = sources(base)?;
+    let got = sources(got)?;
     let plain = |lab: Arc<Lab>| -> Result<Time> {
         let prepare =
             |sources| lab.backend().prepare(&subject.fixture, sources, Precision::Native, &|| ());
@@ -163,9 +166,10 @@ fn diff(fixture: &str, base: &str, got: &str, fresh: bool) -> Result<Duration> {
             command.arg("--fresh");
         }
         let output = command.output()?;
-        match output.status.success() {
-            true => Ok(()),
-            false => Err(String::from_utf8_lossy(&output.stderr).into()),
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into())
         }
     };
     run()?;

@@ -45,10 +45,7 @@ pub fn read_regular_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(status.len() as usize);
     // It may grow while it is read.
     file.take(limit + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > limit {
-        true => Err(too_large(bytes.len() as u64, limit)),
-        false => Ok(bytes),
-    }
+    if bytes.len() as u64 > limit { Err(too_large(bytes.len() as u64, limit)) } else { Ok(bytes) }
 }
 
 /// The text of the regular file at `path`, which may have `limit` bytes at most.
@@ -172,7 +169,8 @@ mod tests {
     #[test]
     fn a_link_to_a_file_is_read_up_to_the_limit() {
         let folder = tempfile::tempdir().unwrap();
-        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        let file = folder.path().join("file");
+        let link = folder.path().join("link");
         std::fs::write(&file, "four").unwrap();
         symlink(&file, &link).unwrap();
         assert_eq!(read_regular_file(&link, 4).unwrap(), b"four");
@@ -199,7 +197,8 @@ mod tests {
     #[test]
     fn a_replaced_file_keeps_its_permissions_and_its_link() {
         let folder = tempfile::tempdir().unwrap();
-        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        let file = folder.path().join("file");
+        let link = folder.path().join("link");
         std::fs::write(&file, "old").unwrap();
         std::fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
         symlink(&file, &link).unwrap();

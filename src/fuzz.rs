@@ -135,7 +135,8 @@ pub fn fuzz_outcome(bytes: &[u8]) {
         oracle: Vec::new(),
     };
     assert!(!report::render_replay_text(&entry).is_empty());
-    let (entries, run) = ([entry], report::RunRecord::default());
+    let entries = [entry];
+    let run = report::RunRecord::default();
     assert!(!report::render_replay_markdown(&entries, &[], &run, report::COMMENT_BYTES).is_empty());
     assert!(!report::render_junit(&entries, &[], &run).is_empty());
     assert!(!report::render_replay_html(&entries, &[], &run).is_empty());
@@ -244,7 +245,8 @@ pub fn cache_entry(bytes: &[u8]) {
     CACHE.with(|(_, cache)| {
         let mut draw = FuzzDraw::new(bytes);
         let kind = CacheKind::ALL[draw.below(CacheKind::ALL.len())];
-        let (change, drawn_number) = (draw.below(4), draw.number() as usize);
+        let change = draw.below(4);
+        let drawn_number = draw.number() as usize;
         let bytes = draw.remaining_bytes();
         let path = cache.path(kind, "key");
         std::fs::write(&path, bytes).expect("a file");

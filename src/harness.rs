@@ -227,7 +227,8 @@ impl Harness {
         for (output, spec) in &self.outputs {
             let Some(init) = &spec.init else { continue };
             let refuse_init = |problem: String, nearest| {
-                let (spot, output) = (spot(output), output.clone());
+                let spot = spot(output);
+                let output = output.clone();
                 Err(HarnessError::Init { spot, output, problem, nearest })
             };
             if self.program.is_some() {
@@ -429,7 +430,8 @@ fn check_name(value: &TomlValue<'_>, name: &str) -> Result<(), HarnessError> {
 fn parse_source_paths(root: &Table<'_>, key: &str) -> Result<Vec<SourcePath>, HarnessError> {
     const EXPECTED: &str = "a list of strings";
     let Some(list) = root.get(key) else { return Ok(Vec::new()) };
-    let (mut met, mut paths) = (IndexSet::new(), Vec::new());
+    let mut met = IndexSet::new();
+    let mut paths = Vec::new();
     let mut read_path = |item: &TomlValue<'_>| -> Result<String, HarnessError> {
         let value = item.string()?;
         let bad_path = |reason| HarnessError::BadPath {
@@ -439,10 +441,7 @@ fn parse_source_paths(root: &Table<'_>, key: &str) -> Result<Vec<SourcePath>, Ha
             reason,
         };
         let path = repository_path(&value, key != "sources").map_err(bad_path)?;
-        match met.insert(path.clone()) {
-            true => Ok(path),
-            false => Err(bad_path(PathFault::Twice)),
-        }
+        if met.insert(path.clone()) { Ok(path) } else { Err(bad_path(PathFault::Twice)) }
     };
     for item in list.list(EXPECTED)? {
         if !item.is_list() {
@@ -464,10 +463,8 @@ fn parse_source_paths(root: &Table<'_>, key: &str) -> Result<Vec<SourcePath>, Ha
 
 /// `text` with control characters as they are escaped.
 fn escape_control_characters(text: &str) -> String {
-    let escape_control = |c: char| match c.is_control() {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    };
+    let escape_control =
+        |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(escape_control).collect()
 }
 
@@ -491,7 +488,8 @@ fn parse_overlay_path(root: &Table<'_>, folder: &Path) -> Result<Option<PathBuf>
         () if path.contains(char::is_control) => PathFault::Control,
         () => return Ok(Some(join_lexically(folder, path))),
     };
-    let (spot, key) = (value.spot(), "overlay".to_owned());
+    let spot = value.spot();
+    let key = "overlay".to_owned();
     Err(HarnessError::BadPath { spot, key, value: escape_control_characters(&path), reason })
 }
 
@@ -501,7 +499,8 @@ fn parse_size_names(root: &Table<'_>) -> Result<Vec<String>, HarnessError> {
         let name = item.string()?;
         check_name(&item, &name)?;
         if size_names.contains(&name) {
-            let (spot, kind) = (item.spot(), "a size");
+            let spot = item.spot();
+            let kind = "a size";
             return Err(HarnessError::Clash { spot, name, first: kind, second: "another size" });
         }
         size_names.push(name);
@@ -512,12 +511,13 @@ fn parse_size_names(root: &Table<'_>) -> Result<Vec<String>, HarnessError> {
 fn parse_macro_undefines(root: &Table<'_>) -> Result<Vec<String>, HarnessError> {
     let name = |item: &TomlValue<'_>| {
         let value = item.string()?;
-        match names::is_identifier(&value) {
-            true => Ok(value),
-            false => Err(HarnessError::BadUndefine {
+        if names::is_identifier(&value) {
+            Ok(value)
+        } else {
+            Err(HarnessError::BadUndefine {
                 spot: item.spot(),
                 value: escape_control_characters(&value),
-            }),
+            })
         }
     };
     root.strings("undefine")?.iter().map(name).collect()
@@ -543,7 +543,8 @@ fn parse_harness_call(value: &TomlValue<'_>) -> Result<Call, HarnessError> {
     if text.trim().is_empty() {
         return Err(empty_call_error(value));
     }
-    let (spot, written_value) = (value.spot(), value.written());
+    let spot = value.spot();
+    let written_value = value.written();
     let quotes = ["\"\"\"", "'''"].into_iter().find(|quotes| written_value.starts_with(quotes));
     // A line break right behind three quotes is not part of the text.
     let starts_below = quotes.is_some() && written_value[3..].starts_with(['\n', '\r']);

@@ -62,7 +62,8 @@ pub(crate) fn fork_process() -> io::Result<Option<Pid>> {
 /// Where the system has no room for another process.
 pub(crate) fn fork_for_parent() -> io::Result<Option<Pid>> {
     let flags = libc::c_long::from(libc::CLONE_PARENT | libc::SIGCHLD);
-    let (zero, number) = (libc::c_long::from(0), place_of_thread_number());
+    let zero = libc::c_long::from(0);
+    let number = place_of_thread_number();
     // SAFETY: with one thread nothing is missing in the copy. Without a stack of its own, the order
     // of the other arguments, which differs between architectures, does not matter: they are zero.
     match unsafe { libc::syscall(libc::SYS_clone, flags, zero, zero, zero, zero) } {

@@ -117,7 +117,8 @@ pub(crate) fn rewrite_thread_loops(
     let source_check = check_source(&source, &tokens);
     let has_shuffles = text.contains("__shfl");
     let mut edits = Edits::default();
-    let (mut kernels, mut shuffle_sites) = (Vec::new(), Vec::new());
+    let mut kernels = Vec::new();
+    let mut shuffle_sites = Vec::new();
     for item in outline_items(text, &tokens) {
         if item.kind != ItemKind::Function || item.body.is_empty() {
             continue;
@@ -128,11 +129,10 @@ pub(crate) fn rewrite_thread_loops(
             Err(_) => Shuffles::refuse_all(text, &tokens, &item),
         };
         shuffle_sites.extend(list_shuffles(&source, &tokens, &item, &shuffles));
-        let planned = match item.has_specifier(text, &tokens, "__global__") {
-            true => {
-                plan_kernel(&source, &tokens, facts, &item, &shuffles, source_check.clone(), lanes)
-            }
-            false => KernelPlan::InTurn,
+        let planned = if item.has_specifier(text, &tokens, "__global__") {
+            plan_kernel(&source, &tokens, facts, &item, &shuffles, source_check.clone(), lanes)
+        } else {
+            KernelPlan::InTurn
         };
         match &planned {
             KernelPlan::Block(plan) => emit::emit_thread_loop(&source, &tokens, plan, &mut edits),

@@ -99,7 +99,9 @@ fn first_segments(code: &str) -> Vec<String> {
         code.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
     };
     let Some(group) = code.strip_prefix('{') else { return vec![name(code)] };
-    let (mut depth, mut begins, mut found) = (0, 0, Vec::new());
+    let mut depth = 0;
+    let mut begins = 0;
+    let mut found = Vec::new();
     for (at, c) in group.char_indices() {
         match c {
             '{' => depth += 1,
@@ -133,7 +135,8 @@ fn the_page_names_every_part_once() {
 fn every_part_uses_only_those_below_it() {
     let parts = first_words("parts");
     let floor = |part: &str| parts.iter().position(|known| known == part);
-    let (mut wrong, mut seen) = (Vec::new(), BTreeSet::new());
+    let mut wrong = Vec::new();
+    let mut seen = BTreeSet::new();
     for source in sources() {
         for used in uses(&source.code, source.depth()) {
             let (Some(from), Some(to)) = (floor(&source.part), floor(&used)) else { continue };

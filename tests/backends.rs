@@ -221,7 +221,8 @@ fn noise_is_measured_by_other_roundings_and_orders(given: &Given) {
     assert!(variant.abilities().rounding);
     let run = |mode| variant.run(&mode).unwrap();
     let rounded = |rounding| run(Mode { rounding, ..Mode::plain(POISON_A) });
-    let (down, up) = (rounded(Rounding::Down), rounded(Rounding::Up));
+    let down = rounded(Rounding::Down);
+    let up = rounded(Rounding::Up);
     let third = |run: &Run| element(run, "third", 0);
     assert!(third(&down) < 1.0 / 3.0 && third(&up) > 1.0 / 3.0);
     assert_eq!(third(&rounded(Rounding::TowardZero)), third(&down));
@@ -231,7 +232,8 @@ fn noise_is_measured_by_other_roundings_and_orders(given: &Given) {
         return;
     }
     let ordered = |order| run(Mode { order, ..Mode::plain(POISON_A) });
-    let (plain, other) = (ordered(0), ordered(0x5eed));
+    let plain = ordered(0);
+    let other = ordered(0x5eed);
     let in_order = (0..N).all(|index| element(&plain, "places", index) == index as f64);
     assert!(in_order && bytes(&plain, "places") != bytes(&other, "places"));
     assert_eq!(bytes(&plain, "third"), bytes(&other, "third"));
@@ -281,7 +283,8 @@ fn a_part_of_the_call_tells_of_the_output_that_it_is_made_for(given: &Given) {
 fn summaries_that_are_made_on_the_device_are_those_of_the_outputs(given: &Given) {
     let variant = given.native();
     let mode = Mode { summarized: variant.abilities().summary, ..Mode::plain(POISON_A) };
-    let (run, plain) = (variant.run(&mode).unwrap(), variant.run(&Mode::plain(POISON_A)).unwrap());
+    let run = variant.run(&mode).unwrap();
+    let plain = variant.run(&Mode::plain(POISON_A)).unwrap();
     assert_eq!(run.summaries.is_empty(), !variant.abilities().summary);
     for (output, summary) in &run.summaries {
         let view = plain.output(output).unwrap();
@@ -307,7 +310,8 @@ fn several_runs_are_handed_over_in_the_order_of_their_modes(given: &Given) {
 
 fn sources_that_do_not_build_are_refused_and_nobody_else_is_blamed(given: &Given) {
     let project = Project::new(given.language, Work::DoesNotBuild);
-    let (fixture, sources) = (&project.fixture, project.sources());
+    let fixture = &project.fixture;
+    let sources = project.sources();
     let made = given.backend.prepare(fixture, &sources, Precision::Native, &|| ());
     // A program's tree is built when it is wanted.
     let run = made.and_then(|variant| variant.run(&Mode::plain(POISON_A)));
@@ -374,7 +378,8 @@ fn cpu() -> replay::backend::CpuBackend {
 
 /// Programs on the CPU.
 fn programs() -> Programs {
-    let (cache, program) = (shared_cache(), gpu_lab::program());
+    let cache = shared_cache();
+    let program = gpu_lab::program();
     let limits = Limits { timeout: MINUTE, ..Limits::default() };
     let host = Host::new(program.clone(), limits, 2, cache.temporary());
     let setting = ProgramSettings {

@@ -137,7 +137,8 @@ fn fast_import_stream(graph: &Graph, good: &[u32], history: usize) -> String {
     let mut text = String::new();
     for commit in 0..graph.len() as u32 {
         let late = if behind_good[commit as usize] { 10_000_000 } else { 0 };
-        let (date, mark) = (1_700_000_000 + commit + late, commit + 1);
+        let date = 1_700_000_000 + commit + late;
+        let mark = commit + 1;
         let message = format!("history {history} commit {commit}");
         let variant = format!("variant {}", graph.variant(commit).unwrap());
         // Each commit resets the branch, so that a root really is one.
@@ -301,7 +302,8 @@ fn bisect_both_ways(repo: &mut Repo, seed: u64) -> Option<bool> {
     let size = dice.between(4, 40);
     let parents = random_parents(&mut dice, size);
     let graph = Graph::new(parents, (0..size as u32).collect()).unwrap();
-    let (bad, first_parent) = (size as u32 - 1, dice.chance(20));
+    let bad = size as u32 - 1;
+    let first_parent = dice.chance(20);
     let inside = graph.ancestors(&[bad], first_parent);
     let all: Vec<u32> = (0..size as u32).filter(|&c| inside[c as usize]).collect();
     let culprit = all[dice.between(0, all.len() - 1)];
@@ -317,7 +319,8 @@ fn bisect_both_ways(repo: &mut Repo, seed: u64) -> Option<bool> {
     let code: Vec<u8> = (0..size as u32).map(&mut exit_code).collect();
     let ids = repo.import(&graph, &good);
     let case = Case { repo, graph: &graph, ids: &ids, good: &good, bad };
-    let (ours, theirs) = (case.ours(first_parent, &code), case.gits(first_parent, &code));
+    let ours = case.ours(first_parent, &code);
+    let theirs = case.gits(first_parent, &code);
     let context = format!(
         "seed {seed}, first parent {first_parent}, good {good:?}, culprit {culprit}: \
          {ours:?}, git {theirs:?}, {code:?}, {graph:?}"
@@ -411,7 +414,8 @@ fn git_bisect_replay_accepts_the_log_and_comes_to_the_same_culprit() {
         std::fs::write(repo.path().join(".git/replay.log"), text).unwrap();
         let said = repo.git(&["bisect", "replay", ".git/replay.log"]);
         let next = repo.git(&["bisect", "log"]);
-        let (culprit, new) = (&ids[8], terms.new);
+        let culprit = &ids[8];
+        let new = terms.new;
         assert!(
             said.contains(&format!("{culprit} is the first {new} commit"))
                 || next.contains(&format!("# first {new} commit: [{culprit}]")),

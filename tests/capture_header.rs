@@ -35,7 +35,8 @@ fn runs(program: &str) -> bool {
 
 /// Compiles `main` after [`HEAD`], in `folder`; every warning is an error.
 fn compile(cxx: &str, folder: &Path, main: &str, options: &[&str]) -> PathBuf {
-    let (source, program) = (folder.join("training.cpp"), folder.join("training"));
+    let source = folder.join("training.cpp");
+    let program = folder.join("training");
     std::fs::write(&source, format!("{HEAD}{main}")).expect("a source");
     let mut words = cxx.split_whitespace();
     let output = Command::new(words.next().expect("a compiler"))
@@ -572,7 +573,8 @@ int main() {
 "#;
     let folder = TempDir::new().expect("a folder");
     let program = compile(&compilers()[0], folder.path(), main, &[]);
-    let (mut whole, mut half) = (0, 0);
+    let mut whole = 0;
+    let mut half = 0;
     for kill in 0..30u64 {
         let home = folder.path().join(format!("run{kill}"));
         std::fs::create_dir(&home).expect("a folder");

@@ -96,9 +96,10 @@ fn judge_order(base: &[f64], trial: &Trial, case: &Case, order: u64) -> (Verdict
             // Nothing may lie between rounding and a defect, or the truth would be in doubt.
             let gap = if case.effect() == Effect::Mathematics { 5.0 } else { 1.0 };
             let near = |(&(_, error), &base): (&(_, f64), &f64)| error <= rounding(base) * gap;
-            let verdict = match errors.iter().zip(base).all(near) {
-                true => Verdict::Equivalent,
-                false => Verdict::Diverged,
+            let verdict = if errors.iter().zip(base).all(near) {
+                Verdict::Equivalent
+            } else {
+                Verdict::Diverged
             };
             let figure = |(name, error): &(&str, f64)| format!(" {name} {error:.1e}");
             (verdict, errors.iter().map(figure).collect())
@@ -193,7 +194,8 @@ fn replay_calls_no_benign_variant_diverged_and_no_defect_equivalent() {
         let judgement = judge_trial(&base, &got).expect("the machine can replay");
         let worst = judgement.outputs.iter().filter_map(|output| output.comparison.worst);
         let ratio = worst.map(|worst| worst.ratio).fold(0.0, f64::max);
-        let (verdict, effect) = (judgement.verdict, case.effect());
+        let verdict = judgement.verdict;
+        let effect = case.effect();
         let orders = judgement.outputs.iter().filter_map(|output| output.order.as_ref());
         let far = orders.map(|o| (o.value - o.other).abs() / o.rounding).fold(0.0, f64::max);
         println!(
@@ -222,7 +224,8 @@ fn a_gpu_gives_the_verdicts_that_the_cpu_gives() {
     let folders = |name: &str| -> Vec<PathBuf> {
         std::env::split_paths(&std::env::var_os(name).unwrap_or_default()).collect()
     };
-    let (libraries, roots) = (folders("LD_LIBRARY_PATH"), folders("CUDA_HOME"));
+    let libraries = folders("LD_LIBRARY_PATH");
+    let roots = folders("CUDA_HOME");
     let search = SearchPath { libraries, roots, python: Some("python3".to_owned()) };
     let cpu = families::cpu(GPU_SECONDS, Threads::Lanes);
     let gpu = Cuda::new(cpu, None, None, &search, &families::cache());
@@ -241,7 +244,8 @@ fn a_gpu_gives_the_verdicts_that_the_cpu_gives() {
             let worst = judged.outputs.iter().filter_map(|output| output.comparison.worst);
             (judged.verdict, worst.map(|worst| worst.ratio).fold(0.0, f64::max))
         };
-        let ((on_cpu, cpu_ratio), (on_gpu, gpu_ratio)) = (judge(cpu), judge(&gpu));
+        let (on_cpu, cpu_ratio) = judge(cpu);
+        let (on_gpu, gpu_ratio) = judge(&gpu);
         let effect = case.effect();
         println!(
             "{case}: cpu {on_cpu:?} {cpu_ratio:.1e}, gpu {on_gpu:?} {gpu_ratio:.1e}, {effect:?}"

@@ -95,9 +95,11 @@ fn shuffles_stay_in_their_segment_and_give_the_own_value_past_its_end() {
     for (k, width) in [2i64, 4, 8, 16, 32].into_iter().enumerate() {
         for t in 0..80i64 {
             // The last warp has 16 threads: what a lane without a thread gives is undefined, and reads as poison.
-            let (lane, warp) = (t % 32, t / 32 * 32);
+            let lane = t % 32;
+            let warp = t / 32 * 32;
             let read = |source: i64| if warp + source < 80 { warp + source } else { POISON };
-            let (begin, offset) = (lane / width * width, lane % width);
+            let begin = lane / width * width;
+            let offset = lane % width;
             let expected = [
                 read(begin + 3 % width),
                 if offset < 2 { t } else { t - 2 },

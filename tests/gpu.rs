@@ -185,7 +185,8 @@ fn large_outputs_are_judged_as_on_the_cpu_although_they_stay_on_the_device() {
     for call in ["add<<<(n + 255) / 256, 256>>>(x, out, n);", "add<<<100, 256>>>(x, out, n);"] {
         let large = Small::sized(source, call, 17_000_001);
         let outcome = |device| large.replay(&lab(&cache, device, MINUTE));
-        let (on_cpu, on_gpu) = (outcome(Device::Cpu), outcome(Device::Gpu));
+        let on_cpu = outcome(Device::Cpu);
+        let on_gpu = outcome(Device::Gpu);
         assert_eq!(on_cpu.status, on_gpu.status, "{call}");
         let known = |outcome: &Outcome| {
             let summary = &outcome.outputs[0].summary;
@@ -414,7 +415,8 @@ fn every_commit_of_every_demonstration_has_the_same_verdict_on_a_gpu() {
                 let (Some(id), Some(sources)) = (variants.get(place), sources.get(place)) else {
                     break;
                 };
-                let (cpu, gpu) = (verdicts(&on_cpu, sources), verdicts(&on_gpu, sources));
+                let cpu = verdicts(&on_cpu, sources);
+                let gpu = verdicts(&on_gpu, sources);
                 let line = format!("{fixture} {id}: cpu {cpu:?}, gpu {gpu:?}");
                 eprintln!("{line}");
                 if cpu != gpu {

@@ -37,7 +37,8 @@ fn lab() -> Lab {
     let nvrtc = gpu_lab::nvrtc();
     let folder = tempfile::tempdir().unwrap();
     let cache = Cache::open(folder.path()).unwrap();
-    let (found, architecture) = (nvrtc.clone(), &device.architecture);
+    let found = nvrtc.clone();
+    let architecture = &device.architecture;
     let toolchain = DeviceToolchain::new(found, &gpu_lab::search(), architecture, &cache);
     let context = CudaContext::new(0).unwrap();
     let stream = context.default_stream();
@@ -148,7 +149,8 @@ fn tame(dtype: DType, bytes: &mut [u8]) {
 /// Makes one element in eight 0, one in eight -0 (or the least number), and one in eight what poison
 /// would be there.
 fn scatter(dtype: DType, bytes: &mut [u8]) {
-    let (size, mut state) = (dtype.size(), 7u64);
+    let size = dtype.size();
+    let mut state = 7u64;
     for (index, element) in bytes.chunks_mut(size).enumerate() {
         state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
         let phase = index * size % 8;
@@ -186,7 +188,8 @@ fn assert_same(got: &Summary, expected: &Summary, what: &str) {
 fn the_device_summarises_as_the_cpu_does() {
     let lab = lab();
     let counts = [0, 1, 7, 127, 128, 129, 1000, 2047, 2048, 2049, 40_003, (1 << 21) + 13];
-    let (mut compared, mut left_to_the_cpu) = (0, 0);
+    let mut compared = 0;
+    let mut left_to_the_cpu = 0;
     for dtype in DType::ALL {
         let kernel = lab.summarizer(dtype);
         for count in counts {
@@ -307,7 +310,8 @@ fn summarising_runs_near_the_bandwidth_of_a_plain_reduction() {
             for (name, poison) in [("", None), (", unwritten counted", Some(&POISON_B))] {
                 let took =
                     lab.milliseconds(|| lab.launch(&kernel, &tensor, count, poison, &mut parts));
-                let (rate, share) = (rate(took), plain / took * 100.0);
+                let rate = rate(took);
+                let share = plain / took * 100.0;
                 eprintln!("summary of {dtype}{what}{name}: {rate:.2} TB/s, {share:.0} %");
             }
         }

@@ -241,7 +241,8 @@ fn all_references_of_a_bundle_are_unpacked_to_one_file() {
 
 #[test]
 fn a_cached_bundle_in_the_place_of_another_is_not_believed() {
-    let (one, other) = (small_history(), small_history());
+    let one = small_history();
+    let other = small_history();
     other.commit_file("more.txt", "more", "One more");
     let paths = [&one, &other].map(|repo| bundle(repo, &[], &["--all"]));
     let cache = one.beside("cache");
@@ -249,7 +250,8 @@ fn a_cached_bundle_in_the_place_of_another_is_not_believed() {
         |path: &Path| History::open_with_cache(path, &cache).unwrap().head().unwrap().subject;
     assert_eq!(head(&paths[0]), "Third");
     let place = || fs::read_dir(cache.join("bundles")).unwrap().next().unwrap().unwrap().path();
-    let (first, aside) = (place(), one.beside("aside"));
+    let first = place();
+    let aside = one.beside("aside");
     fs::rename(&first, &aside).unwrap();
     assert_eq!(head(&paths[1]), "One more");
     let second = place();

@@ -37,7 +37,8 @@ fn keys_of_many_commits_are_those_of_each() {
     let mut git = git.args(["fast-import", "--quiet"]).stdin(Stdio::piped()).spawn().unwrap();
     git.stdin.take().unwrap().write_all(stream.as_bytes()).unwrap();
     assert!(git.wait().unwrap().success());
-    let (history, kernels) = (open(&repo), spec(&["src/loss.cu"]));
+    let history = open(&repo);
+    let kernels = spec(&["src/loss.cu"]);
     let ids: Vec<CommitId> =
         history.range("main..long").unwrap().iter().map(|commit| commit.id).collect();
     let both = spec(&["src", "notes.txt"]);
@@ -58,7 +59,8 @@ fn a_source_whose_object_was_damaged_is_not_taken_for_it() {
         let id = repo.git(&["rev-parse", &format!("HEAD:{path}")]);
         (repo.root().join(".git/objects").join(&id[..2]).join(&id[2..]), id)
     };
-    let ((damaged, id), (other, _)) = (object("src/loss.cu"), object("notes.txt"));
+    let (damaged, id) = object("src/loss.cu");
+    let (other, _) = object("notes.txt");
     fs::remove_file(&damaged).unwrap();
     fs::copy(other, damaged).unwrap();
     let history = open(&repo);

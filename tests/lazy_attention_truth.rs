@@ -125,7 +125,8 @@ fn check_all(subject: &Subject, variants: &[(&str, Defects)]) {
                 .map(|head| relative_error(&got, &truth[output.name.as_str()], axis, head))
                 .collect();
             let shown: Vec<String> = errors.iter().map(|error| format!("{error:.0e}")).collect();
-            let (fixture, shown) = (&subject.fixture.name, shown.join(" "));
+            let fixture = &subject.fixture.name;
+            let shown = shown.join(" ");
             println!("{fixture} {revision} {:5} {shown}", output.name);
             for (head, error) in errors.into_iter().enumerate() {
                 let place = format!("{revision}: {} of head {head}: {error}", output.name);
@@ -158,7 +159,8 @@ fn relative_error(got: &TensorView, truth: &[f64], axis: usize, head: usize) -> 
     assert_eq!(got.dtype, DType::F32);
     assert_eq!(got.len(), truth.len());
     let inner: usize = got.shape[axis + 1..].iter().product();
-    let (mut error, mut norm) = (0.0, 0.0);
+    let mut error = 0.0;
+    let mut norm = 0.0;
     for (index, &truth) in truth.iter().enumerate() {
         if index / inner % got.shape[axis] == head {
             error += (got.get_f64(index) - truth).powi(2);
@@ -246,9 +248,12 @@ impl Attention {
 
         // The derivative with respect to each weight, then through the softmax's Jacobian.
         let by_weight: Vec<f64> = (0..=i)
-            .map(|j| match kept[j] > 0.0 {
-                true => dot(self.row(&self.dout, row), self.row(&self.v, first + j)),
-                false => 0.0,
+            .map(|j| {
+                if kept[j] > 0.0 {
+                    dot(self.row(&self.dout, row), self.row(&self.v, first + j))
+                } else {
+                    0.0
+                }
             })
             .collect();
         let by_score = |j: usize| -> f64 {

@@ -135,7 +135,8 @@ fn conversions_agree_with_an_independent_implementation() {
         let bits = u32::from_le_bytes(row[..4].try_into().unwrap());
         let got = |at: usize| u16::from_le_bytes([row[4 + 2 * at], row[5 + 2 * at]]);
         let x = f32::from_bits(bits);
-        let (half, bfloat) = (f16::from_f32(x), bf16::from_f32(x));
+        let half = f16::from_f32(x);
+        let bfloat = bf16::from_f32(x);
         for mode in 0..4 {
             let (want_half, want_bfloat) = if x.is_nan() {
                 (0x7fff, 0x7fff)

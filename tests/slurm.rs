@@ -59,7 +59,8 @@ impl Cluster {
     fn configuration(&self) -> String {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let host = host.split('.').next().expect("a name");
-        let (dir, port) = (self.folder.path().display(), self.port);
+        let dir = self.folder.path().display();
+        let port = self.port;
         let user = self.user();
         format!(
             "ClusterName=replay\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={port}\n\
@@ -267,7 +268,8 @@ impl Site {
 #[test]
 #[ignore = "needs Slurm"]
 fn two_nodes_answer_byte_for_byte_as_one_machine_does() {
-    let (cluster, site) = (Cluster::start(), Site::new());
+    let cluster = Cluster::start();
+    let site = Site::new();
     site.expect_the_answer(&site.end(site.begin(&cluster, &[])));
     let range = format!("{}..{}", site.ids[0], site.ids[3]);
     for words in [vec!["log", "fixtures/tiny", &range], vec!["fixtures", "--rev", &site.ids[1]]] {
@@ -280,7 +282,8 @@ fn two_nodes_answer_byte_for_byte_as_one_machine_does() {
 #[test]
 #[ignore = "needs Slurm"]
 fn two_nodes_that_share_no_cache_answer_byte_for_byte_as_one_machine_does() {
-    let (cluster, site) = (Cluster::start(), Site::new());
+    let cluster = Cluster::start();
+    let site = Site::new();
     let nodes = site.env.repo.beside("nodes");
     site.set(&format!("cache = \"{}/$SLURMD_NODENAME\"\n", nodes.display()));
     // Each task has a node for itself.
@@ -298,7 +301,8 @@ fn two_nodes_that_share_no_cache_answer_byte_for_byte_as_one_machine_does() {
 #[test]
 #[ignore = "needs Slurm"]
 fn commits_are_compiled_ahead_with_less_priority_than_tests() {
-    let (cluster, site) = (Cluster::start(), Site::new());
+    let cluster = Cluster::start();
+    let site = Site::new();
     site.close();
     let search = site.begin(&cluster, &["--jobs", "4"]);
     cluster.wait_until_running(4);
@@ -312,7 +316,8 @@ fn commits_are_compiled_ahead_with_less_priority_than_tests() {
 #[test]
 #[ignore = "needs Slurm"]
 fn a_controller_that_is_gone_for_a_while_holds_the_search_up_and_no_more() {
-    let (cluster, site) = (Cluster::start(), Site::new());
+    let cluster = Cluster::start();
+    let site = Site::new();
     site.close();
     let search = site.begin(&cluster, &[]);
     cluster.wait_until_running(2);
@@ -338,7 +343,8 @@ fn a_controller_that_is_gone_for_a_while_holds_the_search_up_and_no_more() {
 #[test]
 #[ignore = "needs Slurm"]
 fn a_search_whose_tasks_a_person_cancels_ends_and_goes_on_later() {
-    let (cluster, site) = (Cluster::start(), Site::new());
+    let cluster = Cluster::start();
+    let site = Site::new();
     site.close();
     let search = site.begin(&cluster, &[]);
     cluster.wait_until_running(2);
@@ -354,7 +360,8 @@ fn a_search_whose_tasks_a_person_cancels_ends_and_goes_on_later() {
 #[test]
 #[ignore = "needs Slurm"]
 fn options_that_sbatch_does_not_know_are_told_in_its_words() {
-    let (cluster, site) = (Cluster::start(), Site::new());
+    let cluster = Cluster::start();
+    let site = Site::new();
     for (option, told) in [
         ("--nonsense", "error: Slurm refuses the tasks: sbatch: unrecognized option '--nonsense'"),
         ("--partition=none", "invalid partition specified: none"),
@@ -370,7 +377,8 @@ fn options_that_sbatch_does_not_know_are_told_in_its_words() {
 #[test]
 #[ignore = "needs Slurm"]
 fn the_tests_of_a_node_that_dies_are_made_on_another() {
-    let (cluster, site) = (Cluster::start(), Site::new());
+    let cluster = Cluster::start();
+    let site = Site::new();
     site.close();
     let search = site.begin(&cluster, &["--cluster-arg=--cpus-per-task=2"]);
     cluster.wait_until_running(2);
@@ -385,7 +393,8 @@ fn the_tests_of_a_node_that_dies_are_made_on_another() {
 #[test]
 #[ignore = "needs Slurm"]
 fn a_preempted_test_waits_for_its_turn_and_is_no_finding() {
-    let (cluster, site) = (Cluster::start(), Site::new());
+    let cluster = Cluster::start();
+    let site = Site::new();
     site.close();
     let search = site.begin(&cluster, &[]);
     cluster.wait_until_running(2);
@@ -409,7 +418,8 @@ fn a_preempted_test_waits_for_its_turn_and_is_no_finding() {
 #[test]
 #[ignore = "needs Slurm"]
 fn a_driver_that_was_killed_is_followed_by_one_that_starts_nothing_anew() {
-    let (cluster, site) = (Cluster::start(), Site::new());
+    let cluster = Cluster::start();
+    let site = Site::new();
     site.close();
     let folder = site.env.cache_parent().join("cluster");
     // A lost login, then a driver that is killed.
@@ -462,7 +472,8 @@ fn is_locked(folder: &Path) -> bool {
 #[test]
 #[ignore = "needs Slurm"]
 fn an_interrupted_search_cancels_its_tasks_and_goes_on_later() {
-    let (cluster, site) = (Cluster::start(), Site::new());
+    let cluster = Cluster::start();
+    let site = Site::new();
     site.close();
     let search = site.begin(&cluster, &[]);
     cluster.wait_until_running(2);
@@ -482,7 +493,8 @@ fn an_interrupted_search_cancels_its_tasks_and_goes_on_later() {
 #[test]
 #[ignore = "needs Slurm"]
 fn results_that_a_full_folder_does_not_take_are_unavailable_until_there_is_room() {
-    let (cluster, site) = (Cluster::start(), Site::new());
+    let cluster = Cluster::start();
+    let site = Site::new();
     let shared = site.env.repo.beside("shared");
     fs::create_dir(&shared).expect("a folder");
     let path = shared.display().to_string();

@@ -84,7 +84,9 @@ fn judge(shape: &[usize], scratch: &Scratch) -> usize {
         let shadows = Shadows::new(base, got, DType::F32, both, scratch).unwrap();
         assert!(shadows.change().moved > 0);
         shadows.moved(scratch).unwrap();
-        let (base_shadow, got_shadow, noise) = (base, base, both);
+        let base_shadow = base;
+        let got_shadow = base;
+        let noise = both;
         assert!(!Errors { base, got, base_shadow, got_shadow, noise }.are_alike());
     })
 }
@@ -125,7 +127,8 @@ fn the_heap_that_a_series_takes_grows_by_numbers_alone() {
     let _alone = ALONE.lock().expect("no test has failed");
     let folder = tempfile::tempdir().expect("a folder");
     let cache = Cache::open(&folder.path().join("cache")).expect("a cache");
-    let (count, elements) = (40, 1 << 17);
+    let count = 40;
+    let elements = 1 << 17;
     write_steps(folder.path(), count, elements);
     let read = |steps: std::ops::Range<usize>| {
         most(|| {

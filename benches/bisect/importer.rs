@@ -26,9 +26,10 @@ pub fn git(repository: &Path) -> Command {
 pub fn run(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    match output.status.success() {
-        true => Ok(text),
-        false => Err(format!("{text}{}", String::from_utf8_lossy(&output.stderr)).into()),
+    if output.status.success() {
+        Ok(text)
+    } else {
+        Err(format!("{text}{}", String::from_utf8_lossy(&output.stderr)).into())
     }
 }
 
@@ -46,7 +47,8 @@ impl Importer {
     /// A commit behind `parents` that writes `files`; the rest is as in the first parent.
     pub fn commit(&mut self, parents: &[u32], files: &[(&str, &str)]) -> Result<u32> {
         self.commits += 1;
-        let (mark, date) = (self.commits, 1_700_000_000 + 60 * self.commits);
+        let mark = self.commits;
+        let date = 1_700_000_000 + 60 * self.commits;
         let message = format!("Commit {mark}");
         let out = &mut self.stream;
         write!(out, "reset refs/heads/main\n\ncommit refs/heads/main\nmark :{mark}\n")?;
@@ -66,9 +68,6 @@ impl Importer {
     pub fn finish(mut self) -> Result<()> {
         self.stream.flush()?;
         drop(self.stream);
-        match self.git.wait()?.success() {
-            true => Ok(()),
-            false => Err("git fast-import failed".into()),
-        }
+        if self.git.wait()?.success() { Ok(()) } else { Err("git fast-import failed".into()) }
     }
 }

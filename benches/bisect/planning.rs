@@ -145,12 +145,11 @@ fn ordinary(
 ) -> Result<u32> {
     let text = format!("// {block} {number}\n");
     let file = (block * 7 + number * 13) % 200;
-    match relevant {
-        true => importer.commit(&[parent], &[("src/loss.cu", &text)]),
-        false => {
-            let path = format!("lib/part{}/file{file}.py", file % 20);
-            importer.commit(&[parent], &[(&path, &text)])
-        }
+    if relevant {
+        importer.commit(&[parent], &[("src/loss.cu", &text)])
+    } else {
+        let path = format!("lib/part{}/file{file}.py", file % 20);
+        importer.commit(&[parent], &[(&path, &text)])
     }
 }
 

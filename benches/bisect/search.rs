@@ -57,7 +57,9 @@ impl Time {
 pub fn measure() -> Result<bool> {
     let folder = tempfile::tempdir()?;
     let project = Project::new(folder.path())?;
-    let (mut first, mut second, mut by_hand) = (None, None, None);
+    let mut first = None;
+    let mut second = None;
+    let mut by_hand = None;
     for number in 0..RUNS {
         let cache = folder.path().join(format!("cache{number}"));
         first = Some(project.search(&cache)?.min(first));
@@ -128,9 +130,10 @@ impl Project {
         command.arg("bisect").arg(self.folder.join("step0")).args(["--good", &self.good]);
         command.args(["--bad", "main"]).env("REPLAY_CACHE_DIR", cache);
         let (time, text) = timed(&mut command)?;
-        match text.starts_with(&self.culprit[..7]) {
-            true => Ok(time),
-            false => Err(format!("not {}: {text}", self.culprit).into()),
+        if text.starts_with(&self.culprit[..7]) {
+            Ok(time)
+        } else {
+            Err(format!("not {}: {text}", self.culprit).into())
         }
     }
 
@@ -138,7 +141,8 @@ impl Project {
     fn by_hand(&self) -> Result<Time> {
         let repository = self.folder.join("repository");
         let script = self.folder.join("step.sh");
-        let (this, folder) = (std::env::current_exe()?, self.folder.display().to_string());
+        let this = std::env::current_exe()?;
+        let folder = self.folder.display().to_string();
         fs::write(
             &script,
             format!(
@@ -162,9 +166,10 @@ impl Project {
         command.args(["bisect", "run", "sh"]).arg(&script);
         let (time, text) = timed(&mut command)?;
         run(git(&repository).args(["bisect", "reset"]))?;
-        match text.contains(&format!("{} is the first bad commit", self.culprit)) {
-            true => Ok(time),
-            false => Err(format!("not {}: {text}", self.culprit).into()),
+        if text.contains(&format!("{} is the first bad commit", self.culprit)) {
+            Ok(time)
+        } else {
+            Err(format!("not {}: {text}", self.culprit).into())
         }
     }
 }
@@ -177,9 +182,10 @@ fn timed(command: &mut Command) -> Result<(Time, String)> {
     let wall = begin.elapsed().as_secs_f64();
     let cpu = super::processor_seconds(libc::RUSAGE_CHILDREN) - before;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    match output.status.success() {
-        true => Ok((Time { wall, cpu }, text)),
-        false => Err(format!("{text}{}", String::from_utf8_lossy(&output.stderr)).into()),
+    if output.status.success() {
+        Ok((Time { wall, cpu }, text))
+    } else {
+        Err(format!("{text}{}", String::from_utf8_lossy(&output.stderr)).into())
     }
 }
 

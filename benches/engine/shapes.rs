@@ -84,7 +84,8 @@ pub(super) fn all_within(compiler: Compiler) -> Result<bool> {
             write_fixture(&dir, number, size)?;
             let run = run(&cpu, folder.path(), &dir)?;
             let output = |name| run.output(name).ok_or_else(|| format!("{:?}", run.ending));
-            let (engine_us, got) = (output("cpu_us")?.get_f64(0), output("magnitude")?.get_f64(0));
+            let engine_us = output("cpu_us")?.get_f64(0);
+            let got = output("magnitude")?.get_f64(0);
             if (got - expected).abs() > TOLERANCE * expected {
                 return Err(format!("{}: {got} instead of {expected}", shape.name).into());
             }

@@ -75,11 +75,13 @@ impl CpuBackend {
         precision: Precision,
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<CpuVariant, ReplayError> {
-        let (harness, signature) = (&fixture.harness, Signature::from_fixture(fixture));
+        let harness = &fixture.harness;
+        let signature = Signature::from_fixture(fixture);
         let toolchain = &self.shared.toolchain;
         let artifact =
             toolchain.compile_while(harness, &signature, sources, precision, meanwhile)?;
-        let (shared, fixture) = (self.shared.clone(), fixture.clone());
+        let shared = self.shared.clone();
+        let fixture = fixture.clone();
         Ok(CpuVariant { shared, fixture, artifact, precision })
     }
 }
@@ -159,7 +161,9 @@ impl CpuVariant {
 
     /// A series of runs, made anew if it has not been used for long.
     fn series(&self) -> Arc<RunSeries> {
-        let (host, artifact, fixture) = (&self.shared.host, &self.artifact, &self.fixture);
+        let host = &self.shared.host;
+        let artifact = &self.artifact;
+        let fixture = &self.fixture;
         let mut all_series = self.shared.series.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (artifact.path.clone(), fixture.dir.clone(), fixture.elements);
         let known_index = all_series.iter().position(|(known_key, _)| *known_key == key);

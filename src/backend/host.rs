@@ -38,7 +38,8 @@ impl Host {
     /// Children of `program`, which is this one, within `limits`; `threads` threads of the operating
     /// system run blocks. Outputs that are too large for memory lie in `folder`.
     pub fn new(program: PathBuf, limits: Limits, threads: usize, folder: PathBuf) -> Host {
-        let (timeouts, identity) = (AtomicU64::new(0), identify_program(&program));
+        let timeouts = AtomicU64::new(0);
+        let identity = identify_program(&program);
         let workers = Arc::new(ReplayWorkers::new(program));
         Host { limits, threads, folder, program: identity, workers, timeouts }
     }

@@ -15,8 +15,10 @@ pub(super) fn in_order<T: Send, E: Send>(
     if at_once <= 1 {
         return (0..count).try_for_each(|index| take(index, make(index)?));
     }
-    let (next, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let (taken_count, turn) = (Mutex::new(0usize), Condvar::new());
+    let next = AtomicUsize::new(0);
+    let stopped = AtomicBool::new(false);
+    let taken_count = Mutex::new(0usize);
+    let turn = Condvar::new();
     let lock = || taken_count.lock().unwrap_or_else(PoisonError::into_inner);
     let work = |ready: mpsc::Sender<(usize, Result<T, E>)>| {
         loop {
@@ -35,7 +37,8 @@ pub(super) fn in_order<T: Send, E: Send>(
     std::thread::scope(|scope| {
         let (sender, ready) = mpsc::channel();
         let started = (0..at_once).take_while(|_| {
-            let (work, sender) = (&work, sender.clone());
+            let work = &work;
+            let sender = sender.clone();
             std::thread::Builder::new().spawn_scoped(scope, move || work(sender)).is_ok()
         });
         if started.count() == 0 {

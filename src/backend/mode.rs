@@ -31,9 +31,13 @@ pub struct Mode {
 impl Mode {
     /// The device's own mode, on memory that holds `poison`.
     pub fn plain(poison: Poison) -> Mode {
-        let (rounding, part) = (Rounding::Nearest, CallPart::Whole);
-        let (step, nudge, along) = (None, None, None);
-        let (summarized, fetched) = (false, false);
+        let rounding = Rounding::Nearest;
+        let part = CallPart::Whole;
+        let step = None;
+        let nudge = None;
+        let along = None;
+        let summarized = false;
+        let fetched = false;
         Mode { poison, rounding, order: 0, step, nudge, along, part, summarized, fetched }
     }
 }

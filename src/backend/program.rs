@@ -104,11 +104,14 @@ impl Backend for Programs {
         _meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Arc<dyn Variant>, ReplayError> {
         let project = self.shared.runner.project(&fixture.harness)?;
-        let (shared, fixture, sources) = (self.shared.clone(), fixture.clone(), sources.clone());
+        let shared = self.shared.clone();
+        let fixture = fixture.clone();
+        let sources = sources.clone();
         let wide = (precision == Precision::Shadow).then_some(project.spec.precision);
         let series = wide.and_then(|_| project.name_series()).map(ProgramSeries::new);
         let is_settled = wide != Some(DType::F64) || !project.spec.widen_casts;
-        let (widens, why_kept) = (Mutex::new(is_settled.then_some(false)), OnceLock::new());
+        let widens = Mutex::new(is_settled.then_some(false));
+        let why_kept = OnceLock::new();
         Ok(Arc::new(ProgramVariant {
             shared,
             project,
@@ -202,9 +205,10 @@ impl ProgramVariant {
             widen_casts: widens,
             rounding: mode.rounding,
             device: self.shared.runner.device(),
-            surroundings: match mode.poison == POISON_A {
-                true => ProgramSurroundings::Zero,
-                false => ProgramSurroundings::Nan,
+            surroundings: if mode.poison == POISON_A {
+                ProgramSurroundings::Zero
+            } else {
+                ProgramSurroundings::Nan
             },
         };
         self.shared.runner.run(&ProgramReplay {

@@ -135,13 +135,13 @@ pub(super) fn on_device(
     is_all: bool,
 ) -> Result<(), NoRoom> {
     let (inputs, outputs) = worker::tensor_bytes(fixture, precision == Precision::Shadow);
-    let (needed, limit) = (Bytes(inputs.saturating_add(outputs)), Bytes(limit));
-    match needed <= limit {
-        true => Ok(()),
-        false => {
-            let fixture = RoomSubject::new(fixture, precision, Held::Outcome);
-            Err(NoRoom::Limit { fixture, needed, limit, is_all })
-        }
+    let needed = Bytes(inputs.saturating_add(outputs));
+    let limit = Bytes(limit);
+    if needed <= limit {
+        Ok(())
+    } else {
+        let fixture = RoomSubject::new(fixture, precision, Held::Outcome);
+        Err(NoRoom::Limit { fixture, needed, limit, is_all })
     }
 }
 
@@ -178,7 +178,8 @@ pub(super) fn for_programs(
     match process::free_memory_bytes().filter(|&free_bytes| is_here && free_bytes < needed) {
         None => Ok(()),
         Some(free_bytes) => {
-            let (needed, in_program) = (Bytes(needed), Bytes(in_program));
+            let needed = Bytes(needed);
+            let in_program = Bytes(in_program);
             Err(NoRoom::Program { fixture: subject, needed, in_program, memory: Bytes(free_bytes) })
         }
     }
@@ -199,15 +200,16 @@ fn check_room(
     // A folder whose disk does not tell is tried.
     let Ok(disk) = rustix::fs::statvfs(folder) else { return Ok(()) };
     let disk = disk.f_bavail.saturating_mul(disk.f_frsize);
-    match on_disk <= disk {
-        true => Ok(()),
-        false => Err(NoRoom::Machine {
+    if on_disk <= disk {
+        Ok(())
+    } else {
+        Err(NoRoom::Machine {
             fixture: subject.clone(),
             needed: Bytes(total_bytes(pieces).saturating_add(files)),
             memory: Bytes(memory),
             disk: Bytes(disk),
             folder: folder.to_owned(),
-        }),
+        })
     }
 }
 
@@ -222,7 +224,8 @@ fn held_pieces(
     let replay = |is_wide: bool| {
         kept_bytes(worker::tensor_bytes(fixture, is_wide)).map(worker::round_up_memory)
     };
-    let (wide_pieces, replay) = (replay(true), replay(precision == Precision::Shadow));
+    let wide_pieces = replay(true);
+    let replay = replay(precision == Precision::Shadow);
     let revisions = match held_evidence {
         Held::Outcome => return [replay; REPLAYS].concat(),
         Held::Noise { revisions } => revisions,
@@ -256,7 +259,8 @@ const KINDS: usize = 4;
 
 /// The bytes of `pieces` that do not fit into `memory`.
 fn beyond_memory(pieces: &[u64], memory: u64) -> u64 {
-    let (mut left, mut bytes_beyond) = (memory, 0u64);
+    let mut left = memory;
+    let mut bytes_beyond = 0u64;
     for &piece in pieces {
         match left.checked_sub(piece) {
             Some(memory_left) => left = memory_left,
@@ -275,7 +279,8 @@ mod tests {
         let fixture =
             |is_wide| RoomSubject { name: "step0".to_owned(), is_wide, is_measured: false };
         let told = |error: NoRoom| format!("{error}\nhint: {}", error.hint().unwrap());
-        let (needed, limit) = (Bytes(33_000_000_000), Bytes(16 << 30));
+        let needed = Bytes(33_000_000_000);
+        let limit = Bytes(16 << 30);
         insta::assert_snapshot!(told(NoRoom::Limit { fixture: fixture(true), needed, limit, is_all: false }), @r"
         the tensors of step0 in float64 take 33.0 GB of device memory, and a replay may have 17.2 GB
         hint: --memory 31G allows as much
@@ -290,12 +295,15 @@ mod tests {
         hint: capture fewer rows
         ");
         let needed = Bytes(33_000_000_000);
-        let (memory, disk, folder) = (Bytes(10_000_000), Bytes(5_000), "/cache/tmp".into());
+        let memory = Bytes(10_000_000);
+        let disk = Bytes(5_000);
+        let folder = "/cache/tmp".into();
         insta::assert_snapshot!(told(NoRoom::Machine { fixture: fixture(false), needed, memory, disk, folder }), @r"
         the tensors of step0 take 33.0 GB, and for large tensors there are 10.0 MB of memory and 5.0 kB in /cache/tmp
         hint: free memory or disk space, or set REPLAY_CACHE_DIR to a folder with more
         ");
-        let (in_program, memory) = (Bytes(16_000_000_000), Bytes(22_000_000_000));
+        let in_program = Bytes(16_000_000_000);
+        let memory = Bytes(22_000_000_000);
         insta::assert_snapshot!(told(NoRoom::Program { fixture: fixture(false), needed, in_program, memory }), @r"
         the tensors of step0 take 33.0 GB of memory, 16.0 GB of it in a program, and 22.0 GB are free
         hint: capture fewer rows, or replay on a machine with more memory

@@ -95,7 +95,8 @@ impl LogChange {
 
     /// Whether the commit completes where the one before it failed.
     pub fn completes(&self) -> bool {
-        let (base, got) = (&self.judgement.base.status, &self.judgement.got.status);
+        let base = &self.judgement.base.status;
+        let got = &self.judgement.got.status;
         matches!((base, got), (Status::Failed(_), Status::Completed))
     }
 
@@ -182,9 +183,12 @@ fn survey_commits(
     let range = Range::new(bisection.history, &bisection.targets, commits)?;
     let (include, exclude) = range.ends();
     let work = survey_graph(&range.graph, &include, &exclude, bisection.first_parent);
-    let (mut changes, mut acquitted, mut untestable) = (Vec::new(), Vec::new(), Vec::new());
+    let mut changes = Vec::new();
+    let mut acquitted = Vec::new();
+    let mut untestable = Vec::new();
     let mut untested: BTreeSet<u32> = work.runs.iter().copied().collect();
-    let (mut unchecked, mut captured) = (Vec::new(), Vec::new());
+    let mut unchecked = Vec::new();
+    let mut captured = Vec::new();
     for target in &bisection.targets {
         let mut view = FixtureSurvey::new(bisection, check, target, &range);
         view.replay(&work.runs, progress)?;
@@ -206,9 +210,10 @@ fn survey_commits(
     acquitted.dedup_by_key(|commit| commit.id);
     untestable
         .sort_by_key(|untestable_commit: &UntestedCommit| place[&untestable_commit.commit.id]);
-    let lineage = match bisection.illustrated {
-        true => Some(build_range_lineage(bisection, &range, &changes, &acquitted, &untestable)?),
-        false => None,
+    let lineage = if bisection.illustrated {
+        Some(build_range_lineage(bisection, &range, &changes, &acquitted, &untestable)?)
+    } else {
+        None
     };
     Ok(LogReport {
         lineage,

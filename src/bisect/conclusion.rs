@@ -194,7 +194,8 @@ impl Bisection<'_> {
         if !shows || !self.compares_values() || planned.plan.direction == Direction::Repairs {
             return Ok(None);
         }
-        let (good, parent) = (planned.commit(good)?, planned.commit(parent)?);
+        let good = planned.commit(good)?;
+        let parent = planned.commit(parent)?;
         let plan = Plan::new(self.history, &self.targets, &[good], &[parent], Direction::Breaks)?;
         let planned = PlannedSearch::new(self, plan)?;
         let SteadyOutcome::Done(steady) = steady::run_steady_search(&planned, &mut |_| {})? else {
@@ -230,8 +231,10 @@ impl Bisection<'_> {
         if is_last || !self.compares_values() || planned.plan.direction == Direction::Repairs {
             return Ok(Behind::Nothing);
         }
-        let (culprit, bad) = (planned.commit(culprit.commit)?, planned.commit(bad_end)?);
-        let (history, direction) = (self.history, Direction::Breaks);
+        let culprit = planned.commit(culprit.commit)?;
+        let bad = planned.commit(bad_end)?;
+        let history = self.history;
+        let direction = Direction::Breaks;
         let plan =
             Plan::new(history, &self.targets, &[culprit], std::slice::from_ref(&bad), direction)?;
         let planned = PlannedSearch::new(self, plan)?;
@@ -292,9 +295,10 @@ fn conclude_search(
         Conclusion::Refused(EndsRefusal::EndsDisagree { .. }) => accesses_of_bad_end(planned)?,
         _ => Vec::new(),
     };
-    let lineage = match planned.bisection.illustrated {
-        true => Some(build_search_lineage(planned, &steady, culprit.as_ref())?),
-        false => None,
+    let lineage = if planned.bisection.illustrated {
+        Some(build_search_lineage(planned, &steady, culprit.as_ref())?)
+    } else {
+        None
     };
     let warnings = steady.search.warnings();
     let tested: Vec<Tested> =
@@ -356,7 +360,8 @@ fn captured_by(
             let outcome =
                 test_result.and_then(|result| result.observations.get(index)?.outcome.as_ref());
             let Some(outcome) = outcome else { continue };
-            let (commit, compared) = (planned.commit(number)?, compared.contains(&number));
+            let commit = planned.commit(number)?;
+            let compared = compared.contains(&number);
             replayed.push(ReplayedCommit { commit, variant, outcome, compared });
         }
         captures.extend(find_captured(planned.bisection, target, &replayed)?);
@@ -442,9 +447,10 @@ fn collect_culprit_evidence(
         Direction::Repairs => first.unwrap_or(culprit),
         Direction::Breaks | Direction::Changes => culprit,
     };
-    let seen = match flaky {
-        true => steady.seen.get(&planned.variant(shown_by)).cloned().unwrap_or_default(),
-        false => judge_culprit(planned, shown_by)?,
+    let seen = if flaky {
+        steady.seen.get(&planned.variant(shown_by)).cloned().unwrap_or_default()
+    } else {
+        judge_culprit(planned, shown_by)?
     };
     let seen_of = |commit: u32| steady.seen.get(&planned.variant(commit));
     let Some((before, after)) = first.and_then(seen_of).zip(seen_of(culprit)) else {
@@ -632,7 +638,8 @@ fn test_the_suspect(
     if steady.seen.contains_key(&planned.variant(suspect)) {
         return Ok(());
     }
-    let (commit, state) = (planned.commit(suspect)?, steady.search.state());
+    let commit = planned.commit(suspect)?;
+    let state = steady.search.state();
     listener(Event::Started { commit: &commit, state: &state });
     let test_result =
         planned.test(suspect, &planned.bisection.lab)?().map_err(BisectError::Replay)?;

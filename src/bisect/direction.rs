@@ -55,9 +55,10 @@ impl BisectEnds {
     ) -> Result<BisectEnds, BisectError> {
         // What was named as new adds nothing to what was named as old.
         let are_swapped = history.commits_between(&old, &new, false)?.is_empty();
-        Ok(match are_swapped {
-            true => BisectEnds::Unclaimed { old: new, new: old },
-            false => BisectEnds::Unclaimed { old, new },
+        Ok(if are_swapped {
+            BisectEnds::Unclaimed { old: new, new: old }
+        } else {
+            BisectEnds::Unclaimed { old, new }
         })
     }
 }
@@ -99,8 +100,10 @@ impl Bisection<'_> {
             let end = planned.plan.defective()[0];
             Ok(planned.test(end, &self.lab)?()?)
         };
-        let (new_end, old_end) = (compare_in(Direction::Breaks)?, compare_in(Direction::Repairs)?);
-        let (appearing, vanishing) = (new_end.symptoms(), old_end.symptoms());
+        let new_end = compare_in(Direction::Breaks)?;
+        let old_end = compare_in(Direction::Repairs)?;
+        let appearing = new_end.symptoms();
+        let vanishing = old_end.symptoms();
         Ok(match (appearing.is_empty(), vanishing.is_empty()) {
             (_, true) => Direction::Breaks,
             (true, false) => Direction::Repairs,

@@ -128,7 +128,8 @@ impl LineageFacts<'_> {
         numbers.drain(..left_out);
         let place: HashMap<u32, usize> = numbers.iter().copied().zip(0..).collect();
         let inferred = self.inferred();
-        let (mut commits, mut room) = (Vec::new(), DIFFS);
+        let mut commits = Vec::new();
+        let mut room = DIFFS;
         for &number in &numbers {
             let commit = self.history.commit(self.ids[number as usize])?;
             let parents = self.graph.parents(number);
@@ -136,9 +137,10 @@ impl LineageFacts<'_> {
                 parents.iter().any(|&parent| self.variant(parent) == self.variant(number));
             let knowledge = self.knowledge(number, skipped, &inferred);
             let own_answer = self.answers.get(&number).copied();
-            let diff = match skipped || number < self.first {
-                true => String::new(),
-                false => self.diff(&commit, &mut room)?,
+            let diff = if skipped || number < self.first {
+                String::new()
+            } else {
+                self.diff(&commit, &mut room)?
             };
             commits.push(LineageCommit {
                 parents: parents.iter().filter_map(|parent| place.get(parent).copied()).collect(),

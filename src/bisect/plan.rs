@@ -39,9 +39,10 @@ impl Plan {
         let plan = Plan::new(history, targets, good, bad, Direction::Breaks)?;
         let older = plan.graph.ancestors(&plan.old, false);
         let is_older = |end: &u32| older[*end as usize] && !plan.old.contains(end);
-        match plan.new.iter().all(is_older) {
-            true => Plan::new(history, targets, bad, good, Direction::Repairs),
-            false => Ok(plan),
+        if plan.new.iter().all(is_older) {
+            Plan::new(history, targets, bad, good, Direction::Repairs)
+        } else {
+            Ok(plan)
         }
     }
 

@@ -303,9 +303,10 @@ impl CommitProbe {
     fn begin(&self, lab: &Arc<Lab>, sources: &Arc<SourceSet>, shares: bool) -> Test<'_> {
         let is_own = |trusted: &Arc<Trial>| Arc::ptr_eq(trusted.lab(), lab);
         // A repeated test repeats the good side as well.
-        let trusted = match self.trusted.as_ref().is_ok_and(is_own) {
-            true => self.trusted.clone(),
-            false => trusted_trial(lab, &self.subject, &self.base),
+        let trusted = if self.trusted.as_ref().is_ok_and(is_own) {
+            self.trusted.clone()
+        } else {
+            trusted_trial(lab, &self.subject, &self.base)
         };
         Test { probe: self, trial: lab.trial(&self.subject, sources), trusted, shares }
     }
@@ -407,7 +408,8 @@ impl Test<'_> {
             .iter()
             .filter(unknown)
             .flat_map(|check| {
-                let (fixture, output) = (fixture.to_owned(), check.output.clone());
+                let fixture = fixture.to_owned();
+                let output = check.output.clone();
                 [
                     Symptom::Mismatch { fixture: fixture.clone(), output: output.clone() },
                     Symptom::Imprecise { fixture, output },
@@ -498,7 +500,8 @@ impl Test<'_> {
 
     /// The observation in the order of the indices.
     fn values(&self) -> Result<Observation, ReplayError> {
-        let (probe, outcome) = (self.probe, self.trial.outcome()?.clone());
+        let probe = self.probe;
+        let outcome = self.trial.outcome()?.clone();
         match (&outcome.status, &probe.base) {
             (Status::Untestable { reason, causes, .. }, _) => {
                 // Those of many lines, such as tracebacks, are told with the outcome.

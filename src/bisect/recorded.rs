@@ -28,7 +28,8 @@ pub(super) fn symptoms_from_snapshot(
     outcome: &Outcome,
 ) -> BTreeSet<Symptom> {
     let symptom = |output: &str| {
-        let (fixture, output) = (fixture.to_owned(), output.to_owned());
+        let fixture = fixture.to_owned();
+        let output = output.to_owned();
         match on {
             On::Bits => Symptom::Bits { fixture, output },
             _ => Symptom::Diverged { fixture, output },

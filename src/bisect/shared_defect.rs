@@ -64,7 +64,8 @@ pub(super) fn find_shared_defect(
     planned: &PlannedSearch<'_>,
     conclusion: &Conclusion,
 ) -> Result<Option<SharedDefect>, BisectError> {
-    let (bisection, plan) = (planned.bisection, &planned.plan);
+    let bisection = planned.bisection;
+    let plan = &planned.plan;
     let Conclusion::Refused(EndsRefusal::EndsDisagree { good_is_bad, bad_is_good }) = conclusion
     else {
         return Ok(None);

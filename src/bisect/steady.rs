@@ -103,7 +103,8 @@ pub(super) fn run_steady_search<'a, 'l>(
 impl SteadySearch<'_, '_> {
     fn announce(&mut self) {
         let candidates = self.steady.search.state().candidates;
-        let (commits, jobs) = (self.planned.plan.between, self.planned.bisection.jobs.get());
+        let commits = self.planned.plan.between;
+        let jobs = self.planned.bisection.jobs.get();
         (self.listener)(Event::Planned { commits, candidates, jobs });
     }
 
@@ -140,7 +141,8 @@ impl SteadySearch<'_, '_> {
         (self.listener)(Event::Started { commit: &self.planned.commit(commit)?, state: &state });
         let bisection = self.planned.bisection;
         let test = self.planned.test(commit, &bisection.lab)?;
-        let (probes, repeater) = (self.planned.probes.clone(), bisection.repeater.clone());
+        let probes = self.planned.probes.clone();
+        let repeater = bisection.repeater.clone();
         let sources = self.planned.sources(commit)?;
         if self.planned.is_marked(TESTED, commit) {
             self.steady.recalled.insert(commit);
@@ -256,7 +258,8 @@ impl SteadySearch<'_, '_> {
             {
                 continue;
             }
-            let (sources, test_result) = (self.planned.sources(commit)?, known_result.clone());
+            let sources = self.planned.sources(commit)?;
+            let test_result = known_result.clone();
             let probes = Arc::clone(&self.planned.probes);
             let repeater = self.planned.bisection.repeater.clone();
             workers.start(commit, move || {
@@ -270,10 +273,7 @@ impl SteadySearch<'_, '_> {
         }
         let mut unsteady = None;
         while let Some((commit, is_same)) = workers.wait()? {
-            match is_same {
-                true => self.planned.mark(mark, commit)?,
-                false => unsteady = Some(commit),
-            }
+            if is_same { self.planned.mark(mark, commit)? } else { unsteady = Some(commit) }
         }
         Ok(unsteady)
     }

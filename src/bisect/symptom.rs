@@ -188,9 +188,10 @@ pub(super) fn are_slight(symptoms: &BTreeSet<Symptom>) -> bool {
 /// or that the output cannot hold, is left out beside one that shows: a harmless commit makes such a
 /// change too, and would be taken for the culprit.
 pub(super) fn select_wanted(shown_symptoms: BTreeSet<Symptom>) -> BTreeSet<Symptom> {
-    match are_slight(&shown_symptoms) {
-        true => shown_symptoms,
-        false => shown_symptoms.into_iter().filter(|symptom| !symptom.is_slight()).collect(),
+    if are_slight(&shown_symptoms) {
+        shown_symptoms
+    } else {
+        shown_symptoms.into_iter().filter(|symptom| !symptom.is_slight()).collect()
     }
 }
 
@@ -291,7 +292,8 @@ fn symptom_of_output(fixture: &str, on: On, output: &OutputJudgement) -> Option<
             Equivalence::WithinNoise { shadow, .. } | Equivalence::ErrsAlike { shadow, .. },
         ) => match shadow {
             ShadowShift::BelowDtype | ShadowShift::BelowNoise => {
-                let (fixture, output) = (fixture.to_owned(), output.name.clone());
+                let fixture = fixture.to_owned();
+                let output = output.name.clone();
                 (on == On::Changed).then_some(Symptom::Shifted { fixture, output })
             }
             ShadowShift::None | ShadowShift::Rounded => None,
@@ -324,7 +326,8 @@ pub(super) fn symptoms_from_gradients(
     checks: &[GradientCheck],
 ) -> BTreeSet<Symptom> {
     let symptom = |check: &GradientCheck| {
-        let (fixture, output) = (fixture.to_owned(), check.output.clone());
+        let fixture = fixture.to_owned();
+        let output = check.output.clone();
         match check.story.verdict() {
             GradientVerdict::Mismatch => Some(Symptom::Mismatch { fixture, output }),
             GradientVerdict::Imprecise => Some(Symptom::Imprecise { fixture, output }),

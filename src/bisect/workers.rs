@@ -110,7 +110,8 @@ impl<'a> PlannedSearch<'a> {
         };
         let targets = bisection.targets.iter().zip(base);
         let probe = |(target, base): (&super::SearchTarget, Base)| {
-            let (subject, output) = (target.subject.clone(), bisection.output.clone());
+            let subject = target.subject.clone();
+            let output = bisection.output.clone();
             CommitProbe::new(&bisection.lab, subject, bisection.on, base, output)
         };
         planned.probes = Arc::new(targets.map(probe).collect());
@@ -152,7 +153,8 @@ impl<'a> PlannedSearch<'a> {
         lab: &Arc<Lab>,
     ) -> Result<impl FnOnce() -> Result<Seen, ReplayError> + Send + 'static, BisectError> {
         let sources = self.sources(commit)?;
-        let (probes, lab) = (self.probes.clone(), lab.clone());
+        let probes = self.probes.clone();
+        let lab = lab.clone();
         let orders = self.orders.get();
         Ok(move || {
             let pairs = probes.iter().zip(&sources);
@@ -187,7 +189,8 @@ impl<'a> PlannedSearch<'a> {
     /// The key of a mark, made of all that the verdict on a commit depends on.
     fn mark_key(&self, mark_name: &str, commit: u32) -> Option<String> {
         let backend = self.bisection.lab.backend();
-        let (identity, checker) = (backend.identity(), backend.checker().unwrap_or_default());
+        let identity = backend.identity();
+        let checker = backend.checker().unwrap_or_default();
         let mut hasher = blake3::Hasher::new();
         for part in ["mark", mark_name, &identity, &checker] {
             hasher.update(part.as_bytes());

@@ -166,12 +166,11 @@ fn is_old(metadata: &Metadata, age: Duration) -> bool {
 }
 
 fn remove_cached_path(path: &Path, metadata: &Metadata) -> Result<(), CacheError> {
-    let removed = match metadata.is_dir() {
-        true => {
-            make_removable(path);
-            fs::remove_dir_all(path)
-        }
-        false => fs::remove_file(path),
+    let removed = if metadata.is_dir() {
+        make_removable(path);
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
     };
     match removed {
         // Another process was faster.

@@ -84,10 +84,11 @@ impl AcceptedSnapshots {
                 }
             }
         }
-        match ends.is_empty() {
-            false => Ok(ends),
-            true => Err(CommandError::new("no commit behind the bad end has the sources")
-                .with_hint("check `sources` and `include` of the harness")),
+        if ends.is_empty() {
+            Err(CommandError::new("no commit behind the bad end has the sources")
+                .with_hint("check `sources` and `include` of the harness"))
+        } else {
+            Ok(ends)
         }
     }
 

@@ -285,7 +285,8 @@ fn create_requested_search<'h>(
         } else {
             end_reasons.extend(good.iter().map(|end| end.short.clone()));
         }
-        let (snapshot, back_to) = (recorded.names(), end_reasons.join("; "));
+        let snapshot = recorded.names();
+        let back_to = end_reasons.join("; ");
         origin = Some(report::Origin { snapshot, back_to });
         bisection.trusted = Trusted::Snapshots(recorded.snapshots);
     }
@@ -401,13 +402,12 @@ pub fn find_fixture_culprit(
     // Each output that another commit changed has a search of its own, whose replays are at hand.
     bisection.illustrated = false;
     for output in &sought.outputs {
-        let output_blame = match report.changes(output) || report.ending() == SearchEnd::Refused {
-            true => OutputBlame::new(output, &blame),
-            false => {
-                bisection.output = Some(output.clone());
-                let output_report = bisection.search(&ends, &mut |_| {})?;
-                OutputBlame::new(output, &report::assign_blame(&output_report))
-            }
+        let output_blame = if report.changes(output) || report.ending() == SearchEnd::Refused {
+            OutputBlame::new(output, &blame)
+        } else {
+            bisection.output = Some(output.clone());
+            let output_report = bisection.search(&ends, &mut |_| {})?;
+            OutputBlame::new(output, &report::assign_blame(&output_report))
         };
         blame.outputs.push(output_blame);
     }

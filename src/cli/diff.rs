@@ -89,7 +89,8 @@ pub fn run_diff(args: &DiffArgs, session: &SessionArgs) -> CliResult<u8> {
     let cache = session::open_session_cache()?;
     let illustrated = args.format == DiffFormat::Html || files.have_page();
     let mut code = exit::SUCCESS;
-    let (mut results, mut standings) = (DiffResults::default(), Vec::new());
+    let mut results = DiffResults::default();
+    let mut standings = Vec::new();
     if args.format == DiffFormat::Text {
         run_record::print_record_head(&[]);
     }
@@ -203,7 +204,8 @@ fn diff_fixture(
             return Ok(FixtureDiff::New { base, entry });
         }
     };
-    let (base_name, got_name) = (target_name(&base), target_name(&got));
+    let base_name = target_name(&base);
+    let got_name = target_name(&got);
     progress.say(format!("comparing {} at {base_name} and {got_name}", path.display()));
     let before_trial = lab.trial(&project.subject, &base.sources);
     let judgement = judge_trial(&before_trial, &after_trial)?;

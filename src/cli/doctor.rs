@@ -154,14 +154,13 @@ fn device_compiler(search: &SearchPath) -> Vec<DoctorCheck> {
             let detail = format!("{major}.{minor}, {}", nvrtc.path().display());
             let folders = search.header_folders(nvrtc.path());
             let list: Vec<String> = folders.iter().map(|f| f.display().to_string()).collect();
-            let headers = match list.is_empty() {
-                false => finding("CUDA headers", true, list.join(", "), None),
-                true => {
-                    let advice = "pip install nvidia-cuda-runtime nvidia-cuda-cccl; without them \
+            let headers = if list.is_empty() {
+                let advice = "pip install nvidia-cuda-runtime nvidia-cuda-cccl; without them \
                                   kernels cannot include cuda_fp16.h and its like";
-                    let detail = "none beside NVRTC and in CUDA's usual folders".to_owned();
-                    finding("CUDA headers", false, detail, Some(advice.to_owned()))
-                }
+                let detail = "none beside NVRTC and in CUDA's usual folders".to_owned();
+                finding("CUDA headers", false, detail, Some(advice.to_owned()))
+            } else {
+                finding("CUDA headers", true, list.join(", "), None)
             };
             vec![finding("NVRTC", true, detail, None), headers]
         }

@@ -62,7 +62,8 @@ impl CommandError {
 
     /// An error with the message and the causes of `error`.
     pub fn from_error(error: &dyn Error) -> CommandError {
-        let (mut causes, mut next) = (Vec::new(), error.source());
+        let mut causes = Vec::new();
+        let mut next = error.source();
         while let Some(cause) = next {
             causes.push(cause.to_string());
             next = cause.source();
@@ -227,10 +228,8 @@ impl From<HarnessError> for CommandError {
 
 impl From<HistoryError> for CommandError {
     fn from(error: HistoryError) -> CommandError {
-        let kind = match error.is_revision_fault() {
-            true => ErrorOwner::Revision,
-            false => ErrorOwner::Elsewhere,
-        };
+        let kind =
+            if error.is_revision_fault() { ErrorOwner::Revision } else { ErrorOwner::Elsewhere };
         CommandError::from_error(&error).with_hints(error.hint()).of_kind(kind)
     }
 }

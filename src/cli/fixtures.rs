@@ -13,7 +13,8 @@ pub fn expand_fixtures<P: AsRef<Path>>(named_paths: &[P]) -> Vec<PathBuf> {
     let mut fixtures = Vec::new();
     for path in named_paths {
         let path = path.as_ref();
-        let (mut inner_fixtures, mut without) = (Vec::new(), Vec::new());
+        let mut inner_fixtures = Vec::new();
+        let mut without = Vec::new();
         if !is_fixture(path) {
             list_fixture_folders(path)
                 .iter()
@@ -45,18 +46,18 @@ fn collect_fixtures(
     if is_fixture(path) {
         return fixtures.push(path.to_owned());
     }
-    let (mut inner_fixtures, mut folders_without) = (Vec::new(), Vec::new());
+    let mut inner_fixtures = Vec::new();
+    let mut folders_without = Vec::new();
     if depth > 0 {
         list_fixture_folders(path).iter().for_each(|path| {
             collect_fixtures(path, depth - 1, &mut inner_fixtures, &mut folders_without)
         });
     }
-    match inner_fixtures.is_empty() {
-        true => without.push(path.to_owned()),
-        false => {
-            fixtures.append(&mut inner_fixtures);
-            without.append(&mut folders_without);
-        }
+    if inner_fixtures.is_empty() {
+        without.push(path.to_owned())
+    } else {
+        fixtures.append(&mut inner_fixtures);
+        without.append(&mut folders_without);
     }
 }
 

@@ -48,7 +48,8 @@ pub fn run_gradcheck(args: &GradcheckArgs, session: &SessionArgs) -> CliResult<u
     if args.format == Format::Text {
         run_record::print_record_head(&[]);
     }
-    let (mut entries, mut errors) = (Vec::new(), Vec::new());
+    let mut entries = Vec::new();
+    let mut errors = Vec::new();
     for path in &fixtures {
         match gradcheck_fixture(path, args.rev.as_deref(), illustrated, &labs, &cache) {
             Ok(entry) => {
@@ -104,7 +105,8 @@ fn gradcheck_fixture(
     progress.say(format!("checking {} at {}", path.display(), target_name(&target)));
     let trial = lab.trial(&project.subject, &target.sources);
     ensure_evidence_room(&trial, false)?;
-    let (outcome, gradients) = (trial.outcome()?.clone(), check_gradients(&trial)?);
+    let outcome = trial.outcome()?.clone();
+    let gradients = check_gradients(&trial)?;
     let pictures = if illustrated { draw_output_pictures(None, &trial)? } else { Vec::new() };
     let fixture = project.subject.fixture.name.clone();
     let revision = target.commit.map(Revision::from);

@@ -300,15 +300,14 @@ fn print_drafts(harnesses: &[Harnessed], left_out: &[String]) {
     let names = |drafted: &IndexMap<String, DraftedTensor>| {
         drafted.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
     };
-    let (first, several) = (&harnesses[0], harnesses.len() > 1);
+    let first = &harnesses[0];
+    let several = harnesses.len() > 1;
     println!("\nnext{}:", if several { ", for each harness" } else { "" });
     println!("  1. check every line marked EDIT: pointers do not tell shapes");
     let tensors = first.draft.inputs.iter().filter(|(_, tensor)| !tensor.is_scalar());
     let tensors: Vec<&str> = tensors.map(|(name, _)| name.as_str()).collect();
-    let inputs = match several || tensors.is_empty() {
-        true => "its inputs".to_owned(),
-        false => tensors.join(", "),
-    };
+    let inputs =
+        if several || tensors.is_empty() { "its inputs".to_owned() } else { tensors.join(", ") };
     println!("  2. capture one step into fixtures/NAME/inputs.safetensors: {inputs}");
     let path = first.output.display();
     println!("  3. write fixtures/NAME/fixture.toml: harness = \"../../{path}\"");

@@ -57,7 +57,8 @@ pub fn run_inspect(args: &InspectArgs) -> CliResult<u8> {
 /// Writes one document on all fixtures.
 fn write_document(args: &InspectArgs) -> CliResult<u8> {
     let mut code = exit::SUCCESS;
-    let (mut whole, mut errors) = (Vec::new(), Vec::new());
+    let mut whole = Vec::new();
+    let mut errors = Vec::new();
     for path in fixtures::expand_fixtures(&args.fixtures) {
         match inspected(&path) {
             Ok(fixture) => whole.push(fixture),
@@ -272,7 +273,8 @@ fn find_shifted_inputs(inputs: &[Input]) -> CliResult<Vec<(&Input, &Input, Shift
         for next in
             inputs.iter().filter(holds_whole_numbers).filter(|next| next.dims == tokens.dims)
         {
-            let (left, right) = (tokens.packed()?, next.packed()?);
+            let left = tokens.packed()?;
+            let right = next.packed()?;
             let shape = tokens.shape();
             let view =
                 |input: &Input, bytes| TensorView { dtype: input.dtype, shape: &shape, bytes };

@@ -216,7 +216,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LibraryListener {
         let Some(span) = context.span(&id) else { return };
         let extensions = span.extensions();
         let Some(Doing { of, begun }) = extensions.get::<Doing>() else { return };
-        let (name, duration) = (span.metadata().name(), begun.elapsed());
+        let name = span.metadata().name();
+        let duration = begun.elapsed();
         let mut sums = self.0.sums.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = sums.entry(name).or_default();
         *sum = Sum { times: sum.times + 1, took: sum.took + duration };
@@ -231,7 +232,8 @@ mod tests {
 
     #[test]
     fn a_line_says_when_what_of_what_and_how_long() {
-        let (when, took) = (Duration::from_millis(1234), Duration::from_millis(56));
+        let when = Duration::from_millis(1234);
+        let took = Duration::from_millis(56);
         assert_eq!(
             format_message_line(when, "compile", "k.cu\n\u{1b}[31mgit bisect bad", Some(took)),
             "    1.234 s  compile    k.cu git bisect bad  0.056 s"

@@ -22,10 +22,12 @@ struct Younger {
 }
 
 fn describe_other_checkout(path: &Path, elsewhere: &OtherRevisionPath) -> String {
-    let (path, name) = (path.display(), &elsewhere.name);
-    match elsewhere.here {
-        false => format!("lacks {path}, which {name} has"),
-        true => format!("cannot be replayed with its own {path}; {name} has another"),
+    let path = path.display();
+    let name = &elsewhere.name;
+    if elsewhere.here {
+        format!("cannot be replayed with its own {path}; {name} has another")
+    } else {
+        format!("lacks {path}, which {name} has")
     }
 }
 
@@ -66,9 +68,8 @@ fn explain_checkout_fault(fixture: &Path, error: FixtureError) -> CommandError {
         let moved_path =
             discover_history_around(&path).and_then(|history| history.elsewhere(&path));
         // A fixture that is there and broken is the user's to mend, unless a bisection checked it out.
-        let at_fault = |candidate: &OtherRevisionPath| match absent.is_some() {
-            true => !candidate.here,
-            false => candidate.bisecting && path.exists(),
+        let at_fault = |candidate: &OtherRevisionPath| {
+            if absent.is_some() { !candidate.here } else { candidate.bisecting && path.exists() }
         };
         if let Some(elsewhere) = moved_path.filter(at_fault) {
             return Younger { fixture: fixture.to_owned(), path, elsewhere, source: error }.into();

@@ -163,7 +163,9 @@ pub fn run_replay(args: &ReplayArgs, session: &SessionArgs) -> CliResult<u8> {
     if args.format == OutcomeFormat::Text {
         run_record::print_record_head(&[]);
     }
-    let (mut entries, mut errors, mut standings) = (Vec::new(), Vec::new(), Vec::new());
+    let mut entries = Vec::new();
+    let mut errors = Vec::new();
+    let mut standings = Vec::new();
     for path in &fixtures {
         let on_each = |project: Project| -> CliResult<Vec<ReportEntry>> {
             let labs = labs.for_harness(&project.subject.fixture.harness).iter();
@@ -320,9 +322,10 @@ fn replay_fixture(
     };
     // A folder that is named is there to be compared with.
     let asks_for_snapshot = args.snapshot || args.snapshots.is_some();
-    let snapshot = match args.rev.is_none() || asks_for_snapshot {
-        true => snapshots.check(&trial, asks_for_snapshot)?,
-        false => None,
+    let snapshot = if args.rev.is_none() || asks_for_snapshot {
+        snapshots.check(&trial, asks_for_snapshot)?
+    } else {
+        None
     };
     let trusted =
         args.against.as_deref().map(|rev| project.origin.history.resolve(rev)).transpose()?;
@@ -342,7 +345,8 @@ pub fn judge_replayed_trial(
     ensure_evidence_room(trial, base.is_some())?;
     let (outcome, gradients) = outcome_and_gradients(trial)?;
     let checked_accesses = check_trial_accesses(trial, base, check.into())?;
-    let (captured, oracle) = (check_captured(trial)?, check_oracle(trial)?);
+    let captured = check_captured(trial)?;
+    let oracle = check_oracle(trial)?;
     // Against a trusted revision only a new dependence counts.
     let orders = if base.is_none() { find_order_dependences(trial)? } else { Vec::new() };
     let judgement = match base {
@@ -350,10 +354,8 @@ pub fn judge_replayed_trial(
         None => None,
     };
     let pictures = if illustrated { draw_output_pictures(base, trial)? } else { Vec::new() };
-    let captured_at = match captured.is_empty() {
-        true => None,
-        false => project.capture_revision(&target.sources)?,
-    };
+    let captured_at =
+        if captured.is_empty() { None } else { project.capture_revision(&target.sources)? };
     Ok(ReportEntry {
         fixture: project.subject.fixture.name.clone(),
         revision: target.commit.clone().map(Revision::from),
@@ -482,13 +484,18 @@ mod tests {
     }
 
     fn judgement(verdict: Verdict, status: &Status) -> Judgement {
-        let (outputs, launches, without_shadow) = (Vec::new(), Vec::new(), None);
-        let (base, got) = (outcome(&Status::Completed), outcome(status));
+        let outputs = Vec::new();
+        let launches = Vec::new();
+        let without_shadow = None;
+        let base = outcome(&Status::Completed);
+        let got = outcome(status);
         Judgement { verdict, outputs, launches, base, got, without_shadow }
     }
 
     fn snapshot(verdict: SnapshotVerdict) -> SnapshotCheck {
-        let (changes, launches_changed, ending) = (Vec::new(), false, None);
+        let changes = Vec::new();
+        let launches_changed = false;
+        let ending = None;
         let comparison = SnapshotComparison { verdict, changes, launches_changed, ending };
         SnapshotCheck { path: PathBuf::from("a.cpu.snap"), comparison, written: None }
     }
@@ -563,9 +570,11 @@ mod tests {
             block: Some([0; 3]),
             thread: Some([1, 0, 0]),
         };
-        let (memory, index) = ("y".to_owned(), Some(vec![0]));
+        let memory = "y".to_owned();
+        let index = Some(vec![0]);
         let first = Some(second.clone());
-        let (between_streams, count) = (false, 1);
+        let between_streams = false;
+        let count = 1;
         let found = AccessFinding {
             kind,
             between_streams,

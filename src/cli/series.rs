@@ -75,12 +75,11 @@ pub fn run_series(args: &SeriesArgs, session: &SessionArgs) -> CliResult<u8> {
     let catalogue = harness_of_all(&steps)?
         .map_or_else(TensorCatalogue::default, |harness| TensorCatalogue::from_harness(&harness));
     let replays = args.rev.is_some() || args.against.is_some();
-    let labs = match replays {
-        true => {
-            let paths: Vec<PathBuf> = steps.iter().map(|step| step.path.clone()).collect();
-            Some(session.labs_on_one(&paths)?)
-        }
-        false => None,
+    let labs = if replays {
+        let paths: Vec<PathBuf> = steps.iter().map(|step| step.path.clone()).collect();
+        Some(session.labs_on_one(&paths)?)
+    } else {
+        None
     };
     let mut walk = SeriesWalk { args, cache, labs, revision: None, against: None, device: None };
     let mut measured_steps = Vec::new();
@@ -128,7 +127,8 @@ pub fn run_series(args: &SeriesArgs, session: &SessionArgs) -> CliResult<u8> {
 fn name_series_steps(
     paths: &[PathBuf],
 ) -> (Vec<NamedStep>, series::Numbering, Vec<(RefusedFixture, u8)>) {
-    let (mut steps, mut errors) = (Vec::new(), Vec::new());
+    let mut steps = Vec::new();
+    let mut errors = Vec::new();
     for path in paths {
         match Fixture::provenance_of(path).map_err(CommandError::from) {
             Ok(provenance) => {

@@ -157,10 +157,7 @@ fn parse_number_arg(text: &str, limit: usize) -> Result<NonZeroUsize, String> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err("not a whole number".to_owned());
     }
-    let number = match text.starts_with('-') {
-        true => 0,
-        false => digits.parse().unwrap_or(usize::MAX),
-    };
+    let number = if text.starts_with('-') { 0 } else { digits.parse().unwrap_or(usize::MAX) };
     match NonZeroUsize::new(number) {
         None => Err("must be at least 1".to_owned()),
         Some(number) if number.get() > limit => Err(format!("at most {limit}")),
@@ -215,7 +212,8 @@ impl SessionArgs {
         if let Some(other_harness) =
             harnesses.iter().find(|harness| RevisionRunner::from_harness(harness) != kind)
         {
-            let (first, other_path) = (harnesses[0].path.display(), other_harness.path.display());
+            let first = harnesses[0].path.display();
+            let other_path = other_harness.path.display();
             return Err(CommandError::new(format!(
                 "{first} and {other_path} cannot be searched together: one starts a program, the other \
                  makes a call"
@@ -284,14 +282,15 @@ impl SessionArgs {
         }
         let (place, name, device_bytes) = match device {
             DeviceArg::Cpu => {
-                let (class, description) = ("cpu".to_owned(), "CPU".to_owned());
+                let class = "cpu".to_owned();
+                let description = "CPU".to_owned();
                 (program::ProgramDevice::Cpu, DeviceName { class, description }, None)
             }
             DeviceArg::Cuda(ordinal) => {
                 let cuda_device =
                     cuda::find_gpu(ordinal.unwrap_or(0)).map_err(DeviceError::from)?;
-                let (class, description) =
-                    (cuda_device.architecture.clone(), cuda_device.describe());
+                let class = cuda_device.architecture.clone();
+                let description = cuda_device.describe();
                 let name = DeviceName { class, description };
                 (program::ProgramDevice::Cuda(ordinal), name, Some(cuda_device.memory_bytes as u64))
             }

@@ -97,7 +97,8 @@ impl SnapshotSettings {
                 snapshot::write_snapshot(&path, &file, writing_mode)?
             }
         };
-        let (path, written) = (relative_path(&path), written_path.as_deref().map(relative_path));
+        let path = relative_path(&path);
+        let written = written_path.as_deref().map(relative_path);
         Ok(Some(SnapshotCheck { path, comparison, written }))
     }
 }
@@ -108,11 +109,10 @@ pub fn must_be_there(folder: &Path) -> CliResult<()> {
         return Ok(());
     }
     let shown_folder = folder.display();
-    let (message, hint) = match folder.exists() {
-        true => (format!("{shown_folder} is no folder of snapshots"), None),
-        false => {
-            (format!("there is no folder of snapshots {shown_folder}"), nearest_folder(folder))
-        }
+    let (message, hint) = if folder.exists() {
+        (format!("{shown_folder} is no folder of snapshots"), None)
+    } else {
+        (format!("there is no folder of snapshots {shown_folder}"), nearest_folder(folder))
     };
     let hint = hint.map_or_else(
         || "`REPLAY_UPDATE=new replay FIXTURE --snapshots DIR` makes one".to_owned(),

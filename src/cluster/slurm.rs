@@ -169,10 +169,7 @@ impl Scheduler for Slurm {
         let numbers: Vec<String> = tasks.iter().map(usize::to_string).collect();
         let task_list = format!("{id}_[{}]", numbers.join(","));
         let answer = run_slurm_program("scancel", &owned_slurm_words(&["--quiet", &task_list]))?;
-        match answer.ok {
-            true => Ok(()),
-            false => Err(silent_slurm_error(answer)),
-        }
+        if answer.ok { Ok(()) } else { Err(silent_slurm_error(answer)) }
     }
 
     fn most(&mut self) -> usize {

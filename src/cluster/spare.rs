@@ -17,7 +17,9 @@ impl<W: Serialize + DeserializeOwned + Clone> TaskPool<'_, W> {
     /// Starts as many of `tasks` as there is room for, each of them once. Nobody waits for them, and one that fails
     /// is not tried again.
     pub fn start_spare(&mut self, tasks: Vec<Task<W>>) {
-        let (result_keys, mut room, mut new_tasks) = (self.folder.there(), self.room(), Vec::new());
+        let result_keys = self.folder.there();
+        let mut room = self.room();
+        let mut new_tasks = Vec::new();
         for task in tasks {
             if room == 0 {
                 break;

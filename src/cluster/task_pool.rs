@@ -204,9 +204,10 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> TaskPool<'s, W> {
             let is_there = task_result_path(&self.folder.results(), &task.key).exists();
             let at = self.left.remove(&task.key).filter(|_| !is_there);
             if !is_there && at.is_none() {
-                match task.after.as_ref().is_some_and(|key| spare.contains(key)) {
-                    true => self.held.push(task),
-                    false => self.queue.push_back(task),
+                if task.after.as_ref().is_some_and(|key| spare.contains(key)) {
+                    self.held.push(task)
+                } else {
+                    self.queue.push_back(task)
                 }
                 continue;
             }
@@ -264,7 +265,8 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> TaskPool<'s, W> {
             tasks: tasks.iter().map(to_planned).collect(),
         };
         write_shared_value(&array_plan_path(&folder), &plan)?;
-        let (worker, without) = (task_command_words(&self.worker, &folder), self.avoided.clone());
+        let worker = task_command_words(&self.worker, &folder);
+        let without = self.avoided.clone();
         let array = Array {
             name: &name,
             folder: &folder,
@@ -274,10 +276,7 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> TaskPool<'s, W> {
             without: &without.into_iter().collect::<Vec<_>>(),
             is_spare,
         };
-        let id = match is_spare {
-            true => self.scheduler.submit(&array)?,
-            false => self.submitted(&array)?,
-        };
+        let id = if is_spare { self.scheduler.submit(&array)? } else { self.submitted(&array)? };
         write_shared_value(&folder.join("id.json"), &id)?;
         let keys = tasks.iter().map(|task| task.key.clone()).collect();
         self.live.push(Live { id, folder, keys });
@@ -447,7 +446,8 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> TaskPool<'s, W> {
         let places = places.chain(self.spare.values().copied());
         let arrays: BTreeSet<usize> = places.map(|(array, _)| array).collect();
         for array in arrays {
-            let (id, tasks) = (self.live[array].id.clone(), self.live[array].keys.len());
+            let id = self.live[array].id.clone();
+            let tasks = self.live[array].keys.len();
             let array_standings = match self.scheduler.poll(&id, tasks) {
                 Err(error @ ClusterError::Silent { .. }) => {
                     let since = *self.silent_since.get_or_insert_with(Instant::now);
@@ -480,14 +480,13 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> TaskPool<'s, W> {
                     reason: String::new(),
                     node: String::new(),
                 });
-            match standing.is_over() {
-                true => {
-                    let since = *open_task.ended.get_or_insert_with(Instant::now);
-                    if since.elapsed() >= settling {
-                        lost.push((open_task.task.key.clone(), standing.clone()));
-                    }
+            if standing.is_over() {
+                let since = *open_task.ended.get_or_insert_with(Instant::now);
+                if since.elapsed() >= settling {
+                    lost.push((open_task.task.key.clone(), standing.clone()));
                 }
-                false => open_task.ended = None,
+            } else {
+                open_task.ended = None
             }
             self.standing.insert(open_task.task.key.clone(), standing);
         }

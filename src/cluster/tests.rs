@@ -91,7 +91,8 @@ impl World {
     }
 
     fn end(&mut self, array: usize, number: usize, node: &str) {
-        let (mut key, folder) = (String::new(), self.arrays[array].folder.clone());
+        let mut key = String::new();
+        let folder = self.arrays[array].folder.clone();
         let mut fate = Fate::Made("cpu");
         let fates = &mut self.fates;
         let made = perform_array_task(&folder, number, |work: String| {
@@ -129,7 +130,9 @@ impl World {
             _ => ("COMPLETED", "None"),
         };
         *self.made.entry(key).or_default() += 1;
-        let (state, reason, node) = (state.to_owned(), reason.to_owned(), node.to_owned());
+        let state = state.to_owned();
+        let reason = reason.to_owned();
+        let node = node.to_owned();
         self.arrays[array].tasks[number] = TaskStanding::Ended { state, reason, node };
     }
 }
@@ -235,7 +238,8 @@ fn all(task_pool: &mut TaskPool<'_, String>) -> Result<BTreeMap<String, String>,
 
 #[test]
 fn a_thousand_workers_make_thousands_of_tasks_in_one_array_once_each() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), world(1000));
+    let folder = tempfile::tempdir().unwrap();
+    let world = world(1000);
     let mut task_pool = task_pool(folder.path(), &world, 1000, &never);
     let keys: Vec<String> = (0..2500).map(|number| format!("t{number}")).collect();
     task_pool.start(keys.iter().map(|key| task(key)).collect()).unwrap();
@@ -252,7 +256,8 @@ fn a_thousand_workers_make_thousands_of_tasks_in_one_array_once_each() {
 
 #[test]
 fn a_task_whose_node_died_is_made_on_another_node() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
+    let folder = tempfile::tempdir().unwrap();
+    let world = world(2);
     let lost = Fate::Lost("NODE_FAIL", "NodeDown");
     world.borrow_mut().fates.insert("a".to_owned(), vec![lost, Fate::Failed("no space left")]);
     let mut task_pool = task_pool(folder.path(), &world, 4, &never);
@@ -265,7 +270,8 @@ fn a_task_whose_node_died_is_made_on_another_node() {
 
 #[test]
 fn a_task_without_a_result_is_unavailable_and_never_a_finding() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), world(5));
+    let folder = tempfile::tempdir().unwrap();
+    let world = world(5);
     let lost = Fate::Lost("TIMEOUT", "TimeLimit");
     world.borrow_mut().fates.insert("a".to_owned(), vec![lost; 3]);
     let mut failing = task_pool(folder.path(), &world, 4, &never);
@@ -289,7 +295,8 @@ fn a_task_without_a_result_is_unavailable_and_never_a_finding() {
 
 #[test]
 fn what_an_earlier_crew_has_started_is_not_started_again() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
+    let folder = tempfile::tempdir().unwrap();
+    let world = world(2);
     let mut first = task_pool(folder.path(), &world, 2, &never);
     let tasks = || ["a", "b", "c", "d"].map(task).to_vec();
     first.start(tasks()).unwrap();
@@ -307,7 +314,8 @@ fn what_an_earlier_crew_has_started_is_not_started_again() {
 
 #[test]
 fn results_of_two_classes_of_devices_are_not_mixed() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), world(3));
+    let folder = tempfile::tempdir().unwrap();
+    let world = world(3);
     world.borrow_mut().fates.insert("a".to_owned(), vec![Fate::Made("sm_90")]);
     world.borrow_mut().fates.insert("b".to_owned(), vec![Fate::Made("sm_80"), Fate::Made("sm_90")]);
     let mut task_pool = task_pool(folder.path(), &world, 2, &never);
@@ -320,7 +328,8 @@ fn results_of_two_classes_of_devices_are_not_mixed() {
 
 #[test]
 fn results_of_two_classes_are_not_mixed_by_the_crew_that_takes_over_either() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), world(3));
+    let folder = tempfile::tempdir().unwrap();
+    let world = world(3);
     world.borrow_mut().fates.insert("a".to_owned(), vec![Fate::Made("sm_90")]);
     world.borrow_mut().fates.insert("b".to_owned(), vec![Fate::Made("sm_80"), Fate::Made("sm_90")]);
     let mut first = task_pool(folder.path(), &world, 2, &never);
@@ -335,7 +344,8 @@ fn results_of_two_classes_are_not_mixed_by_the_crew_that_takes_over_either() {
 
 #[test]
 fn a_task_that_fails_first_does_not_decide_what_device_is_wanted() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), world(3));
+    let folder = tempfile::tempdir().unwrap();
+    let world = world(3);
     world.borrow_mut().fates.insert("a".to_owned(), vec![Fate::Failed("no space left")]);
     let mut task_pool = task_pool(folder.path(), &world, 2, &never);
     task_pool.start(vec![task("a"), task("b")]).unwrap();
@@ -345,7 +355,8 @@ fn a_task_that_fails_first_does_not_decide_what_device_is_wanted() {
 
 #[test]
 fn a_result_that_cannot_be_read_is_made_again() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), world(3));
+    let folder = tempfile::tempdir().unwrap();
+    let world = world(3);
     let mut task_pool = task_pool(folder.path(), &world, 2, &never);
     std::fs::write(folder.path().join("replay-1/results/a.json"), "{").unwrap();
     task_pool.start(vec![task("a")]).unwrap();
@@ -355,7 +366,8 @@ fn a_result_that_cannot_be_read_is_made_again() {
 
 #[test]
 fn an_interruption_cancels_what_is_under_way_and_keeps_what_was_done() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
+    let folder = tempfile::tempdir().unwrap();
+    let world = world(2);
     world.borrow_mut().fates.insert("b".to_owned(), vec![Fate::Endless]);
     let is_over = Cell::new(false);
     let interrupted = || is_over.get();
@@ -371,7 +383,8 @@ fn an_interruption_cancels_what_is_under_way_and_keeps_what_was_done() {
 
 #[test]
 fn a_test_that_nobody_needs_any_more_is_cancelled() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
+    let folder = tempfile::tempdir().unwrap();
+    let world = world(2);
     world.borrow_mut().fates.insert("b".to_owned(), vec![Fate::Endless]);
     let mut task_pool = task_pool(folder.path(), &world, 2, &never);
     task_pool.start(vec![task("a"), task("b")]).unwrap();
@@ -393,7 +406,8 @@ fn two_processes_do_not_watch_the_same_tasks() {
 
 #[test]
 fn a_task_that_a_person_cancels_is_unavailable_and_not_handed_out_again() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
+    let folder = tempfile::tempdir().unwrap();
+    let world = world(2);
     world.borrow_mut().fates.insert("a".to_owned(), vec![Fate::Cancelled]);
     world.borrow_mut().fates.insert("b".to_owned(), vec![Fate::Endless]);
     let mut failing = task_pool(folder.path(), &world, 2, &never);
@@ -412,7 +426,8 @@ fn a_task_that_a_person_cancels_is_unavailable_and_not_handed_out_again() {
 
 #[test]
 fn what_an_earlier_crew_has_cancelled_and_not_seen_end_is_made_again() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
+    let folder = tempfile::tempdir().unwrap();
+    let world = world(2);
     world.borrow_mut().fates.insert("a".to_owned(), vec![Fate::Cancelled]);
     let mut first = task_pool(folder.path(), &world, 2, &never);
     first.start(vec![task("a")]).unwrap();
@@ -424,7 +439,8 @@ fn what_an_earlier_crew_has_cancelled_and_not_seen_end_is_made_again() {
 
 #[test]
 fn a_scheduler_that_says_nothing_for_a_while_is_asked_again() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
+    let folder = tempfile::tempdir().unwrap();
+    let world = world(2);
     let mut first = task_pool(folder.path(), &world, 2, &never);
     world.borrow_mut().silent = 3;
     first.start(vec![task("a"), task("b"), task("c")]).unwrap();
@@ -440,7 +456,8 @@ fn a_scheduler_that_says_nothing_for_a_while_is_asked_again() {
 
 #[test]
 fn an_array_that_was_taken_without_a_word_is_not_submitted_twice() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
+    let folder = tempfile::tempdir().unwrap();
+    let world = world(2);
     world.borrow_mut().is_mute = true;
     let mut task_pool = task_pool(folder.path(), &world, 2, &never);
     task_pool.start(vec![task("a"), task("b")]).unwrap();
@@ -450,7 +467,8 @@ fn an_array_that_was_taken_without_a_word_is_not_submitted_twice() {
 
 #[test]
 fn an_interruption_that_the_scheduler_does_not_hear_says_that_its_tasks_go_on() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
+    let folder = tempfile::tempdir().unwrap();
+    let world = world(2);
     let mut task_pool = task_pool(folder.path(), &world, 2, &|| true);
     task_pool.start(vec![task("a")]).unwrap();
     world.borrow_mut().silent = 9;
@@ -461,7 +479,8 @@ fn an_interruption_that_the_scheduler_does_not_hear_says_that_its_tasks_go_on() 
 
 #[test]
 fn more_tasks_than_an_array_takes_are_made_array_after_array_and_never_too_many_at_a_time() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), world(20));
+    let folder = tempfile::tempdir().unwrap();
+    let world = world(20);
     world.borrow_mut().size = Some(10);
     let tasks = |count: usize| (0..count).map(|number| task(&format!("t{number}"))).collect();
     let mut task_pool = task_pool(folder.path(), &world, 12, &never);
@@ -497,7 +516,8 @@ fn after(first: &str, key: &str) -> Task<String> {
 
 #[test]
 fn spare_tasks_have_the_room_that_others_leave_and_are_started_once() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), world(9));
+    let folder = tempfile::tempdir().unwrap();
+    let world = world(9);
     let mut task_pool = task_pool(folder.path(), &world, 3, &never);
     task_pool.start(vec![task("a")]).unwrap();
     let spare = || ["s1", "s2", "s3"].map(task).to_vec();
@@ -514,7 +534,8 @@ fn spare_tasks_have_the_room_that_others_leave_and_are_started_once() {
 
 #[test]
 fn a_task_waits_for_the_spare_task_that_does_a_part_of_it_and_ends_the_others() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), world(9));
+    let folder = tempfile::tempdir().unwrap();
+    let world = world(9);
     for key in ["s1", "s2"] {
         world.borrow_mut().fates.insert(key.to_owned(), vec![Fate::Endless]);
     }
@@ -527,7 +548,8 @@ fn a_task_waits_for_the_spare_task_that_does_a_part_of_it_and_ends_the_others() 
     assert_eq!((first.key.as_str(), task_pool.waiting()), ("d", 2), "the others wait");
     // One ends, the other is lost: neither keeps its task waiting.
     std::fs::write(folder.path().join("replay-1/results/s1.json"), "{}").unwrap();
-    let (state, node) = ("NODE_FAIL".to_owned(), "n1".to_owned());
+    let state = "NODE_FAIL".to_owned();
+    let node = "n1".to_owned();
     let lost = TaskStanding::Ended { state, reason: String::new(), node };
     world.borrow_mut().arrays[1].tasks[1] = lost;
     assert_eq!(all(&mut task_pool).unwrap().len(), 2);
@@ -540,7 +562,8 @@ fn a_task_waits_for_the_spare_task_that_does_a_part_of_it_and_ends_the_others() 
 
 #[test]
 fn spare_tasks_that_cannot_be_started_disturb_nobody() {
-    let (folder, world) = (tempfile::tempdir().unwrap(), world(2));
+    let folder = tempfile::tempdir().unwrap();
+    let world = world(2);
     let mut first = task_pool(folder.path(), &world, 3, &never);
     first.start(vec![task("a")]).unwrap();
     world.borrow_mut().silent = 1;

@@ -90,9 +90,10 @@ fn locate_written_word(
 fn word_at(text: &str, start: usize) -> Option<&str> {
     let remaining_text = &text[start..];
     let first = remaining_text.chars().next()?;
-    let end = match is_word(first) {
-        true => remaining_text.find(|c| !is_word(c)).unwrap_or(remaining_text.len()),
-        false => first.len_utf8(),
+    let end = if is_word(first) {
+        remaining_text.find(|c| !is_word(c)).unwrap_or(remaining_text.len())
+    } else {
+        first.len_utf8()
     };
     Some(&remaining_text[..end])
 }

@@ -380,15 +380,17 @@ fn diagnose_compiler_trouble(
         Some(line.trim().to_owned())
     };
     if let Some(line) = find_sign(&MEMORY_SIGNS) {
-        return Some(match bounds.memory_bytes <= machine_limits.0 {
-            true => Trouble::Excess(Excess::Memory(bounds.memory_bytes)),
-            false => Trouble::Machine(line),
+        return Some(if bounds.memory_bytes <= machine_limits.0 {
+            Trouble::Excess(Excess::Memory(bounds.memory_bytes))
+        } else {
+            Trouble::Machine(line)
         });
     }
     if let Some(line) = find_sign(&FILE_SIGNS) {
-        return Some(match bounds.file_bytes <= machine_limits.1 {
-            true => Trouble::Excess(Excess::File(bounds.file_bytes)),
-            false => Trouble::Machine(line),
+        return Some(if bounds.file_bytes <= machine_limits.1 {
+            Trouble::Excess(Excess::File(bounds.file_bytes))
+        } else {
+            Trouble::Machine(line)
         });
     }
     find_sign(&MACHINE_SIGNS).map(Trouble::Machine).or(match finished.ending {

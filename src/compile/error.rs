@@ -120,7 +120,8 @@ impl CompileError {
         if let CompileError::Refused { first_error, place, .. } = &mut self
             && let Some(statements) = unit::find_call_statements(unit, harness)
         {
-            let (origin, file) = (unit::harness_origin(harness), unit::harness_file_name(harness));
+            let origin = unit::harness_origin(harness);
+            let file = unit::harness_file_name(harness);
             let call = &harness.calls[call];
             if let Some(message_and_place) =
                 call_place::locate_call_error(first_error, &origin, &file, call, statements)

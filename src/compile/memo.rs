@@ -210,7 +210,8 @@ impl Toolchain {
         if !self.run(folder, &[HEADERS], flags.iter().chain(&last)).ok()?.success() {
             return None;
         }
-        let (bytes, read) = (std::fs::read(&precompiled_path).ok()?, files_read(folder)?);
+        let bytes = std::fs::read(&precompiled_path).ok()?;
+        let read = files_read(folder)?;
         let tools = self.tools().ok()?;
         let key = self.outside.remember(&self.cache, &first, start_time, &read, tools).ok()??;
         let entry = self.cache.write(CacheKind::Precompiled, &key, &bytes).ok()?;

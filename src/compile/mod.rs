@@ -102,7 +102,9 @@ type Compiled = (PathBuf, String, bool);
 impl Toolchain {
     /// Compiles with `compiler` and remembers in `cache`.
     pub fn new(compiler: Compiler, cache: &Cache) -> Toolchain {
-        let (once, outside, cache) = (CompileMemo::default(), Outside::default(), cache.clone());
+        let once = CompileMemo::default();
+        let outside = Outside::default();
+        let cache = cache.clone();
         let translations = AtomicUsize::new(0);
         Toolchain { compiler, cache, once, outside, threads: None, translations }
     }

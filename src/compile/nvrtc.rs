@@ -94,7 +94,8 @@ impl DeviceToolchain {
         cache: &Cache,
     ) -> DeviceToolchain {
         let include = search.header_folders(nvrtc.path());
-        let (architecture, cache) = (architecture.to_owned(), cache.clone());
+        let architecture = architecture.to_owned();
+        let cache = cache.clone();
         DeviceToolchain {
             nvrtc,
             architecture,
@@ -370,7 +371,8 @@ impl DeviceUnit {
         let units = create_source_units(&texts);
         let symbols = frontend::scan_symbols(&units);
         let mut files = Vec::new();
-        let (mut math_ulps, mut atomics) = (1.0f64, false);
+        let mut math_ulps = 1.0f64;
+        let mut atomics = false;
         for (unit, (_, decoded)) in units.iter().zip(&texts) {
             let text = frontend::translate_for_device(unit, &symbols, precision)?;
             let names = frontend::collect_identifiers(&SourceUnit { path: unit.path, text: &text });

@@ -35,18 +35,14 @@ pub(super) fn precision_flag(precision: Precision) -> Option<String> {
 /// constructors and assignments, and with `-fno-elide-constructors` it makes all of them: each such aggregate then
 /// is a temporary that is copied.
 fn check_flags(compiler: &Compiler) -> Vec<String> {
-    let compiler_flags: &[&str] = match compiler.version().contains("clang") {
-        true => &[
-            "-mllvm",
-            "-tsan-instrument-func-entry-exit=0",
-            "-mllvm",
-            "-tsan-distinguish-volatile=1",
-        ],
-        false => &[
+    let compiler_flags: &[&str] = if compiler.version().contains("clang") {
+        &["-mllvm", "-tsan-instrument-func-entry-exit=0", "-mllvm", "-tsan-distinguish-volatile=1"]
+    } else {
+        &[
             "--param=tsan-instrument-func-entry-exit=0",
             "--param=tsan-distinguish-volatile=1",
             "-fno-elide-constructors",
-        ],
+        ]
     };
     let all_flags = ["-g1", "-fsanitize=thread"].iter().chain(compiler_flags);
     all_flags.map(|&word| word.to_owned()).collect()

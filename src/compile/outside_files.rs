@@ -260,9 +260,10 @@ pub(super) fn outside_prerequisites(folder: &Path, rule: &[u8]) -> Vec<PathBuf> 
     let mut files = Vec::new();
     for name in parse_make_prerequisites(rule) {
         let name = Path::new(std::ffi::OsStr::from_bytes(&name));
-        let path = match name.is_absolute() {
-            true => name.to_owned(),
-            false => normalise_lexically(&folder.join(name)),
+        let path = if name.is_absolute() {
+            name.to_owned()
+        } else {
+            normalise_lexically(&folder.join(name))
         };
         if !path.starts_with(folder) {
             files.push(path);
@@ -291,7 +292,8 @@ pub(super) fn normalise_lexically(path: &Path) -> PathBuf {
 fn parse_make_prerequisites(rule: &[u8]) -> Vec<Vec<u8>> {
     let start = rule.windows(2).position(|pair| pair[0] == b':' && pair[1].is_ascii_whitespace());
     let text = start.map_or(&[][..], |start| &rule[start + 1..]);
-    let (mut names, mut name) = (Vec::new(), Vec::new());
+    let mut names = Vec::new();
+    let mut name = Vec::new();
     let mut byte_offset = 0;
     while byte_offset < text.len() {
         let next = text.get(byte_offset + 1).copied();

@@ -82,7 +82,8 @@ mod tests {
     #[test]
     fn what_was_linked_is_read_from_either_linkers_list() {
         let folder = tempfile::tempdir().unwrap();
-        let (archive, object) = (folder.path().join("libx.a"), folder.path().join("crt.o"));
+        let archive = folder.path().join("libx.a");
+        let object = folder.path().join("crt.o");
         std::fs::write(&archive, "").unwrap();
         std::fs::write(&object, "").unwrap();
         let trace = format!(

@@ -39,7 +39,8 @@ impl Translation {
     /// Why `float` meaning `double` may not mean the same to `call`, and whether code that `call` leads to
     /// ends the shadow where it runs.
     pub(super) fn shadow_obstacles(&self, call: &str) -> (Vec<String>, bool) {
-        let (mut reasons, mut may_end) = (Vec::new(), false);
+        let mut reasons = Vec::new();
+        let mut may_end = false;
         for (path, obstacle, effect) in self.obstacle_effects(call) {
             match effect {
                 ObstacleEffect::NoShadow => {
@@ -200,7 +201,8 @@ pub(super) fn translate_sources(
         threads => threads,
     };
     let mut strided = false;
-    let (mut forms, mut shadow_obstacles) = (Vec::new(), Vec::new());
+    let mut forms = Vec::new();
+    let mut shadow_obstacles = Vec::new();
     let mut files = Vec::new();
     for (unit, (_, decoded)) in units.iter().zip(&texts) {
         let translated = frontend::translate_for_host(unit, &symbols, precision, threads)?;
@@ -229,9 +231,10 @@ fn translation_head(harness: &Harness, includes: &str) -> String {
     let own_defines: Vec<String> =
         defines.iter().filter(|define| !is_reserved(define)).cloned().collect();
     let assert_include =
-        match own_defines.iter().any(|define| define.split('=').next() == Some("NDEBUG")) {
-            true => "#include <assert.h>\n",
-            false => "",
+        if own_defines.iter().any(|define| define.split('=').next() == Some("NDEBUG")) {
+            "#include <assert.h>\n"
+        } else {
+            ""
         };
     undefined + &as_directives(&own_defines) + assert_include + includes
 }

@@ -76,7 +76,8 @@ pub(super) fn harness_file_name(harness: &Harness) -> String {
 
 /// The call with its line and column in the harness.
 fn pad_call_to_position(call: &Call) -> String {
-    let (lines, columns) = (call.line.saturating_sub(1), call.column.saturating_sub(1));
+    let lines = call.line.saturating_sub(1);
+    let columns = call.column.saturating_sub(1);
     format!("{}{}{}", "\n".repeat(lines), " ".repeat(columns), call.text)
 }
 

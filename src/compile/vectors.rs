@@ -18,11 +18,10 @@ fn widest_vector_bits() -> Option<u32> {
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("avx512bw");
-    match has_avx512 {
-        true => Some(512),
-        false => {
-            (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")).then_some(256)
-        }
+    if has_avx512 {
+        Some(512)
+    } else {
+        (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")).then_some(256)
     }
 }
 

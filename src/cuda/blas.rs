@@ -318,7 +318,8 @@ impl Blas {
             return Ok(Some(status));
         }
         let Gemm { operations: [operation, _], sizes: [m, n, _], alpha, a, b, beta, c, .. } = *call;
-        let (handle, v2) = (self.handle, "_v2");
+        let handle = self.handle;
+let v2 = "_v2";
         let Some(function_name) = name.strip_prefix("cublas").and_then(|suffix| suffix.get(1..)) else {
             return Ok(None);
         };

@@ -94,7 +94,8 @@ fn refuse_driver_call(doing: &'static str) -> impl Fn(CudaError) -> GpuError {
 /// # Errors
 /// [`GpuError`] if there is no driver, or it does not work.
 pub fn list_gpus() -> Result<Vec<DeviceInfo>, GpuError> {
-    let (mut version, mut count) = (0, 0);
+    let mut version = 0;
+    let mut count = 0;
     start_driver()?;
     // SAFETY: fill in integers.
     unsafe {
@@ -297,7 +298,8 @@ impl Context {
         count: usize,
     ) -> Result<(), CudaError> {
         let half = |offset: usize| u32::from_le_bytes([0, 1, 2, 3].map(|k| bytes[offset + k]));
-        let (low, high) = (half(0), half(4));
+        let low = half(0);
+        let high = half(4);
         // SAFETY: the driver checks the range. One word of four bytes a row, rows eight apart.
         unsafe {
             if low == high {
@@ -332,7 +334,8 @@ impl Context {
 
     /// Bytes free, and bytes in all.
     pub(crate) fn memory(&self) -> Result<(usize, usize), CudaError> {
-        let (mut free, mut total) = (0, 0);
+        let mut free = 0;
+        let mut total = 0;
         // SAFETY: fills in two sizes.
         check_driver_result(unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) })?;
         Ok((free, total))
@@ -380,7 +383,8 @@ pub(crate) struct LaunchConfiguration {
 impl LaunchConfiguration {
     /// So many blocks of so many threads in a row.
     pub(crate) fn plain(blocks: u32, threads: u32, shared_bytes: u32) -> LaunchConfiguration {
-        let (grid, block) = ([blocks, 1, 1], [threads, 1, 1]);
+        let grid = [blocks, 1, 1];
+        let block = [threads, 1, 1];
         LaunchConfiguration { grid, block, shared_bytes, cooperative: false, cluster: None }
     }
 }
@@ -410,7 +414,8 @@ impl Loaded {
     /// Address and size of the variable with this symbol, if the module has it.
     pub(crate) fn variable(&self, symbol: &str) -> Option<(Address, usize)> {
         let symbol = CString::new(symbol).ok()?;
-        let (mut address, mut bytes) = (0, 0);
+        let mut address = 0;
+        let mut bytes = 0;
         // SAFETY: as above.
         let status = unsafe {
             sys::cuModuleGetGlobal_v2(&raw mut address, &raw mut bytes, self.0, symbol.as_ptr())
@@ -470,7 +475,8 @@ impl Function {
     ) -> Result<(), CudaError> {
         let ([gx, gy, gz], [bx, by, bz], shared_bytes) =
             (shape.grid, shape.block, shape.shared_bytes);
-        let (stream, no_extra) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let stream = std::ptr::null_mut();
+        let no_extra = std::ptr::null_mut();
         let mut attributes = launch_attributes(&shape);
         if attributes.is_empty() {
             // SAFETY: promised by the caller; the driver checks the shape.

@@ -38,7 +38,8 @@ struct ModuleHeader {
 impl Module {
     /// One line of JSON, then the code, then its text.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let (code_bytes, ptx_bytes) = (self.code.len(), self.ptx.len());
+        let code_bytes = self.code.len();
+        let ptx_bytes = self.ptx.len();
         let header = ModuleHeader { names: self.names.clone(), code_bytes, ptx_bytes };
         let mut bytes = serde_json::to_vec(&header).expect("names are plain data");
         bytes.push(b'\n');

@@ -162,7 +162,8 @@ impl Nvrtc {
         };
         let path = object.file_of(c"nvrtcVersion").unwrap_or_else(|| path.to_owned());
         let mut nvrtc = Nvrtc { path, version: (0, 0), functions };
-        let (major, minor) = (&mut nvrtc.version.0, &mut nvrtc.version.1);
+        let major = &mut nvrtc.version.0;
+        let minor = &mut nvrtc.version.1;
         // SAFETY: fills in two integers.
         let status = unsafe { (functions.version)(major, minor) };
         nvrtc.check("nvrtcVersion", status)?;

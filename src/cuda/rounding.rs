@@ -126,16 +126,15 @@ impl<'p> PtxWriter<'p> {
 
     /// A label, or an instruction up to its end. Whether another statement may begin next.
     fn statement(&mut self) -> Result<bool, String> {
-        let guard = match self.rest.starts_with('@') {
-            true => {
-                let remaining_bytes = self.rest.len();
-                let name = self.rest.find(char::is_whitespace).unwrap_or(remaining_bytes);
-                let guard = self.advance(name);
-                let space = self.rest.len() - self.rest.trim_start().len();
-                self.advance(space);
-                guard
-            }
-            false => "",
+        let guard = if self.rest.starts_with('@') {
+            let remaining_bytes = self.rest.len();
+            let name = self.rest.find(char::is_whitespace).unwrap_or(remaining_bytes);
+            let guard = self.advance(name);
+            let space = self.rest.len() - self.rest.trim_start().len();
+            self.advance(space);
+            guard
+        } else {
+            ""
         };
         let is_of_word = |c: char| c.is_ascii_alphanumeric() || "_.$:%".contains(c);
         let word = self.rest.find(|c| !is_of_word(c)).unwrap_or(self.rest.len());
@@ -166,8 +165,8 @@ impl<'p> PtxWriter<'p> {
             PtxRewrite::Move => {
                 self.push([guard, space, word, operands]);
                 let result = operands.split(',').next().unwrap_or_default().trim();
-                let (modifier, factor) =
-                    (self.direction.modifier(), self.direction.neighbour_of_one());
+                let modifier = self.direction.modifier();
+                let factor = self.direction.neighbour_of_one();
                 let rounding_code =
                     format!(";\n{guard}{space}mul.{modifier}.f32 {result}, {result}, {factor}");
                 self.out.push_str(&rounding_code);
@@ -239,7 +238,8 @@ const SINGLES: [&str; 3] = ["f32", "f32x2", "f64"];
 /// What becomes of the instruction `word` where results are rounded in `direction`.
 fn choose_ptx_rewrite(word: &str, direction: DirectedRounding) -> PtxRewrite {
     let parts: Vec<&str> = word.split('.').collect();
-    let (name, modifiers) = (parts[0], &parts[1..]);
+    let name = parts[0];
+    let modifiers = &parts[1..];
     let has_any = |wanted_modifiers: &[&str]| {
         modifiers.iter().any(|modifier| wanted_modifiers.contains(modifier))
     };

@@ -114,9 +114,10 @@ impl SanitizerError {
     /// The error of a run that ended without a result, with `message` as its last words. Only those
     /// tell whether it works with the device.
     pub fn without_result(message: String) -> SanitizerError {
-        match message.contains("not supported") {
-            true => SanitizerError::Unsupported { message },
-            false => SanitizerError::Failed { message },
+        if message.contains("not supported") {
+            SanitizerError::Unsupported { message }
+        } else {
+            SanitizerError::Failed { message }
         }
     }
 

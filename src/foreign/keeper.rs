@@ -81,9 +81,10 @@ fn start_kept_program(
         limits
             .into_iter()
             .try_for_each(|(resource, limit)| process::lower_limit(resource, limit))?;
-        match tree::die_with_parent(keeper) {
-            true => Ok(()),
-            false => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+        if tree::die_with_parent(keeper) {
+            Ok(())
+        } else {
+            Err(io::Error::from_raw_os_error(libc::ESRCH))
         }
     };
     // SAFETY: this process has one thread, so that what is called between fork and exec may allocate.

@@ -57,7 +57,8 @@ impl Keeper {
         let mut keeper = command.spawn()?;
         let printing = File::from(OwnedFd::from(keeper.stderr.take().expect("stderr is piped")));
         socket.set_nonblocking(true)?;
-        let (told, printed) = (Vec::new(), Bounded::new());
+        let told = Vec::new();
+        let printed = Bounded::new();
         Ok(Served { keeper, control, told, socket, printing, printed, prints: true })
     }
 

@@ -66,16 +66,19 @@ fn bounds_arguments(
     count: usize,
 ) -> Option<String> {
     let close_bracket = tokens.skip_group(open_bracket)? - 1;
-    let (mut token_index, mut commas, mut end) = (open_bracket + 1, 0, close_bracket);
+    let mut token_index = open_bracket + 1;
+    let mut commas = 0;
+    let mut end = close_bracket;
     while token_index < close_bracket {
         commas += usize::from(tokens.is_spelled_at(text, token_index, ","));
         if commas == count {
             end = token_index;
             break;
         }
-        let inner = match tokens.is_spelled_at(text, token_index, "<") {
-            true => tokens.skip_angles(text, token_index),
-            false => tokens.skip_group(token_index),
+        let inner = if tokens.is_spelled_at(text, token_index, "<") {
+            tokens.skip_angles(text, token_index)
+        } else {
+            tokens.skip_group(token_index)
         };
         token_index = inner.unwrap_or(token_index + 1);
     }
@@ -91,7 +94,8 @@ pub(super) fn find_bounds_macros(source: &Source) -> Vec<(String, DeclaredBounds
         directives.filter_map(|&token| macros::parse_macro_definition(source.text, token));
     let object_macros = defined.filter(|defined| defined.parameters.is_none());
     let bounds = object_macros.map(|defined| {
-        let (tokens, name) = (&defined.body, defined.name.to_owned());
+        let tokens = &defined.body;
+        let name = defined.name.to_owned();
         (name, DeclaredBounds::among(source.text, tokens, 0..tokens.len(), |_| None))
     });
     bounds.filter(|(_, bounds)| !bounds.is_empty()).collect()
@@ -99,7 +103,8 @@ pub(super) fn find_bounds_macros(source: &Source) -> Vec<(String, DeclaredBounds
 
 /// Makes each kernel of the file that has bounds name its entry in the list.
 pub(super) fn rewrite_launch_bounds(context: &HostContext, edits: &mut Edits) {
-    let (text, tokens) = (context.source.text, &context.tokens);
+    let text = context.source.text;
+    let tokens = &context.tokens;
     for item in context.functions.iter().filter(|item| !item.member) {
         let head = item.tokens.start..item.body.start;
         let global =

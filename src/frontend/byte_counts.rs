@@ -65,7 +65,8 @@ pub(super) fn find(source: &Source) -> Vec<ByteCount> {
 /// Lets each literal 4 that counts the bytes of a `float` count those of a double. The compiler decides by the
 /// type of the pointer whether it does.
 pub(super) fn widen(context: &HostContext, edits: &mut Edits) {
-    let (text, tokens) = (context.source.text, &context.tokens);
+    let text = context.source.text;
+    let tokens = &context.tokens;
     for call in sized_calls(text, tokens) {
         let Some(pointer) = call.pointer.and_then(|range| plain_pointer(text, tokens, range))
         else {
@@ -111,7 +112,8 @@ fn sized_calls(text: &str, tokens: &Tokens) -> Vec<SizedCall> {
 /// The parts of `range` between commas; brackets and their content stay whole.
 fn split(text: &str, tokens: &Tokens, range: Range<usize>) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
-    let (mut start, mut at) = (range.start, range.start);
+    let mut start = range.start;
+    let mut at = range.start;
     while at < range.end {
         if tokens.is_spelled_at(text, at, ",") {
             parts.push(start..at);
@@ -179,7 +181,8 @@ fn float_bytes(text: &str, tokens: &Tokens, size: &Range<usize>) -> Option<usize
     if mentions(text, tokens, size, "sizeof") {
         return None;
     }
-    let (mut four, mut at) = (None, size.start);
+    let mut four = None;
+    let mut at = size.start;
     while at < size.end {
         let starts_factor = at == size.start || tokens.is_spelled_at(text, at - 1, "*");
         if let Some(after) = tokens.skip_group(at) {

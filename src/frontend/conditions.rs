@@ -99,7 +99,8 @@ fn shim_macro_value(name: &str) -> Option<i64> {
 /// Where the code of `source` lies that is left out, whatever the sources define.
 pub(super) fn find_dropped_code(source: &Source) -> Vec<Range<usize>> {
     let mut conditions = Conditions::default();
-    let (mut dropped_start, mut dropped_ranges) = (None, Vec::new());
+    let mut dropped_start = None;
+    let mut dropped_ranges = Vec::new();
     for token in source.tokens.iter().filter(|token| token.kind == TokenKind::Directive) {
         conditions.read(token.text(source.text));
         match (dropped_start, conditions.leave_out()) {
@@ -150,7 +151,8 @@ impl<'t> Condition<'t> {
             ["==", "!=", "<=", ">=", "<", ">"].into_iter().find(|word| self.consume_word(word));
         let Some(operator) = operator else { return left };
         let right = self.value();
-        let (left, right) = (left?, right?);
+        let left = left?;
+        let right = right?;
         Some(i64::from(match operator {
             "==" => left == right,
             "!=" => left != right,

@@ -124,17 +124,16 @@ pub(super) fn translate_device_source(
                 .edit(&mut edits);
         }
     }
-    let (path, translated_source) = (escape_c_string(source.path), edits.apply(source.text));
+    let path = escape_c_string(source.path);
+    let translated_source = edits.apply(source.text);
     let prelude = "#include <replay_nvrtc/prelude>\n";
     match precision {
         Precision::Native | Precision::Checked => {
             format!("{prelude}#line 1 \"{path}\"\n{translated_source}")
         }
         Precision::Shadow => {
-            let (shadow_include, widened_source) = (
-                "#include <replay_nvrtc/shadow>\n",
-                device_shadow::widen_device_code(&translated_source),
-            );
+            let shadow_include = "#include <replay_nvrtc/shadow>\n";
+            let widened_source = device_shadow::widen_device_code(&translated_source);
             format!("{prelude}{shadow_include}#line 1 \"{path}\"\n{widened_source}")
         }
     }

@@ -17,7 +17,8 @@ pub(super) fn guard_function(
     obstacle: &Obstacle,
     edits: &mut Edits,
 ) -> bool {
-    let (text, tokens) = (context.source.text, &context.tokens);
+    let text = context.source.text;
+    let tokens = &context.tokens;
     let Some(function) = context.function(byte_offset) else { return false };
     let body_start = tokens[function.body.start].end;
     let has_word = |word| function.has_specifier(text, tokens, word);
@@ -41,7 +42,8 @@ pub(super) fn guard_cast(
     edits: &mut Edits,
 ) -> bool {
     let text = context.source.text;
-    let (first, reason) = (tokens[part.start], obstacle_arguments(context, obstacle));
+    let first = tokens[part.start];
+    let reason = obstacle_arguments(context, obstacle);
     let cast_end = match first.text(text) {
         "reinterpret_cast" => tokens.skip_angles(text, part.start + 1),
         "(" => tokens.skip_group(part.start),
@@ -65,8 +67,8 @@ pub(super) fn obstacle_statement(context: &HostContext, obstacle: &Obstacle) -> 
 
 /// The construct and its place, as arguments.
 fn obstacle_arguments(context: &HostContext, obstacle: &Obstacle) -> String {
-    let (obstacle_text, path) =
-        (escape_c_string(&obstacle.what), escape_c_string(context.source.path));
+    let obstacle_text = escape_c_string(&obstacle.what);
+    let path = escape_c_string(context.source.path);
     format!("(\"{obstacle_text}\", \"{path}\", {})", obstacle.line)
 }
 

@@ -145,9 +145,10 @@ fn rewrite_launches(
                     let list = argument_list(source, launch);
                     symbols::count_token_parts(source.text, &list, 0, ",")
                 };
-                match context.symbols.leaves_out(&name, count) {
-                    true => LaunchForm::Passed,
-                    false => LaunchForm::for_kernel(context, &name, argument_count),
+                if context.symbols.leaves_out(&name, count) {
+                    LaunchForm::Passed
+                } else {
+                    LaunchForm::for_kernel(context, &name, argument_count)
                 }
             }
             _ => LaunchForm::Pointer,

@@ -78,8 +78,10 @@ impl KernelDeclaration {
         let first = self.head.first().or(self.parameters.first());
         let edits = &edits.within(&(first.map_or(self.end, |token| token.start)..self.end));
         let repeated = |tokens: &[Token]| copy_edited_tokens(text, tokens, edits);
-        let (head, parameters) = (repeated(&self.head), repeated(&self.parameters));
-        let (instance, name) = (self.instance(text, edits), &self.name);
+        let head = repeated(&self.head);
+        let parameters = repeated(&self.parameters);
+        let instance = self.instance(text, edits);
+        let name = &self.name;
         format!(" {head} ::replay_rt::instance<{instance}> {COMPANION}{name}({parameters});")
     }
 
@@ -88,10 +90,12 @@ impl KernelDeclaration {
     pub(super) fn instance(&self, text: &str, edits: &Edits) -> String {
         let types = self.types.iter().map(|tokens| copy_edited_tokens(text, tokens, edits));
         let types: Vec<String> = types.collect();
-        let (types, name) = (types.join(", "), &self.name);
-        let template_arguments = match self.head.is_empty() {
-            false => format!("<{}>", self.arguments.join(", ")),
-            true => String::new(),
+        let types = types.join(", ");
+        let name = &self.name;
+        let template_arguments = if self.head.is_empty() {
+            String::new()
+        } else {
+            format!("<{}>", self.arguments.join(", "))
         };
         format!("static_cast<void (*)({types})>(&{name}{template_arguments})")
     }
@@ -130,7 +134,9 @@ fn template_argument_name(text: &str, tokens: &Tokens, range: Range<usize>) -> O
 /// Each parameter in the tokens `range`, without its default.
 fn split_parameter_types(text: &str, tokens: &Tokens, range: Range<usize>) -> Vec<Vec<Token>> {
     let mut parameter_types = Vec::new();
-    let (mut token_index, mut first, mut default) = (range.start, range.start, None);
+    let mut token_index = range.start;
+    let mut first = range.start;
+    let mut default = None;
     let mut add = |first: usize, end: usize| {
         if first < end {
             parameter_types.push(tokens[first..end].to_vec());
@@ -143,9 +149,10 @@ fn split_parameter_types(text: &str, tokens: &Tokens, range: Range<usize>) -> Ve
         } else if tokens.is_spelled_at(text, token_index, "=") {
             default = default.or(Some(token_index));
         }
-        let inner = match tokens.is_spelled_at(text, token_index, "<") {
-            true => tokens.skip_angles(text, token_index),
-            false => tokens.skip_group(token_index),
+        let inner = if tokens.is_spelled_at(text, token_index, "<") {
+            tokens.skip_angles(text, token_index)
+        } else {
+            tokens.skip_group(token_index)
         };
         token_index = inner.unwrap_or(token_index + 1);
     }

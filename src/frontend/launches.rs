@@ -185,7 +185,8 @@ pub(super) enum Callee {
 /// `tokens` without parentheses around all of them.
 pub(super) fn unwrap_parentheses<'t>(text: &str, tokens: &'t [Token]) -> &'t [Token] {
     let matched = Tokens::new(text, tokens.to_vec());
-    let (mut start, mut end) = (0, tokens.len());
+    let mut start = 0;
+    let mut end = tokens.len();
     while matched.is_spelled_at(text, start, "(") && matched.skip_group(start) == Some(end) {
         (start, end) = (start + 1, end - 1);
     }

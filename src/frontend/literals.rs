@@ -59,12 +59,13 @@ pub(super) fn in_shadow(word: &str) -> Option<String> {
     }
     let suffix = suffixes.into_iter().find(|suffix| word.ends_with(suffix)).unwrap_or_default();
     let unsuffixed_word = word.strip_suffix(suffix).unwrap_or(word);
-    let (written_value, float) = match is_hexadecimal {
-        true => (
+    let (written_value, float) = if is_hexadecimal {
+        (
             parse_hexadecimal_literal(unsuffixed_word),
             parse_hexadecimal_literal(unsuffixed_word).map(|value| value as f32),
-        ),
-        false => (parse_decimal_literal(unsuffixed_word), parse_decimal_literal(unsuffixed_word)),
+        )
+    } else {
+        (parse_decimal_literal(unsuffixed_word), parse_decimal_literal(unsuffixed_word))
     };
     let meant = float.filter(|float| float.is_finite()).and_then(|float| match suffix {
         "f" | "F" | "f32" | "F32" => Some(exact_literal_meaning(float)),
@@ -92,10 +93,11 @@ fn exact_literal_meaning(float: f32) -> f64 {
     let magnitude = float.abs();
     let shortest = format!("{magnitude:e}");
     let is_short = count_significant_digits(&shortest) < CUT_OFF;
-    let meant_value = match is_short {
-        true => simplest_number_near(magnitude, &NumberFamily::irrational(), SIMPLEST)
-            .or(parse_decimal_literal(&shortest)),
-        false => find_long_constant(magnitude),
+    let meant_value = if is_short {
+        simplest_number_near(magnitude, &NumberFamily::irrational(), SIMPLEST)
+            .or(parse_decimal_literal(&shortest))
+    } else {
+        find_long_constant(magnitude)
     };
     let meant_value = meant_value.unwrap_or(f64::from(magnitude));
     meant_value.copysign(f64::from(float))
@@ -160,7 +162,9 @@ impl NumberFamily {
 /// The convergents of the continued fraction of `value`: every fraction of small numbers that is as near to it as
 /// float32 tells is one of them (Hardy and Wright, theorem 184).
 fn continued_fractions(value: f64) -> impl Iterator<Item = (f64, f64)> {
-    let (mut remaining_value, mut last, mut current_fraction) = (value, (0.0, 1.0), (1.0, 0.0));
+    let mut remaining_value = value;
+    let mut last = (0.0, 1.0);
+    let mut current_fraction = (1.0, 0.0);
     std::iter::from_fn(move || {
         let whole_part = remaining_value.floor();
         remaining_value = 1.0 / (remaining_value - whole_part);
@@ -184,8 +188,8 @@ fn is_cut_off(constant: f64, unsuffixed_word: &str) -> bool {
         unsuffixed_word.split_once(['e', 'E']).unwrap_or((unsuffixed_word, "0"));
     let places =
         mantissa.split_once('.').map_or(0, |(_, part)| part.replace('\'', "").len() as i32);
-    let (value, exponent) =
-        (parse_decimal_literal::<f64>(unsuffixed_word), exponent.parse::<i32>());
+    let value = parse_decimal_literal::<f64>(unsuffixed_word);
+    let exponent = exponent.parse::<i32>();
     value.zip(exponent.ok()).is_some_and(|(value, exponent)| {
         (value - constant).abs() <= 10f64.powi(exponent.saturating_sub(places))
     })

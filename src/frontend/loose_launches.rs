@@ -55,7 +55,8 @@ fn find_loose_close(text: &str, tokens: &[Token], start: usize) -> Option<usize>
 
 /// Puts the three signs beside each other: at the begin of their place, or at its end.
 fn move_signs_together(bytes: &mut [u8], three: &[Token], to_begin: bool) {
-    let (start, end) = (three[0].start, three[2].end);
+    let start = three[0].start;
+    let end = three[2].end;
     let sign = bytes[start];
     bytes[start..end].fill(b' ');
     let sign_start = if to_begin { start } else { end - 3 };

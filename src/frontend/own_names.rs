@@ -99,7 +99,9 @@ fn declared_variable_names<'t>(
     range: Range<usize>,
 ) -> Vec<&'t str> {
     let mut declared_names = Vec::new();
-    let (mut name, mut words, mut ended) = (None, 0, false);
+    let mut name = None;
+    let mut words = 0;
+    let mut ended = false;
     let mut token_index = range.start;
     while token_index < range.end {
         let token = tokens[token_index];
@@ -116,9 +118,10 @@ fn declared_variable_names<'t>(
             }
             _ => {}
         }
-        let inner = match tokens.is_spelled_at(text, token_index, "<") {
-            true => tokens.skip_angles(text, token_index),
-            false => tokens.skip_group(token_index),
+        let inner = if tokens.is_spelled_at(text, token_index, "<") {
+            tokens.skip_angles(text, token_index)
+        } else {
+            tokens.skip_group(token_index)
         };
         token_index = inner.unwrap_or(token_index + 1);
     }

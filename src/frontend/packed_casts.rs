@@ -58,7 +58,8 @@ pub(super) struct PackedVariables<'t> {
 
 impl<'t> PackedVariables<'t> {
     pub(super) fn from_tokens(text: &'t str, tokens: &[Token]) -> PackedVariables<'t> {
-        let (mut integers, mut floats) = (BTreeSet::new(), BTreeSet::new());
+        let mut integers = BTreeSet::new();
+        let mut floats = BTreeSet::new();
         for (token_index, token) in tokens.iter().enumerate() {
             let word = token.text(text);
             let set = match token.kind {

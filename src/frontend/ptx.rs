@@ -128,7 +128,8 @@ fn refuse_opcode(
     opcode: &str,
     in_macro: bool,
 ) -> Result<(), FrontendError> {
-    let (source, text) = (context.source, context.source.text);
+    let source = context.source;
+    let text = context.source.text;
     let Some(function) =
         context.function(byte_offset).filter(|_| !in_macro && !source.by_arch(byte_offset))
     else {
@@ -138,7 +139,8 @@ fn refuse_opcode(
     if marks.iter().any(|mark| function.has_specifier(text, &context.tokens, mark)) {
         return Ok(());
     }
-    let (what, path) = (format!("PTX ({opcode}) in {}", function.name), source.path.to_owned());
+    let what = format!("PTX ({opcode}) in {}", function.name);
+    let path = source.path.to_owned();
     Err(FrontendError::Unsupported { what, path, line: source.line(byte_offset) })
 }
 
@@ -159,7 +161,8 @@ fn write_asm_statement(
 ) -> String {
     let mut out = "do { ".to_owned();
     for (number, operand) in statement.operands.iter().enumerate() {
-        let (first, last) = (operand.expression.start, operand.expression.end);
+        let first = operand.expression.start;
+        let last = operand.expression.end;
         let range = tokens[first].start..tokens[last - 1].end;
         let operand_text = edits.applied(context.source.text, range);
         let kind = if operand.is_output() { "auto&&" } else { "const auto" };
@@ -174,7 +177,8 @@ fn write_asm_statement(
 
 /// `code` on one line and without comments.
 fn on_one_line(code: &str) -> String {
-    let (mut out, mut end) = (String::new(), 0);
+    let mut out = String::new();
+    let mut end = 0;
     for token in lex_tokens(code) {
         if token.start > end && !out.is_empty() {
             out.push(' ');

@@ -242,7 +242,8 @@ fn create_shadow_obstacle(
     within: Option<String>,
 ) -> Obstacle {
     let text = context.source.text;
-    let (start, end) = (tokens[0].start, tokens[tokens.len() - 1].end);
+    let start = tokens[0].start;
+    let end = tokens[tokens.len() - 1].end;
     let what = text[start..end].split_whitespace().collect::<Vec<_>>().join(" ");
     Obstacle { line: context.source.line(start), what, within, guarded: false }
 }

@@ -204,9 +204,10 @@ impl SharedRewriter<'_> {
                     .push(SharedDeclarator { name, tokens: declarator_start..index });
                 declarator_start = index + 1;
             }
-            let angles = match self.is_spelled_at(index, "<") {
-                true => self.tokens.skip_angles(self.text(), index),
-                false => None,
+            let angles = if self.is_spelled_at(index, "<") {
+                self.tokens.skip_angles(self.text(), index)
+            } else {
+                None
             };
             index = angles.or(self.tokens.skip_group(index)).unwrap_or(index + 1);
         }
@@ -315,16 +316,18 @@ impl SharedRewriter<'_> {
             let name = self.tokens[declarator.name];
             let other_dimensions = close_bracket + 1..declarator.tokens.end;
             let word = name.text(self.text());
-            let dimensions = match other_dimensions.is_empty() {
-                true => String::new(),
-                false => self.copied(
+            let dimensions = if other_dimensions.is_empty() {
+                String::new()
+            } else {
+                self.copied(
                     self.tokens[other_dimensions.start].start
                         ..self.tokens[other_dimensions.end - 1].end,
-                ),
+                )
             };
-            let (pointer, value) = match other_dimensions.is_empty() {
-                true => (format!("* const {word}"), base.clone()),
-                false => (format!("(* const {word})"), format!("{base}{dimensions}")),
+            let (pointer, value) = if other_dimensions.is_empty() {
+                (format!("* const {word}"), base.clone())
+            } else {
+                (format!("(* const {word})"), format!("{base}{dimensions}"))
             };
             edits.replace(name.start..name.end, pointer);
             self.erase(open_bracket..close_bracket + 1, edits);
@@ -362,9 +365,10 @@ impl SharedRewriter<'_> {
         declarator: &SharedDeclarator,
     ) -> Result<(usize, usize), FrontendError> {
         let open_bracket = declarator.name + 1;
-        match self.is_spelled_at(open_bracket, "[") && self.is_spelled_at(open_bracket + 1, "]") {
-            true => Ok((open_bracket, open_bracket + 1)),
-            false => Err(self.error(declarator.name, "dynamic shared memory must be an array []")),
+        if self.is_spelled_at(open_bracket, "[") && self.is_spelled_at(open_bracket + 1, "]") {
+            Ok((open_bracket, open_bracket + 1))
+        } else {
+            Err(self.error(declarator.name, "dynamic shared memory must be an array []"))
         }
     }
 
@@ -387,9 +391,10 @@ impl SharedRewriter<'_> {
         for SharedDeclarator { name, .. } in &declaration.declarators {
             let token: Token = self.tokens[*name];
             let word = token.text(self.text());
-            let stem = match self.within.is_some_and(|defined| defined.is_parameter(word)) {
-                true => format!("replay_shared_##{word}##"),
-                false => format!("replay_shared_{word}"),
+            let stem = if self.within.is_some_and(|defined| defined.is_parameter(word)) {
+                format!("replay_shared_##{word}##")
+            } else {
+                format!("replay_shared_{word}")
             };
             edits.replace(token.start..token.end, format!("{stem}_t"));
             references.push_str(&format!(

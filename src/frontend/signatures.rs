@@ -211,15 +211,17 @@ fn parse_function_parameters(
     end: usize,
 ) -> Vec<Parameter> {
     let mut parsed_parameters = Vec::new();
-    let (mut token_index, mut first) = (start, start);
+    let mut token_index = start;
+    let mut first = start;
     while token_index < end {
         if tokens.is_spelled_at(text, token_index, ",") {
             parsed_parameters.extend(parse_function_parameter(text, tokens, first, token_index));
             first = token_index + 1;
         }
-        let inner = match tokens.is_spelled_at(text, token_index, "<") {
-            true => tokens.skip_angles(text, token_index),
-            false => tokens.skip_group(token_index),
+        let inner = if tokens.is_spelled_at(text, token_index, "<") {
+            tokens.skip_angles(text, token_index)
+        } else {
+            tokens.skip_group(token_index)
         };
         token_index = inner.unwrap_or(token_index + 1);
     }

@@ -278,13 +278,14 @@ pub(super) fn count_token_parts(
     let Some(close_bracket) = tokens.skip_group(open_bracket).map(|group_end| group_end - 1) else {
         return 0;
     };
-    let (mut token_index, mut parts) =
-        (open_bracket + 1, usize::from(open_bracket + 1 < close_bracket));
+    let mut token_index = open_bracket + 1;
+    let mut parts = usize::from(open_bracket + 1 < close_bracket);
     while token_index < close_bracket {
         parts += usize::from(tokens.is_spelled_at(text, token_index, separator));
-        let inner = match tokens.is_spelled_at(text, token_index, "<") {
-            true => tokens.skip_angles(text, token_index),
-            false => tokens.skip_group(token_index),
+        let inner = if tokens.is_spelled_at(text, token_index, "<") {
+            tokens.skip_angles(text, token_index)
+        } else {
+            tokens.skip_group(token_index)
         };
         token_index = inner.unwrap_or(token_index + 1);
     }
@@ -327,15 +328,17 @@ pub(super) fn template_argument_ranges(
         return Vec::new();
     };
     let mut argument_ranges = Vec::new();
-    let (mut index, mut start) = (open_bracket + 1, open_bracket + 1);
+    let mut index = open_bracket + 1;
+    let mut start = open_bracket + 1;
     while index < angles_end - 1 {
         if tokens.is_spelled_at(text, index, ",") {
             argument_ranges.push(start..index);
             start = index + 1;
         }
-        let inner = match tokens.is_spelled_at(text, index, "<") {
-            true => tokens.skip_angles(text, index),
-            false => tokens.skip_group(index),
+        let inner = if tokens.is_spelled_at(text, index, "<") {
+            tokens.skip_angles(text, index)
+        } else {
+            tokens.skip_group(index)
         };
         index = inner.unwrap_or(index + 1);
     }

@@ -31,7 +31,8 @@ const REFUSED: [(UnsupportedName, &str); 12] = [
 ///
 /// Code that a condition on `__CUDA_ARCH__` decides about is left to the compiler.
 pub(super) fn refuse_unsupported_features(context: &HostContext) -> Result<(), FrontendError> {
-    let (source, tokens) = (context.source, &context.tokens);
+    let source = context.source;
+    let tokens = &context.tokens;
     let text = source.text;
     for (index, token) in tokens.iter().enumerate() {
         if token.kind != TokenKind::Ident || source.by_arch(token.start) {
@@ -47,7 +48,8 @@ pub(super) fn refuse_unsupported_features(context: &HostContext) -> Result<(), F
         let Some((_, refused_feature)) = refused_entry else { continue };
         let place = context.function(token.start).map(|item| format!(" in {}", item.name));
         let what = format!("{refused_feature} {word}{}", place.unwrap_or_default());
-        let (path, line) = (source.path.to_owned(), source.line(token.start));
+        let path = source.path.to_owned();
+        let line = source.line(token.start);
         return Err(FrontendError::Unsupported { what, path, line });
     }
     Ok(())

@@ -10,7 +10,8 @@ const LAUNCH: [&str; 2] = ["cudaLaunchKernel", "cudaLaunchCooperativeKernel"];
 
 /// Removes the casts.
 pub(super) fn remove_void_casts(context: &HostContext, edits: &mut Edits) {
-    let (text, tokens) = (context.source.text, &context.tokens);
+    let text = context.source.text;
+    let tokens = &context.tokens;
     for index in 0..tokens.len() {
         let launches = LAUNCH.iter().any(|name| tokens.is_spelled_at(text, index, name));
         if !launches || !tokens.is_spelled_at(text, index + 1, "(") {

@@ -29,10 +29,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
     for entry in entries {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => files(&path, found),
-            false => found.push(path),
-        }
+        if path.is_dir() { files(&path, found) } else { found.push(path) }
     }
 }
 
@@ -118,7 +115,8 @@ impl Change {
 /// Checks the seeds of the target called `name`, then mutations of them.
 fn holds(name: &str) {
     let target = TARGETS.iter().find(|target| target.name == name).expect("a target");
-    let (mut seeds, words) = (seeds(target), words(target));
+    let mut seeds = seeds(target);
+    let words = words(target);
     seeds.iter().for_each(|seed| (target.check)(seed));
     seeds.retain(|seed| seed.len() <= MOST);
     let mutated = (any::<Index>(), vec(change(), 1..6)).prop_map(|(seed, changes)| {

@@ -37,7 +37,8 @@ pub fn frontend_time(bytes: &[u8]) {
         let times = (bytes / piece.len()).max(2);
         format!("{text_before}{}{text_behind}", piece.repeat(times))
     };
-    let (short, long) = (repeated(SHORT), repeated(SHORT * LONGER));
+    let short = repeated(SHORT);
+    let long = repeated(SHORT * LONGER);
     // Other work on the machine can lengthen a time, but not shorten it.
     let mut times = (Duration::MAX, Duration::MAX);
     for _ in 0..3 {
@@ -46,7 +47,8 @@ pub fn frontend_time(bytes: &[u8]) {
             return;
         }
     }
-    let (short, long) = (short.len(), long.len());
+    let short = short.len();
+    let long = long.len();
     panic!("{:?} for {short} bytes, {:?} for {long}: {text:?} repeated", times.0, times.1);
 }
 

@@ -10,7 +10,8 @@ pub(super) fn resolve_gradients(
 ) -> Result<(), HarnessError> {
     let loss = find_loss_output(harness);
     for index in 0..harness.outputs.len() {
-        let (name, spec) = (&harness.outputs.keys()[index].clone(), &harness.outputs[index]);
+        let name = &harness.outputs.keys()[index].clone();
+        let spec = &harness.outputs[index];
         let differentiated_output =
             resolve_gradient_output(harness, name, spec, loss.as_deref(), spot)?;
         harness.outputs[index].of = differentiated_output;
@@ -42,7 +43,8 @@ fn resolve_gradient_output(
     spot: &dyn Fn(&str) -> Box<TextSpot>,
 ) -> Result<Option<String>, HarnessError> {
     let fail = |problem: String, nearest| {
-        let (spot, output) = (spot(name), name.to_owned());
+        let spot = spot(name);
+        let output = name.to_owned();
         Err(HarnessError::Gradient { spot, output, problem, nearest })
     };
     let Some(input) = &spec.gradient_of else {

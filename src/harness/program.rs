@@ -95,9 +95,10 @@ fn parse_preload_names(root: &Table<'_>) -> Result<Option<Vec<String>>, HarnessE
     }
     let read_module = |item: &TomlValue<'_>| {
         let name = item.string()?;
-        match name.is_empty() || name.contains([',', '\0']) || name.contains(char::is_whitespace) {
-            true => Err(HarnessError::BadPreload { spot: item.spot(), name }),
-            false => Ok(name),
+        if name.is_empty() || name.contains([',', '\0']) || name.contains(char::is_whitespace) {
+            Err(HarnessError::BadPreload { spot: item.spot(), name })
+        } else {
+            Ok(name)
         }
     };
     root.strings("preload")?.iter().map(read_module).collect::<Result<_, _>>().map(Some)
@@ -118,7 +119,8 @@ fn parse_twin_precision(root: &Table<'_>) -> Result<DType, HarnessError> {
 fn parse_environment_table(root: &Table<'_>) -> Result<IndexMap<String, String>, HarnessError> {
     let Some(table) = root.get("env") else { return Ok(IndexMap::new()) };
     let read_variable = |entry: TomlValue<'_>| {
-        let (name, value) = (entry.name.to_owned(), entry.string()?);
+        let name = entry.name.to_owned();
+        let value = entry.string()?;
         let bad_variable = |reason| HarnessError::BadVariable {
             spot: entry.key_spot(),
             name: entry.name.to_owned(),
@@ -130,9 +132,10 @@ fn parse_environment_table(root: &Table<'_>) -> Result<IndexMap<String, String>,
         if name.starts_with(OWN_PREFIX) {
             return Err(bad_variable("replay itself sets the variables that begin with REPLAY_"));
         }
-        match value.contains('\0') {
-            true => Err(HarnessError::ZeroByte { spot: entry.spot() }),
-            false => Ok((name, value)),
+        if value.contains('\0') {
+            Err(HarnessError::ZeroByte { spot: entry.spot() })
+        } else {
+            Ok((name, value))
         }
     };
     table.table()?.entries().map(read_variable).collect()

@@ -79,7 +79,8 @@ impl Role {
             return Ok(role.clone());
         }
         let (word, path) = text.split_once(" of ").unwrap_or((text, ""));
-        let (word, path) = (word.trim(), path.trim());
+        let word = word.trim();
+        let path = path.trim();
         match OF_PARAMETER.iter().find(|(role_word, _)| *role_word == word) {
             Some((_, role)) if !path.is_empty() => Ok(role(path.to_owned())),
             Some((role_word, _)) => Err(Some(format!("{role_word} of PARAMETER"))),

@@ -139,9 +139,10 @@ impl<'a> TomlDocument<'a> {
     pub(crate) fn read(path: &Path) -> Result<String, TomlError> {
         let text = files::read_text(path, files::TEXT_BYTES)
             .map_err(|source| TomlError::Read { path: path.to_owned(), source })?;
-        match text.as_bytes().starts_with(files::LFS_SIGNATURE) {
-            true => Err(TomlError::LfsPointer { path: path.to_owned() }),
-            false => Ok(text),
+        if text.as_bytes().starts_with(files::LFS_SIGNATURE) {
+            Err(TomlError::LfsPointer { path: path.to_owned() })
+        } else {
+            Ok(text)
         }
     }
 
@@ -321,8 +322,11 @@ impl<'a> TomlValue<'a> {
     pub(crate) fn list(&self, expected: &'static str) -> Result<Vec<TomlValue<'a>>, TomlError> {
         let DeValue::Array(items) = self.value else { return Err(self.wrong_type(expected)) };
         let item = |(index, value): (usize, &'a Spanned<DeValue<'a>>)| {
-            let (span, key) = (value.span(), format!("{}[{index}]", self.key));
-            let (document, name, value) = (self.document, self.name, value.get_ref());
+            let span = value.span();
+            let key = format!("{}[{index}]", self.key);
+            let document = self.document;
+            let name = self.name;
+            let value = value.get_ref();
             TomlValue { document, name, key, key_span: span.clone(), span, value }
         };
         Ok(items.iter().enumerate().map(item).collect())
@@ -331,7 +335,8 @@ impl<'a> TomlValue<'a> {
     /// The table that stands here.
     pub(crate) fn table(&self) -> Result<Table<'a>, TomlError> {
         let DeValue::Table(entries) = self.value else { return Err(self.wrong_type("a table")) };
-        let (key, span) = (self.key.clone(), Some(self.key_span.clone()));
+        let key = self.key.clone();
+        let span = Some(self.key_span.clone());
         Ok(Table { document: self.document, key, span, entries })
     }
 

@@ -174,7 +174,8 @@ fn what_is_no_text_file_is_refused() {
 fn thousands_of_names_are_read_in_no_time() {
     use std::fmt::Write;
     let mut text = "sources = [".to_owned();
-    let (mut tensors, mut sizes) = (String::new(), String::new());
+    let mut tensors = String::new();
+    let mut sizes = String::new();
     for number in 0..20_000 {
         let _ = write!(text, "\"s{number}.cu\", ");
         let _ = writeln!(tensors, "[inputs.x{number}]\ndtype = \"f32\"\nshape = [\"n{number}\"]");

@@ -61,7 +61,8 @@ pub(crate) fn excerpt_line(line: usize, content: &str, column: usize, width: usi
     let cut = shown_characters.len() == MOST && content.chars().nth(left - 1 + MOST).is_some();
     let without_control = |c: char| if c.is_control() { ' ' } else { c };
     let shown_text: String = shown_characters.into_iter().map(without_control).collect();
-    let (head, tail) = (if left > 1 { "..." } else { "" }, if cut { "..." } else { "" });
+    let head = if left > 1 { "..." } else { "" };
+    let tail = if cut { "..." } else { "" };
     let number = line.to_string();
     let gutter = " ".repeat(number.len());
     let indent = " ".repeat(head.len() + column - left);

@@ -33,7 +33,8 @@ impl BundleHeader {
     ) -> Result<BundleHeader, HistoryError> {
         let mut lines = BundleLines { path, reader, number: 0, size_bytes: 0 };
         let has_capabilities = read_version(&mut lines)?;
-        let (mut references, mut missing) = (Vec::new(), Vec::new());
+        let mut references = Vec::new();
+        let mut missing = Vec::new();
         loop {
             let line = lines.next()?;
             if line.is_empty() {

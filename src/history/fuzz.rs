@@ -8,7 +8,8 @@ use crate::fuzz::check_error_text;
 /// A header that is accepted names references, ends within the bytes, and is read again as the same
 /// header after it is written.
 pub fn bundle_header(mut bytes: &[u8]) {
-    let (path, total_bytes) = (Path::new("history.bundle"), bytes.len() as u64);
+    let path = Path::new("history.bundle");
+    let total_bytes = bytes.len() as u64;
     let header = match BundleHeader::read(path, &mut bytes) {
         Ok(header) => header,
         Err(error) => return check_error_text(&error, error.hint()),

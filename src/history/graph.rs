@@ -93,7 +93,8 @@ impl History {
         // `:/text` and `rev^{/text}` may hold dots and carets.
         let is_plain = !word.starts_with(":/") && !word.contains("^{/");
         if let Some((left, right)) = word.split_once("...").filter(|_| is_plain) {
-            let (left, right) = (self.end(left)?, self.end(right)?);
+            let left = self.end(left)?;
+            let right = self.end(right)?;
             ends.include.extend([left, right]);
             ends.exclude.extend(self.common_ancestors(left, &[right])?);
         } else if let Some((left, right)) = word.split_once("..").filter(|_| is_plain) {

@@ -345,7 +345,8 @@ fn refuse_endless(path: &Path) -> Result<(), HistoryError> {
 }
 
 fn repository_open_error(path: &Path, source: git2::Error) -> HistoryError {
-    let (path, source) = (path.to_owned(), GitCause::from(source));
+    let path = path.to_owned();
+    let source = GitCause::from(source);
     if source.is_about_object_names() {
         HistoryError::Sha256 { path }
     } else if source.is_absence() {

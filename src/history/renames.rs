@@ -72,7 +72,8 @@ impl History {
         let Ok(mut current_commit) = self.repo.head().and_then(|head| head.peel_to_commit()) else {
             return Ok(None);
         };
-        let (mut tree, mut name) = (current_commit.tree()?, path.to_owned());
+        let mut tree = current_commit.tree()?;
+        let mut name = path.to_owned();
         if !has_path(&tree, path) {
             return Ok(None);
         }
@@ -130,8 +131,8 @@ impl History {
         diff.find_similar(Some(DiffFindOptions::new().renames(true)))?;
         let place =
             diff.deltas().filter(|delta| delta.status() == Delta::Renamed).find_map(|delta| {
-                let (path_before, path_after) =
-                    (delta.old_file().path()?, delta.new_file().path()?);
+                let path_before = delta.old_file().path()?;
+                let path_after = delta.new_file().path()?;
                 // A folder moves with the files in it.
                 let path_below = path_after.strip_prefix(path).ok()?;
                 let moved_path = path_before.to_str()?;
@@ -155,9 +156,12 @@ fn line_with(spec: &SourceSpec, path: &str, place: &str) -> Option<String> {
     };
     let lists = [("sources", &spec.sources), ("include", &spec.include), ("tree", &spec.tree)];
     let (key, list) = lists.into_iter().find(|(_, list)| list.iter().any(is_meant))?;
-    let in_list = |source_path: &SourcePath| match is_meant(source_path) {
-        true => source_path.clone().or(from_prefix(&spec.prefix, place)).to_toml(),
-        false => source_path.to_toml(),
+    let in_list = |source_path: &SourcePath| {
+        if is_meant(source_path) {
+            source_path.clone().or(from_prefix(&spec.prefix, place)).to_toml()
+        } else {
+            source_path.to_toml()
+        }
     };
     Some(format!("{key} = [{}]", list.iter().map(in_list).collect::<Vec<_>>().join(", ")))
 }

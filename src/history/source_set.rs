@@ -300,7 +300,8 @@ pub(super) fn read_files(
     prefix: &str,
 ) -> Result<(Vec<SourceFile>, Vec<TreeFile>), Stop> {
     let walk = TreeWalk::new(tree);
-    let (mut files, mut whole_files) = (Vec::new(), Vec::new());
+    let mut files = Vec::new();
+    let mut whole_files = Vec::new();
     for named_path in named_paths {
         let Resolved { path, real, node } = named_path.resolve(&walk)?;
         if named_path.role == SourceRole::Tree {

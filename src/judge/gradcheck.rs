@@ -97,7 +97,8 @@ pub struct GradientPlace {
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
 pub fn check_gradients(trial: &Trial) -> Result<Vec<GradientCheck>, ReplayError> {
-    let (fixture, lab) = (trial.fixture(), trial.lab());
+    let fixture = trial.fixture();
+    let lab = trial.lab();
     if !fixture.outputs.iter().any(has_differentiable_loss) {
         return Ok(create_unknown_checks(fixture, &UncheckedGradient::NoLoss));
     }
@@ -180,10 +181,8 @@ fn check_shadow_gradients(
 ) -> Result<Vec<GradientCheck>, ReplayError> {
     let neighbour = Neighbour { trial, checks: OnceCell::new() };
     let check = |output: &Output| {
-        let part = match output.of == *watched {
-            true => part_enough(base, output, shadow),
-            false => CallPart::Whole,
-        };
+        let part =
+            if output.of == *watched { part_enough(base, output, shadow) } else { CallPart::Whole };
         GradientChecker { trial, shadow, base, output, part, neighbour: &neighbour }.check()
     };
     list_declared_gradients(trial.fixture()).map(check).collect()
@@ -254,7 +253,8 @@ impl Neighbour<'_> {
 
 impl GradientChecker<'_> {
     fn check(&self) -> Result<GradientCheck, ReplayError> {
-        let (fixture, base) = (self.trial.fixture(), self.base);
+        let fixture = self.trial.fixture();
+        let base = self.base;
         let check = create_blank_check(self.output);
         let Some(of) = &self.output.of else { return Ok(check.cannot(UncheckedGradient::NoLoss)) };
         let input = fixture.inputs.iter().find(|i| i.name == check.gradient_of && i.present);
@@ -274,7 +274,8 @@ impl GradientChecker<'_> {
         if !is_loss_finite {
             return Ok(check.cannot(UncheckedGradient::LossNotFinite(of.clone())));
         }
-        let (packed, shape) = (input.packed()?, input.shape());
+        let packed = input.packed()?;
+        let shape = input.shape();
         let input = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
         if input.len() != gradient.len() {
             return Ok(check.cannot(UncheckedGradient::OtherSize));
@@ -301,7 +302,8 @@ impl GradientChecker<'_> {
             budget,
             rounded: None,
         };
-        let (mut timed_out, mut known_losses) = (false, Vec::new());
+        let mut timed_out = false;
+        let mut known_losses = Vec::new();
         let mut ask = |steps: &[Step]| {
             let moved_input = MovedInput { input: &check.gradient_of, scales: &scales };
             let losses = |new_steps: &[Step]| {
@@ -484,7 +486,8 @@ impl GradientCheck {
 /// Compares the native gradient with the shadow's. Returns whether it departs from one that matches.
 fn hold_native(check: &mut GradientCheck, native: &Measurement, shadow: &Run) -> bool {
     let name = check.output.as_str();
-    let (noise, relative) = (native.noise_of(name), native.noise_summary(name).relative_l2);
+    let noise = native.noise_of(name);
+    let relative = native.noise_summary(name).relative_l2;
     let Some((accuracy, departs)) = measure_departure(native, shadow, name, noise, relative) else {
         return false;
     };
@@ -502,7 +505,8 @@ fn measure_departure(
     noise: Option<&Spread>,
     relative: f64,
 ) -> Option<(Accuracy, bool)> {
-    let (got, oracle) = (native.run.output(name)?, shadow.output(name)?);
+    let got = native.run.output(name)?;
+    let oracle = shadow.output(name)?;
     let noise = NoiseRef { base: noise, got: None };
     let accuracy = against_oracle(&got, &oracle, &noise).ok()?;
     let is_beyond = accuracy.worst.is_some_and(|worst| worst.ratio > NOISE_FACTOR);

@@ -197,7 +197,8 @@ mod tests {
     use super::*;
 
     fn beside(story: GradientStory) -> GradientStory {
-        let (name, first) = ("x".to_owned(), vec![0, 3]);
+        let name = "x".to_owned();
+        let first = vec![0, 3];
         let input = SpoiltInput { name, first, value: f64::INFINITY, count: 3 };
         GradientStory::Beside { inputs: vec![input], story: Box::new(story) }
     }

@@ -75,7 +75,8 @@ fn check_known(
     outputs: &[KnownOutput],
     evidence_kind: &str,
 ) -> Result<Vec<KnownCheck>, ReplayError> {
-    let (fixture, outcome) = (trial.fixture(), trial.outcome()?);
+    let fixture = trial.fixture();
+    let outcome = trial.outcome()?;
     if outputs.is_empty() || outcome.status != Status::Completed {
         return Ok(Vec::new());
     }
@@ -99,7 +100,8 @@ fn check_elements(
     factor: f64,
 ) -> Result<Vec<KnownCheck>, ReplayError> {
     let Some(measurement) = trial.measurement()? else { return Ok(Vec::new()) };
-    let (fixture, scratch) = (trial.fixture(), trial.lab().scratch());
+    let fixture = trial.fixture();
+    let scratch = trial.lab().scratch();
     let mut checks = Vec::new();
     for output in known_outputs {
         let Some(got) = measurement.run.output(output.name) else { continue };

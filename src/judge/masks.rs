@@ -34,7 +34,9 @@ impl<'a> Masks<'a> {
             .filter_map(|input| {
                 let places: Vec<usize> = input.dims.iter().map(place).collect::<Option<_>>()?;
                 let bytes = input.packed().ok()?;
-                let (name, dtype, shape) = (input.name.as_str(), input.dtype, input.shape());
+                let name = input.name.as_str();
+                let dtype = input.dtype;
+                let shape = input.shape();
                 Some(MaskInput { name, dtype, shape, bytes, places })
             })
             .collect();

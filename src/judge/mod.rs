@@ -167,9 +167,10 @@ pub fn judge_trial(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> 
 }
 
 fn judge_outcomes(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> {
-    let (ours, theirs) = match base.variant()?.is_some_and(|variant| variant.shares_device()) {
-        true => run_both(|| base.outcome(), || got.outcome()),
-        false => (base.outcome(), got.outcome()),
+    let (ours, theirs) = if base.variant()?.is_some_and(|variant| variant.shares_device()) {
+        run_both(|| base.outcome(), || got.outcome())
+    } else {
+        (base.outcome(), got.outcome())
     };
     let judgement = Judgement::of_outcomes(ours?.clone(), theirs?.clone());
     if base.variant()?.is_none() || got.variant()?.is_none() {
@@ -326,7 +327,8 @@ impl Judgement {
         let reason = base.shadow.err().or(got.shadow.err());
         self.without_shadow = reason.map(str::to_owned);
         let trial = base.trial;
-        let (fixture, scratch) = (trial.fixture(), trial.lab().scratch());
+        let fixture = trial.fixture();
+        let scratch = trial.lab().scratch();
         for output in &fixture.outputs {
             let (Some(base_view), Some(got_view)) =
                 (base.measured.run.output(&output.name), got.measured.run.output(&output.name))

@@ -259,7 +259,8 @@ impl Pair<'_> {
         if !speaks {
             return Ok(None);
         }
-        let (native, scratch) = (self.base_view.dtype, self.scratch);
+        let native = self.base_view.dtype;
+        let scratch = self.scratch;
         let Some((base, got)) = self.base.shadow_of(name).zip(self.got.shadow_of(name)) else {
             return Ok(None);
         };
@@ -387,10 +388,12 @@ impl Pair<'_> {
 
     /// How far rounding in float64 moves the shadows of output `name`.
     fn shadow_noise(&self, name: &str) -> Result<NoiseRef<'_>, ReplayError> {
-        let (base, got) = (self.base.trial, self.got.trial);
-        let (base, got) = match base.is_large() {
-            true => (base.shadow_noise(name), got.shadow_noise(name)),
-            false => run_both(|| base.shadow_noise(name), || got.shadow_noise(name)),
+        let base = self.base.trial;
+        let got = self.got.trial;
+        let (base, got) = if base.is_large() {
+            (base.shadow_noise(name), got.shadow_noise(name))
+        } else {
+            run_both(|| base.shadow_noise(name), || got.shadow_noise(name))
         };
         Ok(NoiseRef { base: base?, got: got? })
     }
@@ -426,7 +429,8 @@ impl Pair<'_> {
         let shadow_outputs = self.base.shadow_of(name).zip(self.got.shadow_of(name));
         shadow_outputs.is_some_and(|(base_shadow, got_shadow)| {
             let got_shadow = if is_rounded { base_shadow } else { got_shadow };
-            let (base, got) = (self.base_view, self.got_view);
+            let base = self.base_view;
+            let got = self.got_view;
             let errors = Errors { base, got, base_shadow, got_shadow, noise };
             if base.dtype.is_float() { errors.are_alike() } else { errors.are_alike_in_integers() }
         })
@@ -440,7 +444,9 @@ impl Pair<'_> {
 
     /// The elements that make the output diverge.
     fn elements(&self, noise: &NoiseRef, told: &Told) -> Result<Bitmap, ReplayError> {
-        let (base, got, scratch) = (&self.base_view, &self.got_view, self.scratch);
+        let base = &self.base_view;
+        let got = &self.got_view;
+        let scratch = self.scratch;
         let is_within_noise = told.evidence.agreement == Agreement::Equivalent;
         match &told.shadows {
             Some(shadows) if is_within_noise && !told.evidence.is_imprecise() => {
@@ -462,7 +468,9 @@ impl Pair<'_> {
         judgement: &mut OutputJudgement,
         elements: &Bitmap,
     ) -> Result<(), ReplayError> {
-        let (base, got, scratch) = (&self.base_view, &self.got_view, self.scratch);
+        let base = &self.base_view;
+        let got = &self.got_view;
+        let scratch = self.scratch;
         let masks = Masks::for_output(self.fixture, &judgement.dims);
         judgement.location =
             locate_elements(elements, &judgement.dims, &masks.as_masks(), scratch)?;

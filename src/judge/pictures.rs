@@ -89,9 +89,10 @@ fn draw_beside_captured(got: &Trial) -> Result<Vec<OutputPicture>, ReplayError> 
     let (Some(measurement), fixture) = (got.measurement()?, got.fixture()) else {
         return Ok(Vec::new());
     };
-    let shadow = match fixture.outputs.iter().any(has_differentiable_loss) {
-        true => got.shadow_run()?.ok(),
-        false => None,
+    let shadow = if fixture.outputs.iter().any(has_differentiable_loss) {
+        got.shadow_run()?.ok()
+    } else {
+        None
     };
     let repoisoned_run = rerun_with_poison(got)?;
     let captured: Vec<RoundedOutput> =

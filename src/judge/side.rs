@@ -18,9 +18,10 @@ impl<'t> MeasuredTrial<'t> {
     /// Measures everything about `trial`, the noise while the shadow runs; none where the sources
     /// cannot be run.
     pub(super) fn measure(trial: &'t Trial) -> Result<Option<MeasuredTrial<'t>>, ReplayError> {
-        let (measured, shadow) = match trial.is_large() {
-            true => (trial.measurement(), trial.shadow_run()),
-            false => run_both(|| trial.measurement(), || trial.shadow_run()),
+        let (measured, shadow) = if trial.is_large() {
+            (trial.measurement(), trial.shadow_run())
+        } else {
+            run_both(|| trial.measurement(), || trial.shadow_run())
         };
         let Some(measured) = measured? else { return Ok(None) };
         Ok(Some(MeasuredTrial { trial, measured, shadow: shadow? }))

@@ -154,7 +154,8 @@ impl Groups {
             counts
         });
         let counts = counts.reduce(ExponentCounts::default, ExponentCounts::followed_by);
-        let (mut ends, mut elements) = (Vec::new(), 0);
+        let mut ends = Vec::new();
+        let mut elements = 0;
         for &(exponent, count) in &counts.0 {
             elements += count;
             if elements >= LEAST_ROW {
@@ -230,7 +231,8 @@ pub(super) fn sorted_median<T: DeviationFloat>(row: &[T]) -> T {
 fn counted_median<T: DeviationFloat>(row: &[T]) -> T {
     const DIGIT: u32 = u16::BITS;
     let mut elements_below = row.len() / 2;
-    let (mut rank_prefix, mut shift) = (0, 8 * T::BYTES);
+    let mut rank_prefix = 0;
+    let mut shift = 8 * T::BYTES;
     while shift > 0 {
         shift -= DIGIT;
         let mut counts = vec![0usize; 1 << DIGIT];

@@ -295,7 +295,8 @@ pub(super) fn compare_element(
     if base.bytes[range.clone()] == got.bytes[range] {
         return None;
     }
-    let (left, right) = (base.get_f64(index), got.get_f64(index));
+    let left = base.get_f64(index);
+    let right = got.get_f64(index);
     DifferingElement::from_values(
         base.dtype,
         left,
@@ -324,7 +325,8 @@ fn compare_block(
     first: usize,
 ) -> ComparisonBlock {
     let mut block = ComparisonBlock::default();
-    let (size, end) = (base.dtype.size(), base.len().min(first + BLOCK));
+    let size = base.dtype.size();
+    let end = base.len().min(first + BLOCK);
     let [mut values, mut got_values, mut noises] = [[0.0; AT_A_TIME]; 3];
     for first in (first..end).step_by(AT_A_TIME) {
         let count = AT_A_TIME.min(end - first);
@@ -336,7 +338,8 @@ fn compare_block(
         if base_bytes == got_bytes {
             continue;
         }
-        let (got_values, noises) = (&mut got_values[..count], &mut noises[..count]);
+        let got_values = &mut got_values[..count];
+        let noises = &mut noises[..count];
         got.read(first, got_values);
         noise.read(first, noises);
         for offset in 0..count {
@@ -344,7 +347,8 @@ fn compare_block(
             if base_bytes[offset * size..][..size] == got_bytes[offset * size..][..size] {
                 continue;
             }
-            let (left, right) = (values[offset], got_values[offset]);
+            let left = values[offset];
+            let right = got_values[offset];
             let noise = NoiseRef::raised(noises[offset], base.dtype, left, right);
             if let Some(element) = DifferingElement::from_values(base.dtype, left, right, noise) {
                 block.add(first + offset, &element, ulp(base.dtype, left));
@@ -428,7 +432,8 @@ mod tests {
                 .map(|side| side.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>());
             let shape = [count as usize];
             let view = |bytes| TensorView { dtype: DType::F32, shape: &shape, bytes };
-            let (base, got) = (view(&base), view(&got));
+            let base = view(&base);
+            let got = view(&got);
             let noise = (0..count).map(|index| (draw_bits(5, index) % 100) as f32 * 1e-6);
             let spread = Spread::Single(noise.collect::<Vec<f32>>().into());
             for noise in [

@@ -43,7 +43,10 @@ impl<T: DeviationFloat> ElementDeviations<T> {
     /// Those of `len` elements that have not moved.
     pub(super) fn new(len: usize, scratch: &Scratch) -> Result<ElementDeviations<T>, ScratchError> {
         let zeros = || scratch.zeros(len);
-        let (rounding, order, second, third) = (zeros()?, zeros()?, zeros()?, zeros()?);
+        let rounding = zeros()?;
+        let order = zeros()?;
+        let second = zeros()?;
+        let third = zeros()?;
         Ok(ElementDeviations { rounding, order, second, third, told: None, moved: [false; 2] })
     }
 
@@ -81,9 +84,10 @@ impl<T: DeviationFloat> ElementDeviations<T> {
             let following = second.iter_mut().zip(third);
             for ((offset, &largest), (second, third)) in rounding.iter().enumerate().zip(following)
             {
-                (*second, *third) = match jumps.contains(block * BLOCK + offset) {
-                    true => (largest, T::default()),
-                    false => (largest, largest),
+                (*second, *third) = if jumps.contains(block * BLOCK + offset) {
+                    (largest, T::default())
+                } else {
+                    (largest, largest)
                 };
             }
         });
@@ -195,9 +199,10 @@ impl<T: DeviationFloat> ElementDeviations<T> {
                 if base_bytes == replayed {
                     return false;
                 }
-                let (mut values, mut replay_values) = ([0.0; BLOCK], [0.0; BLOCK]);
-                let (values, replay_values) =
-                    (&mut values[..own.len()], &mut replay_values[..own.len()]);
+                let mut values = [0.0; BLOCK];
+                let mut replay_values = [0.0; BLOCK];
+                let values = &mut values[..own.len()];
+                let replay_values = &mut replay_values[..own.len()];
                 let mut deviations = [T::default(); BLOCK];
                 let deviations = &mut deviations[..own.len()];
                 base.read(block * BLOCK, values);
@@ -235,7 +240,8 @@ struct DeviationBlock<'b, T> {
 #[inline(always)]
 fn merge_deviations<T: DeviationFloat>(block: DeviationBlock<T>, deviations: &[T]) {
     let DeviationBlock { own, other, second, third } = block;
-    let (seconds, thirds) = (second.iter_mut(), third.iter_mut());
+    let seconds = second.iter_mut();
+    let thirds = third.iter_mut();
     let element_slots = own.iter_mut().zip(seconds).zip(thirds).zip(deviations);
     let add = |own: &mut T, other: T, second: &mut T, third: &mut T, deviation: T| {
         let first = larger_deviation(*own, other);

@@ -69,9 +69,11 @@ fn axis_name(dims: &[Dim], axis: usize) -> String {
 
 /// Whether the noise of both sides is no more than that of their last roundings.
 fn is_computed_wider(base: &TensorView, got: &TensorView, noise: &NoiseRef) -> bool {
-    let (mut units, mut noises) = (Squares::default(), Squares::default());
+    let mut units = Squares::default();
+    let mut noises = Squares::default();
     for index in 0..base.len() {
-        let (left, right) = (base.get_f64(index), got.get_f64(index));
+        let left = base.get_f64(index);
+        let right = got.get_f64(index);
         units.add(ulp(base.dtype, left).max(ulp(base.dtype, right)));
         noises.add(noise.sum_at(base.dtype, index, left, right));
     }
@@ -112,10 +114,14 @@ impl Values {
         got: &TensorView,
         indices: impl Iterator<Item = usize>,
     ) -> Option<Drift> {
-        let (mut elements, mut differences, mut products, mut squares) = (0u64, 0.0, 0.0, 0.0);
+        let mut elements = 0u64;
+        let mut differences = 0.0;
+        let mut products = 0.0;
+        let mut squares = 0.0;
         let mut seen_bits: Vec<usize> = Vec::new();
         for index in indices {
-            let (left, right) = (base.get_f64(index), got.get_f64(index));
+            let left = base.get_f64(index);
+            let right = got.get_f64(index);
             if !left.is_finite() || !right.is_finite() {
                 continue;
             }
@@ -137,16 +143,19 @@ impl Values {
         let sum = |weights: &[f64]| {
             seen_bits.iter().map(|&bits| weights[bits] * weights[bits]).sum::<f64>().sqrt()
         };
-        let (by_offset, by_scale) = (sum(&self.offset), sum(&self.scale));
+        let by_offset = sum(&self.offset);
+        let by_scale = sum(&self.scale);
         for &bits in &seen_bits {
             (self.offset[bits], self.scale[bits]) = (0.0, 0.0);
         }
         if elements < LEAST_SLICE as u64 || squares == 0.0 {
             return None;
         }
-        let (count, wider) = (elements as f64, 4.0 * NARROW_ROUNDING);
+        let count = elements as f64;
+        let wider = 4.0 * NARROW_ROUNDING;
         let size = (squares / count).sqrt();
-        let (scale, offset) = (products / squares, differences / count / size);
+        let scale = products / squares;
+        let offset = differences / count / size;
         let least_drift = |by_chance: f64| NOISE_FACTOR * by_chance + wider;
         let of_scale = scale.abs() / least_drift(by_scale / squares);
         let of_offset = offset.abs() / least_drift(by_offset / count / size);
@@ -208,7 +217,8 @@ mod tests {
 
     #[test]
     fn elements_of_one_value_that_round_the_other_way_are_none() {
-        let (base, got) = (tensor(|_, _| 1.0), tensor(|_, _| 1.0 + 2f64.powi(-7)));
+        let base = tensor(|_, _| 1.0);
+        let got = tensor(|_, _| 1.0 + 2f64.powi(-7));
         assert_eq!(drift_of(&base, &got), None);
     }
 }

@@ -378,10 +378,12 @@ mod tests {
         };
         let apart = |a: &Imprint, b: &Imprint| a.compare(b, DType::F32);
         assert_eq!(apart(&of(&[], &[0, 4]), &of(&[], &[0, 4])), ShadowMove::Same);
-        let (one, other) = (of(&[2.5], &[]), of(&[2.500002], &[]));
+        let one = of(&[2.5], &[]);
+        let other = of(&[2.500002], &[]);
         assert!(matches!(apart(&one, &other), ShadowMove::Moved(_)), "{one:?} {other:?}");
         assert_eq!(apart(&of(&[2.5], &[]), &of(&[2.5 + 1e-12], &[])), ShadowMove::Same);
-        let (one, other) = (of(&[1.0, 1e-3, 0.0], &[3]), of(&[1.0, 1.001e-3, 0.0], &[3]));
+        let one = of(&[1.0, 1e-3, 0.0], &[3]);
+        let other = of(&[1.0, 1.001e-3, 0.0], &[3]);
         assert!(matches!(apart(&one, &other), ShadowMove::Moved(_)));
         assert!(matches!(apart(&of(&[0.0; 4], &[4]), &of(&[1e-3; 4], &[4])), ShadowMove::Moved(_)));
     }

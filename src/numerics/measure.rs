@@ -53,7 +53,8 @@ const BLOCK: usize = 1 << 10;
 pub(super) fn root_mean_square(view: &TensorView) -> f64 {
     let squares = |part: usize| {
         let mut squares = Squares::default();
-        let (end, mut values) = (view.len().min((part + 1) * PART), [0.0; BLOCK]);
+        let end = view.len().min((part + 1) * PART);
+        let mut values = [0.0; BLOCK];
         for first in (part * PART..end).step_by(BLOCK) {
             let values = &mut values[..BLOCK.min(end - first)];
             view.read(first, values);
@@ -102,7 +103,8 @@ impl Squares {
 
     /// The root of this sum over the root of another: 0 where both are 0.
     pub(super) fn relative_to(&self, base: &Squares) -> f64 {
-        let (own_root, base_root) = (self.root(), base.root());
+        let own_root = self.root();
+        let base_root = base.root();
         if own_root == 0.0 { 0.0 } else { own_root / base_root }
     }
 }

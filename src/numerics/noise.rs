@@ -262,7 +262,8 @@ impl NoiseAccumulator {
     /// [`ScratchError`] if there is no room.
     pub fn rounding(&self, base: &TensorView) -> Result<Spread, NumericsError> {
         self.check_len(base)?;
-        let (included_sources, scratch) = (Of::Rounding, &self.scratch);
+        let included_sources = Of::Rounding;
+        let scratch = &self.scratch;
         Ok(match &self.deviations {
             All::Single(single_deviations) => Spread::Single(raise_to_floor(
                 copy_largest(single_deviations, included_sources, scratch)?,
@@ -416,14 +417,17 @@ impl NoisePart {
     ) -> NoisePart {
         let mut part = NoisePart::default();
         let finds_flips = base.dtype.is_float() && replays >= FLIP_REPLAYS;
-        let (mut values, mut deviations) = ([0.0; BLOCK], [T::default(); BLOCK]);
+        let mut values = [0.0; BLOCK];
+        let mut deviations = [T::default(); BLOCK];
         for start in range.clone().step_by(BLOCK) {
             let count = BLOCK.min(range.end - start);
-            let (values, deviations) = (&mut values[..count], &mut deviations[..count]);
+            let values = &mut values[..count];
+            let deviations = &mut deviations[..count];
             base.read(start, values);
             widest!(element_deviations.largest(included_sources, start, deviations));
             for ((index, deviation), &value) in (start..).zip(&*deviations).zip(&*values) {
-                let (floor, deviation) = (ulp(base.dtype, value), deviation.get());
+                let floor = ulp(base.dtype, value);
+                let deviation = deviation.get();
                 if deviation.is_infinite() {
                     count_flagged(&mut part.unstable, index);
                     continue;
@@ -505,7 +509,8 @@ impl NoiseRef<'_> {
             side_noises.for_each(|noise| squares.add(noise));
             squares.root()
         };
-        let (base, got) = (side_norm(self.base), side_norm(self.got));
+        let base = side_norm(self.base);
+        let got = side_norm(self.got);
         base > 0.0 && 4.0 * base >= got
     }
 

@@ -62,9 +62,10 @@ pub fn against_oracle(
         })
         .collect();
     let whole_part = parts.into_iter().reduce(AccuracyPart::followed_by).unwrap_or_default();
-    let relative_l2 = match whole_part.infinite {
-        true => f64::INFINITY,
-        false => whole_part.errors.relative_to(&whole_part.truth),
+    let relative_l2 = if whole_part.infinite {
+        f64::INFINITY
+    } else {
+        whole_part.errors.relative_to(&whole_part.truth)
     };
     Ok(Accuracy { relative_l2, worst: whole_part.worst })
 }
@@ -91,12 +92,16 @@ impl AccuracyPart {
         range: Range<usize>,
     ) -> AccuracyPart {
         let mut part = AccuracyPart::default();
-        let (mut values, mut targets) = ([0.0; BLOCK], [0.0; BLOCK]);
-        let (mut errors, mut ratios) = ([0.0; BLOCK], [0.0; BLOCK]);
+        let mut values = [0.0; BLOCK];
+        let mut targets = [0.0; BLOCK];
+        let mut errors = [0.0; BLOCK];
+        let mut ratios = [0.0; BLOCK];
         for first in range.clone().step_by(BLOCK) {
             let count = BLOCK.min(range.end - first);
-            let (values, targets) = (&mut values[..count], &mut targets[..count]);
-            let (errors, ratios) = (&mut errors[..count], &mut ratios[..count]);
+            let values = &mut values[..count];
+            let targets = &mut targets[..count];
+            let errors = &mut errors[..count];
+            let ratios = &mut ratios[..count];
             got.read(first, values);
             oracle.read(first, targets);
             noise.read(first, ratios);
@@ -125,7 +130,9 @@ impl AccuracyPart {
                 if part.worst.is_none_or(|worst| ratio > worst.ratio) {
                     let unit = ulp(got.dtype, target);
                     let ulps = if unit > 0.0 { error / unit } else { error };
-                    let (index, oracle, got) = ((first + offset) as u64, target, values[offset]);
+                    let index = (first + offset) as u64;
+                    let oracle = target;
+                    let got = values[offset];
                     part.worst = Some(WorstError { index, oracle, got, ulps, ratio });
                 }
             }
@@ -184,10 +191,12 @@ mod tests {
         let spread = Spread::Single((0..count).map(noise).collect::<Vec<f32>>().into());
         let told = against_oracle(&view, &oracle, &NoiseRef { base: Some(&spread), got: None });
         let told = told.unwrap();
-        let (mut errors, mut truths) = (Squares::default(), Squares::default());
+        let mut errors = Squares::default();
+        let mut truths = Squares::default();
         let mut worst = (f64::NEG_INFINITY, 0);
         for index in 0..count {
-            let (value, target) = (f64::from(got(index)), truth(index));
+            let value = f64::from(got(index));
+            let target = truth(index);
             truths.add(target);
             errors.add((value - target).abs());
             let unit = ulp(DType::F32, target).max(ulp(DType::F32, value));

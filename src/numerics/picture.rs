@@ -176,7 +176,8 @@ impl Map {
 
     /// The cell of element `index`.
     fn cell(&self, index: usize) -> usize {
-        let (row, column) = (index / self.columns, index % self.columns);
+        let row = index / self.columns;
+        let column = index % self.columns;
         let block = |position: usize, size: usize, cells: usize| {
             (position as u128 * cells as u128 / size as u128) as usize
         };
@@ -408,7 +409,8 @@ impl PicturePart {
     /// How far element `index` lies off the trusted side.
     fn compare(&mut self, scene: &Scene<'_>, index: usize) -> (Shade, f64) {
         let Some((base, noise)) = &scene.base else { return (Shade::Same, 0.0) };
-        let (dtype, old) = (base.dtype, base.get_f64(index));
+        let dtype = base.dtype;
+        let old = base.get_f64(index);
         let units = |distance: f64| match ulp(dtype, old) {
             ulp if ulp > 0.0 => distance / ulp,
             _ => distance,

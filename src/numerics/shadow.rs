@@ -194,7 +194,8 @@ impl<'a> Shadows<'a> {
             return None;
         }
         let fits = |index: usize| {
-            let (left, right) = (self.base.get_f64(index), self.got.get_f64(index));
+            let left = self.base.get_f64(index);
+            let right = self.got.get_f64(index);
             let apart = value_distance(left, right);
             apart == 0.0
                 || is_larger_by(growth, left, right)
@@ -205,14 +206,17 @@ impl<'a> Shadows<'a> {
 
     /// By what share the element at `index` is larger, where one factor explains all that changed; else 0.
     pub fn growth_of(&self, index: usize) -> f64 {
-        let (left, right) = (self.base.get_f64(index), self.got.get_f64(index));
+        let left = self.base.get_f64(index);
+        let right = self.got.get_f64(index);
         self.growth.filter(|growth| is_larger_by(*growth, left, right)).unwrap_or(0.0)
     }
 
     /// Whether steps explain a shift that `moved` so many elements: few are left, and they carry
     /// three quarters of it at most. Where a narrow format holds nothing of an element, it does not step.
     pub fn mostly_step(&self, moved_count: u64) -> bool {
-        let (mut all_squares, mut left, mut count) = (0.0, 0.0, 0);
+        let mut all_squares = 0.0;
+        let mut left = 0.0;
+        let mut count = 0;
         for index in 0..self.base.len() {
             let difference = value_distance(self.base.get_f64(index), self.got.get_f64(index));
             all_squares += difference * difference;
@@ -229,9 +233,11 @@ impl<'a> Shadows<'a> {
     /// Whether steps by themselves explain a quarter of the change at least, in squares.
     pub fn steps_explain(&self) -> bool {
         let Some(steps) = self.steps else { return false };
-        let (mut all_squares, mut explained) = (0.0, 0.0);
+        let mut all_squares = 0.0;
+        let mut explained = 0.0;
         for index in 0..self.base.len() {
-            let (left, right) = (self.base.get_f64(index), self.got.get_f64(index));
+            let left = self.base.get_f64(index);
+            let right = self.got.get_f64(index);
             let difference = value_distance(left, right);
             let step_difference = NOISE_FACTOR * steps.sum_at(self.base.dtype, index, left, right);
             all_squares += difference * difference;
@@ -254,7 +260,8 @@ impl<'a> Shadows<'a> {
         NoiseRef { base: Some(roundoff), got: None }.check_len(self.base.len())?;
         let is_beyond = |index: usize| {
             let difference = value_distance(self.base.get_f64(index), self.got.get_f64(index));
-            let (left, right) = (self.base.get_f64(index), self.got.get_f64(index));
+            let left = self.base.get_f64(index);
+            let right = self.got.get_f64(index);
             let unit = ulp(self.native, 1.0) / 2.0 * self.scale(index, left, right);
             let explained = (ROUNDOFF_SHARE * roundoff.value_at(index)).min(ROUNDOFF_UNITS * unit);
             difference > explained && self.has_moved(index)
@@ -283,10 +290,12 @@ impl<'a> Shadows<'a> {
 
     fn changed(&self, range: Range<usize>) -> Changed {
         let mut changed_part = Changed::default();
-        let (mut lefts, mut rights) = ([0.0; BLOCK], [0.0; BLOCK]);
+        let mut lefts = [0.0; BLOCK];
+        let mut rights = [0.0; BLOCK];
         for first in range.clone().step_by(BLOCK) {
             let count = BLOCK.min(range.end - first);
-            let (lefts, rights) = (&mut lefts[..count], &mut rights[..count]);
+            let lefts = &mut lefts[..count];
+            let rights = &mut rights[..count];
             self.base.read(first, lefts);
             self.got.read(first, rights);
             for ((index, &left), &right) in (first..).zip(&*lefts).zip(&*rights) {
@@ -449,9 +458,11 @@ pub fn error_without_ties(
 ) -> Result<f64, CompareError> {
     check_shapes(shadow, output, false)?;
     own_noise.check_len(shadow.len())?;
-    let (mut errors, mut truth) = (Squares::default(), Squares::default());
+    let mut errors = Squares::default();
+    let mut truth = Squares::default();
     for index in 0..shadow.len() {
-        let (target, value) = (shadow.get_f64(index), output.get_f64(index));
+        let target = shadow.get_f64(index);
+        let value = output.get_f64(index);
         let error = value_distance(target, value);
         if target.is_finite() {
             truth.add(target);
@@ -492,10 +503,12 @@ impl Errors<'_> {
     /// Where a sum cancels, all replays of a side may meet one value by chance, and its neighbours
     /// still tell how far it errs.
     pub fn are_alike(&self) -> bool {
-        let (mut base, mut got) = (Squares::default(), Squares::default());
+        let mut base = Squares::default();
+        let mut got = Squares::default();
         let mut classes: BTreeMap<u16, MagnitudeClass> = BTreeMap::new();
         for index in 0..self.base.len() {
-            let (error_before, error_after) = (self.base_error(index), self.got_error(index));
+            let error_before = self.base_error(index);
+            let error_after = self.got_error(index);
             if !error_before.is_finite() || !error_after.is_finite() {
                 return false;
             }
@@ -519,7 +532,10 @@ impl Errors<'_> {
     /// more of those that differ, and the other output has no more than `ERROR_RATIO` times as many that are not its
     /// shadow's. Each replay flips a tie by chance, so a few are flipped by none.
     pub fn are_alike_in_integers(&self) -> bool {
-        let (mut flipped, mut kept, mut base, mut got) = (0u64, 0u64, 0u64, 0u64);
+        let mut flipped = 0u64;
+        let mut kept = 0u64;
+        let mut base = 0u64;
+        let mut got = 0u64;
         for index in 0..self.base.len() {
             if let Some(element) = compare_element(&self.base, &self.got, &self.noise, index) {
                 if element.is_beyond() && !self.is_shadow_the_same(index) {

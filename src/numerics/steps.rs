@@ -138,7 +138,8 @@ impl Steps {
             }
             of_most(&mut values[..count])
         };
-        let (usual_near, usual_far) = (usual(&near), usual(&far));
+        let usual_near = usual(&near);
+        let usual_far = usual(&far);
         // What grows with the distance is the curve, the rest is rounding.
         let rounding_square = (GROWTH * usual_near).powi(2) - usual_far * usual_far;
         let rounding_size = (rounding_square.max(0.0) / (GROWTH * GROWTH - 1.0)).sqrt();

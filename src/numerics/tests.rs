@@ -223,7 +223,8 @@ fn tensors_that_do_not_fit_are_refused() {
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
     let values = |seed: f32| (0..40_000).map(|i| (i as f32 * seed).sin()).collect::<Vec<_>>();
-    let (a, b) = (Owned::f32(&values(0.1)), Owned::f32(&values(0.100_001)));
+    let a = Owned::f32(&values(0.1));
+    let b = Owned::f32(&values(0.100_001));
     let run = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| compared(&a, &b))
@@ -275,7 +276,9 @@ fn a_shadow_moves_where_it_shifts_by_a_unit_roundoff_of_the_output() {
 fn change_in_noise(base: &[f64], got: &[f64]) -> ShadowChange {
     let mut noise = Scratch::heap().zeros(base.len()).unwrap();
     noise.iter_mut().zip(base).for_each(|(noise, x): (&mut f64, _)| *noise = 0.05 * x.abs());
-    let (base, got, noise) = (Owned::f64(base), Owned::f64(got), Spread::Double(noise));
+    let base = Owned::f64(base);
+    let got = Owned::f64(got);
+    let noise = Spread::Double(noise);
     let noise = NoiseRef { base: Some(&noise), got: None };
     let scratch = Scratch::heap();
     let shadows = Shadows::new(base.view(), got.view(), DType::F32, noise, &scratch).unwrap();
@@ -316,7 +319,8 @@ fn a_shadow_in_float32_moves_by_more_than_its_own_rounding() {
         Spread::Double(spread)
     };
     let change = |by, native, step: Option<f64>| {
-        let (base, got) = (single(1.0), single(by));
+        let base = single(1.0);
+        let got = single(by);
         let scratch = Scratch::heap();
         let noise = NoiseRef::default();
         let shadows = Shadows::new(base.view(), got.view(), native, noise, &scratch).unwrap();
@@ -343,7 +347,8 @@ fn a_small_element_moves_at_the_scale_of_its_row_where_it_rounds_as_that_does() 
     base[7] = 1e-9;
     let mut got = base.clone();
     got[7] = 1.1e-9;
-    let (base, got) = (Owned::f64(&base), Owned::f64(&got));
+    let base = Owned::f64(&base);
+    let got = Owned::f64(&got);
     // It is what is left of terms as large as the row.
     let mut noise = vec![2f32.powi(-20); 32];
     let spread = Spread::Single(noise.clone().into());
@@ -358,10 +363,12 @@ fn a_small_element_moves_at_the_scale_of_its_row_where_it_rounds_as_that_does() 
 
 #[test]
 fn what_the_outputs_hold_as_well_is_not_left_of_terms_that_cancel() {
-    let (base, got) = (Owned::f64(&[1.0, 1e-13]), Owned::f64(&[1.0, 0.0]));
+    let base = Owned::f64(&[1.0, 1e-13]);
+    let got = Owned::f64(&[1.0, 0.0]);
     let scratch = Scratch::heap();
     let moved = |native: f32| {
-        let (base_output, got_output) = (Owned::f32(&[1.0, native]), Owned::f32(&[1.0, 0.0]));
+        let base_output = Owned::f32(&[1.0, native]);
+        let got_output = Owned::f32(&[1.0, 0.0]);
         let noise = NoiseRef::default();
         let shadows = Shadows::new(base.view(), got.view(), DType::F32, noise, &scratch).unwrap();
         shadows.with_outputs(base_output.view(), got_output.view()).unwrap().change().moved
@@ -371,7 +378,8 @@ fn what_the_outputs_hold_as_well_is_not_left_of_terms_that_cancel() {
 
 #[test]
 fn a_tie_that_rounding_in_float64_decides_does_not_move_a_shadow() {
-    let (base, got) = (Owned::f64(&[1.0, 3.0]), Owned::f64(&[1.0, 4.0]));
+    let base = Owned::f64(&[1.0, 3.0]);
+    let got = Owned::f64(&[1.0, 4.0]);
     let scratch = Scratch::heap();
     let shadows = || {
         let none = NoiseRef::default();
@@ -394,8 +402,11 @@ fn errors_are_alike(base: impl Fn(usize) -> f64, got: impl Fn(usize) -> f64) -> 
         let values = truth.iter().enumerate().map(|(n, x)| (x + error(n)) as f32);
         Owned::f32(&values.collect::<Vec<f32>>())
     };
-    let (base, got, truth) = (off(&base), off(&got), Owned::f64(&truth));
-    let (base_shadow, got_shadow) = (truth.view(), truth.view());
+    let base = off(&base);
+    let got = off(&got);
+    let truth = Owned::f64(&truth);
+    let base_shadow = truth.view();
+    let got_shadow = truth.view();
     let noise = NoiseRef::default();
     Errors { base: base.view(), got: got.view(), base_shadow, got_shadow, noise }.are_alike()
 }
@@ -442,7 +453,8 @@ fn a_machine_that_errs_twice_as_far_has_twice_the_noise() {
     let view = TensorView { dtype: DType::F32, shape: &[2], bytes: &bytes };
     let noise =
         || NoiseAccumulator::new(&view, &Scratch::heap()).unwrap().finish(&view, None).unwrap();
-    let (once, twice) = (noise(), noise().scaled(2.0));
+    let once = noise();
+    let twice = noise().scaled(2.0);
     assert_eq!(once.per_element, Spread::Single(vec![2f32.powi(-23), 2f32.powi(-22)].into()));
     assert_eq!(twice.per_element, Spread::Single(vec![2f32.powi(-22), 2f32.powi(-21)].into()));
     assert_eq!(twice.summary.relative_l2, 2.0 * once.summary.relative_l2);
@@ -458,8 +470,12 @@ fn measured(bits: &[(u32, u32, u32)], columns: usize, scratch: &Scratch) -> Stri
         shape: vec![rows, columns],
         bytes: bits.iter().flat_map(|all| of(all).to_le_bytes()).collect(),
     };
-    let (base, rounded, got) = (tensor(|b| b.0), tensor(|b| b.0 ^ (b.1 & 0xFF)), tensor(|b| b.2));
-    let (base, rounded, got) = (base.view(), rounded.view(), got.view());
+    let base = tensor(|b| b.0);
+    let rounded = tensor(|b| b.0 ^ (b.1 & 0xFF));
+    let got = tensor(|b| b.2);
+    let base = base.view();
+    let rounded = rounded.view();
+    let got = got.view();
     let mut accumulator = NoiseAccumulator::new(&base, scratch).unwrap();
     for replay in [&rounded, &base, &rounded, &rounded] {
         accumulator.add(&base, replay, NoiseSource::Rounding).unwrap();

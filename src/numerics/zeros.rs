@@ -38,7 +38,8 @@ pub fn zero_slices(
     for (place, dim) in dims.iter().enumerate() {
         inner /= dim.size;
         let empty_bitmap = || Bitmap::in_scratch(scratch, dim.size, |_| false);
-        let (mut in_base, mut in_got) = (empty_bitmap()?, empty_bitmap()?);
+        let mut in_base = empty_bitmap()?;
+        let mut in_got = empty_bitmap()?;
         for index in 0..count {
             let along = index / inner % dim.size;
             if filled(base, index) {
@@ -68,7 +69,8 @@ mod tests {
 
     fn found(base: [f32; 12], got: [f32; 12]) -> Vec<String> {
         let bytes = |values: [f32; 12]| values.map(f32::to_le_bytes).concat();
-        let (base, got) = (bytes(base), bytes(got));
+        let base = bytes(base);
+        let got = bytes(got);
         let view = |bytes| TensorView { dtype: DType::F32, shape: &[4, 3], bytes };
         let dim = |name: &str, size| Dim { name: Some(name.to_owned()), size };
         let dims = [dim("head", 4), dim("window", 3)];

@@ -30,7 +30,8 @@ fn parse_hierarchies(groups: &str, mounts: &str) -> Vec<Hierarchy> {
 fn parse_hierarchy(groups: &str, mount: &str) -> Option<Hierarchy> {
     let (place, kind) = mount.split_once(" - ")?;
     let mut place = place.split(' ').skip(3);
-    let (root, mount) = (place.next()?, place.next()?);
+    let root = place.next()?;
+    let mount = place.next()?;
     let mut kind = kind.split(' ');
     let is_first = match kind.next()? {
         "cgroup" => kind.nth(1)?.split(',').any(|option| option == "memory"),
@@ -39,10 +40,12 @@ fn parse_hierarchy(groups: &str, mount: &str) -> Option<Hierarchy> {
     };
     let path = groups.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next()?, parts.next()?);
-        let is_memory_group = match is_first {
-            true => controllers.split(',').any(|name| name == "memory"),
-            false => controllers.is_empty(),
+        let controllers = parts.next()?;
+        let path = parts.next()?;
+        let is_memory_group = if is_first {
+            controllers.split(',').any(|name| name == "memory")
+        } else {
+            controllers.is_empty()
         };
         is_memory_group.then_some(path)
     })?;
@@ -52,9 +55,10 @@ fn parse_hierarchy(groups: &str, mount: &str) -> Option<Hierarchy> {
         path_below.components().all(|part| matches!(part, std::path::Component::Normal(_)));
     let mount = PathBuf::from(mount);
     let group = if is_inside { mount.join(path_below) } else { mount.clone() };
-    let (most, used) = match is_first {
-        true => ("memory.limit_in_bytes", "memory.usage_in_bytes"),
-        false => ("memory.max", "memory.current"),
+    let (most, used) = if is_first {
+        ("memory.limit_in_bytes", "memory.usage_in_bytes")
+    } else {
+        ("memory.max", "memory.current")
     };
     Some(Hierarchy { mount, group, most, used })
 }
@@ -67,7 +71,8 @@ impl Hierarchy {
 
     fn left_in(&self, group: &Path) -> Option<u64> {
         let number = |name| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
-        let (most_bytes, used) = (number(self.most)?, number(self.used)?);
+        let most_bytes = number(self.most)?;
+        let used = number(self.used)?;
         // What a group uses includes pages of files, which the system takes back if need be.
         let files = cached_files(group).unwrap_or_default();
         Some(most_bytes.saturating_sub(used.saturating_sub(files)))

@@ -25,7 +25,8 @@ pub struct MemoryExcess {
 
 impl fmt::Display for MemoryExcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (taken, limit) = (Bytes(self.taken), Bytes(self.limit));
+        let taken = Bytes(self.taken);
+        let limit = Bytes(self.limit);
         write!(f, "took {taken} of memory, and a replay may have {limit} (--memory)")
     }
 }

@@ -151,7 +151,8 @@ mod tests {
     }
 
     fn interpret(program: &BpfProgram, number: c_long, arguments: [i32; 3]) -> u32 {
-        let (mut at, mut value) = (0, 0);
+        let mut at = 0;
+        let mut value = 0;
         loop {
             let step = &program[at];
             at += 1;

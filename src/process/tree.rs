@@ -81,7 +81,8 @@ pub(crate) fn reap_child() -> Option<(Pid, End)> {
 /// adopts their orphans, if it can, and ends them next. Those that have not ended when `patience` is
 /// over are left. Returns the processes of `kept` that have ended by themselves.
 pub(crate) fn end_all_but(kept_processes: &[Pid], patience: Duration) -> Vec<Pid> {
-    let (started_at, mut dead) = (Instant::now(), Vec::new());
+    let started_at = Instant::now();
+    let mut dead = Vec::new();
     loop {
         while let Some((process, _)) = reap_child() {
             if kept_processes.contains(&process) {

@@ -18,9 +18,10 @@ pub(super) fn find_program_executable(
     let program = || word.to_owned();
     if word.contains('/') {
         let named_file = folder.join(word);
-        return match named_file.is_file() {
-            true => Ok(named_file),
-            false => Err(ProgramError::NotFound { program: program(), looked: None }),
+        return if named_file.is_file() {
+            Ok(named_file)
+        } else {
+            Err(ProgramError::NotFound { program: program(), looked: None })
         };
     }
     let path = path.map(OsString::from).unwrap_or_default();

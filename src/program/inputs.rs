@@ -48,9 +48,10 @@ pub(super) fn write_program_inputs(
             Some(ProgramInputChange::Along(along)) if input.dtype.is_float() => Some(along),
             _ => None,
         };
-        let mut elements = match dtype == input.dtype && step.is_none() && along.is_none() {
-            true => input.packed()?,
-            false => Cow::Owned(changed_input_elements(input, dtype, step, along)?),
+        let mut elements = if dtype == input.dtype && step.is_none() && along.is_none() {
+            input.packed()?
+        } else {
+            Cow::Owned(changed_input_elements(input, dtype, step, along)?)
         };
         if let Some(ProgramInputChange::Nudge(seed)) = change {
             nudge_elements(input, seed, elements.to_mut());
@@ -127,7 +128,8 @@ fn nudge_elements(input: &Input, seed: u64, packed: &mut [u8]) {
     if !input.dtype.is_float() {
         return;
     }
-    let (size, seed) = (input.dtype.size(), seed ^ input_seed(input));
+    let size = input.dtype.size();
+    let seed = seed ^ input_seed(input);
     for (index, element) in packed.chunks_exact_mut(size).enumerate() {
         let draw = draw_bits(seed, element_position(input, index) as u64);
         if draw.is_multiple_of(NUDGED) {

@@ -37,7 +37,8 @@ pub(super) fn read_program_outputs(
         // The folder is gone when the message is read.
         text.replace(&path.display().to_string(), "the file with its outputs")
     })?;
-    let (mut answered_outputs, mut wrong) = (Vec::new(), Vec::new());
+    let mut answered_outputs = Vec::new();
+    let mut wrong = Vec::new();
     for output in &fixture.outputs {
         match check_answered_output(&file, output, is_wide) {
             Ok(answered_output) => answered_outputs.push(answered_output),

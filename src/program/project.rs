@@ -54,13 +54,15 @@ impl HarnessProgram {
         ProgramSettings { device, environment: user, processes, .. }: &ProgramSettings,
         (keeper, bounds): (&Keeper, &ProgramBounds),
     ) -> Result<HarnessProgram, ProgramError> {
-        let (device, processes) = (*device, *processes);
+        let device = *device;
+        let processes = *processes;
         let spec = harness.program.clone().expect("the harness names a program");
         let folder = harness_folder(&harness.path)
             .map_err(super::error::program_system_error("find the folder"))?;
         let environment = program_environment(user, spec.env.iter(), device);
         let words = resolve_command_words(&spec.words, &folder, &environment)?;
-        let (identity, servers) = (String::new(), Servers::new(processes));
+        let identity = String::new();
+        let servers = Servers::new(processes);
         let mut project = HarnessProgram { spec, folder, words, environment, identity, servers };
         project.identity = project.identify(user, device, keeper, bounds)?;
         Ok(project)

@@ -256,7 +256,8 @@ impl Runner {
             }
             ProgramEnd::TookMemory(excess) => Ending::TookMemory(excess),
             ProgramEnd::Ended(End::Killed(libc::SIGKILL)) => {
-                let (signal, memory_ran_out) = (libc::SIGKILL, false);
+                let signal = libc::SIGKILL;
+                let memory_ran_out = false;
                 return Err(WorkerError::Killed { signal, memory_ran_out }.into());
             }
             // So ends a program that sends itself SIGKILL: see `shield`.

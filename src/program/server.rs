@@ -395,9 +395,10 @@ impl Server {
             return Ok(ServerEvent::Over);
         }
         let still_open = self.served.receive(&mut self.received, files, left);
-        match still_open.map_err(program_system_error("listen"))? {
-            true => Ok(ServerEvent::Nothing),
-            false => Ok(ServerEvent::Over),
+        if still_open.map_err(program_system_error("listen"))? {
+            Ok(ServerEvent::Nothing)
+        } else {
+            Ok(ServerEvent::Over)
         }
     }
 }

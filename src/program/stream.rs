@@ -19,7 +19,8 @@ impl Stream {
     pub(super) fn new(folder: &Path, name: &str) -> Result<Stream, ProgramError> {
         let make_pipe = || -> io::Result<Stream> {
             let path = folder.join(name);
-            let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
+            let kind = rustix::fs::FileType::Fifo;
+            let mode = rustix::fs::Mode::from_raw_mode(0o600);
             match rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0) {
                 Ok(()) | Err(rustix::io::Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),

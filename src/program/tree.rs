@@ -189,8 +189,8 @@ impl Runner {
 }
 
 fn build_error(command: String, finished: &Finished, lacks: Option<String>) -> ProgramError {
-    let (stdout, stderr) =
-        (String::from_utf8_lossy(&finished.stdout), String::from_utf8_lossy(&finished.stderr));
+    let stdout = String::from_utf8_lossy(&finished.stdout);
+    let stderr = String::from_utf8_lossy(&finished.stderr);
     let program_output = if stderr.trim().is_empty() { stdout } else { stderr };
     let message_line = last_line(&program_output);
     let source = PrintedTail::last(&program_output);

@@ -9,10 +9,8 @@ use crate::runtime::report::{AccessFinding, FoundKind, FoundSpot};
 /// The finding in a line, which begins with the word for its kind.
 pub(super) fn describe_access(finding: &AccessFinding) -> String {
     let second = describe_spot(&finding.second);
-    let (first, place) = (
-        finding.first.as_ref().map(describe_spot).unwrap_or_default(),
-        describe_memory_place(finding),
-    );
+    let first = finding.first.as_ref().map(describe_spot).unwrap_or_default();
+    let place = describe_memory_place(finding);
     let times = match finding.count {
         0 | 1 => String::new(),
         n => format!(" ({n} times)"),
@@ -105,7 +103,8 @@ pub(super) fn access_lines(accesses: &Accesses) -> Vec<ReportLine> {
 
 /// The section of a report: failures, and habits that do no harm. Empty if there are none.
 pub(super) fn render_access_section(accesses: &Accesses) -> Text {
-    let (mut out, lines) = (Text::new(), access_lines(accesses));
+    let mut out = Text::new();
+    let lines = access_lines(accesses);
     if !lines.is_empty() {
         out.section("accesses");
     }
@@ -174,7 +173,9 @@ mod tests {
     fn a_finding_names_places_threads_and_the_element() {
         insta::assert_snapshot!(describe_access(&race(FoundKind::Race)), @"race on dx[0, 7]: src/a.cu:7 writes in sum, block (0, 0, 0), thread (3, 0, 0); src/a.cu:9 reads in sum, block (0, 0, 0), thread (4, 0, 0) (12 times)");
         let stray = |offset, memory: &str| {
-            let (index, first, memory) = (None, None, memory.to_owned());
+            let index = None;
+            let first = None;
+            let memory = memory.to_owned();
             describe_access(&AccessFinding {
                 offset,
                 index,

@@ -451,7 +451,8 @@ fn write_culprit_context(out: &mut Text, report: &SearchReport, culprit: &Culpri
 
 /// The searches behind the culprit, in their order.
 pub(super) fn list_searches_behind(report: &SearchReport) -> Vec<&SearchReport> {
-    let (mut searches, mut last) = (Vec::new(), report);
+    let mut searches = Vec::new();
+    let mut last = report;
     while let Behind::Another(next) = &last.behind {
         searches.push(&**next);
         last = next;

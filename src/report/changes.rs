@@ -42,9 +42,10 @@ pub fn render_log_text(report: &LogReport) -> Text {
     let several = report.changes.iter().any(|c| c.fixture != report.changes[0].fixture);
     for change in &report.changes {
         let line = render_commit_title(&change.commit);
-        out.line(match several {
-            true => line.and(" ").styled(DIM, format!("({})", change.fixture)),
-            false => line,
+        out.line(if several {
+            line.and(" ").styled(DIM, format!("({})", change.fixture))
+        } else {
+            line
         });
         change_lines(change)
             .into_iter()
@@ -273,12 +274,10 @@ fn render_divergence(change: &LogChange, judgement: &Judgement) -> ReportLine {
     let mended = |output: &&OutputJudgement| change.mended.contains(&output.name);
     let all: Vec<String> = outputs.iter().map(|output| diverged_words(change, output)).collect();
     let repaired = !outputs.is_empty() && outputs.iter().all(mended);
-    let word = match repaired {
-        true => ReportLine::with_style(GREEN, "repaired"),
-        false => ReportLine::with_style(
-            verdict_style(Verdict::Diverged),
-            verdict_name(Verdict::Diverged),
-        ),
+    let word = if repaired {
+        ReportLine::with_style(GREEN, "repaired")
+    } else {
+        ReportLine::with_style(verdict_style(Verdict::Diverged), verdict_name(Verdict::Diverged))
     };
     word.and(format!(": {}", all.join(", ")))
 }

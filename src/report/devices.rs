@@ -26,8 +26,8 @@ pub fn compare_devices(entries: &[ReportEntry]) -> Text {
                 _ if distance.is_infinite() => "not comparable".to_owned(),
                 _ => format!("rel. {} apart (estimated)", format_short_number(distance, 2)),
             };
-            let (reference_device, other_device) =
-                (&reference.outcome.device, &other_entry.outcome.device);
+            let reference_device = &reference.outcome.device;
+            let other_device = &other_entry.outcome.device;
             text.line(format!(
                 "  {}  {reference_device} and {other_device}: {distance}",
                 output.name

@@ -157,8 +157,8 @@ pub fn output_lines(output: &OutputJudgement) -> Vec<ReportLine> {
     let mut lines = vec![verdict.and(explain_output_verdict(output))];
     lines.extend(render_comparison(output.dtype, &output.dims, compared));
     if let (Some(base), Some(got)) = (&output.base_accuracy, &output.got_accuracy) {
-        let (base, got) =
-            (format_short_number(base.relative_l2, 2), format_short_number(got.relative_l2, 2));
+        let base = format_short_number(base.relative_l2, 2);
+        let got = format_short_number(got.relative_l2, 2);
         let truth = truth_name(output);
         lines.push(format!("error against {truth}: {base} -> {got}").into());
     }
@@ -225,21 +225,18 @@ pub fn render_comparison(dtype: DType, dims: &[Dim], compared: &Comparison) -> V
 pub(super) fn describe_difference(dtype: DType, compared: &Comparison) -> String {
     let share = format_percentage(compared.differing, compared.count);
     let relative = format_short_number(compared.relative_l2, 2);
-    match dtype.is_float() {
-        true => {
-            let beyond_noise = format_noun_count(compared.beyond, "element");
-            format!("{share} of bits differ, rel. {relative}, {beyond_noise} beyond noise")
-        }
-        false => {
-            let flipped = match compared.differing - compared.beyond {
-                0 => "no rounding flips them".to_owned(),
-                _ if compared.beyond == 0 => "roundings flip them on a side by itself".to_owned(),
-                flipped_count => {
-                    format!("roundings flip {flipped_count} of them, and leave {}", compared.beyond)
-                }
-            };
-            format!("{share} of elements differ, rel. {relative}; {flipped}")
-        }
+    if dtype.is_float() {
+        let beyond_noise = format_noun_count(compared.beyond, "element");
+        format!("{share} of bits differ, rel. {relative}, {beyond_noise} beyond noise")
+    } else {
+        let flipped = match compared.differing - compared.beyond {
+            0 => "no rounding flips them".to_owned(),
+            _ if compared.beyond == 0 => "roundings flip them on a side by itself".to_owned(),
+            flipped_count => {
+                format!("roundings flip {flipped_count} of them, and leave {}", compared.beyond)
+            }
+        };
+        format!("{share} of elements differ, rel. {relative}; {flipped}")
     }
 }
 
@@ -247,9 +244,10 @@ pub(super) fn describe_difference(dtype: DType, compared: &Comparison) -> String
 fn describe_worst_element(dtype: DType, dims: &[Dim], compared: &Comparison) -> Option<String> {
     let worst = compared.worst.as_ref()?;
     let shape: Vec<usize> = dims.iter().map(|dim| dim.size).collect();
-    let place = match shape.is_empty() {
-        true => String::new(),
-        false => format!(" at {:?}", unravel_index(worst.index as usize, &shape)),
+    let place = if shape.is_empty() {
+        String::new()
+    } else {
+        format!(" at {:?}", unravel_index(worst.index as usize, &shape))
     };
     let values = format!(
         "worst{place}: {} -> {}",
@@ -258,7 +256,8 @@ fn describe_worst_element(dtype: DType, dims: &[Dim], compared: &Comparison) -> 
     );
     // An integer has no noise, and infinity no distance.
     let has_ulps = dtype.is_float() && worst.ulps.is_finite();
-    let (ratio, ulps) = (format_short_number(worst.ratio, 2), format_short_number(worst.ulps, 3));
+    let ratio = format_short_number(worst.ratio, 2);
+    let ulps = format_short_number(worst.ulps, 3);
     Some(if has_ulps { format!("{values}, {ratio} x noise, {ulps} ulp") } else { values })
 }
 
@@ -298,8 +297,8 @@ fn explain_output_verdict(output: &OutputJudgement) -> String {
         Story::Unsteady => ": a side's own replays differ by more than rounding".to_owned(),
         Story::Drifted { drift, .. } => {
             let elements = format_noun_count(drift.elements, "element");
-            let (factor, ratio) =
-                (format_short_number(1.0 + drift.scale, 5), format_short_number(drift.ratio, 2));
+            let factor = format_short_number(1.0 + drift.scale, 5);
+            let ratio = format_short_number(drift.ratio, 2);
             format!(
                 ": shifted as a whole, {HIDDEN}: {elements} scaled by {factor}, {ratio} x what \
                  rounding explains"
@@ -387,7 +386,8 @@ pub(super) fn describe_shadow_shift(output: &OutputJudgement) -> Option<String> 
         | Story::BeyondNoise { .. } => return None,
     };
     let shadow = output.shadow?;
-    let (dtype, name) = (output.dtype, shadow_name(output));
+    let dtype = output.dtype;
+    let name = shadow_name(output);
     let elements = format_noun_count(shadow.changed, "element");
     let by = format_shift_share(shadow.changed_by);
     match shift {

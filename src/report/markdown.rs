@@ -273,7 +273,8 @@ pub(super) fn escape_markdown(text: &str) -> String {
     let text = sanitise_line(text);
     let mut out = String::with_capacity(text.len());
     for (offset, c) in text.char_indices() {
-        let (before, after) = (&text.as_bytes()[..offset], &text[offset + c.len_utf8()..]);
+        let before = &text.as_bytes()[..offset];
+        let after = &text[offset + c.len_utf8()..];
         let links = (c == ':' && after.starts_with("//"))
             || (c == '.' && before[before.len().saturating_sub(3)..].eq_ignore_ascii_case(b"www"));
         match c {

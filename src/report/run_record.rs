@@ -39,11 +39,13 @@ impl RunRecord {
 /// `time` in UTC, as RFC 3339 writes it; a time before 1970 is its first second.
 pub fn utc_date(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
-    let (days, seconds) = (since / 86_400, since % 86_400);
+    let days = since / 86_400;
+    let seconds = since % 86_400;
     // Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", civil_from_days: years begin in
     // March, so that the leap day is the last of its year.
     let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let era = days / 146_097;
+    let day_of_era = days % 146_097;
     let year_of_era =
         (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
@@ -51,7 +53,9 @@ pub fn utc_date(time: SystemTime) -> String {
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let hour = seconds / 3600;
+    let minute = seconds / 60 % 60;
+    let second = seconds % 60;
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 

@@ -54,9 +54,10 @@ impl SnapshotCheck {
         let written_path = self.written.as_ref()?;
         let is_pending = written_path.extension().is_some_and(|extension| extension == "new");
         let displayed_path = written_path.display();
-        Some(match is_pending {
-            true => format!("pending: {displayed_path}; `replay review` shows it"),
-            false => format!("accepted without review: {displayed_path}"),
+        Some(if is_pending {
+            format!("pending: {displayed_path}; `replay review` shows it")
+        } else {
+            format!("accepted without review: {displayed_path}")
         })
     }
 
@@ -113,8 +114,8 @@ pub fn snapshot_diff(old: &str, new: &str, context: DiffContext) -> Text {
     if context == DiffContext::Whole {
         return line_diff(old, new, context);
     }
-    let ((old, old_folded), (new, new_folded)) =
-        (fold_snapshot_lines(old), fold_snapshot_lines(new));
+    let (old, old_folded) = fold_snapshot_lines(old);
+    let (new, new_folded) = fold_snapshot_lines(new);
     let mut out = line_diff(&old, &new, context);
     let hidden_changes = new_folded.iter().filter(|line| !old_folded.contains(line)).count();
     if hidden_changes > 0 {

@@ -243,14 +243,11 @@ fn describe_completion(entry: &ReportEntry) -> String {
         (0, true) => "every output is written and finite".to_owned(),
         (0, false) => format!("every output is written, {NOT_ALL_FINITE}"),
         (filled, finite) => {
-            let filled_words = match filled < outputs.len() {
-                true => {
-                    let names = entry.filled.join(", ");
-                    format!("every output but {names}, which `init` fills, is known to be written")
-                }
-                false => {
-                    "`init` fills the outputs, so that unwritten elements do not show".to_owned()
-                }
+            let filled_words = if filled < outputs.len() {
+                let names = entry.filled.join(", ");
+                format!("every output but {names}, which `init` fills, is known to be written")
+            } else {
+                "`init` fills the outputs, so that unwritten elements do not show".to_owned()
             };
             format!("{filled_words}; {}", if finite { "all are finite" } else { NOT_ALL_FINITE })
         }

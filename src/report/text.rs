@@ -53,7 +53,8 @@ pub fn render_replay_text(entry: &ReportEntry) -> Text {
 /// The report on one of several fixtures: a line, and below it what is not well.
 pub fn short_text(entry: &ReportEntry) -> Text {
     let mut out = Text::new();
-    let (standing, title) = (Standing::from_entry(entry), standing::format_entry_title(entry));
+    let title = standing::format_entry_title(entry);
+    let standing = Standing::from_entry(entry);
     let verdict = standing::render_entry_verdict(entry);
     let line = ReportLine::with_style(BOLD, title).and(": ").and(verdict.clone());
     out.line(line);
@@ -136,7 +137,8 @@ pub fn launch_shape(launch: &LaunchRecord) -> String {
         (_, 1) => format!("({x}, {y})"),
         _ => format!("({x}, {y}, {z})"),
     };
-    let (grid, block) = (extent(launch.grid), extent(launch.block));
+    let grid = extent(launch.grid);
+    let block = extent(launch.block);
     match launch.shared_bytes {
         0 => format!("<<<{grid}, {block}>>>"),
         bytes => format!("<<<{grid}, {block}, {bytes}>>>"),
@@ -156,9 +158,10 @@ fn write_output_section(out: &mut Text, entry: &ReportEntry) {
         let checksum = output.summary.checksum;
         let words = format!("  {:kind$}  {checksum}", self::format_output_kind(output));
         out.line(ReportLine::from("  ").column(BOLD, &output.name, name).and(words));
-        let unwritten = match entry.filled.contains(&output.name) {
-            true => ReportLine::from("unwritten unknown"),
-            false => render_unwanted_count("unwritten", output.summary.unwritten),
+        let unwritten = if entry.filled.contains(&output.name) {
+            ReportLine::from("unwritten unknown")
+        } else {
+            render_unwanted_count("unwritten", output.summary.unwritten)
         };
         let statistics = numbers::render_statistics(&output.summary).and("  ").and(unwritten);
         out.line(ReportLine::from(" ".repeat(name + 4)).and(statistics));

@@ -38,9 +38,10 @@ impl ApiState {
     /// The most blocks that a cluster of the kernel may have.
     fn most_in_cluster(&self, function: *const c_void) -> u32 {
         let wide_kernels = self.wide_clusters.lock().expect("no code panics while it holds this");
-        match wide_kernels.contains(&(function as usize)) {
-            true => cpu::MOST_CLUSTER_BLOCKS as u32,
-            false => cpu::PORTABLE_CLUSTER_BLOCKS,
+        if wide_kernels.contains(&(function as usize)) {
+            cpu::MOST_CLUSTER_BLOCKS as u32
+        } else {
+            cpu::PORTABLE_CLUSTER_BLOCKS
         }
     }
 

@@ -196,7 +196,8 @@ pub fn read_journal_file(file: &File) -> io::Result<Vec<Vec<u8>>> {
     let length = u64::from(word(0)).min(most_bytes) as usize;
     let mut text = vec![0; length];
     file.read_exact_at(&mut text, FIRST as u64)?;
-    let (mut entries, mut remaining_text) = (Vec::new(), text.as_slice());
+    let mut entries = Vec::new();
+    let mut remaining_text = text.as_slice();
     while let Some((entry, following_text)) = split_journal_entry(remaining_text) {
         let (entry_tag, entry) = entry;
         if entry_tag != checksum(entries.len() as u64, entry) {

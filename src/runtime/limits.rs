@@ -48,9 +48,10 @@ pub(super) fn check_bounds(
     let blocks: u64 = raw.grid.iter().map(|&size| u64::from(size)).product();
     let resident = resident_blocks(threads as usize, raw.shared_bytes, most_shared);
     let resident = MULTIPROCESSORS * resident as u64;
-    match raw.cooperative != 0 && blocks > resident {
-        true => Err(CudaError::COOPERATIVE_LAUNCH_TOO_LARGE),
-        false => Ok(()),
+    if raw.cooperative != 0 && blocks > resident {
+        Err(CudaError::COOPERATIVE_LAUNCH_TOO_LARGE)
+    } else {
+        Ok(())
     }
 }
 
@@ -63,8 +64,9 @@ fn check_cluster(raw: &RawLaunch, most_blocks: u32) -> Result<(), CudaError> {
     let divides = raw.grid.iter().zip(sides).all(|(&blocks, side)| side != 0 && blocks % side == 0);
     let size = sides.iter().try_fold(1u32, |size, &side| size.checked_mul(side));
     let is_small_enough = size.is_some_and(|size| size <= most_blocks);
-    match divides && is_small_enough && raw.names_cluster != 2 {
-        true => Ok(()),
-        false => Err(CudaError::INVALID_CLUSTER_SIZE),
+    if divides && is_small_enough && raw.names_cluster != 2 {
+        Ok(())
+    } else {
+        Err(CudaError::INVALID_CLUSTER_SIZE)
     }
 }

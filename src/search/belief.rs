@@ -197,7 +197,8 @@ impl Belief {
     pub(crate) fn conclude(&self, commit: impl Fn(u32) -> u32) -> Option<Conclusion> {
         if !self.rates_are_clear() {
             let pair = |tally: Tally| (tally.bad, tally.tests);
-            let (good, bad) = (pair(self.good_end), pair(self.bad_end));
+            let good = pair(self.good_end);
+            let bad = pair(self.bad_end);
             let make_refusal = || Conclusion::Refused(EndsRefusal::Indistinguishable { good, bad });
             return self.ends_are_spent().then(make_refusal);
         }

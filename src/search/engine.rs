@@ -345,7 +345,8 @@ impl Search {
         let bad_end = self.commit_at(view, view.reach.len() as u32 - 1);
         if !belief.rates_are_clear() {
             let waiting = |end: &[u32]| self.in_flight.iter().filter(|c| end.contains(c)).count();
-            let (at_good, at_bad) = (waiting(&self.ends.good), waiting(&[bad_end]));
+            let at_good = waiting(&self.ends.good);
+            let at_bad = waiting(&[bad_end]);
             return belief.end_picks(&self.ends.good, bad_end, (at_good, at_bad), slots);
         }
         let is_free: Vec<bool> = (0..view.reach.len() as u32)

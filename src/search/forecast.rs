@@ -38,9 +38,8 @@ impl Search {
     /// The answers that are to be expected of ends and merge bases.
     fn as_claimed(&self) -> Vec<(u32, TestAnswer)> {
         let is_bad = |commit: &u32| self.ends.bad.contains(commit);
-        let claimed = |commit: u32| match is_bad(&commit) {
-            true => (commit, TestAnswer::Bad),
-            false => (commit, TestAnswer::Good),
+        let claimed = |commit: u32| {
+            if is_bad(&commit) { (commit, TestAnswer::Bad) } else { (commit, TestAnswer::Good) }
         };
         self.in_flight.iter().copied().map(claimed).collect()
     }

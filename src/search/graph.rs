@@ -43,7 +43,8 @@ impl Graph {
     /// [`GraphError`] if a parent does not come before its child or the lengths differ.
     pub fn new(parents: Vec<Vec<u32>>, variant: Vec<u32>) -> Result<Self, GraphError> {
         if parents.len() != variant.len() {
-            let (commits, variants) = (parents.len(), variant.len());
+            let commits = parents.len();
+            let variants = variant.len();
             return Err(GraphError::VariantCount { commits, variants });
         }
         if u32::try_from(parents.len()).is_err() {

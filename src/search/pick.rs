@@ -88,7 +88,8 @@ impl Field<'_> {
                 let other_picks: Vec<u32> = list_other_picks(in_flight, picks, index);
                 let scores = self.scores(&other_picks);
                 let Some(better) = self.best(&scores, &other_picks) else { continue };
-                let (new, old) = (better as usize, picks[index] as usize);
+                let new = better as usize;
+                let old = picks[index] as usize;
                 if scores.left[new] < scores.left[old] || (self.cached[new] && !self.cached[old]) {
                     has_moved |= new != old;
                     picks[index] = better;

@@ -442,7 +442,8 @@ fn flaky_run(dice: &mut Dice, false_alarm: f64, detection: f64) -> Option<bool> 
 
 #[test]
 fn of_the_answers_given_with_99_percent_at_least_99_percent_are_right() {
-    let (mut answers, mut wrong) = (0u32, 0u32);
+    let mut answers = 0u32;
+    let mut wrong = 0u32;
     for (false_alarm, detection) in [(0.0, 0.5), (0.02, 0.9), (0.1, 0.6), (0.25, 0.8), (0.4, 1.0)] {
         let mut dice = Dice::new(u64::from(answers) + 3);
         let mut given = 0;

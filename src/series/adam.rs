@@ -51,9 +51,10 @@ impl AdamSetting {
     /// inequality; infinite where there is none.
     fn most(&self) -> f64 {
         let ratio = self.beta1 * self.beta1 / self.beta2;
-        match ratio < 1.0 && self.beta2 < 1.0 {
-            true => (1.0 - self.beta1).powi(2) / (1.0 - self.beta2) / (1.0 - ratio),
-            false => f64::INFINITY,
+        if ratio < 1.0 && self.beta2 < 1.0 {
+            (1.0 - self.beta1).powi(2) / (1.0 - self.beta2) / (1.0 - ratio)
+        } else {
+            f64::INFINITY
         }
     }
 
@@ -76,9 +77,11 @@ pub(super) fn measure_adam(
     if first.len() != second.len() || first.is_empty() {
         return None;
     }
-    let ((of_first, of_second), most) = (setting.corrections(), setting.most());
+    let (of_first, of_second) = setting.corrections();
+    let most = setting.most();
     let mut statistics = Adam { count: first.len() as u64, ..Adam::default() };
-    let (mut m, mut v) = ([0.0; BLOCK], [0.0; BLOCK]);
+    let mut m = [0.0; BLOCK];
+    let mut v = [0.0; BLOCK];
     let mut squares = 0.0;
     for block_start in (0..first.len()).step_by(BLOCK) {
         let length = BLOCK.min(first.len() - block_start);

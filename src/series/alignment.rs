@@ -153,7 +153,8 @@ mod tests {
     #[test]
     fn places_that_do_not_count_are_not_compared() {
         let ignored = (-100i8) as u8;
-        let (tokens, targets) = ([1, 2, 3, 4, 5, 6], [2, ignored, 4, 0, 6, 7]);
+        let tokens = [1, 2, 3, 4, 5, 6];
+        let targets = [2, ignored, 4, 0, 6, 7];
         let mask = [1, 1, 1, 0, 1, 1];
         let found = measure_alignment(
             &view(&[6], &tokens),

@@ -113,7 +113,8 @@ impl TensorCatalogue {
                 _ => note_parameter_role(&mut parameters, &role, declared.name),
             }
             if declared.dtype.is_float() && !role.is_scalar() {
-                let (name, is_output) = (declared.name.to_owned(), declared.is_output);
+                let name = declared.name.to_owned();
+                let is_output = declared.is_output;
                 catalogue.tensors.push(Tracked { name, is_output });
             }
         }

@@ -49,7 +49,9 @@ impl StepTensors<'_> {
     /// The elements of `name`, if they are there.
     fn elements(&self, name: &str) -> Result<Option<StepElements<'_>>, FixtureError> {
         if let Some(input) = self.input(name) {
-            let (dtype, shape, bytes) = (input.dtype, input.shape(), input.packed()?);
+            let dtype = input.dtype;
+            let shape = input.shape();
+            let bytes = input.packed()?;
             return Ok(Some(StepElements { dtype, shape, bytes }));
         }
         Ok(match self.outputs {
@@ -114,7 +116,8 @@ impl StepTensors<'_> {
         names: [&Option<String>; 2],
     ) -> Result<Option<[StepElements<'_>; 2]>, FixtureError> {
         let [Some(first), Some(second)] = names else { return Ok(None) };
-        let (first, second) = (self.elements(first)?, self.elements(second)?);
+        let first = self.elements(first)?;
+        let second = self.elements(second)?;
         Ok(first.zip(second).map(|(first, second)| [first, second]))
     }
 }
@@ -175,7 +178,8 @@ fn measure_tensor_distance(before: &TensorView, after: &TensorView) -> Option<f6
     if before.shape != after.shape {
         return None;
     }
-    let (mut a, mut b) = ([0.0; BLOCK], [0.0; BLOCK]);
+    let mut a = [0.0; BLOCK];
+    let mut b = [0.0; BLOCK];
     let mut sum = 0.0;
     for block_start in (0..before.len()).step_by(BLOCK) {
         let length = BLOCK.min(before.len() - block_start);

@@ -32,7 +32,8 @@ pub fn natural_sort_key(path: &Path) -> String {
     /// Digits of the largest number that is sorted by value.
     const DIGITS: usize = 20;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let (mut key, mut rest) = (String::new(), &*name);
+    let mut key = String::new();
+    let mut rest = &*name;
     while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
         let tail = &rest[start..];
         let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());

@@ -28,18 +28,13 @@ pub fn replay_series_step(
     let catalogue = TensorCatalogue::from_harness(&fixture.harness);
     ensure_evidence_room(trial, base.is_some())?;
     let (outcome, gradients) = outcome_and_gradients(trial)?;
-    let measured = match needs_elements(&catalogue) && outcome.status == Status::Completed {
-        true => {
-            trial.lab().remember(&trial.key_of(&format!("series of {catalogue:?}"))?, || {
-                let run = run_plain_step(trial)?;
-                Ok(measure_step(
-                    &catalogue,
-                    fixture,
-                    &OutputSource::Replayed(outcome, run.as_ref()),
-                )?)
-            })?
-        }
-        false => measure_step(&catalogue, fixture, &OutputSource::Replayed(outcome, None))?,
+    let measured = if needs_elements(&catalogue) && outcome.status == Status::Completed {
+        trial.lab().remember(&trial.key_of(&format!("series of {catalogue:?}"))?, || {
+            let run = run_plain_step(trial)?;
+            Ok(measure_step(&catalogue, fixture, &OutputSource::Replayed(outcome, run.as_ref()))?)
+        })?
+    } else {
+        measure_step(&catalogue, fixture, &OutputSource::Replayed(outcome, None))?
     };
     let mut distances = from_known(Other::Captured, &check_captured(trial)?);
     distances.extend(from_known(Other::Oracle, &check_oracle(trial)?));
@@ -91,7 +86,8 @@ fn from_trusted(judgement: &Judgement) -> Vec<Distance> {
     let outputs = judgement.outputs.iter();
     outputs
         .map(|output| {
-            let (verdict, finding) = (output.story.verdict(), output.story.finding());
+            let verdict = output.story.verdict();
+            let finding = output.story.finding();
             build_distance(Other::Trusted, &output.name, verdict, &output.comparison, finding)
         })
         .collect()

@@ -56,9 +56,10 @@ fn training(layers: usize, steps: usize, noise: f64, seed: u64) -> Series {
         let draw = |what: u64| (noise * normal(seed + what, at)).exp();
         let loss = (1.0 + 2.0 * (-(at as f64) / 30.0).exp()) * draw(1);
         let tensors = catalogue.tensors.iter().enumerate().map(|(place, tensor)| {
-            let mut told = numbers(match tensor.name.starts_with("grad_") {
-                true => 0.3 * draw(100 + place as u64),
-                false => 10.0,
+            let mut told = numbers(if tensor.name.starts_with("grad_") {
+                0.3 * draw(100 + place as u64)
+            } else {
+                10.0
             });
             // Weights are other ones at each step.
             told.checksum = format!("{:032x}", at + 1).parse().expect("a checksum");

@@ -31,7 +31,8 @@ pub fn find_contradiction(accepted: &Snapshot, outcome: &Outcome) -> Option<Cont
 }
 
 fn in_output(old: &OutputSnapshot, got: &OutputRecord) -> Option<Contradiction> {
-    let (recorded, computed) = (&old.summary, &got.summary);
+    let recorded = &old.summary;
+    let computed = &got.summary;
     let noise = old.noise * computed.norm;
     let element = old.noise * computed.max_abs;
     let mut pairs = vec![
@@ -61,7 +62,8 @@ fn in_output(old: &OutputSnapshot, got: &OutputRecord) -> Option<Contradiction> 
         !are_within_noise(*a, *b, ROUNDED * noise, tolerance)
     })?;
     let text = |x: Option<f64>| x.map_or("none".to_owned(), |x| format_snapshot_number(x, 9));
-    let (recorded, computed) = (text(recorded), text(computed));
+    let recorded = text(recorded);
+    let computed = text(computed);
     Some(Contradiction { output: old.name.clone(), what, recorded, computed })
 }
 

@@ -275,7 +275,8 @@ fn shadow_note(
 
 fn list_change_notes(old: &OutputSnapshot, got: &OutputSnapshot) -> Vec<String> {
     let mut notes = Vec::new();
-    let (before, now) = (&old.summary, &got.summary);
+    let before = &old.summary;
+    let now = &got.summary;
     let counts = [
         ("NaN", before.nan, now.nan),
         ("Inf", before.inf, now.inf),

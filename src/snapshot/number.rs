@@ -46,10 +46,7 @@ pub(super) fn format_snapshot_number(x: f64, digits: usize) -> String {
 
 /// Decimals without the zeros at their end.
 fn without_zeros(number: &str) -> &str {
-    match number.contains('.') {
-        true => number.trim_end_matches('0').trim_end_matches('.'),
-        false => number,
-    }
+    if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
 }
 
 /// `x` in two digits.
@@ -86,9 +83,10 @@ pub(super) fn format_sketch(sketch: &Sketch, noise: f64) -> String {
 /// Whether [`format_sketch`] writes in this unit for a noise that was rounded to `noise`.
 pub(crate) fn unit_fits(unit: f64, noise: f64) -> bool {
     let part = noise * SKETCH_PART;
-    match part.is_normal() && unit > 0.0 {
-        true => decimal_exponent(unit).abs_diff(decimal_exponent(part)) <= 1,
-        false => unit == 1.0,
+    if part.is_normal() && unit > 0.0 {
+        decimal_exponent(unit).abs_diff(decimal_exponent(part)) <= 1
+    } else {
+        unit == 1.0
     }
 }
 

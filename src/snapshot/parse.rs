@@ -82,7 +82,8 @@ impl<'a> SnapshotParser<'a> {
     }
 
     fn outputs(&mut self, count: usize) -> SnapshotResult<Vec<OutputSnapshot>> {
-        let (mut outputs, mut names) = (Vec::new(), HashSet::new());
+        let mut outputs = Vec::new();
+        let mut names = HashSet::new();
         for _ in 0..count {
             let empty = self.at;
             let output = self.output()?;

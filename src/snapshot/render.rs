@@ -51,7 +51,9 @@ impl Display for OutputSnapshot {
         writeln!(f, "  min {}", extreme(summary.min, in_element, 0))?;
         writeln!(f, "  max {}", extreme(summary.max, in_element, 0))?;
         writeln!(f, "  mean {}", extreme(summary.mean, in_mean, 0))?;
-        let (zeros, nan, inf) = (summary.zeros, summary.nan, summary.inf);
+        let zeros = summary.zeros;
+        let nan = summary.nan;
+        let inf = summary.inf;
         writeln!(f, "  zeros {zeros}, NaN {nan}, Inf {inf}, unwritten {}", summary.unwritten)?;
         for slices in &self.slices {
             let norms: Vec<String> =

@@ -27,7 +27,8 @@ pub struct ShadowChanged {
 impl ShadowChanged {
     /// What became of the shadow from `old` to `got`, if both are known.
     pub(super) fn between(old: &OutputSnapshot, got: &OutputSnapshot) -> Option<ShadowChanged> {
-        let (before, now) = (old.shadow.as_ref()?, got.shadow.as_ref()?);
+        let before = old.shadow.as_ref()?;
+        let now = got.shadow.as_ref()?;
         let (changed, moved, moved_units) = match before.compare(now, old.dtype) {
             ShadowMove::Same => (false, false, 0.0),
             ShadowMove::Changed(moved_units) => (true, false, moved_units),
@@ -72,7 +73,8 @@ pub(super) fn render_imprint_lines(imprint: &Imprint, name: &str) -> [String; 3]
     let words = |values: &[u32]| {
         values.iter().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(" ")
     };
-    let (signed, weighted) = (words(&imprint.signed), words(&imprint.weighted));
+    let signed = words(&imprint.signed);
+    let weighted = words(&imprint.weighted);
     let rounding = format_snapshot_number(imprint.rounding, 2);
     let seal = seal_imprint([name, &rounding, &signed, &weighted]);
     [

@@ -14,7 +14,9 @@ const ROWS: usize = 4;
 const COLUMNS: usize = 500;
 
 fn launch(kernel: &str, block: u32) -> LaunchRecord {
-    let (grid, block, site) = ([1; 3], [block, 1, 1], "k.cu:7".to_owned());
+    let grid = [1; 3];
+    let block = [block, 1, 1];
+    let site = "k.cu:7".to_owned();
     LaunchRecord { kernel: kernel.to_owned(), grid, block, shared_bytes: 0, site, error: None }
 }
 

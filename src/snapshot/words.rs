@@ -107,7 +107,9 @@ fn format_launch_line(launch: &LaunchRecord) -> String {
         (_, 1) => format!("({x}, {y})"),
         _ => format!("({x}, {y}, {z})"),
     };
-    let (kernel, grid, block) = (&launch.kernel, extent(launch.grid), extent(launch.block));
+    let kernel = &launch.kernel;
+    let grid = extent(launch.grid);
+    let block = extent(launch.block);
     flatten_text(&match launch.shared_bytes {
         0 => format!("{kernel}<<<{grid}, {block}>>>"),
         bytes => format!("{kernel}<<<{grid}, {block}, {bytes}>>>"),

@@ -76,7 +76,8 @@ impl ChecksumSums {
     #[inline(always)]
     pub(super) fn absorb(&mut self, bytes: &[u8], first_unit: u64) {
         let (chunks, rest) = bytes.as_chunks::<CHUNK_BYTES>();
-        let (mut sum_x, mut sum_y) = ([0u64; LANES], [0u64; LANES]);
+        let mut sum_x = [0u64; LANES];
+        let mut sum_y = [0u64; LANES];
         let mut key_x: [u64; LANES] =
             std::array::from_fn(|lane| unit_word_key(0, first_unit, lane));
         let mut key_y: [u64; LANES] =

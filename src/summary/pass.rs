@@ -119,7 +119,8 @@ impl PassState {
         }
         let (sum, sum_of_squares, sketch) = self.moments.finish(self.dtype.size());
         // Adding 0 turns -0 into 0, so that the order of two zeros cannot be seen.
-        let (min, max) = (self.part.min + 0.0, self.part.max + 0.0);
+        let min = self.part.min + 0.0;
+        let max = self.part.max + 0.0;
         SummaryPart { sum, sum_of_squares, sketch, min, max, ..self.part }
     }
 
@@ -273,7 +274,8 @@ fn canonical_nan(dtype: DType) -> &'static [u8] {
 /// tensors whose plain sums leave the range of float64.
 pub(super) fn scaled_moments(view: &TensorView, inverse_scale: f64) -> (f64, f64) {
     let mut values = [0f64; RUN_ELEMENTS];
-    let (mut sum, mut sum_of_squares) = (0.0, 0.0);
+    let mut sum = 0.0;
+    let mut sum_of_squares = 0.0;
     for run in view.bytes.chunks(RUN_BYTES) {
         decode_elements(view.dtype, run, &mut values);
         for value in &values[..run.len() / view.dtype.size()] {

@@ -38,7 +38,8 @@ impl Sketch {
         let mut half = 1;
         while half < PROJECTIONS {
             for index in (0..PROJECTIONS).filter(|index| index & half == 0) {
-                let (upper, lower) = (buckets[index], buckets[index + half]);
+                let upper = buckets[index];
+                let lower = buckets[index + half];
                 (buckets[index], buckets[index + half]) = (upper + lower, upper - lower);
             }
             half *= 2;

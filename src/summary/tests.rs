@@ -63,23 +63,28 @@ fn checksum_of_the_document(dtype_number: u64, shape: &[usize], canonical: &[u8]
         let x = x.rotate_left(32).wrapping_add(f(y));
         (x, y.rotate_left(32).wrapping_add(f(x)))
     };
-    let (start_x, start_y) = (0x243F6A8885A308D3u64, 0x13198A2E03707344u64);
-    let (step_x, step_y) = (0x9E3779B97F4A7C15u64, 0xD1B54A32D192ED03u64);
+    let start_x = 0x243F6A8885A308D3u64;
+    let start_y = 0x13198A2E03707344u64;
+    let step_x = 0x9E3779B97F4A7C15u64;
+    let step_y = 0xD1B54A32D192ED03u64;
     let mut padded = canonical.to_vec();
     while !padded.len().is_multiple_of(16) {
         padded.push(0);
     }
     let word = |n: usize| u64::from_le_bytes(padded[8 * n..8 * n + 8].try_into().unwrap());
-    let (mut sum_x, mut sum_y) = (0u64, 0u64);
+    let mut sum_x = 0u64;
+    let mut sum_y = 0u64;
     for u in 0..padded.len() / 16 {
-        let (w0, w1) = (word(2 * u), word(2 * u + 1));
+        let w0 = word(2 * u);
+        let w1 = word(2 * u + 1);
         let x = w0.wrapping_add(start_x).wrapping_add(step_x.wrapping_mul(u as u64));
         let y = w1.wrapping_add(start_y).wrapping_add(step_y.wrapping_mul(u as u64));
         let (x, y) = p(x, y);
         sum_x = sum_x.wrapping_add(x);
         sum_y = sum_y.wrapping_add(y);
     }
-    let (mut x, mut y) = (sum_x, sum_y);
+    let mut x = sum_x;
+    let mut y = sum_y;
     let header = (dtype_number << 32) + shape.len() as u64;
     for h in std::iter::once(header).chain(shape.iter().map(|&size| size as u64)) {
         (x, y) = p(x.wrapping_add(start_x) ^ h, y.wrapping_add(start_y));
@@ -259,7 +264,8 @@ fn neither_threads_nor_vector_units_change_a_bit() {
 fn sketch_of_the_document(size: usize, values: &[f64]) -> [f64; PROJECTIONS] {
     let mut buckets = [0f64; PROJECTIONS];
     for (i, value) in values.iter().enumerate() {
-        let (u, e) = (i * size / 16, i % (16 / size));
+        let u = i * size / 16;
+        let e = i % (16 / size);
         let z = (u as u64 / 1024 + 1).wrapping_mul(0x9E3779B97F4A7C15);
         let z = (z ^ (z >> 30)).wrapping_mul(0xBF58476D1CE4E5B9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94D049BB133111EB);
@@ -303,7 +309,9 @@ fn the_sketch_is_the_one_of_the_document() {
 fn the_estimate_has_the_error_it_states() {
     let mut random = Random(11);
     let base = normal(&mut random, 4000);
-    let (mut squares, mut inside, mut trials) = (0.0, 0, 0);
+    let mut squares = 0.0;
+    let mut inside = 0;
+    let mut trials = 0;
     for kind in 0..9 {
         for trial in 0..60usize {
             let noise = normal(&mut random, 4000);
@@ -373,7 +381,8 @@ fn an_estimate_knows_its_ends() {
 fn unwritten_and_poison_dependent_elements_are_told_apart() {
     for dtype in DType::ALL {
         let size = dtype.size();
-        let (mut a, mut b) = (vec![0u8; 11 * size], vec![0u8; 11 * size]);
+        let mut a = vec![0u8; 11 * size];
+        let mut b = vec![0u8; 11 * size];
         POISON_A.fill(&mut a);
         POISON_B.fill(&mut b);
         let whole = Owned::new(dtype, &[11], a.clone());
@@ -384,7 +393,8 @@ fn unwritten_and_poison_dependent_elements_are_told_apart() {
         b[4 * size..5 * size].fill(1);
         a[6 * size..8 * size].fill(2);
         b[6 * size..8 * size].fill(3);
-        let (a, b) = (Owned::new(dtype, &[11], a), Owned::new(dtype, &[11], b));
+        let a = Owned::new(dtype, &[11], a);
+        let b = Owned::new(dtype, &[11], b);
         let found = compare_poisons(&a.view(), &b.view()).unwrap();
         assert_eq!((found.unwritten, found.poison_dependent), (8, 2), "{dtype}");
         assert_eq!(found.first_unwritten, [0, 1, 2, 3, 5, 8, 9, 10]);

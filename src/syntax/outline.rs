@@ -85,7 +85,8 @@ const MOST_SCOPES: usize = 64;
 
 /// The items of a file, outer before inner, in order.
 pub(crate) fn outline_items(text: &str, tokens: &Tokens) -> Vec<Item> {
-    let (scopes, items) = (Vec::new(), Vec::new());
+    let scopes = Vec::new();
+    let items = Vec::new();
     Outline { text, tokens, at: 0, head: 0, braces: 0, scopes, items }.run()
 }
 
@@ -229,9 +230,10 @@ impl Outline<'_> {
     fn opens_namespace(&self) -> bool {
         let mut words = self.head_words().filter(|(_, token)| token.kind != TokenKind::Directive);
         let Some((_, first)) = words.next() else { return false };
-        let first = match first.is_spelled(self.text, "inline") {
-            true => words.next().map_or(first, |(_, token)| token),
-            false => first,
+        let first = if first.is_spelled(self.text, "inline") {
+            words.next().map_or(first, |(_, token)| token)
+        } else {
+            first
         };
         let linkage = words.next().is_some_and(|(_, token)| token.kind == TokenKind::Text);
         first.is_spelled(self.text, "namespace")

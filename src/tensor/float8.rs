@@ -48,16 +48,19 @@ pub(crate) fn encode_float8(dtype: DType, x: f64) -> u8 {
         DType::F8E5M2 => (&E5M2, 0x7B, 0x7C, 0x7E),
         _ => unreachable!("{dtype} has more than 8 bits"),
     };
-    let (sign, magnitude) = (u8::from(x.is_sign_negative()) << 7, x.abs());
+    let sign = u8::from(x.is_sign_negative()) << 7;
+    let magnitude = x.abs();
     if x.is_nan() {
         return sign | nan;
     }
     let code_below = values[..=largest].partition_point(|value| *value <= magnitude) - 1;
-    let next = match code_below == largest {
-        true => 2.0 * values[largest] - values[largest - 1],
-        false => values[code_below + 1],
+    let next = if code_below == largest {
+        2.0 * values[largest] - values[largest - 1]
+    } else {
+        values[code_below + 1]
     };
-    let (to_below, to_next) = (magnitude - values[code_below], next - magnitude);
+    let to_below = magnitude - values[code_below];
+    let to_next = next - magnitude;
     let up = to_below > to_next || (to_below == to_next && code_below % 2 == 1);
     let code = code_below + usize::from(up);
     sign | if code > largest { overflow } else { code as u8 }
@@ -93,7 +96,8 @@ mod tests {
                 assert!(same, "{dtype} {code:#04x}: {value} {back}");
             }
             for code in 0..127u8 {
-                let (low, high) = (values[usize::from(code)], values[usize::from(code) + 1]);
+                let low = values[usize::from(code)];
+                let high = values[usize::from(code) + 1];
                 if !high.is_finite() {
                     break;
                 }

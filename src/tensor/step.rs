@@ -193,9 +193,12 @@ impl Scales {
         let columns = tensor.shape.last().copied().unwrap_or(1).max(1);
         let mut rows = vec![0.0; tensor.len().div_ceil(columns)];
         let is_narrow = tensor.dtype.is_float() && tensor.dtype != DType::F64;
-        parallel::fill_in_parallel(threads, &mut rows, 1, columns, |first, rows| match is_narrow {
-            true => Distinct::<u32>::default().powers(tensor, columns, first, rows),
-            false => Distinct::<u64>::default().powers(tensor, columns, first, rows),
+        parallel::fill_in_parallel(threads, &mut rows, 1, columns, |first, rows| {
+            if is_narrow {
+                Distinct::<u32>::default().powers(tensor, columns, first, rows)
+            } else {
+                Distinct::<u64>::default().powers(tensor, columns, first, rows)
+            }
         });
         let mut scaled: Vec<f64> = rows.iter().copied().filter(|&scale| scale > 0.0).collect();
         scaled.sort_unstable_by(f64::total_cmp);
@@ -206,7 +209,8 @@ impl Scales {
 
     /// The bytes of the scales of a tensor of this shape.
     pub(crate) fn bytes_of(shape: &[usize]) -> usize {
-        let (last, elements) = (shape.last().copied().unwrap_or(1).max(1), shape.iter().product());
+        let last = shape.last().copied().unwrap_or(1).max(1);
+        let elements = shape.iter().product();
         usize::div_ceil(elements, last) * size_of::<f64>()
     }
 

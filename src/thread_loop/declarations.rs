@@ -193,9 +193,10 @@ impl DeclarationReader<'_> {
             if self.is_name(token_index) && !initialised {
                 last = Some(token_index);
             }
-            let angles = match self.is_spelled_at(token_index, "<") {
-                true => self.tokens.skip_angles(self.text, token_index),
-                false => None,
+            let angles = if self.is_spelled_at(token_index, "<") {
+                self.tokens.skip_angles(self.text, token_index)
+            } else {
+                None
             };
             let group_end = angles.or(self.tokens.skip_group(token_index));
             if let Some(group_end) = group_end.filter(|_| (bindings || pointer) && !initialised) {

@@ -76,7 +76,8 @@ impl ThreadLoopWriter<'_> {
             code_before.push(' ');
         }
         let mut members = String::new();
-        let (mut starts, mut names) = (String::new(), String::new());
+        let mut starts = String::new();
+        let mut names = String::new();
         for (k, variable) in self.plan.variables.iter().enumerate() {
             self.types(k, variable, &mut code_before);
             write_member(k, variable, &mut members);
@@ -170,7 +171,8 @@ impl ThreadLoopWriter<'_> {
             if placed.head_of.is_some() {
                 continue;
             }
-            let (name, initialiser) = (declarator.name, declarator.initialiser.clone());
+            let name = declarator.name;
+            let initialiser = declarator.initialiser.clone();
             match variable.home {
                 VariableHome::Frame if !variable.dimensions.is_empty() => {
                     self.array(k, variable, name, initialiser.clone());
@@ -263,7 +265,8 @@ impl ThreadLoopWriter<'_> {
     }
 
     fn barrier(&mut self, number: usize, barrier: &YieldPoint) {
-        let (mut out, mut back) = (String::new(), String::new());
+        let mut out = String::new();
+        let mut back = String::new();
         for &k in &barrier.kept {
             let Variable { name, home, parameter, .. } = &self.plan.variables[k];
             if *home == VariableHome::Local {

@@ -206,7 +206,8 @@ impl Facts {
     /// The names that mention a word for which `seed` holds, or that mention such a name.
     fn reaching(&self, seed: impl Fn(&str) -> bool) -> BTreeSet<String> {
         let mut mentioned_by: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        let (mut reaching, mut pending_words) = (BTreeSet::new(), Vec::new());
+        let mut reaching = BTreeSet::new();
+        let mut pending_words = Vec::new();
         for (name, words) in &self.mentions {
             if words.iter().any(|word| seed(word)) {
                 reaching.insert(name.clone());

@@ -55,8 +55,10 @@ impl GridStrideLoop {
     /// The class of the loop, for in front of the loop over the threads.
     pub(super) fn declaration(&self, number: usize) -> String {
         let VectorBody { values, reads, writes, changes, code, .. } = &self.body;
-        let (values, reads) = (values.len(), reads.len());
-        let (writes, changes) = (writes.len(), changes.len());
+        let values = values.len();
+        let reads = reads.len();
+        let writes = writes.len();
+        let changes = changes.len();
         format!(
             "struct replay_loop_{number} : \
              ::replay_rt::strided_loop<{values}, {reads}, {writes}, {changes}> {{ \
@@ -176,14 +178,15 @@ impl<'t> Finder<'_, 't> {
         if stars != 1 || is_changed {
             return;
         }
-        let root = match parameter {
-            true => marks
+        let root = if parameter {
+            marks
                 .any(|token_index| {
                     planner.is_spelled_at(token_index, "__restrict__")
                         || planner.is_spelled_at(token_index, "__restrict")
                 })
-                .then(|| name.to_owned()),
-            false => self.root(declarator.initialiser.clone(), class, constant),
+                .then(|| name.to_owned())
+        } else {
+            self.root(declarator.initialiser.clone(), class, constant)
         };
         if let Some(parameter) = root {
             self.derivations.push(declarator.name..declarator.initialiser.end);
@@ -287,7 +290,9 @@ impl<'t> Finder<'_, 't> {
         if !shape || planner.facts.is_macro(name) {
             return None;
         }
-        let (start, end, step) = (name_at + 2..first, first + 3..second, second + 4..head.end);
+        let start = name_at + 2..first;
+        let end = first + 3..second;
+        let step = second + 4..head.end;
         let statements = match &body.form {
             StatementForm::List(list) => &list[..],
             _ => std::slice::from_ref(body),

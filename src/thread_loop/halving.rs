@@ -66,7 +66,8 @@ impl Halving {
         variables: &[Variable],
         text: impl Fn(Range<usize>) -> String,
     ) -> String {
-        let (level, k) = (&variables[self.level].name, self.level);
+        let level = &variables[self.level].name;
+        let k = self.level;
         let index = match self.index {
             Some(index) => format!(", &replay_frame_t::v{index}"),
             None => String::new(),
@@ -204,7 +205,8 @@ impl HalvingReader<'_, '_> {
         let equals = subscript_end + usize::from(assigns);
         let value_range = equals + 1..end - 1;
         let pure = |token_index: usize| {
-            let (word, kind) = (planner.word(token_index), planner.tokens[token_index].kind);
+            let word = planner.word(token_index);
+            let kind = planner.tokens[token_index].kind;
             let called = kind == TokenKind::Ident && planner.is_spelled_at(token_index + 1, "(");
             let is_pure_call = matches!(word, "fmaxf" | "fminf" | "fabsf" | "max" | "min");
             let twice = matches!(word, "+" | "-") && planner.is_spelled_at(token_index + 1, word);

@@ -193,15 +193,18 @@ impl Planner<'_> {
 
     /// `range` split at its commas outside of brackets.
     pub(super) fn pieces(&self, range: Range<usize>) -> Vec<Range<usize>> {
-        let (mut found_pieces, mut start, mut token_index) = (Vec::new(), range.start, range.start);
+        let mut found_pieces = Vec::new();
+        let mut start = range.start;
+        let mut token_index = range.start;
         while token_index < range.end {
             if self.is_spelled_at(token_index, ",") {
                 found_pieces.push(start..token_index);
                 start = token_index + 1;
             }
-            let angles = match self.is_spelled_at(token_index, "<") {
-                true => self.tokens.skip_angles(self.text, token_index),
-                false => None,
+            let angles = if self.is_spelled_at(token_index, "<") {
+                self.tokens.skip_angles(self.text, token_index)
+            } else {
+                None
             };
             token_index = angles.or(self.tokens.skip_group(token_index)).unwrap_or(token_index + 1);
         }

@@ -123,7 +123,8 @@ pub(super) fn plan_kernel<'t>(
     };
     let names = BTreeMap::new();
     let moved = BTreeSet::new();
-    let (places, visible) = (BTreeMap::new(), Vec::new());
+    let places = BTreeMap::new();
+    let visible = Vec::new();
     let mut planner =
         Planner { text, tokens, facts, item, plan, waits, names, places, moved, visible };
     planner.check_words()?;

@@ -86,7 +86,8 @@ impl<'r> Shuffles<'r> {
             reader.variables.clear();
             at = match reader.fold(at) {
                 Ok((tokens, steps, step)) => {
-                    let (end, variables) = (tokens.end, reader.variables.clone());
+                    let end = tokens.end;
+                    let variables = reader.variables.clone();
                     shuffles.folds.push(ShuffleReduction { tokens, steps, step, variables });
                     end
                 }
@@ -142,7 +143,8 @@ pub(super) fn rewrite_shuffle_reductions(
     edits: &mut Edits,
 ) {
     for fold in folds {
-        let (written_fold, line) = (fold.written(source, tokens), fold.line(source, tokens));
+        let written_fold = fold.written(source, tokens);
+        let line = fold.line(source, tokens);
         let ReductionText { value, collected, types, kind, combine, mask, width, shuffle } =
             written_fold;
         let code_before = format!(
@@ -211,7 +213,8 @@ impl ShuffleReduction<'_> {
                  goto replay_next; }}"
             )
         };
-        let (first, later) = (wait("0"), wait("replay_frame->replay_fold.done"));
+        let first = wait("0");
+        let later = wait("replay_frame->replay_fold.done");
         // A loop, since a pragma for one may stand in front of it.
         format!(
             "do {{ replay_frame->replay_fold.done = 0; {first} replay_{number}:;{back} \
@@ -310,7 +313,8 @@ impl<'r> ShuffleReader<'r> {
     /// Whether `head` declares `counter` and does nothing but change it.
     fn head(&mut self, head: Range<usize>, counter: &str) -> Option<()> {
         let mut ends = head.clone().filter(|&token_index| self.is_spelled_at(token_index, ";"));
-        let (first, second) = (ends.next()?, ends.next()?);
+        let first = ends.next()?;
+        let second = ends.next()?;
         let declared_index =
             head.clone().take_while(|&token_index| self.is_name(token_index)).last()?;
         let declares = declared_index > head.start && self.word(declared_index) == counter;
@@ -352,7 +356,8 @@ impl<'r> ShuffleReader<'r> {
         }
         let first = self.step(at)?;
         let mut steps = String::new();
-        let (mut end, mut count) = (at, 0);
+        let mut end = at;
+        let mut count = 0;
         while let Ok(next) = self.step(end) {
             let distance = next.distance.clone();
             if !self.same(&first, &next) || self.constant(distance.clone(), "").is_none() {
@@ -415,7 +420,8 @@ impl<'r> ShuffleReader<'r> {
         {
             return Err(refused(ShuffleReason::Width(self.folded(width))));
         }
-        let (mask, distance) = (mask.clone(), distance.clone());
+        let mask = mask.clone();
+        let distance = distance.clone();
         Ok(ShuffleStep {
             tokens: at..after + 1,
             variable: at,
@@ -517,7 +523,8 @@ impl<'r> ShuffleReader<'r> {
     /// this adds, is changed.
     fn constant(&mut self, range: Range<usize>, counter: &str) -> Option<()> {
         for token_index in range.clone() {
-            let (word, kind) = (self.word(token_index), self.tokens[token_index].kind);
+            let word = self.word(token_index);
+            let kind = self.tokens[token_index].kind;
             let next = if token_index + 1 < range.end { self.word(token_index + 1) } else { "" };
             match kind {
                 TokenKind::Number => {}

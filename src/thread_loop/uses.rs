@@ -140,7 +140,8 @@ impl Mention<'_> {
         }
         let index_before = token_index.checked_sub(1);
         let before2 = token_index.checked_sub(2);
-        let (previous, next) = (self.word(index_before), self.word(Some(last + 1)));
+        let previous = self.word(index_before);
+        let next = self.word(Some(last + 1));
         let is_macro = |index: Option<usize>| self.facts.is_macro(self.word(index));
         if is_macro(index_before) || is_macro(Some(last + 1)) {
             return Use::Escape;

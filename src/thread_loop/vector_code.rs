@@ -94,7 +94,8 @@ impl<'p, 't> VectorWriter<'p, 't> {
         known: &'p BTreeMap<&'t str, LoopOperand>,
         index: &'t str,
     ) -> Self {
-        let (locals, body) = (BTreeMap::new(), VectorBody::default());
+        let locals = BTreeMap::new();
+        let body = VectorBody::default();
         VectorWriter { planner, known, index, locals, body, at: 0, end: 0, levels: 0 }
     }
 
@@ -200,7 +201,8 @@ impl<'p, 't> VectorWriter<'p, 't> {
         if self.at == self.end {
             return Some(());
         }
-        let (site, name) = (self.at, self.word(TokenKind::Ident));
+        let site = self.at;
+        let name = self.word(TokenKind::Ident);
         self.at += 1;
         if self.is_spelled("[") {
             return self.store(site, name);
@@ -290,7 +292,8 @@ impl<'p, 't> VectorWriter<'p, 't> {
             }
             let second = self.expression()?;
             let class = common_vector_class(&first, &second)?;
-            let (first, second) = (first.into(class)?, second.into(class)?);
+            let first = first.into(class)?;
+            let second = second.into(class)?;
             VectorValue::new(
                 format!("::replay_rt::lanes::choose({condition}, {first}, {second})"),
                 class,
@@ -314,8 +317,8 @@ impl<'p, 't> VectorWriter<'p, 't> {
             let right = self.binary(level + 1)?;
             left = match level {
                 0 | 1 => {
-                    let (left, right) =
-                        (left.into(VectorClass::Mask)?, right.into(VectorClass::Mask)?);
+                    let left = left.into(VectorClass::Mask)?;
+                    let right = right.into(VectorClass::Mask)?;
                     VectorValue::new(
                         format!("({left} {} {right})", &operator[..1]),
                         VectorClass::Mask,
@@ -323,7 +326,8 @@ impl<'p, 't> VectorWriter<'p, 't> {
                 }
                 2 | 3 => {
                     let class = common_vector_class(&left, &right)?;
-                    let (left, right) = (left.into(class)?, right.into(class)?);
+                    let left = left.into(class)?;
+                    let right = right.into(class)?;
                     let mask = VectorClass::Mask.vector();
                     VectorValue::new(
                         format!("({mask})({left} {operator} {right})"),
@@ -475,7 +479,8 @@ fn write_vector_arithmetic(
     if operator == "/" && class == VectorClass::Int {
         return None;
     }
-    let (left, right) = (left.into(class)?, right.into(class)?);
+    let left = left.into(class)?;
+    let right = right.into(class)?;
     Some(VectorValue::new(format!("({left} {operator} {right})"), class))
 }
 

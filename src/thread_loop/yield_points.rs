@@ -68,8 +68,9 @@ pub(super) fn around_atomic(
     [out, back]: [&str; 2],
 ) -> (String, &'static str) {
     let text = |range: &Range<usize>| normalise_spacing(source.text, &tokens[range.clone()]);
-    let (name, address, value) =
-        (tokens[start].text(source.text), text(&arguments[0]), text(&arguments[1]));
+    let name = tokens[start].text(source.text);
+    let address = text(&arguments[0]);
+    let value = text(&arguments[1]);
     let code_before = format!(
         "{{ if (replay_block.yields()) {{ replay_block.keep({address}, {value}); {out}\
          replay_block.yield(*replay_frame, {number}); goto replay_next; replay_{number}:;{back} \

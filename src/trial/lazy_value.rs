@@ -45,7 +45,8 @@ mod tests {
 
     #[test]
     fn a_value_that_several_threads_ask_for_is_made_once() {
-        let (once, made) = (LazyValue::default(), AtomicUsize::new(0));
+        let once = LazyValue::default();
+        let made = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| once.get(|| Ok::<_, ()>(made.fetch_add(1, Ordering::SeqCst))));

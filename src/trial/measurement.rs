@@ -167,7 +167,8 @@ impl Around {
         factor: f64,
     ) -> Result<Measurement, ReplayError> {
         let probes = self.probes();
-        let (mut noise, mut ordered) = (Vec::new(), Vec::new());
+        let mut noise = Vec::new();
+        let mut ordered = Vec::new();
         for (name, accumulator) in self.accumulators {
             let Some(view) = run.output(&name) else { continue };
             let order_index =
@@ -184,10 +185,8 @@ impl Around {
     /// What moved each output.
     fn probes(&self) -> Vec<(String, Vec<Probe>)> {
         let output_probes = |(name, accumulator): &(String, NoiseAccumulator)| {
-            let by_rounding = match self.nudged.contains(name) {
-                true => Probe::Inputs,
-                false => Probe::Rounding,
-            };
+            let by_rounding =
+                if self.nudged.contains(name) { Probe::Inputs } else { Probe::Rounding };
             let probe_sources =
                 [(by_rounding, NoiseSource::Rounding), (Probe::Order, NoiseSource::Order)];
             let moving_probes =
@@ -260,7 +259,8 @@ impl Trial {
     ) -> Result<DeviceRoundings, ReplayError> {
         let _span = tracing::info_span!("roundings", message = self.fixture().name);
         let Some(run) = variant.deviations(FLIP_FACTOR)? else { return Ok(None) };
-        let (scratch, replays) = (self.lab.scratch(), ROUNDINGS.len() as u32);
+        let scratch = self.lab.scratch();
+        let replays = ROUNDINGS.len() as u32;
         let output_roundings = base.outputs().map(|(output, view)| {
             let accumulator =
                 match run.output(&output.name) {
@@ -290,12 +290,11 @@ impl Trial {
                 has_moved |= order_accumulator.has_moved(NoiseSource::Order);
             }
         }
-        let ordered = match has_moved {
-            true => {
-                let centre = reference.run(&Mode::plain(POISON_A))?;
-                self.ordered(reference, &centre, &device_roundings, &[Order::REVERSED.0])?
-            }
-            false => Vec::new(),
+        let ordered = if has_moved {
+            let centre = reference.run(&Mode::plain(POISON_A))?;
+            self.ordered(reference, &centre, &device_roundings, &[Order::REVERSED.0])?
+        } else {
+            Vec::new()
         };
         Ok(Around { accumulators: device_roundings, ordered, nudged: Vec::new() })
     }
@@ -384,12 +383,14 @@ impl Trial {
         };
         let mut modes = Vec::new();
         for input in self.fixture().inputs.iter().filter(is_float) {
-            let (packed, shape) = (input.packed()?, input.shape());
+            let packed = input.packed()?;
+            let shape = input.shape();
             let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
             let scales = Arc::new(Scales::measure(&view, parallel::count_cores()));
             // A zero may lie on a kink that rounding does not leave.
             for class in [StepClass::Ordinary, StepClass::Outlier] {
-                let (input, scales) = (input.name.clone(), scales.clone());
+                let input = input.name.clone();
+                let scales = scales.clone();
                 let stepped = Stepped { input, step: step(class, view.len()), scales };
                 modes.push(Mode { step: Some(stepped), ..Mode::plain(POISON_A) });
             }

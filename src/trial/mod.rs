@@ -228,7 +228,8 @@ impl Trial {
             (Ok(()), _) => {}
             (Err(error), Precision::Native) => return Err(error.into()),
             (Err(error), _) => {
-                let (reason, hint) = (error.to_string(), error.hint());
+                let reason = error.to_string();
+                let hint = error.hint();
                 return Ok(Err(Refusal { reason, causes: Vec::new(), hint, first_error: None }));
             }
         }

@@ -73,9 +73,12 @@ fn not_deterministic(
             (REORDERED_ULPS * ulp(run_view.dtype, size.max(rms))).max(POISON_SHARE * largest)
         }
     };
-    let (mut count, mut first, mut max_abs) = (0, None, 0.0f64);
+    let mut count = 0;
+    let mut first = None;
+    let mut max_abs = 0.0f64;
     for index in 0..run_view.len() {
-        let (left, right) = (run_view.get_f64(index), repeated_view.get_f64(index));
+        let left = run_view.get_f64(index);
+        let right = repeated_view.get_f64(index);
         let difference = element_distance(left, right);
         if difference > allowed(left.abs().min(right.abs())) {
             count += 1;
@@ -84,7 +87,8 @@ fn not_deterministic(
         }
     }
     let first = unravel_index(first?, run_view.shape);
-    let (output, of) = (name.to_owned(), run_view.len() as u64);
+    let output = name.to_owned();
+    let of = run_view.len() as u64;
     Some(Failure::NotDeterministic { output, count, of, first, max_abs })
 }
 

@@ -184,7 +184,8 @@ fn measure_move(
     base_rounding: &Spread,
     other_rounding: &Spread,
 ) -> LargestMove {
-    let (value, other) = (base.get_f64(index), other_view.get_f64(index));
+    let value = base.get_f64(index);
+    let other = other_view.get_f64(index);
     let rounding = base_rounding.value_at(index).max(other_rounding.value_at(index));
     let difference = if value.is_finite() == other.is_finite() && value.is_finite() {
         (value - other).abs()

@@ -340,10 +340,12 @@ pub(super) fn memory_failures(
     }
     if write_summary.poison_dependent > 0 {
         let first = index(&write_summary.first_poison_dependent);
-        let (output, count) = (output(), write_summary.poison_dependent);
-        failures.push(match is_around {
-            true => Failure::OutsideRead { output, count, of, first },
-            false => Failure::PoisonDependent { output, count, of, first },
+        let output = output();
+        let count = write_summary.poison_dependent;
+        failures.push(if is_around {
+            Failure::OutsideRead { output, count, of, first }
+        } else {
+            Failure::PoisonDependent { output, count, of, first }
         });
     }
     failures

@@ -94,13 +94,15 @@ impl Trial {
 
     fn runs(&self, variant: &dyn Variant) -> Result<Runs, ReplayError> {
         let (first, second) = self.run_twice(variant)?;
-        let again = match poison_shows(&first, &second) {
-            true => Some(run_repetition(variant, &first, &second)?),
-            false => None,
+        let again = if poison_shows(&first, &second) {
+            Some(run_repetition(variant, &first, &second)?)
+        } else {
+            None
         };
-        let parting = match end_differently(&first, &second) {
-            true => Some(classify_parting(variant, &first)?),
-            false => None,
+        let parting = if end_differently(&first, &second) {
+            Some(classify_parting(variant, &first)?)
+        } else {
+            None
         };
         Ok(Runs { first, second, again, parting })
     }
@@ -322,7 +324,8 @@ fn classify_parting(variant: &dyn Variant, first: &Run) -> Result<Parting, Repla
 }
 
 fn record_output(declared_output: &Output, summary: Summary, slices: Vec<Slices>) -> OutputRecord {
-    let (name, dims) = (declared_output.name.clone(), declared_output.dims.clone());
+    let name = declared_output.name.clone();
+    let dims = declared_output.dims.clone();
     OutputRecord { name, dtype: declared_output.dtype, dims, summary, slices }
 }
 
@@ -357,8 +360,8 @@ fn is_nan_where_it_moves(first: &Run, second: &Run) -> bool {
     first.outputs().all(|(output, first_view)| {
         second.output(&output.name).is_some_and(|second_view| {
             (0..first_view.len()).all(|index| {
-                let (first_value, second_value) =
-                    (first_view.get_f64(index), second_view.get_f64(index));
+                let first_value = first_view.get_f64(index);
+                let second_value = second_view.get_f64(index);
                 second_value.is_nan() || first_value.to_bits() == second_value.to_bits()
             })
         })

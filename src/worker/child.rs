@@ -132,7 +132,8 @@ fn replay_job(
 
     let begun = Instant::now();
     let begun_cpu = process_cpu_time();
-    let (poison, is_fetched) = (job.poison, job.device.fetches());
+    let poison = job.poison;
+    let is_fetched = job.device.fetches();
     let end =
         Closing { runtime, tensors, outputs, poison, is_fetched, inputs_us, begun, begun_cpu };
     if let CallPart::Before { .. } = job.part {
@@ -201,7 +202,8 @@ impl Closing {
     fn reach(&self) -> Result<(), ChildError> {
         let Closing { runtime, inputs_us, .. } = *self;
         runtime::cpu::lift_host_memory();
-        let (device, reporter) = (&*runtime.device, runtime.reporter);
+        let device = &*runtime.device;
+        let reporter = runtime.reporter;
         let synchronized = device.synchronize();
         let call_us = elapsed_microseconds(self.begun);
         let cpu_us = (process_cpu_time() - self.begun_cpu).as_micros() as u64;
@@ -218,7 +220,8 @@ impl Closing {
             reporter.send(&ChildReport::Found(findings));
         }
         self.write_outputs()?;
-        let (launches, outputs_us) = (reporter.launches(), elapsed_microseconds(started_at));
+        let launches = reporter.launches();
+        let outputs_us = elapsed_microseconds(started_at);
         reporter.send(&ChildReport::Done {
             launches,
             last_write,
@@ -249,7 +252,8 @@ impl Closing {
         }
         let summarize = || device.summarize(pointer, output.dtype, &output.shape, &self.poison);
         if let Some(summary) = (!is_scalar).then(summarize).flatten() {
-            let (output, summary) = (output.name.clone(), Box::new(summary));
+            let output = output.name.clone();
+            let summary = Box::new(summary);
             let is_fetched = self.is_fetched;
             self.runtime.reporter.send(&ChildReport::Summary { output, summary, is_fetched });
             if !is_fetched {

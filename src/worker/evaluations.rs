@@ -75,7 +75,8 @@ impl RepeatedCalls<'_> {
         add: impl Fn(&mut CallTensors, usize, &Input) -> Result<(), ChildError>,
     ) -> Result<usize, ChildError> {
         let RepeatedCalls { fixture, artifact, runtime, .. } = *self;
-        let (device, tensors) = (&*runtime.device, &mut self.tensors);
+        let device = &*runtime.device;
+        let tensors = &mut self.tensors;
         for (place, input) in fixture.inputs.iter().enumerate() {
             add(tensors, place, input)?;
         }
@@ -99,7 +100,8 @@ impl RepeatedCalls<'_> {
 
     /// Tells that all calls were made, the first of them `begun` so long ago.
     pub(super) fn end(&self, started_at: Instant, begun_cpu: Duration) {
-        let (device, reporter) = (&*self.runtime.device, self.runtime.reporter);
+        let device = &*self.runtime.device;
+        let reporter = self.runtime.reporter;
         for detail in device.overruns() {
             reporter.send(&ChildReport::Overrun { detail });
         }

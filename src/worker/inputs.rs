@@ -37,10 +37,7 @@ impl Common {
             common.places.push((input.name.clone(), pages));
         }
         // Shared memory is a file to this limit.
-        match common.bytes as u64 <= process::file_limit() {
-            true => common,
-            false => Common::default(),
-        }
+        if common.bytes as u64 <= process::file_limit() { common } else { Common::default() }
     }
 
     /// Where the pages of the input called `name` begin.
@@ -182,7 +179,8 @@ mod tests {
         std::fs::write(folder.path().join("replay.toml"), harness).unwrap();
         let toml = "harness = \"replay.toml\"\n";
         std::fs::write(folder.path().join("fixture.toml"), toml).unwrap();
-        let (x, k) = (vec![value; 4 * LARGE], vec![3; 4 * LARGE]);
+        let x = vec![value; 4 * LARGE];
+        let k = vec![3; 4 * LARGE];
         let tensors: [fixture::NewTensor; 3] = [
             ("x", DType::F32, &[LARGE], &x),
             ("k", DType::I32, &[LARGE], &k),
@@ -193,7 +191,10 @@ mod tests {
     }
 
     fn job(folder: &Path, shadow: bool) -> Job {
-        let (threads, order, rounding, checked) = (1, 0, Rounding::Nearest, false);
+        let threads = 1;
+        let order = 0;
+        let rounding = Rounding::Nearest;
+        let checked = false;
         Job {
             artifact: "unused".into(),
             fixture: folder.to_owned(),
@@ -220,11 +221,14 @@ mod tests {
 
     #[test]
     fn large_inputs_are_laid_out_once_for_all_replays_that_have_them_as_captured() {
-        let (one, other) = (written(1), written(2));
+        let one = written(1);
+        let other = written(2);
         let inputs = Inputs::default();
         let of = |captured: &Captured| inputs.lay_out(captured, one.path()).unwrap();
-        let (native, again) = (captured(one.path(), false), captured(one.path(), false));
-        let (shadow, other) = (captured(one.path(), true), captured(other.path(), false));
+        let native = captured(one.path(), false);
+        let again = captured(one.path(), false);
+        let shadow = captured(one.path(), true);
+        let other = captured(other.path(), false);
         assert_eq!((names(&native), names(&shadow)), (vec!["x", "k"], vec!["k"]));
         let first = of(&native);
         assert!(Arc::ptr_eq(&first, &of(&again)));
@@ -242,7 +246,8 @@ mod tests {
     #[test]
     fn a_replay_s_own_inputs_lie_apart_from_its_outputs() {
         let folder = written(1);
-        let (fixture, shadow) = (Fixture::load(folder.path()).unwrap(), job(folder.path(), true));
+        let fixture = Fixture::load(folder.path()).unwrap();
+        let shadow = job(folder.path(), true);
         let layout = |job: &Job, common: &Common, part: &CallPart| {
             let layout = DeclaredTensors::from_fixture(&fixture, job, common).layout(part);
             let inputs: Vec<String> = layout.inputs.into_iter().map(|(name, _)| name).collect();
@@ -263,7 +268,8 @@ mod tests {
 
     #[test]
     fn memory_that_is_short_takes_the_inputs_that_no_replay_uses() {
-        let (one, other) = (written(1), written(2));
+        let one = written(1);
+        let other = written(2);
         let inputs = Inputs::default();
         let used = inputs.lay_out(&captured(one.path(), false), one.path()).unwrap();
         drop(inputs.lay_out(&captured(other.path(), false), one.path()).unwrap());

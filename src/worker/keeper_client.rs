@@ -68,7 +68,8 @@ impl ReplayWorkers {
     /// Processes of `program`, which is this one. They are started on demand.
     pub fn new(program: PathBuf) -> ReplayWorkers {
         let memory_kills = process::memory_kills();
-        let (spares, inputs) = (Arc::default(), Inputs::default());
+        let spares = Arc::default();
+        let inputs = Inputs::default();
         ReplayWorkers { program, zygote: Mutex::default(), memory_kills, spares, inputs }
     }
 
@@ -256,7 +257,8 @@ impl KeeperClient {
         let mut heard_output =
             Heard { printed: Printed::default(), answer: None, timed_out: false };
         let mut stages = [(libc::SIGTERM, GRACE), (libc::SIGKILL, LAST_GRACE)].into_iter();
-        let (mut deadline, mut is_open) = (started_at + timeout, true);
+        let mut deadline = started_at + timeout;
+        let mut is_open = true;
         let mut buffer = vec![0; 64 << 10];
         loop {
             let left = deadline.saturating_duration_since(Instant::now());

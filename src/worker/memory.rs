@@ -29,9 +29,10 @@ const UNIT: usize = 32 << 20;
 
 /// The bytes that the inputs or the outputs of one replay take, of which there are so many.
 pub(crate) fn round_up_memory(bytes: u64) -> u64 {
-    match bytes >= LARGE_OUTPUTS as u64 {
-        true => bytes.checked_next_multiple_of(UNIT as u64).unwrap_or(u64::MAX),
-        false => bytes,
+    if bytes >= LARGE_OUTPUTS as u64 {
+        bytes.checked_next_multiple_of(UNIT as u64).unwrap_or(u64::MAX)
+    } else {
+        bytes
     }
 }
 
@@ -72,11 +73,10 @@ impl OutputMemory {
     fn with(bytes: usize, folder: &Path, seals: SealFlags) -> Result<OutputMemory, WorkerError> {
         let budget = (bytes >= LARGE_OUTPUTS).then(Budget::of_process);
         let taken = budget.as_ref().and_then(|budget| budget.reserve(bytes));
-        let file = match budget.is_some() && taken.is_none() {
-            true => scratch::create_unnamed_file(folder, bytes)?,
-            false => {
-                create_shared_memory(bytes, seals).map_err(system_error("make shared memory"))?
-            }
+        let file = if budget.is_some() && taken.is_none() {
+            scratch::create_unnamed_file(folder, bytes)?
+        } else {
+            create_shared_memory(bytes, seals).map_err(system_error("make shared memory"))?
         };
         Ok(OutputMemory { file, bytes, taken, is_wide: false, map: None })
     }
@@ -296,7 +296,8 @@ mod tests {
     #[test]
     fn memory_for_outputs_serves_one_replay_after_the_other() {
         use std::os::unix::fs::{FileExt, MetadataExt};
-        let (spares, folder) = (Arc::new(Spares::default()), tempfile::tempdir().unwrap());
+        let spares = Arc::new(Spares::default());
+        let folder = tempfile::tempdir().unwrap();
         let take = |bytes| spares.acquire(bytes, false, folder.path()).unwrap();
         let number = |memory: &OutputMemory| memory.file().metadata().unwrap().ino();
         let first = take(REUSED);

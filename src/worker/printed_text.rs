@@ -70,7 +70,8 @@ mod tests {
 
     #[test]
     fn what_was_left_out_twice_is_counted_once() {
-        let (length, mut kept) = (3_000_000, crate::foreign::Bounded::default());
+        let length = 3_000_000;
+        let mut kept = crate::foreign::Bounded::default();
         (0..length / 1000).for_each(|_| kept.push(&[b'x'; 1000]));
         let (text, left_out) = kept.finish();
         let shown = shorten_printed_text(&text, left_out);

@@ -47,7 +47,9 @@ fn run_in(
     loaded: Option<(&Fixture, LoadedArtifact)>,
 ) -> Option<i32> {
     let mut files = files.into_iter().map(File::from);
-    let (printed, journal, outputs) = (files.next()?, files.next()?, files.next()?);
+    let printed = files.next()?;
+    let journal = files.next()?;
+    let outputs = files.next()?;
     let own_inputs = if order.has_inputs { Some(files.next()?) } else { None };
     let inputs = files.next();
     if !tree::die_with_parent(keeper) {
@@ -107,7 +109,8 @@ pub(super) fn run_alone() -> i32 {
     }
     drop(journal);
     signals::watch_signals(process::parent_of(wrapper).unwrap_or(wrapper));
-    let (own_inputs, inputs) = (None, None);
+    let own_inputs = None;
+    let inputs = None;
     let surroundings = ReplayResources { outputs, own_inputs, inputs, above: &[], reporter };
     child::run_replay_job(&order.job, None, surroundings)
 }
@@ -157,7 +160,9 @@ fn execute_wrapper(
         input.rewind()?;
         // They may be in each other's way: first out of the low numbers, then into place.
         let high = |file: &File| fcntl_dupfd_cloexec(file, 10);
-        let (order, journal, outputs) = (high(&input)?, high(journal)?, high(outputs)?);
+        let order = high(&input)?;
+        let journal = high(journal)?;
+        let outputs = high(outputs)?;
         // Its descriptor may be 0, 3 or 4. Closed later, it would close the file that was placed
         // there.
         drop(input);

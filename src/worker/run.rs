@@ -153,7 +153,8 @@ impl Run {
         wide_dtype: Option<DType>,
         folder: &Path,
     ) -> Result<Run, WorkerError> {
-        let (mut outputs, mut packed) = (Vec::new(), Vec::new());
+        let mut outputs = Vec::new();
+        let mut packed = Vec::new();
         for (name, stored_dtype, shape, range) in tensors {
             let is_narrower = |candidate: &DType| {
                 stored_dtype.is_float() && stored_dtype.size() < candidate.size()
@@ -240,27 +241,31 @@ impl DeclaredTensors {
         let inputs = fixture.inputs.iter().filter(is_here);
         let inputs = inputs.map(|input| (input.name.clone(), bytes_of(input, job.shadow)));
         let inputs = inputs.filter(|(_, bytes)| *bytes >= memory::REUSED).collect();
-        let (outputs, times) = (fixture.outputs.clone(), job.evaluations.len().max(1));
-        let (shadow, deviations) = (job.shadow, job.deviations.is_some());
+        let outputs = fixture.outputs.clone();
+        let times = job.evaluations.len().max(1);
+        let shadow = job.shadow;
+        let deviations = job.deviations.is_some();
         let declared_tensors = DeclaredTensors { inputs, outputs, shadow, times, deviations };
         // Shared memory is a file to this limit.
-        match declared_tensors.layout(&CallPart::Whole).input_bytes as u64 <= process::file_limit()
-        {
-            true => declared_tensors,
-            false => DeclaredTensors { inputs: Vec::new(), ..declared_tensors },
+        if declared_tensors.layout(&CallPart::Whole).input_bytes as u64 <= process::file_limit() {
+            declared_tensors
+        } else {
+            DeclaredTensors { inputs: Vec::new(), ..declared_tensors }
         }
     }
 
     /// Those outputs alone.
     #[cfg(any(test, fuzzing))]
     pub(super) fn outputs(outputs: Vec<Output>) -> DeclaredTensors {
-        let (shadow, deviations) = (false, false);
+        let shadow = false;
+        let deviations = false;
         DeclaredTensors { inputs: Vec::new(), outputs, shadow, times: 1, deviations }
     }
 
     /// Where a replay of `part` of the call has those that it tells of.
     pub(super) fn layout(&self, part: &CallPart) -> SharedLayout {
-        let (mut bytes, mut input_bytes) = (0usize, 0usize);
+        let mut bytes = 0usize;
+        let mut input_bytes = 0usize;
         let place = |bytes: &mut usize, size: usize| {
             let pages = bytes.next_multiple_of(ALIGNMENT);
             let (body, offset) = pages_of(size);
@@ -278,7 +283,8 @@ impl DeclaredTensors {
             };
             let size = output.bytes() / output.dtype.size() * dtype.size();
             let (pages, begin) = place(&mut bytes, size);
-            let (name, shape) = (output.name.clone(), output.shape());
+            let name = output.name.clone();
+            let shape = output.shape();
             OutputTensor { name, dtype, shape, pages, begin, bytes: size }
         });
         let outputs = outputs.collect();
@@ -490,7 +496,8 @@ mod tests {
     }
 
     fn done() -> ChildReport {
-        let (launches, last_write) = (0, None);
+        let launches = 0;
+        let last_write = None;
         ChildReport::Done {
             launches,
             last_write,

@@ -138,7 +138,8 @@ impl CallTensors {
         } else {
             input.packed()?
         };
-        let (source, stream) = (staging.as_ptr(), std::ptr::null_mut());
+        let source = staging.as_ptr();
+        let stream = std::ptr::null_mut();
         // SAFETY: the elements have that many bytes: without strides, those that are packed.
         unsafe { device.copy(pointer, source, bytes, CopyKind::HostToDevice, stream) }
             .map_err(|error| ChildError::Copy { tensor: input.name.clone(), error })
@@ -152,7 +153,8 @@ impl CallTensors {
         (file, pages): (&File, usize),
         job: &Job,
     ) -> Result<(), ChildError> {
-        let (bytes, tensor) = (bytes_of(input, job.shadow), input.name.clone());
+        let bytes = bytes_of(input, job.shadow);
+        let tensor = input.name.clone();
         let pointer = device
             .malloc_from(file, pages, bytes, tensor.clone())
             .map_err(|error| ChildError::Memory { tensor, bytes, error })?;
@@ -223,7 +225,8 @@ impl CallTensors {
             unsafe { place.copy_from(pointer, range.len()) };
             return;
         }
-        let (stream, kind) = (std::ptr::null_mut(), CopyKind::DeviceToHost);
+        let stream = std::ptr::null_mut();
+        let kind = CopyKind::DeviceToHost;
         // SAFETY: the target is a part of the mapping, and that long.
         let copied = unsafe { device.copy(place, pointer, range.len(), kind, stream) };
         if let Err(error) = copied {
@@ -249,8 +252,10 @@ fn widen_on_device(
 ) -> Result<Option<Result<(), CudaError>>, ChildError> {
     let stepped = job.step.as_ref().filter(|stepped| stepped.input == input.name);
     let step = stepped.map(|stepped| &stepped.step).zip(scales);
-    let (packed, is_kept) = (input.packed()?, !job.evaluations.is_empty());
-    let (name, dtype) = (input.name.as_str(), input.dtype);
+    let packed = input.packed()?;
+    let is_kept = !job.evaluations.is_empty();
+    let name = input.name.as_str();
+    let dtype = input.dtype;
     Ok(device.widen(destination, &Widening { name, dtype, bytes: &packed, step, is_kept }))
 }
 
@@ -292,7 +297,8 @@ pub(super) fn load_step_scales(
 ) -> Result<Option<Scales>, ChildError> {
     let is_moved = |input: &&Input| job.step.as_ref().is_some_and(|step| step.input == input.name);
     let Some(input) = fixture.inputs.iter().find(is_moved) else { return Ok(None) };
-    let (shape, bytes) = (input.shape(), Scales::bytes_of(&input.shape()));
+    let shape = input.shape();
+    let bytes = Scales::bytes_of(&input.shape());
     if bytes == 0 {
         return Ok(None);
     }

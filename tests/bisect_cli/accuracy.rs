@@ -87,7 +87,8 @@ fn history() -> (TestEnv, Vec<String>) {
     let mut floats = |count: usize| -> Vec<u8> {
         (0..count).flat_map(|_| (numbers.next() as f32 + 0.25).to_le_bytes()).collect()
     };
-    let (hidden, unembedding) = (floats(ROWS * WIDTH), floats(VOCABULARY * WIDTH));
+    let hidden = floats(ROWS * WIDTH);
+    let unembedding = floats(VOCABULARY * WIDTH);
     // Zipf's law: the label of rank r comes 1 / r as often as the first.
     let weights: Vec<f64> = (1..=VOCABULARY).map(|rank| 1.0 / rank as f64).collect();
     let all: f64 = weights.iter().sum();
@@ -119,7 +120,8 @@ fn run(env: &TestEnv, ids: &[String], words: &[&str]) -> String {
 #[test]
 fn a_diff_over_the_repair_says_more_accurate_and_the_other_way_round_imprecise() {
     let (env, ids) = history();
-    let (old, fix) = (ids[1].as_str(), ids[2].as_str());
+    let old = ids[1].as_str();
+    let fix = ids[2].as_str();
     insta::assert_snapshot!(run(&env, &ids, &["diff", "fixtures/step", old, fix]), @"
     step at [C1] c1
     step at [C2] c2
@@ -206,7 +208,8 @@ fn markdown_and_the_log_say_more_accurate_of_the_repair() {
 #[test]
 fn the_repair_is_found_in_either_direction_and_without_a_claim() {
     let (env, ids) = history();
-    let (old, fix) = (ids[0].as_str(), ids[3].as_str());
+    let old = ids[0].as_str();
+    let fix = ids[3].as_str();
     let search = |words: &[&str]| {
         run(&env, &ids, &[&["bisect", "fixtures/step", "--jobs", "1"], words].concat())
     };

@@ -140,7 +140,8 @@ fn entries_that_are_lost_or_damaged_are_made_again() {
 fn two_searches_at_once_share_a_cache() {
     let (env, ids) = nine(isolated());
     let start = || env.command(&SEARCH).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let (one, other) = (start().unwrap(), start().unwrap());
+    let one = start().unwrap();
+    let other = start().unwrap();
     for child in [one, other] {
         let run = env.read(&child.wait_with_output().unwrap());
         assert!(run.stdout.starts_with(&ids[6][..7]), "{}", run.text());

@@ -184,7 +184,8 @@ fn the_bits_of_a_commit_that_was_compared_do_not_acquit_one_that_lost_a_barrier(
 
 #[test]
 fn a_sum_over_blocks_that_no_longer_waits_for_all_of_them_is_found() {
-    let (waits, does_not) = ("before == gridDim.x - 1", "blockIdx.x == gridDim.x - 1");
+    let waits = "before == gridDim.x - 1";
+    let does_not = "blockIdx.x == gridDim.x - 1";
     let versions =
         [blocks(waits, "0"), blocks(waits, "1"), blocks(does_not, "2"), blocks(does_not, "3")];
     let (env, ids) = committed(TestEnv::new(), "share<<<4, 1>>>(x, y, n);", &versions);

@@ -230,7 +230,8 @@ fn a_search_and_a_log_say_which_commits_give_the_captured_outputs_and_are_not_le
         found.text()
     );
     let short = |rev: &str| env.repo.git(&["rev-parse", "--short=7", rev]).trim().to_owned();
-    let (good, bad) = (short("main~1"), short("main"));
+    let good = short("main~1");
+    let bad = short("main");
     let line = format!("note: captured outputs are given by {bad}, not by {good}\n");
     assert!(found.stdout.ends_with(&line), "{}", found.text());
 

@@ -211,7 +211,8 @@ fn inspect_recognises_targets_that_are_the_next_tokens() {
          [outputs.y]\ndtype = \"f32\"\nshape = []\n"
             .replace("call = \"\"", "call = \"y = 0;\""),
     );
-    let (tokens, mut targets) = ([1, 2, 3, 4, 5, 6, 7, 8], [2, 3, 4, 9, 6, 7, 8, 9]);
+    let tokens = [1, 2, 3, 4, 5, 6, 7, 8];
+    let mut targets = [2, 3, 4, 9, 6, 7, 8, 9];
     let inspected = |targets: &[u8; 8]| {
         let shape: &[usize] = &[2, 4];
         let tokens = ("tokens", DType::U8, shape, &tokens[..]);

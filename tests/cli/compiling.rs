@@ -74,7 +74,9 @@ fn a_header_outside_of_the_repository_that_changed_is_another_artifact() {
         fs::write(&header, format!("#define FACTOR {factor}\n")).unwrap();
         checksum(&env.replay(&["fixtures/tiny", "--check", "off"]))
     };
-    let (two, three, again) = (with("2"), with("3"), with("2"));
+    let two = with("2");
+    let three = with("3");
+    let again = with("2");
     assert_ne!(two, three);
     assert_eq!(two, again);
     assert_eq!(env.cached("artifacts").len(), 2, "what came back is not compiled again");
@@ -270,7 +272,8 @@ fn what_the_harness_says_of_gradients_is_part_of_what_is_remembered() {
     };
     let bytes =
         |values: [f32; 4]| values.into_iter().flat_map(f32::to_le_bytes).collect::<Vec<_>>();
-    let (x, w) = (bytes([1.0, 2.0, 3.0, 4.0]), bytes([5.0, 7.0, 9.0, 2.0]));
+    let x = bytes([1.0, 2.0, 3.0, 4.0]);
+    let w = bytes([5.0, 7.0, 9.0, 2.0]);
     env.write_fixture("pair", &[("x", DType::F32, &[4], &x), ("w", DType::F32, &[4], &w)]);
     let gradcheck = |input: &str| {
         env.repo.write("replay.toml", harness(input));

@@ -82,8 +82,8 @@ fn every_malformed_file_is_refused_by_name() {
 fn tensors_that_do_not_fit_the_harness_are_refused_by_name() {
     let env = TestEnv::new().with_kernel("", "y[0] = x[0];");
     env.repo.write("replay.toml", TWO_SIZES);
-    let (x, z) =
-        (("x", DType::F32, &[2, 3][..], &[0; 24][..]), ("z", DType::I32, &[3][..], &[0; 12][..]));
+    let x = ("x", DType::F32, &[2, 3][..], &[0; 24][..]);
+    let z = ("z", DType::I32, &[3][..], &[0; 12][..]);
     let fixtures = [
         ("wrong dtype", vec![x, ("z", DType::I64, &[3], &[0; 24])]),
         ("wrong rank", vec![("x", DType::F32, &[6], &[0; 24]), z]),

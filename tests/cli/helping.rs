@@ -10,9 +10,11 @@ const DOUBLE: &str = "__global__ void twice(const float* x, float* y, int n)\n\
 #[test]
 fn help_is_help() {
     let env = TestEnv::new();
-    let (word, option) = (env.replay(&["help"]), env.replay(&["--help"]));
+    let word = env.replay(&["help"]);
+    let option = env.replay(&["--help"]);
     assert_eq!((word.code, &word.stdout), (Some(0), &option.stdout));
-    let (word, option) = (env.replay(&["help", "bisect"]), env.replay(&["bisect", "--help"]));
+    let word = env.replay(&["help", "bisect"]);
+    let option = env.replay(&["bisect", "--help"]);
     assert_eq!((word.code, &word.stdout), (Some(0), &option.stdout));
     let run = env.replay(&["help", "bisct"]);
     assert_eq!(run.code, Some(128));

@@ -310,8 +310,10 @@ fn float8_project(versions: &[&str]) -> TestEnv {
         let (codes, values): (Vec<u8>, Vec<f64>) = codes.unzip();
         (codes, values.iter().flat_map(|x| (*x as f32).to_le_bytes()).collect::<Vec<u8>>())
     };
-    let ((a, wide_a), (b, wide_b)) = (finite(DType::F8E4M3), finite(DType::F8E5M2));
-    let (n, m) = (&[a.len()][..], &[b.len()][..]);
+    let (a, wide_a) = finite(DType::F8E4M3);
+    let (b, wide_b) = finite(DType::F8E5M2);
+    let n = &[a.len()][..];
+    let m = &[b.len()][..];
     assert_eq!((n[0], m[0]), (254, 248));
     let inputs = [("a", DType::F8E4M3, n, &a[..]), ("b", DType::F8E5M2, m, &b[..])];
     env.write_fixture("all", &inputs);

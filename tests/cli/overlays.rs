@@ -43,7 +43,9 @@ fn an_overlay_comes_before_the_headers_of_a_revision_and_is_part_of_the_key() {
         write_header(&env, factor);
         checksum(&env.replay(&["fixtures/tiny", "--rev", "HEAD"]))
     };
-    let (two, three, again) = (with("2"), with("3"), with("2"));
+    let two = with("2");
+    let three = with("3");
+    let again = with("2");
     assert_ne!(two, three);
     assert_eq!(two, again);
     // Its floats are doubles in the shadow, too, and checked replays see its code.

@@ -49,7 +49,8 @@ fn a_page_tells_what_is_printed_with_the_history_and_pictures() {
         // A search says what it found in the cache.
         if ["log", "diff"].contains(&arguments[0]) {
             let values = |page: &str| page.split_once("<footer").expect("the run").0.to_owned();
-            let (again, text) = (values(&again.stdout), values(&text));
+            let again = values(&again.stdout);
+            let text = values(&text);
             assert_eq!(again, text, "a page is made of values alone: {arguments:?}");
         }
         fs::remove_file(&page).expect("a page");

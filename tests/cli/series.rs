@@ -136,7 +136,8 @@ fn the_document_keeps_to_its_schema_and_the_table_has_a_line_for_each_step() {
 
 /// The cells of a line of comma-separated values.
 fn cells(line: &str) -> Vec<String> {
-    let (mut cells, mut is_quoted) = (vec![String::new()], false);
+    let mut cells = vec![String::new()];
+    let mut is_quoted = false;
     for letter in line.chars() {
         match letter {
             '"' => is_quoted = !is_quoted,
@@ -268,7 +269,8 @@ fn a_revision_that_fails_or_does_not_build_is_a_finding() {
     env.repo.write("k.cu", "this does not compile");
     env.repo.commit("Break");
     let at = |revision: &str| env.replay(&["series", "fixtures", "--rev", revision]);
-    let (failed, broken) = (at("HEAD~1"), at("HEAD"));
+    let failed = at("HEAD~1");
+    let broken = at("HEAD");
     insta::assert_snapshot!(findings(&failed.stdout), @"wrong    the replay fails at both steps: exit: the code called exit(3) before the call returned");
     // What the compiler says is its own.
     let told = findings(&broken.stdout);

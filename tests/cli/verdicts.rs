@@ -52,7 +52,8 @@ fn ties(env: &TestEnv, apart: f32) {
     let key = |at: usize| drawn(1_000_000 + (at % DEPTH) as u32);
     let keys: Vec<f32> =
         (0..4 * DEPTH).map(|at| key(at) * (1.0 + apart * drawn(2_000_000 + at as u32))).collect();
-    let (queries, keys) = (bytes(&queries), bytes(&keys));
+    let queries = bytes(&queries);
+    let keys = bytes(&keys);
     let tensors = [
         ("q", DType::F32, &[ROWS, DEPTH][..], &queries[..]),
         ("k", DType::F32, &[4, DEPTH][..], &keys[..]),

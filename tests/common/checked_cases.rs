@@ -13,7 +13,9 @@ fn expanded(line: &str) -> String {
     let case = |list: &str, zero: bool| {
         let mut words = list.trim_end_matches(')').split(", ");
         let mut word = || words.next().expect("a name, a grid and a block");
-        let (name, grid, block) = (word(), word(), word());
+        let name = word();
+        let grid = word();
+        let block = word();
         format!(
             "static void case_{name}(const float* x, float* out) {{ \
              {name}_kernel<<<{grid}, {block}>>>(x, out, scratch(8192, {zero})); }}\n"

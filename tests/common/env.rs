@@ -189,10 +189,8 @@ impl TestEnv {
 
 /// Replaces the run that a comment ends with.
 fn mask_run(text: &str) -> String {
-    let masked = |line: &str| match line.starts_with("<sub>") {
-        true => "[RUN]\n".to_owned(),
-        false => line.to_owned(),
-    };
+    let masked =
+        |line: &str| if line.starts_with("<sub>") { "[RUN]\n".to_owned() } else { line.to_owned() };
     text.split_inclusive('\n').map(masked).collect()
 }
 

@@ -32,7 +32,8 @@ fn plain_sums_where_atomics_belong_are_found_although_no_order_shows_them() {
 #[test]
 fn benign_variants_are_not_accused_and_races_are() {
     let corpus = Corpus::new();
-    let (wrong, raced) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let wrong = Mutex::new(Vec::new());
+    let raced = Mutex::new(Vec::new());
     let is_wanted = |variant: &Variant| {
         let file = variant.file.as_str();
         RACES.contains(&file) || wanted(variant) && variant.truth == Truth::Benign

@@ -44,14 +44,16 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 fn lm_loss(inputs: &Inputs) -> Vec<Output> {
-    let (logits, targets) = (inputs.floats("logits"), inputs.integers("targets"));
+    let logits = inputs.floats("logits");
+    let targets = inputs.integers("targets");
     let vocab = inputs.shape("logits")[2];
     let counts: Vec<bool> = match inputs.get("mask") {
         Some(mask) => mask.iter().map(|&flag| flag != 0.0).collect(),
         None => vec![true; targets.len()],
     };
     let count = counts.iter().filter(|&&counts| counts).count() as f64;
-    let (mut loss, mut gradient) = (0.0, Vec::new());
+    let mut loss = 0.0;
+    let mut gradient = Vec::new();
     for (position, row) in logits.chunks(vocab).enumerate() {
         let target = targets[position] as usize;
         let mut grad_row = probabilities(row);
@@ -64,10 +66,14 @@ fn lm_loss(inputs: &Inputs) -> Vec<Output> {
 }
 
 fn linear_loss(inputs: &Inputs) -> Vec<Output> {
-    let (hidden, weight) = (inputs.floats("hidden"), inputs.floats("weight"));
-    let (targets, temperature) = (inputs.integers("targets"), inputs.floats("temperature")[0]);
-    let (rows, dim) = (inputs.shape("hidden")[0], inputs.shape("hidden")[1]);
-    let (mut loss, mut grad_hidden) = (0.0, vec![0.0; hidden.len()]);
+    let hidden = inputs.floats("hidden");
+    let weight = inputs.floats("weight");
+    let targets = inputs.integers("targets");
+    let temperature = inputs.floats("temperature")[0];
+    let rows = inputs.shape("hidden")[0];
+    let dim = inputs.shape("hidden")[1];
+    let mut loss = 0.0;
+    let mut grad_hidden = vec![0.0; hidden.len()];
     let mut grad_weight = vec![0.0; weight.len()];
     for (row, h) in hidden.chunks(dim).enumerate() {
         let logits: Vec<f64> = weight.chunks(dim).map(|w| dot(h, w) / temperature).collect();
@@ -88,7 +94,8 @@ fn linear_loss(inputs: &Inputs) -> Vec<Output> {
 
 fn softmax(inputs: &Inputs) -> Vec<Output> {
     let (x, grad_y, cols) = (inputs.floats("x"), inputs.floats("grad_y"), inputs.shape("x")[1]);
-    let (mut y, mut grad_x) = (Vec::new(), Vec::new());
+    let mut y = Vec::new();
+    let mut grad_x = Vec::new();
     for (row, gradient) in x.chunks(cols).zip(grad_y.chunks(cols)) {
         let p = probabilities(row);
         let mean = dot(&p, gradient);
@@ -99,10 +106,14 @@ fn softmax(inputs: &Inputs) -> Vec<Output> {
 }
 
 fn layernorm(inputs: &Inputs) -> Vec<Output> {
-    let (x, gamma, grad_y) = (inputs.floats("x"), inputs.floats("gamma"), inputs.floats("grad_y"));
-    let (cols, epsilon) = (gamma.len(), inputs.floats("epsilon")[0]);
+    let x = inputs.floats("x");
+    let gamma = inputs.floats("gamma");
+    let grad_y = inputs.floats("grad_y");
+    let cols = gamma.len();
+    let epsilon = inputs.floats("epsilon")[0];
     let n = cols as f64;
-    let (mut grad_gamma, mut grad_beta) = (vec![0.0; cols], vec![0.0; cols]);
+    let mut grad_gamma = vec![0.0; cols];
+    let mut grad_beta = vec![0.0; cols];
     let mut grad_x = Vec::new();
     for (row, gradient) in x.chunks(cols).zip(grad_y.chunks(cols)) {
         let mean = row.iter().sum::<f64>() / n;
@@ -122,9 +133,12 @@ fn layernorm(inputs: &Inputs) -> Vec<Output> {
 }
 
 fn matmul_bias(inputs: &Inputs) -> Vec<Output> {
-    let (x, weight, bias) = (inputs.floats("x"), inputs.floats("weight"), inputs.floats("bias"));
+    let x = inputs.floats("x");
+    let weight = inputs.floats("weight");
+    let bias = inputs.floats("bias");
     let grad_out = inputs.floats("grad_out");
-    let (k, n) = (inputs.shape("weight")[0], inputs.shape("weight")[1]);
+    let k = inputs.shape("weight")[0];
+    let n = inputs.shape("weight")[1];
     let mut out = Vec::new();
     for row in x.chunks(k) {
         let product = |column: usize| (0..k).map(|i| row[i] * weight[i * n + column]).sum::<f64>();
@@ -139,8 +153,10 @@ fn matmul_bias(inputs: &Inputs) -> Vec<Output> {
 }
 
 fn embedding(inputs: &Inputs) -> Vec<Output> {
-    let (grad_out, tokens) = (inputs.floats("grad_out"), inputs.integers("tokens"));
-    let (dim, decay) = (inputs.shape("table")[1], inputs.floats("decay")[0]);
+    let grad_out = inputs.floats("grad_out");
+    let tokens = inputs.integers("tokens");
+    let dim = inputs.shape("table")[1];
+    let decay = inputs.floats("decay")[0];
     let mut grad_table: Vec<f64> = inputs.floats("table").iter().map(|x| decay * x).collect();
     for (&token, gradient) in tokens.iter().zip(grad_out.chunks(dim)).filter(|(t, _)| **t >= 0) {
         for (column, value) in gradient.iter().enumerate() {
@@ -151,11 +167,15 @@ fn embedding(inputs: &Inputs) -> Vec<Output> {
 }
 
 fn attention(inputs: &Inputs) -> Vec<Output> {
-    let (scores, grad_weights) = (inputs.floats("scores"), inputs.floats("grad_weights"));
-    let (tau, bias) = (inputs.floats("tau"), inputs.floats("bias"));
-    let (heads, length) = (tau.len(), inputs.shape("bias")[1]);
+    let scores = inputs.floats("scores");
+    let grad_weights = inputs.floats("grad_weights");
+    let tau = inputs.floats("tau");
+    let bias = inputs.floats("bias");
+    let heads = tau.len();
+    let length = inputs.shape("bias")[1];
     let mut grad_scores = vec![0.0; scores.len()];
-    let (mut grad_tau, mut grad_bias) = (vec![0.0; heads], vec![0.0; bias.len()]);
+    let mut grad_tau = vec![0.0; heads];
+    let mut grad_bias = vec![0.0; bias.len()];
     for head in 0..heads {
         for query in 0..length {
             let begin = (head * length + query) * length;

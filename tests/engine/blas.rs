@@ -21,7 +21,8 @@ const COLUMNS: usize = 19;
 
 impl Blas {
     fn new() -> Blas {
-        let (a, b) = (numbers(150 * 150, 2), numbers(150 * 151, 3));
+        let a = numbers(150 * 150, 2);
+        let b = numbers(150 * 151, 3);
         Blas { a, b, bias: numbers(73 * 19, 4) }
     }
 
@@ -66,7 +67,8 @@ impl Blas {
 }
 
 fn gelu_slope(x: f64) -> f64 {
-    let (t, factor) = (inner(x).tanh(), (2.0 / std::f64::consts::PI).sqrt());
+    let t = inner(x).tanh();
+    let factor = (2.0 / std::f64::consts::PI).sqrt();
     0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * factor * (1.0 + 3.0 * 0.044715 * x * x)
 }
 
@@ -74,7 +76,8 @@ fn gelu_slope(x: f64) -> f64 {
 fn cublas_multiplies_matrices_in_all_transpositions_and_leading_dimensions() {
     let blas = Blas::new();
     for which in 0..4 {
-        let (ta, tb) = (which & 1 != 0, which & 2 != 0);
+        let ta = which & 1 != 0;
+        let tb = which & 2 != 0;
         let expected = blas.whole(|row, column| {
             let sum = blas.sum(row, column, ta, tb, f64::from);
             0.5 * sum + 0.25 * blas.bias(row + column * 73)
@@ -122,7 +125,8 @@ fn cublas_multiplies_batches_by_strides_and_by_pointers() {
 #[test]
 fn cublas_works_on_vectors_with_scalars_on_the_host_and_on_the_device() {
     let blas = Blas::new();
-    let (a, b) = (|i: usize| f64::from(blas.a[i]), |i: usize| f64::from(blas.b[i]));
+    let a = |i: usize| f64::from(blas.a[i]);
+    let b = |i: usize| f64::from(blas.b[i]);
     let mut out: Vec<f64> = blas.bias.iter().map(|&x| f64::from(x)).collect();
     for (row, out) in out.iter_mut().enumerate().take(ROWS) {
         let sum: f64 = (0..150).map(|l| a(l + row * 150) * b(l)).sum();
@@ -161,7 +165,8 @@ fn cublaslt_has_the_epilogues_of_training() {
 #[test]
 fn cublaslt_has_the_epilogues_of_training_for_aligned_matrices() {
     let blas = Blas::new();
-    let (a, b) = (|i: usize| f64::from(blas.a[i]), |i: usize| f64::from(blas.b[i]));
+    let a = |i: usize| f64::from(blas.a[i]);
+    let b = |i: usize| f64::from(blas.b[i]);
     let sum = |row: usize, column: usize| {
         0.5 * (0..128).map(|l| a(l + row * 128) * b(l + column * 128)).sum::<f64>()
     };
@@ -225,6 +230,7 @@ fn sums_of_cublas_follow_the_rounding_of_a_replay() {
         let mode = Mode { rounding, ..Mode::plain(POISON_A) };
         elements(&public.run_in(Precision::Native, &mode), "out", 70)
     };
-    let (down, up) = (run(Rounding::Down), run(Rounding::Up));
+    let down = run(Rounding::Down);
+    let up = run(Rounding::Up);
     assert!(down.iter().zip(&up).all(|(down, up)| down < up), "{down:?}\n{up:?}");
 }

@@ -75,8 +75,10 @@ fn exponentials_of_a_shadow_are_within_a_unit_in_the_last_place() {
     for rounding in [Rounding::Nearest, Rounding::Down, Rounding::Up, Rounding::TowardZero] {
         let mode = Mode { rounding, ..Mode::plain(POISON_A) };
         let run = project.run_as(Precision::Shadow, "all", &mode, Machine::PLAIN);
-        let (arguments, got) = (elements(&run, "arguments", COUNT), elements(&run, "out", COUNT));
-        let (mut moved, mut beyond) = (0, 0);
+        let arguments = elements(&run, "arguments", COUNT);
+        let got = elements(&run, "out", COUNT);
+        let mut moved = 0;
+        let mut beyond = 0;
         for (&x, got) in arguments.iter().zip(got) {
             // To nearest: the rounding of the result itself is allowed for.
             let expected = core_math::exp(x);

@@ -108,7 +108,8 @@ fn clusters_work_by_inline_ptx_and_with_instances_of_templates() {
 #[test]
 fn a_thread_knows_its_place_in_its_cluster() {
     let place = |n: usize| {
-        let (block, thread) = (n / 32, n % 32);
+        let block = n / 32;
+        let thread = n % 32;
         let at = [block % 4 % 2, block / 4];
         let rank = at[1] * 2 + at[0];
         let index = [at[0] * 8 + thread % 8, at[1] * 4 + thread / 8];
@@ -369,7 +370,8 @@ fn thrust_chooses_moves_and_finds_items() {
 fn groups_of_lanes_by_a_label_and_packs_of_8_bit_numbers_are_there() {
     let x = input64();
     let lane = |t: usize| {
-        let (rank, four) = (t % 32, (t % 4) as f64);
+        let rank = t % 32;
+        let four = (t % 4) as f64;
         let size = (32 - rank % 3).div_ceil(3);
         let odd: usize = (0..32).filter(|lane| lane % 2 == rank % 2).sum();
         let packs = four * 1000.0 + 50.0 + four * 10.0 + 2.0 - four + 0.25;

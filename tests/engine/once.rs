@@ -17,7 +17,8 @@ use super::project::{Machine, Project, cpu_in};
 
 /// A compiler that does what `CXX` or g++ does, and writes down with what words it was called.
 fn writing_compiler(folder: &Path) -> String {
-    let (script, log) = (folder.join("compiler"), folder.join("log"));
+    let script = folder.join("compiler");
+    let log = folder.join("log");
     let real = std::env::var("CXX").unwrap_or("g++".to_owned());
     let text = format!("#!/bin/sh\necho \"$@\" >> '{}'\nexec {real} \"$@\"\n", log.display());
     fs::write(&script, text).unwrap();
@@ -114,7 +115,8 @@ fn a_trial_translates_its_sources_once_for_each_precision_that_it_needs() {
         let cache = Cache::open(&folder.path().join("cache")).unwrap();
         Lab::new(Arc::new(cpu.clone()), cache, fresh)
     };
-    let (one, other) = (squares("one"), squares("other"));
+    let one = squares("one");
+    let other = squares("other");
     ask_for_everything(&one.trial("only", &lab(&cpu, false)));
     assert_eq!(cpu.toolchain().translations(), 2);
     // What is remembered needs the native translation alone: it is found by what that gives.
@@ -123,7 +125,8 @@ fn a_trial_translates_its_sources_once_for_each_precision_that_it_needs() {
     ask_for_everything(&one.trial("only", &lab(&cpu, true)));
     assert_eq!(cpu.toolchain().translations(), 5);
     let lab = lab(&cpu, false);
-    let (base, got) = (one.trial("only", &lab), other.trial("only", &lab));
+    let base = one.trial("only", &lab);
+    let got = other.trial("only", &lab);
     ask_for_everything(&got);
     judge_trial(&base, &got).unwrap();
     assert_eq!(cpu.toolchain().translations(), 9);
@@ -141,7 +144,8 @@ fn a_judgement_of_a_replay_that_was_out_of_time_is_not_remembered() {
         );
         Project::new(&text, "x, out", table, &[1.0])
     };
-    let (fast, slow) = (sources(""), sources("sleep(3);"));
+    let fast = sources("");
+    let slow = sources("sleep(3);");
     let verdict = |seconds| {
         let machine = Machine { timeout: Duration::from_secs(seconds), ..Machine::PLAIN };
         let cpu = cpu_in(folder.path(), "", machine);

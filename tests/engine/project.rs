@@ -130,7 +130,8 @@ impl Project {
     /// Compiles `case` for `cpu`.
     pub fn compiled(&self, case: &str, cpu: &CpuBackend, precision: Precision) -> Artifact {
         let fixture = &self.subject(case).fixture;
-        let (harness, signature) = (&fixture.harness, Signature::from_fixture(fixture));
+        let harness = &fixture.harness;
+        let signature = Signature::from_fixture(fixture);
         cpu.toolchain().compile(harness, &signature, &self.sources, precision).unwrap()
     }
 
@@ -157,7 +158,8 @@ impl Project {
 
     /// One run of `case` in `mode`, as compiled with `precision`.
     pub fn run_as(&self, precision: Precision, case: &str, mode: &Mode, machine: Machine) -> Run {
-        let (cpu, fixture) = (cpu_with(&cache(), "", machine), &self.subject(case).fixture);
+        let cpu = cpu_with(&cache(), "", machine);
+        let fixture = &self.subject(case).fixture;
         let variant = cpu.prepare(fixture, &self.sources, precision, &|| ());
         let variant = variant.unwrap_or_else(|error| {
             panic!("{error}: {:?} {:?}", std::error::Error::source(&error), error.hint())

@@ -55,9 +55,10 @@ impl Public {
             let entry = entry.unwrap();
             fs::copy(entry.path(), dir.path().join("src").join(entry.file_name())).unwrap();
         }
-        let text = match harness.contains("sources") {
-            true => harness.to_owned(),
-            false => format!("sources = [\"src\"]\ninclude = [\"src\"]\n{harness}"),
+        let text = if harness.contains("sources") {
+            harness.to_owned()
+        } else {
+            format!("sources = [\"src\"]\ninclude = [\"src\"]\n{harness}")
         };
         fs::write(dir.path().join("replay.toml"), text).unwrap();
         let at: PathBuf = dir.path().join("fixture");
@@ -71,7 +72,8 @@ impl Public {
         fixture::write_safetensors(&at, &new, &[]).unwrap();
         let fixture = Arc::new(Fixture::load(&at).unwrap());
         let harness = &fixture.harness;
-        let (sources, include) = (harness.sources.clone(), harness.include.clone());
+        let sources = harness.sources.clone();
+        let include = harness.include.clone();
         let spec = SourceSpec { sources, include, ..SourceSpec::default() };
         let sources = source_set_from_dir(dir.path(), &spec).unwrap().into();
         Public { _dir: dir, fixture, sources }
@@ -83,9 +85,10 @@ impl Public {
 
     /// The native replay, on the device in a test of [`on_a_gpu`].
     pub(super) fn run_here(&self) -> Run {
-        match GPU.with_borrow(Option::is_some) {
-            true => self.run_on_gpu(),
-            false => self.run(Precision::Native),
+        if GPU.with_borrow(Option::is_some) {
+            self.run_on_gpu()
+        } else {
+            self.run(Precision::Native)
         }
     }
 
@@ -109,7 +112,8 @@ impl Public {
 
     pub(super) fn compiled(&self, precision: Precision) -> Artifact {
         let cpu = cpu_with(&cache(), "", Machine::PLAIN);
-        let (harness, signature) = (&self.fixture.harness, Signature::from_fixture(&self.fixture));
+        let harness = &self.fixture.harness;
+        let signature = Signature::from_fixture(&self.fixture);
         cpu.toolchain().compile(harness, &signature, &self.sources, precision).unwrap()
     }
 

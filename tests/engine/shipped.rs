@@ -108,9 +108,10 @@ impl Shipped {
             DTYPES.map(|dtype| format!("\"outs_{dtype}\"")).join(", ")
         );
         for (number, case) in cases.iter().enumerate() {
-            let (statements, begin, end) = match timed {
-                true => (case.statements(), "best_us(3, cpu_us, [&] {", "});"),
-                false => (case.statements(), "", ""),
+            let (statements, begin, end) = if timed {
+                (case.statements(), "best_us(3, cpu_us, [&] {", "});")
+            } else {
+                (case.statements(), "", "")
             };
             harness += &format!("case {number}: {{ {begin} {statements} {end} }} break;\n");
         }

@@ -15,7 +15,8 @@ fn floats() -> Vec<f32> {
     (0..4096)
         .map(|k| {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-            let (high, fraction) = ((state >> 33) as u32, (state >> 40) as f32 / 16_777_216.0);
+            let high = (state >> 33) as u32;
+            let fraction = (state >> 40) as f32 / 16_777_216.0;
             match k % 64 {
                 0..52 => fraction * 40.0 - 20.0,
                 52..60 => fraction * 220.0 - 110.0,

@@ -96,7 +96,8 @@ fn inline_ptx_of_single_numbers_has_a_shadow_and_packed_numbers_end_it() {
         .map(|i| {
             let v = &case.a[i * 4..i * 4 + 4];
             let sum: f64 = v.iter().map(|&x| f64::from(x)).sum();
-            let (lane, warp) = (i % 32, i / 32 % 2);
+            let lane = i % 32;
+            let warp = i / 32 % 2;
             let majority = 12 & 10 | 10 & lane | 12 & lane;
             sum * 0.5 + f64::from(v[0]).exp2() + (majority + lane + warp) as f64
         })

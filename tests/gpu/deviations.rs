@@ -58,7 +58,8 @@ fn arithmetic_rounds_on_a_gpu_as_on_the_cpu() {
                   out[i] = 1.0f / __fadd_rn(__fmul_rn(y, y), (float)(n * 16777259)); }";
     let small = Small::floats(source, "f<<<10, 100>>>(x, out, n);");
     let (host, device) = both(&small);
-    let (expected, found) = (on_cpu(&*host), on_gpu(&*device));
+    let expected = on_cpu(&*host);
+    let found = on_gpu(&*device);
     assert!(expected.iter().filter(|&&x| x > 0.0).count() > 900, "{expected:?}");
     assert_eq!(found.iter().map(|x| x.abs()).collect::<Vec<f64>>(), expected);
 }
@@ -75,7 +76,8 @@ fn additions_to_memory_round_on_a_gpu_as_on_the_cpu() {
                   atomicAdd(out + i, old + x[i]); }";
     let small = Small::floats(source, "f<<<10, 100>>>(x, out, n);");
     let (host, device) = both(&small);
-    let (expected, found) = (on_cpu(&*host), on_gpu(&*device));
+    let expected = on_cpu(&*host);
+    let found = on_gpu(&*device);
     assert!(expected.iter().filter(|&&x| x > 0.0).count() > 400, "{expected:?}");
     assert_eq!(found.iter().map(|x| x.abs()).collect::<Vec<f64>>(), expected);
 }

@@ -110,7 +110,8 @@ fn the_kernels_of_public_repositories_compile_for_a_gpu() {
              [outputs.out]\ndtype = \"f32\"\nshape = []\n"
         );
         let harness = Harness::parse(&text, &folder.join("replay.toml")).unwrap();
-        let (sources, include) = (harness.sources.clone(), harness.include.clone());
+        let sources = harness.sources.clone();
+        let include = harness.include.clone();
         let spec = SourceSpec { sources, include, ..SourceSpec::default() };
         let sources = source_set_from_dir(&folder, &spec).unwrap();
         let module = toolchain.compile(&harness, &sources);

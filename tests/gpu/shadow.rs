@@ -25,7 +25,8 @@ fn assert_alike(one: &Run, other: &Run, what: &str) {
         let squares: f64 = (0..view.len()).map(|at| view.get_f64(at).powi(2)).sum();
         let rms = (squares / view.len().max(1) as f64).sqrt();
         for at in 0..view.len() {
-            let (x, y) = (view.get_f64(at), there.get_f64(at));
+            let x = view.get_f64(at);
+            let y = there.get_f64(at);
             let apart = (x - y).abs() <= APART * (x.abs() + rms);
             assert!(apart || x.to_bits() == y.to_bits(), "{what} {}[{at}]: {x} {y}", output.name);
         }
@@ -65,7 +66,8 @@ fn a_shadow_on_a_gpu_is_that_of_the_cpu_up_to_the_rounding_of_float64() {
             let Some((host, device)) = both(&demo.subject, &sources, &cache) else { continue };
             on_device += usize::from(device.reference().is_some());
             let mode = Mode::plain(POISON_A);
-            let (one, other) = (host.run(&mode).unwrap(), device.run(&mode).unwrap());
+            let one = host.run(&mode).unwrap();
+            let other = device.run(&mode).unwrap();
             // What does not run to its end there is the CPU's.
             if one.ending == Ending::Completed {
                 assert_alike(&one, &other, &format!("{fixture} {id}"));
@@ -83,7 +85,8 @@ fn functions_vectors_shuffles_and_atomics_of_float_are_those_of_double_in_a_shad
     let (host, device) = both(&small.subject, &small.sources, &cache).unwrap();
     assert!(device.reference().is_some(), "it runs on the CPU");
     let mode = Mode::plain(POISON_A);
-    let (one, other) = (host.run(&mode).unwrap(), device.run(&mode).unwrap());
+    let one = host.run(&mode).unwrap();
+    let other = device.run(&mode).unwrap();
     assert_eq!(other.device.as_ref().map(|(_, class)| class.starts_with("sm_")), Some(true));
     assert_alike(&one, &other, "widened");
 }
@@ -105,7 +108,8 @@ fn steps(count: usize) -> Vec<Step> {
 
 fn stepped(subject: &replay::trial::Subject, step: Step) -> Mode {
     let input = &subject.fixture.inputs[0];
-    let (packed, shape) = (input.packed().unwrap(), input.shape());
+    let packed = input.packed().unwrap();
+    let shape = input.shape();
     let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
     let scales = Arc::new(Scales::measure(&view, 1));
     let stepped = Stepped { input: input.name.clone(), step, scales };
@@ -121,9 +125,10 @@ fn bits(shadow: &dyn Variant, modes: &[Mode], at_once: bool) -> Vec<Vec<u8>> {
         found.push(run.output("out").unwrap().bytes.to_vec());
         Ok(())
     };
-    match at_once {
-        true => shadow.run_each(modes, 1, &mut take).unwrap(),
-        false => modes.iter().for_each(|mode| take(0, shadow.run(mode).unwrap()).unwrap()),
+    if at_once {
+        shadow.run_each(modes, 1, &mut take).unwrap()
+    } else {
+        modes.iter().for_each(|mode| take(0, shadow.run(mode).unwrap()).unwrap())
     }
     found
 }
@@ -179,8 +184,8 @@ fn evidence_from_a_gpu_gives_the_verdicts_of_the_cpu() {
         for id in variants(&demo) {
             let sources = Arc::new(demo.history.source_set(id, &demo.spec).unwrap());
             let told = |lab: &Arc<Lab>| {
-                let (base, got) =
-                    (lab.trial(&demo.subject, &base), lab.trial(&demo.subject, &sources));
+                let base = lab.trial(&demo.subject, &base);
+                let got = lab.trial(&demo.subject, &sources);
                 let judged = judge_trial(&base, &got).unwrap();
                 let checked: Vec<GradientVerdict> = check_gradients(&got)
                     .unwrap()
@@ -189,7 +194,8 @@ fn evidence_from_a_gpu_gives_the_verdicts_of_the_cpu() {
                     .collect();
                 (crate::gpu::class(judged.verdict), checked)
             };
-            let (cpu, gpu) = (told(&on_cpu), told(&on_gpu));
+            let cpu = told(&on_cpu);
+            let gpu = told(&on_gpu);
             eprintln!("{fixture} {id}: cpu {cpu:?}, gpu {gpu:?}");
             if cpu != gpu {
                 wrong.push(format!("{fixture} {id}: cpu {cpu:?}, gpu {gpu:?}"));

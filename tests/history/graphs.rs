@@ -100,7 +100,8 @@ fn graphs_are_those_of_git_rev_list() {
             let names = |numbers: &[i32]| -> Vec<String> {
                 numbers.iter().map(|n| format!("c{n}")).collect()
             };
-            let (good, bad) = (names(&good), names(&bad));
+            let good = names(&good);
+            let bad = names(&bad);
 
             let graph = history.graph(&goods, &bads, false).unwrap();
             assert_eq!(edges(&graph), git_edges(&repo, &good, &bad, &[]), "seed {seed}");

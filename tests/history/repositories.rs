@@ -11,7 +11,8 @@ use crate::common::repo::TestRepo;
 #[test]
 fn a_linked_worktree_and_a_bare_clone_are_repositories() {
     let repo = kernel_history();
-    let (linked, bare) = (repo.beside("linked"), repo.beside("bare.git"));
+    let linked = repo.beside("linked");
+    let bare = repo.beside("bare.git");
     repo.git(&["worktree", "add", "-q", "--detach", linked.to_str().unwrap(), "v1"]);
     repo.git(&["clone", "-q", "--bare", ".", bare.to_str().unwrap()]);
     let linked = History::open(&linked).expect("a worktree");

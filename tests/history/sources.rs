@@ -241,7 +241,8 @@ fn a_diff_shows_the_source_set_alone() {
     repo.write("other.txt", "x");
     repo.commit_file("src/loss.cu", "three\n", "Change two files");
     let history = open(&repo);
-    let (parent, head) = (history.resolve("HEAD^").unwrap(), history.head().unwrap());
+    let parent = history.resolve("HEAD^").unwrap();
+    let head = history.head().unwrap();
     let diff = history.diff(Some(&parent), &head, &kernels()).unwrap();
     assert_eq!(
         diff.trim_end(),

@@ -73,7 +73,8 @@ fn a_bisect_names_the_commit_among_those_that_cannot_be_run() {
 #[test]
 fn two_revisions_are_compared_tensor_by_tensor() {
     let env = TestEnv::with_speaker();
-    let (before, after) = (env.kernel("divide 3"), env.kernel("divide 3.0001"));
+    let before = env.kernel("divide 3");
+    let after = env.kernel("divide 3.0001");
     insta::assert_snapshot!(env.replay(&["diff", "fixtures/tiny", &before, &after]).text(), @"
     exit code 1
     --- stdout

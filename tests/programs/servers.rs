@@ -23,7 +23,8 @@ fn started(env: &TestEnv) -> usize {
 
 #[test]
 fn copies_of_one_process_make_all_replays() {
-    let (staying, alone) = (serving("", GRADIENT), TestEnv::isolated());
+    let staying = serving("", GRADIENT);
+    let alone = TestEnv::isolated();
     let alone = alone.with_program("program = [\"./speaker\"]", GRADIENT);
     let one = staying.replay_kernel("divide 3", &[]);
     let other = alone.replay_kernel("divide 3", &[]);

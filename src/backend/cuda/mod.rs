@@ -96,8 +96,10 @@ impl Cuda {
         let nvrtc = Nvrtc::find(search)?;
         let toolchain = DeviceToolchain::new(nvrtc, search, &device.architecture, cache);
         let memory_bytes = memory_bytes.unwrap_or(device.memory_bytes as u64);
-        let (pool, cache) = (DevicePool::new(ordinals), cache.clone());
-        let (search, evidence_from) = (search.clone(), EVIDENCE_FROM);
+        let pool = DevicePool::new(ordinals);
+        let cache = cache.clone();
+        let search = search.clone();
+        let evidence_from = EVIDENCE_FROM;
         let cuda_shared =
             CudaShared { cpu, device, pool, toolchain, search, memory_bytes, evidence_from, cache };
         Ok(Cuda { shared: Arc::new(cuda_shared), sanitizer: None })
@@ -201,7 +203,8 @@ impl Backend for Cuda {
     }
 
     fn identity(&self) -> String {
-        let (device, memory) = (self.device().description, self.shared.memory_bytes);
+        let device = self.device().description;
+        let memory = self.shared.memory_bytes;
         format!("{device} {memory} {}", self.shared.cpu.identity())
     }
 
@@ -256,7 +259,8 @@ impl Backend for Cuda {
             Precision::Shadow if host.obstacle().is_none() && !host.artifact.may_end => {
                 match self.shared.shadow(fixture, sources)? {
                     Some(module) => {
-                        let (cuda, fixture) = (self.shared.clone(), fixture.clone());
+                        let cuda = self.shared.clone();
+                        let fixture = fixture.clone();
                         return Ok(Arc::new(CudaShadow::new(cuda, fixture, host, module)));
                     }
                     None => return Ok(Arc::new(host)),
@@ -264,12 +268,14 @@ impl Backend for Cuda {
             }
             Precision::Shadow | Precision::Checked => return Ok(Arc::new(host)),
         };
-        let (cuda, sanitizer) = (self.shared.clone(), self.sanitizer.clone());
+        let cuda = self.shared.clone();
+        let sanitizer = self.sanitizer.clone();
         let libraries = self.shared.libraries(sources);
         // What NVIDIA's libraries compute rounds to nearest.
         let deviates = libraries.is_empty() && self.shared.deviates(fixture, &module);
         let deviates = AtomicBool::new(deviates);
-        let (fixture, sources) = (fixture.clone(), sources.clone());
+        let fixture = fixture.clone();
+        let sources = sources.clone();
         Ok(Arc::new(CudaVariant {
             cuda,
             sanitizer,

@@ -17,7 +17,8 @@ impl CudaVariant {
     }
 
     fn run_under(&self, sanitizer: &Sanitizer) -> Result<(Run, Transcript), ReplayError> {
-        let (cuda, fixture) = (&self.cuda, &self.fixture);
+        let cuda = &self.cuda;
+        let fixture = &self.fixture;
         let toolchain = cuda.toolchain.clone().with_lines();
         let mut module = toolchain.compile(&fixture.harness, &self.sources)?;
         let scratch = cuda.cache.scratch()?;

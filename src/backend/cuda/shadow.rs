@@ -36,13 +36,15 @@ impl CudaShadow {
         host: CpuVariant,
         module: DeviceModule,
     ) -> CudaShadow {
-        let (has_failed, keeps_state) = (AtomicBool::new(false), AtomicBool::new(false));
+        let has_failed = AtomicBool::new(false);
+        let keeps_state = AtomicBool::new(false);
         CudaShadow { cuda, fixture, host, module, has_failed, keeps_state }
     }
 
     fn run_on_device(&self, mode: &Mode, steps: &[Option<Step>]) -> Result<Run, ReplayError> {
         debug_assert!(self.abilities().allow(mode), "{mode:?}");
-        let (cuda, fixture) = (&self.cuda, &self.fixture);
+        let cuda = &self.cuda;
+        let fixture = &self.fixture;
         let device = cuda.pool.lease();
         run_and_extend_module(&cuda.toolchain, &mut self.module.clone(), |module| {
             let device = DeviceJob::Cuda {
@@ -119,7 +121,8 @@ fn are_alike(first_tensor: &TensorView, second_tensor: &TensorView) -> bool {
         .filter(|x| x.is_finite());
     let most_difference = REPEATED * largest.fold(0.0, f64::max);
     (0..first_tensor.len()).all(|index| {
-        let (x, y) = (first_tensor.get_f64(index), second_tensor.get_f64(index));
+        let x = first_tensor.get_f64(index);
+        let y = second_tensor.get_f64(index);
         (x - y).abs() <= most_difference || x.to_bits() == y.to_bits() || (x.is_nan() && y.is_nan())
     })
 }
@@ -171,9 +174,10 @@ impl Variant for CudaShadow {
     }
 
     fn at_once(&self, like: Option<&Run>) -> usize {
-        match self.has_failed.load(Ordering::Relaxed) {
-            true => self.host.at_once(like),
-            false => self.cuda.pool.len(),
+        if self.has_failed.load(Ordering::Relaxed) {
+            self.host.at_once(like)
+        } else {
+            self.cuda.pool.len()
         }
     }
 
@@ -202,8 +206,10 @@ mod tests {
     use crate::worker::Stepped;
 
     fn mode(input: &str, length: f64) -> Mode {
-        let (among, without) = (0..4, Vec::new());
-        let (class, unit) = (StepClass::Ordinary, StepUnit::Row);
+        let among = 0..4;
+        let without = Vec::new();
+        let class = StepClass::Ordinary;
+        let unit = StepUnit::Row;
         let step = Step { seed: 1, class, among, without, unit, length };
         let stepped = Stepped { input: input.to_owned(), step, scales: Arc::default() };
         let part = CallPart::Told("loss".to_owned());

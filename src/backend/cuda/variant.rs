@@ -162,7 +162,8 @@ impl Variant for CudaVariant {
         if at_once >= 2 {
             return in_order(modes.len(), at_once, |index| self.run(&modes[index]), take);
         }
-        let (turn, mut module) = (self.turn(), self.module.clone());
+        let turn = self.turn();
+        let mut module = self.module.clone();
         let mut modes = modes.iter().enumerate();
         modes.try_for_each(|(index, mode)| take(index, turn.run(&mut module, mode, None)?))
     }

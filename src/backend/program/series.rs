@@ -98,9 +98,10 @@ fn replay_distance(first_tensor: &TensorView, second_tensor: &TensorView) -> f64
     let squares = (0..first_tensor.len())
         .map(|index| (first_tensor.get_f64(index), second_tensor.get_f64(index)));
     let squares = squares.map(|(first_value, second_value)| {
-        match first_value.to_bits() == second_value.to_bits() {
-            true => 0.0,
-            false => (first_value - second_value).powi(2),
+        if first_value.to_bits() == second_value.to_bits() {
+            0.0
+        } else {
+            (first_value - second_value).powi(2)
         }
     });
     let sum: f64 = squares.sum();

@@ -136,7 +136,8 @@ impl<'a> FixtureSurvey<'a> {
         for commit in self.range.first..self.range.ids.len() as u32 {
             let variant = self.variant(commit);
             let Some(Some(replay)) = self.outcomes.get(&variant) else { continue };
-            let (commit, outcome) = (self.commit(commit)?, &replay.outcome);
+            let commit = self.commit(commit)?;
+            let outcome = &replay.outcome;
             replayed.push(captured::ReplayedCommit { commit, variant, outcome, compared: true });
         }
         Ok(replayed)
@@ -151,7 +152,8 @@ impl<'a> FixtureSurvey<'a> {
         let mut untestable = Vec::new();
         for &run in runs {
             if let Some(reason) = self.reasons.get(&self.variant(run)) {
-                let (commit, reason) = (self.commit(run)?, reason.clone());
+                let commit = self.commit(run)?;
+                let reason = reason.clone();
                 untestable.push((run, UntestedCommit { fixture: fixture(), commit, reason }));
             }
         }
@@ -293,7 +295,8 @@ impl<'a> FixtureSurvey<'a> {
         {
             let check =
                 |sources| check_gradients(&self.bisection.lab.trial(&self.target.subject, sources));
-            let (before, after) = (check(before)?, check(after)?);
+            let before = check(before)?;
+            let after = check(after)?;
             for (old, new) in before.iter().zip(&after) {
                 let name = || new.output.clone();
                 match (old.story.verdict(), new.story.verdict()) {
@@ -356,7 +359,8 @@ impl<'a> FixtureSurvey<'a> {
         let (Ok(before), Ok(after)) = (self.sources(base)?, self.sources(commit)?) else {
             unreachable!("what was replayed has sources")
         };
-        let (lab, subject) = (&self.bisection.lab, &self.target.subject);
+        let lab = &self.bisection.lab;
+        let subject = &self.target.subject;
         // Frees the memory of another trusted trial before the next one takes its own.
         self.trusted =
             self.trusted.take().filter(|trusted_trial| trusted_trial.sources().id == before.id);
@@ -392,7 +396,8 @@ impl<'a> FixtureSurvey<'a> {
             if verdict <= Verdict::Equivalent {
                 trail.truncate(index);
                 let of_defect = self.defects.contains(&changed_commit);
-                let (of, like) = (self.commit(changed_commit)?, self.commit(like)?);
+                let of = self.commit(changed_commit)?;
+                let like = self.commit(like)?;
                 return Ok(Some(Repair { of, like, verdict, of_defect }));
             }
         }

@@ -91,7 +91,8 @@ impl ClusterCommand<'_> {
         }
         let name = format!("replay-{}", &hasher.finalize().to_hex()[..16]);
         let folder = Folder::open(&settings.folder.join(name))?;
-        let (scheduler, width) = (settings.scheduler(), settings.width);
+        let scheduler = settings.scheduler();
+        let width = settings.width;
         let task_pool = TaskPool::open(
             folder,
             scheduler,
@@ -136,7 +137,8 @@ impl ClusterCommand<'_> {
     /// Runs the command itself on a node, prints what it prints, and returns its exit code.
     fn answer(mut self) -> CliResult<u8> {
         let folder = self.task_pool.folder().to_owned();
-        let (stdout, stderr) = (folder.join("stdout"), folder.join("stderr"));
+        let stdout = folder.join("stdout");
+        let stderr = folder.join("stderr");
         let colours = out::is_coloured();
         let work_kind =
             ClusterWorkKind::Whole { stdout: stdout.clone(), stderr: stderr.clone(), colours };
@@ -148,7 +150,8 @@ impl ClusterCommand<'_> {
         drop(self.progress);
         let read_file =
             |path: &Path| std::fs::read(path).context(|| format!("cannot read {}", path.display()));
-        let (result, messages) = (read_file(&stdout)?, read_file(&stderr)?);
+        let result = read_file(&stdout)?;
+        let messages = read_file(&stderr)?;
         out::write_stderr(format_args!("{}", String::from_utf8_lossy(&messages)));
         out::write_stdout(format_args!("{}", String::from_utf8_lossy(&result)));
         self.task_pool.finish();
@@ -306,7 +309,8 @@ pub fn run_log_on_cluster(
         fixtures.flat_map(|fixture| commits.iter().map(move |id| (*id, fixture))).collect()
     };
     let replay = |(commit, fixture): (CommitId, usize)| {
-        let (commit_name, key) = (commit.to_string(), key(commit, fixture));
+        let commit_name = commit.to_string();
+        let key = key(commit, fixture);
         let task_name = format!("the replay of {} at {}", name(fixture), &commit_name[..7]);
         site.task(key, task_name, ClusterWorkKind::Variant { commit: commit_name, fixture })
     };
@@ -315,7 +319,8 @@ pub fn run_log_on_cluster(
         site.run_tasks(tasks, "replays")?.into_iter().collect();
     let differ = |step: &LogStep, fixture: usize| {
         let fingerprint = |run: Option<CommitId>| fingerprints.get(&key(run?, fixture))?.as_ref();
-        let (before, after) = (fingerprint(step.before), fingerprint(step.after));
+        let before = fingerprint(step.before);
+        let after = fingerprint(step.after);
         before.is_none() || before != after
     };
     let steps = work.steps.iter().flat_map(|step| (0..targets.len()).map(move |f| (step, f)));
@@ -324,7 +329,8 @@ pub fn run_log_on_cluster(
         .map(|(step, fixture)| (fixture, step.commit))
         .collect();
     let judge = |(fixture, commit): (usize, CommitId)| {
-        let (commit_name, key) = (commit.to_string(), format!("{}-judged", key(commit, fixture)));
+        let commit_name = commit.to_string();
+        let key = format!("{}-judged", key(commit, fixture));
         let task_name = format!("the judgement on {} at {}", name(fixture), &commit_name[..7]);
         site.task(key, task_name, ClusterWorkKind::Judgement { commit: commit_name, fixture })
     };
@@ -374,7 +380,8 @@ impl ClusterCommand<'_> {
         tasks: Vec<Task<ClusterWork>>,
         things: &str,
     ) -> CliResult<Vec<(String, R)>> {
-        let (task_count, mut answers) = (tasks.len(), Vec::with_capacity(tasks.len()));
+        let task_count = tasks.len();
+        let mut answers = Vec::with_capacity(tasks.len());
         self.task_pool.start(tasks)?;
         loop {
             self.doing = format!(

@@ -61,7 +61,8 @@ const FOLDER: &str = "-C";
 
 /// The words of a command without those that are about the cluster.
 pub(super) fn without_cluster(words: impl Iterator<Item = OsString>) -> CliResult<Vec<String>> {
-    let (mut kept_words, mut words) = (Vec::new(), words);
+    let mut kept_words = Vec::new();
+    let mut words = words;
     while let Some(word) = words.next() {
         let word = word.into_string().map_err(|word| {
             CommandError::new(format!("{} is no text", word.display()))

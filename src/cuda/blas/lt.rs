@@ -186,7 +186,8 @@ impl Blas {
             let create: Create = self.lt_function(c"cublasLtMatmulDescCreate")?;
             let set = self.lt_function(c"cublasLtMatmulDescSetAttribute")?;
             let destroy = self.lt_function(c"cublasLtMatmulDescDestroy")?;
-            let (compute, scale) = (product.compute as c_int, product.scale as c_int);
+            let compute = product.compute as c_int;
+            let scale = product.scale as c_int;
             check_lt_status(create(&raw mut handle, compute, scale))?;
             let descriptor = Descriptor { handle, set, destroy };
             descriptor.set(desc::POINTER_MODE, &i32::from(product.on_device))?;
@@ -246,7 +247,8 @@ impl Blas {
         let layouts = [self.layout(a)?, self.layout(b)?, self.layout(c)?, self.layout(d)?];
         let [la, lb, lc, ld] = [0, 1, 2, 3].map(|k: usize| layouts[k].handle);
         let [a, b, c, d] = product.data;
-        let (mut heuristic, mut count) = (LtHeuristic::default(), 0);
+        let mut heuristic = LtHeuristic::default();
+let mut count = 0;
         // SAFETY: the documented types; the factors are promised by the caller.
         unsafe {
             let ask: Ask = self.lt_function(c"cublasLtMatmulAlgoGetHeuristic")?;

@@ -23,7 +23,8 @@ pub fn parse_transcript(text: &str) -> Transcript {
     let mut transcript =
         Transcript { findings: Vec::new(), complete: false, complaints: Vec::new() };
     for record in split_transcript_records(text) {
-        let (head, lines) = (record[0], &record[1..]);
+        let head = record[0];
+        let lines = &record[1..];
         if head.starts_with("ERROR SUMMARY") || head.starts_with("RACECHECK SUMMARY") {
             transcript.complete = true;
         } else if let Some(new_finding) =

@@ -57,7 +57,9 @@ pub(super) fn write_ptx_code(
     lines: &[PtxLine],
     statement: &AsmStatement,
 ) -> Result<PtxCode, String> {
-    let (mut code, mut packs, mut depth) = (String::new(), false, 0);
+    let mut code = String::new();
+    let mut packs = false;
+    let mut depth = 0;
     let mut predicates = BTreeSet::new();
     for line in lines {
         match line {
@@ -71,10 +73,8 @@ pub(super) fn write_ptx_code(
             }
             PtxLine::Instruction(text) => {
                 let (guard, opcode, operand_text) = split_opcode(text);
-                let opcode_name = || match opcode.ends_with(':') {
-                    true => "a label".to_owned(),
-                    false => opcode.to_owned(),
-                };
+                let opcode_name =
+                    || if opcode.ends_with(':') { "a label".to_owned() } else { opcode.to_owned() };
                 if opcode == ".reg" {
                     code.push_str(
                         &declare_registers(operand_text, &mut predicates)
@@ -249,7 +249,8 @@ impl Instruction<'_> {
         let destinations =
             self.arguments[0].values().filter(|registers| registers.len() == count)?;
         let b32 = ptx_type_name("b32");
-        let (left, right) = (words(1, "")?.join(", "), words(2, "")?.join(", "));
+        let left = words(1, "")?.join(", ");
+        let right = words(2, "")?.join(", ");
         let mut code = format!(
             "{acc} replay_ptx_d[{count}]; const {b32} replay_ptx_a[] = {{{left}}}; \
              const {b32} replay_ptx_b[] = {{{right}}}; const {acc} replay_ptx_c[] = {{{old}}}; \

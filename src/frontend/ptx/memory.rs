@@ -44,9 +44,10 @@ impl Instruction<'_> {
         };
         let destination_list =
             destination.values().filter(|registers| registers.len() == memory.count)?.join(", ");
-        let function = match memory.strong {
-            true => format!("ptx_ld_strong<{}, {}>", ptx_type_name(&memory.kind), memory.fenced),
-            false => format!("ptx_ld<{}>", ptx_type_name(&memory.kind)),
+        let function = if memory.strong {
+            format!("ptx_ld_strong<{}, {}>", ptx_type_name(&memory.kind), memory.fenced)
+        } else {
+            format!("ptx_ld<{}>", ptx_type_name(&memory.kind))
         };
         let address = ptx_memory_place(memory.space, base, *offset);
         let packs = memory.packs();
@@ -62,9 +63,10 @@ impl Instruction<'_> {
         let source_names = source.values().filter(|registers| registers.len() == memory.count)?;
         let list: Vec<String> =
             source_names.iter().map(|source_name| read_as(&memory.kind, source_name)).collect();
-        let function = match memory.strong {
-            true => format!("ptx_st_strong<{}, {}>", ptx_type_name(&memory.kind), memory.fenced),
-            false => format!("ptx_st<{}>", ptx_type_name(&memory.kind)),
+        let function = if memory.strong {
+            format!("ptx_st_strong<{}, {}>", ptx_type_name(&memory.kind), memory.fenced)
+        } else {
+            format!("ptx_st<{}>", ptx_type_name(&memory.kind))
         };
         let address = ptx_memory_place(memory.space, base, *offset);
         let code = format!("::replay_ptx::{function}({address}, {SITE}, {});", list.join(", "));

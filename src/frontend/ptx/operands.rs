@@ -56,7 +56,9 @@ pub(super) fn parse_ptx_arguments(
 
 /// `list` cut at the commas outside of brackets.
 fn split_outside_brackets(list: &str) -> Option<Vec<&str>> {
-    let (mut list_parts, mut depth, mut start) = (Vec::new(), 0i32, 0);
+    let mut list_parts = Vec::new();
+    let mut depth = 0i32;
+    let mut start = 0;
     for (byte_offset, c) in list.char_indices() {
         match c {
             '{' | '[' | '(' => depth += 1,

@@ -35,7 +35,8 @@ fn errors(base: f64, got: f64) -> ErrorEvidence {
 
 fn change(changed: u64, moved: u64) -> ShadowChange {
     let first = (changed > 0).then_some(0);
-    let (relative_l2, moved_by) = (1e-3 * changed as f64, 1e-3 * moved as f64);
+    let relative_l2 = 1e-3 * changed as f64;
+    let moved_by = 1e-3 * moved as f64;
     ShadowChange {
         relative_l2,
         changed,

@@ -225,10 +225,12 @@ fn each_block(
     range: Range<usize>,
     mut take: impl FnMut(usize, &mut [f64], &[f64]),
 ) {
-    let (mut values, mut gradients) = ([0.0; BLOCK], [0.0; BLOCK]);
+    let mut values = [0.0; BLOCK];
+    let mut gradients = [0.0; BLOCK];
     for start in range.clone().step_by(BLOCK) {
         let count = BLOCK.min(range.end - start);
-        let (values, gradients) = (&mut values[..count], &mut gradients[..count]);
+        let values = &mut values[..count];
+        let gradients = &mut gradients[..count];
         question.input.read(start, values);
         question.gradient.read(start, gradients);
         take(start, values, gradients);
@@ -245,7 +247,8 @@ impl Slope {
         let DirectionalGradient { expected, norm, rounded, .. } =
             directional_gradient(question, &probe);
         let allowed = NOISE_FACTOR * rounded;
-        let (base, length) = (question.loss, LADDER[probe.rung].1);
+        let base = question.loss;
+        let length = LADDER[probe.rung].1;
         let rounding = probe.rounding / length;
         let slope = |derivative, error| Slope {
             probe: probe.clone(),
@@ -259,7 +262,8 @@ impl Slope {
         let &[Some(right), Some(left), Some(near_right), Some(near_left)] = values else {
             return slope(f64::NAN, f64::INFINITY);
         };
-        let (coarse, fine) = ((right - left) / (2.0 * length), (near_right - near_left) / length);
+        let coarse = (right - left) / (2.0 * length);
+        let fine = (near_right - near_left) / length;
         // Richardson's extrapolation of the central difference (Press et al., Numerical Recipes,
         // section 5.7) cancels the error term of the squared length. For each side alone it cancels
         // the term of the length itself.

@@ -25,7 +25,8 @@ impl Random {
 
     /// Normally distributed, with the bits of a float32.
     fn normal(&mut self) -> f64 {
-        let (u, v) = (self.unit().max(1e-300), self.unit());
+        let u = self.unit().max(1e-300);
+        let v = self.unit();
         f64::from(((-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()) as f32)
     }
 
@@ -50,7 +51,8 @@ fn bytes(values: &[f64]) -> Vec<u8> {
 }
 
 fn check(case: &Case) -> GradientFinding {
-    let (x, gradient) = (bytes(&case.x), bytes(&case.gradient));
+    let x = bytes(&case.x);
+    let gradient = bytes(&case.gradient);
     let shape = [case.x.len() / case.columns, case.columns];
     let input = TensorView { dtype: DType::F64, shape: &shape, bytes: &x };
     let gradient = TensorView { dtype: DType::F64, shape: &shape, bytes: &gradient };
@@ -95,7 +97,8 @@ fn log_sum(row: &[f64]) -> f64 {
 
 /// The mean cross-entropy of `temperature * x`, the last elements of some rows masked.
 fn cross_entropy(random: &mut Random, name: &'static str, mask: f64, temperature: f64) -> Case {
-    let (rows, columns) = (1 + random.below(20), 2 + random.below(60));
+    let rows = 1 + random.below(20);
+    let columns = 2 + random.below(60);
     let mut x = random.normals(rows * columns);
     let targets: Vec<usize> = (0..rows)
         .map(|row| {
@@ -130,7 +133,8 @@ fn each(
     f: fn(f64) -> f64,
     d: fn(f64) -> f64,
 ) -> Case {
-    let (rows, columns) = (1 + random.below(40), 1 + random.below(100));
+    let rows = 1 + random.below(40);
+    let columns = 1 + random.below(100);
     let mut x = random.normals(rows * columns);
     for x in &mut x {
         match random.unit() {
@@ -180,7 +184,8 @@ fn clipped_ratio(random: &mut Random) -> Case {
 
 /// Rows over their root mean square, some of them padding.
 fn normalized(random: &mut Random, name: &'static str, epsilon: f64) -> Case {
-    let (rows, columns) = (2 + random.below(20), 2 + random.below(40));
+    let rows = 2 + random.below(20);
+    let columns = 2 + random.below(40);
     let mut x = random.normals(rows * columns);
     for row in x.chunks_mut(columns).take(random.below(rows)) {
         row.fill(0.0);
@@ -217,7 +222,8 @@ fn normalized(random: &mut Random, name: &'static str, epsilon: f64) -> Case {
 
 /// A weighted sum of each row's largest, with ties.
 fn largest(random: &mut Random) -> Case {
-    let (rows, columns) = (1 + random.below(60), 2 + random.below(10));
+    let rows = 1 + random.below(60);
+    let columns = 2 + random.below(10);
     let x: Vec<f64> =
         random.normals(rows * columns).iter().map(|x| (x * 32.0).round() / 32.0).collect();
     let weights = random.normals(rows);
@@ -274,7 +280,8 @@ fn seeds() -> std::ops::Range<u64> {
 
 #[test]
 fn a_gradient_is_never_called_wrong_for_where_its_input_lies() {
-    let (mut unknown, mut all) = (0, 0);
+    let mut unknown = 0;
+    let mut all = 0;
     for case in seeds().flat_map(cases) {
         all += 1;
         let found = check(&case);

@@ -23,7 +23,8 @@ fn a_map_keeps_the_worst_of_each_cell_and_classes_go_before_distances() {
     new[place(0, 1)] = 1.5;
     new[place(50, 99)] = f32::NAN;
     new[place(99, 0)] = f32::INFINITY;
-    let (old, new) = (bytes(&old), bytes(&new));
+    let old = bytes(&old);
+    let new = bytes(&new);
     let base = Some((view(&shape, &old), NONE));
     let scene = Scene { got: view(&shape, &new), again: None, base, oracle: None };
     let picture = Picture::draw(&scene);
@@ -64,7 +65,8 @@ fn what_nobody_wrote_and_what_depends_on_it_are_classes_of_their_own() {
 
 #[test]
 fn errors_of_both_sides_are_counted_in_units_in_the_last_place() {
-    let (old, new) = (bytes(&[1.0, 1.0]), bytes(&[1.0, 1.0 + 8.0 * f32::EPSILON]));
+    let old = bytes(&[1.0, 1.0]);
+    let new = bytes(&[1.0, 1.0 + 8.0 * f32::EPSILON]);
     let truth: Vec<u8> = [1f64, 1.0].iter().flat_map(|value| value.to_le_bytes()).collect();
     let shape = [2];
     let oracle = TensorView { dtype: DType::F64, shape: &shape, bytes: &truth };

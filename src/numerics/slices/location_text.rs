@@ -76,7 +76,8 @@ pub fn block_map(class: &Bitmap, shape: &[usize]) -> String {
     let [height, width] = [rows.min(MAP[0]), columns.min(MAP[1])];
     let mut filled = vec![0u64; height * width];
     for linear in class.ones() {
-        let (row, column) = (linear / columns, linear % columns);
+        let row = linear / columns;
+        let column = linear % columns;
         filled[block_of(row, rows, height) * width + block_of(column, columns, width)] += 1;
     }
     let line = |y: usize| -> String {

@@ -65,7 +65,8 @@ fn render_diff_block(block: &DiffBlock<'_>) -> Markup {
             let (old, new): (String, String) = (joined(old), joined(new));
             let compared = TextDiff::from_lines(&old, &new);
             let changes = compared.ops().iter().flat_map(|op| compared.iter_inline_changes(op));
-            let (mut gone, mut come) = (Vec::new(), Vec::new());
+            let mut gone = Vec::new();
+            let mut come = Vec::new();
             for change in changes {
                 let parts: Vec<(bool, String)> = change
                     .iter_strings_lossy()

@@ -263,17 +263,20 @@ fn trace_edge_path((x, y): (f64, f64), (to_x, to_y): (f64, f64), merges: bool) -
     } else if merges {
         let bend_start = to_x - bend;
         let middle = format_coordinate(bend_start + bend / 2.0);
-        let (y, to_x, to_y) =
-            (format_coordinate(y), format_coordinate(to_x), format_coordinate(to_y));
+        let y = format_coordinate(y);
+        let to_x = format_coordinate(to_x);
+        let to_y = format_coordinate(to_y);
         let _ = write!(
             path,
             "H{}C{middle} {y} {middle} {to_y} {to_x} {to_y}",
             format_coordinate(bend_start)
         );
     } else {
-        let (middle, end) = (format_coordinate(x + bend / 2.0), format_coordinate(x + bend));
-        let (y, to_x, to_y) =
-            (format_coordinate(y), format_coordinate(to_x), format_coordinate(to_y));
+        let middle = format_coordinate(x + bend / 2.0);
+        let end = format_coordinate(x + bend);
+        let y = format_coordinate(y);
+        let to_x = format_coordinate(to_x);
+        let to_y = format_coordinate(to_y);
         let _ = write!(path, "C{middle} {y} {middle} {to_y} {end} {to_y}H{to_x}");
     }
     path

@@ -173,7 +173,8 @@ fn render_output_charts(
     wrong: Option<&Location>,
 ) -> Markup {
     let unit = if dtype.is_float() { "units in the last place" } else { "units" };
-    let (before, after) = (picture.base_errors.as_ref(), picture.got_errors.as_ref());
+    let before = picture.base_errors.as_ref();
+    let after = picture.got_errors.as_ref();
     html! {
         (render_element_classes(&picture.classes))
         div class="charts" {

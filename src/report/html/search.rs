@@ -146,9 +146,10 @@ fn render_test_cell(
     number: usize,
     culprit: Option<u32>,
 ) -> Markup {
-    let place = match Some(tested.commit) == culprit {
-        true => format!("#f{number}"),
-        false => format!("#t{}", tested.commit),
+    let place = if Some(tested.commit) == culprit {
+        format!("#f{number}")
+    } else {
+        format!("#t{}", tested.commit)
     };
     html! { a href=(place) { (render_badge(seen.verdict.into(), verdict_name(seen.verdict))) } }
 }

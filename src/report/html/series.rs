@@ -107,10 +107,8 @@ fn part_axis_label(part: SeriesPart) -> &'static str {
 fn render_series_part(curves: &[Curve], names: &[String]) -> Markup {
     let of_all = is_training_part(curves[0].part);
     let title = if of_all { "training" } else { curves[0].part.title() };
-    let name = |curve: &Curve| match of_all {
-        true => curve.part.title().to_owned(),
-        false => curve.name.clone(),
-    };
+    let name =
+        |curve: &Curve| if of_all { curve.part.title().to_owned() } else { curve.name.clone() };
     let more = curves.len().saturating_sub(MOST_PICTURES) as u64;
     html! {
         section class="card" {

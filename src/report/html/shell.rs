@@ -139,10 +139,7 @@ pub(in crate::report) fn render_page(head: &PageHead, body: &Markup, run: &RunRe
 /// of the marks of HTML is among them.
 fn strip_invisible(page: &str) -> Cow<'_, str> {
     let hidden = |c: char| c != '\n' && is_unseen(c);
-    match page.contains(hidden) {
-        true => Cow::Owned(page.replace(hidden, "")),
-        false => Cow::Borrowed(page),
-    }
+    if page.contains(hidden) { Cow::Owned(page.replace(hidden, "")) } else { Cow::Borrowed(page) }
 }
 
 /// The fixtures that could not be worked on.

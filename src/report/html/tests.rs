@@ -51,7 +51,8 @@ pub(super) fn kin(parents: &[usize], knowledge: Knowledge) -> LineageCommit {
         time_s: 0,
         parents: Vec::new(),
     };
-    let (answer, diff) = (Some(TestAnswer::Bad), format!("-{HOSTILE}\n+{HOSTILE}\n"));
+    let answer = Some(TestAnswer::Bad);
+    let diff = format!("-{HOSTILE}\n+{HOSTILE}\n");
     LineageCommit { commit, parents: parents.to_vec(), knowledge, answer, seen: None, diff }
 }
 
@@ -70,7 +71,8 @@ pub(super) fn picture(name: &str, columns: usize) -> OutputPicture {
     let bytes = |values: &[f32]| -> Vec<u8> {
         values.iter().flat_map(|value| value.to_le_bytes()).collect()
     };
-    let (old, new) = (bytes(&old), bytes(&new));
+    let old = bytes(&old);
+    let new = bytes(&new);
     let view = |bytes| TensorView { dtype: DType::F32, shape: &shape, bytes };
     let noise = NoiseRef { base: None, got: None };
     let base = Some((view(&old), noise));
@@ -93,15 +95,17 @@ pub(super) fn read(page: &str) -> Seen {
         format!("{before}{after}")
     });
     let mut reader = Reader::from_str(&plain);
-    let (mut seen, mut open) = (Seen::default(), Vec::new());
+    let mut seen = Seen::default();
+    let mut open = Vec::new();
     loop {
         match reader.read_event().unwrap_or_else(|error| panic!("{error}: {plain}")) {
             Event::Start(tag) => {
                 let name = String::from_utf8(tag.name().as_ref().to_vec()).expect("a name");
                 note(&tag, &name, &mut seen);
-                match VOID.contains(&name.as_str()) {
-                    true => reader.config_mut().check_end_names = false,
-                    false => open.push(name),
+                if VOID.contains(&name.as_str()) {
+                    reader.config_mut().check_end_names = false
+                } else {
+                    open.push(name)
                 }
             }
             Event::End(tag) => {

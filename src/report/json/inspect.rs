@@ -178,7 +178,8 @@ fn files(fixture: &Fixture) -> Vec<InspectedFile> {
 
 fn input(input: &Input) -> Result<InspectedInput, FixtureError> {
     let summary = if input.present {
-        let (packed, shape) = (input.packed()?, input.shape());
+        let packed = input.packed()?;
+        let shape = input.shape();
         let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
         Some(summarize_tensor(&view, None))
     } else {

@@ -28,9 +28,10 @@ fn join_csv_cells<'a>(cells: impl Iterator<Item = &'a str>) -> String {
 }
 
 fn quote_csv_cell(cell: &str) -> Cow<'_, str> {
-    match cell.contains([',', '"', '\r', '\n']) {
-        true => format!("\"{}\"", cell.replace('"', "\"\"")).into(),
-        false => cell.into(),
+    if cell.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", cell.replace('"', "\"\"")).into()
+    } else {
+        cell.into()
     }
 }
 

@@ -88,7 +88,8 @@ struct ReplayTold<'a> {
 
 /// The document for `report`.
 pub fn render_series_json(report: &SeriesReport, run: &RunRecord) -> String {
-    let (norms, clipping) = (report.series.gradient_norms(""), report.series.clipping());
+    let norms = report.series.gradient_norms("");
+    let clipping = report.series.clipping();
     let steps = report.series.steps.iter().enumerate();
     let document = SeriesDocument {
         schema: SCHEMA,

@@ -18,7 +18,8 @@ pub(super) fn draw_sparkline(values: &[Option<f64>], width: usize) -> String {
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), x| (least.min(x), most.max(x)));
     let is_wide = least > 0.0 && most / least > DECADES;
     let scaled = |x: f64| if is_wide { x.ln() } else { x };
-    let (least, span) = (scaled(least), scaled(most) - scaled(least));
+    let span = scaled(most) - scaled(least);
+    let least = scaled(least);
     let column = |index: usize| {
         let values = &values[index * count / columns..((index + 1) * count / columns)];
         let known_values = || values.iter().flatten();

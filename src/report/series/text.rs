@@ -170,7 +170,8 @@ pub(in crate::report) fn render_series_verdict(report: &SeriesReport) -> ReportL
     let count_of = |severity| {
         report.findings.iter().filter(|finding| finding.severity == severity).count() as u64
     };
-    let (wrong, unusual) = (count_of(Severity::Wrong), count_of(Severity::Unusual));
+    let wrong = count_of(Severity::Wrong);
+    let unusual = count_of(Severity::Unusual);
     let standing = report.standing();
     let findings_words = match (wrong, unusual) {
         (0, 0) => "nothing is wrong or unusual".to_owned(),

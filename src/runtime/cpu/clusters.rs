@@ -29,8 +29,8 @@ impl Clusters {
     /// The index of the block of this rank in cluster `cluster`.
     pub(super) fn block_index(&self, cluster: u64, rank: u64) -> [u32; 3] {
         let counts = [0, 1, 2].map(|side| self.grid[side] / self.sides[side]);
-        let (cluster, block) =
-            (unravel_box_index(cluster, counts), unravel_box_index(rank, self.sides));
+        let cluster = unravel_box_index(cluster, counts);
+        let block = unravel_box_index(rank, self.sides);
         [0, 1, 2].map(|side| cluster[side] * self.sides[side] + block[side])
     }
 

@@ -152,7 +152,8 @@ fn run_blocks(core: &mut Core, job: &GridJob, progress: &GridProgress, thread: u
     }
     let Core { runner, shared, .. } = core;
     if let Err(error) = runner.begin_launch(job.kernel, job.shape, job.order) {
-        let (threads, purpose) = (job.shape.threads(), "the stacks of a block");
+        let threads = job.shape.threads();
+        let purpose = "the stacks of a block";
         lack_of_memory(purpose, threads * STACK_BYTES, &error);
     }
     shared.begin_launch(job.shared_bytes, job.shared_limit, runner.state());
@@ -229,7 +230,8 @@ impl CorePool {
         let core = Arc::new(core);
         let helpers = threads.saturating_sub(1);
         for helper in 1..=helpers {
-            let (shared, core) = (Arc::clone(&shared), Arc::clone(&core));
+            let shared = Arc::clone(&shared);
+            let core = Arc::clone(&core);
             let work = move || run_helper_thread(&shared, helper, &mut core());
             if let Err(error) = std::thread::Builder::new().spawn(work) {
                 no_thread(&error);

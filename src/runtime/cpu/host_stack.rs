@@ -17,7 +17,8 @@ pub(super) fn note_host_stack() {
         if libc::pthread_getattr_np(libc::pthread_self(), &raw mut attributes) != 0 {
             return;
         }
-        let (mut low, mut bytes) = (std::ptr::null_mut(), 0);
+        let mut low = std::ptr::null_mut();
+        let mut bytes = 0;
         let status =
             libc::pthread_attr_getstack(&raw const attributes, &raw mut low, &raw mut bytes);
         libc::pthread_attr_destroy(&raw mut attributes);

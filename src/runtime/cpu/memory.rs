@@ -60,7 +60,8 @@ impl CpuAllocation {
 
     /// The first write on the allocation's pages outside of it, in words; none if there was none.
     fn overrun(&self, poison: Poison) -> Option<String> {
-        let (label, bytes) = (&self.label, self.bytes);
+        let label = &self.label;
+        let bytes = self.bytes;
         if let Some(offset) = first_change(poison, self.end(), self.pages.end, bytes) {
             let byte = bytes + offset;
             return Some(format!("{label} has {bytes} bytes, byte {byte} was written"));
@@ -261,7 +262,8 @@ impl CpuMemory {
             AllocationHome::Space | AllocationHome::Pool => self.space.range(),
         };
         check::note_allocation(begin, bytes, &label, reach);
-        let (key, number) = (pages.start, state.made);
+        let key = pages.start;
+        let number = state.made;
         let allocation = CpuAllocation { begin, bytes, pages, home, number, label, freed: false };
         state.used += bytes;
         state.made += 1;
@@ -417,8 +419,8 @@ impl CpuMemory {
                 write!(out, "{} bytes before {label} ({bytes} bytes)", begin - address)
             }
             Some(nearest_allocation) => {
-                let (past, bytes) =
-                    (address.saturating_sub(nearest_allocation.end()), nearest_allocation.bytes);
+                let past = address.saturating_sub(nearest_allocation.end());
+                let bytes = nearest_allocation.bytes;
                 write!(
                     out,
                     "{past} bytes past the end of {} ({bytes} bytes)",

@@ -85,7 +85,9 @@ mod x86 {
             packed &= !matches!(byte, 0xf2 | 0xf3);
             byte = remaining_bytes.next()?;
         }
-        let (mut x, mut b, mut alignment) = (0, 0, 16);
+        let mut x = 0;
+        let mut b = 0;
+        let mut alignment = 16;
         match byte {
             0xc5 => {
                 let second = remaining_bytes.next()?;
@@ -93,7 +95,8 @@ mod x86 {
                 packed = second & 2 == 0 && MOVES.contains(&remaining_bytes.next()?);
             }
             0xc4 => {
-                let (second, third) = (remaining_bytes.next()?, remaining_bytes.next()?);
+                let second = remaining_bytes.next()?;
+                let third = remaining_bytes.next()?;
                 (x, b) = (usize::from(!second >> 6 & 1), usize::from(!second >> 5 & 1));
                 alignment = if third & 4 != 0 { 32 } else { 16 };
                 packed =
@@ -131,7 +134,8 @@ mod x86 {
         let mut is_wide = mode == 2;
         if base == 4 {
             let sib = remaining_bytes.next()?;
-            let (scale, index) = (sib >> 6, usize::from(sib >> 3 & 7) | x << 3);
+            let scale = sib >> 6;
+            let index = usize::from(sib >> 3 & 7) | x << 3;
             if index != 4 {
                 address = registers[index] << scale;
             }

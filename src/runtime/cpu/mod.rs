@@ -187,7 +187,8 @@ impl CpuDevice {
             threads = 1;
         }
         CORE.set(Some(own_core));
-        let (pool, launches) = (CorePool::new(threads, core), AtomicU64::new(0));
+        let pool = CorePool::new(threads, core);
+        let launches = AtomicU64::new(0);
         let [managed, end] = pointers().managed.map(|pointer| pointer as usize);
         let shared_host = Mutex::new(BTreeMap::from([(managed, end - managed)]));
         let protection = Protection::of_process();

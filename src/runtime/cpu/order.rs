@@ -43,7 +43,8 @@ impl Order {
         let mask = (1u64 << half_bits) - 1;
         let mut value = position;
         loop {
-            let (mut left, mut right) = (value >> half_bits, value & mask);
+            let mut left = value >> half_bits;
+            let mut right = value & mask;
             for round in 0..4u64 {
                 let keyed = mix_bits(right ^ self.0.wrapping_add(round << 56));
                 (left, right) = (right, left ^ (keyed & mask));

@@ -139,8 +139,8 @@ pub(super) fn reserve_guarded_pages(
             0 => map as usize,
             _ => (map as usize + guard).next_multiple_of(HUGE_PAGE) - guard,
         };
-        let (bytes_before, bytes_behind) =
-            (aligned_begin - map as usize, map as usize + spare - aligned_begin);
+        let bytes_before = aligned_begin - map as usize;
+        let bytes_behind = map as usize + spare - aligned_begin;
         if bytes_before > 0 {
             libc::munmap(map, bytes_before);
         }
@@ -159,8 +159,10 @@ fn map_pages_at(
     offset: usize,
     sharing: i32,
 ) -> io::Result<()> {
-    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, sharing | libc::MAP_FIXED);
-    let (destination, file) = (pages as *mut libc::c_void, file.as_raw_fd());
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = sharing | libc::MAP_FIXED;
+    let destination = pages as *mut libc::c_void;
+    let file = file.as_raw_fd();
     // SAFETY: replaces pages that were reserved for it, and that nobody uses yet.
     match unsafe { libc::mmap(destination, bytes, access, flags, file, offset as i64) } {
         libc::MAP_FAILED => Err(io::Error::last_os_error()),

@@ -75,7 +75,8 @@ mod tests {
 
     #[test]
     fn slots_do_not_overlap_and_are_used_again() {
-        let (space, mut pool) = (AddressSpace::reserve(1 << 40), SlotPool::default());
+        let space = AddressSpace::reserve(1 << 40);
+        let mut pool = SlotPool::default();
         let mut taken: Vec<Range<usize>> =
             (0..20_000).map(|n| pool.take_slot(&space, 1 + n % 5000).unwrap()).collect();
         taken.sort_by_key(|slot| slot.start);

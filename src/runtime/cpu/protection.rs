@@ -226,8 +226,10 @@ mod tests {
     #[test]
     fn host_code_cannot_touch_the_ends_of_device_memory() {
         let protection: &'static Protection = Box::leak(Box::default());
-        let (small, large) = (pages(2), pages(20));
-        let (small_bytes, large_bytes) = (2 * page_bytes(), 20 * page_bytes());
+        let small = pages(2);
+        let large = pages(20);
+        let small_bytes = 2 * page_bytes();
+        let large_bytes = 20 * page_bytes();
         protection.add(small, small_bytes, false);
         protection.set_host(true);
         protection.add(large, large_bytes, false);

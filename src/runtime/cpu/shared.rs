@@ -80,7 +80,8 @@ impl SharedMemory {
         scale: usize,
         too_large: fn(usize, usize) -> !,
     ) -> io::Result<SharedMemory> {
-        let (page, area) = (page_bytes(), AREA_BYTES * scale);
+        let page = page_bytes();
+        let area = AREA_BYTES * scale;
         host_memory::reserve_machine_memory(2 * area);
         let map = match space.place(2 * area, page) {
             Some(place) => place,

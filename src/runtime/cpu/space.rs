@@ -81,7 +81,8 @@ impl AddressSpace {
     }
 
     fn from_range(range: Range<usize>) -> AddressSpace {
-        let (next, placed) = (AtomicUsize::new(range.start), AtomicUsize::new(0));
+        let next = AtomicUsize::new(range.start);
+        let placed = AtomicUsize::new(0);
         AddressSpace { range, next, placed }
     }
 

@@ -114,7 +114,8 @@ impl Lanes {
         fold: WarpReduction,
     ) {
         let offer = |index: usize| {
-            let (value, argument) = (values[index], arguments[index]);
+            let value = values[index];
+            let argument = arguments[index];
             Offer { op: WarpOp::Shuffle as u32, mask, value, argument }
         };
         self.arrive_with(lane, offer(0), fold);
@@ -255,7 +256,8 @@ mod tests {
     fn lanes_that_come_in_turn_come_as_one_by_one() {
         unsafe extern "C" fn nothing(_: *mut u64, _: u64, _: u32) {}
         let fold = |steps| WarpReduction::new(steps, nothing);
-        let (values, arguments) = ([7, 8, 9], [1, 2, 3]);
+        let values = [7, 8, 9];
+        let arguments = [1, 2, 3];
         for before in 0..4 {
             let start = || {
                 let mut lanes = Lanes { live: u32::MAX, ..Lanes::default() };
@@ -275,7 +277,8 @@ mod tests {
                 }
                 lanes
             };
-            let (mut at_once, mut one_by_one) = (start(), start());
+            let mut at_once = start();
+            let mut one_by_one = start();
             at_once.arrive_in_turn(4, 0xff, &values, &arguments, fold(1));
             for (index, &value) in values.iter().enumerate() {
                 let offer = Offer { op: 1, mask: 0xff, value, argument: arguments[index] };

@@ -28,7 +28,9 @@ impl TensorWatch {
 
 /// Watches the pages of `bytes` at `begin` from here on; only the first call of a process counts.
 pub(super) fn start_tensor_watch(begin: usize, bytes: usize) {
-    let (open, launches, written) = (AtomicBool::new(true), AtomicU64::new(0), AtomicU64::new(0));
+    let open = AtomicBool::new(true);
+    let launches = AtomicU64::new(0);
+    let written = AtomicU64::new(0);
     if WATCH.set(TensorWatch { begin, bytes, open, launches, written }).is_ok() {
         begin_launches(0);
     }

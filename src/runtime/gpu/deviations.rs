@@ -40,7 +40,8 @@ struct MeasuredOutput {
 
 impl MeasuredOutput {
     fn new(context: &Context, dtype: DType, count: usize) -> Result<MeasuredOutput, CudaError> {
-        let (element, deviation) = (dtype.size(), deviation_bytes(dtype));
+        let element = dtype.size();
+        let deviation = deviation_bytes(dtype);
         Ok(MeasuredOutput {
             plain: context.allocate(count * element)?,
             largest: context.allocate(count * deviation)?,
@@ -70,7 +71,8 @@ impl MeasuredOutput {
     fn absorb_call(&mut self, loaded: &Loaded, moved_address: Address) -> Result<(), CudaError> {
         let function =
             loaded.function(&format!("replay_take_{}", dtype_kernel_name(self.dtype)))?;
-        let (mut moved_elements, mut first) = (moved_address, i32::from(!self.is_begun));
+        let mut moved_elements = moved_address;
+        let mut first = i32::from(!self.is_begun);
         let MeasuredOutput { mut plain, mut largest, mut least, mut count, .. } = *self;
         self.is_begun = true;
         let mut args: [*mut c_void; 6] = [
@@ -96,8 +98,9 @@ impl MeasuredOutput {
             loaded.function(&format!("replay_finish_{}", dtype_kernel_name(self.dtype)))?;
         let mut unsteady = context.allocate(8)?;
         context.set(unsteady, 0, 8)?;
-        let (mut repeated_elements, mut jump, mut allowed) =
-            (repeated_address, jump, UNSTEADY_FACTOR);
+        let mut repeated_elements = repeated_address;
+        let mut jump = jump;
+        let mut allowed = UNSTEADY_FACTOR;
         let MeasuredOutput { mut plain, mut largest, mut least, mut count, .. } = *self;
         let mut args: [*mut c_void; 8] = [
             (&raw mut plain).cast(),

@@ -87,9 +87,10 @@ impl GpuMemory {
         let allocation = GpuAllocation { bytes, label, margin };
         // Without margins it is as long as the code wants it, to the byte.
         let map_bytes = if margin > 0 { allocation.body() + 2 * margin } else { bytes };
-        let map = match managed || self.managed {
-            true => context.allocate_managed(map_bytes)?,
-            false => context.allocate(map_bytes)?,
+        let map = if managed || self.managed {
+            context.allocate_managed(map_bytes)?
+        } else {
+            context.allocate(map_bytes)?
         };
         if self.filled {
             context.fill(map, self.poison.pattern, map_bytes / 8)?;
@@ -192,7 +193,8 @@ mod tests {
 
     fn found(bytes: usize, spoil: Option<(bool, usize)>) -> Option<String> {
         let allocation = GpuAllocation { bytes, label: "x".into(), margin: MARGIN };
-        let (mut before, mut all) = (vec![0; MARGIN], vec![0; allocation.body() + MARGIN]);
+        let mut before = vec![0; MARGIN];
+        let mut all = vec![0; allocation.body() + MARGIN];
         POISON_A.fill(&mut before);
         POISON_A.fill(&mut all);
         let mut behind = all.split_off(bytes);

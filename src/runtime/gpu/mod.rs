@@ -156,7 +156,8 @@ impl Gpu {
         let memory = GpuMemory::new(settings, limit);
         timeout::install_timeout_handler();
         let functions = Mutex::default();
-        let (uploader, stored) = (Uploader::default(), StoredInputs::default());
+        let uploader = Uploader::default();
+        let stored = StoredInputs::default();
         let random = RandomCalls::new(libraries.clone());
         let blas = BlasCalls::new(libraries);
         let pointers = Box::new(pointers);
@@ -245,9 +246,10 @@ impl Gpu {
     ) -> Result<(), CudaError> {
         // SAFETY: promised by the caller.
         unsafe {
-            match bytes >= upload::LARGE {
-                true => self.uploader.download(&self.context, destination, source, bytes),
-                false => self.context.download(destination, source, bytes),
+            if bytes >= upload::LARGE {
+                self.uploader.download(&self.context, destination, source, bytes)
+            } else {
+                self.context.download(destination, source, bytes)
             }
         }
     }

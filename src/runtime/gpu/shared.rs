@@ -34,7 +34,9 @@ impl SharedFill {
     pub(super) fn run(&self) -> Result<(), CudaError> {
         let half =
             |offset: usize| u32::from_le_bytes([0, 1, 2, 3].map(|k| self.pattern[offset + k]));
-        let (mut low, mut high, mut bytes) = (half(0), half(4), self.sizes.bytes);
+        let mut low = half(0);
+        let mut high = half(4);
+        let mut bytes = self.sizes.bytes;
         let mut args: [*mut c_void; 3] =
             [(&raw mut low).cast(), (&raw mut high).cast(), (&raw mut bytes).cast()];
         let shape = LaunchConfiguration::plain(self.sizes.multiprocessors, THREADS, bytes);

@@ -40,8 +40,11 @@ impl Summarizer {
         let mut parts = vec![DevicePart::default(); BLOCKS as usize];
         let bytes = size_of_val(parts.as_slice());
         let room = context.allocate(bytes)?;
-        let (mut tensor, mut count, mut out) = (address, count, room);
-        let (mut pattern, mut poisoned) = (u64::from_le_bytes(poison.pattern), 1i32);
+        let mut tensor = address;
+        let mut count = count;
+        let mut out = room;
+        let mut pattern = u64::from_le_bytes(poison.pattern);
+        let mut poisoned = 1i32;
         let mut args: [*mut c_void; 5] = [
             (&raw mut tensor).cast(),
             (&raw mut count).cast(),

@@ -200,7 +200,8 @@ impl Uploader {
         source: Address,
         bytes: usize,
     ) -> Result<(), CudaError> {
-        let (next, target) = (AtomicUsize::new(0), UploadTarget(destination));
+        let next = AtomicUsize::new(0);
+        let target = UploadTarget(destination);
         self.with_lanes(context, |lane| lane.fetch(target, source, bytes, &next))
     }
 

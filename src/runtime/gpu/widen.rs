@@ -114,12 +114,11 @@ impl StoredInputs {
             return Ok((kept_address, true));
         }
         let stored_address = context.allocate(input.bytes.len())?;
-        match input.bytes.len() >= upload::LARGE {
-            true => uploader.upload(context, stored_address, input.bytes)?,
+        if input.bytes.len() >= upload::LARGE {
+            uploader.upload(context, stored_address, input.bytes)?
+        } else {
             // SAFETY: the bytes are those of a slice.
-            false => unsafe {
-                context.upload(stored_address, input.bytes.as_ptr(), input.bytes.len())?
-            },
+            unsafe { context.upload(stored_address, input.bytes.as_ptr(), input.bytes.len())? }
         }
         if input.is_kept {
             kept_inputs.insert(input.name.to_owned(), stored_address);
@@ -136,15 +135,19 @@ fn launch_widening(
     input: &Widening,
 ) -> Result<(), CudaError> {
     let mut count = (input.bytes.len() / input.dtype.size()) as u64;
-    let (mut step, mut rows, mut without) = (DeviceStep::default(), Vec::new(), Vec::new());
+    let mut step = DeviceStep::default();
+    let mut rows = Vec::new();
+    let mut without = Vec::new();
     if let Some((input_step, scales)) = input.step {
         step = DeviceStep::from_step(input_step, scales);
         rows = scales.bytes();
         let ends = input_step.without.iter().flat_map(|range| [range.start, range.end]);
         without = ends.flat_map(|end| (end as u64).to_le_bytes()).collect();
     }
-    let (rows, without) = (Room::from_bytes(context, &rows)?, Room::from_bytes(context, &without)?);
-    let (mut rows_at, mut without_at) = (rows.1, without.1);
+    let rows = Room::from_bytes(context, &rows)?;
+    let without = Room::from_bytes(context, &without)?;
+    let mut rows_at = rows.1;
+    let mut without_at = without.1;
     let mut args: [*mut c_void; 6] = [
         (&raw mut source).cast(),
         (&raw mut destination).cast(),

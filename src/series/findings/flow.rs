@@ -42,13 +42,15 @@ fn find_gradient_flow(
     if points.len() < LEAST_LAYERS {
         return None;
     }
-    let (first, last) = (points.first()?.1, points.last()?.1);
+    let first = points.first()?.1;
+    let last = points.last()?.1;
     if (first - last).abs() < FLOW_FACTOR.ln() {
         return None;
     }
     let factor = (-theil_sen_slope(&points)?).exp();
     let layers = points.len();
-    let (first, last) = (first.exp(), last.exp());
+    let first = first.exp();
+    let last = last.exp();
     Some(unusual_finding(SeriesFindingKind::Flow { group, layers, first, last, factor }))
 }
 
@@ -56,7 +58,8 @@ fn find_gradient_flow(
 /// they are not zero.
 fn measure_layer_gradient(series: &Series, parameters: &[usize]) -> Option<f64> {
     let log_gradient = |step| {
-        let (mut squares, mut count) = (0.0, 0);
+        let mut squares = 0.0;
+        let mut count = 0;
         for &parameter in parameters {
             let numbers = find_gradient_numbers(series, parameter, step)?;
             squares += numbers.norm * numbers.norm;

@@ -21,12 +21,11 @@ fn find_rising_loss(series: &Series) -> Option<SeriesFinding> {
     let quarter = finite_losses.len() / 4;
     let from = finite_median(finite_losses[..quarter].iter().copied())?;
     let to = finite_median(finite_losses[finite_losses.len() - quarter..].iter().copied())?;
-    let (rise, noise) = match finite_losses.iter().all(|loss| *loss > 0.0) {
-        true => {
-            let logarithms: Vec<f64> = finite_losses.iter().map(|loss| loss.ln()).collect();
-            ((to / from).ln(), estimate_series_noise(&logarithms)?)
-        }
-        false => ((to - from) / from.abs(), estimate_series_noise(&finite_losses)? / from.abs()),
+    let (rise, noise) = if finite_losses.iter().all(|loss| *loss > 0.0) {
+        let logarithms: Vec<f64> = finite_losses.iter().map(|loss| loss.ln()).collect();
+        ((to / from).ln(), estimate_series_noise(&logarithms)?)
+    } else {
+        ((to - from) / from.abs(), estimate_series_noise(&finite_losses)? / from.abs())
     };
     (rise > 3.0 * noise && rise > 0.01)
         .then(|| unusual_finding(SeriesFindingKind::LossRises { from, to, noise }))

@@ -327,7 +327,8 @@ impl Spell {
             .filter_map(|(place, value)| Some((place, predicate(value)?)))
             .collect();
         let such = || known_places.iter().filter(|(_, holds)| *holds).map(|(place, _)| *place);
-        let (first, last) = (such().next()?, such().next_back()?);
+        let first = such().next()?;
+        let last = such().next_back()?;
         Some(Spell { steps: such().count(), of: known_places.len(), first, last })
     }
 

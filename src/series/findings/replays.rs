@@ -77,7 +77,9 @@ fn find_wrong_gradient(replays: &[Option<&StepReplay>], output: &str) -> Option<
     let spell = Spell::find(replays, |replay| Some(is_wrong(&check(replay)?)))?;
     let checks = replays.iter().filter_map(check).filter(is_wrong);
     let worst = checks.max_by(|a, b| a.worst.total_cmp(&b.worst))?;
-    let (output, error, worst) = (output.to_owned(), worst.error, worst.worst);
+    let output = output.to_owned();
+    let error = worst.error;
+    let worst = worst.worst;
     Some(wrong_finding(SeriesFindingKind::GradientWrong { output, spell, worst, error }))
 }
 
@@ -124,7 +126,8 @@ fn fit_distance_growth(distances: &[Option<&Distance>]) -> Option<f64> {
     let points: Vec<(f64, f64)> =
         points.iter().copied().step_by(points.len().div_ceil(MOST_GROWTH_STEPS)).collect();
     let logarithms: Vec<f64> = points.iter().map(|(_, y)| *y).collect();
-    let (slope, scatter) = (theil_sen_slope(&points)?, estimate_series_noise(&logarithms)?);
+    let slope = theil_sen_slope(&points)?;
+    let scatter = estimate_series_noise(&logarithms)?;
     let over_all = slope * (points[points.len() - 1].0 - points[0].0);
     (over_all.abs() > 3.0 * scatter && over_all.abs() > 0.1).then(|| slope.exp())
 }

@@ -98,9 +98,10 @@ fn find_spikes(values: &[Option<f64>]) -> Vec<Spike> {
         let least_scale = if is_positive { 0.02 } else { 0.02 * expected.abs() };
         let scale = scatter.max(usual).max(least_scale).max(f64::MIN_POSITIVE);
         let height = scaled[at] - expected;
-        let is_large = match is_positive {
-            true => height > SPIKE_FACTOR.ln(),
-            false => height > (SPIKE_FACTOR - 1.0) * expected.abs(),
+        let is_large = if is_positive {
+            height > SPIKE_FACTOR.ln()
+        } else {
+            height > (SPIKE_FACTOR - 1.0) * expected.abs()
         };
         if height > SPIKE_DEVIATIONS * scale && is_large {
             let (place, value) = finite_values[at];

@@ -59,7 +59,10 @@ fn find_misalignment(series: &Series) -> Option<SeriesFinding> {
         Some(step_alignment.shift != Some(1) || step_alignment.differ > 0)
     })?;
     let first = alignment(&series.steps[spell.first])?;
-    let (shift, differ, of, place) = (first.shift, first.differ, first.of, first.first);
+    let shift = first.shift;
+    let differ = first.differ;
+    let of = first.of;
+    let place = first.first;
     Some(unusual_finding(SeriesFindingKind::Misaligned { spell, shift, differ, of, place }))
 }
 

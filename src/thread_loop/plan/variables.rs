@@ -132,18 +132,15 @@ impl Planner<'_> {
         declaration: &VariableDeclaration,
         declarator: &VariableDeclarator,
     ) -> bool {
-        match declarator.pointer.is_empty() {
-            true => {
-                declaration.base.clone().any(|token_index| self.is_spelled_at(token_index, "const"))
-            }
-            false => {
-                let mut qualifiers = declarator.pointer.clone().rev();
-                let star = qualifiers
-                    .find(|&token_index| self.is_spelled_at(token_index, "*"))
-                    .unwrap_or(declarator.name);
-                (star..declarator.pointer.end)
-                    .any(|token_index| self.is_spelled_at(token_index, "const"))
-            }
+        if declarator.pointer.is_empty() {
+            declaration.base.clone().any(|token_index| self.is_spelled_at(token_index, "const"))
+        } else {
+            let mut qualifiers = declarator.pointer.clone().rev();
+            let star = qualifiers
+                .find(|&token_index| self.is_spelled_at(token_index, "*"))
+                .unwrap_or(declarator.name);
+            (star..declarator.pointer.end)
+                .any(|token_index| self.is_spelled_at(token_index, "const"))
         }
     }
 

@@ -33,10 +33,7 @@ impl Bench {
     pub fn new() -> Bench {
         // Thousands of small files that are synchronised: in memory where there is such a folder.
         let memory = Path::new("/dev/shm");
-        let folder = match memory.is_dir() {
-            true => TempDir::new_in(memory),
-            false => TempDir::new(),
-        };
+        let folder = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
         let folder = folder.expect("a temporary folder");
         let cache = replay::cache::Cache::open(&folder.path().join("cache")).expect("a cache");
         let backend = Arc::new(families::cpu(Limits::TIMEOUT, Threads::Lanes));
@@ -145,11 +142,13 @@ impl Batch<'_> {
             if !self.gradients {
                 shape.insert(0, "problems");
             }
-            let (name, dtype) = (input.name, input.elements.dtype().name());
+            let name = input.name;
+            let dtype = input.elements.dtype().name();
             text += &format!("[inputs.{name}]\ndtype = \"{dtype}\"\nshape = {}\n", list(&shape));
         }
         for (problem, dtype, output) in self.outputs() {
-            let (name, shape) = (name_of(output, dtype, problem), list(output.shape));
+            let name = name_of(output, dtype, problem);
+            let shape = list(output.shape);
             text += &format!("[outputs.{name}]\ndtype = \"{}\"\nshape = {shape}\n", dtype.name());
             if let (true, Some(gradient)) = (self.gradients, &output.gradient) {
                 text += &format!(

@@ -44,9 +44,10 @@ struct Effort {
 /// A quick share, or as much as `REPLAY_TEST_CORPUS=all` stands for; `REPLAY_TEST_CASES` says how many
 /// sets of problems.
 fn effort() -> Effort {
-    match is_whole() {
-        true => Effort { batches: cases().unwrap_or(6), copies: 2, forms: 3, defects: 5 },
-        false => Effort { batches: cases().unwrap_or(1), copies: 1, forms: 2, defects: 2 },
+    if is_whole() {
+        Effort { batches: cases().unwrap_or(6), copies: 2, forms: 3, defects: 5 }
+    } else {
+        Effort { batches: cases().unwrap_or(1), copies: 1, forms: 2, defects: 2 }
     }
 }
 
@@ -157,7 +158,8 @@ impl Job {
     ) {
         for (problem, of) in batch.problems.iter().enumerate() {
             let truth = |change: &Change| (self.family.truth)(of, change);
-            let (base, got) = (truth(&Change::NONE), truth(change));
+            let base = truth(&Change::NONE);
+            let got = truth(change);
             // Any change at all decides a tie.
             let decides_ties = self.family.jumps && of.kind == Kind::Tie;
             for (at, output) in self.family.outputs.iter().enumerate() {
@@ -243,7 +245,8 @@ impl Job {
 
 /// What is accepted of `trial`.
 fn snapshot(trial: &Trial) -> Snapshot {
-    let (outcome, noise) = (trial.outcome(), trial.noise());
+    let outcome = trial.outcome();
+    let noise = trial.noise();
     let imprints = trial.imprints().expect("the machine can replay");
     let outcome = outcome.expect("the machine can replay");
     let noise = noise.expect("the machine can replay");
@@ -252,7 +255,8 @@ fn snapshot(trial: &Trial) -> Snapshot {
 
 /// What a snapshot says of `trial`.
 fn beside(accepted: &Snapshot, trial: &Trial) -> SnapshotComparison {
-    let (outcome, noise) = (trial.outcome(), trial.noise());
+    let outcome = trial.outcome();
+    let noise = trial.noise();
     let imprints = trial.imprints().expect("the machine can replay");
     let noise = noise.expect("the machine can replay");
     compare_outcome(accepted, outcome.expect("the machine can replay"), &noise, &imprints)
@@ -326,7 +330,9 @@ impl Seen {
 
 #[test]
 fn equal_forms_are_never_called_diverged_and_shifts_of_many_units_always_are() {
-    let (bench, mut seen, effort) = (Bench::new(), Mutex::new(Seen::default()), effort());
+    let bench = Bench::new();
+    let mut seen = Mutex::new(Seen::default());
+    let effort = effort();
     for seed in first_seed()..first_seed() + effort.batches {
         compare_all(&bench, effort, seed, &seen);
         println!("\ncomparisons up to seed {seed}");

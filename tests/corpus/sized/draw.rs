@@ -148,7 +148,8 @@ impl Draw {
 
     fn rows_of_one_value(&mut self, values: &mut [f64], columns: usize) {
         for row in values.chunks_mut(columns) {
-            let (first, with) = (row[0], self.below(4));
+            let first = row[0];
+            let with = self.below(4);
             match with {
                 0 => row.fill(first),
                 1 => row.iter_mut().step_by(2).for_each(|x| *x = first),
@@ -160,7 +161,9 @@ impl Draw {
 
     fn masks(&mut self, values: &mut [f64], columns: usize) {
         for row in values.chunks_mut(columns) {
-            let (first, with, kept) = (row[0], self.below(5), self.below(columns));
+            let first = row[0];
+            let with = self.below(5);
+            let kept = self.below(columns);
             let mask = self.one_of(&[f64::NEG_INFINITY, -1e9]);
             match with {
                 0 => row.fill(first),

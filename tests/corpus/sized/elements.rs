@@ -10,7 +10,8 @@ const TABLE: [&str; 2] = ["rows", "cols"];
 
 /// The row and column of each element of a table, and its index.
 fn places(problem: &Problem) -> impl Iterator<Item = (usize, i32, i32)> {
-    let (rows, cols) = (problem.size("rows"), problem.size("cols"));
+    let rows = problem.size("rows");
+    let cols = problem.size("cols");
     (0..rows * cols).map(move |index| (index, (index / cols) as i32, (index % cols) as i32))
 }
 
@@ -34,7 +35,8 @@ static GATED: Family = Family {
     jumps: false,
     shape: table,
     draw: |draw, sizes| {
-        let (rows, cols) = (sizes.get("rows"), sizes.get("cols"));
+        let rows = sizes.get("rows");
+        let cols = sizes.get("cols");
         vec![draw.rows(rows, cols, 0.5), draw.side(rows * cols, 0.5), draw.side(rows * cols, 0.5)]
     },
     truth: gated,
@@ -69,7 +71,8 @@ static GELU: Family = Family {
     jumps: false,
     shape: table,
     draw: |draw, sizes| {
-        let (rows, cols) = (sizes.get("rows"), sizes.get("cols"));
+        let rows = sizes.get("rows");
+        let cols = sizes.get("cols");
         vec![draw.rows(rows, cols, 1.0), draw.side(rows * cols, 0.5)]
     },
     truth: gelu,
@@ -79,11 +82,13 @@ fn gelu(problem: &Problem, change: &Change) -> Vec<Vec<f64>> {
     let [x, grad] = &problem.inputs[..] else { unreachable!("two inputs") };
     let cubic = change.at(1, -1, -1, 0.044715);
     let root = change.at(2, -1, -1, (2.0 / std::f64::consts::PI).sqrt());
-    let (mut y, mut grad_x) = (Vec::new(), Vec::new());
+    let mut y = Vec::new();
+    let mut grad_x = Vec::new();
     for (i, row, column) in places(problem) {
         let t = (root * (x[i] + cubic * x[i] * x[i] * x[i])).tanh();
         y.push(change.at(3, row, column, 0.5 * x[i] * (1.0 + t)));
-        let (bell, inner) = (1.0 - t * t, root * (1.0 + 3.0 * cubic * x[i] * x[i]));
+        let bell = 1.0 - t * t;
+        let inner = root * (1.0 + 3.0 * cubic * x[i] * x[i]);
         let slope = 0.5 * (1.0 + t) + if bell == 0.0 { 0.0 } else { 0.5 * x[i] * bell * inner };
         grad_x.push(change.at(4, row, column, grad[i] * slope));
     }
@@ -105,7 +110,8 @@ static ROPE: Family = Family {
     jumps: false,
     shape: |draw| draw.one_of(&[[6, 24], [9, 12], [3, 70], [12, 6]]).to_vec(),
     draw: |draw, sizes| {
-        let (rows, cols) = (sizes.get("rows"), sizes.get("cols"));
+        let rows = sizes.get("rows");
+        let cols = sizes.get("cols");
         vec![draw.rows(rows, cols, 0.5), draw.side(rows * cols, 0.5)]
     },
     truth: rope,
@@ -115,7 +121,8 @@ fn rope(problem: &Problem, change: &Change) -> Vec<Vec<f64>> {
     let [x, grad] = &problem.inputs[..] else { unreachable!("two inputs") };
     let cols = problem.size("cols");
     let base = change.at(1, -1, -1, 10000.0);
-    let (mut out, mut grad_x) = (Vec::new(), Vec::new());
+    let mut out = Vec::new();
+    let mut grad_x = Vec::new();
     for (i, row, column) in places(problem) {
         let pair = column / 2;
         let frequency = base.powf(-2.0 * f64::from(pair) / cols as f64);
@@ -156,7 +163,8 @@ static ADAM: Family = Family {
     jumps: false,
     shape: table,
     draw: |draw, sizes| {
-        let (rows, cols) = (sizes.get("rows"), sizes.get("cols"));
+        let rows = sizes.get("rows");
+        let cols = sizes.get("cols");
         let gradient = draw.rows(rows, cols, 1e-3);
         let first = draw.side(rows * cols, 1e-3);
         let second = draw.bell(rows * cols, 1e-3).iter().map(|m| single(m * m)).collect();
@@ -169,10 +177,12 @@ fn adam(problem: &Problem, change: &Change) -> Vec<Vec<f64>> {
     let [parameter, gradient, first, second] = &problem.inputs[..] else {
         unreachable!("four inputs")
     };
-    let (beta1, beta2) = (change.at(1, -1, -1, 0.875), change.at(2, -1, -1, 0.9375));
+    let beta1 = change.at(1, -1, -1, 0.875);
+    let beta2 = change.at(2, -1, -1, 0.9375);
     let of_first = change.at(5, -1, -1, 1.0 - beta1.powi(10));
     let of_second = 1.0 - beta2.powi(10);
-    let (rate, epsilon) = (change.at(4, -1, -1, 1e-2), change.at(3, -1, -1, 1e-8));
+    let rate = change.at(4, -1, -1, 1e-2);
+    let epsilon = change.at(3, -1, -1, 1e-8);
     let mut outputs = vec![Vec::new(); 3];
     for (i, row, column) in places(problem) {
         let g = gradient[i];

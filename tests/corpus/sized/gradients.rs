@@ -114,7 +114,8 @@ impl Job {
 
     fn note(&self, problem: &Problem, change: &Change, checks: &[GradientCheck], seen: &mut Seen) {
         let truth = |change: &Change| (self.family.truth)(problem, change);
-        let (right, wrong) = (truth(&Change::NONE), truth(change));
+        let right = truth(&Change::NONE);
+        let wrong = truth(change);
         let declared = self.family.outputs.iter().enumerate();
         let declared = declared.filter(|(_, output)| output.gradient.is_some());
         for (at, output) in declared {
@@ -137,7 +138,8 @@ impl Job {
 
 #[test]
 fn no_right_gradient_is_convicted_and_no_wrong_one_matches() {
-    let (bench, mut seen) = (Bench::new(), Mutex::new(Seen::default()));
+    let bench = Bench::new();
+    let mut seen = Mutex::new(Seen::default());
     let wanted =
         |family: &&Family| family.has_gradients() && (is_whole() || QUICK.contains(&family.name));
     for seed in first_seed()..first_seed() + cases().unwrap_or(if is_whole() { 3 } else { 1 }) {

@@ -50,7 +50,8 @@ impl Shift {
         let (roundoff, least) = format_of(dtype);
         let finite = base.iter().filter(|x| x.is_finite());
         let mean_square = finite.map(|x| x * x).sum::<f64>() / base.len() as f64;
-        let (mut shift, mut of_nothing) = (Shift::default(), 0.0);
+        let mut shift = Shift::default();
+        let mut of_nothing = 0.0;
         for (base, got) in base.chunks(columns).zip(got.chunks(columns)) {
             let median = median_magnitude(base);
             let differ =
@@ -64,9 +65,10 @@ impl Shift {
                 let far = (right - left).abs() / roundoff;
                 shift.by_element = shift.by_element.max(far / own);
                 let far = far / own.max(median);
-                match left.abs().max(median) <= VANISHES * mean_square.sqrt() {
-                    true => of_nothing = f64::max(of_nothing, far),
-                    false => shift.by_row = shift.by_row.max(far),
+                if left.abs().max(median) <= VANISHES * mean_square.sqrt() {
+                    of_nothing = f64::max(of_nothing, far)
+                } else {
+                    shift.by_row = shift.by_row.max(far)
                 }
             }
         }
@@ -160,7 +162,8 @@ impl fmt::Display for Matrix {
         for ((dtype, class), row) in &self.counts {
             write!(f, "\n{:<6}{:<15}", dtype.name(), ENDS[*class].1)?;
             row.iter().try_for_each(|count| write!(f, "{count:>14}"))?;
-            let (found, all) = (row[..3].iter().sum::<usize>(), row.iter().sum::<usize>());
+            let found = row[..3].iter().sum::<usize>();
+            let all = row.iter().sum::<usize>();
             write!(f, "{:>8.1}%", 100.0 * found as f64 / all as f64)?;
         }
         Ok(())

@@ -19,14 +19,16 @@ static LOG_SUM: Family = Family {
     jumps: false,
     shape: |_| vec![9, 13],
     draw: |draw, sizes| {
-        let (rows, cols) = (sizes.get("rows"), sizes.get("cols"));
+        let rows = sizes.get("rows");
+        let cols = sizes.get("cols");
         let mut lengths: Vec<f64> = (0..rows).map(|_| 1.0 + draw.below(cols) as f64).collect();
         (lengths[EMPTY as usize], lengths[2], lengths[7]) = (0.0, 0.0, cols as f64);
         vec![draw.bell(rows * cols, 2.0), lengths]
     },
     truth: |problem, change| {
         let cols = problem.size("cols");
-        let (mut log_sums, mut means) = (Vec::new(), Vec::new());
+        let mut log_sums = Vec::new();
+        let mut means = Vec::new();
         for (row, x) in problem.inputs[0].chunks(cols).enumerate() {
             let length = change.at(2, row as i32, -1, problem.inputs[1][row]);
             let x = &x[..length as usize];

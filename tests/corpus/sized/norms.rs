@@ -31,7 +31,8 @@ static LAYERNORM: Family = Family {
     jumps: false,
     shape: table,
     draw: |draw, sizes| {
-        let (rows, cols) = (sizes.get("rows"), sizes.get("cols"));
+        let rows = sizes.get("rows");
+        let cols = sizes.get("cols");
         let gain = draw.bell(cols, 0.3).into_iter().map(|gain| single(1.0 + gain)).collect();
         vec![draw.rows(rows, cols, 0.5), gain, draw.side(rows * cols, 1.0)]
     },
@@ -42,7 +43,9 @@ fn layernorm(problem: &Problem, change: &Change) -> Vec<Vec<f64>> {
     let cols = problem.size("cols");
     let [x, gain, grad_y] = &problem.inputs[..] else { unreachable!("three inputs") };
     let n = cols as f64;
-    let (mut y, mut grad_x, mut grad_gain) = (Vec::new(), Vec::new(), vec![0.0; cols]);
+    let mut y = Vec::new();
+    let mut grad_x = Vec::new();
+    let mut grad_gain = vec![0.0; cols];
     for (row, (x, grad)) in x.chunks(cols).zip(grad_y.chunks(cols)).enumerate() {
         let row = row as i32;
         let mean = change.at(2, row, -1, x.iter().sum::<f64>() / n);
@@ -83,7 +86,8 @@ static RMSNORM: Family = Family {
     jumps: false,
     shape: table,
     draw: |draw, sizes| {
-        let (rows, cols) = (sizes.get("rows"), sizes.get("cols"));
+        let rows = sizes.get("rows");
+        let cols = sizes.get("cols");
         let weight = draw.bell(cols, 0.3).into_iter().map(|w| single(1.0 + w)).collect();
         vec![draw.rows(rows, cols, 0.5), weight, draw.side(rows * cols, 1.0)]
     },
@@ -94,7 +98,8 @@ fn rmsnorm(problem: &Problem, change: &Change) -> Vec<Vec<f64>> {
     let cols = problem.size("cols");
     let [x, weight, grad_y] = &problem.inputs[..] else { unreachable!("three inputs") };
     let weight: Vec<f64> = (0..cols).map(|i| change.at(3, -1, i as i32, weight[i])).collect();
-    let (mut y, mut grad_x) = (Vec::new(), Vec::new());
+    let mut y = Vec::new();
+    let mut grad_x = Vec::new();
     for (row, (x, grad)) in x.chunks(cols).zip(grad_y.chunks(cols)).enumerate() {
         let row = row as i32;
         let squares = change.at(2, row, -1, x.iter().map(|x| x * x).sum());
@@ -127,7 +132,8 @@ static CLIP: Family = Family {
     shape: table,
     draw: |draw, sizes| vec![draw.rows(sizes.get("rows"), sizes.get("cols"), 0.5)],
     truth: |problem, change| {
-        let (x, cols) = (&problem.inputs[0], problem.size("cols"));
+        let x = &problem.inputs[0];
+        let cols = problem.size("cols");
         let norm = change.at(1, -1, -1, x.iter().map(|x| x * x).sum::<f64>().sqrt());
         let share = (change.at(2, -1, -1, 4.0) / (norm + 1e-6)).min(1.0);
         let place = |index: usize| ((index / cols) as i32, (index % cols) as i32);
@@ -149,7 +155,8 @@ static QUANTISED: Family = Family {
     jumps: true,
     shape: table,
     draw: |draw, sizes| {
-        let (rows, cols) = (sizes.get("rows"), sizes.get("cols"));
+        let rows = sizes.get("rows");
+        let cols = sizes.get("cols");
         let mut x = draw.rows(rows, cols, 0.5);
         match draw.kind {
             // The reciprocal of a denormal step would be infinite.
@@ -166,7 +173,8 @@ static QUANTISED: Family = Family {
         vec![x]
     },
     truth: |problem, change| {
-        let (x, cols) = (&problem.inputs[0], problem.size("cols"));
+        let x = &problem.inputs[0];
+        let cols = problem.size("cols");
         let mut out = Vec::new();
         for (row, x) in x.chunks(cols).enumerate() {
             let max = x.iter().fold(0.0, |max, x| f64::max(max, x.abs()));

@@ -46,7 +46,8 @@ static MATMUL_BIAS: Family = Family {
 fn matmul_bias(problem: &Problem, change: &Change) -> Vec<Vec<f64>> {
     let [rows, inner, cols] = ["rows", "inner", "cols"].map(|name| problem.size(name));
     let [x, weight, bias, grad_out] = &problem.inputs[..] else { unreachable!("four inputs") };
-    let (mut out, mut grad_x) = (Vec::new(), Vec::new());
+    let mut out = Vec::new();
+    let mut grad_x = Vec::new();
     for row in 0..rows {
         let left = |i: usize| change.at(2, row as i32, i as i32, x[row * inner + i]);
         for c in 0..cols {

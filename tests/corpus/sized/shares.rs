@@ -42,7 +42,8 @@ static SOFTMAX: Family = Family {
     jumps: false,
     shape: table,
     draw: |draw, sizes| {
-        let (rows, cols) = (sizes.get("rows"), sizes.get("cols"));
+        let rows = sizes.get("rows");
+        let cols = sizes.get("cols");
         let mut x = draw.logits(rows, cols);
         if draw.kind == Kind::Edge {
             // An empty row.
@@ -55,7 +56,8 @@ static SOFTMAX: Family = Family {
 
 fn softmax(problem: &Problem, change: &Change) -> Vec<Vec<f64>> {
     let cols = problem.size("cols");
-    let (mut y, mut grad_x) = (Vec::new(), Vec::new());
+    let mut y = Vec::new();
+    let mut grad_x = Vec::new();
     for (row, (x, grad)) in
         problem.inputs[0].chunks(cols).zip(problem.inputs[1].chunks(cols)).enumerate()
     {
@@ -98,7 +100,8 @@ static LM_LOSS: Family = Family {
     jumps: false,
     shape: table,
     draw: |draw, sizes| {
-        let (rows, cols) = (sizes.get("rows"), sizes.get("cols"));
+        let rows = sizes.get("rows");
+        let cols = sizes.get("cols");
         let logits = draw.logits(rows, cols);
         let mut targets = draw.targets(&logits, cols);
         if draw.kind == Kind::Padded {
@@ -114,7 +117,8 @@ fn lm_loss(problem: &Problem, change: &Change) -> Vec<Vec<f64>> {
     let [logits, targets, grad_losses] = &problem.inputs[..] else { unreachable!("three inputs") };
     let count = targets.iter().filter(|&&target| target >= 0.0).count() as f64;
     let scale = change.at(5, -1, -1, 1.0 / count);
-    let (mut losses, mut gradients) = (Vec::new(), Vec::new());
+    let mut losses = Vec::new();
+    let mut gradients = Vec::new();
     for (row, x) in logits.chunks(cols).enumerate() {
         let target = targets[row];
         let upstream = grad_losses[row] * scale;
@@ -166,7 +170,8 @@ static ATTENTION: Family = Family {
     jumps: false,
     shape: |draw| draw.one_of(&[[2, 9], [3, 6], [1, 17]]).to_vec(),
     draw: |draw, sizes| {
-        let (heads, length) = (sizes.get("heads"), sizes.get("length"));
+        let heads = sizes.get("heads");
+        let length = sizes.get("length");
         let mut scores = draw.logits(heads * length, length);
         // The first key is never masked: an empty row has no weights.
         scores.iter_mut().step_by(length).for_each(|x| *x = if *x < -1e8 { 0.5 } else { *x });
@@ -179,12 +184,16 @@ static ATTENTION: Family = Family {
 };
 
 fn attention(problem: &Problem, change: &Change) -> Vec<Vec<f64>> {
-    let (heads, length) = (problem.size("heads"), problem.size("length"));
+    let heads = problem.size("heads");
+    let length = problem.size("length");
     let [scores, taus, grad_weights] = &problem.inputs[..] else { unreachable!("three inputs") };
     let mut weights = vec![0.0; scores.len()];
-    let (mut grad_scores, mut grad_tau) = (weights.clone(), vec![0.0; heads]);
+    let mut grad_scores = weights.clone();
+    let mut grad_tau = vec![0.0; heads];
     for row in 0..heads * length {
-        let (head, seen, begin) = (row / length, row % length + 1, row * length);
+        let head = row / length;
+        let seen = row % length + 1;
+        let begin = row * length;
         let tau = change.at(1, row as i32, -1, taus[head]);
         let score: Vec<f64> = (0..seen)
             .map(|key| change.at(2, row as i32, key as i32, scores[begin + key]))
@@ -243,13 +252,16 @@ static LINEAR_LOSS: Family = Family {
 };
 
 fn linear_loss(problem: &Problem, change: &Change) -> Vec<Vec<f64>> {
-    let (rows, dim, vocab) = (problem.size("rows"), problem.size("dim"), problem.size("vocab"));
+    let rows = problem.size("rows");
+    let dim = problem.size("dim");
+    let vocab = problem.size("vocab");
     let [hidden, weight, targets, grad_losses] = &problem.inputs[..] else {
         unreachable!("four inputs")
     };
     let temperature = change.at(1, -1, -1, 0.7);
     let mut losses = Vec::new();
-    let (mut grad_hidden, mut grad_weight) = (vec![0.0; rows * dim], vec![0.0; vocab * dim]);
+    let mut grad_hidden = vec![0.0; rows * dim];
+    let mut grad_weight = vec![0.0; vocab * dim];
     for row in 0..rows {
         let h = &hidden[row * dim..][..dim];
         let product = |w: &[f64]| h.iter().zip(w).map(|(h, w)| h * w).sum::<f64>() / temperature;
@@ -302,7 +314,8 @@ static RATIO: Family = Family {
     jumps: true,
     shape: table,
     draw: |draw, sizes| {
-        let (rows, cols) = (sizes.get("rows"), sizes.get("cols"));
+        let rows = sizes.get("rows");
+        let cols = sizes.get("cols");
         let logits = draw.logits(rows, cols);
         let moved = draw.side(rows * cols, 0.1);
         let old = logits.iter().zip(moved).map(|(x, by)| single(x + by));
@@ -334,10 +347,13 @@ fn ratio(problem: &Problem, change: &Change) -> Vec<Vec<f64>> {
     let [logits, old, targets, advantages, grad_losses] = &problem.inputs[..] else {
         unreachable!("five inputs")
     };
-    let (mut differences, mut losses, mut gradients) = (Vec::new(), Vec::new(), Vec::new());
+    let mut differences = Vec::new();
+    let mut losses = Vec::new();
+    let mut gradients = Vec::new();
     for (row, (x, old)) in logits.chunks(cols).zip(old.chunks(cols)).enumerate() {
-        let (target, advantage, upstream) =
-            (targets[row] as usize, advantages[row], grad_losses[row]);
+        let target = targets[row] as usize;
+        let advantage = advantages[row];
+        let upstream = grad_losses[row];
         let row = row as i32;
         let x: Vec<f64> = (0..cols).map(|i| change.at(1, row, i as i32, x[i])).collect();
         let mut stats = statistics(&x);
@@ -345,7 +361,8 @@ fn ratio(problem: &Problem, change: &Change) -> Vec<Vec<f64>> {
         let before = statistics(old);
         let difference =
             ((x[target] - stats.0) - stats.1.ln()) - ((old[target] - before.0) - before.1.ln());
-        let (ratio, bound) = (difference.exp(), change.at(3, -1, -1, 0.25));
+        let ratio = difference.exp();
+        let bound = change.at(3, -1, -1, 0.25);
         let limited = ratio.clamp(1.0 - bound, 1.0 + bound) * advantage;
         let plain = ratio * advantage;
         differences.push(difference);

@@ -199,7 +199,8 @@ impl Case {
             let mut at = [0; DTYPES.len()];
             for tensor in tensors {
                 let place = DTYPES.iter().position(|dtype| *dtype == tensor.dtype).unwrap();
-                let (ty, dtype) = (TYPES[place], tensor.dtype.name());
+                let ty = TYPES[place];
+                let dtype = tensor.dtype.name();
                 text += &format!("{ty}* {} = {kind}_{dtype} + {}; ", tensor.name, at[place]);
                 at[place] += tensor.room();
             }

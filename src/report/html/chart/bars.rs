@@ -102,7 +102,8 @@ pub(in crate::report::html) fn draw_distances_chart(
         // Narrower, so that both are seen where a bucket holds both.
         path class="bar-beyond" d=(draw_bars(&frame, &shown, beyond, most, [0.28, 0.72])) {}
     };
-    let (inner, outer) = (sum_buckets(within), sum_buckets(beyond));
+    let inner = sum_buckets(within);
+    let outer = sum_buckets(beyond);
     let alt = format!("Histogram of {name}: {inner} elements within noise, {outer} beyond it");
     let mut keys =
         vec![("bar-within", format!("within noise: {}", abbreviate_count(inner as f64)))];
@@ -136,10 +137,8 @@ fn draw_bars(
         let left = frame.x(bucket_range.bucket_start(bucket_range.place(bucket)))
             + left_share * bucket_width;
         let tall = log_share(count, highest_count) * SIZE[1];
-        let (width, foot) = (
-            format_coordinate((right_share - left_share) * bucket_width),
-            format_coordinate(frame.y(0.0)),
-        );
+        let width = format_coordinate((right_share - left_share) * bucket_width);
+        let foot = format_coordinate(frame.y(0.0));
         let _ = write!(
             path,
             "M{} {foot}v-{1}h{width}v{1}z",
@@ -192,7 +191,8 @@ pub(in crate::report::html) fn draw_errors_chart(
 
 /// The bucket that holds the median.
 fn find_median_bucket(histogram: &BinaryHistogram) -> usize {
-    let (total_count, mut count_so_far) = (sum_buckets(histogram), 0);
+    let total_count = sum_buckets(histogram);
+    let mut count_so_far = 0;
     let reaches_half = |bucket: &usize| {
         count_so_far += histogram.counts[*bucket];
         2 * count_so_far >= total_count
@@ -210,9 +210,10 @@ fn draw_histogram_outline(
     let foot = format_coordinate(frame.y(0.0));
     let mut path = format!("M{} {foot}", format_coordinate(frame.x(0.0)));
     for bucket in bucket_range.first..=bucket_range.last {
-        let bucket_count = match bucket == bucket_range.first {
-            true => histogram.counts[..=bucket].iter().sum(),
-            false => histogram.counts[bucket],
+        let bucket_count = if bucket == bucket_range.first {
+            histogram.counts[..=bucket].iter().sum()
+        } else {
+            histogram.counts[bucket]
         };
         let high = format_coordinate(frame.y(log_share(bucket_count, highest_count)));
         let _ = write!(

@@ -33,8 +33,10 @@ pub(in crate::report::html) fn draw_heat_map(
     }
     let height = HEIGHT[0].min(HEIGHT[1] * map.height as f64);
     let frame = Frame { x: columns_axis(map, dims), y: rows_axis(map, dims), width: WIDTH, height };
-    let (cell_width, cell_height) = (WIDTH / map.width as f64, height / map.height as f64);
-    let (left, top) = (frame.x(0.0), frame.y(1.0));
+    let cell_width = WIDTH / map.width as f64;
+    let cell_height = height / map.height as f64;
+    let left = frame.x(0.0);
+    let top = frame.y(1.0);
     let drawing = html! {
         g class="cells" transform={ "translate(" (left) " " (top) ") scale(" (cell_width) " " (cell_height) ")" } {
             @for (shade, path) in trace_shade_paths(map) {
@@ -114,10 +116,8 @@ fn describe_heat_map(name: &str, map: &Map) -> String {
             format!("{} {}", format_noun_count(cells as u64, "cell"), shade_label(shade))
         })
         .collect();
-    let (rows, columns) = (
-        format_noun_count(map.rows as u64, "row"),
-        format_noun_count(map.columns as u64, "column"),
-    );
+    let rows = format_noun_count(map.rows as u64, "row");
+    let columns = format_noun_count(map.columns as u64, "column");
     format!("Map of {name}, {rows} by {columns}: {}", shades.join(", "))
 }
 
@@ -187,7 +187,10 @@ fn draw_region_frames(map: &Map, location: &Location, dims: &[Dim]) -> String {
     let mut path = String::new();
     for row in &rows {
         for column in &columns {
-            let (x, y, width, height) = (column.start, row.start, column.len(), row.len());
+            let x = column.start;
+            let y = row.start;
+            let width = column.len();
+            let height = row.len();
             let _ = write!(path, "M{x} {y}h{width}v{height}h-{width}z");
         }
     }

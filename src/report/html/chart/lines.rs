@@ -108,8 +108,10 @@ impl ValueAxis {
             return ValueAxis { least: least - room, most: most + room, is_log: false };
         }
         let step = round_step(least, most);
-        let (low, high) = (whole_below(least / step) * step, whole_above(most / step) * step);
-        let (low, high) = (low.min(least), high.max(most));
+        let low = whole_below(least / step) * step;
+        let high = whole_above(most / step) * step;
+        let low = low.min(least);
+        let high = high.max(most);
         if !(low.is_finite() && high.is_finite()) {
             return ValueAxis { least, most, is_log: false };
         }
@@ -117,10 +119,11 @@ impl ValueAxis {
     }
 
     fn share(&self, x: f64) -> f64 {
-        match self.is_log {
-            true => (x / self.least).ln() / (self.most / self.least).ln(),
+        if self.is_log {
+            (x / self.least).ln() / (self.most / self.least).ln()
+        } else {
             // Halves keep the difference of two large numbers finite.
-            false => (x / 2.0 - self.least / 2.0) / (self.most / 2.0 - self.least / 2.0),
+            (x / 2.0 - self.least / 2.0) / (self.most / 2.0 - self.least / 2.0)
         }
     }
 
@@ -137,7 +140,8 @@ impl ValueAxis {
     /// Powers of ten, and where they are few, twice and five times as much, with their digits.
     fn log_marks(&self) -> Vec<(f64, usize)> {
         let is_in_range = |value: &f64| (self.least..=self.most).contains(value);
-        let (first, last) = (self.least.log10().floor() as i32, self.most.log10() as i32);
+        let first = self.least.log10().floor() as i32;
+        let last = self.most.log10() as i32;
         let powers: Vec<f64> =
             (first..=last).map(|power| 10f64.powi(power)).filter(is_in_range).collect();
         let step = powers.len().div_ceil(5).max(1);
@@ -152,7 +156,8 @@ impl ValueAxis {
     /// Multiples of a round step, with as many digits as tell them apart.
     fn round_marks(&self) -> Vec<(f64, usize)> {
         let step = round_step(self.least, self.most);
-        let (first, last) = (whole_above(self.least / step), whole_below(self.most / step));
+        let first = whole_above(self.least / step);
+        let last = whole_below(self.most / step);
         let size = self.least.abs().max(self.most.abs());
         let digits = (size / step).log10().floor().clamp(0.0, 15.0) as usize + 2;
         let marks = (0..=(last - first) as usize).map(|mark| (first + mark as f64) * step);
@@ -187,7 +192,8 @@ fn round_step(least: f64, most: f64) -> f64 {
 
 /// The line through the finite values, broken where there is none.
 fn trace_value_line(values: &[Option<f64>], scale: &ValueAxis, frame: &Frame) -> String {
-    let (mut path, mut is_open) = (String::new(), false);
+    let mut path = String::new();
+    let mut is_open = false;
     let last = (values.len().max(2) - 1) as f64;
     let bucket_length = values.len().div_ceil(PLACES).max(1);
     for (number, bucket) in values.chunks(bucket_length).enumerate() {
@@ -218,7 +224,8 @@ fn draw_value_dots(values: &[Option<f64>], scale: &ValueAxis, frame: &Frame) -> 
     }
     for (index, value) in values.iter().enumerate() {
         if let Some(value) = value.filter(|x| x.is_finite()) {
-            let (x, y) = (frame.x(index as f64 / last), frame.y(scale.share(value)));
+            let x = frame.x(index as f64 / last);
+            let y = frame.y(scale.share(value));
             let _ = write!(path, "M{} {}h0", format_coordinate(x), format_coordinate(y));
         }
     }

@@ -88,7 +88,8 @@ impl Frame {
             MARK[0] * (text.chars().count() + 1) as f64 / self.width
         });
         let upwards = pick_readable_ticks(&self.y.ticks, |_| MARK[1] / self.height);
-        let (width, height) = (left + self.width + right, top + self.height + bottom);
+        let width = left + self.width + right;
+        let height = top + self.height + bottom;
         let foot = top + self.height;
         html! {
             svg class="chart" role="img" aria-label=(alt)

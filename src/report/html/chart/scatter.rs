@@ -29,7 +29,8 @@ impl SymlogScale {
         let turn = sizes.get(sizes.len() / 2).copied().unwrap_or(1.0);
         let bent = |value: f32| (f64::from(value) / turn).asinh();
         let bent_values = || pairs.iter().flat_map(|pair| [pair.base, pair.got]).map(bent);
-        let (low, high) = (bent_values().fold(0.0, f64::min), bent_values().fold(0.0, f64::max));
+        let low = bent_values().fold(0.0, f64::min);
+        let high = bent_values().fold(0.0, f64::max);
         // Points at the edge are seen whole.
         let space = 0.04 * (high - low).max(1e-9);
         SymlogScale { turn, low: low - space, high: high + space }
@@ -46,7 +47,8 @@ impl SymlogScale {
         values.push(0.0);
         values.retain(|value| (0.0..=1.0).contains(&self.share(*value)));
         values.sort_by(f64::total_cmp);
-        let (mut ticks, mut last) = (Vec::new(), f64::NEG_INFINITY);
+        let mut ticks = Vec::new();
+        let mut last = f64::NEG_INFINITY;
         for value in values {
             let share = self.share(value);
             if share - last > 0.14 {

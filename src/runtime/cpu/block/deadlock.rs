@@ -16,9 +16,10 @@ impl BlockRunner {
         let place = |linear: usize| {
             // SAFETY: passed on to the caller.
             let site = unsafe { *sites.add(usize::from(self.position_of[linear])) };
-            match site.file.is_null() {
-                true => "ended".to_owned(),
-                false => format!("at the barrier at {}", site.describe()),
+            if site.file.is_null() {
+                "ended".to_owned()
+            } else {
+                format!("at the barrier at {}", site.describe())
             }
         };
         (self.deadlock)(&group_waiting_threads((0..self.thread_count).map(place)))
@@ -36,7 +37,8 @@ impl BlockRunner {
     }
 
     fn waiting_place(&self, linear: usize) -> String {
-        let (warp, lane) = (linear / LANES, linear % LANES);
+        let warp = linear / LANES;
+        let lane = linear % LANES;
         let thread = &self.threads[usize::from(self.position_of[linear])];
         let site = thread.site.describe();
         match thread.wait {

@@ -46,19 +46,19 @@ impl BlockRunner {
     #[inline(never)]
     fn pass_folds(&mut self, mut position: usize) -> usize {
         while self.in_folds > 0 {
-            let linear = match self.is_linear {
-                true => position,
-                false => self.threads[position].linear as usize,
-            };
-            let (warp, lane) = (linear / LANES, linear % LANES);
+            let linear =
+                if self.is_linear { position } else { self.threads[position].linear as usize };
+            let warp = linear / LANES;
+            let lane = linear % LANES;
             let lanes = &self.warps[warp];
             if lanes.left.any() >> lane & 1 == 0 {
                 break;
             }
             let alone = self.is_linear && lanes.offers[lane].mask & lanes.live == lanes.live;
-            position = match alone {
-                true => self.pass_warp(warp, lane),
-                false => self.pass_lane(warp, lane, position),
+            position = if alone {
+                self.pass_warp(warp, lane)
+            } else {
+                self.pass_lane(warp, lane, position)
             };
         }
         position

@@ -26,9 +26,10 @@ impl BlockRunner {
         self.position = position;
         let (warp, lane) = self.warp_and_lane();
         let lanes = &self.warps[warp];
-        let count = match self.is_linear {
-            true => ((self.ready.lanes(warp) & !lanes.left.any()) >> lane).trailing_ones(),
-            false => 1,
+        let count = if self.is_linear {
+            ((self.ready.lanes(warp) & !lanes.left.any()) >> lane).trailing_ones()
+        } else {
+            1
         };
         WarpTurn {
             position: position as u32,
@@ -133,7 +134,8 @@ pub(crate) unsafe extern "C" fn turn_barrier(
 pub(crate) unsafe extern "C" fn turn_fold(wait: *const FoldWait, next: *mut WarpTurn) {
     // SAFETY: passed on to the caller; `next` is a variable of it, or null.
     unsafe {
-        let (runner, wait) = (current_runner(), &*wait);
+        let runner = current_runner();
+        let wait = &*wait;
         let count = wait.count as usize;
         let values = slice::from_raw_parts(wait.values, count);
         let arguments = slice::from_raw_parts(wait.arguments, count);

@@ -113,7 +113,8 @@ impl Stamp {
         if self.operation != next.operation {
             return next;
         }
-        let (then, now) = (self.moment, next.moment);
+        let then = self.moment;
+        let now = next.moment;
         let scope = match self.scope {
             StampScope::Grid => StampScope::Grid,
             _ if then.block != now.block => StampScope::Grid,

@@ -260,7 +260,8 @@ impl Clocks {
     /// its block did before the last barrier.
     pub(super) fn fence(&mut self, thread: u16) {
         self.has_fenced = true;
-        let (warp, lane) = (usize::from(thread) / LANES, usize::from(thread) % LANES);
+        let warp = usize::from(thread) / LANES;
+        let lane = usize::from(thread) % LANES;
         // What comes behind the fence has another tick.
         self.warp_sync(warp, 1 << lane);
         let first = thread - lane as u16;
@@ -307,7 +308,8 @@ impl Clocks {
 
     /// The moment at which `thread` is.
     pub(super) fn now(&self, thread: u16) -> Moment {
-        let (warp, lane) = (usize::from(thread) / LANES, usize::from(thread) % LANES);
+        let warp = usize::from(thread) / LANES;
+        let lane = usize::from(thread) % LANES;
         let tick = self.warps[warp].of[lane][lane];
         Moment { block: self.block, thread, epoch: self.epoch, tick }
     }
@@ -338,7 +340,8 @@ impl Clocks {
         if then.epoch < self.epoch {
             return true;
         }
-        let (warp, lane) = (usize::from(thread) / LANES, usize::from(thread) % LANES);
+        let warp = usize::from(thread) / LANES;
+        let lane = usize::from(thread) % LANES;
         if usize::from(then.thread) / LANES != warp {
             return false;
         }
@@ -439,7 +442,8 @@ mod tests {
     #[test]
     fn a_thread_publishes_what_it_did_before_its_fence_and_nothing_behind_it() {
         let mut clocks = block(0);
-        let (before, of_another) = (clocks.now(0), clocks.now(5));
+        let before = clocks.now(0);
+        let of_another = clocks.now(5);
         clocks.fence(0);
         let behind = clocks.now(0);
         clocks.atomic(0, 0x100, false, true);

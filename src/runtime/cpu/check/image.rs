@@ -36,7 +36,8 @@ unsafe extern "C" fn visit_object(
 ) -> c_int {
     // SAFETY: the loader's description of one object, and the search of the caller.
     unsafe {
-        let (info, search) = (&*info, &mut *data.cast::<ImageSearch>());
+        let info = &*info;
+        let search = &mut *data.cast::<ImageSearch>();
         let name = CStr::from_ptr(info.dlpi_name);
         if OsStr::from_bytes(name.to_bytes()) != search.path.as_os_str() {
             return 0;

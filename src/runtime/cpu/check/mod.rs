@@ -213,7 +213,8 @@ pub unsafe extern "C" fn check_access(
     site: *const c_void,
 ) {
     const TOUCHES: [Touch; 4] = [Touch::Read, Touch::Write, Touch::AtomicRead, Touch::AtomicWrite];
-    let (address, site) = (address as usize, site as usize);
+    let address = address as usize;
+    let site = site as usize;
     let mut crosses = false;
     let Some(&touch) = TOUCHES.get(touch as usize) else {
         // SAFETY: only kernels tell of what is no access.

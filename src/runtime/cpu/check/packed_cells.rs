@@ -203,7 +203,8 @@ impl PackedCell {
         if self.write & ELSEWHERE != 0 || !is_over(self.write) || !is_over(self.read) {
             return false;
         }
-        let (write, write_lanes) = (u64::from(phase) << PHASE, 1);
+        let write = u64::from(phase) << PHASE;
+        let write_lanes = 1;
         *self = PackedCell { write, write_lanes, ..PackedCell::default() };
         true
     }

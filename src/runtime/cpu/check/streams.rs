@@ -145,7 +145,8 @@ mod tests {
     fn the_default_stream_waits_for_those_that_block() {
         let mut streams = Streams::default();
         streams.set_non_blocking(2);
-        let (blocking, free) = (streams.begin(1), streams.begin(2));
+        let blocking = streams.begin(1);
+        let free = streams.begin(2);
         let default = streams.begin(DEFAULT);
         assert!(streams.follows(blocking) && !streams.follows(free));
         streams.begin(1);
@@ -168,7 +169,8 @@ mod tests {
     #[test]
     fn a_host_that_waited_orders_what_it_asks_for_next() {
         let mut streams = Streams::default();
-        let (one, two) = (streams.begin(1), streams.begin(2));
+        let one = streams.begin(1);
+        let two = streams.begin(2);
         streams.synchronize(Some(1));
         streams.begin(3);
         assert!(streams.follows(one) && !streams.follows(two));

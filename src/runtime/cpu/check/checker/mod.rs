@@ -213,9 +213,12 @@ impl Checker {
         };
         let past = Past { origins: &self.origins, floor: 0, before };
         let first = region.offset(address);
-        let alone = |cell: &mut PackedCell| match touch.writes() {
-            true => cell.write_alone(phase, before),
-            false => cell.read_alone(phase, before),
+        let alone = |cell: &mut PackedCell| {
+            if touch.writes() {
+                cell.write_alone(phase, before)
+            } else {
+                cell.read_alone(phase, before)
+            }
         };
         let is_split = region.splits(first, bytes);
         let growth = region.growth(first, bytes);
@@ -290,7 +293,8 @@ impl Checker {
         self.clocks.begin_block(block, threads);
         let phase = self.clocks.phase();
         self.origins.begin(phase, self.operation, block);
-        let (ticks, warps) = (self.clocks.ticks().as_ptr(), self.clocks.warps().as_ptr());
+        let ticks = self.clocks.ticks().as_ptr();
+        let warps = self.clocks.warps().as_ptr();
         let state = self.state();
         (state.block_first, state.ticks, state.warps) = (phase, ticks, warps);
     }
@@ -316,8 +320,10 @@ impl Checker {
 
     /// Tells the hooks what has changed.
     fn follow_clocks(&mut self) {
-        let (phase, learned) = (self.clocks.phase(), self.clocks.has_learned());
-        let (fenced, slow) = (self.clocks.has_fenced, self.pending.is_some());
+        let phase = self.clocks.phase();
+        let learned = self.clocks.has_learned();
+        let fenced = self.clocks.has_fenced;
+        let slow = self.pending.is_some();
         let state = self.state();
         state.phase = phase;
         state.learned = learned.into();
@@ -413,7 +419,8 @@ impl Checker {
         self.held += growth;
         let cells = region.cells(first, bytes, &mut self.elsewhere);
         let shown = touch_cells(region, cells, &access, &mut self.elsewhere, &past);
-        let (slot, label) = (region.slot(), region.label.clone());
+        let slot = region.slot();
+        let label = region.label.clone();
         if shown.is_something() {
             self.record_findings(Accessed { spot, number, label, address, bytes }, shown, thread);
         }
@@ -450,12 +457,10 @@ impl Checker {
     /// Whether `address` is in shared memory; the first phase that its memory remembers, and the first
     /// that is not ordered before the one that runs.
     fn horizon(&mut self, address: usize) -> (bool, u32, u32) {
-        let (in_shared, phase) = (self.shared.range().contains(&address), self.clocks.phase());
+        let in_shared = self.shared.range().contains(&address);
+        let phase = self.clocks.phase();
         let state = self.state();
-        match in_shared {
-            true => (true, state.block_first, phase),
-            false => (false, 0, state.before),
-        }
+        if in_shared { (true, state.block_first, phase) } else { (false, 0, state.before) }
     }
 
     /// Whether the bytes lie in one variable of shared memory.
@@ -473,15 +478,17 @@ impl Checker {
         }
         if let Some(offset) = shown.unwritten {
             let Accessed { spot, number, label, bytes, .. } = &access;
-            let (label, offset) = (label.clone(), offset as i64);
+            let label = label.clone();
+            let offset = offset as i64;
             let finding =
                 CheckerFinding::new(CheckerFindingKind::Unwritten, *spot, label, offset, *bytes);
             self.findings.note(finding, [*number, 0]);
         }
         if let Some((offset, race)) = shown.race {
-            match access.spot.touch == Touch::Read && race.touch == Touch::AtomicWrite {
-                true => self.doubt(Doubt::new(race, access, offset, thread)),
-                false => self.race(&race, &access, offset),
+            if access.spot.touch == Touch::Read && race.touch == Touch::AtomicWrite {
+                self.doubt(Doubt::new(race, access, offset, thread))
+            } else {
+                self.race(&race, &access, offset)
             }
             self.follow_clocks();
         }

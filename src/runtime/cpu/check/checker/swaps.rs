@@ -98,11 +98,10 @@ impl Checker {
         // SAFETY: as in `state`.
         #[allow(unsafe_code)]
         let HookState { block_first, before, .. } = *unsafe { self.state.as_ref() };
-        let past = match region.shared {
-            true => {
-                Past { origins: &self.origins, floor: block_first, before: self.clocks.phase() }
-            }
-            false => Past { origins: &self.origins, floor: 0, before },
+        let past = if region.shared {
+            Past { origins: &self.origins, floor: block_first, before: self.clocks.phase() }
+        } else {
+            Past { origins: &self.origins, floor: 0, before }
         };
         let moment = self.clocks.now(thread);
         for offset in region.cells(first, bytes, &mut self.elsewhere) {
