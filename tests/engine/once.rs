@@ -128,8 +128,9 @@ fn a_trial_translates_its_sources_once_for_each_precision_that_it_needs() {
     let base = one.trial("only", &lab);
     let got = other.trial("only", &lab);
     ask_for_everything(&got);
+    // Outputs of the same bits need no shadow of the trusted side.
     judge_trial(&base, &got).unwrap();
-    assert_eq!(cpu.toolchain().translations(), 9);
+    assert_eq!(cpu.toolchain().translations(), 8);
 }
 
 #[test]
