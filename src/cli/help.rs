@@ -7,7 +7,7 @@ use super::out::{print, println};
 use super::{Cli, exit, markdown};
 
 /// The pages of documentation in the program.
-const TOPICS: [Topic; 21] = [
+const TOPICS: [Topic; 22] = [
     Topic { name: "architecture", page: include_str!("../../docs/architecture.md") },
     Topic { name: "benchmarks", page: include_str!("../../docs/benchmarks.md") },
     Topic { name: "bisect", page: include_str!("../../docs/bisect.md") },
@@ -20,6 +20,7 @@ const TOPICS: [Topic; 21] = [
     Topic { name: "fixture", page: include_str!("../../docs/fixture.md") },
     Topic { name: "frontend", page: include_str!("../../docs/frontend.md") },
     Topic { name: "fuzzing", page: include_str!("../../docs/fuzzing.md") },
+    Topic { name: "glossary", page: include_str!("../../docs/glossary.md") },
     Topic { name: "gpu", page: include_str!("../../docs/gpu.md") },
     Topic { name: "harness", page: include_str!("../../docs/harness.md") },
     Topic { name: "pages", page: include_str!("../../docs/pages.md") },
