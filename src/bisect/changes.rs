@@ -14,7 +14,7 @@ use super::{BisectError, Bisection, On, SearchTarget};
 use crate::history::{Commit, CommitId, History};
 use crate::judge::{Accesses, Judgement, OutputPicture, Verdict};
 use crate::search::survey_graph;
-use crate::trial::{AccessCheck, Failure, Status};
+use crate::trial::{AccessCheck, Status};
 use view::FixtureSurvey;
 
 /// Where the outputs change in a range of commits.
@@ -100,30 +100,10 @@ impl LogChange {
         matches!((base, got), (Status::Failed(_), Status::Completed))
     }
 
-    /// The failures that the commit before it has as well, of the same kind and place. Outputs are compared
-    /// nevertheless.
-    pub fn inherited_failures(&self) -> &[Failure] {
-        inherited_failures(&self.judgement)
-    }
-
     /// Whether something is beyond noise or wrong, and nothing earlier explains it.
     pub fn is_worse(&self) -> bool {
         let repaired = self.repair.is_some() || !self.mended.is_empty() || self.completes();
         self.verdict() >= Verdict::Diverged && !repaired
-    }
-}
-
-/// The failures of a replay whose trusted side fails alike, though its outputs can be compared.
-fn inherited_failures(judgement: &Judgement) -> &[Failure] {
-    match (&judgement.base.status, &judgement.got.status) {
-        (Status::Failed(before), Status::Failed(after))
-            if before == after
-                && !judgement.outputs.is_empty()
-                && !judgement.got.can_be_compared_with(&judgement.base) =>
-        {
-            after
-        }
-        _ => &[],
     }
 }
 

@@ -1,8 +1,8 @@
 //! Judgements by values alone, which revisions with the same values share, and what the order of blocks and
-//! threads adds to them.
+//! threads adds to them; judgements where both sides fail alike.
 
 use super::{Judgement, Verdict, launches};
-use crate::trial::{OrderDependence, Outcome};
+use crate::trial::{Failure, OrderDependence, Outcome, Status};
 
 impl Judgement {
     /// The same without what depends on the order of blocks and threads.
@@ -46,10 +46,38 @@ impl Judgement {
     /// Takes the worst verdict of the outputs. A failure stays one, whatever they say.
     pub(super) fn settle(&mut self) {
         let by_outcomes = Judgement::verdict_of(&self.base, &self.got);
-        let worst = self.outputs.iter().map(|output| output.story.verdict()).max();
         self.verdict = match by_outcomes {
-            Verdict::Identical | Verdict::Equivalent => worst.unwrap_or(by_outcomes),
+            Verdict::Identical | Verdict::Equivalent => {
+                self.worst_of_outputs().unwrap_or(by_outcomes)
+            }
             ended => ended,
         };
+    }
+
+    /// The failures of the other side where the trusted one fails alike, in kind and place. Outputs were compared
+    /// nevertheless.
+    pub fn inherited_failures(&self) -> &[Failure] {
+        match (&self.base.status, &self.got.status) {
+            (Status::Failed(before), Status::Failed(after))
+                if before == after
+                    && !self.outputs.is_empty()
+                    && !self.got.can_be_compared_with(&self.base) =>
+            {
+                after
+            }
+            _ => &[],
+        }
+    }
+
+    /// The same by the outputs alone where the trusted side fails alike: an inherited failure is no change.
+    pub fn without_inherited_failures(mut self) -> Judgement {
+        if !self.inherited_failures().is_empty() {
+            self.verdict = self.worst_of_outputs().unwrap_or(self.verdict);
+        }
+        self
+    }
+
+    fn worst_of_outputs(&self) -> Option<Verdict> {
+        self.outputs.iter().map(|output| output.story.verdict()).max()
     }
 }

@@ -169,6 +169,10 @@ pub(crate) const TWIN_SHARE: f64 = 1.0 / 256.0;
 /// Pairs of runs that have to repeat what is blamed on what lies around tensors.
 pub(crate) const POISON_REPETITIONS: u32 = 3;
 
+/// In a float64 shadow an element of this size or more may be poison, or be computed of it. Numbers of float32 and narrower formats are
+/// smaller.
+pub(crate) const LEAST_POISON_SIZE: f64 = 1e150;
+
 /// The repetitions of two runs that must end as they did before poison is why. Code that fails in a third of its runs,
 /// whatever memory holds, ends so six times with a probability of (2/9)^6, 1 in 8,000.
 pub(crate) const ENDING_REPETITIONS: usize = 6;

@@ -148,7 +148,7 @@ pub(super) fn change_lines(change: &LogChange) -> Vec<ReportLine> {
     let judgement = &change.judgement;
     let mut lines = vec![render_change_verdict(change)];
     lines.extend(order_line(change));
-    let inherited = change.inherited_failures();
+    let inherited = judgement.inherited_failures();
     let is_compared = judgement.base.status == Status::Completed || !inherited.is_empty();
     if change.repair.is_none() && is_compared {
         let differs = |output: &&OutputJudgement| output.story.verdict() != Verdict::Identical;
@@ -252,7 +252,7 @@ pub(super) fn render_change_verdict(change: &LogChange) -> ReportLine {
         (Status::Completed, Status::Completed) if judgement.verdict == Verdict::Diverged => {
             render_divergence(change, judgement)
         }
-        _ if !change.inherited_failures().is_empty() => match judgement.verdict {
+        _ if !judgement.inherited_failures().is_empty() => match judgement.verdict {
             Verdict::Diverged => render_divergence(change, judgement),
             verdict => {
                 let such =

@@ -6,6 +6,7 @@ use super::{Trial, cannot_mean_double};
 use crate::backend::{Mode, ReplayError, Variant};
 use crate::compile::byte_counts;
 use crate::frontend::ByteCount;
+use crate::numerics::constants::LEAST_POISON_SIZE;
 use crate::runtime::report::NO_SHADOW;
 use crate::summary::{POISON_B, compare_poisons};
 use crate::tensor::TensorView;
@@ -15,8 +16,6 @@ use crate::worker::{Ending, Run};
 const SHADOW: &str = "the float64 shadow";
 /// What reads memory that nobody wrote is no shadow.
 const UNWRITTEN: &str = "no float64 shadow: it reads memory that nobody wrote in it";
-/// Poison lies beyond, as float64, and so does what is computed of it; numbers of float32 and narrower formats do not.
-const LARGEST: f64 = 1e150;
 
 /// Sizes in bytes without `sizeof`, each with its file and line.
 type Counts = [(String, ByteCount)];
@@ -119,7 +118,7 @@ fn hint(counts: &Counts) -> Option<String> {
 fn has_extremes(tensor: &TensorView) -> bool {
     let is_extreme = |index| {
         let size = tensor.get_f64(index).abs();
-        size.is_nan() || size >= LARGEST
+        size.is_nan() || size >= LEAST_POISON_SIZE
     };
     tensor.dtype.is_float() && (0..tensor.len()).into_par_iter().any(is_extreme)
 }

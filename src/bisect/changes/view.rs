@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::{LogChange, Repair, UntestedCommit, inherited_failures};
+use super::{LogChange, Repair, UntestedCommit};
 use crate::bisect::captured;
 use crate::bisect::probe::Sources;
 use crate::bisect::range::Range;
@@ -366,11 +366,7 @@ impl<'a> FixtureSurvey<'a> {
             self.trusted.take().filter(|trusted_trial| trusted_trial.sources().id == before.id);
         let trusted = self.trusted.get_or_insert_with(|| lab.trial(subject, &before));
         let trial = lab.trial(subject, &after);
-        let mut judgement = judge_trial(trusted, &trial)?;
-        if !inherited_failures(&judgement).is_empty() {
-            let worst = judgement.outputs.iter().map(|output| output.story.verdict()).max();
-            judgement.verdict = worst.unwrap_or(judgement.verdict);
-        }
+        let judgement = judge_trial(trusted, &trial)?.without_inherited_failures();
         let needs_pictures = illustrated && judgement.verdict >= Verdict::Diverged;
         let pictures =
             if needs_pictures { draw_output_pictures(Some(trusted), &trial)? } else { Vec::new() };
