@@ -75,12 +75,7 @@ fn bounds_arguments(
             end = token_index;
             break;
         }
-        let inner = if tokens.is_spelled_at(text, token_index, "<") {
-            tokens.skip_angles(text, token_index)
-        } else {
-            tokens.skip_group(token_index)
-        };
-        token_index = inner.unwrap_or(token_index + 1);
+        token_index = tokens.skip_group_or_angles(text, token_index).unwrap_or(token_index + 1);
     }
     let words = tokens[open_bracket + 1..end].iter().map(|token| token.text(text));
     let words: Vec<&str> = words.collect();

@@ -94,7 +94,8 @@ fn sized_calls(text: &str, tokens: &Tokens) -> Vec<SizedCall> {
         else {
             continue;
         };
-        let arguments = split(text, tokens, at + 2..after - 1);
+        let mut arguments = tokens.split_arguments(text, at + 2..after - 1);
+        arguments.retain(|part| !part.is_empty());
         let Some(size_range) = arguments.get(size) else { continue };
         let pointer = arguments.get(pointer).filter(|_| pointer != size);
         calls.push(SizedCall { pointer: pointer.cloned(), size: size_range.clone() });
@@ -102,28 +103,12 @@ fn sized_calls(text: &str, tokens: &Tokens) -> Vec<SizedCall> {
     for launch in launches::find_launch_syntax(text, tokens) {
         let index = |byte: usize| tokens.partition_point(|token| token.start < byte);
         let configuration = index(launch.open.end)..index(launch.close.start);
-        if let Some(size) = split(text, tokens, configuration).into_iter().nth(SHARED_BYTES) {
+        let parts = tokens.split_arguments(text, configuration).into_iter();
+        if let Some(size) = parts.filter(|part| !part.is_empty()).nth(SHARED_BYTES) {
             calls.push(SizedCall { pointer: None, size });
         }
     }
     calls
-}
-
-/// The parts of `range` between commas; brackets and their content stay whole.
-fn split(text: &str, tokens: &Tokens, range: Range<usize>) -> Vec<Range<usize>> {
-    let mut parts = Vec::new();
-    let mut start = range.start;
-    let mut at = range.start;
-    while at < range.end {
-        if tokens.is_spelled_at(text, at, ",") {
-            parts.push(start..at);
-            start = at + 1;
-        }
-        at = tokens.skip_group(at).unwrap_or(at + 1);
-    }
-    parts.push(start..range.end);
-    parts.retain(|part| !part.is_empty());
-    parts
 }
 
 /// What the one name that is `size` was last set to before it.

@@ -149,12 +149,7 @@ fn split_parameter_types(text: &str, tokens: &Tokens, range: Range<usize>) -> Ve
         } else if tokens.is_spelled_at(text, token_index, "=") {
             default = default.or(Some(token_index));
         }
-        let inner = if tokens.is_spelled_at(text, token_index, "<") {
-            tokens.skip_angles(text, token_index)
-        } else {
-            tokens.skip_group(token_index)
-        };
-        token_index = inner.unwrap_or(token_index + 1);
+        token_index = tokens.skip_group_or_angles(text, token_index).unwrap_or(token_index + 1);
     }
     add(first, default.unwrap_or(range.end));
     parameter_types

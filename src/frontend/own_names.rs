@@ -118,12 +118,7 @@ fn declared_variable_names<'t>(
             }
             _ => {}
         }
-        let inner = if tokens.is_spelled_at(text, token_index, "<") {
-            tokens.skip_angles(text, token_index)
-        } else {
-            tokens.skip_group(token_index)
-        };
-        token_index = inner.unwrap_or(token_index + 1);
+        token_index = tokens.skip_group_or_angles(text, token_index).unwrap_or(token_index + 1);
     }
     declared_names.extend(name);
     declared_names

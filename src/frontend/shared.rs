@@ -204,12 +204,7 @@ impl SharedRewriter<'_> {
                     .push(SharedDeclarator { name, tokens: declarator_start..index });
                 declarator_start = index + 1;
             }
-            let angles = if self.is_spelled_at(index, "<") {
-                self.tokens.skip_angles(self.text(), index)
-            } else {
-                None
-            };
-            index = angles.or(self.tokens.skip_group(index)).unwrap_or(index + 1);
+            index = self.tokens.skip_group_or_angles(self.text(), index).unwrap_or(index + 1);
         }
         Ok(())
     }

@@ -210,23 +210,9 @@ fn parse_function_parameters(
     start: usize,
     end: usize,
 ) -> Vec<Parameter> {
-    let mut parsed_parameters = Vec::new();
-    let mut token_index = start;
-    let mut first = start;
-    while token_index < end {
-        if tokens.is_spelled_at(text, token_index, ",") {
-            parsed_parameters.extend(parse_function_parameter(text, tokens, first, token_index));
-            first = token_index + 1;
-        }
-        let inner = if tokens.is_spelled_at(text, token_index, "<") {
-            tokens.skip_angles(text, token_index)
-        } else {
-            tokens.skip_group(token_index)
-        };
-        token_index = inner.unwrap_or(token_index + 1);
-    }
-    parsed_parameters.extend(parse_function_parameter(text, tokens, first, end));
-    parsed_parameters
+    let parts = tokens.split_parameters(text, start..end);
+    let parse = |part: Range<usize>| parse_function_parameter(text, tokens, part.start, part.end);
+    parts.into_iter().filter_map(parse).collect()
 }
 
 fn parse_function_parameter(

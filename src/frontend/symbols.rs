@@ -282,12 +282,7 @@ pub(super) fn count_token_parts(
     let mut parts = usize::from(open_bracket + 1 < close_bracket);
     while token_index < close_bracket {
         parts += usize::from(tokens.is_spelled_at(text, token_index, separator));
-        let inner = if tokens.is_spelled_at(text, token_index, "<") {
-            tokens.skip_angles(text, token_index)
-        } else {
-            tokens.skip_group(token_index)
-        };
-        token_index = inner.unwrap_or(token_index + 1);
+        token_index = tokens.skip_group_or_angles(text, token_index).unwrap_or(token_index + 1);
     }
     parts
 }
@@ -327,21 +322,5 @@ pub(super) fn template_argument_ranges(
     else {
         return Vec::new();
     };
-    let mut argument_ranges = Vec::new();
-    let mut index = open_bracket + 1;
-    let mut start = open_bracket + 1;
-    while index < angles_end - 1 {
-        if tokens.is_spelled_at(text, index, ",") {
-            argument_ranges.push(start..index);
-            start = index + 1;
-        }
-        let inner = if tokens.is_spelled_at(text, index, "<") {
-            tokens.skip_angles(text, index)
-        } else {
-            tokens.skip_group(index)
-        };
-        index = inner.unwrap_or(index + 1);
-    }
-    argument_ranges.push(start..angles_end - 1);
-    argument_ranges
+    tokens.split_parameters(text, open_bracket + 1..angles_end - 1)
 }

@@ -1,6 +1,8 @@
 //! Cuts C++ text into tokens, just finely enough to tell code from comments, strings and
 //! preprocessor lines. Pure: no grammar, no preprocessing.
 
+use std::ops::Range;
+
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenKind {
@@ -130,6 +132,46 @@ impl Tokens {
             }
         }
         None
+    }
+
+    /// The index after the group or the template argument list that opens at `index`, or `None`.
+    pub(crate) fn skip_group_or_angles(&self, text: &str, index: usize) -> Option<usize> {
+        if self.is_spelled_at(text, index, "<") {
+            self.skip_angles(text, index)
+        } else {
+            self.skip_group(index)
+        }
+    }
+
+    /// The parts of `range` between its commas. Groups stay whole; `<` compares.
+    pub(crate) fn split_arguments(&self, text: &str, range: Range<usize>) -> Vec<Range<usize>> {
+        self.split_at_commas(text, range, |index| self.skip_group(index))
+    }
+
+    /// The parts of `range` between its commas. Groups and template argument lists stay whole.
+    pub(crate) fn split_parameters(&self, text: &str, range: Range<usize>) -> Vec<Range<usize>> {
+        self.split_at_commas(text, range, |index| self.skip_group_or_angles(text, index))
+    }
+
+    /// The parts of `range` between the commas that `skip_brackets` does not pass over.
+    fn split_at_commas(
+        &self,
+        text: &str,
+        range: Range<usize>,
+        skip_brackets: impl Fn(usize) -> Option<usize>,
+    ) -> Vec<Range<usize>> {
+        let mut parts = Vec::new();
+        let mut start = range.start;
+        let mut index = range.start;
+        while index < range.end {
+            if self.is_spelled_at(text, index, ",") {
+                parts.push(start..index);
+                start = index + 1;
+            }
+            index = skip_brackets(index).unwrap_or(index + 1);
+        }
+        parts.push(start..range.end);
+        parts
     }
 
     /// Whether the token at `at` is code spelled exactly `spelling`.

@@ -193,12 +193,7 @@ impl DeclarationReader<'_> {
             if self.is_name(token_index) && !initialised {
                 last = Some(token_index);
             }
-            let angles = if self.is_spelled_at(token_index, "<") {
-                self.tokens.skip_angles(self.text, token_index)
-            } else {
-                None
-            };
-            let group_end = angles.or(self.tokens.skip_group(token_index));
+            let group_end = self.tokens.skip_group_or_angles(self.text, token_index);
             if let Some(group_end) = group_end.filter(|_| (bindings || pointer) && !initialised) {
                 names.extend((token_index..group_end).filter(|&inner| self.is_name(inner)));
             }

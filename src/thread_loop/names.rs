@@ -193,25 +193,11 @@ impl Planner<'_> {
 
     /// `range` split at its commas outside of brackets.
     pub(super) fn pieces(&self, range: Range<usize>) -> Vec<Range<usize>> {
-        let mut found_pieces = Vec::new();
-        let mut start = range.start;
-        let mut token_index = range.start;
-        while token_index < range.end {
-            if self.is_spelled_at(token_index, ",") {
-                found_pieces.push(start..token_index);
-                start = token_index + 1;
-            }
-            let angles = if self.is_spelled_at(token_index, "<") {
-                self.tokens.skip_angles(self.text, token_index)
-            } else {
-                None
-            };
-            token_index = angles.or(self.tokens.skip_group(token_index)).unwrap_or(token_index + 1);
+        let mut pieces = self.tokens.split_parameters(self.text, range);
+        if pieces.last().is_some_and(Range::is_empty) {
+            pieces.pop();
         }
-        if start < range.end {
-            found_pieces.push(start..range.end);
-        }
-        found_pieces
+        pieces
     }
 
     /// Refuses macros that may mean one of the kernel's own names.

@@ -504,19 +504,7 @@ impl<'r> ShuffleReader<'r> {
     /// The arguments of the call at `at`.
     fn arguments(&self, token_index: usize) -> Option<Vec<Range<usize>>> {
         let close_parenthesis = self.tokens.skip_group(token_index + 1)? - 1;
-        let mut arguments = Vec::new();
-        let mut start = token_index + 2;
-        let mut next = start;
-        while next < close_parenthesis {
-            if self.is_spelled_at(next, ",") {
-                arguments.push(start..next);
-                start = next + 1;
-            }
-            let opens = ["(", "[", "{"].iter().any(|sign| self.is_spelled_at(next, sign));
-            next = if opens { self.tokens.skip_group(next)? } else { next + 1 };
-        }
-        arguments.push(start..close_parenthesis);
-        Some(arguments)
+        Some(self.tokens.split_arguments(self.source.text, token_index + 2..close_parenthesis))
     }
 
     /// Whether `range` has the same value whenever it is computed, unless `counter` or one of `variables`, to which
