@@ -26,6 +26,6 @@ fn widest_vector_bits() -> Option<u32> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn widest() -> Option<u32> {
+fn widest_vector_bits() -> Option<u32> {
     None
 }

@@ -105,7 +105,7 @@ impl Store {
     }
 }
 
-/// The nearest folder `snapshots` beside or above `from`, up to the root of the repository.
+/// The nearest folder `snapshots` beside or above `start`, up to the root of the repository.
 pub fn find_snapshot_folder(start: &Path) -> Option<PathBuf> {
     let absolute_start = normalise_snapshot_path(start);
     let mut ancestors = absolute_start.ancestors();
@@ -114,7 +114,7 @@ pub fn find_snapshot_folder(start: &Path) -> Option<PathBuf> {
     snapshot_folder.is_dir().then_some(snapshot_folder)
 }
 
-/// Writes `file` to where `path` is accepted, as `how` says. Returns the path written, if any.
+/// Writes `file` to where `path` is accepted, as `mode` says. Returns the path written, if any.
 ///
 /// # Errors
 /// [`SnapshotError::Io`] if the folder cannot be written.
@@ -265,7 +265,7 @@ fn make_readable(file: &fs::File) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-fn readable(_: &fs::File) -> io::Result<()> {
+fn make_readable(_: &fs::File) -> io::Result<()> {
     Ok(())
 }
 

@@ -25,7 +25,7 @@ pub(super) unsafe fn misaligned_address(context: *const libc::c_void) -> Option<
 /// # Safety
 /// None is needed.
 #[cfg(not(target_arch = "x86_64"))]
-pub unsafe fn address(_context: *const libc::c_void) -> Option<(usize, usize)> {
+pub(super) unsafe fn misaligned_address(_context: *const libc::c_void) -> Option<(usize, usize)> {
     None
 }
 
