@@ -25,7 +25,7 @@ use crate::process::tree::{self, End};
 use crate::process::{self, Pid};
 
 pub(crate) use self::bounded_text::{Bounded, omission_note};
-pub use self::keeper::run_program_keeper as run_keeper;
+pub use self::keeper::run_program_keeper;
 pub(crate) use self::server::Served;
 
 /// The argument with which the program starts itself as a keeper; not for users.

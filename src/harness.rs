@@ -304,7 +304,7 @@ fn named_extents(shape: &[Extent]) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The tables under `name`, read by `read`, in the order of the file.
+/// The tables under `name`, read by `read_spec`, in the order of the file.
 fn parse_tensor_specs<T>(
     root: &Table<'_>,
     name: &str,

@@ -158,7 +158,7 @@ pub(crate) fn wait_for<const N: usize>(
     Ok(files.map(|file| file.is_some() && ready.next() == Some(true)))
 }
 
-/// Lowers this process's limits for `resource` to `most`, where they are higher. May be called between fork
+/// Lowers this process's limits for `resource` to `new_limit`, where they are higher. May be called between fork
 /// and exec.
 ///
 /// # Errors
@@ -169,7 +169,7 @@ pub(crate) fn lower_limit(resource: Resource, new_limit: u64) -> io::Result<()> 
     Ok(setrlimit(resource, Rlimit { current: lower(current), maximum: lower(maximum) })?)
 }
 
-/// Limits `resource` for this process to `most`, which may be raised again; to what it may have at most, if none.
+/// Limits `resource` for this process to `new_limit`, which may be raised again; to what it may have at most, if none.
 ///
 /// # Errors
 /// Where the system refuses.

@@ -130,7 +130,15 @@ pub(crate) fn rewrite_thread_loops(
         };
         shuffle_sites.extend(list_shuffles(&source, &tokens, &item, &shuffles));
         let planned = if item.has_specifier(text, &tokens, "__global__") {
-            plan_kernel(&source, &tokens, facts, &item, &shuffles, source_check.clone(), lanes)
+            choose_kernel_form(
+                &source,
+                &tokens,
+                facts,
+                &item,
+                &shuffles,
+                source_check.clone(),
+                lanes,
+            )
         } else {
             KernelPlan::InTurn
         };
@@ -185,7 +193,7 @@ impl KernelPlan<'_> {
 }
 
 /// Plans the kernel `item`. Only one with a barrier or a chain of shuffles gains by thread-loop form.
-fn plan_kernel<'t>(
+fn choose_kernel_form<'t>(
     source: &'t Source,
     tokens: &'t Tokens,
     facts: &'t Facts,

@@ -50,7 +50,7 @@ impl Host {
         format!("{} {}", self.limits.memory_bytes, self.program)
     }
 
-    /// Whether this machine has room for what is `held` of `fixture`.
+    /// Whether this machine has room for what is `held_evidence` of `fixture`.
     pub(super) fn room(
         &self,
         fixture: &Fixture,
@@ -61,7 +61,7 @@ impl Host {
         room::on_host(fixture, precision, held_evidence, &self.folder)
     }
 
-    /// Whether this machine has room for what is `held` of `fixture` where programs replay it, which compute on
+    /// Whether this machine has room for what is `held_evidence` of `fixture` where programs replay it, which compute on
     /// a device with `device_bytes`, or on this machine.
     pub(super) fn room_for_programs(
         &self,

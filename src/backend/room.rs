@@ -145,7 +145,7 @@ pub(super) fn on_device(
     }
 }
 
-/// Whether this machine holds what is `held` of `fixture` at a time: in memory, or on the disk of `folder`.
+/// Whether this machine holds what is `held_evidence` of `fixture` at a time: in memory, or on the disk of `folder`.
 pub(super) fn on_host(
     fixture: &Fixture,
     precision: Precision,
@@ -157,7 +157,7 @@ pub(super) fn on_host(
     check_room(&RoomSubject::new(fixture, precision, held_evidence), &pieces, 0, folder)
 }
 
-/// Whether this machine holds what is `held` of `fixture` at a time where programs replay it. A program reads
+/// Whether this machine holds what is `held_evidence` of `fixture` at a time where programs replay it. A program reads
 /// inputs from a file in `folder` and writes outputs to another; only outputs are kept of a replay. A program
 /// that computes on this machine, as `is_here` says, holds all of them in its own memory.
 pub(super) fn for_programs(
@@ -214,7 +214,7 @@ fn check_room(
 }
 
 /// The bytes that are held, each piece as a whole in memory or on the disk, in the order in which they are taken.
-/// `kept` says which pieces are held of a replay whose inputs and outputs take so many bytes.
+/// `kept_bytes` says which pieces are held of a replay whose inputs and outputs take so many bytes.
 fn held_pieces(
     fixture: &Fixture,
     precision: Precision,

@@ -16,7 +16,7 @@ use super::workers::PlannedSearch;
 use super::{BisectError, Bisection, Event, SearchListener, SearchTarget, Trusted, flaky};
 use crate::history::{Commit, SourceSpec};
 use crate::judge::{
-    Accesses, LaunchChange, OutputPicture, Verdict, check_trial_accesses, launch_changes,
+    Accesses, LaunchChange, OutputPicture, Verdict, check_trial_accesses, diff_launches,
 };
 use crate::search::{Conclusion, EndsRefusal, TestAnswer, Warning};
 
@@ -459,7 +459,7 @@ fn collect_culprit_evidence(
     let pairs = before.observations.iter().zip(&after.observations);
     let launches = pairs.flat_map(|(before, after)| {
         let both_outcomes = before.outcome.as_ref().zip(after.outcome.as_ref());
-        both_outcomes.map(|(b, a)| launch_changes(&b.launches, &a.launches)).unwrap_or_default()
+        both_outcomes.map(|(b, a)| diff_launches(&b.launches, &a.launches)).unwrap_or_default()
     });
     let launches = launches.collect();
     let diff = diff_with_parent(planned, culprit)?;

@@ -129,7 +129,7 @@ impl Seen {
         observations.flat_map(|observation| observation.unknown.iter().cloned()).collect()
     }
 
-    /// The answer to a search for `wanted`: whether the commit has the defect.
+    /// The answer to a search for `wanted_symptoms`: whether the commit has the defect.
     pub fn answer(&self, wanted_symptoms: &BTreeSet<Symptom>) -> TestAnswer {
         let is_unclear =
             self.untestable().is_some() || !self.unknown().is_disjoint(wanted_symptoms);

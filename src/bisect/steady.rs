@@ -279,7 +279,7 @@ impl SteadySearch<'_, '_> {
     }
 }
 
-/// Whether `sources` come out as `seen` on every fixture.
+/// Whether `sources` come out as `test_result` on every fixture.
 fn all_the_same(
     probes: &[super::probe::CommitProbe],
     repeater: &Arc<Lab>,

@@ -166,7 +166,7 @@ impl Symptom {
         matches!(self, Symptom::Hidden { .. } | Symptom::Shifted { .. })
     }
 
-    /// Whether a commit that has it has what `wanted` stands for: an output that diverged has more than
+    /// Whether a commit that has it has what `wanted_symptom` stands for: an output that diverged has more than
     /// the change that rounding hides.
     fn covers(&self, wanted_symptom: &Symptom) -> bool {
         match (self, wanted_symptom) {
@@ -184,7 +184,7 @@ pub(super) fn are_slight(symptoms: &BTreeSet<Symptom>) -> bool {
     symptoms.iter().all(Symptom::is_slight)
 }
 
-/// The symptoms to search for where the ends with the defect show `shown`. A change that rounding hides,
+/// The symptoms to search for where the ends with the defect show `shown_symptoms`. A change that rounding hides,
 /// or that the output cannot hold, is left out beside one that shows: a harmless commit makes such a
 /// change too, and would be taken for the culprit.
 pub(super) fn select_wanted(shown_symptoms: BTreeSet<Symptom>) -> BTreeSet<Symptom> {
@@ -202,7 +202,7 @@ fn ask_for_failures_alone(wanted: &BTreeSet<Symptom>, fixture: &str) -> bool {
     asked.peek().is_some() && asked.all(Symptom::is_failure)
 }
 
-/// Whether `wanted` has a dependence on the order of blocks and threads. Commits must then be
+/// Whether `wanted_symptoms` has a dependence on the order of blocks and threads. Commits must then be
 /// replayed in other orders, whatever their bits are.
 pub(super) fn ask_for_orders(wanted_symptoms: &BTreeSet<Symptom>) -> bool {
     wanted_symptoms.iter().any(|symptom| matches!(symptom, Symptom::Ordered { .. }))
@@ -220,7 +220,7 @@ impl On {
     }
 }
 
-/// The outputs of `found` that are not among `known`, those that depend on the order at the good side.
+/// The outputs of `dependences` that are not among `known_dependences`, those that depend on the order at the good side.
 pub(super) fn symptoms_from_orders(
     fixture: &str,
     dependences: &[OrderDependence],
@@ -278,7 +278,7 @@ pub(super) fn symptoms_from_judgement(
 ) -> BTreeSet<Symptom> {
     // Where the good side has no outputs there is nothing to compare: all of them are new.
     if judgement.verdict == Verdict::Diverged && judgement.outputs.is_empty() {
-        let symptom = |output: &str| diverged(fixture, output);
+        let symptom = |output: &str| diverged_symptom(fixture, output);
         return judgement.got.outputs.iter().map(|output| symptom(&output.name)).collect();
     }
     judgement.outputs.iter().filter_map(|output| symptom_of_output(fixture, on, output)).collect()
@@ -309,14 +309,14 @@ fn symptom_of_output(fixture: &str, on: On, output: &OutputJudgement) -> Option<
         Story::Wrong(WrongBy::Shadow | WrongBy::Distance)
         | Story::Imprecise(_)
         | Story::LessAccurate
-        | Story::BeyondNoise { .. } => Some(diverged(fixture, &output.name)),
+        | Story::BeyondNoise { .. } => Some(diverged_symptom(fixture, &output.name)),
         Story::MoreAccurate | Story::AsAccurate => {
-            (on != On::Wrong).then(|| diverged(fixture, &output.name))
+            (on != On::Wrong).then(|| diverged_symptom(fixture, &output.name))
         }
     }
 }
 
-fn diverged(fixture: &str, output: &str) -> Symptom {
+fn diverged_symptom(fixture: &str, output: &str) -> Symptom {
     Symptom::Diverged { fixture: fixture.to_owned(), output: output.to_owned() }
 }
 
@@ -345,7 +345,7 @@ pub(super) fn same_bits(one: &Outcome, other: &Outcome) -> bool {
         && symptoms_from_bits("", one, other).is_empty()
 }
 
-/// The answer that the symptoms `found` give to a search for `wanted`: good where there are none. A
+/// The answer that `symptoms` give to a search for `wanted_symptoms`: good where there are none. A
 /// dependence on the order of blocks and threads counts only if it is wanted: else not every commit is
 /// tested for one. So do changes that do not show, and gradients that are imprecise, which are no other
 /// defect. In a search for a failure values count for nothing.
@@ -437,7 +437,7 @@ mod tests {
     }
 
     fn diverged(output: &str) -> Symptom {
-        super::diverged("step0", output)
+        super::diverged_symptom("step0", output)
     }
 
     #[test]

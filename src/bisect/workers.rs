@@ -163,7 +163,7 @@ impl<'a> PlannedSearch<'a> {
         })
     }
 
-    /// Whether `what` was noted of the variant of `commit`, now or in an earlier search.
+    /// Whether `mark_name` was noted of the variant of `commit`, now or in an earlier search.
     pub(super) fn is_marked(&self, mark_name: &'static str, commit: u32) -> bool {
         let variant = self.variant(commit);
         if let Some(known_mark) = self.marked.borrow().get(&(mark_name, variant)) {
@@ -176,7 +176,7 @@ impl<'a> PlannedSearch<'a> {
         has_mark
     }
 
-    /// Notes `what` of the variant of `commit`.
+    /// Notes `mark_name` of the variant of `commit`.
     pub(super) fn mark(&self, mark_name: &'static str, commit: u32) -> Result<(), BisectError> {
         if let Some(key) = self.mark_key(mark_name, commit) {
             let cache = self.bisection.lab.cache();

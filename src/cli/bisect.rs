@@ -147,9 +147,9 @@ pub fn run_bisect(args: &BisectArgs, session: &SessionArgs) -> CliResult<u8> {
     let fixtures = SearchTarget::names(&bisection.targets);
     let request = SearchRequest { fixtures, ends: &ends, origin };
     if args.format == SearchFormat::Json {
-        println!("{}", report::begun_json(&request, run_record()));
+        println!("{}", report::render_begin_json(&request, run_record()));
         if let (Some(origin), BisectEnds::Claimed { good, .. }) = (&request.origin, &ends) {
-            println!("{}", report::recorded_json(&origin.snapshot, good));
+            println!("{}", report::render_recorded_json(&origin.snapshot, good));
         }
     }
     let mut watcher = Watcher { progress: &progress, format: args.format, busy: BTreeSet::new() };
@@ -182,7 +182,7 @@ fn format_search_result(
     limit: usize,
 ) -> String {
     match format {
-        SearchFormat::Json => format!("{}\n", report::bisect_json(search_report)),
+        SearchFormat::Json => format!("{}\n", report::render_bisect_json(search_report)),
         SearchFormat::Markdown => {
             report::bisect_markdown(search_report, request, run_record(), limit)
         }
@@ -482,7 +482,7 @@ struct Watcher<'p> {
 impl Watcher<'_> {
     fn hear(&mut self, event: &Event) {
         if self.format == SearchFormat::Json {
-            println!("{}", report::event_json(event));
+            println!("{}", report::render_event_json(event));
         }
         match event {
             Event::Planned { commits, candidates, jobs } => {

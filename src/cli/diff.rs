@@ -167,7 +167,7 @@ impl DiffResults {
     }
 
     fn json(&self) -> String {
-        report::diff_json(&self.compared, &self.new, &self.errors, run_record()) + "\n"
+        report::render_diff_json(&self.compared, &self.new, &self.errors, run_record()) + "\n"
     }
 
     fn markdown(&self, limit: usize) -> String {

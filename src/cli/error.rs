@@ -151,7 +151,7 @@ impl CommandError {
     }
 }
 
-/// Adds `words`, which may have several lines, behind `what`.
+/// Adds `words`, which may have several lines, behind `label`.
 fn append_labelled_words(text: &mut Text, style: Style, label: &str, words: &str) {
     for (number, words) in shorten_middle(words).lines().enumerate() {
         let line = match number {

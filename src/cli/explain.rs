@@ -15,13 +15,13 @@ use super::error::{CliResult, CommandError, ErrorOwner};
 use super::exit;
 use super::other_checkout;
 use super::out::print;
-use super::project::SourceOrigin;
+use super::project::HarnessSources;
 use super::run_record::{self, run_record};
 use super::session;
 
 /// The arguments of `replay explain`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ExplainArgs {
     /// A folder of captured tensors, or a harness: replay.toml or its folder
     #[arg(value_name = "FIXTURE")]
     target: PathBuf,
@@ -84,16 +84,16 @@ impl From<BuildArg> for Build {
 struct ExplainTarget {
     fixture: Option<Fixture>,
     harness: Harness,
-    origin: SourceOrigin,
+    origin: HarnessSources,
 }
 
 /// Explains the sources of the revision. Runs neither compiler nor kernel.
-pub fn run(args: &Args) -> CliResult<u8> {
+pub fn run_explain(args: &ExplainArgs) -> CliResult<u8> {
     let target = open_target(&args.target, &session::open_session_cache()?)?;
     let requested = target.origin.target(args.rev.as_deref())?;
     let signature = target.fixture.as_ref().map(Signature::from_fixture);
     let whole = Explanation::new(&target.harness, signature.as_ref(), &requested.sources);
-    let explanation = narrow(whole.map_err(refused_sources)?, args.name.as_deref())?;
+    let explanation = narrow_explanation(whole.map_err(refused_sources)?, args.name.as_deref())?;
     if let Some(build) = args.source {
         let build = Build::from(build);
         let sources =
@@ -111,9 +111,11 @@ pub fn run(args: &Args) -> CliResult<u8> {
     match args.format {
         ExplainFormat::Text => {
             run_record::print_record_head(&[]);
-            print!("{}", report::explain_text(&explained));
+            print!("{}", report::render_explanation_text(&explained));
         }
-        ExplainFormat::Json => print!("{}\n", report::explain_json(&explained, run_record())),
+        ExplainFormat::Json => {
+            print!("{}\n", report::render_explanation_json(&explained, run_record()))
+        }
     }
     Ok(exit::SUCCESS)
 }
@@ -144,7 +146,7 @@ fn open_target(path: &Path, cache: &Cache) -> CliResult<ExplainTarget> {
         ))
         .with_hint("name a harness with `sources` and a `call`"));
     }
-    let origin = SourceOrigin::open(&harness, cache)?;
+    let origin = HarnessSources::open(&harness, cache)?;
     Ok(ExplainTarget { fixture, harness, origin })
 }
 
@@ -156,7 +158,7 @@ fn refused_sources(error: CompileError) -> CommandError {
 }
 
 /// The part of `explanation` that is about `name`; all of it if no name was given.
-fn narrow(explanation: Explanation, name: Option<&str>) -> CliResult<Explanation> {
+fn narrow_explanation(explanation: Explanation, name: Option<&str>) -> CliResult<Explanation> {
     let Some(name) = name else { return Ok(explanation) };
     explanation.about(name).ok_or_else(|| {
         let kernels: Vec<&str> = explanation.kernels().collect();

@@ -6,7 +6,7 @@ use ::replay::series::natural_sort_key;
 
 use super::out::eprintln;
 
-/// The fixtures that `named` stands for, in its order. A folder that is no fixture stands for all
+/// The fixtures that `named_paths` stands for, in its order. A folder that is no fixture stands for all
 /// below it, as runs of a training lie in folders of their own, by name, `step9` before `step10`; the
 /// folders that hold none are printed, but for those of harnesses.
 pub fn expand_fixtures<P: AsRef<Path>>(named_paths: &[P]) -> Vec<PathBuf> {

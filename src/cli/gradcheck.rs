@@ -85,7 +85,7 @@ fn format_gradcheck_result(
 ) -> Option<String> {
     Some(match format {
         Format::Text => return None,
-        Format::Json => report::gradcheck_json(entries, errors, run_record()) + "\n",
+        Format::Json => report::render_gradcheck_json(entries, errors, run_record()) + "\n",
         Format::Html => report::gradcheck_html(entries, errors, run_record()),
     })
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use ::replay::fixture::{Fixture, Input, KnownOutput};
 use ::replay::report::{
-    CaptureRevision, Inspected, ReportLine, Text, format_dims, inspect_json, render_statistics,
+    CaptureRevision, Inspected, ReportLine, Text, format_dims, render_inspection_json,
+    render_statistics,
 };
 use ::replay::series::{Shift, find_token_shift};
 use ::replay::summary::summarize_tensor;
@@ -49,7 +50,7 @@ const BOLD: Style = Style::new().bold();
 /// Shows each fixture; one that is broken does not hide the others.
 pub fn run_inspect(args: &InspectArgs) -> CliResult<u8> {
     match args.format {
-        InspectFormat::Text => show(args),
+        InspectFormat::Text => print_fixtures(args),
         InspectFormat::Json => write_document(args),
     }
 }
@@ -60,7 +61,7 @@ fn write_document(args: &InspectArgs) -> CliResult<u8> {
     let mut whole = Vec::new();
     let mut errors = Vec::new();
     for path in fixtures::expand_fixtures(&args.fixtures) {
-        match inspected(&path) {
+        match read_inspected_fixture(&path) {
             Ok(fixture) => whole.push(fixture),
             Err(error) => {
                 error.print();
@@ -69,29 +70,31 @@ fn write_document(args: &InspectArgs) -> CliResult<u8> {
             }
         }
     }
-    println!("{}", inspect_json(&whole, &errors, run_record()));
+    println!("{}", render_inspection_json(&whole, &errors, run_record()));
     Ok(code)
 }
 
-fn inspected(path: &Path) -> CliResult<Inspected> {
-    let (fixture, origin) = load(path)?;
+fn read_inspected_fixture(path: &Path) -> CliResult<Inspected> {
+    let (fixture, origin) = load_with_origin(path)?;
     let shifts = find_shifted_inputs(&fixture.inputs)?.into_iter();
     let shifts =
         shifts.map(|(tokens, next, shift)| (tokens.name.clone(), next.name.clone(), shift));
     let captured_at = match origin {
-        Origin::Known { at, .. } => Some(at),
-        Origin::Unread { .. } | Origin::Unnamed => None,
+        CaptureOrigin::Known { at, .. } => Some(at),
+        CaptureOrigin::Unread { .. } | CaptureOrigin::Unnamed => None,
     };
     Ok(Inspected::new(&fixture, captured_at, shifts.collect())?)
 }
 
 /// Prints one fixture after the other.
-fn show(args: &InspectArgs) -> CliResult<u8> {
+fn print_fixtures(args: &InspectArgs) -> CliResult<u8> {
     let mut code = exit::SUCCESS;
     let mut broken = 0;
     let fixtures = fixtures::expand_fixtures(&args.fixtures);
     for (number, path) in fixtures.iter().enumerate() {
-        match load(path).and_then(|(fixture, origin)| inspect_fixture(&fixture, &origin.words())) {
+        match load_with_origin(path)
+            .and_then(|(fixture, origin)| inspect_fixture(&fixture, &origin.words()))
+        {
             Ok(text) => print!("{}{text}", if number > 0 { "\n" } else { "" }),
             Err(error) => {
                 error.print();
@@ -113,7 +116,7 @@ fn show(args: &InspectArgs) -> CliResult<u8> {
 }
 
 /// Whose outputs a fixture holds as captured.
-enum Origin {
+enum CaptureOrigin {
     /// The fixture does not say, or holds none.
     Unnamed,
     /// It names this commit, and the history cannot be read.
@@ -128,14 +131,14 @@ enum Origin {
     },
 }
 
-impl Origin {
+impl CaptureOrigin {
     fn words(&self) -> String {
         let at = match self {
-            Origin::Unnamed => {
+            CaptureOrigin::Unnamed => {
                 return "what one revision gave; the fixture does not say which".to_owned();
             }
-            Origin::Unread { named } => return format!("what {named} gave"),
-            Origin::Known { at } => at,
+            CaptureOrigin::Unread { named } => return format!("what {named} gave"),
+            CaptureOrigin::Known { at } => at,
         };
         let words = at.words();
         match at.commit {
@@ -149,22 +152,22 @@ impl Origin {
 }
 
 /// The fixture at `path`, and whose outputs it holds.
-fn load(path: &Path) -> CliResult<(Arc<Fixture>, Origin)> {
+fn load_with_origin(path: &Path) -> CliResult<(Arc<Fixture>, CaptureOrigin)> {
     let fixture = other_checkout::load_fixture(path)?;
     let named = fixture.provenance.commit.clone();
     let Some(named) = named.filter(|_| !fixture.captured.is_empty()) else {
-        return Ok((fixture.into(), Origin::Unnamed));
+        return Ok((fixture.into(), CaptureOrigin::Unnamed));
     };
     // The tensors are whole whether or not the history can be read.
     match session::open_session_cache().and_then(|cache| Project::from_fixture(fixture, &cache)) {
         Ok(project) => {
             let origin = match capture_revision(&project) {
-                Ok(Some(at)) => Origin::Known { at },
-                Ok(None) | Err(_) => Origin::Unread { named },
+                Ok(Some(at)) => CaptureOrigin::Known { at },
+                Ok(None) | Err(_) => CaptureOrigin::Unread { named },
             };
             Ok((Arc::clone(&project.subject.fixture), origin))
         }
-        Err(_) => Ok((other_checkout::load_fixture(path)?.into(), Origin::Unread { named })),
+        Err(_) => Ok((other_checkout::load_fixture(path)?.into(), CaptureOrigin::Unread { named })),
     }
 }
 

@@ -134,7 +134,7 @@ pub fn run_log(args: &LogArgs, session: &SessionArgs) -> CliResult<u8> {
 fn format_log_result(format: Format, log_report: &LogReport, request: &LogRequest<'_>) -> String {
     match format {
         Format::Text => report::render_log_text(log_report).to_string(),
-        Format::Json => report::log_json(log_report, request, run_record()) + "\n",
+        Format::Json => report::render_log_json(log_report, request, run_record()) + "\n",
         Format::Html => report::log_html(log_report, request, run_record()),
     }
 }

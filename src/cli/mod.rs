@@ -146,7 +146,7 @@ enum Command {
     /// Show the tensors of a fixture: dtypes, shapes, statistics, provenance, integrity
     Inspect(inspect::InspectArgs),
     /// Show what the front end makes of kernels, and why not a faster form
-    Explain(explain::Args),
+    Explain(explain::ExplainArgs),
     /// Write a first replay.toml for the CUDA sources of this repository
     Init(init::InitArgs),
     /// Show what works on this machine, and what to do about the rest
@@ -194,7 +194,7 @@ pub fn run_worker() -> ExitCode {
 
 /// Keeps the program that the parent process asks for.
 pub fn run_keeper() -> ExitCode {
-    ExitCode::from(foreign::run_keeper())
+    ExitCode::from(foreign::run_program_keeper())
 }
 
 /// Does what the command line says.
@@ -242,7 +242,7 @@ fn dispatch_command(cli: Cli) -> CliResult<u8> {
         Some(Command::Accept(args)) => accept::run_accept(&args),
         Some(Command::Reject(args)) => reject::run_reject(&args),
         Some(Command::Inspect(args)) => inspect::run_inspect(&args),
-        Some(Command::Explain(args)) => explain::run(&args),
+        Some(Command::Explain(args)) => explain::run_explain(&args),
         Some(Command::Init(args)) => init::run_init(&args),
         Some(Command::Doctor(args)) => doctor::run_doctor(&args),
         Some(Command::Cache(args)) => cache::run_cache(&args),

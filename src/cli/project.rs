@@ -20,11 +20,11 @@ use crate::cli::progress::Progress;
 pub struct Project {
     pub subject: Arc<Subject>,
     /// Where its kernels come from.
-    pub origin: SourceOrigin,
+    pub origin: HarnessSources,
 }
 
 /// Where the sources of a harness come from.
-pub struct SourceOrigin {
+pub struct HarnessSources {
     /// The repository or bundle.
     pub history: History,
     /// The files of a revision that are compiled.
@@ -48,7 +48,7 @@ impl Project {
 
     /// Opens the repository of the harness of `fixture`.
     pub fn from_fixture(fixture: Fixture, cache: &Cache) -> CliResult<Project> {
-        let origin = SourceOrigin::open(&fixture.harness, cache)?;
+        let origin = HarnessSources::open(&fixture.harness, cache)?;
         Ok(Project { subject: Arc::new(Subject::new(fixture)), origin })
     }
 
@@ -77,9 +77,9 @@ impl Project {
     }
 }
 
-impl SourceOrigin {
+impl HarnessSources {
     /// Opens the repository of `harness`.
-    pub fn open(harness: &Harness, cache: &Cache) -> CliResult<SourceOrigin> {
+    pub fn open(harness: &Harness, cache: &Cache) -> CliResult<HarnessSources> {
         let history = match &harness.repository {
             Some(repository) => History::open_with_cache(repository, cache.root())?,
             None => History::discover(&harness.path)?,
@@ -99,7 +99,7 @@ impl SourceOrigin {
         } else {
             history.working_tree_root().map(Path::to_owned)
         };
-        Ok(SourceOrigin { history, spec, root })
+        Ok(HarnessSources { history, spec, root })
     }
 
     /// The sources of `rev`, or of the working tree.

@@ -260,7 +260,7 @@ fn format_replayed_fixture(on_devices: &[ReportEntry], is_short: bool) -> Text {
     whole_text
 }
 
-/// The last line of a report on several fixtures; `refused` could not be reported on.
+/// The last line of a report on several fixtures; `refused_count` could not be reported on.
 pub fn print_replay_summary(standings: &[Standing], refused_count: usize) {
     if let Some(line) = report::render_fixtures_tally(standings, refused_count) {
         let gap = if standings.is_empty() { "" } else { "\n" };

@@ -1,7 +1,8 @@
 //! `replay review`: one pending snapshot after the other, with the verdict and a diff.
 
 use ::replay::report::{
-    DiffContext, ReportLine, format_noun_count, sanitise_line, snapshot_diff, snapshot_sentence,
+    DiffContext, ReportLine, format_noun_count, render_snapshot_sentence, sanitise_line,
+    snapshot_diff,
 };
 use ::replay::snapshot::{self, Before, PendingSnapshot, SnapshotComparison};
 use anstyle::Style;
@@ -141,14 +142,15 @@ fn replaced_damage(pending: &PendingSnapshot) -> String {
 /// The effect of accepting it, in a line.
 fn describe_acceptance(pending: &PendingSnapshot) -> ReportLine {
     match &pending.old {
-        Before::Nothing => snapshot_sentence(&SnapshotComparison::unseen(false)),
+        Before::Nothing => render_snapshot_sentence(&SnapshotComparison::unseen(false)),
         Before::Damaged(damage) => {
             let consequence = "the accepted snapshot cannot be read, and would be replaced";
             format!("{consequence}: {damage}").into()
         }
-        Before::Accepted(old) => {
-            snapshot_sentence(&snapshot::compare_snapshots(&old.snapshot, &pending.new.snapshot))
-        }
+        Before::Accepted(old) => render_snapshot_sentence(&snapshot::compare_snapshots(
+            &old.snapshot,
+            &pending.new.snapshot,
+        )),
     }
 }
 

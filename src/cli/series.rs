@@ -110,14 +110,14 @@ pub fn run_series(args: &SeriesArgs, session: &SessionArgs) -> CliResult<u8> {
         SeriesFormat::Text if report.series.steps.is_empty() => {}
         SeriesFormat::Text => {
             run_record::print_record_head(&[]);
-            print!("{}", report::series_text(&report));
+            print!("{}", report::render_series_text(&report));
         }
-        SeriesFormat::Json => println!("{}", report::series_json(&report, run_record())),
-        SeriesFormat::Csv => print!("{}", report::series_csv(&report, run_record())),
+        SeriesFormat::Json => println!("{}", report::render_series_json(&report, run_record())),
+        SeriesFormat::Csv => print!("{}", report::render_series_csv(&report, run_record())),
         SeriesFormat::Html => print!("{}", report::series_html(&report, run_record())),
     }
     files.write(|format| match format {
-        FileFormat::Json => format!("{}\n", report::series_json(&report, run_record())),
+        FileFormat::Json => format!("{}\n", report::render_series_json(&report, run_record())),
         _ => report::series_html(&report, run_record()),
     })?;
     Ok(exit::worse_exit_code(code, exit::standing_exit_code(report.standing())))

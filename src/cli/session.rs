@@ -151,7 +151,7 @@ pub fn parse_jobs_arg(text: &str) -> Result<NonZeroUsize, String> {
     parse_number_arg(text, 256)
 }
 
-/// A whole number from 1 to `most`.
+/// A whole number from 1 to `limit`.
 fn parse_number_arg(text: &str, limit: usize) -> Result<NonZeroUsize, String> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

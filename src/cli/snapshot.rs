@@ -43,7 +43,7 @@ impl SnapshotSettings {
     }
 
     /// Compares the outcome of `trial` with its accepted snapshot and writes a snapshot to review.
-    /// None if it is untestable, or if neither a folder, the fixture nor the user (`asked`) says
+    /// None if it is untestable, or if neither a folder, the fixture nor the user (`is_asked`) says
     /// that there are snapshots.
     pub fn check(&self, trial: &Trial, is_asked: bool) -> CliResult<Option<SnapshotCheck>> {
         let outcome = trial.outcome()?;

@@ -64,7 +64,7 @@ fn render_call_line(line: usize, written_line: &str, column: usize, width: usize
     }
 }
 
-/// The column and the width in `written` of the word that stands at `column` of `translated`.
+/// The column and the width in `written_line` of the word that stands at `column` of `translated`.
 ///
 /// The words after it are the same in both, so it is counted from the end.
 fn locate_written_word(

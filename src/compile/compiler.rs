@@ -361,7 +361,7 @@ const MACHINE_SIGNS: [&str; 12] = [
     "Interrupt signal",
 ];
 
-/// The trouble, if any, of a compiler that ended as `finished` says within `bounds`. `own` are the
+/// The trouble, if any, of a compiler that ended as `finished` says within `bounds`. `machine_limits` are the
 /// limits of this process: bytes of address space and of a file.
 fn diagnose_compiler_trouble(
     finished: &Finished,

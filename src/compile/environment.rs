@@ -23,7 +23,7 @@ const WRAPPERS: [&str; 4] = ["CCACHE_", "SCCACHE_", "DISTCC_", "ICECC_"];
 const HEADER_PATHS: [&str; 4] =
     ["CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX"];
 
-/// The environment of a compiler, taken from `all`, that of this process. The compiler writes
+/// The environment of a compiler, taken from `all_variables`, that of this process. The compiler writes
 /// temporary files to `temporary`, and speaks English.
 pub(super) fn compiler_environment(
     all_variables: impl Iterator<Item = (OsString, OsString)>,

@@ -82,8 +82,8 @@ impl Explanation {
         signature: Option<&Signature>,
         sources: &SourceSet,
     ) -> Result<Explanation, CompileError> {
-        let native = translated(harness, signature, sources, Precision::Native)?;
-        let shadow = translated(harness, signature, sources, Precision::Shadow)?;
+        let native = translate_for_precision(harness, signature, sources, Precision::Native)?;
+        let shadow = translate_for_precision(harness, signature, sources, Precision::Shadow)?;
         let texts = decode_source_texts(sources)?;
         let calls: Vec<String> =
             (0..harness.calls.len()).map(|call| join_harness_statements(harness, call)).collect();
@@ -154,7 +154,7 @@ pub fn rewritten_sources(
         Build::Shadow => Precision::Shadow,
         Build::Checked => Precision::Checked,
     };
-    let host = translated(harness, signature, sources, precision)?;
+    let host = translate_for_precision(harness, signature, sources, precision)?;
     let texts = decode_source_texts(sources)?;
     if build == Build::Device {
         let mut files = Vec::new();
@@ -168,7 +168,7 @@ pub fn rewritten_sources(
     Ok(host.files.into_iter().filter(|(path, _)| is_read(path)).collect())
 }
 
-fn translated(
+fn translate_for_precision(
     harness: &Harness,
     signature: Option<&Signature>,
     sources: &SourceSet,

@@ -50,7 +50,7 @@ pub(super) fn include_joined_sources(units: &[SourceUnit], sources: &[String]) -
     out
 }
 
-/// The macros of `own` that would change the meaning of `later` files. A macro without a body is a
+/// The macros of `own_names` that would change the meaning of `later` files. A macro without a body is a
 /// guard.
 fn find_leaking_macros<'o>(own_names: &'o OwnNames, later: &[OwnNames]) -> Vec<&'o String> {
     let macros: &BTreeMap<String, bool> = &own_names.macros;

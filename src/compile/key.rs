@@ -4,7 +4,7 @@
 pub(super) struct KeyHasher(blake3::Hasher);
 
 impl KeyHasher {
-    /// A hasher for keys of `what`, which never equal keys of anything else.
+    /// A hasher for keys of `purpose`, which never equal keys of anything else.
     pub(super) fn new(purpose: &str) -> KeyHasher {
         let mut hasher = KeyHasher(blake3::Hasher::new());
         hasher.part(purpose);

@@ -37,7 +37,7 @@ pub use self::explanation::{
     Build, ExplainedFile, Explanation, ObstacleEffect, ShadowObstacle, rewritten_sources,
 };
 pub use self::nvrtc::{DeviceModule, DeviceShadow, DeviceToolchain};
-pub use self::translation::byte_counts;
+pub use self::translation::source_byte_counts;
 pub use self::unit::Signature;
 
 use self::error::first_error;

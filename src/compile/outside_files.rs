@@ -111,7 +111,7 @@ impl Outside {
         Some((variant.key, headers.map(|file| file.path).collect()))
     }
 
-    /// Whether `file` still has the same content. If only reading it could tell, sets `moved` and
+    /// Whether `file` still has the same content. If only reading it could tell, sets `has_moved` and
     /// renews its state.
     fn is_unchanged(&self, file: &mut OutsideFile, has_moved: &mut bool) -> bool {
         let Some(state) = self.state(&file.path) else { return false };
@@ -129,9 +129,9 @@ impl Outside {
         }
     }
 
-    /// Remembers that the compilation with the key `first`, which began at `begun`, read `headers` and
+    /// Remembers that the compilation with the key `first`, which began at `start_time`, read `headers` and
     /// depends on the states of `tools`. Returns the second key, or none if one of the files is gone or
-    /// a header has changed since `begun`: it is then unknown which content was read.
+    /// a header has changed since `start_time`: it is then unknown which content was read.
     pub(super) fn remember(
         &self,
         cache: &Cache,

@@ -84,23 +84,23 @@ pub(super) fn decode_source_texts(
 
 /// The sizes in bytes that `sources` and the calls of `harness` write without `sizeof`, each with its file and line.
 /// None of sources that the front end cannot read.
-pub fn byte_counts(sources: &SourceSet, harness: &Harness) -> Vec<(String, ByteCount)> {
+pub fn source_byte_counts(sources: &SourceSet, harness: &Harness) -> Vec<(String, ByteCount)> {
     let mut counts = Vec::new();
     for (path, decoded) in decode_source_texts(sources).unwrap_or_default() {
-        for count in frontend::byte_counts(&SourceUnit { path, text: &decoded.text }) {
+        for count in frontend::unit_byte_counts(&SourceUnit { path, text: &decoded.text }) {
             counts.push((format!("{path}:{}", count.line), count));
         }
     }
     let origin = harness_file_name(harness);
     for call in harness.setup.iter().chain(&harness.calls) {
-        for count in frontend::byte_counts(&SourceUnit { path: &origin, text: &call.text }) {
+        for count in frontend::unit_byte_counts(&SourceUnit { path: &origin, text: &call.text }) {
             counts.push((format!("{origin}:{}", call.line + count.line - 1), count));
         }
     }
     counts
 }
 
-/// The path and the text of one file. `known` tells of headers that the source set has.
+/// The path and the text of one file. `is_own_file` tells of headers that the source set has.
 fn decode_source_file<'f>(
     file: &'f SourceFile,
     is_own_file: &dyn Fn(&str) -> bool,

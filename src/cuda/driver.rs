@@ -243,7 +243,7 @@ impl Context {
     /// Copies from the host to the device.
     ///
     /// # Safety
-    /// `from` must have that many bytes.
+    /// `source` must have that many bytes.
     pub(crate) unsafe fn upload(
         &self,
         destination: Address,
@@ -257,7 +257,7 @@ impl Context {
     /// Copies from the device to the host.
     ///
     /// # Safety
-    /// `to` must have room for that many bytes.
+    /// `destination` must have room for that many bytes.
     pub(crate) unsafe fn download(
         &self,
         destination: *mut u8,

@@ -76,7 +76,7 @@ impl Served {
         sent
     }
 
-    /// Waits until the program sends something, one of `others` can be read, or `timeout` is over; adds
+    /// Waits until the program sends something, one of `extra_files` can be read, or `timeout` is over; adds
     /// what it sent to `received`. False once it will send no more.
     pub(crate) fn receive(
         &mut self,
@@ -138,7 +138,7 @@ impl Served {
         }
     }
 
-    /// The keeper's next message that is `wanted`, or that the program has ended.
+    /// The keeper's next message that is `is_wanted`, or that the program has ended.
     fn hear(&mut self, is_wanted: impl Fn(&KeeperReport) -> bool) -> Option<KeeperReport> {
         let started = Instant::now();
         loop {

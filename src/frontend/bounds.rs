@@ -21,7 +21,7 @@ pub(super) struct DeclaredBounds {
 }
 
 impl DeclaredBounds {
-    /// The bounds in the tokens of `range`: as written, or behind the name of a macro that `known`
+    /// The bounds in the tokens of `range`: as written, or behind the name of a macro that `bounds_of_word`
     /// resolves.
     fn among<'b>(
         text: &str,
@@ -58,7 +58,7 @@ impl DeclaredBounds {
     }
 }
 
-/// The first `count` arguments in the parentheses that open at `open`, on one line.
+/// The first `count` arguments in the parentheses that open at `open_bracket`, on one line.
 fn bounds_arguments(
     text: &str,
     tokens: &Tokens,

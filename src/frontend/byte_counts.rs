@@ -38,19 +38,20 @@ struct SizedCall {
 }
 
 /// The sizes in bytes of `source` that do not follow `sizeof`.
-pub(super) fn find(source: &Source) -> Vec<ByteCount> {
+pub(super) fn find_byte_counts(source: &Source) -> Vec<ByteCount> {
     let text = source.text;
     let code = source.view(true);
     let directives = source.tokens.iter().filter(|token| token.kind == TokenKind::Directive);
     let mut counts = Vec::new();
     for tokens in std::iter::once(code).chain(directives.map(|&line| lex_directive(text, line))) {
         for call in sized_calls(text, &tokens) {
-            let meant = initialiser(text, &tokens, &call.size).unwrap_or(call.size.clone());
-            if mentions(text, &tokens, &meant, "sizeof") || is_zero(text, &tokens, &meant) {
+            let meant = find_initialiser(text, &tokens, &call.size).unwrap_or(call.size.clone());
+            if mentions_word(text, &tokens, &meant, "sizeof") || is_zero(text, &tokens, &meant) {
                 continue;
             }
             let has_literal = meant.clone().any(|at| {
-                literal(text, &tokens, at).is_some_and(|value| ELEMENT_BYTES.contains(&value))
+                integer_literal(text, &tokens, at)
+                    .is_some_and(|value| ELEMENT_BYTES.contains(&value))
             });
             counts.push(ByteCount {
                 line: source.line(tokens[meant.start].start),
@@ -64,7 +65,7 @@ pub(super) fn find(source: &Source) -> Vec<ByteCount> {
 
 /// Lets each literal 4 that counts the bytes of a `float` count those of a double. The compiler decides by the
 /// type of the pointer whether it does.
-pub(super) fn widen(context: &HostContext, edits: &mut Edits) {
+pub(super) fn widen_byte_counts(context: &HostContext, edits: &mut Edits) {
     let text = context.source.text;
     let tokens = &context.tokens;
     for call in sized_calls(text, tokens) {
@@ -112,7 +113,7 @@ fn sized_calls(text: &str, tokens: &Tokens) -> Vec<SizedCall> {
 }
 
 /// What the one name that is `size` was last set to before it.
-fn initialiser(text: &str, tokens: &Tokens, size: &Range<usize>) -> Option<Range<usize>> {
+fn find_initialiser(text: &str, tokens: &Tokens, size: &Range<usize>) -> Option<Range<usize>> {
     let name = tokens[size.start];
     if size.len() != 1 || name.kind != TokenKind::Ident {
         return None;
@@ -129,16 +130,16 @@ fn initialiser(text: &str, tokens: &Tokens, size: &Range<usize>) -> Option<Range
     (end > set + 1).then_some(set + 1..end)
 }
 
-fn mentions(text: &str, tokens: &Tokens, range: &Range<usize>, word: &str) -> bool {
+fn mentions_word(text: &str, tokens: &Tokens, range: &Range<usize>, word: &str) -> bool {
     tokens[range.clone()].iter().any(|token| token.is_spelled(text, word))
 }
 
 fn is_zero(text: &str, tokens: &Tokens, range: &Range<usize>) -> bool {
-    range.len() == 1 && literal(text, tokens, range.start) == Some(0)
+    range.len() == 1 && integer_literal(text, tokens, range.start) == Some(0)
 }
 
 /// The value of the integer literal at `at`.
-fn literal(text: &str, tokens: &Tokens, at: usize) -> Option<u32> {
+fn integer_literal(text: &str, tokens: &Tokens, at: usize) -> Option<u32> {
     let token = tokens.get(at).filter(|token| token.kind == TokenKind::Number)?;
     token.text(text).trim_end_matches(['u', 'U', 'l', 'L']).parse().ok()
 }
@@ -163,7 +164,7 @@ fn plain_pointer(text: &str, tokens: &Tokens, pointer: Range<usize>) -> Option<R
 
 /// The literal 4 that is a factor of `size`, where the whole is a product. With an 8 in it, it may count doubles.
 fn float_bytes(text: &str, tokens: &Tokens, size: &Range<usize>) -> Option<usize> {
-    if mentions(text, tokens, size, "sizeof") {
+    if mentions_word(text, tokens, size, "sizeof") {
         return None;
     }
     let mut four = None;
@@ -176,7 +177,7 @@ fn float_bytes(text: &str, tokens: &Tokens, size: &Range<usize>) -> Option<usize
             continue;
         }
         let token = tokens[at];
-        match literal(text, tokens, at) {
+        match integer_literal(text, tokens, at) {
             Some(8) => return None,
             Some(4) if starts_factor => four = four.or(Some(at)),
             _ if matches!(token.kind, TokenKind::Ident | TokenKind::Number) => {}
@@ -196,7 +197,7 @@ mod tests {
     use crate::frontend::{Precision, SourceUnit, Threads, scan_symbols, translate_for_host};
 
     fn counts(text: &str) -> Vec<(usize, String, bool)> {
-        let counts = find(&Source::new(&SourceUnit { path: "a.cu", text }));
+        let counts = find_byte_counts(&Source::new(&SourceUnit { path: "a.cu", text }));
         counts.into_iter().map(|count| (count.line, count.written, count.has_literal)).collect()
     }
 

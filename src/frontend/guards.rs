@@ -10,7 +10,7 @@ use super::host::HostContext;
 use super::lexer::{TokenKind, Tokens, lex_directive};
 use super::source::Source;
 
-/// Lets the function around byte `at` end the replay for `obstacle`; whether there is one that can.
+/// Lets the function around byte `byte_offset` end the replay for `obstacle`; whether there is one that can.
 pub(super) fn guard_function(
     context: &HostContext,
     byte_offset: usize,

@@ -38,7 +38,7 @@ pub(super) struct HostContext<'s, 'a> {
 }
 
 impl HostContext<'_, '_> {
-    /// The function in whose body byte `at` lies.
+    /// The function in whose body byte `byte_offset` lies.
     pub(super) fn function(&self, byte_offset: usize) -> Option<&Item> {
         // They come in order and do not nest, so the last that starts before is the one.
         let start = |item: &&Item| self.tokens[item.body.start].start;
@@ -77,7 +77,7 @@ pub(super) fn translate_host_source(
         Precision::Shadow => shadow::rewrite_for_shadow(&context, &mut edits),
     };
     if precision == Precision::Shadow {
-        byte_counts::widen(&context, &mut edits);
+        byte_counts::widen_byte_counts(&context, &mut edits);
     }
     let packed = ptx::rewrite_asm_statements(&context, &mut edits)?;
     shadow_obstacles.extend(packed);

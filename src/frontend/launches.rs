@@ -42,7 +42,7 @@ pub(super) fn find_launch_syntax(text: &str, tokens: &Tokens) -> Vec<LaunchSynta
     find_launch_openings(text, tokens).filter_map(launch).collect()
 }
 
-/// The index of the first `>` of the `>>>` that ends the configuration behind `open`.
+/// The index of the first `>` of the `>>>` that ends the configuration behind `opening_index`.
 ///
 /// A `<` opens template arguments or compares. It compares if no end would be left otherwise.
 fn find_launch_close(text: &str, tokens: &Tokens, opening_index: usize) -> Option<usize> {
@@ -78,7 +78,7 @@ fn find_launch_close(text: &str, tokens: &Tokens, opening_index: usize) -> Optio
     otherwise
 }
 
-/// Whether an argument list stands at `at`, behind preprocessor lines perhaps.
+/// Whether an argument list stands at `token_index`, behind preprocessor lines perhaps.
 fn has_arguments(text: &str, tokens: &Tokens, token_index: usize) -> bool {
     let directives =
         tokens[token_index..].iter().take_while(|token| token.kind == TokenKind::Directive);
@@ -141,7 +141,7 @@ fn find_callee_start(text: &str, tokens: &Tokens, end: usize) -> Option<usize> {
     start
 }
 
-/// The `<` of the template arguments of a name that end with the `>` at `close`.
+/// The `<` of the template arguments of a name that end with the `>` at `closing_angle`.
 fn open_angle(text: &str, tokens: &Tokens, closing_angle: usize) -> Option<usize> {
     let mut depth = 0usize;
     let mut index = closing_angle;

@@ -109,7 +109,7 @@ fn find_long_constant(float: f32) -> Option<f64> {
     simplest_number_near(float, &families, SIMPLE)
 }
 
-/// The simplest number beside which `float` lies, up to `most`: a fraction or its root, or a multiple of a constant.
+/// The simplest number beside which `float` lies, up to `simplicity_limit`: a fraction or its root, or a multiple of a constant.
 fn simplest_number_near(
     float: f32,
     families: &[NumberFamily],
@@ -146,7 +146,7 @@ impl NumberFamily {
         [NumberFamily::ROOT].into_iter().chain(multiples).chain(roots).collect()
     }
 
-    /// The numbers of this family near `value`, each with how far from simple it is, up to `most`.
+    /// The numbers of this family near `value`, each with how far from simple it is, up to `simplicity_limit`.
     fn beside(self, value: f64, simplicity_limit: f64) -> impl Iterator<Item = (f64, f64)> {
         let NumberFamily { constant, is_root, cost } = self;
         let sought = if is_root { value * value } else { value };
@@ -182,7 +182,7 @@ fn count_significant_digits(text: &str) -> usize {
     digits.bytes().filter(u8::is_ascii_digit).count()
 }
 
-/// Whether `bare`, a decimal literal, is `constant` but for its last digit.
+/// Whether `unsuffixed_word`, a decimal literal, is `constant` but for its last digit.
 fn is_cut_off(constant: f64, unsuffixed_word: &str) -> bool {
     let (mantissa, exponent) =
         unsuffixed_word.split_once(['e', 'E']).unwrap_or((unsuffixed_word, "0"));

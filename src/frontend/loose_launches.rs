@@ -35,7 +35,7 @@ pub(super) fn tighten_launch_signs(text: &str) -> Option<String> {
         .then(|| String::from_utf8(bytes).expect("blanks and brackets moved within their places"))
 }
 
-/// Whether three tokens `sign` from `at` on stand on one line, with a gap.
+/// Whether three tokens `sign` from `token_index` on stand on one line, with a gap.
 fn is_run(text: &str, tokens: &[Token], token_index: usize, sign: &str) -> bool {
     let Some(three) = tokens.get(token_index..token_index + 3) else { return false };
     let text_between = &text[three[0].start..three[2].end];

@@ -130,8 +130,8 @@ pub struct ByteCount {
 }
 
 /// The sizes in bytes that `unit` hands to the runtime API without `sizeof`.
-pub fn byte_counts(unit: &SourceUnit) -> Vec<ByteCount> {
-    byte_counts::find(&Source::without_main(unit))
+pub fn unit_byte_counts(unit: &SourceUnit) -> Vec<ByteCount> {
+    byte_counts::find_byte_counts(&Source::without_main(unit))
 }
 
 /// Translates one file for the host compiler.

@@ -98,7 +98,7 @@ fn is_ptx(lines: &[PtxLine]) -> bool {
     })
 }
 
-/// Whether the byte `at` lies in a function of the host, whose assembler is another one.
+/// Whether the byte `byte_offset` lies in a function of the host, whose assembler is another one.
 fn is_for_host(context: &HostContext, byte_offset: usize) -> bool {
     let function = context.function(byte_offset);
     function.is_some_and(|item| !item.on_device(context.source.text, &context.tokens))
@@ -121,7 +121,7 @@ fn refuse_unread_statement(
     }
 }
 
-/// Refuses `opcode` at byte `at`, if its function is compiled whether or not it is called.
+/// Refuses `opcode` at byte `byte_offset`, if its function is compiled whether or not it is called.
 fn refuse_opcode(
     context: &HostContext,
     byte_offset: usize,

@@ -100,7 +100,7 @@ fn names_in_type_head<'t>(text: &'t str, tokens: &Tokens, item: &Item) -> Vec<&'
     names
 }
 
-/// The name by which the code at byte `at` is reached; none if it counts always.
+/// The name by which the code at byte `byte_offset` is reached; none if it counts always.
 pub(super) fn find_enclosing_name(
     text: &str,
     tokens: &Tokens,
@@ -120,7 +120,7 @@ pub(super) fn find_enclosing_name(
     }
 }
 
-/// Whether the byte `at` lies in a template.
+/// Whether the byte `byte_offset` lies in a template.
 pub(super) fn is_generic(tokens: &Tokens, items: &[Item], byte_offset: usize) -> bool {
     items.iter().any(|item| {
         let range = &tokens[item.tokens.clone()];

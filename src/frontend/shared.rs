@@ -70,7 +70,7 @@ impl SharedRewriter<'_> {
         FrontendError::SharedMemory { why, path: source.path.to_owned(), line }
     }
 
-    /// Rewrites the declaration that holds `__shared__` at `at`, and returns the index of its end.
+    /// Rewrites the declaration that holds `__shared__` at `token_index`, and returns the index of its end.
     fn rewrite(&self, token_index: usize, edits: &mut Edits) -> Result<usize, FrontendError> {
         let start = self.start(token_index);
         if start > 0 && (self.is_spelled_at(start - 1, "(") || self.is_spelled_at(start - 1, ",")) {
@@ -93,7 +93,7 @@ impl SharedRewriter<'_> {
         Ok(declaration.end)
     }
 
-    /// The first token of the declaration that holds `__shared__` at `at`.
+    /// The first token of the declaration that holds `__shared__` at `token_index`.
     fn start(&self, token_index: usize) -> usize {
         let mut start = token_index;
         while let Some(index_before) = start.checked_sub(1) {
@@ -118,7 +118,7 @@ impl SharedRewriter<'_> {
         start
     }
 
-    /// The `alignas` or `__align__` whose arguments close at `close`.
+    /// The `alignas` or `__align__` whose arguments close at `close_bracket`.
     fn attribute_before(&self, close_bracket: usize) -> Option<usize> {
         let open_bracket = (0..close_bracket)
             .rev()
@@ -184,7 +184,7 @@ impl SharedRewriter<'_> {
         specifier_end
     }
 
-    /// The text in the parentheses that open at `open`.
+    /// The text in the parentheses that open at `open_bracket`.
     fn argument(&self, open_bracket: usize) -> Option<String> {
         let group_end = self.tokens.skip_group(open_bracket)?;
         let inner = &self.tokens[open_bracket + 1..group_end - 1];
@@ -251,7 +251,7 @@ impl SharedRewriter<'_> {
         name.ok_or_else(|| self.error(token_index, "it declares no name"))
     }
 
-    /// Whether the brace at `open` holds the members of a `struct`, `union`, `class` or `enum`.
+    /// Whether the brace at `open_brace` holds the members of a `struct`, `union`, `class` or `enum`.
     fn tags_type(&self, open_brace: usize) -> bool {
         let tags = ["struct", "union", "class", "enum"];
         (open_brace.saturating_sub(2)..open_brace)

@@ -159,7 +159,7 @@ fn parse_template_parameters(
         .collect()
 }
 
-/// The namespaces that are open at `at`, each with `::`; `braces` are all groups in braces.
+/// The namespaces that are open at `token_index`, each with `::`; `braces` are all groups in braces.
 fn enclosing_namespaces(
     text: &str,
     tokens: &Tokens,

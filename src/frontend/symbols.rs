@@ -52,7 +52,7 @@ impl Symbols {
         self.kernels.contains_key(name)
     }
 
-    /// Whether the kernel `name` with `given` template arguments leaves some to be deduced, or a
+    /// Whether the kernel `name` with `argument_count` template arguments leaves some to be deduced, or a
     /// function to be chosen among those of one name.
     pub(super) fn deduces(&self, name: &str, argument_count: usize) -> bool {
         self.kernels.get(name).is_some_and(|known_kernel| {
@@ -76,7 +76,7 @@ impl Symbols {
         known_kernel.plain > 1 || self.other_names.contains(name)
     }
 
-    /// Whether a launch of the kernel `name` leaves some of its arguments to their defaults; `given`
+    /// Whether a launch of the kernel `name` leaves some of its arguments to their defaults; `count_arguments`
     /// counts those of the launch.
     pub(super) fn leaves_out(&self, name: &str, count_arguments: impl Fn() -> usize) -> bool {
         let known_kernel = self.kernels.get(name).filter(|known_kernel| known_kernel.defaults > 0);
@@ -267,7 +267,7 @@ fn parse_declared_kernel(text: &str, tokens: &Tokens, global: usize) -> Option<D
     }
 }
 
-/// How many parts the tokens in the parentheses that open at `open` have, if each `separator` there
+/// How many parts the tokens in the parentheses that open at `open_bracket` have, if each `separator` there
 /// begins one; 0 if there are none.
 pub(super) fn count_token_parts(
     text: &str,
@@ -287,7 +287,7 @@ pub(super) fn count_token_parts(
     parts
 }
 
-/// The `template` of the declaration around `at`, the one next to it if there are several.
+/// The `template` of the declaration around `token_index`, the one next to it if there are several.
 pub(super) fn template_head(text: &str, tokens: &Tokens, token_index: usize) -> Option<usize> {
     for (index, token) in tokens[..token_index].iter().enumerate().rev() {
         let ends = token.kind == TokenKind::Directive
@@ -311,7 +311,7 @@ fn count_required_arguments(text: &str, tokens: &Tokens, head: usize) -> usize {
     parameters.iter().rposition(is_plain).map_or(0, |last| last + 1)
 }
 
-/// The arguments of the template list that opens at `open`, as ranges of tokens.
+/// The arguments of the template list that opens at `open_bracket`, as ranges of tokens.
 pub(super) fn template_argument_ranges(
     text: &str,
     tokens: &Tokens,

@@ -19,7 +19,7 @@ const MACROS: [&str; 7] =
 /// PyTorch's namespaces.
 const NAMESPACES: [&str; 5] = ["torch", "at", "c10", "py", "pybind11"];
 
-/// `text` without PyTorch, if it includes a header of PyTorch. `has` tells whether a header of that name is
+/// `text` without PyTorch, if it includes a header of PyTorch. `has_header` tells whether a header of that name is
 /// there, such as a stand-in of the user's: what includes it stays.
 pub fn without_tensors(text: &str, has_header: impl Fn(&str) -> bool) -> Option<String> {
     if !FOLDERS.iter().any(|folder| text.contains(folder)) {

@@ -23,7 +23,7 @@ pub(super) fn remove_void_casts(context: &HostContext, edits: &mut Edits) {
     }
 }
 
-/// The token behind the cast to `void*` that begins at token `at`.
+/// The token behind the cast to `void*` that begins at token `token_index`.
 fn skip_void_cast(text: &str, tokens: &Tokens, token_index: usize) -> Option<usize> {
     let token_is = |index: usize, word: &str| tokens.is_spelled_at(text, index, word);
     let (mut inner_index, closing_word) = match () {

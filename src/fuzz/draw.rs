@@ -37,7 +37,7 @@ impl<'a> FuzzDraw<'a> {
         usize::from(self.byte()) % limit
     }
 
-    /// At most `most` bytes, as many as the next byte says.
+    /// At most `most_bytes` bytes, as many as the next byte says.
     pub(crate) fn bytes(&mut self, most_bytes: usize) -> &'a [u8] {
         let count = usize::from(self.byte()).min(most_bytes).min(self.bytes.len());
         let (taken_bytes, remaining_bytes) = self.bytes.split_at(count);
@@ -45,7 +45,7 @@ impl<'a> FuzzDraw<'a> {
         taken_bytes
     }
 
-    /// Text of at most `most` bytes before those that are not UTF-8 are replaced.
+    /// Text of at most `most_bytes` bytes before those that are not UTF-8 are replaced.
     pub(crate) fn text(&mut self, most_bytes: usize) -> String {
         String::from_utf8_lossy(self.bytes(most_bytes)).into_owned()
     }

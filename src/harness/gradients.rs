@@ -91,7 +91,7 @@ fn resolve_gradient_output(
     }
 }
 
-/// Why what `spec` says of the gradient that flows into its output `of` does not fit, with the name that
+/// Why what `spec` says of the gradient that flows into its output `differentiated_output` does not fit, with the name that
 /// may have been meant.
 fn upstream_fault(
     harness: &Harness,

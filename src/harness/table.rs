@@ -176,7 +176,7 @@ pub(crate) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Refuses every key that is not among `known`.
+    /// Refuses every key that is not among `known_keys`.
     pub(crate) fn only(&self, known_keys: &[&str]) -> Result<(), TomlError> {
         let unknown = self.entries.keys().find(|key| !known_keys.contains(&key.get_ref().as_ref()));
         match unknown {

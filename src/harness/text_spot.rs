@@ -71,7 +71,7 @@ pub(crate) fn excerpt_line(line: usize, content: &str, column: usize, width: usi
     format!("{gutter} |\n{}\n{gutter} | {indent}{carets}", line.trim_end())
 }
 
-/// The nearest place at or before byte `at` where a character begins.
+/// The nearest place at or before byte `byte_offset` where a character begins.
 fn floor_char_boundary(text: &str, byte_offset: usize) -> usize {
     (0..=byte_offset.min(text.len()))
         .rev()

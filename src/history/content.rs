@@ -75,7 +75,7 @@ impl TreeFile {
         TreeFile { path, kind, digest, content: Content::Held(content.into()) }
     }
 
-    /// The object `id` of `repository`, which `read` reads if it was never met.
+    /// The object `id` of `repository`, which `read_content` reads if it was never met.
     pub(super) fn object(
         path: String,
         kind: FileKind,

@@ -9,8 +9,8 @@ use git2::{ErrorCode, Oid};
 use super::{Commit, History, HistoryError, SourceSpec};
 
 impl History {
-    /// The commit that last touched the file or folder `path`, as seen from `from`: follows parents
-    /// at which it is the same, to the first commit without such a parent. None if `from` has no
+    /// The commit that last touched the file or folder `path`, as seen from `start_commit`: follows parents
+    /// at which it is the same, to the first commit without such a parent. None if `start_commit` has no
     /// such path.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl History {
         }
     }
 
-    /// The first commit, parents before children, among `from` and its ancestors at which the files
+    /// The first commit, parents before children, among `start_commit` and its ancestors at which the files
     /// of all `specs` exist; none if they never do.
     ///
     /// # Errors

@@ -150,7 +150,7 @@ impl History {
         Self::open_any(path, Some(cache))
     }
 
-    /// Opens the repository that surrounds `from`, a file or a folder.
+    /// Opens the repository that surrounds `start_path`, a file or a folder.
     ///
     /// # Errors
     /// [`HistoryError::NoRepositoryAround`] if there is none.

@@ -67,7 +67,7 @@ impl History {
         Ok(None)
     }
 
-    /// The path of `own` that becomes `path` at HEAD, by one rename or by several.
+    /// The path of `own_tree` that becomes `path` at HEAD, by one rename or by several.
     fn follow_back(&self, own_tree: &Tree<'_>, path: &str) -> Result<Option<String>, git2::Error> {
         let Ok(mut current_commit) = self.repo.head().and_then(|head| head.peel_to_commit()) else {
             return Ok(None);
@@ -117,7 +117,7 @@ impl History {
         Ok(None)
     }
 
-    /// The path of `own` that git sees as `path` of `other`.
+    /// The path of `own_tree` that git sees as `path` of `other_tree`.
     fn renamed_between(
         &self,
         own_tree: &Tree<'_>,

@@ -331,7 +331,7 @@ impl GradientChecker<'_> {
         })
     }
 
-    /// The loss `of` after each of `steps`.
+    /// The loss `loss_name` after each of `steps`.
     fn losses(
         &self,
         loss_name: &str,
@@ -369,7 +369,7 @@ fn is_finite(tensor: &TensorView) -> bool {
     (0..tensor.len()).into_par_iter().all(|index| tensor.get_f64(index).is_finite())
 }
 
-/// The losses after `steps`; `ask` tells those that are not `known` yet.
+/// The losses after `steps`; `ask` tells those that are not `known_losses` yet.
 fn look_up_losses<E>(
     known_losses: &mut Vec<(Step, Option<f64>)>,
     steps: &[Step],
@@ -448,7 +448,7 @@ impl GradientCheck {
         GradientCheck { story: GradientStory::Unchecked(why), ..self }
     }
 
-    /// The check with the result `found`, for a gradient with respect to `input`.
+    /// The check with the result `gradient_finding`, for a gradient with respect to `input`.
     fn with_answer(
         self,
         gradient_finding: &GradientFinding,

@@ -93,7 +93,7 @@ fn check_known(
     })
 }
 
-/// Compares each of `known` with the plain run, with `factor` times its noise on both sides.
+/// Compares each of `known_outputs` with the plain run, with `factor` times its noise on both sides.
 fn check_elements(
     trial: &Trial,
     known_outputs: &[RoundedOutput],
@@ -135,7 +135,7 @@ pub(super) struct RoundedOutput<'f> {
 }
 
 impl<'f> RoundedOutput<'f> {
-    /// `known`, rounded to the dtype of the output.
+    /// `known_output`, rounded to the dtype of the output.
     pub(super) fn new(fixture: &'f Fixture, known_output: &'f KnownOutput) -> RoundedOutput<'f> {
         let output = fixture.outputs.iter().find(|output| output.name == known_output.name);
         let dtype = output.map_or(known_output.dtype, |output| output.dtype);
@@ -219,7 +219,7 @@ impl<'f> RoundedOutput<'f> {
     }
 }
 
-/// The elements `bytes` of dtype `stored`, rounded to nearest where `dtype` is a narrower float.
+/// The elements `bytes` of dtype `stored_dtype`, rounded to nearest where `dtype` is a narrower float.
 fn round_to_dtype(bytes: &[u8], stored_dtype: DType, dtype: DType) -> Cow<'_, [u8]> {
     if stored_dtype == dtype {
         return Cow::Borrowed(bytes);

@@ -40,7 +40,7 @@ pub use self::accesses::{Accesses, check_accesses_on_both, check_trial_accesses}
 pub use self::gradcheck::{GradientCheck, GradientPlace, GradientVerdict, check_gradients};
 pub use self::gradient_story::{GradientStory, SpoiltInput, UncheckedGradient};
 pub use self::known::{KnownCheck, check_captured, check_oracle, has_captured_bits};
-pub use self::launches::{LaunchChange, diff_launches as launch_changes};
+pub use self::launches::{LaunchChange, diff_launches};
 pub use self::orders::find_order_dependences;
 use self::pair::Pair;
 pub use self::pictures::{OutputPicture, draw_output_pictures};

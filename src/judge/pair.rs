@@ -424,7 +424,7 @@ impl Pair<'_> {
     }
 
     /// Whether both sides err alike, each around its own shadow; around the trusted one where the other
-    /// is `rounded` as the output is.
+    /// is `is_rounded` as the output is.
     fn errs_alike(&self, name: &str, noise: NoiseRef, is_rounded: bool) -> bool {
         let shadow_outputs = self.base.shadow_of(name).zip(self.got.shadow_of(name));
         shadow_outputs.is_some_and(|(base_shadow, got_shadow)| {

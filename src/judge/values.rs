@@ -22,7 +22,7 @@ impl Judgement {
     }
 
     /// Adds what of the other side depends on the order of blocks and threads; what the trusted side has too, which
-    /// is `known`, makes no difference.
+    /// is `known_dependences`, makes no difference.
     pub fn add_orders(
         &mut self,
         dependences: &[OrderDependence],

@@ -381,7 +381,7 @@ impl ComparisonBlock {
         });
     }
 
-    /// Keeps the worse of the worst so far and `other`; the earlier one where they are equal.
+    /// Keeps the worse of the worst so far and `candidate`; the earlier one where they are equal.
     fn challenge(&mut self, candidate: WorstElement) {
         if self.worst.is_none_or(|worst| candidate.ratio > worst.ratio) {
             self.worst = Some(candidate);

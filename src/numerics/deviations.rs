@@ -93,7 +93,7 @@ impl<T: DeviationFloat> ElementDeviations<T> {
         });
     }
 
-    /// Takes in the deviations in other orders that `others` holds, and nothing else of it.
+    /// Takes in the deviations in other orders that `order_deviations` holds, and nothing else of it.
     pub(super) fn take_orders(&mut self, order_deviations: &ElementDeviations<T>) {
         if !order_deviations.has_moved(NoiseSource::Order) {
             return;
@@ -147,7 +147,7 @@ impl<T: DeviationFloat> ElementDeviations<T> {
         }
     }
 
-    /// Writes the largest deviations of `of` to `out`, those of the elements from `first` on.
+    /// Writes the largest deviations of `included_sources` to `out`, those of the elements from `first` on.
     #[inline(always)]
     pub(super) fn largest(&self, included_sources: Of, first: usize, out: &mut [T]) {
         let range = first..first + out.len();
@@ -159,7 +159,7 @@ impl<T: DeviationFloat> ElementDeviations<T> {
         }
     }
 
-    /// The memory of the deviations by rounding, which hold the largest of `of` afterwards.
+    /// The memory of the deviations by rounding, which hold the largest of `included_sources` afterwards.
     pub(super) fn into_largest(mut self, included_sources: Of) -> ScratchNumbers<T> {
         if matches!(included_sources, Of::All) && self.has_moved(NoiseSource::Order) {
             let blocks = self.rounding.par_chunks_mut(BLOCK).zip(self.order.par_chunks(BLOCK));
@@ -174,7 +174,7 @@ impl<T: DeviationFloat> ElementDeviations<T> {
         self.rounding
     }
 
-    /// Takes in how far `replay`, which `moved` so, lies from `base`.
+    /// Takes in how far `replay`, which `noise_source` so, lies from `base`.
     pub(super) fn add(
         &mut self,
         base: &TensorView,

@@ -74,7 +74,7 @@ pub fn position_unit(native: DType) -> f64 {
 
 impl Imprint {
     /// The imprint of `shadow`, the shadow of an output of dtype `native`. Rounding moves the output by
-    /// `noise` and, in float64, the shadow by `own`.
+    /// `noise` and, in float64, the shadow by `own_noise`.
     ///
     /// # Errors
     /// [`CompareError::Noise`] if a noise belongs to another tensor.
@@ -145,7 +145,7 @@ struct ImprintTensor<'a> {
 }
 
 impl ImprintTensor<'_> {
-    /// The sums over the elements of row `at`, which has `row` elements.
+    /// The sums over the elements of row `row_index`, which has `row` elements.
     fn row(&self, row_index: usize, row: usize) -> ImprintSums {
         let typical =
             if row >= LEAST_ROW { median_row_magnitude(self.shadow, row_index, row) } else { 0.0 };

@@ -217,7 +217,7 @@ impl NoiseAccumulator {
         Ok(accumulator)
     }
 
-    /// Takes the deviations in other orders from `others`, which measured nothing else.
+    /// Takes the deviations in other orders from `order_accumulator`, which measured nothing else.
     pub fn take_orders(&mut self, order_accumulator: &NoiseAccumulator) {
         match (&mut self.deviations, &order_accumulator.deviations) {
             (All::Single(own_deviations), All::Single(order_deviations)) => {
@@ -231,7 +231,7 @@ impl NoiseAccumulator {
         self.replays += order_accumulator.replays;
     }
 
-    /// Takes the output of another replay of the same inputs. `moved` says how it differed from
+    /// Takes the output of another replay of the same inputs. `noise_source` says how it differed from
     /// `base`.
     ///
     /// # Errors
@@ -332,7 +332,7 @@ impl NoiseAccumulator {
     }
 }
 
-/// A copy of the deviations `of` selects, in `scratch`.
+/// A copy of the deviations `included_sources` selects, in `scratch`.
 fn copy_largest<T: DeviationFloat>(
     element_deviations: &ElementDeviations<T>,
     included_sources: Of,

@@ -360,7 +360,7 @@ impl Scene<'_> {
     }
 }
 
-/// At most `most` of `0..len`, at equal distances.
+/// At most `most_indices` of `0..len`, at equal distances.
 fn spread_indices(len: usize, most_indices: usize) -> impl Iterator<Item = usize> {
     let chosen = len.min(most_indices);
     (0..chosen).map(move |position| (position as u128 * len as u128 / chosen as u128) as usize)

@@ -156,7 +156,7 @@ impl<'a> Shadows<'a> {
         Ok(Shadows { outputs: Some([base, got]), ..self })
     }
 
-    /// The same, where rounding in float64 is known to move the shadows by `own`: a tie that it
+    /// The same, where rounding in float64 is known to move the shadows by `own_noise`: a tie that it
     /// decides is no change.
     ///
     /// # Errors
@@ -211,7 +211,7 @@ impl<'a> Shadows<'a> {
         self.growth.filter(|growth| is_larger_by(*growth, left, right)).unwrap_or(0.0)
     }
 
-    /// Whether steps explain a shift that `moved` so many elements: few are left, and they carry
+    /// Whether steps explain a shift that `moved_count` so many elements: few are left, and they carry
     /// three quarters of it at most. Where a narrow format holds nothing of an element, it does not step.
     pub fn mostly_step(&self, moved_count: u64) -> bool {
         let mut all_squares = 0.0;
@@ -436,7 +436,7 @@ pub(super) fn row_of(tensor: &TensorView) -> usize {
     tensor.shape.last().copied().unwrap_or(1).max(1)
 }
 
-/// The median magnitude of row `at` of `tensor`, over finite elements.
+/// The median magnitude of row `row_index` of `tensor`, over finite elements.
 pub(super) fn median_row_magnitude(tensor: &TensorView, row_index: usize, row: usize) -> f64 {
     let every = row.div_ceil(SAMPLED_ROW);
     let indices = (row_index * row..(row_index + 1) * row).step_by(every);
@@ -446,7 +446,7 @@ pub(super) fn median_row_magnitude(tensor: &TensorView, row_index: usize, row: u
 }
 
 /// The error of an output against its shadow, relative, in L2, over the elements that rounding in
-/// float64 does not move as far itself by `own`: a tie says nothing of the precision of the rest.
+/// float64 does not move as far itself by `own_noise`: a tie says nothing of the precision of the rest.
 ///
 /// # Errors
 /// [`CompareError::Shape`] if the shapes differ, [`CompareError::Noise`] if the noise belongs to

@@ -72,7 +72,7 @@ impl MemoryWatch {
         if begun < self.due {
             return None;
         }
-        let taken = tree_bytes(&tree::descendants(current_pid()), limit);
+        let taken = tree_bytes(&tree::list_descendants(current_pid()), limit);
         self.due = Instant::now() + PERIOD.max(begun.elapsed() * PAUSE);
         (taken > limit).then_some(MemoryExcess { taken, limit })
     }
@@ -137,7 +137,7 @@ mod tests {
         let mut told = std::io::BufReader::new(shell.stdout.take().unwrap());
         std::io::BufRead::read_line(&mut told, &mut number).unwrap();
         let sleeper: Pid = number.trim().parse().unwrap();
-        let all = tree::descendants(current_pid());
+        let all = tree::list_descendants(current_pid());
         let both = [shell.id() as Pid, sleeper].map(|process| all.contains(&process));
         tree::signal_process(sleeper, libc::SIGKILL);
         shell.wait().unwrap();

@@ -49,20 +49,21 @@ const CALLS: [FilteredCalls; 4] = [
     FilteredCalls { numbers: &[libc::SYS_ptrace], process: 1, signal: None },
 ];
 
-/// Makes system calls fail that reach the processes `above`, their groups, or all processes: in this
+/// Makes system calls fail that reach the processes `ancestors`, their groups, or all processes: in this
 /// thread and in everything that it starts from here on. A `SIGKILL` to this process itself arrives
 /// as `SIGSYS`.
 ///
 /// # Errors
 /// If the system has no such filters. At most `no_new_privs` has changed then.
 pub(crate) fn install_seccomp_filter(ancestors: &[Pid]) -> io::Result<()> {
-    let programs = programs(ancestors, super::current_pid()).map_err(io::Error::other)?;
+    let programs =
+        build_filter_programs(ancestors, super::current_pid()).map_err(io::Error::other)?;
     rustix::thread::set_no_new_privs(true)?;
-    programs.iter().try_for_each(|program| install(program))
+    programs.iter().try_for_each(|program| install_filter_program(program))
 }
 
 /// Puts `program` in front of the system calls of this thread.
-fn install(program: &[seccompiler::sock_filter]) -> io::Result<()> {
+fn install_filter_program(program: &[seccompiler::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: program.len() as libc::c_ushort,
         filter: program.as_ptr().cast_mut().cast(),
@@ -79,9 +80,10 @@ fn install(program: &[seccompiler::sock_filter]) -> io::Result<()> {
 
 /// The filters for the process `this` below `above`: the one that refuses calls, and the one that tells of a process
 /// that kills itself. A filter has one action; of two that match, the system takes the second one's.
-fn programs(above: &[Pid], this: Pid) -> Result<[BpfProgram; 2], BackendError> {
-    let refused = compile(refused_calls(above)?, SeccompAction::Errno(libc::EPERM as u32))?;
-    let mut told = compile(self_killing_calls(this)?, SeccompAction::Trap)?;
+fn build_filter_programs(above: &[Pid], this: Pid) -> Result<[BpfProgram; 2], BackendError> {
+    let refused =
+        compile_filter_rules(refused_calls(above)?, SeccompAction::Errno(libc::EPERM as u32))?;
+    let mut told = compile_filter_rules(self_killing_calls(this)?, SeccompAction::Trap)?;
     for instruction in told.iter_mut().filter(|step| step.k == libc::SECCOMP_RET_TRAP) {
         instruction.k |= u32::from(KILLS_ITSELF);
     }
@@ -90,7 +92,7 @@ fn programs(above: &[Pid], this: Pid) -> Result<[BpfProgram; 2], BackendError> {
 
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
-fn compile(rules: Rules, action: SeccompAction) -> Result<BpfProgram, BackendError> {
+fn compile_filter_rules(rules: Rules, action: SeccompAction) -> Result<BpfProgram, BackendError> {
     let architecture = std::env::consts::ARCH.try_into()?;
     SeccompFilter::new(rules, SeccompAction::Allow, action, architecture)?.try_into()
 }
@@ -103,12 +105,12 @@ fn refused_calls(above: &[Pid]) -> Result<Rules, BackendError> {
     let mut rules = Rules::new();
     for FilteredCalls { numbers, process, .. } in CALLS {
         for &number in numbers {
-            let rule = |&pid: &Pid| SeccompRule::new(vec![equals(process, pid)?]);
+            let rule = |&pid: &Pid| SeccompRule::new(vec![argument_equals(process, pid)?]);
             rules.insert(number, refused.iter().map(rule).collect::<Result<_, _>>()?);
         }
     }
     // Whom a descriptor sends signals to.
-    let owner = |operation| SeccompRule::new(vec![equals(1, operation)?]);
+    let owner = |operation| SeccompRule::new(vec![argument_equals(1, operation)?]);
     rules.insert(libc::SYS_fcntl, vec![owner(libc::F_SETOWN)?, owner(F_SETOWN_EX)?]);
     // The call names a process by a descriptor, and the filter cannot see whose it is.
     rules.insert(libc::SYS_pidfd_send_signal, Vec::new());
@@ -122,8 +124,12 @@ fn self_killing_calls(this: Pid) -> Result<Rules, BackendError> {
     for FilteredCalls { numbers, process, signal } in CALLS {
         let Some(signal) = signal else { continue };
         for &number in numbers {
-            let rule =
-                |pid| SeccompRule::new(vec![equals(process, pid)?, equals(signal, libc::SIGKILL)?]);
+            let rule = |pid| {
+                SeccompRule::new(vec![
+                    argument_equals(process, pid)?,
+                    argument_equals(signal, libc::SIGKILL)?,
+                ])
+            };
             rules.insert(number, [this, -this, 0].into_iter().map(rule).collect::<Result<_, _>>()?);
         }
     }
@@ -131,7 +137,7 @@ fn self_killing_calls(this: Pid) -> Result<Rules, BackendError> {
 }
 
 /// The argument with this index is `value`.
-fn equals(argument: u8, value: i32) -> Result<SeccompCondition, BackendError> {
+fn argument_equals(argument: u8, value: i32) -> Result<SeccompCondition, BackendError> {
     let value = u64::from(value as u32);
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
 }
@@ -178,7 +184,7 @@ mod tests {
 
     #[test]
     fn signals_to_those_above_and_to_all_are_refused() {
-        let programs = programs(&[30, 20, 1], 31).unwrap();
+        let programs = build_filter_programs(&[30, 20, 1], 31).unwrap();
         let kill = |process, signal| verdict(&programs, libc::SYS_kill, [process, signal, 0]);
         for process in [30, 20, 1, -30, -20, -1] {
             assert_eq!(kill(process, libc::SIGTERM), REFUSE, "{process}");
@@ -199,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_process_that_kills_itself_is_told_of_it() {
-        let programs = programs(&[1], 31).unwrap();
+        let programs = build_filter_programs(&[1], 31).unwrap();
         let kill = |process, signal| verdict(&programs, libc::SYS_kill, [process, signal, 0]);
         assert_eq!([31, 0, -31].map(|process| kill(process, libc::SIGKILL)), [TELL; 3]);
         assert_eq!(kill(32, libc::SIGKILL), ALLOW);
@@ -208,7 +214,7 @@ mod tests {
     #[test]
     fn a_long_line_of_descent_is_filtered_as_far_as_a_filter_goes() {
         let above: Vec<Pid> = (1..100).collect();
-        let programs = programs(&above, 200).unwrap();
+        let programs = build_filter_programs(&above, 200).unwrap();
         assert_eq!(verdict(&programs, libc::SYS_kill, [MOST as i32, 15, 0]), REFUSE);
     }
 }

@@ -77,9 +77,9 @@ pub(crate) fn reap_child() -> Option<(Pid, End)> {
     Some((process.as_raw_nonzero().get(), end))
 }
 
-/// Ends every child of this process but `kept`, and everything that they have started: this process
+/// Ends every child of this process but `kept_processes`, and everything that they have started: this process
 /// adopts their orphans, if it can, and ends them next. Those that have not ended when `patience` is
-/// over are left. Returns the processes of `kept` that have ended by themselves.
+/// over are left. Returns the processes of `kept_processes` that have ended by themselves.
 pub(crate) fn end_all_but(kept_processes: &[Pid], patience: Duration) -> Vec<Pid> {
     let started_at = Instant::now();
     let mut dead = Vec::new();
@@ -127,7 +127,7 @@ fn children_of(process: Pid) -> Vec<Pid> {
 }
 
 /// The processes below `root`.
-pub(crate) fn descendants(root: Pid) -> Vec<Pid> {
+pub(crate) fn list_descendants(root: Pid) -> Vec<Pid> {
     let mut all = children_of(root);
     let mut next = 0;
     while let Some(&process) = all.get(next) {

@@ -27,7 +27,7 @@ const NUDGED: u64 = 10;
 const LINE: u64 = 0x5eed_2001;
 
 /// Writes the inputs of `fixture` to `path`, after `change`; floating-point ones that are narrower
-/// than `wide` become such.
+/// than `wide_dtype` become such.
 pub(super) fn write_program_inputs(
     path: &Path,
     fixture: &Fixture,

@@ -152,7 +152,7 @@ impl HarnessProgram {
         Err(ProgramError::Environment { message, source, hint: None })
     }
 
-    /// A command of the harness, in `folder` or in the harness's own, with `more` variables.
+    /// A command of the harness, in `folder` or in the harness's own, with `more_variables` variables.
     pub(super) fn command(
         &self,
         words: Vec<OsString>,

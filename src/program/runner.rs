@@ -400,7 +400,7 @@ impl Runner {
     }
 }
 
-/// Why `output` of the `wide` computation of `replay` is none, if the program `says_so` or its numbers do.
+/// Why `output` of the `wide_dtype` computation of `replay` is none, if the program `says_so` or its numbers do.
 fn explain_narrow_output(
     output: &AnsweredOutput,
     says_so: bool,

@@ -133,7 +133,7 @@ enum Reply {
 }
 
 impl Servers {
-    /// None yet, and never more than `most`.
+    /// None yet, and never more than `most_servers`.
     pub(super) fn new(most_servers: usize) -> Servers {
         let (here, freed, alone, last_id) = Default::default();
         Servers { here, freed, most: most_servers.max(1), alone, last_id }

@@ -461,7 +461,7 @@ pub(super) fn list_searches_behind(report: &SearchReport) -> Vec<&SearchReport> 
 }
 
 /// The searches before the culprit, in their order.
-pub(super) fn before(report: &SearchReport) -> Vec<&SearchReport> {
+pub(super) fn list_searches_before(report: &SearchReport) -> Vec<&SearchReport> {
     let Some(first) = &report.before else { return Vec::new() };
     let mut searches = vec![&**first];
     searches.extend(list_searches_behind(first));
@@ -472,7 +472,7 @@ pub(super) fn before(report: &SearchReport) -> Vec<&SearchReport> {
 pub(super) fn other_changes(
     report: &SearchReport,
 ) -> impl Iterator<Item = (&'static str, &SearchReport)> {
-    let earlier = before(report).into_iter().map(|other| ("before it", other));
+    let earlier = list_searches_before(report).into_iter().map(|other| ("before it", other));
     earlier.chain(list_searches_behind(report).into_iter().map(|other| ("behind it", other)))
 }
 

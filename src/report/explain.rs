@@ -25,22 +25,25 @@ pub struct Explained {
 }
 
 /// A line of a table: what, where, how and why.
-type Cells = [String; 4];
+type ExplanationRow = [String; 4];
 
 /// The text on `explained`.
-pub fn explain_text(explained: &Explained) -> Text {
+pub fn render_explanation_text(explained: &Explained) -> Text {
     let mut out = Text::new();
     let name = explained.fixture.as_ref().unwrap_or(&explained.harness);
     out.line(render_replay_heading(name, explained.revision.as_ref()));
     let files = &explained.explanation.files;
-    let kernels = rows(files, |file| &file.kernels, kernel_row);
-    out.append(table("kernels", &kernels));
+    let kernels = collect_rows(files, |file| &file.kernels, kernel_row);
+    out.append(render_explanation_table("kernels", &kernels));
     if kernels.is_empty() && !explained.narrowed {
         out.section("kernels");
         out.line("  none");
     }
-    out.append(table("shuffles", &rows(files, |file| &file.shuffles, shuffle_row)));
-    out.append(shadow(files, explained.narrowed));
+    out.append(render_explanation_table(
+        "shuffles",
+        &collect_rows(files, |file| &file.shuffles, shuffle_row),
+    ));
+    out.append(render_shadow_obstacles(files, explained.narrowed));
     out.section("checked build");
     out.line(
         "  each thread on a stack of its own, each shuffle a wait of its own, each access told to the engine",
@@ -48,11 +51,11 @@ pub fn explain_text(explained: &Explained) -> Text {
     out
 }
 
-fn rows<T>(
+fn collect_rows<T>(
     files: &[ExplainedFile],
     parts: impl Fn(&ExplainedFile) -> &Vec<T>,
-    row: impl Fn(&str, &T) -> Cells,
-) -> Vec<Cells> {
+    row: impl Fn(&str, &T) -> ExplanationRow,
+) -> Vec<ExplanationRow> {
     let mut rows = Vec::new();
     for file in files {
         rows.extend(parts(file).iter().map(|part| row(&file.path, part)));
@@ -60,7 +63,7 @@ fn rows<T>(
     rows
 }
 
-fn kernel_row(path: &str, form: &KernelForm) -> Cells {
+fn kernel_row(path: &str, form: &KernelForm) -> ExplanationRow {
     let (threads, why) = match &form.threads {
         ThreadForm::InTurn => ("in turn", "nothing in it waits for another thread".to_owned()),
         ThreadForm::Block { halving, strided } => ("thread loop", loops_words(halving, strided)),
@@ -93,7 +96,7 @@ fn line_words(lines: &[usize]) -> String {
     format!("line{plural} {}", numbers.join(", "))
 }
 
-fn shuffle_row(path: &str, shuffle: &ShuffleSite) -> Cells {
+fn shuffle_row(path: &str, shuffle: &ShuffleSite) -> ExplanationRow {
     let (waits, why) = match &shuffle.alone {
         None => ("a chain", "one wait for all its steps".to_owned()),
         Some(why) => ("alone", format!("why no chain: {why}")),
@@ -101,9 +104,9 @@ fn shuffle_row(path: &str, shuffle: &ShuffleSite) -> Cells {
     [shuffle.function.clone(), format!("{path}:{}", shuffle.line), waits.to_owned(), why]
 }
 
-fn shadow(files: &[ExplainedFile], narrowed: bool) -> Text {
-    let obstacles = rows(files, |file| &file.shadow_obstacles, obstacle_row);
-    let mut out = table("float64 shadow", &obstacles);
+fn render_shadow_obstacles(files: &[ExplainedFile], narrowed: bool) -> Text {
+    let obstacles = collect_rows(files, |file| &file.shadow_obstacles, obstacle_row);
+    let mut out = render_explanation_table("float64 shadow", &obstacles);
     // A kernel may call what is told of another function.
     if obstacles.is_empty() && !narrowed {
         out.section("float64 shadow");
@@ -117,7 +120,7 @@ fn shadow(files: &[ExplainedFile], narrowed: bool) -> Text {
     out
 }
 
-fn obstacle_row(path: &str, obstacle: &ShadowObstacle) -> Cells {
+fn obstacle_row(path: &str, obstacle: &ShadowObstacle) -> ExplanationRow {
     let (effect, why) = match obstacle.effect {
         ObstacleEffect::NoShadow => ("no shadow", "the calls of the harness lead to it"),
         ObstacleEffect::EndsWhereRun => ("guarded", "the shadow ends where it is run"),
@@ -132,7 +135,7 @@ fn obstacle_row(path: &str, obstacle: &ShadowObstacle) -> Cells {
 }
 
 /// `rows` in columns under `title`; nothing if there are none.
-fn table(title: &str, rows: &[Cells]) -> Text {
+fn render_explanation_table(title: &str, rows: &[ExplanationRow]) -> Text {
     let mut out = Text::new();
     if rows.is_empty() {
         return out;

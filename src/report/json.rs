@@ -28,15 +28,12 @@ use crate::summary::Summary;
 use crate::tensor::{DType, Dim};
 use crate::trial::{Failure, OrderDependence, Outcome, OutputRecord, Status};
 
-pub use bisect::{
-    render_begin_json as begun_json, render_bisect_json as bisect_json,
-    render_event_json as event_json, render_recorded_json as recorded_json,
-};
-pub use diff::render_diff_json as diff_json;
-pub use explain::explain as explain_json;
-pub use gradcheck::render_gradcheck_json as gradcheck_json;
-pub use inspect::{Inspected, inspect as inspect_json};
-pub use log::render_log_json as log_json;
+pub use bisect::{render_begin_json, render_bisect_json, render_event_json, render_recorded_json};
+pub use diff::render_diff_json;
+pub use explain::render_explanation_json;
+pub use gradcheck::render_gradcheck_json;
+pub use inspect::{Inspected, render_inspection_json};
+pub use log::render_log_json;
 
 /// The version of the document; it grows when a field changes its meaning or goes.
 const SCHEMA: &str = "replay/1";

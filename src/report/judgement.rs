@@ -304,7 +304,7 @@ fn explain_output_verdict(output: &OutputJudgement) -> String {
                  rounding explains"
             )
         }
-        Story::Wrong(by) => wrong(output, *by),
+        Story::Wrong(by) => describe_wrong_output(output, *by),
         Story::Imprecise(ImpreciseBy::RoundedShadow) => {
             format!(": imprecise: the {name} is rounded on the way to fewer digits, too")
         }
@@ -328,7 +328,7 @@ fn explain_output_verdict(output: &OutputJudgement) -> String {
 }
 
 /// The words for an output that is wrong, which is shown `by` this.
-fn wrong(output: &OutputJudgement, by: WrongBy) -> String {
+fn describe_wrong_output(output: &OutputJudgement, by: WrongBy) -> String {
     let name = shadow_name(output);
     let shadow = output.shadow.filter(|shadow| shadow.changed > 0);
     match by {

@@ -82,7 +82,7 @@ fn non_success(kind: NonSuccessKind, word: &str, description: &[String]) -> Test
     status
 }
 
-/// The lines of `told`, without characters that XML 1.0 cannot write or that are invisible.
+/// The lines of `texts`, without characters that XML 1.0 cannot write or that are invisible.
 fn clean_junit_lines(texts: &[impl AsRef<str>]) -> String {
     let text_lines = texts.iter().flat_map(|text| text.as_ref().lines());
     text_lines.map(sanitise_line).collect::<Vec<_>>().join("\n")

@@ -340,7 +340,7 @@ impl Page {
         self.must(&format!("{fence}\n"));
     }
 
-    /// Adds `piece` if it fits; it counts as one `what`.
+    /// Adds `piece` if it fits; it counts as one `piece_kind`.
     pub(super) fn may(&mut self, piece: &str, piece_kind: &'static str) {
         if self.text.len() + piece.len() <= self.limit {
             self.text.push_str(piece);

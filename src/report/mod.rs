@@ -33,14 +33,15 @@ pub use bisect::{
 pub use bisect_markdown::bisect_markdown;
 pub use changes::{LogRequest, render_log_text};
 pub use devices::compare_devices;
-pub use explain::{Explained, explain_text};
+pub use explain::{Explained, render_explanation_text};
 pub use html::{
     Compared, GradcheckEntry, bisect_html, diff_html, gradcheck_html, log_html, render_replay_html,
     series_html,
 };
 pub use json::{
-    Inspected, begun_json, bisect_json, diff_json, event_json, explain_json, gradcheck_json,
-    inspect_json, log_json, recorded_json, render_replay_json,
+    Inspected, render_begin_json, render_bisect_json, render_diff_json, render_event_json,
+    render_explanation_json, render_gradcheck_json, render_inspection_json, render_log_json,
+    render_recorded_json, render_replay_json,
 };
 pub use judgement::{
     launch_change, order_lines, output_lines, render_comparison, render_gradient_line,
@@ -51,11 +52,10 @@ pub use markdown::{COMMENT_BYTES, SUMMARY_BYTES, diff_markdown, render_replay_ma
 pub use numbers::{format_dims, format_noun_count, format_short_number, render_statistics};
 pub use run_record::{RunRecord, utc_date};
 pub use series::{
-    Curve, SeriesPart, SeriesReport, finding_sentence, series_csv, series_json, series_text,
+    Curve, SeriesPart, SeriesReport, describe_series_finding, render_series_csv,
+    render_series_json, render_series_text,
 };
-pub use snapshot::{
-    DiffContext, SnapshotCheck, render_snapshot_sentence as snapshot_sentence, snapshot_diff,
-};
+pub use snapshot::{DiffContext, SnapshotCheck, render_snapshot_sentence, snapshot_diff};
 pub use spans::{ReportLine, Text, sanitise_line};
 pub use standing::{Standing, render_fixtures_tally};
 pub use text::{

@@ -6,13 +6,13 @@ mod sparkline;
 mod text;
 mod words;
 
-pub use csv::render_series_csv as series_csv;
-pub use document::render_series_json as series_json;
-pub use text::render_series_text as series_text;
+pub use csv::render_series_csv;
+pub use document::render_series_json;
+pub use text::render_series_text;
 pub(super) use text::{
     NO_ROLES, describe_alignment, render_series_heading, render_series_verdict, severity_name,
 };
-pub use words::describe_series_finding as finding_sentence;
+pub use words::describe_series_finding;
 
 use super::{RefusedFixture, Revision, Standing};
 use crate::judge::Verdict;

@@ -336,7 +336,7 @@ pub(super) fn format_entry_title(entry: &ReportEntry) -> String {
     format!("{} at {revision}{trusted} on {}", entry.fixture, entry.outcome.device)
 }
 
-/// `1 failed, 2 identical`: how many stand how, the worst first; `refused` could not be replayed.
+/// `1 failed, 2 identical`: how many stand how, the worst first; `refused_count` could not be replayed.
 pub(crate) fn tally_standings(
     standings: impl IntoIterator<Item = Standing>,
     refused_count: usize,

@@ -118,9 +118,9 @@ fn header_words(code: &str) -> impl Iterator<Item = &str> {
     parts.filter(|word| word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
 }
 
-/// `text` between lines that undefine the words in it and in macros, `shared`, and lines that restore
+/// `text` between lines that undefine the words in it and in macros, `definition_words`, and lines that restore
 /// them. Names that begin like those of CUDA's, of these headers or of the compiler's stay as they are,
-/// and so do `own`.
+/// and so do `own_macros`.
 fn guard_header(
     text: &str,
     own_macros: &BTreeSet<&str>,

@@ -124,7 +124,7 @@ impl Journal {
         if end > weight.room(self.bytes) {
             return false;
         }
-        let checksum = checksum(next.number, text);
+        let checksum = entry_checksum(next.number, text);
         // SAFETY: the entry lies within the mapping, behind all others, and the lock is held.
         unsafe {
             let entry_pointer = self.map.add(next.end);
@@ -151,7 +151,7 @@ impl Journal {
             return;
         }
         let text = &text[..text.len().min(LAST_WORD)];
-        let checksum = checksum(LAST_NUMBER, text);
+        let checksum = entry_checksum(LAST_NUMBER, text);
         // SAFETY: the head and the room behind it are this thread's, since it was the first to claim them.
         unsafe {
             (&raw mut (*self.map.cast::<JournalHead>()).last_checksum).write(checksum);
@@ -200,7 +200,7 @@ pub fn read_journal_file(file: &File) -> io::Result<Vec<Vec<u8>>> {
     let mut remaining_text = text.as_slice();
     while let Some((entry, following_text)) = split_journal_entry(remaining_text) {
         let (entry_tag, entry) = entry;
-        if entry_tag != checksum(entries.len() as u64, entry) {
+        if entry_tag != entry_checksum(entries.len() as u64, entry) {
             break;
         }
         entries.push(entry.to_vec());
@@ -209,7 +209,7 @@ pub fn read_journal_file(file: &File) -> io::Result<Vec<Vec<u8>>> {
     let last = head.get(size_of::<JournalHead>()..size_of::<JournalHead>() + word(8) as usize);
     if word(4) == WRITTEN
         && let Some(last) = last
-        && head[12..12 + CHECKSUM] == checksum(LAST_NUMBER, last)
+        && head[12..12 + CHECKSUM] == entry_checksum(LAST_NUMBER, last)
     {
         entries.push(last.to_vec());
     }
@@ -225,7 +225,7 @@ fn split_journal_entry(text: &[u8]) -> Option<(JournalEntry<'_>, &[u8])> {
     Some(((checksum, entry), following_text))
 }
 
-fn checksum(number: u64, text: &[u8]) -> [u8; CHECKSUM] {
+fn entry_checksum(number: u64, text: &[u8]) -> [u8; CHECKSUM] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&number.to_le_bytes());
     hasher.update(text);

@@ -7,7 +7,7 @@ use crate::cuda::CudaError;
 /// Multiprocessors of the device that the CPU stands for.
 pub(super) const MULTIPROCESSORS: u64 = 132;
 
-/// How many blocks of so many threads and bytes of shared memory a multiprocessor holds. A block may ask for `most`
+/// How many blocks of so many threads and bytes of shared memory a multiprocessor holds. A block may ask for `shared_limit`
 /// bytes: in a shadow more than a device has.
 pub(super) fn resident_blocks(threads: usize, shared_bytes: usize, shared_limit: usize) -> usize {
     const THREADS_PER_SM: usize = 2048;

@@ -390,7 +390,7 @@ pub fn no_thread(error: &io::Error) -> ! {
     refuse_replay(message, Some(hint.to_owned()))
 }
 
-/// Ends the process because `error` kept it from having `bytes` for `what`. The code is at fault if
+/// Ends the process because `error` kept it from having `bytes` for `purpose`. The code is at fault if
 /// it has used up the replay's memory, else the machine.
 pub fn lack_of_memory(purpose: &str, bytes: usize, error: &io::Error) -> ! {
     if limit_is_reached(bytes) {

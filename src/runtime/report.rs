@@ -312,7 +312,7 @@ pub struct LastWord {
 const QUOTE: u8 = 1;
 
 impl LastWord {
-    /// A [`ChildReport::Fault`] in `kernel`, `at` block and thread; `detail` writes the details.
+    /// A [`ChildReport::Fault`] in `kernel`, `position` block and thread; `detail` writes the details.
     pub fn fault(
         what: &str,
         kernel: Option<&str>,

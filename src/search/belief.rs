@@ -33,7 +33,7 @@ impl Rate {
         Self { bad: 1.0, good: 1.0 }
     }
 
-    /// `bad` of `tests` earlier tests turned bad.
+    /// `bad_tests` of `tests` earlier tests turned bad.
     #[cfg(test)]
     pub(crate) fn observed(bad_tests: u32, tests: u32) -> Self {
         let bad_count = bad_tests.min(tests);
@@ -298,7 +298,7 @@ impl Forecast {
 }
 
 /// Mutual information, in nats, between one test and the culprit within a class of probability
-/// `whole`, times `whole`: the entropy of the mixture less the mean entropy. `chance` and
+/// `class_mass`, times `class_mass`: the entropy of the mixture less the mean entropy. `chance` and
 /// `entropy` are the sums over the class of each candidate's, times its posterior.
 fn mutual_information(class_mass: f64, (chance, mean_entropy): (f64, f64)) -> f64 {
     class_mass * binary_entropy((chance / class_mass).clamp(0.0, 1.0)) - mean_entropy

@@ -30,7 +30,7 @@ pub(super) struct Candidates {
 }
 
 impl Candidates {
-    /// Keeps the commits reachable from `bad` and not from `good`.
+    /// Keeps the commits reachable from `bad_ends` and not from `good_ends`.
     pub(super) fn new(
         graph: &Graph,
         good_ends: &[u32],

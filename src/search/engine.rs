@@ -34,7 +34,7 @@ pub(super) struct OpenCandidates {
 }
 
 impl Search {
-    /// Starts a search between `good` and `bad` ends.
+    /// Starts a search between `good_ends` and `bad_ends` ends.
     ///
     /// # Errors
     /// [`SearchError`] if a side has no end or an end is not in the graph.
@@ -475,7 +475,7 @@ impl Search {
     }
 }
 
-/// Marks the nodes outside of `good` that `focus` reaches, itself included.
+/// Marks the nodes outside of `is_good` that `focus` reaches, itself included.
 fn mark_reachable(parents: &[Vec<u32>], focus: u32, is_good: &[bool]) -> Vec<bool> {
     let mut keep = vec![false; parents.len()];
     keep[focus as usize] = true;

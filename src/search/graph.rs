@@ -102,7 +102,7 @@ impl Graph {
         marked
     }
 
-    /// The newest commits reachable both from `one` and from any of `others`, as
+    /// The newest commits reachable both from `first_commit` and from any of `other_commits`, as
     /// `git merge-base --all one others...` lists them.
     pub fn merge_bases(&self, first_commit: u32, other_commits: &[u32]) -> Vec<u32> {
         let mine = self.ancestors(&[first_commit], false);

@@ -26,7 +26,7 @@ pub fn find_token_shift(tokens: &TensorView, next: &TensorView) -> Option<Shift>
     (token_shift.differ * 2 <= token_shift.of).then_some(token_shift)
 }
 
-/// Compares `tokens`, `by` places later, with `next`, where `counts` holds of both places: behind the last
+/// Compares `tokens`, `distance` places later, with `next`, where `counts` holds of both places: behind the last
 /// one that counts stands padding. None where there is nothing to compare, or nothing that such a comparison could tell.
 fn shifted_by(
     tokens: &TensorView,

@@ -114,7 +114,7 @@ impl Series {
         self.steps.iter().map(adam_step).collect()
     }
 
-    /// How far an output lies from `other`, at each step.
+    /// How far an output lies from `reference`, at each step.
     pub fn distances(&self, reference: Other, output: &str) -> Vec<Option<&Distance>> {
         let is_wanted =
             |distance: &&Distance| distance.from == reference && distance.output == output;

@@ -12,8 +12,8 @@ const ALL_DIGITS: i32 = 12;
 /// The projections of a sketch are rounded to at most this part of their noise.
 const SKETCH_PART: f64 = 0.25;
 
-/// `x` in at least `least` digits; `noise` is its noise, in the units of `x`. A number that is all
-/// noise is 0 where `least` is 0.
+/// `x` in at least `least_digits` digits; `noise` is its noise, in the units of `x`. A number that is all
+/// noise is 0 where `least_digits` is 0.
 pub(crate) fn format_steady_number(x: f64, noise: f64, least_digits: i32) -> String {
     if x == 0.0 || !x.is_finite() {
         return format!("{x}");

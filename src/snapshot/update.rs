@@ -37,7 +37,7 @@ pub enum Write {
 }
 
 impl SnapshotUpdate {
-    /// The file to write for an outcome that is not its accepted snapshot; `seen` tells whether
+    /// The file to write for an outcome that is not its accepted snapshot; `has_accepted` tells whether
     /// there is one. In CI nothing is overwritten.
     pub fn write(self, has_accepted: bool, ci: bool) -> Write {
         let over = !ci;

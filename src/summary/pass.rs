@@ -231,7 +231,7 @@ fn decode_elements(dtype: DType, bytes: &[u8], values: &mut [f64; RUN_ELEMENTS])
     }
 }
 
-/// [`decode_elements`] for floats of 8 bits, whose numbers are `known`.
+/// [`decode_elements`] for floats of 8 bits, whose numbers are `value_of_code`.
 #[inline(always)]
 fn decode_float8(
     value_of_code: &[f64; 256],

@@ -9,7 +9,7 @@ pub(crate) struct Edits {
 }
 
 impl Edits {
-    /// Puts `text` before byte `at`, after earlier insertions there.
+    /// Puts `text` before byte `byte_offset`, after earlier insertions there.
     pub(crate) fn insert(&mut self, byte_offset: usize, text: impl Into<String>) {
         self.list.push((byte_offset..byte_offset, text.into()));
     }

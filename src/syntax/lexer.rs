@@ -92,7 +92,7 @@ impl Tokens {
         Tokens { list, partners }
     }
 
-    /// The index after the group that opens at `open`, or `None` if nothing opens there or it
+    /// The index after the group that opens at `open_bracket`, or `None` if nothing opens there or it
     /// never closes.
     pub(crate) fn skip_group(&self, open_bracket: usize) -> Option<usize> {
         let close_bracket = self.partners.get(open_bracket).copied().flatten();
@@ -101,7 +101,7 @@ impl Tokens {
             .map(|close_bracket| close_bracket + 1)
     }
 
-    /// The index of the bracket that `close` closes, or `None` if it closes none.
+    /// The index of the bracket that `close_bracket` closes, or `None` if it closes none.
     pub(crate) fn group_start(&self, close_bracket: usize) -> Option<usize> {
         self.partners
             .get(close_bracket)
@@ -110,7 +110,7 @@ impl Tokens {
             .filter(|&open_bracket| open_bracket < close_bracket)
     }
 
-    /// The index after the template argument list that opens at `open` (`<`), or `None`.
+    /// The index after the template argument list that opens at `open_angle` (`<`), or `None`.
     pub(crate) fn skip_angles(&self, text: &str, open_angle: usize) -> Option<usize> {
         let mut depth = 0usize;
         let mut index = open_angle;
@@ -174,7 +174,7 @@ impl Tokens {
         parts
     }
 
-    /// Whether the token at `at` is code spelled exactly `spelling`.
+    /// Whether the token at `token_index` is code spelled exactly `spelling`.
     pub(crate) fn is_spelled_at(&self, text: &str, token_index: usize, spelling: &str) -> bool {
         self.list.get(token_index).is_some_and(|token| token.is_spelled(text, spelling))
     }

@@ -321,7 +321,7 @@ impl Outline<'_> {
         None
     }
 
-    /// The identifier that `at` ends: itself, or the template name before its arguments.
+    /// The identifier that `token_index` ends: itself, or the template name before its arguments.
     fn name_before(&self, token_index: usize) -> Option<usize> {
         if self.is_spelled_at(token_index, ">") {
             let mut depth = 0usize;

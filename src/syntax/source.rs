@@ -67,12 +67,12 @@ impl<'a> Source<'a> {
         source
     }
 
-    /// The 1-based line of byte `at`.
+    /// The 1-based line of byte `byte_offset`.
     pub(crate) fn line(&self, byte_offset: usize) -> usize {
         1 + self.lines.partition_point(|&newline| newline < byte_offset)
     }
 
-    /// Whether a condition on `__CUDA_ARCH__` decides about the token at byte `at`.
+    /// Whether a condition on `__CUDA_ARCH__` decides about the token at byte `byte_offset`.
     pub(crate) fn by_arch(&self, byte_offset: usize) -> bool {
         let index = self.tokens.partition_point(|token| token.start < byte_offset);
         self.by_arch.get(index).copied().unwrap_or(false)

@@ -249,7 +249,7 @@ impl ThreadLoopWriter<'_> {
         self.insert_around(statement, text, " }");
     }
 
-    /// Puts `before` in front of a loop, and `after` behind it.
+    /// Puts `code_before` in front of a loop, and `code_after` behind it.
     fn insert_around(&mut self, statement: Range<usize>, code_before: String, code_after: &str) {
         // A pragma stays the line before the loop.
         let pragmas = (0..statement.start).rev();

@@ -344,7 +344,7 @@ impl<'t> Finder<'_, 't> {
             })
     }
 
-    /// Those of `found` that store only behind pointers which nothing but the stores of such loops
+    /// Those of `found_loops` that store only behind pointers which nothing but the stores of such loops
     /// uses. So nobody can tell when a store reaches memory.
     fn keep_exclusive(&self, mut found_loops: Vec<GridStrideLoop>) -> Vec<GridStrideLoop> {
         loop {

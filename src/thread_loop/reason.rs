@@ -93,11 +93,11 @@ impl Display for StackReason {
                 write!(
                     f,
                     "{word}{} may wait elsewhere than at a barrier of the kernel",
-                    way(through)
+                    describe_call_path(through)
                 )
             }
             StackReason::MacroLeaves { word, through } => {
-                write!(f, "the macro {word}{} may leave its statement", way(through))
+                write!(f, "the macro {word}{} may leave its statement", describe_call_path(through))
             }
             StackReason::Shuffle { shuffle, why } => write!(f, "{shuffle}: {why}"),
             StackReason::ShuffledVariable(name) => write!(
@@ -152,7 +152,7 @@ impl Display for StackReason {
 }
 
 /// ` > a > b`: the names by which a word leads to what it does.
-fn way(through: &[String]) -> String {
+fn describe_call_path(through: &[String]) -> String {
     through.iter().map(|name| format!(" > {name}")).collect()
 }
 

@@ -446,7 +446,7 @@ impl<'r> ShuffleReader<'r> {
         }
     }
 
-    /// `x OP shuffle`, `shuffle OP x`, `f(x, shuffle)` or `f(shuffle, x)` at `at`: the shuffle, what the headers call
+    /// `x OP shuffle`, `shuffle OP x`, `f(x, shuffle)` or `f(shuffle, x)` at `token_index`: the shuffle, what the headers call
     /// the combination, and the index after it.
     fn combined(&self, token_index: usize, name: &str) -> Option<(usize, String, usize)> {
         let operator = |operator_index: usize| {
@@ -491,7 +491,7 @@ impl<'r> ShuffleReader<'r> {
         !self.facts.is_macro(name) && !self.facts.is_defined(name)
     }
 
-    /// The index after the call of a shuffle at `at`.
+    /// The index after the call of a shuffle at `token_index`.
     fn call(&self, token_index: usize) -> Option<usize> {
         let name = self.word(token_index);
         let is_shuffle =
@@ -501,7 +501,7 @@ impl<'r> ShuffleReader<'r> {
             .filter(|_| is_shuffle && self.is_spelled_at(token_index + 1, "("))
     }
 
-    /// The arguments of the call at `at`.
+    /// The arguments of the call at `token_index`.
     fn arguments(&self, token_index: usize) -> Option<Vec<Range<usize>>> {
         let close_parenthesis = self.tokens.skip_group(token_index + 1)? - 1;
         Some(self.tokens.split_arguments(self.source.text, token_index + 2..close_parenthesis))
@@ -532,7 +532,7 @@ impl<'r> ShuffleReader<'r> {
         Some(())
     }
 
-    /// Whether an operand ends in front of `at`.
+    /// Whether an operand ends in front of `token_index`.
     fn ends_operand(&self, token_index: usize, range: &Range<usize>) -> bool {
         let Some(index_before) =
             token_index.checked_sub(1).filter(|index_before| range.contains(index_before))
@@ -543,7 +543,7 @@ impl<'r> ShuffleReader<'r> {
             || self.is_spelled_at(index_before, ")")
     }
 
-    /// The same as [`Reader::constant`] for a name in front of `next`.
+    /// The same as [`ShuffleReader::constant`] for a name in front of `next`.
     fn name(
         &mut self,
         word: &'r str,

@@ -45,7 +45,7 @@ const STRUCTURE: [&str; 20] = [
     "goto", "try", "catch", "throw", "struct", "class", "union", "enum", "template",
 ];
 
-/// The statements between the braces of the body that opens at token `open`; `waits` has the tokens of those that
+/// The statements between the braces of the body that opens at token `open_brace`; `waits` has the tokens of those that
 /// wait and are no barriers.
 pub(super) fn parse_kernel_body(
     text: &str,
@@ -84,7 +84,7 @@ impl StatementParser<'_> {
         group_end.ok_or_else(|| StackReason::Statement.at(open))
     }
 
-    /// The statements of the list whose brace is at `open`, and the index after it.
+    /// The statements of the list whose brace is at `open_brace`, and the index after it.
     fn list(&self, open_brace: usize) -> StatementResult<Vec<KernelStatement>> {
         let list_end = self.group(open_brace, "{")?;
         let mut statements = Vec::new();

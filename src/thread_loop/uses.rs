@@ -87,7 +87,7 @@ const KEYWORDS: [&str; 19] = [
     "long", "short", "char", "bool", "size_t", "int64_t", "uint64_t", "int32_t", "uint32_t",
 ];
 
-/// Judges the mention at token `at`.
+/// Judges the mention at token `token_index`.
 pub(super) fn classify_variable_use(
     text: &str,
     tokens: &Tokens,
@@ -104,7 +104,7 @@ struct Mention<'t> {
 }
 
 impl Mention<'_> {
-    /// The text of the token at `at`, which may lie outside.
+    /// The text of the token at `token_index`, which may lie outside.
     fn word(&self, token_index: Option<usize>) -> &str {
         token_index
             .and_then(|index| self.tokens.get(index))
@@ -117,7 +117,7 @@ impl Mention<'_> {
             .is_some_and(|next| next.start == self.tokens[token_index].end)
     }
 
-    /// Whether the tokens from `at` are those of `operator`, without a gap.
+    /// Whether the tokens from `token_index` are those of `operator`, without a gap.
     fn operator(&self, token_index: usize, operator: &str) -> bool {
         let count = operator.len();
         (0..count).all(|k| {
@@ -189,7 +189,7 @@ impl Mention<'_> {
         if operand { Use::Read } else { Use::Escape }
     }
 
-    /// The bracket that is open at `at`.
+    /// The bracket that is open at `token_index`.
     fn bracket(&self, token_index: usize) -> Option<usize> {
         (0..token_index).rev().find(|&open_bracket| {
             self.tokens.skip_group(open_bracket).is_some_and(|group_end| group_end > token_index)

@@ -213,7 +213,7 @@ fn measure_call(variant: &dyn Variant) -> Result<Duration, ReplayError> {
     Ok(variant.for_noise().run(&Mode::plain(POISON_A))?.call_cpu)
 }
 
-/// The element of a tensor that `found` is about; none in other memory, or beside it.
+/// The element of a tensor that `finding` is about; none in other memory, or beside it.
 fn find_element_index(fixture: &Fixture, finding: &AccessFinding) -> Option<Vec<usize>> {
     let inputs = fixture.inputs.iter().filter(|input| input.strides.is_none());
     let inputs = inputs.map(|input| (&input.name, input.dtype, input.shape()));

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Runs both, `one` on a thread of its own. Must not be used for work of rayon's: each may wait for a
+/// Runs both, `first_task` on a thread of its own. Must not be used for work of rayon's: each may wait for a
 /// result of another thread.
 pub(crate) fn run_both<A: Send, B>(
     first_task: impl FnOnce() -> A + Send,

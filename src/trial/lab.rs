@@ -39,7 +39,7 @@ impl Lab {
         &*self.backend
     }
 
-    /// Whether there is room for what is `held` of the replays of `fixture` at a time; asked before anything is
+    /// Whether there is room for what is `held_evidence` of the replays of `fixture` at a time; asked before anything is
     /// compiled.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Lab {
         serde_json::from_slice(&self.cache.read(kind, key)?).ok()
     }
 
-    /// Puts `made` into the cache.
+    /// Puts `value` into the cache.
     pub(crate) fn keep(
         &self,
         kind: CacheKind,

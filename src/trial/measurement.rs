@@ -274,7 +274,7 @@ impl Trial {
         output_roundings.collect::<Result<_, ReplayError>>().map(Some)
     }
 
-    /// The noise that a device `told` of roundings, with what another order does on `reference`.
+    /// The noise that a device `device_roundings` of roundings, with what another order does on `reference`.
     fn with_order(
         &self,
         reference: &dyn Variant,
@@ -424,7 +424,7 @@ impl Trial {
         finished.collect()
     }
 
-    /// An accumulator for each output of `run` that is `wanted`.
+    /// An accumulator for each output of `run` that is `is_wanted`.
     pub(super) fn accumulators(
         &self,
         run: &Run,

@@ -205,7 +205,7 @@ impl Trial {
         Ok(shadow_build.as_deref().map_err(String::as_str))
     }
 
-    /// Whether there is room for what is `held` of it at a time; asked before anything is compiled.
+    /// Whether there is room for what is `held_evidence` of it at a time; asked before anything is compiled.
     ///
     /// # Errors
     /// [`ReplayError`] if there is too little.
@@ -343,7 +343,7 @@ impl Trial {
     }
 
     /// The findings of a checked run. No such run is made if the call of a plain run takes more processor
-    /// time than `most`.
+    /// time than `time_limit`.
     ///
     /// # Errors
     /// As [`Trial::measurement`].
@@ -366,7 +366,7 @@ impl Trial {
         Ok(cached_key)
     }
 
-    /// The key of another result of this trial, by the name `what`.
+    /// The key of another result of this trial, by the name `evidence_kind`.
     pub(crate) fn key_of(&self, evidence_kind: &str) -> Result<String, ReplayError> {
         Ok(digest_key_parts([evidence_kind, self.key()?]))
     }

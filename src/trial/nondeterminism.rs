@@ -30,7 +30,7 @@ impl Trial {
     }
 
     /// Whether the float64 shadow of output `name` moves far less than the output, which two replays gave
-    /// as `one` and `other`; false without a shadow.
+    /// as `run_view` and `repeated_view`; false without a shadow.
     fn shadow_is_steady(
         &self,
         name: &str,
@@ -108,8 +108,8 @@ fn tensor_distance(first_tensor: &TensorView, second_tensor: &TensorView) -> f64
     elements.map(|distance| distance * distance).sum::<f64>().sqrt()
 }
 
-/// Takes back the poison dependence that `written` reports for elements that differ between `first`
-/// and `second`, where the device causes such differences by itself. `again`, a replay with the
+/// Takes back the poison dependence that `write_summary` reports for elements that differ between `first`
+/// and `second`, where the device causes such differences by itself. `repeated_view`, a replay with the
 /// poison of `first`, shows them, and code with `atomics` has them anyway.
 pub(super) fn excuse_unsteadiness(
     write_summary: &mut PoisonComparison,

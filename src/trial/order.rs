@@ -112,7 +112,7 @@ struct LargestMove {
 }
 
 impl Suspect<'_> {
-    /// Keeps the suspect elements that `near`, a replay in another order, moved further than
+    /// Keeps the suspect elements that `nearest_run`, a replay in another order, moved further than
     /// rounding explains in that order.
     fn confirm(
         &mut self,

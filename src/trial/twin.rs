@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::{Trial, cannot_mean_double};
 use crate::backend::{Mode, ReplayError, Variant};
-use crate::compile::byte_counts;
+use crate::compile::source_byte_counts;
 use crate::frontend::ByteCount;
 use crate::numerics::constants::LEAST_POISON_SIZE;
 use crate::runtime::report::NO_SHADOW;
@@ -34,7 +34,7 @@ impl Trial {
         if let Some(reason) = why_unfinished(run, SHADOW) {
             let is_of_sources =
                 matches!(&run.ending, Ending::Fault(fault) if fault.what != NO_SHADOW);
-            let hint = if is_of_sources { hint(&self.byte_counts()) } else { None };
+            let hint = if is_of_sources { byte_count_hint(&self.byte_counts()) } else { None };
             return Ok(Some(reason + &hint.unwrap_or_default()));
         }
         let abilities = shadow.abilities();
@@ -50,13 +50,13 @@ impl Trial {
             if !self.reads_unwritten(run, &other)? {
                 return Ok(None);
             }
-            Ok(Some(UNWRITTEN.to_owned() + &hint(&counts).unwrap_or_default()))
+            Ok(Some(UNWRITTEN.to_owned() + &byte_count_hint(&counts).unwrap_or_default()))
         })?;
         Ok(fault.clone())
     }
 
     fn byte_counts(&self) -> Vec<(String, ByteCount)> {
-        byte_counts(&self.sources, &self.fixture().harness)
+        source_byte_counts(&self.sources, &self.fixture().harness)
     }
 
     /// Whether outputs of the shadow's `run` depend on memory that it did not write, as `other`, a run on other poison,
@@ -101,7 +101,7 @@ pub(crate) fn why_unfinished(run: &Run, what: &str) -> Option<String> {
 }
 
 /// What to do where one of `counts` may be of the bytes of float32.
-fn hint(counts: &Counts) -> Option<String> {
+fn byte_count_hint(counts: &Counts) -> Option<String> {
     let mut literals = counts.iter().filter(|(_, count)| count.has_literal);
     let (place, count) = literals.next()?;
     let more = match literals.count() {

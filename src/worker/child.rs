@@ -201,7 +201,7 @@ impl Closing {
     /// Waits for the device, writes the outputs and says so.
     fn reach(&self) -> Result<(), ChildError> {
         let Closing { runtime, inputs_us, .. } = *self;
-        runtime::cpu::lift_host_memory();
+        runtime::cpu::lift_host_limit();
         let device = &*runtime.device;
         let reporter = runtime.reporter;
         let synchronized = device.synchronize();

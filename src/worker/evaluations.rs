@@ -98,7 +98,7 @@ impl RepeatedCalls<'_> {
         Ok(first)
     }
 
-    /// Tells that all calls were made, the first of them `begun` so long ago.
+    /// Tells that all calls were made, the first of them `started_at` so long ago.
     pub(super) fn end(&self, started_at: Instant, begun_cpu: Duration) {
         let device = &*self.runtime.device;
         let reporter = self.runtime.reporter;

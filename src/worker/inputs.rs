@@ -83,7 +83,7 @@ impl Captured {
     }
 }
 
-/// Writes `bytes` to `file` from `begin` on, on all cores: most of the time goes into making its pages.
+/// Writes `bytes` to `file` from `file_offset` on, on all cores: most of the time goes into making its pages.
 fn write_in_parallel(file: &File, file_offset: usize, bytes: &[u8]) -> io::Result<()> {
     const STRETCH: usize = 4 << 20;
     let mut write_results: Vec<io::Result<()>> = Vec::new();

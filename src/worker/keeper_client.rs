@@ -251,7 +251,7 @@ impl KeeperClient {
         socket::send_message(&self.socket, &text, files)
     }
 
-    /// Reads the replay's output until the keeper answers. Once `timeout` has passed since `begun`, sends
+    /// Reads the replay's output until the keeper answers. Once `timeout` has passed since `started_at`, sends
     /// the replay SIGTERM, and SIGKILL a little later.
     fn listen(&self, printed: &File, started_at: Instant, timeout: Duration) -> io::Result<Heard> {
         let mut heard_output =

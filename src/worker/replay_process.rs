@@ -26,7 +26,7 @@ const OUTPUTS: RawFd = 4;
 const UNREADY: i32 = 1;
 
 /// Makes the replay of `order` in a process that was forked for it, from a template if artifact and
-/// fixture are `loaded`. Replayed code cannot send signals to the processes `above`.
+/// fixture are `loaded`. Replayed code cannot send signals to the processes `ancestors`.
 pub(super) fn run_forked_replay(
     order: &ReplayOrder,
     files: Vec<OwnedFd>,
@@ -130,7 +130,7 @@ pub(super) fn limit_addresses(bytes: u64) -> io::Result<()> {
     if bytes == libc::RLIM_INFINITY {
         return Ok(());
     }
-    let reserved = cpu::reserve_addresses(process::memory_limit().saturating_sub(bytes));
+    let reserved = cpu::reserve_device_space(process::memory_limit().saturating_sub(bytes));
     process::limit_address_space(bytes + reserved)
 }
 

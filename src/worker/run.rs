@@ -146,7 +146,7 @@ impl Run {
     }
 
     /// A completed run whose outputs lie in `bytes`, each with name, element type, shape and place.
-    /// Floats that are narrower become `wide`. Large outputs are copied to a file in `folder`.
+    /// Floats that are narrower become `wide_dtype`. Large outputs are copied to a file in `folder`.
     pub(crate) fn of_bytes(
         bytes: &[u8],
         tensors: impl Iterator<Item = (String, DType, Vec<usize>, std::ops::Range<usize>)>,

@@ -242,7 +242,7 @@ impl CallTensors {
     }
 }
 
-/// Has `device` write the elements of `input` to `to` as `job` wants them, in float64, if it can.
+/// Has `device` write the elements of `input` to `destination` as `job` wants them, in float64, if it can.
 fn widen_on_device(
     device: &dyn Device,
     destination: *mut u8,
@@ -288,7 +288,7 @@ fn write_input_elements(
 }
 
 /// The scales of the input of `fixture` that `job` moves, if it moves one. The parent has put them into
-/// `memory`, from `begin` on.
+/// `memory`, from `scales_offset` on.
 pub(super) fn load_step_scales(
     job: &Job,
     fixture: &Fixture,

@@ -69,7 +69,7 @@ impl ProgramSeries {
         Begun { series: may.then_some(self.name), runs }
     }
 
-    /// What is known already; a series if it is `wanted`.
+    /// What is known already; a series if it is `is_wanted`.
     fn begun_state(&self, is_wanted: bool) -> Begun {
         let proven = *self.proven.lock().unwrap_or_else(PoisonError::into_inner);
         let may = is_wanted && proven == Some(true);
@@ -77,7 +77,7 @@ impl ProgramSeries {
     }
 }
 
-/// Whether `again` is about as near to `base` as `alone`, a repetition in a process of its own: a device may
+/// Whether `repeated_run` is about as near to `base` as `alone`, a repetition in a process of its own: a device may
 /// add in another order each time.
 fn is_as_near(base: &Run, repeated_run: &Run, alone: &Run) -> bool {
     base.outputs().all(|(output, view)| {

@@ -52,7 +52,7 @@ fn split_transcript_records(text: &str) -> Vec<Vec<&str>> {
     records
 }
 
-/// Counts `found` at the place where the same was found before.
+/// Counts `new_finding` where the same was found before.
 fn count_sanitizer_finding(findings: &mut Vec<SanitizerFinding>, new_finding: SanitizerFinding) {
     let is_same_finding = |known_finding: &&mut SanitizerFinding| {
         (&known_finding.what, &known_finding.kernel, &known_finding.sites)

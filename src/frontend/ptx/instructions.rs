@@ -152,7 +152,7 @@ fn declare_registers(declaration: &str, predicates: &mut BTreeSet<String>) -> Op
     Some(code)
 }
 
-/// `from` as a register of type `kind`.
+/// `expression` as a register of type `kind`.
 pub(super) fn read_as(kind: &str, expression: &str) -> String {
     format!("::replay_ptx::ptx_as<{}>({expression})", ptx_type_name(kind))
 }

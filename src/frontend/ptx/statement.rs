@@ -87,7 +87,7 @@ pub(super) fn parse_asm_statement(
     Some(AsmStatement { tokens: index..end, template, operands })
 }
 
-/// The operand at token `at`, and the token behind it.
+/// The operand at token `token_index`, and the token behind it.
 fn parse_asm_operand(
     text: &str,
     tokens: &Tokens,

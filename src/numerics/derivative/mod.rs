@@ -196,7 +196,7 @@ struct SlopeSearch<'q, F> {
 }
 
 impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> SlopeSearch<'_, F> {
-    /// Checks the elements of `class`, which are `whole`, without those on kinks.
+    /// Checks the elements of `class`, which are `whole_gradient`, without those on kinks.
     fn class(
         &mut self,
         class: StepClass,

@@ -6,7 +6,7 @@ use super::super::numbers::format_noun_count;
 use super::super::series::{
     NO_ROLES, describe_alignment, render_series_heading, render_series_verdict, severity_name,
 };
-use super::super::{Curve, RunRecord, SeriesPart, SeriesReport, finding_sentence};
+use super::super::{Curve, RunRecord, SeriesPart, SeriesReport, describe_series_finding};
 use super::chart::draw_steps_chart;
 use super::shell::{Mood, PageHead, render_badge, render_page, render_refusals};
 use crate::series::Severity;
@@ -57,7 +57,7 @@ fn render_series_findings(report: &SeriesReport) -> Markup {
                     @for finding in &report.findings {
                         li {
                             (render_badge(severity_mood(finding.severity), severity_name(finding.severity))) " "
-                            (finding_sentence(report, &finding.kind))
+                            (describe_series_finding(report, &finding.kind))
                         }
                     }
                     @if let Some(words) = data { li class="dim" { (words) } }

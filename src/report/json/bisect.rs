@@ -16,7 +16,8 @@ use crate::bisect::{
 use crate::history::Commit;
 use crate::judge::{LaunchChange, Verdict};
 use crate::report::bisect::{
-    SearchRequest, answer_name, before, list_searches_behind, observation_line, warning_words,
+    SearchRequest, answer_name, list_searches_before, list_searches_behind, observation_line,
+    warning_words,
 };
 use crate::report::refusal::render_refusal_text;
 use crate::report::{Revision, RunRecord};
@@ -242,7 +243,7 @@ pub fn render_bisect_json(report: &SearchReport) -> String {
         wanted: &report.wanted,
         flaky: report.flaky,
         direction: report.direction,
-        before: before(report).into_iter().map(other_change).collect(),
+        before: list_searches_before(report).into_iter().map(other_change).collect(),
         behind: list_searches_behind(report).into_iter().map(other_change).collect(),
         warnings: warnings.collect(),
         captured: captured_outputs(&report.captured),

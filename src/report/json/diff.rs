@@ -49,7 +49,7 @@ struct Diff<'a> {
     accesses: Option<AccessesCompared<'a>>,
 }
 
-/// The document for `compared`, for the fixtures whose sources are `new`, and for those on which nothing could be
+/// The document for `compared`, for the fixtures whose sources are `new_entries`, and for those on which nothing could be
 /// compared.
 pub fn render_diff_json(
     compared: &[Compared],

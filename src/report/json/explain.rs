@@ -79,7 +79,7 @@ struct ObstacleDocument<'a> {
 }
 
 /// The document for `explained`.
-pub fn explain(explained: &Explained, run: &RunRecord) -> String {
+pub fn render_explanation_json(explained: &Explained, run: &RunRecord) -> String {
     let document = ExplainDocument {
         schema: SCHEMA,
         run,

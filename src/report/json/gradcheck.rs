@@ -31,7 +31,7 @@ struct Gradcheck<'a> {
     gradients: Vec<CheckedGradient<'a>>,
 }
 
-/// The document for `checked`, and for the fixtures whose gradients could not be checked.
+/// The document for `entries`, and for the fixtures whose gradients could not be checked.
 pub fn render_gradcheck_json(
     entries: &[GradcheckEntry],
     errors: &[RefusedFixture],

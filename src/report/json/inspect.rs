@@ -151,10 +151,10 @@ impl Inspected {
             harness: fixture.harness.path.display().to_string(),
             sizes: fixture.sizes.iter().map(|(name, &size)| (name.clone(), size)).collect(),
             provenance: facts.collect(),
-            files: files(fixture),
-            inputs: fixture.inputs.iter().map(input).collect::<Result<_, _>>()?,
+            files: list_inspected_files(fixture),
+            inputs: fixture.inputs.iter().map(inspect_input).collect::<Result<_, _>>()?,
             shifts: shifts.into_iter().map(shift).collect(),
-            outputs: declared_outputs(fixture),
+            outputs: list_declared_outputs(fixture),
             captured: fixture.captured.iter().map(known_tensor).collect(),
             captured_at,
             oracle: fixture.oracle.iter().map(known_tensor).collect(),
@@ -163,7 +163,7 @@ impl Inspected {
     }
 }
 
-fn files(fixture: &Fixture) -> Vec<InspectedFile> {
+fn list_inspected_files(fixture: &Fixture) -> Vec<InspectedFile> {
     let files = fixture.files.iter().map(|file| InspectedFile {
         path: file.path.display().to_string(),
         bytes: file.len,
@@ -176,7 +176,7 @@ fn files(fixture: &Fixture) -> Vec<InspectedFile> {
     files.collect()
 }
 
-fn input(input: &Input) -> Result<InspectedInput, FixtureError> {
+fn inspect_input(input: &Input) -> Result<InspectedInput, FixtureError> {
     let summary = if input.present {
         let packed = input.packed()?;
         let shape = input.shape();
@@ -202,7 +202,7 @@ fn input(input: &Input) -> Result<InspectedInput, FixtureError> {
     })
 }
 
-fn declared_outputs(fixture: &Fixture) -> Vec<DeclaredOutput> {
+fn list_declared_outputs(fixture: &Fixture) -> Vec<DeclaredOutput> {
     let outputs = fixture.outputs.iter().map(|output| DeclaredOutput {
         name: output.name.clone(),
         dtype: output.dtype,
@@ -227,7 +227,11 @@ fn known_tensor(output: &KnownOutput) -> InspectedTensor {
 }
 
 /// The document for the fixtures that are whole, and for those that are broken.
-pub fn inspect(fixtures: &[Inspected], errors: &[RefusedFixture], run: &RunRecord) -> String {
+pub fn render_inspection_json(
+    fixtures: &[Inspected],
+    errors: &[RefusedFixture],
+    run: &RunRecord,
+) -> String {
     let document = InspectDocument { schema: SCHEMA, run, fixtures, errors };
     serde_json::to_string_pretty(&document).expect("values are plain data")
 }

@@ -347,7 +347,7 @@ impl BlockRunner {
         self.ready.next_after(position, self.words).unwrap_or_else(|| self.report_deadlock())
     }
 
-    /// From the current thread to the one at `to`.
+    /// From the current thread to the one at `next_position`.
     #[inline(always)]
     fn hand_over_to(&mut self, next_position: usize) -> Option<Handover> {
         let current_position = self.position;

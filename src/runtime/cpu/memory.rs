@@ -195,7 +195,7 @@ impl CpuMemory {
         self.allocate_by(&|pages, body| map_file_privately(pages, body, file, offset), bytes, label)
     }
 
-    /// The same; `lay` puts memory at the pages of the body.
+    /// The same; `lay_pages` puts memory at the pages of the body.
     fn allocate_by(
         &self,
         lay_pages: &dyn Fn(usize, usize) -> io::Result<()>,
@@ -226,7 +226,7 @@ impl CpuMemory {
         Ok(self.enter(&mut state, pages + offset, bytes, pages..pages + body, home, label))
     }
 
-    /// A mapping between guards, with memory at the pages of the `body` by `lay`.
+    /// A mapping between guards, with memory at the pages of the `body` by `lay_pages`.
     fn map(
         &self,
         lay_pages: &dyn Fn(usize, usize) -> io::Result<()>,

@@ -52,14 +52,14 @@ pub(crate) use self::clusters::{
 pub(crate) use self::fault::code_runs;
 pub(crate) use self::fiber::page_bytes;
 pub(crate) use self::grid::{atomic_turn, wait_for_blocks_before};
-pub(crate) use self::host_memory::{lift_host_limit as lift_host_memory, limit_host_memory};
+pub(crate) use self::host_memory::{lift_host_limit, limit_host_memory};
 pub(crate) use self::pages::pages_of;
 pub(crate) use self::shape::MAX_THREADS;
 pub(crate) use self::shared::{
     DEFAULT_BYTES as DEFAULT_SHARED_BYTES, MAX_BYTES as MAX_SHARED_BYTES,
     allocate_static_shared as shared_alloc, new_slot as shared_slot,
 };
-pub(crate) use self::space::reserve_device_space as reserve_addresses;
+pub(crate) use self::space::reserve_device_space;
 
 use self::block::{BlockKernel, BlockRunner};
 use self::clusters::Clusters;
@@ -201,7 +201,7 @@ impl CpuDevice {
         self.memory.allocate_scratch(fill, bytes, label)
     }
 
-    /// Keeps host code off the allocation at `pointer`, unless `shared`.
+    /// Keeps host code off the allocation at `pointer`, unless `is_shared`.
     fn protect(&self, pointer: *mut u8, is_shared: bool) -> *mut u8 {
         if let Some((begin, bytes)) = self.memory.pages(pointer as usize) {
             self.protection.add(begin, bytes, is_shared);

@@ -228,7 +228,7 @@ pub(super) unsafe fn fill_with_poison(poison: Poison, address: usize, bytes: usi
 /// Writes the pattern of `poison` from `begin` to `end`, the byte at `begin` being number `phase` of it.
 ///
 /// # Safety
-/// As [`fill`].
+/// As [`fill_with_poison`].
 pub(super) unsafe fn fill_from(poison: Poison, begin: usize, end: usize, phase: usize) {
     // SAFETY: promised by the caller.
     let bytes = unsafe { std::slice::from_raw_parts_mut(begin as *mut u8, end - begin) };

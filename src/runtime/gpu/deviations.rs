@@ -86,7 +86,7 @@ impl MeasuredOutput {
         launch_deviation_kernel(function, count, &mut args)
     }
 
-    /// Marks jumps, and returns how many elements `again` moves further than rounding does.
+    /// Marks jumps, and returns how many elements `repeated_address` moves further than rounding does.
     fn finish(
         &self,
         context: &Context,

@@ -237,7 +237,7 @@ impl Gpu {
     /// Copies from the device, large tensors through pinned memory.
     ///
     /// # Safety
-    /// `to` must have room for that many bytes.
+    /// `destination` must have room for that many bytes.
     unsafe fn download(
         &self,
         destination: *mut u8,

@@ -75,7 +75,7 @@ impl UploadStream {
         check_driver_result(unsafe { sys::cuStreamSynchronize(self.stream) })
     }
 
-    /// Brings the pieces of the `bytes` from `from` on that `next` gives until there are no more.
+    /// Brings the pieces of the `bytes` from `source` on that `next` gives until there are no more.
     fn fetch(
         &self,
         destination: UploadTarget,
@@ -192,7 +192,7 @@ impl Uploader {
     /// Copies `bytes` from the device.
     ///
     /// # Safety
-    /// `to` must have room for them.
+    /// `destination` must have room for them.
     pub(super) unsafe fn download(
         &self,
         context: &Context,

@@ -76,7 +76,7 @@ impl Drop for Room<'_> {
 }
 
 impl StoredInputs {
-    /// Writes the elements of `input` to `to`, by a kernel of `module`; none where it has no kernel for them.
+    /// Writes the elements of `input` to `destination`, by a kernel of `module`; none where it has no kernel for them.
     pub(super) fn widen(
         &self,
         context: &Context,

@@ -39,7 +39,7 @@ fn look_up_adam<'s>(series: &'s Series, parameter: usize, spell: &Spell) -> Opti
     series.steps[spell.first].measured.adam.get(parameter)?.as_ref()
 }
 
-/// The parameters of which `is` holds at some step, with the steps.
+/// The parameters of which `is_affected` holds at some step, with the steps.
 fn find_adam_spells(
     series: &Series,
     is_affected: impl Fn(&Adam) -> bool,

@@ -318,7 +318,7 @@ fn note_finding(kind: SeriesFindingKind) -> SeriesFinding {
 }
 
 impl Spell {
-    /// The steps of which `is` says that it is so; those of which it says none do not count. None if
+    /// The steps of which `predicate` says that it is so; those of which it says none do not count. None if
     /// there is no such step.
     fn find<T>(values: &[T], predicate: impl Fn(&T) -> Option<bool>) -> Option<Spell> {
         let known_places: Vec<(usize, bool)> = values

@@ -112,7 +112,7 @@ fn find_spikes(values: &[Option<f64>]) -> Vec<Spike> {
     spikes
 }
 
-/// What follows the values `before`, and how far they scatter around their trend: the line through them
+/// What follows the values `earlier_values`, and how far they scatter around their trend: the line through them
 /// whose slope is the median of those between all pairs, or the median of the last where that is more.
 fn predict_next_value(earlier_values: &[f64]) -> Option<(f64, f64)> {
     let points: Vec<(f64, f64)> =

@@ -20,7 +20,7 @@ struct BucketRange {
 }
 
 impl BucketRange {
-    /// Those of `histograms`, and `more` buckets; at least eight.
+    /// Those of `histograms`, and `extra_buckets` buckets; at least eight.
     fn from_histograms(histograms: &[&BinaryHistogram], extra_buckets: &[usize]) -> BucketRange {
         let is_filled =
             |bucket: &usize| histograms.iter().any(|histogram| histogram.counts[*bucket] > 0);

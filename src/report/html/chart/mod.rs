@@ -181,7 +181,7 @@ fn abbreviate_count(count: f64) -> String {
     }
 }
 
-/// The share of the height that `count` has where the axis is logarithmic and ends at `most`.
+/// The share of the height that `count` has where the axis is logarithmic and ends at `highest_count`.
 fn log_share(count: u64, highest_count: u64) -> f64 {
     match count {
         0 => 0.0,

@@ -135,7 +135,7 @@ impl BlockRunner {
         self.together.as_ref().map_or(Pause::Ended, |together| together.pause)
     }
 
-    /// Calls `each` with what every thread that has begun and not ended holds on its stack.
+    /// Calls `visit_stack` with what every thread that has begun and not ended holds on its stack.
     fn each_stack(&mut self, mut visit_stack: impl FnMut(&mut Vec<u8>, &mut [u8])) {
         let BlockRunner { together, stacks, threads, live, words, turns, .. } = self;
         let (Some(together), Some(stacks)) = (together, stacks) else { return };

@@ -44,7 +44,7 @@ fn with_checker(work: impl FnOnce(&mut Checker)) {
 }
 
 /// Checks what this operating-system thread runs from now on: the artifact at `path`, whose blocks
-/// have the shared memory `shared`; device memory and what is remembered of it take at most `limit` bytes.
+/// have the shared memory `shared_range`; device memory and what is remembered of it take at most `limit` bytes.
 pub fn start_checking(path: &Path, shared_range: std::ops::Range<usize>, limit: usize) {
     let base = image::find_load_bias(path).unwrap_or(0);
     let mut checker = Checker::new(path, base, shared_range, limit);
@@ -87,7 +87,7 @@ pub fn note_copy(destination: usize, source: usize, bytes: usize, stream: *mut c
     with_checker(|checker| checker.transfer("a copy", stream as usize, bytes, &touched));
 }
 
-/// `bytes` at `to` are set in the order of `stream`.
+/// `bytes` at `destination` are set in the order of `stream`.
 pub fn note_fill(destination: usize, bytes: usize, stream: *mut c_void) {
     let touched = [(destination, Touch::Write)];
     with_checker(|checker| checker.transfer("a fill", stream as usize, bytes, &touched));

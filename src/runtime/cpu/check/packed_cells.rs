@@ -1,7 +1,7 @@
 //! Constant state of each address, in 32 bytes that device code's hooks change themselves
 //! (`include/replay/check_definitions.h`): the last plain read, and the last write or the last atomics.
 //!
-//! What does not fit into it is a [`Cell`] elsewhere. A hook changes what it can tell to be in order, and
+//! What does not fit into it is a [`AddressHistory`] elsewhere. A hook changes what it can tell to be in order, and
 //! calls the engine for all else, so that either does the same.
 
 use super::cells::{AddressHistory, Stamp, StampScope, Touch};

@@ -81,7 +81,7 @@ pub(super) struct Checker {
 }
 
 impl Checker {
-    /// A checker of the `artifact` that lies at `base`, of blocks whose shared memory is `shared`; what it
+    /// A checker of the `artifact` that lies at `base`, of blocks whose shared memory is `shared_range`; what it
     /// remembers and the device's memory take at most `limit` bytes.
     pub(super) fn new(
         artifact: &Path,
