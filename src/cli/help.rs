@@ -7,7 +7,7 @@ use super::out::{print, println};
 use super::{Cli, exit, markdown};
 
 /// The pages of documentation in the program.
-const TOPICS: [Topic; 22] = [
+const TOPICS: [Topic; 23] = [
     Topic { name: "architecture", page: include_str!("../../docs/architecture.md") },
     Topic { name: "benchmarks", page: include_str!("../../docs/benchmarks.md") },
     Topic { name: "bisect", page: include_str!("../../docs/bisect.md") },
@@ -29,6 +29,7 @@ const TOPICS: [Topic; 22] = [
     Topic { name: "schema", page: include_str!("../../docs/schema.md") },
     Topic { name: "series", page: include_str!("../../docs/series.md") },
     Topic { name: "snapshots", page: include_str!("../../docs/snapshots.md") },
+    Topic { name: "troubleshooting", page: include_str!("../../docs/troubleshooting.md") },
     Topic { name: "verdicts", page: include_str!("../../docs/verdicts.md") },
 ];
 
@@ -51,7 +52,7 @@ pub struct HelpArgs {
 /// Prints what was asked for.
 pub fn run_help(args: &HelpArgs) -> CliResult<u8> {
     if args.words == ["topics"] {
-        TOPICS.iter().for_each(|topic| println!("{:14}{}", topic.name, page_title(topic.page)));
+        TOPICS.iter().for_each(|topic| println!("{:16}{}", topic.name, page_title(topic.page)));
         return Ok(exit::SUCCESS);
     }
     // A page that is named like a command is behind it: `replay help page bisect`.
