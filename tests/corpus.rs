@@ -8,6 +8,7 @@
 mod families;
 mod inputs;
 mod matrix;
+mod narrow;
 mod races;
 mod sized;
 mod thread_loop;

@@ -17,7 +17,7 @@ use crate::numerics::compare::{
 };
 use crate::numerics::constants::{ERROR_RATIO, LOSS_RATIO};
 use crate::numerics::drift::find_drift;
-use crate::numerics::measure::ulp;
+use crate::numerics::measure::{relative_half_unit, ulp};
 use crate::numerics::noise::{NoiseRef, Spread};
 use crate::numerics::oracle::{Accuracy, against_oracle};
 use crate::numerics::shadow::{Errors, ShadowChange, Shadows, error_without_ties};
@@ -171,6 +171,7 @@ impl Pair<'_> {
             order: self.order_evidence(name),
             base_rounding: self.rounding(name),
             got_rounding: self.got.measured.noise_summary(name).relative_l2,
+            half_unit: 0.0,
             shadow,
             errors,
             lost_share: None,
@@ -190,6 +191,11 @@ impl Pair<'_> {
         noise: NoiseRef,
         known: Evidence,
     ) -> Result<Evidence, ReplayError> {
+        let known = if known.asks_for_half_unit() {
+            Evidence { half_unit: relative_half_unit(&self.base_view), ..known }
+        } else {
+            known
+        };
         let errors = match known.errors {
             Some(errors) => Some(ErrorEvidence {
                 base_without_ties: if known.suspects_gain() {

@@ -227,6 +227,8 @@ pub(super) struct Evidence {
     pub(super) base_rounding: f64,
     /// How far rounding moves the other output.
     pub(super) got_rounding: f64,
+    /// Half a unit in the last place of the trusted output, where [`Evidence::asks_for_half_unit`].
+    pub(super) half_unit: f64,
     /// The shadows, where both sides have one that can speak.
     pub(super) shadow: Option<ShadowEvidence>,
     /// The errors around the truth, where one is known.
@@ -295,6 +297,12 @@ pub(super) struct ErrorEvidence {
     pub(super) got_without_ties: Option<f64>,
 }
 
+/// How far one side lies from the truth, and how far roundings move it.
+struct SideError {
+    error: f64,
+    rounding: f64,
+}
+
 /// What explains the change of a shadow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ShadowCause {
@@ -331,6 +339,14 @@ impl Evidence {
             ShadowCause::Roundoff => ShadowChange { moved: 0, moved_by: 0.0, ..shadow.change },
             ShadowCause::Steps => ShadowChange { moved: 0, moved_by: 0.0, rounded: true, ..last },
         })
+    }
+
+    /// Whether half a unit in the last place is a good part of the errors, and one side errs further than the other.
+    pub(super) fn asks_for_half_unit(&self) -> bool {
+        self.unit_roundoff() > NARROW_ROUNDING
+            && self.errors.is_some_and(|errors| {
+                errors.got > ERROR_RATIO * errors.base || errors.base > ERROR_RATIO * errors.got
+            })
     }
 
     /// Whether the errors look like a loss of accuracy, ties included.
@@ -485,7 +501,9 @@ impl Evidence {
     fn accuracy_by_errors(&self, errors: &ErrorEvidence) -> Finding {
         let noise = self.base_rounding;
         let is_closer = errors.got * ERROR_RATIO < errors.base && errors.base > noise;
-        let is_further = errors.got.is_nan() || errors.got > ERROR_RATIO * errors.base.max(noise);
+        let is_further = errors.got.is_nan()
+            || errors.got > ERROR_RATIO * errors.base.max(noise)
+            || self.is_loss_at(errors.got);
         let is_hidden = self.agreement == Agreement::Equivalent;
         if is_closer && (errors.by_oracle || !self.has_moved()) {
             Finding::MoreAccurate
@@ -572,22 +590,38 @@ impl Evidence {
 
     /// Whether the other side lost accuracy if its error is `got_error`.
     fn is_loss_at(&self, got_error: f64) -> bool {
-        self.errors
-            .is_some_and(|errors| self.is_loss(errors.base.max(self.base_rounding), got_error))
+        self.errors.is_some_and(|errors| {
+            let before = SideError { error: errors.base, rounding: self.base_rounding };
+            let after = SideError { error: got_error, rounding: self.got_rounding };
+            self.is_loss(&before, &after)
+        })
     }
 
     /// Whether it gained accuracy if the error of the trusted side is `base_error`.
     fn is_gain_at(&self, base_error: f64) -> bool {
-        self.errors
-            .is_some_and(|errors| self.is_loss(errors.got.max(self.got_rounding), base_error))
+        self.errors.is_some_and(|errors| {
+            let before = SideError { error: errors.got, rounding: self.got_rounding };
+            let after = SideError { error: base_error, rounding: self.base_rounding };
+            self.is_loss(&before, &after)
+        })
     }
 
     /// Whether an error that grew from `before` to `after` is a loss: by so much that no other order of operations costs it,
     /// or by less to as much as a narrow format costs. The noise of that side is then as large as its error, and would
     /// excuse it.
-    fn is_loss(&self, before: f64, after: f64) -> bool {
-        after > LOSS_RATIO * before.max(self.unit_roundoff())
-            || after > NARROW_ROUNDING && after > ERROR_RATIO * before
+    ///
+    /// What is rounded to the output's format once errs by half a unit at most, and directed rounding moves it by a whole
+    /// one: so much of the trusted noise says nothing of the steps before.
+    fn is_loss(&self, before: &SideError, after: &SideError) -> bool {
+        let noisy_error = before.error.max(before.rounding);
+        if after.error > LOSS_RATIO * noisy_error.max(self.unit_roundoff()) {
+            return true;
+        }
+        let least_loss = NARROW_ROUNDING.max(self.half_unit).max(ERROR_RATIO * before.error);
+        let inner_rounding = before.rounding - 2.0 * self.half_unit;
+        after.error > least_loss
+            && (after.error > ERROR_RATIO * inner_rounding
+                || self.is_coarser(after.rounding, before.rounding))
     }
 
     fn unit_roundoff(&self) -> f64 {

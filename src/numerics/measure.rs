@@ -69,6 +69,21 @@ pub(super) fn root_mean_square(view: &TensorView) -> f64 {
     total_squares.root() / (view.len().max(1) as f64).sqrt()
 }
 
+/// Half a unit in the last place of `view`, relative, in L2, over finite elements: the most by which rounding it once to
+/// nearest errs.
+pub(crate) fn relative_half_unit(view: &TensorView) -> f64 {
+    let mut units = Squares::default();
+    let mut values = Squares::default();
+    for index in 0..view.len() {
+        let value = view.get_f64(index);
+        if value.is_finite() {
+            units.add(ulp(view.dtype, value) / 2.0);
+            values.add(value);
+        }
+    }
+    units.relative_to(&values)
+}
+
 /// The scale of the outer sums, a power of two; their bounds are its square roots or so.
 const SCALE: f64 = f64::from_bits((600 + 1023) << 52);
 
@@ -138,6 +153,14 @@ mod tests {
         assert_eq!([1.0, -448.0, 0.0].map(|x| ulp(DType::F8E4M3, x)), [0.125, 32.0, 2f64.powi(-9)]);
         assert_eq!([1.0, 5e4, 0.0].map(|x| ulp(DType::F8E5M2, x)), [0.25, 8192.0, 2f64.powi(-16)]);
         assert_eq!(ulp(DType::I32, 5.0), 0.0);
+    }
+
+    #[test]
+    fn half_a_unit_of_many_numbers_is_relative_to_their_norm() {
+        let bytes: Vec<u8> = [3.0f32, -4.0].iter().flat_map(|value| value.to_le_bytes()).collect();
+        let view = TensorView { dtype: DType::F32, shape: &[2], bytes: &bytes };
+        let units = [2f64.powi(-22), 2f64.powi(-21)].map(|unit| unit * unit);
+        assert_eq!(relative_half_unit(&view), (units[0] + units[1]).sqrt() / 2.0 / 5.0);
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod norms;
 mod products;
 mod shares;
 
+pub use comparisons::{first_seed, is_whole};
 use draw::{Draw, Kind};
 
 /// The orders in which a kernel can take a sum: `ORDERS` of `sized.cuh`.

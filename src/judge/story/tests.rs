@@ -15,6 +15,7 @@ fn within_noise() -> Evidence {
         order: OrderEvidence::Independent,
         base_rounding: ROUNDING,
         got_rounding: ROUNDING,
+        half_unit: 0.0,
         shadow: Some(shadow(0, 0)),
         errors: Some(errors(ROUNDING, ROUNDING)),
         lost_share: None,
@@ -365,4 +366,58 @@ fn errors_tell_wrong_from_imprecise_from_more_accurate() {
     assert_eq!(tell_story(&alike), Story::AsAccurate);
     let hidden = Evidence { agreement: Agreement::Equivalent, ..alike };
     assert_eq!(tell_story(&hidden), Story::Wrong(WrongBy::HiddenShadow));
+}
+
+/// Outputs in bfloat16 that agree, of which the trusted one is rounded to it once.
+fn in_bfloat16(base: f64, got: f64, got_rounding: f64) -> Evidence {
+    Evidence {
+        dtype: DType::BF16,
+        base_rounding: 0.0058,
+        got_rounding,
+        half_unit: 0.0029,
+        errors: Some(errors(base, got)),
+        ..within_noise()
+    }
+}
+
+#[test]
+fn an_error_that_no_single_rounding_reaches_is_a_loss_within_the_noise_of_the_other_side() {
+    for got in [0.0036, 0.0107, 0.0575] {
+        for by_oracle in [false, true] {
+            let lost = in_bfloat16(0.00155, got, 0.41);
+            let lost_errors = ErrorEvidence { by_oracle, ..errors(0.00155, got) };
+            let lost = Evidence { errors: Some(lost_errors), ..lost };
+            assert!(lost.asks_for_half_unit());
+            assert_eq!(tell_story(&lost), Story::Imprecise(ImpreciseBy::SameShadow));
+            let shown = Evidence { agreement: Agreement::Diverged, ..lost.clone() };
+            assert_eq!(tell_story(&shown), Story::Imprecise(ImpreciseBy::SameShadow));
+            let gained = Evidence {
+                base_rounding: lost.got_rounding,
+                got_rounding: lost.base_rounding,
+                errors: Some(ErrorEvidence { by_oracle, ..errors(got, 0.00155) }),
+                ..lost
+            };
+            assert!(gained.asks_for_half_unit());
+            let story = tell_story(&gained);
+            assert_eq!(story.verdict(), Verdict::Equivalent);
+            assert_eq!(story.finding(), Some(Finding::MoreAccurate));
+        }
+    }
+}
+
+#[test]
+fn an_error_within_one_rounding_to_the_format_is_no_loss() {
+    for (base, got) in [(0.0001, 0.0028), (0.00155, 0.003), (0.00155, 0.00155)] {
+        let story = tell_story(&in_bfloat16(base, got, 0.0058));
+        assert_eq!(story.verdict(), Verdict::Equivalent, "{base} -> {got}");
+    }
+}
+
+#[test]
+fn an_error_within_what_roundings_on_the_way_cost_is_a_loss_only_where_noise_grew_too() {
+    // The trusted side rounds to bfloat16 on the way, too.
+    let noisy = Evidence { base_rounding: 0.02, ..in_bfloat16(0.003, 0.01, 0.02) };
+    assert_eq!(tell_story(&noisy).verdict(), Verdict::Equivalent);
+    let coarser = Evidence { got_rounding: 0.5, ..noisy };
+    assert_eq!(tell_story(&coarser), Story::Imprecise(ImpreciseBy::SameShadow));
 }
