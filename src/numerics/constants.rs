@@ -65,10 +65,6 @@ pub(crate) const LEAST_ROW: usize = 8;
 /// a sixtieth at most.
 pub(crate) const HIDDEN_SHARE: f64 = 1.0 / 64.0;
 
-/// A shadow that moves by less than this share of what inputs do that move by a unit in the last place of float32 has
-/// not moved: a constant rounded to float32 is off by half a unit at most, and reaches the output as the inputs beside it do.
-pub(crate) const ROUNDOFF_SHARE: f64 = 0.5;
-
 /// A shadow that moves by more than so many unit roundoffs of an element has moved, however steep the mathematics is: a
 /// factor of 1.00001 is 168 of them in float32.
 pub(crate) const ROUNDOFF_UNITS: f64 = 64.0;

@@ -12,8 +12,8 @@ use super::cells::sorted_median;
 use super::compare::{compare_element, is_beyond};
 use super::constants::{
     COARSEST_SHARE, ERROR_RATIO, EXPLAINED_SHARE, FACTOR_SHARE, HIDDEN_SHARE, LEAST_CLASS,
-    LEAST_ROW, LEFT_OVER, LEFT_SHARE, NOISE_FACTOR, ROUNDOFF_SHARE, ROUNDOFF_UNITS, SAMPLED_ROW,
-    SHADOW_ABSOLUTE, SHADOW_FACTOR, SHADOW_RELATIVE,
+    LEAST_ROW, LEFT_OVER, LEFT_SHARE, NOISE_FACTOR, ROUNDOFF_UNITS, SAMPLED_ROW, SHADOW_ABSOLUTE,
+    SHADOW_FACTOR, SHADOW_RELATIVE,
 };
 use super::measure::{Squares, root_mean_square, ulp, value_distance};
 use super::noise::{NoiseRef, Spread};
@@ -251,8 +251,9 @@ impl<'a> Shadows<'a> {
         self.base.dtype == DType::F64
     }
 
-    /// Whether an element moved by more than a share of `roundoff`, which is how far the trusted shadow moves where its
-    /// inputs move by a unit in the last place of float32.
+    /// Whether an element moved by more than `roundoff`, the distance by which the trusted shadow moves where its
+    /// inputs move by a unit in the last place of float32. That is 2^-24 of an input at least, and rounding a constant
+    /// to float32 changes it by 2^-24 at most.
     ///
     /// # Errors
     /// [`CompareError::Noise`] if `roundoff` belongs to another tensor.
@@ -263,7 +264,7 @@ impl<'a> Shadows<'a> {
             let left = self.base.get_f64(index);
             let right = self.got.get_f64(index);
             let unit = ulp(self.native, 1.0) / 2.0 * self.scale(index, left, right);
-            let explained = (ROUNDOFF_SHARE * roundoff.value_at(index)).min(ROUNDOFF_UNITS * unit);
+            let explained = roundoff.value_at(index).min(ROUNDOFF_UNITS * unit);
             difference > explained && self.has_moved(index)
         };
         Ok((0..self.base.len()).into_par_iter().any(is_beyond))

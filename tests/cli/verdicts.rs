@@ -244,24 +244,38 @@ fn rounding_to_bfloat16_is_imprecise_without_a_shadow() {
 }
 
 #[test]
-fn a_constant_of_single_precision_is_a_note_and_a_larger_factor_is_wrong() {
+fn a_constant_that_rounding_explains_is_a_note_and_a_larger_factor_is_wrong() {
     let x: Vec<f32> = (0..256).map(|at| 10.0 * drawn(at)).collect();
-    let versions = [
-        "expf(x[i] * 1.1f)",
-        // The same base of the power, 2e-8 too large, in digits that stand for nothing else.
-        "exp2f(x[i] * (float)1.58696457671715)",
-        "expf(x[i] * 1.1f) * 1.00001f",
-        "expf(x[i] * 1.1f * 1.00001f)",
-        "expf(x[i] * 1.1f + 1e-5f)",
+    // The same base of the power, larger by a share of itself, in digits that stand for nothing else.
+    let power = |share: f64| {
+        let exponent = 1.1 * std::f64::consts::LOG2_E * (1.0 + share);
+        format!("exp2f(x[i] * (float){exponent:.15})")
+    };
+    let notes = [2e-8, 3.5e-8, 5.8e-8, -5.8e-8].map(power);
+    let wrongs = [
+        power(1.3e-7),
+        power(-1.3e-7),
+        "expf(x[i] * 1.1f) * 1.00001f".to_owned(),
+        "expf(x[i] * 1.1f * 1.00001f)".to_owned(),
+        "expf(x[i] * 1.1f + 1e-5f)".to_owned(),
     ];
-    let env = project(&versions.map(|value| elementwise(false, value)), &x);
-    let said = |got: &str| env.replay(&["diff", "fixtures/many", "main~4", got]);
-    let run = said("main~3");
-    assert_eq!(run.code, Some(0), "{}", run.text());
-    assert!(outputs(&run).starts_with("  y  equivalent: within noise"), "{}", run.text());
-    assert!(run.stdout.contains("the float64 shadow changed by rel. "), "{}", run.text());
-    for wrong in ["main~2", "main~1", "main"] {
-        let run = said(wrong);
+    let first = ["expf(x[i] * 1.1f)".to_owned()];
+    let values = first.iter().chain(&notes).chain(&wrongs);
+    let versions: Vec<String> = values.map(|value| elementwise(false, value)).collect();
+    let env = project(&versions, &x);
+    let count = versions.len() - 1;
+    let said = |version: usize| {
+        let revisions = [format!("main~{count}"), format!("main~{}", count - version)];
+        env.replay(&["diff", "fixtures/many", &revisions[0], &revisions[1]])
+    };
+    for version in 1..=notes.len() {
+        let run = said(version);
+        assert_eq!(run.code, Some(0), "{}", run.text());
+        assert!(outputs(&run).starts_with("  y  equivalent: within noise"), "{}", run.text());
+        assert!(run.stdout.contains("the float64 shadow changed by rel. "), "{}", run.text());
+    }
+    for version in notes.len() + 1..=count {
+        let run = said(version);
         assert!(run.last_line().starts_with("diverged: y (wrong"), "{}", run.text());
     }
 }
