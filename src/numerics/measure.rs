@@ -72,22 +72,39 @@ pub(super) fn root_mean_square(view: &TensorView) -> f64 {
 /// Half a unit in the last place of `view`, relative, in L2, over finite elements: the most by which rounding it once to
 /// nearest errs.
 pub(crate) fn relative_half_unit(view: &TensorView) -> f64 {
-    let mut units = Squares::default();
-    let mut values = Squares::default();
-    for index in 0..view.len() {
-        let value = view.get_f64(index);
-        if value.is_finite() {
-            units.add(ulp(view.dtype, value) / 2.0);
-            values.add(value);
-        }
+    let parts = (0..view.len().div_ceil(PART)).into_par_iter();
+    let parts: Vec<[Squares; 2]> = parts.map(|part| half_units_of_part(view, part)).collect();
+    let [mut units, mut values] = [Squares::EMPTY; 2];
+    for [part_units, part_values] in &parts {
+        units.merge(part_units);
+        values.merge(part_values);
     }
     units.relative_to(&values)
+}
+
+/// The squares of the half units in part `part` of `view`, and those of its elements.
+fn half_units_of_part(view: &TensorView, part: usize) -> [Squares; 2] {
+    let [mut units, mut squares] = [Squares::EMPTY; 2];
+    let end = view.len().min((part + 1) * PART);
+    let mut values = [0.0; BLOCK];
+    for first in (part * PART..end).step_by(BLOCK) {
+        let values = &mut values[..BLOCK.min(end - first)];
+        view.read(first, values);
+        for &value in values.iter().filter(|value| value.is_finite()) {
+            units.add(ulp(view.dtype, value) / 2.0);
+            squares.add(value);
+        }
+    }
+    [units, squares]
 }
 
 /// The scale of the outer sums, a power of two; their bounds are its square roots or so.
 const SCALE: f64 = f64::from_bits((600 + 1023) << 52);
 
 impl Squares {
+    /// The sum of nothing.
+    pub(super) const EMPTY: Squares = Squares { big: 0.0, middle: 0.0, small: 0.0 };
+
     pub(super) fn add(&mut self, value: f64) {
         let magnitude = value.abs();
         if magnitude > 1e150 {

@@ -53,21 +53,40 @@ pub fn against_oracle(
     oracle: &TensorView,
     noise: &NoiseRef,
 ) -> Result<Accuracy, CompareError> {
-    check_shapes(oracle, got, false)?;
-    noise.check_len(got.len())?;
-    let parts: Vec<AccuracyPart> = (0..got.len().div_ceil(PART))
+    let [accuracy] = measure_accuracies([got], oracle, noise)?;
+    Ok(accuracy)
+}
+
+/// Measures each of `outputs` as [`against_oracle`] does, in one pass over the oracle and the noise.
+///
+/// # Errors
+/// As [`against_oracle`].
+pub fn measure_accuracies<const N: usize>(
+    outputs: [&TensorView; N],
+    oracle: &TensorView,
+    noise: &NoiseRef,
+) -> Result<[Accuracy; N], CompareError> {
+    for output in outputs {
+        check_shapes(oracle, output, false)?;
+    }
+    noise.check_len(oracle.len())?;
+    let count = oracle.len();
+    let parts: Vec<[AccuracyPart; N]> = (0..count.div_ceil(PART))
         .into_par_iter()
         .map(|part| {
-            AccuracyPart::measure(got, oracle, noise, part * PART..got.len().min((part + 1) * PART))
+            measure_parts(outputs, oracle, noise, part * PART..count.min((part + 1) * PART))
         })
         .collect();
-    let whole_part = parts.into_iter().reduce(AccuracyPart::followed_by).unwrap_or_default();
-    let relative_l2 = if whole_part.infinite {
-        f64::INFINITY
-    } else {
-        whole_part.errors.relative_to(&whole_part.truth)
-    };
-    Ok(Accuracy { relative_l2, worst: whole_part.worst })
+    let mut wholes = [const { None }; N];
+    for part in parts {
+        for (whole, next) in wholes.iter_mut().zip(part) {
+            *whole = Some(match whole.take() {
+                Some(before) => AccuracyPart::followed_by(before, next),
+                None => next,
+            });
+        }
+    }
+    Ok(wholes.map(|whole| whole.unwrap_or_default().finish()))
 }
 
 /// Elements whose squares are added up in their order.
@@ -84,60 +103,81 @@ struct AccuracyPart {
     worst: Option<WorstError>,
 }
 
+/// How far the elements in `range` of each of `outputs` lie off.
+fn measure_parts<const N: usize>(
+    outputs: [&TensorView; N],
+    oracle: &TensorView,
+    noise: &NoiseRef,
+    range: Range<usize>,
+) -> [AccuracyPart; N] {
+    let mut parts = [const { AccuracyPart::EMPTY }; N];
+    let mut targets = [0.0; BLOCK];
+    let mut noises = [0.0; BLOCK];
+    for first in range.clone().step_by(BLOCK) {
+        let count = BLOCK.min(range.end - first);
+        oracle.read(first, &mut targets[..count]);
+        noise.read(first, &mut noises[..count]);
+        for (part, output) in parts.iter_mut().zip(outputs) {
+            part.add(output, first, &targets[..count], &noises[..count]);
+        }
+    }
+    parts
+}
+
 impl AccuracyPart {
-    fn measure(
-        got: &TensorView,
-        oracle: &TensorView,
-        noise: &NoiseRef,
-        range: Range<usize>,
-    ) -> AccuracyPart {
-        let mut part = AccuracyPart::default();
+    const EMPTY: AccuracyPart = AccuracyPart {
+        errors: Squares::EMPTY,
+        truth: Squares::EMPTY,
+        infinite: false,
+        worst: None,
+    };
+
+    /// Adds the elements of `got` from `first` on, whose truth is `targets`.
+    fn add(&mut self, got: &TensorView, first: usize, targets: &[f64], noises: &[f64]) {
         let mut values = [0.0; BLOCK];
-        let mut targets = [0.0; BLOCK];
         let mut errors = [0.0; BLOCK];
         let mut ratios = [0.0; BLOCK];
-        for first in range.clone().step_by(BLOCK) {
-            let count = BLOCK.min(range.end - first);
-            let values = &mut values[..count];
-            let targets = &mut targets[..count];
-            let errors = &mut errors[..count];
-            let ratios = &mut ratios[..count];
-            got.read(first, values);
-            oracle.read(first, targets);
-            noise.read(first, ratios);
-            widest!({
-                let sides = values.iter().zip(&*targets);
-                for (((&value, &target), error), ratio) in sides.zip(&mut *errors).zip(&mut *ratios)
-                {
-                    let noise = NoiseRef::raised(*ratio, got.dtype, target, value);
-                    *error = value_distance(value, target);
-                    let off = if noise > 0.0 { *error / noise } else { f64::INFINITY };
-                    *ratio = if noise == f64::INFINITY { 0.0 } else { off };
-                }
-            });
-            for (offset, (&target, &error)) in targets.iter().zip(&*errors).enumerate() {
-                if target.is_finite() {
-                    part.truth.add(target);
-                }
-                if error == 0.0 {
-                    continue;
-                }
-                part.infinite |= error.is_infinite();
-                if error.is_finite() {
-                    part.errors.add(error);
-                }
-                let ratio = ratios[offset];
-                if part.worst.is_none_or(|worst| ratio > worst.ratio) {
-                    let unit = ulp(got.dtype, target);
-                    let ulps = if unit > 0.0 { error / unit } else { error };
-                    let index = (first + offset) as u64;
-                    let oracle = target;
-                    let got = values[offset];
-                    part.worst = Some(WorstError { index, oracle, got, ulps, ratio });
-                }
+        let values = &mut values[..targets.len()];
+        let errors = &mut errors[..targets.len()];
+        let ratios = &mut ratios[..targets.len()];
+        got.read(first, values);
+        widest!({
+            let sides = values.iter().zip(targets).zip(noises);
+            for (((&value, &target), &noise), (error, ratio)) in
+                sides.zip(errors.iter_mut().zip(ratios.iter_mut()))
+            {
+                let noise = NoiseRef::raised(noise, got.dtype, target, value);
+                *error = value_distance(value, target);
+                let off = if noise > 0.0 { *error / noise } else { f64::INFINITY };
+                *ratio = if noise == f64::INFINITY { 0.0 } else { off };
+            }
+        });
+        for (offset, (&target, &error)) in targets.iter().zip(&*errors).enumerate() {
+            if target.is_finite() {
+                self.truth.add(target);
+            }
+            if error == 0.0 {
+                continue;
+            }
+            self.infinite |= error.is_infinite();
+            if error.is_finite() {
+                self.errors.add(error);
+            }
+            let ratio = ratios[offset];
+            if self.worst.is_none_or(|worst| ratio > worst.ratio) {
+                let unit = ulp(got.dtype, target);
+                let ulps = if unit > 0.0 { error / unit } else { error };
+                let index = (first + offset) as u64;
+                let got = values[offset];
+                self.worst = Some(WorstError { index, oracle: target, got, ulps, ratio });
             }
         }
-        part
+    }
+
+    fn finish(self) -> Accuracy {
+        let relative_l2 =
+            if self.infinite { f64::INFINITY } else { self.errors.relative_to(&self.truth) };
+        Accuracy { relative_l2, worst: self.worst }
     }
 
     fn followed_by(mut self, next: AccuracyPart) -> AccuracyPart {

@@ -204,6 +204,11 @@ impl<'a> Shadows<'a> {
         (0..self.base.len()).into_par_iter().all(fits).then_some(growth)
     }
 
+    /// Whether one factor explains all elements that changed.
+    pub fn has_growth(&self) -> bool {
+        self.growth.is_some()
+    }
+
     /// By what share the element at `index` is larger, where one factor explains all that changed; else 0.
     pub fn growth_of(&self, index: usize) -> f64 {
         let left = self.base.get_f64(index);
@@ -459,9 +464,31 @@ pub fn error_without_ties(
 ) -> Result<f64, CompareError> {
     check_shapes(shadow, output, false)?;
     own_noise.check_len(shadow.len())?;
-    let mut errors = Squares::default();
-    let mut truth = Squares::default();
-    for index in 0..shadow.len() {
+    let count = shadow.len();
+    let parts = (0..count.div_ceil(PART)).into_par_iter();
+    let parts: Vec<[Squares; 2]> = parts
+        .map(|part| {
+            let range = part * PART..count.min((part + 1) * PART);
+            sum_errors_without_ties(output, shadow, own_noise, range)
+        })
+        .collect();
+    let [mut errors, mut truth] = [Squares::EMPTY; 2];
+    for [part_errors, part_truth] in &parts {
+        errors.merge(part_errors);
+        truth.merge(part_truth);
+    }
+    Ok(errors.relative_to(&truth))
+}
+
+/// The squares of the errors in `range` that no tie explains, and those of the truth.
+fn sum_errors_without_ties(
+    output: &TensorView,
+    shadow: &TensorView,
+    own_noise: &NoiseRef,
+    range: Range<usize>,
+) -> [Squares; 2] {
+    let [mut errors, mut truth] = [Squares::EMPTY; 2];
+    for index in range {
         let target = shadow.get_f64(index);
         let value = output.get_f64(index);
         let error = value_distance(target, value);
@@ -472,7 +499,7 @@ pub fn error_without_ties(
             errors.add(error);
         }
     }
-    Ok(errors.relative_to(&truth))
+    [errors, truth]
 }
 
 /// One output at two revisions, both with their shadows.
@@ -496,37 +523,84 @@ struct MagnitudeClass {
     elements: u64,
 }
 
+/// The errors of some elements on both sides.
+#[derive(Default)]
+struct ErrorSums {
+    base: Squares,
+    got: Squares,
+    /// The largest error of an element that is zero in the trusted output.
+    largest_lost: f64,
+    /// The errors of the trusted side by the exponent of the truth.
+    classes: BTreeMap<u16, MagnitudeClass>,
+}
+
+impl ErrorSums {
+    fn merge(&mut self, next: ErrorSums) {
+        self.base.merge(&next.base);
+        self.got.merge(&next.got);
+        self.largest_lost = self.largest_lost.max(next.largest_lost);
+        for (exponent, next_class) in next.classes {
+            let class = self.classes.entry(exponent).or_default();
+            class.errors.merge(&next_class.errors);
+            class.elements += next_class.elements;
+        }
+    }
+}
+
 impl Errors<'_> {
     /// Whether the other output errs no further against its shadow than the trusted one does: all in
     /// all, and in each element beyond noise, compared with the trusted side's elements of its
     /// magnitude.
     ///
     /// Where a sum cancels, all replays of a side may meet one value by chance, and its neighbours
-    /// still tell how far it errs.
+    /// still tell how far it errs. Where it vanishes on the trusted side and in its shadow, the elements
+    /// that vanish in the output alone tell how large a remainder is nothing there: `1 + tanh(x)` is 0 from
+    /// -9 down in float32, and from -19 down in float64.
     pub fn are_alike(&self) -> bool {
-        let mut base = Squares::default();
-        let mut got = Squares::default();
-        let mut classes: BTreeMap<u16, MagnitudeClass> = BTreeMap::new();
-        for index in 0..self.base.len() {
+        let count = self.base.len();
+        let parts = (0..count.div_ceil(PART)).into_par_iter();
+        let parts: Option<Vec<ErrorSums>> =
+            parts.map(|part| self.sum_errors(part * PART..count.min((part + 1) * PART))).collect();
+        let Some(parts) = parts else { return false };
+        let mut sums = ErrorSums::default();
+        parts.into_iter().for_each(|part| sums.merge(part));
+        if sums.got.root() > ERROR_RATIO * sums.base.root() {
+            return false;
+        }
+        let largest_lost = sums.largest_lost;
+        let typical = typical_errors(sums.classes);
+        (0..count).into_par_iter().all(|index| {
+            let error = self.got_error(index);
+            error <= NOISE_FACTOR * typical[&self.class(index)]
+                || self.vanishes(index) && error <= largest_lost
+                || !is_beyond(&self.base, &self.got, &self.noise, index)
+        })
+    }
+
+    /// The errors of the elements in `range`; none where one is not finite.
+    fn sum_errors(&self, range: Range<usize>) -> Option<ErrorSums> {
+        let mut sums = ErrorSums::default();
+        for index in range {
             let error_before = self.base_error(index);
             let error_after = self.got_error(index);
             if !error_before.is_finite() || !error_after.is_finite() {
-                return false;
+                return None;
             }
-            base.add(error_before);
-            got.add(error_after);
-            let class = classes.entry(self.class(index)).or_default();
+            sums.base.add(error_before);
+            sums.got.add(error_after);
+            if self.base.get_f64(index) == 0.0 {
+                sums.largest_lost = sums.largest_lost.max(error_before);
+            }
+            let class = sums.classes.entry(self.class(index)).or_default();
             class.errors.add(error_before);
             class.elements += 1;
         }
-        if got.root() > ERROR_RATIO * base.root() {
-            return false;
-        }
-        let typical = typical_errors(classes);
-        let excused =
-            |index: usize| self.got_error(index) <= NOISE_FACTOR * typical[&self.class(index)];
-        let beyond_noise = |&index: &usize| is_beyond(&self.base, &self.got, &self.noise, index);
-        (0..self.base.len()).filter(beyond_noise).all(excused)
+        Some(sums)
+    }
+
+    /// Whether the trusted output and its shadow are zero at `index`.
+    fn vanishes(&self, index: usize) -> bool {
+        self.base.get_f64(index) == 0.0 && self.base_shadow.get_f64(index) == 0.0
     }
 
     /// The same of integers: both shadows hold one integer wherever the outputs differ beyond noise, roundings flip

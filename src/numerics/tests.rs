@@ -427,6 +427,26 @@ fn small_elements_that_become_zero_do_not_err_alike() {
     assert!(!errors_are_alike(exact, flushed));
 }
 
+/// Whether errors are alike where a third of the elements are `small` in the trusted output, 1e-10 in its shadow,
+/// and another third vanish in both, and are `remainder` on the other side.
+fn remainders_are_alike(small: f32, remainder: f32) -> bool {
+    let third = |values: [f32; 3]| Owned::f32(&values.repeat(128));
+    let base = third([1.0, small, -0.0]);
+    let got = third([1.0, 1e-10, remainder]);
+    let base_shadow = Owned::f64(&[1.0, f64::from(1e-10f32), -0.0].repeat(128));
+    let noise = NoiseRef::default();
+    let [base, got, base_shadow] = [&base, &got, &base_shadow].map(Owned::view);
+    Errors { base, got, base_shadow, got_shadow: base_shadow, noise }.are_alike()
+}
+
+#[test]
+fn what_vanishes_may_be_as_large_as_what_the_trusted_output_loses() {
+    assert!(remainders_are_alike(-0.0, -2.8e-34));
+    assert!(remainders_are_alike(0.0, 0.9e-10));
+    assert!(!remainders_are_alike(0.0, 1.1e-10));
+    assert!(!remainders_are_alike(1e-10, -2.8e-34), "the trusted output holds small elements");
+}
+
 #[test]
 fn shadows_that_differ_by_rounding_are_the_same_mathematics() {
     let base = Owned::f64(&[1.0, 1e-3, 1e-17, f64::INFINITY]);
