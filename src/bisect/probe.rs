@@ -133,7 +133,18 @@ impl Seen {
     pub fn answer(&self, wanted_symptoms: &BTreeSet<Symptom>) -> TestAnswer {
         let is_unclear =
             self.untestable().is_some() || !self.unknown().is_disjoint(wanted_symptoms);
-        symptom::answer_from_symptoms(&self.symptoms(), is_unclear, wanted_symptoms)
+        // What was written was compared, and shows the wanted values or does not.
+        let minds_values = wanted_symptoms.iter().any(Symptom::is_of_values);
+        let symptoms = self.observations.iter().flat_map(|observation| {
+            let says_nothing = |symptom: &&Symptom| {
+                minds_values
+                    && observation.compared
+                    && symptom.is_unwritten()
+                    && !wanted_symptoms.contains(*symptom)
+            };
+            observation.symptoms.iter().filter(move |symptom| !says_nothing(symptom)).cloned()
+        });
+        symptom::answer_from_symptoms(&symptoms.collect(), is_unclear, wanted_symptoms)
     }
 
     /// Whether a replay ran out of time, which says as much about the machine as about the code.
@@ -516,9 +527,30 @@ impl Test<'_> {
             }
             (Status::Failed(_), Base::Sources(_)) => {
                 let symptoms = symptom::symptoms_from_failures(probe.name(), &outcome);
+                let is_written_in_part = symptoms.iter().all(Symptom::is_unwritten);
+                if is_written_in_part && matches!(probe.on, On::Wrong | On::Changed) {
+                    return self.written_part(outcome, symptoms);
+                }
                 Ok(probe.observation(outcome, symptoms, Verdict::Failed))
             }
         }
+    }
+
+    /// The observation of an `outcome` that left elements unwritten, which is all of its `failures`: what was written is
+    /// compared where the good side can be.
+    fn written_part(
+        &self,
+        outcome: Outcome,
+        failures: BTreeSet<Symptom>,
+    ) -> Result<Observation, ReplayError> {
+        let mut observation = self.completed(outcome.clone())?;
+        if observation.untestable.is_some() {
+            return Ok(self.probe.observation(outcome, failures, Verdict::Failed));
+        }
+        observation.symptoms.extend(failures);
+        observation.verdict = Verdict::Failed;
+        observation.compared = true;
+        Ok(observation)
     }
 
     /// Whether `outcome` holds values that are not finite, as the good side's does, and nothing worse.

@@ -128,6 +128,16 @@ impl fmt::Display for Symptom {
 }
 
 impl Symptom {
+    /// Whether it is one of an output's values, or of its shadow's.
+    pub(super) fn is_of_values(&self) -> bool {
+        matches!(self, Symptom::Diverged { .. } | Symptom::Hidden { .. } | Symptom::Shifted { .. })
+    }
+
+    /// Whether it is elements that nobody wrote.
+    pub(super) fn is_unwritten(&self) -> bool {
+        matches!(self, Symptom::Failed { kind, .. } if kind == "unwritten")
+    }
+
     /// The output that shows it; none where it is not one output.
     pub fn output(&self) -> Option<&str> {
         match self {

@@ -17,6 +17,7 @@ mod pictures;
 mod side;
 mod story;
 mod values;
+mod written;
 
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,7 @@ use self::pair::Pair;
 pub use self::pictures::{OutputPicture, draw_output_pictures};
 use self::side::MeasuredTrial;
 pub use self::story::{Equivalence, ImpreciseBy, ShadowShift, Story, WrongBy};
+use self::written::{WrittenTensor, WrittenTensors};
 
 /// The verdict on one revision, or on one against another; ordered from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -330,13 +332,22 @@ impl Judgement {
         let fixture = trial.fixture();
         let scratch = trial.lab().scratch();
         for output in &fixture.outputs {
-            let (Some(base_view), Some(got_view)) =
-                (base.measured.run.output(&output.name), got.measured.run.output(&output.name))
-            else {
+            let oracle = fixture.oracle.iter().find(|oracle| oracle.name == output.name);
+            let Some(tensors) = WrittenTensors::collect(base, got, oracle, &output.name)? else {
                 continue;
             };
-            let steps = OnceLock::new();
-            let pair = Pair { fixture, base, got, base_view, got_view, scratch, steps };
+            let pair = Pair {
+                fixture,
+                base,
+                got,
+                base_view: tensors.base.view(),
+                got_view: tensors.got.view(),
+                base_shadow: tensors.base_shadow.as_ref().map(WrittenTensor::view),
+                got_shadow: tensors.got_shadow.as_ref().map(WrittenTensor::view),
+                oracle: tensors.oracle.as_ref().map(WrittenTensor::view),
+                scratch,
+                steps: OnceLock::new(),
+            };
             self.outputs.push(pair.judge(&output.name, &output.dims)?);
         }
         self.settle();

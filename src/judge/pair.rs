@@ -19,7 +19,7 @@ use crate::numerics::constants::{ERROR_RATIO, LOSS_RATIO};
 use crate::numerics::drift::find_drift;
 use crate::numerics::measure::{relative_half_unit, ulp};
 use crate::numerics::noise::{NoiseRef, Spread};
-use crate::numerics::oracle::{Accuracy, against_oracle};
+use crate::numerics::oracle::{Accuracy, against_oracle, measure_accuracies};
 use crate::numerics::shadow::{Errors, ShadowChange, Shadows, error_without_ties};
 use crate::numerics::slices::{Location, block_map, describe_location, has_shape, locate_elements};
 use crate::numerics::zeros::zero_slices;
@@ -39,6 +39,12 @@ pub(super) struct Pair<'a> {
     pub(super) base_view: TensorView<'a>,
     /// The output that the other side gave.
     pub(super) got_view: TensorView<'a>,
+    /// The float64 shadow of the trusted side.
+    pub(super) base_shadow: Option<TensorView<'a>>,
+    /// The float64 shadow of the other side.
+    pub(super) got_shadow: Option<TensorView<'a>>,
+    /// The truth that the fixture declares.
+    pub(super) oracle: Option<TensorView<'a>>,
     /// Space for values of every element.
     pub(super) scratch: &'a Scratch,
     /// How far the difference of the shadows steps, where it was asked for.
@@ -141,7 +147,7 @@ impl Pair<'_> {
         agreement: Agreement,
     ) -> Result<Told<'_>, ReplayError> {
         let noise = self.noise(name);
-        let (shadow, shadows) = match self.speaking_shadows(name, agreement, noise)? {
+        let (shadow, shadows) = match self.speaking_shadows(agreement, noise)? {
             Some(shadows) => {
                 let (evidence, shadows) = self.shadow_evidence(name, agreement, shadows)?;
                 (Some(evidence), Some(shadows))
@@ -149,7 +155,7 @@ impl Pair<'_> {
             None => (None, None),
         };
         let differs = agreement != Agreement::Identical;
-        let accuracies = if differs { self.accuracies(name, &noise) } else { None };
+        let accuracies = if differs { self.accuracies(&noise) } else { None };
         let drift = match agreement {
             Agreement::Equivalent if shadows.is_none() => {
                 find_drift(&self.base_view, &self.got_view, &noise, dims)
@@ -199,12 +205,17 @@ impl Pair<'_> {
         let errors = match known.errors {
             Some(errors) => Some(ErrorEvidence {
                 base_without_ties: if known.suspects_gain() {
-                    self.error_without_ties(self.base, self.base_view, name, known.agreement)?
+                    self.error_without_ties(
+                        self.base_shadow,
+                        self.base_view,
+                        name,
+                        known.agreement,
+                    )?
                 } else {
                     None
                 },
                 got_without_ties: if known.suspects_loss() {
-                    self.error_without_ties(self.got, self.got_view, name, known.agreement)?
+                    self.error_without_ties(self.got_shadow, self.got_view, name, known.agreement)?
                 } else {
                     None
                 },
@@ -217,8 +228,7 @@ impl Pair<'_> {
             known.asks_for_gained_share().then(|| self.share_beyond(noise.got.or(noise.base)));
         let known = Evidence { errors, lost_share, gained_share, ..known };
         let is_rounded = known.shadow_change().is_some_and(|change| change.rounded);
-        let errs_alike =
-            known.asks_whether_sides_err_alike() && self.errs_alike(name, noise, is_rounded);
+        let errs_alike = known.asks_whether_sides_err_alike() && self.errs_alike(noise, is_rounded);
         let known = Evidence { errs_alike, ..known };
         let unexplained = known.asks_for_unexplained();
         let is_unexplained = unexplained.is_some_and(|which| self.is_unexplained(&noise, which));
@@ -249,10 +259,9 @@ impl Pair<'_> {
         NoiseRef { base: self.base.measured.noise_of(name), got: self.got.measured.noise_of(name) }
     }
 
-    /// The shadows of output `name`, if both sides have one and `agreement` lets them speak.
+    /// The shadows of the output, if both sides have one and `agreement` lets them speak.
     fn speaking_shadows<'s>(
         &'s self,
-        name: &str,
         agreement: Agreement,
         noise: NoiseRef<'s>,
     ) -> Result<Option<Shadows<'s>>, ReplayError> {
@@ -267,7 +276,7 @@ impl Pair<'_> {
         }
         let native = self.base_view.dtype;
         let scratch = self.scratch;
-        let Some((base, got)) = self.base.shadow_of(name).zip(self.got.shadow_of(name)) else {
+        let Some((base, got)) = self.base_shadow.zip(self.got_shadow) else {
             return Ok(None);
         };
         let shadows = convert_numerics_error(Shadows::new(base, got, native, noise, scratch))?;
@@ -284,16 +293,17 @@ impl Pair<'_> {
         shadows: Shadows<'s>,
     ) -> Result<(ShadowEvidence, Shadows<'s>), ReplayError> {
         const SHAPE: &str = "a shadow has the shape of its output";
-        let change = shadows.change();
-        let shadows = shadows.with_growth(&change);
-        let raw = shadows.change();
+        let without_growth = shadows.change();
+        let shadows = shadows.with_growth(&without_growth);
+        let raw = if shadows.has_growth() { shadows.change() } else { without_growth };
         let is_hidden = agreement == Agreement::Equivalent;
-        let shadows = if is_hidden && raw.moved > 0 {
-            shadows.with_noise(self.shadow_noise(name)?).expect(SHAPE)
+        let (shadows, change) = if is_hidden && raw.moved > 0 {
+            let shadows = shadows.with_noise(self.shadow_noise(name)?).expect(SHAPE);
+            let change = shadows.change();
+            (shadows, change)
         } else {
-            shadows
+            (shadows, raw)
         };
-        let change = if is_hidden && raw.moved > 0 { shadows.change() } else { raw };
         let is_roundoff = is_hidden && self.is_roundoff(name, &change, &shadows)?;
         let evidence =
             ShadowEvidence { moved_at_first: raw.moved > 0, change, is_roundoff, steps: None };
@@ -354,7 +364,7 @@ impl Pair<'_> {
         change: &ShadowChange,
         shadows: &Shadows,
     ) -> Result<bool, ReplayError> {
-        let shadow_outputs = self.base.shadow_of(name).zip(self.got.shadow_of(name));
+        let shadow_outputs = self.base_shadow.zip(self.got_shadow);
         let is_single = self.base_view.dtype.is_float() && self.base_view.dtype != DType::F64;
         let (Some((base, got)), Ok(centre)) = (shadow_outputs, self.base.shadow) else {
             return Ok(false);
@@ -404,16 +414,16 @@ impl Pair<'_> {
         Ok(NoiseRef { base: base?, got: got? })
     }
 
-    /// The error of `side`, which gave `view`, against its shadow, but for ties, where outputs that agree within
+    /// The error of a side, which gave `view`, against its `shadow`, but for ties, where outputs that agree within
     /// noise have shadows.
     fn error_without_ties(
         &self,
-        side: &MeasuredTrial,
+        shadow: Option<TensorView>,
         view: TensorView,
         name: &str,
         agreement: Agreement,
     ) -> Result<Option<f64>, ReplayError> {
-        match side.shadow_of(name) {
+        match shadow {
             Some(shadow) if agreement == Agreement::Equivalent => {
                 let own_noise = self.shadow_noise(name)?;
                 Ok(error_without_ties(&view, &shadow, &own_noise).ok())
@@ -431,8 +441,8 @@ impl Pair<'_> {
 
     /// Whether both sides err alike, each around its own shadow; around the trusted one where the other
     /// is `is_rounded` as the output is.
-    fn errs_alike(&self, name: &str, noise: NoiseRef, is_rounded: bool) -> bool {
-        let shadow_outputs = self.base.shadow_of(name).zip(self.got.shadow_of(name));
+    fn errs_alike(&self, noise: NoiseRef, is_rounded: bool) -> bool {
+        let shadow_outputs = self.base_shadow.zip(self.got_shadow);
         shadow_outputs.is_some_and(|(base_shadow, got_shadow)| {
             let got_shadow = if is_rounded { base_shadow } else { got_shadow };
             let base = self.base_view;
@@ -490,24 +500,15 @@ impl Pair<'_> {
     }
 
     /// How far both sides lie from the declared oracle, else from the trusted side's shadow; none where there is neither.
-    fn accuracies(&self, name: &str, noise: &NoiseRef) -> Option<Accuracies> {
+    fn accuracies(&self, noise: &NoiseRef) -> Option<Accuracies> {
         if !self.base_view.dtype.is_float() {
             return None;
         }
-        let declared_oracle = self.fixture.oracle.iter().find(|output| output.name == name);
-        let shape = declared_oracle.map(|output| output.shape());
-        let oracle = match (declared_oracle, &shape) {
-            (Some(output), Some(shape)) => {
-                TensorView { dtype: output.dtype, shape, bytes: output.bytes() }
-            }
-            _ => self.base.shadow_of(name)?,
-        };
+        let truth = self.oracle.or(self.base_shadow)?;
         let noise = NoiseRef { base: noise.base, got: None };
-        Some(Accuracies {
-            base: against_oracle(&self.base_view, &oracle, &noise).ok()?,
-            got: against_oracle(&self.got_view, &oracle, &noise).ok()?,
-            by_oracle: declared_oracle.is_some(),
-        })
+        let outputs = [&self.base_view, &self.got_view];
+        let [base, got] = measure_accuracies(outputs, &truth, &noise).ok()?;
+        Some(Accuracies { base, got, by_oracle: self.oracle.is_some() })
     }
 }
 

@@ -238,11 +238,10 @@ impl Trial {
                     variant.has_atomics(),
                 );
             }
-            summary.unwritten = write_summary.unwritten;
-            // The poison of the first run reads as NaN; nobody computed it.
-            if view.dtype.is_float() {
-                summary.nan = summary.nan.saturating_sub(write_summary.unwritten);
+            if write_summary.unwritten > 0 {
+                summary = summarize_written(&summary, view, &second);
             }
+            summary.unwritten = write_summary.unwritten;
             poison_dependent = write_summary.poison_dependent;
             let is_around = variant.abilities().surroundings;
             failures = memory_failures(name, view, &write_summary, is_around);
@@ -276,6 +275,27 @@ impl Trial {
     /// Whether the harness says that output `name` may hold NaN or infinity.
     fn may_be_non_finite(&self, name: &str) -> bool {
         self.fixture().outputs.iter().any(|output| output.name == name && output.non_finite)
+    }
+}
+
+/// `whole`, the summary of `view`, with the statistics of the elements that were written: those that hold the poison of
+/// both `view` and `second`, a run on the other one, have no value.
+fn summarize_written(whole: &Summary, view: &TensorView, second: &TensorView) -> Summary {
+    let size = view.dtype.size();
+    let is_written =
+        |&index: &usize| !(POISON_A.is_in(view, index) && POISON_B.is_in(second, index));
+    let written_bytes: Vec<u8> = (0..view.len())
+        .filter(is_written)
+        .flat_map(|index| &view.bytes[index * size..(index + 1) * size])
+        .copied()
+        .collect();
+    let shape = [written_bytes.len() / size];
+    let written = TensorView { dtype: view.dtype, shape: &shape, bytes: &written_bytes };
+    Summary {
+        checksum: whole.checksum,
+        count: whole.count,
+        sketch: whole.sketch,
+        ..summarize_tensor(&written, None)
     }
 }
 

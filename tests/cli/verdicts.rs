@@ -314,3 +314,74 @@ fn outputs_with_the_same_bits_are_replayed_in_other_orders_and_not_measured() {
     diverged: y depends on the order of blocks and threads
     ");
 }
+
+/// `HEAD~2` writes all elements, `HEAD~1` leaves the first unwritten, and `HEAD` multiplies by `factor` there.
+fn written_in_part(factor: &str, last_is_whole: bool) -> TestEnv {
+    let kernel = |least: usize, factor: &str| {
+        let place = format!("if (threadIdx.x >= {least}) y[threadIdx.x]");
+        format!(
+            "__global__ void f(const float* x, float* y) {{\n    {place} = {factor} * x[threadIdx.x];\n}}\n"
+        )
+    };
+    let env = TestEnv::new().with_kernel(&kernel(0, "2.0f"), "f<<<1, 4>>>(x, y);");
+    env.repo.commit_file("k.cu", &kernel(1, "2.0f"), "Leave the first out");
+    let least = if last_is_whole { 0 } else { 1 };
+    env.repo.commit_file("k.cu", &kernel(least, factor), "Take another factor");
+    env
+}
+
+#[test]
+fn what_was_written_is_judged_without_what_was_not() {
+    let env = written_in_part("3.0f", false);
+    let run = env.replay(&["diff", "fixtures/tiny", "HEAD~2", "HEAD~1"]);
+    insta::assert_snapshot!(outputs(&run), @"
+      y  identical
+
+    failed: unwritten: 1 of 4 elements of y, first at [0]
+    ");
+    let run = env.replay(&["diff", "fixtures/tiny", "HEAD~2", "HEAD"]);
+    insta::assert_snapshot!(outputs(&run), @"
+      y  diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.5)
+         75 % of bits differ, rel. 0.5, 3 elements beyond noise
+         worst at [1]: 4 -> 6, 2097152 x noise, 4194304 ulp
+         error against the trusted shadow: 0 -> 0.5
+         at n 1..3
+
+    failed: unwritten: 1 of 4 elements of y, first at [0]
+    ");
+    let run = env.replay(&["diff", "fixtures/tiny", "HEAD~1", "HEAD"]);
+    insta::assert_snapshot!(outputs(&run), @"
+      y  diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.5)
+         75 % of bits differ, rel. 0.5, 3 elements beyond noise
+         worst at [1]: 4 -> 6, 2097152 x noise, 4194304 ulp
+         error against the trusted shadow: 0 -> 0.5
+         at n 1..3
+
+    the trusted side failed too: unwritten: 1 of 4 elements of y, first at [0]
+
+    failed: unwritten: 1 of 4 elements of y, first at [0]
+    ");
+}
+
+#[test]
+fn a_search_for_values_judges_what_an_incomplete_commit_has_written() {
+    for (factor, last_is_whole, subject) in
+        [("3.0f", true, "Take another factor"), ("3.0f", false, "Leave the first out")]
+    {
+        let env = written_in_part(factor, last_is_whole);
+        let run = env.replay(&["bisect", "fixtures/tiny", "--good", "HEAD~2", "--bad", "HEAD"]);
+        let culprit = format!("is the first bad commit: {subject}");
+        assert!(run.stdout.contains(&culprit), "{}", run.text());
+    }
+}
+
+#[test]
+fn the_statistics_of_an_output_are_those_of_its_written_elements() {
+    let kernel = "__global__ void f(const float* x, double* y) {\n    if (threadIdx.x > 1) y[threadIdx.x] = 3.0;\n}\n";
+    let env = TestEnv::new().with_kernel(kernel, "");
+    let text = harness("f<<<1, 4>>>(x, y);", &[("x", "[\"n\"]")], ("f64", "[\"n\"]"));
+    env.repo.commit_file("replay.toml", &text, "Give doubles");
+    let run = env.replay(&["fixtures/tiny"]);
+    let statistics = "norm 4.24264  min 3  max 3  mean 3  zeros 0  NaN 0  Inf 0  unwritten 2";
+    assert!(run.stdout.contains(statistics), "{}", run.text());
+}
