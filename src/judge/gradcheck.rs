@@ -34,8 +34,8 @@ pub enum GradientVerdict {
     Matches,
     /// The check has no answer.
     Unknown,
-    /// The native gradient departs from a shadow that matches, or the shadow departs from its loss by no more
-    /// than it is rounded on the way to a format of fewer digits.
+    /// The native gradient departs from a matching shadow, or the shadow departs from its loss by no more
+    /// than its rounding on the way to a format of fewer digits.
     Imprecise,
     /// It is not the gradient of the loss.
     Mismatch,
@@ -44,19 +44,19 @@ pub enum GradientVerdict {
 /// One gradient against its loss.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GradientCheck {
-    /// The output that is declared to be a gradient.
+    /// The output: a declared gradient.
     pub output: String,
-    /// The input that it is the gradient with respect to.
+    /// The input of the differentiation.
     pub gradient_of: String,
-    /// The output that is differentiated; none where the harness has no loss.
+    /// The differentiated output; none where the harness has no loss.
     pub of: Option<String>,
     /// Why it stands as it does: its verdict and the reason.
     pub story: GradientStory,
-    /// Directions that count: those along which the loss is smooth.
+    /// Directions with a smooth loss: only these count.
     pub directions: u64,
     /// The elements of the input.
     pub elements: usize,
-    /// The elements that the directions move: the others lie on kinks, or cannot be moved.
+    /// The elements of these directions: the others lie on kinks, or cannot be moved.
     pub checked: usize,
     /// The largest mismatch, relative to the gradient's norm.
     #[serde(with = "Number")]
@@ -126,7 +126,7 @@ pub fn check_gradients(trial: &Trial) -> Result<Vec<GradientCheck>, ReplayError>
     Ok(checks)
 }
 
-/// Every gradient against its loss, or why a run that the check needs did not complete.
+/// Every gradient against its loss, or why a run for the check did not complete.
 fn check_all(
     trial: &Trial,
     shadow: &dyn Variant,
@@ -188,7 +188,7 @@ fn check_shadow_gradients(
     list_declared_gradients(trial.fixture()).map(check).collect()
 }
 
-/// The input that is moved.
+/// The moved input.
 struct MovedInput<'m> {
     input: &'m str,
     scales: &'m Arc<Scales>,
@@ -201,13 +201,13 @@ struct GradientChecker<'c> {
     /// The shadow's run on the inputs as they are.
     base: &'c Run,
     output: &'c Output,
-    /// The part of the call that the loss needs.
+    /// The part of the call behind the loss.
     part: CallPart,
     /// The point to check at where inputs are not finite.
     neighbour: &'c Neighbour<'c>,
 }
 
-/// A point beside the captured one, with finite neighbours in the place of elements that are not finite. It is made
+/// A point beside the captured one, with finite neighbours in the place of NaN and infinities. It is made
 /// when the first gradient asks, for all of them.
 struct Neighbour<'t> {
     trial: &'t Trial,
@@ -216,7 +216,7 @@ struct Neighbour<'t> {
 
 /// The checks of all gradients at a neighbour.
 struct NeighbourChecks {
-    /// The inputs that are other ones there.
+    /// The other inputs of that point.
     inputs: Vec<SpoiltInput>,
     checks: Vec<GradientCheck>,
 }
@@ -369,7 +369,7 @@ fn is_finite(tensor: &TensorView) -> bool {
     (0..tensor.len()).into_par_iter().all(|index| tensor.get_f64(index).is_finite())
 }
 
-/// The losses after `steps`; `ask` tells those that are not `known_losses` yet.
+/// The losses after `steps`; `ask` tells those beyond `known_losses`.
 fn look_up_losses<E>(
     known_losses: &mut Vec<(Step, Option<f64>)>,
     steps: &[Step],
@@ -387,12 +387,12 @@ fn look_up_losses<E>(
     Ok(steps.iter().map(loss).collect())
 }
 
-/// Whether `output` is declared to be a gradient of something that can be differentiated.
+/// Whether `output` is the declared gradient of a differentiable output.
 pub(super) fn has_differentiable_loss(output: &Output) -> bool {
     output.gradient_of.is_some() && output.of.is_some()
 }
 
-/// The outputs that are declared to be gradients.
+/// The declared gradients.
 fn list_declared_gradients(fixture: &Fixture) -> impl Iterator<Item = &Output> {
     fixture.outputs.iter().filter(|output| output.gradient_of.is_some())
 }
@@ -406,7 +406,7 @@ fn explain_missing_shadow(base: &Run, outputs: [&String; 2]) -> UncheckedGradien
     }
 }
 
-/// The part of the call that decides about the differentiated output. Launches after its last write
+/// The part of the call behind the differentiated output. Launches after its last write
 /// in `base` can be skipped; as a rule they compute the gradient.
 fn part_enough(base: &Run, output: &Output, shadow: &dyn Variant) -> CallPart {
     match (base.last_write, output.of.clone()) {
@@ -433,7 +433,7 @@ fn create_blank_check(output: &Output) -> GradientCheck {
     }
 }
 
-/// A check of every gradient that could not be made, and `why`.
+/// An unanswered check of every gradient, and `why`.
 pub(super) fn create_unknown_checks(
     fixture: &Fixture,
     why: &UncheckedGradient,
@@ -483,7 +483,7 @@ impl GradientCheck {
     }
 }
 
-/// Compares the native gradient with the shadow's. Returns whether it departs from one that matches.
+/// Compares the native gradient with the shadow's. Returns whether it departs from a matching one.
 fn hold_native(check: &mut GradientCheck, native: &Measurement, shadow: &Run) -> bool {
     let name = check.output.as_str();
     let noise = native.noise_of(name);
@@ -530,7 +530,7 @@ fn is_ill_conditioned(
     Ok(departure.is_some_and(|(_, departs)| !departs))
 }
 
-/// The gradient that flows into the differentiated output.
+/// The upstream gradient of the differentiated output.
 struct Upstream<'f> {
     dtype: DType,
     bytes: Cow<'f, [u8]>,
@@ -542,7 +542,7 @@ impl Upstream<'_> {
     }
 }
 
-/// The gradient that flows into the differentiated output; none means one.
+/// The upstream gradient of the differentiated output; none means one.
 fn find_upstream<'f>(
     fixture: &'f Fixture,
     output: &Output,

@@ -21,7 +21,7 @@ pub enum GradientStory {
     RoundedShadow,
     /// It is not the gradient of the loss.
     Mismatch,
-    /// Inputs that are not finite spoil the loss or the gradient: it was checked with finite neighbours in their place.
+    /// NaN or infinity in inputs spoils the loss or the gradient: it was checked with finite neighbours in their place.
     Beside {
         /// Those inputs.
         inputs: Vec<SpoiltInput>,
@@ -30,13 +30,13 @@ pub enum GradientStory {
     },
 }
 
-/// An input that is not finite everywhere.
+/// An input with NaN or infinity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpoiltInput {
     name: String,
-    /// The index of its first element that is NaN or infinite, along each dimension.
+    /// The index of the first NaN or infinity, along each dimension.
     first: Vec<usize>,
-    /// That element.
+    /// Its value.
     #[serde(with = "Number")]
     value: f64,
     /// How many there are.
@@ -61,7 +61,7 @@ pub enum UncheckedGradient {
     NoShadow(String),
     /// The inputs of the shadow cannot be moved.
     FixedShadow,
-    /// A run that the check needs did not complete, and why.
+    /// A run for the check did not complete, and why.
     Unfinished(String),
     /// The input is absent.
     NoInput,
@@ -79,7 +79,7 @@ pub enum UncheckedGradient {
     NoLossBeside,
     /// The loss is not smooth.
     NotSmooth,
-    /// A replay took too long, which says as much about the machine.
+    /// A replay took too long. This says as much about the machine.
     OutOfTime,
 }
 
@@ -111,7 +111,7 @@ impl fmt::Display for UncheckedGradient {
 }
 
 impl GradientStory {
-    /// The verdict on the gradient. One that matches beside the captured inputs is not known to match at them.
+    /// The verdict on the gradient. A match beside the captured inputs is none at them.
     pub fn verdict(&self) -> GradientVerdict {
         match self {
             GradientStory::Matches => GradientVerdict::Matches,

@@ -1,9 +1,9 @@
-//! One revision beside the outputs that its fixture holds: the captured ones, and those of an oracle.
+//! One revision beside the outputs of its fixture: the captured ones, and those of an oracle.
 //!
 //! Captured outputs are what one revision gave on one machine: a replay may be as captured or not, and is
 //! no better or worse for it. An oracle is declared to be the truth. Both may come from a GPU or from
-//! another program, and err by themselves. That error is taken to be the noise of the replay, times the
-//! error that is documented for a GPU's functions.
+//! another program, and err by themselves. This error counts as the noise of the replay, times the
+//! documented error of a GPU's functions.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ use crate::summary::{Checksum, summarize_tensor};
 use crate::tensor::{DType, Dim, TensorView, float8};
 use crate::trial::{Outcome, Status, Trial, convert_numerics_error};
 
-/// One output beside the one that the fixture holds.
+/// One output beside that of the fixture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct KnownCheck {
@@ -38,9 +38,9 @@ pub struct KnownCheck {
     /// Whether the replay gives the same.
     #[cfg_attr(test, schemars(extend("enum" = ["identical", "equivalent", "diverged"])))]
     pub verdict: Verdict,
-    /// The checksum of the output that the fixture holds, in the output's own dtype.
+    /// The checksum of the fixture's output, in the output's own dtype.
     pub checksum: Checksum,
-    /// The comparison, element by element; what the fixture holds is the base.
+    /// The comparison, element by element, with the fixture's output as the base.
     pub comparison: Comparison,
     /// The noise of the replay.
     pub noise: NoiseSummary,
@@ -111,7 +111,7 @@ fn check_elements(
     Ok(checks)
 }
 
-/// The greatest documented error of the functions that `sources` name, in units in the last place,
+/// The greatest documented error of the functions in `sources`, in units in the last place,
 /// at least one; one where `variant` runs on the reference machine.
 fn gpu_error(sources: &SourceSet, variant: &dyn Variant) -> f64 {
     if variant.reference().is_some() {
@@ -125,7 +125,7 @@ fn gpu_error(sources: &SourceSet, variant: &dyn Variant) -> f64 {
     names.filter_map(|name| math_error_ulps(&name)).fold(1.0, f64::max)
 }
 
-/// An output that the fixture holds, in the dtype of the output.
+/// An output of the fixture, in the dtype of the output.
 pub(super) struct RoundedOutput<'f> {
     pub(super) name: &'f str,
     dtype: DType,

@@ -1,11 +1,11 @@
-//! The launches that changed from one revision to another.
+//! The changes of launches from one revision to another.
 
 use serde::{Deserialize, Serialize};
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
 use crate::runtime::report::LaunchRecord;
 
-/// A launch that is new, is gone, or changed its shape.
+/// A new launch, a lost one, or one of another shape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LaunchChange {
@@ -15,9 +15,9 @@ pub struct LaunchChange {
     pub after: Option<LaunchRecord>,
 }
 
-/// The differences in order; a launch whose kernel keeps its name is one that changed.
+/// The differences in order; a launch has changed where its kernel keeps its name.
 pub fn diff_launches(before: &[LaunchRecord], after: &[LaunchRecord]) -> Vec<LaunchChange> {
-    // The place of a launch in its file is no part of what it does.
+    // The place of a launch in its file is no part of its shape.
     let shape = |launch: &LaunchRecord| LaunchRecord { site: String::new(), ..launch.clone() };
     let old: Vec<String> = before.iter().map(|launch| serialise_launch(&shape(launch))).collect();
     let new: Vec<String> = after.iter().map(|launch| serialise_launch(&shape(launch))).collect();

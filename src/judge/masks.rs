@@ -43,7 +43,7 @@ impl<'a> Masks<'a> {
         Masks { found }
     }
 
-    /// The masks in the form that the search for a place takes.
+    /// The masks in the form for the search for a place.
     pub(super) fn as_masks(&self) -> Vec<Mask<'_>> {
         let masks = self.found.iter().map(|mask| Mask {
             name: mask.name,

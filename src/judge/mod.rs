@@ -1,9 +1,9 @@
-//! Judgements on trials: free functions that bring measurements and `numerics` together.
+//! Judgements on trials: free functions over measurements and `numerics`.
 //!
-//! [`judge_trial`] compares two trials, [`check_captured`] one with what its fixture holds, [`check_gradients`] holds
+//! [`judge_trial`] compares two trials, [`check_captured`] one with its fixture's outputs, [`check_gradients`] holds
 //! declared gradients against their loss, [`find_order_dependences`] looks for races. Results are remembered by
-//! content, like the trials themselves. The functions ask a variant what it can do, and do not know
-//! what runs it.
+//! content, like the trials themselves. The functions ask a variant for its abilities, and do not know
+//! the machine below it.
 
 mod accesses;
 mod gradcheck;
@@ -68,14 +68,14 @@ pub enum Verdict {
     Failed,
 }
 
-/// One revision against another that is trusted.
+/// One revision against a trusted one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
     /// The worst verdict.
     pub verdict: Verdict,
     /// The outputs, in the order of the harness; empty unless both sides have them.
     pub outputs: Vec<OutputJudgement>,
-    /// The launches that changed.
+    /// The changes of launches.
     pub launches: Vec<LaunchChange>,
     /// The outcome of the trusted side.
     pub base: Outcome,
@@ -106,7 +106,7 @@ pub struct OutputJudgement {
     pub base_accuracy: Option<Accuracy>,
     /// The other side against the same.
     pub got_accuracy: Option<Accuracy>,
-    /// Whether the accuracies are against an oracle that the fixture declares.
+    /// Whether the accuracies are against a declared oracle.
     pub by_oracle: bool,
     /// How the float64 shadow changed.
     pub shadow: Option<ShadowChange>,
@@ -116,21 +116,21 @@ pub struct OutputJudgement {
     pub location: Option<Location>,
     /// The location in words.
     pub place: Option<String>,
-    /// Whole slices that are zero where the trusted side is not, in words.
+    /// Whole slices of zeros where the trusted side has others, in words.
     pub zero_slices: Vec<String>,
     /// The location as a picture: rows are the leading dimensions, columns the last; none if the
     /// words say as much.
     pub map: Option<String>,
     /// How two identical replays of the other side differ, if they do.
     pub nondeterminism: Option<Nondeterminism>,
-    /// What moved it on either side, and so told its noise.
+    /// The probes of its noise on either side.
     pub probes: Vec<Probe>,
     /// How the other side depends on the order of blocks and threads, if it does.
     pub order: Option<OrderDependence>,
 }
 
 impl OutputJudgement {
-    /// That of an output which both sides gave with the bits of `record`.
+    /// That of an output with the bits of `record` on both sides.
     fn identical(record: &OutputRecord) -> OutputJudgement {
         let count = record.dims.iter().map(|dim| dim.size as u64).product();
         OutputJudgement {
@@ -157,7 +157,7 @@ impl OutputJudgement {
     }
 }
 
-/// Judges `got` by `base`, which is trusted.
+/// Judges `got` by the trusted `base`.
 ///
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
@@ -182,7 +182,7 @@ fn judge_outcomes(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> {
     if judgement.base.outputs.is_empty() || judgement.got.outputs.is_empty() {
         return Ok(judgement);
     }
-    // A judgement that rests on time is made anew, like the outcomes themselves.
+    // A judgement by time is made anew, like the outcomes themselves.
     if judgement.base.is_late() || judgement.got.is_late() {
         return add_output_judgements(judgement, base, got);
     }
@@ -196,7 +196,7 @@ fn add_output_judgements(
     base: &Trial,
     got: &Trial,
 ) -> Result<Judgement, ReplayError> {
-    // What gives the same bits each time and in every order has nothing to be measured for.
+    // Nothing is measured where the bits are the same each time and in every order.
     let is_steady = has_steady_bits(base)? && has_steady_bits(got)?;
     if is_steady && judgement.has_same_bits() && find_order_dependences(got)?.is_empty() {
         return Ok(judgement.with_identical_outputs());
@@ -204,11 +204,11 @@ fn add_output_judgements(
     // Whether there are shadows is asked later.
     let _ = base.shadow_while(&|| drop(got.shadow()));
     let (ours, theirs) = match base.variant()?.and_then(Variant::reference) {
-        // The device is not the one that measures.
+        // Another machine than the device measures.
         Some(_) => run_both(|| MeasuredTrial::measure(base), || MeasuredTrial::measure(got)),
         None => {
             if base.is_large() {
-                // A shadow takes twice the memory, and would stay beside what noise takes.
+                // A shadow takes twice the memory, and would stay beside the numbers of noise.
                 base.measurement()?;
                 got.measurement()?;
             }
@@ -220,7 +220,7 @@ fn add_output_judgements(
     judgement.with_outputs(&ours, &theirs)
 }
 
-/// Whether identical replays of `trial` give the same bits, so that its outcome tells them.
+/// Whether identical replays of `trial` give the same bits, and its outcome tells them.
 fn has_steady_bits(trial: &Trial) -> Result<bool, ReplayError> {
     let variant = trial.variant()?;
     Ok(variant.is_some_and(|variant| variant.abilities().repeats && variant.reference().is_none()))
@@ -234,7 +234,7 @@ fn has_steady_bits(trial: &Trial) -> Result<bool, ReplayError> {
 /// [`ReplayError`] if there is too little.
 pub fn ensure_evidence_room(trial: &Trial, against: bool) -> Result<(), ReplayError> {
     let fixture = trial.fixture();
-    // Outputs that depend on the order are measured.
+    // The search for dependence on the order measures outputs.
     let has_known = !fixture.captured.is_empty() || !fixture.oracle.is_empty();
     if against || has_known || trial.lab().backend().has_orders() {
         trial.room_for(Held::Noise { revisions: 1 + usize::from(against) })?;
@@ -246,7 +246,7 @@ pub fn ensure_evidence_room(trial: &Trial, against: bool) -> Result<(), ReplayEr
     trial.room_for(Held::Outcome)
 }
 
-/// Whether `fixture` has a gradient that can be checked.
+/// Whether `fixture` has a checkable gradient.
 fn has_checkable_gradient(fixture: &Fixture) -> bool {
     fixture.outputs.iter().any(gradcheck::has_differentiable_loss)
 }
@@ -281,7 +281,7 @@ pub fn outcome_and_gradients(trial: &Trial) -> Result<(&Outcome, Vec<GradientChe
 }
 
 impl Judgement {
-    /// The verdict that two outcomes allow without comparing elements.
+    /// The verdict by two outcomes, without comparing elements.
     fn verdict_of(base: &Outcome, got: &Outcome) -> Verdict {
         match &got.status {
             _ if got.can_be_compared_with(base) && base.can_be_compared_with(got) => {
@@ -297,7 +297,7 @@ impl Judgement {
         }
     }
 
-    /// The judgement that two outcomes allow without comparing elements.
+    /// The judgement by two outcomes, without comparing elements.
     fn of_outcomes(base: Outcome, got: Outcome) -> Judgement {
         let verdict = Judgement::verdict_of(&base, &got);
         let launches = launches::diff_launches(&base.launches, &got.launches);
@@ -313,7 +313,7 @@ impl Judgement {
         self.verdict == Verdict::Identical && checksums(&self.base) == checksums(&self.got)
     }
 
-    /// The judgement on outputs with the same bits, of which nothing was measured.
+    /// The judgement on outputs with the same bits, without measurements.
     fn with_identical_outputs(mut self) -> Judgement {
         let outputs = self.got.outputs.iter();
         self.outputs = outputs.map(OutputJudgement::identical).collect();
@@ -354,7 +354,7 @@ impl Judgement {
         Ok(self)
     }
 
-    /// Whether both sides fail by values that are not finite, which are compared instead.
+    /// Whether both sides fail by NaN or infinity, and are compared all the same.
     pub fn is_non_finite_on_both(&self) -> bool {
         self.verdict < Verdict::Failed && matches!(self.got.status, Status::Failed(_))
     }

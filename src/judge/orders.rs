@@ -19,7 +19,7 @@ pub fn find_order_dependences(trial: &Trial) -> Result<Vec<OrderDependence>, Rep
         return Ok(Vec::new());
     }
     trial.lab().remember(&trial.key_of("orders")?, || {
-        // A reference that replays in other orders has bits of its own.
+        // A reference with other orders has bits of its own.
         let by_bits = variant.reference().is_none() && trial.known_noise()?.is_none();
         if by_bits && same_in_all_orders(trial, variant)? {
             return Ok(Vec::new());

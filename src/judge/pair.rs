@@ -29,21 +29,21 @@ use crate::trial::{Probe, StepReach, convert_numerics_error, run_both, steps_bet
 
 /// One output of both sides, with everything known about them.
 pub(super) struct Pair<'a> {
-    /// The fixture that both sides were replayed on.
+    /// The fixture of both sides.
     pub(super) fixture: &'a Fixture,
     /// The trusted side.
     pub(super) base: &'a MeasuredTrial<'a>,
     /// The other side.
     pub(super) got: &'a MeasuredTrial<'a>,
-    /// The output that the trusted side gave.
+    /// The output of the trusted side.
     pub(super) base_view: TensorView<'a>,
-    /// The output that the other side gave.
+    /// The output of the other side.
     pub(super) got_view: TensorView<'a>,
     /// The float64 shadow of the trusted side.
     pub(super) base_shadow: Option<TensorView<'a>>,
     /// The float64 shadow of the other side.
     pub(super) got_shadow: Option<TensorView<'a>>,
-    /// The truth that the fixture declares.
+    /// The truth declared by the fixture.
     pub(super) oracle: Option<TensorView<'a>>,
     /// Space for values of every element.
     pub(super) scratch: &'a Scratch,
@@ -51,7 +51,7 @@ pub(super) struct Pair<'a> {
     pub(super) steps: OnceLock<Option<Spread>>,
 }
 
-/// Everything known about a pair, with the story that it tells.
+/// Everything known about a pair, with its story.
 struct Told<'a> {
     evidence: Evidence,
     story: Story,
@@ -69,7 +69,7 @@ struct Accuracies {
 }
 
 impl Pair<'_> {
-    /// Judges the output, which has `name` and `dims`.
+    /// Judges the output of `name` and `dims`.
     ///
     /// # Errors
     /// [`ReplayError`] if the machine or the fixture is at fault.
@@ -132,7 +132,7 @@ impl Pair<'_> {
         runs.filter_map(|run| run.why_narrow(name)).next().map(str::to_owned)
     }
 
-    /// What moved the output on either side.
+    /// The probes of the output's noise on either side.
     fn probes(&self, name: &str) -> Vec<Probe> {
         let sides = [self.base, self.got].map(|side| side.measured.probes_of(name));
         let probes_of_both: BTreeSet<Probe> = sides.concat().into_iter().collect();
@@ -190,7 +190,7 @@ impl Pair<'_> {
         Ok(Told { story: tell_story(&evidence), evidence, shadows, accuracies })
     }
 
-    /// The evidence that is `known`, with what takes long to measure, so far as it asks for that.
+    /// The evidence so far, `known`, with longer measurements where it asks for them.
     fn measure_further(
         &self,
         name: &str,
@@ -319,7 +319,7 @@ impl Pair<'_> {
             return Ok((evidence, shadows));
         }
         let are_on_both_sides = steps.base_has_its_share();
-        // Kinks and ties that both have explain no change that shows.
+        // Kinks and ties of both explain no visible change.
         if agreement == Agreement::Diverged && reach == StepReach::Narrow && are_on_both_sides {
             return Ok((evidence, shadows));
         }
@@ -327,7 +327,7 @@ impl Pair<'_> {
         let shadows = shadows.with_steps(between).expect(SHAPE);
         let left = shadows.change();
         let left = if shadows.is_wide() {
-            // Steps say what a change means, not that there is none.
+            // Steps tell the meaning of a change, not its absence.
             let ShadowChange { changed, changed_by, first, .. } = raw;
             ShadowChange { changed, changed_by, first, ..left }
         } else {
@@ -342,7 +342,7 @@ impl Pair<'_> {
         Ok((ShadowEvidence { steps: Some(steps), ..evidence }, shadows))
     }
 
-    /// How far what the other shadow of output `name` has more than the trusted one steps as inputs move.
+    /// How far the difference of both shadows of output `name` steps as inputs move.
     fn steps_between(
         &self,
         name: &str,
@@ -414,8 +414,8 @@ impl Pair<'_> {
         Ok(NoiseRef { base: base?, got: got? })
     }
 
-    /// The error of a side, which gave `view`, against its `shadow`, but for ties, where outputs that agree within
-    /// noise have shadows.
+    /// The error of `view` against its `shadow`, without ties. None unless the outputs agree within noise and have
+    /// shadows.
     fn error_without_ties(
         &self,
         shadow: Option<TensorView>,
@@ -432,7 +432,7 @@ impl Pair<'_> {
         }
     }
 
-    /// The share of the elements that lie beyond [`LOSS_RATIO`] times the noise of one side.
+    /// The share of the elements beyond [`LOSS_RATIO`] times the noise of one side.
     fn share_beyond(&self, noise: Option<&Spread>) -> f64 {
         let noise = NoiseRef { base: noise, got: None };
         share_beyond(&self.base_view, &self.got_view, &noise, LOSS_RATIO)
@@ -452,13 +452,13 @@ impl Pair<'_> {
         })
     }
 
-    /// Whether one of the elements that `which` names lies further off than any rounding explains.
+    /// Whether one of the elements of `which` lies further off than any rounding explains.
     fn is_unexplained(&self, noise: &NoiseRef, which: Unexplained) -> bool {
         is_unexplained(&self.base_view, &self.got_view, noise, which)
             .expect("two runs of one fixture have outputs of one shape")
     }
 
-    /// The elements that make the output diverge.
+    /// The elements behind a divergence.
     fn elements(&self, noise: &NoiseRef, told: &Told) -> Result<Bitmap, ReplayError> {
         let base = &self.base_view;
         let got = &self.got_view;
@@ -512,7 +512,7 @@ impl Pair<'_> {
     }
 }
 
-/// The error of `output` against `shadow`, which has its shape, relative, in L2.
+/// The error of `output` against a `shadow` of its shape, relative, in L2.
 fn relative_error(output: &TensorView, shadow: &TensorView) -> f64 {
     let accuracy = against_oracle(output, shadow, &NoiseRef::default());
     accuracy.map_or(f64::INFINITY, |accuracy| accuracy.relative_l2)

@@ -21,9 +21,9 @@ pub struct OutputPicture {
     pub picture: Picture,
 }
 
-/// A picture of each output of `got` that has the same name in `base`, which is trusted. Without `base`,
+/// A picture of each output of `got` beside that of the trusted `base`. Without `base`,
 /// outputs are held against the captured ones of the fixture, and against the oracle, or their shadow where there are
-/// gradients to check; there is none of an output that could be held against nothing.
+/// gradients to check; an output without any of these has none.
 ///
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
@@ -37,7 +37,7 @@ pub fn draw_output_pictures(
             return Ok(Vec::new());
         }
     }
-    // Beside a side that failed by itself nothing is learned of where the other lies off.
+    // Beside a failed side nothing is learned of the other's place.
     if let Some(base) = base
         && !base.outcome()?.can_be_compared_with(got.outcome()?)
     {
@@ -124,7 +124,7 @@ fn draw_scene(trial: &Trial, name: &str, scene: Scene<'_>) -> OutputPicture {
     OutputPicture { name: name.to_owned(), picture: Picture::draw(&scene) }
 }
 
-/// A replay on other poison, where the outcome says that memory which nobody wrote shows.
+/// A replay on other poison, where unwritten memory shows in the outcome.
 fn rerun_with_poison(trial: &Trial) -> Result<Option<Run>, ReplayError> {
     let by_memory = |failure: &Failure| {
         matches!(failure, Failure::Unwritten { .. } | Failure::PoisonDependent { .. })

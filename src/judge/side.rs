@@ -1,11 +1,11 @@
-//! One of two trials that are compared.
+//! One of two compared trials.
 
 use crate::backend::ReplayError;
 use crate::tensor::TensorView;
 use crate::trial::{Measurement, Trial, run_both};
 use crate::worker::Run;
 
-/// A trial with all that was measured of it.
+/// A trial with all its measurements.
 pub(super) struct MeasuredTrial<'t> {
     pub trial: &'t Trial,
     /// Its plain run, with the noise around it.

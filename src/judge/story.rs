@@ -1,7 +1,7 @@
-//! The one place where evidence becomes a verdict. Pure: what [`pair`](super::pair) measured of an output goes in, and a
-//! [`Story`] comes out, which every report and every search matches.
+//! The one place where evidence becomes a verdict. Pure: the measurements of [`pair`](super::pair) go in, and a
+//! [`Story`] comes out. Every report and every search matches on it.
 //!
-//! Some measurements take long. The functions that say whether to make them are the ones that read their results.
+//! Some measurements take long. The same functions ask for them and read their results.
 
 #[cfg(test)]
 mod tests;
@@ -30,7 +30,7 @@ pub enum Story {
     Drifted {
         /// The shift.
         drift: Drift,
-        /// What the truth says, where one is known.
+        /// The finding by the truth, where one is known.
         accuracy: Option<Finding>,
     },
     /// The mathematics is another one.
@@ -64,27 +64,27 @@ pub enum Equivalence {
     },
     /// Elements lie beyond noise, and both sides err alike around one shadow.
     ErrsAlike {
-        /// What the truth says, where one is known.
+        /// The finding by the truth, where one is known.
         accuracy: Option<Finding>,
         /// How the shadow changed.
         shadow: ShadowShift,
     },
 }
 
-/// How the shadow of an output that agrees changed.
+/// The change of the shadow of an agreeing output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ShadowShift {
     /// Not at all, or there are no shadows of both sides.
     None,
     /// By less than the output's dtype can hold.
     BelowDtype,
-    /// By more than that, and less than noise tells.
+    /// By more, and less than noise tells.
     BelowNoise,
     /// As rounding on the way to a format of fewer digits explains.
     Rounded,
 }
 
-/// What shows that the mathematics is another one.
+/// The evidence for another mathematics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WrongBy {
     /// The shadow moved, and so did the output.
@@ -95,10 +95,10 @@ pub enum WrongBy {
     Distance,
 }
 
-/// What shows that an output is rounded worse.
+/// The evidence for worse rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ImpreciseBy {
-    /// The error grew around a shadow that is the same.
+    /// The error grew around an unchanged shadow.
     SameShadow,
     /// The shadow itself is rounded on the way to a format of fewer digits.
     RoundedShadow,
@@ -126,7 +126,7 @@ impl Story {
         }
     }
 
-    /// The meaning of the change; none where no truth is known, or where it says nothing of what is wrong.
+    /// The meaning of the change; none where no truth is known, or where it says nothing of the fault.
     pub fn finding(&self) -> Option<Finding> {
         match self {
             Story::Agrees(
@@ -145,7 +145,7 @@ impl Story {
         }
     }
 
-    /// The shift of the whole output, if that is what it tells.
+    /// The shift of the whole output, if the story is one.
     pub fn drift(&self) -> Option<&Drift> {
         match self {
             Story::Drifted { drift, .. } => Some(drift),
@@ -161,7 +161,7 @@ impl Story {
         }
     }
 
-    /// The story of an output that also depends on the order of blocks and threads; as the trusted one does not if `is_new`.
+    /// The story of an output with a dependence on the order of blocks and threads. The trusted one lacks it if `is_new`.
     pub(super) fn with_order(self, is_new: bool) -> Story {
         match self {
             Story::Agrees(equivalence) if is_new => {
@@ -198,7 +198,7 @@ impl Story {
 }
 
 impl Equivalence {
-    /// The same without its distance from the truth, which says nothing of an output that another order moves.
+    /// The same without its distance from the truth: this says nothing of an output that another order moves.
     fn without_accuracy(self) -> Equivalence {
         match self {
             Equivalence::Identical => Equivalence::Identical,
@@ -212,10 +212,10 @@ impl Equivalence {
     }
 }
 
-/// All that was measured of one output at two revisions. Relative errors and roundings are in L2.
+/// All measurements of one output at two revisions. Relative errors and roundings are in L2.
 #[derive(Clone, Debug)]
 pub(super) struct Evidence {
-    /// What the comparison of the elements came to.
+    /// The result of the comparison of the elements.
     pub(super) agreement: Agreement,
     /// The output's dtype.
     pub(super) dtype: DType,
@@ -229,7 +229,7 @@ pub(super) struct Evidence {
     pub(super) got_rounding: f64,
     /// Half a unit in the last place of the trusted output, where [`Evidence::asks_for_half_unit`].
     pub(super) half_unit: f64,
-    /// The shadows, where both sides have one that can speak.
+    /// The shadows, where both sides have a meaningful one.
     pub(super) shadow: Option<ShadowEvidence>,
     /// The errors around the truth, where one is known.
     pub(super) errors: Option<ErrorEvidence>,
@@ -245,12 +245,12 @@ pub(super) struct Evidence {
     pub(super) is_unexplained: bool,
 }
 
-/// Which sides depend on the order of blocks and threads.
+/// The sides with a dependence on the order of blocks and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OrderEvidence {
     /// Not the side under test.
     Independent,
-    /// Both sides, which is no change.
+    /// Both sides: no change.
     OnBothSides,
     /// The side under test alone.
     New,
@@ -263,20 +263,20 @@ pub(super) struct ShadowEvidence {
     pub(super) moved_at_first: bool,
     /// The change, beyond rounding in float64 where the outputs agree.
     pub(super) change: ShadowChange,
-    /// Whether the rounding of a constant explains all elements that moved.
+    /// Whether the rounding of a constant explains all moved elements.
     pub(super) is_roundoff: bool,
-    /// What steps explain, where it was measured: a shadow may be rounded on the way to a format of fewer digits.
+    /// The part of steps, where it was measured: a shadow may be rounded on the way to a format of fewer digits.
     pub(super) steps: Option<StepEvidence>,
 }
 
-/// What the steps of two shadows explain of their change.
+/// The part of the steps of two shadows in their change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepEvidence {
-    /// What they leave of the change.
+    /// The rest of the change.
     pub(super) change: ShadowChange,
     /// Whether the trusted shadow steps as much as the other one.
     pub(super) are_on_both_sides: bool,
-    /// Whether they explain most elements that moved.
+    /// Whether they explain most moved elements.
     pub(super) explain_most: bool,
     /// Whether they explain a good part of the distance by themselves.
     pub(super) explain_a_part: bool,
@@ -289,7 +289,7 @@ pub(super) struct ErrorEvidence {
     pub(super) base: f64,
     /// That of the other output.
     pub(super) got: f64,
-    /// Whether the truth is a declared oracle, which owes nothing to the trusted side. Else it is the trusted shadow.
+    /// Whether the truth is a declared oracle: it owes nothing to the trusted side. Else it is the trusted shadow.
     pub(super) by_oracle: bool,
     /// The error of the trusted output around its own shadow, without ties, where [`Evidence::suspects_gain`].
     pub(super) base_without_ties: Option<f64>,
@@ -303,7 +303,7 @@ struct SideError {
     rounding: f64,
 }
 
-/// What explains the change of a shadow.
+/// The cause of the change of a shadow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ShadowCause {
     /// No element moved.
@@ -330,7 +330,7 @@ pub(super) fn tell_story(evidence: &Evidence) -> Story {
 }
 
 impl Evidence {
-    /// How the shadow changed, without what has an explanation.
+    /// The unexplained change of the shadow.
     pub(super) fn shadow_change(&self) -> Option<ShadowChange> {
         let shadow = self.shadow.as_ref()?;
         let last = shadow.steps.map_or(shadow.change, |steps| steps.change);
@@ -379,7 +379,7 @@ impl Evidence {
         self.agreement == Agreement::Diverged && is_same
     }
 
-    /// The elements that make the output wrong if no rounding explains them; none where it is wrong or excused without.
+    /// The elements of a wrong output, if no rounding explains them; none where it is wrong or excused without.
     pub(super) fn asks_for_unexplained(&self) -> Option<Unexplained> {
         let is_open = self.agreement == Agreement::Diverged
             && self.order == OrderEvidence::Independent
@@ -443,7 +443,7 @@ impl Evidence {
         }
     }
 
-    /// The story of an output that diverged, by its accuracy.
+    /// The story of a diverging output, by its accuracy.
     fn divergence(&self) -> Story {
         match self.accuracy(true) {
             Some(Finding::Wrong) => Story::Wrong(match self.agreement {
@@ -462,7 +462,7 @@ impl Evidence {
         }
     }
 
-    /// What the truth says of an output that `diverges` or not.
+    /// The finding by the truth on an output, whether it `diverges` or not.
     fn accuracy(&self, diverges: bool) -> Option<Finding> {
         let Some(errors) = &self.errors else { return self.accuracy_without_truth() };
         if self.noise_grew() {
@@ -480,7 +480,7 @@ impl Evidence {
         })
     }
 
-    /// What roundings and the shadows of integers say within noise, where no truth is known.
+    /// The finding by roundings and the shadows of integers within noise, where no truth is known.
     fn accuracy_without_truth(&self) -> Option<Finding> {
         if self.agreement != Agreement::Equivalent {
             None
@@ -536,9 +536,9 @@ impl Evidence {
         let Some(steps) = &shadow.steps else {
             return if has_moved { ShadowCause::Mathematics } else { ShadowCause::Nothing };
         };
-        // Where the outputs show a change, all that is left to say is what it means.
+        // Where the outputs show a change, only its meaning is left to say.
         let is_shown = self.agreement == Agreement::Diverged && steps.explain_most;
-        // Its own shadow, rounded alike, would say that nothing is lost.
+        // Its own shadow, rounded alike, would show no loss.
         let is_lost = shadow.is_newly_rounded() && self.suspects_loss();
         if is_shown || is_lost {
             ShadowCause::Steps
@@ -571,13 +571,13 @@ impl Evidence {
         by_error || self.asks_for_gained_share() && is_large && !self.noise_grew()
     }
 
-    /// Whether the noise of both sides says that the other one rounds to fewer digits.
+    /// Whether the other side rounds to fewer digits by the noise of both.
     fn noise_grew(&self) -> bool {
         let is_large = self.lost_share.is_some_and(|share| share >= LOST_SHARE);
         self.asks_for_lost_share() && is_large
     }
 
-    /// Whether there are no shadows of both sides to tell what noise within itself hides.
+    /// Whether noise alone tells: there are no shadows of both sides.
     fn is_told_by_noise_alone(&self) -> bool {
         self.agreement == Agreement::Equivalent && self.shadow.is_none() && self.dtype.is_float()
     }
@@ -610,7 +610,7 @@ impl Evidence {
     /// or by less to as much as a narrow format costs. The noise of that side is then as large as its error, and would
     /// excuse it.
     ///
-    /// What is rounded to the output's format once errs by half a unit at most, and directed rounding moves it by a whole
+    /// A single rounding to the output's format errs by half a unit at most, and directed rounding moves it by a whole
     /// one: so much of the trusted noise says nothing of the steps before.
     fn is_loss(&self, before: &SideError, after: &SideError) -> bool {
         let noisy_error = before.error.max(before.rounding);

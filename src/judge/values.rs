@@ -1,11 +1,11 @@
-//! Judgements by values alone, which revisions with the same values share, and what the order of blocks and
-//! threads adds to them; judgements where both sides fail alike.
+//! Judgements by values alone, shared by revisions with the same values, and the part of the order of blocks and
+//! threads; judgements where both sides fail alike.
 
 use super::{Judgement, Verdict, launches};
 use crate::trial::{Failure, OrderDependence, Outcome, Status};
 
 impl Judgement {
-    /// The same without what depends on the order of blocks and threads.
+    /// The same without dependence on the order of blocks and threads.
     pub fn without_orders(mut self) -> Judgement {
         for output in &mut self.outputs {
             output.story = output.story.clone().without_order();
@@ -15,7 +15,7 @@ impl Judgement {
         self
     }
 
-    /// The judgement on another replay, with the `outcome` of that, whose values are the same.
+    /// The judgement on another replay with the same values and its own `outcome`.
     pub fn of_same_values(&self, outcome: Outcome) -> Judgement {
         let launches = launches::diff_launches(&self.base.launches, &outcome.launches);
         Judgement { launches, got: outcome, ..self.clone() }

@@ -1,4 +1,4 @@
-//! The tensors of one output of two sides, without the elements that a side left unwritten.
+//! The tensors of one output of two sides, without unwritten elements.
 //!
 //! Such elements hold the poison. It is no value: it enters no distance, error or norm.
 
@@ -10,8 +10,8 @@ use crate::fixture::KnownOutput;
 use crate::summary::POISON_A;
 use crate::tensor::{DType, TensorView};
 
-/// One output of both sides, with all that it is held against. Elements that either side left unwritten are zero in all
-/// of these.
+/// One output of both sides, with the shadows and the oracle. An element is zero in all of them if either side left it
+/// unwritten.
 pub(super) struct WrittenTensors<'a> {
     pub(super) base: WrittenTensor<'a>,
     pub(super) got: WrittenTensor<'a>,
@@ -28,7 +28,7 @@ pub(super) struct WrittenTensor<'a> {
 }
 
 impl<'a> WrittenTensors<'a> {
-    /// Output `name` of `base` and `got`, and the `oracle` that is declared for it; none where a side lacks the output.
+    /// Output `name` of `base` and `got`, and its declared `oracle`; none where a side lacks the output.
     pub(super) fn collect(
         base: &MeasuredTrial<'a>,
         got: &MeasuredTrial<'a>,
@@ -58,7 +58,7 @@ impl<'a> WrittenTensors<'a> {
     }
 }
 
-/// The elements of `output`, which is `name` of `side`, that hold the poison: none unless the outcome counts some.
+/// The elements of `output` with the poison in them. It is output `name` of `side`, and its outcome counts them first.
 fn list_unwritten(
     side: &MeasuredTrial,
     name: &str,

@@ -1,4 +1,4 @@
-//! The floats that noise is stored in, and how far their neighbours raise them.
+//! The floats of stored noise, and how far their neighbours raise them.
 
 use std::ops::Range;
 
@@ -8,11 +8,11 @@ use super::constants::{LEAST_ROW, ROW_SHARE};
 use crate::scratch::ScratchNumber;
 use crate::tensor::TensorView;
 
-/// A float that deviations are kept in.
+/// A float for deviations.
 pub(super) trait DeviationFloat: ScratchNumber + Default + PartialOrd {
     fn from_deviation(deviation: f64) -> Self;
     fn get(self) -> f64;
-    /// A number that is ordered as the cell is, of cells that are 0 or more, or infinite.
+    /// A number in the order of the cells: these are 0 or more, or infinite.
     fn rank(self) -> u64;
     /// The bytes of that number.
     const BYTES: u32 = size_of::<Self>() as u32;
@@ -60,14 +60,14 @@ impl DeviationFloat for f64 {
 /// Longer rows are not copied to find their median.
 const SORTED: usize = 1 << 16;
 
-/// Elements that are read at a time.
+/// Elements of one read.
 const BLOCK: usize = 1 << 10;
 
-/// Blocks of a row that one task takes.
+/// Blocks of a row for one task.
 const AT_ONCE: usize = 1 << 6;
 
-/// Raises the noise of each element of `tensor` to a share of the median of those in its row that are about as large. A
-/// sum that cancels ends on a coarse grid, where a few replays may meet the base by chance, and so do the small elements
+/// Raises the noise of each element of `tensor` to a share of the median among elements of its row and magnitude. A
+/// cancelling sum ends on a coarse grid, where a few replays may meet the base by chance, and so do the small elements
 /// beside it. Where these have a fine grid of their own, they are small by themselves.
 pub(super) fn raise_to_neighbours<T: DeviationFloat>(noise: &mut [T], tensor: &TensorView) {
     let row = tensor.shape.last().copied().unwrap_or(1);
@@ -123,16 +123,16 @@ impl ExponentCounts {
     }
 }
 
-/// The exponent of `value` as float64 stores it, 0 for zero; none of what is not finite.
+/// The exponent of `value` as float64 stores it, 0 for zero; none unless it is finite.
 fn biased_exponent(value: f64) -> Option<u16> {
     value.is_finite().then_some((value.to_bits() >> 52) as u16 & 0x7FF)
 }
 
-/// Bits of the mantissa of a deviation that its median keeps.
+/// Bits of the mantissa in the median of deviations.
 const KEPT: u32 = 3;
 
-/// The elements of one row by their magnitude: groups of neighbouring powers of two, each of so many elements that they
-/// have a median. Zeros are the smallest.
+/// The elements of one row by their magnitude: groups of neighbouring powers of two, each with enough elements for a
+/// median. Zeros are the smallest.
 struct Groups {
     /// The greatest exponent of each.
     ends: Vec<u16>,
@@ -178,7 +178,7 @@ impl Groups {
         Some(self.ends.partition_point(|&end| end < own_exponent))
     }
 
-    /// The median of `noise` in each group, of a row that starts at element `first`: rounded down to a few bits.
+    /// The median of `noise` in each group of a row from element `first` on, rounded down to a few bits.
     fn medians<T: DeviationFloat>(
         &self,
         tensor: &TensorView,
@@ -210,7 +210,7 @@ impl Groups {
     }
 }
 
-/// The upper median of `row`, which is not empty.
+/// The upper median of `row`; it has elements.
 pub(super) fn median_of<T: DeviationFloat>(row: &[T]) -> T {
     row_median(row, SORTED)
 }

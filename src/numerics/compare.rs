@@ -12,13 +12,13 @@ use crate::scratch::Scratch;
 use crate::summary::Number;
 use crate::tensor::{DType, TensorView};
 
-/// Elements of one task; fixed, so that sums do not depend on the number of threads.
+/// Elements of one task. The number is fixed: sums do not depend on the number of threads.
 const BLOCK: usize = 1 << 14;
 
-/// Elements that are read at a time.
+/// Elements of one read.
 const AT_A_TIME: usize = 1 << 10;
 
-/// Blocks that are compared before they are added up, in their order.
+/// Blocks of one batch; each batch is added up in the order of its blocks.
 const AT_ONCE: usize = 1 << 10;
 
 /// The verdict of a comparison.
@@ -46,11 +46,11 @@ pub struct Comparison {
     pub differing: u64,
     /// Elements beyond noise.
     pub beyond: u64,
-    /// Elements that differ and whose noise is infinite: nothing can be said about them.
+    /// Differing elements with infinite noise: nothing can be said about them.
     pub undecided: u64,
-    /// Elements that are NaN on one side only.
+    /// Elements with NaN on one side only.
     pub nan_mismatch: u64,
-    /// Elements that are infinite on one side only, or of opposite sign, and NaN on neither.
+    /// Elements with infinity on one side only, or with infinities of opposite sign, and without NaN.
     pub inf_mismatch: u64,
     /// `||got - base|| / ||base||`; infinite where an element is finite on one side only.
     #[serde(with = "Number")]
@@ -58,7 +58,7 @@ pub struct Comparison {
     /// The largest distance of an element.
     #[serde(with = "Number")]
     pub max_abs: f64,
-    /// The element that lies furthest off in units of its noise, if any differs.
+    /// The element furthest off in units of its noise, if any differs.
     pub worst: Option<WorstElement>,
 }
 
@@ -175,7 +175,7 @@ pub(super) fn is_beyond(
     compare_element(base, got, noise, index).is_some_and(|element| element.is_beyond())
 }
 
-/// The share of the elements that are not zero on both sides, and lie more than `factor` times the noise apart.
+/// The share of the elements more than `factor` times the noise apart. Those of zero on both sides do not count.
 ///
 /// # Errors
 /// Those of [`compare_outputs`].
@@ -196,12 +196,12 @@ pub fn share_beyond(
     Ok(beyond_count as f64 / compared_count.max(1) as f64)
 }
 
-/// The elements that [`is_unexplained`] looks for.
+/// The elements for [`is_unexplained`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unexplained {
     Any,
-    /// Those that are zero on the trusted side alone, or have another sign. Sums in a narrow format stop growing, and
-    /// what is too small for one becomes zero: a shadow that is the same vouches for that.
+    /// Those of zero on the trusted side alone, and those of another sign. Sums in a narrow format stop growing, and
+    /// too small numbers become zero: an equal shadow vouches for both.
     NewOrReversed,
 }
 

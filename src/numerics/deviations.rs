@@ -11,10 +11,10 @@ use crate::scratch::{Scratch, ScratchError, ScratchNumbers};
 use crate::tensor::TensorView;
 use crate::tensor::vectors::widest;
 
-/// Elements that are compared at a time.
+/// Elements of one comparison.
 pub(super) const BLOCK: usize = 1 << 10;
 
-/// The largest deviations of each element. Each kind lies in memory of its own, which takes room once it is written.
+/// The largest deviations of each element. Each kind lies in memory of its own, and takes room once it is written.
 #[derive(Debug)]
 pub(super) struct ElementDeviations<T: DeviationFloat> {
     /// By another direction of rounding.
@@ -40,7 +40,7 @@ pub(super) enum Of {
 }
 
 impl<T: DeviationFloat> ElementDeviations<T> {
-    /// Those of `len` elements that have not moved.
+    /// Those of `len` elements at rest.
     pub(super) fn new(len: usize, scratch: &Scratch) -> Result<ElementDeviations<T>, ScratchError> {
         let zeros = || scratch.zeros(len);
         let rounding = zeros()?;
@@ -50,7 +50,7 @@ impl<T: DeviationFloat> ElementDeviations<T> {
         Ok(ElementDeviations { rounding, order, second, third, told: None, moved: [false; 2] })
     }
 
-    /// Those by rounding that a device told: `deviations`, negative where the element jumps.
+    /// Those by rounding from a device: `deviations`, negative where the element jumps.
     pub(super) fn from_device(
         deviations: &TensorView,
         scratch: &Scratch,
@@ -75,7 +75,7 @@ impl<T: DeviationFloat> ElementDeviations<T> {
         Ok(all_deviations)
     }
 
-    /// Writes down the deviations that follow the largest ones, which a device did not tell.
+    /// Writes down the deviations after the largest ones, where a device did not tell them.
     fn write_down(&mut self) {
         let Some(jumps) = self.told.take() else { return };
         let rounding = self.rounding.par_chunks(BLOCK).enumerate();
@@ -93,7 +93,7 @@ impl<T: DeviationFloat> ElementDeviations<T> {
         });
     }
 
-    /// Takes in the deviations in other orders that `order_deviations` holds, and nothing else of it.
+    /// Takes in the deviations of `order_deviations` in other orders, and nothing else of it.
     pub(super) fn take_orders(&mut self, order_deviations: &ElementDeviations<T>) {
         if !order_deviations.has_moved(NoiseSource::Order) {
             return;
@@ -128,7 +128,7 @@ impl<T: DeviationFloat> ElementDeviations<T> {
         self.rounding.len()
     }
 
-    /// Whether a replay that differed so from the base moved any element.
+    /// Whether a replay of this source moved any element.
     pub(super) fn has_moved(&self, noise_source: NoiseSource) -> bool {
         self.moved[noise_source as usize]
     }
@@ -159,7 +159,7 @@ impl<T: DeviationFloat> ElementDeviations<T> {
         }
     }
 
-    /// The memory of the deviations by rounding, which hold the largest of `included_sources` afterwards.
+    /// The memory of the deviations by rounding. It holds the largest of `included_sources` afterwards.
     pub(super) fn into_largest(mut self, included_sources: Of) -> ScratchNumbers<T> {
         if matches!(included_sources, Of::All) && self.has_moved(NoiseSource::Order) {
             let blocks = self.rounding.par_chunks_mut(BLOCK).zip(self.order.par_chunks(BLOCK));
@@ -174,7 +174,7 @@ impl<T: DeviationFloat> ElementDeviations<T> {
         self.rounding
     }
 
-    /// Takes in how far `replay`, which `noise_source` so, lies from `base`.
+    /// Takes in the distances of `replay` from `base`; `noise_source` says how they differ.
     pub(super) fn add(
         &mut self,
         base: &TensorView,
@@ -195,7 +195,7 @@ impl<T: DeviationFloat> ElementDeviations<T> {
         let blocks = blocks.zip(self.third.par_chunks_mut(BLOCK)).zip(pairs).enumerate();
         let block_moves =
             blocks.map(|(block, ((((own, other), second), third), (base_bytes, replayed)))| {
-                // Most replays move few elements, and what did not move has no deviation.
+                // Most replays move few elements, and the others have no deviation.
                 if base_bytes == replayed {
                     return false;
                 }
@@ -228,7 +228,7 @@ impl<T: DeviationFloat> ElementDeviations<T> {
     }
 }
 
-/// The deviations of a block of elements: those that a replay adds to, and those of the other kind, if there are any.
+/// The deviations of a block of elements: those of the replay's kind, and those of the other kind, if there are any.
 struct DeviationBlock<'b, T> {
     own: &'b mut [T],
     other: Option<&'b [T]>,
@@ -236,7 +236,7 @@ struct DeviationBlock<'b, T> {
     third: &'b mut [T],
 }
 
-/// Takes `deviations` in, which are those of another replay.
+/// Takes in `deviations`, those of another replay.
 #[inline(always)]
 fn merge_deviations<T: DeviationFloat>(block: DeviationBlock<T>, deviations: &[T]) {
     let DeviationBlock { own, other, second, third } = block;
@@ -263,13 +263,13 @@ fn merge_deviations<T: DeviationFloat>(block: DeviationBlock<T>, deviations: &[T
     }
 }
 
-/// The larger of two, neither of which is a NaN.
+/// The larger of two numbers without NaN.
 #[inline(always)]
 fn larger_deviation<T: DeviationFloat>(a: T, b: T) -> T {
     if a > b { a } else { b }
 }
 
-/// The smaller of two, neither of which is a NaN.
+/// The smaller of two numbers without NaN.
 #[inline(always)]
 fn smaller_deviation<T: DeviationFloat>(a: T, b: T) -> T {
     if a < b { a } else { b }

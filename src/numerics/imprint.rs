@@ -1,4 +1,4 @@
-//! The float64 shadow of an output in 32 words, which tell a later shadow from it.
+//! The float64 shadow of an output in 32 words: they tell a later shadow from it.
 //!
 //! Each element is a position in units of roundoff of the output's dtype, on a scale that is linear up to
 //! the magnitude of the element's row and nearly logarithmic beyond. The magnitude of each row has a
@@ -23,11 +23,11 @@ use crate::tensor::{DType, TensorView};
 /// The sums of one kind.
 pub(crate) const SUMS: usize = 16;
 
-/// The parts of a unit that positions are rounded to. An odd number: a factor of two moves an element by a
-/// power of two of units, which must not be 0 modulo 2^32.
+/// Positions are rounded to such parts of a unit. An odd number: a factor of two moves an element by a
+/// power of two of units, and must not move it by 0 modulo 2^32.
 const STEPS: f64 = 251.0;
 
-/// Where values stand that are not finite, in steps: far from all others.
+/// The position of values other than finite ones, in steps: far from all others.
 const INFINITE: i64 = (1 << 48) + 0x3333_3333;
 const NAN: i64 = (1 << 48) + 0x5555_5555;
 
@@ -37,16 +37,16 @@ const SCALES: usize = 1 << 60;
 /// A weight is `WEIGHT` over an equally distributed number of `1..=DRAWN`.
 const WEIGHT: u64 = 1 << 24;
 const DRAWN_BITS: u32 = 20;
-/// The bits that are cut off a weighted sum.
+/// The bits cut off a weighted sum.
 const CUT: u32 = 8;
-/// The median magnitude of a weighted sum over that of what it sums: 2 for one element, `pi / 2` for
+/// The median magnitude of a weighted sum over that of its terms: 2 for one element, `pi / 2` for
 /// many.
 const WEIGHTED_MEDIAN: f64 = 1.75;
 
 /// A shadow, as far as another one can be told from it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Imprint {
-    /// How far rounding may move it, in units of roundoff: the mean over what is moved, weighted with
+    /// How far rounding may move it, in units of roundoff: the mean over moved elements, weighted with
     /// itself. Infinite where nothing can be told.
     #[serde(with = "Number")]
     pub rounding: f64,
@@ -112,7 +112,7 @@ impl Imprint {
         }
     }
 
-    /// How far the elements that moved did, in units: the mean, weighted with itself, which is no more
+    /// The distances of the moved elements, in units: the mean, weighted with itself. It is no more
     /// than the furthest. It is the sum of squares over the sum of magnitudes.
     ///
     /// The signed sums have the variance of the sum of squares. Weighted ones approach a Cauchy
@@ -135,7 +135,7 @@ impl Imprint {
     }
 }
 
-/// A shadow and what is known of it.
+/// A shadow with its scales.
 struct ImprintTensor<'a> {
     shadow: &'a TensorView<'a>,
     native: DType,
@@ -145,7 +145,7 @@ struct ImprintTensor<'a> {
 }
 
 impl ImprintTensor<'_> {
-    /// The sums over the elements of row `row_index`, which has `row` elements.
+    /// The sums over the `row` elements of row `row_index`.
     fn row(&self, row_index: usize, row: usize) -> ImprintSums {
         let typical =
             if row >= LEAST_ROW { median_row_magnitude(self.shadow, row_index, row) } else { 0.0 };
@@ -193,7 +193,7 @@ fn in_steps(position: f64, unit: f64) -> i64 {
     (position / unit * STEPS).round() as i64
 }
 
-/// The exponent of `x` and what is left of `x` without it: 1 at 1, continuous, with a slope between `1 / x`
+/// The exponent of `x` and the rest of `x` without it: 1 at 1, continuous, with a slope between `1 / x`
 /// and `2 / x`.
 fn piecewise_logarithm(x: f64) -> f64 {
     let exponent = (x.to_bits() >> 52) as i32 - 1023;
@@ -211,7 +211,7 @@ struct ImprintSums {
 
 impl ImprintSums {
     fn add(&mut self, index: usize, steps: i64) {
-        /// Words that are drawn for an element: one of signs, six of three weights each.
+        /// Random words for an element: one of signs, six of three weights each.
         const WORDS: u64 = 7;
         const MASK: u64 = (1 << DRAWN_BITS) - 1;
         if steps == 0 {
@@ -313,7 +313,7 @@ mod tests {
             for units in [6.0, 100.0, 1e4, 1e6] {
                 let found = moved(units, share);
                 let ShadowMove::Moved(by) = found else { panic!("{name} {units}: {found:?}") };
-                // Sums that came round tell no more than that it is far.
+                // After an overflow, sums tell a large distance alone.
                 let told = units.min(1e5) / 6.0..units * 8.0;
                 assert!(told.contains(&by), "{name} {units}: {by}");
             }

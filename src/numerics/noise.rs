@@ -15,7 +15,7 @@ use crate::scratch::{Scratch, ScratchError, ScratchNumber, ScratchNumbers};
 use crate::tensor::vectors::widest;
 use crate::tensor::{DType, TensorView};
 
-/// Indices that are listed of flips and of unstable elements.
+/// The most listed indices of flips and of unstable elements.
 const LISTED: usize = 8;
 
 /// One number for each element of a tensor, non-negative or infinite. It is a float32, or a float64
@@ -102,7 +102,7 @@ macro_rules! of_all {
     };
 }
 
-/// Elements that move with the order of blocks and threads by far more than rounding explains.
+/// Elements far beyond their rounding in another order of blocks and threads.
 #[derive(Debug, PartialEq)]
 pub struct Ordered {
     pub elements: Bitmap,
@@ -114,7 +114,7 @@ pub struct Ordered {
 #[derive(Debug, PartialEq)]
 pub struct Noise {
     /// The largest deviation of any replay, per element. It is at least one unit in the last place
-    /// of the output's dtype (0 for integers that no rounding flips) and a share of the median of its neighbours. It is infinite
+    /// of the output's dtype (0 for integers without flips) and a share of the median of its neighbours. It is infinite
     /// where one replay is finite and another is not.
     pub per_element: Spread,
     /// The noise in a few numbers.
@@ -125,16 +125,16 @@ pub struct Noise {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NoiseSummary {
-    /// Replays that were compared with the base.
+    /// Replays beside the base.
     pub replays: u32,
     /// The L2 norm of the noise over the L2 norm of the output, over finite elements.
     #[serde(with = "crate::summary::Number")]
     pub relative_l2: f64,
-    /// Elements of which at most two replays jump, far beyond all the others.
+    /// Elements with a jump in at most two replays, far beyond all the others.
     pub flips: u64,
     /// The first of them by row-major index.
     pub first_flips: Vec<u64>,
-    /// Elements that are finite in one replay and not in another.
+    /// Elements with a finite value in one replay and none in another.
     pub unstable: u64,
     /// The first of them by row-major index.
     pub first_unstable: Vec<u64>,
@@ -196,8 +196,8 @@ impl NoiseAccumulator {
         Ok(NoiseAccumulator { deviations, replays: 0, scratch: scratch.clone() })
     }
 
-    /// The accumulator of so many `replays` of `base` in other roundings, of which a device told the largest
-    /// deviations: negative where the element jumps.
+    /// The accumulator of so many `replays` of `base` in other roundings, with the largest deviations from a device:
+    /// negative where the element jumps.
     ///
     /// # Errors
     /// [`CompareError::Noise`] if `deviations` has another number of elements; [`ScratchError`] if there is no room.
@@ -217,7 +217,7 @@ impl NoiseAccumulator {
         Ok(accumulator)
     }
 
-    /// Takes the deviations in other orders from `order_accumulator`, which measured nothing else.
+    /// Takes the deviations in other orders from `order_accumulator`. It measured nothing else.
     pub fn take_orders(&mut self, order_accumulator: &NoiseAccumulator) {
         match (&mut self.deviations, &order_accumulator.deviations) {
             (All::Single(own_deviations), All::Single(order_deviations)) => {
@@ -249,7 +249,7 @@ impl NoiseAccumulator {
         Ok(())
     }
 
-    /// Whether a replay that differed so from the base moved any element.
+    /// Whether a replay of this source moved any element.
     pub fn has_moved(&self, noise_source: NoiseSource) -> bool {
         of_all!(&self.deviations, all => all.has_moved(noise_source))
     }
@@ -276,8 +276,8 @@ impl NoiseAccumulator {
         })
     }
 
-    /// The elements that another order moves by more than `ORDER_FACTOR` times their rounding. None
-    /// for integers, which do not round.
+    /// The elements beyond `ORDER_FACTOR` times their rounding in another order. None
+    /// for integers: they do not round.
     ///
     /// # Errors
     /// As [`NoiseAccumulator::rounding`].
@@ -304,7 +304,7 @@ impl NoiseAccumulator {
         ordered: Option<Ordered>,
     ) -> Result<Noise, NumericsError> {
         self.check_len(base)?;
-        // Threads append integers to lists in any order, which is no noise of any of them.
+        // Threads append integers to lists in any order: that is no noise of any of them.
         let (replays, included_sources) = match ordered {
             None if base.dtype.is_float() => (self.replays, Of::All),
             _ => (self.replays, Of::Rounding),
@@ -371,7 +371,7 @@ fn raise_to_floor<T: DeviationFloat>(
 /// Elements whose squares are added up in their order.
 const PART: usize = 1 << 20;
 
-/// Sums the noise up, before it is raised to that of neighbours.
+/// Sums the noise up, before its neighbours raise it.
 fn summarize_noise<T: DeviationFloat>(
     element_deviations: &ElementDeviations<T>,
     base: &TensorView,
@@ -469,7 +469,7 @@ fn count_flagged((total, first): &mut (u64, Vec<u64>), index: usize) {
 /// The noise of one or both sides of a comparison; a missing side counts as noiseless.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoiseRef<'a> {
-    /// The noise of the side that is trusted.
+    /// The noise of the trusted side.
     pub base: Option<&'a Spread>,
     /// The noise of the other side.
     pub got: Option<&'a Spread>,
@@ -485,7 +485,7 @@ impl NoiseRef<'_> {
         NoiseRef::raised(side(self.base) + side(self.got), dtype, base, got)
     }
 
-    /// Writes the summed noise of both sides to `out`, that of the elements from `first` on, before it is
+    /// Writes the summed noise of both sides to `out`, for the elements from `first` on, before it is
     /// [`raised`](NoiseRef::raised).
     pub(super) fn read(&self, first: usize, out: &mut [f64]) {
         out.fill(0.0);

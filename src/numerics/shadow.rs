@@ -29,20 +29,20 @@ pub struct ShadowChange {
     /// `||got - base|| / ||base||`.
     #[serde(with = "Number")]
     pub relative_l2: f64,
-    /// Elements that differ by more than rounding in their own format explains.
+    /// Elements further apart than rounding in their own format explains.
     pub changed: u64,
-    /// `||got - base|| / ||base||` over the elements that changed.
+    /// `||got - base|| / ||base||` over the changed elements.
     #[serde(with = "Number")]
     pub changed_by: f64,
     /// The first of them by row-major index.
     pub first: Option<u64>,
-    /// Elements that moved by more than one unit roundoff of the output's dtype, at their own scale
+    /// Elements further apart than one unit roundoff of the output's dtype, at their own scale
     /// or that of their row: the mathematics is another one.
     pub moved: u64,
-    /// `||got - base|| / ||base||` over the elements that moved.
+    /// `||got - base|| / ||base||` over the moved elements.
     #[serde(with = "Number")]
     pub moved_by: f64,
-    /// What the shadows are in.
+    /// The dtype of the shadows.
     pub dtype: DType,
     /// Whether elements would have moved, if a shadow were not rounded on the way to a format of fewer
     /// digits by itself.
@@ -61,18 +61,18 @@ pub struct Shadows<'a> {
     own: Option<NoiseRef<'a>>,
     /// How far the shadows step as their inputs move, where it was measured.
     steps: Option<NoiseRef<'a>>,
-    /// The outputs that they are the shadows of, where these are known.
+    /// The outputs of both sides, where these are known.
     outputs: Option<[TensorView<'a>; 2]>,
-    /// By what share of themselves all elements that changed are larger, where one factor explains them all.
+    /// The common growth of all changed elements, as a share of each, where one factor explains them all.
     growth: Option<f64>,
     /// The scale of each row.
     rows: ScratchNumbers<f64>,
     root_mean_square: f64,
 }
 
-/// Elements that one task compares; fixed, so that sums do not depend on the number of threads.
+/// Elements of one task. The number is fixed: sums do not depend on the number of threads.
 const PART: usize = 1 << 18;
-/// Elements that are read at a time.
+/// Elements of one read.
 const BLOCK: usize = 1 << 10;
 
 /// How some elements of two shadows differ.
@@ -142,7 +142,7 @@ impl<'a> Shadows<'a> {
         })
     }
 
-    /// The same, where the outputs are `base` and `got`: what they hold as well is not left of terms that cancel.
+    /// The same, where the outputs are `base` and `got`: a value in them is no remainder of cancelling terms.
     ///
     /// # Errors
     /// [`CompareError::Shape`] if the shapes differ.
@@ -156,8 +156,8 @@ impl<'a> Shadows<'a> {
         Ok(Shadows { outputs: Some([base, got]), ..self })
     }
 
-    /// The same, where rounding in float64 is known to move the shadows by `own_noise`: a tie that it
-    /// decides is no change.
+    /// The same, where rounding in float64 moves the shadows by `own_noise`: a tie is no change if such rounding
+    /// decides it.
     ///
     /// # Errors
     /// [`CompareError::Noise`] if the noise belongs to another tensor.
@@ -166,8 +166,8 @@ impl<'a> Shadows<'a> {
         Ok(Shadows { own: Some(own_noise), ..self })
     }
 
-    /// The same, where the shadows are known to move by `steps` as their inputs move along a line: what
-    /// is rounded on the way to a format of fewer digits is known no better.
+    /// The same, where the shadows move by `steps` as their inputs move along a line. Rounding on the way to a format
+    /// of fewer digits makes such steps, and hides smaller changes.
     ///
     /// # Errors
     /// [`CompareError::Noise`] if the steps belong to another tensor.
@@ -176,14 +176,14 @@ impl<'a> Shadows<'a> {
         Ok(Shadows { steps: Some(steps), ..self })
     }
 
-    /// The same, where what one factor does to all elements that changed is no rounding's, as `change` tells: these have
-    /// moved, whatever their noise. One factor of float64 is seen exactly, and rounding draws another for each element.
+    /// The same, with the common growth of all elements of `change`, if there is one: these have moved, whatever their
+    /// noise. One factor is exact in float64, and rounding draws another for each element.
     pub fn with_growth(self, change: &ShadowChange) -> Shadows<'a> {
         Shadows { growth: self.common_growth(change), ..self }
     }
 
-    /// By what share all elements that changed are larger, if that is one and the same and more than constants that are
-    /// rounded to float32 multiply to.
+    /// The growth of all changed elements, as a share of each, if they share one beyond the product of constants rounded
+    /// to float32.
     fn common_growth(&self, change: &ShadowChange) -> Option<f64> {
         let first = change.first.filter(|_| self.is_wide() && self.native.is_float())? as usize;
         let before = self.base.get_f64(first);
@@ -204,19 +204,19 @@ impl<'a> Shadows<'a> {
         (0..self.base.len()).into_par_iter().all(fits).then_some(growth)
     }
 
-    /// Whether one factor explains all elements that changed.
+    /// Whether one factor explains all changed elements.
     pub fn has_growth(&self) -> bool {
         self.growth.is_some()
     }
 
-    /// By what share the element at `index` is larger, where one factor explains all that changed; else 0.
+    /// The growth of the element at `index`, as a share of it, where one factor explains all changes; else 0.
     pub fn growth_of(&self, index: usize) -> f64 {
         let left = self.base.get_f64(index);
         let right = self.got.get_f64(index);
         self.growth.filter(|growth| is_larger_by(*growth, left, right)).unwrap_or(0.0)
     }
 
-    /// Whether steps explain a shift that `moved_count` so many elements: few are left, and they carry
+    /// Whether steps explain a shift of `moved_count` elements: few are left, and they carry
     /// three quarters of it at most. Where a narrow format holds nothing of an element, it does not step.
     pub fn mostly_step(&self, moved_count: u64) -> bool {
         let mut all_squares = 0.0;
@@ -337,7 +337,7 @@ impl<'a> Shadows<'a> {
             || !is_near && difference > self.explained(difference, index, left, right)
     }
 
-    /// The elements that moved.
+    /// The moved elements.
     ///
     /// # Errors
     /// [`ScratchError`](crate::scratch::ScratchError) if there is no room.
@@ -345,7 +345,7 @@ impl<'a> Shadows<'a> {
         Ok(Bitmap::in_scratch(scratch, self.base.len(), |index| self.has_moved(index))?)
     }
 
-    /// How far rounding in the shadows' own format moves an element, and that to narrower ones on the way.
+    /// How far rounding in the shadows' own format moves an element, and rounding to narrower ones on the way.
     ///
     /// The condition of the computation is the same in both precisions, so rounding in float64 moves
     /// an element by as much as native rounding, scaled by the ratio of the precisions of float64 and
@@ -374,7 +374,7 @@ impl<'a> Shadows<'a> {
     }
 
     /// Whether the outputs hold the larger of the values of an element as well, to the digits of the narrowest of formats: it
-    /// is no remainder of terms that cancel.
+    /// is no remainder of cancelling terms.
     fn is_held(&self, index: usize, left: f64, right: f64) -> bool {
         self.outputs.is_some_and(|[base, got]| {
             let larger = if left.abs() > right.abs() { left } else { right };
@@ -480,7 +480,7 @@ pub fn error_without_ties(
     Ok(errors.relative_to(&truth))
 }
 
-/// The squares of the errors in `range` that no tie explains, and those of the truth.
+/// The squares of the errors in `range`, without ties, and those of the truth.
 fn sum_errors_without_ties(
     output: &TensorView,
     shadow: &TensorView,
@@ -528,7 +528,7 @@ struct MagnitudeClass {
 struct ErrorSums {
     base: Squares,
     got: Squares,
-    /// The largest error of an element that is zero in the trusted output.
+    /// The largest error of an element of zero in the trusted output.
     largest_lost: f64,
     /// The errors of the trusted side by the exponent of the truth.
     classes: BTreeMap<u16, MagnitudeClass>,
@@ -554,7 +554,7 @@ impl Errors<'_> {
     ///
     /// Where a sum cancels, all replays of a side may meet one value by chance, and its neighbours
     /// still tell how far it errs. Where it vanishes on the trusted side and in its shadow, the elements
-    /// that vanish in the output alone tell how large a remainder is nothing there: `1 + tanh(x)` is 0 from
+    /// of zero in the output alone tell the size of a lost remainder: `1 + tanh(x)` is 0 from
     /// -9 down in float32, and from -19 down in float64.
     pub fn are_alike(&self) -> bool {
         let count = self.base.len();

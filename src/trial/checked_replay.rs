@@ -1,4 +1,4 @@
-//! The checked replay: one run of a build that tells of every access to memory, and what it found.
+//! The checked replay: one run of a build with a report of every access to memory, and its findings.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ impl AccessCheck {
     /// After so long a call a checked one takes a second or two.
     pub const AUTO: Duration = Duration::from_millis(100);
 
-    /// What a checked run of `trial` finds, if there is to be one and the call returns.
+    /// The findings of a checked run of `trial`, if there is to be one and the call returns.
     ///
     /// # Errors
     /// [`ReplayError`] if the machine or the fixture is at fault.
@@ -49,13 +49,13 @@ impl AccessCheck {
     }
 }
 
-/// What a checked replay found, or why there was none.
+/// The findings of a checked replay, or why there was none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckedReplay {
     /// It was made.
     Done {
-        /// What is wrong, and habits that look so; in the order in which it showed.
+        /// Faults, and habits of the same look; in order of appearance.
         findings: Vec<AccessFinding>,
         /// Findings beyond those.
         left_out: u64,
@@ -65,7 +65,7 @@ pub enum CheckedReplay {
 }
 
 impl CheckedReplay {
-    /// What was found.
+    /// The findings.
     pub fn findings(&self) -> &[AccessFinding] {
         match self {
             CheckedReplay::Done { findings, .. } => findings,
@@ -78,9 +78,9 @@ impl CheckedReplay {
     }
 }
 
-/// What findings are remembered as.
+/// The name of remembered findings.
 const CHECKED: &str = "checked";
-/// What the processor time of a plain call is remembered as.
+/// The name of the remembered processor time of a plain call.
 const CALL_TIME: &str = "processor time of the call";
 
 impl Trial {
@@ -121,7 +121,7 @@ impl Trial {
         };
         let _span = tracing::info_span!("check", message = self.fixture().name);
         let run = checked_variant.run(&Mode::plain(POISON_A))?;
-        // What there is of memory is no property of the code, and not remembered.
+        // The size of memory is no property of the code, and not remembered.
         if let Some(bytes) = run.findings.refused {
             return Ok(CheckedReplay::not(format!(
                 "a check takes {} MiB of device memory, more than --memory allows",
@@ -130,7 +130,7 @@ impl Trial {
         }
         let checked_result = match run.ending {
             Ending::Completed => self.conclude_check(run, variant)?,
-            // What was found before is so all the same.
+            // Earlier findings hold all the same.
             Ending::Fault(..) if !run.findings.found.is_empty() => {
                 self.conclude_check(run, variant)?
             }
@@ -195,7 +195,7 @@ impl Trial {
         let AccessFindings { found: mut findings, left_out, .. } =
             std::mem::take(&mut run.findings);
         let is_stray = |finding: &AccessFinding| finding.kind == FoundKind::UndefinedLane;
-        // Lanes that read one which takes no part have got something else than in a plain replay.
+        // Lanes with a source outside of the shuffle have got something else than in a plain replay.
         let is_unused = findings.iter().any(is_stray)
             && run.gives_the_bits_of(&plain_variant.for_noise().run(&Mode::plain(POISON_A))?);
         for finding in &mut findings {
@@ -208,12 +208,12 @@ impl Trial {
     }
 }
 
-/// Measures the processor time that a plain call takes on the machine that checks.
+/// Measures the processor time of a plain call on the checking machine.
 fn measure_call(variant: &dyn Variant) -> Result<Duration, ReplayError> {
     Ok(variant.for_noise().run(&Mode::plain(POISON_A))?.call_cpu)
 }
 
-/// The element of a tensor that `finding` is about; none in other memory, or beside it.
+/// The element of a tensor behind `finding`; none in other memory, or beside it.
 fn find_element_index(fixture: &Fixture, finding: &AccessFinding) -> Option<Vec<usize>> {
     let inputs = fixture.inputs.iter().filter(|input| input.strides.is_none());
     let inputs = inputs.map(|input| (&input.name, input.dtype, input.shape()));

@@ -1,4 +1,4 @@
-//! Noise that the reference machine measures while a device makes outcomes.
+//! Noise by the reference machine, measured while a device makes outcomes.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ pub(super) enum Ahead {
     /// Nobody has asked for it.
     #[default]
     Open,
-    /// It waits for the measurement that it is for.
+    /// It waits for its measurement.
     Made(Around, Needed),
     /// A measurement has taken it, or makes it itself.
     Taken,
@@ -44,7 +44,7 @@ pub(crate) fn measured_ahead<R>(
 /// replay of large tensors, which mostly waits for memory.
 fn measure_references(waiting: &[(&Trial, (&dyn Variant, Needed))]) {
     let Some(((trial, reference), following_trials)) = waiting.split_first() else { return };
-    // A measurement makes what is missing, and tells what is wrong then.
+    // A measurement makes missing noise, and tells its faults then.
     let measure_first = || drop(trial.measure_ahead(*reference));
     match reference.1 {
         Needed::Order => drop(run_both(measure_first, || measure_references(following_trials))),
@@ -77,7 +77,7 @@ impl Trial {
         }
         let timeouts = self.lab.backend().timeouts();
         let centre = reference.run(&Mode::plain(POISON_A))?;
-        // What fails here fails on the device too, and is not measured.
+        // A failure here is one on the device too, and is not measured.
         let is_refused = centre.launches.iter().any(|launch| launch.error.is_some());
         if centre.ending != Ending::Completed || is_refused {
             return Ok(());

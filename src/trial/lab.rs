@@ -1,4 +1,4 @@
-//! The resources that trials share.
+//! The shared resources of trials.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl Lab {
         Trial::new(self.clone(), subject.clone(), sources.clone())
     }
 
-    /// The backend that runs the trials.
+    /// The backend of the trials.
     pub fn backend(&self) -> &dyn Backend {
         &*self.backend
     }

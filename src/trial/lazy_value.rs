@@ -1,8 +1,8 @@
-//! A value that is made on first demand.
+//! A value made on first demand.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// A value that is made once. An error is not kept: the next caller tries again.
+/// A value made once. An error is not kept: the next caller tries again.
 ///
 /// A second caller waits while the first makes the value, so neither may be work that rayon
 /// schedules: the thread that makes the value might be handed the second caller's work meanwhile.

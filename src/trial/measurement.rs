@@ -26,16 +26,16 @@ use crate::tensor::step::{Scales, Step, StepClass, StepUnit};
 use crate::tensor::{DType, TensorView, parallel};
 use crate::worker::{Ending, Run, Stepped};
 
-/// The orders in which blocks and threads are replayed, besides that of the indices.
+/// The orders of blocks and threads for replays, besides the order of the indices.
 pub(crate) const ORDERS: [u64; 3] = [0x5eed_0001, 0x5eed_0002, 0x5eed_0003];
 
-/// Replays that are made on other inputs where other roundings do not move an output.
+/// Replays on other inputs, for outputs at rest under other roundings.
 const NUDGES: [u64; 4] = [0x5eed_1001, 0x5eed_1002, 0x5eed_1003, 0x5eed_1004];
 
 /// The directions of rounding besides the nearest.
 const ROUNDINGS: [Rounding; 3] = [Rounding::Down, Rounding::Up, Rounding::TowardZero];
 
-/// The measurements that a reference makes.
+/// The measurements of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Needed {
     /// In other roundings and orders.
@@ -44,20 +44,20 @@ pub(super) enum Needed {
     Order,
 }
 
-/// What moved an output, and so told how far it may lie from the mathematics of its sources.
+/// A cause of deviations of an output. They tell how far it may lie from the mathematics of its sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Probe {
-    /// Operations that round in another direction.
+    /// Rounding of operations in another direction.
     Rounding,
-    /// Another order of blocks and threads, or a repetition that came out otherwise.
+    /// Another order of blocks and threads, or a repetition with another result.
     Order,
-    /// Inputs that were moved by a unit in the last place.
+    /// Inputs moved by a unit in the last place.
     Inputs,
 }
 
-/// Two identical replays of one revision that differ.
+/// The difference of two identical replays of one revision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Nondeterminism {
@@ -76,7 +76,7 @@ pub struct OutputNoise {
     pub noise: NoiseSummary,
     /// How it depends on the order of blocks and threads, if it does.
     pub order: Option<OrderDependence>,
-    /// What moved it.
+    /// The causes of its deviations.
     #[serde(default)]
     pub probes: Vec<Probe>,
 }
@@ -88,14 +88,14 @@ pub struct Measurement {
     /// By output.
     noise: Vec<(String, Noise)>,
     nondeterminism: Vec<(String, Nondeterminism)>,
-    /// The outputs that depend on the order of blocks and threads.
+    /// The outputs with a dependence on the order of blocks and threads.
     ordered: Vec<OrderDependence>,
     /// By output.
     probes: Vec<(String, Vec<Probe>)>,
 }
 
 impl Measurement {
-    /// What moved output `name`.
+    /// The causes of deviations of output `name`.
     pub fn probes_of(&self, name: &str) -> &[Probe] {
         let found_probes = self.probes.iter().find(|(output_name, _)| output_name == name);
         found_probes.map_or(&[], |(_, probes)| probes)
@@ -154,7 +154,7 @@ impl Measurement {
 pub(super) struct Around {
     accumulators: Vec<(String, NoiseAccumulator)>,
     ordered: Vec<(Ordered, OrderDependence)>,
-    /// The outputs that only other inputs moved.
+    /// The outputs moved by other inputs only.
     nudged: Vec<String>,
 }
 
@@ -182,7 +182,7 @@ impl Around {
         Ok(Measurement { run, noise, nondeterminism, ordered, probes })
     }
 
-    /// What moved each output.
+    /// The causes of deviations of each output.
     fn probes(&self) -> Vec<(String, Vec<Probe>)> {
         let output_probes = |(name, accumulator): &(String, NoiseAccumulator)| {
             let by_rounding =
@@ -200,9 +200,9 @@ impl Around {
 impl Trial {
     /// Measures the noise around the plain run of `variant`.
     ///
-    /// A variant that supports neither other roundings nor other orders takes the noise of its
-    /// reference, measured around the reference's own result. That noise is scaled by the greatest
-    /// error of the functions that the variant calls, since the reference errs by one unit in the
+    /// A variant without other roundings and orders takes the noise of its
+    /// reference, measured around the reference's own result. It is scaled by the greatest
+    /// error of the functions in the variant, since the reference errs by one unit in the
     /// last place of each. Where the device may give other bits by itself, the deviation of a
     /// repetition counts as well.
     pub(super) fn measure(&self, variant: &dyn Variant) -> Result<Measurement, ReplayError> {
@@ -241,7 +241,7 @@ impl Trial {
         noise.measurement(base, nondeterminism, variant.math_ulps())
     }
 
-    /// The plain run of `variant` with its repetition, and what its own device tells of roundings around it.
+    /// The plain run of `variant` with its repetition, and the roundings around it by its own device.
     fn runs_and_roundings(
         &self,
         variant: &dyn Variant,
@@ -251,7 +251,7 @@ impl Trial {
         Ok(((base, repeated_run), device_roundings))
     }
 
-    /// What the device of `variant` tells of roundings, if it measures them.
+    /// The roundings by the device of `variant`, if it measures them.
     fn measure_device_roundings(
         &self,
         variant: &dyn Variant,
@@ -274,7 +274,7 @@ impl Trial {
         output_roundings.collect::<Result<_, ReplayError>>().map(Some)
     }
 
-    /// The noise that a device `device_roundings` of roundings, with what another order does on `reference`.
+    /// The noise by the `device_roundings` of a device, with that of another order on `reference`.
     fn with_order(
         &self,
         reference: &dyn Variant,
@@ -387,7 +387,7 @@ impl Trial {
             let shape = input.shape();
             let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
             let scales = Arc::new(Scales::measure(&view, parallel::count_cores()));
-            // A zero may lie on a kink that rounding does not leave.
+            // A zero may lie on a kink, and rounding does not leave it.
             for class in [StepClass::Ordinary, StepClass::Outlier] {
                 let input = input.name.clone();
                 let scales = scales.clone();
@@ -424,7 +424,7 @@ impl Trial {
         finished.collect()
     }
 
-    /// An accumulator for each output of `run` that is `is_wanted`.
+    /// An accumulator for each output of `run` with `is_wanted`.
     pub(super) fn accumulators(
         &self,
         run: &Run,
@@ -440,15 +440,15 @@ impl Trial {
 
 /// A plain run, and a repetition of it.
 type Plains = (Run, Option<Run>);
-/// Accumulators of deviations that a device told, by output; none where it tells nothing.
+/// Accumulators of deviations from a device, by output; none where it tells nothing.
 type DeviceRoundings = Option<Vec<(String, NoiseAccumulator)>>;
 
-/// What the reference of `variant` has to measure.
+/// The measurements left to the reference of `variant`.
 pub(super) fn needed_beside(variant: &dyn Variant) -> Needed {
     if variant.deviates() { Needed::Order } else { Needed::All }
 }
 
-/// The modes of `variant` that noise is measured by: in other roundings, and in these `orders`.
+/// The modes of `variant` for noise: other roundings, and these `orders`.
 fn noise_modes(variant: &dyn Variant, orders: &[u64]) -> Vec<(NoiseSource, Mode)> {
     let rounding_modes = ROUNDINGS
         .map(|rounding| (NoiseSource::Rounding, Mode { rounding, ..Mode::plain(POISON_A) }));
@@ -469,7 +469,7 @@ pub(crate) fn convert_numerics_error<T>(
     })
 }
 
-/// Adds the deviation of each output of `replay` from that of `centre`.
+/// Adds the deviation of each output of `replay` from `centre`.
 pub(super) fn accumulate_deviations<'a>(
     accumulators: impl IntoIterator<Item = &'a mut (String, NoiseAccumulator)>,
     centre: &Run,
@@ -486,7 +486,7 @@ pub(super) fn accumulate_deviations<'a>(
     }
 }
 
-/// The outputs in which two identical replays differ.
+/// The differing outputs of two identical replays.
 fn find_nondeterminism(first_run: &Run, second_run: &Run) -> Vec<(String, Nondeterminism)> {
     let no_noise = NoiseRef { base: None, got: None };
     first_run

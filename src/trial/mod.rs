@@ -72,13 +72,13 @@ pub struct Trial {
     shadow_run: LazyValue<Result<Run, String>>,
     /// The shadow's run on the reference machine, where it runs elsewhere.
     reference_run: LazyValue<Result<Run, String>>,
-    /// Why a shadow that runs to its end is none, if it is.
+    /// Why a completed shadow is none, if it is.
     shadow_fault: LazyValue<Option<String>>,
     /// The noise of the shadow, by output.
     shadow_noise: LazyValue<Vec<(String, Noise)>>,
     /// The steps of the shadow at the distances of [`StepReach`], by output.
     shadow_steps: [LazyValue<Vec<OutputSteps>>; 2],
-    /// The processor time that the call of a plain run took, once there was one.
+    /// The processor time of the call of a plain run, once there was one.
     call: LazyValue<Duration>,
     checked: LazyValue<CheckedReplay>,
 }
@@ -113,7 +113,7 @@ impl Trial {
         }
     }
 
-    /// The lab that it shares with other trials.
+    /// The lab shared with other trials.
     pub fn lab(&self) -> &Arc<Lab> {
         &self.lab
     }
@@ -123,7 +123,7 @@ impl Trial {
         &self.subject.fixture
     }
 
-    /// Whether its tensors take so much memory that what is measured of them is measured in turn.
+    /// Whether its tensors are large: their measurements would not fit in memory side by side, and are made in turn.
     pub(crate) fn is_large(&self) -> bool {
         let (inputs, outputs) = tensor_bytes(self.fixture(), false);
         inputs.saturating_add(outputs) >= IN_TURN_BYTES
@@ -239,7 +239,7 @@ impl Trial {
         }
     }
 
-    /// The outcome of a replay, which includes the revision's faults.
+    /// The outcome of a replay, the revision's faults included.
     ///
     /// # Errors
     /// [`ReplayError`] if the machine or the fixture is at fault.

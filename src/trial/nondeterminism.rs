@@ -12,7 +12,7 @@ use crate::worker::{Ending, Run};
 
 impl Trial {
     /// The failure of output `name` if two identical replays of `variant` give elements otherwise, by more than
-    /// rounding. Sums of many terms that cancel move far; the float64 shadow then tells.
+    /// rounding. Sums of many cancelling terms move far; the float64 shadow then tells.
     pub(super) fn unsteady(
         &self,
         variant: &dyn Variant,
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(unsteady(&base, &[1.0, 2.001, 3.1], true), Some((1, vec![2])));
         assert_eq!(unsteady(&base, &[f32::NAN, 2.0, 3.0], true), Some((1, vec![0])));
         assert_eq!(unsteady(&[f32::NAN, 2.0], &[f32::NAN, 2.0], false), None);
-        // A sum that cancels moves by the roundings of its terms.
+        // A cancelling sum moves by the roundings of its terms.
         assert_eq!(unsteady(&[1e-9, 2.0], &[-3e-8, 2.0], false), None);
     }
 

@@ -1,4 +1,4 @@
-//! Outputs that depend on the order of blocks and threads: a race, or a missing barrier.
+//! Outputs with a dependence on the order of blocks and threads: a race, or a missing barrier.
 //!
 //! Another order moves a sum by rounding. An element that moves by far more than rounding, in the
 //! order of the indices and in the other order, depends on the order: the sources do not determine
@@ -20,17 +20,17 @@ use crate::summary::{Number, POISON_A};
 use crate::tensor::{TensorView, unravel_index};
 use crate::worker::Run;
 
-/// An output that depends on the order of blocks and threads beyond rounding.
+/// An output with a dependence on the order of blocks and threads beyond rounding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OrderDependence {
     /// The output.
     pub output: String,
-    /// The number of its elements that depend on it.
+    /// The number of dependent elements.
     pub elements: u64,
     /// The number of all its elements.
     pub count: u64,
-    /// The element that moved furthest, in multiples of its rounding.
+    /// The element with the largest move, in multiples of its rounding.
     pub index: Vec<usize>,
     /// Its value in the order of the indices.
     #[serde(with = "Number")]
@@ -94,7 +94,7 @@ impl Trial {
     }
 }
 
-/// An output that another order moved.
+/// An output moved by another order.
 struct Suspect<'a> {
     name: &'a str,
     ordered: Ordered,
@@ -112,8 +112,8 @@ struct LargestMove {
 }
 
 impl Suspect<'_> {
-    /// Keeps the suspect elements that `nearest_run`, a replay in another order, moved further than
-    /// rounding explains in that order.
+    /// Keeps the suspect elements moved by `nearest_run`, a replay in another order, further than
+    /// rounding explains in its order.
     fn confirm(
         &mut self,
         centre: &Run,

@@ -1,4 +1,4 @@
-//! The outcome of a replay: how it ended, its outputs, and the failures that one run shows.
+//! The outcome of a replay: its ending, its outputs, and the failures of one run.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub struct Outcome {
     pub device_description: String,
     /// The compiler's version.
     pub compiler: String,
-    /// The number of the harness's call that fits, from 0; none if the sources do not compile.
+    /// The number of the fitting call of the harness, from 0; none if the sources do not compile.
     pub call: Option<usize>,
     /// How it ended.
     pub status: Status,
@@ -29,12 +29,12 @@ pub struct Outcome {
     pub launch_count: u64,
     /// The outputs, in the order of the harness; empty unless the call returned.
     pub outputs: Vec<OutputRecord>,
-    /// The text that the code printed.
+    /// The text printed by the code.
     pub printed: String,
 }
 
 impl Outcome {
-    /// What a program noted, a line each.
+    /// The notes of a program, a line each.
     pub(crate) fn notes(&self) -> impl Iterator<Item = &str> {
         self.printed.lines().filter_map(|line| line.strip_prefix(NOTE))
     }
@@ -54,7 +54,7 @@ impl Outcome {
         matches!(&self.status, Status::Failed(failures) if failures.iter().any(is_of_it))
     }
 
-    /// Whether it completed, or failed only by values that are not finite, in outputs where `base`
+    /// Whether it completed, or failed only by NaN or infinity, in outputs where `base`
     /// failed by such values too: elements then tell whether they lie in the same places.
     pub fn can_be_compared_with(&self, base: &Outcome) -> bool {
         let Status::Failed(failures) = &self.status else {
@@ -94,7 +94,7 @@ pub enum Status {
     },
 }
 
-/// Something wrong with a replay that shows without another revision.
+/// A fault of a replay, visible without another revision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "kind")]
@@ -104,7 +104,7 @@ pub enum Failure {
         /// The launch, with CUDA's words.
         launch: LaunchRecord,
     },
-    /// Device or host code made an error that ends a replay.
+    /// Device or host code ended the replay by an error.
     Fault {
         /// The error and its place.
         fault: ReplayFault,
@@ -114,12 +114,12 @@ pub enum Failure {
         /// The exit status.
         code: i32,
     },
-    /// The program that ran the revision ended with this status.
+    /// The revision's program ended with this status.
     Status {
         /// The exit status.
         code: i32,
     },
-    /// A signal that the code brought about ended the process.
+    /// A signal caused by the code ended the process.
     Killed {
         /// The signal's number.
         signal: i32,
@@ -128,14 +128,14 @@ pub enum Failure {
     Timeout {
         /// The limit in seconds.
         seconds: f64,
-        /// The place that it had reached, if that is known.
+        /// The place reached by then, if it is known.
         place: Option<ReplayFault>,
     },
-    /// The program took more memory than a replay may have, with all that it had started.
+    /// The program took more memory than a replay may have, with its child processes.
     Memory {
-        /// What it had when that was seen, in bytes.
+        /// Its memory by then, in bytes.
         taken: u64,
-        /// What it may have, in bytes.
+        /// The limit, in bytes.
         limit: u64,
     },
     /// Memory outside of an allocation was written.
@@ -147,9 +147,9 @@ pub enum Failure {
     NonFinite {
         /// The output.
         output: String,
-        /// Elements that are NaN.
+        /// The number of NaN.
         nan: u64,
-        /// Elements that are infinite.
+        /// The number of infinities.
         inf: u64,
         /// The index of the first of them, along each dimension.
         first: Vec<usize>,
@@ -165,7 +165,7 @@ pub enum Failure {
         /// The index of the first of them, along each dimension.
         first: Vec<usize>,
     },
-    /// Elements of an output depend on memory that nobody wrote.
+    /// Elements of an output depend on unwritten memory.
     PoisonDependent {
         /// The output.
         output: String,
@@ -176,7 +176,7 @@ pub enum Failure {
         /// The index of the first of them, along each dimension.
         first: Vec<usize>,
     },
-    /// Elements that depend on what lies around the tensors that were given.
+    /// Elements depend on memory around the given tensors.
     OutsideRead {
         /// The output.
         output: String,
@@ -187,14 +187,14 @@ pub enum Failure {
         /// The index of the first of them, along each dimension.
         first: Vec<usize>,
     },
-    /// The program says that the revision's code failed.
+    /// The program reports a failure of the revision's code.
     Raised {
         /// The program's words.
         message: String,
     },
-    /// It completes, and fails once memory that it was not given holds something else.
+    /// It completes, and fails with other content of memory beyond its inputs.
     EndsByPoison {
-        /// Whether that memory lies around the tensors that it was given, and not in them.
+        /// Whether this memory lies around the given tensors, and not in them.
         outside: bool,
         /// How it fails.
         failure: Box<Failure>,
@@ -204,7 +204,7 @@ pub enum Failure {
         /// How it fails.
         failure: Box<Failure>,
     },
-    /// Elements that another replay of the same gives otherwise, by more than rounding.
+    /// Elements differ in another replay of the same, by more than rounding.
     NotDeterministic {
         /// The output.
         output: String,
@@ -218,9 +218,9 @@ pub enum Failure {
         #[serde(with = "Number")]
         max_abs: f64,
     },
-    /// It left something else than the outputs that the harness declares.
+    /// It left something else than the declared outputs.
     Outputs {
-        /// What is wrong, in words.
+        /// The fault, in words.
         problem: String,
     },
     /// compute-sanitizer found an error.
@@ -233,7 +233,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The kind of failure, by which a search finds its first commit.
+    /// The kind of failure: a search finds its first commit.
     pub fn kind(&self) -> &'static str {
         match self {
             Failure::Launch { .. } => "launch error",
@@ -283,11 +283,11 @@ pub struct Slices {
     pub norms: Vec<f64>,
 }
 
-/// The most indices that a dimension may have for its slices to be recorded.
+/// Slices are recorded along dimensions of at most so many indices.
 const SLICES: usize = 16;
 
 impl Slices {
-    /// The slices of `view` along the dimensions that have a name and between 2 and 16 indices.
+    /// The slices of `view` along the named dimensions of 2 to 16 indices.
     pub(super) fn measure(view: &TensorView, dims: &[Dim]) -> Vec<Slices> {
         let small = |dim: &Dim| (2..=SLICES).contains(&dim.size);
         let sliced_dims = dims.iter().enumerate().filter(|(_, dim)| small(dim) && dims.len() > 1);

@@ -1,4 +1,4 @@
-//! The plain replay: two runs that differ in their poison, and the outcome that follows from them.
+//! The plain replay: two runs on different poison, and their outcome.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -19,11 +19,11 @@ use crate::summary::{POISON_A, POISON_B, Summary, compare_poisons, summarize_ten
 use crate::tensor::TensorView;
 use crate::worker::{Ending, Run};
 
-/// Outputs that are larger than this in all are summarised on their device, where it can.
+/// Outputs larger than this in all are summarised on their device, where it can.
 const SUMMARIZED_BYTES: usize = 64 << 20;
 /// Outputs up to this size in all are kept on any machine; larger ones are made again where memory is short.
 const KEPT_BYTES: usize = 256 << 20;
-/// The part of the memory that is free for numbers and outputs which kept outputs may take.
+/// Kept outputs may take this part of the free memory for numbers and outputs.
 const SHARE_KEPT: usize = 4;
 
 /// The plain run behind an outcome.
@@ -44,7 +44,7 @@ struct Runs {
     parting: Option<Parting>,
 }
 
-/// Why two runs that differ in their poison end differently.
+/// Why two runs on different poison end differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Parting {
     /// Repetitions end as they did.
@@ -107,7 +107,7 @@ impl Trial {
         Ok(Runs { first, second, again, parting })
     }
 
-    /// Two plain runs that differ in their poison. Large outputs are summarised on the device where
+    /// Two plain runs on different poison. Large outputs are summarised on the device where
     /// it can do so; they are fetched only if their summaries leave questions.
     fn run_twice(&self, variant: &dyn Variant) -> Result<(Run, Run), ReplayError> {
         let abilities = variant.abilities();
@@ -130,7 +130,7 @@ impl Trial {
         run_poisons(false)
     }
 
-    /// `outcome` with the findings of the backend's checker, which has a run of its own. Cached apart
+    /// `outcome` with the findings of the backend's checker, from a run of its own. Cached apart
     /// from outcomes without the checker.
     pub(super) fn sanitized(
         &self,
@@ -150,7 +150,7 @@ impl Trial {
         Ok(outcome)
     }
 
-    /// Remembers `outcome`, unless it was out of time: that may have been a slow machine.
+    /// Remembers `outcome`, unless it was out of time: the machine may have been slow.
     fn keep_outcome(&self, key: &str, outcome: &Outcome) -> Result<(), ReplayError> {
         if outcome.is_late() {
             return Ok(());
@@ -174,7 +174,7 @@ impl Trial {
         }
     }
 
-    /// The outcome that two runs with different poison show.
+    /// The outcome of two runs on different poison.
     fn outcome_of(&self, variant: &dyn Variant, runs: &Runs) -> Result<Outcome, ReplayError> {
         let run = &runs.first;
         let mut failures = failures_of_the_call(runs, variant.abilities().surroundings);
@@ -192,7 +192,7 @@ impl Trial {
         }
         outputs.extend(run.summaries.iter().filter_map(|(name, summary)| {
             let declared_output = fixture.outputs.iter().find(|output| output.name == *name)?;
-            // Slices take the elements, which stay on the device.
+            // Slices take the elements, and these stay on the device.
             Some(record_output(declared_output, summary.clone(), Vec::new()))
         }));
         let place = |name: &str| fixture.outputs.iter().position(|output| output.name == name);
@@ -272,14 +272,14 @@ impl Trial {
         Ok((summary, failures))
     }
 
-    /// Whether the harness says that output `name` may hold NaN or infinity.
+    /// Whether the harness allows NaN or infinity in output `name`.
     fn may_be_non_finite(&self, name: &str) -> bool {
         self.fixture().outputs.iter().any(|output| output.name == name && output.non_finite)
     }
 }
 
-/// `whole`, the summary of `view`, with the statistics of the elements that were written: those that hold the poison of
-/// both `view` and `second`, a run on the other one, have no value.
+/// `whole`, the summary of `view`, with the statistics of its written elements. The others hold the poison, in `view` and
+/// in `second`, a run on the other poison.
 fn summarize_written(whole: &Summary, view: &TensorView, second: &TensorView) -> Summary {
     let size = view.dtype.size();
     let is_written =
@@ -329,7 +329,7 @@ fn end_differently(first: &Run, second: &Run) -> bool {
         && !is_late(second)
 }
 
-/// Why `first` and a run that differs in its poison end differently.
+/// Why `first` and a run on other poison end differently.
 fn classify_parting(variant: &dyn Variant, first: &Run) -> Result<Parting, ReplayError> {
     for _ in 0..ENDING_REPETITIONS {
         let (fresh_first, fresh_second) =
@@ -352,7 +352,7 @@ fn record_output(declared_output: &Output, summary: Summary, slices: Vec<Slices>
 /// A repetition of one of two runs that differ in their poison: one that gives other bits, if any does.
 ///
 /// Code may choose among a few algorithms by the clock: two runs may differ by chance, and one repetition
-/// may be as one of them by chance. NaN that the surroundings show is no such chance.
+/// may be as one of them by chance. NaN from the surroundings is no such chance.
 fn run_repetition(variant: &dyn Variant, first: &Run, second: &Run) -> Result<Again, ReplayError> {
     if variant.abilities().repeats
         || !variant.abilities().surroundings
@@ -375,7 +375,7 @@ fn run_repetition(variant: &dyn Variant, first: &Run, second: &Run) -> Result<Ag
     }
 }
 
-/// Whether elements that `second` has otherwise than `first` are NaN there, all of them.
+/// Whether all elements of `second` other than in `first` are NaN.
 fn is_nan_where_it_moves(first: &Run, second: &Run) -> bool {
     first.outputs().all(|(output, first_view)| {
         second.output(&output.name).is_some_and(|second_view| {
@@ -399,7 +399,7 @@ fn poison_shows(run: &Run, other_run: &Run) -> bool {
         })
 }
 
-/// Whether `second` wrote what `first` did, in every output that lies here, by its bits or by its summary.
+/// Whether `first` and `second` wrote the same in every output on this machine, by its bits or by its summary.
 fn has_same_outputs(first: &Run, second: &Run) -> bool {
     let completed = [first, second].map(|run| run.ending == Ending::Completed);
     let summary = |run: &Run, name: &str| {
@@ -415,7 +415,7 @@ fn has_same_outputs(first: &Run, second: &Run) -> bool {
     completed == [true; 2] && first.outputs().all(|(output, view)| is_same(&output.name, view))
 }
 
-/// Whether two runs that differ in their poison wrote the same finite elements, all of them.
+/// Whether two runs on different poison wrote the same finite elements, all of them.
 fn is_unquestioned(
     ((_, first_summary), (_, second_summary)): (&(String, Summary), &(String, Summary)),
 ) -> bool {

@@ -21,7 +21,7 @@ pub(crate) enum StepReach {
 }
 
 impl StepReach {
-    /// The one that explains a shift by `relative`.
+    /// The reach for a shift by `relative`.
     pub(crate) fn from_shift(relative: f64) -> StepReach {
         if relative < NARROW_SHIFT { StepReach::Single } else { StepReach::Narrow }
     }

@@ -1,4 +1,4 @@
-//! A fixture, with results that are computed from it once.
+//! A fixture, with results computed from it once.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,23 +6,23 @@ use crate::backend::ReplayError;
 use crate::cache::{Cache, CacheKind};
 use crate::fixture::Fixture;
 
-/// The fixture that source sets are tried on.
+/// The fixture of trials.
 pub struct Subject {
     pub fixture: Arc<Fixture>,
     declaration: blake3::Hash,
     hashes: OnceLock<Hashes>,
 }
 
-/// What identifies the tensors of a fixture.
+/// The identity of a fixture's tensors.
 struct Hashes {
     /// Of the inputs.
     content: String,
-    /// Of the outputs that it holds.
+    /// Of its outputs.
     outputs: String,
 }
 
 impl Subject {
-    /// Wraps a fixture that was loaded.
+    /// Wraps a loaded fixture.
     pub fn new(fixture: Fixture) -> Subject {
         let harness = &fixture.harness;
         let calls: Vec<&str> = harness.calls.iter().map(|call| call.text.as_str()).collect();
@@ -41,7 +41,7 @@ impl Subject {
         Ok(format!("{content} {outputs} {}", self.declaration.to_hex()))
     }
 
-    /// The hash of the fixture's content, which is its inputs.
+    /// The hash of the fixture's content: its inputs.
     ///
     /// # Errors
     /// [`ReplayError`] if the fixture or the cache cannot be read.

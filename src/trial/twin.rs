@@ -1,4 +1,4 @@
-//! Whether a run of the float64 shadow tells anything: it ends, and reads no memory that nobody wrote in it.
+//! Whether a run of the float64 shadow tells anything: it ends, and reads no unwritten memory.
 
 use rayon::prelude::*;
 
@@ -12,9 +12,9 @@ use crate::summary::{POISON_B, compare_poisons};
 use crate::tensor::TensorView;
 use crate::worker::{Ending, Run};
 
-/// What a shadow is called that did not complete.
+/// The name of an incomplete shadow.
 const SHADOW: &str = "the float64 shadow";
-/// What reads memory that nobody wrote is no shadow.
+/// A reader of unwritten memory is no shadow.
 const UNWRITTEN: &str = "no float64 shadow: it reads memory that nobody wrote in it";
 
 /// Sizes in bytes without `sizeof`, each with its file and line.
@@ -59,8 +59,8 @@ impl Trial {
         source_byte_counts(&self.sources, &self.fixture().harness)
     }
 
-    /// Whether outputs of the shadow's `run` depend on memory that it did not write, as `other`, a run on other poison,
-    /// shows. What the native sources leave unwritten as well is no fault of the shadow.
+    /// Whether outputs of the shadow's `run` depend on unwritten memory, by `other`, a run on other poison. Elements are no
+    /// fault of the shadow if the native sources leave them unwritten as well.
     fn reads_unwritten(&self, run: &Run, other: &Run) -> Result<bool, ReplayError> {
         if other.ending != Ending::Completed {
             return Ok(!matches!(other.ending, Ending::TimedOut(..)));
@@ -100,7 +100,7 @@ pub(crate) fn why_unfinished(run: &Run, what: &str) -> Option<String> {
     }
 }
 
-/// What to do where one of `counts` may be of the bytes of float32.
+/// Advice where one of `counts` may be of the bytes of float32.
 fn byte_count_hint(counts: &Counts) -> Option<String> {
     let mut literals = counts.iter().filter(|(_, count)| count.has_literal);
     let (place, count) = literals.next()?;
@@ -114,7 +114,7 @@ fn byte_count_hint(counts: &Counts) -> Option<String> {
     ))
 }
 
-/// Whether `tensor` holds what may be poison, or be computed of it.
+/// Whether `tensor` holds numbers of poison's size.
 fn has_extremes(tensor: &TensorView) -> bool {
     let is_extreme = |index| {
         let size = tensor.get_f64(index).abs();

@@ -10,7 +10,7 @@ use super::Question;
 
 /// The step lengths to try, in the scales of the elements. The first leaves a cancellation error near
 /// 1e-11. The two behind it cross fewer kinks. The fourth changes no sign. The last resolves
-/// derivatives that are small beside the loss.
+/// derivatives far smaller than the loss.
 pub(super) const LADDER: [(StepUnit, f64); 5] = [
     (StepUnit::Row, 1.0 / (1 << 17) as f64),
     (StepUnit::Row, 1.0 / (1 << 20) as f64),
@@ -19,10 +19,10 @@ pub(super) const LADDER: [(StepUnit, f64); 5] = [
     (StepUnit::Row, 1.0 / (1 << 12) as f64),
 ];
 
-/// The rung with the longest steps, which rounding matters least to.
+/// The rung with the longest steps: rounding matters least to it.
 pub(super) const LONGEST: usize = LADDER.len() - 1;
 
-/// Values of the loss that make one slope.
+/// Values of the loss for one slope.
 pub(super) const VALUES: usize = 4;
 
 /// Elements, a direction and a length.
@@ -30,11 +30,11 @@ pub(super) const VALUES: usize = 4;
 pub(super) struct SlopeProbe {
     /// The seed of the direction.
     pub seed: u64,
-    /// The elements that move.
+    /// The moving elements.
     pub class: StepClass,
-    /// The indices among which they lie.
+    /// The range of their indices.
     pub among: Range<usize>,
-    /// Those that stay.
+    /// The others.
     pub without: Vec<Range<usize>>,
     /// The length, in [`LADDER`].
     pub rung: usize,
@@ -43,7 +43,7 @@ pub(super) struct SlopeProbe {
 }
 
 impl SlopeProbe {
-    /// The steps after which the loss is asked for.
+    /// The steps before each value of the loss.
     pub(super) fn steps(&self) -> [Step; VALUES] {
         let length = LADDER[self.rung].1;
         let lengths = [length, -length, length / 2.0, -length / 2.0];
@@ -66,18 +66,18 @@ impl SlopeProbe {
 /// The derivative of the loss along a direction, by differences and by the gradient.
 #[derive(Clone, Debug)]
 pub(super) struct Slope {
-    /// The probe that was made.
+    /// The probe behind it.
     pub probe: SlopeProbe,
     /// By differences.
     pub derivative: f64,
     /// By the gradient.
     pub expected: f64,
-    /// The norm of the gradient over the elements that move, in their scales.
+    /// The norm of the gradient over the moving elements, in their scales.
     pub norm: f64,
     /// The error of the derivative: the largest of the disagreement of the two lengths, that of the
     /// two sides, and the rounding of the loss.
     pub error: f64,
-    /// The part of the error that the rounding of the loss makes.
+    /// The part of the error from the rounding of the loss.
     pub rounding: f64,
     /// How far the gradient may be off because it is rounded on the way.
     pub allowed: f64,
@@ -88,17 +88,17 @@ pub(super) struct Slope {
 pub(super) struct DirectionalGradient {
     /// Its inner product with the direction.
     pub expected: f64,
-    /// Its norm over the elements that move, in their scales.
+    /// Its norm over the moving elements, in their scales.
     pub norm: f64,
     /// How far rounding on the way moves the product.
     pub rounded: f64,
-    /// The elements that move.
+    /// The moving elements.
     pub elements: usize,
 }
 
 /// Elements whose terms are added up by one thread, in their order.
 const PART: usize = 1 << 20;
-/// Elements that are read at a time.
+/// Elements of one read.
 const BLOCK: usize = 1 << 10;
 
 /// The gradient along the direction of `probe`.
@@ -208,7 +208,7 @@ impl DirectionalSums {
     }
 
     fn add(&mut self, step_distance: f64, gradient: f64) {
-        // Elements that do not move are not multiplied: their gradient may be infinite.
+        // Only moving elements are multiplied: the gradient of others may be infinite.
         if step_distance != 0.0 {
             let term = step_distance * gradient;
             self.expected += term;
@@ -238,7 +238,7 @@ fn each_block(
 }
 
 impl Slope {
-    /// The slope that `values` tell, the losses after the probe's steps.
+    /// The slope by `values`, the losses after the probe's steps.
     pub(super) fn from_losses(
         question: &Question,
         probe: SlopeProbe,
@@ -278,18 +278,18 @@ impl Slope {
         if error.is_nan() { slope(f64::NAN, f64::INFINITY) } else { slope(derivative, error) }
     }
 
-    /// The rounding error of the loss that would explain the whole error.
+    /// A rounding error of the loss large enough for the whole error.
     pub(super) fn rounding_seen(&self) -> f64 {
         self.error * LADDER[self.probe.rung].1
     }
 
-    /// The scale that mismatches are relative to.
+    /// The scale of mismatches.
     pub(super) fn size(&self) -> f64 {
         // A NaN of the gradient counts as a mismatch, not here.
         self.norm.max(self.derivative.abs())
     }
 
-    /// The difference of derivative and gradient, beyond what rounding on the way explains.
+    /// The difference of derivative and gradient, beyond rounding on the way.
     pub(super) fn mismatch(&self) -> f64 {
         let difference = (self.derivative - self.expected).abs();
         if difference <= self.allowed { 0.0 } else { difference }
