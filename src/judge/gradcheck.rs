@@ -91,6 +91,18 @@ pub struct GradientPlace {
     pub slope: f64,
 }
 
+impl GradientPlace {
+    /// That of `mismatch` in an input of `shape`.
+    fn of_mismatch(mismatch: &GradientMismatch, shape: &[usize]) -> GradientPlace {
+        GradientPlace {
+            index: unravel_index(mismatch.elements.start, shape),
+            elements: mismatch.elements.len(),
+            gradient: mismatch.gradient,
+            slope: mismatch.slope,
+        }
+    }
+}
+
 /// Checks every output of the harness with `gradient_of`. Each has a check, even where none could
 /// be made; the list is empty if the sources cannot be tested.
 ///
@@ -340,17 +352,16 @@ impl GradientChecker<'_> {
         weights: Option<TensorView>,
         timed_out: &mut bool,
     ) -> Result<Vec<Option<f64>>, ReplayError> {
-        let stepped = |step: &Step| Stepped {
-            input: moved_input.input.to_owned(),
-            step: step.clone(),
-            scales: moved_input.scales.clone(),
-        };
-        let mode = |step| Mode {
-            step: Some(stepped(step)),
+        let modes = steps.iter().map(|step| Mode {
+            step: Some(Stepped {
+                input: moved_input.input.to_owned(),
+                step: step.clone(),
+                scales: moved_input.scales.clone(),
+            }),
             part: self.part.clone(),
             ..Mode::plain(POISON_A)
-        };
-        let modes: Vec<Mode> = steps.iter().map(mode).collect();
+        });
+        let modes: Vec<Mode> = modes.collect();
         let mut losses = Vec::new();
         let at_once = self.shadow.at_once(Some(self.base));
         self.shadow.run_each(&modes, at_once, &mut |_, run| {
@@ -375,16 +386,17 @@ fn look_up_losses<E>(
     steps: &[Step],
     ask: impl FnOnce(&[Step]) -> Result<Vec<Option<f64>>, E>,
 ) -> Result<Vec<Option<f64>>, E> {
-    let is_new = |step: &&Step| known_losses.iter().all(|(known_step, _)| known_step != *step);
-    let new_steps: Vec<Step> = steps.iter().filter(is_new).cloned().collect();
+    let new_steps =
+        steps.iter().filter(|step| known_losses.iter().all(|(known_step, _)| known_step != *step));
+    let new_steps: Vec<Step> = new_steps.cloned().collect();
     if !new_steps.is_empty() {
         let losses = ask(&new_steps)?;
         known_losses.extend(new_steps.into_iter().zip(losses));
     }
-    let loss = |step: &Step| {
+    let losses = steps.iter().map(|step| {
         known_losses.iter().find(|(known_step, _)| known_step == step).and_then(|entry| entry.1)
-    };
-    Ok(steps.iter().map(loss).collect())
+    });
+    Ok(losses.collect())
 }
 
 /// Whether `output` is the declared gradient of a differentiable output.
@@ -464,12 +476,6 @@ impl GradientCheck {
             GradientAnswer::NoLoss => return self.cannot(UncheckedGradient::NoLossBeside),
             GradientAnswer::Unknown => return self.cannot(UncheckedGradient::NotSmooth),
         };
-        let place = |place: &GradientMismatch| GradientPlace {
-            index: unravel_index(place.elements.start, input.shape),
-            elements: place.elements.len(),
-            gradient: place.gradient,
-            slope: place.slope,
-        };
         GradientCheck {
             story,
             directions: gradient_finding.directions,
@@ -477,7 +483,10 @@ impl GradientCheck {
             checked: gradient_finding.checked,
             worst: gradient_finding.worst,
             error: gradient_finding.error,
-            place: gradient_finding.place.as_ref().map(place),
+            place: gradient_finding
+                .place
+                .as_ref()
+                .map(|mismatch| GradientPlace::of_mismatch(mismatch, input.shape)),
             ..self
         }
     }
@@ -559,7 +568,9 @@ fn weigh_loss_terms<'t>(
     values: TensorView<'t>,
     weights: Option<TensorView<'t>>,
 ) -> impl Iterator<Item = f64> + 't {
-    let weight = move |index| weights.map_or(1.0, |weights| weights.get_f64(index));
     let count = weights.map_or(values.len(), |weights| values.len().min(weights.len()));
-    (0..count).map(move |index| values.get_f64(index) * weight(index))
+    (0..count).map(move |index| {
+        let weight = weights.map_or(1.0, |weights| weights.get_f64(index));
+        values.get_f64(index) * weight
+    })
 }

@@ -17,10 +17,8 @@ pub struct LaunchChange {
 
 /// The differences in order; a launch has changed where its kernel keeps its name.
 pub fn diff_launches(before: &[LaunchRecord], after: &[LaunchRecord]) -> Vec<LaunchChange> {
-    // The place of a launch in its file is no part of its shape.
-    let shape = |launch: &LaunchRecord| LaunchRecord { site: String::new(), ..launch.clone() };
-    let old: Vec<String> = before.iter().map(|launch| serialise_launch(&shape(launch))).collect();
-    let new: Vec<String> = after.iter().map(|launch| serialise_launch(&shape(launch))).collect();
+    let old: Vec<String> = before.iter().map(serialise_shape).collect();
+    let new: Vec<String> = after.iter().map(serialise_shape).collect();
     let mut changes = Vec::new();
     for op in capture_diff_slices(Algorithm::Myers, &old, &new) {
         if let DiffOp::Equal { .. } = op {
@@ -37,6 +35,11 @@ pub fn diff_launches(before: &[LaunchRecord], after: &[LaunchRecord]) -> Vec<Lau
             .extend(gone_launches.map(|launch| LaunchChange { before: Some(launch), after: None }));
     }
     changes
+}
+
+/// The shape of `launch` as text. Its place in its file is no part of it.
+fn serialise_shape(launch: &LaunchRecord) -> String {
+    serialise_launch(&LaunchRecord { site: String::new(), ..launch.clone() })
 }
 
 fn serialise_launch(launch: &LaunchRecord) -> String {

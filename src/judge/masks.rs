@@ -23,16 +23,16 @@ struct MaskInput<'a> {
 impl<'a> Masks<'a> {
     /// The masks of `fixture` for an output of `dims`.
     pub(super) fn for_output(fixture: &'a Fixture, dims: &[Dim]) -> Masks<'a> {
-        let place = |dim: &Dim| {
-            dims.iter().position(|candidate| candidate.name.is_some() && candidate == dim)
-        };
-        let narrow = |dtype| matches!(dtype, DType::Bool | DType::U8 | DType::I8);
-        let found = fixture
-            .inputs
-            .iter()
-            .filter(|input| input.present && narrow(input.dtype) && !input.dims.is_empty())
+        let narrow_inputs = fixture.inputs.iter().filter(|input| {
+            let is_narrow = matches!(input.dtype, DType::Bool | DType::U8 | DType::I8);
+            input.present && is_narrow && !input.dims.is_empty()
+        });
+        let found = narrow_inputs
             .filter_map(|input| {
-                let places: Vec<usize> = input.dims.iter().map(place).collect::<Option<_>>()?;
+                let places = input.dims.iter().map(|dim| {
+                    dims.iter().position(|candidate| candidate.name.is_some() && candidate == dim)
+                });
+                let places: Vec<usize> = places.collect::<Option<_>>()?;
                 let bytes = input.packed().ok()?;
                 let name = input.name.as_str();
                 let dtype = input.dtype;

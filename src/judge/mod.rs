@@ -259,25 +259,44 @@ fn has_checkable_gradient(fixture: &Fixture) -> bool {
 pub fn outcome_and_gradients(trial: &Trial) -> Result<(&Outcome, Vec<GradientCheck>), ReplayError> {
     let is_checked = has_checkable_gradient(trial.fixture());
     ensure_evidence_room(trial, false)?;
-    let shadow = || {
+    trial.native_while(&|| {
         if is_checked {
             // Whether there is one is asked later.
             let _ = trial.shadow();
         }
+    })?;
+    if is_checked {
+        measured_ahead(&[trial], || check_outcome(trial))?
+    } else {
+        check_outcome(trial)
+    }
+}
+
+/// The outcome of `trial`, and the checks of its gradients.
+fn check_outcome(trial: &Trial) -> Result<(&Outcome, Vec<GradientCheck>), ReplayError> {
+    let outcome = trial.outcome()?;
+    let gradients = match outcome.status {
+        Status::Completed => check_gradients(trial)?,
+        Status::Failed(_) => {
+            gradcheck::create_unknown_checks(trial.fixture(), &UncheckedGradient::ReplayFailed)
+        }
+        Status::Untestable { .. } => Vec::new(),
     };
-    trial.native_while(&shadow)?;
-    let check_outcome = || {
-        let outcome = trial.outcome()?;
-        let gradients = match outcome.status {
-            Status::Completed => check_gradients(trial)?,
-            Status::Failed(_) => {
-                gradcheck::create_unknown_checks(trial.fixture(), &UncheckedGradient::ReplayFailed)
-            }
-            Status::Untestable { .. } => Vec::new(),
-        };
-        Ok((outcome, gradients))
-    };
-    if is_checked { measured_ahead(&[trial], check_outcome)? } else { check_outcome() }
+    Ok((outcome, gradients))
+}
+
+/// The checksum of each output.
+fn list_checksums(outcome: &Outcome) -> Vec<(&str, Checksum)> {
+    let outputs = outcome.outputs.iter();
+    outputs.map(|output| (output.name.as_str(), output.summary.checksum)).collect()
+}
+
+/// The kinds of the failures of `outcome`.
+fn list_failure_kinds(outcome: &Outcome) -> Vec<&'static str> {
+    match &outcome.status {
+        Status::Failed(failures) => failures.iter().map(Failure::kind).collect(),
+        Status::Completed | Status::Untestable { .. } => Vec::new(),
+    }
 }
 
 impl Judgement {
@@ -306,11 +325,8 @@ impl Judgement {
 
     /// Whether both sides have the same outputs with the same bits, and can be compared.
     fn has_same_bits(&self) -> bool {
-        let checksums = |outcome: &Outcome| -> Vec<(String, Checksum)> {
-            let outputs = outcome.outputs.iter();
-            outputs.map(|output| (output.name.clone(), output.summary.checksum)).collect()
-        };
-        self.verdict == Verdict::Identical && checksums(&self.base) == checksums(&self.got)
+        self.verdict == Verdict::Identical
+            && list_checksums(&self.base) == list_checksums(&self.got)
     }
 
     /// The judgement on outputs with the same bits, without measurements.
@@ -361,11 +377,7 @@ impl Judgement {
 
     /// The failures of `got` whose kinds `base` does not have.
     pub fn new_failures(&self) -> Vec<&Failure> {
-        let kinds = |outcome: &Outcome| match &outcome.status {
-            Status::Failed(failures) => failures.iter().map(Failure::kind).collect(),
-            _ => Vec::new(),
-        };
-        let known_kinds = kinds(&self.base);
+        let known_kinds = list_failure_kinds(&self.base);
         match &self.got.status {
             Status::Failed(failures) => {
                 failures.iter().filter(|failure| !known_kinds.contains(&failure.kind())).collect()

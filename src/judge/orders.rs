@@ -2,7 +2,7 @@
 
 use crate::backend::{Mode, ReplayError, Variant};
 use crate::summary::{POISON_A, summarize_tensor};
-use crate::trial::{ORDERS, OrderDependence, Status, Trial};
+use crate::trial::{ORDERS, OrderDependence, Outcome, Status, Trial};
 use crate::worker::Run;
 
 /// The outputs of `trial` that depend on the order of blocks and threads; none if it did not
@@ -31,19 +31,21 @@ pub fn find_order_dependences(trial: &Trial) -> Result<Vec<OrderDependence>, Rep
 fn same_in_all_orders(trial: &Trial, variant: &dyn Variant) -> Result<bool, ReplayError> {
     let _span = tracing::info_span!("orders", message = trial.fixture().name);
     let outcome = trial.outcome()?;
-    let is_same_run = |run: &Run| {
-        run.outputs().all(|(output, view)| {
-            let plain_record = outcome.outputs.iter().find(|record| record.name == output.name);
-            plain_record.is_some_and(|plain_record| {
-                plain_record.summary.checksum == summarize_tensor(&view, None).checksum
-            })
-        })
-    };
     let modes = ORDERS.map(|order| Mode { order, ..Mode::plain(POISON_A) });
     let mut all_same = true;
     variant.run_each(&modes, variant.at_once(None), &mut |_, run| {
-        all_same &= is_same_run(&run);
+        all_same &= has_outputs_of(&run, outcome);
         Ok(())
     })?;
     Ok(all_same)
+}
+
+/// Whether all outputs of `run` have the bits of `outcome`.
+fn has_outputs_of(run: &Run, outcome: &Outcome) -> bool {
+    run.outputs().all(|(output, view)| {
+        let plain_record = outcome.outputs.iter().find(|record| record.name == output.name);
+        plain_record.is_some_and(|plain_record| {
+            plain_record.summary.checksum == summarize_tensor(&view, None).checksum
+        })
+    })
 }

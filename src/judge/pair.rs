@@ -349,8 +349,8 @@ impl Pair<'_> {
         reach: StepReach,
         shadows: &Shadows,
     ) -> Result<NoiseRef<'_>, ReplayError> {
-        let growth = |index: usize| shadows.growth_of(index);
-        let between = steps_between(self.base.trial, self.got.trial, name, reach, growth)?;
+        let trials = [self.base.trial, self.got.trial];
+        let between = steps_between(trials, name, reach, |index| shadows.growth_of(index))?;
         let shared_steps = self.steps.get_or_init(|| between).as_ref();
         Ok(NoiseRef { base: shared_steps, got: None })
     }

@@ -124,14 +124,16 @@ fn draw_scene(trial: &Trial, name: &str, scene: Scene<'_>) -> OutputPicture {
     OutputPicture { name: name.to_owned(), picture: Picture::draw(&scene) }
 }
 
+/// Whether unwritten memory shows in `failure`.
+fn is_by_memory(failure: &Failure) -> bool {
+    matches!(failure, Failure::Unwritten { .. } | Failure::PoisonDependent { .. })
+}
+
 /// A replay on other poison, where unwritten memory shows in the outcome.
 fn rerun_with_poison(trial: &Trial) -> Result<Option<Run>, ReplayError> {
-    let by_memory = |failure: &Failure| {
-        matches!(failure, Failure::Unwritten { .. } | Failure::PoisonDependent { .. })
-    };
     match (&trial.outcome()?.status, trial.variant()?) {
         (Status::Failed(failures), Some(variant))
-            if failures.iter().any(by_memory) && variant.abilities().poison =>
+            if failures.iter().any(is_by_memory) && variant.abilities().poison =>
         {
             variant.run(&Mode::plain(POISON_B)).map(Some)
         }

@@ -555,18 +555,20 @@ impl Evidence {
     fn loses_accuracy(&self) -> bool {
         let Some(errors) = &self.errors else { return false };
         let is_rounded = self.shadow.is_some_and(|shadow| shadow.is_newly_rounded());
-        let is_loss = |error| self.is_loss_at(error);
-        self.suspects_loss() && (is_rounded || errors.got_without_ties.is_none_or(is_loss))
+        let is_loss_without_ties =
+            errors.got_without_ties.is_none_or(|error| self.is_loss_at(error));
+        self.suspects_loss() && (is_rounded || is_loss_without_ties)
     }
 
     /// Whether the other side gained as much as a loss is told from: by its error around a shadow that is the same, or
     /// by noise where there are no shadows of both sides.
     fn gains_accuracy(&self) -> bool {
         let is_same = self.shadow.is_some() && !self.has_moved();
-        let is_gain = |error| self.is_gain_at(error);
         let by_error = is_same
             && self.suspects_gain()
-            && self.errors.is_some_and(|errors| errors.base_without_ties.is_none_or(is_gain));
+            && self.errors.is_some_and(|errors| {
+                errors.base_without_ties.is_none_or(|error| self.is_gain_at(error))
+            });
         let is_large = self.gained_share.is_some_and(|share| share >= LOST_SHARE);
         by_error || self.asks_for_gained_share() && is_large && !self.noise_grew()
     }

@@ -113,13 +113,13 @@ impl ExponentCounts {
     /// The upper median; none of nothing.
     fn median(&self) -> Option<u16> {
         let mut elements_below = self.0.iter().map(|(_, count)| count).sum::<usize>() / 2;
-        let passes = |&&(_, count): &&(u16, usize)| {
-            let passes = count <= elements_below;
-            elements_below -= if passes { count } else { 0 };
-            passes
-        };
-        let median_index = self.0.iter().take_while(passes).count();
-        self.0.get(median_index).map(|&(number, _)| number)
+        for &(number, count) in &self.0 {
+            if elements_below < count {
+                return Some(number);
+            }
+            elements_below -= count;
+        }
+        None
     }
 }
 
@@ -185,28 +185,39 @@ impl Groups {
         first: usize,
         noise: &[T],
     ) -> Vec<f64> {
-        let no_counts = || vec![ExponentCounts::default(); self.ends.len()];
         let blocks = noise.par_chunks(BLOCK).enumerate().with_min_len(AT_ONCE);
-        let counts = blocks.fold(no_counts, |mut counts, (block, noise)| {
-            let mut values = [0.0; BLOCK];
-            let values = &mut values[..noise.len()];
-            tensor.read(first + block * BLOCK, values);
-            for (noise, &value) in noise.iter().zip(&*values) {
-                if let Some(group) = self.of_value(value) {
-                    counts[group].add((noise.get().to_bits() >> (52 - KEPT)) as u16, 1);
+        let counts = blocks.fold(
+            || self.no_counts(),
+            |mut counts, (block, noise)| {
+                let mut values = [0.0; BLOCK];
+                let values = &mut values[..noise.len()];
+                tensor.read(first + block * BLOCK, values);
+                for (noise, &value) in noise.iter().zip(&*values) {
+                    if let Some(group) = self.of_value(value) {
+                        counts[group].add((noise.get().to_bits() >> (52 - KEPT)) as u16, 1);
+                    }
                 }
-            }
-            counts
-        });
-        let counts = counts.reduce(no_counts, |left_groups, right_groups| {
-            left_groups
-                .into_iter()
-                .zip(right_groups)
-                .map(|(left_counts, right_counts)| left_counts.followed_by(right_counts))
-                .collect()
-        });
-        let median_value = |median: u16| f64::from_bits(u64::from(median) << (52 - KEPT));
-        counts.iter().map(|counts| counts.median().map_or(0.0, median_value)).collect()
+                counts
+            },
+        );
+        let counts = counts.reduce(
+            || self.no_counts(),
+            |left_groups, right_groups| {
+                left_groups
+                    .into_iter()
+                    .zip(right_groups)
+                    .map(|(left_counts, right_counts)| left_counts.followed_by(right_counts))
+                    .collect()
+            },
+        );
+        let medians = counts.iter().map(ExponentCounts::median);
+        medians
+            .map(|median| f64::from_bits(u64::from(median.unwrap_or(0)) << (52 - KEPT)))
+            .collect()
+    }
+
+    fn no_counts(&self) -> Vec<ExponentCounts> {
+        vec![ExponentCounts::default(); self.ends.len()]
     }
 }
 
@@ -236,9 +247,10 @@ fn counted_median<T: DeviationFloat>(row: &[T]) -> T {
     while shift > 0 {
         shift -= DIGIT;
         let mut counts = vec![0usize; 1 << DIGIT];
-        let like = |noise: &&T| noise.rank() >> shift >> DIGIT == rank_prefix;
-        for noise in row.iter().filter(like) {
-            counts[usize::from((noise.rank() >> shift) as u16)] += 1;
+        for noise in row {
+            if noise.rank() >> shift >> DIGIT == rank_prefix {
+                counts[usize::from((noise.rank() >> shift) as u16)] += 1;
+            }
         }
         let mut digit = 0;
         while counts[digit] <= elements_below {

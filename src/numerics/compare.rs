@@ -222,22 +222,12 @@ pub fn is_unexplained(
         return Ok(false);
     }
     let coarser = (COARSE_ROUNDING / (ulp(base.dtype, 1.0) / 2.0)).max(1.0);
-    let is_far = |index: usize| {
-        compare_element(base, got, noise, index).is_some_and(|element| {
-            let larger = element.base.abs().max(element.got.abs());
-            let least_distance = match unexplained_kind {
-                Unexplained::Any => COARSEST_SHARE * larger,
-                Unexplained::NewOrReversed => larger,
-            };
-            let counts = unexplained_kind == Unexplained::Any || element.got != 0.0;
-            let is_finite = element.distance.is_finite();
-            is_finite
-                && counts
-                && element.distance >= least_distance
-                && element.ratio > NOISE_FACTOR * coarser
+    Ok((0..base.len()).into_par_iter().any(|index| {
+        let element = compare_element(base, got, noise, index);
+        element.is_some_and(|element| {
+            element.ratio > NOISE_FACTOR * coarser && element.is_far(unexplained_kind)
         })
-    };
-    Ok((0..base.len()).into_par_iter().any(is_far))
+    }))
 }
 
 fn check_comparable(
@@ -275,6 +265,17 @@ impl DifferingElement {
             (false, false) => f64::INFINITY,
         };
         Some(DifferingElement { base, got, noise, distance, ratio })
+    }
+
+    /// Whether both sides are finite, and too far apart for one rounding in the coarsest format.
+    fn is_far(&self, unexplained_kind: Unexplained) -> bool {
+        let larger = self.base.abs().max(self.got.abs());
+        let least_distance = match unexplained_kind {
+            Unexplained::Any => COARSEST_SHARE * larger,
+            Unexplained::NewOrReversed => larger,
+        };
+        let counts = unexplained_kind == Unexplained::Any || self.got != 0.0;
+        self.distance.is_finite() && counts && self.distance >= least_distance
     }
 
     /// Whether it is beyond noise.

@@ -42,11 +42,10 @@ pub(super) enum Of {
 impl<T: DeviationFloat> ElementDeviations<T> {
     /// Those of `len` elements at rest.
     pub(super) fn new(len: usize, scratch: &Scratch) -> Result<ElementDeviations<T>, ScratchError> {
-        let zeros = || scratch.zeros(len);
-        let rounding = zeros()?;
-        let order = zeros()?;
-        let second = zeros()?;
-        let third = zeros()?;
+        let rounding = scratch.zeros(len)?;
+        let order = scratch.zeros(len)?;
+        let second = scratch.zeros(len)?;
+        let third = scratch.zeros(len)?;
         Ok(ElementDeviations { rounding, order, second, third, told: None, moved: [false; 2] })
     }
 
@@ -70,8 +69,10 @@ impl<T: DeviationFloat> ElementDeviations<T> {
         );
         let [any_moved, jumps] = blocks.reduce(|| [false; 2], |a, b| [a[0] | b[0], a[1] | b[1]]);
         all_deviations.moved[NoiseSource::Rounding as usize] = any_moved;
-        let jumps = |index: usize| jumps && deviations.get_f64(index) < 0.0;
-        all_deviations.told = Some(Bitmap::in_scratch(scratch, deviations.len(), jumps)?);
+        let told = Bitmap::in_scratch(scratch, deviations.len(), |index| {
+            jumps && deviations.get_f64(index) < 0.0
+        })?;
+        all_deviations.told = Some(told);
         Ok(all_deviations)
     }
 
@@ -243,24 +244,27 @@ fn merge_deviations<T: DeviationFloat>(block: DeviationBlock<T>, deviations: &[T
     let seconds = second.iter_mut();
     let thirds = third.iter_mut();
     let element_slots = own.iter_mut().zip(seconds).zip(thirds).zip(deviations);
-    let add = |own: &mut T, other: T, second: &mut T, third: &mut T, deviation: T| {
-        let first = larger_deviation(*own, other);
-        (*own, *second, *third) = (
-            larger_deviation(*own, deviation),
-            larger_deviation(*second, smaller_deviation(deviation, first)),
-            larger_deviation(*third, smaller_deviation(deviation, *second)),
-        );
-    };
     match other {
         Some(other_elements) => element_slots.zip(other_elements).for_each(
             |((((own, second), third), &deviation), &other)| {
-                add(own, other, second, third, deviation);
+                add_deviation([own, second, third], other, deviation);
             },
         ),
         None => element_slots.for_each(|(((own, second), third), &deviation)| {
-            add(own, T::default(), second, third, deviation);
+            add_deviation([own, second, third], T::default(), deviation);
         }),
     }
+}
+
+/// Takes in one `deviation` beside the largest one of its kind, the largest one of the other kind, and the next two.
+#[inline(always)]
+fn add_deviation<T: DeviationFloat>([own, second, third]: [&mut T; 3], other: T, deviation: T) {
+    let first = larger_deviation(*own, other);
+    (*own, *second, *third) = (
+        larger_deviation(*own, deviation),
+        larger_deviation(*second, smaller_deviation(deviation, first)),
+        larger_deviation(*third, smaller_deviation(deviation, *second)),
+    );
 }
 
 /// The larger of two numbers without NaN.

@@ -46,19 +46,18 @@ pub fn find_drift(
         return None;
     }
     let mut values = Values::default();
-    let mut drift_at = |slice: Option<(usize, usize)>| {
-        values.drift_of(base, got, slice_indices(base.shape, slice)).map(|drift| Drift {
-            slice: slice.map(|(axis, slice_index)| (axis_name(dims, axis), slice_index)),
-            ..drift
-        })
-    };
-    if let Some(whole_drift) = drift_at(None) {
-        return Some(whole_drift);
+    let whole_drift = values.drift_of(base, got, slice_indices(base.shape, None));
+    if whole_drift.is_some() {
+        return whole_drift;
     }
     let slices = (0..base.shape.len())
         .flat_map(|axis| (0..base.shape[axis]).map(move |slice_index| (axis, slice_index)));
     let of_slices = slices.filter(|&(axis, _)| base.len() / base.shape[axis].max(1) >= LEAST_SLICE);
-    let drifts = of_slices.filter_map(|slice| drift_at(Some(slice)));
+    let drifts = of_slices.filter_map(|(axis, slice_index)| {
+        let indices = slice_indices(base.shape, Some((axis, slice_index)));
+        let drift = values.drift_of(base, got, indices)?;
+        Some(Drift { slice: Some((axis_name(dims, axis), slice_index)), ..drift })
+    });
     drifts.max_by(|left_drift, right_drift| left_drift.ratio.total_cmp(&right_drift.ratio))
 }
 
@@ -101,8 +100,7 @@ struct Values {
 
 impl Default for Values {
     fn default() -> Values {
-        let zeros = || vec![0.0; 1 << 16];
-        Values { offset: zeros(), scale: zeros() }
+        Values { offset: vec![0.0; 1 << 16], scale: vec![0.0; 1 << 16] }
     }
 }
 
@@ -140,11 +138,8 @@ impl Values {
             self.scale[bits] += error * left.abs();
         }
         // Elements of one value round alike.
-        let sum = |weights: &[f64]| {
-            seen_bits.iter().map(|&bits| weights[bits] * weights[bits]).sum::<f64>().sqrt()
-        };
-        let by_offset = sum(&self.offset);
-        let by_scale = sum(&self.scale);
+        let by_offset = norm_of_weights(&self.offset, &seen_bits);
+        let by_scale = norm_of_weights(&self.scale, &seen_bits);
         for &bits in &seen_bits {
             (self.offset[bits], self.scale[bits]) = (0.0, 0.0);
         }
@@ -152,16 +147,24 @@ impl Values {
             return None;
         }
         let count = elements as f64;
-        let wider = 4.0 * NARROW_ROUNDING;
         let size = (squares / count).sqrt();
         let scale = products / squares;
         let offset = differences / count / size;
-        let least_drift = |by_chance: f64| NOISE_FACTOR * by_chance + wider;
-        let of_scale = scale.abs() / least_drift(by_scale / squares);
-        let of_offset = offset.abs() / least_drift(by_offset / count / size);
+        let of_scale = scale.abs() / find_least_drift(by_scale / squares);
+        let of_offset = offset.abs() / find_least_drift(by_offset / count / size);
         let ratio = of_scale.max(of_offset);
         (ratio > 1.0).then_some(Drift { slice: None, elements, scale, offset, ratio })
     }
+}
+
+/// The L2 norm of the weights at `seen_bits`.
+fn norm_of_weights(weights: &[f64], seen_bits: &[usize]) -> f64 {
+    seen_bits.iter().map(|&bits| weights[bits] * weights[bits]).sum::<f64>().sqrt()
+}
+
+/// The least shift beyond rounding, where independent roundings add up to `by_chance`.
+fn find_least_drift(by_chance: f64) -> f64 {
+    NOISE_FACTOR * by_chance + 4.0 * NARROW_ROUNDING
 }
 
 #[cfg(test)]

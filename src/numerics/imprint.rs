@@ -119,12 +119,9 @@ impl Imprint {
     /// distribution, whose median is the sum of magnitudes (Indyk, "Stable distributions, pseudorandom
     /// generators, embeddings, and data stream computation", J. ACM 53, 2006).
     fn reach(&self, got: &Imprint) -> f64 {
-        let sum_distances = |a: &[u32; SUMS], b: &[u32; SUMS]| -> Vec<f64> {
-            a.iter().zip(b).map(|(a, b)| f64::from(a.wrapping_sub(*b) as i32).abs()).collect()
-        };
-        let signed = sum_distances(&self.signed, &got.signed);
+        let signed = measure_sum_distances(&self.signed, &got.signed);
         let squares = signed.iter().map(|x| x * x).sum::<f64>() / SUMS as f64;
-        let mut weighted = sum_distances(&self.weighted, &got.weighted);
+        let mut weighted = measure_sum_distances(&self.weighted, &got.weighted);
         weighted.sort_by(f64::total_cmp);
         let middle = (weighted[SUMS / 2 - 1] + weighted[SUMS / 2]) / 2.0;
         let kept_scale = (1u64 << CUT) as f64 * (1u64 << DRAWN_BITS) as f64 / WEIGHT as f64;
@@ -133,6 +130,11 @@ impl Imprint {
         let root_of_squares = squares.sqrt();
         if root_of_squares == 0.0 { 0.0 } else { squares / magnitudes.max(root_of_squares) / STEPS }
     }
+}
+
+/// The distance of each sum, modulo 2^32.
+fn measure_sum_distances(a: &[u32; SUMS], b: &[u32; SUMS]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| f64::from(a.wrapping_sub(*b) as i32).abs()).collect()
 }
 
 /// A shadow with its scales.
@@ -209,6 +211,11 @@ struct ImprintSums {
     magnitudes: f64,
 }
 
+/// `steps` or its negative, modulo 2^64.
+fn give_sign(steps: i64, is_negative: bool) -> u64 {
+    if is_negative { steps.wrapping_neg() as u64 } else { steps as u64 }
+}
+
 impl ImprintSums {
     fn add(&mut self, index: usize, steps: i64) {
         /// Random words for an element: one of signs, six of three weights each.
@@ -217,27 +224,27 @@ impl ImprintSums {
         if steps == 0 {
             return;
         }
-        let word = |number: u64| draw_splitmix64((index as u64).wrapping_mul(WORDS) + number);
-        let signs = word(0);
-        let signed = |negative: bool| if negative { steps.wrapping_neg() } else { steps } as u64;
+        let first_word = (index as u64).wrapping_mul(WORDS);
+        let signs = draw_splitmix64(first_word);
         for (sum_index, sum) in self.signed.iter_mut().enumerate() {
-            *sum = sum.wrapping_add(signed(signs >> sum_index & 1 == 1));
+            *sum = sum.wrapping_add(give_sign(steps, signs >> sum_index & 1 == 1));
         }
         for (three, sums) in self.weighted.chunks_mut(3).enumerate() {
-            let mut drawn = word(1 + three as u64);
+            let mut drawn = draw_splitmix64(first_word + 1 + three as u64);
             for sum in sums {
                 let weight = WEIGHT / ((drawn & MASK) + 1);
                 let negative = drawn >> DRAWN_BITS & 1 == 1;
-                *sum = sum.wrapping_add(signed(negative).wrapping_mul(weight));
+                *sum = sum.wrapping_add(give_sign(steps, negative).wrapping_mul(weight));
                 drawn >>= DRAWN_BITS + 1;
             }
         }
     }
 
     fn merge(mut self, other: ImprintSums) -> ImprintSums {
-        let add = |sum: &mut u64, addend: u64| *sum = sum.wrapping_add(addend);
-        self.signed.iter_mut().zip(other.signed).for_each(|(sum, addend)| add(sum, addend));
-        self.weighted.iter_mut().zip(other.weighted).for_each(|(sum, addend)| add(sum, addend));
+        let sums = self.signed.iter_mut().chain(&mut self.weighted);
+        for (sum, addend) in sums.zip(other.signed.into_iter().chain(other.weighted)) {
+            *sum = sum.wrapping_add(addend);
+        }
         self.squares += other.squares;
         self.magnitudes += other.magnitudes;
         self

@@ -51,22 +51,24 @@ const BLOCK: usize = 1 << 10;
 
 /// The root mean square of a tensor, in which elements that are not finite count as 0.
 pub(super) fn root_mean_square(view: &TensorView) -> f64 {
-    let squares = |part: usize| {
-        let mut squares = Squares::default();
-        let end = view.len().min((part + 1) * PART);
-        let mut values = [0.0; BLOCK];
-        for first in (part * PART..end).step_by(BLOCK) {
-            let values = &mut values[..BLOCK.min(end - first)];
-            view.read(first, values);
-            values.iter().filter(|x| x.is_finite()).for_each(|&value| squares.add(value));
-        }
-        squares
-    };
     let parts = (0..view.len().div_ceil(PART)).into_par_iter();
-    let parts: Vec<Squares> = parts.map(squares).collect();
+    let parts: Vec<Squares> = parts.map(|part| squares_of_part(view, part)).collect();
     let mut total_squares = Squares::default();
     parts.iter().for_each(|part| total_squares.merge(part));
     total_squares.root() / (view.len().max(1) as f64).sqrt()
+}
+
+/// The squares of the finite elements in part `part` of `view`.
+fn squares_of_part(view: &TensorView, part: usize) -> Squares {
+    let mut squares = Squares::default();
+    let end = view.len().min((part + 1) * PART);
+    let mut values = [0.0; BLOCK];
+    for first in (part * PART..end).step_by(BLOCK) {
+        let values = &mut values[..BLOCK.min(end - first)];
+        view.read(first, values);
+        values.iter().filter(|x| x.is_finite()).for_each(|&value| squares.add(value));
+    }
+    squares
 }
 
 /// Half a unit in the last place of `view`, relative, in L2, over finite elements: the most by which rounding it once to

@@ -62,8 +62,12 @@ pub enum NumericsError {
 fn check_shapes(base: &TensorView, got: &TensorView, same_dtype: bool) -> Result<(), CompareError> {
     let dtype_differs = same_dtype && base.dtype != got.dtype;
     if dtype_differs || base.shape != got.shape || base.len() != got.len() {
-        let kind = |t: &TensorView| format!("{} {:?}", t.dtype, t.shape);
-        return Err(CompareError::Shape { base: kind(base), got: kind(got) });
+        return Err(CompareError::Shape { base: describe_kind(base), got: describe_kind(got) });
     }
     Ok(())
+}
+
+/// The dtype and the shape of `tensor` in words.
+fn describe_kind(tensor: &TensorView) -> String {
+    format!("{} {:?}", tensor.dtype, tensor.shape)
 }

@@ -53,6 +53,13 @@ impl Spread {
         }
     }
 
+    /// The L2 norm.
+    fn norm(&self) -> f64 {
+        let mut squares = Squares::default();
+        (0..self.len()).for_each(|index| squares.add(self.value_at(index)));
+        squares.root()
+    }
+
     /// Adds the numbers from `first` on to `sums`.
     fn add_to(&self, first: usize, sums: &mut [f64]) {
         let range = first..first + sums.len();
@@ -283,13 +290,14 @@ impl NoiseAccumulator {
     /// As [`NoiseAccumulator::rounding`].
     pub fn ordered(&self, base: &TensorView) -> Result<Option<Ordered>, NumericsError> {
         self.check_len(base)?;
-        let order = |index: usize| of_all!(&self.deviations, all => all.order(index));
         if !base.dtype.is_float() || !self.has_moved(NoiseSource::Order) {
             return Ok(None);
         }
         let rounding = self.rounding(base)?;
-        let belongs = |i: usize| order(i) > ORDER_FACTOR * rounding.value_at(i);
-        let elements = Bitmap::in_scratch(&self.scratch, base.len(), belongs)?;
+        let elements = Bitmap::in_scratch(&self.scratch, base.len(), |index| {
+            let order = of_all!(&self.deviations, all => all.order(index));
+            order > ORDER_FACTOR * rounding.value_at(index)
+        })?;
         Ok((elements.count() > 0).then_some(Ordered { elements, rounding }))
     }
 
@@ -378,11 +386,12 @@ fn summarize_noise<T: DeviationFloat>(
     included_sources: Of,
     replays: u32,
 ) -> NoiseSummary {
-    let parts = (0..element_deviations.len().div_ceil(PART)).into_par_iter();
-    let range = |part: usize| part * PART..element_deviations.len().min((part + 1) * PART);
+    let count = element_deviations.len();
+    let parts = (0..count.div_ceil(PART)).into_par_iter();
     let parts: Vec<NoisePart> = parts
         .map(|part| {
-            NoisePart::measure(element_deviations, base, range(part), included_sources, replays)
+            let range = part * PART..count.min((part + 1) * PART);
+            NoisePart::measure(element_deviations, base, range, included_sources, replays)
         })
         .collect();
     let whole_part = parts.into_iter().reduce(NoisePart::followed_by).unwrap_or_default();
@@ -481,8 +490,9 @@ impl NoiseRef<'_> {
     ///
     /// Each side errs by itself, so the errors add up.
     pub(super) fn sum_at(&self, dtype: DType, index: usize, base: f64, got: f64) -> f64 {
-        let side = |noise: Option<&Spread>| noise.map_or(0.0, |noise| noise.value_at(index));
-        NoiseRef::raised(side(self.base) + side(self.got), dtype, base, got)
+        let base_noise = self.base.map_or(0.0, |noise| noise.value_at(index));
+        let got_noise = self.got.map_or(0.0, |noise| noise.value_at(index));
+        NoiseRef::raised(base_noise + got_noise, dtype, base, got)
     }
 
     /// Writes the summed noise of both sides to `out`, for the elements from `first` on, before it is
@@ -502,15 +512,8 @@ impl NoiseRef<'_> {
 
     /// Whether the trusted side has at least a quarter of the other side's, in L2.
     pub(crate) fn base_has_its_share(&self) -> bool {
-        let side_norm = |side: Option<&Spread>| {
-            let mut squares = Squares::default();
-            let side_noises =
-                side.into_iter().flat_map(|side| (0..side.len()).map(|index| side.value_at(index)));
-            side_noises.for_each(|noise| squares.add(noise));
-            squares.root()
-        };
-        let base = side_norm(self.base);
-        let got = side_norm(self.got);
+        let base = self.base.map_or(0.0, Spread::norm);
+        let got = self.got.map_or(0.0, Spread::norm);
         base > 0.0 && 4.0 * base >= got
     }
 

@@ -178,16 +178,19 @@ impl Map {
     fn cell(&self, index: usize) -> usize {
         let row = index / self.columns;
         let column = index % self.columns;
-        let block = |position: usize, size: usize, cells: usize| {
-            (position as u128 * cells as u128 / size as u128) as usize
-        };
-        block(row, self.rows, self.height) * self.width + block(column, self.columns, self.width)
+        let line = find_cell(row, self.rows, self.height);
+        line * self.width + find_cell(column, self.columns, self.width)
     }
 
     /// The first index, of `size`, that lies in `cell` of `cells`.
     pub fn first(cell: usize, size: usize, cells: usize) -> usize {
         (cell as u128 * size as u128).div_ceil(cells.max(1) as u128) as usize
     }
+}
+
+/// The cell, out of `cells`, of `position` out of `size`.
+fn find_cell(position: usize, size: usize, cells: usize) -> usize {
+    (position as u128 * cells as u128 / size as u128) as usize
 }
 
 /// Elements that are no numbers, or that nobody wrote.
@@ -337,7 +340,7 @@ impl Scene<'_> {
         let mut chosen: Vec<usize> = spread.chain(wrong).collect();
         chosen.sort_unstable();
         chosen.dedup();
-        let pair = |index: usize| {
+        let pairs = chosen.into_iter().map(|index| {
             let beyond = compare_element(base, &self.got, noise, index)
                 .is_some_and(|element| element.is_beyond());
             ValuePair {
@@ -345,9 +348,8 @@ impl Scene<'_> {
                 got: self.got.get_f64(index) as f32,
                 beyond,
             }
-        };
-        let finite = |pair: &ValuePair| pair.base.is_finite() && pair.got.is_finite();
-        chosen.into_iter().map(pair).filter(finite).collect()
+        });
+        pairs.filter(|pair| pair.base.is_finite() && pair.got.is_finite()).collect()
     }
 
     /// Whether nobody wrote element `index`, and whether it depends on memory that nobody wrote.

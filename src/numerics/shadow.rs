@@ -193,15 +193,15 @@ impl<'a> Shadows<'a> {
         if !is_larger || change.changed < LEAST_ROW as u64 {
             return None;
         }
-        let fits = |index: usize| {
+        let all_fit = (0..self.base.len()).into_par_iter().all(|index| {
             let left = self.base.get_f64(index);
             let right = self.got.get_f64(index);
             let apart = value_distance(left, right);
             apart == 0.0
                 || is_larger_by(growth, left, right)
                 || !self.is_unexplained(apart, index, left, right)
-        };
-        (0..self.base.len()).into_par_iter().all(fits).then_some(growth)
+        });
+        all_fit.then_some(growth)
     }
 
     /// Whether one factor explains all changed elements.
@@ -264,15 +264,14 @@ impl<'a> Shadows<'a> {
     /// [`CompareError::Noise`] if `roundoff` belongs to another tensor.
     pub fn move_beyond(&self, roundoff: &Spread) -> Result<bool, CompareError> {
         NoiseRef { base: Some(roundoff), got: None }.check_len(self.base.len())?;
-        let is_beyond = |index: usize| {
-            let difference = value_distance(self.base.get_f64(index), self.got.get_f64(index));
+        Ok((0..self.base.len()).into_par_iter().any(|index| {
             let left = self.base.get_f64(index);
             let right = self.got.get_f64(index);
+            let difference = value_distance(left, right);
             let unit = ulp(self.native, 1.0) / 2.0 * self.scale(index, left, right);
             let explained = roundoff.value_at(index).min(ROUNDOFF_UNITS * unit);
             difference > explained && self.has_moved(index)
-        };
-        Ok((0..self.base.len()).into_par_iter().any(is_beyond))
+        }))
     }
 
     /// Compares the two element by element.

@@ -242,9 +242,9 @@ fn survey_elements(
     masks: &[&Mask],
     scratch: &Scratch,
 ) -> Result<ElementClass, ScratchError> {
-    let empty_bitmap = |&size: &usize| Bitmap::in_scratch(scratch, size, |_| false);
+    let empty_bitmaps = shape.iter().map(|&size| Bitmap::in_scratch(scratch, size, |_| false));
     let mut element_class = ElementClass {
-        touched: shape.iter().map(empty_bitmap).collect::<Result<_, _>>()?,
+        touched: empty_bitmaps.collect::<Result<_, _>>()?,
         elements: 0,
         rows: 0,
         first: Vec::new(),
@@ -322,11 +322,10 @@ fn measure_region(class: &ElementClass, terms: &[Term], mask: Option<(&Mask, boo
 
 /// The mask's elements in the terms that are on one side of it.
 fn count_in_mask(terms: &[Term], mask: &Mask, zero: bool) -> u64 {
-    let is_inside = |linear: &usize| {
-        let index = unravel_index(*linear, mask.view.shape);
-        let selects = |(&dim, &i): (&usize, &usize)| terms[dim].selection.contains(i);
-        mask.dims.iter().zip(&index).all(selects)
-    };
-    let side = |linear: &usize| (mask.view.get_f64(*linear) == 0.0) == zero;
-    (0..mask.view.len()).filter(side).filter(is_inside).count() as u64
+    let on_side = (0..mask.view.len()).filter(|&linear| (mask.view.get_f64(linear) == 0.0) == zero);
+    let inside = on_side.filter(|&linear| {
+        let index = unravel_index(linear, mask.view.shape);
+        mask.dims.iter().zip(&index).all(|(&dim, &i)| terms[dim].selection.contains(i))
+    });
+    inside.count() as u64
 }

@@ -16,14 +16,13 @@ use crate::tensor::TensorView;
 pub const POINTS: [i8; 6] = [-4, -2, -1, 1, 2, 4];
 /// The weights of a point in the fourth differences at the distance of one and of two.
 fn difference_weights(point: i8) -> [f64; 2] {
-    let weight_at = |distance: i8| match (point / distance).abs() {
+    [1, 2].map(|distance: i8| match (point / distance).abs() {
         _ if point % distance != 0 => 0.0,
         0 => 6.0,
         1 => -4.0,
         2 => 1.0,
         _ => 0.0,
-    };
-    [weight_at(1), weight_at(2)]
+    })
 }
 /// The root of the sum of the squared weights: how far five errors that are independent of each other
 /// add up.
@@ -44,8 +43,9 @@ impl Steps {
     /// # Errors
     /// [`ScratchError`](crate::scratch::ScratchError) if there is no room.
     pub fn new(middle: &TensorView, scratch: &Scratch) -> Result<Steps, NumericsError> {
-        let zeros = || scratch.zeros(middle.len());
-        let mut steps = Steps { near: zeros()?, far: zeros()?, scratch: scratch.clone() };
+        let near = scratch.zeros(middle.len())?;
+        let far = scratch.zeros(middle.len())?;
+        let mut steps = Steps { near, far, scratch: scratch.clone() };
         steps.sum(middle, 0);
         Ok(steps)
     }

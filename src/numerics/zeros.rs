@@ -24,33 +24,31 @@ pub fn zero_slices(
 ) -> Result<Vec<String>, ScratchError> {
     let count = got.len();
     assert_eq!(base.len(), count, "two tensors of one shape");
-    let filled = |view: &TensorView, index: usize| view.get_f64(index) != 0.0;
     // Most outputs have no element that became zero.
-    let becomes_zero = |index: usize| filled(base, index) && !filled(got, index);
-    if !(0..count).into_par_iter().any(becomes_zero) {
+    if !(0..count).into_par_iter().any(|index| is_filled(base, index) && !is_filled(got, index)) {
         return Ok(Vec::new());
     }
-    if !(0..count).any(|index| filled(got, index)) {
+    if !(0..count).any(|index| is_filled(got, index)) {
         return Ok(vec!["everything".to_owned()]);
     }
     let mut inner = count;
     let mut slices = Vec::new();
     for (place, dim) in dims.iter().enumerate() {
         inner /= dim.size;
-        let empty_bitmap = || Bitmap::in_scratch(scratch, dim.size, |_| false);
-        let mut in_base = empty_bitmap()?;
-        let mut in_got = empty_bitmap()?;
+        let mut in_base = Bitmap::in_scratch(scratch, dim.size, |_| false)?;
+        let mut in_got = Bitmap::in_scratch(scratch, dim.size, |_| false)?;
         for index in 0..count {
             let along = index / inner % dim.size;
-            if filled(base, index) {
+            if is_filled(base, index) {
                 in_base.insert(along);
             }
-            if filled(got, index) {
+            if is_filled(got, index) {
                 in_got.insert(along);
             }
         }
-        let is_zero = |along| in_base.contains(along) && !in_got.contains(along);
-        let zero = Bitmap::in_scratch(scratch, dim.size, is_zero)?;
+        let zero = Bitmap::in_scratch(scratch, dim.size, |along| {
+            in_base.contains(along) && !in_got.contains(along)
+        })?;
         let zero_term = dimension_term((place, (dim, &zero)));
         // A widened selection would claim slices that are not zero.
         let exact = (0..dim.size)
@@ -60,6 +58,10 @@ pub fn zero_slices(
         }
     }
     Ok(slices)
+}
+
+fn is_filled(view: &TensorView, index: usize) -> bool {
+    view.get_f64(index) != 0.0
 }
 
 #[cfg(test)]

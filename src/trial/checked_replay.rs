@@ -101,11 +101,9 @@ impl Trial {
         if let Some(call_limit) = time_limit {
             let call = self.remembered_call(variant)?;
             if call > call_limit {
-                let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+                let [taken, most] = [call, call_limit].map(|time| time.as_secs_f64() * 1e3);
                 return Ok(CheckedReplay::not(format!(
-                    "the call takes {:.0} ms of processor time, more than {:.0} ms",
-                    milliseconds(call),
-                    milliseconds(call_limit)
+                    "the call takes {taken:.0} ms of processor time, more than {most:.0} ms"
                 )));
             }
         }
@@ -157,21 +155,9 @@ impl Trial {
 
     /// Whether the sources can be run and the call returns.
     fn comes_to_its_end(&self) -> Result<bool, ReplayError> {
-        let ends = |failure: &Failure| {
-            !matches!(
-                failure,
-                Failure::Fault { .. }
-                    | Failure::Exit { .. }
-                    | Failure::Status { .. }
-                    | Failure::Outputs { .. }
-                    | Failure::Killed { .. }
-                    | Failure::Timeout { .. }
-                    | Failure::Memory { .. }
-            )
-        };
         Ok(match &self.outcome()?.status {
             Status::Completed => true,
-            Status::Failed(failures) => failures.iter().all(ends),
+            Status::Failed(failures) => !failures.iter().any(ends_the_call),
             Status::Untestable { .. } => false,
         })
     }
@@ -179,12 +165,11 @@ impl Trial {
     /// Whether what ended the call is an access of one side to the memory of the other, whose line a checked
     /// replay tells.
     fn crosses(&self) -> Result<bool, ReplayError> {
-        let crosses = |failure: &Failure| {
-            let Failure::Fault { fault } = failure else { return false };
-            [HOST_ACCESS, DEVICE_ACCESS].contains(&fault.what.as_str())
-        };
-        let status = &self.outcome()?.status;
-        Ok(matches!(status, Status::Failed(failures) if failures.iter().any(crosses)))
+        let Status::Failed(failures) = &self.outcome()?.status else { return Ok(false) };
+        Ok(failures.iter().any(|failure| match failure {
+            Failure::Fault { fault } => [HOST_ACCESS, DEVICE_ACCESS].contains(&fault.what.as_str()),
+            _ => false,
+        }))
     }
 
     fn conclude_check(
@@ -194,18 +179,35 @@ impl Trial {
     ) -> Result<CheckedReplay, ReplayError> {
         let AccessFindings { found: mut findings, left_out, .. } =
             std::mem::take(&mut run.findings);
-        let is_stray = |finding: &AccessFinding| finding.kind == FoundKind::UndefinedLane;
         // Lanes with a source outside of the shuffle have got something else than in a plain replay.
-        let is_unused = findings.iter().any(is_stray)
+        let is_unused = findings.iter().any(is_of_undefined_lane)
             && run.gives_the_bits_of(&plain_variant.for_noise().run(&Mode::plain(POISON_A))?);
         for finding in &mut findings {
             finding.index = find_element_index(self.fixture(), finding);
-            if is_unused && is_stray(finding) {
+            if is_unused && is_of_undefined_lane(finding) {
                 finding.kind = FoundKind::UnusedLane;
             }
         }
         Ok(CheckedReplay::Done { findings, left_out })
     }
+}
+
+/// Whether the call does not return after `failure`.
+fn ends_the_call(failure: &Failure) -> bool {
+    matches!(
+        failure,
+        Failure::Fault { .. }
+            | Failure::Exit { .. }
+            | Failure::Status { .. }
+            | Failure::Outputs { .. }
+            | Failure::Killed { .. }
+            | Failure::Timeout { .. }
+            | Failure::Memory { .. }
+    )
+}
+
+fn is_of_undefined_lane(finding: &AccessFinding) -> bool {
+    finding.kind == FoundKind::UndefinedLane
 }
 
 /// Measures the processor time of a plain call on the checking machine.

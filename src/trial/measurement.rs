@@ -10,7 +10,6 @@ use super::concurrent::run_both;
 use super::order::OrderDependence;
 use super::plain_replay::Plain;
 use crate::backend::{Mode, ReplayError, Variant};
-use crate::fixture::Input;
 use crate::numerics::NumericsError;
 use crate::numerics::compare::compare_outputs;
 use crate::numerics::constants::FLIP_FACTOR;
@@ -140,13 +139,13 @@ impl Measurement {
 
     /// The noise of every output in short.
     pub fn noises(&self) -> Vec<OutputNoise> {
-        let output_noise = |(name, noise): &(String, Noise)| OutputNoise {
+        let output_noises = self.noise.iter().map(|(name, noise)| OutputNoise {
             name: name.clone(),
             noise: noise.summary.clone(),
             order: self.ordered_of(name),
             probes: self.probes_of(name).to_vec(),
-        };
-        self.noise.iter().map(output_noise).collect()
+        });
+        output_noises.collect()
     }
 }
 
@@ -184,7 +183,7 @@ impl Around {
 
     /// The causes of deviations of each output.
     fn probes(&self) -> Vec<(String, Vec<Probe>)> {
-        let output_probes = |(name, accumulator): &(String, NoiseAccumulator)| {
+        let output_probes = self.accumulators.iter().map(|(name, accumulator)| {
             let by_rounding =
                 if self.nudged.contains(name) { Probe::Inputs } else { Probe::Rounding };
             let probe_sources =
@@ -192,8 +191,8 @@ impl Around {
             let moving_probes =
                 probe_sources.into_iter().filter(|(_, source)| accumulator.has_moved(*source));
             (name.clone(), moving_probes.map(|(probe, _)| probe).collect())
-        };
-        self.accumulators.iter().map(output_probes).collect()
+        });
+        output_probes.collect()
     }
 }
 
@@ -372,17 +371,9 @@ impl Trial {
         centre: &Run,
         name: &str,
     ) -> Result<Option<Noise>, ReplayError> {
-        let is_float = |input: &&Input| input.present && input.dtype.is_float();
-        let step = |class, count| Step {
-            seed: NUDGES[0],
-            class,
-            among: 0..count,
-            without: Vec::new(),
-            unit: StepUnit::Own,
-            length: ulp(DType::F32, 1.0),
-        };
         let mut modes = Vec::new();
-        for input in self.fixture().inputs.iter().filter(is_float) {
+        let inputs = self.fixture().inputs.iter();
+        for input in inputs.filter(|input| input.present && input.dtype.is_float()) {
             let packed = input.packed()?;
             let shape = input.shape();
             let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
@@ -391,7 +382,15 @@ impl Trial {
             for class in [StepClass::Ordinary, StepClass::Outlier] {
                 let input = input.name.clone();
                 let scales = scales.clone();
-                let stepped = Stepped { input, step: step(class, view.len()), scales };
+                let step = Step {
+                    seed: NUDGES[0],
+                    class,
+                    among: 0..view.len(),
+                    without: Vec::new(),
+                    unit: StepUnit::Own,
+                    length: ulp(DType::F32, 1.0),
+                };
+                let stepped = Stepped { input, step, scales };
                 modes.push(Mode { step: Some(stepped), ..Mode::plain(POISON_A) });
             }
         }

@@ -8,7 +8,7 @@ use crate::numerics::constants::{POISON_FACTOR, POISON_SHARE, REORDERED_ULPS, TW
 use crate::numerics::measure::ulp;
 use crate::summary::{POISON_A, POISON_B, Poison, PoisonComparison};
 use crate::tensor::{TensorView, unravel_index};
-use crate::worker::{Ending, Run};
+use crate::worker::Ending;
 
 impl Trial {
     /// The failure of output `name` if two identical replays of `variant` give elements otherwise, by more than
@@ -42,12 +42,12 @@ impl Trial {
         }
         let mode = Mode::plain(POISON_A);
         let (first, second) = shadow.run_pair([mode.clone(), mode])?;
-        let completed = |run: &Run| run.ending == Ending::Completed;
-        let outputs = first.output(name).zip(second.output(name));
-        let Some((first, second)) = outputs.filter(|_| completed(&first) && completed(&second))
-        else {
+        let endings = [&first.ending, &second.ending];
+        if endings != [&Ending::Completed; 2] {
             return Ok(false);
-        };
+        }
+        let outputs = first.output(name).zip(second.output(name));
+        let Some((first, second)) = outputs else { return Ok(false) };
         Ok(tensor_distance(&first, &second) < TWIN_SHARE * tensor_distance(run_view, repeated_view))
     }
 }
@@ -116,25 +116,14 @@ pub(super) fn excuse_unsteadiness(
     [first, second, repeated_view]: [&TensorView; 3],
     atomics: bool,
 ) {
-    let moved_distance = |other_view: &TensorView, index: usize| {
-        let distance = (first.get_f64(index) - other_view.get_f64(index)).abs();
-        if distance.is_nan() { f64::INFINITY } else { distance }
-    };
-    let size = first.dtype.size();
-    let differs = |other_view: &TensorView, index: usize| {
-        let element = index * size..(index + 1) * size;
-        first.bytes[element.clone()] != other_view.bytes[element]
-    };
-    let unsteady = (0..first.len()).filter(|&index| differs(repeated_view, index));
+    let unsteady = (0..first.len()).filter(|&index| has_other_bits(first, repeated_view, index));
     let spread = unsteady
-        .map(|index| moved_distance(repeated_view, index))
+        .map(|index| measure_move_of(first, repeated_view, index))
         .filter(|moved_by| moved_by.is_finite());
     let mut allowed = POISON_FACTOR * spread.fold(0.0, f64::max);
-    let unwritten = |index: usize| {
-        holds_poison(&POISON_A, first, index) && holds_poison(&POISON_B, second, index)
-    };
     if atomics && first.dtype.is_float() {
-        let written_elements = (0..first.len()).filter(|&index| !unwritten(index));
+        let written_elements =
+            (0..first.len()).filter(|&index| !is_left_unwritten(first, second, index));
         let sizes = written_elements
             .map(|index| first.get_f64(index).abs())
             .filter(|size| size.is_finite());
@@ -144,7 +133,9 @@ pub(super) fn excuse_unsteadiness(
         return;
     }
     let dependent = (0..first.len()).filter(|&index| {
-        differs(second, index) && !unwritten(index) && moved_distance(second, index) > allowed
+        has_other_bits(first, second, index)
+            && !is_left_unwritten(first, second, index)
+            && measure_move_of(first, second, index) > allowed
     });
     (write_summary.poison_dependent, write_summary.first_poison_dependent) = (0, Vec::new());
     for index in dependent {
@@ -153,6 +144,23 @@ pub(super) fn excuse_unsteadiness(
             write_summary.first_poison_dependent.push(index as u64);
         }
     }
+}
+
+/// The distance of element `index` in two replays; infinite where it is NaN.
+fn measure_move_of(first: &TensorView, other_view: &TensorView, index: usize) -> f64 {
+    let distance = (first.get_f64(index) - other_view.get_f64(index)).abs();
+    if distance.is_nan() { f64::INFINITY } else { distance }
+}
+
+fn has_other_bits(first: &TensorView, other_view: &TensorView, index: usize) -> bool {
+    let size = first.dtype.size();
+    let element = index * size..(index + 1) * size;
+    first.bytes[element.clone()] != other_view.bytes[element]
+}
+
+/// Whether element `index` holds the poison of both replays.
+fn is_left_unwritten(first: &TensorView, second: &TensorView, index: usize) -> bool {
+    holds_poison(&POISON_A, first, index) && holds_poison(&POISON_B, second, index)
 }
 
 /// Whether element `index` still holds `poison`.

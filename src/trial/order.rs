@@ -72,8 +72,9 @@ impl Trial {
                 variant.run(&Mode { order, rounding, ..Mode::plain(POISON_A) })
             };
             let nearest_run = run(Rounding::Nearest)?;
-            let is_suspect = |name: &str| suspects.iter().any(|suspect| suspect.name == name);
-            let mut rounded_accumulators = self.accumulators(&nearest_run, is_suspect)?;
+            let mut rounded_accumulators = self.accumulators(&nearest_run, |name| {
+                suspects.iter().any(|suspect| suspect.name == name)
+            })?;
             for rounding in [Rounding::Down, Rounding::Up] {
                 accumulate_deviations(
                     &mut rounded_accumulators,
@@ -132,9 +133,8 @@ impl Suspect<'_> {
         let judge = |index: usize| {
             measure_move(&base, &nearest_view, index, base_rounding, &other_rounding)
         };
-        let is_beyond = |worst: &LargestMove| worst.ratio > ORDER_FACTOR;
         let confirmed_elements = Bitmap::in_scratch(scratch, base.len(), |index| {
-            self.ordered.elements.contains(index) && is_beyond(&judge(index))
+            self.ordered.elements.contains(index) && judge(index).ratio > ORDER_FACTOR
         })?;
         for worst in confirmed_elements.ones().map(judge) {
             if self.worst.is_none_or(|known_worst| worst.ratio > known_worst.ratio) {
@@ -157,10 +157,9 @@ impl Suspect<'_> {
         else {
             return Ok(None);
         };
-        let among = |index: usize| {
+        let elements = Bitmap::in_scratch(scratch, view.len(), |index| {
             self.confirmed.iter().any(|confirmed_elements| confirmed_elements.contains(index))
-        };
-        let elements = Bitmap::in_scratch(scratch, view.len(), among)?;
+        })?;
         let location = locate_elements(&elements, &output.dims, &[], scratch)?;
         let dependence = OrderDependence {
             output: self.name.to_owned(),

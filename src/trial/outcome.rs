@@ -41,17 +41,17 @@ impl Outcome {
 
     /// Whether its replay was out of time.
     pub(crate) fn is_late(&self) -> bool {
-        let is_late = |failure: &Failure| matches!(failure, Failure::Timeout { .. });
-        matches!(&self.status, Status::Failed(failures) if failures.iter().any(is_late))
+        let Status::Failed(failures) = &self.status else { return false };
+        failures.iter().any(|failure| matches!(failure, Failure::Timeout { .. }))
     }
 
     /// Whether identical replays give other values in output `name`, by more than rounding.
     pub fn is_unsteady(&self, name: &str) -> bool {
-        let is_of_it = |failure: &Failure| match failure {
+        let Status::Failed(failures) = &self.status else { return false };
+        failures.iter().any(|failure| match failure {
             Failure::NotDeterministic { output, .. } => output == name,
             _ => false,
-        };
-        matches!(&self.status, Status::Failed(failures) if failures.iter().any(is_of_it))
+        })
     }
 
     /// Whether it completed, or failed only by NaN or infinity, in outputs where `base`
@@ -60,17 +60,15 @@ impl Outcome {
         let Status::Failed(failures) = &self.status else {
             return self.status == Status::Completed;
         };
-        let non_finite = |failure: &Failure| match failure {
-            Failure::NonFinite { output, .. } => Some(output.clone()),
-            _ => None,
-        };
-        let known_outputs: Vec<String> = match &base.status {
-            Status::Failed(failures) => failures.iter().filter_map(non_finite).collect(),
+        let known_outputs: Vec<&str> = match &base.status {
+            Status::Failed(failures) => {
+                failures.iter().filter_map(Failure::non_finite_output).collect()
+            }
             _ => Vec::new(),
         };
-        failures
-            .iter()
-            .all(|failure| non_finite(failure).is_some_and(|name| known_outputs.contains(&name)))
+        failures.iter().all(|failure| {
+            failure.non_finite_output().is_some_and(|name| known_outputs.contains(&name))
+        })
     }
 }
 
@@ -233,6 +231,14 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// The output with NaN or infinity, if these are the failure.
+    fn non_finite_output(&self) -> Option<&str> {
+        match self {
+            Failure::NonFinite { output, .. } => Some(output),
+            _ => None,
+        }
+    }
+
     /// The kind of failure: a search finds its first commit.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -289,8 +295,10 @@ const SLICES: usize = 16;
 impl Slices {
     /// The slices of `view` along the named dimensions of 2 to 16 indices.
     pub(super) fn measure(view: &TensorView, dims: &[Dim]) -> Vec<Slices> {
-        let small = |dim: &Dim| (2..=SLICES).contains(&dim.size);
-        let sliced_dims = dims.iter().enumerate().filter(|(_, dim)| small(dim) && dims.len() > 1);
+        let sliced_dims = dims
+            .iter()
+            .enumerate()
+            .filter(|(_, dim)| (2..=SLICES).contains(&dim.size) && dims.len() > 1);
         sliced_dims
             .filter_map(|(axis, dim)| {
                 Some(Slices { dim: dim.name.clone()?, norms: slice_norms(view, axis) })
@@ -324,23 +332,19 @@ pub(super) fn memory_failures(
     is_around: bool,
 ) -> Vec<Failure> {
     let of = view.len() as u64;
-    let output = || name.to_owned();
-    let index = |first: &[u64]| {
-        first.first().map(|&linear| unravel_index(linear as usize, view.shape)).unwrap_or_default()
-    };
     let mut failures = Vec::new();
     if write_summary.unwritten > 0 {
-        let first = index(&write_summary.first_unwritten);
+        let first = unravel_first(&write_summary.first_unwritten, view.shape);
         failures.push(Failure::Unwritten {
-            output: output(),
+            output: name.to_owned(),
             count: write_summary.unwritten,
             of,
             first,
         });
     }
     if write_summary.poison_dependent > 0 {
-        let first = index(&write_summary.first_poison_dependent);
-        let output = output();
+        let first = unravel_first(&write_summary.first_poison_dependent, view.shape);
+        let output = name.to_owned();
         let count = write_summary.poison_dependent;
         failures.push(if is_around {
             Failure::OutsideRead { output, count, of, first }
@@ -349,6 +353,12 @@ pub(super) fn memory_failures(
         });
     }
     failures
+}
+
+/// The first of the row-major `indices`, along each dimension of `shape`; empty if there is none.
+fn unravel_first(indices: &[u64], shape: &[usize]) -> Vec<usize> {
+    let first = indices.first();
+    first.map(|&linear| unravel_index(linear as usize, shape)).unwrap_or_default()
 }
 
 pub(super) fn first_non_finite(view: &TensorView) -> Vec<usize> {

@@ -15,7 +15,7 @@ use crate::cuda::sanitizer::{SanitizerFinding, Tool};
 use crate::fixture::Output;
 use crate::numerics::constants::{ENDING_REPETITIONS, POISON_REPETITIONS};
 use crate::scratch::Budget;
-use crate::summary::{POISON_A, POISON_B, Summary, compare_poisons, summarize_tensor};
+use crate::summary::{Checksum, POISON_A, POISON_B, Summary, compare_poisons, summarize_tensor};
 use crate::tensor::TensorView;
 use crate::worker::{Ending, Run};
 
@@ -83,8 +83,8 @@ impl Trial {
         let repeats = has_same_outputs(&runs.first, &runs.second);
         let can_stand = repeats || variant.abilities().repeats || variant.reference().is_none();
         let most_bytes = KEPT_BYTES.max(Budget::of_process().left() / SHARE_KEPT);
-        let is_here = |output: &Output| runs.first.output(&output.name).is_some();
-        let is_whole = self.fixture().outputs.iter().all(is_here);
+        let mut declared_outputs = self.fixture().outputs.iter();
+        let is_whole = declared_outputs.all(|output| runs.first.output(&output.name).is_some());
         if can_stand && is_whole && runs.first.output_bytes() <= most_bytes {
             let plain_replay = Plain { run: runs.first, repeats };
             *self.plain.lock().unwrap_or_else(PoisonError::into_inner) = Some(plain_replay);
@@ -112,22 +112,19 @@ impl Trial {
     fn run_twice(&self, variant: &dyn Variant) -> Result<(Run, Run), ReplayError> {
         let abilities = variant.abilities();
         let poisons = [POISON_A, if abilities.poison { POISON_B } else { POISON_A }];
-        let run_poisons = |summarized| {
-            let mode = |poison| Mode { summarized, ..Mode::plain(poison) };
-            let [first, second] = poisons.map(mode);
-            let fetched = summarized && self.is_to_be_measured.load(Ordering::Relaxed);
-            variant.run_pair([Mode { fetched, ..first }, second])
-        };
         let bytes: usize = self.fixture().outputs.iter().map(Output::bytes).sum();
         if abilities.summary && bytes >= SUMMARIZED_BYTES {
-            let (first, second) = run_poisons(true)?;
+            let fetched = self.is_to_be_measured.load(Ordering::Relaxed);
+            let [first, second] =
+                poisons.map(|poison| Mode { summarized: true, ..Mode::plain(poison) });
+            let (first, second) = variant.run_pair([Mode { fetched, ..first }, second])?;
             let pairs = first.summaries.iter().zip(&second.summaries);
             let have_same_count = first.summaries.len() == second.summaries.len();
             if have_same_count && pairs.into_iter().all(is_unquestioned) {
                 return Ok((first, second));
             }
         }
-        run_poisons(false)
+        variant.run_pair(poisons.map(Mode::plain))
     }
 
     /// `outcome` with the findings of the backend's checker, from a run of its own. Cached apart
@@ -195,8 +192,9 @@ impl Trial {
             // Slices take the elements, and these stay on the device.
             Some(record_output(declared_output, summary.clone(), Vec::new()))
         }));
-        let place = |name: &str| fixture.outputs.iter().position(|output| output.name == name);
-        outputs.sort_by_key(|output| place(&output.name));
+        outputs.sort_by_key(|output| {
+            fixture.outputs.iter().position(|declared| declared.name == output.name)
+        });
         let (description, class) = run.device.clone().unwrap_or_default();
         Ok(Outcome {
             device: class,
@@ -322,11 +320,9 @@ fn failures_of_the_call(runs: &Runs, is_around: bool) -> Vec<Failure> {
 
 /// Whether one of two runs completed and the other did not. Being late says as much about the machine.
 fn end_differently(first: &Run, second: &Run) -> bool {
-    let [first, second] = [first, second].map(|run| &run.ending);
-    let is_late = |ending: &Ending| matches!(ending, Ending::TimedOut(..));
-    (*first == Ending::Completed) != (*second == Ending::Completed)
-        && !is_late(first)
-        && !is_late(second)
+    let endings = [&first.ending, &second.ending];
+    let is_late = endings.iter().any(|ending| matches!(ending, Ending::TimedOut(..)));
+    (first.ending == Ending::Completed) != (second.ending == Ending::Completed) && !is_late
 }
 
 /// Why `first` and a run on other poison end differently.
@@ -402,27 +398,29 @@ fn poison_shows(run: &Run, other_run: &Run) -> bool {
 /// Whether `first` and `second` wrote the same in every output on this machine, by its bits or by its summary.
 fn has_same_outputs(first: &Run, second: &Run) -> bool {
     let completed = [first, second].map(|run| run.ending == Ending::Completed);
-    let summary = |run: &Run, name: &str| {
-        let found_summary = run.summaries.iter().find(|(output_name, _)| output_name == name);
-        found_summary.map(|(_, summary)| summary.checksum)
-    };
-    let is_same = |output: &str, view: TensorView| match second.output(output) {
-        Some(second_view) => second_view.bytes == view.bytes,
-        None => {
-            summary(first, output).is_some_and(|checksum| summary(second, output) == Some(checksum))
-        }
-    };
-    completed == [true; 2] && first.outputs().all(|(output, view)| is_same(&output.name, view))
+    completed == [true; 2]
+        && first.outputs().all(|(output, view)| match second.output(&output.name) {
+            Some(second_view) => second_view.bytes == view.bytes,
+            None => {
+                let checksum = find_checksum(first, &output.name);
+                checksum.is_some() && find_checksum(second, &output.name) == checksum
+            }
+        })
+}
+
+/// The checksum of output `name`, where `run` was summarised on its device.
+fn find_checksum(run: &Run, name: &str) -> Option<Checksum> {
+    let found_summary = run.summaries.iter().find(|(output_name, _)| output_name == name);
+    found_summary.map(|(_, summary)| summary.checksum)
 }
 
 /// Whether two runs on different poison wrote the same finite elements, all of them.
 fn is_unquestioned(
     ((_, first_summary), (_, second_summary)): (&(String, Summary), &(String, Summary)),
 ) -> bool {
-    let clean = |summary: &Summary| summary.unwritten + summary.nan + summary.inf == 0;
+    let mut summaries = [first_summary, second_summary].into_iter();
     first_summary.checksum == second_summary.checksum
-        && clean(first_summary)
-        && clean(second_summary)
+        && summaries.all(|summary| summary.unwritten + summary.nan + summary.inf == 0)
 }
 
 /// Puts the findings of a checker before the failures of `outcome`.

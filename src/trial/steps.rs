@@ -49,8 +49,7 @@ pub(super) struct OutputSteps {
 /// # Errors
 /// As [`Trial::measurement`].
 pub(crate) fn steps_between(
-    base: &Trial,
-    got: &Trial,
+    [base, got]: [&Trial; 2],
     name: &str,
     reach: StepReach,
     growth: impl Fn(usize) -> f64,
@@ -100,8 +99,8 @@ impl Trial {
             })
             .collect::<Result<Vec<_>, ReplayError>>()?;
         let exponent = reach.exponent();
-        let along = |by| Mode { along: Some(LinePoint { by, exponent }), ..Mode::plain(POISON_A) };
-        let modes = POINTS.map(along);
+        let modes = POINTS
+            .map(|by| Mode { along: Some(LinePoint { by, exponent }), ..Mode::plain(POISON_A) });
         let mut all_completed = true;
         shadow.run_each(&modes, shadow.at_once(Some(middle)), &mut |index, run| {
             all_completed &= run.ending == Ending::Completed;
@@ -115,12 +114,12 @@ impl Trial {
         if !all_completed {
             return Ok(Vec::new());
         }
-        let finished = |(name, middle, differences): (String, _, Steps)| {
+        let output_steps = all_outputs.into_iter().map(|(name, middle, differences)| {
             let spread = convert_numerics_error(
                 differences.copied().and_then(|steps| steps.finish(&middle)),
             )?;
             Ok(OutputSteps { name, differences, spread })
-        };
-        all_outputs.into_iter().map(finished).collect()
+        });
+        output_steps.collect()
     }
 }

@@ -116,9 +116,9 @@ fn byte_count_hint(counts: &Counts) -> Option<String> {
 
 /// Whether `tensor` holds numbers of poison's size.
 fn has_extremes(tensor: &TensorView) -> bool {
-    let is_extreme = |index| {
-        let size = tensor.get_f64(index).abs();
-        size.is_nan() || size >= LEAST_POISON_SIZE
-    };
-    tensor.dtype.is_float() && (0..tensor.len()).into_par_iter().any(is_extreme)
+    tensor.dtype.is_float()
+        && (0..tensor.len()).into_par_iter().any(|index| {
+            let size = tensor.get_f64(index).abs();
+            size.is_nan() || size >= LEAST_POISON_SIZE
+        })
 }

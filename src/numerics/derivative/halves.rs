@@ -45,8 +45,8 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> SlopeSearch<'_, F> {
         &mut self,
         slopes: &[Slope],
     ) -> Result<(Option<GradientMismatch>, Vec<Range<usize>>), E> {
-        let order = |a: &&Slope, b: &&Slope| a.mismatch().total_cmp(&b.mismatch());
-        let mut worst = slopes.iter().max_by(order).expect("a slope differs").clone();
+        let by_mismatch = slopes.iter().max_by(|a, b| a.mismatch().total_cmp(&b.mismatch()));
+        let mut worst = by_mismatch.expect("a slope differs").clone();
         let tolerance = HALF_SHARE * SMOOTH_SHARE * worst.size();
         while worst.probe.among.len() > 1 && self.left >= 2 * VALUES {
             let halves = self.halves(&worst.probe, &worst.probe.among).to_vec();
@@ -58,7 +58,10 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> SlopeSearch<'_, F> {
             if let [rough, ..] = rough[..] {
                 return Ok((None, self.kinks(rough)?));
             }
-            let half = halves.into_iter().max_by(|a, b| order(&a, &b)).expect("two halves");
+            let half = halves
+                .into_iter()
+                .max_by(|a, b| a.mismatch().total_cmp(&b.mismatch()))
+                .expect("two halves");
             // Below this the two halves cannot be told apart.
             if half.mismatch() <= 2.0 * half.error {
                 break;

@@ -151,18 +151,16 @@ impl OfClass {
 
 fn combine_classes(classes: &[OfClass]) -> GradientFinding {
     let total = classes.iter().map(OfClass::size).fold(0.0, f64::max);
-    let is_resolved = |class: &&OfClass| {
+    let resolved = classes.iter().filter(|class| {
         !class.slopes.is_empty()
             && (class.differs() || class.allowed() <= COARSEST_MISMATCH * total)
-    };
-    let resolved: Vec<&OfClass> = classes.iter().filter(is_resolved).collect();
+    });
+    let resolved: Vec<&OfClass> = resolved.collect();
     let checked = resolved.iter().map(|class| class.checked).sum();
     let elements: usize = classes.iter().map(|class| class.elements).sum();
-    let norm = |classes: &mut dyn Iterator<Item = &OfClass>, norm_index: usize| {
-        classes.map(|class| class.norms[norm_index].powi(2)).sum::<f64>()
-    };
-    let covers_most = checked * 2 >= elements && checked > 0
-        || norm(&mut resolved.iter().copied(), 0) * 2.0 > norm(&mut classes.iter(), 1);
+    let checked_square = resolved.iter().map(|class| class.norms[0].powi(2)).sum::<f64>();
+    let whole_square = classes.iter().map(|class| class.norms[1].powi(2)).sum::<f64>();
+    let covers_most = checked * 2 >= elements && checked > 0 || checked_square * 2.0 > whole_square;
     let differing = resolved.iter().find(|class| class.differs());
     let answer = match differing {
         Some(_) => GradientAnswer::Differs,

@@ -307,7 +307,6 @@ impl Slope {
 
     /// Whether it is more precise than `other`, a slope along the same elements.
     pub(super) fn is_better(&self, other: &Slope) -> bool {
-        let relative = |slope: &Slope| slope.error / slope.size();
-        self.is_smooth() || relative(self) < relative(other)
+        self.is_smooth() || self.error / self.size() < other.error / other.size()
     }
 }

@@ -80,13 +80,17 @@ pub fn block_map(class: &Bitmap, shape: &[usize]) -> String {
         let column = linear % columns;
         filled[block_of(row, rows, height) * width + block_of(column, columns, width)] += 1;
     }
-    let line = |y: usize| -> String {
+    let mut lines = Vec::new();
+    for y in 0..height {
         let tall = block_size(y, rows, height);
-        let share =
-            |x: usize| fill_character(filled[y * width + x], tall * block_size(x, columns, width));
-        (0..width).map(share).collect()
-    };
-    (0..height).map(line).collect::<Vec<_>>().join("\n")
+        let mut line = String::new();
+        for x in 0..width {
+            let total = tall * block_size(x, columns, width);
+            line.push(fill_character(filled[y * width + x], total));
+        }
+        lines.push(line);
+    }
+    lines.join("\n")
 }
 
 /// Whether a map differs from place to place; a uniform map says nothing.
@@ -103,8 +107,12 @@ fn block_of(index: usize, size: usize, blocks: usize) -> usize {
 
 /// The number of indices in `block`.
 fn block_size(block: usize, size: usize, blocks: usize) -> u64 {
-    let start = |block: usize| (block as u128 * size as u128).div_ceil(blocks as u128);
-    (start(block + 1) - start(block)) as u64
+    (find_block_start(block + 1, size, blocks) - find_block_start(block, size, blocks)) as u64
+}
+
+/// The first index in `block`.
+fn find_block_start(block: usize, size: usize, blocks: usize) -> u128 {
+    (block as u128 * size as u128).div_ceil(blocks as u128)
 }
 
 fn fill_character(filled: u64, total: u64) -> char {
