@@ -13,7 +13,7 @@ use super::gradient_story::{GradientStory, SpoiltInput, UncheckedGradient};
 use crate::backend::{Mode, ReplayError, Variant};
 use crate::cache::CacheKind;
 use crate::fixture::{Fixture, Output};
-use crate::numerics::constants::{ERROR_RATIO, NOISE_FACTOR, SLOPE_EFFORT};
+use crate::numerics::constants::{ERROR_RATIO_BEYOND_NOISE, NOISE_FACTOR, SLOPE_EFFORT};
 use crate::numerics::derivative::{
     self, GradientAnswer, GradientFinding, GradientMismatch, Question,
 };
@@ -520,7 +520,7 @@ fn measure_departure(
     let accuracy = against_oracle(&got, &oracle, &noise).ok()?;
     let is_beyond = accuracy.worst.is_some_and(|worst| worst.ratio > NOISE_FACTOR);
     // One element may lie far off by chance; a loss of precision shows in the norm as well.
-    let in_norm = accuracy.relative_l2 > ERROR_RATIO * relative;
+    let in_norm = accuracy.relative_l2 > ERROR_RATIO_BEYOND_NOISE * relative;
     Some((accuracy, is_beyond && in_norm))
 }
 

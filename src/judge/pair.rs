@@ -15,7 +15,7 @@ use crate::numerics::bitmap::Bitmap;
 use crate::numerics::compare::{
     Agreement, Unexplained, beyond_noise, compare_outputs, is_unexplained, share_beyond,
 };
-use crate::numerics::constants::{ERROR_RATIO, LOSS_RATIO};
+use crate::numerics::constants::{ERROR_RATIO_BEYOND_NOISE, ERROR_RATIO_WITHIN_NOISE};
 use crate::numerics::drift::find_drift;
 use crate::numerics::measure::{relative_half_unit, ulp};
 use crate::numerics::noise::{NoiseRef, Spread};
@@ -377,7 +377,7 @@ impl Pair<'_> {
         let own_error =
             relative_error(&self.base_view, &base).max(relative_error(&self.got_view, &got));
         let rounding = noises.into_iter().fold(own_error, f64::max);
-        if relative_error(&self.got_view, &base) > ERROR_RATIO * rounding {
+        if relative_error(&self.got_view, &base) > ERROR_RATIO_BEYOND_NOISE * rounding {
             return Ok(false);
         }
         let trial = self.base.trial;
@@ -432,10 +432,10 @@ impl Pair<'_> {
         }
     }
 
-    /// The share of the elements beyond [`LOSS_RATIO`] times the noise of one side.
+    /// The share of the elements beyond [`ERROR_RATIO_WITHIN_NOISE`] times the noise of one side.
     fn share_beyond(&self, noise: Option<&Spread>) -> f64 {
         let noise = NoiseRef { base: noise, got: None };
-        share_beyond(&self.base_view, &self.got_view, &noise, LOSS_RATIO)
+        share_beyond(&self.base_view, &self.got_view, &noise, ERROR_RATIO_WITHIN_NOISE)
             .expect("two runs of one fixture have outputs of one shape")
     }
 

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Verdict;
 use crate::numerics::compare::{Agreement, Unexplained};
-use crate::numerics::constants::{ERROR_RATIO, LOSS_RATIO, LOST_SHARE, NARROW_ROUNDING};
+use crate::numerics::constants::{
+    ERROR_RATIO_BEYOND_NOISE, ERROR_RATIO_WITHIN_NOISE, LOST_SHARE, NARROW_ROUNDING,
+};
 use crate::numerics::drift::Drift;
 use crate::numerics::measure::ulp;
 use crate::numerics::oracle::Finding;
@@ -233,7 +235,7 @@ pub(super) struct Evidence {
     pub(super) shadow: Option<ShadowEvidence>,
     /// The errors around the truth, where one is known.
     pub(super) errors: Option<ErrorEvidence>,
-    /// The share of the elements beyond [`LOSS_RATIO`] times the trusted noise, where [`Evidence::asks_for_lost_share`].
+    /// The share of the elements beyond [`ERROR_RATIO_WITHIN_NOISE`] times the trusted noise, where [`Evidence::asks_for_lost_share`].
     pub(super) lost_share: Option<f64>,
     /// The share of those beyond as much of the other side's noise, where [`Evidence::asks_for_gained_share`].
     pub(super) gained_share: Option<f64>,
@@ -345,7 +347,8 @@ impl Evidence {
     pub(super) fn asks_for_half_unit(&self) -> bool {
         self.unit_roundoff() > NARROW_ROUNDING
             && self.errors.is_some_and(|errors| {
-                errors.got > ERROR_RATIO * errors.base || errors.base > ERROR_RATIO * errors.got
+                errors.got > ERROR_RATIO_BEYOND_NOISE * errors.base
+                    || errors.base > ERROR_RATIO_BEYOND_NOISE * errors.got
             })
     }
 
@@ -500,9 +503,9 @@ impl Evidence {
     /// rounding hides it from an oracle that was rounded itself.
     fn accuracy_by_errors(&self, errors: &ErrorEvidence) -> Finding {
         let noise = self.base_rounding;
-        let is_closer = errors.got * ERROR_RATIO < errors.base && errors.base > noise;
+        let is_closer = errors.got * ERROR_RATIO_BEYOND_NOISE < errors.base && errors.base > noise;
         let is_further = errors.got.is_nan()
-            || errors.got > ERROR_RATIO * errors.base.max(noise)
+            || errors.got > ERROR_RATIO_BEYOND_NOISE * errors.base.max(noise)
             || self.is_loss_at(errors.got);
         let is_hidden = self.agreement == Agreement::Equivalent;
         if is_closer && (errors.by_oracle || !self.has_moved()) {
@@ -587,7 +590,7 @@ impl Evidence {
     /// Whether roundings move one side by `coarse`, so much further than the other by `precise` that it rounds to fewer
     /// digits.
     fn is_coarser(&self, coarse: f64, precise: f64) -> bool {
-        coarse > LOSS_RATIO * precise.max(self.unit_roundoff())
+        coarse > ERROR_RATIO_WITHIN_NOISE * precise.max(self.unit_roundoff())
     }
 
     /// Whether the other side lost accuracy if its error is `got_error`.
@@ -616,13 +619,14 @@ impl Evidence {
     /// one: so much of the trusted noise says nothing of the steps before.
     fn is_loss(&self, before: &SideError, after: &SideError) -> bool {
         let noisy_error = before.error.max(before.rounding);
-        if after.error > LOSS_RATIO * noisy_error.max(self.unit_roundoff()) {
+        if after.error > ERROR_RATIO_WITHIN_NOISE * noisy_error.max(self.unit_roundoff()) {
             return true;
         }
-        let least_loss = NARROW_ROUNDING.max(self.half_unit).max(ERROR_RATIO * before.error);
+        let least_loss =
+            NARROW_ROUNDING.max(self.half_unit).max(ERROR_RATIO_BEYOND_NOISE * before.error);
         let inner_rounding = before.rounding - 2.0 * self.half_unit;
         after.error > least_loss
-            && (after.error > ERROR_RATIO * inner_rounding
+            && (after.error > ERROR_RATIO_BEYOND_NOISE * inner_rounding
                 || self.is_coarser(after.rounding, before.rounding))
     }
 

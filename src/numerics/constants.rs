@@ -33,13 +33,14 @@ pub(crate) const SHADOW_RELATIVE: f64 = 1e-9;
 /// elements whose terms cancel.
 pub(crate) const SHADOW_ABSOLUTE: f64 = 1e-12;
 
-/// An error against the oracle has changed when it is this many times larger or smaller.
-pub(crate) const ERROR_RATIO: f64 = 2.0;
+/// Beyond noise, an error against the truth has changed when it is this many times larger or smaller: `imprecise` or more
+/// accurate.
+pub(crate) const ERROR_RATIO_BEYOND_NOISE: f64 = 2.0;
 
-/// A loss of accuracy by this factor is told whatever caused it, and so is a gain. Other orders of sums cost or save
+/// Within noise, a loss of accuracy by this factor is `imprecise` whatever caused it, and such a gain is more accurate. Other orders of sums cost or save
 /// less: no benign variant of the corpus reaches it. Errors below the unit roundoff of the output count as that, so no
 /// last place is a loss.
-pub(crate) const LOSS_RATIO: f64 = 16.0;
+pub(crate) const ERROR_RATIO_WITHIN_NOISE: f64 = 16.0;
 
 /// The share of the elements other than zero for a loss of accuracy without a shadow. Ties move fewer.
 pub(crate) const LOST_SHARE: f64 = 0.25;

@@ -11,9 +11,9 @@ use super::bitmap::Bitmap;
 use super::cells::sorted_median;
 use super::compare::{compare_element, is_beyond};
 use super::constants::{
-    COARSEST_SHARE, ERROR_RATIO, EXPLAINED_SHARE, FACTOR_SHARE, HIDDEN_SHARE, LEAST_CLASS,
-    LEAST_ROW, LEFT_OVER, LEFT_SHARE, NOISE_FACTOR, ROUNDOFF_UNITS, SAMPLED_ROW, SHADOW_ABSOLUTE,
-    SHADOW_FACTOR, SHADOW_RELATIVE,
+    COARSEST_SHARE, ERROR_RATIO_BEYOND_NOISE, EXPLAINED_SHARE, FACTOR_SHARE, HIDDEN_SHARE,
+    LEAST_CLASS, LEAST_ROW, LEFT_OVER, LEFT_SHARE, NOISE_FACTOR, ROUNDOFF_UNITS, SAMPLED_ROW,
+    SHADOW_ABSOLUTE, SHADOW_FACTOR, SHADOW_RELATIVE,
 };
 use super::measure::{Squares, root_mean_square, ulp, value_distance};
 use super::noise::{NoiseRef, Spread};
@@ -563,7 +563,7 @@ impl Errors<'_> {
         let Some(parts) = parts else { return false };
         let mut sums = ErrorSums::default();
         parts.into_iter().for_each(|part| sums.merge(part));
-        if sums.got.root() > ERROR_RATIO * sums.base.root() {
+        if sums.got.root() > ERROR_RATIO_BEYOND_NOISE * sums.base.root() {
             return false;
         }
         let largest_lost = sums.largest_lost;
@@ -603,7 +603,7 @@ impl Errors<'_> {
     }
 
     /// The same of integers: both shadows hold one integer wherever the outputs differ beyond noise, roundings flip
-    /// more of those that differ, and the other output has no more than `ERROR_RATIO` times as many that are not its
+    /// more of those that differ, and the other output has no more than `ERROR_RATIO_BEYOND_NOISE` times as many that are not its
     /// shadow's. Each replay flips a tie by chance, so a few are flipped by none.
     pub fn are_alike_in_integers(&self) -> bool {
         let mut flipped = 0u64;
@@ -620,7 +620,7 @@ impl Errors<'_> {
             base += u64::from(self.base_error(index) != 0.0);
             got += u64::from(self.got_error(index) != 0.0);
         }
-        kept <= flipped && got as f64 <= ERROR_RATIO * base as f64
+        kept <= flipped && got as f64 <= ERROR_RATIO_BEYOND_NOISE * base as f64
     }
 
     /// Whether the shadows hold one value at `index`.

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::number::format_snapshot_number;
 use super::{OutputSnapshot, ShadowChanged, Snapshot};
-use crate::numerics::constants::{LOSS_RATIO, NARROW_ROUNDING, NOISE_FACTOR};
+use crate::numerics::constants::{ERROR_RATIO_WITHIN_NOISE, NARROW_ROUNDING, NOISE_FACTOR};
 use crate::numerics::measure::ulp;
 use crate::summary::{Checksum, Estimate, Number, estimate_distance};
 use crate::trial::{Outcome, OutputImprint, OutputNoise};
@@ -252,7 +252,7 @@ fn is_within(distance: Estimate, old: &OutputSnapshot, got: &OutputSnapshot) -> 
     // A side that newly rounds to a narrow format has noise as large as its error, which would
     // excuse it.
     let unit_roundoff = ulp(old.dtype, 1.0) / 2.0;
-    let is_lost = distance.relative > LOSS_RATIO * old.noise.max(unit_roundoff)
+    let is_lost = distance.relative > ERROR_RATIO_WITHIN_NOISE * old.noise.max(unit_roundoff)
         || distance.relative > NARROW_ROUNDING && distance.relative > NOISE_FACTOR * old.noise;
     let narrowed = !tied && is_lost;
     !narrowed && distance.high <= NOISE_FACTOR * (old.noise + got.noise)
