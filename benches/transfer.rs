@@ -20,7 +20,7 @@ use replay::history::{SourceSpec, source_set_from_dir};
 use replay::runtime::gpu::pinned_copy_seconds;
 use replay::summary::POISON_A;
 use replay::trial::{Lab, Subject};
-use replay::worker::Limits;
+use replay::worker::{Limits, OutputTransfer};
 
 /// Tensors that the bytes are spread over.
 const TENSORS: usize = 4;
@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for _ in 0..REPETITIONS {
         let pinned = pinned_copy_seconds(0, bytes)?;
         let begun = Instant::now();
-        let mode = Mode { summarized: true, ..Mode::plain(POISON_A) };
+        let mode = Mode { outputs: OutputTransfer::Summaries, ..Mode::plain(POISON_A) };
         let run = variant.run(&mode)?;
         let wall = begun.elapsed().as_secs_f64();
         let [inputs, call, outputs] =

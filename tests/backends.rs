@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::common::gpu_lab;
 use crate::common::gpu_lab::{MINUTE, shared_cache};
-use replay::backend::{Abilities, Backend, DeviceName, Host, Mode, Programs, Variant};
+use replay::backend::{Ability, Backend, DeviceName, Host, Mode, Programs, Variant};
 use replay::fixture::{self, Fixture};
 use replay::foreign::Keeper;
 use replay::frontend::Precision;
@@ -18,7 +18,7 @@ use replay::runtime::cpu::Rounding;
 use replay::summary::{POISON_A, POISON_B, Poison, summarize_tensor};
 use replay::tensor::step::{Scales, Step, StepClass, StepUnit, draw_sign};
 use replay::tensor::{DType, TensorView};
-use replay::worker::{CallPart, Ending, Limits, Run, Stepped};
+use replay::worker::{CallPart, Ending, InputChange, Limits, OutputTransfer, Run, Stepped};
 
 const N: usize = 64;
 
@@ -187,7 +187,7 @@ fn a_plain_run_computes_what_the_sources_say_and_names_the_device(given: &Given)
 
 /// Whether the memory of a run held `poison`, or tensors lay in what stands for it.
 fn shows(variant: &dyn Variant, run: &Run, poison: Poison) -> bool {
-    if variant.abilities().surroundings {
+    if variant.can(Ability::PoisonAround) {
         let is_nan = |index| element(run, "half", index).is_nan();
         return (N / 2..N).all(|index| is_nan(index) == (poison == POISON_B));
     }
@@ -196,7 +196,7 @@ fn shows(variant: &dyn Variant, run: &Run, poison: Poison) -> bool {
 
 fn memory_holds_the_poison_that_was_asked_for(given: &Given) {
     let variant = given.native();
-    assert!(variant.abilities().poison);
+    assert!(variant.can(Ability::Poison));
     for poison in [POISON_A, POISON_B] {
         let run = variant.run(&Mode::plain(poison)).unwrap();
         assert!(shows(&*variant, &run, poison), "{poison:?}");
@@ -209,7 +209,7 @@ fn what_a_variant_repeats_has_the_same_bits(given: &Given) {
     let (one, other) = variant.run_pair([plain.clone(), plain]).unwrap();
     // Places are taken in the order that a device chooses, if it does.
     let outputs = ["copy", "third", "half", "places"];
-    let count = if variant.abilities().repeats { outputs.len() } else { outputs.len() - 1 };
+    let count = if variant.can(Ability::Repetition) { outputs.len() } else { outputs.len() - 1 };
     for output in &outputs[..count] {
         assert_eq!(bytes(&one, output), bytes(&other, output), "{output}");
     }
@@ -218,7 +218,7 @@ fn what_a_variant_repeats_has_the_same_bits(given: &Given) {
 fn noise_is_measured_by_other_roundings_and_orders(given: &Given) {
     let variant = given.native();
     let variant = variant.for_noise();
-    assert!(variant.abilities().rounding);
+    assert!(variant.can(Ability::Rounding));
     let run = |mode| variant.run(&mode).unwrap();
     let rounded = |rounding| run(Mode { rounding, ..Mode::plain(POISON_A) });
     let down = rounded(Rounding::Down);
@@ -227,8 +227,8 @@ fn noise_is_measured_by_other_roundings_and_orders(given: &Given) {
     assert!(third(&down) < 1.0 / 3.0 && third(&up) > 1.0 / 3.0);
     assert_eq!(third(&rounded(Rounding::TowardZero)), third(&down));
     // No other order is known of what a program computes.
-    assert_eq!(variant.abilities().order, matches!(given.language, Language::Kernels));
-    if !variant.abilities().order {
+    assert_eq!(variant.can(Ability::Order), matches!(given.language, Language::Kernels));
+    if !variant.can(Ability::Order) {
         return;
     }
     let ordered = |order| run(Mode { order, ..Mode::plain(POISON_A) });
@@ -243,7 +243,7 @@ fn a_shadow_computes_in_float64_beside_inputs_that_were_stepped(given: &Given) {
     let shadow = given.variant(Precision::Shadow);
     assert_ne!(shadow.key(), given.native().key());
     assert_eq!(shadow.obstacle(), None);
-    assert!(shadow.abilities().step);
+    assert!(shadow.can(Ability::Step));
     let out = 2..4;
     let step = Step {
         seed: 3,
@@ -256,7 +256,8 @@ fn a_shadow_computes_in_float64_beside_inputs_that_were_stepped(given: &Given) {
     let x: Vec<u8> = (0..N).flat_map(|index| (1.0 + index as f32).to_le_bytes()).collect();
     let scales = Scales::measure(&TensorView { dtype: DType::F32, shape: &[N], bytes: &x }, 1);
     let stepped = Stepped { input: "x".to_owned(), step, scales: Arc::new(scales) };
-    let run = shadow.run(&Mode { step: Some(stepped), ..Mode::plain(POISON_A) }).unwrap();
+    let run =
+        shadow.run(&Mode { change: InputChange::Step(stepped), ..Mode::plain(POISON_A) }).unwrap();
     for index in 0..N {
         let x = 1.0 + index as f64;
         let scale = x.log2().floor().exp2() * (2f64).powi(-40);
@@ -268,8 +269,8 @@ fn a_shadow_computes_in_float64_beside_inputs_that_were_stepped(given: &Given) {
 
 fn a_part_of_the_call_tells_of_the_output_that_it_is_made_for(given: &Given) {
     let shadow = given.variant(Precision::Shadow);
-    assert_eq!(shadow.abilities().part, matches!(given.language, Language::Kernels));
-    if !shadow.abilities().part {
+    assert_eq!(shadow.can(Ability::CallPart), matches!(given.language, Language::Kernels));
+    if !shadow.can(Ability::CallPart) {
         return;
     }
     let run = |part| shadow.run(&Mode { part, ..Mode::plain(POISON_A) }).unwrap();
@@ -282,10 +283,12 @@ fn a_part_of_the_call_tells_of_the_output_that_it_is_made_for(given: &Given) {
 
 fn summaries_that_are_made_on_the_device_are_those_of_the_outputs(given: &Given) {
     let variant = given.native();
-    let mode = Mode { summarized: variant.abilities().summary, ..Mode::plain(POISON_A) };
+    let can_summarize = variant.can(Ability::Summary);
+    let outputs = if can_summarize { OutputTransfer::Summaries } else { OutputTransfer::Elements };
+    let mode = Mode { outputs, ..Mode::plain(POISON_A) };
     let run = variant.run(&mode).unwrap();
     let plain = variant.run(&Mode::plain(POISON_A)).unwrap();
-    assert_eq!(run.summaries.is_empty(), !variant.abilities().summary);
+    assert_eq!(run.summaries.is_empty(), !can_summarize);
     for (output, summary) in &run.summaries {
         let view = plain.output(output).unwrap();
         if output != "places" {
@@ -355,7 +358,10 @@ macro_rules! suite {
             #[test]
             $(#[$attribute])?
             fn its_native_variants_claim_what_is_known_of_it() {
-                assert_eq!($given.native().abilities(), $native);
+                let variant = $given.native();
+                let mut abilities = Ability::ALL.to_vec();
+                abilities.retain(|ability| variant.can(*ability));
+                assert_eq!(abilities, $native);
             }
 
             case!(a_plain_run_computes_what_the_sources_say_and_names_the_device);
@@ -396,57 +402,25 @@ fn programs() -> Programs {
 suite!(
     on_the_cpu,
     Given::new(Language::Kernels, cpu()),
-    Abilities {
-        poison: true,
-        surroundings: false,
-        rounding: true,
-        order: true,
-        step: false,
-        nudge: false,
-        along: false,
-        part: true,
-        told: true,
-        summary: false,
-        check: false,
-        repeats: true,
-    }
+    [
+        Ability::Poison,
+        Ability::Rounding,
+        Ability::Order,
+        Ability::CallPart,
+        Ability::SingleOutput,
+        Ability::Repetition,
+    ]
 );
 
 suite!(
     of_programs,
     Given::new(Language::Program, programs()),
-    Abilities {
-        poison: true,
-        surroundings: true,
-        rounding: true,
-        order: false,
-        step: false,
-        nudge: true,
-        along: false,
-        part: false,
-        told: false,
-        summary: false,
-        check: false,
-        repeats: false,
-    }
+    [Ability::Poison, Ability::PoisonAround, Ability::Rounding, Ability::Nudge]
 );
 
 suite!(
     on_a_gpu,
     Given::new(Language::Kernels, gpu_lab::cuda(&shared_cache(), cpu())),
-    Abilities {
-        poison: true,
-        surroundings: false,
-        rounding: false,
-        order: false,
-        step: false,
-        nudge: false,
-        along: false,
-        part: false,
-        told: true,
-        summary: true,
-        check: false,
-        repeats: false,
-    },
+    [Ability::Poison, Ability::SingleOutput, Ability::Summary, Ability::SharedDevice],
     ignore = "needs a GPU"
 );

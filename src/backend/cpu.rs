@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::in_order::in_order;
-use super::{Abilities, Backend, DeviceName, Held, Host, Mode, NoRoom, ReplayError, Take, Variant};
+use super::{Ability, Backend, DeviceName, Held, Host, Mode, NoRoom, ReplayError, Take, Variant};
 use crate::compile::{Artifact, Signature, Toolchain};
 use crate::fixture::{Fixture, InputElements};
 use crate::frontend::Precision;
@@ -192,22 +192,23 @@ impl Variant for CpuVariant {
         self.artifact.call
     }
 
-    fn abilities(&self) -> Abilities {
-        // Steps are in float64, which only the shadow computes in.
-        let step = self.precision == Precision::Shadow;
-        Abilities {
-            poison: true,
-            surroundings: false,
-            rounding: true,
-            order: true,
-            step,
-            nudge: false,
-            along: false,
-            part: true,
-            told: true,
-            summary: false,
-            check: self.precision == Precision::Checked,
-            repeats: true,
+    fn can(&self, ability: Ability) -> bool {
+        match ability {
+            Ability::Poison
+            | Ability::Rounding
+            | Ability::Order
+            | Ability::CallPart
+            | Ability::SingleOutput
+            | Ability::Repetition => true,
+            // Steps are in float64. Only the shadow computes in it.
+            Ability::Step => self.precision == Precision::Shadow,
+            Ability::AccessCheck => self.precision == Precision::Checked,
+            Ability::PoisonAround
+            | Ability::Nudge
+            | Ability::Line
+            | Ability::Summary
+            | Ability::Deviations
+            | Ability::SharedDevice => false,
         }
     }
 
@@ -216,7 +217,7 @@ impl Variant for CpuVariant {
     }
 
     fn run(&self, mode: &Mode) -> Result<Run, ReplayError> {
-        debug_assert!(self.abilities().allow(mode), "{mode:?}");
+        debug_assert!((self as &dyn Variant).allows(mode), "{mode:?}");
         let host = &self.shared.host;
         Ok(host.run_in(&self.series(), &self.job(host.threads, mode))?)
     }
@@ -245,7 +246,7 @@ impl Variant for CpuVariant {
         let series = self.series();
         let run = |index: usize| {
             let mode: &Mode = &modes[index];
-            debug_assert!(self.abilities().allow(mode), "{mode:?}");
+            debug_assert!((self as &dyn Variant).allows(mode), "{mode:?}");
             Ok(self.shared.host.run_in(&series, &self.job(threads, mode))?)
         };
         in_order(modes.len(), at_once, run, take)

@@ -101,7 +101,7 @@ impl Host {
             poison: mode.poison,
             memory_bytes,
             folder: self.folder.clone(),
-            step: mode.step.clone(),
+            step: mode.change.step().cloned(),
             part: mode.part.clone(),
             evaluations: Vec::new(),
             deviations: None,

@@ -1,8 +1,8 @@
-//! Runs kernels. A [`Backend`] makes variants of source sets. A [`Variant`] states its abilities and
-//! makes one run under a [`Mode`].
+//! Runs kernels. A [`Backend`] makes variants of source sets. A [`Variant`] says what it [can](Variant::can) do
+//! and makes one run under a [`Mode`].
 //!
 //! There are three implementations: [`cpu`], the reference machine, [`cuda`], GPUs, and [`program`],
-//! programs of any framework. Callers ask a variant for its [`Abilities`], never for the name of a backend.
+//! programs of any framework. Callers ask a variant for an [`Ability`], never for the name of a backend.
 
 pub mod cpu;
 pub mod cuda;
@@ -20,7 +20,7 @@ pub use self::cpu::CpuBackend;
 pub use self::cuda::Cuda;
 pub use self::error::{Refusal, ReplayError};
 pub use self::host::Host;
-pub use self::mode::{Abilities, Mode};
+pub use self::mode::{Ability, Mode};
 pub use self::program::Programs;
 pub use self::room::{Held, NoRoom};
 
@@ -89,7 +89,7 @@ pub trait Backend: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Whether it, or the reference machine for it, replays in other orders of blocks and threads.
+    /// Whether its variants, or their references, have [`Ability::Order`].
     fn has_orders(&self) -> bool {
         true
     }
@@ -119,8 +119,8 @@ pub trait Variant: Send + Sync {
     /// Which of the harness's calls fits, from 0.
     fn call(&self) -> usize;
 
-    /// The modes it can run under, and the guarantees of its runs.
-    fn abilities(&self) -> Abilities;
+    /// Whether it has `ability`.
+    fn can(&self, ability: Ability) -> bool;
 
     /// The same sources on the reference machine, where this variant's own device lacks abilities.
     fn reference(&self) -> Option<&dyn Variant> {
@@ -163,16 +163,6 @@ pub trait Variant: Send + Sync {
         take: &mut Take<'_>,
     ) -> Result<(), ReplayError>;
 
-    /// Whether its device has room for runs of another revision at the same time, and they are no slower for it.
-    fn shares_device(&self) -> bool {
-        false
-    }
-
-    /// Whether its own device can measure how far directed rounding moves outputs.
-    fn deviates(&self) -> bool {
-        false
-    }
-
     /// How far directed rounding moves each element of the floating-point outputs, as a run that has these numbers
     /// for outputs; negative where one direction moves it more than `jump` times as far as another. None where the
     /// device cannot measure it after all.
@@ -193,6 +183,11 @@ pub trait Variant: Send + Sync {
 }
 
 impl dyn Variant + '_ {
+    /// Whether it can run in `mode`.
+    pub fn allows(&self, mode: &Mode) -> bool {
+        mode.needed_abilities().into_iter().all(|ability| self.can(ability))
+    }
+
     /// The variant around whose runs noise is measured: the reference, if there is one.
     pub fn for_noise(&self) -> &dyn Variant {
         self.reference().unwrap_or(self)

@@ -2,98 +2,124 @@
 
 use crate::runtime::cpu::Rounding;
 use crate::summary::{POISON_A, Poison};
-use crate::tensor::step::LinePoint;
-use crate::worker::{CallPart, Stepped};
+use crate::worker::{CallPart, InputChange, OutputTransfer};
 
-/// One way to run a variant; the plain one is [`Mode::plain`].
+/// One way to run a variant. [`Mode::plain`] is the device's own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mode {
-    /// The pattern that memory holds before it is written.
+    /// The pattern in memory before the code writes to it.
     pub poison: Poison,
     /// How operations round.
     pub rounding: Rounding,
     /// The order of blocks and threads; 0 is that of their indices.
     pub order: u64,
-    /// A change of one input.
-    pub step: Option<Stepped>,
-    /// Moves a tenth of the elements of all inputs by a unit in the last place; the seed draws them.
-    pub nudge: Option<u64>,
-    /// A small move of all inputs along one line.
-    pub along: Option<LinePoint>,
-    /// The part of the call that is run.
+    /// The move of the inputs away from their captured values.
+    pub change: InputChange,
+    /// The part of the call to run.
     pub part: CallPart,
-    /// Whether outputs may stay on the device, summarised there.
-    pub summarized: bool,
-    /// Whether those that are summarised are brought back as well.
-    pub fetched: bool,
+    /// How outputs come back from the device.
+    pub outputs: OutputTransfer,
 }
 
 impl Mode {
     /// The device's own mode, on memory that holds `poison`.
     pub fn plain(poison: Poison) -> Mode {
-        let rounding = Rounding::Nearest;
-        let part = CallPart::Whole;
-        let step = None;
-        let nudge = None;
-        let along = None;
-        let summarized = false;
-        let fetched = false;
-        Mode { poison, rounding, order: 0, step, nudge, along, part, summarized, fetched }
-    }
-}
-
-/// The abilities of a variant beyond a plain run on memory that holds [`POISON_A`], and the
-/// guarantees of its runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Abilities {
-    /// Memory can hold any pattern before it is written.
-    pub poison: bool,
-    /// The pattern lies around tensors, not in memory that the code has to write: what moves with it was
-    /// read outside of its tensors.
-    pub surroundings: bool,
-    /// Operations can round in another direction.
-    pub rounding: bool,
-    /// Blocks and threads can run in another order.
-    pub order: bool,
-    /// An input can be changed by a step.
-    pub step: bool,
-    /// Inputs can be moved by a unit in the last place: for those that other roundings do not reach.
-    pub nudge: bool,
-    /// Inputs can be moved along a line.
-    pub along: bool,
-    /// A part of the call can be run, and an output can be watched.
-    pub part: bool,
-    /// One output alone can be told of.
-    pub told: bool,
-    /// Outputs can be summarised where they are computed.
-    pub summary: bool,
-    /// Its runs can check every access to memory.
-    pub check: bool,
-    /// Two runs in one mode have the same bits, unless the code asks the clock, the system or memory
-    /// that nobody wrote.
-    pub repeats: bool,
-}
-
-impl Abilities {
-    /// Whether a variant with these abilities can run in `mode`.
-    pub fn allow(&self, mode: &Mode) -> bool {
-        (self.poison || mode.poison == POISON_A)
-            && (self.rounding || mode.rounding == Rounding::Nearest)
-            && (self.order || mode.order == 0)
-            && (self.step || mode.step.is_none())
-            && (self.nudge || mode.nudge.is_none())
-            && (self.along || mode.along.is_none())
-            && self.allows_part(&mode.part)
-            && (self.summary || !mode.summarized)
-    }
-
-    fn allows_part(&self, part: &CallPart) -> bool {
-        match part {
-            CallPart::Whole => true,
-            CallPart::Told(_) => self.told,
-            CallPart::Watched(_) | CallPart::Before { .. } => self.part,
+        Mode {
+            poison,
+            rounding: Rounding::Nearest,
+            order: 0,
+            change: InputChange::None,
+            part: CallPart::Whole,
+            outputs: OutputTransfer::Elements,
         }
     }
+
+    /// The abilities that a variant needs to run in this mode.
+    pub fn needed_abilities(&self) -> Vec<Ability> {
+        let Mode { poison, rounding, order, change, part, outputs } = self;
+        let mut needed = Vec::new();
+        if *poison != POISON_A {
+            needed.push(Ability::Poison);
+        }
+        if *rounding != Rounding::Nearest {
+            needed.push(Ability::Rounding);
+        }
+        if *order != 0 {
+            needed.push(Ability::Order);
+        }
+        needed.extend(match change {
+            InputChange::None => None,
+            InputChange::Step(_) => Some(Ability::Step),
+            InputChange::Nudge { .. } => Some(Ability::Nudge),
+            InputChange::Line(_) => Some(Ability::Line),
+        });
+        needed.extend(match part {
+            CallPart::Whole => None,
+            CallPart::Told(_) => Some(Ability::SingleOutput),
+            CallPart::Watched(_) | CallPart::Before { .. } => Some(Ability::CallPart),
+        });
+        needed.extend(match outputs {
+            OutputTransfer::Elements => None,
+            OutputTransfer::Summaries | OutputTransfer::SummariesAndElements => {
+                Some(Ability::Summary)
+            }
+        });
+        needed
+    }
+}
+
+/// An ability of a variant beyond one plain run on memory that holds [`POISON_A`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ability {
+    /// Memory can hold any pattern before it is written.
+    Poison,
+    /// The pattern lies around the tensors, and not in memory of the code. A result that moves with the pattern
+    /// comes from a read outside of a tensor.
+    PoisonAround,
+    /// Operations can round in another direction.
+    Rounding,
+    /// Blocks and threads can run in another order.
+    Order,
+    /// An input can be moved by a step.
+    Step,
+    /// Inputs can be moved by a unit in the last place, for code that other roundings do not reach.
+    Nudge,
+    /// Inputs can be moved along a line.
+    Line,
+    /// A part of the call can be run, and an output can be watched.
+    CallPart,
+    /// A run can report one output alone.
+    SingleOutput,
+    /// The device can summarise outputs.
+    Summary,
+    /// Runs check every access to memory.
+    AccessCheck,
+    /// The device can measure how far directed rounding moves outputs.
+    Deviations,
+    /// The device has room for runs of another revision at the same time, and they are no slower for it.
+    SharedDevice,
+    /// Two runs in one mode have the same bits, unless the code asks the clock, the system or unwritten memory.
+    Repetition,
+}
+
+impl Ability {
+    /// Every ability.
+    pub const ALL: [Ability; 14] = [
+        Ability::Poison,
+        Ability::PoisonAround,
+        Ability::Rounding,
+        Ability::Order,
+        Ability::Step,
+        Ability::Nudge,
+        Ability::Line,
+        Ability::CallPart,
+        Ability::SingleOutput,
+        Ability::Summary,
+        Ability::AccessCheck,
+        Ability::Deviations,
+        Ability::SharedDevice,
+        Ability::Repetition,
+    ];
 }
 
 #[cfg(test)]
@@ -102,11 +128,13 @@ mod tests {
 
     use super::*;
     use crate::summary::POISON_B;
-    use crate::tensor::step::{Step, StepClass, StepUnit};
+    use crate::tensor::step::{LinePoint, Step, StepClass, StepUnit};
+    use crate::worker::Stepped;
 
     #[test]
     fn each_mode_that_is_not_plain_takes_an_ability_of_its_own() {
         let plain = Mode::plain(POISON_A);
+        assert_eq!(plain.needed_abilities(), []);
         let step = Step {
             seed: 1,
             class: StepClass::Ordinary,
@@ -116,36 +144,27 @@ mod tests {
             length: 0.5,
         };
         let step = Stepped { input: "x".to_owned(), step, scales: Arc::default() };
-        let modes = [
-            Mode::plain(POISON_B),
-            Mode { rounding: Rounding::Up, ..plain.clone() },
-            Mode { order: 7, ..plain.clone() },
-            Mode { step: Some(step), ..plain.clone() },
-            Mode { part: CallPart::Watched("loss".to_owned()), ..plain.clone() },
-            Mode { summarized: true, ..plain.clone() },
-            Mode { nudge: Some(1), ..plain.clone() },
-            Mode { along: Some(LinePoint { by: 1, exponent: 20 }), ..plain.clone() },
-            Mode { part: CallPart::Told("loss".to_owned()), ..plain.clone() },
-        ];
-        let able = |which: usize| Abilities {
-            poison: which == 0,
-            surroundings: false,
-            rounding: which == 1,
-            order: which == 2,
-            step: which == 3,
-            nudge: which == 6,
-            along: which == 7,
-            part: which == 4,
-            told: which == 8,
-            summary: which == 5,
-            check: false,
-            repeats: true,
-        };
-        for which in 0..modes.len() {
-            let allowed: Vec<bool> = modes.iter().map(|mode| able(which).allow(mode)).collect();
-            let expected: Vec<bool> = (0..modes.len()).map(|mode| mode == which).collect();
-            assert_eq!(allowed, expected);
+        let point = LinePoint { by: 1, exponent: 20 };
+        let loss = "loss".to_owned();
+        let change = |change| Mode { change, ..Mode::plain(POISON_A) };
+        let part = |part| Mode { part, ..Mode::plain(POISON_A) };
+        let outputs = |outputs| Mode { outputs, ..Mode::plain(POISON_A) };
+        for (mode, ability) in [
+            (Mode::plain(POISON_B), Ability::Poison),
+            (Mode { rounding: Rounding::Up, ..plain.clone() }, Ability::Rounding),
+            (Mode { order: 7, ..plain.clone() }, Ability::Order),
+            (change(InputChange::Step(step)), Ability::Step),
+            (change(InputChange::Nudge { seed: 1 }), Ability::Nudge),
+            (change(InputChange::Line(point)), Ability::Line),
+            (part(CallPart::Watched(loss.clone())), Ability::CallPart),
+            (part(CallPart::Before { launch: 1, output: loss.clone() }), Ability::CallPart),
+            (part(CallPart::Told(loss)), Ability::SingleOutput),
+            (outputs(OutputTransfer::Summaries), Ability::Summary),
+            (outputs(OutputTransfer::SummariesAndElements), Ability::Summary),
+        ] {
+            assert_eq!(mode.needed_abilities(), [ability], "{mode:?}");
         }
-        assert!(able(modes.len()).allow(&plain));
+        let both = Mode { order: 7, rounding: Rounding::Up, ..plain };
+        assert_eq!(both.needed_abilities(), [Ability::Rounding, Ability::Order]);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use self::series::{Begun, ProgramSeries};
 use super::in_order::in_order;
-use super::{Abilities, Backend, DeviceName, Held, Host, Mode, NoRoom, ReplayError, Take, Variant};
+use super::{Ability, Backend, DeviceName, Held, Host, Mode, NoRoom, ReplayError, Take, Variant};
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
 use crate::harness::Harness;
@@ -216,9 +216,7 @@ impl ProgramVariant {
             fixture: &self.fixture,
             sources: &self.sources,
             request: &request,
-            step: mode.step.as_ref(),
-            nudge: mode.nudge,
-            along: mode.along,
+            change: &mode.change,
             series,
         })
     }
@@ -261,22 +259,23 @@ impl Variant for ProgramVariant {
         0
     }
 
-    fn abilities(&self) -> Abilities {
-        Abilities {
-            poison: true,
-            surroundings: true,
+    fn can(&self, ability: Ability) -> bool {
+        match ability {
+            Ability::Poison | Ability::PoisonAround => true,
             // A GPU rounds as its instructions say.
-            rounding: self.shared.runner.device() == ProgramDevice::Cpu,
-            order: false,
+            Ability::Rounding => self.shared.runner.device() == ProgramDevice::Cpu,
             // Differences need more digits than float32 has.
-            step: self.wide == Some(DType::F64),
-            nudge: self.wide.is_none(),
-            along: self.wide.is_some(),
-            part: false,
-            told: false,
-            summary: false,
-            check: false,
-            repeats: false,
+            Ability::Step => self.wide == Some(DType::F64),
+            Ability::Nudge => self.wide.is_none(),
+            Ability::Line => self.wide.is_some(),
+            Ability::Order
+            | Ability::CallPart
+            | Ability::SingleOutput
+            | Ability::Summary
+            | Ability::AccessCheck
+            | Ability::Deviations
+            | Ability::SharedDevice
+            | Ability::Repetition => false,
         }
     }
 
@@ -286,7 +285,7 @@ impl Variant for ProgramVariant {
     }
 
     fn run(&self, mode: &Mode) -> Result<Run, ReplayError> {
-        debug_assert!(self.abilities().allow(mode), "{mode:?}");
+        debug_assert!((self as &dyn Variant).allows(mode), "{mode:?}");
         let run = match self.run_mode(mode, None) {
             Err(program::ProgramFault::Program(error)) if !self.is_plain(mode) => {
                 Run::without_outputs(Ending::Unable(error.to_string()))

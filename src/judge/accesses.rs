@@ -1,6 +1,6 @@
 //! Wrong accesses to memory, and which of them are new.
 
-use crate::backend::ReplayError;
+use crate::backend::{Ability, ReplayError};
 use crate::runtime::report::AccessFinding;
 use crate::trial::{AccessCheck, CheckedReplay, Trial};
 
@@ -105,7 +105,7 @@ fn check_accesses_beside(
     wants_base: impl Fn(&CheckedReplay) -> bool,
 ) -> Result<Option<Accesses>, ReplayError> {
     // Without threads there are no accesses that could be told.
-    if trial.variant()?.is_some_and(|variant| !variant.for_noise().abilities().order) {
+    if trial.variant()?.is_some_and(|variant| !variant.for_noise().can(Ability::Order)) {
         return Ok(None);
     }
     let Some(checked) = check.check_trial(trial)? else { return Ok(None) };

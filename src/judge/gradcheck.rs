@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::gradient_story::{GradientStory, SpoiltInput, UncheckedGradient};
-use crate::backend::{Mode, ReplayError, Variant};
+use crate::backend::{Ability, Mode, ReplayError, Variant};
 use crate::cache::CacheKind;
 use crate::fixture::{Fixture, Output};
 use crate::numerics::constants::{ERROR_RATIO_BEYOND_NOISE, NOISE_FACTOR, SLOPE_EFFORT};
@@ -23,7 +23,7 @@ use crate::summary::{Number, POISON_A};
 use crate::tensor::step::{Scales, Step};
 use crate::tensor::{DType, TensorView, parallel, unravel_index};
 use crate::trial::{Measurement, StepReach, Trial, run_both, why_unfinished};
-use crate::worker::{CallPart, Ending, Run, Stepped};
+use crate::worker::{CallPart, Ending, InputChange, Run, Stepped};
 
 /// The verdict on one gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -122,7 +122,7 @@ pub fn check_gradients(trial: &Trial) -> Result<Vec<GradientCheck>, ReplayError>
         return Ok(known_checks);
     }
     let check_result = match trial.shadow()? {
-        Ok(shadow) if shadow.abilities().step => check_all(trial, shadow)?,
+        Ok(shadow) if shadow.can(Ability::Step) => check_all(trial, shadow)?,
         Ok(_) => Ok(create_unknown_checks(fixture, &UncheckedGradient::FixedShadow)),
         Err(reason) => {
             Ok(create_unknown_checks(fixture, &UncheckedGradient::NoShadow(reason.to_owned())))
@@ -147,7 +147,7 @@ fn check_all(
     let _span = tracing::info_span!("gradcheck", message = fixture.name);
     let watched = list_declared_gradients(fixture).find_map(|output| output.of.clone());
     let part = match &watched {
-        Some(watched) if shadow.abilities().part => CallPart::Watched(watched.clone()),
+        Some(watched) if shadow.can(Ability::CallPart) => CallPart::Watched(watched.clone()),
         _ => CallPart::Whole,
     };
     let mode = Mode { part, ..Mode::plain(POISON_A) };
@@ -353,7 +353,7 @@ impl GradientChecker<'_> {
         timed_out: &mut bool,
     ) -> Result<Vec<Option<f64>>, ReplayError> {
         let modes = steps.iter().map(|step| Mode {
-            step: Some(Stepped {
+            change: InputChange::Step(Stepped {
                 input: moved_input.input.to_owned(),
                 step: step.clone(),
                 scales: moved_input.scales.clone(),
@@ -423,7 +423,7 @@ fn explain_missing_shadow(base: &Run, outputs: [&String; 2]) -> UncheckedGradien
 fn part_enough(base: &Run, output: &Output, shadow: &dyn Variant) -> CallPart {
     match (base.last_write, output.of.clone()) {
         (Some(launch), Some(output)) => CallPart::Before { launch, output },
-        (None, Some(output)) if shadow.abilities().told => CallPart::Told(output),
+        (None, Some(output)) if shadow.can(Ability::SingleOutput) => CallPart::Told(output),
         _ => CallPart::Whole,
     }
 }

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use std::sync::OnceLock;
 
-use crate::backend::{Held, ReplayError, Variant};
+use crate::backend::{Ability, Held, ReplayError, Variant};
 use crate::fixture::Fixture;
 use crate::numerics::compare::Comparison;
 use crate::numerics::noise::NoiseSummary;
@@ -169,11 +169,12 @@ pub fn judge_trial(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> 
 }
 
 fn judge_outcomes(base: &Trial, got: &Trial) -> Result<Judgement, ReplayError> {
-    let (ours, theirs) = if base.variant()?.is_some_and(|variant| variant.shares_device()) {
-        run_both(|| base.outcome(), || got.outcome())
-    } else {
-        (base.outcome(), got.outcome())
-    };
+    let (ours, theirs) =
+        if base.variant()?.is_some_and(|variant| variant.can(Ability::SharedDevice)) {
+            run_both(|| base.outcome(), || got.outcome())
+        } else {
+            (base.outcome(), got.outcome())
+        };
     let judgement = Judgement::of_outcomes(ours?.clone(), theirs?.clone());
     if base.variant()?.is_none() || got.variant()?.is_none() {
         return Ok(judgement);
@@ -223,7 +224,8 @@ fn add_output_judgements(
 /// Whether identical replays of `trial` give the same bits, and its outcome tells them.
 fn has_steady_bits(trial: &Trial) -> Result<bool, ReplayError> {
     let variant = trial.variant()?;
-    Ok(variant.is_some_and(|variant| variant.abilities().repeats && variant.reference().is_none()))
+    Ok(variant
+        .is_some_and(|variant| variant.can(Ability::Repetition) && variant.reference().is_none()))
 }
 
 /// Whether there is room for the evidence about `trial`: its outcome, what depends on the order of blocks, the check of

@@ -1,6 +1,6 @@
 //! Whether outputs depend on the order of blocks and threads.
 
-use crate::backend::{Mode, ReplayError, Variant};
+use crate::backend::{Ability, Mode, ReplayError, Variant};
 use crate::summary::{POISON_A, summarize_tensor};
 use crate::trial::{ORDERS, OrderDependence, Outcome, Status, Trial};
 use crate::worker::Run;
@@ -15,7 +15,7 @@ pub fn find_order_dependences(trial: &Trial) -> Result<Vec<OrderDependence>, Rep
     let Some(variant) = trial.variant()?.filter(|_| outcome.status == Status::Completed) else {
         return Ok(Vec::new());
     };
-    if !variant.for_noise().abilities().order {
+    if !variant.for_noise().can(Ability::Order) {
         return Ok(Vec::new());
     }
     trial.lab().remember(&trial.key_of("orders")?, || {

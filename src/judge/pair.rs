@@ -9,7 +9,7 @@ use super::side::MeasuredTrial;
 use super::story::{
     ErrorEvidence, Evidence, OrderEvidence, ShadowEvidence, StepEvidence, Story, tell_story,
 };
-use crate::backend::ReplayError;
+use crate::backend::{Ability, ReplayError};
 use crate::fixture::Fixture;
 use crate::numerics::bitmap::Bitmap;
 use crate::numerics::compare::{
@@ -382,7 +382,7 @@ impl Pair<'_> {
         }
         let trial = self.base.trial;
         let Ok(shadow) = trial.shadow()? else { return Ok(false) };
-        if !shadow.abilities().step {
+        if !shadow.can(Ability::Step) {
             return Ok(false);
         }
         let input_noise = trial.condition(shadow, centre, name)?;

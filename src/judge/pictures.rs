@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::gradcheck::has_differentiable_loss;
 use super::known::RoundedOutput;
 use super::side::MeasuredTrial;
-use crate::backend::{Mode, ReplayError};
+use crate::backend::{Ability, Mode, ReplayError};
 use crate::numerics::noise::NoiseRef;
 use crate::numerics::picture::{Picture, Scene};
 use crate::summary::POISON_B;
@@ -133,7 +133,7 @@ fn is_by_memory(failure: &Failure) -> bool {
 fn rerun_with_poison(trial: &Trial) -> Result<Option<Run>, ReplayError> {
     match (&trial.outcome()?.status, trial.variant()?) {
         (Status::Failed(failures), Some(variant))
-            if failures.iter().any(is_by_memory) && variant.abilities().poison =>
+            if failures.iter().any(is_by_memory) && variant.can(Ability::Poison) =>
         {
             variant.run(&Mode::plain(POISON_B)).map(Some)
         }

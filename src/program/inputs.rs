@@ -7,18 +7,7 @@ use std::path::Path;
 use crate::fixture::{self, Fixture, FixtureError, Input};
 use crate::tensor::step::{self, LinePoint, draw_bits, draw_sign};
 use crate::tensor::{DType, TensorView, parallel, unravel_index};
-use crate::worker::Stepped;
-
-/// A change of the inputs.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum ProgramInputChange<'c> {
-    /// One of them is moved.
-    Step(&'c Stepped),
-    /// A tenth of the elements of each is moved by a unit in the last place; the seed draws them.
-    Nudge(u64),
-    /// All of them are moved along a line.
-    Along(LinePoint),
-}
+use crate::worker::{InputChange, Stepped};
 
 /// One of so many elements is nudged.
 const NUDGED: u64 = 10;
@@ -32,20 +21,20 @@ pub(super) fn write_program_inputs(
     path: &Path,
     fixture: &Fixture,
     wide_dtype: Option<DType>,
-    change: Option<ProgramInputChange<'_>>,
+    change: &InputChange,
 ) -> Result<(), FixtureError> {
     let present: Vec<&Input> = fixture.inputs.iter().filter(|input| input.present).collect();
     let mut tensors = Vec::new();
     for input in &present {
         let step = match change {
-            Some(ProgramInputChange::Step(stepped)) if stepped.input == input.name => Some(stepped),
+            InputChange::Step(stepped) if stepped.input == input.name => Some(stepped),
             _ => None,
         };
         let is_narrower =
             |wide_dtype: &DType| input.dtype.is_float() && input.dtype.size() < wide_dtype.size();
         let dtype = wide_dtype.filter(is_narrower).unwrap_or(input.dtype);
         let along = match change {
-            Some(ProgramInputChange::Along(along)) if input.dtype.is_float() => Some(along),
+            InputChange::Line(along) if input.dtype.is_float() => Some(*along),
             _ => None,
         };
         let mut elements = if dtype == input.dtype && step.is_none() && along.is_none() {
@@ -53,8 +42,8 @@ pub(super) fn write_program_inputs(
         } else {
             Cow::Owned(changed_input_elements(input, dtype, step, along)?)
         };
-        if let Some(ProgramInputChange::Nudge(seed)) = change {
-            nudge_elements(input, seed, elements.to_mut());
+        if let InputChange::Nudge { seed } = change {
+            nudge_elements(input, *seed, elements.to_mut());
         }
         tensors.push((input.name.as_str(), dtype, input.shape(), elements));
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::ProgramError;
 use super::answer::{Effect, ProgramAnswer};
 use super::error::{PrintedTail, last_line, program_system_error};
-use super::inputs::{self, ProgramInputChange};
+use super::inputs;
 use super::outputs::{self, AnsweredOutput};
 use super::project::{self, HarnessProgram, is_lacking};
 use super::request::{Places, ProgramDevice, ProgramRequest, request_variables};
@@ -25,7 +25,7 @@ use crate::runtime::cpu::Rounding;
 use crate::runtime::report;
 use crate::tensor::step::LinePoint;
 use crate::tensor::{DType, TensorView};
-use crate::worker::{Ending, Limits, NOTE, Narrow, Run, Stepped, WorkerError};
+use crate::worker::{Ending, InputChange, Limits, NOTE, Narrow, Run, WorkerError};
 
 /// A move of inputs by digits that no native format of 32 bits or fewer holds.
 const BESIDE: LinePoint = LinePoint { by: 1, exponent: 30 };
@@ -94,12 +94,8 @@ pub struct ProgramReplay<'r> {
     pub sources: &'r SourceSet,
     /// What is asked of the program.
     pub request: &'r ProgramRequest,
-    /// A change of one input.
-    pub step: Option<&'r Stepped>,
-    /// Moves a tenth of the elements of all inputs by a unit in the last place.
-    pub nudge: Option<u64>,
-    /// Moves all inputs along a line.
-    pub along: Option<LinePoint>,
+    /// The move of the inputs away from their captured values.
+    pub change: &'r InputChange,
     /// The series of replays that it belongs to: those that one process may make after one another.
     pub series: Option<u64>,
 }
@@ -189,11 +185,12 @@ impl Runner {
             temporary: place("tmp"),
         };
         std::fs::create_dir(&places.temporary).map_err(program_system_error("make a folder"))?;
-        let step = replay.step.map(ProgramInputChange::Step);
-        let change = step
-            .or(replay.nudge.map(ProgramInputChange::Nudge))
-            .or(replay.along.map(ProgramInputChange::Along));
-        inputs::write_program_inputs(&places.inputs, replay.fixture, replay.request.wide, change)?;
+        inputs::write_program_inputs(
+            &places.inputs,
+            replay.fixture,
+            replay.request.wide,
+            replay.change,
+        )?;
         let start_time = Instant::now();
         let ended = self.start(replay, &places);
         let call = start_time.elapsed();
@@ -340,7 +337,8 @@ impl Runner {
         if doubted.is_empty() {
             return Ok(doubted);
         }
-        let neighbour_run = self.run(&ProgramReplay { along: Some(BESIDE), ..*replay })?;
+        let change = &InputChange::Line(BESIDE);
+        let neighbour_run = self.run(&ProgramReplay { change, ..*replay })?;
         doubted
             .retain(|name| neighbour_run.output(name).is_none_or(|view| fits_native(name, &view)));
         Ok(doubted)
@@ -369,8 +367,7 @@ impl Runner {
         let mut narrow = Vec::new();
         // Beside the captured inputs nothing is held against the native outputs.
         if let Some(wide_dtype) = wide_dtype
-            && replay.step.is_none()
-            && replay.along.is_none()
+            && !matches!(replay.change, InputChange::Step(_) | InputChange::Line(_))
         {
             let doubted = self.doubted(replay, &file, &answered_outputs)?;
             answered_outputs.retain(|answered_output| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Failure, Status, Trial};
-use crate::backend::{Mode, ReplayError, Variant};
+use crate::backend::{Ability, Mode, ReplayError, Variant};
 use crate::cache::CacheKind;
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
@@ -108,7 +108,7 @@ impl Trial {
             }
         }
         let checked_variant = match self.prepare(Precision::Checked, &|| ())? {
-            Ok(prepared_variant) if prepared_variant.abilities().check => prepared_variant,
+            Ok(prepared_variant) if prepared_variant.can(Ability::AccessCheck) => prepared_variant,
             Ok(_) => return Ok(CheckedReplay::not("the backend cannot")),
             Err(refusal) => {
                 let build_error = refusal.first_error.unwrap_or(refusal.reason);

@@ -9,7 +9,7 @@ use super::Trial;
 use super::concurrent::run_both;
 use super::order::OrderDependence;
 use super::plain_replay::Plain;
-use crate::backend::{Mode, ReplayError, Variant};
+use crate::backend::{Ability, Mode, ReplayError, Variant};
 use crate::numerics::NumericsError;
 use crate::numerics::compare::compare_outputs;
 use crate::numerics::constants::FLIP_FACTOR;
@@ -23,7 +23,7 @@ use crate::scratch::Scratch;
 use crate::summary::{Number, POISON_A};
 use crate::tensor::step::{Scales, Step, StepClass, StepUnit};
 use crate::tensor::{DType, TensorView, parallel};
-use crate::worker::{Ending, Run, Stepped};
+use crate::worker::{Ending, InputChange, Run, Stepped};
 
 /// The orders of blocks and threads for replays, besides the order of the indices.
 pub(crate) const ORDERS: [u64; 3] = [0x5eed_0001, 0x5eed_0002, 0x5eed_0003];
@@ -232,7 +232,9 @@ impl Trial {
             // It does not run to its end on the reference.
             noise.accumulators = self.accumulators(&base, |_| true)?;
         }
-        if let Some(repeated_run) = repeated_run.as_ref().filter(|_| !variant.abilities().repeats) {
+        if let Some(repeated_run) =
+            repeated_run.as_ref().filter(|_| !variant.can(Ability::Repetition))
+        {
             accumulate_deviations(&mut noise.accumulators, &base, repeated_run, NoiseSource::Order);
         }
         let nondeterminism = repeated_run
@@ -351,10 +353,11 @@ impl Trial {
             !accumulator.has_moved(NoiseSource::Rounding)
         };
         let mut still: Vec<_> = accumulators.iter_mut().filter(still).collect();
-        if still.is_empty() || !variant.abilities().nudge {
+        if still.is_empty() || !variant.can(Ability::Nudge) {
             return Ok(Vec::new());
         }
-        let modes = NUDGES.map(|seed| Mode { nudge: Some(seed), ..Mode::plain(POISON_A) });
+        let modes = NUDGES
+            .map(|seed| Mode { change: InputChange::Nudge { seed }, ..Mode::plain(POISON_A) });
         variant.run_each(&modes, variant.at_once(Some(centre)), &mut |_, replay| {
             let still = still.iter_mut().map(|still_accumulator| &mut **still_accumulator);
             accumulate_deviations(still, centre, &replay, NoiseSource::Rounding);
@@ -390,8 +393,8 @@ impl Trial {
                     unit: StepUnit::Own,
                     length: ulp(DType::F32, 1.0),
                 };
-                let stepped = Stepped { input, step, scales };
-                modes.push(Mode { step: Some(stepped), ..Mode::plain(POISON_A) });
+                let change = InputChange::Step(Stepped { input, step, scales });
+                modes.push(Mode { change, ..Mode::plain(POISON_A) });
             }
         }
         let mut accumulators = self.accumulators(centre, |output| output == name)?;
@@ -444,7 +447,7 @@ type DeviceRoundings = Option<Vec<(String, NoiseAccumulator)>>;
 
 /// The measurements left to the reference of `variant`.
 pub(super) fn needed_beside(variant: &dyn Variant) -> Needed {
-    if variant.deviates() { Needed::Order } else { Needed::All }
+    if variant.can(Ability::Deviations) { Needed::Order } else { Needed::All }
 }
 
 /// The modes of `variant` for noise: other roundings, and these `orders`.
@@ -453,8 +456,7 @@ fn noise_modes(variant: &dyn Variant, orders: &[u64]) -> Vec<(NoiseSource, Mode)
         .map(|rounding| (NoiseSource::Rounding, Mode { rounding, ..Mode::plain(POISON_A) }));
     let ordered = orders.iter().map(|&order| Mode { order, ..Mode::plain(POISON_A) });
     let ordered = ordered.map(|mode| (NoiseSource::Order, mode));
-    let abilities = variant.abilities();
-    rounding_modes.into_iter().chain(ordered).filter(|(_, mode)| abilities.allow(mode)).collect()
+    rounding_modes.into_iter().chain(ordered).filter(|(_, mode)| variant.allows(mode)).collect()
 }
 
 /// Converts the error of a computation on runs of one fixture: their outputs have equal shapes, so only

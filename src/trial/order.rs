@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Trial;
 use super::measurement::{accumulate_deviations, convert_numerics_error};
-use crate::backend::{Mode, ReplayError, Variant};
+use crate::backend::{Ability, Mode, ReplayError, Variant};
 use crate::fixture::Fixture;
 use crate::numerics::bitmap::Bitmap;
 use crate::numerics::constants::ORDER_FACTOR;
@@ -62,8 +62,8 @@ impl Trial {
                 suspects.push(Suspect { name, ordered, confirmed: Vec::new(), worst: None });
             }
         }
-        let abilities = variant.abilities();
-        if suspects.is_empty() || !(abilities.order && abilities.rounding) {
+        let can_measure = variant.can(Ability::Order) && variant.can(Ability::Rounding);
+        if suspects.is_empty() || !can_measure {
             return Ok(Vec::new());
         }
         let scratch = self.lab.scratch();

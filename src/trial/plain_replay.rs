@@ -9,7 +9,7 @@ use super::outcome::{
     inputs_are_finite, memory_failures,
 };
 use super::{Trial, nondeterminism};
-use crate::backend::{Mode, Refusal, ReplayError, Variant};
+use crate::backend::{Ability, Mode, Refusal, ReplayError, Variant};
 use crate::cache::CacheKind;
 use crate::cuda::sanitizer::{SanitizerFinding, Tool};
 use crate::fixture::Output;
@@ -17,7 +17,7 @@ use crate::numerics::constants::{ENDING_REPETITIONS, POISON_REPETITIONS};
 use crate::scratch::Budget;
 use crate::summary::{Checksum, POISON_A, POISON_B, Summary, compare_poisons, summarize_tensor};
 use crate::tensor::TensorView;
-use crate::worker::{Ending, Run};
+use crate::worker::{Ending, OutputTransfer, Run};
 
 /// Outputs larger than this in all are summarised on their device, where it can.
 const SUMMARIZED_BYTES: usize = 64 << 20;
@@ -81,7 +81,8 @@ impl Trial {
         // A device that gives other bits by itself is measured by runs of its own, unless it has just repeated
         // them.
         let repeats = has_same_outputs(&runs.first, &runs.second);
-        let can_stand = repeats || variant.abilities().repeats || variant.reference().is_none();
+        let can_stand =
+            repeats || variant.can(Ability::Repetition) || variant.reference().is_none();
         let most_bytes = KEPT_BYTES.max(Budget::of_process().left() / SHARE_KEPT);
         let mut declared_outputs = self.fixture().outputs.iter();
         let is_whole = declared_outputs.all(|output| runs.first.output(&output.name).is_some());
@@ -110,21 +111,26 @@ impl Trial {
     /// Two plain runs on different poison. Large outputs are summarised on the device where
     /// it can do so; they are fetched only if their summaries leave questions.
     fn run_twice(&self, variant: &dyn Variant) -> Result<(Run, Run), ReplayError> {
-        let abilities = variant.abilities();
-        let poisons = [POISON_A, if abilities.poison { POISON_B } else { POISON_A }];
+        let second_poison = if variant.can(Ability::Poison) { POISON_B } else { POISON_A };
         let bytes: usize = self.fixture().outputs.iter().map(Output::bytes).sum();
-        if abilities.summary && bytes >= SUMMARIZED_BYTES {
-            let fetched = self.is_to_be_measured.load(Ordering::Relaxed);
-            let [first, second] =
-                poisons.map(|poison| Mode { summarized: true, ..Mode::plain(poison) });
-            let (first, second) = variant.run_pair([Mode { fetched, ..first }, second])?;
+        if variant.can(Ability::Summary) && bytes >= SUMMARIZED_BYTES {
+            let first_transfer = if self.is_to_be_measured.load(Ordering::Relaxed) {
+                OutputTransfer::SummariesAndElements
+            } else {
+                OutputTransfer::Summaries
+            };
+            let second_transfer = OutputTransfer::Summaries;
+            let (first, second) = variant.run_pair([
+                Mode { outputs: first_transfer, ..Mode::plain(POISON_A) },
+                Mode { outputs: second_transfer, ..Mode::plain(second_poison) },
+            ])?;
             let pairs = first.summaries.iter().zip(&second.summaries);
             let have_same_count = first.summaries.len() == second.summaries.len();
             if have_same_count && pairs.into_iter().all(is_unquestioned) {
                 return Ok((first, second));
             }
         }
-        variant.run_pair(poisons.map(Mode::plain))
+        variant.run_pair([POISON_A, second_poison].map(Mode::plain))
     }
 
     /// `outcome` with the findings of the backend's checker, from a run of its own. Cached apart
@@ -174,7 +180,7 @@ impl Trial {
     /// The outcome of two runs on different poison.
     fn outcome_of(&self, variant: &dyn Variant, runs: &Runs) -> Result<Outcome, ReplayError> {
         let run = &runs.first;
-        let mut failures = failures_of_the_call(runs, variant.abilities().surroundings);
+        let mut failures = failures_of_the_call(runs, variant.can(Ability::PoisonAround));
         let fixture = self.fixture();
         let mut outputs = Vec::new();
         let is_summarised =
@@ -219,7 +225,7 @@ impl Trial {
     ) -> Result<(Summary, Vec<Failure>), ReplayError> {
         let mut summary = summarize_tensor(view, None);
         let mut failures = Vec::new();
-        let is_poisoned = variant.abilities().poison && !runs.second.is_unpoisoned;
+        let is_poisoned = variant.can(Ability::Poison) && !runs.second.is_unpoisoned;
         let second = runs.second.output(name).filter(|_| is_poisoned);
         let mut poison_dependent = 0;
         if let Some(second) = second {
@@ -241,7 +247,7 @@ impl Trial {
             }
             summary.unwritten = write_summary.unwritten;
             poison_dependent = write_summary.poison_dependent;
-            let is_around = variant.abilities().surroundings;
+            let is_around = variant.can(Ability::PoisonAround);
             failures = memory_failures(name, view, &write_summary, is_around);
         }
         if let Some(repetition) = &runs.again
@@ -350,8 +356,8 @@ fn record_output(declared_output: &Output, summary: Summary, slices: Vec<Slices>
 /// Code may choose among a few algorithms by the clock: two runs may differ by chance, and one repetition
 /// may be as one of them by chance. NaN from the surroundings is no such chance.
 fn run_repetition(variant: &dyn Variant, first: &Run, second: &Run) -> Result<Again, ReplayError> {
-    if variant.abilities().repeats
-        || !variant.abilities().surroundings
+    if variant.can(Ability::Repetition)
+        || !variant.can(Ability::PoisonAround)
         || is_nan_where_it_moves(first, second)
     {
         let run = variant.run(&Mode::plain(POISON_A))?;

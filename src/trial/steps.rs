@@ -2,13 +2,13 @@
 
 use super::Trial;
 use super::measurement::convert_numerics_error;
-use crate::backend::{Mode, ReplayError};
+use crate::backend::{Ability, Mode, ReplayError};
 use crate::numerics::constants::NARROW_SHIFT;
 use crate::numerics::noise::Spread;
 use crate::numerics::steps::{POINTS, Steps};
 use crate::summary::POISON_A;
 use crate::tensor::step::LinePoint;
-use crate::worker::Ending;
+use crate::worker::{Ending, InputChange};
 
 /// How far inputs are moved to find steps: several times a unit in the last place of the format whose
 /// rounding is looked for, and little for the mathematics.
@@ -86,7 +86,7 @@ impl Trial {
 
     fn measure_steps(&self, reach: StepReach) -> Result<Vec<OutputSteps>, ReplayError> {
         let Ok(shadow) = self.shadow()? else { return Ok(Vec::new()) };
-        if !shadow.abilities().along {
+        if !shadow.can(Ability::Line) {
             return Ok(Vec::new());
         }
         let Ok(middle) = self.shadow_run()? else { return Ok(Vec::new()) };
@@ -99,8 +99,10 @@ impl Trial {
             })
             .collect::<Result<Vec<_>, ReplayError>>()?;
         let exponent = reach.exponent();
-        let modes = POINTS
-            .map(|by| Mode { along: Some(LinePoint { by, exponent }), ..Mode::plain(POISON_A) });
+        let modes = POINTS.map(|by| Mode {
+            change: InputChange::Line(LinePoint { by, exponent }),
+            ..Mode::plain(POISON_A)
+        });
         let mut all_completed = true;
         shadow.run_each(&modes, shadow.at_once(Some(middle)), &mut |index, run| {
             all_completed &= run.ending == Ending::Completed;

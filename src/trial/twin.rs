@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::{Trial, cannot_mean_double};
-use crate::backend::{Mode, ReplayError, Variant};
+use crate::backend::{Ability, Mode, ReplayError, Variant};
 use crate::compile::source_byte_counts;
 use crate::frontend::ByteCount;
 use crate::numerics::constants::LEAST_POISON_SIZE;
@@ -37,8 +37,7 @@ impl Trial {
             let hint = if is_of_sources { byte_count_hint(&self.byte_counts()) } else { None };
             return Ok(Some(reason + &hint.unwrap_or_default()));
         }
-        let abilities = shadow.abilities();
-        if abilities.surroundings || !abilities.poison {
+        if shadow.can(Ability::PoisonAround) || !shadow.can(Ability::Poison) {
             return Ok(None);
         }
         let fault = self.shadow_fault.get(|| {

@@ -43,7 +43,7 @@ use crate::frontend::Precision;
 use crate::process::tree::End;
 use crate::runtime::cpu::Rounding;
 use crate::summary::Poison;
-use crate::tensor::step::{Scales, Step};
+use crate::tensor::step::{LinePoint, Scales, Step};
 use crate::tensor::{DType, parallel};
 
 pub use self::error::WorkerError;
@@ -259,6 +259,54 @@ pub struct Stepped {
     /// The scales of its rows. They have a way of their own to the child.
     #[serde(skip)]
     pub scales: Arc<Scales>,
+}
+
+/// A move of the inputs of a replay away from their captured values.
+#[derive(Clone, Debug, PartialEq)]
+pub enum InputChange {
+    None,
+    /// A step of one input.
+    Step(Stepped),
+    /// A tenth of the elements of all inputs move by a unit in the last place.
+    Nudge {
+        /// Draws the elements.
+        seed: u64,
+    },
+    /// All inputs move to one point of a line.
+    Line(LinePoint),
+}
+
+impl InputChange {
+    /// The step of one input, if the change is one.
+    pub fn step(&self) -> Option<&Stepped> {
+        match self {
+            InputChange::Step(stepped) => Some(stepped),
+            InputChange::None | InputChange::Nudge { .. } | InputChange::Line(_) => None,
+        }
+    }
+}
+
+/// How outputs come back from the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputTransfer {
+    /// Their elements are copied.
+    Elements,
+    /// The device summarises them, and keeps their elements.
+    Summaries,
+    /// The device summarises them, and their elements are copied as well.
+    SummariesAndElements,
+}
+
+impl OutputTransfer {
+    /// Whether the device summarises outputs.
+    pub(crate) fn summarizes(self) -> bool {
+        self != OutputTransfer::Elements
+    }
+
+    /// Whether elements are copied.
+    pub(crate) fn fetches(self) -> bool {
+        self != OutputTransfer::Summaries
+    }
 }
 
 impl Job {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use replay::backend::{Backend, Mode, Variant};
+use replay::backend::{Ability, Backend, Mode, Variant};
 use replay::frontend::Precision;
 use replay::runtime::cpu::Rounding;
 use replay::summary::POISON_A;
@@ -41,7 +41,7 @@ fn on_cpu(variant: &dyn Variant) -> Vec<f64> {
 
 /// The same on the device.
 fn on_gpu(variant: &dyn Variant) -> Vec<f64> {
-    assert!(variant.deviates());
+    assert!(variant.can(Ability::Deviations));
     let run = variant.deviations(JUMP).unwrap().expect("the device measures it");
     let view = run.output("out").unwrap();
     (0..view.len()).map(|at| view.get_f64(at)).collect()
@@ -104,7 +104,7 @@ fn what_cannot_be_told_on_a_gpu_is_left_to_the_cpu() {
                   __global__ void f(const float* x, float* out, int n) {\n\
                   int i = blockIdx.x * 100 + threadIdx.x;\n\
                   out[i] = __half2float(__hadd(__float2half(x[i]), __float2half(0.1f))); }";
-    assert!(!both(&Small::floats(halves, "f<<<10, 100>>>(x, out, n);")).1.deviates());
+    assert!(!both(&Small::floats(halves, "f<<<10, 100>>>(x, out, n);")).1.can(Ability::Deviations));
     let counts = "__device__ float calls;\n\
                   __global__ void f(const float* x, float* out, int n) {\n\
                   if (blockIdx.x + threadIdx.x == 0) calls += 1.0f;\n\
@@ -114,7 +114,7 @@ fn what_cannot_be_told_on_a_gpu_is_left_to_the_cpu() {
     let call = "f<<<10, 100>>>(x, out, n); g<<<10, 100>>>(x, out, n);";
     let small = Small::floats(counts, call);
     let (_, device) = both(&small);
-    assert!(device.deviates());
+    assert!(device.can(Ability::Deviations));
     assert!(device.deviations(JUMP).unwrap().is_none());
-    assert!(!device.deviates());
+    assert!(!device.can(Ability::Deviations));
 }

@@ -9,7 +9,7 @@ use replay::summary::POISON_A;
 use replay::tensor::TensorView;
 use replay::tensor::step::{Scales, Step, StepClass, StepUnit};
 use replay::trial::Lab;
-use replay::worker::{CallPart, Ending, Run, Stepped};
+use replay::worker::{CallPart, Ending, InputChange, Run, Stepped};
 
 use crate::common::gpu_lab::*;
 use crate::gpu::{Demo, WIDENED, variants};
@@ -114,7 +114,7 @@ fn stepped(subject: &replay::trial::Subject, step: Step) -> Mode {
     let scales = Arc::new(Scales::measure(&view, 1));
     let stepped = Stepped { input: input.name.clone(), step, scales };
     let part = CallPart::Told("out".to_owned());
-    Mode { step: Some(stepped), part, ..Mode::plain(POISON_A) }
+    Mode { change: InputChange::Step(stepped), part, ..Mode::plain(POISON_A) }
 }
 
 /// The first output of each of `modes` in bits, `at_once` or each by itself.

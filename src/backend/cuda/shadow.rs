@@ -8,7 +8,7 @@ use super::CudaShared;
 use super::variant::run_and_extend_module;
 use crate::backend::cpu::CpuVariant;
 use crate::backend::in_order::in_order;
-use crate::backend::{Abilities, Mode, ReplayError, Take, Variant};
+use crate::backend::{Ability, Mode, ReplayError, Take, Variant};
 use crate::compile::DeviceModule;
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
@@ -42,7 +42,7 @@ impl CudaShadow {
     }
 
     fn run_on_device(&self, mode: &Mode, steps: &[Option<Step>]) -> Result<Run, ReplayError> {
-        debug_assert!(self.abilities().allow(mode), "{mode:?}");
+        debug_assert!((self as &dyn Variant).allows(mode), "{mode:?}");
         let cuda = &self.cuda;
         let fixture = &self.fixture;
         let device = cuda.pool.lease();
@@ -103,15 +103,21 @@ fn is_sound(run: &Run) -> bool {
 /// are, which show whether a call leaves something to the next one.
 fn plan_evaluations(modes: &[Mode]) -> Option<Vec<Option<Step>>> {
     let [first, .., _] = modes else { return None };
-    let input = &first.step.as_ref()?.input;
-    let step_of_mode = |mode: &Mode| {
-        let is_alike = Mode { step: first.step.clone(), ..mode.clone() } == *first;
-        let stepped = mode.step.as_ref().filter(|stepped| is_alike && stepped.input == *input)?;
-        Some(Some(stepped.step.clone()))
-    };
-    let steps: Option<Vec<Option<Step>>> = modes.iter().map(step_of_mode).collect();
-    let is_told = matches!(first.part, CallPart::Told(_));
-    is_told.then_some([vec![None], steps?, vec![None]].concat())
+    let input = &first.change.step()?.input;
+    if !matches!(first.part, CallPart::Told(_)) {
+        return None;
+    }
+    let mut steps = vec![None];
+    for mode in modes {
+        let stepped = mode.change.step()?;
+        let is_alike = Mode { change: first.change.clone(), ..mode.clone() } == *first;
+        if !is_alike || stepped.input != *input {
+            return None;
+        }
+        steps.push(Some(stepped.step.clone()));
+    }
+    steps.push(None);
+    Some(steps)
 }
 
 /// Whether two evaluations at one place agree but for the order of atomic additions.
@@ -140,20 +146,20 @@ impl Variant for CudaShadow {
         self.host.call()
     }
 
-    fn abilities(&self) -> Abilities {
-        Abilities {
-            poison: true,
-            surroundings: false,
-            rounding: false,
-            order: false,
-            step: true,
-            nudge: false,
-            along: false,
-            part: false,
-            told: true,
-            summary: false,
-            check: false,
-            repeats: false,
+    fn can(&self, ability: Ability) -> bool {
+        match ability {
+            Ability::Poison | Ability::Step | Ability::SingleOutput => true,
+            Ability::PoisonAround
+            | Ability::Rounding
+            | Ability::Order
+            | Ability::Nudge
+            | Ability::Line
+            | Ability::CallPart
+            | Ability::Summary
+            | Ability::AccessCheck
+            | Ability::Deviations
+            | Ability::SharedDevice
+            | Ability::Repetition => false,
         }
     }
 
@@ -203,7 +209,7 @@ mod tests {
     use crate::summary::{POISON_A, POISON_B};
     use crate::tensor::DType;
     use crate::tensor::step::{StepClass, StepUnit};
-    use crate::worker::Stepped;
+    use crate::worker::{InputChange, Stepped};
 
     fn mode(input: &str, length: f64) -> Mode {
         let among = 0..4;
@@ -213,7 +219,7 @@ mod tests {
         let step = Step { seed: 1, class, among, without, unit, length };
         let stepped = Stepped { input: input.to_owned(), step, scales: Arc::default() };
         let part = CallPart::Told("loss".to_owned());
-        Mode { step: Some(stepped), part, ..Mode::plain(POISON_A) }
+        Mode { change: InputChange::Step(stepped), part, ..Mode::plain(POISON_A) }
     }
 
     #[test]

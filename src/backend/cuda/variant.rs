@@ -8,7 +8,7 @@ use super::CudaShared;
 use super::pool::DeviceLease;
 use crate::backend::cpu::CpuVariant;
 use crate::backend::in_order::in_order;
-use crate::backend::{Abilities, Mode, ReplayError, Take, Variant};
+use crate::backend::{Ability, Mode, ReplayError, Take, Variant};
 use crate::compile::{DeviceModule, DeviceToolchain};
 use crate::cuda::blas::BlasFiles;
 use crate::cuda::sanitizer::{Sanitizer, SanitizerFinding, Tool};
@@ -47,16 +47,17 @@ impl DeviceRuns<'_> {
         mode: &Mode,
         deviations: Option<f64>,
     ) -> Result<Run, ReplayError> {
-        debug_assert!(self.variant.abilities().allow(mode), "{mode:?}");
+        debug_assert!((self.variant as &dyn Variant).allows(mode), "{mode:?}");
         let CudaVariant { cuda, fixture, host, .. } = self.variant;
         run_and_extend_module(&cuda.toolchain, module, |module| {
-            let summaries = if mode.summarized { cuda.summaries(fixture)? } else { Vec::new() };
+            let summaries =
+                if mode.outputs.summarizes() { cuda.summaries(fixture)? } else { Vec::new() };
             let device = DeviceJob::Cuda {
                 ordinal: self.device.ordinal(),
                 module: module.path.clone(),
                 summaries,
                 libraries: self.variant.libraries.clone(),
-                fetched: mode.fetched || !mode.summarized,
+                fetched: mode.outputs.fetches(),
                 sanitizer: None,
             };
             let machine = cuda.cpu.host();
@@ -113,20 +114,20 @@ impl Variant for CudaVariant {
         self.host.call()
     }
 
-    fn abilities(&self) -> Abilities {
-        Abilities {
-            poison: true,
-            surroundings: false,
-            rounding: false,
-            order: false,
-            step: false,
-            nudge: false,
-            along: false,
-            part: false,
-            told: true,
-            summary: true,
-            check: false,
-            repeats: false,
+    fn can(&self, ability: Ability) -> bool {
+        match ability {
+            Ability::Poison | Ability::SingleOutput | Ability::Summary => true,
+            Ability::Deviations => self.deviates.load(Ordering::Relaxed),
+            Ability::SharedDevice => self.cuda.has_room_for_both(&self.fixture),
+            Ability::PoisonAround
+            | Ability::Rounding
+            | Ability::Order
+            | Ability::Step
+            | Ability::Nudge
+            | Ability::Line
+            | Ability::CallPart
+            | Ability::AccessCheck
+            | Ability::Repetition => false,
         }
     }
 
@@ -168,16 +169,8 @@ impl Variant for CudaVariant {
         modes.try_for_each(|(index, mode)| take(index, turn.run(&mut module, mode, None)?))
     }
 
-    fn shares_device(&self) -> bool {
-        self.cuda.has_room_for_both(&self.fixture)
-    }
-
-    fn deviates(&self) -> bool {
-        self.deviates.load(Ordering::Relaxed)
-    }
-
     fn deviations(&self, jump: f64) -> Result<Option<Run>, ReplayError> {
-        if !self.deviates() {
+        if !self.can(Ability::Deviations) {
             return Ok(None);
         }
         let mode = Mode::plain(POISON_A);

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::{Mode, ReplayError};
 use crate::tensor::TensorView;
-use crate::worker::{Ending, Run};
+use crate::worker::{Ending, InputChange, Run};
 
 /// A repetition in a process that has made other replays may be so many times as far from the first as one in
 /// a process of its own.
@@ -42,7 +42,8 @@ impl ProgramSeries {
         modes: &[Mode],
         make: impl Fn(&Mode, Option<u64>) -> Result<Run, ReplayError>,
     ) -> Begun {
-        let is_moved = |mode: &Mode| mode.step.is_some() || mode.along.is_some();
+        let is_moved =
+            |mode: &Mode| matches!(mode.change, InputChange::Step(_) | InputChange::Line(_));
         let [first, second, ..] = modes else {
             return self.begun_state(modes.iter().all(is_moved));
         };
