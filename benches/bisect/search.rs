@@ -280,20 +280,18 @@ pub fn compare(artifact: &Path, fixture: &Path, recorded: &Path) -> Result<bool>
         artifact: fs::canonicalize(artifact)?,
         fixture: fixture.to_owned(),
         elements: InputElements::Captured,
-        shadow: false,
+        precision: Precision::Native,
         device: DeviceJob::Cpu {
             threads: std::thread::available_parallelism()?.get(),
             order: 0,
             rounding: replay::runtime::cpu::Rounding::Nearest,
-            checked: false,
         },
         poison: POISON_A,
         memory_bytes: limits.memory_bytes,
         folder: std::env::temp_dir(),
         step: None,
         part: worker::CallPart::Whole,
-        evaluations: Vec::new(),
-        deviations: None,
+        calls: worker::JobCalls::Once,
     };
     let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
     let run = worker::ReplayWorkers::new(program).run(&job, &subject.fixture, limits, None)?;

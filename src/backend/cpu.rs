@@ -142,12 +142,7 @@ pub(super) struct CpuVariant {
 impl CpuVariant {
     fn job(&self, threads: usize, mode: &Mode) -> Job {
         let host = &self.shared.host;
-        let device = DeviceJob::Cpu {
-            threads,
-            order: mode.order,
-            rounding: mode.rounding,
-            checked: self.precision == Precision::Checked,
-        };
+        let device = DeviceJob::Cpu { threads, order: mode.order, rounding: mode.rounding };
         let variant = (&self.artifact, self.precision);
         host.job(device, host.limits.memory_bytes, &self.fixture, variant, mode)
     }

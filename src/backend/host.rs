@@ -10,7 +10,9 @@ use crate::compile::Artifact;
 use crate::cuda::sanitizer::Wrapper;
 use crate::fixture::Fixture;
 use crate::frontend::Precision;
-use crate::worker::{DeviceJob, Ending, Job, Limits, ReplayWorkers, Run, RunSeries, WorkerError};
+use crate::worker::{
+    DeviceJob, Ending, Job, JobCalls, Limits, ReplayWorkers, Run, RunSeries, WorkerError,
+};
 
 /// How child processes are run.
 pub struct Host {
@@ -96,15 +98,14 @@ impl Host {
             artifact: artifact.place(),
             fixture: fixture.dir.clone(),
             elements: fixture.elements,
-            shadow: precision == Precision::Shadow,
+            precision,
             device,
             poison: mode.poison,
             memory_bytes,
             folder: self.folder.clone(),
             step: mode.change.step().cloned(),
             part: mode.part.clone(),
-            evaluations: Vec::new(),
-            deviations: None,
+            calls: JobCalls::Once,
         }
     }
 

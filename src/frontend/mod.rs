@@ -40,12 +40,14 @@ pub use crate::thread_loop::{KernelForm, ShuffleReason, ShuffleSite, StackReason
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use crate::syntax::source::Source;
 use crate::syntax::{edits, escape_c_string, lexer, macros, outline, source};
 use crate::thread_loop;
 
 /// The meaning of `float` in the translation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Precision {
     /// The meaning in the source.
     Native,

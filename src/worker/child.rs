@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use super::inputs::Common;
 use super::run::{DeclaredTensors, OutputTensor};
 use super::tensors::{CallTensors, TensorFiles, lay_out_tensors};
-use super::{CallPart, DeviceJob, Job};
+use super::{CallPart, DeviceJob, Job, JobCalls};
 use super::{deviations, evaluations};
 use crate::cuda::CudaError;
 use crate::cuda::sanitizer::Tool;
 use crate::fixture::{Fixture, FixtureError};
+use crate::frontend::Precision;
 use crate::process::{Pid, seccomp_filter};
 use crate::runtime::artifact::{LoadError, LoadedArtifact};
 use crate::runtime::cpu::{CpuDevice, CpuSettings, Rounding};
@@ -111,11 +112,16 @@ fn replay_job(
     }
 
     let started_at = Instant::now();
-    if !job.evaluations.is_empty() {
-        return evaluations::evaluate_job(job, fixture, &artifact, runtime, memory);
-    }
-    if let Some(jump) = job.deviations {
-        return deviations::measure_job_deviations(job, jump, fixture, &artifact, runtime, memory);
+    match &job.calls {
+        JobCalls::Once => {}
+        JobCalls::AtSteps(steps) => {
+            return evaluations::evaluate_job(job, steps, fixture, &artifact, runtime, memory);
+        }
+        JobCalls::InEachRounding { jump } => {
+            return deviations::measure_job_deviations(
+                job, *jump, fixture, &artifact, runtime, memory,
+            );
+        }
     }
     let files = TensorFiles {
         outputs: &memory,
@@ -169,7 +175,7 @@ fn ask_for_pages<'s>(
     for input in &fixture.inputs {
         let _ = std::thread::Builder::new().spawn_scoped(scope, || input.prefetch());
     }
-    if job.device.fetches() && job.evaluations.is_empty() {
+    if job.device.fetches() && !matches!(job.calls, JobCalls::AtSteps(_)) {
         let bytes =
             DeclaredTensors::from_fixture(fixture, job, &Common::default()).layout(&job.part).bytes;
         let pages = move || super::memory::populate_memory_file(memory, bytes);
@@ -284,7 +290,7 @@ fn start_device(
 ) -> Result<&'static Runtime, ChildError> {
     let memory_bytes = usize::try_from(job.memory_bytes).unwrap_or(usize::MAX);
     match job.device {
-        DeviceJob::Cpu { threads, order, rounding, checked } => {
+        DeviceJob::Cpu { threads, order, rounding } => {
             artifact.bind(&api::TABLE, rounding.number(), &job.artifact)?;
             let settings = CpuSettings {
                 poison: job.poison,
@@ -292,8 +298,8 @@ fn start_device(
                 threads,
                 memory_bytes,
                 rounding,
-                checked: checked.then(|| job.artifact.clone()),
-                shadow: job.shadow,
+                checked: (job.precision == Precision::Checked).then(|| job.artifact.clone()),
+                shadow: job.is_shadow(),
                 end_before: job.part.end(),
             };
             let cpu = CpuDevice::new(settings, move || artifact.thread_pointers());

@@ -9,7 +9,7 @@ use super::evaluations::RepeatedCalls;
 use super::inputs::Common;
 use super::run::{DeclaredTensors, bytes_of};
 use super::tensors::CallTensors;
-use super::{CallPart, Job};
+use super::{CallPart, Job, JobCalls};
 use crate::cuda::DirectedRounding;
 use crate::fixture::{Fixture, Input};
 use crate::runtime::artifact::LoadedArtifact;
@@ -30,7 +30,7 @@ pub(super) fn measure_job_deviations(
     let started_at = Instant::now();
     let deviation_layout =
         DeclaredTensors::from_fixture(fixture, job, &Common::default()).layout(&CallPart::Whole);
-    let plain_job = Job { deviations: None, ..job.clone() };
+    let plain_job = Job { calls: JobCalls::Once, ..job.clone() };
     let all = DeclaredTensors::from_fixture(fixture, &plain_job, &Common::default())
         .layout(&CallPart::Whole)
         .outputs;
@@ -91,7 +91,7 @@ impl CallTensors {
         deviating: &dyn Deviating,
         pass: DeviationPass,
     ) -> Result<(), ChildError> {
-        let bytes = bytes_of(input, job.shadow);
+        let bytes = bytes_of(input, job.is_shadow());
         let copy_error = |error| ChildError::Copy { tensor: input.name.clone(), error };
         if !input.present || input.dims.is_empty() || bytes == 0 {
             return self.add_input(device, input, None, job, None);

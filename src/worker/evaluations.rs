@@ -13,10 +13,12 @@ use crate::fixture::{Fixture, Input};
 use crate::runtime::artifact::LoadedArtifact;
 use crate::runtime::report::ChildReport;
 use crate::runtime::{self, Runtime};
+use crate::tensor::step::Step;
 
-/// Makes the evaluations of `job`, and writes the output of each to its place in `memory`.
+/// Makes a call of `job` for each of `steps`, and writes the output of each to its place in `memory`.
 pub(super) fn evaluate_job(
     job: &Job,
+    steps: &[Option<Step>],
     fixture: &Fixture,
     artifact: &LoadedArtifact,
     runtime: &'static Runtime,
@@ -34,7 +36,7 @@ pub(super) fn evaluate_job(
     let mut calls =
         RepeatedCalls { fixture, artifact, runtime, all, tensors, time: Duration::ZERO };
     let begun_cpu = process_cpu_time();
-    for (step, output) in job.evaluations.iter().zip(&part_layout.outputs) {
+    for (step, output) in steps.iter().zip(&part_layout.outputs) {
         let with_step =
             |stepped: &Stepped| Some(Stepped { step: step.clone()?, ..stepped.clone() });
         let job = Job { step: job.step.as_ref().and_then(with_step), ..job.clone() };

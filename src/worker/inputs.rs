@@ -33,7 +33,7 @@ impl Common {
         let mut common = Common::default();
         for input in fixture.inputs.iter().filter(|input| is_common(input, job)) {
             let pages = common.bytes.next_multiple_of(ALIGNMENT);
-            common.bytes = pages + pages_of(bytes_of(input, job.shadow)).0;
+            common.bytes = pages + pages_of(bytes_of(input, job.is_shadow())).0;
             common.places.push((input.name.clone(), pages));
         }
         // Shared memory is a file to this limit.
@@ -48,8 +48,8 @@ impl Common {
 
 fn is_common(input: &Input, job: &Job) -> bool {
     let is_here = input.present && !input.dims.is_empty() && !job.device.is_gpu();
-    let is_as_captured = input.strides.is_none() && !(job.shadow && input.dtype.is_float());
-    is_here && is_as_captured && bytes_of(input, job.shadow) >= memory::REUSED
+    let is_as_captured = input.strides.is_none() && !(job.is_shadow() && input.dtype.is_float());
+    is_here && is_as_captured && bytes_of(input, job.is_shadow()) >= memory::REUSED
 }
 
 /// The common inputs of one fixture, as a series has them laid out.
@@ -160,11 +160,12 @@ impl Inputs {
 mod tests {
     use super::*;
     use crate::fixture::{self, InputElements};
+    use crate::frontend::Precision;
     use crate::runtime::cpu::Rounding;
     use crate::summary::POISON_A;
     use crate::tensor::DType;
     use crate::worker::run::DeclaredTensors;
-    use crate::worker::{CallPart, DeviceJob};
+    use crate::worker::{CallPart, DeviceJob, JobCalls};
 
     /// Elements of 4 bytes that are large together.
     const LARGE: usize = (4 << 20) / 4 + 3;
@@ -190,24 +191,22 @@ mod tests {
         folder
     }
 
-    fn job(folder: &Path, shadow: bool) -> Job {
+    fn job(folder: &Path, is_shadow: bool) -> Job {
         let threads = 1;
         let order = 0;
         let rounding = Rounding::Nearest;
-        let checked = false;
         Job {
             artifact: "unused".into(),
             fixture: folder.to_owned(),
             elements: InputElements::Captured,
-            shadow,
-            device: DeviceJob::Cpu { threads, order, rounding, checked },
+            precision: if is_shadow { Precision::Shadow } else { Precision::Native },
+            device: DeviceJob::Cpu { threads, order, rounding },
             poison: POISON_A,
             memory_bytes: 1 << 30,
             folder: folder.to_owned(),
             step: None,
             part: CallPart::Whole,
-            evaluations: Vec::new(),
-            deviations: None,
+            calls: JobCalls::Once,
         }
     }
 

@@ -129,9 +129,9 @@ impl ReplayWorkers {
         let end = terms.layout.end();
         let input_bytes = terms.layout.input_bytes;
         self.inputs.make_room(end + scales.len() + input_bytes);
-        let outputs = self.spares.acquire(end + scales.len(), job.shadow, &job.folder)?;
-        let own =
-            (input_bytes > 0).then(|| self.spares.acquire(input_bytes, job.shadow, &job.folder));
+        let outputs = self.spares.acquire(end + scales.len(), job.is_shadow(), &job.folder)?;
+        let own = (input_bytes > 0)
+            .then(|| self.spares.acquire(input_bytes, job.is_shadow(), &job.folder));
         let own_memory = own.transpose()?;
         let scales_written = outputs.file().write_all_at(&scales, end as u64);
         scales_written.map_err(system_error("hand over the scales"))?;

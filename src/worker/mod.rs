@@ -76,8 +76,6 @@ pub enum DeviceJob {
         order: u64,
         /// How operations round.
         rounding: Rounding,
-        /// Whether accesses to memory are checked; the artifact is a checked build.
-        checked: bool,
     },
     Cuda {
         ordinal: usize,
@@ -128,8 +126,8 @@ pub struct Job {
     pub fixture: PathBuf,
     /// Which elements its inputs hold.
     pub elements: InputElements,
-    /// Whether the artifact computes in float64.
-    pub shadow: bool,
+    /// The meaning of `float` in the artifact.
+    pub precision: Precision,
     pub device: DeviceJob,
     /// The pattern that memory holds before it is written.
     pub poison: Poison,
@@ -142,13 +140,24 @@ pub struct Job {
     pub step: Option<Stepped>,
     /// How much of the call is made.
     pub part: CallPart,
-    /// If there are any, the call is made once for each, on inputs that are moved so, or that stay where there
-    /// is none; `step` names the input, and `part` the output that each tells of. Only on a GPU.
-    pub evaluations: Vec<Option<Step>>,
-    /// If it is there, the call is made in each direction of rounding, and the outputs are how far each element of a
-    /// floating-point output moves. One that moves so many times as far in some direction as in another is negative.
-    /// Only on a GPU.
-    pub deviations: Option<f64>,
+    /// How often the call is made, and on what.
+    pub calls: JobCalls,
+}
+
+/// The calls that a replay makes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum JobCalls {
+    /// One call.
+    Once,
+    /// A call for each step, on inputs that moved by it. Without a step they stay as they are. [`Job::step`] names
+    /// the input, and [`Job::part`] the output of each call. Only on a GPU.
+    AtSteps(Vec<Option<Step>>),
+    /// A call in each direction of rounding. The outputs hold how far each element of a floating-point output moves;
+    /// the sign is negative if one direction moves it more than `jump` times as far as another. Only on a GPU.
+    InEachRounding {
+        /// The least ratio of two moves that the sign marks.
+        jump: f64,
+    },
 }
 
 /// How much of the call is made, and what is told of it; only the CPU can make less than all.
@@ -310,13 +319,9 @@ impl OutputTransfer {
 }
 
 impl Job {
-    /// The meaning of `float` in the artifact.
-    pub fn precision(&self) -> Precision {
-        match self.device {
-            DeviceJob::Cpu { checked: true, .. } => Precision::Checked,
-            _ if self.shadow => Precision::Shadow,
-            _ => Precision::Native,
-        }
+    /// Whether the artifact computes in float64.
+    fn is_shadow(&self) -> bool {
+        self.precision == Precision::Shadow
     }
 
     /// The tracing span of the replay.
@@ -331,7 +336,7 @@ struct JobLine<'a>(&'a Job);
 impl fmt::Display for JobLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Job { device, poison, step, part, .. } = self.0;
-        write!(f, "{:?}, ", self.0.precision())?;
+        write!(f, "{:?}, ", self.0.precision)?;
         match device {
             DeviceJob::Cpu { threads, order, rounding, .. } => {
                 write!(f, "cpu, {threads} threads, {rounding:?}")?;
@@ -342,13 +347,13 @@ impl fmt::Display for JobLine<'_> {
             DeviceJob::Cuda { ordinal, .. } => write!(f, "cuda:{ordinal}")?,
         }
         write!(f, ", poison {:02x}", poison.pattern[0])?;
-        if self.0.deviations.is_some() {
+        if let JobCalls::InEachRounding { .. } = self.0.calls {
             write!(f, ", each rounding")?;
         }
         if let Some(Stepped { input, step, .. }) = step {
-            match self.0.evaluations.len() {
-                0 => write!(f, ", {input} moved by {:.1e}", step.length)?,
-                count => write!(f, ", {input} moved {count} times")?,
+            match &self.0.calls {
+                JobCalls::AtSteps(steps) => write!(f, ", {input} moved {} times", steps.len())?,
+                _ => write!(f, ", {input} moved by {:.1e}", step.length)?,
             }
         }
         part.end().map_or(Ok(()), |launch| write!(f, ", up to launch {launch}"))

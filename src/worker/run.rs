@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::error::{WorkerError, system_error};
 use super::inputs::Common;
 use super::memory::{self, OutputMemory, RunOutputs, Spares};
-use super::{CallPart, Job};
+use super::{CallPart, Job, JobCalls};
 use crate::fixture::{Fixture, Input, Output};
 use crate::process;
 use crate::process::memory::MemoryExcess;
@@ -239,12 +239,15 @@ impl DeclaredTensors {
             input.present && !input.dims.is_empty() && !job.device.is_gpu() && is_own
         };
         let inputs = fixture.inputs.iter().filter(is_here);
-        let inputs = inputs.map(|input| (input.name.clone(), bytes_of(input, job.shadow)));
+        let inputs = inputs.map(|input| (input.name.clone(), bytes_of(input, job.is_shadow())));
         let inputs = inputs.filter(|(_, bytes)| *bytes >= memory::REUSED).collect();
         let outputs = fixture.outputs.clone();
-        let times = job.evaluations.len().max(1);
-        let shadow = job.shadow;
-        let deviations = job.deviations.is_some();
+        let times = match &job.calls {
+            JobCalls::AtSteps(steps) => steps.len().max(1),
+            JobCalls::Once | JobCalls::InEachRounding { .. } => 1,
+        };
+        let shadow = job.is_shadow();
+        let deviations = matches!(job.calls, JobCalls::InEachRounding { .. });
         let declared_tensors = DeclaredTensors { inputs, outputs, shadow, times, deviations };
         // Shared memory is a file to this limit.
         if declared_tensors.layout(&CallPart::Whole).input_bytes as u64 <= process::file_limit() {

@@ -10,7 +10,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use super::child::ChildError;
 use super::inputs::Common;
 use super::run::{DeclaredTensors, OutputTensor, bytes_of};
-use super::{CallPart, Job};
+use super::{CallPart, Job, JobCalls};
 use crate::cuda::CudaError;
 use crate::fixture::{Fixture, Input};
 use crate::runtime::{self, CopyKind, Device, Widening};
@@ -100,9 +100,9 @@ impl CallTensors {
             self.pointers.push(std::ptr::null_mut());
             return Ok(());
         }
-        let widen = job.shadow && input.dtype.is_float();
+        let widen = job.is_shadow() && input.dtype.is_float();
         let is_packed = input.strides.is_none();
-        let bytes = bytes_of(input, job.shadow);
+        let bytes = bytes_of(input, job.is_shadow());
         if input.dims.is_empty() {
             let mut value = [0u8; 8];
             write_input_elements(input, job, scales, &mut value[..bytes])?;
@@ -153,7 +153,7 @@ impl CallTensors {
         (file, pages): (&File, usize),
         job: &Job,
     ) -> Result<(), ChildError> {
-        let bytes = bytes_of(input, job.shadow);
+        let bytes = bytes_of(input, job.is_shadow());
         let tensor = input.name.clone();
         let pointer = device
             .malloc_from(file, pages, bytes, tensor.clone())
@@ -253,7 +253,7 @@ fn widen_on_device(
     let stepped = job.step.as_ref().filter(|stepped| stepped.input == input.name);
     let step = stepped.map(|stepped| &stepped.step).zip(scales);
     let packed = input.packed()?;
-    let is_kept = !job.evaluations.is_empty();
+    let is_kept = matches!(job.calls, JobCalls::AtSteps(_));
     let name = input.name.as_str();
     let dtype = input.dtype;
     Ok(device.widen(destination, &Widening { name, dtype, bytes: &packed, step, is_kept }))
@@ -267,7 +267,7 @@ fn write_input_elements(
     scales: Option<&Scales>,
     out: &mut [u8],
 ) -> Result<(), ChildError> {
-    if !(job.shadow && input.dtype.is_float()) {
+    if !(job.is_shadow() && input.dtype.is_float()) {
         return Ok(input.copy_to(out)?);
     }
     let threads = job.device.threads();

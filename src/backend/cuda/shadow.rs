@@ -14,7 +14,7 @@ use crate::fixture::Fixture;
 use crate::frontend::Precision;
 use crate::tensor::TensorView;
 use crate::tensor::step::Step;
-use crate::worker::{CallPart, DeviceJob, Ending, Job, Run};
+use crate::worker::{CallPart, DeviceJob, Ending, Job, JobCalls, Run};
 
 /// A shadow's host code, the module with its kernels, and the fixture that they run on.
 pub(super) struct CudaShadow {
@@ -41,7 +41,7 @@ impl CudaShadow {
         CudaShadow { cuda, fixture, host, module, has_failed, keeps_state }
     }
 
-    fn run_on_device(&self, mode: &Mode, steps: &[Option<Step>]) -> Result<Run, ReplayError> {
+    fn run_on_device(&self, mode: &Mode, calls: &JobCalls) -> Result<Run, ReplayError> {
         debug_assert!((self as &dyn Variant).allows(mode), "{mode:?}");
         let cuda = &self.cuda;
         let fixture = &self.fixture;
@@ -59,7 +59,7 @@ impl CudaShadow {
             let machine = cuda.cpu.host();
             let shadow = (&self.host.artifact, Precision::Shadow);
             let job = machine.job(device, cuda.memory_bytes, fixture, shadow, mode);
-            let job = Job { evaluations: steps.to_vec(), ..job };
+            let job = Job { calls: calls.clone(), ..job };
             Ok(machine.run(&job, fixture, None)?)
         })
     }
@@ -71,7 +71,7 @@ impl CudaShadow {
         else {
             return Ok(None);
         };
-        let run = match self.run_on_device(&modes[0], &steps) {
+        let run = match self.run_on_device(&modes[0], &JobCalls::AtSteps(steps)) {
             Ok(run) if is_sound(&run) => run,
             _ => return Ok(None),
         };
@@ -169,7 +169,7 @@ impl Variant for CudaShadow {
 
     fn run(&self, mode: &Mode) -> Result<Run, ReplayError> {
         if !self.has_failed.load(Ordering::Relaxed) {
-            match self.run_on_device(mode, &[]) {
+            match self.run_on_device(mode, &JobCalls::Once) {
                 Ok(run) if is_sound(&run) => return Ok(run),
                 Ok(run) => tracing::info!("the float64 shadow goes to the CPU: {:?}", run.ending),
                 Err(error) => tracing::info!("the float64 shadow goes to the CPU: {error}"),

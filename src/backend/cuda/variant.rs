@@ -17,7 +17,7 @@ use crate::fixture::Fixture;
 use crate::frontend::Precision;
 use crate::history::SourceSet;
 use crate::summary::POISON_A;
-use crate::worker::{DeviceJob, Ending, Job, Run};
+use crate::worker::{DeviceJob, Ending, Job, JobCalls, Run};
 
 /// Host code, the module with its kernels, and the fixture that they run on.
 pub(super) struct CudaVariant {
@@ -40,12 +40,12 @@ struct DeviceRuns<'v> {
 }
 
 impl DeviceRuns<'_> {
-    /// Runs in `mode`, or measures `deviations` that way.
+    /// Makes `calls` in `mode`.
     fn run(
         &self,
         module: &mut DeviceModule,
         mode: &Mode,
-        deviations: Option<f64>,
+        calls: &JobCalls,
     ) -> Result<Run, ReplayError> {
         debug_assert!((self.variant as &dyn Variant).allows(mode), "{mode:?}");
         let CudaVariant { cuda, fixture, host, .. } = self.variant;
@@ -63,7 +63,7 @@ impl DeviceRuns<'_> {
             let machine = cuda.cpu.host();
             let native = (&host.artifact, Precision::Native);
             let job = machine.job(device, cuda.memory_bytes, fixture, native, mode);
-            Ok(machine.run(&Job { deviations, ..job }, fixture, None)?)
+            Ok(machine.run(&Job { calls: calls.clone(), ..job }, fixture, None)?)
         })
     }
 }
@@ -144,7 +144,7 @@ impl Variant for CudaVariant {
     }
 
     fn run(&self, mode: &Mode) -> Result<Run, ReplayError> {
-        self.turn().run(&mut self.module.clone(), mode, None)
+        self.turn().run(&mut self.module.clone(), mode, &JobCalls::Once)
     }
 
     fn at_once(&self, _like: Option<&Run>) -> usize {
@@ -166,7 +166,9 @@ impl Variant for CudaVariant {
         let turn = self.turn();
         let mut module = self.module.clone();
         let mut modes = modes.iter().enumerate();
-        modes.try_for_each(|(index, mode)| take(index, turn.run(&mut module, mode, None)?))
+        modes.try_for_each(|(index, mode)| {
+            take(index, turn.run(&mut module, mode, &JobCalls::Once)?)
+        })
     }
 
     fn deviations(&self, jump: f64) -> Result<Option<Run>, ReplayError> {
@@ -174,7 +176,8 @@ impl Variant for CudaVariant {
             return Ok(None);
         }
         let mode = Mode::plain(POISON_A);
-        match self.turn().run(&mut self.module.clone(), &mode, Some(jump)) {
+        let calls = JobCalls::InEachRounding { jump };
+        match self.turn().run(&mut self.module.clone(), &mode, &calls) {
             Ok(run) if run.ending == Ending::Completed => return Ok(Some(run)),
             Ok(run) => tracing::info!("rounding is the CPU's: {:?}", run.ending),
             Err(error) => tracing::info!("rounding is the CPU's: {error}"),
