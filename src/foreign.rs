@@ -139,7 +139,7 @@ impl Keeper {
         program: &ForeignProgram,
         bounds: &ProgramBounds,
     ) -> Result<Finished, KeeperError> {
-        self.start(program, bounds).and_then(Kept::listen).map_err(KeeperError::Keeper)?
+        self.start(program, bounds).map_err(KeeperError::Keeper)?.listen()
     }
 
     fn start(&self, program: &ForeignProgram, bounds: &ProgramBounds) -> io::Result<Kept> {
@@ -178,7 +178,7 @@ struct Kept {
 }
 
 impl Kept {
-    fn listen(mut self) -> io::Result<Result<Finished, KeeperError>> {
+    fn listen(mut self) -> Result<Finished, KeeperError> {
         let started = Instant::now();
         let mut text = [const { Bounded::new() }; 3];
         let mut is_open = [true; 3];
@@ -190,7 +190,7 @@ impl Kept {
                 break;
             }
             let files = [0, 1, 2].map(|index| is_open[index].then(|| self.streams[index].as_fd()));
-            let ready = process::wait_for(files, Some(left))?;
+            let ready = process::wait_for(files, Some(left)).map_err(KeeperError::Keeper)?;
             for (index, file) in self.streams.iter_mut().enumerate().filter(|(i, _)| ready[*i]) {
                 let mut buffer = [0; 16 << 10];
                 match file.read(&mut buffer) {
@@ -223,8 +223,8 @@ impl Kept {
         if !matches!(last, Some(KeeperReport::Ended(_) | KeeperReport::Refused(_))) {
             self.end();
         }
-        self.child.wait()?;
-        Ok(answer)
+        self.child.wait().map_err(KeeperError::Keeper)?;
+        answer
     }
 
     /// Ends a keeper that does not answer, and its program.

@@ -19,7 +19,7 @@ use crate::runtime::report::AccessFinding;
 use crate::search::TestAnswer;
 use crate::snapshot::{Snapshot, SnapshotComparison};
 use crate::summary::{Checksum, summarize_tensor};
-use crate::trial::{AccessCheck, Failure, Lab, Outcome, Status, Subject, Trial};
+use crate::trial::{AccessCheck, Failure, Lab, Outcome, Shadow, Status, Subject, Trial};
 
 /// The sources of a commit for one fixture, or why it has none.
 pub(super) type Sources = Result<Arc<SourceSet>, MissingSources>;
@@ -654,7 +654,7 @@ impl Test<'_> {
 
 /// The checksums of the float64 shadow of `trial`; none where it has none.
 fn shadow_bits(trial: &Trial) -> Result<Option<OutputChecksums>, ReplayError> {
-    let Ok(run) = trial.shadow_run()? else { return Ok(None) };
+    let Shadow::Present(run) = trial.shadow_run()? else { return Ok(None) };
     let checksum = |view| summarize_tensor(&view, None).checksum;
     Ok(Some(run.outputs().map(|(output, view)| (output.name.clone(), checksum(view))).collect()))
 }

@@ -22,7 +22,7 @@ use crate::numerics::oracle::{Accuracy, against_oracle};
 use crate::summary::{Number, POISON_A};
 use crate::tensor::step::{Scales, Step};
 use crate::tensor::{DType, TensorView, parallel, unravel_index};
-use crate::trial::{Measurement, StepReach, Trial, run_both, why_unfinished};
+use crate::trial::{Measurement, Shadow, StepReach, Trial, run_both, why_unfinished};
 use crate::worker::{CallPart, Ending, InputChange, Run, Stepped};
 
 /// The verdict on one gradient.
@@ -122,10 +122,10 @@ pub fn check_gradients(trial: &Trial) -> Result<Vec<GradientCheck>, ReplayError>
         return Ok(known_checks);
     }
     let check_result = match trial.shadow()? {
-        Ok(shadow) if shadow.can(Ability::Step) => check_all(trial, shadow)?,
-        Ok(_) => Ok(create_unknown_checks(fixture, &UncheckedGradient::FixedShadow)),
-        Err(reason) => {
-            Ok(create_unknown_checks(fixture, &UncheckedGradient::NoShadow(reason.to_owned())))
+        Shadow::Present(shadow) if shadow.can(Ability::Step) => check_all(trial, shadow)?,
+        Shadow::Present(_) => Ok(create_unknown_checks(fixture, &UncheckedGradient::FixedShadow)),
+        Shadow::Missing { reason } => {
+            Ok(create_unknown_checks(fixture, &UncheckedGradient::NoShadow(reason)))
         }
     };
     let checks = match check_result {

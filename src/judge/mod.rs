@@ -344,7 +344,7 @@ impl Judgement {
         base: &MeasuredTrial,
         got: &MeasuredTrial,
     ) -> Result<Judgement, ReplayError> {
-        let reason = base.shadow.err().or(got.shadow.err());
+        let reason = base.shadow.missing_reason().or(got.shadow.missing_reason());
         self.without_shadow = reason.map(str::to_owned);
         let trial = base.trial;
         let fixture = trial.fixture();

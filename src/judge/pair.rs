@@ -25,7 +25,7 @@ use crate::numerics::slices::{Location, block_map, describe_location, has_shape,
 use crate::numerics::zeros::zero_slices;
 use crate::scratch::Scratch;
 use crate::tensor::{DType, Dim, TensorView};
-use crate::trial::{Probe, StepReach, convert_numerics_error, run_both, steps_between};
+use crate::trial::{Probe, Shadow, StepReach, convert_numerics_error, run_both, steps_between};
 
 /// One output of both sides, with everything known about them.
 pub(super) struct Pair<'a> {
@@ -128,7 +128,7 @@ impl Pair<'_> {
 
     /// Why one of both sides has no shadow of output `name`, where it has others.
     fn why_narrow(&self, name: &str) -> Option<String> {
-        let runs = [self.base, self.got].into_iter().filter_map(|side| side.shadow.ok());
+        let runs = [self.base, self.got].into_iter().filter_map(|side| side.shadow.present());
         runs.filter_map(|run| run.why_narrow(name)).next().map(str::to_owned)
     }
 
@@ -366,7 +366,7 @@ impl Pair<'_> {
     ) -> Result<bool, ReplayError> {
         let shadow_outputs = self.base_shadow.zip(self.got_shadow);
         let is_single = self.base_view.dtype.is_float() && self.base_view.dtype != DType::F64;
-        let (Some((base, got)), Ok(centre)) = (shadow_outputs, self.base.shadow) else {
+        let (Some((base, got)), Some(centre)) = (shadow_outputs, self.base.shadow.present()) else {
             return Ok(false);
         };
         if change.moved == 0 || !shadows.is_wide() || !is_single {
@@ -381,7 +381,7 @@ impl Pair<'_> {
             return Ok(false);
         }
         let trial = self.base.trial;
-        let Ok(shadow) = trial.shadow()? else { return Ok(false) };
+        let Shadow::Present(shadow) = trial.shadow()? else { return Ok(false) };
         if !shadow.can(Ability::Step) {
             return Ok(false);
         }

@@ -90,7 +90,7 @@ fn draw_beside_captured(got: &Trial) -> Result<Vec<OutputPicture>, ReplayError> 
         return Ok(Vec::new());
     };
     let shadow = if fixture.outputs.iter().any(has_differentiable_loss) {
-        got.shadow_run()?.ok()
+        got.shadow_run()?.present().copied()
     } else {
         None
     };

@@ -2,7 +2,7 @@
 
 use crate::backend::ReplayError;
 use crate::tensor::TensorView;
-use crate::trial::{Measurement, Trial, run_both};
+use crate::trial::{Measurement, Shadow, Trial, run_both};
 use crate::worker::Run;
 
 /// A trial with all its measurements.
@@ -11,7 +11,7 @@ pub(super) struct MeasuredTrial<'t> {
     /// Its plain run, with the noise around it.
     pub measured: &'t Measurement,
     /// The run of its float64 shadow, or why there is none.
-    pub shadow: Result<&'t Run, &'t str>,
+    pub shadow: Shadow<&'t Run>,
 }
 
 impl<'t> MeasuredTrial<'t> {
@@ -29,6 +29,6 @@ impl<'t> MeasuredTrial<'t> {
 
     /// The float64 shadow of output `name`.
     pub(super) fn shadow_of(&self, name: &str) -> Option<TensorView<'t>> {
-        self.shadow.ok()?.output(name)
+        self.shadow.present()?.output(name)
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Failure, Status, Trial};
+use super::{Failure, Status, Trial, VariantBuild};
 use crate::backend::{Ability, Mode, ReplayError, Variant};
 use crate::cache::CacheKind;
 use crate::fixture::Fixture;
@@ -108,9 +108,9 @@ impl Trial {
             }
         }
         let checked_variant = match self.prepare(Precision::Checked, &|| ())? {
-            Ok(prepared_variant) if prepared_variant.can(Ability::AccessCheck) => prepared_variant,
-            Ok(_) => return Ok(CheckedReplay::not("the backend cannot")),
-            Err(refusal) => {
+            VariantBuild::Ready(variant) if variant.can(Ability::AccessCheck) => variant,
+            VariantBuild::Ready(_) => return Ok(CheckedReplay::not("the backend cannot")),
+            VariantBuild::Refused(refusal) => {
                 let build_error = refusal.first_error.unwrap_or(refusal.reason);
                 return Ok(CheckedReplay::not(format!(
                     "the checked build does not compile: {build_error}"

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Status, Trial, convert_numerics_error};
+use super::{Shadow, Status, Trial, convert_numerics_error};
 use crate::backend::ReplayError;
 use crate::cache::CacheKind;
 use crate::numerics::imprint::Imprint;
@@ -41,7 +41,9 @@ impl Trial {
     }
 
     fn make_imprints(&self) -> Result<Vec<OutputImprint>, ReplayError> {
-        let Ok((_, shadow)) = self.shadow_on_reference()? else { return Ok(Vec::new()) };
+        let Shadow::Present((_, shadow)) = self.shadow_on_reference()? else {
+            return Ok(Vec::new());
+        };
         let Some(measurement) = self.measurement()? else { return Ok(Vec::new()) };
         let outputs = self.outcome()?.outputs.iter().filter(|output| output.dtype.is_float());
         let mut imprints = Vec::new();

@@ -5,10 +5,10 @@ use std::sync::{Arc, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::Trial;
 use super::concurrent::run_both;
 use super::order::OrderDependence;
 use super::plain_replay::Plain;
+use super::{Shadow, Trial};
 use crate::backend::{Ability, Mode, ReplayError, Variant};
 use crate::numerics::NumericsError;
 use crate::numerics::compare::compare_outputs;
@@ -410,7 +410,9 @@ impl Trial {
 
     /// The noise of the shadow, by output: how far other roundings in float64 move it.
     pub(super) fn measure_shadow(&self) -> Result<Vec<(String, Noise)>, ReplayError> {
-        let Ok((shadow, centre)) = self.shadow_on_reference()? else { return Ok(Vec::new()) };
+        let Shadow::Present((shadow, centre)) = self.shadow_on_reference()? else {
+            return Ok(Vec::new());
+        };
         let _span = tracing::info_span!("shadow noise", message = self.fixture().name);
         let modes = noise_modes(shadow, &[]);
         let modes: Vec<Mode> = modes.into_iter().map(|(_, mode)| mode).collect();

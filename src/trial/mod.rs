@@ -4,6 +4,7 @@
 //! the next process may ask for too. A [`Lab`] holds what trials share: a backend, the cache, memory
 //! for numbers. Nothing here compares trials; `judge` does.
 
+mod build;
 mod checked_replay;
 mod concurrent;
 mod early_noise;
@@ -25,6 +26,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+pub use self::build::{Shadow, VariantBuild};
 pub use self::checked_replay::{AccessCheck, CheckedReplay};
 pub use self::imprints::OutputImprint;
 pub use self::lab::Lab;
@@ -58,8 +60,8 @@ pub struct Trial {
     lab: Arc<Lab>,
     subject: Arc<Subject>,
     sources: Arc<SourceSet>,
-    native: LazyValue<Result<Arc<dyn Variant>, Refusal>>,
-    shadow: LazyValue<Result<Arc<dyn Variant>, String>>,
+    native: LazyValue<VariantBuild>,
+    shadow: LazyValue<Shadow<Arc<dyn Variant>>>,
     key: LazyValue<String>,
     outcome: LazyValue<Outcome>,
     /// The plain run behind the outcome, until it is measured.
@@ -69,9 +71,9 @@ pub struct Trial {
     is_to_be_measured: AtomicBool,
     /// The noise of the reference, where it is measured ahead.
     ahead: Mutex<Ahead>,
-    shadow_run: LazyValue<Result<Run, String>>,
+    shadow_run: LazyValue<Shadow<Run>>,
     /// The shadow's run on the reference machine, where it runs elsewhere.
-    reference_run: LazyValue<Result<Run, String>>,
+    reference_run: LazyValue<Shadow<Run>>,
     /// Why a completed shadow is none, if it is.
     shadow_fault: LazyValue<Option<String>>,
     /// The noise of the shadow, by output.
@@ -151,7 +153,7 @@ impl Trial {
     ///
     /// # Errors
     /// [`ReplayError`] if the machine is at fault.
-    pub fn native(&self) -> Result<&Result<Arc<dyn Variant>, Refusal>, ReplayError> {
+    pub fn native(&self) -> Result<&VariantBuild, ReplayError> {
         self.native_while(&|| ())
     }
 
@@ -162,7 +164,7 @@ impl Trial {
     pub fn native_while(
         &self,
         meanwhile: &(dyn Fn() + Sync),
-    ) -> Result<&Result<Arc<dyn Variant>, Refusal>, ReplayError> {
+    ) -> Result<&VariantBuild, ReplayError> {
         self.native.get(|| self.prepare(Precision::Native, meanwhile))
     }
 
@@ -171,14 +173,17 @@ impl Trial {
     /// # Errors
     /// As [`Trial::native`].
     pub fn variant(&self) -> Result<Option<&dyn Variant>, ReplayError> {
-        Ok(self.native()?.as_deref().ok())
+        Ok(match self.native()? {
+            VariantBuild::Ready(variant) => Some(&**variant),
+            VariantBuild::Refused(_) => None,
+        })
     }
 
     /// The float64 shadow made ready to run, or why there is none.
     ///
     /// # Errors
     /// As [`Trial::native`].
-    pub fn shadow(&self) -> Result<Result<&dyn Variant, &str>, ReplayError> {
+    pub fn shadow(&self) -> Result<Shadow<&dyn Variant>, ReplayError> {
         self.shadow_while(&|| ())
     }
 
@@ -189,20 +194,24 @@ impl Trial {
     pub fn shadow_while(
         &self,
         meanwhile: &(dyn Fn() + Sync),
-    ) -> Result<Result<&dyn Variant, &str>, ReplayError> {
+    ) -> Result<Shadow<&dyn Variant>, ReplayError> {
         let shadow_build = self.shadow.get(|| {
-            Ok::<_, ReplayError>(match self.prepare(Precision::Shadow, meanwhile)? {
-                Ok(shadow) => match shadow.obstacle() {
-                    Some(obstacle) => Err(cannot_mean_double(obstacle)),
-                    None => Ok(shadow),
+            let reason = match self.prepare(Precision::Shadow, meanwhile)? {
+                VariantBuild::Ready(shadow) => match shadow.obstacle() {
+                    Some(obstacle) => cannot_mean_double(obstacle),
+                    None => return Ok::<_, ReplayError>(Shadow::Present(shadow)),
                 },
-                Err(Refusal { first_error: Some(error), .. }) => {
-                    Err(format!("the float64 shadow does not compile: {error}"))
+                VariantBuild::Refused(Refusal { first_error: Some(error), .. }) => {
+                    format!("the float64 shadow does not compile: {error}")
                 }
-                Err(refusal) => Err(refusal.reason),
-            })
+                VariantBuild::Refused(refusal) => refusal.reason,
+            };
+            Ok(Shadow::Missing { reason })
         })?;
-        Ok(shadow_build.as_deref().map_err(String::as_str))
+        Ok(match shadow_build.as_ref() {
+            Shadow::Present(shadow) => Shadow::Present(&**shadow),
+            Shadow::Missing { reason } => Shadow::Missing { reason },
+        })
     }
 
     /// Whether there is room for what is `held_evidence` of it at a time; asked before anything is compiled.
@@ -222,7 +231,7 @@ impl Trial {
         &self,
         precision: Precision,
         meanwhile: &(dyn Fn() + Sync),
-    ) -> Result<Result<Arc<dyn Variant>, Refusal>, ReplayError> {
+    ) -> Result<VariantBuild, ReplayError> {
         let backend = self.lab.backend();
         match (backend.room(self.fixture(), precision, Held::Outcome), precision) {
             (Ok(()), _) => {}
@@ -230,12 +239,14 @@ impl Trial {
             (Err(error), _) => {
                 let reason = error.to_string();
                 let hint = error.hint();
-                return Ok(Err(Refusal { reason, causes: Vec::new(), hint, first_error: None }));
+                let causes = Vec::new();
+                let refusal = Refusal { reason, causes, hint, first_error: None };
+                return Ok(VariantBuild::Refused(refusal));
             }
         }
         match backend.prepare(&self.subject.fixture, &self.sources, precision, meanwhile) {
-            Ok(variant) => Ok(Ok(variant)),
-            Err(error) => error.refusal().map(Err).ok_or(error),
+            Ok(variant) => Ok(VariantBuild::Ready(variant)),
+            Err(error) => error.refusal().map(VariantBuild::Refused).ok_or(error),
         }
     }
 
@@ -245,8 +256,8 @@ impl Trial {
     /// [`ReplayError`] if the machine or the fixture is at fault.
     pub fn outcome(&self) -> Result<&Outcome, ReplayError> {
         self.outcome.get(|| match self.native()? {
-            Ok(variant) => self.sanitized(&**variant, self.replayed(&**variant)?),
-            Err(refusal) => Ok(self.untestable(refusal.clone())),
+            VariantBuild::Ready(variant) => self.sanitized(&**variant, self.replayed(&**variant)?),
+            VariantBuild::Refused(refusal) => Ok(self.untestable(refusal.clone())),
         })
     }
 
@@ -293,39 +304,40 @@ impl Trial {
     ///
     /// # Errors
     /// As [`Trial::measurement`].
-    pub fn shadow_run(&self) -> Result<Result<&Run, &str>, ReplayError> {
-        let cached_run = self.shadow_run.get(|| {
-            let shadow = match self.shadow()? {
-                Ok(shadow) => shadow,
-                Err(reason) => return Ok::<_, ReplayError>(Err(reason.to_owned())),
-            };
-            self.run_shadow(shadow)
+    pub fn shadow_run(&self) -> Result<Shadow<&Run>, ReplayError> {
+        let cached_run = self.shadow_run.get(|| match self.shadow()? {
+            Shadow::Present(shadow) => self.run_shadow(shadow),
+            Shadow::Missing { reason } => Ok(Shadow::Missing { reason }),
         })?;
-        Ok(cached_run.as_ref().map_err(String::as_str))
+        Ok(cached_run.as_ref())
     }
 
     /// The shadow on the reference machine and its run there, or why there is none. Its bits are the same on
     /// every machine, and it can round in another direction.
-    pub(super) fn shadow_on_reference(
-        &self,
-    ) -> Result<Result<(&dyn Variant, &Run), &str>, ReplayError> {
+    pub(super) fn shadow_on_reference(&self) -> Result<Shadow<(&dyn Variant, &Run)>, ReplayError> {
         let shadow = match self.shadow()? {
-            Ok(shadow) => shadow,
-            Err(reason) => return Ok(Err(reason)),
+            Shadow::Present(shadow) => shadow,
+            Shadow::Missing { reason } => return Ok(Shadow::Missing { reason }),
         };
-        let Some(reference) = shadow.reference() else {
-            return Ok(self.shadow_run()?.map(|run| (shadow, run)));
+        let (variant, shadow_run) = match shadow.reference() {
+            None => (shadow, self.shadow_run()?),
+            Some(reference) => {
+                let cached_run = self.reference_run.get(|| self.run_shadow(reference))?;
+                (reference, cached_run.as_ref())
+            }
         };
-        let cached_run = self.reference_run.get(|| self.run_shadow(reference))?;
-        Ok(cached_run.as_ref().map(|run| (reference, run)).map_err(String::as_str))
+        Ok(match shadow_run {
+            Shadow::Present(run) => Shadow::Present((variant, run)),
+            Shadow::Missing { reason } => Shadow::Missing { reason },
+        })
     }
 
-    fn run_shadow(&self, shadow: &dyn Variant) -> Result<Result<Run, String>, ReplayError> {
+    fn run_shadow(&self, shadow: &dyn Variant) -> Result<Shadow<Run>, ReplayError> {
         let _span = tracing::info_span!("shadow", message = self.fixture().name);
         let run = shadow.run(&Mode::plain(POISON_A))?;
         Ok(match self.why_no_shadow(shadow, &run)? {
-            None => Ok(run),
-            Some(reason) => Err(reason),
+            None => Shadow::Present(run),
+            Some(reason) => Shadow::Missing { reason },
         })
     }
 

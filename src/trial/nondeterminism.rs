@@ -1,8 +1,8 @@
 //! Tells unwritten memory from the order of atomics, on devices that choose the order, and outputs that are not
 //! deterministic from those that rounding moves.
 
-use super::Trial;
 use super::outcome::Failure;
+use super::{Shadow, Trial};
 use crate::backend::{Mode, ReplayError, Variant};
 use crate::numerics::constants::{POISON_FACTOR, POISON_SHARE, REORDERED_ULPS, TWIN_SHARE};
 use crate::numerics::measure::ulp;
@@ -36,8 +36,8 @@ impl Trial {
         name: &str,
         [run_view, repeated_view]: [&TensorView; 2],
     ) -> Result<bool, ReplayError> {
-        let Ok(shadow) = self.shadow()? else { return Ok(false) };
-        if self.shadow_run()?.is_err() {
+        let Shadow::Present(shadow) = self.shadow()? else { return Ok(false) };
+        if self.shadow_run()?.present().is_none() {
             return Ok(false);
         }
         let mode = Mode::plain(POISON_A);

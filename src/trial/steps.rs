@@ -1,7 +1,7 @@
 //! How far the shadow of a trial steps as its inputs move along a line.
 
-use super::Trial;
 use super::measurement::convert_numerics_error;
+use super::{Shadow, Trial};
 use crate::backend::{Ability, Mode, ReplayError};
 use crate::numerics::constants::NARROW_SHIFT;
 use crate::numerics::noise::Spread;
@@ -59,7 +59,7 @@ pub(crate) fn steps_between(
     else {
         return Ok(None);
     };
-    let Ok(run) = base.shadow_run()? else { return Ok(None) };
+    let Shadow::Present(run) = base.shadow_run()? else { return Ok(None) };
     let Some(middle) = run.output(name) else { return Ok(None) };
     let between = base_steps.differences.between(&got_steps.differences, growth);
     convert_numerics_error(between.and_then(|steps| steps.finish(&middle))).map(Some)
@@ -85,11 +85,11 @@ impl Trial {
     }
 
     fn measure_steps(&self, reach: StepReach) -> Result<Vec<OutputSteps>, ReplayError> {
-        let Ok(shadow) = self.shadow()? else { return Ok(Vec::new()) };
+        let Shadow::Present(shadow) = self.shadow()? else { return Ok(Vec::new()) };
         if !shadow.can(Ability::Line) {
             return Ok(Vec::new());
         }
-        let Ok(middle) = self.shadow_run()? else { return Ok(Vec::new()) };
+        let Shadow::Present(middle) = self.shadow_run()? else { return Ok(Vec::new()) };
         let _span = tracing::info_span!("steps", message = self.fixture().name);
         let scratch = self.lab.scratch();
         let outputs = middle.outputs().filter(|(_, view)| view.dtype.is_float());

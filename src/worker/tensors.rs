@@ -11,7 +11,6 @@ use super::child::ChildError;
 use super::inputs::Common;
 use super::run::{DeclaredTensors, OutputTensor, bytes_of};
 use super::{CallPart, Job, JobCalls};
-use crate::cuda::CudaError;
 use crate::fixture::{Fixture, Input};
 use crate::runtime::{self, CopyKind, Device, Widening};
 use crate::tensor::step::{self, Scales};
@@ -123,12 +122,8 @@ impl CallTensors {
             device.input(pointer, bytes);
             return Ok(());
         }
-        if widen
-            && is_packed
-            && let Some(widening_result) = widen_on_device(device, pointer, input, job, scales)?
-        {
-            return widening_result
-                .map_err(|error| ChildError::Copy { tensor: input.name.clone(), error });
+        if widen && is_packed && widen_on_device(device, pointer, input, job, scales)? {
+            return Ok(());
         }
         let staging = if widen || !is_packed {
             let mut staging = vec![0u8; bytes];
@@ -242,21 +237,27 @@ impl CallTensors {
     }
 }
 
-/// Has `device` write the elements of `input` to `destination` as `job` wants them, in float64, if it can.
+/// Has `device` write the elements of `input` to `destination` as `job` wants them, in float64. Returns whether the
+/// device can do so.
 fn widen_on_device(
     device: &dyn Device,
     destination: *mut u8,
     input: &Input,
     job: &Job,
     scales: Option<&Scales>,
-) -> Result<Option<Result<(), CudaError>>, ChildError> {
+) -> Result<bool, ChildError> {
     let stepped = job.step.as_ref().filter(|stepped| stepped.input == input.name);
     let step = stepped.map(|stepped| &stepped.step).zip(scales);
     let packed = input.packed()?;
     let is_kept = matches!(job.calls, JobCalls::AtSteps(_));
     let name = input.name.as_str();
     let dtype = input.dtype;
-    Ok(device.widen(destination, &Widening { name, dtype, bytes: &packed, step, is_kept }))
+    let widening = Widening { name, dtype, bytes: &packed, step, is_kept };
+    match device.widen(destination, &widening) {
+        None => Ok(false),
+        Some(Ok(())) => Ok(true),
+        Some(Err(error)) => Err(ChildError::Copy { tensor: input.name.clone(), error }),
+    }
 }
 
 /// Writes the elements of `input` to `out` as `job` wants them: as float64 in a shadow, moved by a step.

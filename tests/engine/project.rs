@@ -18,7 +18,7 @@ use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
 use replay::runtime::cpu::Rounding;
 use replay::summary::POISON_A;
 use replay::tensor::{DType, TensorView};
-use replay::trial::{Failure, Lab, Outcome, Status, Subject, Trial};
+use replay::trial::{Failure, Lab, Outcome, Status, Subject, Trial, VariantBuild};
 use replay::worker::{Limits, Run};
 
 /// A source file with functions `case_NAME`, and the fixtures that choose one of them.
@@ -200,8 +200,8 @@ impl Project {
 /// What `trial` was compiled to.
 fn variant(trial: &Trial) -> &dyn Variant {
     match trial.native().unwrap() {
-        Ok(variant) => &**variant,
-        Err(refusal) => panic!("{refusal:?}"),
+        VariantBuild::Ready(variant) => &**variant,
+        VariantBuild::Refused(refusal) => panic!("{refusal:?}"),
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use replay::judge::{OutputJudgement, judge_trial};
 use replay::snapshot::{Snapshot, SnapshotComparison, compare_outcome};
 use replay::tensor::DType;
-use replay::trial::Trial;
+use replay::trial::{Shadow, Trial};
 
 use super::batch::{Batch, Bench, name_of};
 use super::draw::Draw;
@@ -216,7 +216,7 @@ impl Job {
     /// The float64 shadow of `trial` computes what the truth does.
     fn hold_against_truth(&self, batch: &Batch, trial: &Trial, change: &Change) {
         let run = trial.shadow_run().expect("the machine can replay");
-        let run = run.unwrap_or_else(|reason| panic!("{}: {reason}", self.family.name));
+        let Shadow::Present(run) = run else { panic!("{}: {run:?}", self.family.name) };
         for (problem, of) in batch.problems.iter().enumerate() {
             if self.family.jumps && of.kind == Kind::Tie {
                 continue;
