@@ -40,9 +40,9 @@ pub struct ProgramBounds {
     /// Wall time.
     pub timeout: Duration,
     /// Bytes of address space of each process.
-    pub memory_bytes: u64,
+    pub address_space_bytes: u64,
     /// Bytes of memory of all processes together, what they share counted once.
-    pub tree_bytes: u64,
+    pub tree_memory_bytes: u64,
     /// Bytes of each file that is written.
     pub file_bytes: u64,
 }

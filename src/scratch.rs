@@ -119,9 +119,9 @@ impl Scratch {
         Scratch { folder: None, budget: Budget::new(usize::MAX) }
     }
 
-    /// Up to `memory_bytes` in memory, the others in files in `folder`.
-    pub fn in_folder(folder: &Path, memory_bytes: usize) -> Scratch {
-        Scratch { folder: Some(folder.into()), budget: Budget::new(memory_bytes) }
+    /// Up to `most_bytes` in memory, the others in files in `folder`.
+    pub fn in_folder(folder: &Path, most_bytes: usize) -> Scratch {
+        Scratch { folder: Some(folder.into()), budget: Budget::new(most_bytes) }
     }
 
     /// As many in memory as this process may have, the others in files in `folder`.

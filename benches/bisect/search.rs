@@ -287,7 +287,7 @@ pub fn compare(artifact: &Path, fixture: &Path, recorded: &Path) -> Result<bool>
             rounding: replay::runtime::cpu::Rounding::Nearest,
         },
         poison: POISON_A,
-        memory_bytes: limits.memory_bytes,
+        memory_limit_bytes: limits.memory_limit_bytes,
         folder: std::env::temp_dir(),
         step: None,
         part: worker::CallPart::Whole,

@@ -144,7 +144,7 @@ impl CpuVariant {
         let host = &self.shared.host;
         let device = DeviceJob::Cpu { threads, order: mode.order, rounding: mode.rounding };
         let variant = (&self.artifact, self.precision);
-        host.job(device, host.limits.memory_bytes, &self.fixture, variant, mode)
+        host.job(device, host.limits.memory_limit_bytes, &self.fixture, variant, mode)
     }
 
     /// The bytes that inputs and outputs take in a run.

@@ -49,7 +49,7 @@ impl Host {
     /// Identifies this build of the program, since another may run otherwise, and the limits that
     /// decide about outcomes.
     pub fn identity(&self) -> String {
-        format!("{} {}", self.limits.memory_bytes, self.program)
+        format!("{} {}", self.limits.memory_limit_bytes, self.program)
     }
 
     /// Whether this machine has room for what is `held_evidence` of `fixture`.
@@ -59,7 +59,7 @@ impl Host {
         precision: Precision,
         held_evidence: Held,
     ) -> Result<(), NoRoom> {
-        room::on_device(fixture, precision, self.limits.memory_bytes, false)?;
+        room::on_device(fixture, precision, self.limits.memory_limit_bytes, false)?;
         room::on_host(fixture, precision, held_evidence, &self.folder)
     }
 
@@ -74,7 +74,7 @@ impl Host {
     ) -> Result<(), NoRoom> {
         match device_bytes {
             Some(device_memory) => room::on_device(fixture, precision, device_memory, true)?,
-            None => room::on_device(fixture, precision, self.limits.memory_bytes, false)?,
+            None => room::on_device(fixture, precision, self.limits.memory_limit_bytes, false)?,
         }
         room::for_programs(fixture, precision, held_evidence, device_bytes.is_none(), &self.folder)
     }
@@ -85,11 +85,11 @@ impl Host {
     }
 
     /// The job of a child: to run `artifact` on `fixture` in `mode`, on a device that has
-    /// `memory_bytes`.
+    /// `memory_limit_bytes`.
     pub(super) fn job(
         &self,
         device: DeviceJob,
-        memory_bytes: u64,
+        memory_limit_bytes: u64,
         fixture: &Fixture,
         (artifact, precision): (&Artifact, Precision),
         mode: &Mode,
@@ -101,7 +101,7 @@ impl Host {
             precision,
             device,
             poison: mode.poison,
-            memory_bytes,
+            memory_limit_bytes,
             folder: self.folder.clone(),
             step: mode.change.step().cloned(),
             part: mode.part.clone(),

@@ -231,7 +231,7 @@ fn describe_processor() -> DoctorCheck {
         "{}, {} threads, at most {} and {} s a replay",
         std::env::consts::ARCH,
         count_cores(),
-        format_byte_size(limits.memory_bytes),
+        format_byte_size(limits.memory_limit_bytes),
         limits.timeout.as_secs_f64()
     );
     DoctorCheck { what: "CPU", works: true, needed: true, detail, advice: None }

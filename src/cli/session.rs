@@ -168,8 +168,8 @@ fn parse_number_arg(text: &str, limit: usize) -> Result<NonZeroUsize, String> {
 impl SessionArgs {
     /// The limits of one child process.
     pub fn limits(&self) -> Limits {
-        let memory_bytes = self.memory.unwrap_or(Limits::MEMORY_BYTES);
-        Limits { timeout: self.timeout, memory_bytes }
+        let memory_limit_bytes = self.memory.unwrap_or(Limits::MEMORY_LIMIT_BYTES);
+        Limits { timeout: self.timeout, memory_limit_bytes }
     }
 
     /// Cores that run thread blocks.

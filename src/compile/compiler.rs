@@ -198,8 +198,8 @@ impl Compiler {
         let memory = foreign::machine_memory_bytes() / 4 * 3;
         let bounds = ProgramBounds {
             timeout: ANSWER,
-            memory_bytes: memory.min(MEMORY_BYTES),
-            tree_bytes: u64::MAX,
+            address_space_bytes: memory.min(MEMORY_BYTES),
+            tree_memory_bytes: u64::MAX,
             file_bytes: FILE_BYTES,
         };
         let compiler = Compiler { words, version: String::new(), keeper: keeper.clone(), bounds };
@@ -380,8 +380,8 @@ fn diagnose_compiler_trouble(
         Some(line.trim().to_owned())
     };
     if let Some(line) = find_sign(&MEMORY_SIGNS) {
-        return Some(if bounds.memory_bytes <= machine_limits.0 {
-            Trouble::Excess(Excess::Memory(bounds.memory_bytes))
+        return Some(if bounds.address_space_bytes <= machine_limits.0 {
+            Trouble::Excess(Excess::Memory(bounds.address_space_bytes))
         } else {
             Trouble::Machine(line)
         });
@@ -416,8 +416,8 @@ mod tests {
 
     const BOUNDS: ProgramBounds = ProgramBounds {
         timeout: Duration::from_secs(5),
-        memory_bytes: 1 << 30,
-        tree_bytes: u64::MAX,
+        address_space_bytes: 1 << 30,
+        tree_memory_bytes: u64::MAX,
         file_bytes: 1 << 20,
     };
     const UNBOUNDED: (u64, u64) = (u64::MAX, u64::MAX);

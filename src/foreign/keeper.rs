@@ -68,7 +68,7 @@ fn start_kept_program(
         rustix::stdio::dup2_stdout(io::stderr())?;
     }
     let limits = [
-        (Resource::As, bounds.memory_bytes),
+        (Resource::As, bounds.address_space_bytes),
         (Resource::Fsize, bounds.file_bytes),
         (Resource::Core, 0),
     ];
@@ -143,7 +143,7 @@ impl Keeping {
 
     fn wait(&mut self) -> Reason {
         let started = Instant::now();
-        let mut memory = MemoryWatch::new(self.bounds.tree_bytes);
+        let mut memory = MemoryWatch::new(self.bounds.tree_memory_bytes);
         loop {
             while let Some((process, end)) = tree::reap_child() {
                 if process == self.child {

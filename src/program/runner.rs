@@ -154,14 +154,19 @@ impl Runner {
 
     fn bounds(&self) -> ProgramBounds {
         let limits = &self.setting.limits;
-        let tree_bytes = match self.setting.device {
-            ProgramDevice::Cpu => limits.memory_bytes,
+        let tree_memory_bytes = match self.setting.device {
+            ProgramDevice::Cpu => limits.memory_limit_bytes,
             // Its tensors lie on the device.
             ProgramDevice::Cuda(_) => u64::MAX,
         };
         // Interpreters and their libraries reserve more addresses than they use.
-        let memory_bytes = u64::MAX;
-        ProgramBounds { timeout: limits.timeout, memory_bytes, tree_bytes, file_bytes: FILE_BYTES }
+        let address_space_bytes = u64::MAX;
+        ProgramBounds {
+            timeout: limits.timeout,
+            address_space_bytes,
+            tree_memory_bytes,
+            file_bytes: FILE_BYTES,
+        }
     }
 
     pub(super) fn build_bounds(&self) -> ProgramBounds {

@@ -152,7 +152,7 @@ fn replay_job(
     }
     runtime.device.run_host(true);
     if let DeviceJob::Cpu { .. } = job.device {
-        runtime::cpu::limit_host_memory(job.memory_bytes);
+        runtime::cpu::limit_host_memory(job.memory_limit_bytes);
     }
     runtime::cpu::code_runs();
     // SAFETY: the artifact was compiled for this fixture's signature, in this order.
@@ -288,7 +288,7 @@ fn start_device(
     artifact: LoadedArtifact,
     reporter: &'static Reporter,
 ) -> Result<&'static Runtime, ChildError> {
-    let memory_bytes = usize::try_from(job.memory_bytes).unwrap_or(usize::MAX);
+    let memory_limit_bytes = usize::try_from(job.memory_limit_bytes).unwrap_or(usize::MAX);
     match job.device {
         DeviceJob::Cpu { threads, order, rounding } => {
             artifact.bind(&api::TABLE, rounding.number(), &job.artifact)?;
@@ -296,7 +296,7 @@ fn start_device(
                 poison: job.poison,
                 order: runtime::cpu::order::Order(order),
                 threads,
-                memory_bytes,
+                memory_limit_bytes,
                 rounding,
                 checked: (job.precision == Precision::Checked).then(|| job.artifact.clone()),
                 shadow: job.is_shadow(),
@@ -312,7 +312,7 @@ fn start_device(
             let settings = gpu::GpuSettings {
                 ordinal,
                 poison: job.poison,
-                memory_bytes,
+                memory_limit_bytes,
                 margins: !sanitizer.is_some_and(Tool::forbids_margins),
                 filled: !sanitizer.is_some_and(Tool::forbids_filling),
                 managed: artifact.thread_pointers().has_host_algorithms,

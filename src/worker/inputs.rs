@@ -202,7 +202,7 @@ mod tests {
             precision: if is_shadow { Precision::Shadow } else { Precision::Native },
             device: DeviceJob::Cpu { threads, order, rounding },
             poison: POISON_A,
-            memory_bytes: 1 << 30,
+            memory_limit_bytes: 1 << 30,
             folder: folder.to_owned(),
             step: None,
             part: CallPart::Whole,

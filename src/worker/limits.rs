@@ -8,7 +8,7 @@ pub struct Limits {
     /// Wall time.
     pub timeout: Duration,
     /// Bytes of device memory; the child itself may have more, for stacks and its own needs.
-    pub memory_bytes: u64,
+    pub memory_limit_bytes: u64,
 }
 
 impl Limits {
@@ -17,14 +17,14 @@ impl Limits {
 
     /// The default device memory. It is the same on every machine, since code can query it and
     /// decide by it.
-    pub const MEMORY_BYTES: u64 = 16 << 30;
+    pub const MEMORY_LIMIT_BYTES: u64 = 16 << 30;
 
     /// The address space that a child with `threads` may have, for `RLIMIT_AS`.
     pub(crate) fn address_space_bytes(&self, threads: usize) -> u64 {
         /// Reserved for the stacks of the largest block, and for the system's own per thread.
         const PER_THREAD: u64 = 256 << 20;
         const BASE: u64 = 2 << 30;
-        self.memory_bytes
+        self.memory_limit_bytes
             .saturating_mul(2)
             .saturating_add(BASE)
             .saturating_add(PER_THREAD * threads as u64)
@@ -33,6 +33,6 @@ impl Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { timeout: Limits::TIMEOUT, memory_bytes: Limits::MEMORY_BYTES }
+        Limits { timeout: Limits::TIMEOUT, memory_limit_bytes: Limits::MEMORY_LIMIT_BYTES }
     }
 }

@@ -132,7 +132,7 @@ pub struct Job {
     /// The pattern that memory holds before it is written.
     pub poison: Poison,
     /// Bytes of device memory.
-    pub memory_bytes: u64,
+    pub memory_limit_bytes: u64,
     /// The folder for outputs that are too large for memory.
     #[serde(with = "path")]
     pub folder: PathBuf,

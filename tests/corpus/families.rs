@@ -105,7 +105,7 @@ pub fn cpu(timeout: Duration, threads: Threads) -> CpuBackend {
         Compiler::find(std::env::var("CXX").ok().as_deref(), &keeper).expect("a compiler");
     let toolchain = Toolchain::new(compiler, &cache).with_threads(threads);
     // One thread: an unsynchronised sum over blocks must not depend on the machine's mood.
-    let limits = Limits { timeout, memory_bytes: 1 << 30 };
+    let limits = Limits { timeout, memory_limit_bytes: 1 << 30 };
     CpuBackend::new(toolchain, Host::new(program, limits, 1, cache.temporary()))
 }
 

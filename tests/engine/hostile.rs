@@ -364,7 +364,7 @@ static void case_takes_little(const float* x, float* out) {
   if (cudaMalloc(&scratch, 150 << 20) != cudaSuccess || !take(30)) exit(2);
 }
 ";
-    let machine = Machine { memory_bytes: 200 << 20, threads: 4, ..Machine::PLAIN };
+    let machine = Machine { memory_limit_bytes: 200 << 20, threads: 4, ..Machine::PLAIN };
     let project = project(text);
     let run = project.runs("takes_much", machine, 1).pop().unwrap();
     assert_eq!(run.ending, Ending::Exited(3));

@@ -33,7 +33,7 @@ pub struct Project {
 pub struct Machine {
     pub threads: usize,
     pub timeout: Duration,
-    pub memory_bytes: u64,
+    pub memory_limit_bytes: u64,
     pub order: u64,
     pub rounding: Rounding,
     pub form: Threads,
@@ -43,7 +43,7 @@ impl Machine {
     pub const PLAIN: Machine = Machine {
         threads: 2,
         timeout: Duration::from_secs(60),
-        memory_bytes: 1 << 30,
+        memory_limit_bytes: 1 << 30,
         order: 0,
         rounding: Rounding::Nearest,
         form: Threads::Lanes,
@@ -75,7 +75,8 @@ pub fn cpu_with(cache: &Cache, compiler: &str, machine: Machine) -> CpuBackend {
     let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
     let compiler = Some(compiler).filter(|name| !name.is_empty());
     let compiler = Compiler::find(compiler, &keeper).unwrap();
-    let limits = Limits { timeout: machine.timeout, memory_bytes: machine.memory_bytes };
+    let limits =
+        Limits { timeout: machine.timeout, memory_limit_bytes: machine.memory_limit_bytes };
     let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
     let host = Host::new(program, limits, machine.threads, cache.temporary());
     CpuBackend::new(Toolchain::new(compiler, cache).with_threads(machine.form), host)

@@ -43,7 +43,7 @@ struct CudaShared {
     toolchain: DeviceToolchain,
     search: SearchPath,
     /// The most bytes of a device's memory that one replay may have.
-    memory_bytes: u64,
+    memory_limit_bytes: u64,
     /// From how many bytes of tensors on, in float64, shadows and other roundings run on the device.
     evidence_from: u64,
     cache: Cache,
@@ -76,7 +76,7 @@ impl DeviceError {
 
 impl Cuda {
     /// GPU number `ordinal` of the machine of `cpu`, or without a number every GPU of the kind of the
-    /// first, with the NVRTC that `search` finds. A replay may use `memory_bytes` of a device's
+    /// first, with the NVRTC that `search` finds. A replay may use `memory_limit_bytes` of a device's
     /// memory, by default all.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl Cuda {
     pub fn new(
         cpu: CpuBackend,
         ordinal: Option<usize>,
-        memory_bytes: Option<u64>,
+        memory_limit_bytes: Option<u64>,
         search: &SearchPath,
         cache: &Cache,
     ) -> Result<Cuda, DeviceError> {
@@ -95,13 +95,21 @@ impl Cuda {
         };
         let nvrtc = Nvrtc::find(search)?;
         let toolchain = DeviceToolchain::new(nvrtc, search, &device.architecture, cache);
-        let memory_bytes = memory_bytes.unwrap_or(device.memory_bytes as u64);
+        let memory_limit_bytes = memory_limit_bytes.unwrap_or(device.memory_bytes as u64);
         let pool = DevicePool::new(ordinals);
         let cache = cache.clone();
         let search = search.clone();
         let evidence_from = EVIDENCE_FROM;
-        let cuda_shared =
-            CudaShared { cpu, device, pool, toolchain, search, memory_bytes, evidence_from, cache };
+        let cuda_shared = CudaShared {
+            cpu,
+            device,
+            pool,
+            toolchain,
+            search,
+            memory_limit_bytes,
+            evidence_from,
+            cache,
+        };
         Ok(Cuda { shared: Arc::new(cuda_shared), sanitizer: None })
     }
 
@@ -138,7 +146,7 @@ impl CudaShared {
         let bytes = wide_bytes(fixture);
         // Inputs lie there as they are stored, too.
         let (stored_bytes, _) = tensor_bytes(fixture, false);
-        let room = self.memory_bytes.min(self.device.memory_bytes as u64);
+        let room = self.memory_limit_bytes.min(self.device.memory_bytes as u64);
         if bytes < self.evidence_from || bytes.saturating_add(stored_bytes) > room {
             return Ok(None);
         }
@@ -162,7 +170,8 @@ impl CudaShared {
         let deviations = [inputs, inputs, outputs, outputs, wide_outputs, wide_outputs];
         let shadow = [inputs, wide_inputs, wide_outputs];
         let wanted_bytes = deviations.into_iter().chain(shadow).fold(0, u64::saturating_add);
-        wanted_bytes.saturating_mul(2) <= self.memory_bytes.min(self.device.memory_bytes as u64)
+        wanted_bytes.saturating_mul(2)
+            <= self.memory_limit_bytes.min(self.device.memory_bytes as u64)
     }
 
     /// Whether the device measures how far directed rounding moves the outputs of `module` on `fixture`.
@@ -204,7 +213,7 @@ impl Backend for Cuda {
 
     fn identity(&self) -> String {
         let device = self.device().description;
-        let memory = self.shared.memory_bytes;
+        let memory = self.shared.memory_limit_bytes;
         format!("{device} {memory} {}", self.shared.cpu.identity())
     }
 
@@ -230,13 +239,13 @@ impl Backend for Cuda {
         held_evidence: Held,
     ) -> Result<(), NoRoom> {
         if precision == Precision::Native {
-            let CudaShared { device, memory_bytes, .. } = &*self.shared;
+            let CudaShared { device, memory_limit_bytes, .. } = &*self.shared;
             let device_bytes = device.memory_bytes as u64;
             room::on_device(
                 fixture,
                 precision,
-                device_bytes.min(*memory_bytes),
-                *memory_bytes >= device_bytes,
+                device_bytes.min(*memory_limit_bytes),
+                *memory_limit_bytes >= device_bytes,
             )?;
         }
         self.shared.cpu.room(fixture, precision, held_evidence)

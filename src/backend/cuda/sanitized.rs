@@ -36,7 +36,7 @@ impl CudaVariant {
             let machine = cuda.cpu.host();
             let native = (&self.host.artifact, Precision::Native);
             let mode = Mode::plain(POISON_A);
-            let job = machine.job(device, cuda.memory_bytes, fixture, native, &mode);
+            let job = machine.job(device, cuda.memory_limit_bytes, fixture, native, &mode);
             let wrapper = sanitizer.wrapper(&log);
             Ok(machine.run(&job, fixture, Some(&wrapper))?)
         })?;

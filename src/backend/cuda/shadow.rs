@@ -58,7 +58,7 @@ impl CudaShadow {
             };
             let machine = cuda.cpu.host();
             let shadow = (&self.host.artifact, Precision::Shadow);
-            let job = machine.job(device, cuda.memory_bytes, fixture, shadow, mode);
+            let job = machine.job(device, cuda.memory_limit_bytes, fixture, shadow, mode);
             let job = Job { calls: calls.clone(), ..job };
             Ok(machine.run(&job, fixture, None)?)
         })

@@ -62,7 +62,7 @@ impl DeviceRuns<'_> {
             };
             let machine = cuda.cpu.host();
             let native = (&host.artifact, Precision::Native);
-            let job = machine.job(device, cuda.memory_bytes, fixture, native, mode);
+            let job = machine.job(device, cuda.memory_limit_bytes, fixture, native, mode);
             Ok(machine.run(&Job { calls: calls.clone(), ..job }, fixture, None)?)
         })
     }

@@ -90,7 +90,7 @@ pub struct CpuSettings {
     /// Operating-system threads that run blocks.
     pub threads: usize,
     /// Bytes of device memory.
-    pub memory_bytes: usize,
+    pub memory_limit_bytes: usize,
     /// How operations round.
     pub rounding: Rounding,
     /// The artifact, if its accesses are checked.
@@ -158,7 +158,7 @@ impl CpuDevice {
     ) -> CpuDevice {
         let Spaces { global, shared: shared_space } = Spaces::of_process();
         let memory =
-            CpuMemory::new(settings.poison, settings.memory_bytes, settings.threads, global);
+            CpuMemory::new(settings.poison, settings.memory_limit_bytes, settings.threads, global);
         let memory: &'static CpuMemory = Box::leak(Box::new(memory));
         fault::install_fault_handlers(memory);
         let scale = settings.shared_scale();
@@ -183,7 +183,7 @@ impl CpuDevice {
         let own_core = core();
         let mut threads = settings.threads;
         if let Some(artifact) = &settings.checked {
-            check::start_checking(artifact, own_core.shared.range(), settings.memory_bytes);
+            check::start_checking(artifact, own_core.shared.range(), settings.memory_limit_bytes);
             threads = 1;
         }
         CORE.set(Some(own_core));

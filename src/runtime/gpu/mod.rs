@@ -83,7 +83,7 @@ pub struct GpuSettings {
     /// The initial content of memory.
     pub poison: Poison,
     /// The most bytes of device memory.
-    pub memory_bytes: usize,
+    pub memory_limit_bytes: usize,
     /// Whether allocations lie between margins that show writes past their ends.
     pub margins: bool,
     /// Whether memory is filled with the poison.
@@ -152,7 +152,7 @@ impl Gpu {
             Ok((*dtype, summarizer))
         };
         let summaries = summaries.iter().map(load).collect::<Result<_, StartError>>()?;
-        let limit = settings.memory_bytes.min(info.memory_bytes);
+        let limit = settings.memory_limit_bytes.min(info.memory_bytes);
         let memory = GpuMemory::new(settings, limit);
         timeout::install_timeout_handler();
         let functions = Mutex::default();
