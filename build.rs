@@ -80,14 +80,17 @@ fn version() -> String {
 
 /// The commit of this folder's own repository, and whether its files differ from it.
 fn commit() -> Option<String> {
-    let git = |arguments: &[&str]| said(Command::new("git").args(arguments));
-    let root = fs::canonicalize(git(&["rev-parse", "--show-toplevel"])?).ok()?;
+    let root = fs::canonicalize(ask_git(&["rev-parse", "--show-toplevel"])?).ok()?;
     if root != fs::canonicalize(env!("CARGO_MANIFEST_DIR")).ok()? {
         return None;
     }
-    let commit = git(&["rev-parse", "--short=10", "HEAD"])?;
-    let same = git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
+    let commit = ask_git(&["rev-parse", "--short=10", "HEAD"])?;
+    let same = ask_git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
     Some(if same { commit } else { commit + " with changes" })
+}
+
+fn ask_git(arguments: &[&str]) -> Option<String> {
+    said(Command::new("git").args(arguments))
 }
 
 /// What a command prints, if it succeeds.

@@ -208,14 +208,13 @@ impl Cache {
     /// Marks the folder as replay's, unless it is.
     fn claim(&self) -> Result<(), CacheError> {
         let marker = self.root.join(MARKER);
-        let is_marked = || fs::symlink_metadata(&marker).is_ok_and(|metadata| metadata.is_file());
-        if !is_marked() {
+        if !is_marker(&marker) {
             let root = &self.root;
             fs::create_dir_all(root).map_err(|source| cache_io_error("make", root, source))?;
             let mut entries =
                 fs::read_dir(root).map_err(|source| cache_io_error("read", root, source))?;
             // Another process may have marked it meanwhile.
-            if entries.next().is_some() && !is_marked() {
+            if entries.next().is_some() && !is_marker(&marker) {
                 return Err(CacheError::Foreign { path: root.clone() });
             }
             self.write_once(MARKER, MARKER_TEXT)?;
@@ -326,7 +325,7 @@ impl Cache {
             return Ok(path);
         }
         let digest = digest_cache_entry(kind, key, payload).to_hex();
-        let write = || -> io::Result<()> {
+        let written = self.in_folders(|| {
             let named_file =
                 tempfile::Builder::new().prefix(ENTRY_PREFIX).tempfile_in(self.temporary());
             let mut file = named_file?;
@@ -336,8 +335,8 @@ impl Cache {
             file.as_file().sync_all()?;
             file.persist(&path)?;
             Ok(())
-        };
-        self.in_folders(write).map_err(|source| cache_io_error("write", &path, source))?;
+        });
+        written.map_err(|source| cache_io_error("write", &path, source))?;
         Ok(path)
     }
 
@@ -349,8 +348,8 @@ impl Cache {
     pub fn scratch(&self) -> Result<WorkFolder, CacheError> {
         self.sweep_once();
         let tmp = self.temporary();
-        let make = || tempfile::Builder::new().prefix(WORK_PREFIX).tempdir_in(&tmp);
-        let folder = self.in_folders(make);
+        let folder =
+            self.in_folders(|| tempfile::Builder::new().prefix(WORK_PREFIX).tempdir_in(&tmp));
         let folder = folder.map_err(|source| cache_io_error("make a folder in", &tmp, source))?;
         // Without file locks, cleaning goes by the folder's age.
         let lock = File::open(folder.path()).ok().filter(|file| file.lock_shared().is_ok());
@@ -368,6 +367,11 @@ impl Cache {
             result => result,
         }
     }
+}
+
+/// Whether a regular file lies at `path`: the mark of a cache.
+fn is_marker(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file())
 }
 
 fn cache_io_error(doing: &'static str, path: &Path, source: io::Error) -> CacheError {

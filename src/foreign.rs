@@ -211,20 +211,19 @@ impl Kept {
         let [keeper_output, stdout, stderr] = text;
         let report_bytes = keeper_output.finish().0;
         let last = parse_keeper_reports(&report_bytes).last();
-        let finished = |ending| Finished::new(ending, [stdout, stderr]);
-        let answer = match last {
-            Some(KeeperReport::Ended(ending)) => Ok(finished(ending)),
+        let ending = match last {
+            Some(KeeperReport::Ended(ending)) => Ok(ending),
             Some(KeeperReport::Refused(number)) => {
                 Err(KeeperError::Program(io::Error::from_raw_os_error(number)))
             }
-            _ if late => Ok(finished(ProgramEnd::TimedOut)),
+            _ if late => Ok(ProgramEnd::TimedOut),
             _ => Err(KeeperError::Keeper(io::Error::other("it was ended from outside"))),
         };
         if !matches!(last, Some(KeeperReport::Ended(_) | KeeperReport::Refused(_))) {
             self.end();
         }
         self.child.wait().map_err(KeeperError::Keeper)?;
-        answer
+        Ok(Finished::new(ending?, [stdout, stderr]))
     }
 
     /// Ends a keeper that does not answer, and its program.

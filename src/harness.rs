@@ -226,43 +226,44 @@ impl Harness {
     fn check_inits(&self, spot: &dyn Fn(&str) -> Box<TextSpot>) -> Result<(), HarnessError> {
         for (output, spec) in &self.outputs {
             let Some(init) = &spec.init else { continue };
-            let refuse_init = |problem: String, nearest| {
+            if let Some((problem, nearest)) = self.init_problem(spec, init) {
                 let spot = spot(output);
                 let output = output.clone();
-                Err(HarnessError::Init { spot, output, problem, nearest })
-            };
-            if self.program.is_some() {
-                return refuse_init(
-                    "is for kernels, and this harness has a `program`".to_owned(),
-                    None,
-                );
-            }
-            let Init::Copy(name) = init else { continue };
-            let Some(input) = self.inputs.get(name) else {
-                let nearest = find_nearest_word(name, self.inputs.keys().map(String::as_str));
-                return refuse_init(format!("names `{name}`, which is no input"), nearest);
-            };
-            if input.optional {
-                return refuse_init(format!("names `{name}`, which is optional"), None);
-            }
-            if (input.dtype, &input.shape) != (spec.dtype, &spec.shape) {
-                let problem = format!("names `{name}`, which has another dtype or shape");
-                return refuse_init(problem, None);
+                return Err(HarnessError::Init { spot, output, problem, nearest });
             }
         }
         Ok(())
     }
 
+    /// Why an output of `spec` cannot begin as `init`, and the name that may have been meant.
+    fn init_problem(&self, spec: &OutputSpec, init: &Init) -> Option<(String, Option<String>)> {
+        if self.program.is_some() {
+            return Some(("is for kernels, and this harness has a `program`".to_owned(), None));
+        }
+        let Init::Copy(name) = init else { return None };
+        let Some(input) = self.inputs.get(name) else {
+            let nearest = find_nearest_word(name, self.inputs.keys().map(String::as_str));
+            return Some((format!("names `{name}`, which is no input"), nearest));
+        };
+        if input.optional {
+            return Some((format!("names `{name}`, which is optional"), None));
+        }
+        if (input.dtype, &input.shape) != (spec.dtype, &spec.shape) {
+            return Some((format!("names `{name}`, which has another dtype or shape"), None));
+        }
+        None
+    }
+
     /// Refuses names that are used twice and output sizes that no input has. `spot` returns the
     /// place where a tensor is declared.
     fn check_names(&self, spot: &dyn Fn(&str) -> Box<TextSpot>) -> Result<(), HarnessError> {
-        let clash = |name: &str, place: &str, first, second| {
-            Err(HarnessError::Clash { spot: spot(place), name: name.to_owned(), first, second })
-        };
         let sizes: HashSet<&str> = self.size_names().collect();
         for (output, spec) in &self.outputs {
             if self.inputs.contains_key(output) {
-                return clash(output, output, "an input", "an output");
+                let spot = spot(output);
+                let name = output.clone();
+                let first = "an input";
+                return Err(HarnessError::Clash { spot, name, first, second: "an output" });
             }
             if let Some(size) = named_extents(&spec.shape).find(|size| !sizes.contains(size)) {
                 return Err(HarnessError::UnknownSize {
@@ -275,14 +276,22 @@ impl Harness {
         }
         for size in self.size_names() {
             if self.inputs.contains_key(size) || self.outputs.contains_key(size) {
-                return clash(size, size, "a tensor", "a size");
+                let spot = spot(size);
+                let name = size.to_owned();
+                let first = "a tensor";
+                return Err(HarnessError::Clash { spot, name, first, second: "a size" });
             }
         }
         let names = self.inputs.keys().chain(self.outputs.keys()).map(String::as_str);
         for name in names.chain(self.size_names()) {
             let base = name.strip_suffix("_stride").unwrap_or("");
             if self.inputs.contains_key(base) {
-                return clash(name, base, "a tensor or a size", "the strides of an input");
+                return Err(HarnessError::Clash {
+                    spot: spot(base),
+                    name: name.to_owned(),
+                    first: "a tensor or a size",
+                    second: "the strides of an input",
+                });
             }
         }
         Ok(())
@@ -311,11 +320,14 @@ fn parse_tensor_specs<T>(
     read_spec: impl Fn(&str, &Table<'_>) -> Result<T, HarnessError>,
 ) -> Result<IndexMap<String, T>, HarnessError> {
     let Some(value) = root.get(name) else { return Ok(IndexMap::new()) };
-    let read_one = |entry: TomlValue<'_>| {
-        check_name(&entry, entry.name)?;
-        Ok((entry.name.to_owned(), read_spec(entry.name, &entry.table()?)?))
-    };
-    value.table()?.entries().map(read_one).collect()
+    value
+        .table()?
+        .entries()
+        .map(|entry| {
+            check_name(&entry, entry.name)?;
+            Ok((entry.name.to_owned(), read_spec(entry.name, &entry.table()?)?))
+        })
+        .collect()
 }
 
 /// An input; a program, unlike a call of C++, can be told that a scalar is absent.
@@ -405,20 +417,21 @@ fn meant_dtype(name: &str) -> Option<String> {
 
 fn parse_tensor_shape(table: &Table<'_>) -> Result<Vec<Extent>, HarnessError> {
     const EXPECTED: &str = "a list of size names and integers";
-    let extent = |item: &TomlValue<'_>| {
-        if !item.is_string() {
-            return match item.count()? {
-                size if isize::try_from(size).is_err() => {
-                    Err(HarnessError::HugeExtent { spot: item.spot(), size })
-                }
-                size => Ok(Extent::Fixed(size)),
-            };
-        }
+    table.require("shape")?.list(EXPECTED)?.iter().map(parse_extent).collect()
+}
+
+fn parse_extent(item: &TomlValue<'_>) -> Result<Extent, HarnessError> {
+    if item.is_string() {
         let name = item.string()?;
         check_name(item, &name)?;
-        Ok(Extent::Named(name))
-    };
-    table.require("shape")?.list(EXPECTED)?.iter().map(extent).collect()
+        return Ok(Extent::Named(name));
+    }
+    match item.count()? {
+        size if isize::try_from(size).is_err() => {
+            Err(HarnessError::HugeExtent { spot: item.spot(), size })
+        }
+        size => Ok(Extent::Fixed(size)),
+    }
 }
 
 fn check_name(value: &TomlValue<'_>, name: &str) -> Result<(), HarnessError> {
@@ -432,52 +445,58 @@ fn parse_source_paths(root: &Table<'_>, key: &str) -> Result<Vec<SourcePath>, Ha
     let Some(list) = root.get(key) else { return Ok(Vec::new()) };
     let mut met = IndexSet::new();
     let mut paths = Vec::new();
-    let mut read_path = |item: &TomlValue<'_>| -> Result<String, HarnessError> {
-        let value = item.string()?;
-        let bad_path = |reason| HarnessError::BadPath {
-            spot: item.spot(),
-            key: key.to_owned(),
-            value: escape_control_characters(&value),
-            reason,
-        };
-        let path = repository_path(&value, key != "sources").map_err(bad_path)?;
-        if met.insert(path.clone()) { Ok(path) } else { Err(bad_path(PathFault::Twice)) }
-    };
     for item in list.list(EXPECTED)? {
         if !item.is_list() {
-            paths.push(SourcePath::from(read_path(&item)?));
+            paths.push(SourcePath::from(parse_source_path(&item, key, &mut met)?));
             continue;
         }
         let names = item.list(EXPECTED)?;
         let [first, other_names @ ..] = names.as_slice() else {
             return Err(empty_call_error(&item));
         };
-        let mut path = SourcePath::from(read_path(first)?);
+        let mut path = SourcePath::from(parse_source_path(first, key, &mut met)?);
         for other_name in other_names {
-            path = path.or(read_path(other_name)?);
+            path = path.or(parse_source_path(other_name, key, &mut met)?);
         }
         paths.push(path);
     }
     Ok(paths)
 }
 
+/// A path in the list at `key` that is not among those `met` before.
+fn parse_source_path(
+    item: &TomlValue<'_>,
+    key: &str,
+    met: &mut IndexSet<String>,
+) -> Result<String, HarnessError> {
+    let value = item.string()?;
+    let fault = match repository_path(&value, key != "sources") {
+        Ok(path) if met.insert(path.clone()) => return Ok(path),
+        Ok(_) => PathFault::Twice,
+        Err(fault) => fault,
+    };
+    let value = escape_control_characters(&value);
+    Err(HarnessError::BadPath { spot: item.spot(), key: key.to_owned(), value, reason: fault })
+}
+
 /// `text` with control characters as they are escaped.
 fn escape_control_characters(text: &str) -> String {
-    let escape_control =
-        |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(escape_control).collect()
+    text.chars()
+        .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
+        .collect()
 }
 
 fn parse_macro_defines(root: &Table<'_>) -> Result<Vec<String>, HarnessError> {
-    let define = |item: &TomlValue<'_>| {
-        let value = item.string()?;
-        let name = value.split(['=', '(']).next().unwrap_or("");
-        if names::is_identifier(name) && !value.contains(['\n', '\r', '\0']) {
-            return Ok(value);
-        }
-        Err(HarnessError::BadDefine { spot: item.spot(), value: escape_control_characters(&value) })
-    };
-    root.strings("defines")?.iter().map(define).collect()
+    root.strings("defines")?.iter().map(parse_macro_define).collect()
+}
+
+fn parse_macro_define(item: &TomlValue<'_>) -> Result<String, HarnessError> {
+    let value = item.string()?;
+    let name = value.split(['=', '(']).next().unwrap_or("");
+    if names::is_identifier(name) && !value.contains(['\n', '\r', '\0']) {
+        return Ok(value);
+    }
+    Err(HarnessError::BadDefine { spot: item.spot(), value: escape_control_characters(&value) })
 }
 
 fn parse_overlay_path(root: &Table<'_>, folder: &Path) -> Result<Option<PathBuf>, HarnessError> {
@@ -509,18 +528,15 @@ fn parse_size_names(root: &Table<'_>) -> Result<Vec<String>, HarnessError> {
 }
 
 fn parse_macro_undefines(root: &Table<'_>) -> Result<Vec<String>, HarnessError> {
-    let name = |item: &TomlValue<'_>| {
-        let value = item.string()?;
-        if names::is_identifier(&value) {
-            Ok(value)
-        } else {
-            Err(HarnessError::BadUndefine {
-                spot: item.spot(),
-                value: escape_control_characters(&value),
-            })
-        }
-    };
-    root.strings("undefine")?.iter().map(name).collect()
+    root.strings("undefine")?.iter().map(parse_macro_undefine).collect()
+}
+
+fn parse_macro_undefine(item: &TomlValue<'_>) -> Result<String, HarnessError> {
+    let value = item.string()?;
+    if names::is_identifier(&value) {
+        return Ok(value);
+    }
+    Err(HarnessError::BadUndefine { spot: item.spot(), value: escape_control_characters(&value) })
 }
 
 fn parse_harness_calls(value: &TomlValue<'_>) -> Result<Vec<Call>, HarnessError> {

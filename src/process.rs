@@ -105,8 +105,11 @@ pub(crate) fn parent_of(process: Pid) -> Option<Pid> {
 
 /// This process and its ancestors, as far as the system tells.
 pub(crate) fn line_of_descent() -> Vec<Pid> {
-    let parent_process = |&process: &Pid| parent_of(process).filter(|&parent| parent > 0);
-    std::iter::successors(Some(current_pid()), parent_process).take(MOST_ANCESTORS).collect()
+    std::iter::successors(Some(current_pid()), |&process| {
+        parent_of(process).filter(|&parent| parent > 0)
+    })
+    .take(MOST_ANCESTORS)
+    .collect()
 }
 
 /// A file that becomes readable when a child of this process ends. Blocks `SIGCHLD` from here on.
@@ -145,8 +148,9 @@ pub(crate) fn wait_for<const N: usize>(
     files: [Option<BorrowedFd<'_>>; N],
     timeout: Option<Duration>,
 ) -> io::Result<[bool; N]> {
-    let entry = |file| PollFd::from_borrowed_fd(file, PollFlags::IN);
-    let mut entries: Vec<PollFd<'_>> = files.into_iter().flatten().map(entry).collect();
+    let present_files = files.into_iter().flatten();
+    let mut entries: Vec<PollFd<'_>> =
+        present_files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
     let timeout = timeout.map(|timeout| timeout.max(LEAST_WAIT));
     // A timeout beyond the system's range means none.
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
@@ -165,8 +169,9 @@ pub(crate) fn wait_for<const N: usize>(
 /// Where the system refuses.
 pub(crate) fn lower_limit(resource: Resource, new_limit: u64) -> io::Result<()> {
     let Rlimit { current, maximum } = getrlimit(resource);
-    let lower = |limit: Option<u64>| Some(limit.map_or(new_limit, |limit| limit.min(new_limit)));
-    Ok(setrlimit(resource, Rlimit { current: lower(current), maximum: lower(maximum) })?)
+    let [current, maximum] =
+        [current, maximum].map(|limit| Some(limit.map_or(new_limit, |limit| limit.min(new_limit))));
+    Ok(setrlimit(resource, Rlimit { current, maximum })?)
 }
 
 /// Limits `resource` for this process to `new_limit`, which may be raised again; to what it may have at most, if none.

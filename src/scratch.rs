@@ -67,17 +67,21 @@ impl Budget {
     /// That of this process: half of what the machine has free when it is first asked for.
     pub fn of_process() -> Arc<Budget> {
         static BUDGET: OnceLock<Arc<Budget>> = OnceLock::new();
-        let make_budget = || {
-            let free_bytes = process::free_memory_bytes().unwrap_or_default() / SHARE as u64;
-            Budget::new(usize::try_from(free_bytes).unwrap_or(usize::MAX).max(LEAST_MEMORY))
-        };
-        BUDGET.get_or_init(make_budget).clone()
+        BUDGET
+            .get_or_init(|| {
+                let free_bytes = process::free_memory_bytes().unwrap_or_default() / SHARE as u64;
+                Budget::new(usize::try_from(free_bytes).unwrap_or(usize::MAX).max(LEAST_MEMORY))
+            })
+            .clone()
     }
 
     /// Takes that many bytes, if there are so many.
     pub fn reserve(self: &Arc<Budget>, bytes: usize) -> Option<Taken> {
-        let add_if_fits = |used: usize| used.checked_add(bytes).filter(|&used| used <= self.most);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add_if_fits).ok()?;
+        self.used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                used.checked_add(bytes).filter(|&used| used <= self.most)
+            })
+            .ok()?;
         Some(Taken { bytes, budget: self.clone() })
     }
 

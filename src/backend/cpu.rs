@@ -239,11 +239,15 @@ impl Variant for CpuVariant {
         let shares = if self.tensor_bytes() >= LARGE { SHARES } else { 1 };
         let threads = (shares * cores / at_once.max(1)).min(cores).max(1);
         let series = self.series();
-        let run = |index: usize| {
-            let mode: &Mode = &modes[index];
-            debug_assert!((self as &dyn Variant).allows(mode), "{mode:?}");
-            Ok(self.shared.host.run_in(&series, &self.job(threads, mode))?)
-        };
-        in_order(modes.len(), at_once, run, take)
+        in_order(
+            modes.len(),
+            at_once,
+            |index| {
+                let mode: &Mode = &modes[index];
+                debug_assert!((self as &dyn Variant).allows(mode), "{mode:?}");
+                Ok(self.shared.host.run_in(&series, &self.job(threads, mode))?)
+            },
+            take,
+        )
     }
 }

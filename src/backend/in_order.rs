@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError, mpsc};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 
 /// Makes `count` things, `at_once` of them at a time, and hands them over in order. A thing that is
 /// ready before its turn waits, and so do those after it.
@@ -19,11 +19,10 @@ pub(super) fn in_order<T: Send, E: Send>(
     let stopped = AtomicBool::new(false);
     let taken_count = Mutex::new(0usize);
     let turn = Condvar::new();
-    let lock = || taken_count.lock().unwrap_or_else(PoisonError::into_inner);
     let work = |ready: mpsc::Sender<(usize, Result<T, E>)>| {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let mut taken_guard = lock();
+            let mut taken_guard = lock_count(&taken_count);
             while index >= *taken_guard + at_once && !stopped.load(Ordering::Relaxed) {
                 taken_guard = turn.wait(taken_guard).unwrap_or_else(PoisonError::into_inner);
             }
@@ -51,12 +50,12 @@ pub(super) fn in_order<T: Send, E: Send>(
         for (index, item_result) in ready {
             early.insert(index, item_result);
             while result.is_ok() {
-                let mut taken_guard = lock();
+                let mut taken_guard = lock_count(&taken_count);
                 let Some(item_result) = early.remove(&*taken_guard) else { break };
                 let index = *taken_guard;
                 drop(taken_guard);
                 result = item_result.and_then(|item| take(index, item));
-                taken_guard = lock();
+                taken_guard = lock_count(&taken_count);
                 *taken_guard += 1;
                 stopped.store(result.is_err() || *taken_guard == count, Ordering::Relaxed);
                 turn.notify_all();
@@ -64,6 +63,10 @@ pub(super) fn in_order<T: Send, E: Send>(
         }
         result
     })
+}
+
+fn lock_count(count: &Mutex<usize>) -> MutexGuard<'_, usize> {
+    count.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -326,7 +326,11 @@ impl Variant for ProgramVariant {
         let mut ready = begun_series.runs.into_iter().enumerate();
         ready.try_for_each(|(index, run)| take(index, self.finished(run)))?;
         let remaining_modes = &modes[count..];
-        let make = |index: usize| self.run_in(&remaining_modes[index], begun_series.series);
-        in_order(remaining_modes.len(), at_once, make, |index, run| take(count + index, run))
+        in_order(
+            remaining_modes.len(),
+            at_once,
+            |index| self.run_in(&remaining_modes[index], begun_series.series),
+            |index, run| take(count + index, run),
+        )
     }
 }

@@ -221,11 +221,9 @@ fn held_pieces(
     held_evidence: Held,
     kept_bytes: impl Fn((u64, u64)) -> [u64; 2],
 ) -> Vec<u64> {
-    let replay = |is_wide: bool| {
+    let [replay, wide_pieces] = [precision == Precision::Shadow, true].map(|is_wide| {
         kept_bytes(worker::tensor_bytes(fixture, is_wide)).map(worker::round_up_memory)
-    };
-    let wide_pieces = replay(true);
-    let replay = replay(precision == Precision::Shadow);
+    });
     let revisions = match held_evidence {
         Held::Outcome => return [replay; REPLAYS].concat(),
         Held::Noise { revisions } => revisions,

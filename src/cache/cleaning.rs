@@ -146,8 +146,8 @@ fn removal_age(path: &Path, metadata: &Metadata) -> Duration {
 
 /// Whether an entry may have this name: a hash in hex.
 fn is_key(name: &str) -> bool {
-    let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    matches!(name.len(), 40 | 64) && name.bytes().all(hex)
+    matches!(name.len(), 40 | 64)
+        && name.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
 /// Whether an unpacked bundle, or one that is being unpacked, may have this name.

@@ -74,21 +74,22 @@ fn start_kept_program(
     ];
     let keeper = process::current_pid();
     let ancestors = process::line_of_descent();
-    let become_program = move || {
-        process::unblock_signals();
-        // Where the system has no such filters the program can reach those above it.
-        let _ = seccomp_filter::install_seccomp_filter(&ancestors);
-        limits
-            .into_iter()
-            .try_for_each(|(resource, limit)| process::lower_limit(resource, limit))?;
-        if tree::die_with_parent(keeper) {
-            Ok(())
-        } else {
-            Err(io::Error::from_raw_os_error(libc::ESRCH))
-        }
-    };
     // SAFETY: this process has one thread, so that what is called between fork and exec may allocate.
-    unsafe { command.pre_exec(become_program) };
+    unsafe {
+        command.pre_exec(move || {
+            process::unblock_signals();
+            // Where the system has no such filters the program can reach those above it.
+            let _ = seccomp_filter::install_seccomp_filter(&ancestors);
+            limits
+                .into_iter()
+                .try_for_each(|(resource, limit)| process::lower_limit(resource, limit))?;
+            if tree::die_with_parent(keeper) {
+                Ok(())
+            } else {
+                Err(io::Error::from_raw_os_error(libc::ESRCH))
+            }
+        })
+    };
     Ok(command.spawn()?.id() as Pid)
 }
 
@@ -160,9 +161,8 @@ impl Keeping {
             let left = memory.pause().map_or(left, |pause| pause.min(left));
             let waited = self.deaths.wait(&self.parent, Some(left));
             // The parent writes to have what was left behind ended; otherwise it has gone.
-            let is_parent_gone = || matches!((&self.parent).read(&mut [0]), Ok(0) | Err(_));
             match waited {
-                Ok((true, _)) if !is_parent_gone() => {
+                Ok((true, _)) if matches!((&self.parent).read(&mut [0]), Ok(1..)) => {
                     // A program that stays has ended a task: what it left behind goes.
                     if tree::end_all_but(&[self.child], GOING).contains(&self.child) {
                         return Reason::Ended(End::Killed(libc::SIGKILL));

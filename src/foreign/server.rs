@@ -111,16 +111,14 @@ impl Served {
 
     /// Ends everything that the program has left behind but the program itself. False if it has ended.
     pub(crate) fn sweep(&mut self) -> bool {
-        let swept = |report: &KeeperReport| matches!(report, KeeperReport::Swept);
-        (&self.control).write_all(b"s").is_ok() && self.hear(swept).is_some()
+        (&self.control).write_all(b"s").is_ok()
+            && self.hear(|report| matches!(report, KeeperReport::Swept)).is_some()
     }
 
     /// Waits for the end of a program that is about to end.
     pub(crate) fn ended(mut self) -> Result<(ProgramEnd, Vec<u8>), KeeperError> {
-        let end = |report: &KeeperReport| {
-            matches!(report, KeeperReport::Ended(_) | KeeperReport::Refused(_))
-        };
-        let last_report = self.hear(end);
+        let last_report =
+            self.hear(|report| matches!(report, KeeperReport::Ended(_) | KeeperReport::Refused(_)));
         let _ = self.keeper.kill();
         let _ = self.keeper.wait();
         let mut remaining_output = Vec::new();

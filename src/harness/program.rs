@@ -62,7 +62,6 @@ pub(super) fn parse_program_spec(root: &Table<'_>) -> Result<Option<ProgramSpec>
             listed => listed,
         },
     };
-    let command = |name| root.get(name).map(|value| parse_command_line(&value)).transpose();
     Ok(Some(ProgramSpec {
         words: parse_command_line(&program)?,
         tree,
@@ -70,9 +69,14 @@ pub(super) fn parse_program_spec(root: &Table<'_>) -> Result<Option<ProgramSpec>
         env: parse_environment_table(root)?,
         precision: parse_twin_precision(root)?,
         widen_casts: root.get("widen_casts").map_or(Ok(true), |value| value.boolean())?,
-        build: command("build")?,
-        identity: command("identity")?,
+        build: parse_command(root, "build")?,
+        identity: parse_command(root, "identity")?,
     }))
+}
+
+/// The command at `key`, if there is one.
+fn parse_command(root: &Table<'_>, key: &str) -> Result<Option<Vec<String>>, HarnessError> {
+    root.get(key).map(|value| parse_command_line(&value)).transpose()
 }
 
 /// The words of a command, of which the first names a program.
@@ -93,15 +97,18 @@ fn parse_preload_names(root: &Table<'_>) -> Result<Option<Vec<String>>, HarnessE
     if root.get("preload").is_none() {
         return Ok(None);
     }
-    let read_module = |item: &TomlValue<'_>| {
-        let name = item.string()?;
-        if name.is_empty() || name.contains([',', '\0']) || name.contains(char::is_whitespace) {
-            Err(HarnessError::BadPreload { spot: item.spot(), name })
-        } else {
-            Ok(name)
-        }
-    };
-    root.strings("preload")?.iter().map(read_module).collect::<Result<_, _>>().map(Some)
+    root.strings("preload")?
+        .iter()
+        .map(|item| {
+            let name = item.string()?;
+            if name.is_empty() || name.contains([',', '\0']) || name.contains(char::is_whitespace) {
+                Err(HarnessError::BadPreload { spot: item.spot(), name })
+            } else {
+                Ok(name)
+            }
+        })
+        .collect::<Result<_, _>>()
+        .map(Some)
 }
 
 /// The precision of twins.
@@ -118,27 +125,22 @@ fn parse_twin_precision(root: &Table<'_>) -> Result<DType, HarnessError> {
 
 fn parse_environment_table(root: &Table<'_>) -> Result<IndexMap<String, String>, HarnessError> {
     let Some(table) = root.get("env") else { return Ok(IndexMap::new()) };
-    let read_variable = |entry: TomlValue<'_>| {
-        let name = entry.name.to_owned();
-        let value = entry.string()?;
-        let bad_variable = |reason| HarnessError::BadVariable {
-            spot: entry.key_spot(),
-            name: entry.name.to_owned(),
-            reason,
-        };
-        if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(bad_variable("no variable can have this name"));
-        }
-        if name.starts_with(OWN_PREFIX) {
-            return Err(bad_variable("replay itself sets the variables that begin with REPLAY_"));
-        }
-        if value.contains('\0') {
-            Err(HarnessError::ZeroByte { spot: entry.spot() })
-        } else {
-            Ok((name, value))
-        }
+    table.table()?.entries().map(|entry| parse_environment_variable(&entry)).collect()
+}
+
+fn parse_environment_variable(entry: &TomlValue<'_>) -> Result<(String, String), HarnessError> {
+    let name = entry.name.to_owned();
+    let value = entry.string()?;
+    let reason = if name.is_empty() || name.contains(['=', '\0']) {
+        "no variable can have this name"
+    } else if name.starts_with(OWN_PREFIX) {
+        "replay itself sets the variables that begin with REPLAY_"
+    } else if value.contains('\0') {
+        return Err(HarnessError::ZeroByte { spot: entry.spot() });
+    } else {
+        return Ok((name, value));
     };
-    table.table()?.entries().map(read_variable).collect()
+    Err(HarnessError::BadVariable { spot: entry.key_spot(), name, reason })
 }
 
 impl Harness {

@@ -71,10 +71,6 @@ const OF_PARAMETER: [(&str, ParameterRoleFn); 6] = [
 impl Role {
     /// The role that `text` names, or the word that may have been meant.
     fn parse(text: &str) -> Result<Role, Option<String>> {
-        let words = || {
-            let of_step = OF_STEP.iter().map(|(word, _)| *word);
-            of_step.chain(OF_PARAMETER.iter().map(|(word, _)| *word))
-        };
         if let Some((_, role)) = OF_STEP.iter().find(|(word, _)| *word == text) {
             return Ok(role.clone());
         }
@@ -84,7 +80,11 @@ impl Role {
         match OF_PARAMETER.iter().find(|(role_word, _)| *role_word == word) {
             Some((_, role)) if !path.is_empty() => Ok(role(path.to_owned())),
             Some((role_word, _)) => Err(Some(format!("{role_word} of PARAMETER"))),
-            None => Err(find_nearest_word(word, words())),
+            None => {
+                let of_step = OF_STEP.iter().map(|(word, _)| *word);
+                let all_words = of_step.chain(OF_PARAMETER.iter().map(|(word, _)| *word));
+                Err(find_nearest_word(word, all_words))
+            }
         }
     }
 
@@ -112,31 +112,29 @@ pub(super) fn parse_tensor_roles(
     let Some(value) = root.get("roles") else { return Ok(IndexMap::new()) };
     let mut roles = IndexMap::new();
     for entry in value.table()?.entries() {
-        let tensors = || harness.inputs.keys().chain(harness.outputs.keys()).map(String::as_str);
-        let refuse_role = |spot, problem, nearest| {
-            Err(HarnessError::Role { spot, tensor: entry.name.to_owned(), problem, nearest })
-        };
-        if !tensors().any(|name| name == entry.name) {
-            let nearest_name = find_nearest_word(entry.name, tensors());
-            return refuse_role(
-                entry.key_spot(),
-                "is neither an input nor an output".into(),
-                nearest_name,
-            );
+        let tensor = entry.name.to_owned();
+        let tensor_names = harness.inputs.keys().chain(harness.outputs.keys()).map(String::as_str);
+        if !tensor_names.clone().any(|name| name == entry.name) {
+            let problem = "is neither an input nor an output".to_owned();
+            let nearest = find_nearest_word(entry.name, tensor_names);
+            return Err(HarnessError::Role { spot: entry.key_spot(), tensor, problem, nearest });
         }
         let text = entry.string()?;
         let role = match Role::parse(&text) {
             Ok(role) => role,
-            Err(nearest_name) => {
-                return refuse_role(entry.spot(), format!("has no role `{text}`"), nearest_name);
+            Err(nearest) => {
+                let problem = format!("has no role `{text}`");
+                return Err(HarnessError::Role { spot: entry.spot(), tensor, problem, nearest });
             }
         };
         if let Some((other_tensor, _)) =
             roles.iter().find(|(_, other_role)| **other_role == role && role != Role::None)
         {
-            return refuse_role(entry.spot(), format!("has the role of `{other_tensor}`"), None);
+            let problem = format!("has the role of `{other_tensor}`");
+            let spot = entry.spot();
+            return Err(HarnessError::Role { spot, tensor, problem, nearest: None });
         }
-        roles.insert(entry.name.to_owned(), role);
+        roles.insert(tensor, role);
     }
     Ok(roles)
 }

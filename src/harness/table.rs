@@ -321,15 +321,18 @@ impl<'a> TomlValue<'a> {
     /// The values of a list.
     pub(crate) fn list(&self, expected: &'static str) -> Result<Vec<TomlValue<'a>>, TomlError> {
         let DeValue::Array(items) = self.value else { return Err(self.wrong_type(expected)) };
-        let item = |(index, value): (usize, &'a Spanned<DeValue<'a>>)| {
-            let span = value.span();
-            let key = format!("{}[{index}]", self.key);
-            let document = self.document;
-            let name = self.name;
-            let value = value.get_ref();
-            TomlValue { document, name, key, key_span: span.clone(), span, value }
-        };
-        Ok(items.iter().enumerate().map(item).collect())
+        Ok(items
+            .iter()
+            .enumerate()
+            .map(|(index, value)| {
+                let span = value.span();
+                let key = format!("{}[{index}]", self.key);
+                let document = self.document;
+                let name = self.name;
+                let value = value.get_ref();
+                TomlValue { document, name, key, key_span: span.clone(), span, value }
+            })
+            .collect())
     }
 
     /// The table that stands here.

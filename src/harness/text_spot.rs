@@ -59,8 +59,8 @@ pub(crate) fn excerpt_line(line: usize, content: &str, column: usize, width: usi
     let left = if column > MOST * 3 / 4 { column - MOST / 2 } else { 1 };
     let shown_characters: Vec<char> = content.chars().skip(left - 1).take(MOST).collect();
     let cut = shown_characters.len() == MOST && content.chars().nth(left - 1 + MOST).is_some();
-    let without_control = |c: char| if c.is_control() { ' ' } else { c };
-    let shown_text: String = shown_characters.into_iter().map(without_control).collect();
+    let shown_text: String =
+        shown_characters.into_iter().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let head = if left > 1 { "..." } else { "" };
     let tail = if cut { "..." } else { "" };
     let number = line.to_string();

@@ -70,24 +70,30 @@ impl Hierarchy {
     }
 
     fn left_in(&self, group: &Path) -> Option<u64> {
-        let number = |name| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
-        let most_bytes = number(self.most)?;
-        let used = number(self.used)?;
+        let most_bytes = read_number(&group.join(self.most))?;
+        let used = read_number(&group.join(self.used))?;
         // What a group uses includes pages of files, which the system takes back if need be.
         let files = cached_files(group).unwrap_or_default();
         Some(most_bytes.saturating_sub(used.saturating_sub(files)))
     }
 }
 
+fn read_number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
 /// The bytes of files that the system keeps in memory for `group` and those below it.
 fn cached_files(group: &Path) -> Option<u64> {
     let text = fs::read_to_string(group.join("memory.stat")).ok()?;
-    let counted = |name: &str| -> Option<u64> {
-        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
-    };
-    let cached_bytes =
-        |name: &str| counted(&format!("total_{name} ")).or_else(|| counted(&format!("{name} ")));
-    Some(cached_bytes("inactive_file")? + cached_bytes("active_file")?)
+    Some(read_statistic(&text, "inactive_file")? + read_statistic(&text, "active_file")?)
+}
+
+/// The number called `name` in the text of a `memory.stat`, with the groups below where the system tells it.
+fn read_statistic(text: &str, name: &str) -> Option<u64> {
+    let prefixes = [format!("total_{name} "), format!("{name} ")];
+    prefixes.iter().find_map(|prefix| {
+        text.lines().find_map(|line| line.strip_prefix(prefix)?.trim().parse().ok())
+    })
 }
 
 #[cfg(test)]

@@ -85,8 +85,10 @@ fn tree_bytes(processes: &[Pid], most: u64) -> u64 {
     if resident <= most {
         return resident;
     }
-    let share = |&process: &Pid| proportional_bytes(process).or_else(|| resident_bytes(process));
-    processes.iter().filter_map(share).sum()
+    processes
+        .iter()
+        .filter_map(|&process| proportional_bytes(process).or_else(|| resident_bytes(process)))
+        .sum()
 }
 
 /// The bytes in memory and in swap that `process` has of its own or shares, files excepted (proc_pid_status(5)); none if it

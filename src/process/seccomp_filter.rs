@@ -105,13 +105,19 @@ fn refused_calls(above: &[Pid]) -> Result<Rules, BackendError> {
     let mut rules = Rules::new();
     for FilteredCalls { numbers, process, .. } in CALLS {
         for &number in numbers {
-            let rule = |&pid: &Pid| SeccompRule::new(vec![argument_equals(process, pid)?]);
-            rules.insert(number, refused.iter().map(rule).collect::<Result<_, _>>()?);
+            let mut process_rules = Vec::new();
+            for &pid in &refused {
+                process_rules.push(SeccompRule::new(vec![argument_equals(process, pid)?])?);
+            }
+            rules.insert(number, process_rules);
         }
     }
     // Whom a descriptor sends signals to.
-    let owner = |operation| SeccompRule::new(vec![argument_equals(1, operation)?]);
-    rules.insert(libc::SYS_fcntl, vec![owner(libc::F_SETOWN)?, owner(F_SETOWN_EX)?]);
+    let mut owner_rules = Vec::new();
+    for operation in [libc::F_SETOWN, F_SETOWN_EX] {
+        owner_rules.push(SeccompRule::new(vec![argument_equals(1, operation)?])?);
+    }
+    rules.insert(libc::SYS_fcntl, owner_rules);
     // The call names a process by a descriptor, and the filter cannot see whose it is.
     rules.insert(libc::SYS_pidfd_send_signal, Vec::new());
     Ok(rules)
@@ -124,13 +130,14 @@ fn self_killing_calls(this: Pid) -> Result<Rules, BackendError> {
     for FilteredCalls { numbers, process, signal } in CALLS {
         let Some(signal) = signal else { continue };
         for &number in numbers {
-            let rule = |pid| {
-                SeccompRule::new(vec![
+            let mut process_rules = Vec::new();
+            for pid in [this, -this, 0] {
+                process_rules.push(SeccompRule::new(vec![
                     argument_equals(process, pid)?,
                     argument_equals(signal, libc::SIGKILL)?,
-                ])
-            };
-            rules.insert(number, [this, -this, 0].into_iter().map(rule).collect::<Result<_, _>>()?);
+                ])?);
+            }
+            rules.insert(number, process_rules);
         }
     }
     Ok(rules)

@@ -368,12 +368,11 @@ impl<B: FloatBits> Distinct<B> {
             return 0.0;
         }
         let mut remaining = (count - 1) / 2;
-        let is_median = |&(_, &among): &(usize, &u32)| {
+        let median_bin = self.exponents.iter().enumerate().find(|&(_, &among)| {
             let is_here = remaining < among;
             remaining = remaining.saturating_sub(among);
             is_here
-        };
-        let median_bin = self.exponents.iter().enumerate().find(is_median);
+        });
         let (exponent, _) = median_bin.expect("the exponents count all values");
         floor_to_power(f64::from_bits((exponent as u64) << 52))
     }

@@ -40,6 +40,11 @@ pub(super) enum ChildError {
     Map(std::io::Error),
 }
 
+/// The error of copying the elements of `tensor`.
+pub(super) fn copy_error(tensor: &str) -> impl FnOnce(CudaError) -> ChildError {
+    |error| ChildError::Copy { tensor: tensor.to_owned(), error }
+}
+
 /// The resources of a replay.
 pub(super) struct ReplayResources<'a> {
     /// Where outputs are written.
@@ -178,8 +183,8 @@ fn ask_for_pages<'s>(
     if job.device.fetches() && !matches!(job.calls, JobCalls::AtSteps(_)) {
         let bytes =
             DeclaredTensors::from_fixture(fixture, job, &Common::default()).layout(&job.part).bytes;
-        let pages = move || super::memory::populate_memory_file(memory, bytes);
-        let _ = std::thread::Builder::new().spawn_scoped(scope, pages);
+        let _ = std::thread::Builder::new()
+            .spawn_scoped(scope, move || super::memory::populate_memory_file(memory, bytes));
     }
 }
 
@@ -256,8 +261,10 @@ impl Closing {
         if !is_scalar && device.can_host_read(pointer, range.len()) {
             return Ok(());
         }
-        let summarize = || device.summarize(pointer, output.dtype, &output.shape, &self.poison);
-        if let Some(summary) = (!is_scalar).then(summarize).flatten() {
+        if let Some(summary) = (!is_scalar)
+            .then(|| device.summarize(pointer, output.dtype, &output.shape, &self.poison))
+            .flatten()
+        {
             let output = output.name.clone();
             let summary = Box::new(summary);
             let is_fetched = self.is_fetched;
@@ -317,8 +324,9 @@ fn start_device(
                 filled: !sanitizer.is_some_and(Tool::forbids_filling),
                 managed: artifact.thread_pointers().has_host_algorithms,
             };
-            let pointers = move || artifact.thread_pointers();
-            let gpu = Gpu::new(settings, module, summaries, libraries.clone(), pointers)?;
+            let gpu = Gpu::new(settings, module, summaries, libraries.clone(), move || {
+                artifact.thread_pointers()
+            })?;
             Ok(runtime::start_runtime(Box::new(gpu), reporter))
         }
     }

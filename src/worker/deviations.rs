@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::time::{Duration, Instant};
 
-use super::child::{ChildError, process_cpu_time};
+use super::child::{ChildError, copy_error, process_cpu_time};
 use super::evaluations::RepeatedCalls;
 use super::inputs::Common;
 use super::run::{DeclaredTensors, bytes_of};
@@ -53,8 +53,7 @@ pub(super) fn measure_job_deviations(
         let first = std::thread::scope(|scope| {
             if pass == DeviationPass::Plain {
                 // What has no thread for it comes on first use.
-                let prepare = || device.prepare();
-                let _ = std::thread::Builder::new().spawn_scoped(scope, prepare);
+                let _ = std::thread::Builder::new().spawn_scoped(scope, || device.prepare());
             }
             calls.run_call(&plain_job, |tensors, place, input| {
                 tensors.add_again(&*runtime.device, (place, input), &plain_job, device, pass)
@@ -74,8 +73,7 @@ pub(super) fn measure_job_deviations(
         let Some(place) = place.filter(|_| !output.range().is_empty()) else { continue };
         let destination = calls.tensors.place(output);
         // SAFETY: a part of the mapping, as long as the deviations.
-        unsafe { device.read(place, destination) }
-            .map_err(|error| ChildError::Copy { tensor: output.name.clone(), error })?;
+        unsafe { device.read(place, destination) }.map_err(copy_error(&output.name))?;
     }
     calls.end(started_at, begun_cpu);
     Ok(())
@@ -92,14 +90,15 @@ impl CallTensors {
         pass: DeviationPass,
     ) -> Result<(), ChildError> {
         let bytes = bytes_of(input, job.is_shadow());
-        let copy_error = |error| ChildError::Copy { tensor: input.name.clone(), error };
         if !input.present || input.dims.is_empty() || bytes == 0 {
             return self.add_input(device, input, None, job, None);
         }
         if pass == DeviationPass::Plain {
             self.add_input(device, input, None, job, None)?;
             let tensor = self.pointers.last().copied().unwrap_or(std::ptr::null_mut());
-            return deviating.keep(place, tensor.cast_const().cast(), bytes).map_err(copy_error);
+            return deviating
+                .keep(place, tensor.cast_const().cast(), bytes)
+                .map_err(copy_error(&input.name));
         }
         let strides = input.strides.iter().flatten().map(|&stride| stride as i64).collect();
         self.strides.push(strides);
@@ -107,7 +106,7 @@ impl CallTensors {
             .malloc(bytes, input.name.clone())
             .map_err(|error| ChildError::Memory { tensor: input.name.clone(), bytes, error })?;
         self.pointers.push(pointer.cast());
-        deviating.restore(place, pointer, bytes).map_err(copy_error)
+        deviating.restore(place, pointer, bytes).map_err(copy_error(&input.name))
     }
 }
 

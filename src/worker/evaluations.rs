@@ -37,9 +37,13 @@ pub(super) fn evaluate_job(
         RepeatedCalls { fixture, artifact, runtime, all, tensors, time: Duration::ZERO };
     let begun_cpu = process_cpu_time();
     for (step, output) in steps.iter().zip(&part_layout.outputs) {
-        let with_step =
-            |stepped: &Stepped| Some(Stepped { step: step.clone()?, ..stepped.clone() });
-        let job = Job { step: job.step.as_ref().and_then(with_step), ..job.clone() };
+        let job = Job {
+            step: job
+                .step
+                .as_ref()
+                .and_then(|stepped| Some(Stepped { step: step.clone()?, ..stepped.clone() })),
+            ..job.clone()
+        };
         let device = &*runtime.device;
         let first = calls.run_call(&job, |tensors, _, input| {
             tensors.add_input(device, input, None, &job, scales.as_ref())

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::Job;
-use super::error::WorkerError;
 use super::memory::{self, OutputMemory};
 use super::run::{ALIGNMENT, bytes_of};
 use crate::fixture::{Fixture, Input};
@@ -63,8 +62,12 @@ pub(super) struct Captured {
 impl Captured {
     pub(super) fn from_fixture(fixture: &Fixture, job: &Job) -> Captured {
         let common = Common::from_fixture(fixture, job);
-        let is_there = |input: &&Input| common.place(&input.name).is_some();
-        let inputs: Vec<Input> = fixture.inputs.iter().filter(is_there).cloned().collect();
+        let inputs: Vec<Input> = fixture
+            .inputs
+            .iter()
+            .filter(|input| common.place(&input.name).is_some())
+            .cloned()
+            .collect();
         // Integers are common to a shadow as well, which then has fewer of them.
         let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
         let dir = fixture.dir.display();
@@ -133,8 +136,9 @@ impl Inputs {
                 let begun = Instant::now();
                 let bytes = captured.common.bytes;
                 let memory = OutputMemory::written(bytes, folder, |file| captured.write(file));
-                let log_error = |error: &WorkerError| tracing::debug!(%error, "laid no inputs out");
-                let memory = memory.inspect_err(log_error).ok()?;
+                let memory = memory
+                    .inspect_err(|error| tracing::debug!(%error, "laid no inputs out"))
+                    .ok()?;
                 tracing::debug!(bytes, time = ?begun.elapsed(), "laid the inputs out");
                 (captured.identity.clone(), Arc::new(memory))
             }

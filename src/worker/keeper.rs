@@ -23,6 +23,10 @@ enum KeeperFailure {
     System(&'static str, io::Error),
 }
 
+fn start_error(error: io::Error) -> KeeperFailure {
+    KeeperFailure::System("start a process", error)
+}
+
 /// Serves the program at the other end of `parent` until it is gone.
 pub(super) fn serve_replays(parent: OwnedFd) -> ! {
     let watching = tree::take_root().and_then(|()| Deaths::watch());
@@ -125,7 +129,6 @@ impl ReplayKeeper {
                 Err(failure) => return Err(failure),
             }
         }
-        let start_error = |error| KeeperFailure::System("start a process", error);
         match process::fork_process().map_err(start_error)? {
             Some(member) => Ok(member),
             None => {
@@ -171,7 +174,6 @@ impl ReplayKeeper {
     }
 
     fn start_template(&self, order: &ReplayOrder) -> Result<Template, KeeperFailure> {
-        let start_error = |error| KeeperFailure::System("start a process", error);
         let (own_end, other_end) = socket::create_socket_pair().map_err(start_error)?;
         match process::fork_process().map_err(start_error)? {
             Some(process) => Ok(Template { process, socket: own_end }),

@@ -172,8 +172,10 @@ impl Spares {
         }
         let is_large = bytes >= LARGE_OUTPUTS;
         let is_short = is_large && Budget::of_process().left() < bytes;
-        let is_unused = |(spare, _): &mut Spare| is_short || is_large && spare.is_wide != is_wide;
-        let unused = memory.extract_if(.., is_unused).map(|(spare, _)| spare).collect();
+        let unused = memory
+            .extract_if(.., |(spare, _)| is_short || is_large && spare.is_wide != is_wide)
+            .map(|(spare, _)| spare)
+            .collect();
         drop(memory);
         release_memory(unused);
         Ok(OutputMemory { is_wide, ..OutputMemory::new(bytes, folder)? })

@@ -136,11 +136,10 @@ pub(super) fn limit_addresses(bytes: u64) -> io::Result<()> {
 
 fn limit_replay_memory(bytes: u64) {
     if let Err(error) = limit_addresses(bytes) {
-        let mib = |bytes: u64| bytes >> 20;
         let message = format!(
             "a replay needs an address space of {} MiB, and {} MiB are allowed: {error}",
-            mib(bytes),
-            mib(process::memory_limit())
+            bytes >> 20,
+            process::memory_limit() >> 20
         );
         let hint = "lift the limit (ulimit -v unlimited), or lower --memory";
         runtime::refuse_replay(message, Some(hint.to_owned()))
@@ -154,26 +153,27 @@ fn execute_wrapper(
     journal: &File,
     outputs: &File,
 ) -> io::Error {
-    let settled = || -> io::Result<()> {
-        let mut input = memory::create_growing_file()?;
-        input.write_all(&serde_json::to_vec(order).expect("orders are plain data"))?;
-        input.rewind()?;
-        // They may be in each other's way: first out of the low numbers, then into place.
-        let high = |file: &File| fcntl_dupfd_cloexec(file, 10);
-        let order = high(&input)?;
-        let journal = high(journal)?;
-        let outputs = high(outputs)?;
-        // Its descriptor may be 0, 3 or 4. Closed later, it would close the file that was placed
-        // there.
-        drop(input);
-        place_descriptor(&order, libc::STDIN_FILENO)?;
-        place_descriptor(&journal, JOURNAL)?;
-        place_descriptor(&outputs, OUTPUTS)
-    };
-    match settled() {
+    match place_wrapper_files(order, journal, outputs) {
         Ok(()) => Command::new(&wrapper.program).args(&wrapper.arguments).exec(),
         Err(error) => error,
     }
+}
+
+/// Puts what this program reads when it is started again at descriptors that it knows.
+fn place_wrapper_files(order: &ReplayOrder, journal: &File, outputs: &File) -> io::Result<()> {
+    let mut input = memory::create_growing_file()?;
+    input.write_all(&serde_json::to_vec(order).expect("orders are plain data"))?;
+    input.rewind()?;
+    // They may be in each other's way: first out of the low numbers, then into place.
+    let order = fcntl_dupfd_cloexec(&input, 10)?;
+    let journal = fcntl_dupfd_cloexec(journal, 10)?;
+    let outputs = fcntl_dupfd_cloexec(outputs, 10)?;
+    // Its descriptor may be 0, 3 or 4. Closed later, it would close the file that was placed
+    // there.
+    drop(input);
+    place_descriptor(&order, libc::STDIN_FILENO)?;
+    place_descriptor(&journal, JOURNAL)?;
+    place_descriptor(&outputs, OUTPUTS)
 }
 
 /// Makes `number` a descriptor of `file`.

@@ -132,12 +132,11 @@ impl Run {
 
     /// Whether both completed and wrote the same bytes, in every output.
     pub fn gives_the_bits_of(&self, other: &Run) -> bool {
-        let has_same_bits = |(output, view): (&OutputTensor, TensorView)| {
-            other.output(&output.name).is_some_and(|other_view| other_view.bytes == view.bytes)
-        };
         self.ending == Ending::Completed
             && other.ending == self.ending
-            && self.outputs().all(has_same_bits)
+            && self.outputs().all(|(output, view)| {
+                other.output(&output.name).is_some_and(|other_view| other_view.bytes == view.bytes)
+            })
     }
 
     /// A run without outputs, which ended so.
@@ -156,10 +155,11 @@ impl Run {
         let mut outputs = Vec::new();
         let mut packed = Vec::new();
         for (name, stored_dtype, shape, range) in tensors {
-            let is_narrower = |candidate: &DType| {
-                stored_dtype.is_float() && stored_dtype.size() < candidate.size()
-            };
-            let dtype = wide_dtype.filter(is_narrower).unwrap_or(stored_dtype);
+            let dtype = wide_dtype
+                .filter(|candidate| {
+                    stored_dtype.is_float() && stored_dtype.size() < candidate.size()
+                })
+                .unwrap_or(stored_dtype);
             let begin = packed.len();
             let view = TensorView { dtype: stored_dtype, shape: &shape, bytes: &bytes[range] };
             match dtype == stored_dtype {
@@ -234,11 +234,10 @@ impl DeclaredTensors {
     /// The tensors of `fixture` as `job` has them, except for inputs that are `common`: they lie elsewhere. A GPU's
     /// inputs lie on the GPU alone.
     pub(super) fn from_fixture(fixture: &Fixture, job: &Job, common: &Common) -> DeclaredTensors {
-        let is_here = |input: &&Input| {
+        let inputs = fixture.inputs.iter().filter(|input| {
             let is_own = common.place(&input.name).is_none();
             input.present && !input.dims.is_empty() && !job.device.is_gpu() && is_own
-        };
-        let inputs = fixture.inputs.iter().filter(is_here);
+        });
         let inputs = inputs.map(|input| (input.name.clone(), bytes_of(input, job.is_shadow())));
         let inputs = inputs.filter(|(_, bytes)| *bytes >= memory::REUSED).collect();
         let outputs = fixture.outputs.clone();
@@ -269,12 +268,6 @@ impl DeclaredTensors {
     pub(super) fn layout(&self, part: &CallPart) -> SharedLayout {
         let mut bytes = 0usize;
         let mut input_bytes = 0usize;
-        let place = |bytes: &mut usize, size: usize| {
-            let pages = bytes.next_multiple_of(ALIGNMENT);
-            let (body, offset) = pages_of(size);
-            *bytes = pages + body;
-            (pages, pages + offset)
-        };
         let times = if matches!(part, CallPart::Told(_)) { self.times } else { 1 };
         let outputs = self.outputs.iter().filter(|output| part.tells_of(&output.name));
         let outputs = outputs.filter(|output| !self.deviations || output.dtype.is_float());
@@ -285,17 +278,26 @@ impl DeclaredTensors {
                 _ => memory_dtype(output.dtype, self.shadow),
             };
             let size = output.bytes() / output.dtype.size() * dtype.size();
-            let (pages, begin) = place(&mut bytes, size);
+            let (pages, begin) = append_tensor(&mut bytes, size);
             let name = output.name.clone();
             let shape = output.shape();
             OutputTensor { name, dtype, shape, pages, begin, bytes: size }
         });
         let outputs = outputs.collect();
         let inputs = self.inputs.iter();
-        let inputs = inputs.map(|(name, size)| (name.clone(), place(&mut input_bytes, *size).0));
+        let inputs =
+            inputs.map(|(name, size)| (name.clone(), append_tensor(&mut input_bytes, *size).0));
         let inputs = inputs.collect();
         SharedLayout { outputs, bytes, inputs, input_bytes }
     }
+}
+
+/// Appends a tensor of `size` bytes to a shared memory of so many `bytes`. Returns where its pages begin, and the tensor.
+fn append_tensor(bytes: &mut usize, size: usize) -> (usize, usize) {
+    let pages = bytes.next_multiple_of(ALIGNMENT);
+    let (body, offset) = pages_of(size);
+    *bytes = pages + body;
+    (pages, pages + offset)
 }
 
 /// The bytes that all inputs of `fixture` take in a replay, and all outputs; in float64 if `shadow`.
@@ -385,11 +387,15 @@ pub(super) fn finish_run(
         }
     };
     if run.ending == Ending::Completed {
-        let is_here = |output: &&OutputTensor| {
-            fetched.contains(&output.name)
-                || !run.summaries.iter().any(|(summarised, _)| *summarised == output.name)
-        };
-        run.outputs = layout.outputs.iter().filter(is_here).cloned().collect();
+        run.outputs = layout
+            .outputs
+            .iter()
+            .filter(|output| {
+                fetched.contains(&output.name)
+                    || !run.summaries.iter().any(|(summarised, _)| *summarised == output.name)
+            })
+            .cloned()
+            .collect();
         // Pages that nobody has written would be made only to be read as zeros.
         let is_whole = run.outputs.len() == layout.outputs.len();
         // SAFETY: every process that could write to the memory has ended.

@@ -7,7 +7,7 @@ use std::fs::File;
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use super::child::ChildError;
+use super::child::{ChildError, copy_error};
 use super::inputs::Common;
 use super::run::{DeclaredTensors, OutputTensor, bytes_of};
 use super::{CallPart, Job, JobCalls};
@@ -137,7 +137,7 @@ impl CallTensors {
         let stream = std::ptr::null_mut();
         // SAFETY: the elements have that many bytes: without strides, those that are packed.
         unsafe { device.copy(pointer, source, bytes, CopyKind::HostToDevice, stream) }
-            .map_err(|error| ChildError::Copy { tensor: input.name.clone(), error })
+            .map_err(copy_error(&input.name))
     }
 
     /// Adds `input`, whose pages lie in a file from an offset on and hold its elements.
@@ -256,7 +256,7 @@ fn widen_on_device(
     match device.widen(destination, &widening) {
         None => Ok(false),
         Some(Ok(())) => Ok(true),
-        Some(Err(error)) => Err(ChildError::Copy { tensor: input.name.clone(), error }),
+        Some(Err(error)) => Err(copy_error(&input.name)(error)),
     }
 }
 
@@ -296,8 +296,13 @@ pub(super) fn load_step_scales(
     memory: &File,
     scales_offset: usize,
 ) -> Result<Option<Scales>, ChildError> {
-    let is_moved = |input: &&Input| job.step.as_ref().is_some_and(|step| step.input == input.name);
-    let Some(input) = fixture.inputs.iter().find(is_moved) else { return Ok(None) };
+    let Some(input) = fixture
+        .inputs
+        .iter()
+        .find(|input| job.step.as_ref().is_some_and(|step| step.input == input.name))
+    else {
+        return Ok(None);
+    };
     let shape = input.shape();
     let bytes = Scales::bytes_of(&input.shape());
     if bytes == 0 {

@@ -133,8 +133,7 @@ impl CudaShared {
     /// The modules that summarise the outputs of `fixture`.
     fn summaries(&self, fixture: &Fixture) -> Result<Vec<(DType, PathBuf)>, ReplayError> {
         let dtypes: BTreeSet<DType> = fixture.outputs.iter().map(|output| output.dtype).collect();
-        let module = |dtype| Ok((dtype, self.toolchain.summary(dtype)?));
-        dtypes.into_iter().map(module).collect()
+        dtypes.into_iter().map(|dtype| Ok((dtype, self.toolchain.summary(dtype)?))).collect()
     }
 
     /// The module of the shadow of `sources` for the device, if it is worth while there and can run there.
@@ -195,9 +194,12 @@ impl CudaShared {
 
     /// The folders with NVIDIA's libraries, if `sources` may call one of them.
     fn libraries(&self, sources: &SourceSet) -> Vec<PathBuf> {
-        let calls = |text: &[u8]| text.windows(6).any(|word| matches!(word, b"cublas" | b"curand"));
-        let calls_library = sources.files.iter().any(|file| calls(&file.content));
-        if calls_library { self.search.folders() } else { Vec::new() }
+        let mut words = sources.files.iter().flat_map(|file| file.content.windows(6));
+        if words.any(|word| matches!(word, b"cublas" | b"curand")) {
+            self.search.folders()
+        } else {
+            Vec::new()
+        }
     }
 }
 
@@ -309,10 +311,13 @@ const DEVIATING: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
 
 /// The numbers of the devices that are of the kind of `device`, which modules are built for.
 fn find_like_devices(device: &DeviceInfo, all_devices: &[DeviceInfo]) -> Vec<usize> {
-    let is_same_model = |other_device: &&DeviceInfo| {
-        (&other_device.name, &other_device.architecture) == (&device.name, &device.architecture)
-    };
-    all_devices.iter().filter(is_same_model).map(|like_device| like_device.ordinal).collect()
+    all_devices
+        .iter()
+        .filter(|other_device| {
+            (&other_device.name, &other_device.architecture) == (&device.name, &device.architecture)
+        })
+        .map(|like_device| like_device.ordinal)
+        .collect()
 }
 
 #[cfg(test)]

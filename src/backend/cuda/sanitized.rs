@@ -56,8 +56,9 @@ fn collect_sanitizer_findings(
     }
     if !transcript.complete {
         let first_complaint = transcript.complaints.first().cloned();
-        let last = || printed.lines().last().map(str::to_owned);
-        let message = first_complaint.or_else(last).unwrap_or_else(|| format!("{ending:?}"));
+        let message = first_complaint
+            .or_else(|| printed.lines().last().map(str::to_owned))
+            .unwrap_or_else(|| format!("{ending:?}"));
         return Err(SanitizerError::without_result(message));
     }
     Ok(transcript.findings)

@@ -42,8 +42,6 @@ impl ProgramSeries {
         modes: &[Mode],
         make: impl Fn(&Mode, Option<u64>) -> Result<Run, ReplayError>,
     ) -> Begun {
-        let is_moved =
-            |mode: &Mode| matches!(mode.change, InputChange::Step(_) | InputChange::Line(_));
         let [first, second, ..] = modes else {
             return self.begun_state(modes.iter().all(is_moved));
         };
@@ -78,19 +76,21 @@ impl ProgramSeries {
     }
 }
 
+/// Whether `mode` moves the inputs of a twin.
+fn is_moved(mode: &Mode) -> bool {
+    matches!(mode.change, InputChange::Step(_) | InputChange::Line(_))
+}
+
 /// Whether `repeated_run` is about as near to `base` as `alone`, a repetition in a process of its own: a device may
 /// add in another order each time.
 fn is_as_near(base: &Run, repeated_run: &Run, alone: &Run) -> bool {
     base.outputs().all(|(output, view)| {
-        let distance_from = |run: &Run| {
-            run.output(&output.name).map(|other_view| replay_distance(&view, &other_view))
-        };
-        let (Some(repeated_distance), Some(alone)) =
-            (distance_from(repeated_run), distance_from(alone))
+        let (Some(repeated_view), Some(alone_view)) =
+            (repeated_run.output(&output.name), alone.output(&output.name))
         else {
             return false;
         };
-        repeated_distance <= AS_FAR * alone
+        replay_distance(&view, &repeated_view) <= AS_FAR * replay_distance(&view, &alone_view)
     })
 }
 
