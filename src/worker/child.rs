@@ -21,7 +21,7 @@ use crate::runtime::report::{AccessFindings, ChildReport, Reporter};
 use crate::runtime::{self, Runtime, api};
 use crate::summary::Poison;
 
-/// Errors that keep the call from being made; the parent shows them to the user.
+/// Why the call cannot be made. The parent shows it to the user.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ChildError {
     #[error(transparent)]
@@ -49,11 +49,11 @@ pub(super) fn copy_error(tensor: &str) -> impl FnOnce(CudaError) -> ChildError {
 pub(super) struct ReplayResources<'a> {
     /// Where outputs are written.
     pub outputs: File,
-    /// Where large inputs are laid out that this replay alone has so.
+    /// Where this replay lays out large inputs of its own.
     pub own_inputs: Option<File>,
-    /// Holds the inputs that are common to several replays, if any are.
+    /// Holds the inputs common to several replays, if there are any.
     pub inputs: Option<File>,
-    /// Processes that replayed code is to be kept from, where that was not done yet.
+    /// Processes out of reach of replayed code. Empty if they are so already.
     pub above: &'a [Pid],
     /// The way back.
     pub reporter: &'static Reporter,
@@ -166,8 +166,8 @@ fn replay_job(
     end.reach()
 }
 
-/// Asks for the pages of inputs and outputs while a context is made: nothing else happens then. What has no thread
-/// for it comes on first use.
+/// Asks for the pages of inputs and outputs while a context is made: nothing else happens then. Without a thread for
+/// it, pages come on first use.
 fn ask_for_pages<'s>(
     job: &'s Job,
     fixture: &'s Fixture,
@@ -188,7 +188,7 @@ fn ask_for_pages<'s>(
     }
 }
 
-/// The most writes out of bounds that are reported.
+/// The most writes out of bounds in a report.
 const MOST_OVERRUNS: usize = 64;
 
 /// The work left once the call has returned or was left early.
@@ -196,15 +196,15 @@ const MOST_OVERRUNS: usize = 64;
 struct Closing {
     runtime: &'static Runtime,
     tensors: &'static CallTensors,
-    /// The outputs that are told of, each with its number among the arguments.
+    /// The reported outputs, each with its number among the arguments.
     outputs: Vec<(OutputTensor, usize)>,
     poison: Poison,
-    /// Whether outputs that are summarised are written as well.
+    /// Whether summarised outputs are written as well.
     is_fetched: bool,
     inputs_us: u64,
     /// When the call was made.
     begun: Instant,
-    /// The processor time that had passed then.
+    /// The processor time at that moment.
     begun_cpu: Duration,
 }
 
@@ -244,8 +244,7 @@ impl Closing {
         Ok(())
     }
 
-    /// Writes the outputs, except those that lie in the shared memory already and those that
-    /// the device summarises.
+    /// Writes the outputs, unless they lie in the shared memory already or the device summarises them.
     fn write_outputs(&self) -> Result<(), ChildError> {
         let wanted_outputs = self.outputs.iter().filter(|(output, _)| !output.range().is_empty());
         wanted_outputs

@@ -52,7 +52,7 @@ pub(super) fn measure_job_deviations(
         device.begin(pass).map_err(ChildError::Deviations)?;
         let first = std::thread::scope(|scope| {
             if pass == DeviationPass::Plain {
-                // What has no thread for it comes on first use.
+                // Without a thread for it, memory comes on first use.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, || device.prepare());
             }
             calls.run_call(&plain_job, |tensors, place, input| {
@@ -110,8 +110,8 @@ impl CallTensors {
     }
 }
 
-/// Has `device` take in what `pass` left in the outputs, the first of which is argument number `first`. Returns how
-/// many elements a repetition moved too far.
+/// Has `device` take in the outputs of `pass`. Argument number `first` is the first of them. Returns how many elements a
+/// repetition moved too far.
 fn absorb_outputs(
     calls: &RepeatedCalls,
     device: &dyn Deviating,

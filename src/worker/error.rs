@@ -1,5 +1,4 @@
-//! Errors of replays that the revision is not to blame for, but the machine or whoever ended the
-//! replay.
+//! Errors of replays by the machine, or by whoever ended the replay. The revision is not to blame.
 
 use std::borrow::Cow;
 use std::io;
@@ -12,7 +11,7 @@ pub enum WorkerError {
     /// The system refused a process, a pipe or memory.
     #[error("cannot {doing} for the replay")]
     System {
-        /// The action that failed.
+        /// The failed action.
         doing: Cow<'static, str>,
         /// The system's reason.
         source: io::Error,
@@ -72,7 +71,7 @@ impl WorkerError {
     }
 }
 
-/// Advice for a system call that failed with `error`.
+/// Advice for a system call after `error`.
 fn hint_of(error: &io::Error) -> Option<&'static str> {
     Some(match error.raw_os_error()? {
         libc::EMFILE => "raise the number of files that a process may have open (ulimit -n)",

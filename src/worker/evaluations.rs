@@ -68,13 +68,13 @@ pub(super) struct RepeatedCalls<'e> {
     pub all: Vec<OutputTensor>,
     /// The arguments of the call, made anew for each.
     pub tensors: CallTensors,
-    /// The time that calls took.
+    /// The time of all calls so far.
     pub time: Duration,
 }
 
 impl RepeatedCalls<'_> {
-    /// Makes the call on inputs that `add` lays out, each with its number, for `job`. Returns the number of the first
-    /// output among the arguments.
+    /// Makes the call for `job`. `add` lays out each input by its number. Returns the number of the first output among the
+    /// arguments.
     pub(super) fn run_call(
         &mut self,
         job: &Job,
@@ -104,7 +104,7 @@ impl RepeatedCalls<'_> {
         Ok(first)
     }
 
-    /// Tells that all calls were made, the first of them `started_at` so long ago.
+    /// Reports the end of all calls. The first was made at `started_at`.
     pub(super) fn end(&self, started_at: Instant, begun_cpu: Duration) {
         let device = &*self.runtime.device;
         let reporter = self.runtime.reporter;

@@ -1,5 +1,5 @@
-//! Large inputs that all replays of a fixture see alike: they are laid out in memory once. Each replay maps
-//! that memory for itself alone, so that what its code writes to them is seen by no other.
+//! Large inputs common to all replays of a fixture: they are laid out in memory once. Each replay maps this memory
+//! privately, so no other replay sees its writes.
 
 use std::fs::File;
 use std::io;
@@ -26,8 +26,8 @@ pub(super) struct Common {
 }
 
 impl Common {
-    /// Those of `fixture` in replays like `job`: large inputs that the harness wants as the fixture holds them.
-    /// Gaps between strided elements hold the poison, which differs between replays.
+    /// Those of `fixture` in replays like `job`: large inputs as the fixture holds them. Strided ones are not among them: the
+    /// gaps between their elements hold the poison, and it differs between replays.
     pub(super) fn from_fixture(fixture: &Fixture, job: &Job) -> Common {
         let mut common = Common::default();
         for input in fixture.inputs.iter().filter(|input| is_common(input, job)) {
@@ -68,7 +68,7 @@ impl Captured {
             .filter(|input| common.place(&input.name).is_some())
             .cloned()
             .collect();
-        // Integers are common to a shadow as well, which then has fewer of them.
+        // A shadow shares integers only, so it has fewer common inputs.
         let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
         let dir = fixture.dir.display();
         let identity = format!("{dir}\n{}{names:?}", fixture.stat_identity());
@@ -107,10 +107,10 @@ fn write_in_parallel(file: &File, file_offset: usize, bytes: &[u8]) -> io::Resul
     write_results.into_iter().collect()
 }
 
-/// The inputs that are laid out at the moment.
+/// The inputs in memory at the moment.
 #[derive(Debug, Default)]
 pub(super) struct Inputs {
-    /// By their identity, those that were used last at the end.
+    /// By their identity, the last used at the end.
     laid_out: Mutex<Vec<(String, Arc<OutputMemory>)>>,
 }
 
@@ -118,8 +118,8 @@ pub(super) struct Inputs {
 const KEPT: usize = 2;
 
 impl Inputs {
-    /// Memory that holds `captured`, laid out by the first that asks, with a file in `folder` where memory is
-    /// short. None where nothing is common, or where there is no room: replays then have inputs of their own.
+    /// Memory with the inputs of `captured`. The first caller lays it out, in a file in `folder` if memory is short. None if
+    /// nothing is common or there is no room: replays then have inputs of their own.
     pub(super) fn lay_out(&self, captured: &Captured, folder: &Path) -> Option<Arc<OutputMemory>> {
         if captured.inputs.is_empty() {
             return None;
@@ -148,7 +148,7 @@ impl Inputs {
         Some(memory)
     }
 
-    /// Gives those up that no replay uses, if memory has no room for `bytes` more.
+    /// Gives unused ones up if memory has no room for `bytes` more.
     pub(super) fn make_room(&self, bytes: usize) {
         if bytes >= memory::LARGE_OUTPUTS && Budget::of_process().left() < bytes {
             self.lock().retain(|(_, memory)| Arc::strong_count(memory) > 1);

@@ -1,5 +1,5 @@
-//! Watches over one replay after the other. It forks the process that makes the replay, sees how it ends,
-//! and ends all that it has started before it reports the end.
+//! Watches over one replay after the other. It forks a process for each, sees how the process ends, and ends
+//! everything below it before it reports the end.
 //!
 //! It runs no replayed code, and replayed code cannot send it signals. When its parent has gone, it ends
 //! everything below itself.
@@ -47,7 +47,7 @@ pub(super) fn serve_replays(parent: OwnedFd) -> ! {
     process::exit_immediately(0)
 }
 
-/// Tells the program at the other end of `parent`; one that is gone needs no word.
+/// Tells the program at the other end of `parent`. If the program is gone, nobody has to be told.
 pub(super) fn send_keeper_answer(parent: &OwnedFd, answer: &KeeperAnswer) {
     let text = serde_json::to_vec(answer).expect("answers are plain data");
     let _ = socket::send_message(parent, &text, &[]);
@@ -68,7 +68,7 @@ fn failure_answer(failure: &KeeperFailure) -> KeeperAnswer {
 struct ReplayKeeper {
     parent: OwnedFd,
     deaths: Deaths,
-    /// The processes that replayed code must not reach: those above, and this one.
+    /// The processes out of reach of replayed code: those above, and this one.
     above: Vec<Pid>,
     template: Option<Template>,
     /// Whether a template may do.
@@ -89,7 +89,7 @@ impl ReplayKeeper {
             }
         };
         let Ok(KeeperRequest::Run(order)) = serde_json::from_slice(&text) else {
-            // A signal for a replay that has ended.
+            // Its replay has ended.
             return Some(());
         };
         let ended = match self.begin(&order, files) {
@@ -115,7 +115,7 @@ impl ReplayKeeper {
         }
     }
 
-    /// Starts the process that makes the replay.
+    /// Starts the process of the replay.
     fn begin(&mut self, order: &ReplayOrder, files: Vec<OwnedFd>) -> Result<Pid, KeeperFailure> {
         if order.series && self.fit {
             match self.begin_by_template(order, &files) {
@@ -185,7 +185,7 @@ impl ReplayKeeper {
         }
     }
 
-    /// Closes descriptors that a process forked to run replayed code must not have.
+    /// Closes descriptors in a fork. Replayed code must not have them.
     fn forget_parent(&self) {
         // SAFETY: the process never returns to where they are used.
         unsafe {

@@ -1,5 +1,4 @@
-//! Asks for replays and enforces their time limits: from the request until everything that the replay has
-//! started has ended.
+//! Asks for replays and enforces their time limits: from the request to the end of all processes of the replay.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -25,14 +24,14 @@ use crate::fixture::Fixture;
 use crate::process::{self, tree::End};
 use crate::runtime::journal;
 
-/// How long a child that was told to end may take to report its position.
+/// How long a child may take to report its position after SIGTERM.
 const GRACE: Duration = Duration::from_millis(300);
 /// How long its keeper may take to end it.
 const LAST_GRACE: Duration = Duration::from_secs(3);
-/// The most bytes that are read after a replay has ended, in case another process still prints.
+/// The most bytes to read after the end of a replay: another process may still print.
 const LEFT_OVER: usize = 1 << 20;
 
-/// The processes that make replays.
+/// The processes of replays.
 pub struct ReplayWorkers {
     program: PathBuf,
     zygote: Mutex<Option<Zygote>>,
@@ -47,7 +46,7 @@ struct Zygote {
     socket: OwnedFd,
 }
 
-/// A connection to a keeper, which makes one replay after the other.
+/// A connection to a keeper. It makes one replay after the other.
 pub(super) struct KeeperClient {
     socket: OwnedFd,
 }
@@ -56,7 +55,7 @@ pub(super) struct KeeperClient {
 #[derive(Clone, Copy)]
 pub(super) struct RunTerms<'a> {
     pub layout: &'a SharedLayout,
-    /// The memory that holds the inputs which are not in the layout.
+    /// The memory of the inputs outside of the layout.
     pub inputs: Option<&'a OutputMemory>,
     pub limits: Limits,
     pub address_space: u64,
@@ -65,7 +64,7 @@ pub(super) struct RunTerms<'a> {
 }
 
 impl ReplayWorkers {
-    /// Processes of `program`, which is this one. They are started on demand.
+    /// Processes of `program`: of this one. They are started on demand.
     pub fn new(program: PathBuf) -> ReplayWorkers {
         let memory_kills = process::memory_kills();
         let spares = Arc::default();
@@ -73,11 +72,11 @@ impl ReplayWorkers {
         ReplayWorkers { program, zygote: Mutex::default(), memory_kills, spares, inputs }
     }
 
-    /// Makes the replay of `job`, which `wrapper` starts if there is one, and waits for its end.
+    /// Makes the replay of `job`, under `wrapper` if there is one, and waits for its end.
     ///
     /// # Errors
-    /// [`WorkerError`] if it cannot be made, or somebody else ends it. Whatever the replayed code does
-    /// is no error but a [`Run`].
+    /// [`WorkerError`] if it cannot be made, or somebody else ends it. No action of the replayed code is an error: it
+    /// gives a [`Run`].
     pub fn run(
         &self,
         job: &Job,
@@ -187,7 +186,7 @@ impl ReplayWorkers {
             }
             error => error,
         })?;
-        // A process that has not ended by itself may still write to them.
+        // A process of the replay may still be there and write to them.
         if let Some(own_memory) = own_memory.filter(|_| run.ending == Ending::Completed) {
             self.spares.recycle(own_memory);
         }
@@ -227,7 +226,7 @@ impl Zygote {
 
 impl Drop for Zygote {
     fn drop(&mut self) {
-        // It ends when it sees that nobody asks any more, after all that it has started.
+        // It ends by itself once nobody asks any more, and everything below it ends first.
         let (closed_end, _) = match socket::create_socket_pair() {
             Ok(pair) => pair,
             Err(_) => return,
@@ -240,7 +239,7 @@ impl Drop for Zygote {
 /// Everything received until a replay has ended.
 struct Heard {
     printed: Printed,
-    /// None from a keeper that has gone, or takes too long.
+    /// None if the keeper has gone or takes too long.
     answer: Option<KeeperAnswer>,
     timed_out: bool,
 }
@@ -267,7 +266,7 @@ impl KeeperClient {
             // An answer counts though this process may have been stopped meanwhile.
             if left.is_zero() && !has_answer {
                 let Some((signal, grace)) = stages.next() else { return Ok(heard_output) };
-                // A keeper that has gone is heard of next.
+                // If the keeper has gone, the next message says so.
                 let _ = self.send(&KeeperRequest::Signal { signal }, &[]);
                 heard_output.timed_out = true;
                 deadline = Instant::now() + grace;
@@ -302,11 +301,11 @@ impl Heard {
     }
 }
 
-/// The address space that a child may have for `job`.
+/// The address space of a child for `job`.
 pub(super) fn address_space(job: &Job, limits: Limits) -> u64 {
     match job.device {
         DeviceJob::Cpu { threads, .. } => limits.address_space_bytes(threads),
-        // The driver reserves addresses for all memory that it could ever map.
+        // The driver reserves addresses for all memory it could ever map.
         DeviceJob::Cuda { .. } => libc::RLIM_INFINITY,
     }
 }

@@ -19,7 +19,7 @@ impl Limits {
     /// decide by it.
     pub const MEMORY_LIMIT_BYTES: u64 = 16 << 30;
 
-    /// The address space that a child with `threads` may have, for `RLIMIT_AS`.
+    /// The address space of a child with `threads`, for `RLIMIT_AS`.
     pub(crate) fn address_space_bytes(&self, threads: usize) -> u64 {
         /// Reserved for the stacks of the largest block, and for the system's own per thread.
         const PER_THREAD: u64 = 256 << 20;

@@ -1,4 +1,4 @@
-//! Memory and pipes that two processes share.
+//! Memory and pipes shared by two processes.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -15,19 +15,19 @@ use crate::process;
 use crate::runtime::journal;
 use crate::scratch::{self, Budget, Taken};
 
-/// The inputs or the outputs of one replay that take this many bytes are counted as memory. Where there is not enough of it
-/// they lie in a file, whose pages the system can write out.
+/// From this size on, the inputs or the outputs of one replay count as memory. If memory is short, they lie in a file:
+/// the system can write out its pages.
 pub(super) const LARGE_OUTPUTS: usize = 64 << 20;
 /// Such memory is kept for another replay from this size on: to have it anew takes time.
 pub(super) const REUSED: usize = 4 << 20;
-/// How many such are kept at most by one process: those of replays that run at a time.
+/// How many such one process keeps at most: those of concurrent replays.
 const SPARES: usize = 8;
-/// The part of the memory that is free for numbers and outputs which all that is kept so may take.
+/// All kept memory may take this part of the free memory for numbers and outputs.
 const SHARE_SPARE: usize = 4;
-/// Large memory has a multiple of this size, so that it serves replays that differ a little in theirs.
+/// The size of large memory is a multiple of this, so it also serves replays of nearly the same size.
 const UNIT: usize = 32 << 20;
 
-/// The bytes that the inputs or the outputs of one replay take, of which there are so many.
+/// The size of the memory for inputs or outputs of so many bytes.
 pub(crate) fn round_up_memory(bytes: u64) -> u64 {
     if bytes >= LARGE_OUTPUTS as u64 {
         bytes.checked_next_multiple_of(UNIT as u64).unwrap_or(u64::MAX)
@@ -39,7 +39,7 @@ pub(crate) fn round_up_memory(bytes: u64) -> u64 {
 /// The size of a journal is a multiple of this.
 const PAGE: usize = 64 << 10;
 
-/// Memory that one replay writes its outputs to, or lays large inputs into; or inputs of several replays.
+/// Memory for the outputs of one replay, for its large inputs, or for inputs of several replays.
 #[derive(Debug)]
 pub(super) struct OutputMemory {
     file: File,
@@ -47,17 +47,17 @@ pub(super) struct OutputMemory {
     taken: Option<Taken>,
     /// Whether it is for replays in float64.
     is_wide: bool,
-    /// What this process reads it by, once it has.
+    /// The mapping of this process, once it reads the memory.
     map: Option<Mmap>,
 }
 
 impl OutputMemory {
-    /// New memory of that many bytes, or a file in `folder` where memory is short.
+    /// New memory of so many bytes, or a file in `folder` if memory is short.
     pub(super) fn new(bytes: usize, folder: &Path) -> Result<OutputMemory, WorkerError> {
         OutputMemory::with(bytes, folder, SealFlags::SEAL)
     }
 
-    /// New memory of that many bytes, or a file, that `write` has written and that nobody writes afterwards.
+    /// New memory of so many bytes, or a file, with the content from `write`. Nobody writes to it afterwards.
     pub(super) fn written(
         bytes: usize,
         folder: &Path,
@@ -81,15 +81,15 @@ impl OutputMemory {
         Ok(OutputMemory { file, bytes, taken, is_wide: false, map: None })
     }
 
-    /// The file that a child maps.
+    /// The file for a child to map.
     pub(super) fn file(&self) -> &File {
         &self.file
     }
 
-    /// Makes what the child has written readable here, which `is_whole` if it is most of the memory.
+    /// Makes the child's content readable here. `is_whole` says whether it is most of the memory.
     ///
     /// # Safety
-    /// Every process that could write to the memory must have ended.
+    /// Every process with write access to the memory must have ended.
     pub(super) unsafe fn open(&mut self, is_whole: bool) -> Result<(), WorkerError> {
         if self.map.is_none() && self.bytes > 0 {
             let mut options = MmapOptions::new();
@@ -109,8 +109,8 @@ impl OutputMemory {
     }
 }
 
-/// Gives the first `bytes` of `memory` their pages, on all cores: the one thread that copies outputs there
-/// would have them made one by one.
+/// Gives the first `bytes` of `memory` their pages, on all cores. Outputs are copied by one thread, and the system would
+/// make the pages one by one.
 pub(super) fn populate_memory_file(memory: &File, bytes: usize) {
     const STRETCH: usize = 16 << 20;
     if bytes < STRETCH {
@@ -129,20 +129,20 @@ pub(super) fn populate_memory_file(memory: &File, bytes: usize) {
     });
 }
 
-/// Memory for outputs or inputs of a replay that nobody uses at the moment.
+/// Unused memory for outputs or inputs of replays.
 #[derive(Debug)]
 pub(super) struct Spares {
     memory: Mutex<Vec<Spare>>,
-    /// What all of it together may take.
+    /// The limit of all of it together.
     budget: Arc<Budget>,
 }
 
-/// Memory that is kept, and its part of what may be kept.
+/// Kept memory, and its part of the budget.
 type Spare = (OutputMemory, Taken);
 
 impl Default for Spares {
     fn default() -> Spares {
-        /// That of this process, whatever makes replays in it.
+        /// The one of this process, for all its makers of replays.
         static BUDGET: LazyLock<Arc<Budget>> =
             LazyLock::new(|| Budget::new(Budget::of_process().most() / SHARE_SPARE));
         Spares::within(BUDGET.clone())
@@ -155,8 +155,8 @@ impl Spares {
         Spares { memory: Mutex::default(), budget }
     }
 
-    /// Memory of that many bytes, which may hold anything, for a replay in float64 if `is_wide`. Where that is much and
-    /// has to be made, what replays in the other precision have left is given back: those come to their end first.
+    /// Memory of so many bytes with any content, for a replay in float64 if `is_wide`. To make a large one, it first gives
+    /// back the memory of replays in the other precision: those come to their end first.
     pub(super) fn acquire(
         &self,
         bytes: usize,
@@ -181,7 +181,7 @@ impl Spares {
         Ok(OutputMemory { is_wide, ..OutputMemory::new(bytes, folder)? })
     }
 
-    /// Keeps `memory`, which no process writes to any more, for another replay.
+    /// Keeps `memory` for another replay. No process may write to it any more.
     pub(super) fn recycle(&self, memory: OutputMemory) {
         if memory.bytes < REUSED || memory.bytes > self.budget.most() {
             return;
@@ -191,7 +191,7 @@ impl Spares {
         if spares.len() >= SPARES {
             oldest.push(spares.remove(0).0);
         }
-        // Those that were used longest ago make room.
+        // The least recently used make room.
         let taken = loop {
             match self.budget.reserve(memory.bytes) {
                 Some(taken) => break Some(taken),
@@ -217,7 +217,7 @@ fn release_memory(memory: Vec<OutputMemory>) {
     memory.into_par_iter().for_each(drop);
 }
 
-/// The outputs of a replay that has ended; their memory serves another one afterwards.
+/// The outputs of an ended replay. Their memory serves another one afterwards.
 #[derive(Debug)]
 pub(super) struct RunOutputs {
     memory: Option<OutputMemory>,
@@ -255,14 +255,14 @@ impl Drop for RunOutputs {
 
 /// The memory of a journal.
 pub(super) fn for_journal() -> Result<File, WorkerError> {
-    // Memory is a file to this limit; a journal that is smaller leaves more launches out.
+    // Memory is a file to this limit. A smaller journal leaves more launches out.
     let allowed = process::file_limit().min(journal::BYTES as u64) as usize;
     let bytes = (allowed / PAGE * PAGE).max(journal::LEAST_BYTES);
-    // `journal::begin` adds `F_SEAL_SEAL`, which marks that code has begun.
+    // `journal::begin` adds `F_SEAL_SEAL`, the mark of begun code.
     create_shared_memory(bytes, SealFlags::empty()).map_err(system_error("make shared memory"))
 }
 
-/// Anonymous memory that one process writes and another reads. Its size is sealed: if one process
+/// Anonymous memory, written by one process and read by another. Its size is sealed: if one process
 /// shrank it, the other would get SIGBUS on reading.
 fn create_shared_memory(bytes: usize, seals: SealFlags) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -278,7 +278,7 @@ pub(super) fn create_pipe() -> io::Result<(File, File)> {
     Ok((std::os::fd::OwnedFd::from(reader).into(), std::os::fd::OwnedFd::from(writer).into()))
 }
 
-/// An empty file in memory that grows with what is printed to it.
+/// An empty file in memory. It grows with the output of whoever prints to it.
 pub(super) fn create_growing_file() -> io::Result<File> {
     Ok(memfd_create(c"replay", MemfdFlags::CLOEXEC)?.into())
 }

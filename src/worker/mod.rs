@@ -1,12 +1,11 @@
-//! The child process that runs an artifact on a fixture, and the communication with it.
+//! The child processes for runs of an artifact on a fixture, and the communication with them.
 //!
-//! In this process, `lane` asks for runs and keeps them within their limits, `run` holds their results,
-//! and a `series` holds lanes for runs of one artifact on one fixture. The `zygote` is this program,
-//! started once more; it forks a `keeper` for each lane. A keeper forks one `member` after the other, in
-//! which `child` runs. Where possible the member is forked from a `template` that has loaded artifact and
-//! fixture. Only members and templates run replayed code. The keeper sees how a member really ended, and
-//! ends all that the member has started. When this process is gone, however it ended, the keepers end
-//! everything.
+//! In this process, `keeper_client` asks for runs and keeps them within their limits, `run` holds their results,
+//! and a `series` holds clients for runs of one artifact on one fixture. The `zygote` is this program,
+//! started once more; it forks a `keeper` for each client. A keeper forks one `member` after the other, and
+//! `child` runs in the member. If possible the member is a fork of a `template` with artifact and fixture loaded.
+//! Only members and templates run replayed code. The keeper sees how a member really ended, and
+//! ends all processes below it. When this process is gone, however it ended, the keepers end everything.
 
 mod child;
 mod deviations;
@@ -55,22 +54,22 @@ pub use self::run::{Ending, Narrow, OutputTensor, Run};
 pub(crate) use self::run::{NOTE, tensor_bytes};
 pub use self::series::RunSeries;
 
-/// The argument with which the program starts itself as a child; not for users.
+/// The first argument of this program as a child; not for users.
 pub const CHILD_ARGUMENT: &str = "--replay-worker";
-/// The argument after it that makes the child run one replay, which its standard input describes.
+/// The argument after it for a child with one replay. Its standard input describes the replay.
 const ALONE: &str = "alone";
 
-/// How long processes that were killed may take to go.
+/// How long killed processes may take to go.
 const GOING: Duration = Duration::from_secs(1);
 /// How much rather than others replays are ended where memory runs out.
 const GO_FIRST: u16 = 500;
 
-/// Which device a replay runs on.
+/// The device of a replay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeviceJob {
     /// The reference machine.
     Cpu {
-        /// Operating-system threads that run blocks.
+        /// Operating-system threads for blocks.
         threads: usize,
         /// The order of blocks and threads; 0 is that of their indices.
         order: u64,
@@ -79,19 +78,19 @@ pub enum DeviceJob {
     },
     Cuda {
         ordinal: usize,
-        /// The file of the module that was built for it.
+        /// The file of the module for it.
         #[serde(with = "path")]
         module: PathBuf,
-        /// The files of the modules that summarise, by dtype. Outputs with one of these dtypes stay
+        /// The files of the modules for summaries, by dtype. Outputs with one of these dtypes stay
         /// on the device; if the list is empty, all outputs are fetched.
         #[serde(with = "path::by_dtype")]
         summaries: Vec<(DType, PathBuf)>,
         /// The folders with NVIDIA's libraries; none if the sources call none of them.
         #[serde(with = "path::all")]
         libraries: Vec<PathBuf>,
-        /// Whether outputs that are summarised are written as well.
+        /// Whether summarised outputs are written as well.
         fetched: bool,
-        /// The tool that the child runs under; it decides about the child's memory.
+        /// The tool around the child. It decides about the child's memory.
         sanitizer: Option<Tool>,
     },
 }
@@ -101,7 +100,7 @@ impl DeviceJob {
         matches!(self, DeviceJob::Cuda { .. })
     }
 
-    /// Whether outputs are written that are summarised on the device.
+    /// Whether outputs are written even if the device summarises them.
     fn fetches(&self) -> bool {
         matches!(self, DeviceJob::Cuda { fetched: true, .. })
     }
@@ -124,43 +123,43 @@ pub struct Job {
     /// The fixture's folder.
     #[serde(with = "path")]
     pub fixture: PathBuf,
-    /// Which elements its inputs hold.
+    /// The elements of its inputs.
     pub elements: InputElements,
     /// The meaning of `float` in the artifact.
     pub precision: Precision,
     pub device: DeviceJob,
-    /// The pattern that memory holds before it is written.
+    /// The pattern in memory before it is written.
     pub poison: Poison,
     /// Bytes of device memory.
     pub memory_limit_bytes: u64,
-    /// The folder for outputs that are too large for memory.
+    /// The folder for outputs too large for memory.
     #[serde(with = "path")]
     pub folder: PathBuf,
     /// A change of one input, for directional derivatives; only in a shadow.
     pub step: Option<Stepped>,
     /// How much of the call is made.
     pub part: CallPart,
-    /// How often the call is made, and on what.
+    /// The number and the inputs of its calls.
     pub calls: JobCalls,
 }
 
-/// The calls that a replay makes.
+/// The calls of a replay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum JobCalls {
     /// One call.
     Once,
-    /// A call for each step, on inputs that moved by it. Without a step they stay as they are. [`Job::step`] names
+    /// A call for each step, on inputs moved by it. Without a step they stay as they are. [`Job::step`] names
     /// the input, and [`Job::part`] the output of each call. Only on a GPU.
     AtSteps(Vec<Option<Step>>),
     /// A call in each direction of rounding. The outputs hold how far each element of a floating-point output moves;
     /// the sign is negative if one direction moves it more than `jump` times as far as another. Only on a GPU.
     InEachRounding {
-        /// The least ratio of two moves that the sign marks.
+        /// The least ratio of two moves for a negative sign.
         jump: f64,
     },
 }
 
-/// How much of the call is made, and what is told of it; only the CPU can make less than all.
+/// How much of the call is made, and how much of it is reported. Only the CPU can make less than all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum CallPart {
     #[default]
@@ -169,8 +168,8 @@ pub enum CallPart {
     Told(String),
     /// All, watching when the output of this name is last written.
     Watched(String),
-    /// The part before one launch. Only one output is reported; a watched run must have shown that
-    /// no later launch writes it.
+    /// The part before one launch. Only one output is reported. No later launch may write it, by the evidence of a watched
+    /// run.
     Before {
         /// The launch, from 0.
         launch: u64,
@@ -185,7 +184,7 @@ impl CallPart {
         matches!(self, CallPart::Watched(output) if output == name)
     }
 
-    /// The launch that the replay ends at.
+    /// The launch at the end of the replay. It is not made.
     fn end(&self) -> Option<u64> {
         match self {
             CallPart::Before { launch, .. } => Some(*launch),
@@ -202,10 +201,10 @@ impl CallPart {
 /// A request to a keeper.
 #[derive(Debug, Serialize, Deserialize)]
 enum KeeperRequest {
-    /// To make a replay. Where it prints to, its journal and the memory for outputs come with it; then memory for its
-    /// inputs, if it lays out large ones, and the memory that holds inputs, if any is common to several replays.
+    /// To make a replay. The files of its output, its journal and its outputs come with it; then memory for its large
+    /// inputs, if it has any, and the memory of inputs common to several replays, if there is any.
     Run(Box<ReplayOrder>),
-    /// To send a signal to the replay that runs, if one does.
+    /// To send a signal to the running replay, if there is one.
     Signal {
         /// The signal's number.
         signal: i32,
@@ -216,7 +215,7 @@ enum KeeperRequest {
 #[derive(Debug, Serialize, Deserialize)]
 struct ReplayOrder {
     job: Job,
-    /// The address space that it may have.
+    /// The limit of its address space.
     address_space: u64,
     /// Whether a template may make it. All such orders of a keeper load the same artifact and
     /// fixture.
@@ -227,7 +226,7 @@ struct ReplayOrder {
     wrapper: Option<Wrapping>,
 }
 
-/// A program that starts this one to make a replay.
+/// A program to start this one for a replay.
 #[derive(Debug, Serialize, Deserialize)]
 struct Wrapping {
     #[serde(with = "path")]
@@ -239,11 +238,11 @@ struct Wrapping {
 /// A keeper's answer.
 #[derive(Debug, Serialize, Deserialize)]
 enum KeeperAnswer {
-    /// The replay has ended, with everything that it had started.
+    /// The replay has ended, with all its processes.
     Ended(End),
     /// It could not be begun.
     Failed {
-        /// The action that failed.
+        /// The failed action.
         doing: String,
         /// The system's number of the reason.
         error: i32,
@@ -330,7 +329,7 @@ impl Job {
     }
 }
 
-/// A job in one line: the properties in which it differs from its neighbours.
+/// A job in one line, with its differences from its neighbours.
 struct JobLine<'a>(&'a Job);
 
 impl fmt::Display for JobLine<'_> {

@@ -1,4 +1,4 @@
-//! The head and the tail of the text that replayed code prints.
+//! The head and the tail of the text printed by replayed code.
 
 use std::collections::VecDeque;
 
@@ -38,8 +38,8 @@ impl Printed {
     }
 }
 
-/// The head and the tail of `text`, from the middle of which so many bytes have been `left_out` before, with
-/// a note in their place.
+/// The head and the tail of `text`, with a note in place of the middle. So many bytes of the middle have been `left_out`
+/// before.
 pub(crate) fn shorten_printed_text(text: &[u8], left_out: u64) -> String {
     let mut printed = Printed::default();
     printed.push(text);

@@ -1,4 +1,4 @@
-//! The process that runs replayed code. It is made ready, makes one replay and ends.
+//! The process of replayed code. It is made ready, makes one replay and ends.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -18,14 +18,14 @@ use crate::runtime::journal::Journal;
 use crate::runtime::report::Reporter;
 use crate::runtime::{self, cpu, journal, signals};
 
-/// Where a process that was started by a wrapper finds its journal.
+/// The descriptor of the journal in a process under a wrapper.
 const JOURNAL: RawFd = 3;
 /// Where it finds the memory for outputs.
 const OUTPUTS: RawFd = 4;
-/// The exit status of a process that failed before it could report why.
+/// The exit status of a process without a report of its failure.
 const UNREADY: i32 = 1;
 
-/// Makes the replay of `order` in a process that was forked for it, from a template if artifact and
+/// Makes the replay of `order` in a process forked for it, from a template if artifact and
 /// fixture are `loaded`. Replayed code cannot send signals to the processes `ancestors`.
 pub(super) fn run_forked_replay(
     order: &ReplayOrder,
@@ -80,7 +80,7 @@ fn run_in(
     }
     journal::begin_journal(&journal).ok()?;
     drop(journal);
-    // NVIDIA's driver may start a program that needs its privileges: it comes first.
+    // NVIDIA's driver may start a program with more privileges: it comes first.
     let above = if is_shielded { &[] } else { ancestors };
     Some(child::run_replay_job(
         &order.job,
@@ -89,8 +89,7 @@ fn run_in(
     ))
 }
 
-/// Makes the replay that the standard input describes, in a process that a wrapper has started. Returns
-/// the exit status.
+/// Makes the replay described by the standard input, in a process under a wrapper. Returns the exit status.
 pub(super) fn run_alone() -> i32 {
     // The wrapper ends with its keeper.
     let wrapper = parent_id() as Pid;
@@ -122,10 +121,10 @@ fn report_to(journal: &File) -> Option<&'static Reporter> {
     Some(reporter)
 }
 
-/// Limits the address space of this process to `bytes`, besides what is reserved of it for device memory.
+/// Limits the address space of this process to `bytes`, besides the reservation for device memory.
 ///
 /// # Errors
-/// Where a lower limit was set for all that this process starts.
+/// Where a lower limit was set for this process and those below it.
 pub(super) fn limit_addresses(bytes: u64) -> io::Result<()> {
     if bytes == libc::RLIM_INFINITY {
         return Ok(());
@@ -146,7 +145,7 @@ fn limit_replay_memory(bytes: u64) {
     }
 }
 
-/// Executes `wrapper`, which starts this program again. Returns only if that fails.
+/// Executes `wrapper`. It starts this program again. Returns only on failure.
 fn execute_wrapper(
     order: &ReplayOrder,
     wrapper: &Wrapping,
@@ -159,7 +158,7 @@ fn execute_wrapper(
     }
 }
 
-/// Puts what this program reads when it is started again at descriptors that it knows.
+/// Puts the files for this program, once started again, at descriptors known to it.
 fn place_wrapper_files(order: &ReplayOrder, journal: &File, outputs: &File) -> io::Result<()> {
     let mut input = memory::create_growing_file()?;
     input.write_all(&serde_json::to_vec(order).expect("orders are plain data"))?;
@@ -168,8 +167,7 @@ fn place_wrapper_files(order: &ReplayOrder, journal: &File, outputs: &File) -> i
     let order = fcntl_dupfd_cloexec(&input, 10)?;
     let journal = fcntl_dupfd_cloexec(journal, 10)?;
     let outputs = fcntl_dupfd_cloexec(outputs, 10)?;
-    // Its descriptor may be 0, 3 or 4. Closed later, it would close the file that was placed
-    // there.
+    // Its descriptor may be 0, 3 or 4. Closed later, it would close another file placed there.
     drop(input);
     place_descriptor(&order, libc::STDIN_FILENO)?;
     place_descriptor(&journal, JOURNAL)?;

@@ -19,7 +19,7 @@ use crate::runtime::report::{AccessFindings, ChildReport, LaunchRecord, ReplayFa
 use crate::summary::Summary;
 use crate::tensor::{DType, TensorView};
 
-/// Lines of [`Run::printed`] that begin so are what a program notes of a replay.
+/// Lines of [`Run::printed`] with this beginning are a program's notes on a replay.
 pub(crate) const NOTE: &str = "note: ";
 /// The pages of tensors begin at multiples of this in the shared memory: of every system's page.
 pub(super) const ALIGNMENT: usize = 64 << 10;
@@ -30,7 +30,7 @@ pub enum Ending {
     /// The call returned.
     #[default]
     Completed,
-    /// It reported the fault that stopped it.
+    /// A fault stopped it, and it reported the fault.
     Fault(ReplayFault),
     /// The code called `exit`.
     Exited(i32),
@@ -40,15 +40,15 @@ pub enum Ending {
     Killed(i32),
     /// It was still running when its time was over.
     TimedOut(Duration, Option<ReplayFault>),
-    /// A program took more memory than it may have, with all that it had started.
+    /// A program and the processes below it took more memory than they may have.
     TookMemory(MemoryExcess),
-    /// It left something else than the outputs that the harness declares; what is wrong, in words.
+    /// Its outputs are not those of the harness; the difference, in words.
     Unfit(String),
     /// The program could not run the revision in this mode; why, in a line.
     Unable(String),
 }
 
-/// An output that was not computed in the wider format that was asked for.
+/// An output that is not in the requested wider format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Narrow {
     pub output: String,
@@ -82,19 +82,19 @@ pub struct Run {
     pub overruns: Vec<String>,
     /// The findings of a checked replay.
     pub findings: AccessFindings,
-    /// Summaries of the outputs that stayed on the device.
+    /// Summaries of the outputs left on the device.
     pub summaries: Vec<(String, Summary)>,
-    /// The number of launches that had begun when the watched output was last written.
+    /// The number of begun launches at the last write to the watched output.
     pub last_write: Option<u64>,
-    /// The expression that the GPU's module lacks; the rest of the run then means nothing.
+    /// An expression missing in the GPU's module. The rest of the run then means nothing.
     pub unresolved: Option<String>,
-    /// The outputs that a wide computation did not give, each with the reason.
+    /// The outputs missing in a wide computation, each with the reason.
     pub narrow: Vec<Narrow>,
     /// The device's description and class.
     pub device: Option<(String, String)>,
-    /// Whether memory did not hold the poison that was asked for.
+    /// Whether memory did not hold the requested poison.
     pub is_unpoisoned: bool,
-    /// The text that the code printed.
+    /// The text printed by the code.
     pub printed: String,
     /// Time until the inputs lay on the device, from when it was ready.
     pub inputs_time: Duration,
@@ -119,7 +119,7 @@ impl Run {
         self.outputs.iter().find(|output| output.name == name).map(|output| self.view(output))
     }
 
-    /// Why output `name` was not computed in the wider format that was asked for, if it is known.
+    /// Why output `name` was not computed in the requested wider format, if it is known.
     pub fn why_narrow(&self, name: &str) -> Option<&str> {
         let narrow_output = self.narrow.iter().find(|narrow| narrow.output == name);
         narrow_output.map(|narrow| narrow.reason.as_str())
@@ -139,7 +139,7 @@ impl Run {
             })
     }
 
-    /// A run without outputs, which ended so.
+    /// A run with this ending and without outputs.
     pub(crate) fn without_outputs(ending: Ending) -> Run {
         Run { ending, ..Run::default() }
     }
@@ -200,7 +200,7 @@ impl Run {
     }
 }
 
-/// The dtype that an output has in memory.
+/// The dtype of an output in memory.
 fn memory_dtype(dtype: DType, shadow: bool) -> DType {
     if shadow && dtype.is_float() { DType::F64 } else { dtype }
 }
@@ -220,18 +220,18 @@ pub(super) struct SharedLayout {
 /// The tensors of a fixture, as far as shared memory is concerned.
 #[derive(Clone, Debug)]
 pub(super) struct DeclaredTensors {
-    /// The large inputs that lie there, with the bytes that they take.
+    /// The large inputs in shared memory, with their sizes in bytes.
     inputs: Vec<(String, usize)>,
     outputs: Vec<Output>,
     shadow: bool,
-    /// How often each output that is told of alone is written, one after the other.
+    /// How often an output is written, one after the other, if it is the only one in the report.
     times: usize,
     /// Whether outputs are the deviations of floats.
     deviations: bool,
 }
 
 impl DeclaredTensors {
-    /// The tensors of `fixture` as `job` has them, except for inputs that are `common`: they lie elsewhere. A GPU's
+    /// The tensors of `fixture` as `job` has them, without the `common` inputs: they lie elsewhere. A GPU's
     /// inputs lie on the GPU alone.
     pub(super) fn from_fixture(fixture: &Fixture, job: &Job, common: &Common) -> DeclaredTensors {
         let inputs = fixture.inputs.iter().filter(|input| {
@@ -264,7 +264,7 @@ impl DeclaredTensors {
         DeclaredTensors { inputs: Vec::new(), outputs, shadow, times: 1, deviations }
     }
 
-    /// Where a replay of `part` of the call has those that it tells of.
+    /// The places of the reported ones in a replay of `part` of the call.
     pub(super) fn layout(&self, part: &CallPart) -> SharedLayout {
         let mut bytes = 0usize;
         let mut input_bytes = 0usize;
@@ -300,7 +300,7 @@ fn append_tensor(bytes: &mut usize, size: usize) -> (usize, usize) {
     (pages, pages + offset)
 }
 
-/// The bytes that all inputs of `fixture` take in a replay, and all outputs; in float64 if `shadow`.
+/// The bytes of all inputs of `fixture` in a replay, and of all outputs; in float64 if `shadow`.
 pub(crate) fn tensor_bytes(fixture: &Fixture, shadow: bool) -> (u64, u64) {
     let inputs = fixture.inputs.iter().filter(|input| input.present);
     let inputs = inputs.map(|input| bytes_of(input, shadow) as u64);
@@ -312,13 +312,13 @@ pub(crate) fn tensor_bytes(fixture: &Fixture, shadow: bool) -> (u64, u64) {
     (inputs.fold(0, u64::saturating_add), outputs.fold(0, u64::saturating_add))
 }
 
-/// The bytes that `input` takes in a replay.
+/// The bytes of `input` in a replay.
 pub(super) fn bytes_of(input: &Input, shadow: bool) -> usize {
     memory_dtype(input.dtype, shadow).size() * input.storage_elements()
 }
 
 impl SharedLayout {
-    /// The offset behind the outputs, for what else the child has to know.
+    /// The offset behind the outputs, for further data to the child.
     pub(super) fn end(&self) -> usize {
         self.bytes.next_multiple_of(ALIGNMENT)
     }
@@ -335,7 +335,7 @@ impl OutputTensor {
     }
 }
 
-/// The record of a child that has ended.
+/// The record of an ended child.
 pub(super) struct Account {
     /// The entries of its journal.
     pub entries: Vec<Vec<u8>>,
@@ -355,12 +355,12 @@ struct EndReports {
     done: bool,
     fault: Option<ReplayFault>,
     raised: Option<i32>,
-    /// The outputs that were written beside their summaries.
+    /// The outputs written beside their summaries.
     fetched: Vec<String>,
 }
 
-/// Makes a run from a child's account and the outputs in `memory`, which `layout` describes and `spares` may
-/// keep for another replay.
+/// Makes a run from a child's account and the outputs in `memory`, by their `layout`. `spares` may keep the memory for
+/// another replay.
 pub(super) fn finish_run(
     account: Account,
     layout: &SharedLayout,
@@ -370,7 +370,7 @@ pub(super) fn finish_run(
     let mut run = Run { printed: account.printed, ..Run::default() };
     let mut reported_facts = EndReports::default();
     for entry in &account.entries {
-        // A truncated entry is the last of a child that had more to report than fits.
+        // A truncated entry is the last of a child whose report did not fit.
         match serde_json::from_slice(entry) {
             // By whoever it was sent: its time was over.
             Ok(ChildReport::Outside { .. }) if account.timed_out.is_some() => {}
@@ -396,7 +396,7 @@ pub(super) fn finish_run(
             })
             .cloned()
             .collect();
-        // Pages that nobody has written would be made only to be read as zeros.
+        // The system would make unwritten pages only to read zeros from them.
         let is_whole = run.outputs.len() == layout.outputs.len();
         // SAFETY: every process that could write to the memory has ended.
         run.memory = Some(unsafe { RunOutputs::open(memory, spares, is_whole) }?);
@@ -404,7 +404,7 @@ pub(super) fn finish_run(
     Ok(run)
 }
 
-/// How a replay ended that was not out of time.
+/// How a replay ended within its time.
 fn classify_ending(
     reported_facts: EndReports,
     end: End,
@@ -440,7 +440,7 @@ impl Run {
     ) -> Result<(), WorkerError> {
         match report {
             ChildReport::Launch(launch) => {
-                // A launch that was refused after all is reported a second time, with the reason.
+                // A launch can be refused after its report. A second report then has the reason.
                 if launch.error.is_some()
                     && self.launches.last().is_some_and(|last| {
                         LaunchRecord { error: launch.error.clone(), ..last.clone() } == launch

@@ -1,7 +1,7 @@
-//! A series of runs of one artifact on one fixture. It holds lanes; each has a template that has loaded
-//! both and forks a process for each run.
+//! A series of runs of one artifact on one fixture. It holds lanes. Each has a template: a process with both
+//! loaded, and it forks a process for each run.
 //!
-//! Each run is as isolated as one that is started by itself: it has a process, limits, pipe and
+//! Each run is as isolated as a single one: it has a process, limits, pipe and
 //! memory of its own, and no state of another run. If a template cannot be used (the artifact's
 //! initialisers print, start threads or crash), the runs are made without one.
 
@@ -19,16 +19,16 @@ pub struct RunSeries {
     workers: Arc<ReplayWorkers>,
     limits: Limits,
     address_space: u64,
-    /// The inputs that lie in memory once.
+    /// The inputs in memory common to all runs.
     captured: Captured,
-    /// What else lies in the memory of a run, and what does where they have no room.
+    /// The other tensors of a run, and all tensors of a run without room for common inputs.
     declared: [DeclaredTensors; 2],
-    /// Those that make no replay at the moment.
+    /// Lanes without a replay at the moment.
     idle: Mutex<Vec<KeeperClient>>,
 }
 
 impl RunSeries {
-    /// A series of runs that differ from `job` only in device, poison, step and part.
+    /// A series of runs like `job`. They differ only in device, poison, step and part.
     pub fn new(
         workers: Arc<ReplayWorkers>,
         job: &Job,

@@ -19,7 +19,7 @@ const MAX_FILES: usize = 4;
 /// Room for them.
 const CONTROL_BYTES: usize = rustix::cmsg_space!(ScmRights(MAX_FILES));
 
-/// A connected pair of sockets that preserve message boundaries.
+/// A connected pair of sockets. They preserve message boundaries.
 pub(super) fn create_socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }

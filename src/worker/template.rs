@@ -1,6 +1,6 @@
-//! A process that has loaded artifact and fixture; the members of a series are its forks.
+//! A process with artifact and fixture loaded. The members of a series are its forks.
 //!
-//! It has one thread, and runs only the initialisers of the code that it has loaded: calls happen in
+//! It has one thread, and runs only the initialisers of the loaded code: calls happen in
 //! members. If it is not safe to fork, it ends, and the keeper does without it.
 
 use std::fs::File;
@@ -20,7 +20,7 @@ pub(super) struct Template {
 }
 
 impl Template {
-    /// Asks for a member that does what `order` says.
+    /// Asks for a member to do what `order` says.
     pub(super) fn request_fork(&self, order: &ReplayOrder, files: &[OwnedFd]) -> io::Result<()> {
         let text = serde_json::to_vec(order).expect("orders are plain data");
         let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
@@ -44,7 +44,7 @@ impl Template {
 /// Loads artifact and fixture of `order` and forks members for the keeper at the other end of `keeper`,
 /// until the keeper is gone.
 pub(super) fn serve_template(keeper: OwnedFd, order: &ReplayOrder, ancestors: &[Pid]) -> ! {
-    // The artifact's exit handlers must not run here: they belong to processes that made a call.
+    // The artifact's exit handlers must not run here: they belong to processes after a call.
     process::exit_immediately(i32::from(serve_orders(keeper, order, ancestors).is_none()))
 }
 

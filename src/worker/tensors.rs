@@ -16,18 +16,18 @@ use crate::runtime::{self, CopyKind, Device, Widening};
 use crate::tensor::step::{self, Scales};
 use crate::tensor::{DType, TensorView};
 
-/// The files that tensors of the host lie in.
+/// The files of the host's tensors.
 #[derive(Clone, Copy)]
 pub(super) struct TensorFiles<'f> {
-    /// Outputs that are told of.
+    /// Reported outputs.
     pub outputs: &'f File,
-    /// Large inputs that this replay lays out.
+    /// Large inputs of this replay alone.
     pub own_inputs: Option<&'f File>,
-    /// Inputs that are laid out already.
+    /// Inputs laid out before.
     pub inputs: Option<&'f File>,
 }
 
-/// The tensors of the call; and those of the outputs that are told, with their places among the tensors.
+/// The tensors of the call; and the reported outputs, with their places among the tensors.
 pub(super) fn lay_out_tensors(
     job: &Job,
     fixture: &Fixture,
@@ -51,7 +51,7 @@ pub(super) fn lay_out_tensors(
         tensors.add_input(device, input, place, job, scales.as_ref())?;
     }
     let mut outputs = Vec::new();
-    // Those that nobody hears of have a place to be written to, too.
+    // Outputs without a report have a place, too.
     for output in all_outputs {
         let part_output =
             part_layout.outputs.iter().find(|candidate| candidate.name == output.name);
@@ -68,7 +68,7 @@ pub(super) struct CallTensors {
     memory: MmapRaw,
     pub(super) pointers: Vec<*mut c_void>,
     pub(super) strides: Vec<Vec<i64>>,
-    /// Keeps scalars, which live in host memory, alive and aligned.
+    /// Keeps scalars in host memory alive and aligned.
     #[allow(clippy::vec_box)] // The call holds their addresses: they may not move.
     scalars: Vec<Box<u64>>,
 }
@@ -199,7 +199,7 @@ impl CallTensors {
         for pointer in
             held_pointers.filter(|pointer| !pointer.is_null() && !scalars.contains(pointer))
         {
-            // What the code has freed itself is gone.
+            // The code may have freed it itself.
             let _ = device.free(pointer.cast());
         }
         self.scalars.clear();
@@ -211,7 +211,7 @@ impl CallTensors {
         self.memory.as_mut_ptr().wrapping_add(output.range().start)
     }
 
-    /// Copies `output`, which is at `pointer`, to its place in the shared memory.
+    /// Copies `output` from `pointer` to its place in the shared memory.
     pub(super) fn copy_out(&self, device: &dyn Device, output: &OutputTensor, pointer: *mut u8) {
         let range = output.range();
         let place = self.place(output);
