@@ -1,6 +1,6 @@
 //! The reference machine: host code and kernels run on this CPU, one child process a run.
 //!
-//! Runs of one artifact on one fixture share a child that has loaded both, and the cores.
+//! Runs of one artifact on one fixture share the cores and a child with both loaded.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,11 +15,11 @@ use crate::scratch::Budget;
 use crate::summary::POISON_A;
 use crate::worker::{self, DeviceJob, Job, Run, RunSeries};
 
-/// Templates that wait for further runs: those of two revisions with their shadows.
+/// Templates to keep for further runs: those of two revisions with their shadows.
 const TEMPLATES: usize = 4;
 /// Replays whose tensors together take no more bytes than this run at a time on any machine.
 const BYTES_AT_ONCE: usize = 128 << 20;
-/// The part of the memory that is free for numbers and outputs which replays at a time may take.
+/// Concurrent replays may take this part of the free memory for numbers and outputs.
 const SHARE_AT_ONCE: usize = 2;
 /// So many replays at a time share a core where their tensors take [`LARGE`] bytes: some lay out inputs by fewer
 /// threads, and some end before others.
@@ -35,7 +35,7 @@ pub struct CpuBackend {
     shared: Arc<CpuShared>,
 }
 
-/// What a series of runs is for: the artifact, the folder of the fixture, and which elements it holds.
+/// The identity of a series of runs: the artifact, the folder of the fixture, and the elements in it.
 type SeriesKey = (PathBuf, PathBuf, InputElements);
 
 struct CpuShared {
@@ -52,7 +52,7 @@ impl std::fmt::Debug for CpuBackend {
 }
 
 impl CpuBackend {
-    /// The machine `host`, for which `toolchain` compiles.
+    /// The machine `host`, with `toolchain` as its compiler.
     pub fn new(toolchain: Toolchain, host: Host) -> CpuBackend {
         CpuBackend { shared: Arc::new(CpuShared { toolchain, host, series: Mutex::default() }) }
     }
@@ -131,7 +131,7 @@ impl Backend for CpuBackend {
     }
 }
 
-/// An artifact and the fixture that it runs on.
+/// An artifact and its fixture.
 pub(super) struct CpuVariant {
     shared: Arc<CpuShared>,
     fixture: Arc<Fixture>,
@@ -147,7 +147,7 @@ impl CpuVariant {
         host.job(device, host.limits.memory_limit_bytes, &self.fixture, variant, mode)
     }
 
-    /// The bytes that inputs and outputs take in a run.
+    /// The bytes of inputs and outputs in a run.
     fn tensor_bytes(&self) -> usize {
         let is_wide = self.precision == Precision::Shadow;
         let (inputs, outputs) = worker::tensor_bytes(&self.fixture, is_wide);
@@ -220,7 +220,7 @@ impl Variant for CpuVariant {
     fn at_once(&self, like: Option<&Run>) -> usize {
         let Host { threads, limits, .. } = self.shared.host;
         let most_runs = threads.max(LEAST_AT_ONCE);
-        // With a core instead of all of them it may take that much longer.
+        // On one core instead of all of them it may take so many times longer.
         if like.is_some_and(|run| run.call.saturating_mul(2 * threads as u32) > limits.timeout) {
             return 1;
         }

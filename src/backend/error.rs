@@ -1,4 +1,4 @@
-//! Errors of runs: the machine's fault, or that of the sources.
+//! Errors of runs, by the machine or by the sources.
 
 use std::error::Error;
 
@@ -41,7 +41,7 @@ pub enum ReplayError {
     Scratch(#[from] ScratchError),
 }
 
-/// The fault of sources that cannot be run.
+/// Why sources cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// In a sentence.
@@ -50,7 +50,7 @@ pub struct Refusal {
     pub causes: Vec<String>,
     /// Advice to the user.
     pub hint: Option<String>,
-    /// The compiler's first error, if it was the compiler that refused them.
+    /// The compiler's first error, if the compiler refused them.
     pub first_error: Option<String>,
 }
 
@@ -68,7 +68,7 @@ impl ReplayError {
             ReplayError::Program(error) => (error.is_revision_fault(), error.hint(), None),
             _ => return None,
         };
-        // The error itself says what its variant holds.
+        // The text of the error has the content of its variant.
         let causes = std::iter::successors(Error::source(self), |cause| Error::source(*cause));
         is_revision_fault.then(|| Refusal {
             reason: self.to_string(),

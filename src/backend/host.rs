@@ -1,4 +1,4 @@
-//! The machine that runs host code, as replays may use it.
+//! The machine of the host code, as replays may use it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use crate::worker::{
 pub struct Host {
     /// Time and memory of a child.
     pub limits: Limits,
-    /// Operating-system threads that run blocks.
+    /// Operating-system threads for blocks.
     pub threads: usize,
-    /// The folder for outputs that are too large for memory.
+    /// The folder for outputs too large for memory.
     folder: PathBuf,
     /// The program of the children.
     program: String,
@@ -37,8 +37,8 @@ impl std::fmt::Debug for Host {
 }
 
 impl Host {
-    /// Children of `program`, which is this one, within `limits`; `threads` threads of the operating
-    /// system run blocks. Outputs that are too large for memory lie in `folder`.
+    /// Children of `program`, of this one, within `limits`; `threads` threads of the operating
+    /// system run blocks. Outputs too large for memory lie in `folder`.
     pub fn new(program: PathBuf, limits: Limits, threads: usize, folder: PathBuf) -> Host {
         let timeouts = AtomicU64::new(0);
         let identity = identify_program(&program);
@@ -46,13 +46,13 @@ impl Host {
         Host { limits, threads, folder, program: identity, workers, timeouts }
     }
 
-    /// Identifies this build of the program, since another may run otherwise, and the limits that
-    /// decide about outcomes.
+    /// Identifies this build of the program, since another may run otherwise, and the limits with an influence on
+    /// outcomes.
     pub fn identity(&self) -> String {
         format!("{} {}", self.limits.memory_limit_bytes, self.program)
     }
 
-    /// Whether this machine has room for what is `held_evidence` of `fixture`.
+    /// Whether this machine has room for `held_evidence` of `fixture`.
     pub(super) fn room(
         &self,
         fixture: &Fixture,
@@ -63,8 +63,8 @@ impl Host {
         room::on_host(fixture, precision, held_evidence, &self.folder)
     }
 
-    /// Whether this machine has room for what is `held_evidence` of `fixture` where programs replay it, which compute on
-    /// a device with `device_bytes`, or on this machine.
+    /// Whether this machine has room for `held_evidence` of `fixture` from programs. They compute on a device with
+    /// `device_bytes`, or on this machine.
     pub(super) fn room_for_programs(
         &self,
         fixture: &Fixture,
@@ -84,8 +84,7 @@ impl Host {
         self.timeouts.load(Ordering::SeqCst)
     }
 
-    /// The job of a child: to run `artifact` on `fixture` in `mode`, on a device that has
-    /// `memory_limit_bytes`.
+    /// The job of a child: to run `artifact` on `fixture` in `mode`, with `memory_limit_bytes` of device memory.
     pub(super) fn job(
         &self,
         device: DeviceJob,
@@ -109,7 +108,7 @@ impl Host {
         }
     }
 
-    /// Makes the run of `job`, which `wrapper` starts if there is one.
+    /// Makes the run of `job`, under `wrapper` if there is one.
     pub(super) fn run(
         &self,
         job: &Job,

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 
-/// Makes `count` things, `at_once` of them at a time, and hands them over in order. A thing that is
-/// ready before its turn waits, and so do those after it.
+/// Makes `count` things, `at_once` of them at a time, and hands them over in order. A thing waits for its turn.
 pub(super) fn in_order<T: Send, E: Send>(
     count: usize,
     at_once: usize,

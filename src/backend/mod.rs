@@ -43,19 +43,19 @@ pub struct DeviceName {
 /// Receives the runs of several modes in their order, each with the number of its mode.
 pub type Take<'t> = dyn FnMut(usize, Run) -> Result<(), ReplayError> + 't;
 
-/// Something that can run source sets on fixtures.
+/// A machine to run source sets on fixtures.
 pub trait Backend: fmt::Debug + Send + Sync {
-    /// The device that kernels run on.
+    /// The device of the kernels.
     fn device(&self) -> DeviceName;
 
     /// The version of the compiler of the host code.
     fn compiler(&self) -> &str;
 
-    /// Identifies everything that a run depends on besides its variant, its fixture and its mode:
+    /// Identifies everything with an influence on a run besides its variant, its fixture and its mode:
     /// the device, the limits, the compiler and this program.
     fn identity(&self) -> String;
 
-    /// Identifies what runs of `harness` depend on besides that: a program that it names.
+    /// Identifies the program of `harness`, if it names one. Runs depend on it as well.
     ///
     /// # Errors
     /// [`ReplayError`] if the program is not there.
@@ -70,17 +70,17 @@ pub trait Backend: fmt::Debug + Send + Sync {
     }
 
     /// How many runs have timed out so far. A timeout depends on the machine as much as on the code,
-    /// so results that rest on such a run are not cached.
+    /// so results from such a run are not cached.
     fn timeouts(&self) -> u64 {
         0
     }
 
-    /// The name and version of the checker that every replay is repeated under, if any.
+    /// The name and version of the checker, if there is one. Every replay is repeated under it.
     fn checker(&self) -> Option<String> {
         None
     }
 
-    /// Whether there is room for the tensors of `fixture`, as `precision` has them, and for what is `held` of
+    /// Whether there is room for the tensors of `fixture`, as `precision` has them, and for all `held` data of
     /// its replays.
     ///
     /// # Errors
@@ -111,12 +111,12 @@ pub trait Backend: fmt::Debug + Send + Sync {
     ) -> Result<Arc<dyn Variant>, ReplayError>;
 }
 
-/// A source set that was made ready to run on one fixture.
+/// A source set ready to run on one fixture.
 pub trait Variant: Send + Sync {
     /// Identifies the compiled code and everything it was made from.
     fn key(&self) -> String;
 
-    /// Which of the harness's calls fits, from 0.
+    /// The number of the harness's fitting call, from 0.
     fn call(&self) -> usize;
 
     /// Whether it has `ability`.
@@ -132,12 +132,12 @@ pub trait Variant: Send + Sync {
         None
     }
 
-    /// The greatest error of a mathematical function that the code calls, in units in the last place.
+    /// The greatest error of the mathematical functions in the code, in units in the last place.
     fn math_ulps(&self) -> f64 {
         1.0
     }
 
-    /// Whether the code may add in an order that the device chooses.
+    /// Whether the device may choose the order of additions.
     fn has_atomics(&self) -> bool {
         false
     }
@@ -145,8 +145,7 @@ pub trait Variant: Send + Sync {
     /// Runs once.
     ///
     /// # Errors
-    /// [`ReplayError`] if the machine is at fault, or the sources turn out to lack something that
-    /// only a run asks for.
+    /// [`ReplayError`] if the machine is at fault, or if the run shows a gap in the sources.
     fn run(&self, mode: &Mode) -> Result<Run, ReplayError>;
 
     /// How many runs like the run `like` can be made at a time, or any runs if there is none yet.
@@ -163,8 +162,8 @@ pub trait Variant: Send + Sync {
         take: &mut Take<'_>,
     ) -> Result<(), ReplayError>;
 
-    /// How far directed rounding moves each element of the floating-point outputs, as a run that has these numbers
-    /// for outputs; negative where one direction moves it more than `jump` times as far as another. None where the
+    /// How far directed rounding moves each element of the floating-point outputs, as a run with these numbers
+    /// for outputs; negative where one direction moves it more than `jump` times as far as another. None if the
     /// device cannot measure it after all.
     ///
     /// # Errors
@@ -193,7 +192,7 @@ impl dyn Variant + '_ {
         self.reference().unwrap_or(self)
     }
 
-    /// Makes two runs, at the same time where that suits the machine.
+    /// Makes two runs, at the same time if the machine can.
     ///
     /// # Errors
     /// As [`Variant::run`].

@@ -1,4 +1,4 @@
-//! The ways to run a variant, and the abilities that they need.
+//! The ways to run a variant, and the abilities for each.
 
 use crate::runtime::cpu::Rounding;
 use crate::summary::{POISON_A, Poison};
@@ -22,7 +22,7 @@ pub struct Mode {
 }
 
 impl Mode {
-    /// The device's own mode, on memory that holds `poison`.
+    /// The device's own mode, with `poison` in memory.
     pub fn plain(poison: Poison) -> Mode {
         Mode {
             poison,
@@ -34,7 +34,7 @@ impl Mode {
         }
     }
 
-    /// The abilities that a variant needs to run in this mode.
+    /// The abilities of a variant for a run in this mode.
     pub fn needed_abilities(&self) -> Vec<Ability> {
         let Mode { poison, rounding, order, change, part, outputs } = self;
         let mut needed = Vec::new();
@@ -68,13 +68,13 @@ impl Mode {
     }
 }
 
-/// An ability of a variant beyond one plain run on memory that holds [`POISON_A`].
+/// An ability of a variant beyond one plain run with [`POISON_A`] in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ability {
     /// Memory can hold any pattern before it is written.
     Poison,
-    /// The pattern lies around the tensors, and not in memory of the code. A result that moves with the pattern
-    /// comes from a read outside of a tensor.
+    /// The pattern lies around the tensors, and not in memory of the code. If a result moves with the pattern,
+    /// the code reads outside of a tensor.
     PoisonAround,
     /// Operations can round in another direction.
     Rounding,
@@ -82,7 +82,7 @@ pub enum Ability {
     Order,
     /// An input can be moved by a step.
     Step,
-    /// Inputs can be moved by a unit in the last place, for code that other roundings do not reach.
+    /// Inputs can be moved by a unit in the last place, for code out of reach of other roundings.
     Nudge,
     /// Inputs can be moved along a line.
     Line,

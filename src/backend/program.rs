@@ -1,5 +1,5 @@
-//! Programs of any framework: one process a replay, in which a program of the user's own runs the files
-//! of a revision. Replays of a twin with moved inputs share a process where that shows in no bit.
+//! Programs of any framework. A replay is one process: a program of the user's own runs the files
+//! of a revision. Replays of a twin with moved inputs share a process if no bit shows it.
 
 mod series;
 
@@ -20,11 +20,11 @@ use crate::summary::POISON_A;
 use crate::tensor::DType;
 use crate::worker::{Ending, Run, tensor_bytes};
 
-/// The most bytes of outputs that are held at a time, over all replays.
+/// The most bytes of outputs at a time, over all replays.
 const BYTES_AT_ONCE: usize = 128 << 20;
-/// Replays that share a GPU: most of the time of one goes into setting the GPU up.
+/// Replays at a time on a GPU: most of the time of one goes into setting the GPU up.
 const GPU_AT_ONCE: usize = 4;
-/// The most bytes of inputs and outputs of replays that share a GPU and its memory.
+/// The most bytes of inputs and outputs of all replays at a time on a GPU.
 const GPU_BYTES_AT_ONCE: usize = 32 << 20;
 
 /// Programs on this machine.
@@ -45,7 +45,7 @@ struct ProgramShared {
 }
 
 impl Programs {
-    /// Programs that `runner` runs and that compute on `device`, a GPU with `device_bytes` of memory or the CPU;
+    /// Programs of `runner` on `device`, a GPU with `device_bytes` of memory or the CPU;
     /// replays on the CPU share `host`.
     pub fn new(
         runner: Runner,
@@ -125,15 +125,15 @@ impl Backend for Programs {
     }
 }
 
-/// A revision's files, the program that runs them, and the fixture.
+/// A revision's files, their program, and the fixture.
 struct ProgramVariant {
     shared: Arc<ProgramShared>,
     project: Arc<HarnessProgram>,
     fixture: Arc<Fixture>,
     sources: SourceSet,
-    /// What it computes in, if that is not what the harness declares: float64 or float32.
+    /// The precision of a twin: float64 or float32. None for the precision of the harness.
     wide: Option<DType>,
-    /// Whether the twin widens casts that code names: its first replay settles it.
+    /// Whether the twin widens explicit casts. Its first replay settles it.
     widens: Mutex<Option<bool>>,
     /// Why it does not, where it failed so.
     why_kept: OnceLock<String>,
@@ -150,13 +150,13 @@ impl Drop for ProgramVariant {
 }
 
 impl ProgramVariant {
-    /// Whether `mode` is one that the revision is answerable for: whatever goes wrong in another says
-    /// only that the program cannot be asked for it.
+    /// Whether the revision is answerable for `mode`. A failure in another mode says only that the program does not
+    /// support it.
     fn is_plain(&self, mode: &Mode) -> bool {
         self.wide.is_none() && *mode == Mode { poison: mode.poison, ..Mode::plain(POISON_A) }
     }
 
-    /// How many programs that hold the tensors at a time leave half of the machine's memory to others.
+    /// How many programs with the tensors in memory leave half of the machine's memory to others.
     fn most_at_once(&self) -> usize {
         let (inputs, outputs) = tensor_bytes(&self.fixture, self.wide == Some(DType::F64));
         let bytes_each = inputs.saturating_add(outputs);
@@ -172,8 +172,8 @@ impl ProgramVariant {
         present.map(|input| input.storage_elements() * input.dtype.size()).sum()
     }
 
-    /// The run under `mode`, in a process of its own or in one that makes replays of `series`. What a framework
-    /// widens may meet code that takes float32 alone: a twin that fails so is made as the code says.
+    /// The run under `mode`, in a process of its own or in one of `series`. A tensor widened by the framework may meet code
+    /// for float32 alone: after such a failure the twin runs without wider casts.
     fn run_mode(&self, mode: &Mode, series: Option<u64>) -> Result<Run, program::ProgramFault> {
         let mut widens = self.widens.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(widens) = *widens {
@@ -193,7 +193,7 @@ impl ProgramVariant {
         self.made_with(mode, None, false)
     }
 
-    /// The same; a twin widens casts that code names if it `widens` any.
+    /// The same; a twin widens explicit casts if it `widens` any.
     fn made_with(
         &self,
         mode: &Mode,
@@ -221,8 +221,8 @@ impl ProgramVariant {
         })
     }
 
-    /// The run under `mode`, in a process of `series` if that completes it: what else happens there may
-    /// come of the replays before it.
+    /// The run under `mode`, in a process of `series` if it completes there. Any other ending may come from the replays
+    /// before it.
     fn run_in(&self, mode: &Mode, series: Option<u64>) -> Result<Run, ReplayError> {
         let Some(series) = series else { return self.run(mode) };
         match self.run_mode(mode, Some(series)) {
@@ -290,7 +290,7 @@ impl Variant for ProgramVariant {
             Err(program::ProgramFault::Program(error)) if !self.is_plain(mode) => {
                 Run::without_outputs(Ending::Unable(error.to_string()))
             }
-            // What fails so among zeros, too, is told by the replay with them.
+            // If it fails among zeros too, the replay with zeros reports it.
             Err(program::ProgramFault::Program(error))
                 if error.is_revision_fault() && mode.poison != POISON_A =>
             {

@@ -11,7 +11,7 @@ use crate::scratch::Budget;
 use crate::tensor::DType;
 use crate::worker;
 
-/// What no machine has: `--memory` takes no more.
+/// More than any machine has: `--memory` takes no more.
 const MOST: u64 = 1 << 47;
 
 /// Why the tensors of a fixture cannot be replayed on a machine.
@@ -24,14 +24,14 @@ pub enum NoRoom {
     Limit {
         /// The fixture, and how its tensors are taken.
         fixture: RoomSubject,
-        /// What they take.
+        /// Their bytes.
         needed: Bytes,
-        /// What a replay may have.
+        /// The limit of a replay.
         limit: Bytes,
-        /// Whether that is all that the device has.
+        /// Whether the limit is all of the device's memory.
         is_all: bool,
     },
-    /// They fit neither in memory nor on the disk for what does not fit in memory.
+    /// They fit neither in memory nor on the disk for large tensors.
     #[error(
         "the tensors of {fixture} take {needed}, and for large tensors there are {memory} of memory and \
          {disk} in {}",
@@ -40,13 +40,13 @@ pub enum NoRoom {
     Machine {
         /// The fixture, and how its tensors are taken.
         fixture: RoomSubject,
-        /// What they take: those of all replays that are held at a time, and what is measured of them.
+        /// Their bytes, with the tensors of all replays at a time and their measurements.
         needed: Bytes,
         /// The memory for large tensors.
         memory: Bytes,
-        /// What the disk has free.
+        /// The free bytes of the disk.
         disk: Bytes,
-        /// A folder on that disk.
+        /// A folder on the disk.
         folder: PathBuf,
     },
     /// A program has no memory for them.
@@ -56,11 +56,11 @@ pub enum NoRoom {
     Program {
         /// The fixture, and how its tensors are taken.
         fixture: RoomSubject,
-        /// What they take, in the program and in this process.
+        /// Their bytes in the program and in this process.
         needed: Bytes,
-        /// What they take in the program, which holds each of them once.
+        /// Their bytes in the program. It holds each of them once.
         in_program: Bytes,
-        /// What the machine has free.
+        /// The free bytes of the machine.
         memory: Bytes,
     },
 }
@@ -87,17 +87,17 @@ impl NoRoom {
     }
 }
 
-/// What is held of a fixture's replays at a time.
+/// The evidence of a fixture's replays at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
     /// The two plain replays of an outcome.
     Outcome,
-    /// The noise of so many revisions, each with its plain replay, and the replays that it is measured by.
+    /// The noise of so many revisions, each with its plain replay, and the replays for its measurement.
     Noise {
         /// How many.
         revisions: usize,
     },
-    /// The noise of one revision beside the float64 shadow, which its gradient is checked by.
+    /// The noise of one revision beside the float64 shadow for the check of its gradient.
     Gradient,
 }
 
@@ -127,7 +127,7 @@ impl fmt::Display for RoomSubject {
     }
 }
 
-/// Whether a device of which a replay may have `limit` bytes holds the tensors of `fixture`.
+/// Whether the tensors of `fixture` fit into the `limit` bytes of a device for a replay.
 pub(super) fn on_device(
     fixture: &Fixture,
     precision: Precision,
@@ -145,7 +145,7 @@ pub(super) fn on_device(
     }
 }
 
-/// Whether this machine holds what is `held_evidence` of `fixture` at a time: in memory, or on the disk of `folder`.
+/// Whether this machine has room for `held_evidence` of `fixture`: in memory, or on the disk of `folder`.
 pub(super) fn on_host(
     fixture: &Fixture,
     precision: Precision,
@@ -157,9 +157,9 @@ pub(super) fn on_host(
     check_room(&RoomSubject::new(fixture, precision, held_evidence), &pieces, 0, folder)
 }
 
-/// Whether this machine holds what is `held_evidence` of `fixture` at a time where programs replay it. A program reads
-/// inputs from a file in `folder` and writes outputs to another; only outputs are kept of a replay. A program
-/// that computes on this machine, as `is_here` says, holds all of them in its own memory.
+/// Whether this machine has room for `held_evidence` of `fixture` from programs. A program reads inputs from a file in
+/// `folder` and writes outputs to another; only outputs are kept of a replay. If it computes on this machine, as
+/// `is_here` says, it holds all of them in its own memory.
 pub(super) fn for_programs(
     fixture: &Fixture,
     precision: Precision,
@@ -185,7 +185,7 @@ pub(super) fn for_programs(
     }
 }
 
-/// Whether `pieces` fit into memory or on the disk of `folder`, beside `files` bytes that lie there in any case.
+/// Whether `pieces` fit into memory or on the disk of `folder`. `files` bytes lie on the disk in any case.
 fn check_room(
     subject: &RoomSubject,
     pieces: &[u64],
@@ -213,8 +213,8 @@ fn check_room(
     }
 }
 
-/// The bytes that are held, each piece as a whole in memory or on the disk, in the order in which they are taken.
-/// `kept_bytes` says which pieces are held of a replay whose inputs and outputs take so many bytes.
+/// The bytes of all evidence, in the order of their allocation. Each piece lies as a whole in memory or on the disk.
+/// `kept_bytes` takes the bytes of inputs and outputs of a replay, and returns its kept pieces.
 fn held_pieces(
     fixture: &Fixture,
     precision: Precision,
@@ -250,12 +250,12 @@ fn total_bytes(pieces: &[u64]) -> u64 {
     pieces.iter().fold(0, |sum, piece| sum.saturating_add(*piece))
 }
 
-/// Replays that are held at a time, besides the one that others are compared with.
+/// Replays at a time, besides the base of all comparisons.
 const REPLAYS: usize = 2;
 /// Kinds of deviations of each element while noise is measured; one is left of them.
 const KINDS: usize = 4;
 
-/// The bytes of `pieces` that do not fit into `memory`.
+/// The bytes of `pieces` without room in `memory`.
 fn beyond_memory(pieces: &[u64], memory: u64) -> u64 {
     let mut left = memory;
     let mut bytes_beyond = 0u64;

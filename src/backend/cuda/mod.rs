@@ -1,5 +1,5 @@
-//! GPUs of one kind. The reference machine, which runs the same host code, does what they cannot:
-//! other roundings, other orders, and float64 shadows that no device code can hold.
+//! GPUs of one kind. The reference machine runs the same host code. It provides other roundings, other orders, and the
+//! float64 shadows without device code.
 
 mod pool;
 mod sanitized;
@@ -29,20 +29,20 @@ use crate::worker::tensor_bytes;
 #[derive(Clone, Debug)]
 pub struct Cuda {
     shared: Arc<CudaShared>,
-    /// The tool that every replay is repeated under.
+    /// The tool for a repetition of every replay.
     sanitizer: Option<Sanitizer>,
 }
 
 #[derive(Debug)]
 struct CudaShared {
-    /// The machine that the GPUs belong to.
+    /// The machine of the GPUs.
     cpu: CpuBackend,
     /// The first of them.
     device: DeviceInfo,
     pool: DevicePool,
     toolchain: DeviceToolchain,
     search: SearchPath,
-    /// The most bytes of a device's memory that one replay may have.
+    /// The most bytes of a device's memory for one replay.
     memory_limit_bytes: u64,
     /// From how many bytes of tensors on, in float64, shadows and other roundings run on the device.
     evidence_from: u64,
@@ -76,7 +76,7 @@ impl DeviceError {
 
 impl Cuda {
     /// GPU number `ordinal` of the machine of `cpu`, or without a number every GPU of the kind of the
-    /// first, with the NVRTC that `search` finds. A replay may use `memory_limit_bytes` of a device's
+    /// first, with NVRTC from `search`. A replay may use `memory_limit_bytes` of a device's
     /// memory, by default all.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl Cuda {
 }
 
 impl CudaShared {
-    /// The modules that summarise the outputs of `fixture`.
+    /// The modules for summaries of the outputs of `fixture`.
     fn summaries(&self, fixture: &Fixture) -> Result<Vec<(DType, PathBuf)>, ReplayError> {
         let dtypes: BTreeSet<DType> = fixture.outputs.iter().map(|output| output.dtype).collect();
         dtypes.into_iter().map(|dtype| Ok((dtype, self.toolchain.summary(dtype)?))).collect()
@@ -160,7 +160,7 @@ impl CudaShared {
 }
 
 impl CudaShared {
-    /// Whether the device has room for all that two revisions may want of it at a time.
+    /// Whether the device has room for all tensors of two revisions at a time.
     pub(super) fn has_room_for_both(&self, fixture: &Fixture) -> bool {
         let (wide_inputs, wide_outputs) = tensor_bytes(fixture, true);
         let (inputs, outputs) = tensor_bytes(fixture, false);
@@ -233,7 +233,7 @@ impl Backend for Cuda {
         Some(format!("{} {version}", sanitizer.tool().name()))
     }
 
-    /// What GPUs cannot do is done by the machine that they belong to.
+    /// The machine of the GPUs does the rest of the work, so it needs room as well.
     fn room(
         &self,
         fixture: &Fixture,
@@ -282,7 +282,7 @@ impl Backend for Cuda {
         let cuda = self.shared.clone();
         let sanitizer = self.sanitizer.clone();
         let libraries = self.shared.libraries(sources);
-        // What NVIDIA's libraries compute rounds to nearest.
+        // NVIDIA's libraries round to nearest.
         let deviates = libraries.is_empty() && self.shared.deviates(fixture, &module);
         let deviates = AtomicBool::new(deviates);
         let fixture = fixture.clone();
@@ -300,7 +300,7 @@ impl Backend for Cuda {
     }
 }
 
-/// The bytes that the tensors of `fixture` take in float64.
+/// The bytes of the tensors of `fixture` in float64.
 fn wide_bytes(fixture: &Fixture) -> u64 {
     let (inputs, outputs) = tensor_bytes(fixture, true);
     inputs.saturating_add(outputs)
@@ -309,7 +309,7 @@ fn wide_bytes(fixture: &Fixture) -> u64 {
 /// The elements whose deviations a device measures.
 const DEVIATING: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
 
-/// The numbers of the devices that are of the kind of `device`, which modules are built for.
+/// The numbers of the devices of the same kind as `device`. Modules are built for one kind.
 fn find_like_devices(device: &DeviceInfo, all_devices: &[DeviceInfo]) -> Vec<usize> {
     all_devices
         .iter()

@@ -1,4 +1,4 @@
-//! Repeats a run under compute-sanitizer, with a module that has line information.
+//! Repeats a run under compute-sanitizer, with a module with line information.
 
 use super::variant::{CudaVariant, run_and_extend_module};
 use crate::backend::{Mode, ReplayError};

@@ -1,5 +1,5 @@
-//! The float64 shadow on a GPU. What does not run there to its end, or goes beside its memory, runs on the CPU
-//! instead: there it is told what is wrong.
+//! The float64 shadow on a GPU. A shadow that fails there, or writes beside its memory, runs on the CPU
+//! instead: the CPU reports the fault.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::tensor::TensorView;
 use crate::tensor::step::Step;
 use crate::worker::{CallPart, DeviceJob, Ending, Job, JobCalls, Run};
 
-/// A shadow's host code, the module with its kernels, and the fixture that they run on.
+/// A shadow's host code, the module with its kernels, and its fixture.
 pub(super) struct CudaShadow {
     cuda: Arc<CudaShared>,
     fixture: Arc<Fixture>,
@@ -51,7 +51,7 @@ impl CudaShadow {
                 ordinal: device.ordinal(),
                 module: module.path.clone(),
                 summaries: Vec::new(),
-                // Sources that call a library have their shadow on the CPU.
+                // The shadow of sources with calls of a library runs on the CPU.
                 libraries: Vec::new(),
                 fetched: true,
                 sanitizer: None,
@@ -64,7 +64,7 @@ impl CudaShadow {
         })
     }
 
-    /// The runs of `modes`, made in one process; none where that would not be the same.
+    /// The runs of `modes`, made in one process; none if separate processes would give others.
     fn evaluated(&self, modes: &[Mode]) -> Result<Option<Vec<Run>>, ReplayError> {
         let Some(steps) =
             plan_evaluations(modes).filter(|_| !self.keeps_state.load(Ordering::Relaxed))
@@ -93,14 +93,14 @@ impl CudaShadow {
     }
 }
 
-/// Whether `run` shows no fault: what the shadow does wrong may be the device's limits, not the sources'.
+/// Whether `run` shows no fault. A fault of the shadow may come from the device's limits, not from the sources.
 fn is_sound(run: &Run) -> bool {
     let is_refused = run.launches.iter().any(|launch| launch.error.is_some());
     run.ending == Ending::Completed && !is_refused && run.overruns.is_empty()
 }
 
-/// The steps of `modes`, if they move one input and tell of one output, between two calls on the inputs as they
-/// are, which show whether a call leaves something to the next one.
+/// The steps of `modes`, if they move one input and report one output. Before and behind them is a call on the inputs as
+/// they are: the two show whether a call leaves something to the next one.
 fn plan_evaluations(modes: &[Mode]) -> Option<Vec<Option<Step>>> {
     let [first, .., _] = modes else { return None };
     let input = &first.change.step()?.input;

@@ -19,7 +19,7 @@ use crate::history::SourceSet;
 use crate::summary::POISON_A;
 use crate::worker::{DeviceJob, Ending, Job, JobCalls, Run};
 
-/// Host code, the module with its kernels, and the fixture that they run on.
+/// Host code, the module with its kernels, and their fixture.
 pub(super) struct CudaVariant {
     pub cuda: Arc<CudaShared>,
     pub sanitizer: Option<Sanitizer>,
@@ -27,7 +27,7 @@ pub(super) struct CudaVariant {
     pub sources: SourceSet,
     pub host: CpuVariant,
     pub module: DeviceModule,
-    /// The folders with the libraries that the sources call.
+    /// The folders with the libraries of the sources.
     pub libraries: Vec<PathBuf>,
     /// Whether the device measures how far directed rounding moves outputs; not any more once it has failed to.
     pub deviates: AtomicBool,
@@ -68,8 +68,7 @@ impl DeviceRuns<'_> {
     }
 }
 
-/// The result of `run`. While a run reports that the module lacks something, extends the module and
-/// runs again.
+/// The result of `run`. While a run reports a missing expression, extends the module and runs again.
 pub(super) fn run_and_extend_module(
     toolchain: &DeviceToolchain,
     module: &mut DeviceModule,
@@ -78,8 +77,7 @@ pub(super) fn run_and_extend_module(
     loop {
         let run = run(module)?;
         match &run.unresolved {
-            // An expression that the module was built with and still lacks would be reported
-            // forever.
+            // If the module was built with the expression and still lacks it, each run would report it.
             Some(lacking) if !module.expressions.contains(lacking) => {
                 *module = toolchain.extend(module, lacking)?;
             }
@@ -89,7 +87,7 @@ pub(super) fn run_and_extend_module(
 }
 
 impl CudaVariant {
-    /// The GPU that has the least to do.
+    /// The least busy GPU.
     fn turn(&self) -> DeviceRuns<'_> {
         DeviceRuns { variant: self, device: self.cuda.pool.lease() }
     }
@@ -152,7 +150,7 @@ impl Variant for CudaVariant {
     }
 
     /// If several GPUs are idle, each makes one run at a time. Otherwise runs follow one another:
-    /// each then knows what the first learned, and has all the memory.
+    /// each then has the extended module of the first, and all the memory.
     fn run_each(
         &self,
         modes: &[Mode],

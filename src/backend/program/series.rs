@@ -1,4 +1,4 @@
-//! Replays that one process makes after one another, once it was seen that none shows in the next.
+//! Several replays in one process, once a repetition has shown no trace of those before.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,11 +6,11 @@ use super::{Mode, ReplayError};
 use crate::tensor::TensorView;
 use crate::worker::{Ending, InputChange, Run};
 
-/// A repetition in a process that has made other replays may be so many times as far from the first as one in
+/// A repetition after other replays in its process may be so many times as far from the first as one in
 /// a process of its own.
 const AS_FAR: f64 = 8.0;
 
-/// The replays of one variant that may share processes.
+/// The replays of one variant in shared processes.
 pub(super) struct ProgramSeries {
     name: u64,
     /// Whether they may, once it is known.
@@ -22,7 +22,7 @@ pub(super) struct ProgramSeries {
 pub(super) struct Begun {
     /// The series whose processes make them; without one each has a process of its own.
     pub series: Option<u64>,
-    /// The first of them, which are made already.
+    /// The first runs, already made.
     pub runs: Vec<Run>,
 }
 
@@ -35,8 +35,8 @@ impl ProgramSeries {
         self.name
     }
 
-    /// Where runs in `modes` are to be made. Before anything is believed of a process that makes several
-    /// replays, it repeats its first, and that has to give the same.
+    /// Where runs in `modes` are to be made. A process for several replays first repeats its first one. Its results count only
+    /// if the repetition gives the same.
     pub(super) fn begin(
         &self,
         modes: &[Mode],
@@ -68,7 +68,7 @@ impl ProgramSeries {
         Begun { series: may.then_some(self.name), runs }
     }
 
-    /// What is known already; a series if it is `is_wanted`.
+    /// The state so far; a series if it `is_wanted`.
     fn begun_state(&self, is_wanted: bool) -> Begun {
         let proven = *self.proven.lock().unwrap_or_else(PoisonError::into_inner);
         let may = is_wanted && proven == Some(true);
