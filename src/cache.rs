@@ -1,8 +1,8 @@
 //! A folder of entries found by their key. An entry is written atomically, and checked when it is
-//! read: one that is damaged, tampered with or stored under another key counts as absent.
+//! read. If it is damaged, tampered with or stored under another key, it counts as absent.
 //!
 //! The cache does not interpret entries. It marks its folder as replay's; `cleaning` removes only
-//! files that replay put there.
+//! replay's own files.
 
 mod cleaning;
 
@@ -17,13 +17,13 @@ use std::sync::{Arc, Once};
 /// The kinds of entries. Each has a folder of its own; `docs/cache.md` describes its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheKind {
-    /// A shared object, its checksum behind the bytes that a loader reads.
+    /// A shared object. Its checksum lies behind the bytes for the loader.
     Artifact,
-    /// The log of a compilation that failed.
+    /// The log of a failed compilation.
     Refusal,
-    /// The headers that every unit begins with, as the compiler keeps them.
+    /// The first headers of every unit, as the compiler keeps them.
     Precompiled,
-    /// The files outside of the sources that a compilation read, and their contents.
+    /// The files a compilation read outside of the sources, and their contents.
     Dependencies,
     /// The outcome of a replay.
     Outcome,
@@ -74,7 +74,7 @@ pub enum CacheError {
     /// The system refused something.
     #[error("cannot {doing} {path} in the cache")]
     Io {
-        /// The action that failed.
+        /// The failed action.
         doing: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -108,7 +108,7 @@ impl CacheError {
     }
 }
 
-/// The space that one kind of entry takes.
+/// The space of one kind of entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// The number of entries.
@@ -121,7 +121,7 @@ pub struct Usage {
 pub struct Cache {
     root: PathBuf,
     swept: Arc<Once>,
-    /// Another one, which has what this one lacks and gets what is written here.
+    /// Another cache. It has entries missing here, and gets new entries as well.
     shared: Option<Arc<Cache>>,
 }
 
@@ -140,14 +140,14 @@ impl WorkFolder {
     }
 }
 
-/// The folder that is the cache's own.
+/// The cache's own folder.
 const OWN: &str = "replay";
 /// The folder in it for temporary files.
 const TEMPORARY: &str = "tmp";
-/// The file that marks the folder as replay's.
+/// The mark of the folder as replay's.
 const MARKER: &str = "replay-cache";
 const MARKER_TEXT: &str = "The cache of replay. `replay cache clear` empties it.\n";
-/// The file that tells backup and search programs to skip the folder (Cache Directory Tagging
+/// The mark for backup and search programs to skip the folder (Cache Directory Tagging
 /// Specification 0.6, https://bford.info/cachedir/).
 const TAG: &str = "CACHEDIR.TAG";
 const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
@@ -163,7 +163,7 @@ const TRAILER: usize = MARK.len() + 64 + 1;
 /// No entry is larger.
 const LARGEST: u64 = 4 << 30;
 
-/// Notes why a shared cache does not get what is written here.
+/// Notes why a shared cache does not get new entries.
 fn note_unshared(error: &CacheError) {
     let cause_words =
         std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
@@ -171,7 +171,7 @@ fn note_unshared(error: &CacheError) {
 }
 
 impl Cache {
-    /// The folder that is the cache's own in `parent`, whether or not it exists.
+    /// The cache's own folder in `parent`, whether or not it exists.
     pub fn place(parent: &Path) -> PathBuf {
         parent.join(OWN)
     }
@@ -179,7 +179,7 @@ impl Cache {
     /// Uses the folder `replay` in `parent`, and makes it if it does not exist.
     ///
     /// # Errors
-    /// [`CacheError::Foreign`] if there is one with files that replay did not put there;
+    /// [`CacheError::Foreign`] if there is one with other files than replay's;
     /// [`CacheError::Io`] if the folder can be neither made nor written.
     pub fn open(parent: &Path) -> Result<Cache, CacheError> {
         let cache =
@@ -189,11 +189,11 @@ impl Cache {
         Ok(cache)
     }
 
-    /// The same with the cache in `parent` behind it, which other machines use too: entries that this one lacks
-    /// are taken from there, and those that are written here are written there as well, as far as it takes them.
+    /// The same with the cache in `parent` behind it, shared with other machines. Entries missing here
+    /// are taken from there, and new entries are written there as well, as far as it takes them.
     ///
     /// # Errors
-    /// [`CacheError::Foreign`] as [`Cache::open`]. One that cannot be written is only read.
+    /// [`CacheError::Foreign`] as [`Cache::open`]. If it cannot be written, it is only read.
     pub fn sharing(self, parent: &Path) -> Result<Cache, CacheError> {
         let shared_cache = match Cache::open(parent) {
             Err(error @ CacheError::Io { .. }) => {
@@ -263,18 +263,18 @@ impl Cache {
         self.root.join(kind.name()).join(key)
     }
 
-    /// The entry `key`, if it exists and is whole. One that is not is removed.
+    /// The entry `key`, if it exists and is whole. A damaged one is removed.
     pub fn read(&self, kind: CacheKind, key: &str) -> Option<Vec<u8>> {
         let payload = self.content(kind, key).or_else(|| self.fetch(kind, key))?;
         tracing::info!(name: "cached", message = %format_args!("{}/{key}", kind.name()));
         Some(payload)
     }
 
-    /// The entry of the shared cache, which is here from now on.
+    /// The entry of the shared cache. It is copied to this one.
     fn fetch(&self, kind: CacheKind, key: &str) -> Option<Vec<u8>> {
         let shared_cache = self.shared.as_ref().filter(|_| kind.is_shared())?;
         let payload = shared_cache.content(kind, key)?;
-        // Readers may want its file: one that cannot be had counts as absent.
+        // Readers may want its file: without a file it counts as absent.
         self.write_entry(kind, key, &payload).ok()?;
         Some(payload)
     }
@@ -288,7 +288,7 @@ impl Cache {
                 Some(bytes)
             }
             None => {
-                // An entry that cannot be removed is overwritten by the next `write`.
+                // If it cannot be removed, the next `write` overwrites it.
                 let _ = fs::remove_file(&path);
                 None
             }
@@ -341,7 +341,7 @@ impl Cache {
     }
 
     /// Makes a folder for work in progress, removed when it is dropped. The first call of a process
-    /// removes the folders of runs that were killed.
+    /// removes the folders of killed runs.
     ///
     /// # Errors
     /// [`CacheError`], with the system's reason.
@@ -380,7 +380,7 @@ fn cache_io_error(doing: &'static str, path: &Path, source: io::Error) -> CacheE
 
 /// The bytes of the regular file at `path`, if there is one; links are not followed.
 fn read_regular(path: &Path) -> Option<Vec<u8>> {
-    // A pipe that nobody writes to must not be waited for.
+    // The open must not wait for a pipe without a writer.
     let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
     let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
     let metadata = file.metadata().ok()?;

@@ -2,20 +2,20 @@
 //! atomic.
 //!
 //! Opening a pipe without a writer blocks, and `/dev/zero` never ends. Users name files, and
-//! archives and checkouts hold anything, so every file that a user can name is opened here.
+//! archives and checkouts hold anything, so all files named by users are opened here.
 
 use std::fs::{File, FileType, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// The most that a text written by people may have: `replay.toml`, `fixture.toml`, a snapshot.
+/// The largest text written by people: `replay.toml`, `fixture.toml`, a snapshot.
 pub(crate) const TEXT_BYTES: u64 = 64 << 20;
 
-/// The most that a source or a header may have. Generated tables of constants are far smaller.
+/// The largest source or header. Generated tables of constants are far smaller.
 pub const SOURCE_BYTES: u64 = 256 << 20;
 
-/// The beginning of a Git LFS pointer, which stands in the place of a file stored elsewhere.
+/// The beginning of a Git LFS pointer. It stands in the place of a file stored elsewhere.
 pub(crate) const LFS_SIGNATURE: &[u8] = b"version https://git-lfs";
 
 /// Opens the regular file at `path`, through symbolic links, without ever waiting.
@@ -33,7 +33,7 @@ pub fn open_regular_file(path: &Path) -> io::Result<(File, Metadata)> {
     Ok((file, status))
 }
 
-/// The bytes of the regular file at `path`, which may have `limit` bytes at most.
+/// The bytes of the regular file at `path`, at most `limit` of them.
 ///
 /// # Errors
 /// As [`open_regular_file`]; [`io::ErrorKind::FileTooLarge`] beyond the limit.
@@ -48,10 +48,10 @@ pub fn read_regular_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > limit { Err(too_large(bytes.len() as u64, limit)) } else { Ok(bytes) }
 }
 
-/// The text of the regular file at `path`, which may have `limit` bytes at most.
+/// The text of the regular file at `path`, of at most `limit` bytes.
 ///
 /// # Errors
-/// As [`read_regular_file`]; [`io::ErrorKind::InvalidData`] with the place of the first byte that is not UTF-8.
+/// As [`read_regular_file`]; [`io::ErrorKind::InvalidData`] with the place of the first byte outside of UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(read_regular_file(path, limit)?).map_err(|error| {
         let valid_length = error.utf8_error().valid_up_to();
@@ -101,7 +101,7 @@ fn write_temporary_file(
     bytes: &[u8],
     mode: Option<u32>,
 ) -> io::Result<tempfile::NamedTempFile> {
-    /// The mode for open(2), from which the system removes the bits of the user's umask.
+    /// The mode for open(2). The system removes the bits of the user's umask from it.
     const USUAL: u32 = 0o666;
     let folder = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let usual = Permissions::from_mode(USUAL);

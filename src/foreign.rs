@@ -1,7 +1,7 @@
-//! Runs foreign programs so that no process of them outlives its time limit or this process.
+//! Runs foreign programs. None of their processes outlives its time limit or this process.
 //!
-//! A keeper starts the program. It is this program again, run as a child that waits for the other one.
-//! The keeper is the subreaper of everything that the program starts, so it can end all of it: when the
+//! A keeper starts the program. It is this program again, run as a child, and waits for the other one.
+//! The keeper is the subreaper of all processes below, so it can end them: when the
 //! program has ended, when its time is over, and when this process has ended for whatever reason.
 //! Output of the program is kept up to a limit.
 
@@ -28,7 +28,7 @@ pub(crate) use self::bounded_text::{Bounded, omission_note};
 pub use self::keeper::run_program_keeper;
 pub(crate) use self::server::Served;
 
-/// The argument with which the program starts itself as a keeper; not for users.
+/// The first argument of this program as a keeper; not for users.
 pub const KEEPER_ARGUMENT: &str = "--replay-keeper";
 
 /// How long a keeper may take to end processes whose time is over.
@@ -41,9 +41,9 @@ pub struct ProgramBounds {
     pub timeout: Duration,
     /// Bytes of address space of each process.
     pub address_space_bytes: u64,
-    /// Bytes of memory of all processes together, what they share counted once.
+    /// Bytes of memory of all processes together, with shared pages counted once.
     pub tree_memory_bytes: u64,
-    /// Bytes of each file that is written.
+    /// Bytes of each written file.
     pub file_bytes: u64,
 }
 
@@ -53,7 +53,7 @@ pub struct ForeignProgram {
     /// Its name or path, and its arguments.
     pub words: Vec<OsString>,
     pub environment: Vec<(OsString, OsString)>,
-    /// The working directory; none for that of this process.
+    /// The working directory; by default this process's.
     pub folder: Option<PathBuf>,
     /// Whether `folder` is removed if this process ends before the program does.
     pub folder_is_temporary: bool,
@@ -70,7 +70,7 @@ pub enum ProgramEnd {
     TookMemory(MemoryExcess),
 }
 
-/// The result of a program that has ended.
+/// The result of an ended program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// How it ended.
@@ -79,18 +79,18 @@ pub struct Finished {
     pub stdout: Vec<u8>,
     /// The same of its standard error.
     pub stderr: Vec<u8>,
-    /// The bytes that the notes stand for in both.
+    /// The bytes behind the notes in both.
     pub left_out: [u64; 2],
 }
 
 impl Finished {
-    /// One that ended so and printed this.
+    /// The result of a program with this ending and output.
     pub(crate) fn new(ending: ProgramEnd, printed: [Bounded; 2]) -> Finished {
         let [(stdout, out), (stderr, err)] = printed.map(Bounded::finish);
         Finished { ending, stdout, stderr, left_out: [out, err] }
     }
 
-    /// Whether it ended as programs do that have done their work.
+    /// Whether it ended with success.
     pub fn success(&self) -> bool {
         self.ending == ProgramEnd::Ended(End::Exited(0))
     }
@@ -112,9 +112,9 @@ enum KeeperReport {
     Started(Pid),
     /// The system refused it, with this error number.
     Refused(i32),
-    /// It ended, and so did all that it started.
+    /// It ended, and so did all processes below it.
     Ended(ProgramEnd),
-    /// What a program that stays has left behind has ended.
+    /// The program stays, and the processes below it have ended.
     Swept,
 }
 
@@ -125,7 +125,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// One that is started from `program`, the file of this program.
+    /// A keeper from `program`, the file of this program.
     pub fn new(program: &Path) -> Keeper {
         Keeper { program: program.to_owned() }
     }
@@ -226,23 +226,23 @@ impl Kept {
         Ok(Finished::new(ending?, [stdout, stderr]))
     }
 
-    /// Ends a keeper that does not answer, and its program.
+    /// Ends a keeper without an answer, and its program.
     fn end(&mut self) {
         if let Some(group) = self.group {
             // The number belongs to the program's group while one of its members lives.
             tree::signal_group(group, libc::SIGKILL);
         }
-        // One that has ended already needs no more.
+        // It may have ended already.
         let _ = self.child.kill();
     }
 }
 
-/// The whole lines that `text` begins with.
+/// The reports in the whole lines of `text`.
 fn parse_keeper_reports(text: &[u8]) -> impl Iterator<Item = KeeperReport> {
     text.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok())
 }
 
-/// Bytes of memory that this machine has.
+/// Bytes of this machine's memory.
 pub(crate) fn machine_memory_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
     machine.totalram.saturating_mul(machine.mem_unit.into())

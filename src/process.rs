@@ -1,4 +1,4 @@
-//! Starts, watches and ends processes, together with everything that they start.
+//! Starts, watches and ends processes, together with all processes below them.
 //!
 //! Deals with system calls, not with the work of the processes. A [`tree`] is ended as a whole, and its
 //! [`memory`] watched; [`seccomp_filter`] keeps signals away from the processes above.
@@ -36,13 +36,12 @@ pub(crate) fn current_pid() -> Pid {
 
 /// Gives this process a group of its own, of the same number: signals of the terminal do not reach it.
 pub(crate) fn lead_group() {
-    // Fails only for the leader of a session, which has a group of its own. The session stays the
-    // same: some systems share the processor among sessions, whatever priority their processes
-    // have.
+    // Fails only for the leader of a session: it has a group of its own. The session stays the
+    // same: some systems share the processor among sessions, whatever the priority of their processes.
     let _ = setpgid(None, None);
 }
 
-/// Forks this process, which must have one thread. Returns the child, or none in the child.
+/// Forks this process. It must have one thread. Returns the child, or none in the child.
 ///
 /// # Errors
 /// Where the system has no room for another process.
@@ -55,7 +54,7 @@ pub(crate) fn fork_process() -> io::Result<Option<Pid>> {
     }
 }
 
-/// Forks this process, which must have one thread, as a child of this one's parent. Returns the new
+/// Forks this process as a child of its parent. It must have one thread. Returns the new
 /// process, or none in it.
 ///
 /// # Errors
@@ -79,8 +78,8 @@ pub(crate) fn fork_for_parent() -> io::Result<Option<Pid>> {
     }
 }
 
-/// Where the C library keeps this thread's id, which its own `fork` renews; null where the system does not
-/// tell. A stale id matters only to calls that look at a thread from outside.
+/// Where the C library keeps this thread's id; null where the system does not tell. The library's own `fork` renews the
+/// id. A stale one matters only to calls on a thread from outside.
 fn place_of_thread_number() -> *mut Pid {
     const PR_GET_TID_ADDRESS: libc::c_int = 40;
     let mut place: *mut Pid = std::ptr::null_mut();
@@ -112,7 +111,7 @@ pub(crate) fn line_of_descent() -> Vec<Pid> {
     .collect()
 }
 
-/// A file that becomes readable when a child of this process ends. Blocks `SIGCHLD` from here on.
+/// A file, readable when a child of this process ends. Blocks `SIGCHLD` from here on.
 fn signals_of_children() -> io::Result<File> {
     // SAFETY: the set is a variable; the descriptor is new, owned by the File.
     unsafe {
@@ -129,7 +128,7 @@ fn signals_of_children() -> io::Result<File> {
     }
 }
 
-/// Unblocks every signal, as in a process that was started normally. May be called between fork and exec.
+/// Unblocks every signal, as after a normal start. May be called between fork and exec.
 pub(crate) fn unblock_signals() {
     // SAFETY: the set is a variable.
     unsafe {
@@ -140,7 +139,7 @@ pub(crate) fn unblock_signals() {
 }
 
 /// Waits until one of `files` can be read or has lost its other end, or until `timeout` is over.
-/// Returns which are ready; a missing file never is.
+/// Returns for each whether it is ready; a missing file never is.
 ///
 /// # Errors
 /// Where the system refuses to wait.
@@ -174,7 +173,8 @@ pub(crate) fn lower_limit(resource: Resource, new_limit: u64) -> io::Result<()> 
     Ok(setrlimit(resource, Rlimit { current, maximum })?)
 }
 
-/// Limits `resource` for this process to `new_limit`, which may be raised again; to what it may have at most, if none.
+/// Limits `resource` for this process to `new_limit`, or to its hard limit if there is none. The limit may be raised
+/// again.
 ///
 /// # Errors
 /// Where the system refuses.
@@ -189,17 +189,17 @@ pub(crate) fn set_limit(resource: Resource, new_limit: Option<u64>) -> io::Resul
 /// Limits the address space of this process to `bytes`.
 ///
 /// # Errors
-/// Where a lower limit was set for all that this process starts.
+/// Where a lower limit was set for this process and those below it.
 pub(crate) fn limit_address_space(bytes: u64) -> io::Result<()> {
     Ok(setrlimit(Resource::As, Rlimit { current: Some(bytes), maximum: Some(bytes) })?)
 }
 
-/// The address space that this process may have.
+/// The limit of this process's address space.
 pub(crate) fn memory_limit() -> u64 {
     getrlimit(Resource::As).current.unwrap_or(libc::RLIM_INFINITY)
 }
 
-/// The bytes of memory that processes can have before the system has to take pages from others, or before the
+/// The bytes of memory left to processes before the system has to take pages from others, or before the
 /// container's limit is reached; none if the system does not tell.
 pub(crate) fn free_memory_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
@@ -208,14 +208,14 @@ pub(crate) fn free_memory_bytes() -> Option<u64> {
     Some(container::free_container_memory().map_or(machine, |left| left.min(machine)))
 }
 
-/// The bytes that a file may have which this process writes.
+/// The limit of this process for the size of a file.
 pub(crate) fn file_limit() -> u64 {
     getrlimit(Resource::Fsize).current.unwrap_or(libc::RLIM_INFINITY)
 }
 
 /// Makes the system end this process before others where memory runs out: 1000 before all, 0 as others.
 pub(crate) fn go_first(score: u16) {
-    // A system without this setting chooses by itself which process to end.
+    // A system without this setting chooses the process to end by itself.
     let _ = fs::write("/proc/self/oom_score_adj", score.to_string());
 }
 

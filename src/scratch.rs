@@ -1,7 +1,7 @@
-//! Memory for per-element numbers: this process's while there is enough, else unnamed mapped files,
-//! whose pages the system can write out and reclaim.
+//! Memory for per-element numbers: this process's while there is enough, else unnamed mapped files. The system can write
+//! out and reclaim their pages.
 //!
-//! A [`Budget`] counts the memory. The space in a file is reserved before use, so that a full disk is an
+//! A [`Budget`] counts the memory. The space in a file is reserved before use: a full disk is an
 //! error here and not a signal later.
 #![allow(unsafe_code)]
 
@@ -19,14 +19,14 @@ use memmap2::{Advice, MmapMut};
 
 use crate::process;
 
-/// What fits into memory on any machine.
+/// A size for the memory of any machine.
 const LEAST_MEMORY: usize = 128 << 20;
-/// The part of the memory that is free at first which numbers and outputs may take.
+/// Numbers and outputs may take this part of the memory free at first.
 const SHARE: usize = 2;
 /// Memory of this size is mapped, in large pages where the system has them.
 const LARGE: usize = 4 << 20;
 
-/// The error for memory that the machine lacks.
+/// The error for lack of memory.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} {bytes} bytes for temporary numbers in {folder}")]
 pub struct ScratchError {
@@ -51,7 +51,7 @@ impl ScratchError {
     }
 }
 
-/// Bytes of memory that may be taken, and those that are.
+/// The limit of bytes of memory, and those in use.
 #[derive(Debug)]
 pub struct Budget {
     most: usize,
@@ -64,7 +64,7 @@ impl Budget {
         Arc::new(Budget { most, used: AtomicUsize::new(0) })
     }
 
-    /// That of this process: half of what the machine has free when it is first asked for.
+    /// The budget of this process: half of the memory free at the first call.
     pub fn of_process() -> Arc<Budget> {
         static BUDGET: OnceLock<Arc<Budget>> = OnceLock::new();
         BUDGET
@@ -75,7 +75,7 @@ impl Budget {
             .clone()
     }
 
-    /// Takes that many bytes, if there are so many.
+    /// Takes so many bytes, if they are left.
     pub fn reserve(self: &Arc<Budget>, bytes: usize) -> Option<Taken> {
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
@@ -90,7 +90,7 @@ impl Budget {
         self.most
     }
 
-    /// The bytes that are left.
+    /// The bytes left.
     pub fn left(&self) -> usize {
         self.most.saturating_sub(self.used.load(Ordering::Relaxed))
     }
@@ -151,7 +151,7 @@ impl Scratch {
     }
 }
 
-/// Memory of that many bytes by itself, in large pages if the system has them; none if it has no room.
+/// Memory of so many bytes by itself, in large pages if the system has them; none if it has no room.
 fn map_large_pages(bytes: usize) -> Option<MmapMut> {
     let map = MmapMut::map_anon(bytes).ok()?;
     // Without large pages it is as good, if slower to fill.
@@ -159,7 +159,7 @@ fn map_large_pages(bytes: usize) -> Option<MmapMut> {
     Some(map)
 }
 
-/// Makes an unnamed file of that many bytes in `folder`, with the space reserved.
+/// Makes an unnamed file of so many bytes in `folder`, with the space reserved.
 ///
 /// # Errors
 /// [`ScratchError`] if the folder has no room for it.
@@ -185,7 +185,7 @@ fn scratch_failure(
     move |source| ScratchError { doing, bytes, folder, source }
 }
 
-/// Gives `file` that many bytes of its own.
+/// Gives `file` so many bytes of its own.
 fn reserve_file_space(file: &File, bytes: usize) -> io::Result<()> {
     let length = libc::off_t::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
     // SAFETY: the descriptor is open.
@@ -195,7 +195,7 @@ fn reserve_file_space(file: &File, bytes: usize) -> io::Result<()> {
     }
 }
 
-/// A type that a scratch can hold.
+/// A type for the numbers of a scratch.
 ///
 /// # Safety
 /// All bits zero are a value of the type, and it holds no references.

@@ -54,7 +54,7 @@ pub enum DType {
 }
 
 impl DType {
-    /// Every element type, in the order in which messages list them.
+    /// Every element type, in the order of messages.
     pub const ALL: [DType; 15] = [
         DType::F64,
         DType::F32,
@@ -104,7 +104,7 @@ impl DType {
         }
     }
 
-    /// The type that CUDA C++ has for it, as it stands in the parameters of `call`.
+    /// Its type in CUDA C++, as in the parameters of `call`.
     pub(crate) const fn cuda_name(self) -> &'static str {
         match self {
             DType::F64 => "double",
@@ -150,7 +150,7 @@ impl fmt::Display for DType {
     }
 }
 
-/// One dimension of a tensor: how many elements, and what the harness calls it.
+/// One dimension of a tensor: the number of elements, and its name in the harness.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Dim {

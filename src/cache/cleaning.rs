@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{Cache, CacheError, CacheKind, ENTRY_PREFIX, Usage, WORK_PREFIX, cache_io_error};
 
-/// The least age of unlocked work that counts as left behind: a run may have made it and not locked
+/// The least age of unlocked work to count as left behind: a run may have made it and not locked
 /// it yet.
 const UNLOCKED: Duration = Duration::from_secs(60);
 /// The same where the file system has no locks: a run may still be at work.
@@ -16,11 +16,11 @@ const WITHOUT_LOCKS: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The folder with unpacked bundles.
 const BUNDLES: &str = "bundles";
-/// The folder with the trees that programs see.
+/// The folder with the trees for programs.
 pub(crate) const TREES: &str = "trees";
 
 impl Cache {
-    /// The space that each kind of entry takes.
+    /// The space of each kind of entry.
     ///
     /// # Errors
     /// [`CacheError`], with the system's reason.
@@ -35,7 +35,7 @@ impl Cache {
             .collect()
     }
 
-    /// Removes entries that were not written within `age`, and the leftovers of killed runs.
+    /// Removes entries older than `age`, and the leftovers of killed runs.
     ///
     /// # Errors
     /// [`CacheError`], with the system's reason.
@@ -67,13 +67,13 @@ impl Cache {
     pub(super) fn sweep_once(&self) {
         self.swept.call_once(|| {
             for (path, metadata) in self.left_behind().unwrap_or_default() {
-                // A leftover that cannot be removed does no harm; `cache gc` says why.
+                // A leftover does no harm if it cannot be removed; `cache gc` says why.
                 let _ = remove_cached_path(&path, &metadata);
             }
         });
     }
 
-    /// Removes everything that replay put into the folder, and nothing else. It stays marked as
+    /// Removes replay's own files from the folder, and nothing else. It stays marked as
     /// replay's.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Cache {
         own_files(&self.root.join(kind.name()), |name, metadata| metadata.is_file() && is_key(name))
     }
 
-    /// The leftovers of runs: files and folders that nobody will finish.
+    /// The leftovers of runs: unfinished files and folders.
     fn left_behind(&self) -> Result<Vec<(PathBuf, Metadata)>, CacheError> {
         let mut leftovers = own_files(&self.temporary(), |name, metadata| {
             (name.starts_with(ENTRY_PREFIX) && metadata.is_file())
@@ -113,7 +113,7 @@ impl Cache {
     }
 }
 
-/// The files in `folder` that are replay's by their name and type; none if `folder` is a link or
+/// Replay's files in `folder`, by their name and type; none if `folder` is a link or
 /// missing.
 fn own_files(
     folder: &Path,
@@ -150,7 +150,7 @@ fn is_key(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// Whether an unpacked bundle, or one that is being unpacked, may have this name.
+/// Whether a bundle, unpacked or at work, may have this name.
 fn is_unpacked_bundle(name: &str, metadata: &Metadata) -> bool {
     metadata.is_dir() && (is_key(name) || name.starts_with(".new-") || name.starts_with(".old-"))
 }
@@ -181,14 +181,14 @@ fn remove_cached_path(path: &Path, metadata: &Metadata) -> Result<(), CacheError
     }
 }
 
-/// Gives back the permission to remove what is in the folders at and below `path`: trees are
+/// Gives back the permission to remove the content of the folders at and below `path`: trees are
 /// read-only.
 pub(crate) fn make_removable(path: &Path) {
     let Ok(metadata) = fs::symlink_metadata(path) else { return };
     if !metadata.is_dir() {
         return;
     }
-    // What still cannot be removed is told of when that is tried.
+    // The removal itself reports the remaining obstacles.
     let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o755));
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
         make_removable(&entry.path());

@@ -2,16 +2,16 @@
 
 use std::collections::VecDeque;
 
-/// The bytes that are kept of the beginning of each stream of a program.
+/// The bytes to keep of the beginning of each stream of a program.
 const KEPT_OUTPUT: usize = 1 << 20;
-/// The bytes that are kept of its end, where it is longer: there programs say why they failed.
+/// The bytes to keep of its end, if it is longer: there programs say why they failed.
 const KEPT_TAIL: usize = 64 << 10;
 
-/// What is kept of a text.
+/// The kept parts of a text.
 #[derive(Debug, Default)]
 pub(crate) struct Bounded {
     head: Vec<u8>,
-    /// The end of what is beyond the head.
+    /// The end of the text beyond the head.
     tail: VecDeque<u8>,
     left_out: u64,
 }
@@ -35,7 +35,7 @@ impl Bounded {
         &self.head
     }
 
-    /// The text, with a note in the place of what was left out, and how many bytes that were.
+    /// The text with a note in place of the omitted bytes, and their number.
     pub(crate) fn finish(mut self) -> (Vec<u8>, u64) {
         if self.left_out > 0 {
             self.head.extend_from_slice(omission_note(self.left_out).as_bytes());
@@ -45,7 +45,7 @@ impl Bounded {
     }
 }
 
-/// What stands in the place of so many bytes.
+/// The note in place of so many bytes.
 pub(crate) fn omission_note(left_out: u64) -> String {
     format!("\n[{left_out} bytes left out]\n")
 }

@@ -1,4 +1,4 @@
-//! The work of a keeper: runs one program, and ends everything that it started.
+//! The work of a keeper: runs one program, and ends everything below it.
 #![allow(unsafe_code)]
 
 use std::ffi::OsString;
@@ -16,10 +16,10 @@ use crate::process::{self, Pid, Resource, seccomp_filter};
 
 /// How long killed processes may take to go. A process blocked on a device cannot be killed.
 const GOING: Duration = Duration::from_secs(5);
-/// The system rather ends a program that takes too much memory than the one that waits for it.
+/// If memory runs out, the system ends the program rather than the process in wait for it.
 const GO_FIRST: u16 = 1000;
 
-/// Keeps the program that the arguments of this process name. The other end of its standard input
+/// Keeps the program named by the arguments of this process. The other end of its standard input
 /// belongs to its parent.
 pub fn run_program_keeper() -> u8 {
     let Ok(parent) = io::stdin().as_fd().try_clone_to_owned() else { return 1 };
@@ -49,8 +49,8 @@ pub fn run_program_keeper() -> u8 {
     0
 }
 
-/// Starts a program. One that is `served` gets this process's standard output, which is a socket, under
-/// another number, and the variable of this name says which.
+/// Starts a program. If it is `served`, it gets this process's standard output, a socket, under
+/// another number. The variable of this name holds the number.
 fn start_kept_program(
     words: &[OsString],
     bounds: &ProgramBounds,
@@ -64,7 +64,7 @@ fn start_kept_program(
     if let Some((variable, socket)) = &served_socket {
         command.env(variable, socket.as_raw_fd().to_string());
         command.stdout(io::stderr().as_fd().try_clone_to_owned()?);
-        // Only the program keeps it, so that its end is heard.
+        // Only the program keeps it, so this process notices its end.
         rustix::stdio::dup2_stdout(io::stderr())?;
     }
     let limits = [
@@ -134,7 +134,7 @@ impl Keeping {
             }
             Reason::ParentGone if self.temporary => {
                 if let Ok(folder) = std::env::current_dir() {
-                    // Files that cannot be removed stay for `cache gc`.
+                    // If files cannot be removed, they stay for `cache gc`.
                     let _ = std::fs::remove_dir_all(folder);
                 }
             }
@@ -160,10 +160,10 @@ impl Keeping {
             }
             let left = memory.pause().map_or(left, |pause| pause.min(left));
             let waited = self.deaths.wait(&self.parent, Some(left));
-            // The parent writes to have what was left behind ended; otherwise it has gone.
+            // The parent writes to have leftover processes ended; otherwise it has gone.
             match waited {
                 Ok((true, _)) if matches!((&self.parent).read(&mut [0]), Ok(1..)) => {
-                    // A program that stays has ended a task: what it left behind goes.
+                    // The program stays, and its task has ended: the task's other processes go.
                     if tree::end_all_but(&[self.child], GOING).contains(&self.child) {
                         return Reason::Ended(End::Killed(libc::SIGKILL));
                     }
@@ -179,6 +179,6 @@ impl Keeping {
 fn send_keeper_report(parent: &UnixStream, report: &KeeperReport) {
     let mut text = serde_json::to_vec(report).expect("reports are plain data");
     text.push(b'\n');
-    // A parent that has ended asks no more.
+    // If the parent has ended, it asks no more.
     let _ = (&*parent).write_all(&text);
 }

@@ -1,5 +1,5 @@
-//! A program that stays and answers: it inherits one end of a socket, and its keeper ends it with the
-//! rest of what it has started when this process lets it go.
+//! A program to stay and answer: it inherits one end of a socket. When this process lets it go, its keeper ends it and all
+//! processes below it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::process;
 
-/// How long a keeper may take to end processes that are left of one request.
+/// How long a keeper may take to end the leftover processes of one request.
 const SWEEPING: Duration = Duration::from_secs(10);
 
 /// A program at work, with its keeper.
@@ -27,7 +27,7 @@ pub(crate) struct Served {
     told: Vec<u8>,
     /// The other end of the program's socket.
     socket: UnixStream,
-    /// What the program itself prints.
+    /// The program's own output.
     printing: File,
     printed: Bounded,
     /// Whether it may print more.
@@ -76,8 +76,8 @@ impl Served {
         sent
     }
 
-    /// Waits until the program sends something, one of `extra_files` can be read, or `timeout` is over; adds
-    /// what it sent to `received`. False once it will send no more.
+    /// Waits until the program sends something, one of `extra_files` can be read, or `timeout` is over. Adds
+    /// the bytes to `received`. False once it will send no more.
     pub(crate) fn receive(
         &mut self,
         received: &mut Vec<u8>,
@@ -109,13 +109,13 @@ impl Served {
         }
     }
 
-    /// Ends everything that the program has left behind but the program itself. False if it has ended.
+    /// Ends all processes below the program. False if the program has ended.
     pub(crate) fn sweep(&mut self) -> bool {
         (&self.control).write_all(b"s").is_ok()
             && self.hear(|report| matches!(report, KeeperReport::Swept)).is_some()
     }
 
-    /// Waits for the end of a program that is about to end.
+    /// Waits for the program's end, which must be near.
     pub(crate) fn ended(mut self) -> Result<(ProgramEnd, Vec<u8>), KeeperError> {
         let last_report =
             self.hear(|report| matches!(report, KeeperReport::Ended(_) | KeeperReport::Refused(_)));
@@ -136,7 +136,7 @@ impl Served {
         }
     }
 
-    /// The keeper's next message that is `is_wanted`, or that the program has ended.
+    /// The keeper's next message that `is_wanted`, or its message of the program's end.
     fn hear(&mut self, is_wanted: impl Fn(&KeeperReport) -> bool) -> Option<KeeperReport> {
         let started = Instant::now();
         loop {

@@ -1,10 +1,10 @@
-//! The memory that the containers around this process leave it: the limits of its control groups, of every one
+//! The memory left to this process by the containers around it: the limits of its control groups, of every one
 //! between it and the root, in both versions of Linux's interface.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A hierarchy of control groups that limits memory.
+/// A hierarchy of control groups with a limit of memory.
 struct Hierarchy {
     /// Where it is mounted.
     mount: PathBuf,
@@ -14,15 +14,14 @@ struct Hierarchy {
     used: &'static str,
 }
 
-/// The bytes that this process can have before the limit of a group is reached that it belongs to; none if there is no
-/// limit.
+/// The bytes left to this process below the limits of its groups; none if there is no limit.
 pub(super) fn free_container_memory() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     parse_hierarchies(&groups, &mounts).iter().filter_map(Hierarchy::free_memory).min()
 }
 
-/// The hierarchies of memory in what `/proc/self/cgroup` and `/proc/self/mountinfo` say (cgroups(7), proc(5)).
+/// The hierarchies of memory in the texts of `/proc/self/cgroup` and `/proc/self/mountinfo` (cgroups(7), proc(5)).
 fn parse_hierarchies(groups: &str, mounts: &str) -> Vec<Hierarchy> {
     mounts.lines().filter_map(|line| parse_hierarchy(groups, line)).collect()
 }
@@ -49,7 +48,7 @@ fn parse_hierarchy(groups: &str, mount: &str) -> Option<Hierarchy> {
         };
         is_memory_group.then_some(path)
     })?;
-    // A container sees its own group as the root of what is mounted.
+    // A container sees its own group as the root of the mount.
     let path_below = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
     let is_inside =
         path_below.components().all(|part| matches!(part, std::path::Component::Normal(_)));
@@ -72,7 +71,7 @@ impl Hierarchy {
     fn left_in(&self, group: &Path) -> Option<u64> {
         let most_bytes = read_number(&group.join(self.most))?;
         let used = read_number(&group.join(self.used))?;
-        // What a group uses includes pages of files, which the system takes back if need be.
+        // The used memory includes pages of files. The system takes them back if need be.
         let files = cached_files(group).unwrap_or_default();
         Some(most_bytes.saturating_sub(used.saturating_sub(files)))
     }
@@ -82,7 +81,7 @@ fn read_number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The bytes of files that the system keeps in memory for `group` and those below it.
+/// The bytes of files in memory for `group` and those below it.
 fn cached_files(group: &Path) -> Option<u64> {
     let text = fs::read_to_string(group.join("memory.stat")).ok()?;
     Some(read_statistic(&text, "inactive_file")? + read_statistic(&text, "active_file")?)

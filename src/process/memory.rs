@@ -1,4 +1,4 @@
-//! What memory the tree of processes below this one takes. Pages that several of them share count once. Pages of files,
+//! The memory of the tree of processes below this one. Shared pages count once. Pages of files,
 //! such as libraries, do not count: the system can take them back.
 
 use std::fmt;
@@ -11,15 +11,15 @@ use super::{Pid, current_pid, tree};
 
 /// The shortest time between two looks.
 const PERIOD: Duration = Duration::from_millis(10);
-/// The time between two looks is this multiple of what a look takes.
+/// The time between two looks is this multiple of the time of a look.
 const PAUSE: u32 = 20;
 
 /// More memory than a replay may have, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryExcess {
-    /// What its processes had together when that was seen.
+    /// The memory of all its processes at the time of the look.
     pub taken: u64,
-    /// What they may have.
+    /// Their limit.
     pub limit: u64,
 }
 
@@ -48,14 +48,14 @@ impl fmt::Display for Bytes {
 
 /// Watches over the memory of the tree below this process.
 pub(crate) struct MemoryWatch {
-    /// The bytes that it may have; none where it may have any number.
+    /// The limit in bytes, if there is one.
     limit: Option<u64>,
     /// When it is looked at next.
     due: Instant,
 }
 
 impl MemoryWatch {
-    /// A watch over a tree that may have `limit` bytes, or any number for `u64::MAX`.
+    /// A watch over a tree with a limit of `limit` bytes. `u64::MAX` is no limit.
     pub(crate) fn new(limit: u64) -> MemoryWatch {
         MemoryWatch { limit: Some(limit).filter(|&limit| limit < u64::MAX), due: Instant::now() }
     }
@@ -65,7 +65,7 @@ impl MemoryWatch {
         self.limit.map(|_| self.due.saturating_duration_since(Instant::now()))
     }
 
-    /// What the tree takes, if it is time to look and that is more than it may have.
+    /// The excess of the tree, if it is time to look and the tree is beyond its limit.
     pub(crate) fn excess(&mut self) -> Option<MemoryExcess> {
         let limit = self.limit?;
         let begun = Instant::now();
@@ -78,8 +78,8 @@ impl MemoryWatch {
     }
 }
 
-/// The bytes that `processes` take together. Only where they may be more than `most` is it counted which pages are
-/// shared: for that the system walks through all of them.
+/// The bytes of all `processes`. Shared pages are told apart only if the sum may be more than `most`: the system has to
+/// walk through all pages for it.
 fn tree_bytes(processes: &[Pid], most: u64) -> u64 {
     let resident: u64 = processes.iter().filter_map(|&process| resident_bytes(process)).sum();
     if resident <= most {
@@ -91,14 +91,13 @@ fn tree_bytes(processes: &[Pid], most: u64) -> u64 {
         .sum()
 }
 
-/// The bytes in memory and in swap that `process` has of its own or shares, files excepted (proc_pid_status(5)); none if it
+/// The bytes of `process` in memory and in swap, its own and shared ones, files excepted (proc_pid_status(5)); none if it
 /// has gone.
 fn resident_bytes(process: Pid) -> Option<u64> {
     sum_of_fields(process, "status", &["RssAnon:", "RssShmem:", "VmSwap:"])
 }
 
-/// The same, with a part of what it shares for each process that has it (proc_pid_smaps(5)); none if the system does not
-/// tell.
+/// The same, with shared bytes divided among their processes (proc_pid_smaps(5)); none if the system does not tell.
 fn proportional_bytes(process: Pid) -> Option<u64> {
     sum_of_fields(process, "smaps_rollup", &["Pss_Anon:", "Pss_Shmem:", "SwapPss:"])
 }

@@ -1,9 +1,9 @@
 //! Keeps a process from sending signals to those above it, with a seccomp filter. The filter needs
-//! no privilege, and everything that the process starts inherits it.
+//! no privilege, and all processes below inherit it.
 //!
 //! It stops mistakes and simple attempts: `kill(getppid(), ...)`, `kill(-1, ...)`. It is not a
-//! sandbox. A `SIGKILL` that the process sends to itself is turned into a signal that it can handle,
-//! so that its sender is known. System calls of other architectures end the process.
+//! sandbox. A `SIGKILL` from the process to itself becomes another signal. The process can handle it and know the
+//! sender. System calls of other architectures end the process.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub(crate) const KILLS_ITSELF: u16 = 0x5250;
 /// A filter counts at most so many processes: the system takes 4096 instructions.
 const MOST: usize = 40;
 
-/// Calls that name a process in the same argument and, where they send a signal, the signal as well.
+/// Calls with the process in the same argument. If they send a signal, it is in the same argument as well.
 struct FilteredCalls {
     numbers: &'static [c_long],
     process: u8,
@@ -49,8 +49,8 @@ const CALLS: [FilteredCalls; 4] = [
     FilteredCalls { numbers: &[libc::SYS_ptrace], process: 1, signal: None },
 ];
 
-/// Makes system calls fail that reach the processes `ancestors`, their groups, or all processes: in this
-/// thread and in everything that it starts from here on. A `SIGKILL` to this process itself arrives
+/// Makes system calls on the processes `ancestors`, on their groups, or on all processes fail: in this
+/// thread and in its later children. A `SIGKILL` to this process itself arrives
 /// as `SIGSYS`.
 ///
 /// # Errors
@@ -68,7 +68,7 @@ fn install_filter_program(program: &[seccompiler::sock_filter]) -> io::Result<()
         len: program.len() as libc::c_ushort,
         filter: program.as_ptr().cast_mut().cast(),
     };
-    // Without this flag, which seccompiler does not set, older systems slow a process with a filter down.
+    // seccompiler does not set this flag. Without it, older systems slow a process with a filter down.
     let flags = libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
     let set = libc::SECCOMP_SET_MODE_FILTER;
     // SAFETY: the program is read while the call lasts; both crates have the system's layout of an instruction.
@@ -78,8 +78,8 @@ fn install_filter_program(program: &[seccompiler::sock_filter]) -> io::Result<()
     }
 }
 
-/// The filters for the process `this` below `above`: the one that refuses calls, and the one that tells of a process
-/// that kills itself. A filter has one action; of two that match, the system takes the second one's.
+/// The filters for the process `this` below `above`: one refuses calls, and one reports a process's SIGKILL to
+/// itself. A filter has one action. If both match, the system takes the action of the second.
 fn build_filter_programs(above: &[Pid], this: Pid) -> Result<[BpfProgram; 2], BackendError> {
     let refused =
         compile_filter_rules(refused_calls(above)?, SeccompAction::Errno(libc::EPERM as u32))?;

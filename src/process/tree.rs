@@ -31,33 +31,32 @@ pub enum End {
 /// every descendant whose own parent is gone.
 ///
 /// # Errors
-/// If the system does not support that. Descendants whose parents end are then left behind.
+/// If the system does not support it. Descendants whose parents end are then left behind.
 pub(crate) fn take_root() -> io::Result<()> {
     super::lead_group();
     Ok(set_child_subreaper(Some(getpid()))?)
 }
 
-/// Kills this process when `parent` ends; false if that has happened already. May be called between fork
+/// Kills this process when `parent` ends; false if `parent` has ended already. May be called between fork
 /// and exec.
 pub(crate) fn die_with_parent(parent: Pid) -> bool {
-    // A parent that went before sends no signal.
+    // If the parent went before, no signal comes.
     set_parent_process_death_signal(Some(Signal::KILL)).is_ok() && parent_id() as Pid == parent
 }
 
-/// Sends `signal` to `process`, which must be a child that was not waited for: its number cannot be
-/// reused before that.
+/// Sends `signal` to `process`, a child. Nobody may have waited for it yet: its number cannot be reused before.
 pub(crate) fn signal_process(process: Pid, signal: i32) {
     if let (Some(process), Some(signal)) = (rustix_pid(process), Signal::from_named_raw(signal)) {
-        // One that has ended needs none.
+        // An ended process needs none.
         let _ = kill_process(process, signal);
     }
 }
 
-/// Sends `signal` to the group of `leader`. The leader must be a child that was not waited for, or its
+/// Sends `signal` to the group of `leader`. The leader must be a child nobody has waited for, or its
 /// group must have other members.
 pub(crate) fn signal_group(leader: Pid, signal: i32) {
     if let (Some(leader), Some(signal)) = (rustix_pid(leader), Signal::from_named_raw(signal)) {
-        // A group that is empty needs none.
+        // An empty group needs none.
         let _ = kill_process_group(leader, signal);
     }
 }
@@ -66,7 +65,7 @@ fn rustix_pid(process: Pid) -> Option<rustix::process::Pid> {
     rustix::process::Pid::from_raw(process)
 }
 
-/// Reaps a child that has ended, and returns how it ended; none if no child has.
+/// Reaps an ended child, and returns how it ended; none if no child has ended.
 pub(crate) fn reap_child() -> Option<(Pid, End)> {
     let of_any_kind = WaitOptions::from_bits_retain(libc::__WALL as u32);
     let (process, status) = rustix::process::wait(WaitOptions::NOHANG | of_any_kind).ok()??;
@@ -77,9 +76,9 @@ pub(crate) fn reap_child() -> Option<(Pid, End)> {
     Some((process.as_raw_nonzero().get(), end))
 }
 
-/// Ends every child of this process but `kept_processes`, and everything that they have started: this process
-/// adopts their orphans, if it can, and ends them next. Those that have not ended when `patience` is
-/// over are left. Returns the processes of `kept_processes` that have ended by themselves.
+/// Ends every child of this process but `kept_processes`, and everything below: this process
+/// adopts their orphans, if it can, and ends them next. After `patience` it leaves the rest alone. Returns the
+/// processes of `kept_processes` with an end of their own.
 pub(crate) fn end_all_but(kept_processes: &[Pid], patience: Duration) -> Vec<Pid> {
     let started_at = Instant::now();
     let mut dead = Vec::new();
@@ -107,7 +106,7 @@ pub(crate) fn is_childless() -> bool {
     matches!(rustix::process::waitid(WaitId::All, asking), Err(Errno::CHILD))
 }
 
-/// The children of this process, those that have ended and were not waited for included.
+/// The children of this process, including ended ones nobody has waited for.
 fn list_children() -> Vec<Pid> {
     children_of(current_pid())
 }
@@ -118,7 +117,7 @@ fn children_of(process: Pid) -> Vec<Pid> {
     let threads = threads.into_iter().flatten().flatten();
     let lists: Vec<io::Result<String>> =
         threads.map(|thread| fs::read_to_string(thread.path().join("children"))).collect();
-    // Some systems do not tell; a thread that has ended meanwhile has no list.
+    // Some systems do not tell. A thread may have ended meanwhile: it has no list.
     if lists.iter().all(Result::is_err) {
         return all_processes().filter(|&child| parent_of(child) == Some(process)).collect();
     }
@@ -132,7 +131,7 @@ pub(crate) fn list_descendants(root: Pid) -> Vec<Pid> {
     let mut next = 0;
     while let Some(&process) = all.get(next) {
         next += 1;
-        // One that ends meanwhile hands its children on, and may be met twice.
+        // A process hands its children on when it ends, so one may be met twice.
         let children = children_of(process);
         all.extend(children.into_iter().filter(|child| !all.contains(child)).collect::<Vec<_>>());
     }
@@ -143,8 +142,8 @@ pub(crate) fn list_descendants(root: Pid) -> Vec<Pid> {
 pub(crate) struct Deaths(File);
 
 impl Deaths {
-    /// Begins to watch; from here on, deaths of children are reported only in this way. Processes that
-    /// this one starts have to unblock `SIGCHLD`.
+    /// Begins to watch. From here on, deaths of children are reported only in this way. Children of this process have to
+    /// unblock `SIGCHLD`.
     ///
     /// # Errors
     /// Where the system gives no descriptor.
@@ -153,7 +152,7 @@ impl Deaths {
     }
 
     /// Waits until `parent` writes or has gone, a child has ended, or `timeout` is over. Returns whether
-    /// the parent can be read, and whether a child has ended; [`reap_child`] returns which.
+    /// the parent can be read, and whether a child has ended; [`reap_child`] returns the child.
     ///
     /// # Errors
     /// Where the system refuses to wait.
@@ -169,7 +168,7 @@ impl Deaths {
         Ok((called, died))
     }
 
-    /// Clears the deaths so far, so that only later ones are reported.
+    /// Clears the deaths so far. Only later ones are reported.
     fn forget(&mut self) {
         while self.0.read(&mut [0; size_of::<libc::signalfd_siginfo>()]).is_ok_and(|n| n > 0) {}
     }

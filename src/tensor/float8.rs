@@ -4,13 +4,13 @@
 
 use super::DType;
 
-/// The numbers that the 256 codes of E4M3 stand for.
+/// The numbers of the 256 codes of E4M3.
 pub(crate) static E4M3: [f64; 256] = tabulate_float8(3, 7, 0x7E, 0x7F);
-/// The numbers that the 256 codes of E5M2 stand for.
+/// The numbers of the 256 codes of E5M2.
 pub(crate) static E5M2: [f64; 256] = tabulate_float8(2, 15, 0x7B, 0x7C);
 
 /// The numbers of a format with so many bits of fraction, this bias, this largest finite magnitude, and
-/// this code for what is larger. Codes behind that are NaN.
+/// this code for larger ones. Codes behind it are NaN.
 const fn tabulate_float8(fraction: u32, bias: i32, largest: usize, overflow: usize) -> [f64; 256] {
     let mut values = [f64::NAN; 256];
     let mut code = 0;
@@ -37,7 +37,7 @@ const fn power_from_exponent(exponent: i32) -> f64 {
     f64::from_bits(((exponent + 1023) as u64) << 52)
 }
 
-/// The code of `x` in `dtype`, rounded to the nearest, ties to even. What is too large is NaN in E4M3 and
+/// The code of `x` in `dtype`, rounded to the nearest, ties to even. A number beyond the range is NaN in E4M3 and
 /// infinite in E5M2.
 ///
 /// # Panics

@@ -1,18 +1,18 @@
-//! Work on many elements, divided among threads that end with it.
+//! Work on many elements, divided among threads. They end with the work.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Steps of a loop that take about as long as a thread takes to start.
+/// About so many steps of a loop take as long as the start of a thread.
 const LEAST: usize = 1 << 18;
 
-/// The cores of this machine that this process may use.
+/// The cores of this machine for this process.
 pub fn count_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Fills `out` by up to `threads` threads. Each calls `make` with the number of its first piece and with
 /// the pieces themselves, of `piece` elements each, but for the last one. An element takes about `steps` steps
-/// of a loop: small work is done by the calling thread alone, as is work for threads that the system refuses.
+/// of a loop. The calling thread does small work alone, and also the work of threads refused by the system.
 pub(crate) fn fill_in_parallel<T: Send>(
     threads: usize,
     out: &mut [T],
@@ -32,7 +32,7 @@ pub(crate) fn fill_in_parallel<T: Send>(
     };
     std::thread::scope(|scope| {
         for _ in 1..useful {
-            // What it would have done is done below.
+            // Its work is done below.
             let _ = std::thread::Builder::new().spawn_scoped(scope, work);
         }
         work();

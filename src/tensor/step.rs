@@ -1,7 +1,7 @@
-//! A step away from a tensor: the elements that move, how far, and in which direction.
+//! A step away from a tensor: the moved elements, their distances and directions.
 //!
 //! One length for all elements is wrong for tensors with a mask of -1e9, an outlier or a padding row: a
-//! step that suits the mask jumps over all features of the loss in the ordinary elements. So each element
+//! step for the mask jumps over all features of the loss in the ordinary elements. So each element
 //! moves in proportion to a scale of its own.
 
 use std::ops::Range;
@@ -14,13 +14,13 @@ use super::{DType, TensorView, parallel};
 /// An element beyond this many times the scale of its row is an outlier.
 const OUTLIER: f64 = 64.0;
 
-/// Elements that are stepped together, since their derivatives are of one kind.
+/// Elements with one kind of derivative. A step moves them together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepClass {
     /// Neither of the others.
     Ordinary,
-    /// Exactly zero: padding, initial biases, values that a rectifier cut off. The loss often has a
+    /// Exactly zero: padding, initial biases, values cut off by a rectifier. The loss often has a
     /// kink here.
     Zero,
     /// Far larger than the rest of its row: masks, outliers.
@@ -36,9 +36,9 @@ impl StepClass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepUnit {
-    /// The element's own magnitude or that of its row, whichever is larger.
+    /// The larger of the magnitudes of the element and of its row.
     Row,
-    /// The element's own magnitude, so that no step changes a sign; for a zero, that of its row.
+    /// The element's own magnitude: no step changes a sign. For a zero, the magnitude of its row.
     Own,
 }
 
@@ -46,7 +46,7 @@ pub enum StepUnit {
 /// drawn once: points of one line, at equal distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinePoint {
-    /// Which point of the line; 0 is the input itself.
+    /// The number of the point; 0 is the input itself.
     pub by: i8,
     /// How near they lie.
     pub exponent: u8,
@@ -57,11 +57,11 @@ pub struct LinePoint {
 pub struct Step {
     /// The seed of the signs.
     pub seed: u64,
-    /// The elements that move.
+    /// The class of the moved elements.
     pub class: StepClass,
-    /// The row-major indices among which they lie.
+    /// The range of their row-major indices.
     pub among: Range<usize>,
-    /// Those among them that stay, in order and apart.
+    /// The unmoved ones in this range, in order and apart.
     pub without: Vec<Range<usize>>,
     /// The scale of each.
     pub unit: StepUnit,
@@ -100,13 +100,13 @@ impl Step {
         let end = first + values.len();
         let mut position = first;
         while position < end {
-            // Elements of one row that all may move, or all stay.
+            // Elements of one row. Either all of them may move, or all stay.
             let until = end.min(self.next_border(position)).min(scales.row_end(position));
             let part = &mut values[position - first..until - first];
             let row = scales.row(position);
             match (self.class, self.unit) {
                 _ if !self.moves(position) => part.iter_mut().for_each(|x| take(x, 0.0)),
-                // What nearly all elements are, without a jump that depends on one.
+                // The most frequent case, without a branch on an element.
                 (StepClass::Ordinary, StepUnit::Row) => {
                     for (index, x) in (position as u64..).zip(part) {
                         let own_power = f64::from_bits(x.to_bits() & EXPONENT);
@@ -131,8 +131,8 @@ impl Step {
         }
     }
 
-    /// Gives each of `values`, the elements of `scales` from `first` on, to `take`: its offset, its class, and how
-    /// far it would move if that were the class of the step. Elements of no class are left out.
+    /// Gives each of `values`, the elements of `scales` from `first` on, to `take`: its offset, its class, and the distance
+    /// of its move by a step of its class. Elements of no class are left out.
     pub fn distances_of_all(
         &self,
         scales: &Scales,
@@ -159,7 +159,7 @@ impl Step {
         }
     }
 
-    /// The first index after `index` that may move where `index` stays, or stay where it moves.
+    /// The first index after `index` on the other side of a border between moved and unmoved elements.
     fn next_border(&self, index: usize) -> usize {
         let next_excluded = self.without.partition_point(|range| range.end <= index);
         let out =
@@ -168,7 +168,7 @@ impl Step {
         borders.filter(|&border| border > index).min().unwrap_or(usize::MAX)
     }
 
-    /// Whether `index` is one of those that the step may move.
+    /// Whether the step may move the element at `index`.
     pub fn moves(&self, index: usize) -> bool {
         let next_excluded = self.without.partition_point(|range| range.end <= index);
         self.among.contains(&index)
@@ -187,7 +187,7 @@ pub struct Scales {
 
 impl Scales {
     /// The scales of the rows of `tensor`, along its last dimension, found by up to `threads` threads. A
-    /// row's scale is the median of its distinct magnitudes other than zero, so that a mask that fills most
+    /// row's scale is the median of its distinct magnitudes other than zero: a mask over most
     /// of it counts once. A row of zeros has the median of all rows, or 1 if there is none.
     pub fn measure(tensor: &TensorView, threads: usize) -> Scales {
         let columns = tensor.shape.last().copied().unwrap_or(1).max(1);
@@ -219,7 +219,7 @@ impl Scales {
         self.rows.iter().flat_map(|scale| scale.to_le_bytes()).collect()
     }
 
-    /// The scales that [`Scales::bytes`] gave, of a tensor of this shape.
+    /// The scales of a tensor of this shape, from [`Scales::bytes`].
     pub(crate) fn read(shape: &[usize], bytes: &[u8]) -> Scales {
         let rows = bytes.as_chunks().0.iter().map(|scale| f64::from_le_bytes(*scale)).collect();
         Scales { rows, columns: shape.last().copied().unwrap_or(1).max(1) }
@@ -271,7 +271,7 @@ fn element_scale(x: f64, row: f64, unit: StepUnit) -> f64 {
     }
 }
 
-/// Elements that are widened at a time.
+/// Elements to widen at a time.
 const BLOCK: usize = 1 << 10;
 
 /// Writes the elements of `tensor` as float64 to `out`, packed, moved by `step` if there is one, by up to
@@ -324,7 +324,7 @@ impl FloatBits for u32 {
 /// Counts the distinct values of one row after the other.
 #[derive(Default)]
 struct Distinct<B> {
-    /// The bits of the values that were seen, each at the first free place from its own on; 0 is free.
+    /// The bits of the values seen so far, each at the first free place from its own on; 0 is free.
     seen: Vec<B>,
     /// How many distinct values have each exponent.
     exponents: Vec<u32>,
@@ -342,7 +342,7 @@ impl<B: FloatBits> Distinct<B> {
         }
     }
 
-    /// The power of two of the lower median of the distinct values that are positive and finite; 0 if
+    /// The power of two of the lower median of the distinct positive finite values; 0 if
     /// there is none. None is negative.
     fn median_power(&mut self, values: impl ExactSizeIterator<Item = f64>) -> f64 {
         let places = (2 * values.len()).next_power_of_two();
@@ -383,7 +383,7 @@ const SIGN: u64 = 1 << 63;
 /// The exponent of a number.
 const EXPONENT: u64 = 0x7ff << 52;
 
-/// The largest power of two that `x`, which is positive, is not below.
+/// The largest power of two not above `x`, a positive number.
 fn floor_to_power(x: f64) -> f64 {
     let power = f64::from_bits(x.to_bits() & EXPONENT);
     if power > 0.0 { power } else { f64::MIN_POSITIVE }

@@ -1,11 +1,11 @@
-//! Loops over elements, compiled again for the widest vectors that the processor has.
+//! Loops over elements, compiled again for the widest vectors of the processor.
 //!
 //! Nothing is reordered or contracted, so all give the same bits.
 #![allow(unsafe_code)]
 
-/// What `$work` gives, an expression that is compiled for each kind of vectors, with what is inlined into it.
+/// The value of the expression `$work`. It is compiled for each kind of vectors, with everything inlined into it.
 macro_rules! widest {
-    // Where it is not inlined, it is compiled once, for the vectors that all processors have.
+    // Without inlining, it is compiled once, for the vectors of every processor.
     ($work:expr) => {
         $crate::tensor::vectors::in_widest(
             #[inline(always)]
@@ -15,7 +15,7 @@ macro_rules! widest {
 }
 pub(crate) use widest;
 
-/// What `work` returns. It must be inlined, as [`widest`] sees to.
+/// The result of `work`. It must be inlined; [`widest`] takes care of it.
 #[inline]
 pub(crate) fn in_widest<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
