@@ -1,4 +1,4 @@
-//! Reads `replay.toml`: how to call the kernels of one project, or which program runs them, whatever the
+//! Reads `replay.toml`: how to call the kernels of one project, or the program to run them, for any
 //! revision.
 //!
 //! Validates and resolves the content of the file; opens no repository and no tensor.
@@ -43,32 +43,32 @@ pub struct Harness {
     ///
     /// `None` means the repository around the file.
     pub repository: Option<PathBuf>,
-    /// Files of a revision that are compiled; relative, inside the repository. Empty where a program
-    /// runs the revision, and only there.
+    /// Files of a revision to compile; relative, inside the repository. Empty if a program
+    /// runs the revision, and only then.
     pub sources: Vec<SourcePath>,
-    /// Folders of a revision in which headers are found; `.` is the root of the repository.
+    /// Folders of a revision with headers; `.` is the root of the repository.
     pub include: Vec<SourcePath>,
     /// The folder of stand-in headers outside of the revisions, searched before `include`; resolved
     /// against the folder of the file.
     pub overlay: Option<PathBuf>,
     /// Macros, as `NAME` or `NAME=VALUE`.
     pub defines: Vec<String>,
-    /// Macros of the compiler or of the runtime's headers that the sources are not to see.
+    /// Macros of the compiler or of the runtime's headers to hide from the sources.
     pub undefine: Vec<String>,
-    /// Sizes that a fixture gives by number.
+    /// Sizes given by number in a fixture.
     pub sizes: Vec<String>,
-    /// The tensors that a fixture must hold, in the order of the file.
+    /// The tensors of a fixture, in the order of the file.
     pub inputs: IndexMap<String, InputSpec>,
-    /// The tensors that `call` writes, in the order of the file; never empty.
+    /// The tensors written by `call`, in the order of the file; never empty.
     pub outputs: IndexMap<String, OutputSpec>,
-    /// The calls; the first that compiles at a revision is used. Empty where a program runs the
-    /// revision, and only there.
+    /// The calls. A revision uses the first one to compile. Empty if a program runs the
+    /// revision, and only then.
     pub calls: Vec<Call>,
-    /// Statements before the call; the call sees what they declare.
+    /// Statements before the call; the call sees their declarations.
     pub setup: Option<Call>,
-    /// The program that runs a revision, if it is not compiled and called here.
+    /// The program to run a revision, if it is not compiled and called here.
     pub program: Option<ProgramSpec>,
-    /// What tensors are in a step of a training, by name, where the file says so.
+    /// The roles of tensors in a step of a training, by name, where the file gives them.
     #[serde(default)]
     pub roles: IndexMap<String, Role>,
 }
@@ -78,9 +78,9 @@ pub struct Harness {
 pub struct Call {
     /// The statements.
     pub text: String,
-    /// The line in which they begin, from 1.
+    /// The line of their begin, from 1.
     pub line: usize,
-    /// The column in which they begin, in characters, from 1.
+    /// The column of their begin, in characters, from 1.
     pub column: usize,
     /// The lines of the file from there on, whole.
     pub written: String,
@@ -89,45 +89,45 @@ pub struct Call {
 /// How many elements a dimension has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Extent {
-    /// The number that the harness gives.
+    /// A number in the harness.
     Fixed(usize),
-    /// The size of this name, on which the fixture's tensors agree.
+    /// The size of this name, equal in all of the fixture's tensors.
     Named(String),
 }
 
 /// A declared input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputSpec {
-    /// The element type that `call` sees.
+    /// The element type in `call`.
     pub dtype: DType,
     /// The dimensions, outermost first; empty for a C++ scalar.
     pub shape: Vec<Extent>,
-    /// Whether a fixture may leave it out, so that `call` sees a null pointer.
+    /// Whether a fixture may leave it out. `call` then sees a null pointer.
     pub optional: bool,
 }
 
 /// A declared output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputSpec {
-    /// The element type that `call` writes.
+    /// The element type written by `call`.
     pub dtype: DType,
     /// The dimensions, outermost first; empty for a C++ scalar.
     pub shape: Vec<Extent>,
-    /// The input that it is the gradient with respect to.
+    /// The input of the gradient.
     pub gradient_of: Option<String>,
-    /// The output that is differentiated.
+    /// The differentiated output.
     ///
     /// Set where `gradient_of` is, unless the harness declares no loss to differentiate.
     pub of: Option<String>,
-    /// The input that is the gradient flowing into `of`; absent means one.
+    /// The input with the gradient flowing into `of`; absent means one.
     pub upstream: Option<String>,
     /// Whether elements may be NaN or infinite though all inputs are finite.
     pub non_finite: bool,
-    /// What it holds before the call; none if the call writes all of it.
+    /// Its content before the call; none if the call writes all of it.
     pub init: Option<Init>,
 }
 
-/// What an output holds before the call.
+/// The content of an output before the call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Init {
     Zero,
@@ -139,15 +139,15 @@ impl Harness {
     /// Reads and validates the harness at `path`.
     ///
     /// # Errors
-    /// [`HarnessError`], which names the file, the key and the line.
+    /// [`HarnessError`]. It names the file, the key and the line.
     pub fn load(path: &Path) -> Result<Harness, HarnessError> {
         Harness::parse(&TomlDocument::read(path)?, path)
     }
 
-    /// Validates `text` as the content of the harness at `path`, which is not read.
+    /// Validates `text` as the content of the harness at `path`. Does not read the file.
     ///
     /// # Errors
-    /// [`HarnessError`], which names the file, the key and the line.
+    /// [`HarnessError`]. It names the file, the key and the line.
     pub fn parse(text: &str, path: &Path) -> Result<Harness, HarnessError> {
         let document = TomlDocument { path, text };
         let parsed = document.parse()?;
@@ -200,13 +200,12 @@ impl Harness {
         Ok(harness)
     }
 
-    /// The output that is a loss: the scalar float output called `loss`, or else the only one that is no
-    /// gradient.
+    /// The loss: the scalar float output called `loss`, or else the only one besides gradients.
     pub fn loss(&self) -> Option<String> {
         gradients::find_loss_output(self)
     }
 
-    /// The names of sizes, in the order in which the inputs' shapes name them, then the others.
+    /// The names of sizes, in the order of the inputs' shapes, then the others.
     pub(crate) fn size_names(&self) -> impl Iterator<Item = &str> {
         let mut seen_names = indexmap::IndexSet::new();
         for spec in self.inputs.values() {
@@ -216,13 +215,13 @@ impl Harness {
         seen_names.into_iter()
     }
 
-    /// The outputs that hold zeros or an input before the call.
+    /// The outputs with zeros or an input before the call.
     pub fn filled(&self) -> impl Iterator<Item = &str> {
         let filled = self.outputs.iter().filter(|(_, output)| output.init.is_some());
         filled.map(|(name, _)| name.as_str())
     }
 
-    /// Refuses outputs that begin as what they cannot be.
+    /// Refuses outputs with an impossible `init`.
     fn check_inits(&self, spot: &dyn Fn(&str) -> Box<TextSpot>) -> Result<(), HarnessError> {
         for (output, spec) in &self.outputs {
             let Some(init) = &spec.init else { continue };
@@ -235,7 +234,7 @@ impl Harness {
         Ok(())
     }
 
-    /// Why an output of `spec` cannot begin as `init`, and the name that may have been meant.
+    /// Why an output of `spec` cannot begin as `init`, and a similar name.
     fn init_problem(&self, spec: &OutputSpec, init: &Init) -> Option<(String, Option<String>)> {
         if self.program.is_some() {
             return Some(("is for kernels, and this harness has a `program`".to_owned(), None));
@@ -254,8 +253,8 @@ impl Harness {
         None
     }
 
-    /// Refuses names that are used twice and output sizes that no input has. `spot` returns the
-    /// place where a tensor is declared.
+    /// Refuses doubled names and output sizes without an input. `spot` returns the
+    /// place of a tensor's declaration.
     fn check_names(&self, spot: &dyn Fn(&str) -> Box<TextSpot>) -> Result<(), HarnessError> {
         let sizes: HashSet<&str> = self.size_names().collect();
         for (output, spec) in &self.outputs {
@@ -330,7 +329,7 @@ fn parse_tensor_specs<T>(
         .collect()
 }
 
-/// An input; a program, unlike a call of C++, can be told that a scalar is absent.
+/// An input. A scalar can be absent for a program, not for a call of C++.
 fn parse_input_spec(
     name: &str,
     table: &Table<'_>,
@@ -439,7 +438,7 @@ fn check_name(value: &TomlValue<'_>, name: &str) -> Result<(), HarnessError> {
     Err(HarnessError::BadName { spot: value.key_spot(), name: name.to_owned(), reason })
 }
 
-/// The paths at `key`. A list in the place of a path holds the names that it has at different revisions.
+/// The paths at `key`. A list in the place of a path holds its names at different revisions.
 fn parse_source_paths(root: &Table<'_>, key: &str) -> Result<Vec<SourcePath>, HarnessError> {
     const EXPECTED: &str = "a list of strings";
     let Some(list) = root.get(key) else { return Ok(Vec::new()) };
@@ -463,7 +462,7 @@ fn parse_source_paths(root: &Table<'_>, key: &str) -> Result<Vec<SourcePath>, Ha
     Ok(paths)
 }
 
-/// A path in the list at `key` that is not among those `met` before.
+/// A path in the list at `key`, unless it was `met` before.
 fn parse_source_path(
     item: &TomlValue<'_>,
     key: &str,

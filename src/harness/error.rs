@@ -1,4 +1,4 @@
-//! Why a harness is refused, what helps, and where in the file it is.
+//! Why a harness is refused, with advice and the place in the file.
 
 use super::{PathFault, TextSpot, TomlError, suggest_nearest_word};
 use crate::tensor::DType;
@@ -6,13 +6,13 @@ use crate::tensor::DType;
 /// Why `replay.toml` is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum HarnessError {
-    /// Not readable, not TOML, or a key that is unknown, missing or of the wrong type.
+    /// Not readable, not TOML, or an unknown key, a missing one or one of the wrong type.
     #[error(transparent)]
     Toml(#[from] TomlError),
-    /// A key with an empty value that must not be empty.
+    /// An empty value.
     #[error("`{key}` at {spot} is empty")]
     Empty { spot: Box<TextSpot>, key: String },
-    /// A dtype that does not exist.
+    /// An unknown dtype.
     #[error("unknown dtype `{dtype}` for `{tensor}` at {spot}{}", suggest_nearest_word(.nearest))]
     UnknownDtype {
         spot: Box<TextSpot>,
@@ -40,7 +40,7 @@ pub enum HarnessError {
         first: &'static str,
         second: &'static str,
     },
-    /// An output's size that no input has, so that nothing says how large it is.
+    /// An output's size without an input: nothing gives its value.
     #[error(
         "output `{output}` at {spot} has the size `{size}`, which no input has{}",
         suggest_nearest_word(.nearest)
@@ -52,17 +52,17 @@ pub enum HarnessError {
         /// The size meant.
         nearest: Option<String>,
     },
-    /// An optional input of a call that is a scalar, for which there is no null.
+    /// An optional scalar of a call. C++ has no null for it.
     #[error("input `{input}` at {spot} is a scalar and cannot be optional")]
     OptionalScalar { spot: Box<TextSpot>, input: String },
-    /// A number of elements of which no tensor can have as many.
+    /// A number of elements beyond any tensor.
     #[error("`{size}` at {spot} is more elements than a tensor can have")]
     HugeExtent {
         spot: Box<TextSpot>,
         /// The number as written.
         size: usize,
     },
-    /// A path that leads outside the repository, or nowhere.
+    /// A path outside the repository, or to nowhere.
     #[error("`{value}` in `{key}` at {spot} {reason}")]
     BadPath {
         spot: Box<TextSpot>,
@@ -72,21 +72,21 @@ pub enum HarnessError {
         /// The fault of the path.
         reason: PathFault,
     },
-    /// Something that is not a macro definition.
+    /// Text in the place of a macro definition.
     #[error("`{value}` in `defines` at {spot} is neither NAME nor NAME=VALUE")]
     BadDefine {
         spot: Box<TextSpot>,
         /// The value as written.
         value: String,
     },
-    /// Something that is not the name of a macro.
+    /// Text in the place of a macro's name.
     #[error("`{value}` in `undefine` at {spot} is not the name of a macro")]
     BadUndefine {
         spot: Box<TextSpot>,
         /// The value as written.
         value: String,
     },
-    /// An `init` that cannot be.
+    /// An impossible `init`.
     #[error("`init` of output `{output}` at {spot} {problem}{}", suggest_nearest_word(.nearest))]
     Init {
         /// The key, or the output.
@@ -102,24 +102,24 @@ pub enum HarnessError {
     /// A key for programs without `program`.
     #[error("`{key}` at {spot} goes with `program`, which this harness does not have")]
     WithoutProgram { spot: Box<TextSpot>, key: String },
-    /// A word or a value that no program can be given.
+    /// A word or a value with a zero byte: no program can get it.
     #[error("the text at {spot} holds a zero byte")]
     ZeroByte { spot: Box<TextSpot> },
-    /// Something that cannot be loaded by its name.
+    /// Text in the place of a module's name.
     #[error("`{}` in `preload` at {spot} is not a name", .name.escape_debug())]
     BadPreload {
         spot: Box<TextSpot>,
         /// The value as written.
         name: String,
     },
-    /// A precision that twins cannot have.
+    /// A precision other than those of twins.
     #[error("`precision` at {spot} is `{}`, not `float64` or `float32`", .name.escape_debug())]
     BadPrecision {
         spot: Box<TextSpot>,
         /// The value as written.
         name: String,
     },
-    /// An environment variable that the harness cannot set.
+    /// An environment variable out of reach of the harness.
     #[error("`{}` in `env` at {spot}: {reason}", .name.escape_debug())]
     BadVariable {
         spot: Box<TextSpot>,
@@ -136,7 +136,7 @@ pub enum HarnessError {
         /// The tensor meant.
         nearest: Option<String>,
     },
-    /// A role that a tensor cannot have.
+    /// An unfit role of a tensor.
     #[error("`{tensor}` in `roles` at {spot} {problem}{}", suggest_nearest_word(.nearest))]
     Role {
         /// The tensor, or its role.

@@ -1,4 +1,4 @@
-//! Resolves which output is differentiated, and the upstream gradient.
+//! Resolves the differentiated output and the upstream gradient.
 
 use super::{Harness, HarnessError, OutputSpec, TextSpot, find_nearest_word};
 
@@ -22,7 +22,7 @@ pub(super) fn resolve_gradients(
     Ok(())
 }
 
-/// The scalar float output called `loss`, or else the only scalar float output that is no gradient.
+/// The scalar float output called `loss`, or else the only scalar float output besides gradients.
 pub(super) fn find_loss_output(harness: &Harness) -> Option<String> {
     let outputs = harness.outputs.iter();
     let scalar_outputs = outputs.filter(|(_, spec)| {
@@ -38,11 +38,11 @@ pub(super) fn find_loss_output(harness: &Harness) -> Option<String> {
     }
 }
 
-/// What does not fit in the declaration of a gradient.
+/// A fault in the declaration of a gradient.
 struct GradientFault {
     /// In words.
     problem: String,
-    /// The name that may have been meant.
+    /// A similar name.
     nearest: Option<String>,
 }
 
@@ -52,7 +52,7 @@ impl GradientFault {
     }
 }
 
-/// The output that `name` is a gradient of, if it is one.
+/// The differentiated output of the gradient `name`, if it is one.
 fn resolve_gradient_output(
     harness: &Harness,
     name: &str,
@@ -118,8 +118,7 @@ fn resolve_gradient_output(
     }
 }
 
-/// Why what `spec` says of the gradient that flows into its output `differentiated_output` does not fit, with the name that
-/// may have been meant.
+/// The fault in the upstream gradient of `spec`. It flows into `differentiated_output`.
 fn upstream_fault(
     harness: &Harness,
     spec: &OutputSpec,

@@ -1,6 +1,6 @@
-//! The names that `call` can use: C++ identifiers that are not taken.
+//! The names for use in `call`: free C++ identifiers.
 
-/// The words of C++20 and CUDA C++ that cannot name a tensor or a size.
+/// The reserved words of C++20 and CUDA C++. They cannot name a tensor or a size.
 const TAKEN: &[&str] = &[
     "alignas",
     "alignof",

@@ -5,8 +5,8 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// A file or folder of a revision under the names that it has at different revisions. The first name
-/// that is there is taken.
+/// A file or folder of a revision under its names at different revisions. The first existing name
+/// is taken.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SourcePath {
     name: String,
@@ -14,7 +14,7 @@ pub struct SourcePath {
 }
 
 impl SourcePath {
-    /// The names, in the order in which they are tried; never none.
+    /// The names, in the order of their trial; never none.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&self.name).chain(&self.others).map(String::as_str)
     }
@@ -28,7 +28,7 @@ impl SourcePath {
         }
     }
 
-    /// With one name more, which is tried last.
+    /// With one name more, the last to try.
     pub fn or(mut self, name: String) -> SourcePath {
         self.others.push(name);
         self
@@ -111,7 +111,7 @@ pub(super) fn repository_path(path: &str, may_be_root: bool) -> Result<String, P
     }
 }
 
-/// `path` from `folder`, without `..` where that names the same file: messages show it.
+/// `path` from `folder`, for messages: without `..` if it is the same file.
 pub(crate) fn join_lexically(folder: &Path, path: impl AsRef<Path>) -> PathBuf {
     let plain_path = folder.join(path);
     let mut tidy = PathBuf::new();

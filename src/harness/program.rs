@@ -12,33 +12,33 @@ use crate::tensor::DType;
 pub struct ProgramSpec {
     /// The program and its arguments, started in the folder of `replay.toml`; never empty.
     pub words: Vec<String>,
-    /// Files and folders of a revision that are laid out for it; `.` is all of it.
+    /// Files and folders of a revision to lay out for it; `.` is all of it.
     pub tree: Vec<SourcePath>,
-    /// What the program loads once, before it copies itself for each replay; none for a program that
-    /// is started for each.
+    /// Modules to load once, before the program copies itself for each replay; none for a program
+    /// started for each.
     pub preload: Option<Vec<String>>,
-    /// Environment variables that the program gets besides the user's.
+    /// Environment variables of the program besides the user's.
     pub env: IndexMap<String, String>,
-    /// What its twin computes in: float64 or float32.
+    /// The precision of its twin: float64 or float32.
     pub precision: DType,
-    /// Whether its twin in float64 widens the casts to float32 that code names.
+    /// Whether its twin in float64 widens explicit casts to float32.
     pub widen_casts: bool,
-    /// The command that builds a tree, once for each.
+    /// The command to build a tree, once for each.
     pub build: Option<Vec<String>>,
-    /// The command whose output says what the program is made of.
+    /// The command with the identity of the program in its output.
     pub identity: Option<Vec<String>>,
 }
 
-/// The keys that go with `program` alone.
+/// The keys for `program` alone.
 pub(super) const KEYS: [&str; 7] =
     ["tree", "preload", "env", "precision", "widen_casts", "build", "identity"];
-/// The keys of kernels, which do not go with `program`.
+/// The keys for kernels, not for `program`.
 pub(super) const KERNEL_KEYS: [&str; 7] =
     ["sources", "include", "overlay", "defines", "undefine", "setup", "call"];
 /// Variables with this beginning are how replay speaks to the program.
 const OWN_PREFIX: &str = "REPLAY_";
 
-/// The program that the harness names; none in a harness of kernels.
+/// The program of the harness; none in a harness of kernels.
 pub(super) fn parse_program_spec(root: &Table<'_>) -> Result<Option<ProgramSpec>, HarnessError> {
     let Some(program) = root.get("program") else {
         return match KEYS.iter().find_map(|key| root.get(key)) {
@@ -79,7 +79,7 @@ fn parse_command(root: &Table<'_>, key: &str) -> Result<Option<Vec<String>>, Har
     root.get(key).map(|value| parse_command_line(&value)).transpose()
 }
 
-/// The words of a command, of which the first names a program.
+/// The words of a command. The first names a program.
 fn parse_command_line(value: &TomlValue<'_>) -> Result<Vec<String>, HarnessError> {
     let items = value.list("a list of strings")?;
     let words: Vec<String> = items.iter().map(TomlValue::string).collect::<Result<_, _>>()?;
@@ -92,7 +92,7 @@ fn parse_command_line(value: &TomlValue<'_>) -> Result<Vec<String>, HarnessError
     }
 }
 
-/// The names of what is loaded once: they go to the program in one list, apart by commas.
+/// The names of the modules to load once. They go to the program in one list, apart by commas.
 fn parse_preload_names(root: &Table<'_>) -> Result<Option<Vec<String>>, HarnessError> {
     if root.get("preload").is_none() {
         return Ok(None);
@@ -144,7 +144,7 @@ fn parse_environment_variable(entry: &TomlValue<'_>) -> Result<(String, String),
 }
 
 impl Harness {
-    /// The files and folders of a revision that take part, for a program; none for kernels.
+    /// The files and folders of a revision for a program; none for kernels.
     pub fn tree(&self) -> &[SourcePath] {
         self.program.as_ref().map_or(&[], |program| &program.tree)
     }

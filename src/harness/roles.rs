@@ -1,4 +1,4 @@
-//! The table `[roles]`: what a tensor is in a step of a training, where its name does not say it.
+//! The table `[roles]`: the roles of tensors in a step of a training, where the names do not give them.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 use super::table::Table;
 use super::{Harness, HarnessError, find_nearest_word};
 
-/// What a tensor is in a step of a training. Those of a parameter have its path, as `layers.3.attn.q`.
+/// The role of a tensor in a step of a training. Those of a parameter have its path, as `layers.3.attn.q`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// Nothing that has a name here, whatever its own is.
+    /// None of the others, whatever the tensor's name.
     None,
     Loss,
     /// The norm of all gradients together, before they were clipped.
     GradNorm,
-    /// The norm above which gradients are clipped.
+    /// The limit for the norm of gradients. Above it they are clipped.
     MaxNorm,
     LearningRate,
     /// Adam's decay of the first moment.
@@ -25,14 +25,14 @@ pub enum Role {
     Epsilon,
     /// How often Adam's moments were updated.
     AdamStep,
-    /// The tokens that a language model reads.
+    /// The input tokens of a language model.
     Tokens,
-    /// The tokens that it is to predict.
+    /// The tokens for it to predict.
     Targets,
     Weight(String),
     /// The same after the step.
     WeightAfter(String),
-    /// What the step adds to a parameter.
+    /// The change of a parameter by the step.
     Update(String),
     Gradient(String),
     /// Adam's first moment.
@@ -44,7 +44,7 @@ pub enum Role {
 /// A role with the path of its parameter.
 type ParameterRoleFn = fn(String) -> Role;
 
-/// The words for roles that are of the whole step.
+/// The words for roles of the whole step.
 const OF_STEP: [(&str, Role); 11] = [
     ("none", Role::None),
     ("loss", Role::Loss),
@@ -58,7 +58,7 @@ const OF_STEP: [(&str, Role); 11] = [
     ("tokens", Role::Tokens),
     ("targets", Role::Targets),
 ];
-/// The words for roles that are of a parameter, as `gradient of layers.3.attn.q`.
+/// The words for roles of a parameter, as `gradient of layers.3.attn.q`.
 const OF_PARAMETER: [(&str, ParameterRoleFn); 6] = [
     ("weight", Role::Weight),
     ("weight_after", Role::WeightAfter),
@@ -69,7 +69,7 @@ const OF_PARAMETER: [(&str, ParameterRoleFn); 6] = [
 ];
 
 impl Role {
-    /// The role that `text` names, or the word that may have been meant.
+    /// The role with the name `text`, or a similar word.
     fn parse(text: &str) -> Result<Role, Option<String>> {
         if let Some((_, role)) = OF_STEP.iter().find(|(word, _)| *word == text) {
             return Ok(role.clone());
@@ -104,7 +104,7 @@ impl Role {
     }
 }
 
-/// The roles that the harness declares, by tensor.
+/// The roles in the harness, by tensor.
 pub(super) fn parse_tensor_roles(
     root: &Table<'_>,
     harness: &Harness,

@@ -38,34 +38,34 @@ pub enum TomlError {
         /// The parser's message.
         source: SyntaxCause,
     },
-    /// A key that means nothing here.
+    /// A key without a meaning here.
     #[error("unknown key `{key}` at {spot}{}", suggest_nearest_word(.nearest))]
     UnknownKey {
         spot: Box<TextSpot>,
-        /// The key with the tables that lead to it.
+        /// The key with its tables.
         key: String,
-        /// The known key that looks most like it.
+        /// The most similar known key.
         nearest: Option<String>,
         /// Every key known in this table.
         known: Vec<String>,
     },
-    /// A key that must be there is not.
+    /// A required key is missing.
     #[error("missing key `{key}` in {path}")]
     MissingKey {
         /// The file, as the user gave it.
         path: PathBuf,
-        /// The table that lacks it; none for the outermost.
+        /// The table without it; none for the outermost.
         spot: Option<Box<TextSpot>>,
-        /// The key with the tables that lead to it.
+        /// The key with its tables.
         key: String,
     },
     /// A value of another type than the key takes.
     #[error("`{key}` at {spot} must be {expected}, not {found}")]
     WrongType {
         spot: Box<TextSpot>,
-        /// The key with the tables that lead to it.
+        /// The key with its tables.
         key: String,
-        /// The type that the key takes.
+        /// The type of the key.
         expected: &'static str,
         /// The type of the value.
         found: &'static str,
@@ -107,7 +107,7 @@ pub(crate) fn suggest_nearest_word(nearest: &Option<String>) -> String {
     nearest.as_ref().map_or(String::new(), |name| format!(", did you mean `{name}`?"))
 }
 
-/// The candidate that looks most like `word`, unless all of them look quite different.
+/// The candidate most similar to `word`, unless all of them are quite different.
 pub(crate) fn find_nearest_word<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -127,7 +127,7 @@ pub(crate) fn find_nearest_word<'a>(
         .map(|(_, name)| name.to_owned())
 }
 
-/// A TOML file's path and text, from which lines are counted.
+/// A TOML file's path and text, for the count of lines.
 #[derive(Clone, Copy)]
 pub(crate) struct TomlDocument<'a> {
     pub(crate) path: &'a Path,
@@ -170,13 +170,13 @@ impl<'a> TomlDocument<'a> {
 pub(crate) struct Table<'a> {
     pub(crate) document: TomlDocument<'a>,
     key: String,
-    /// The key that leads to it; none for the outermost.
+    /// The key of the table; none for the outermost.
     span: Option<Range<usize>>,
     entries: &'a DeTable<'a>,
 }
 
 impl<'a> Table<'a> {
-    /// Refuses every key that is not among `known_keys`.
+    /// Refuses every key outside of `known_keys`.
     pub(crate) fn only(&self, known_keys: &[&str]) -> Result<(), TomlError> {
         let unknown = self.entries.keys().find(|key| !known_keys.contains(&key.get_ref().as_ref()));
         match unknown {
@@ -215,7 +215,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The value of `name`, which must be there.
+    /// The value of `name`. It must be there.
     pub(crate) fn require(&self, name: &str) -> Result<TomlValue<'a>, TomlError> {
         self.get(name).ok_or_else(|| TomlError::MissingKey {
             path: self.document.path.to_owned(),
@@ -255,7 +255,7 @@ pub(crate) enum TomlNumber {
     Boolean(bool),
 }
 
-/// One value of a document, with the key that leads to it.
+/// One value of a document, with its key.
 pub(crate) struct TomlValue<'a> {
     pub(crate) document: TomlDocument<'a>,
     pub(crate) name: &'a str,
@@ -266,7 +266,7 @@ pub(crate) struct TomlValue<'a> {
 }
 
 impl<'a> TomlValue<'a> {
-    /// The string that stands here.
+    /// The string here.
     pub(crate) fn string(&self) -> Result<String, TomlError> {
         match self.value {
             DeValue::String(text) => Ok(text.to_string()),
@@ -274,7 +274,7 @@ impl<'a> TomlValue<'a> {
         }
     }
 
-    /// The boolean that stands here.
+    /// The boolean here.
     pub(crate) fn boolean(&self) -> Result<bool, TomlError> {
         match self.value {
             DeValue::Boolean(value) => Ok(*value),
@@ -291,7 +291,7 @@ impl<'a> TomlValue<'a> {
         parsed.ok_or_else(|| self.wrong_type("an integer of at least 0"))
     }
 
-    /// The number or boolean that stands here.
+    /// The number or boolean here.
     pub(crate) fn number(&self) -> Result<TomlNumber, TomlError> {
         let parsed = match self.value {
             DeValue::Integer(number) => {
@@ -335,7 +335,7 @@ impl<'a> TomlValue<'a> {
             .collect())
     }
 
-    /// The table that stands here.
+    /// The table here.
     pub(crate) fn table(&self) -> Result<Table<'a>, TomlError> {
         let DeValue::Table(entries) = self.value else { return Err(self.wrong_type("a table")) };
         let key = self.key.clone();
@@ -353,7 +353,7 @@ impl<'a> TomlValue<'a> {
         self.document.spot(self.key_span.clone())
     }
 
-    /// The whole lines that contain the value.
+    /// The whole lines around the value.
     pub(crate) fn lines(&self) -> &'a str {
         let text = self.document.text;
         let start =
@@ -379,9 +379,9 @@ impl<'a> TomlValue<'a> {
         matches!(self.value, DeValue::Array(_))
     }
 
-    /// The error for a value that is not `expected`.
+    /// The error for a value other than the `expected` one.
     pub(crate) fn wrong_type(&self, expected: &'static str) -> TomlError {
-        /// Of the largest size that memory can have.
+        /// Up to the largest size of memory.
         const MOST_DIGITS: usize = 19;
         let found = match self.value {
             DeValue::String(_) => "a string",

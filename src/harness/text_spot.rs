@@ -54,7 +54,7 @@ impl fmt::Display for TextSpot {
 ///
 /// Of a long line, shows the part around the column. Control characters are replaced by spaces.
 pub(crate) fn excerpt_line(line: usize, content: &str, column: usize, width: usize) -> String {
-    /// The most characters of a line that are shown.
+    /// The most characters of a line in an excerpt.
     const MOST: usize = 100;
     let left = if column > MOST * 3 / 4 { column - MOST / 2 } else { 1 };
     let shown_characters: Vec<char> = content.chars().skip(left - 1).take(MOST).collect();
