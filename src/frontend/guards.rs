@@ -66,7 +66,7 @@ pub(super) fn obstacle_statement(context: &HostContext, obstacle: &Obstacle) -> 
 }
 
 /// The construct and its place, as arguments.
-fn obstacle_arguments(context: &HostContext, obstacle: &Obstacle) -> String {
+pub(super) fn obstacle_arguments(context: &HostContext, obstacle: &Obstacle) -> String {
     let obstacle_text = escape_c_string(&obstacle.what);
     let path = escape_c_string(context.source.path);
     format!("(\"{obstacle_text}\", \"{path}\", {})", obstacle.line)

@@ -7,7 +7,10 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::edits::Edits;
+use super::guards::obstacle_arguments;
+use super::host::HostContext;
 use super::lexer::{Token, TokenKind, Tokens};
+use super::shadow::create_shadow_obstacle;
 use super::source::Source;
 
 /// Integer vectors of 16 bytes.
@@ -47,6 +50,12 @@ fn is_wide(text: &str, words: &[Token]) -> bool {
     let mut inner = words.iter().map(|word| word.text(text));
     ends && words.iter().filter(|word| WIDE.contains(&word.text(text))).count() == 1
         && inner.all(|word| is_qualifier(word) || WIDE.contains(&word))
+}
+
+/// The text of `token` in the shadow if it names such an integer's type.
+pub(super) fn widen_packed_token(token: Token, text: &str) -> Option<String> {
+    let is_wide = token.kind == TokenKind::Ident && WIDE.contains(&token.text(text));
+    is_wide.then(|| format!("::replay_rt::pack_{}", token.text(text)))
 }
 
 /// The variables of a file whose value is such an integer, or a vector of floats.
@@ -109,24 +118,33 @@ impl<'t> PackedVariables<'t> {
 
     /// Rewrites the token at `index`: the name of a type, or the begin of a cast. `generic` tells
     /// whether it stands in a template.
-    pub(super) fn rewrite(&self, tokens: &Tokens, index: usize, generic: bool, edits: &mut Edits) {
+    pub(super) fn rewrite(
+        &self,
+        context: &HostContext,
+        tokens: &Tokens,
+        index: usize,
+        generic: bool,
+        edits: &mut Edits,
+    ) {
         let token = tokens[index];
-        if token.kind == TokenKind::Ident && WIDE.contains(&token.text(self.text)) {
-            edits.insert(token.start, "::replay_rt::pack_");
+        if let Some(packed) = widen_packed_token(token, self.text) {
+            edits.replace(token.start..token.end, packed);
         }
         let Some((target, cast_end)) = self.cast(tokens, index) else { return };
         if !is_wide(self.text, &tokens[target]) {
             return;
         }
+        let reason = obstacle_arguments(
+            context,
+            &create_shadow_obstacle(context, &tokens[index..cast_end], None),
+        );
+        let last = tokens[cast_end - 1];
         if token.kind == TokenKind::Ident {
             edits.replace(token.start..token.end, "::replay_rt::pack_cast");
-            edits.insert(tokens[cast_end - 1].start, format!(", {generic}"));
+            edits.replace(last.start..last.end, format!(", {generic}>{reason}"));
         } else {
             edits.replace(token.start..token.end, "::replay_rt::pack_caster<");
-            edits.replace(
-                tokens[cast_end - 1].start..tokens[cast_end - 1].end,
-                format!(", {generic}>()->*"),
-            );
+            edits.replace(last.start..last.end, format!(", {generic}>{reason}->*"));
         }
     }
 

@@ -10,6 +10,7 @@ use super::conditions;
 use super::edits::Edits;
 use super::guards::{guard_cast, guard_function};
 use super::host::HostContext;
+use super::integer_variables::is_integer_operand;
 use super::lexer::{Token, TokenKind, Tokens, lex_tokens};
 use super::literals;
 use super::outline::outline_items;
@@ -200,7 +201,7 @@ pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Ve
             let mut end = None;
             if context.symbols.packs() {
                 let generic = is_generic(&context.tokens, &items, token.start);
-                packed.rewrite(tokens, index, generic, edits);
+                packed.rewrite(context, tokens, index, generic, edits);
                 end = packed.look(tokens, index);
             }
             if !context.symbols.packs() || !packed.is_cast(tokens, index) {
@@ -236,7 +237,7 @@ pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Ve
 }
 
 /// The obstacle made of `tokens`.
-fn create_shadow_obstacle(
+pub(super) fn create_shadow_obstacle(
     context: &HostContext,
     tokens: &[Token],
     within: Option<String>,
@@ -316,7 +317,9 @@ fn skip_shadow_obstacle(context: &HostContext, tokens: &Tokens, index: usize) ->
             word if BIT_CASTS.contains(&word) || BIT_NAMES.contains(&word) => Some(index + 1),
             "reinterpret_cast" => {
                 let angles_end = tokens.skip_angles(text, index + 1)?;
-                names_any(text, &tokens[index + 2..angles_end - 1], &INTEGERS).then_some(angles_end)
+                let looks = names_any(text, &tokens[index + 2..angles_end - 1], &INTEGERS)
+                    && !is_integer_operand(context, tokens, angles_end);
+                looks.then_some(angles_end)
             }
             "union" => {
                 let open_brace = (index + 1..index + 3)
@@ -341,7 +344,10 @@ fn c_cast(context: &HostContext, tokens: &Tokens, index: usize) -> Option<usize>
     let cast_end = tokens.skip_group(index)?;
     let (star, words) = tokens[index + 1..cast_end - 1].split_last()?;
     let is_type = |word: &&Token| matches!(word.kind, TokenKind::Ident);
-    if !star.is_spelled(text, "*") || !words.iter().all(|word| is_type(&word)) {
+    if !star.is_spelled(text, "*")
+        || !words.iter().all(|word| is_type(&word))
+        || is_integer_operand(context, tokens, cast_end)
+    {
         return None;
     }
     let operand = tokens.get(cast_end)?;

@@ -174,6 +174,16 @@ impl Tokens {
         parts
     }
 
+    /// Whether a token of `range` is code spelled exactly `spelling`.
+    pub(crate) fn contains_spelling(
+        &self,
+        text: &str,
+        range: Range<usize>,
+        spelling: &str,
+    ) -> bool {
+        self.list[range].iter().any(|token| token.is_spelled(text, spelling))
+    }
+
     /// Whether the token at `token_index` is code spelled exactly `spelling`.
     pub(crate) fn is_spelled_at(&self, text: &str, token_index: usize, spelling: &str) -> bool {
         self.list.get(token_index).is_some_and(|token| token.is_spelled(text, spelling))

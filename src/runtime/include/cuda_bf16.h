@@ -21,6 +21,8 @@
 namespace replay_rt {
 template <> struct packed<__nv_bfloat16> { static constexpr pack_content value = packs_narrow; };
 template <> struct packed<__nv_bfloat162> : packed<__nv_bfloat16> {};
+template <> inline constexpr size_t source_bytes<__nv_bfloat16> = 2;
+template <> inline constexpr size_t source_bytes<__nv_bfloat162> = 4;
 }  // namespace replay_rt
 #endif
 

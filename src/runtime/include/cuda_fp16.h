@@ -21,6 +21,8 @@
 namespace replay_rt {
 template <> struct packed<__half> { static constexpr pack_content value = packs_narrow; };
 template <> struct packed<__half2> : packed<__half> {};
+template <> inline constexpr size_t source_bytes<__half> = 2;
+template <> inline constexpr size_t source_bytes<__half2> = 4;
 }  // namespace replay_rt
 #endif
 

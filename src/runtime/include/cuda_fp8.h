@@ -96,6 +96,10 @@ inline float from_fp8(uint8_t x, __nv_fp8_interpretation_t format) {
 REPLAY_FP8(__nv_fp8_e4m3, __NV_E4M3)
 REPLAY_FP8(__nv_fp8_e5m2, __NV_E5M2)
 #undef REPLAY_FP8
+#ifdef REPLAY_SHADOW
+template <> inline constexpr size_t replay_rt::source_bytes<__nv_fp8_e4m3> = 1;
+template <> inline constexpr size_t replay_rt::source_bytes<__nv_fp8_e5m2> = 1;
+#endif
 
 // Two and four of them.
 #ifdef REPLAY_SHADOW

@@ -35,6 +35,15 @@ REPLAY_VECTOR_TYPES(double, double, 16, 16)
 
 #undef REPLAY_VECTOR_TYPES
 
+#ifdef REPLAY_SHADOW
+namespace replay_rt {
+template <> inline constexpr size_t source_bytes<float1> = 4;
+template <> inline constexpr size_t source_bytes<float2> = 8;
+template <> inline constexpr size_t source_bytes<float3> = 12;
+template <> inline constexpr size_t source_bytes<float4> = 16;
+}  // namespace replay_rt
+#endif
+
 /// Grid and block dimensions; what is not given is 1. Programming Guide: "dim3".
 struct dim3 {
   unsigned int x, y, z;

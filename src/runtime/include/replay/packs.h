@@ -1,6 +1,6 @@
 // Integer vectors of 16 bytes by which sources move numbers, in the float64 shadow: `int4` and its kin
 // have room for as many doubles there as floats natively. A cast to them tells what it packs by the type
-// of its operand; what would not be as many numbers does not compile.
+// of its operand; where that would not be as many numbers, it ends the replay.
 #pragma once
 
 #include "vector_types.h"
@@ -17,7 +17,8 @@ namespace replay_rt {
     pack_##NAME(A a, B b, R... rest)                                               \
         : NAME{(decltype(NAME::x))a, (decltype(NAME::x))b, (decltype(NAME::x))rest...}, \
           replay_more{} {}                                                         \
-  };
+  };                                                                               \
+  template <> inline constexpr size_t source_bytes<pack_##NAME> = 16;
 REPLAY_PACK(int4)
 REPLAY_PACK(uint4)
 REPLAY_PACK(longlong2)
@@ -40,31 +41,46 @@ REPLAY_NO_PACK(char4) REPLAY_NO_PACK(uchar4) REPLAY_NO_PACK(short4) REPLAY_NO_PA
 REPLAY_NO_PACK(longlong2) REPLAY_NO_PACK(ulonglong2)
 #undef REPLAY_NO_PACK
 
-/// The cast `To(from)`. `Generic` says that it stands in a template, which counts numbers by their size.
-template <class To, bool Generic, class From>
-To pack_from(From* from) {
-  static_assert(packed<From>::value != packs_unknown,
-                "the float64 shadow does not know what is moved as integers of 16 bytes here");
-  static_assert(Generic || packed<From>::value != packs_narrow,
-                "the float64 shadow has no room for 8 narrow numbers in integers of 16 bytes");
-  return reinterpret_cast<To>(from);
-}
-template <class To, bool Generic, class From>
-To pack_cast(From* from) { return pack_from<To, Generic>(from); }
+/// `reinterpret_cast<To>`, written as `what` at a place of the sources. It ends the replay if it is not known to
+/// pack as many numbers here as natively. `Generic` says that it stands in a template: there sources count narrow
+/// numbers by their size, so that they fit.
+template <class To, bool Generic>
+struct pack_cast {
+  const char* what;
+  const char* file;
+  uint32_t line;
+  pack_cast(const char* what, const char* file, uint32_t line)
+      : what(what), file(file), line(line) {}
+  template <class From>
+  To operator()(From* from) const {
+    constexpr pack_content content = packed<From>::value;
+    if constexpr (content == packs_unknown || (content == packs_narrow && !Generic))
+      no_shadow(what, file, line);
+    return reinterpret_cast<To>(from);
+  }
+  template <class Address>
+  To operator()(const Address& address) const {
+    no_shadow(what, file, line);
+    return (To)address;
+  }
+};
 
 /// The same written as in C: the operand of `->*` reaches as far as that of a cast.
 template <class T> struct pack_pointee;
 template <class T> struct pack_pointee<T*> { using type = T; };
 template <class To, bool Generic>
 struct pack_caster {
+  pack_cast<To, Generic> cast;
   struct dereferenced {
+    pack_cast<To, Generic> cast;
     template <class From>
-    typename pack_pointee<To>::type& operator->*(From* from) const {
-      return *pack_from<To, Generic>(from);
+    typename pack_pointee<To>::type& operator->*(From&& from) const {
+      return *cast(from);
     }
   };
-  dereferenced operator*() const { return {}; }
-  template <class From> To operator->*(From* from) const { return pack_from<To, Generic>(from); }
+  pack_caster(const char* what, const char* file, uint32_t line) : cast(what, file, line) {}
+  dereferenced operator*() const { return {cast}; }
+  template <class From> To operator->*(From&& from) const { return cast(from); }
 };
 }  // namespace replay_rt
 #endif

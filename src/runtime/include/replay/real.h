@@ -47,6 +47,25 @@ inline constexpr int float_width<T[N]> = float_width<T>;
 template <class T, size_t N>
 inline constexpr int float_width<const T[N]> = float_width<T>;
 
+/// The size in the sources of a type that the headers widen; 0 of any other.
+template <class T>
+inline constexpr size_t source_bytes = 0;
+/// `sizeof(T)` in the sources, if 1 / `Divisor` of a `double` or of a class was natively there.
+template <class T, size_t Divisor>
+inline constexpr size_t native_size =
+    source_bytes<T> ? source_bytes<T>
+                    : sizeof(T) / (__is_class(T) || __is_union(T) ? Divisor : 1);
+template <size_t Divisor>
+inline constexpr size_t native_size<double, Divisor> = sizeof(double) / (Divisor > 1 ? 2 : 1);
+template <class T, size_t Divisor>
+inline constexpr size_t native_size<const T, Divisor> = native_size<T, Divisor>;
+template <class T, size_t Divisor>
+inline constexpr size_t native_size<T&, Divisor> = native_size<T, Divisor>;
+template <class T, size_t N, size_t Divisor>
+inline constexpr size_t native_size<T[N], Divisor> = N * native_size<T, Divisor>;
+template <class T, size_t N, size_t Divisor>
+inline constexpr size_t native_size<const T[N], Divisor> = N * native_size<T, Divisor>;
+
 /// `reinterpret_cast<To>` of what the sources look into.
 template <class To>
 struct bits_cast {
