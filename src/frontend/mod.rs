@@ -25,6 +25,7 @@ mod ptx;
 mod reachability;
 mod shadow;
 mod shared;
+mod shared_names;
 mod signatures;
 mod size_assertions;
 mod symbols;

@@ -6,6 +6,7 @@ use super::edits::Edits;
 use super::host::{HostContext, HostScope};
 use super::lexer::{Token, TokenKind, Tokens};
 use super::macros::Macro;
+use super::shared_names::{ScopedName, capture_shared_names, rewrite_global_operands};
 use super::{FrontendError, Precision, shadow};
 
 /// Rewrites every `__shared__` declaration, in the file and in its macros.
@@ -16,15 +17,23 @@ pub(super) fn rewrite_shared_memory(
     let code = Tokens::new(context.source.text, context.source.tokens.clone());
     let bodies = context.macros.iter().map(|defined| (&defined.body, Some(defined)));
     for (tokens, within) in bodies.chain([(&code, None)]) {
+        let rewriter = SharedRewriter { context, tokens, within };
+        let mut shared_names = Vec::new();
         let mut rewritten_end = 0;
         for index in 0..tokens.len() {
-            if index >= rewritten_end
-                && tokens.is_spelled_at(context.source.text, index, "__shared__")
+            if index < rewritten_end
+                || !rewriter.is_spelled_at(index, "__shared__")
+                || rewriter.marks_parameter(index)
             {
-                rewritten_end = SharedRewriter { context, tokens, within }.rewrite(index, edits)?;
+                continue;
             }
+            let declaration = rewriter.rewrite(index, edits)?;
+            rewritten_end = declaration.end;
+            shared_names.extend(rewriter.scoped_names(&declaration));
         }
+        capture_shared_names(context.source.text, tokens, &shared_names, edits);
     }
+    rewrite_global_operands(context, edits);
     Ok(())
 }
 
@@ -70,27 +79,32 @@ impl SharedRewriter<'_> {
         FrontendError::SharedMemory { why, path: source.path.to_owned(), line }
     }
 
-    /// Rewrites the declaration that holds `__shared__` at `token_index`, and returns the index of its end.
-    fn rewrite(&self, token_index: usize, edits: &mut Edits) -> Result<usize, FrontendError> {
+    /// Whether the `__shared__` at `token_index` belongs to a parameter: the headers make it nothing.
+    fn marks_parameter(&self, token_index: usize) -> bool {
         let start = self.start(token_index);
-        if start > 0 && (self.is_spelled_at(start - 1, "(") || self.is_spelled_at(start - 1, ",")) {
-            // A parameter's specifier; the headers make it nothing.
-            return Ok(token_index + 1);
-        }
+        start > 0 && (self.is_spelled_at(start - 1, "(") || self.is_spelled_at(start - 1, ","))
+    }
+
+    /// Rewrites the declaration that holds `__shared__` at `token_index`, and returns its parts.
+    fn rewrite(
+        &self,
+        token_index: usize,
+        edits: &mut Edits,
+    ) -> Result<SharedDeclaration, FrontendError> {
+        let start = self.start(token_index);
         let declaration = self.parse(start, token_index)?;
         let place = self.tokens[token_index].start;
         let in_function = self.within.is_some()
             || self.context.place == HostScope::Body
             || self.context.function(place).is_some();
-        match (declaration.is_extern, in_function) {
-            (true, true) => self.dynamic(&declaration, edits)?,
-            (true, false) => self.dynamic_global(&declaration, edits)?,
-            (false, true) => self.fixed(&declaration, edits)?,
-            (false, false) => {
-                return Err(self.error(token_index, "it is declared outside of a function"));
-            }
+        if in_function {
+            self.write_references(&declaration, edits)?;
+        } else if declaration.is_extern {
+            self.dynamic_global(&declaration, edits)?;
+        } else {
+            return Err(self.error(token_index, "it is declared outside of a function"));
         }
-        Ok(declaration.end)
+        Ok(declaration)
     }
 
     /// The first token of the declaration that holds `__shared__` at `token_index`.
@@ -298,40 +312,6 @@ impl SharedRewriter<'_> {
         self.repeated(&out)
     }
 
-    /// `extern __shared__ T name[];` in a function.
-    fn dynamic(
-        &self,
-        declaration: &SharedDeclaration,
-        edits: &mut Edits,
-    ) -> Result<(), FrontendError> {
-        let base = self.base_type(declaration);
-        self.drop_specifiers(declaration, edits);
-        for declarator in &declaration.declarators {
-            let (open_bracket, close_bracket) = self.unsized_bound(declarator)?;
-            let name = self.tokens[declarator.name];
-            let other_dimensions = close_bracket + 1..declarator.tokens.end;
-            let word = name.text(self.text());
-            let dimensions = if other_dimensions.is_empty() {
-                String::new()
-            } else {
-                self.copied(
-                    self.tokens[other_dimensions.start].start
-                        ..self.tokens[other_dimensions.end - 1].end,
-                )
-            };
-            let (pointer, value) = if other_dimensions.is_empty() {
-                (format!("* const {word}"), base.clone())
-            } else {
-                (format!("(* const {word})"), format!("{base}{dimensions}"))
-            };
-            edits.replace(name.start..name.end, pointer);
-            self.erase(open_bracket..close_bracket + 1, edits);
-            let value = format!(" = ::replay_rt::dynamic_shared<{value}>()");
-            edits.insert(self.tokens[declarator.tokens.end - 1].end, value);
-        }
-        Ok(())
-    }
-
     /// `extern __shared__ T name[];` at namespace scope.
     fn dynamic_global(
         &self,
@@ -373,8 +353,22 @@ impl SharedRewriter<'_> {
         }
     }
 
-    /// `__shared__ T a[N], b;` in a function.
-    fn fixed(
+    /// The names of `declaration` with the tokens in which they are known.
+    fn scoped_names(&self, declaration: &SharedDeclaration) -> Vec<ScopedName<'_>> {
+        let mut scope_end = declaration.end;
+        while scope_end < self.tokens.len() && !self.is_spelled_at(scope_end, "}") {
+            scope_end = self.tokens.skip_group(scope_end).unwrap_or(scope_end + 1);
+        }
+        let scope = declaration.end..scope_end;
+        let names = declaration.declarators.iter().map(|declarator| self.tokens[declarator.name]);
+        names
+            .map(|name| ScopedName { name: name.text(self.text()), scope: scope.clone() })
+            .collect()
+    }
+
+    /// `__shared__ T a[N], b;` or `extern __shared__ T name[];` in a function: a type for each name, and
+    /// a reference of this type into the block's memory.
+    fn write_references(
         &self,
         declaration: &SharedDeclaration,
         edits: &mut Edits,
@@ -383,8 +377,8 @@ impl SharedRewriter<'_> {
         edits.insert(self.tokens[declaration.start].start, "typedef ");
         let alignment = declaration.alignment.as_deref().unwrap_or("0");
         let mut references = String::new();
-        for SharedDeclarator { name, .. } in &declaration.declarators {
-            let token: Token = self.tokens[*name];
+        for declarator in &declaration.declarators {
+            let token: Token = self.tokens[declarator.name];
             let word = token.text(self.text());
             let stem = if self.within.is_some_and(|defined| defined.is_parameter(word)) {
                 format!("replay_shared_##{word}##")
@@ -392,10 +386,17 @@ impl SharedRewriter<'_> {
                 format!("replay_shared_{word}")
             };
             edits.replace(token.start..token.end, format!("{stem}_t"));
-            references.push_str(&format!(
-                " static ::replay_rt::shared_slot {stem}_slot; {stem}_t& {word} = \
-                 {stem}_slot.template get<{stem}_t>({alignment});"
-            ));
+            if declaration.is_extern {
+                self.unsized_bound(declarator)?;
+                references.push_str(&format!(
+                    " {stem}_t& {word} = ::replay_rt::dynamic_shared<{stem}_t>();"
+                ));
+            } else {
+                references.push_str(&format!(
+                    " static ::replay_rt::shared_slot {stem}_slot; {stem}_t& {word} = \
+                     {stem}_slot.template get<{stem}_t>({alignment});"
+                ));
+            }
         }
         match self.tokens.get(declaration.end) {
             Some(semicolon) => edits.insert(semicolon.end, references),

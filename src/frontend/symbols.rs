@@ -27,6 +27,8 @@ pub struct Symbols {
     reach: MentionGraph,
     /// Whether numbers are moved as integers of 16 bytes anywhere.
     packs: bool,
+    /// The dynamic shared arrays that are declared at namespace scope.
+    global_shared_arrays: BTreeSet<String>,
 }
 
 /// The facts about all kernels with one name.
@@ -96,6 +98,11 @@ impl Symbols {
         self.packs
     }
 
+    /// Whether a dynamic shared array `name` is declared at namespace scope.
+    pub(super) fn is_global_shared_array(&self, name: &str) -> bool {
+        self.global_shared_arrays.contains(name)
+    }
+
     fn add(&mut self, kernel: DeclaredKernel) {
         let known_kernel = self.kernels.entry(kernel.name).or_default();
         known_kernel.required = kernel.required.max(known_kernel.required);
@@ -108,8 +115,8 @@ impl Symbols {
         known_kernel.bare += isize::from(!kernel.specialises);
     }
 
-    /// Notes the functions and types of `source` that are no kernels.
-    fn add_other_names(&mut self, source: &Source) {
+    /// Notes the functions, types and dynamic shared arrays of `source`.
+    fn add_declared_names(&mut self, source: &Source) {
         let text = source.text;
         for first in [true, false] {
             if !first && !source.has_alternatives() {
@@ -130,7 +137,10 @@ impl Symbols {
                         let idents = head.filter(|token| token.kind == TokenKind::Ident);
                         self.other_names.extend(idents.map(|token| token.text(text).to_owned()));
                     }
-                    ItemKind::Other => {}
+                    ItemKind::Other => {
+                        let name = global_shared_array(text, &tokens, item.tokens);
+                        self.global_shared_arrays.extend(name.map(str::to_owned));
+                    }
                 }
             }
         }
@@ -152,6 +162,22 @@ impl Symbols {
     }
 }
 
+/// The name of the dynamic shared array that the tokens of `declaration` declare, if they do.
+fn global_shared_array<'t>(
+    text: &'t str,
+    tokens: &Tokens,
+    mut declaration: Range<usize>,
+) -> Option<&'t str> {
+    if !tokens.contains_spelling(text, declaration.clone(), "extern")
+        || !tokens.contains_spelling(text, declaration.clone(), "__shared__")
+    {
+        return None;
+    }
+    let open_bracket =
+        declaration.find(|&token_index| tokens.is_spelled_at(text, token_index, "["))?;
+    Some(tokens[open_bracket.checked_sub(1)?].text(text))
+}
+
 /// Collects the names of the `__global__` functions that `units` declare or define.
 pub fn scan_symbols(units: &[SourceUnit]) -> Symbols {
     let sources: Vec<Source> = units.iter().map(Source::without_main).collect();
@@ -160,7 +186,7 @@ pub fn scan_symbols(units: &[SourceUnit]) -> Symbols {
         symbols.block_facts.add(source);
         symbols.reach.add(source);
         symbols.packs |= packed_casts::has_packed_casts(source);
-        symbols.add_other_names(source);
+        symbols.add_declared_names(source);
         symbols.bounds.extend(bounds::find_bounds_macros(source));
         let tokens = Tokens::new(source.text, source.tokens.clone());
         find_declared_kernels(source.text, &tokens)

@@ -397,6 +397,24 @@ fn kernels_of_a_pytorch_extension_are_launched_by_the_call() {
 }
 
 #[test]
+fn shared_memory_that_is_seen_as_another_type_holds_what_was_stored() {
+    let harness = "call = \"view(which, out, in);\"\n[inputs.which]\ndtype = \"i32\"\nshape = []\n\
+                   [inputs.in]\ndtype = \"f32\"\nshape = [\"n\"]\n[outputs.out]\ndtype = \"f32\"\nshape = [\"n\"]\n";
+    let values = numbers(64, 9);
+    let expected: Vec<f64> = values.iter().map(|&x| 2.0 * f64::from(x)).collect();
+    for kernel in 0..17 {
+        let which = [kernel as f32];
+        let public =
+            Public::new("views", harness, &[("which", &which, &[]), ("in", &values, &[64])]);
+        println!("kernel {kernel}");
+        public.assert_gives("out", &expected, 1e-5);
+        let checked = public.run(Precision::Checked);
+        assert_eq!(checked.findings.found, []);
+        assert_close(&elements(&checked, "out", 64), &expected, 1e-5, "checked");
+    }
+}
+
+#[test]
 fn a_shadow_has_the_shared_memory_for_its_wider_elements() {
     let harness = "call = \"reverse(out, in, n);\"\n\
                    [inputs.in]\ndtype = \"f32\"\nshape = [\"n\"]\n\

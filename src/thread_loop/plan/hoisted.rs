@@ -39,11 +39,13 @@ impl Planner<'_> {
             |word: &str| range.clone().any(|token_index| self.is_spelled_at(token_index, word));
         let first = self.word(range.start);
         let types = matches!(first, "typedef" | "using" | "constexpr");
-        let is_shared = has_word("shared_slot") || has_word("dynamic_shared");
         let reference =
             first.starts_with("replay_shared_") && self.is_spelled_at(range.start + 1, "&");
         let constant = first == "static" && self.is_spelled_at(range.start + 1, "constexpr");
-        types && !has_word("auto") || is_shared && has_word("replay_rt") || reference || constant
+        types && !has_word("auto")
+            || has_word("shared_slot") && has_word("replay_rt")
+            || reference
+            || constant
     }
 
     /// Whether `declaration` is of the form `const int n = 4 * kWidth;`. The language may need it

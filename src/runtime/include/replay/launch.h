@@ -343,22 +343,29 @@ void launch_by_pointers(configured<P...> launch, void** arguments, indices<I...>
   launch.run(*static_cast<typename plain<P>::type*>(arguments[I])...);
 }
 
-/// `extern __shared__ T name[]` in a function.
-template <class T>
-auto dynamic_shared() {
-  return reinterpret_cast<T*>(block.dynamic_shared);
+/// `extern __shared__ T name[]` in a function: `Array` is `T[]`.
+template <class Array>
+Array& dynamic_shared() {
+  return reinterpret_cast<Array&>(*block.dynamic_shared);
 }
 
 /// `extern __shared__ T name[]` at namespace scope.
 template <class T>
 struct dynamic_shared_array {
   constexpr dynamic_shared_array() {}
-  template <class I> T& operator[](I index) const { return dynamic_shared<T>()[index]; }
-  operator T*() const { return dynamic_shared<T>(); }
+  template <class I> T& operator[](I index) const { return dynamic_shared<T[]>()[index]; }
+  operator T*() const { return dynamic_shared<T[]>(); }
   template <class U> explicit operator U*() const {
     return reinterpret_cast<U*>(block.dynamic_shared);
   }
 };
+
+/// The array that a name stands for where it is cast or its address is taken. Other variables of its name
+/// are themselves.
+template <class T>
+T (&shared_array(const dynamic_shared_array<T>&))[] { return dynamic_shared<T[]>(); }
+template <class T>
+T& shared_array(T& other) { return other; }
 
 /// One static `__shared__` variable: each block has its own, made when it first runs past.
 struct shared_slot {
