@@ -104,8 +104,7 @@ pub(super) fn rewrite_launch_bounds(context: &HostContext, edits: &mut Edits) {
         let head = item.tokens.start..item.body.start;
         let global =
             head.clone().find(|&token_index| tokens.is_spelled_at(text, token_index, "__global__"));
-        let bounds_of_word = |word: &str| context.symbols.bounds(word);
-        let bounds = DeclaredBounds::among(text, tokens, head, bounds_of_word);
+        let bounds = DeclaredBounds::among(text, tokens, head, |word| context.symbols.bounds(word));
         let Some(global) = global.filter(|_| !bounds.is_empty()) else { continue };
         let kernel_declaration = name_after(text, tokens, global).and_then(|name| {
             KernelDeclaration::parse(text, tokens, name, template_head(text, tokens, global))

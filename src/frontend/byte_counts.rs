@@ -102,8 +102,7 @@ fn sized_calls(text: &str, tokens: &Tokens) -> Vec<SizedCall> {
         calls.push(SizedCall { pointer: pointer.cloned(), size: size_range.clone() });
     }
     for launch in launches::find_launch_syntax(text, tokens) {
-        let index = |byte: usize| tokens.partition_point(|token| token.start < byte);
-        let configuration = index(launch.open.end)..index(launch.close.start);
+        let configuration = tokens.index_at(launch.open.end)..tokens.index_at(launch.close.start);
         let parts = tokens.split_arguments(text, configuration).into_iter();
         if let Some(size) = parts.filter(|part| !part.is_empty()).nth(SHARED_BYTES) {
             calls.push(SizedCall { pointer: None, size });
@@ -187,8 +186,7 @@ fn float_bytes(text: &str, tokens: &Tokens, size: &Range<usize>) -> Option<usize
         }
         at += 1;
     }
-    let is_factor = |&at: &usize| at + 1 == size.end || tokens.is_spelled_at(text, at + 1, "*");
-    four.filter(is_factor)
+    four.filter(|&at| at + 1 == size.end || tokens.is_spelled_at(text, at + 1, "*"))
 }
 
 #[cfg(test)]

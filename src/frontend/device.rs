@@ -194,12 +194,10 @@ impl<'s> DeviceTranslator<'s> {
             let is_blanked =
                 blanked[..ranges_before].last().is_some_and(|last| item.tokens.start < last.end);
             let head = item.tokens.start..item.name_at;
-            let marked = |&token_index: &usize| {
-                self.tokens.is_spelled_at(text, token_index, "constexpr")
-                    || self.tokens.is_spelled_at(text, token_index, "virtual")
-            };
-            if let Some(token_index) = head.into_iter().find(marked).filter(|_| !is_blanked) {
-                let token = self.tokens[token_index];
+            let marked_token = self.tokens[head].iter().find(|token| {
+                token.is_spelled(text, "constexpr") || token.is_spelled(text, "virtual")
+            });
+            if let Some(token) = marked_token.filter(|_| !is_blanked) {
                 let marked = format!("__host__ __device__ {}", token.text(text));
                 edits.replace(token.start..token.end, marked);
             }
@@ -232,20 +230,35 @@ impl<'s> DeviceTranslator<'s> {
         ranges
     }
 
+    /// Whether `word` is one of the specifiers of the function `item`.
+    fn is_specified(&self, item: &Item, word: &str) -> bool {
+        item.has_specifier(self.source.text, self.tokens, word)
+    }
+
+    /// Whether one of `words` is a token of `item`.
+    fn mentions_any(&self, item: &Item, words: &[&str]) -> bool {
+        let mut tokens = self.tokens[item.tokens.clone()].iter();
+        tokens.any(|token| words.iter().any(|word| token.is_spelled(self.source.text, word)))
+    }
+
     fn is_host(&self, item: &Item) -> bool {
-        let head = |word| item.has_specifier(self.source.text, self.tokens, word);
-        let on_device = item.on_device(self.source.text, self.tokens) || head("constexpr");
+        let on_device =
+            item.on_device(self.source.text, self.tokens) || self.is_specified(item, "constexpr");
         match item.kind {
             // No kernel can call what names the types of the host's libraries.
-            ItemKind::Function if head("__host__") && self.names_library(&item.tokens) => true,
-            ItemKind::Function if item.member => !on_device && !head("virtual"),
+            ItemKind::Function
+                if self.is_specified(item, "__host__") && self.names_library(&item.tokens) =>
+            {
+                true
+            }
+            ItemKind::Function if item.member => !on_device && !self.is_specified(item, "virtual"),
             ItemKind::Function => !on_device && !self.is_device_macro(item),
             ItemKind::Prototype if item.member => {
                 // After `=` stands default, delete or a pure virtual's zero.
                 let assigned = self.tokens[item.tokens.clone()].iter().rev().nth(2);
                 let is_assigned =
                     assigned.is_some_and(|token| token.is_spelled(self.source.text, "="));
-                !on_device && !head("virtual") && !is_assigned
+                !on_device && !self.is_specified(item, "virtual") && !is_assigned
             }
             ItemKind::Prototype => {
                 let instance = item.template && self.symbols.is_kernel(&item.name);
@@ -254,11 +267,8 @@ impl<'s> DeviceTranslator<'s> {
             ItemKind::Type => self.is_host_type(item),
             // NVRTC refuses a static member that the host could change.
             ItemKind::Other if item.member => {
-                let has_word = |word| {
-                    let mut tokens = self.tokens[item.tokens.clone()].iter();
-                    tokens.any(|token| token.is_spelled(self.source.text, word))
-                };
-                has_word("static") && !has_word("const") && !has_word("constexpr")
+                self.mentions_any(item, &["static"])
+                    && !self.mentions_any(item, &["const", "constexpr"])
             }
             ItemKind::Other => self.is_host_variable(item),
         }
@@ -284,20 +294,18 @@ impl<'s> DeviceTranslator<'s> {
     fn is_host_variable(&self, item: &Item) -> bool {
         let text = self.source.text;
         let tokens = &self.tokens[item.tokens.clone()];
-        let contains_any = |words: &[&str]| {
-            tokens.iter().any(|token| words.iter().any(|word| token.is_spelled(text, word)))
-        };
-        if contains_any(&["__device__", "__constant__", "__managed__", "__shared__"]) {
+        if self.mentions_any(item, &["__device__", "__constant__", "__managed__", "__shared__"]) {
             return false;
         }
         let types = ["using", "typedef", "static_assert", "struct", "class", "union", "enum"];
-        let declares = contains_any(&types) || contains_any(&["namespace", "template", "concept"]);
+        let declares = self.mentions_any(item, &types)
+            || self.mentions_any(item, &["namespace", "template", "concept"]);
         // `const char* name` is still a variable: only the words behind the last star count.
         let end =
             tokens.iter().position(|token| token.is_spelled(text, "=")).unwrap_or(tokens.len());
         let star = tokens[..end].iter().rposition(|token| token.is_spelled(text, "*")).unwrap_or(0);
         let fixed = tokens[star..end].iter().any(|token| token.is_spelled(text, "const"));
-        let constant = fixed || contains_any(&["constexpr"]);
+        let constant = fixed || self.mentions_any(item, &["constexpr"]);
         let host_value = tokens.iter().any(|token| self.gone.contains(token.text(text)));
         self.names_host(&item.tokens) || !(declares || constant && !host_value)
     }
@@ -319,7 +327,6 @@ impl<'s> DeviceTranslator<'s> {
     /// Whether any of the tokens is a name that only the host has.
     fn names_host(&self, range: &Range<usize>) -> bool {
         let text = self.source.text;
-        let is_capital = |c: char| c.is_ascii_uppercase();
         let has_library_name = self.names_library(range);
         has_library_name
             || range.clone().any(|token_index| {
@@ -330,8 +337,9 @@ impl<'s> DeviceTranslator<'s> {
                     .tokens
                     .get(token_index + 2)
                     .is_some_and(|name| DEVICE_STD.contains(&name.text(text)));
-                let blas =
-                    word.strip_prefix("cublas").is_some_and(|rest| rest.starts_with(is_capital));
+                let blas = word
+                    .strip_prefix("cublas")
+                    .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()));
                 let host = blas || HOST_TYPES.contains(&word);
                 (std && !is_device_std)
                     || (self.tokens[token_index].kind == TokenKind::Ident && host)

@@ -125,24 +125,27 @@ fn wide_device_name(word: &str) -> Option<String> {
     Some(word.replacen(name, wide_prefix, 1))
 }
 
+/// Whether code of `source` mentions `name`.
+fn mentions_name(source: &Source, name: &str) -> bool {
+    source.tokens.iter().any(|token| token.is_spelled(source.text, name))
+}
+
 /// Why device code of `source` has no float64 form that fits the host's; none if it may have one.
 pub(super) fn find_device_obstacle(source: &Source) -> Option<&'static str> {
     let text = source.text;
-    let included = |header: &&&str| {
-        let directives = source.tokens.iter().filter(|token| token.kind == TokenKind::Directive);
-        let mut directives = directives.map(|directive| directive.text(text));
-        directives.any(|line| line.contains("include") && line.contains(**header))
-    };
-    if let Some(header) = NARROW_HEADERS.iter().find(included) {
-        return Some(header);
+    for token in source.tokens.iter().filter(|token| token.kind == TokenKind::Directive) {
+        let line = token.text(text);
+        if line.contains("include")
+            && let Some(header) = NARROW_HEADERS.iter().find(|header| line.contains(**header))
+        {
+            return Some(header);
+        }
     }
-    let underlined = |name: &&&str| name.starts_with("__");
-    let is_named = |name: &&&str| source.tokens.iter().any(|token| token.is_spelled(text, name));
-    if ["asm", "__asm", "__asm__"].iter().any(|word| is_named(&word)) {
+    if ["asm", "__asm", "__asm__"].iter().any(|word| mentions_name(source, word)) {
         return Some("inline PTX");
     }
-    let narrow = NARROW.iter().filter(underlined).find(is_named);
-    narrow.copied().or_else(|| {
+    let mut narrow_names = NARROW.into_iter().filter(|name| name.starts_with("__"));
+    narrow_names.find(|name| mentions_name(source, name)).or_else(|| {
         packed_casts::has_packed_casts(source).then_some("numbers packed into integers")
     })
 }

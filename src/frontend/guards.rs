@@ -21,9 +21,8 @@ pub(super) fn guard_function(
     let tokens = &context.tokens;
     let Some(function) = context.function(byte_offset) else { return false };
     let body_start = tokens[function.body.start].end;
-    let has_word = |word| function.has_specifier(text, tokens, word);
-    if has_word("constexpr")
-        || has_word("consteval")
+    if function.has_specifier(text, tokens, "constexpr")
+        || function.has_specifier(text, tokens, "consteval")
         || !are_together(context.source, body_start, byte_offset)
     {
         return false;

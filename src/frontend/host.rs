@@ -42,8 +42,9 @@ impl HostContext<'_, '_> {
     /// The function in whose body byte `byte_offset` lies.
     pub(super) fn function(&self, byte_offset: usize) -> Option<&Item> {
         // They come in order and do not nest, so the last that starts before is the one.
-        let start = |item: &&Item| self.tokens[item.body.start].start;
-        let functions_before = self.functions.partition_point(|item| start(&item) <= byte_offset);
+        let functions_before = self
+            .functions
+            .partition_point(|item| self.tokens[item.body.start].start <= byte_offset);
         let item = self.functions[..functions_before].last()?;
         (byte_offset < self.tokens[item.body.end - 1].end).then_some(item)
     }
@@ -143,11 +144,10 @@ fn rewrite_launches(
                 if context.symbols.is_kernel(&name)
                     && (is_qualified(source.text, callee) || !locals.declare(launch, &name)) =>
             {
-                let count = || {
+                if context.symbols.leaves_out(&name, || {
                     let list = argument_list(source, launch);
                     symbols::count_token_parts(source.text, &list, 0, ",")
-                };
-                if context.symbols.leaves_out(&name, count) {
+                }) {
                     LaunchForm::Passed
                 } else {
                     LaunchForm::for_kernel(context, &name, argument_count)
@@ -276,32 +276,28 @@ fn write_launch(
 
 /// Puts the companion's name into `callee` for the kernel's.
 fn name_companion(text: &str, callee: &[Token], edits: &mut Edits) {
-    let is_name = |&token_index: &usize| {
-        callee[token_index].kind == TokenKind::Ident
-            && !callee
-                .get(token_index + 1)
-                .is_some_and(|next| next.is_spelled(text, "::") || next.is_spelled(text, "##"))
-            && !callee[token_index].is_spelled(text, "template")
-    };
-    if let Some(token_index) = (0..callee.len()).find(is_name) {
-        let name = callee[token_index].text(text);
-        let replaced = format!("{}{name}", instances::COMPANION);
-        edits.replace(callee[token_index].start..callee[token_index].end, replaced);
+    for (token_index, token) in callee.iter().enumerate() {
+        let goes_on = callee
+            .get(token_index + 1)
+            .is_some_and(|next| next.is_spelled(text, "::") || next.is_spelled(text, "##"));
+        if token.kind == TokenKind::Ident && !goes_on && !token.is_spelled(text, "template") {
+            let replaced = format!("{}{}", instances::COMPANION, token.text(text));
+            edits.replace(token.start..token.end, replaced);
+            return;
+        }
     }
 }
 
 /// All launches outside macros by the place of `<<<`.
 fn find_launches(context: &HostContext) -> Result<BTreeMap<usize, LaunchSyntax>, FrontendError> {
     let source = context.source;
-    let place = |launch: LaunchSyntax| (launch.open.start, launch);
-    let mut launches_by_offset = BTreeMap::new();
+    let mut found_launches = Vec::new();
     if source.has_alternatives() {
-        launches_by_offset.extend(
-            launches::find_launch_syntax(source.text, &source.view(false)).into_iter().map(place),
-        );
+        found_launches = launches::find_launch_syntax(source.text, &source.view(false));
     }
-    launches_by_offset
-        .extend(launches::find_launch_syntax(source.text, &context.tokens).into_iter().map(place));
+    found_launches.extend(launches::find_launch_syntax(source.text, &context.tokens));
+    let launches_by_offset: BTreeMap<usize, LaunchSyntax> =
+        found_launches.into_iter().map(|launch| (launch.open.start, launch)).collect();
     let mut starts = launches::find_launch_openings(source.text, &source.tokens)
         .map(|token_index| source.tokens[token_index].start);
     match starts.find(|start| !launches_by_offset.contains_key(start)) {

@@ -77,9 +77,8 @@ impl KernelDeclaration {
     pub(super) fn companion(&self, text: &str, edits: &Edits) -> String {
         let first = self.head.first().or(self.parameters.first());
         let edits = &edits.within(&(first.map_or(self.end, |token| token.start)..self.end));
-        let repeated = |tokens: &[Token]| copy_edited_tokens(text, tokens, edits);
-        let head = repeated(&self.head);
-        let parameters = repeated(&self.parameters);
+        let head = copy_edited_tokens(text, &self.head, edits);
+        let parameters = copy_edited_tokens(text, &self.parameters, edits);
         let instance = self.instance(text, edits);
         let name = &self.name;
         format!(" {head} ::replay_rt::instance<{instance}> {COMPANION}{name}({parameters});")
@@ -134,24 +133,15 @@ fn template_argument_name(text: &str, tokens: &Tokens, range: Range<usize>) -> O
 /// Each parameter in the tokens `range`, without its default.
 fn split_parameter_types(text: &str, tokens: &Tokens, range: Range<usize>) -> Vec<Vec<Token>> {
     let mut parameter_types = Vec::new();
-    let mut token_index = range.start;
-    let mut first = range.start;
-    let mut default = None;
-    let mut add = |first: usize, end: usize| {
-        if first < end {
-            parameter_types.push(tokens[first..end].to_vec());
+    for parameter in tokens.split_parameters(text, range) {
+        let mut end = parameter.start;
+        while end < parameter.end && !tokens.is_spelled_at(text, end, "=") {
+            end = tokens.skip_group_or_angles(text, end).unwrap_or(end + 1).min(parameter.end);
         }
-    };
-    while token_index < range.end {
-        if tokens.is_spelled_at(text, token_index, ",") {
-            add(first, default.take().unwrap_or(token_index));
-            first = token_index + 1;
-        } else if tokens.is_spelled_at(text, token_index, "=") {
-            default = default.or(Some(token_index));
+        if parameter.start < end {
+            parameter_types.push(tokens[parameter.start..end].to_vec());
         }
-        token_index = tokens.skip_group_or_angles(text, token_index).unwrap_or(token_index + 1);
     }
-    add(first, default.unwrap_or(range.end));
     parameter_types
 }
 
@@ -159,11 +149,11 @@ fn split_parameter_types(text: &str, tokens: &Tokens, range: Range<usize>) -> Ve
 pub(super) fn find_kernel_declarations(text: &str, tokens: &Tokens) -> Vec<KernelDeclaration> {
     let globals =
         (0..tokens.len()).filter(|&index| tokens.is_spelled_at(text, index, "__global__"));
-    let declaration = |global| {
+    let declarations = globals.filter_map(|global| {
         let name = name_after(text, tokens, global)?;
         KernelDeclaration::parse(text, tokens, name, template_head(text, tokens, global))
-    };
-    globals.filter_map(declaration).collect()
+    });
+    declarations.collect()
 }
 
 /// The name of the function that `__global__` at `global` declares; none for a specialisation.

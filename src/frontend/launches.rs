@@ -28,18 +28,19 @@ pub(super) fn find_launch_openings<'t>(
 
 /// The launches among `tokens`. A `<<<` without the other parts of a launch is passed over.
 pub(super) fn find_launch_syntax(text: &str, tokens: &Tokens) -> Vec<LaunchSyntax> {
-    let launch = |opening_index: usize| {
-        let callee = tokens[find_callee_start(text, tokens, opening_index)?].start
-            ..tokens[opening_index - 1].end;
-        let closing_index = find_launch_close(text, tokens, opening_index)?;
-        let close = tokens[closing_index].start..tokens[closing_index + 2].end;
-        Some(LaunchSyntax {
-            callee,
-            open: tokens[opening_index].start..tokens[opening_index].end,
-            close,
-        })
-    };
-    find_launch_openings(text, tokens).filter_map(launch).collect()
+    find_launch_openings(text, tokens)
+        .filter_map(|opening_index| parse_launch(text, tokens, opening_index))
+        .collect()
+}
+
+/// The launch whose `<<<` is the token at `opening_index`.
+fn parse_launch(text: &str, tokens: &Tokens, opening_index: usize) -> Option<LaunchSyntax> {
+    let callee = tokens[find_callee_start(text, tokens, opening_index)?].start
+        ..tokens[opening_index - 1].end;
+    let closing_index = find_launch_close(text, tokens, opening_index)?;
+    let close = tokens[closing_index].start..tokens[closing_index + 2].end;
+    let open = tokens[opening_index].start..tokens[opening_index].end;
+    Some(LaunchSyntax { callee, open, close })
 }
 
 /// The index of the first `>` of the `>>>` that ends the configuration behind `opening_index`.
@@ -93,9 +94,6 @@ fn find_callee_start(text: &str, tokens: &Tokens, end: usize) -> Option<usize> {
     let mut start = None;
     let mut token_index = end;
     while let Some(last) = token_index.checked_sub(1) {
-        let token_is = |candidate_index: Option<usize>, word: &str| {
-            candidate_index.is_some_and(|index| tokens.is_spelled_at(text, index, word))
-        };
         let word = tokens[last].text(text);
         match tokens[last].kind {
             TokenKind::Punct if word == ">" => match open_angle(text, tokens, last) {
@@ -120,13 +118,12 @@ fn find_callee_start(text: &str, tokens: &Tokens, end: usize) -> Option<usize> {
                 token_index = open_bracket;
             }
             TokenKind::Ident | TokenKind::Number if !is_callee_keyword(word) => {
-                let index_before = |index: usize| index.checked_sub(1);
-                if tokens[last].kind == TokenKind::Number && !token_is(index_before(last), "##") {
+                let word_before = last.checked_sub(1).map_or("", |index| tokens[index].text(text));
+                if tokens[last].kind == TokenKind::Number && word_before != "##" {
                     break;
                 }
-                token_index =
-                    if token_is(index_before(last), "template") { last - 1 } else { last };
-                let Some(connector) = index_before(token_index) else { return Some(token_index) };
+                token_index = if word_before == "template" { last - 1 } else { last };
+                let Some(connector) = token_index.checked_sub(1) else { return Some(token_index) };
                 start = match tokens[connector].text(text) {
                     // Of the global scope, unless a name stands before.
                     "::" => Some(connector),

@@ -45,12 +45,17 @@ fn is_run(text: &str, tokens: &[Token], token_index: usize, sign: &str) -> bool 
 
 /// The first `>` of the end of the launch whose configuration begins at `start`.
 fn find_loose_close(text: &str, tokens: &[Token], start: usize) -> Option<usize> {
-    let ends = |token_index: &usize| {
-        is_run(text, tokens, *token_index, ">")
+    for token_index in start..tokens.len() {
+        if matches!(tokens[token_index].text(text), ";" | "{" | "}") {
+            return None;
+        }
+        if is_run(text, tokens, token_index, ">")
             && tokens.get(token_index + 3).is_some_and(|next| next.is_spelled(text, "("))
-    };
-    let goes_on = |token_index: &usize| !matches!(tokens[*token_index].text(text), ";" | "{" | "}");
-    (start..tokens.len()).take_while(goes_on).find(ends)
+        {
+            return Some(token_index);
+        }
+    }
+    None
 }
 
 /// Puts the three signs beside each other: at the begin of their place, or at its end.

@@ -36,29 +36,30 @@ pub(super) fn find_own_names(source: &Source) -> OwnNames {
     own_names
 }
 
+/// Whether `word` begins the declaration of a type.
+fn is_type_keyword(word: &str) -> bool {
+    matches!(word, "struct" | "class" | "union" | "enum")
+}
+
 /// The names that `item` defines.
 fn names_defined_by_item(text: &str, tokens: &Tokens, item: &Item) -> Vec<String> {
     let range = item.tokens.start..item.tokens.end;
-    let words = || tokens[range.clone()].iter().map(|token| token.text(text));
     match item.kind {
         ItemKind::Function if item.name != "operator" => {
             let is_scoped = item.name_at > 0 && tokens.is_spelled_at(text, item.name_at - 1, "::");
             if is_scoped { Vec::new() } else { vec![item.name.clone()] }
         }
         ItemKind::Type => {
-            let is_head = |token_index: &usize| {
-                let word = tokens[*token_index].text(text);
-                tokens[*token_index].kind == TokenKind::Ident
-                    && !matches!(word, "struct" | "class" | "union" | "enum")
-            };
-            let name = range.clone().skip_while(|&token_index| {
-                !matches!(tokens[token_index].text(text), "struct" | "class" | "union" | "enum")
+            let head = tokens[range.clone()]
+                .iter()
+                .skip_while(|token| !is_type_keyword(token.text(text)))
+                .take_while(|token| !token.is_spelled(text, "{"));
+            let mut names = head.filter(|token| {
+                token.kind == TokenKind::Ident && !is_type_keyword(token.text(text))
             });
-            name.take_while(|&token_index| !tokens.is_spelled_at(text, token_index, "{"))
-                .find(is_head)
-                .map_or(Vec::new(), |token_index| vec![tokens[token_index].text(text).to_owned()])
+            names.next().map_or(Vec::new(), |token| vec![token.text(text).to_owned()])
         }
-        ItemKind::Other if !words().any(|word| word == "extern") => {
+        ItemKind::Other if !tokens.contains_spelling(text, range.clone(), "extern") => {
             let variables = variables_of_item(text, tokens, item);
             variables.into_iter().map(str::to_owned).collect()
         }

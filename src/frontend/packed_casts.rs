@@ -32,12 +32,10 @@ pub(super) const NARROW: [&str; 8] = [
 /// Whether `source` casts to pointers to such integers.
 pub(super) fn has_packed_casts(source: &Source) -> bool {
     let text = source.text;
-    let pointed = |token: &Token| {
-        let text_after = text[token.end..].trim_start();
-        WIDE.contains(&token.text(text)) && text_after.starts_with('*')
-    };
     source.tokens.iter().any(|token| match token.kind {
-        TokenKind::Ident => pointed(token),
+        TokenKind::Ident => {
+            WIDE.contains(&token.text(text)) && text[token.end..].trim_start().starts_with('*')
+        }
         TokenKind::Directive => WIDE.iter().any(|wide_type| token.text(text).contains(wide_type)),
         _ => false,
     })
@@ -45,11 +43,12 @@ pub(super) fn has_packed_casts(source: &Source) -> bool {
 
 /// The type in the tokens `words` of a cast, if it is a pointer to such an integer and nothing else.
 fn is_wide(text: &str, words: &[Token]) -> bool {
-    let is_qualifier = |word: &str| matches!(word, "const" | "volatile" | "__restrict__" | "*");
     let ends = words.last().is_some_and(|last| last.is_spelled(text, "*"));
     let mut inner = words.iter().map(|word| word.text(text));
     ends && words.iter().filter(|word| WIDE.contains(&word.text(text))).count() == 1
-        && inner.all(|word| is_qualifier(word) || WIDE.contains(&word))
+        && inner.all(|word| {
+            matches!(word, "const" | "volatile" | "__restrict__" | "*") || WIDE.contains(&word)
+        })
 }
 
 /// The text of `token` in the shadow if it names such an integer's type.
@@ -77,14 +76,11 @@ impl<'t> PackedVariables<'t> {
                 TokenKind::Ident if VECTORS.contains(&word) => &mut floats,
                 _ => continue,
             };
-            let is_between = |token: &&Token| matches!(token.text(text), "*" | "&" | "const" | ">");
-            let tokens_after = tokens[token_index + 1..].iter().skip_while(is_between);
-            set.extend(
-                tokens_after
-                    .take(1)
-                    .filter(|name_token| name_token.kind == TokenKind::Ident)
-                    .map(|name_token| name_token.text(text)),
-            );
+            let mut tokens_after = tokens[token_index + 1..].iter();
+            let name =
+                tokens_after.find(|token| !matches!(token.text(text), "*" | "&" | "const" | ">"));
+            let name = name.filter(|token| token.kind == TokenKind::Ident);
+            set.extend(name.map(|token| token.text(text)));
         }
         PackedVariables { text, integers, floats }
     }

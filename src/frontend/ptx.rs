@@ -192,8 +192,7 @@ fn on_one_line(code: &str) -> String {
 /// The line breaks of `text`, with the backslash of lines that go on.
 fn line_ends(text: &str) -> String {
     let ends = text.split_inclusive('\n').filter(|piece| piece.ends_with('\n'));
-    let end = |line: &'_ str| if line.trim_end().ends_with('\\') { "\\\n" } else { "\n" };
-    ends.map(end).collect()
+    ends.map(|line| if line.trim_end().ends_with('\\') { "\\\n" } else { "\n" }).collect()
 }
 
 /// The type of `replay/ptx.h` for PTX's type `kind`.

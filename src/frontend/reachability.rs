@@ -107,12 +107,7 @@ pub(super) fn find_enclosing_name(
     items: &[Item],
     byte_offset: usize,
 ) -> Option<String> {
-    let contains_offset = |item: &&Item| {
-        let range = &tokens[item.tokens.clone()];
-        range.first().is_some_and(|first| first.start <= byte_offset)
-            && range.last().is_some_and(|last| byte_offset < last.end)
-    };
-    let item = items.iter().find(contains_offset)?;
+    let item = items.iter().find(|item| contains_byte(tokens, item, byte_offset))?;
     match item.kind {
         ItemKind::Function if item.name != "operator" => Some(item.name.clone()),
         ItemKind::Type => names_in_type_head(text, tokens, item).pop().map(str::to_owned),
@@ -122,12 +117,14 @@ pub(super) fn find_enclosing_name(
 
 /// Whether the byte `byte_offset` lies in a template.
 pub(super) fn is_generic(tokens: &Tokens, items: &[Item], byte_offset: usize) -> bool {
-    items.iter().any(|item| {
-        let range = &tokens[item.tokens.clone()];
-        let contains_offset =
-            |first: &Token, last: &Token| first.start <= byte_offset && byte_offset < last.end;
-        item.template && range.first().zip(range.last()).is_some_and(|(a, b)| contains_offset(a, b))
-    })
+    items.iter().any(|item| item.template && contains_byte(tokens, item, byte_offset))
+}
+
+/// Whether the byte `byte_offset` lies in `item`.
+fn contains_byte(tokens: &Tokens, item: &Item, byte_offset: usize) -> bool {
+    let range = &tokens[item.tokens.clone()];
+    range.first().is_some_and(|first| first.start <= byte_offset)
+        && range.last().is_some_and(|last| byte_offset < last.end)
 }
 
 #[cfg(test)]

@@ -207,8 +207,9 @@ pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Ve
             if !context.symbols.packs() || !packed.is_cast(tokens, index) {
                 end = end.or_else(|| skip_shadow_obstacle(context, tokens, index));
             }
-            let is_compiled = || !left_out.iter().any(|range| range.contains(&token.start));
-            if let Some(end) = end.filter(|_| is_compiled()) {
+            if let Some(end) = end
+                && !left_out.iter().any(|range| range.contains(&token.start))
+            {
                 let within = match name {
                     Some(name) => Some(name.to_owned()),
                     None => find_enclosing_name(source.text, &context.tokens, &items, token.start),
@@ -297,15 +298,14 @@ fn is_constant(text: &str, tokens: &Tokens, index: usize) -> bool {
     }
     let Some(group_end) = tokens.skip_group(index + 1) else { return false };
     let argument_tokens = &tokens[index + 1..group_end];
-    let is_plain = |token: &Token| match token.kind {
-        TokenKind::Number => true,
-        TokenKind::Ident => {
-            matches!(token.text(text), "int" | "unsigned" | "short" | "uint16_t" | "uint32_t")
-        }
-        _ => matches!(token.text(text), "(" | ")" | "-"),
-    };
-    argument_tokens.iter().all(is_plain)
-        && argument_tokens.iter().any(|token| token.kind == TokenKind::Number)
+    argument_tokens.iter().any(|token| token.kind == TokenKind::Number)
+        && argument_tokens.iter().all(|token| match token.kind {
+            TokenKind::Number => true,
+            TokenKind::Ident => {
+                matches!(token.text(text), "int" | "unsigned" | "short" | "uint16_t" | "uint32_t")
+            }
+            _ => matches!(token.text(text), "(" | ")" | "-"),
+        })
 }
 
 /// The index after the construct at `index` that the shadow cannot hold, if there is one.
@@ -343,9 +343,8 @@ fn c_cast(context: &HostContext, tokens: &Tokens, index: usize) -> Option<usize>
     }
     let cast_end = tokens.skip_group(index)?;
     let (star, words) = tokens[index + 1..cast_end - 1].split_last()?;
-    let is_type = |word: &&Token| matches!(word.kind, TokenKind::Ident);
     if !star.is_spelled(text, "*")
-        || !words.iter().all(|word| is_type(&word))
+        || !words.iter().all(|word| word.kind == TokenKind::Ident)
         || is_integer_operand(context, tokens, cast_end)
     {
         return None;

@@ -78,8 +78,8 @@ fn parse_function_signature(
     symbols: &Symbols,
 ) -> Option<FunctionSignature> {
     let text = source.text;
-    let has_word = |word| item.has_specifier(text, tokens, word);
-    let kernel = has_word("__global__");
+    let is_for_device = item.has_specifier(text, tokens, "__device__");
+    let is_for_host = item.has_specifier(text, tokens, "__host__");
     let open_parenthesis = (item.name_at..item.body.start)
         .find(|&token_index| tokens.is_spelled_at(text, token_index, "("))?;
     let close_parenthesis = tokens.skip_group(open_parenthesis)?.checked_sub(1)?;
@@ -91,11 +91,11 @@ fn parse_function_signature(
     Some(FunctionSignature {
         name: item.name.clone(),
         line: source.line(tokens[item.name_at].start),
-        kernel,
-        device: has_word("__device__") && !has_word("__host__"),
+        kernel: item.has_specifier(text, tokens, "__global__"),
+        device: is_for_device && !is_for_host,
         template: item.template.then(|| parse_template_parameters(text, tokens, head.clone())),
         scope: enclosing_namespaces(text, tokens, braces, item.tokens.start),
-        local: has_word("static"),
+        local: item.has_specifier(text, tokens, "static"),
         returns: join_token_words(text, tokens, return_type_words(text, tokens, head)),
         parameters: parse_function_parameters(
             text,
@@ -141,22 +141,29 @@ fn parse_template_parameters(
     else {
         return Vec::new();
     };
-    let parse_parameter = |range: Range<usize>| {
-        let default =
-            range.clone().find(|&token_index| tokens.is_spelled_at(text, token_index, "="));
-        let last = default.unwrap_or(range.end).checked_sub(1)?;
-        let is_named = last > range.start && tokens[last].kind == TokenKind::Ident;
-        let end = if is_named { last } else { last + 1 };
-        Some(TemplateParameter {
-            ty: join_token_words(text, tokens, range.start..end),
-            name: if is_named { tokens[last].text(text).to_owned() } else { String::new() },
-            has_default: default.is_some(),
-        })
-    };
     symbols::template_argument_ranges(text, tokens, template_index + 1)
         .into_iter()
-        .filter_map(parse_parameter)
+        .filter_map(|range| parse_template_parameter(text, tokens, range))
         .collect()
+}
+
+/// The template parameter that the tokens of `range` declare.
+fn parse_template_parameter(
+    text: &str,
+    tokens: &Tokens,
+    mut range: Range<usize>,
+) -> Option<TemplateParameter> {
+    let start = range.start;
+    let end = range.end;
+    let default = range.find(|&token_index| tokens.is_spelled_at(text, token_index, "="));
+    let last = default.unwrap_or(end).checked_sub(1)?;
+    let is_named = last > start && tokens[last].kind == TokenKind::Ident;
+    let type_end = if is_named { last } else { last + 1 };
+    Some(TemplateParameter {
+        ty: join_token_words(text, tokens, start..type_end),
+        name: if is_named { tokens[last].text(text).to_owned() } else { String::new() },
+        has_default: default.is_some(),
+    })
 }
 
 /// The namespaces that are open at `token_index`, each with `::`; `braces` are all groups in braces.
@@ -172,11 +179,11 @@ fn enclosing_namespaces(
         .filter(|group| group.end > token_index);
     let mut scope = String::new();
     for brace in around.map(|group| group.start) {
-        let is_name = |&word: &usize| {
+        let words_before = (0..brace).rev().take_while(|&word| {
             tokens[word].kind == TokenKind::Ident && !tokens.is_spelled_at(text, word, "namespace")
                 || tokens.is_spelled_at(text, word, "::")
-        };
-        let name: Vec<usize> = (0..brace).rev().take_while(is_name).collect();
+        });
+        let name: Vec<usize> = words_before.collect();
         let index_before = brace.checked_sub(name.len() + 1);
         if index_before
             .is_some_and(|index_before| tokens.is_spelled_at(text, index_before, "namespace"))
@@ -211,8 +218,10 @@ fn parse_function_parameters(
     end: usize,
 ) -> Vec<Parameter> {
     let parts = tokens.split_parameters(text, start..end);
-    let parse = |part: Range<usize>| parse_function_parameter(text, tokens, part.start, part.end);
-    parts.into_iter().filter_map(parse).collect()
+    parts
+        .into_iter()
+        .filter_map(|part| parse_function_parameter(text, tokens, part.start, part.end))
+        .collect()
 }
 
 fn parse_function_parameter(
@@ -223,12 +232,12 @@ fn parse_function_parameter(
 ) -> Option<Parameter> {
     let default = (start..end).find(|&token_index| tokens.is_spelled_at(text, token_index, "="));
     let end = default.unwrap_or(end);
-    let is_kept = |token_index: &usize| {
-        let word = tokens[*token_index].text(text);
-        tokens[*token_index].kind != TokenKind::Directive
-            && !matches!(word, "__restrict__" | "__restrict")
-    };
-    let mut places: Vec<usize> = (start..end).filter(is_kept).collect();
+    let kept_places = (start..end).filter(|&token_index| {
+        let token = tokens[token_index];
+        token.kind != TokenKind::Directive
+            && !matches!(token.text(text), "__restrict__" | "__restrict")
+    });
+    let mut places: Vec<usize> = kept_places.collect();
     if places.is_empty() || matches!(places[..], [at] if tokens.is_spelled_at(text, at, "void")) {
         return None;
     }

@@ -235,11 +235,10 @@ pub(super) fn find_defined_kernels(source: &Source) -> Vec<Kernel> {
     let tokens = Tokens::new(source.text, source.tokens.clone());
     let defined_kernels =
         find_declared_kernels(source.text, &tokens).into_iter().filter(|kernel| kernel.defined);
-    let line = |byte_offset| source.line(byte_offset);
     defined_kernels
         .map(|kernel| Kernel {
             name: kernel.name,
-            line: line(kernel.at),
+            line: source.line(kernel.at),
             template: kernel.template,
         })
         .collect()
@@ -331,10 +330,10 @@ pub(super) fn template_head(text: &str, tokens: &Tokens, token_index: usize) -> 
 /// The number of the last parameter without a default of the template head at `head`, from 1.
 fn count_required_arguments(text: &str, tokens: &Tokens, head: usize) -> usize {
     let parameters = template_argument_ranges(text, tokens, head + 1);
-    let is_plain = |range: &Range<usize>| {
-        !tokens[range.clone()].iter().any(|token| token.is_spelled(text, "="))
-    };
-    parameters.iter().rposition(is_plain).map_or(0, |last| last + 1)
+    parameters
+        .iter()
+        .rposition(|range| !tokens.contains_spelling(text, range.clone(), "="))
+        .map_or(0, |last| last + 1)
 }
 
 /// The arguments of the template list that opens at `open_bracket`, as ranges of tokens.

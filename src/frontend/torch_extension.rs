@@ -61,19 +61,18 @@ fn included_name(line: &str) -> Option<&str> {
 fn find_tensor_code(text: &str, tokens: &Tokens) -> Vec<std::ops::Range<usize>> {
     let items: Vec<Item> =
         outline_items(text, tokens).into_iter().filter(|item| !item.member).collect();
-    let runs_on_host = |item: &&Item| !item.on_device(text, tokens);
-    let words = |item: &Item| -> Vec<Token> { tokens[item.tokens.clone()].to_vec() };
     let mut removed_items = BTreeSet::new();
     let mut names = BTreeSet::new();
     // Each turn takes what uses the names that the one before has taken.
     loop {
         let count_before = removed_items.len();
-        for (index, item) in items.iter().enumerate().filter(|(_, item)| runs_on_host(item)) {
-            let is_removed_name =
-                |token: &Token| token.kind == TokenKind::Ident && names.contains(token.text(text));
-            let words = words(item);
+        for (index, item) in items.iter().enumerate() {
+            let words = &tokens[item.tokens.clone()];
+            let mut idents = words.iter().filter(|token| token.kind == TokenKind::Ident);
             if !removed_items.contains(&index)
-                && (names_tensors(text, &words) || words.iter().any(is_removed_name))
+                && !item.on_device(text, tokens)
+                && (names_tensors(text, words)
+                    || idents.any(|token| names.contains(token.text(text))))
             {
                 removed_items.insert(index);
                 let is_function = matches!(item.kind, ItemKind::Function | ItemKind::Prototype);
@@ -100,12 +99,12 @@ fn kept_elsewhere(items: &[Item], removed_items: &BTreeSet<usize>, name: &str) -
 fn names_tensors(text: &str, words: &[Token]) -> bool {
     words.iter().enumerate().any(|(word_index, token)| {
         let word = token.text(text);
-        let scoped = || words.get(word_index + 1).is_some_and(|next| next.is_spelled(text, "::"));
-        let used = || word_index > 0 && words[word_index - 1].is_spelled(text, "namespace");
+        let is_scope = words.get(word_index + 1).is_some_and(|next| next.is_spelled(text, "::"));
+        let is_used = word_index > 0 && words[word_index - 1].is_spelled(text, "namespace");
         token.kind == TokenKind::Ident
             && (word == "Tensor"
                 || MACROS.iter().any(|beginning| word.starts_with(beginning))
-                || NAMESPACES.contains(&word) && (scoped() || used()))
+                || NAMESPACES.contains(&word) && (is_scope || is_used))
     })
 }
 

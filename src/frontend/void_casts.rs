@@ -25,19 +25,23 @@ pub(super) fn remove_void_casts(context: &HostContext, edits: &mut Edits) {
 
 /// The token behind the cast to `void*` that begins at token `token_index`.
 fn skip_void_cast(text: &str, tokens: &Tokens, token_index: usize) -> Option<usize> {
-    let token_is = |index: usize, word: &str| tokens.is_spelled_at(text, index, word);
-    let (mut inner_index, closing_word) = match () {
-        () if token_is(token_index, "(") => (token_index + 1, ")"),
-        () if token_is(token_index, "reinterpret_cast") && token_is(token_index + 1, "<") => {
-            (token_index + 2, ">")
-        }
-        () => return None,
-    };
+    let mut inner_index = token_index + 1;
+    let mut closing_word = ")";
+    if tokens.text_at(text, token_index) == "reinterpret_cast"
+        && tokens.text_at(text, token_index + 1) == "<"
+    {
+        inner_index = token_index + 2;
+        closing_word = ">";
+    } else if tokens.text_at(text, token_index) != "(" {
+        return None;
+    }
     let mut voids = 0;
-    while token_is(inner_index, "const") || token_is(inner_index, "void") {
-        voids += usize::from(token_is(inner_index, "void"));
+    while matches!(tokens.text_at(text, inner_index), "const" | "void") {
+        voids += usize::from(tokens.text_at(text, inner_index) == "void");
         inner_index += 1;
     }
-    (voids == 1 && token_is(inner_index, "*") && token_is(inner_index + 1, closing_word))
+    (voids == 1
+        && tokens.text_at(text, inner_index) == "*"
+        && tokens.text_at(text, inner_index + 1) == closing_word)
         .then_some(inner_index + 2)
 }

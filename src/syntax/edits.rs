@@ -53,15 +53,10 @@ impl Edits {
 
     /// The text of `range` with the replacements made that lie in it.
     pub(crate) fn applied(&self, text: &str, range: Range<usize>) -> String {
-        let shifted = |(place, with): &(Range<usize>, String)| {
-            (place.start - range.start..place.end - range.start, with.clone())
-        };
-        let list = self
-            .list
-            .iter()
-            .filter(|edit| is_replacement_within(edit, &range))
-            .map(shifted)
-            .collect();
+        let Edits { mut list } = self.within(&range);
+        for (place, _) in &mut list {
+            *place = place.start - range.start..place.end - range.start;
+        }
         Edits { list }.apply(&text[range])
     }
 

@@ -174,6 +174,11 @@ impl Tokens {
         parts
     }
 
+    /// The index of the first token that starts at byte `byte_offset` or later.
+    pub(crate) fn index_at(&self, byte_offset: usize) -> usize {
+        self.list.partition_point(|token| token.start < byte_offset)
+    }
+
     /// Whether a token of `range` is code spelled exactly `spelling`.
     pub(crate) fn contains_spelling(
         &self,
@@ -182,6 +187,11 @@ impl Tokens {
         spelling: &str,
     ) -> bool {
         self.list[range].iter().any(|token| token.is_spelled(text, spelling))
+    }
+
+    /// The text of the token at `token_index`; nothing outside of the list.
+    pub(crate) fn text_at<'t>(&self, text: &'t str, token_index: usize) -> &'t str {
+        self.list.get(token_index).map_or("", |token| token.text(text))
     }
 
     /// Whether the token at `token_index` is code spelled exactly `spelling`.

@@ -154,24 +154,24 @@ impl<'a> Source<'a> {
         self.depths.drain(main_range);
     }
 
+    fn is_spelled_at(&self, token_index: usize, word: &str) -> bool {
+        self.tokens.get(token_index).is_some_and(|token| token.is_spelled(self.text, word))
+    }
+
     /// The tokens of `int main(...) {...}` at namespace scope.
     fn main_definition(&self) -> Option<Range<usize>> {
-        let token_is = |token_index: usize, word: &str| {
-            self.tokens.get(token_index).is_some_and(|t| t.is_spelled(self.text, word))
-        };
-        let begins_main = |&token_index: &usize| {
-            token_is(token_index + 1, "main")
-                && token_is(token_index + 2, "(")
+        let start = (0..self.tokens.len()).find(|&token_index| {
+            self.is_spelled_at(token_index, "int")
+                && self.is_spelled_at(token_index + 1, "main")
+                && self.is_spelled_at(token_index + 2, "(")
                 && self.depths[token_index] == 0
-                && token_is(token_index, "int")
-        };
-        let start = (0..self.tokens.len()).find(begins_main)?;
+        })?;
         let tokens = Tokens::new(self.text, self.tokens[start..].to_vec());
         let body =
             tokens.skip_group(2).filter(|&body| tokens.is_spelled_at(self.text, body, "{"))?;
         let range = start..start + tokens.skip_group(body)?;
         let is_plain = self.branch[range.clone()].iter().all(|branch| *branch == Branch::Always);
-        (is_plain && !token_is(start.wrapping_sub(1), "extern")).then_some(range)
+        (is_plain && !self.is_spelled_at(start.wrapping_sub(1), "extern")).then_some(range)
     }
 
     /// The value of a condition, if it is known without macros.
@@ -191,8 +191,8 @@ impl<'a> Source<'a> {
     fn mark_alternatives(&mut self, starts: &[usize]) {
         let ends = starts.iter().skip(1).copied().chain([self.tokens.len()]);
         let ranges: Vec<_> = starts.iter().copied().zip(ends).collect();
-        let balanced = |&(start, end): &(usize, usize)| self.depth_change(start, end) == 0;
-        if ranges.len() < 2 || ranges.iter().all(balanced) {
+        if ranges.len() < 2 || ranges.iter().all(|&(start, end)| self.depth_change(start, end) == 0)
+        {
             return;
         }
         let last = ranges.len() - 1;
@@ -204,10 +204,12 @@ impl<'a> Source<'a> {
     }
 
     fn depth_change(&self, start: usize, end: usize) -> isize {
-        let depth = |token_index: usize| {
-            self.depths.get(token_index).copied().unwrap_or_else(|| self.depth())
-        };
-        depth(end) - depth(start)
+        self.depth_before(end) - self.depth_before(start)
+    }
+
+    /// The depth in front of the token at `token_index`, or that of the end of the file.
+    fn depth_before(&self, token_index: usize) -> isize {
+        self.depths.get(token_index).copied().unwrap_or_else(|| self.depth())
     }
 
     /// How many more brackets open than close up to here.

@@ -40,16 +40,31 @@ pub(super) struct Instruction<'i> {
 
 /// The guard of `line` (`@p`, `@!p`) without its `@`, its opcode, and the rest.
 pub(super) fn split_opcode(line: &str) -> (Option<&str>, &str, &str) {
-    let split = |text: &'_ str| text.find(char::is_whitespace).unwrap_or(text.len());
     let (guard, line) = match line.strip_prefix('@') {
         Some(guarded_text) => {
-            let end = split(guarded_text);
-            (Some(&guarded_text[..end]), guarded_text[end..].trim_start())
+            let (guard, guarded_line) = split_first_word(guarded_text);
+            (Some(guard), guarded_line.trim_start())
         }
         None => (None, line),
     };
-    let end = split(line);
-    (guard, &line[..end], line[end..].trim())
+    let (opcode, arguments) = split_first_word(line);
+    (guard, opcode, arguments.trim())
+}
+
+/// The format of `mma`'s operands of the type `kind`.
+fn matrix_pack_name(kind: &str) -> &'static str {
+    match kind {
+        "f16" => "::replay_rt::packed_half",
+        "bf16" => "::replay_rt::packed_bfloat16",
+        "tf32" => "::replay_rt::packed_tf32",
+        "s8" => "::replay_rt::packed_s8",
+        _ => "::replay_rt::packed_u8",
+    }
+}
+
+/// `text` up to its first white space, and the rest.
+fn split_first_word(text: &str) -> (&str, &str) {
+    text.split_at(text.find(char::is_whitespace).unwrap_or(text.len()))
 }
 
 /// The instructions `lines` of `statement`, or the first that is not known.
@@ -224,33 +239,19 @@ impl Instruction<'_> {
         if c != d || self.arguments.len() != 4 {
             return None;
         }
-        let pack = |kind: &str| match kind {
-            "f16" => "::replay_rt::packed_half",
-            "bf16" => "::replay_rt::packed_bfloat16",
-            "tf32" => "::replay_rt::packed_tf32",
-            "s8" => "::replay_rt::packed_s8",
-            _ => "::replay_rt::packed_u8",
-        };
+        let left_pack = matrix_pack_name(a);
+        let right_pack = matrix_pack_name(b);
         let (acc, count, function) = match *d {
-            "f32" => ("float", 4, format!("ptx_mma<{k}, {}, {}, float>", pack(a), pack(b))),
-            "s32" => ("int", 4, format!("ptx_mma<{k}, {}, {}, int>", pack(a), pack(b))),
-            _ => ("unsigned", 2, format!("ptx_mma_half<{k}, {}, {}>", pack(a), pack(b))),
+            "f32" => ("float", 4, format!("ptx_mma<{k}, {left_pack}, {right_pack}, float>")),
+            "s32" => ("int", 4, format!("ptx_mma<{k}, {left_pack}, {right_pack}, int>")),
+            _ => ("unsigned", 2, format!("ptx_mma_half<{k}, {left_pack}, {right_pack}>")),
         };
-        let words = |argument_index: usize, kind: &str| {
-            let values = self.arguments[argument_index].values()?;
-            let convert_value = |value: &&str| match kind {
-                "float" => format!("::replay_ptx::ptx_as<float>({value})"),
-                "int" => format!("::replay_ptx::ptx_as<int>({value})"),
-                _ => read_as("b32", value),
-            };
-            Some(values.iter().map(convert_value).collect::<Vec<_>>())
-        };
-        let old = words(3, acc).filter(|old| old.len() == count)?.join(", ");
+        let old = self.matrix_words(3, acc).filter(|old| old.len() == count)?.join(", ");
         let destinations =
             self.arguments[0].values().filter(|registers| registers.len() == count)?;
         let b32 = ptx_type_name("b32");
-        let left = words(1, "")?.join(", ");
-        let right = words(2, "")?.join(", ");
+        let left = self.matrix_words(1, "")?.join(", ");
+        let right = self.matrix_words(2, "")?.join(", ");
         let mut code = format!(
             "{acc} replay_ptx_d[{count}]; const {b32} replay_ptx_a[] = {{{left}}}; \
              const {b32} replay_ptx_b[] = {{{right}}}; const {acc} replay_ptx_c[] = {{{old}}}; \
@@ -260,6 +261,17 @@ impl Instruction<'_> {
             code += &format!(" ::replay_ptx::ptx_put({destination}, replay_ptx_d[{number}]);");
         }
         Some(PtxCall { code, packs: true })
+    }
+
+    /// The values of an operand of `mma`, as words, or as numbers of the accumulator `kind`.
+    fn matrix_words(&self, argument_index: usize, kind: &str) -> Option<Vec<String>> {
+        let values = self.arguments[argument_index].values()?;
+        let words = values.iter().map(|value| match kind {
+            "float" => format!("::replay_ptx::ptx_as<float>({value})"),
+            "int" => format!("::replay_ptx::ptx_as<int>({value})"),
+            _ => read_as("b32", value),
+        });
+        Some(words.collect())
     }
 
     fn collective(&self) -> Option<PtxCall> {

@@ -1,6 +1,6 @@
 //! The operands of an instruction, written for C++.
 
-use super::statement::{AsmOperand, AsmStatement};
+use super::statement::AsmStatement;
 
 /// An operand of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,8 +104,10 @@ fn parse_ptx_value(text: &str, statement: &AsmStatement) -> Option<PtxArgument> 
     }
     if let Some(operand_text) = text.strip_prefix('%') {
         if let Some(name) = operand_text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            let has_name = |candidate: &AsmOperand| candidate.name.as_deref() == Some(name);
-            return statement.operands.iter().position(has_name).map(operand_argument);
+            let mut operands = statement.operands.iter();
+            return operands
+                .position(|operand| operand.name.as_deref() == Some(name))
+                .map(operand_argument);
         }
         if let Ok(number) = operand_text.parse::<usize>() {
             return (number < statement.operands.len()).then(|| operand_argument(number));
@@ -172,14 +174,10 @@ fn is_predefined(name: &str) -> bool {
         "ctaid",
     ];
     let base = name.split('.').next().unwrap_or(name);
-    let numbered = |prefix: &str| {
-        let number = base.strip_prefix(prefix).map(|number| number.trim_end_matches("_64"));
-        number.is_some_and(|number| number.parse::<u8>().is_ok())
-    };
+    let number = base.strip_prefix("envreg").or(base.strip_prefix("pm"));
     NAMES.contains(&base)
         || base.starts_with("reserved_smem_")
-        || numbered("envreg")
-        || numbered("pm")
+        || number.is_some_and(|number| number.trim_end_matches("_64").parse::<u8>().is_ok())
 }
 
 fn special_register(name: &str) -> Option<PtxArgument> {

@@ -124,8 +124,9 @@ pub(super) struct PtxFunction {
 pub(super) fn find_ptx_function(parts: &[&str]) -> Option<PtxFunction> {
     ROWS.iter().find_map(|row| {
         let bound = match_ptx_pattern(row.pattern, parts)?;
-        let type_of = |word: &str| bound.get(word).cloned().unwrap_or_else(|| word.to_owned());
-        let types = row.signature.split(' ').map(type_of).collect();
+        let words = row.signature.split(' ');
+        let types = words.map(|word| bound.get(word).map_or(word, String::as_str).to_owned());
+        let types = types.collect();
         Some(PtxFunction {
             types,
             function: fill_function_pattern(row.function, &bound),
@@ -164,18 +165,21 @@ fn fill_function_pattern(function: &str, bound: &BTreeMap<String, String>) -> St
         Some(name) => bound.get(name).cloned().unwrap_or_default(),
         None => name.to_owned(),
     };
-    let argument = |word: &str| match word.strip_prefix('$') {
-        Some(word) => match bound.get(word).map_or(word, String::as_str) {
-            flag @ ("true" | "false") => flag.to_owned(),
-            kind => super::ptx_type_name(kind),
-        },
-        None => word.to_owned(),
-    };
     if arguments.is_empty() {
         return name;
     }
-    let list: Vec<String> = arguments.trim_end_matches('>').split(", ").map(argument).collect();
+    let words = arguments.trim_end_matches('>').split(", ");
+    let list: Vec<String> = words.map(|word| fill_template_argument(word, bound)).collect();
     format!("{name}<{}>", list.join(", "))
+}
+
+/// The template argument `word`, with its value if it is a `$name`.
+fn fill_template_argument(word: &str, bound: &BTreeMap<String, String>) -> String {
+    let Some(name) = word.strip_prefix('$') else { return word.to_owned() };
+    match bound.get(name).map_or(name, String::as_str) {
+        flag @ ("true" | "false") => flag.to_owned(),
+        kind => super::ptx_type_name(kind),
+    }
 }
 
 #[cfg(test)]
