@@ -241,7 +241,8 @@ impl Facts {
 
     fn add_item(&mut self, text: &str, tokens: &Tokens, item: &Item) {
         let list = &tokens[item.tokens.clone()];
-        let words = || list.iter().filter(|t| t.kind == TokenKind::Ident).map(|t| t.text(text));
+        let idents = list.iter().filter(|token| token.kind == TokenKind::Ident);
+        let words: BTreeSet<&str> = idents.map(|token| token.text(text)).collect();
         let names: BTreeSet<&str> = match item.kind {
             // No kernel is called by another one.
             ItemKind::Function if item.has_specifier(text, tokens, "__global__") => return,
@@ -250,14 +251,16 @@ impl Facts {
                 BTreeSet::from([item.name.as_str()])
             }
             ItemKind::Type => class_type_names(text, list),
-            ItemKind::Other => words().filter(|word| !is_language_keyword(word)).collect(),
+            ItemKind::Other => {
+                words.iter().copied().filter(|word| !is_language_keyword(word)).collect()
+            }
         };
         if item.kind == ItemKind::Other {
             let alias = list
                 .first()
                 .is_some_and(|t| t.is_spelled(text, "using") || t.is_spelled(text, "typedef"));
             self.reference_types |= alias && list.iter().any(|token| token.is_spelled(text, "&"));
-            if words().any(|word| matches!(word, "__device__" | "__managed__")) {
+            if words.contains("__device__") || words.contains("__managed__") {
                 self.variables.extend(names.iter().map(|&name| name.to_owned()));
             }
         }
@@ -269,7 +272,8 @@ impl Facts {
         }
         for name in names {
             let mentions = self.mentions.entry(name.to_owned()).or_default();
-            mentions.extend(words().filter(|word| *word != name).map(str::to_owned));
+            mentions
+                .extend(words.iter().filter(|&&word| word != name).map(|&word| word.to_owned()));
         }
     }
 

@@ -18,6 +18,11 @@ use super::uses::Use;
 use super::vector_code::{VectorBody, VectorClass, VectorWriter};
 use crate::syntax::lexer::TokenKind;
 
+/// The code of the bits of `value`.
+pub(super) fn same_bits(value: &str) -> String {
+    format!("::replay_rt::same_bits<unsigned>({value})")
+}
+
 /// A loop as it is to be written.
 #[derive(Debug)]
 pub(super) struct GridStrideLoop {
@@ -75,9 +80,8 @@ impl GridStrideLoop {
         text: impl Fn(Range<usize>) -> String,
     ) -> (String, &'static str) {
         let VectorBody { values, reads, writes, changes, .. } = &self.body;
-        let bits = |name: &str| format!("::replay_rt::same_bits<unsigned>({name})");
-        let values: Vec<String> = values.iter().map(|name| bits(name)).collect();
-        let starts: Vec<String> = changes.iter().map(|(name, _)| bits(name)).collect();
+        let values: Vec<String> = values.iter().map(|name| same_bits(name)).collect();
+        let starts: Vec<String> = changes.iter().map(|(name, _)| same_bits(name)).collect();
         let lists = [&values, reads, writes, &starts];
         let lists = lists.map(|list| format!("{{{}}}", list.join(", "))).join(", ");
         let [start, end, step] =
@@ -222,13 +226,14 @@ impl<'t> Finder<'_, 't> {
                 None => return None,
             }
         }
-        let is_plain = |token_index: usize| match planner.tokens[token_index].kind {
+        let mut value = initialiser.start + 1..initialiser.end;
+        let is_plain = value.all(|token_index| match planner.tokens[token_index].kind {
             TokenKind::Punct => {
                 matches!(planner.word(token_index), "+" | "-" | "*" | "(" | ")" | "." | "::")
             }
             kind => matches!(kind, TokenKind::Ident | TokenKind::Number),
-        };
-        root.filter(|_| (initialiser.start + 1..initialiser.end).all(is_plain))
+        });
+        root.filter(|_| is_plain)
     }
 
     fn class(&self, base: Range<usize>) -> Option<VectorClass> {
@@ -278,13 +283,12 @@ impl<'t> Finder<'_, 't> {
         let &[first, second] = &semicolons[..] else { return None };
         let name_at = head.start + 1;
         let name = planner.word(name_at);
-        let is_counter = |token_index: usize| planner.word(token_index) == name;
         let shape = planner.is_spelled_at(head.start, "int")
             && planner.tokens[name_at].kind == TokenKind::Ident
             && planner.is_spelled_at(name_at + 1, "=")
-            && is_counter(first + 1)
+            && planner.word(first + 1) == name
             && planner.is_spelled_at(first + 2, "<")
-            && is_counter(second + 1)
+            && planner.word(second + 1) == name
             && planner.is_spelled_at(second + 2, "+")
             && planner.is_spelled_at(second + 3, "=");
         if !shape || planner.facts.is_macro(name) {
@@ -318,9 +322,6 @@ impl<'t> Finder<'_, 't> {
     /// does not change. Unsigned built-in variables are allowed if `built_in`.
     fn is_pure(&self, range: Range<usize>, built_in: bool, changed_names: &BTreeSet<&str>) -> bool {
         let planner = self.planner;
-        let int = |word: &str| {
-            matches!(self.known.get(word), Some(LoopOperand::Scalar(VectorClass::Int)))
-        };
         !range.is_empty()
             && range.clone().all(|token_index| {
                 let word = planner.word(token_index);
@@ -329,7 +330,12 @@ impl<'t> Finder<'_, 't> {
                         built_in && planner.is_spelled_at(token_index + 1, ".")
                     }
                     TokenKind::Ident if planner.is_spelled_at(token_index - 1, ".") => true,
-                    TokenKind::Ident => word == "int" || int(word) && !changed_names.contains(word),
+                    TokenKind::Ident if word == "int" => true,
+                    TokenKind::Ident => {
+                        let operand = self.known.get(word);
+                        matches!(operand, Some(LoopOperand::Scalar(VectorClass::Int)))
+                            && !changed_names.contains(word)
+                    }
                     TokenKind::Number => word.bytes().all(|byte| byte.is_ascii_digit()),
                     TokenKind::Punct => matches!(word, "+" | "-" | "*" | "(" | ")" | "."),
                     TokenKind::Text | TokenKind::Directive => false,

@@ -167,14 +167,11 @@ impl HalvingReader<'_, '_> {
         let name = planner.word(equals - 1);
         let level =
             planner.variables().iter().position(|variable| variable.scope.start == equals - 1)?;
-        let words = |range: Range<usize>| -> Vec<&str> {
-            range.map(|token_index| planner.word(token_index)).collect()
-        };
-        let base = words(head.start..equals - 1);
+        let base = planner.words(head.start..equals - 1);
         let int = matches!(base[..], ["int"] | ["unsigned"] | ["unsigned", "int"]);
-        let positive = words(first + 1..second) == [name, ">", "0"];
+        let positive = planner.words(first + 1..second) == [name, ">", "0"];
         let halved = [[name, ">", ">", "=", "1"].as_slice(), &[name, "/", "=", "2"]]
-            .contains(&&words(second + 1..head.end)[..]);
+            .contains(&&planner.words(second + 1..head.end)[..]);
         let single = !(equals..first).any(|token_index| planner.is_spelled_at(token_index, ","));
         let crosses_locally = planner.variables()[level].crosses
             && planner.variables()[level].home == VariableHome::Local;
@@ -204,16 +201,20 @@ impl HalvingReader<'_, '_> {
         let assigns = ["+", "-", "*"].iter().any(|sign| planner.is_spelled_at(subscript_end, sign));
         let equals = subscript_end + usize::from(assigns);
         let value_range = equals + 1..end - 1;
-        let pure = |token_index: usize| {
-            let word = planner.word(token_index);
-            let kind = planner.tokens[token_index].kind;
-            let called = kind == TokenKind::Ident && planner.is_spelled_at(token_index + 1, "(");
-            let is_pure_call = matches!(word, "fmaxf" | "fminf" | "fabsf" | "max" | "min");
-            let twice = matches!(word, "+" | "-") && planner.is_spelled_at(token_index + 1, word);
-            word != "=" && !twice && (!called || is_pure_call && !planner.facts.is_defined(word))
-        };
+        let mut operands = (start + 2..subscript_end - 1).chain(value_range);
         planner.tokens[start].kind == TokenKind::Ident
             && planner.is_spelled_at(equals, "=")
-            && (start + 2..subscript_end - 1).chain(value_range).all(pure)
+            && operands.all(|token_index| {
+                let word = planner.word(token_index);
+                let kind = planner.tokens[token_index].kind;
+                let called =
+                    kind == TokenKind::Ident && planner.is_spelled_at(token_index + 1, "(");
+                let is_pure_call = matches!(word, "fmaxf" | "fminf" | "fabsf" | "max" | "min");
+                let twice =
+                    matches!(word, "+" | "-") && planner.is_spelled_at(token_index + 1, word);
+                word != "="
+                    && !twice
+                    && (!called || is_pure_call && !planner.facts.is_defined(word))
+            })
     }
 }

@@ -103,14 +103,11 @@ impl Planner<'_> {
                 return Err(StackReason::ReservedWord(word.to_owned()).at(token_index));
             }
         }
-        let breaks = |token_index: usize| {
-            let token = self.tokens[token_index];
-            token.kind != TokenKind::Directive && token.text(self.text).contains('\n')
-        };
-        if let Some(at) =
-            kernel_head_tokens(self.item).chain(self.item.body.clone()).find(|&at| breaks(at))
-        {
-            return Err(StackReason::LongLiteral.at(at));
+        for at in kernel_head_tokens(self.item).chain(self.item.body.clone()) {
+            let token = self.tokens[at];
+            if token.kind != TokenKind::Directive && token.text(self.text).contains('\n') {
+                return Err(StackReason::LongLiteral.at(at));
+            }
         }
         for token_index in self.item.body.clone() {
             let lambda = self.is_spelled_at(token_index, "[")

@@ -212,6 +212,11 @@ impl<'t> Planner<'t> {
         self.moved.contains(name) || parameter && !is_own
     }
 
+    /// The words of the tokens of `range`.
+    pub(super) fn words(&self, range: Range<usize>) -> Vec<&'t str> {
+        range.map(|token_index| self.word(token_index)).collect()
+    }
+
     /// The identifiers among `range` that do not name a member.
     pub(super) fn mentions(&self, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
         range.filter(|&token_index| {

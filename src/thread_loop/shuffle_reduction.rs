@@ -135,6 +135,19 @@ enum NoFold {
     },
 }
 
+impl NoFold {
+    fn refused(shuffle: usize, why: ShuffleReason) -> NoFold {
+        NoFold::Refused { shuffle, why }
+    }
+}
+
+/// Whether `word` of an expression is no variable.
+fn is_plain_word(word: &str) -> bool {
+    let is_number = word.starts_with(|c: char| c.is_ascii_digit());
+    let is_sign = word.len() == 1 && "()+-*/%~&|^<>".contains(word);
+    is_number || is_sign || PLAIN_WORDS.contains(&word)
+}
+
 /// Has `folds` done as one wait, in a function whose threads have stacks of their own.
 pub(super) fn rewrite_shuffle_reductions(
     source: &Source,
@@ -204,7 +217,7 @@ impl ShuffleReduction<'_> {
         let line = self.line(source, tokens);
         let ReductionText { value, collected, types, kind, combine, mask, width, .. } =
             self.written(source, tokens);
-        let wait = |done_steps: &str| {
+        let [first, later] = ["0", "replay_frame->replay_fold.done"].map(|done_steps| {
             format!(
                 "{{ ::replay_rt::fold_part<::replay_rt::by_value<{types}>::value ? REPLAY_FOLD_MOST : 1> \
                  replay_steps({done_steps}); {collected} if (!replay_steps.any()) break; {out}\
@@ -212,9 +225,7 @@ impl ShuffleReduction<'_> {
                  (*replay_frame, {number}, replay_steps, {mask}, {value}, {width}, __builtin_FILE(), {line}); \
                  goto replay_next; }}"
             )
-        };
-        let first = wait("0");
-        let later = wait("replay_frame->replay_fold.done");
+        });
         // A loop, since a pragma for one may stand in front of it.
         format!(
             "do {{ replay_frame->replay_fold.done = 0; {first} replay_{number}:;{back} \
@@ -225,21 +236,20 @@ impl ShuffleReduction<'_> {
 
     fn written<'w>(&'w self, source: &'w Source, tokens: &Tokens) -> ReductionText<'w> {
         let text = source.text;
-        let word = |token_index: usize| tokens[token_index].text(text);
-        let folded = |range: &Range<usize>| normalise_spacing(text, &tokens[range.clone()]);
-        let shuffle = word(self.step.shuffle);
+        let shuffle = tokens[self.step.shuffle].text(text);
+        let width = self.step.width.clone();
         let kind = SHUFFLES.iter().find(|(name, _)| *name == shuffle).map_or("", |(_, kind)| *kind);
         let types: Vec<String> =
             self.variables.iter().map(|name| format!("decltype({name})")).collect();
         ReductionText {
-            value: word(self.step.variable),
+            value: tokens[self.step.variable].text(text),
             shuffle,
             collected: &self.steps,
             types: types.join(", "),
             kind,
             combine: &self.step.combine,
-            mask: folded(&self.step.mask),
-            width: self.step.width.as_ref().map_or("32".to_owned(), folded),
+            mask: normalise_spacing(text, &tokens[self.step.mask.clone()]),
+            width: width.map_or("32".to_owned(), |width| normalise_spacing(text, &tokens[width])),
         }
     }
 }
@@ -281,29 +291,32 @@ impl<'r> ShuffleReader<'r> {
         let head = at + 2..after.ok_or(NoFold::NoStep)? - 1;
         let braced = self.is_spelled_at(head.end + 1, "{");
         let step = self.step(head.end + 1 + usize::from(braced))?;
-        let refused = |why| NoFold::Refused { shuffle: step.shuffle, why };
+        let shuffle = step.shuffle;
         let tokens_before = (0..at).rev().map(|token_index| self.tokens[token_index]);
         let mut lines = tokens_before.take_while(|token| token.kind == TokenKind::Directive);
         if lines.any(|line| !is_pragma(line.text(self.source.text))) {
-            return Err(refused(ShuffleReason::Directive));
+            return Err(NoFold::refused(shuffle, ShuffleReason::Directive));
         }
         let end = step.tokens.end + usize::from(braced);
         if braced && !self.is_spelled_at(end - 1, "}") {
-            return Err(refused(ShuffleReason::LongLoop));
+            return Err(NoFold::refused(shuffle, ShuffleReason::LongLoop));
         }
         if step.distance.len() != 1 {
-            return Err(refused(ShuffleReason::Distance(self.folded(step.distance.clone()))));
+            return Err(NoFold::refused(
+                shuffle,
+                ShuffleReason::Distance(self.folded(step.distance.clone())),
+            ));
         }
         let distance = self.word(step.distance.start);
         if self.head(head.clone(), distance).is_none() {
-            return Err(refused(ShuffleReason::LoopHead(self.folded(head))));
+            return Err(NoFold::refused(shuffle, ShuffleReason::LoopHead(self.folded(head))));
         }
         let variable = self.word(step.variable);
         if self.variables.contains(&distance) {
-            return Err(refused(ShuffleReason::LoopVariable(distance.to_owned())));
+            return Err(NoFold::refused(shuffle, ShuffleReason::LoopVariable(distance.to_owned())));
         }
         if variable == distance || self.variables.contains(&variable) {
-            return Err(refused(ShuffleReason::LoopVariable(variable.to_owned())));
+            return Err(NoFold::refused(shuffle, ShuffleReason::LoopVariable(variable.to_owned())));
         }
         let head = self.folded(head);
         let steps = format!("for ({head}) replay_steps.add({distance});");
@@ -338,10 +351,9 @@ impl<'r> ShuffleReader<'r> {
 
     /// The two sides of a comparison; all of it and nothing if it is none.
     fn without_comparisons(&self, range: Range<usize>) -> (Range<usize>, Range<usize>) {
-        let sign = |&token_index: &usize| {
-            ["<", ">", "!"].iter().any(|sign| self.is_spelled_at(token_index, sign))
-        };
-        let Some(token_index) = range.clone().find(sign) else {
+        let sign_index =
+            range.clone().find(|&token_index| matches!(self.word(token_index), "<" | ">" | "!"));
+        let Some(token_index) = sign_index else {
             return (range.clone(), range.end..range.end);
         };
         let bound_start = token_index + 1 + usize::from(self.is_spelled_at(token_index + 1, "="));
@@ -379,13 +391,13 @@ impl<'r> ShuffleReader<'r> {
     }
 
     fn same(&self, left_step: &ShuffleStep, right_step: &ShuffleStep) -> bool {
-        let words = |step: &ShuffleStep| (self.word(step.variable), self.word(step.shuffle));
-        let texts = |step: &ShuffleStep| {
-            (self.folded(step.mask.clone()), step.width.clone().map(|width| self.folded(width)))
-        };
-        words(left_step) == words(right_step)
+        let [left_width, right_width] =
+            [left_step, right_step].map(|step| step.width.clone().map(|width| self.folded(width)));
+        self.word(left_step.variable) == self.word(right_step.variable)
+            && self.word(left_step.shuffle) == self.word(right_step.shuffle)
             && left_step.combine == right_step.combine
-            && texts(left_step) == texts(right_step)
+            && self.folded(left_step.mask.clone()) == self.folded(right_step.mask.clone())
+            && left_width == right_width
     }
 
     /// The step whose statement starts at `at`.
@@ -395,30 +407,29 @@ impl<'r> ShuffleReader<'r> {
         }
         let name = self.word(at);
         let (shuffle, combine, after) = self.combination(at, name).ok_or(NoFold::NoStep)?;
-        let refused = |why| NoFold::Refused { shuffle, why };
         // A member may lie in memory that others see.
         let parameter =
             (self.item.tokens.start..self.item.body.start).any(|p| self.word(p) == name);
         let member = self.item.member && !parameter;
         if member || self.facts.is_macro(name) || self.facts.is_device_variable(name) {
-            return Err(refused(ShuffleReason::SharedVariable(name.to_owned())));
+            return Err(NoFold::refused(shuffle, ShuffleReason::SharedVariable(name.to_owned())));
         }
         let arguments = self.arguments(shuffle).unwrap_or_default();
         let (mask, value, distance, width) = match &arguments[..] {
             [mask, value, distance] => (mask, value, distance, None),
             [mask, value, distance, width] => (mask, value, distance, Some(width.clone())),
-            _ => return Err(refused(ShuffleReason::NotCombined)),
+            _ => return Err(NoFold::refused(shuffle, ShuffleReason::NotCombined)),
         };
         if !self.is_spelled_at(after, ";") || value.len() != 1 || self.word(value.start) != name {
-            return Err(refused(ShuffleReason::NotCombined));
+            return Err(NoFold::refused(shuffle, ShuffleReason::NotCombined));
         }
         if self.constant(mask.clone(), "").is_none() {
-            return Err(refused(ShuffleReason::Mask(self.folded(mask.clone()))));
+            return Err(NoFold::refused(shuffle, ShuffleReason::Mask(self.folded(mask.clone()))));
         }
         if let Some(width) = width.clone()
             && self.constant(width.clone(), "").is_none()
         {
-            return Err(refused(ShuffleReason::Width(self.folded(width))));
+            return Err(NoFold::refused(shuffle, ShuffleReason::Width(self.folded(width))));
         }
         let mask = mask.clone();
         let distance = distance.clone();
@@ -446,20 +457,22 @@ impl<'r> ShuffleReader<'r> {
         }
     }
 
+    /// The headers' name of the combination by the operator at `operator_index`.
+    fn combining_operator(&self, operator_index: usize) -> Option<&'static str> {
+        let (_, _, combines) =
+            OPERATORS.iter().find(|(sign, ..)| self.is_spelled_at(operator_index, sign))?;
+        *combines
+    }
+
     /// `x OP shuffle`, `shuffle OP x`, `f(x, shuffle)` or `f(shuffle, x)` at `token_index`: the shuffle, what the headers call
     /// the combination, and the index after it.
     fn combined(&self, token_index: usize, name: &str) -> Option<(usize, String, usize)> {
-        let operator = |operator_index: usize| {
-            let matching_operator =
-                OPERATORS.iter().find(|(sign, ..)| self.is_spelled_at(operator_index, sign));
-            matching_operator.and_then(|(_, _, combines)| *combines)
-        };
         if self.is_spelled_at(token_index, name) {
-            let combine = operator(token_index + 1)?;
+            let combine = self.combining_operator(token_index + 1)?;
             return Some((token_index + 2, format!("by_{combine}"), self.call(token_index + 2)?));
         }
         if let Some(call_end) = self.call(token_index) {
-            let combine = operator(call_end)?;
+            let combine = self.combining_operator(call_end)?;
             let swapped = format!("swapped<::replay_rt::by_{combine}>");
             return self.is_spelled_at(call_end + 1, name).then_some((
                 token_index,
@@ -555,18 +568,13 @@ impl<'r> ShuffleReader<'r> {
         if matches!(next, "(" | "[" | "." | "->" | "::") || self.facts.is_device_variable(word) {
             return None;
         }
-        let is_plain = |word: &str| {
-            let number = word.starts_with(|c: char| c.is_ascii_digit());
-            let sign = word.len() == 1 && "()+-*/%~&|^<>".contains(word);
-            number || sign || PLAIN_WORDS.contains(&word)
-        };
         if self.facts.is_macro(word) {
             let expansion = self.facts.expansion(word);
             let all_plain =
-                expansion.iter().all(|word| is_plain(word) || self.facts.is_macro(word));
+                expansion.iter().all(|word| is_plain_word(word) || self.facts.is_macro(word));
             return all_plain.then_some(());
         }
-        if word == counter || is_plain(word) {
+        if word == counter || is_plain_word(word) {
             return Some(());
         }
         // A name alone in parentheses may be a type; so may one in front of another name.

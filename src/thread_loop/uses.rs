@@ -142,18 +142,18 @@ impl Mention<'_> {
         let before2 = token_index.checked_sub(2);
         let previous = self.word(index_before);
         let next = self.word(Some(last + 1));
-        let is_macro = |index: Option<usize>| self.facts.is_macro(self.word(index));
-        if is_macro(index_before) || is_macro(Some(last + 1)) {
+        if self.facts.is_macro(previous) || self.facts.is_macro(next) {
             return Use::Escape;
         }
         if last > token_index && next == "(" {
             return Use::Escape;
         }
-        let doubled = |sign: &str| before2.is_some_and(|two| self.operator(two, sign));
         // A change to the target of a pointer leaves the pointer as it is.
         let steps = self.operator(last + 1, "++") || self.operator(last + 1, "--");
         let target = previous == "*" && !steps;
-        if self.assigns(last + 1) && !target || doubled("++") || doubled("--") {
+        let is_stepped =
+            before2.is_some_and(|two| self.operator(two, "++") || self.operator(two, "--"));
+        if self.assigns(last + 1) && !target || is_stepped {
             return Use::Write;
         }
         let element = matches!(next, "[" | "->");
@@ -171,8 +171,9 @@ impl Mention<'_> {
 
     /// `T& r = x`, or `{.r = x}`, whose member may be a reference.
     fn initialises_reference(&self, token_index: usize) -> bool {
-        let word = |back: usize| self.word(token_index.checked_sub(back));
-        word(3) == "&" || word(3) == "." && matches!(word(4), "{" | ",")
+        let sign = self.word(token_index.checked_sub(3));
+        let opener = self.word(token_index.checked_sub(4));
+        sign == "&" || sign == "." && matches!(opener, "{" | ",")
     }
 
     /// `&x`, `a & x` or `a && x`.

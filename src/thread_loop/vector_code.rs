@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::declarations::{DeclarationKind, parse_declaration};
-use super::grid_stride::LoopOperand;
+use super::grid_stride::{LoopOperand, same_bits};
 use super::plan::Planner;
 use crate::syntax::lexer::TokenKind;
 
@@ -498,7 +498,7 @@ fn parse_number_literal(number: &str) -> Option<VectorValue> {
         |byte: u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'-' | b'+');
     let point = decimal.contains(['.', 'e', 'E']);
     (point && decimal.bytes().all(is_number_byte)).then(|| {
-        let bits = format!("::replay_rt::same_bits<unsigned>({number})");
+        let bits = same_bits(number);
         VectorValue::new(
             bits_as(VectorClass::Float, format!("::replay_rt::lanes::all({bits})")),
             VectorClass::Float,

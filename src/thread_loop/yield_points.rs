@@ -67,10 +67,9 @@ pub(super) fn around_atomic(
     number: usize,
     [out, back]: [&str; 2],
 ) -> (String, &'static str) {
-    let text = |range: &Range<usize>| normalise_spacing(source.text, &tokens[range.clone()]);
     let name = tokens[start].text(source.text);
-    let address = text(&arguments[0]);
-    let value = text(&arguments[1]);
+    let address = normalise_spacing(source.text, &tokens[arguments[0].clone()]);
+    let value = normalise_spacing(source.text, &tokens[arguments[1].clone()]);
     let code_before = format!(
         "{{ if (replay_block.yields()) {{ replay_block.keep({address}, {value}); {out}\
          replay_block.yield(*replay_frame, {number}); goto replay_next; replay_{number}:;{back} \
@@ -113,11 +112,11 @@ impl Planner<'_> {
             return Ok(None);
         }
         let arguments = tokens.start + 2..tokens.end - 2;
-        let is_refused = |token_index: usize| {
+        let is_refused = arguments.clone().any(|token_index| {
             self.facts.waits(self.word(token_index)) || self.is_spelled_at(token_index, "{")
-        };
+        });
         match <[Range<usize>; 2]>::try_from(self.pieces(arguments.clone())) {
-            Ok(argument_pair) if !arguments.clone().any(is_refused) => Ok(Some(argument_pair)),
+            Ok(argument_pair) if !is_refused => Ok(Some(argument_pair)),
             _ => Err(StackReason::AtomicArguments(name.to_owned()).at(tokens.start)),
         }
     }

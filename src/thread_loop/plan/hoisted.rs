@@ -35,15 +35,14 @@ impl Planner<'_> {
     /// Whether a declaration means the same in front of the loop over the threads: shared memory,
     /// types and constants.
     pub(super) fn moves(&self, range: Range<usize>) -> bool {
-        let has_word =
-            |word: &str| range.clone().any(|token_index| self.is_spelled_at(token_index, word));
         let first = self.word(range.start);
+        let words = self.words(range.clone());
         let types = matches!(first, "typedef" | "using" | "constexpr");
         let reference =
             first.starts_with("replay_shared_") && self.is_spelled_at(range.start + 1, "&");
         let constant = first == "static" && self.is_spelled_at(range.start + 1, "constexpr");
-        types && !has_word("auto")
-            || has_word("shared_slot") && has_word("replay_rt")
+        types && !words.contains(&"auto")
+            || words.contains(&"shared_slot") && words.contains(&"replay_rt")
             || reference
             || constant
     }
@@ -57,7 +56,14 @@ impl Planner<'_> {
             && self.is_const(declaration, declarator)
             && is_trivial(declaration.base.clone().map(|token_index| self.word(token_index)));
         let mut initialiser = declarator.initialiser.clone();
-        let fixed = |token_index: usize| match self.tokens[token_index].kind {
+        is_plain
+            && !initialiser.is_empty()
+            && initialiser.all(|token_index| self.is_constant_operand(token_index))
+    }
+
+    /// Whether the token at `token_index` of an initialiser has one value for all threads of all blocks.
+    fn is_constant_operand(&self, token_index: usize) -> bool {
+        match self.tokens[token_index].kind {
             TokenKind::Number => true,
             TokenKind::Punct => !matches!(self.word(token_index), "[" | "{" | "->" | "&" | "."),
             TokenKind::Ident => {
@@ -69,7 +75,6 @@ impl Planner<'_> {
                 !builtin && !is_own && !called && !self.facts.is_device_variable(word)
             }
             TokenKind::Text | TokenKind::Directive => false,
-        };
-        is_plain && !initialiser.is_empty() && initialiser.all(fixed)
+        }
     }
 }

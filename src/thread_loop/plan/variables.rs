@@ -17,8 +17,6 @@ impl Planner<'_> {
             if range.len() == 1 && self.is_spelled_at(range.start, "void") {
                 continue;
             }
-            let directive =
-                |token_index: usize| self.tokens[token_index].kind == TokenKind::Directive;
             let end = range
                 .clone()
                 .find(|&token_index| self.is_spelled_at(token_index, "="))
@@ -28,7 +26,7 @@ impl Planner<'_> {
             else {
                 return Err(StackReason::Parameters.at(range.start));
             };
-            if range.clone().any(directive) {
+            if self.tokens[range.clone()].iter().any(|token| token.kind == TokenKind::Directive) {
                 return Err(StackReason::Parameters.at(range.start));
             }
             let [declarator] = &declaration.declarators[..] else {
@@ -49,10 +47,9 @@ impl Planner<'_> {
         let constant = self.is_const(declaration, declarator);
         let worst = self.worst(&name, scope.clone());
         // An element of a member may be the parameter's own.
-        let element =
-            |token_index: usize| !variable.trivial && self.chain_ends_in_element(token_index);
-        let is_shared = constant && variable.trivial
-            || worst == Use::Read && !self.mentions_of(&name, scope).any(element);
+        let has_elements = !variable.trivial
+            && self.mentions_of(&name, scope).any(|at| self.chain_ends_in_element(at));
+        let is_shared = constant && variable.trivial || worst == Use::Read && !has_elements;
         if is_shared {
             return;
         }
@@ -108,10 +105,9 @@ impl Planner<'_> {
 
     fn check_type(&self, variable: &Variable, name_at: usize) -> Result<(), StackRefusal> {
         let words = variable.base.clone().chain(variable.dimensions.clone());
-        let ends = |token_index: usize| self.facts.is_destroyed(self.word(token_index));
-        if variable.base.clone().any(ends)
-            || variable.base.clone().any(|token_index| self.is_spelled_at(token_index, "std"))
-                && !variable.trivial
+        let base_words = self.words(variable.base.clone());
+        if base_words.iter().any(|word| self.facts.is_destroyed(word))
+            || base_words.contains(&"std") && !variable.trivial
         {
             return Err(StackReason::Destructor(variable.name.clone()).at(name_at));
         }
