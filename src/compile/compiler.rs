@@ -82,11 +82,10 @@ pub enum Excess {
 
 impl std::fmt::Display for Excess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mib = |bytes: u64| bytes >> 20;
         match *self {
             Excess::Time(limit) => write!(f, "was still at work after {} s", limit.as_secs_f64()),
-            Excess::Memory(limit) => write!(f, "needs more memory than {} MiB", mib(limit)),
-            Excess::File(limit) => write!(f, "writes a file of more than {} MiB", mib(limit)),
+            Excess::Memory(limit) => write!(f, "needs more memory than {} MiB", limit >> 20),
+            Excess::File(limit) => write!(f, "writes a file of more than {} MiB", limit >> 20),
         }
     }
 }
@@ -169,8 +168,10 @@ impl Compiler {
         cache: Option<&Cache>,
     ) -> Result<Compiler, CompilerError> {
         if let Some(cxx) = cxx.filter(|cxx| !cxx.trim().is_empty()) {
-            let quote = || CompilerError::Quote { command: cxx.to_owned() };
-            return Compiler::from_command(shlex::split(cxx).ok_or_else(quote)?, keeper, cache);
+            let Some(words) = shlex::split(cxx) else {
+                return Err(CompilerError::Quote { command: cxx.to_owned() });
+            };
+            return Compiler::from_command(words, keeper, cache);
         }
         for name in ["g++", "clang++"] {
             match Compiler::from_command(vec![name.to_owned()], keeper, cache) {
@@ -303,10 +304,9 @@ impl Compiler {
             folder: folder.map(Path::to_owned),
             folder_is_temporary: folder.is_some(),
         };
-        let command = || self.name();
         let finished = self.keeper.run(&program, &self.bounds).map_err(|error| match error {
             KeeperError::Keeper(source) => CompilerError::Keeper { source },
-            KeeperError::Program(source) => CompilerError::Run { command: command(), source },
+            KeeperError::Program(source) => CompilerError::Run { command: self.name(), source },
         })?;
         match diagnose_compiler_trouble(
             &finished,
@@ -315,10 +315,10 @@ impl Compiler {
         ) {
             None => Ok(finished),
             Some(Trouble::Excess(excess)) => {
-                Err(CompilerError::Excess { command: command(), excess })
+                Err(CompilerError::Excess { command: self.name(), excess })
             }
             Some(Trouble::Machine(message)) => {
-                Err(CompilerError::Exhausted { command: command(), message })
+                Err(CompilerError::Exhausted { command: self.name(), message })
             }
         }
     }
@@ -361,6 +361,13 @@ const MACHINE_SIGNS: [&str; 12] = [
     "Interrupt signal",
 ];
 
+/// The first line of a compiler's `log` with one of `signs`, unless it is about the code.
+fn find_trouble_line(log: &str, signs: &[&str]) -> Option<String> {
+    let mut lines = log.lines().filter(|line| !is_about_code(line));
+    let line = lines.find(|line| signs.iter().any(|sign| line.contains(sign)))?;
+    Some(line.trim().to_owned())
+}
+
 /// The trouble, if any, of a compiler that ended as `finished` says within `bounds`. `machine_limits` are the
 /// limits of this process: bytes of address space and of a file.
 fn diagnose_compiler_trouble(
@@ -374,26 +381,21 @@ fn diagnose_compiler_trouble(
         ProgramEnd::Ended(_) | ProgramEnd::TookMemory(_) => {}
     }
     let log = String::from_utf8_lossy(&finished.stderr);
-    let find_sign = |signs: &[&str]| {
-        let mut lines = log.lines().filter(|line| !is_about_code(line));
-        let line = lines.find(|line| signs.iter().any(|sign| line.contains(sign)))?;
-        Some(line.trim().to_owned())
-    };
-    if let Some(line) = find_sign(&MEMORY_SIGNS) {
+    if let Some(line) = find_trouble_line(&log, &MEMORY_SIGNS) {
         return Some(if bounds.address_space_bytes <= machine_limits.0 {
             Trouble::Excess(Excess::Memory(bounds.address_space_bytes))
         } else {
             Trouble::Machine(line)
         });
     }
-    if let Some(line) = find_sign(&FILE_SIGNS) {
+    if let Some(line) = find_trouble_line(&log, &FILE_SIGNS) {
         return Some(if bounds.file_bytes <= machine_limits.1 {
             Trouble::Excess(Excess::File(bounds.file_bytes))
         } else {
             Trouble::Machine(line)
         });
     }
-    find_sign(&MACHINE_SIGNS).map(Trouble::Machine).or(match finished.ending {
+    find_trouble_line(&log, &MACHINE_SIGNS).map(Trouble::Machine).or(match finished.ending {
         ProgramEnd::Ended(End::Killed(signal)) => {
             Some(Trouble::Machine(format!("ended by signal {signal}")))
         }

@@ -26,11 +26,11 @@ pub(super) fn decode_source(bytes: &[u8]) -> Decoded<'_> {
         Some(unmarked_bytes) => ("\u{feff}", unmarked_bytes),
         None => ("", bytes),
     };
-    let character = |&byte: &u8| match byte {
+    let characters = unmarked_bytes.iter().map(|&byte| match byte {
         0x80.. => char::from_u32(FIRST + u32::from(byte - 0x80)).unwrap_or(char::from(byte)),
         _ => char::from(byte),
-    };
-    let text: String = start.chars().chain(unmarked_bytes.iter().map(character)).collect();
+    });
+    let text: String = start.chars().chain(characters).collect();
     Decoded { text: text.into(), by_bytes: true }
 }
 

@@ -1,6 +1,6 @@
 //! The environment of a compiler: variables that it needs to run, and none that change its output.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::Path;
 
 /// Variables that a compiler, or a wrapper command before it, needs to be found and to run.
@@ -29,11 +29,11 @@ pub(super) fn compiler_environment(
     all_variables: impl Iterator<Item = (OsString, OsString)>,
     temporary: Option<&Path>,
 ) -> Vec<(OsString, OsString)> {
-    let passed = |name: &OsStr| {
+    let passed_variables = all_variables.filter(|(name, _)| {
         let name = name.to_str().unwrap_or_default();
         PASSED.contains(&name) || WRAPPERS.iter().any(|prefix| name.starts_with(prefix))
-    };
-    let mut kept_variables: Vec<_> = all_variables.filter(|(name, _)| passed(name)).collect();
+    });
+    let mut kept_variables: Vec<_> = passed_variables.collect();
     kept_variables.push(("LC_ALL".into(), "C".into()));
     if let Some(folder) = temporary {
         kept_variables.push(("TMPDIR".into(), folder.into()));

@@ -44,11 +44,12 @@ pub enum About {
 impl About {
     /// What `first_error` is about.
     pub(super) fn from_message(first_error: &str) -> About {
-        let says = |words| first_error.contains(words);
-        match () {
-            () if says("instance of function template") => About::Deduction,
-            () if says("No such file") || says("not found") => About::Header,
-            () => About::Other,
+        if first_error.contains("instance of function template") {
+            About::Deduction
+        } else if first_error.contains("No such file") || first_error.contains("not found") {
+            About::Header
+        } else {
+            About::Other
         }
     }
 }
@@ -176,7 +177,8 @@ impl CompileError {
 
 /// The first line that reports an error, of the compiler or of the linker.
 pub(super) fn first_error(log: &str) -> String {
-    let error = |line: &&str| line.contains("error: ") || line.contains("undefined reference");
-    let line = log.lines().find(error).or_else(|| log.lines().next()).unwrap_or("no message");
+    let error_line =
+        log.lines().find(|line| line.contains("error: ") || line.contains("undefined reference"));
+    let line = error_line.or_else(|| log.lines().next()).unwrap_or("no message");
     line.trim().trim_start_matches("tree/").to_owned()
 }

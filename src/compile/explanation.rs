@@ -112,13 +112,13 @@ impl Explanation {
     /// What is about `name`: a file by its path or the end of it, a kernel, or another function with a shuffle or an
     /// obstacle. None if nothing is called so.
     pub fn about(&self, name: &str) -> Option<Explanation> {
-        let is_file = |file: &ExplainedFile| {
-            let before = file.path.strip_suffix(name);
-            before.is_some_and(|before| before.is_empty() || before.ends_with('/'))
-        };
-        if self.files.iter().any(is_file) {
-            let files = self.files.iter().filter(|file| is_file(file)).cloned().collect();
-            return Some(Explanation { files });
+        let mut named_files = self.files.clone();
+        named_files.retain(|file| {
+            let folders = file.path.strip_suffix(name);
+            folders.is_some_and(|folders| folders.is_empty() || folders.ends_with('/'))
+        });
+        if !named_files.is_empty() {
+            return Some(Explanation { files: named_files });
         }
         let mut files = self.files.clone();
         for file in &mut files {
@@ -164,8 +164,9 @@ pub fn rewritten_sources(
         }
         return Ok(files);
     }
-    let is_read = |path: &String| texts.iter().any(|(read, _)| read == path);
-    Ok(host.files.into_iter().filter(|(path, _)| is_read(path)).collect())
+    let mut files = host.files;
+    files.retain(|(path, _)| texts.iter().any(|(read_path, _)| read_path == path));
+    Ok(files)
 }
 
 fn translate_for_precision(

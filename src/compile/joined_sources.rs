@@ -10,18 +10,16 @@ use crate::frontend::{self, OwnNames, SourceUnit};
 /// does gets a name of its own; the first keeps it, so that a harness's call means that one. Names that
 /// headers use as well stay.
 pub(super) fn include_joined_sources(units: &[SourceUnit], sources: &[String]) -> String {
-    let include = |path: &String| format!("#include \"tree/{path}\"\n");
     if sources.len() < 2 {
-        return sources.iter().map(include).collect();
+        return sources.iter().map(|path| include_source_line(path)).collect();
     }
-    let is_source = |unit: &SourceUnit| sources.iter().any(|path| path == unit.path);
-    let headers = units.iter().filter(|unit| !is_source(unit));
+    let headers = units.iter().filter(|unit| !sources.iter().any(|path| path == unit.path));
     let header_words: BTreeSet<String> = headers.flat_map(frontend::collect_identifiers).collect();
-    let find = |path: &String| units.iter().find(|unit| unit.path == path);
-    let files: Vec<OwnNames> = sources
-        .iter()
-        .map(|path| find(path).map(frontend::collect_own_names).unwrap_or_default())
-        .collect();
+    let mut files = Vec::new();
+    for path in sources {
+        let unit = units.iter().find(|unit| unit.path == path);
+        files.push(unit.map(frontend::collect_own_names).unwrap_or_default());
+    }
     let mut out = String::new();
     let mut defined_names = BTreeSet::new();
     let mut hidden = Vec::new();
@@ -34,7 +32,7 @@ pub(super) fn include_joined_sources(units: &[SourceUnit], sources: &[String]) -
         for name in &renamed {
             let _ = writeln!(out, "#define {name} replay_{number}_{name}");
         }
-        out.push_str(&include(path));
+        out.push_str(&include_source_line(path));
         for name in &renamed {
             let _ = writeln!(out, "#undef {name}");
         }
@@ -50,15 +48,21 @@ pub(super) fn include_joined_sources(units: &[SourceUnit], sources: &[String]) -
     out
 }
 
+/// The line that includes the source at `path`.
+fn include_source_line(path: &str) -> String {
+    format!("#include \"tree/{path}\"\n")
+}
+
 /// The macros of `own_names` that would change the meaning of `later` files. A macro without a body is a
 /// guard.
 fn find_leaking_macros<'o>(own_names: &'o OwnNames, later: &[OwnNames]) -> Vec<&'o String> {
     let macros: &BTreeMap<String, bool> = &own_names.macros;
-    let is_met = |name: &String| {
-        later.iter().any(|file| file.words.contains(name) || file.macros.contains_key(name))
-    };
-    let with_body = macros.iter().filter(|&(_, &has_body)| has_body);
-    with_body.map(|(name, _)| name).filter(|name| is_met(name)).collect()
+    let with_body = macros.iter().filter(|&(_, &has_body)| has_body).map(|(name, _)| name);
+    with_body
+        .filter(|name| {
+            later.iter().any(|file| file.words.contains(*name) || file.macros.contains_key(*name))
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use super::{
@@ -57,14 +57,17 @@ struct Prelude {
 }
 
 impl CompileMemo {
+    fn lock_busy(&self) -> MutexGuard<'_, HashMap<String, Arc<Mutex<()>>>> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Does `work`, but never at the same time as other work of this process with the same `key`.
     pub(super) fn by_one<T>(&self, key: &str, work: impl FnOnce() -> T) -> T {
-        let lock = || self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        let turn = lock().entry(key.to_owned()).or_default().clone();
+        let turn = self.lock_busy().entry(key.to_owned()).or_default().clone();
         let turn_guard = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let work_result = work();
         drop(turn_guard);
-        let mut busy = lock();
+        let mut busy = self.lock_busy();
         // If only this turn and the map refer to it, nobody waits.
         if Arc::strong_count(&turn) == 2 {
             busy.remove(key);
@@ -120,10 +123,10 @@ impl Toolchain {
             object.push(format!("-fdebug-prefix-map={}=.", folder.display()));
         }
         let list = owned_words(["-MD", "-MT", "unit", "-MF", RULE]);
-        let words = || flags.iter().chain(&object).chain(&list);
+        let words = flags.iter().chain(&object).chain(&list);
         if let Some(prelude) = self.prelude(precision) {
             link_prelude(folder, &prelude.entry)?;
-            let finished_run = self.run(folder, &[PRECOMPILED, HEADERS], words())?;
+            let finished_run = self.run(folder, &[PRECOMPILED, HEADERS], words.clone())?;
             if finished_run.success() {
                 let read_files =
                     files_read(folder).map(|own_files| [&own_files[..], &prelude.read].concat());
@@ -132,7 +135,7 @@ impl Toolchain {
             // Its list of files does not count either.
             let _ = std::fs::remove_file(folder.join(RULE));
         }
-        let finished_run = self.run(folder, &[HEADERS], words())?;
+        let finished_run = self.run(folder, &[HEADERS], words)?;
         let read_files = files_read(folder);
         Ok((finished_run, read_files))
     }
@@ -167,17 +170,18 @@ impl Toolchain {
         if is_clang || is_single {
             return None;
         }
-        let slot = |precision| &self.once.preludes[precision_slot(precision)];
         // It only saves time: whatever goes wrong, the headers are there.
-        let make = |precision| slot(precision).get_or_init(|| self.make_prelude(precision));
         // Native code is compiled to be compared, which takes shadows; another core is free for
         // theirs.
-        let optional_prelude = slot(precision).get_or_init(|| {
+        let preludes = &self.once.preludes;
+        let optional_prelude = preludes[precision_slot(precision)].get_or_init(|| {
             std::thread::scope(|scope| {
                 if precision == Precision::Native {
-                    let shadow = || make(Precision::Shadow).is_some();
                     // Without a thread for it, it is made on demand.
-                    let _ = std::thread::Builder::new().spawn_scoped(scope, shadow);
+                    let _ = std::thread::Builder::new().spawn_scoped(scope, || {
+                        preludes[precision_slot(Precision::Shadow)]
+                            .get_or_init(|| self.make_prelude(Precision::Shadow));
+                    });
                 }
                 self.make_prelude(precision)
             })
@@ -230,11 +234,10 @@ fn files_read(folder: &Path) -> Option<Vec<PathBuf>> {
 fn link_prelude(folder: &Path, entry: &Path) -> Result<(), CompilerError> {
     let [_, header] = PRELUDE;
     let path = folder.join(PRECOMPILED).join(format!("{header}.gch"));
-    let link = || -> std::io::Result<()> {
-        std::fs::create_dir_all(path.parent().expect("a file lies in a folder"))?;
-        std::os::unix::fs::symlink(entry, &path)
-    };
-    link().map_err(scratch_failed(&path))
+    let link_folder = path.parent().expect("a file lies in a folder");
+    std::fs::create_dir_all(link_folder)
+        .and_then(|()| std::os::unix::fs::symlink(entry, &path))
+        .map_err(scratch_failed(&path))
 }
 
 fn precision_slot(precision: Precision) -> usize {

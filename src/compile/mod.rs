@@ -214,8 +214,10 @@ impl Toolchain {
             // It only saves time: where the system has no thread for it, it is not done.
             let _ = std::thread::Builder::new().spawn_scoped(scope, meanwhile);
             // Another thread may have compiled it meanwhile.
-            let anew = || self.compile_anew(translated, unit, &flags, precision, &first);
-            self.once.by_one(&first, || self.recall_compilation(&first).unwrap_or_else(anew))
+            self.once.by_one(&first, || match self.recall_compilation(&first) {
+                Some(compilation) => compilation,
+                None => self.compile_anew(translated, unit, &flags, precision, &first),
+            })
         })
     }
 
@@ -290,13 +292,14 @@ impl Toolchain {
         unit: &str,
         precision: Precision,
     ) -> Result<(), CompilerError> {
-        let write = || -> io::Result<()> {
-            headers::write_headers(&folder.join(HEADERS))?;
-            write_source_tree(folder, &translated.files)?;
-            std::fs::write(folder.join("unit.cpp"), format!("{}{unit}", translated.head))?;
-            std::fs::write(folder.join("definitions.o"), definitions_object(precision))
-        };
-        write().map_err(scratch_failed(folder))
+        let unit_text = format!("{}{unit}", translated.head);
+        headers::write_headers(&folder.join(HEADERS))
+            .and_then(|()| write_source_tree(folder, &translated.files))
+            .and_then(|()| std::fs::write(folder.join("unit.cpp"), unit_text))
+            .and_then(|()| {
+                std::fs::write(folder.join("definitions.o"), definitions_object(precision))
+            })
+            .map_err(scratch_failed(folder))
     }
 
     /// Compiles and links the files in `folder`.

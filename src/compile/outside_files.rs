@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::key::KeyHasher;
@@ -58,13 +58,20 @@ struct OutsideState {
     changed: SystemTime,
 }
 
+/// The time of a file in seconds and nanoseconds since 1970.
+fn system_time(seconds: i64, nanoseconds: i64) -> SystemTime {
+    let seconds = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+    UNIX_EPOCH + seconds + Duration::from_nanos(nanoseconds.unsigned_abs())
+}
+
+/// The state of the file at `path`, unless its path cannot be stored.
+fn read_storable_state(path: &Path) -> Option<OutsideState> {
+    if is_storable_path(path) { OutsideState::read_from(path) } else { None }
+}
+
 impl OutsideState {
     fn read_from(path: &Path) -> Option<OutsideState> {
         let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
-        let time = |seconds: i64, nanoseconds: i64| {
-            let seconds = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
-            UNIX_EPOCH + seconds + Duration::from_nanos(nanoseconds.unsigned_abs())
-        };
         let portable =
             format!("{}:{}.{:09}", metadata.len(), metadata.mtime(), metadata.mtime_nsec());
         Some(OutsideState {
@@ -76,8 +83,8 @@ impl OutsideState {
                 metadata.ctime_nsec()
             ),
             portable,
-            changed: time(metadata.mtime(), metadata.mtime_nsec())
-                .max(time(metadata.ctime(), metadata.ctime_nsec())),
+            changed: system_time(metadata.mtime(), metadata.mtime_nsec())
+                .max(system_time(metadata.ctime(), metadata.ctime_nsec())),
         })
     }
 }
@@ -97,10 +104,9 @@ impl Outside {
     ) -> Option<(String, Vec<PathBuf>)> {
         let mut known_variants = recall_compilations(cache, first);
         let mut has_moved = false;
-        let matches_files = |variant: &mut RecordedCompilation| {
+        let place = known_variants.iter_mut().rposition(|variant| {
             variant.files.iter_mut().all(|file| self.is_unchanged(file, &mut has_moved))
-        };
-        let place = known_variants.iter_mut().rposition(matches_files)?;
+        })?;
         if has_moved {
             // It only saves the look at their contents next time.
             let _ =
@@ -163,19 +169,19 @@ impl Outside {
         headers: &[PathBuf],
         tools: &[PathBuf],
     ) -> Option<Vec<OutsideFile>> {
-        let header = |path: &PathBuf| {
-            is_storable_path(path).then_some(())?;
-            let state = OutsideState::read_from(path).filter(|state| state.changed < start_time)?;
+        let mut files = Vec::new();
+        for path in headers {
+            let state = read_storable_state(path)?;
+            if state.changed >= start_time {
+                return None;
+            }
             let hash = Some(self.hash(path, &state)?);
-            Some(OutsideFile { path: path.clone(), state: state.exact, hash })
-        };
-        let tool = |path: &PathBuf| {
-            is_storable_path(path).then_some(())?;
-            let state = OutsideState::read_from(path)?.portable;
-            Some(OutsideFile { path: path.clone(), state, hash: None })
-        };
-        let mut files: Vec<OutsideFile> =
-            headers.iter().map(header).chain(tools.iter().map(tool)).collect::<Option<_>>()?;
+            files.push(OutsideFile { path: path.clone(), state: state.exact, hash });
+        }
+        for path in tools {
+            let state = read_storable_state(path)?.portable;
+            files.push(OutsideFile { path: path.clone(), state, hash: None });
+        }
         files.sort_by(|left_file, right_file| {
             (&left_file.path, &left_file.hash).cmp(&(&right_file.path, &right_file.hash))
         });
@@ -193,14 +199,17 @@ impl Outside {
         state
     }
 
+    fn lock_hashes(&self) -> MutexGuard<'_, HashMap<(PathBuf, String), String>> {
+        self.hashes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn hash(&self, path: &Path, state: &OutsideState) -> Option<String> {
         let name = (path.to_owned(), state.exact.clone());
-        let hashes = || self.hashes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known_hash) = hashes().get(&name) {
+        if let Some(known_hash) = self.lock_hashes().get(&name) {
             return Some(known_hash.clone());
         }
         let hash = blake3::hash(&std::fs::read(path).ok()?).to_hex().to_string();
-        hashes().insert(name, hash.clone());
+        self.lock_hashes().insert(name, hash.clone());
         Some(hash)
     }
 }

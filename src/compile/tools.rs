@@ -54,13 +54,13 @@ fn find_compiler_tool(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
 /// archive in parentheses and its member.
 pub(super) fn parse_linked_files(trace: &[u8]) -> Vec<PathBuf> {
     let text = String::from_utf8_lossy(trace);
-    let path = |line: &str| {
+    let paths = text.lines().map(|line| {
         let line = line.trim();
         let archive_text = line.strip_prefix('(').and_then(|rest| rest.split_once(')'));
         PathBuf::from(archive_text.map_or(line, |(archive, _)| archive))
-    };
+    });
     let mut files: Vec<PathBuf> =
-        text.lines().map(path).filter(|path| path.is_absolute() && path.is_file()).collect();
+        paths.filter(|path| path.is_absolute() && path.is_file()).collect();
     files.sort();
     files.dedup();
     files

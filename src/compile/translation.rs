@@ -59,13 +59,15 @@ impl Translation {
             return Vec::new();
         }
         let reached = self.symbols.reached(call);
-        let effect = |obstacle: &Obstacle| match &obstacle.within {
-            Some(name) if !reached.contains(name) => ObstacleEffect::NotReached,
-            _ if obstacle.guarded => ObstacleEffect::EndsWhereRun,
-            _ => ObstacleEffect::NoShadow,
-        };
-        let obstacles = self.shadow_obstacles.iter();
-        obstacles.map(|(path, obstacle)| (path, obstacle, effect(obstacle))).collect()
+        let obstacles = self.shadow_obstacles.iter().map(|(path, obstacle)| {
+            let effect = match &obstacle.within {
+                Some(name) if !reached.contains(name) => ObstacleEffect::NotReached,
+                _ if obstacle.guarded => ObstacleEffect::EndsWhereRun,
+                _ => ObstacleEffect::NoShadow,
+            };
+            (path, obstacle, effect)
+        });
+        obstacles.collect()
     }
 }
 
@@ -74,8 +76,13 @@ pub(super) fn decode_source_texts(
     sources: &SourceSet,
 ) -> Result<Vec<(&str, Decoded<'_>)>, CompileError> {
     let code = sources.files.iter().filter(|file| is_code(&file.path));
-    let is_own_file = |name: &str| sources.files.iter().any(|file| leads_to(&file.path, name));
-    let texts: Vec<_> = code.map(|file| decode_source_file(file, &is_own_file)).collect();
+    let texts: Vec<_> = code
+        .map(|file| {
+            decode_source_file(file, &|name| {
+                sources.files.iter().any(|file| leads_to(&file.path, name))
+            })
+        })
+        .collect();
     for (path, decoded) in &texts {
         refuse_devices(path, &decoded.text)?;
     }
@@ -134,12 +141,12 @@ pub(super) fn untranslated_files(sources: &SourceSet) -> impl Iterator<Item = (S
 
 /// The sources that make up the translation unit, in its order.
 pub(super) fn unit_sources(sources: &SourceSet) -> Result<Vec<String>, CompileError> {
-    let source_files = || sources.files.iter().filter(|file| file.role == SourceRole::Source);
-    let units: Vec<String> =
-        source_files().filter(|file| is_unit(&file.path)).map(|file| file.path.clone()).collect();
+    let source_files = sources.files.iter().filter(|file| file.role == SourceRole::Source);
+    let mut source_paths: Vec<String> = source_files.map(|file| file.path.clone()).collect();
+    let units: Vec<String> = source_paths.iter().filter(|path| is_unit(path)).cloned().collect();
     if units.is_empty() {
-        let files = source_files().take(3).map(|file| file.path.clone()).collect();
-        return Err(CompileError::NoUnit { files });
+        source_paths.truncate(3);
+        return Err(CompileError::NoUnit { files: source_paths });
     }
     Ok(units)
 }
@@ -251,11 +258,11 @@ fn is_reserved(define: &str) -> bool {
 
 /// The macros of a command line, `NAME` or `NAME=VALUE`, as a source defines them.
 fn as_directives(defines: &[String]) -> String {
-    let directive = |define: &String| match define.split_once('=') {
+    let directives = defines.iter().map(|define| match define.split_once('=') {
         Some((name, value)) => format!("#define {name} {value}\n"),
         None => format!("#define {define} 1\n"),
-    };
-    defines.iter().map(directive).collect()
+    });
+    directives.collect()
 }
 
 /// The folder of the file `path`.

@@ -153,10 +153,9 @@ pub(super) fn generate_entry_point(
         let _ = writeln!(text, "  const {ty} {name} = ({ty})replay_sizes[{index}]; (void){name};");
     }
     for (name, spec) in &harness.outputs {
-        let strides = |input: &str| {
+        text.push_str(&initialise_output_statement(name, spec, |input| {
             signature.tensors.iter().any(|parameter| parameter.name == input && parameter.strides)
-        };
-        text.push_str(&initialise_output_statement(name, spec, strides));
+        }));
     }
     if let Some(setup) = &harness.setup {
         text.push_str(&frontend::translate_harness_call(
