@@ -1,5 +1,5 @@
-//! `__launch_bounds__` and `__cluster_dims__`: a kernel that has them names its entry in the
-//! artifact's list of bounds, where launches look.
+//! `__launch_bounds__` and `__cluster_dims__`: a bounded kernel names its entry in the artifact's list of
+//! bounds. Launches look there.
 
 use super::edits::Edits;
 use super::host::HostContext;
@@ -9,7 +9,7 @@ use super::macros;
 use super::source::Source;
 use super::symbols::template_head;
 
-/// Opens the comment that holds an entry until the kernel is in its form, which does not depend on it.
+/// Opens the comment around an entry. It hides the entry while the kernel gets its form.
 const OPEN: &str = "/*replay_bounds ";
 const CLOSE: &str = "*/";
 
@@ -21,8 +21,7 @@ pub(super) struct DeclaredBounds {
 }
 
 impl DeclaredBounds {
-    /// The bounds in the tokens of `range`: as written, or behind the name of a macro that `bounds_of_word`
-    /// resolves.
+    /// The bounds in the tokens of `range`: as written, or behind a macro's name. `bounds_of_word` resolves names.
     fn among<'b>(
         text: &str,
         tokens: &Tokens,
@@ -58,7 +57,7 @@ impl DeclaredBounds {
     }
 }
 
-/// The first `count` arguments in the parentheses that open at `open_bracket`, on one line.
+/// The first `count` arguments in the parentheses from `open_bracket`, on one line.
 fn bounds_arguments(
     text: &str,
     tokens: &Tokens,
@@ -82,7 +81,7 @@ fn bounds_arguments(
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-/// The macros without parameters that `source` defines and that hold bounds.
+/// The macros of `source` with bounds and without parameters.
 pub(super) fn find_bounds_macros(source: &Source) -> Vec<(String, DeclaredBounds)> {
     let directives = source.tokens.iter().filter(|token| token.kind == TokenKind::Directive);
     let defined =
@@ -96,7 +95,7 @@ pub(super) fn find_bounds_macros(source: &Source) -> Vec<(String, DeclaredBounds
     bounds.filter(|(_, bounds)| !bounds.is_empty()).collect()
 }
 
-/// Makes each kernel of the file that has bounds name its entry in the list.
+/// Makes each bounded kernel of the file name its entry in the list.
 pub(super) fn rewrite_launch_bounds(context: &HostContext, edits: &mut Edits) {
     let text = context.source.text;
     let tokens = &context.tokens;

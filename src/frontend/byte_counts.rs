@@ -1,5 +1,5 @@
-//! Sizes in bytes that sources hand to the runtime API. The float64 shadow doubles a `float`, so a size that
-//! is written without `sizeof` counts half of it there.
+//! Sizes in bytes for the runtime API. A `float` is twice as wide in the float64 shadow, so a size without
+//! `sizeof` counts half of it there.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::lexer::{TokenKind, Tokens, lex_directive, normalise_spacing};
 use super::source::Source;
 use super::{ByteCount, edits::Edits};
 
-/// Functions that take a size in bytes: the argument that points to the memory, and the size.
+/// Functions with a size in bytes: the indices of the pointer to the memory and of the size.
 const SIZED: [(&str, usize, usize); 14] = [
     ("cudaMalloc", 0, 1),
     ("cudaMallocAsync", 0, 1),
@@ -26,18 +26,18 @@ const SIZED: [(&str, usize, usize); 14] = [
     ("memcpy", 0, 2),
     ("memset", 0, 2),
 ];
-/// The argument of a launch that is in bytes.
+/// The index of the shared bytes in the configuration of a launch.
 const SHARED_BYTES: usize = 2;
-/// Literals that may be the size of a floating-point number or of a vector of some.
+/// Possible sizes of a floating-point number, or of a vector of some, as literals.
 const ELEMENT_BYTES: [u32; 4] = [2, 4, 8, 16];
 
-/// A size in bytes among the tokens, and the pointer to the memory that it counts.
+/// A size in bytes among the tokens, and the pointer to its memory.
 struct SizedCall {
     pointer: Option<Range<usize>>,
     size: Range<usize>,
 }
 
-/// The sizes in bytes of `source` that do not follow `sizeof`.
+/// The sizes in bytes of `source` without a `sizeof`.
 pub(super) fn find_byte_counts(source: &Source) -> Vec<ByteCount> {
     let text = source.text;
     let code = source.view(true);
@@ -63,8 +63,8 @@ pub(super) fn find_byte_counts(source: &Source) -> Vec<ByteCount> {
     counts
 }
 
-/// Lets each literal 4 that counts the bytes of a `float` count those of a double. The compiler decides by the
-/// type of the pointer whether it does.
+/// Lets each literal 4 for the bytes of a `float` count those of a double. The compiler decides by the type of
+/// the pointer.
 pub(super) fn widen_byte_counts(context: &HostContext, edits: &mut Edits) {
     let text = context.source.text;
     let tokens = &context.tokens;
@@ -84,7 +84,7 @@ pub(super) fn widen_byte_counts(context: &HostContext, edits: &mut Edits) {
     }
 }
 
-/// The calls among `tokens` that take a size in bytes.
+/// The calls with a size in bytes among `tokens`.
 fn sized_calls(text: &str, tokens: &Tokens) -> Vec<SizedCall> {
     let mut calls = Vec::new();
     for at in 0..tokens.len() {
@@ -111,7 +111,7 @@ fn sized_calls(text: &str, tokens: &Tokens) -> Vec<SizedCall> {
     calls
 }
 
-/// What the one name that is `size` was last set to before it.
+/// The last value before `size` of the variable `size`; none if `size` is more than a name.
 fn find_initialiser(text: &str, tokens: &Tokens, size: &Range<usize>) -> Option<Range<usize>> {
     let name = tokens[size.start];
     if size.len() != 1 || name.kind != TokenKind::Ident {
@@ -161,7 +161,7 @@ fn plain_pointer(text: &str, tokens: &Tokens, pointer: Range<usize>) -> Option<R
     (is_plain && begin < pointer.end).then_some(begin..pointer.end)
 }
 
-/// The literal 4 that is a factor of `size`, where the whole is a product. With an 8 in it, it may count doubles.
+/// The factor 4 of the product `size`. A product with an 8 may count doubles and has none.
 fn float_bytes(text: &str, tokens: &Tokens, size: &Range<usize>) -> Option<usize> {
     if mentions_word(text, tokens, size, "sizeof") {
         return None;

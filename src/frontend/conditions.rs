@@ -1,17 +1,17 @@
-//! Which code the preprocessor keeps, as far as the names that are known tell.
+//! Decides what code the preprocessor keeps, as far as the known names tell.
 
 use std::ops::Range;
 
 use super::lexer::TokenKind;
 use super::source::Source;
 
-/// The groups of `#if` around the line that is read.
+/// The groups of `#if` around the current line.
 #[derive(Debug, Default)]
 struct Conditions {
     groups: Vec<ConditionBranch>,
 }
 
-/// A group of `#if`; None stands for what is not known.
+/// A group of `#if`. None: unknown.
 #[derive(Debug)]
 struct ConditionBranch {
     /// Whether the current branch is kept.
@@ -21,7 +21,7 @@ struct ConditionBranch {
 }
 
 impl Conditions {
-    /// Whether the preprocessor leaves out for certain what comes now.
+    /// Whether the preprocessor certainly leaves out the current line.
     fn leave_out(&self) -> bool {
         self.groups.iter().any(|group| group.kept == Some(false))
     }
@@ -60,7 +60,7 @@ fn evaluate_condition(condition: &str) -> Option<bool> {
     condition_parser.text.trim().is_empty().then_some(value != 0)
 }
 
-/// The name of the directive on `line` and what follows it, without a comment at the end.
+/// The name of the directive on `line` and its arguments, without a comment at the end.
 fn split_directive(line: &str) -> Option<(&str, &str)> {
     let directive_text = line.trim_start().strip_prefix('#')?.trim_start();
     let directive_text = directive_text.split("//").next()?;
@@ -68,14 +68,14 @@ fn split_directive(line: &str) -> Option<(&str, &str)> {
     Some(directive_text.split_at(end))
 }
 
-/// The name that `text` begins with.
+/// The name at the start of `text`.
 fn leading_identifier(text: &str) -> Option<&str> {
     let text = text.trim_start();
     let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
     (end > 0).then(|| &text[..end])
 }
 
-/// What the headers for the CPU define, `runtime/include/replay/qualifiers.h`; sources may define anything else.
+/// The macros of the headers for the CPU (`runtime/include/replay/qualifiers.h`). Sources may define any others.
 const SHIM: [(&str, i64); 7] = [
     ("__CUDACC__", 1),
     ("__NVCC__", 1),
@@ -86,17 +86,17 @@ const SHIM: [(&str, i64); 7] = [
     ("CUDA_VERSION", 12080),
 ];
 
-/// Whether `name` is defined; None if that is not known.
+/// Whether `name` is defined; None if unknown.
 fn is_defined(name: &str) -> Option<bool> {
     shim_macro_value(name).map(|_| true)
 }
 
-/// The number that `name` stands for, if that is known.
+/// The number behind the macro `name`, if known.
 fn shim_macro_value(name: &str) -> Option<i64> {
     SHIM.iter().find(|(macro_name, _)| *macro_name == name).map(|(_, value)| *value)
 }
 
-/// Where the code of `source` lies that is left out, whatever the sources define.
+/// The code of `source` left out under any definitions of the sources, in bytes.
 pub(super) fn find_dropped_code(source: &Source) -> Vec<Range<usize>> {
     let mut conditions = Conditions::default();
     let mut dropped_start = None;
@@ -115,7 +115,7 @@ pub(super) fn find_dropped_code(source: &Source) -> Vec<Range<usize>> {
     dropped_ranges
 }
 
-/// What is left of a condition. Values are None where they are not known, or the condition is not understood.
+/// The unread rest of a condition. A value is None if it is unknown or the condition is not understood.
 struct Condition<'t> {
     text: &'t str,
 }
@@ -193,7 +193,7 @@ impl<'t> Condition<'t> {
         word
     }
 
-    /// Leaves a rest that nothing takes.
+    /// Drops the rest, so that no parse succeeds.
     fn give_up(&mut self) -> Option<i64> {
         self.text = "";
         None

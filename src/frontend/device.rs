@@ -1,7 +1,7 @@
 //! Device CUDA C++ for NVRTC: a file without its host code.
 //!
-//! Host functions, host variables and host headers become blanks; declarations that kernels can
-//! use stay as they are, line for line.
+//! Host functions, host variables and host headers become blanks. Declarations for kernels stay as they are,
+//! line for line.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -16,10 +16,10 @@ use super::outline::{Item, ItemKind, outline_items};
 use super::source::Source;
 use super::symbols::Symbols;
 
-/// Namespaces that exist on the host only.
+/// Namespaces of the host alone.
 const HOST_NAMESPACES: [&str; 4] = ["at", "c10", "thrust", "torch"];
 
-/// Types that exist on the host only.
+/// Types of the host alone.
 const HOST_TYPES: [&str; 10] = [
     "FILE",
     "cudaDeviceProp",
@@ -33,7 +33,7 @@ const HOST_TYPES: [&str; 10] = [
     "ncclComm_t",
 ];
 
-/// Names that the headers of `runtime/nvrtc` declare in `std`.
+/// Names of `std` in the headers of `runtime/nvrtc`.
 const DEVICE_STD: [&str; 67] = [
     "abs",
     "add_const_t",
@@ -173,7 +173,7 @@ impl<'s> DeviceTranslator<'s> {
         let host = self.host_items();
         self.mark(&host, edits);
         self.declare_std(edits);
-        // Preprocessor lines stay, for they may concern what follows.
+        // Preprocessor lines stay: later code may depend on them.
         for token in host.iter().flat_map(|range| &self.tokens[range.clone()]) {
             if token.kind != TokenKind::Directive {
                 edits.blank(self.source.text, token.start..token.end);
@@ -181,8 +181,7 @@ impl<'s> DeviceTranslator<'s> {
         }
     }
 
-    /// Marks functions that device code can call without nvcc's mark: NVRTC takes them for host
-    /// code, and refuses the call.
+    /// Marks `constexpr` and `virtual` functions. nvcc lets device code call them unmarked; NVRTC refuses the call.
     fn mark(&self, blanked: &[Range<usize>], edits: &mut Edits) {
         let text = self.source.text;
         let functions = self.items.iter().filter(|item| {
@@ -215,7 +214,7 @@ impl<'s> DeviceTranslator<'s> {
         }
     }
 
-    /// The tokens of everything that only the host can use.
+    /// The tokens of the code for the host alone.
     fn host_items(&mut self) -> Vec<Range<usize>> {
         let functions = self.items.iter().filter(|item| item.kind == ItemKind::Function);
         let host = functions.filter(|item| !item.member && self.is_host(item));
@@ -245,7 +244,7 @@ impl<'s> DeviceTranslator<'s> {
         let on_device =
             item.on_device(self.source.text, self.tokens) || self.is_specified(item, "constexpr");
         match item.kind {
-            // No kernel can call what names the types of the host's libraries.
+            // No kernel can call a function with types of the host's libraries.
             ItemKind::Function
                 if self.is_specified(item, "__host__") && self.names_library(&item.tokens) =>
             {
@@ -265,7 +264,7 @@ impl<'s> DeviceTranslator<'s> {
                 !on_device && !instance && !self.is_device_macro(item)
             }
             ItemKind::Type => self.is_host_type(item),
-            // NVRTC refuses a static member that the host could change.
+            // NVRTC refuses static members open to changes by the host.
             ItemKind::Other if item.member => {
                 self.mentions_any(item, &["static"])
                     && !self.mentions_any(item, &["const", "constexpr"])
@@ -274,13 +273,13 @@ impl<'s> DeviceTranslator<'s> {
         }
     }
 
-    /// Whether a class has host types among its bases or data, so that no kernel can use it.
+    /// Whether a class has host types among its bases or data. No kernel can use it then.
     fn is_host_type(&self, item: &Item) -> bool {
         let start = item.tokens.start;
         let open_brace = (start..item.tokens.end)
             .find(|&token_index| self.tokens.is_spelled_at(self.source.text, token_index, "{"));
         let bases = self.names_host(&(start..open_brace.unwrap_or(start)));
-        // The items come in the order in which they start.
+        // The items come in the order of their starts.
         let first = self.items.partition_point(|member| member.tokens.start <= start);
         let items_inside =
             self.items[first..].iter().take_while(|member| member.tokens.start < item.tokens.end);
@@ -290,7 +289,7 @@ impl<'s> DeviceTranslator<'s> {
         bases || members.into_iter().any(|member| self.names_host(&member.tokens))
     }
 
-    /// Whether a declaration that is no function or class is of use to the host only.
+    /// Whether the declaration of a variable, a type or an assertion is of use to the host alone.
     fn is_host_variable(&self, item: &Item) -> bool {
         let text = self.source.text;
         let tokens = &self.tokens[item.tokens.clone()];
@@ -310,7 +309,7 @@ impl<'s> DeviceTranslator<'s> {
         self.names_host(&item.tokens) || !(declares || constant && !host_value)
     }
 
-    /// Whether the item is the use of a macro that makes device code.
+    /// Whether the item is the use of a macro with device code in its body.
     fn is_device_macro(&self, item: &Item) -> bool {
         item.name_at == item.tokens.start && self.symbols.is_device_macro(&item.name)
     }
@@ -324,7 +323,7 @@ impl<'s> DeviceTranslator<'s> {
         })
     }
 
-    /// Whether any of the tokens is a name that only the host has.
+    /// Whether one of the tokens is a name of the host alone.
     fn names_host(&self, range: &Range<usize>) -> bool {
         let text = self.source.text;
         let has_library_name = self.names_library(range);

@@ -1,5 +1,5 @@
-//! The float64 shadow of device CUDA C++: what [`super::shadow`] widens, and the names that mean float32 in
-//! CUDA's own headers, which the headers for the CPU widen by themselves.
+//! The float64 shadow of device CUDA C++. It widens the same as [`super::shadow`], and also the float32 names of
+//! CUDA's own headers. On the CPU the headers widen those.
 
 use super::edits::Edits;
 use super::lexer::{Token, TokenKind, lex_directive, lex_tokens};
@@ -11,8 +11,7 @@ use super::source::Source;
 const NARROW_HEADERS: [&str; 8] =
     ["cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h", "cublas", "curand", "cub/", "thrust/", "mma.h"];
 
-/// Functions and types of float32 by their forms in float64. Those that begin with `replay_shadow` are in
-/// `runtime/nvrtc/shadow`.
+/// Functions and types of float32 by their forms in float64. `runtime/nvrtc/shadow` defines `replay_shadow...`.
 const NAMES: [(&str, &str); 33] = [
     ("FLT_EPSILON", "REPLAY_SHADOW_FLT_EPSILON"),
     ("FLT_MAX", "REPLAY_SHADOW_FLT_MAX"),
@@ -48,7 +47,7 @@ const NAMES: [(&str, &str); 33] = [
     ("__uint2float_ru", "__uint2double_rn"),
     ("__uint2float_rz", "__uint2double_rn"),
 ];
-/// The beginnings of further names, which keep their ends.
+/// The beginnings of further names. Their ends stay.
 const BEGINNINGS: [(&str, &str); 16] = [
     ("__fadd_r", "__dadd_r"),
     ("__fsub_r", "__dsub_r"),
@@ -68,7 +67,7 @@ const BEGINNINGS: [(&str, &str); 16] = [
     ("make_float", "make_double"),
 ];
 
-/// Functions of which `runtime/nvrtc/shadow` has no form of one signature: they lose their `f` alone.
+/// Functions without a form of one signature in `runtime/nvrtc/shadow`: they lose their `f` alone.
 const OVERLOADED: [&str; 10] = [
     "jnf",
     "nanf",
@@ -82,7 +81,7 @@ const OVERLOADED: [&str; 10] = [
     "ynf",
 ];
 
-/// Constants of `math_constants.h` that mean the format of float32 itself.
+/// Constants of `math_constants.h` about the format float32 itself.
 const FINITE_BOUNDS: [&str; 2] = ["CUDART_MIN_DENORM_F", "CUDART_MAX_NORMAL_F"];
 
 /// `text`, device code or a name in it, with `float` meaning `double`. No line moves.
@@ -130,7 +129,7 @@ fn mentions_name(source: &Source, name: &str) -> bool {
     source.tokens.iter().any(|token| token.is_spelled(source.text, name))
 }
 
-/// Why device code of `source` has no float64 form that fits the host's; none if it may have one.
+/// Why the device code of `source` has no float64 form to fit the host's; none if it may have one.
 pub(super) fn find_device_obstacle(source: &Source) -> Option<&'static str> {
     let text = source.text;
     for token in source.tokens.iter().filter(|token| token.kind == TokenKind::Directive) {

@@ -18,7 +18,7 @@ pub enum FrontendError {
         /// 1-based.
         line: usize,
     },
-    /// A declaration of shared memory in a form that is not translated.
+    /// A declaration of shared memory in an unsupported form.
     #[error("shared memory at {path}:{line} cannot be translated: {why}")]
     SharedMemory {
         why: &'static str,
@@ -26,7 +26,7 @@ pub enum FrontendError {
         /// 1-based.
         line: usize,
     },
-    /// A feature of the device that the CPU does not have.
+    /// A feature of the device without a counterpart on the CPU.
     #[error("{what} at {path}:{line} is not supported on the CPU")]
     Unsupported {
         /// The construct, and the function it stands in.

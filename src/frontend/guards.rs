@@ -1,5 +1,5 @@
-//! Ends the float64 shadow where code is about to run that it cannot hold: functions get a statement that says
-//! so before all others. What is never run does no harm.
+//! Ends the float64 shadow before an obstacle runs: the function around it starts with a statement for this. An
+//! obstacle in code off the call's path does no harm.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::host::HostContext;
 use super::lexer::{TokenKind, Tokens, lex_directive};
 use super::source::Source;
 
-/// Lets the function around byte `byte_offset` end the replay for `obstacle`; whether there is one that can.
+/// Lets the function around byte `byte_offset` end the replay for `obstacle`. Returns whether a function there can.
 pub(super) fn guard_function(
     context: &HostContext,
     byte_offset: usize,
@@ -59,7 +59,7 @@ pub(super) fn guard_cast(
     true
 }
 
-/// The statement that ends the replay for `obstacle`.
+/// A statement to end the replay for `obstacle`.
 pub(super) fn obstacle_statement(context: &HostContext, obstacle: &Obstacle) -> String {
     format!("::replay_rt::no_shadow{};", obstacle_arguments(context, obstacle))
 }
@@ -71,8 +71,8 @@ pub(super) fn obstacle_arguments(context: &HostContext, obstacle: &Obstacle) -> 
     format!("(\"{obstacle_text}\", \"{path}\", {})", obstacle.line)
 }
 
-/// Whether the preprocessor keeps what stands at byte `begin` wherever it keeps what stands at `end`: no branch
-/// that holds the one ends before the other.
+/// Whether the preprocessor keeps byte `begin` wherever it keeps byte `end`: no branch around the first ends before
+/// the second.
 fn are_together(source: &Source, begin: usize, end: usize) -> bool {
     let tokens_between = source.tokens.iter().skip_while(|token| token.start < begin);
     let tokens_between = tokens_between.take_while(|token| token.start < end);

@@ -15,7 +15,7 @@ use super::{
     unsupported, void_casts,
 };
 
-/// The context in which a text stands.
+/// The surroundings of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HostScope {
     /// A file: declarations.
@@ -30,9 +30,9 @@ pub(super) struct HostContext<'s, 'a> {
     pub symbols: &'s Symbols,
     pub precision: Precision,
     pub place: HostScope,
-    /// The tokens that `functions` count.
+    /// The tokens behind the indices in `functions`.
     pub tokens: Tokens,
-    /// The functions that the file defines; none for the body of a function.
+    /// The functions with a body in the file; none for the body of a function.
     pub functions: Vec<Item>,
     /// The definitions of macros.
     pub macros: Vec<Macro<'a>>,
@@ -41,7 +41,7 @@ pub(super) struct HostContext<'s, 'a> {
 impl HostContext<'_, '_> {
     /// The function in whose body byte `byte_offset` lies.
     pub(super) fn function(&self, byte_offset: usize) -> Option<&Item> {
-        // They come in order and do not nest, so the last that starts before is the one.
+        // Functions come in order and do not nest: the last one to start before is the one.
         let functions_before = self
             .functions
             .partition_point(|item| self.tokens[item.body.start].start <= byte_offset);
@@ -101,7 +101,7 @@ pub(super) fn translate_host_source(
     })
 }
 
-/// Puts a companion behind each kernel, which tells the instance that a launch deduces.
+/// Puts a companion behind each kernel, to tell the instance of a launch with deduced arguments.
 fn add_companions(context: &HostContext, edits: &mut Edits) {
     let text = context.source.text;
     let mut kernel_declarations = instances::find_kernel_declarations(text, &context.tokens);
@@ -196,7 +196,7 @@ fn rewrite_launches(
     Ok(sites.into_values().collect())
 }
 
-/// The tokens from the parenthesis that opens the arguments of `launch`.
+/// The tokens from the opening parenthesis of the arguments of `launch`.
 fn argument_list(source: &Source, launch: &LaunchSyntax) -> Tokens {
     let open_parenthesis = source.tokens.partition_point(|token| token.start < launch.close.end);
     // A list of arguments is short: the rest of the file need not be matched.
@@ -222,7 +222,7 @@ fn write_null_pointers(text: &str, list: &Tokens, edits: &mut Edits) {
 /// How a launch is written for the host compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LaunchForm {
-    /// The callee is a kernel that its name and template arguments identify.
+    /// The callee is a kernel, identified by its name and template arguments.
     Kernel,
     /// The callee is a kernel whose template arguments follow from those of the launch; its
     /// companion tells them.
@@ -243,8 +243,7 @@ impl LaunchForm {
     }
 }
 
-/// Begins the names that a launch in a macro's body uses: `kernel`, `on` and `run` may be parameters
-/// of the macro.
+/// Begins the names in the code of a launch in a macro: `kernel`, `on` and `run` may be parameters of the macro.
 const RESERVED: &str = "replay_";
 
 fn write_launch(
@@ -343,7 +342,7 @@ fn check_caller(context: &HostContext, launch: &LaunchSyntax) -> Result<(), Fron
     })
 }
 
-/// Whether `callee` names a scope, so that no variable of a function is meant.
+/// Whether `callee` names a scope, and therefore no variable of a function.
 fn is_qualified(text: &str, callee: &[Token]) -> bool {
     launches::unwrap_parentheses(text, callee)
         .iter()
@@ -351,10 +350,10 @@ fn is_qualified(text: &str, callee: &[Token]) -> bool {
         .any(|token| token.is_spelled(text, "::"))
 }
 
-/// The names that functions declare themselves and that therefore mean no kernel.
+/// The names declared in functions: there they mean no kernel.
 struct Locals<'c> {
     context: &'c HostContext<'c, 'c>,
-    /// The tokens that were read last, and for each name the byte behind its first declaration.
+    /// The tokens of the last function, and for each name the byte behind its first declaration.
     read: Option<(std::ops::Range<usize>, BTreeMap<&'c str, usize>)>,
 }
 
@@ -381,7 +380,7 @@ impl<'c> Locals<'c> {
     }
 }
 
-/// The names that `tokens` declare, each with the byte behind its first declaration.
+/// The names declared in `tokens`, each with the byte behind its first declaration.
 fn find_declared_names<'t>(text: &'t str, tokens: &[Token]) -> BTreeMap<&'t str, usize> {
     let mut declared_names = BTreeMap::new();
     for three in tokens.windows(3) {

@@ -1,4 +1,4 @@
-//! Which `#include` lines device code keeps.
+//! Decides over the `#include` lines of device code.
 
 /// The treatment of an `#include` line in device code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub(super) enum Fate {
     Replaced(&'static str),
 }
 
-/// Standard headers that kernels use, by either name, and their replacements on the device.
+/// Standard headers for kernels, by either name, and their replacements on the device.
 const REPLACED: [(&str, &str); 24] = [
     ("replay/extension.h", "extension"),
     ("cmath", "cmath"),
@@ -101,7 +101,7 @@ const HOST_FOLDERS: [&str; 10] = [
     "netinet/",
 ];
 
-/// Headers without an extension that device code can use.
+/// Folders of headers without an extension for device code.
 const DEVICE_FOLDERS: [&str; 5] = ["cuda/", "cub/", "nv/", "cute/", "cutlass/"];
 
 /// The treatment of `#include <name>`, or of `#include "name"` if `quoted`.
@@ -109,7 +109,7 @@ pub(super) fn decide_include_fate(name: &str, quoted: bool) -> Fate {
     if let Some((_, replacement)) = REPLACED.iter().find(|(header, _)| *header == name) {
         return Fate::Replaced(replacement);
     }
-    // For host code; what else they bring along is in the whole of it.
+    // For host code. `cub/cub.cuh` has the rest of their contents.
     if name.starts_with("cub/device/") {
         return Fate::Replaced("cub");
     }

@@ -1,5 +1,5 @@
 //! Lets the host compiler deduce the template arguments of a launch. Behind each declaration of a kernel
-//! stands its companion: a function with the same parameters that returns the kernel's instance.
+//! stands its companion: a function with the same parameters, whose return type is the kernel's instance.
 //!
 //! Knows no types: the compiler resolves overloads and deduces arguments.
 
@@ -10,7 +10,7 @@ use super::lexer::{Token, TokenKind, Tokens};
 use super::outline::is_attribute;
 use super::symbols::{template_argument_ranges, template_head};
 
-/// The prefix that turns a kernel's name into its companion's.
+/// The prefix of a companion's name, in front of the kernel's.
 pub(super) const COMPANION: &str = "replay_instance_";
 
 /// A kernel's declaration, taken apart.
@@ -73,7 +73,7 @@ impl KernelDeclaration {
         repeated.all(fits_a_line).then_some(declaration)
     }
 
-    /// The companion's declaration, with `edits` made in the parts that it repeats.
+    /// The companion's declaration, with `edits` made in the repeated parts.
     pub(super) fn companion(&self, text: &str, edits: &Edits) -> String {
         let first = self.head.first().or(self.parameters.first());
         let edits = &edits.within(&(first.map_or(self.end, |token| token.start)..self.end));
@@ -84,8 +84,7 @@ impl KernelDeclaration {
         format!(" {head} ::replay_rt::instance<{instance}> {COMPANION}{name}({parameters});")
     }
 
-    /// The instance of the kernel that its own template parameters name, with `edits` made in its
-    /// parameters.
+    /// The instance of the kernel with its own template parameters as arguments, and with `edits` made in its parameters.
     pub(super) fn instance(&self, text: &str, edits: &Edits) -> String {
         let types = self.types.iter().map(|tokens| copy_edited_tokens(text, tokens, edits));
         let types: Vec<String> = types.collect();
@@ -114,7 +113,7 @@ fn copy_edited_tokens(text: &str, tokens: &[Token], edits: &Edits) -> String {
     out
 }
 
-/// The name of the template parameter in the tokens `range`, with `...` behind that of a pack.
+/// The name of the template parameter in the tokens `range`, for a pack with `...` behind it.
 fn template_argument_name(text: &str, tokens: &Tokens, range: Range<usize>) -> Option<String> {
     let end = range
         .clone()
@@ -145,7 +144,7 @@ fn split_parameter_types(text: &str, tokens: &Tokens, range: Range<usize>) -> Ve
     parameter_types
 }
 
-/// The declarations of kernels among `tokens` that can have companions.
+/// The declarations of kernels among `tokens`, as far as they can have companions.
 pub(super) fn find_kernel_declarations(text: &str, tokens: &Tokens) -> Vec<KernelDeclaration> {
     let globals =
         (0..tokens.len()).filter(|&index| tokens.is_spelled_at(text, index, "__global__"));
@@ -156,7 +155,7 @@ pub(super) fn find_kernel_declarations(text: &str, tokens: &Tokens) -> Vec<Kerne
     declarations.collect()
 }
 
-/// The name of the function that `__global__` at `global` declares; none for a specialisation.
+/// The name of the function with its `__global__` at `global`; none for a specialisation.
 pub(super) fn name_after(text: &str, tokens: &Tokens, global: usize) -> Option<usize> {
     let mut token_index = global + 1;
     loop {

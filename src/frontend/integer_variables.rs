@@ -1,5 +1,5 @@
-//! Tells by their declarations which variables hold integers: a cast of such a variable to another integer type
-//! looks at no float.
+//! Finds variables of integers by their declarations. A cast of such a variable to another integer type looks at no
+//! float.
 
 use super::host::HostContext;
 use super::lexer::{Token, TokenKind, Tokens};
@@ -26,7 +26,7 @@ const SCALARS: [&str; 18] = [
     "uintptr_t",
 ];
 
-/// Words before a name that do not declare it.
+/// Words before a name without a declaration.
 const NO_TYPES: [&str; 8] =
     ["return", "else", "do", "case", "goto", "sizeof", "delete", "co_return"];
 
@@ -67,7 +67,7 @@ fn holds_integers(context: &HostContext, variable: &Token) -> bool {
     !types.is_empty() && types.iter().all(|last_word| SCALARS.contains(last_word))
 }
 
-/// The last words of the types with which `tokens` declare `name`.
+/// The last words of the types of `name` in its declarations among `tokens`.
 fn declared_types<'t>(text: &'t str, tokens: &[Token], name: &str) -> Vec<&'t str> {
     let mut types = Vec::new();
     for (index, token) in tokens.iter().enumerate() {
@@ -86,7 +86,7 @@ fn declared_types<'t>(text: &'t str, tokens: &[Token], name: &str) -> Vec<&'t st
     types
 }
 
-/// Whether `word` may stand between a type and the name that is declared.
+/// Whether `word` may stand between a type and the declared name.
 fn is_declarator_sign(word: &str) -> bool {
     matches!(word, "*" | "&" | "const" | "volatile" | "__restrict__" | "__restrict")
 }

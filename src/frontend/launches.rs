@@ -43,7 +43,7 @@ fn parse_launch(text: &str, tokens: &Tokens, opening_index: usize) -> Option<Lau
     Some(LaunchSyntax { callee, open, close })
 }
 
-/// The index of the first `>` of the `>>>` that ends the configuration behind `opening_index`.
+/// The index of the first `>` of the `>>>` behind the configuration from `opening_index`.
 ///
 /// A `<` opens template arguments or compares. It compares if no end would be left otherwise.
 fn find_launch_close(text: &str, tokens: &Tokens, opening_index: usize) -> Option<usize> {
@@ -88,8 +88,8 @@ fn has_arguments(text: &str, tokens: &Tokens, token_index: usize) -> bool {
         && tokens.skip_group(open_parenthesis).is_some()
 }
 
-/// The index of the first token of the callee that ends before `end`: of a name with its scopes
-/// and objects, template arguments, indices and calls, or of an expression in parentheses.
+/// The index of the first token of the callee before `end`: of a name with its scopes and objects, template
+/// arguments, indices and calls, or of an expression in parentheses.
 fn find_callee_start(text: &str, tokens: &Tokens, end: usize) -> Option<usize> {
     let mut start = None;
     let mut token_index = end;
@@ -138,7 +138,7 @@ fn find_callee_start(text: &str, tokens: &Tokens, end: usize) -> Option<usize> {
     start
 }
 
-/// The `<` of the template arguments of a name that end with the `>` at `closing_angle`.
+/// The `<` of a name's template arguments with their `>` at `closing_angle`.
 fn open_angle(text: &str, tokens: &Tokens, closing_angle: usize) -> Option<usize> {
     let mut depth = 0usize;
     let mut index = closing_angle;
@@ -172,8 +172,7 @@ fn is_callee_keyword(word: &str) -> bool {
 /// The kind of a callee, by its tokens alone.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Callee {
-    /// A name, possibly qualified or in parentheses: its last part, and how many template
-    /// arguments follow that.
+    /// A name, possibly qualified or in parentheses: its last part, and the number of its template arguments.
     Name(String, usize),
     /// Any other expression.
     Expression,

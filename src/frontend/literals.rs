@@ -1,14 +1,14 @@
-//! What a floating literal means in the float64 shadow: one number for all spellings of one float.
+//! The meaning of a floating literal in the float64 shadow: one number for all spellings of one float.
 //!
-//! A float stands for the simplest number of which it is one of the two floats around: a short decimal, a fraction,
-//! a square root of one, or a small multiple of a constant such as pi or ln 2. So `1.442695f`, `1.44269504f` and
-//! `0x1.715476p+0f` are all 1/ln 2, and `0.7071068f` is the root of a half, though another float is nearer: how far
-//! they lie from it is rounding. A float that stands for none of these is itself.
+//! A float stands for the simplest number between its two neighbours: a short decimal, a fraction, a square root of
+//! one, or a small multiple of a constant such as pi or ln 2. So `1.442695f`, `1.44269504f` and `0x1.715476p+0f` are
+//! all 1/ln 2. `0.7071068f` is the root of a half, though another float is nearer: the distance is rounding. A float
+//! without such a number is itself.
 
 use std::f64::consts::{E, LN_2, LN_10, PI};
 use std::str::FromStr;
 
-/// Decimals with fewer digits than this say what they mean; those with as many may be cut off.
+/// Decimals with fewer digits than this mean themselves. Those with as many may be cut off.
 const CUT_OFF: usize = 7;
 /// Literals of double with more digits than this are written for double.
 const MOST_OF_FLOAT: usize = 9;
@@ -16,7 +16,7 @@ const MOST_OF_FLOAT: usize = 9;
 /// [`ROOT`] and [`BESIDE`]. Of random floats one in 100 stands for a number up to this by chance, and moves by less
 /// than a unit in the last place of float32.
 const SIMPLE: f64 = 65536.0;
-/// The same of a constant that is written as a short decimal, such as the logarithm 0.30103.
+/// The same of a constant written as a short decimal, such as the logarithm 0.30103.
 const SIMPLEST: f64 = 256.0;
 /// A root of a fraction is as simple as a fraction of this many times the size.
 const ROOT: f64 = 8.0;
@@ -30,7 +30,7 @@ const EULER: f64 = 0.577_215_664_901_532_9;
 /// The golden ratio.
 const GOLDEN: f64 = 1.618_033_988_749_895;
 
-/// The constants of which small multiples are known, and of which multiples of roots are.
+/// The constants whose small multiples and products with roots are known.
 const CONSTANTS: [f64; 13] = [
     PI,
     1.0 / PI,
@@ -46,7 +46,7 @@ const CONSTANTS: [f64; 13] = [
     EULER,
     GOLDEN,
 ];
-/// The squares of constants of which products with roots of fractions are known: 2 / sqrt(pi), log2(e) / sqrt(128).
+/// The squares of constants for products with roots of fractions: 2 / sqrt(pi), log2(e) / sqrt(128).
 const SQUARES: [f64; 4] = [PI, 1.0 / PI, LN_2 * LN_2, 1.0 / (LN_2 * LN_2)];
 
 /// The text in the shadow of the floating literal `word`, if it is another one.
@@ -82,13 +82,13 @@ pub(super) fn in_shadow(word: &str) -> Option<String> {
     }
 }
 
-/// The text in the shadow of a float that is given by its `bits`, if it is finite.
+/// The text in the shadow of the float with these `bits`, if it is finite.
 pub(super) fn widen_float_bits(bits: u32) -> Option<String> {
     let float = f32::from_bits(bits);
     float.is_finite().then(|| format!("{:?}", exact_literal_meaning(float)))
 }
 
-/// The number that `float` stands for.
+/// The number behind `float`.
 fn exact_literal_meaning(float: f32) -> f64 {
     let magnitude = float.abs();
     let shortest = format!("{magnitude:e}");
@@ -103,13 +103,13 @@ fn exact_literal_meaning(float: f32) -> f64 {
     meant_value.copysign(f64::from(float))
 }
 
-/// The constant for which a float of many digits stands, if it does.
+/// The constant behind a float of many digits, if there is one.
 fn find_long_constant(float: f32) -> Option<f64> {
     let families = [&[NumberFamily::FRACTION], &NumberFamily::irrational()[..]].concat();
     simplest_number_near(float, &families, SIMPLE)
 }
 
-/// The simplest number beside which `float` lies, up to `simplicity_limit`: a fraction or its root, or a multiple of a constant.
+/// The simplest number beside `float`, up to `simplicity_limit`: a fraction or its root, or a multiple of a constant.
 fn simplest_number_near(
     float: f32,
     families: &[NumberFamily],
@@ -159,8 +159,8 @@ impl NumberFamily {
     }
 }
 
-/// The convergents of the continued fraction of `value`: every fraction of small numbers that is as near to it as
-/// float32 tells is one of them (Hardy and Wright, theorem 184).
+/// The convergents of the continued fraction of `value`. Among them is every fraction of small numbers as near to it
+/// as float32 tells (Hardy and Wright, theorem 184).
 fn continued_fractions(value: f64) -> impl Iterator<Item = (f64, f64)> {
     let mut remaining_value = value;
     let mut last = (0.0, 1.0);
@@ -195,7 +195,7 @@ fn is_cut_off(constant: f64, unsuffixed_word: &str) -> bool {
     })
 }
 
-/// The value of a decimal literal, rounded once to the type that is asked for.
+/// The value of a decimal literal, rounded once to `T`.
 fn parse_decimal_literal<T: FromStr>(text: &str) -> Option<T> {
     text.replace('\'', "").parse().ok()
 }

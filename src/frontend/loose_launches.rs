@@ -2,8 +2,7 @@
 
 use super::lexer::{Token, TokenKind, lex_directive, lex_tokens};
 
-/// `text` with `<< <` as `<<<` and the `>> >` that ends it as `>>>`, padded with blanks; none if there
-/// is no such launch.
+/// `text` with `<< <` as `<<<` and its `>> >` as `>>>`, padded with blanks; none without such a launch.
 pub(super) fn tighten_launch_signs(text: &str) -> Option<String> {
     // Most files have none: they are not read for it.
     let may_have = text.match_indices('<').any(|(byte_offset, _)| {

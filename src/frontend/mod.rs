@@ -2,8 +2,8 @@
 //! or devices.
 //!
 //! [`translate_for_host`] turns launches and shared memory into calls of the headers in `runtime/include`;
-//! [`translate_for_device`] leaves the code that NVRTC is to compile. Both keep every line where it was.
-//! `docs/frontend.md` tells what the rewriting can and cannot see.
+//! [`translate_for_device`] leaves the code for NVRTC. Both keep every line where it was. `docs/frontend.md` tells
+//! the limits of the rewriting.
 
 mod bounds;
 mod byte_counts;
@@ -65,8 +65,8 @@ pub enum Precision {
 pub enum Threads {
     /// Each on a stack of its own.
     Stacks,
-    /// By one call of the kernel, where the front end understands it in every detail; else each on
-    /// a stack of its own. The order in which they run is the same.
+    /// By one call of the kernel, where the front end understands it in every detail; else each on a stack of its own.
+    /// Their order is the same.
     Blocks,
     /// The same, and strided loops run for several threads at once (`replay/lanes.h`).
     Lanes,
@@ -79,7 +79,7 @@ pub struct Translated {
     pub text: String,
     /// Every launch, in order.
     pub launches: Vec<LaunchSite>,
-    /// Every kernel that the file defines, in order.
+    /// Every kernel with a body in the file, in order.
     pub kernels: Vec<Kernel>,
     /// How the threads of each kernel with a body are run, in order; empty with [`Threads::Stacks`].
     pub kernel_forms: Vec<KernelForm>,
@@ -98,7 +98,7 @@ pub struct LaunchSite {
     pub callee: String,
 }
 
-/// A `__global__` function that a file defines.
+/// A `__global__` function with its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
     /// Its name without namespaces.
@@ -116,25 +116,25 @@ pub struct Obstacle {
     pub line: usize,
     /// The construct, as written.
     pub what: String,
-    /// The function, class or macro that holds it. None if it counts wherever it stands.
+    /// The function, class or macro around it. None: it always counts.
     pub within: Option<String>,
     /// Whether the shadow ends itself, with this reason, before it runs such code. Else it counts wherever
     /// the names in a call lead to `within`.
     pub guarded: bool,
 }
 
-/// A size in bytes that a source writes without `sizeof`.
+/// A size in bytes without a `sizeof`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ByteCount {
     /// 1-based.
     pub line: usize,
     /// The expression, white space folded.
     pub written: String,
-    /// Whether it holds a number that may be the size of a floating-point number.
+    /// Whether one of its numbers may be the size of a floating-point number.
     pub has_literal: bool,
 }
 
-/// The sizes in bytes that `unit` hands to the runtime API without `sizeof`.
+/// The sizes in bytes without a `sizeof` in calls of the runtime API by `unit`.
 pub fn unit_byte_counts(unit: &SourceUnit) -> Vec<ByteCount> {
     byte_counts::find_byte_counts(&Source::without_main(unit))
 }
@@ -147,7 +147,7 @@ pub fn unit_byte_counts(unit: &SourceUnit) -> Vec<ByteCount> {
 /// file's lines follow.
 ///
 /// # Errors
-/// [`FrontendError`] if a launch cannot be rewritten or the file uses what a CPU cannot do.
+/// [`FrontendError`] if a launch cannot be rewritten or a feature is not supported on the CPU.
 pub fn translate_for_host(
     unit: &SourceUnit,
     symbols: &Symbols,
@@ -176,7 +176,7 @@ pub fn translate_for_host(
     Ok(translated)
 }
 
-/// Translates the statements of a harness's `call`, which are to stand in a function.
+/// Translates the statements of a harness's `call` for the body of a function.
 ///
 /// `origin` names them in messages. The result starts with a `#line` directive, like [`translate_for_host`]'s.
 ///
@@ -193,15 +193,15 @@ pub fn translate_harness_call(
         .map(|translated| translated.text)
 }
 
-/// The part of one file that NVRTC is to compile: its kernels, device functions, types, constants
-/// and macros. Host functions, variables and headers are blank, so every line stays where it was.
+/// The part of one file for NVRTC: its kernels, device functions, types, constants and macros. Host functions,
+/// variables and headers are blank, so every line stays where it was.
 ///
-/// Standard headers that kernels use become `<replay_nvrtc/NAME>`, the headers in
-/// `runtime/nvrtc`. The result starts with an `#include` of the prelude there and with
-/// `#line 1 "PATH"`; the file's lines follow. With [`Precision::Shadow`] `float` becomes `double`.
+/// Standard headers for kernels become `<replay_nvrtc/NAME>`, the headers in `runtime/nvrtc`. The result starts
+/// with an `#include` of the prelude there and with `#line 1 "PATH"`; the file's lines follow. With
+/// [`Precision::Shadow`] `float` becomes `double`.
 ///
 /// # Errors
-/// None at present: NVRTC reports what it cannot compile.
+/// None at present: NVRTC reports its own.
 pub fn translate_for_device(
     unit: &SourceUnit,
     symbols: &Symbols,
@@ -210,29 +210,28 @@ pub fn translate_for_device(
     Ok(device::translate_device_source(&Source::without_main(unit), symbols, precision))
 }
 
-/// What keeps `unit` from having device code in float64 that fits its host code in float64; none if it may
-/// have such code.
+/// Why `unit` has no device code in float64 to fit its host code in float64; none if it may have some.
 pub fn device_shadow_obstacle(unit: &SourceUnit) -> Option<&'static str> {
     device_shadow::find_device_obstacle(&Source::without_main(unit))
 }
 
-/// `name`, by which a launch or a copy names something natively, as the device's shadow names it.
+/// The device shadow's name for `name`, the native name in a launch or a copy.
 pub fn device_shadow_name(name: &str) -> String {
     device_shadow::widen_device_code(name)
 }
 
-/// The names that one file has for itself.
+/// The names of one file alone.
 #[derive(Clone, Debug, Default)]
 pub struct OwnNames {
-    /// The functions, variables and types that it defines at namespace scope.
+    /// Its functions, variables and types at namespace scope.
     pub defined: BTreeSet<String>,
-    /// The macros that it defines, and whether they have a body.
+    /// Its macros, and whether they have a body.
     pub macros: BTreeMap<String, bool>,
     /// The identifiers in its code outside of preprocessor lines.
     pub words: BTreeSet<String>,
 }
 
-/// The names that `unit` has for itself.
+/// The names of `unit` alone.
 pub fn collect_own_names(unit: &SourceUnit) -> OwnNames {
     own_names::find_own_names(&Source::without_main(unit))
 }

@@ -1,4 +1,4 @@
-//! The names that a file defines for itself, as another file of the same program may too.
+//! The names of a file at namespace scope. Another file of the same program may define them too.
 
 use std::ops::Range;
 
@@ -41,7 +41,7 @@ fn is_type_keyword(word: &str) -> bool {
     matches!(word, "struct" | "class" | "union" | "enum")
 }
 
-/// The names that `item` defines.
+/// The names defined by `item`.
 fn names_defined_by_item(text: &str, tokens: &Tokens, item: &Item) -> Vec<String> {
     let range = item.tokens.start..item.tokens.end;
     match item.kind {
@@ -67,7 +67,7 @@ fn names_defined_by_item(text: &str, tokens: &Tokens, item: &Item) -> Vec<String
     }
 }
 
-/// The names of the variables that `item` declares.
+/// The names of the variables in the declaration `item`.
 fn variables_of_item<'t>(text: &'t str, tokens: &Tokens, item: &Item) -> Vec<&'t str> {
     let range = item.tokens.start..item.tokens.end - 1;
     let no_variable = [
@@ -93,7 +93,7 @@ fn variables_of_item<'t>(text: &'t str, tokens: &Tokens, item: &Item) -> Vec<&'t
     }
 }
 
-/// The names that the declaration in the tokens `range`, without its semicolon, declares.
+/// The declared names in the tokens `range` of a declaration without its semicolon.
 fn declared_variable_names<'t>(
     text: &'t str,
     tokens: &Tokens,

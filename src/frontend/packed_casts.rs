@@ -1,7 +1,7 @@
-//! Numbers that are moved as integers of 16 bytes, as in `*reinterpret_cast<const int4*>(x)`.
+//! Numbers moved as integers of 16 bytes, as in `*reinterpret_cast<const int4*>(x)`.
 //!
-//! In the shadow such an integer is a type of its own with room for as many numbers, and a cast to it asks
-//! the compiler what the numbers are (`replay/packs.h`). A look into it is an obstacle.
+//! In the shadow such an integer is a type of its own with room for as many numbers. A cast to it asks the compiler
+//! for the type of the numbers (`replay/packs.h`). A look into it is an obstacle.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use super::source::Source;
 
 /// Integer vectors of 16 bytes.
 const WIDE: [&str; 4] = ["int4", "uint4", "longlong2", "ulonglong2"];
-/// Vectors of floats, which the shadow widens to as many doubles.
+/// Vectors of floats: as many doubles in the shadow.
 pub(super) const VECTORS: [&str; 3] = ["float2", "float3", "float4"];
 /// Half and bfloat16, and pairs of them.
 pub(super) const NARROW: [&str; 8] = [
@@ -71,7 +71,7 @@ impl<'t> PackedVariables<'t> {
         for (token_index, token) in tokens.iter().enumerate() {
             let word = token.text(text);
             let set = match token.kind {
-                // What `auto` stands for is not known.
+                // The type behind `auto` is not known.
                 TokenKind::Ident if WIDE.contains(&word) || word == "auto" => &mut integers,
                 TokenKind::Ident if VECTORS.contains(&word) => &mut floats,
                 _ => continue,
@@ -89,7 +89,7 @@ impl<'t> PackedVariables<'t> {
         tokens.get(token_index).map_or("", |token| token.text(self.text))
     }
 
-    /// The tokens of the type of the cast that begins at `index`, and the index behind the cast.
+    /// The tokens of the type of the cast at `index`, and the index behind the cast.
     fn cast(&self, tokens: &Tokens, index: usize) -> Option<(Range<usize>, usize)> {
         match self.word(tokens, index) {
             "reinterpret_cast" => {
@@ -165,7 +165,7 @@ impl<'t> PackedVariables<'t> {
         (is_narrow && is_taken).then_some(cast_end + 2)
     }
 
-    /// Whether the expression that ends at `last` holds such an integer.
+    /// Whether such an integer stands in the expression up to `last`.
     fn is_cast_before(&self, tokens: &Tokens, last: usize) -> bool {
         let words = (0..=last).rev().take(64).map(|token_index| self.word(tokens, token_index));
         let mut words = words.take_while(|word| !matches!(*word, ";" | "{" | "}" | "="));

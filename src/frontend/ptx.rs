@@ -18,11 +18,11 @@ use super::{FrontendError, Precision};
 use instructions::PtxCode;
 use statement::{AsmStatement, PtxLine};
 
-/// Writes every `asm` statement with PTX as C++, and lists those that the shadow cannot hold.
+/// Writes every `asm` statement with PTX as C++, and lists the obstacles to the shadow among them.
 ///
 /// # Errors
-/// An instruction that the CPU does not have, in a function that is compiled even if nobody calls it.
-/// In macros, templates and inline functions it becomes a call that does not compile.
+/// An unknown instruction in a function compiled without a caller. In macros, templates and inline functions the
+/// instruction becomes a call of an unsupported function: it fails to compile if somebody calls it.
 pub(super) fn rewrite_asm_statements(
     context: &HostContext,
     edits: &mut Edits,
@@ -144,7 +144,7 @@ fn refuse_opcode(
     Err(FrontendError::Unsupported { what, path, line: source.line(byte_offset) })
 }
 
-/// A call that does not compile, and says why.
+/// A call of an unsupported function, with the reason.
 fn refused_ptx_call(line: usize, opcode: &str) -> String {
     let message = escape_c_string(&format!("PTX ({opcode}) is not supported on the CPU"));
     let name = format!("replay_ptx_refused_{line}");
@@ -189,7 +189,7 @@ fn on_one_line(code: &str) -> String {
     out
 }
 
-/// The line breaks of `text`, with the backslash of lines that go on.
+/// The line breaks of `text`, with the backslash of continued lines.
 fn line_ends(text: &str) -> String {
     let ends = text.split_inclusive('\n').filter(|piece| piece.ends_with('\n'));
     ends.map(|line| if line.trim_end().ends_with('\\') { "\\\n" } else { "\n" }).collect()

@@ -1,5 +1,5 @@
-//! Which functions, classes and macros of a source set a piece of code can reach, by name alone: what
-//! cannot be reached does not run.
+//! Finds the functions, classes and macros of a source set within reach of a piece of code, by name alone. Code out
+//! of reach does not run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::source::Source;
 /// Words before and behind the name of a type.
 const HEADS: [&str; 7] = ["struct", "class", "union", "enum", "typedef", "static", "final"];
 
-/// The words that the definition of each name mentions.
+/// The words mentioned in the definition of each name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MentionGraph {
     mentions: BTreeMap<String, BTreeSet<String>>,
@@ -45,7 +45,7 @@ impl MentionGraph {
         mentioned_words.extend(words.map(str::to_owned));
     }
 
-    /// The words of `code` and of all that they lead to.
+    /// The words of `code` and all words within their reach.
     pub(super) fn from(&self, code: &str) -> BTreeSet<String> {
         let tokens = lex_tokens(code);
         let idents = tokens.iter().filter(|token| token.kind == TokenKind::Ident);
@@ -63,7 +63,7 @@ impl MentionGraph {
     }
 }
 
-/// The names by which `item` is reached.
+/// The names of `item` for code to reach it.
 fn names_reaching_item<'t>(text: &'t str, tokens: &Tokens, item: &'t Item) -> Vec<&'t str> {
     match item.kind {
         ItemKind::Function => vec![item.name.as_str()],
@@ -100,7 +100,7 @@ fn names_in_type_head<'t>(text: &'t str, tokens: &Tokens, item: &Item) -> Vec<&'
     names
 }
 
-/// The name by which the code at byte `byte_offset` is reached; none if it counts always.
+/// The name for code to reach byte `byte_offset`; none if that byte always counts.
 pub(super) fn find_enclosing_name(
     text: &str,
     tokens: &Tokens,

@@ -1,7 +1,7 @@
 //! The float64 shadow: `float` becomes `double`, in types, literals and the names of functions.
 //!
-//! Sound only if a source does not look at the bits of its numbers. Code that does is listed as an
-//! obstacle, as far as tokens show it.
+//! Sound only if a source does not look at the bits of its numbers. Such looks are listed as obstacles, as far as
+//! tokens show them.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use super::outline::outline_items;
 use super::packed_casts::{NARROW, PackedVariables, VECTORS};
 use super::reachability::{find_enclosing_name, is_generic};
 
-/// C99's functions and CUDA's own that end in `f` on float and without it on double.
+/// C99's functions and CUDA's own with an `f` at the end for float and without it for double.
 pub(super) const MATH: [&str; 84] = [
     "acosf",
     "acoshf",
@@ -105,7 +105,7 @@ pub(super) const MATH: [&str; 84] = [
     "nexttowardf",
 ];
 
-/// Functions that look at the bits of a number. In the shadow a call of one ends the replay.
+/// Functions on the bits of a number. In the shadow a call of one ends the replay.
 const BIT_CASTS: [&str; 17] = [
     "__float_as_int",
     "__float_as_uint",
@@ -125,10 +125,10 @@ const BIT_CASTS: [&str; 17] = [
     "__short_as_bfloat16",
     "__ushort_as_bfloat16",
 ];
-/// Names by which sources look at them that are no functions.
+/// Other names for looks at the bits of a number.
 const BIT_NAMES: [&str; 2] = ["__half_raw", "bit_cast"];
 
-/// Those of them that make numbers of bits: of constant bits they make the same number in the shadow.
+/// Functions from bits to numbers. From constant bits they make the same number in the shadow.
 const OF_BITS: [&str; 6] = [
     "__int_as_float",
     "__uint_as_float",
@@ -137,11 +137,10 @@ const OF_BITS: [&str; 6] = [
     "__short_as_bfloat16",
     "__ushort_as_bfloat16",
 ];
-/// What stands before their names in the shadow, if the bits are constant.
+/// Stands before their names in the shadow, if the bits are constant.
 const CONSTANT: &str = "replay_constant";
 
-/// Integer types by which sources look at the bits of numbers. Not `char`: bytes are how raw
-/// memory is passed around.
+/// Integer types for looks at the bits of numbers. `char` is none: sources pass raw memory around as bytes.
 const INTEGERS: [&str; 28] = [
     "int",
     "unsigned",
@@ -173,10 +172,10 @@ const INTEGERS: [&str; 28] = [
     "ulonglong4",
 ];
 
-/// Types that the shadow widens.
+/// Types with a wider form in the shadow.
 const FLOATS: [&[&str]; 3] = [&["float"], &VECTORS, &NARROW];
 
-/// Edits every token that means float32, and lists constructs that the shadow cannot hold.
+/// Widens every token of float32, and lists the obstacles to the shadow.
 pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Vec<Obstacle> {
     let source = context.source;
     let code = Tokens::new(source.text, source.tokens.clone());
@@ -250,7 +249,7 @@ pub(super) fn create_shadow_obstacle(
     Obstacle { line: context.source.line(start), what, within, guarded: false }
 }
 
-/// `text` with every token widened, for code that is written a second time.
+/// `text` with every token widened, for repeated code.
 pub(super) fn widen_text(text: &str) -> String {
     let mut edits = Edits::default();
     for token in lex_tokens(text) {
@@ -261,7 +260,7 @@ pub(super) fn widen_text(text: &str) -> String {
     edits.apply(text)
 }
 
-/// The text that replaces `token` in the shadow, if any does.
+/// The text for `token` in the shadow, if it is another one.
 pub(super) fn widen_token(token: Token, text: &str) -> Option<String> {
     let word = token.text(text);
     match token.kind {
@@ -272,8 +271,7 @@ pub(super) fn widen_token(token: Token, text: &str) -> Option<String> {
     }
 }
 
-/// The float that `__int_as_float(0x3fb8aa3b)` at `index` makes of one written number: where it stands, and
-/// its text in the shadow.
+/// The place of `__int_as_float(0x3fb8aa3b)` at `index`, a float made of one literal, and its text in the shadow.
 fn constant_float(text: &str, tokens: &Tokens, index: usize) -> Option<(Range<usize>, String)> {
     let makes_float = ["__int_as_float", "__uint_as_float"].contains(&tokens[index].text(text));
     let [open_parenthesis, number, close_parenthesis] = tokens.get(index + 1..index + 4)? else {
@@ -291,7 +289,7 @@ fn constant_float(text: &str, tokens: &Tokens, index: usize) -> Option<(Range<us
     Some((tokens[index].start..close_parenthesis.end, literals::widen_float_bits(bits.ok()?)?))
 }
 
-/// Whether the token at `index` makes a number of bits that are written there.
+/// Whether the token at `index` makes a number of literal bits.
 fn is_constant(text: &str, tokens: &Tokens, index: usize) -> bool {
     if !OF_BITS.contains(&tokens[index].text(text)) || !tokens.is_spelled_at(text, index + 1, "(") {
         return false;
@@ -308,7 +306,7 @@ fn is_constant(text: &str, tokens: &Tokens, index: usize) -> bool {
         })
 }
 
-/// The index after the construct at `index` that the shadow cannot hold, if there is one.
+/// The index after the obstacle at `index`, if there is one.
 fn skip_shadow_obstacle(context: &HostContext, tokens: &Tokens, index: usize) -> Option<usize> {
     let text = context.source.text;
     let token = tokens[index];

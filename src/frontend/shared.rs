@@ -1,4 +1,4 @@
-//! Shared memory: declarations become references into the memory of the block that runs.
+//! Shared memory: declarations become references into the memory of the running block.
 
 use std::ops::Range;
 
@@ -37,7 +37,7 @@ pub(super) fn rewrite_shared_memory(
     Ok(())
 }
 
-/// The list of tokens that a declaration stands in.
+/// The list of tokens around a declaration.
 struct SharedRewriter<'c> {
     context: &'c HostContext<'c, 'c>,
     tokens: &'c Tokens,
@@ -50,10 +50,10 @@ struct SharedDeclaration {
     start: usize,
     /// The semicolon, or the end of a macro's body.
     end: usize,
-    /// Specifiers that do not belong to the type.
+    /// The specifiers outside of the type.
     dropped: Vec<Range<usize>>,
     is_extern: bool,
-    /// The alignment that is asked for, as written.
+    /// The alignment, as written.
     alignment: Option<String>,
     declarators: Vec<SharedDeclarator>,
 }
@@ -85,7 +85,7 @@ impl SharedRewriter<'_> {
         start > 0 && (self.is_spelled_at(start - 1, "(") || self.is_spelled_at(start - 1, ","))
     }
 
-    /// Rewrites the declaration that holds `__shared__` at `token_index`, and returns its parts.
+    /// Rewrites the declaration around the `__shared__` at `token_index`, and returns its parts.
     fn rewrite(
         &self,
         token_index: usize,
@@ -107,7 +107,7 @@ impl SharedRewriter<'_> {
         Ok(declaration)
     }
 
-    /// The first token of the declaration that holds `__shared__` at `token_index`.
+    /// The first token of the declaration around the `__shared__` at `token_index`.
     fn start(&self, token_index: usize) -> usize {
         let mut start = token_index;
         while let Some(index_before) = start.checked_sub(1) {
@@ -161,7 +161,7 @@ impl SharedRewriter<'_> {
         Ok(declaration)
     }
 
-    /// The semicolon that ends the declaration from `start`.
+    /// The semicolon of the declaration from `start`.
     fn end(&self, start: usize) -> Option<usize> {
         let mut index = start;
         while index < self.tokens.len() {
@@ -198,7 +198,7 @@ impl SharedRewriter<'_> {
         specifier_end
     }
 
-    /// The text in the parentheses that open at `open_bracket`.
+    /// The text in the parentheses from `open_bracket`.
     fn argument(&self, open_bracket: usize) -> Option<String> {
         let group_end = self.tokens.skip_group(open_bracket)?;
         let inner = &self.tokens[open_bracket + 1..group_end - 1];
@@ -206,7 +206,7 @@ impl SharedRewriter<'_> {
         Some(self.copied(first.start..last.end))
     }
 
-    /// Splits what follows the type at its commas and finds the names.
+    /// Splits the declarators at their commas and finds the names.
     fn declarators(&self, declaration: &mut SharedDeclaration) -> Result<(), FrontendError> {
         let mut index = declaration.start;
         let mut declarator_start = declaration.start;
@@ -223,8 +223,7 @@ impl SharedRewriter<'_> {
         Ok(())
     }
 
-    /// The token that names the declarator among `range`: the last identifier before its
-    /// dimensions, or the one in `(*name)`.
+    /// The name of the declarator among `range`: the last identifier before its dimensions, or the one in `(*name)`.
     fn name(
         &self,
         declaration: &SharedDeclaration,
@@ -272,12 +271,12 @@ impl SharedRewriter<'_> {
             .any(|token_index| tags.iter().any(|&tag| self.is_spelled_at(token_index, tag)))
     }
 
-    /// Source text that is written a second time.
+    /// The text of `bytes` for a repetition.
     fn copied(&self, bytes: Range<usize>) -> String {
         self.repeated(&self.text()[bytes])
     }
 
-    /// `words` of the source on one line, as they are written a second time.
+    /// `words` of the source on one line, for a repetition.
     fn repeated(&self, words: &str) -> String {
         let text = words.replace("\\\n", " ").replace("\\\r\n", " ");
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -294,7 +293,7 @@ impl SharedRewriter<'_> {
         }
     }
 
-    /// The type that all declarators share, without specifiers.
+    /// The common type of all declarators, without specifiers.
     fn base_type(&self, declaration: &SharedDeclaration) -> String {
         let first = &declaration.declarators[0];
         let words = (declaration.start..first.name)
@@ -353,7 +352,7 @@ impl SharedRewriter<'_> {
         }
     }
 
-    /// The names of `declaration` with the tokens in which they are known.
+    /// The names of `declaration` with the tokens of their scope.
     fn scoped_names(&self, declaration: &SharedDeclaration) -> Vec<ScopedName<'_>> {
         let mut scope_end = declaration.end;
         while scope_end < self.tokens.len() && !self.is_spelled_at(scope_end, "}") {
@@ -400,7 +399,7 @@ impl SharedRewriter<'_> {
         }
         match self.tokens.get(declaration.end) {
             Some(semicolon) => edits.insert(semicolon.end, references),
-            // A macro without the last semicolon: its user writes that.
+            // A macro without the last semicolon: its user writes one.
             None => {
                 let references = references.trim_end_matches(';');
                 edits.insert(self.tokens[declaration.end - 1].end, format!(";{references}"));

@@ -9,7 +9,7 @@ use super::edits::Edits;
 use super::host::HostContext;
 use super::lexer::{Token, TokenKind, Tokens};
 
-/// A name of shared memory, and the tokens in which it is known.
+/// A name of shared memory, and the tokens of its scope.
 pub(super) struct ScopedName<'t> {
     pub name: &'t str,
     pub scope: Range<usize>,
@@ -24,7 +24,7 @@ struct Lambda {
     body: Range<usize>,
 }
 
-/// Lets the lambdas among `tokens` capture the names of `shared_names` that they mention by reference.
+/// Lets the lambdas among `tokens` capture their names of shared memory by reference.
 pub(super) fn capture_shared_names(
     text: &str,
     tokens: &Tokens,
@@ -125,7 +125,7 @@ pub(super) fn rewrite_global_operands(context: &HostContext, edits: &mut Edits) 
     }
 }
 
-/// Whether the variable at `index` is all that a cast or the operator `&` before it takes.
+/// Whether the variable at `index` is the whole operand of a cast or of the operator `&`.
 fn is_cast_operand(text: &str, tokens: &Tokens, index: usize) -> bool {
     let Some(before) = index.checked_sub(1) else { return false };
     match tokens[before].text(text) {
@@ -144,7 +144,7 @@ fn is_cast_operand(text: &str, tokens: &Tokens, index: usize) -> bool {
     }
 }
 
-/// Whether `token` may be the last of a type, or the name of what parentheses follow.
+/// Whether `token` may be the last of a type, or a name in front of parentheses.
 fn ends_type(text: &str, token: &Token) -> bool {
     match token.kind {
         TokenKind::Ident => token.text(text) != "return",

@@ -1,5 +1,5 @@
-//! The signatures of a file's functions, and whether they launch kernels, for code that is to call
-//! them. Knows no types: a parameter's type is the words before its name.
+//! The signatures of a file's functions, and whether they launch kernels, for callers to be written. Knows no types:
+//! a parameter's type is the words before its name.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::outline::{Item, ItemKind, outline_items};
 use super::source::Source;
 use super::symbols::{self, Symbols};
 
-/// A function that a file defines at namespace scope.
+/// A function with its body at namespace scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionSignature {
     /// Its name without namespaces.
@@ -54,7 +54,7 @@ pub struct Parameter {
     pub name: String,
 }
 
-/// The functions that `unit` defines at namespace scope, in order.
+/// The functions of `unit` with their bodies at namespace scope, in order.
 pub fn find_function_signatures(unit: &SourceUnit, symbols: &Symbols) -> Vec<FunctionSignature> {
     let source = Source::new(unit);
     let tokens = source.view(true);
@@ -107,7 +107,7 @@ fn parse_function_signature(
     })
 }
 
-/// Whether `word` is a function of cuBLAS or cuBLASLt that computes a product.
+/// Whether `word` is a matrix product of cuBLAS or cuBLASLt.
 fn multiplies_matrices(word: &str) -> bool {
     let products = ["gemm", "Gemm", "gemv"];
     let computes =
@@ -166,7 +166,7 @@ fn parse_template_parameter(
     })
 }
 
-/// The namespaces that are open at `token_index`, each with `::`; `braces` are all groups in braces.
+/// The open namespaces at `token_index`, each with `::`; `braces` are all groups in braces.
 fn enclosing_namespaces(
     text: &str,
     tokens: &Tokens,
@@ -196,7 +196,7 @@ fn enclosing_namespaces(
     scope
 }
 
-/// Words of a declaration that do not belong to its type.
+/// Whether `word` of a declaration lies outside of its type.
 fn is_specifier(word: &str) -> bool {
     let specifiers = [
         "static",

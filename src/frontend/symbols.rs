@@ -14,20 +14,20 @@ use super::source::Source;
 use super::{Kernel, SourceUnit};
 use crate::thread_loop::Facts;
 
-/// The declarations of all files of a source set on which the translation of one file depends.
+/// The declarations of all files of a source set, as far as the translation of one file depends on them.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
     kernels: BTreeMap<String, KernelFacts>,
     device_macros: BTreeSet<String>,
     block_facts: Facts,
-    /// The names of functions and types that are no kernels.
+    /// The names of functions and types, kernels left out.
     other_names: BTreeSet<String>,
-    /// The macros that stand for launch bounds.
+    /// The macros for launch bounds.
     bounds: BTreeMap<String, DeclaredBounds>,
     reach: MentionGraph,
     /// Whether numbers are moved as integers of 16 bytes anywhere.
     packs: bool,
-    /// The dynamic shared arrays that are declared at namespace scope.
+    /// The dynamic shared arrays at namespace scope.
     global_shared_arrays: BTreeSet<String>,
 }
 
@@ -41,7 +41,7 @@ struct KernelFacts {
     required: usize,
     /// How many functions of this name are kernels and no templates.
     plain: usize,
-    /// Declarations that have no companion, less those that have one.
+    /// The number of declarations without a companion.
     bare: isize,
     /// How many arguments a launch may leave out, and how many parameters there are in all.
     defaults: usize,
@@ -64,8 +64,8 @@ impl Symbols {
         })
     }
 
-    /// Whether a launch of `name` can leave it open which function is meant, and each of its
-    /// declarations can have a companion that tells it.
+    /// Whether a launch of `name` can leave the function open, and each of its declarations can have a companion to
+    /// tell it.
     pub(super) fn has_companions(&self, name: &str) -> bool {
         self.kernels.get(name).is_some_and(|known_kernel| {
             known_kernel.bare == 0
@@ -88,7 +88,7 @@ impl Symbols {
         })
     }
 
-    /// The names of the sources that can be reached from `code`, its own included.
+    /// The names of the sources within reach of `code`, its own included.
     pub fn reached(&self, code: &str) -> BTreeSet<String> {
         self.reach.from(code)
     }
@@ -111,7 +111,7 @@ impl Symbols {
         if (1..=kernel.parameters).contains(&kernel.defaults) {
             (known_kernel.defaults, known_kernel.parameters) = (kernel.defaults, kernel.parameters);
         }
-        // Specialisations need none: the primary template is what deduction finds.
+        // Specialisations need none: deduction finds the primary template.
         known_kernel.bare += isize::from(!kernel.specialises);
     }
 
@@ -146,12 +146,12 @@ impl Symbols {
         }
     }
 
-    /// The facts that decide which kernels can be put into thread-loop form.
+    /// The facts about kernels for their thread-loop form.
     pub(super) fn block_facts(&self) -> &Facts {
         &self.block_facts
     }
 
-    /// The launch bounds that the macro `name` stands for, if it does.
+    /// The launch bounds behind the macro `name`, if it is one for bounds.
     pub(super) fn bounds(&self, name: &str) -> Option<&DeclaredBounds> {
         self.bounds.get(name)
     }
@@ -162,7 +162,7 @@ impl Symbols {
     }
 }
 
-/// The name of the dynamic shared array that the tokens of `declaration` declare, if they do.
+/// The name of the dynamic shared array in the tokens of `declaration`, if it is one.
 fn global_shared_array<'t>(
     text: &'t str,
     tokens: &Tokens,
@@ -178,7 +178,7 @@ fn global_shared_array<'t>(
     Some(tokens[open_bracket.checked_sub(1)?].text(text))
 }
 
-/// Collects the names of the `__global__` functions that `units` declare or define.
+/// Collects the names of the `__global__` functions of `units`, declared or defined.
 pub fn scan_symbols(units: &[SourceUnit]) -> Symbols {
     let sources: Vec<Source> = units.iter().map(Source::without_main).collect();
     let mut symbols = Symbols::default();
@@ -230,7 +230,7 @@ struct DeclaredKernel {
     specialises: bool,
 }
 
-/// The kernels that `source` defines, in order.
+/// The kernels with their bodies in `source`, in order.
 pub(super) fn find_defined_kernels(source: &Source) -> Vec<Kernel> {
     let tokens = Tokens::new(source.text, source.tokens.clone());
     let defined_kernels =
@@ -292,8 +292,7 @@ fn parse_declared_kernel(text: &str, tokens: &Tokens, global: usize) -> Option<D
     }
 }
 
-/// How many parts the tokens in the parentheses that open at `open_bracket` have, if each `separator` there
-/// begins one; 0 if there are none.
+/// The number of parts in the parentheses from `open_bracket`, if each `separator` begins one; 0 if they are empty.
 pub(super) fn count_token_parts(
     text: &str,
     tokens: &Tokens,
@@ -336,7 +335,7 @@ fn count_required_arguments(text: &str, tokens: &Tokens, head: usize) -> usize {
         .map_or(0, |last| last + 1)
 }
 
-/// The arguments of the template list that opens at `open_bracket`, as ranges of tokens.
+/// The arguments of the template list from `open_bracket`, as ranges of tokens.
 pub(super) fn template_argument_ranges(
     text: &str,
     tokens: &Tokens,

@@ -1,5 +1,5 @@
-//! Leaves PyTorch out of the source of an extension, whose headers are not here: the lines that include them,
-//! and all at namespace scope that names tensors, but kernels and device functions. Lines stay where they were.
+//! Leaves PyTorch out of the source of an extension, since its headers are not here: the includes of them, and the
+//! host code with tensors at namespace scope. Kernels and device functions stay. Lines stay where they were.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +9,9 @@ use super::lexer::{Token, TokenKind, Tokens};
 use super::outline::{Item, ItemKind, outline_items};
 use super::source::Source;
 
-/// The folders of PyTorch's headers, and of the library that makes Python modules.
+/// The folders of PyTorch's headers, and of its library for Python modules.
 const FOLDERS: [&str; 5] = ["torch/", "ATen/", "c10/", "pybind11/", "caffe2/"];
-/// The header with names of types that kernels use.
+/// The header with names of types for kernels.
 const STAND_IN: &str = "#include <replay/extension.h>";
 /// Beginnings of PyTorch's macros.
 const MACROS: [&str; 7] =
@@ -19,8 +19,8 @@ const MACROS: [&str; 7] =
 /// PyTorch's namespaces.
 const NAMESPACES: [&str; 5] = ["torch", "at", "c10", "py", "pybind11"];
 
-/// `text` without PyTorch, if it includes a header of PyTorch. `has_header` tells whether a header of that name is
-/// there, such as a stand-in of the user's: what includes it stays.
+/// `text` without PyTorch, if it includes a header of PyTorch. `has_header` tells whether the sources have a header of
+/// this name, such as a stand-in of the user's: includes of it stay.
 pub fn without_tensors(text: &str, has_header: impl Fn(&str) -> bool) -> Option<String> {
     if !FOLDERS.iter().any(|folder| text.contains(folder)) {
         return None;
@@ -49,7 +49,7 @@ pub fn without_tensors(text: &str, has_header: impl Fn(&str) -> bool) -> Option<
     Some(edits.apply(text))
 }
 
-/// The name that the directive `line` includes.
+/// The name of the header in the directive `line`.
 fn included_name(line: &str) -> Option<&str> {
     let include_text = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?;
     let include_text = include_text.trim_start();
@@ -57,13 +57,13 @@ fn included_name(line: &str) -> Option<&str> {
     include_text.get(1..)?.split_once(closing_quote).map(|(name, _)| name)
 }
 
-/// The tokens of what names tensors, and of what uses that.
+/// The tokens of the code with tensors, and of its users.
 fn find_tensor_code(text: &str, tokens: &Tokens) -> Vec<std::ops::Range<usize>> {
     let items: Vec<Item> =
         outline_items(text, tokens).into_iter().filter(|item| !item.member).collect();
     let mut removed_items = BTreeSet::new();
     let mut names = BTreeSet::new();
-    // Each turn takes what uses the names that the one before has taken.
+    // Each turn takes the users of the names of the turn before.
     loop {
         let count_before = removed_items.len();
         for (index, item) in items.iter().enumerate() {
@@ -88,7 +88,7 @@ fn find_tensor_code(text: &str, tokens: &Tokens) -> Vec<std::ops::Range<usize>> 
     removed_items.into_iter().map(|index| items[index].tokens.clone()).collect()
 }
 
-/// Whether a function `name` is there that does not go.
+/// Whether another function `name` stays.
 fn kept_elsewhere(items: &[Item], removed_items: &BTreeSet<usize>, name: &str) -> bool {
     let stays =
         |(index, item): (usize, &Item)| !removed_items.contains(&index) && item.name == name;

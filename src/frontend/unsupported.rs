@@ -1,4 +1,4 @@
-//! Refuses features of kernels that a CPU lacks, before the compiler stumbles over them.
+//! Refuses features of kernels without a counterpart on the CPU, before the compiler stumbles over them.
 
 use super::FrontendError;
 use super::host::HostContext;
@@ -11,7 +11,7 @@ enum UnsupportedName {
     Call(&'static str),
 }
 
-/// Names that cannot be translated, and what to call them.
+/// Names without a translation, and their names in messages.
 const REFUSED: [(UnsupportedName, &str); 12] = [
     (UnsupportedName::Call("tex1D"), "the texture fetch"),
     (UnsupportedName::Call("tex2D"), "the texture fetch"),
@@ -27,9 +27,9 @@ const REFUSED: [(UnsupportedName, &str); 12] = [
     (UnsupportedName::Exactly("cudaLaunchCooperativeKernelMultiDevice"), "the cooperative launch"),
 ];
 
-/// Refuses features that the CPU does not have.
+/// Refuses features without a counterpart on the CPU.
 ///
-/// Code that a condition on `__CUDA_ARCH__` decides about is left to the compiler.
+/// Code below a condition on `__CUDA_ARCH__` is left to the compiler.
 pub(super) fn refuse_unsupported_features(context: &HostContext) -> Result<(), FrontendError> {
     let source = context.source;
     let tokens = &context.tokens;

@@ -1,5 +1,5 @@
-//! Takes the casts to `void*` off the kernels that host code launches through the runtime API, so that
-//! their parameters are known: `cudaLaunchKernel((void*)kernel, ...)`.
+//! Takes the casts to `void*` off kernels in launches through the runtime API, `cudaLaunchKernel((void*)kernel, ...)`.
+//! Their types tell the parameters.
 
 use super::edits::Edits;
 use super::host::HostContext;
@@ -23,7 +23,7 @@ pub(super) fn remove_void_casts(context: &HostContext, edits: &mut Edits) {
     }
 }
 
-/// The token behind the cast to `void*` that begins at token `token_index`.
+/// The token behind the cast to `void*` at token `token_index`.
 fn skip_void_cast(text: &str, tokens: &Tokens, token_index: usize) -> Option<usize> {
     let mut inner_index = token_index + 1;
     let mut closing_word = ")";

@@ -1,5 +1,5 @@
-//! Instructions of PTX as statements of C++. What computes is in the table, what reaches memory in a file
-//! of its own; matrices and what reaches other threads is here.
+//! Instructions of PTX as statements of C++: matrices, and instructions between threads. Arithmetic is in the table,
+//! memory in a file of its own.
 
 use std::collections::BTreeSet;
 
@@ -67,7 +67,7 @@ fn split_first_word(text: &str) -> (&str, &str) {
     text.split_at(text.find(char::is_whitespace).unwrap_or(text.len()))
 }
 
-/// The instructions `lines` of `statement`, or the first that is not known.
+/// The instructions `lines` of `statement`, or the first unknown one.
 pub(super) fn write_ptx_code(
     lines: &[PtxLine],
     statement: &AsmStatement,

@@ -1,12 +1,12 @@
-//! Instructions that reach memory: loads, stores, atomics, copies, and the parts of matrices.
+//! Instructions on memory: loads, stores, atomics, copies, and the parts of matrices.
 
 use super::instructions::{Instruction, PtxCall, SITE, ptx_call, read_as, write_ptx_result};
 use super::operands::PtxArgument;
 use super::ptx_type_name;
 
 impl Instruction<'_> {
-    /// Whether the parts between the first and the last two say that memory is shared, and whether they
-    /// make the access one that other threads wait for, and that it orders others.
+    /// The kind of memory by the parts between the first and the last two, whether other threads may wait for the access,
+    /// and whether it orders others.
     fn memory(&self) -> Option<PtxMemory> {
         let mut memory = PtxMemory::default();
         let parts = &self.parts[1..];
@@ -160,7 +160,7 @@ impl Instruction<'_> {
         Some(PtxCall { code, packs: true })
     }
 
-    /// `mapa`: the address in the cluster's window, or in all of memory, of what another block has there.
+    /// `mapa`: the address of another block's memory, in the cluster's window or in all of memory.
     pub(super) fn map(&self) -> Option<PtxCall> {
         let [destination, PtxArgument::Value(source, _), rank] = &*self.arguments else {
             return None;
@@ -204,7 +204,7 @@ impl Instruction<'_> {
     }
 }
 
-/// The access that the parts of an instruction describe.
+/// An access to memory, by the parts of an instruction.
 struct PtxMemory {
     kind: String,
     space: PtxSpace,
@@ -223,20 +223,20 @@ impl Default for PtxMemory {
 }
 
 impl PtxMemory {
-    /// Whether the shadow cannot tell what is moved: flags are integers, packed numbers look like them.
+    /// Whether the moved value may be packed numbers or flags: the shadow cannot tell.
     fn packs(&self) -> bool {
         !matches!(self.kind.as_str(), "f32" | "f64") && !self.strong
     }
 }
 
-/// What an address means.
+/// The meaning of an address.
 #[derive(Clone, Copy)]
 pub(super) enum PtxSpace {
     /// All of memory.
     Generic,
     /// The block's shared memory.
     Shared,
-    /// That of all blocks of the cluster.
+    /// Shared memory of all blocks of the cluster.
     Cluster,
 }
 

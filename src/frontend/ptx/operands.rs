@@ -5,7 +5,7 @@ use super::statement::AsmStatement;
 /// An operand of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PtxArgument {
-    /// A C++ expression, and the number of the statement's operand that it is, if it is one.
+    /// A C++ expression, and the number of the statement's operand behind it, if any.
     Value(String, Option<usize>),
     /// `{a, b}`: several registers.
     Vector(Vec<PtxArgument>),
@@ -24,7 +24,7 @@ impl PtxArgument {
         }
     }
 
-    /// The values that it consists of.
+    /// Its values.
     pub(super) fn values(&self) -> Option<Vec<&str>> {
         match self {
             PtxArgument::Value(text, _) => Some(vec![text]),
@@ -144,7 +144,7 @@ pub(super) fn operand_variable(number: usize) -> String {
     format!("replay_ptx_{number}")
 }
 
-/// A register that the statement itself declares.
+/// A register declared in the statement.
 pub(super) fn register_argument(name: &str) -> Option<PtxArgument> {
     let first = name.chars().next()?;
     let is_valid_name = (first.is_ascii_alphabetic() || matches!(first, '_' | '$'))
@@ -152,7 +152,7 @@ pub(super) fn register_argument(name: &str) -> Option<PtxArgument> {
     is_valid_name.then(|| value_argument(format!("replay_ptx_r_{}", name.replace('$', "_"))))
 }
 
-/// Whether a name is that of a special register (PTX ISA, "Special Registers"): no statement declares one.
+/// Whether `name` is a special register (PTX ISA, "Special Registers"). No statement declares one.
 fn is_predefined(name: &str) -> bool {
     const NAMES: [&str; 17] = [
         "gridid",

@@ -38,7 +38,7 @@ impl AsmOperand {
     }
 }
 
-/// The `asm` statement that starts at token `index`, if one does and its instructions are literals.
+/// The `asm` statement at token `index`, if its instructions are literals.
 pub(super) fn parse_asm_statement(
     text: &str,
     tokens: &Tokens,
@@ -127,7 +127,7 @@ fn decode_string_literal(literal: &str) -> String {
             '\\' => match chars.next() {
                 Some('n' | 'r') => out.push('\n'),
                 Some('t') => out.push('\t'),
-                // A line that goes on.
+                // A continued line.
                 Some('\n') | None => {}
                 Some(escaped_character) => out.push(escaped_character),
             },
@@ -144,7 +144,7 @@ pub(super) enum PtxLine {
     Open,
     /// A scope ends.
     Close,
-    /// Something that ends with a semicolon.
+    /// An instruction or a declaration, up to its semicolon.
     Instruction(String),
 }
 

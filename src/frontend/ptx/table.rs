@@ -1,12 +1,12 @@
-//! The instructions that compute: each is a function of `replay/ptx.h`.
+//! The arithmetic instructions: each is a function of `replay/ptx.h`.
 
 use std::collections::BTreeMap;
 
-/// An instruction that computes one value from values.
+/// An instruction with one result, computed from values.
 pub(super) struct Row {
     /// Its parts: a word, a choice `a|b`, `?a` if it may be missing, `$t:a|b` if the signature needs it.
     pattern: &'static str,
-    /// The types of the result and of the operands: `t` is the one that `$t` matched.
+    /// The types of the result and of the operands: `t` is the match of `$t`.
     signature: &'static str,
     /// The function in C++.
     function: &'static str,
@@ -22,8 +22,7 @@ const fn packed_row(pattern: &'static str, signature: &'static str, function: &'
     Row { pattern, signature, function, packs: true }
 }
 
-/// `add.rn.f32` is `?rn`: rounding to the nearest is what an instruction without one does. With
-/// another one an instruction is in no row.
+/// `add.rn.f32` is `?rn`: an instruction without a rounding goes to the nearest too. Other roundings are in no row.
 const ROWS: [Row; 74] = [
     table_row("ex2 approx ?ftz f32", "f32 f32", "ex2<$ftz>"),
     table_row("lg2 approx ?ftz f32", "f32 f32", "lg2<$ftz>"),
@@ -135,7 +134,7 @@ pub(super) fn find_ptx_function(parts: &[&str]) -> Option<PtxFunction> {
     })
 }
 
-/// The parts that `pattern` names, if it fits.
+/// The parts named in `pattern`, if it fits.
 fn match_ptx_pattern(pattern: &str, parts: &[&str]) -> Option<BTreeMap<String, String>> {
     let mut bound = BTreeMap::new();
     let mut remaining_parts = parts.iter().copied().peekable();
@@ -158,7 +157,7 @@ fn match_ptx_pattern(pattern: &str, parts: &[&str]) -> Option<BTreeMap<String, S
     remaining_parts.next().is_none().then_some(bound)
 }
 
-/// `function` with what `$name` stands for: a flag, or a type of `replay/ptx.h`.
+/// `function` with a value for each `$name`: a flag, or a type of `replay/ptx.h`.
 fn fill_function_pattern(function: &str, bound: &BTreeMap<String, String>) -> String {
     let (name, arguments) = function.split_once('<').unwrap_or((function, ""));
     let name = match name.strip_prefix('$') {
