@@ -4,21 +4,21 @@ use std::ops::Range;
 
 use crate::syntax::lexer::{TokenKind, Tokens};
 
-/// The kind of declaration that a simple statement is.
+/// The kind of a simple statement as a declaration.
 #[derive(Debug)]
 pub(super) enum DeclarationKind {
     /// Nothing: it is an expression.
     Nothing,
     /// Variables of one type.
     Variables(VariableDeclaration),
-    /// Something else that may declare variables, types or functions: the names that it may declare.
+    /// Perhaps a declaration of variables, types or functions: the names it may declare.
     Other(Vec<usize>),
 }
 
 /// `const T *a = 1, b[2];`
 #[derive(Debug)]
 pub(super) struct VariableDeclaration {
-    /// The tokens of the type that all declarators share.
+    /// The tokens of the common type of all declarators.
     pub base: Range<usize>,
     pub declarators: Vec<VariableDeclarator>,
 }
@@ -35,17 +35,17 @@ pub(super) struct VariableDeclarator {
     pub initialiser: Range<usize>,
 }
 
-/// Words that begin no declaration.
+/// Words at the start of a statement without a declaration.
 const NO_TYPE: [&str; 9] =
     ["return", "break", "continue", "delete", "new", "sizeof", "case", "else", "this"];
 
-/// Words of the types that the language has, and of their qualifiers.
+/// Words of built-in types and of their qualifiers.
 const BUILTIN: [&str; 13] = [
     "const", "int", "unsigned", "signed", "long", "short", "char", "bool", "float", "double",
     "wchar_t", "char16_t", "char32_t",
 ];
 
-/// Names of scalar types, and of vectors that are made without a constructor.
+/// Names of scalar types, and of vectors without a constructor.
 const TRIVIAL: [&str; 26] = [
     "size_t",
     "ssize_t",
@@ -87,7 +87,7 @@ pub(super) fn is_trivial<'t>(words: impl Iterator<Item = &'t str>) -> bool {
     has_type_word
 }
 
-/// The declaration in the tokens of `range`, which ends before the semicolon.
+/// The declaration in the tokens of `range`, without its semicolon.
 pub(super) fn parse_declaration(
     text: &str,
     tokens: &Tokens,
@@ -173,8 +173,8 @@ impl DeclarationReader<'_> {
         }
     }
 
-    /// The names that may be declared: the last word before each initialiser or comma, bindings,
-    /// and names in parentheses behind an asterisk.
+    /// The possibly declared names: the last word before each initialiser or comma, bindings, and names in parentheses
+    /// behind an asterisk.
     fn parse_unknown_declaration(&self, start: usize) -> DeclarationKind {
         let mut names = Vec::new();
         let mut last = None;
@@ -302,7 +302,7 @@ impl DeclarationReader<'_> {
         }
     }
 
-    /// The index of the comma or end after the initialiser that starts at `start`, if any does.
+    /// The index of the comma or end after the initialiser at `start`, if there is one.
     fn initialiser(&self, start: usize) -> Option<usize> {
         if start == self.end || self.is_spelled_at(start, ",") {
             return Some(start);

@@ -138,7 +138,7 @@ impl ThreadLoopWriter<'_> {
         self.edits.insert(self.tokens[body.end - 1].start, code_after);
     }
 
-    /// Bytes of memory in which stores wait; none if no strided loop stores.
+    /// Bytes of memory for waiting stores; none without a store in a strided loop.
     fn scratch_bytes(&self) -> usize {
         if self.plan.strided.iter().any(GridStrideLoop::stores) { STORES_BYTES } else { 0 }
     }
@@ -191,7 +191,7 @@ impl ThreadLoopWriter<'_> {
         }
     }
 
-    /// A variable that stays a local one: declared without a value, so that a jump may pass by.
+    /// A variable in a local of its own: declared without a value, so a jump may pass by.
     fn local(&mut self, k: usize, variable: &Variable, name: usize, initialiser: Range<usize>) {
         let mut text = format!("replay_t{k} {}", variable.name);
         if !initialiser.is_empty() {
@@ -237,7 +237,7 @@ impl ThreadLoopWriter<'_> {
         self.edits.insert(self.tokens[initialiser.end - 1].end, copy);
     }
 
-    /// The variables that the head of a loop declares: in front of it.
+    /// The variables from the head of a loop: declared in front of it.
     fn head(&mut self, placed: &Placed, statement: Range<usize>) {
         let mut text = String::from("{ ");
         for &k in &placed.variables {
@@ -319,8 +319,7 @@ fn write_member(k: usize, variable: &Variable, out: &mut String) {
     };
 }
 
-/// Writes the code that makes the names of variables known to the body: their values at the start
-/// of a thread, and their declarations.
+/// Writes the code of a variable's names for the body: its value at the start of a thread, and its declaration.
 fn write_names(k: usize, variable: &Variable, starts: &mut String, names: &mut String) {
     let name = &variable.name;
     if variable.home == VariableHome::Frame {

@@ -1,5 +1,5 @@
-//! Facts about the names that a kernel may mention, from a whole source set: which may make a
-//! thread wait for others, which are macros, which functions take their arguments by value.
+//! Facts about the names in kernels, from a whole source set: names of waits for other threads, macros, and
+//! functions with arguments by value alone.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,7 +11,7 @@ use crate::syntax::source::Source;
 /// Facts about the names of a source set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// The names that the definition of each name mentions.
+    /// The names mentioned in the definition of each name.
     mentions: BTreeMap<String, BTreeSet<String>>,
     /// The words of each macro.
     macros: BTreeMap<String, BTreeSet<String>>,
@@ -31,13 +31,12 @@ pub(crate) struct Facts {
 
 /// Stands for all operators: their use does not show their name.
 const OPERATOR: &str = "operator";
-/// The built-in variable that differs between the threads of a block.
+/// The built-in variable with another value in each thread of a block.
 const THREAD_INDEX: &str = "threadIdx";
 /// Stands for leaving a statement by a macro; no name is spelt so.
 const LEAVES_STATEMENT: &str = "#leaves";
 
-/// Words that make a thread wait, or that others may wait for, or that leave the order of
-/// statements.
+/// Words for waits, for events other threads may wait for, and for jumps out of the order of statements.
 const WAITING: [&str; 47] = [
     "volatile",
     "asm",
@@ -88,7 +87,7 @@ const WAITING: [&str; 47] = [
     "replay_ptx",
 ];
 
-/// Prefixes of names that do the same.
+/// Prefixes of further such names.
 const WAITING_PREFIXES: [&str; 19] = [
     "__syncthreads",
     "__syncwarp",
@@ -122,11 +121,11 @@ pub(super) fn is_waiting_function(word: &str) -> bool {
 pub(super) enum Way {
     /// The last one waits; none if the name itself does.
     Waits(Vec<String>),
-    /// The last one is a macro that may leave its statement; none if the name itself is.
+    /// The last one is a macro and may leave its statement; none if the name itself is the macro.
     LeavesStatement(Vec<String>),
 }
 
-/// Words of the language that are never anybody's name.
+/// Whether `word` is a keyword, and so never a name.
 fn is_language_keyword(word: &str) -> bool {
     let words = [
         "alignas",
@@ -203,7 +202,7 @@ impl Facts {
         self.asking = self.reaching(|word| word == THREAD_INDEX);
     }
 
-    /// The names that mention a word for which `seed` holds, or that mention such a name.
+    /// The names that lead to a word with `seed`, by one mention or several.
     fn reaching(&self, seed: impl Fn(&str) -> bool) -> BTreeSet<String> {
         let mut mentioned_by: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         let mut reaching = BTreeSet::new();
@@ -291,12 +290,12 @@ impl Facts {
         set.insert(item.name.clone());
     }
 
-    /// Whether a kernel that mentions `word` may wait elsewhere than at its barriers.
+    /// Whether a kernel with `word` in it may wait elsewhere than at its barriers.
     pub(crate) fn waits(&self, word: &str) -> bool {
         is_waiting_function(word) || self.waiting.contains(word)
     }
 
-    /// The shortest way from `word`, for which [`Facts::waits`] holds, to a wait.
+    /// The shortest way to a wait from `word`, a word with [`Facts::waits`].
     pub(super) fn way_to_wait(&self, word: &str) -> Way {
         let mut mentioned_by: BTreeMap<&str, &str> = BTreeMap::new();
         let mut open = VecDeque::from([word]);
@@ -314,12 +313,12 @@ impl Facts {
         Way::Waits(Vec::new())
     }
 
-    /// Whether a kernel that mentions `word` may ask for its thread's index there.
+    /// Whether a kernel may ask for its thread's index by `word`.
     pub(crate) fn asks_index(&self, word: &str) -> bool {
         word == THREAD_INDEX || self.asking.contains(word) || self.asking.contains(OPERATOR)
     }
 
-    /// Whether an operator that the sources define may wait; its use cannot be seen.
+    /// Whether an operator of the sources may wait; tokens do not show its use.
     pub(crate) fn operators_wait(&self) -> bool {
         self.waiting.contains(OPERATOR)
     }
@@ -336,12 +335,12 @@ impl Facts {
             || self.by_reference.contains(word)
     }
 
-    /// Whether `word` is a function of the sources that takes all arguments by value.
+    /// Whether `word` is a function of the sources with all arguments by value.
     pub(crate) fn takes_values(&self, word: &str) -> bool {
         !self.reference_types && self.by_value.contains(word) && !self.by_reference.contains(word)
     }
 
-    /// Whether `word` may be a variable that kernels share.
+    /// Whether `word` may be a variable of the device, shared by kernels.
     pub(crate) fn is_device_variable(&self, word: &str) -> bool {
         self.variables.contains(word)
     }
@@ -351,7 +350,7 @@ impl Facts {
         self.destroyed.contains(word)
     }
 
-    /// Every word to which the macro `name` may expand, itself included.
+    /// Every word in the expansion of the macro `name`, itself included.
     pub(crate) fn expansion(&self, name: &str) -> BTreeSet<&str> {
         let mut expanded_words = BTreeSet::new();
         let mut pending_words = vec![name];
@@ -366,7 +365,7 @@ impl Facts {
     }
 }
 
-/// The names behind `start` on the way to `end`, of which `mentioned_by` has each one's predecessor.
+/// The names behind `start` on the way to `end`; `mentioned_by` has the predecessor of each.
 fn way_back(start: &str, end: &str, mentioned_by: &BTreeMap<&str, &str>) -> Way {
     let mut names = Vec::new();
     let mut name = end;

@@ -1,10 +1,9 @@
-//! Finds strided loops that may run for several threads at once, and writes their code for
-//! `replay/lanes.h`.
+//! Finds strided loops for several threads at once, and writes their code for `replay/lanes.h`.
 //!
-//! `for (int i = E; i < N; i += S)` without a barrier, whose body is a list of assignments of floats and
-//! ints. It assigns to variables of the body or of the thread, and to element `i` of memory behind a
-//! restricted pointer that nothing else in the kernel touches. It reads variables, and element `i` of
-//! memory behind restricted pointers to constants. A loop that is not certainly of this form is left.
+//! `for (int i = E; i < N; i += S)` without a barrier: its body is a list of assignments of floats and ints. It
+//! assigns to variables of the body or of the thread, and to element `i` of memory behind a restricted pointer without
+//! other uses in the kernel. It reads variables, and element `i` of memory behind restricted pointers to constants.
+//! Other loops stay as they are, doubtful ones too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -34,16 +33,16 @@ pub(super) struct GridStrideLoop {
     body: VectorBody,
 }
 
-/// A name that a kernel declares once.
+/// A name declared once in a kernel.
 #[derive(Clone, Debug)]
 pub(super) enum LoopOperand {
     /// A variable of the thread.
     Scalar(VectorClass),
-    /// A restricted pointer, to constants if `constant`, and the parameter that it comes from.
+    /// A restricted pointer, to constants if `constant`, and the parameter at its root.
     Pointer { class: VectorClass, constant: bool, parameter: String },
 }
 
-/// The loops of the kernel that may run for several threads at once.
+/// The loops of the kernel for several threads at once.
 pub(super) fn find_grid_stride_loops(
     planner: &Planner,
     statements: &[KernelStatement],
@@ -109,12 +108,12 @@ impl GridStrideLoop {
 struct Finder<'p, 't> {
     planner: &'p Planner<'t>,
     known: BTreeMap<&'t str, LoopOperand>,
-    /// The tokens in which pointers are made of parameters.
+    /// The tokens of derivations of pointers from parameters.
     derivations: Vec<Range<usize>>,
 }
 
 impl<'t> Finder<'_, 't> {
-    /// Learns what the kernel's parameters and variables are.
+    /// Learns the kinds of the kernel's parameters and variables.
     fn learn(&mut self, statements: &[KernelStatement]) {
         let planner = self.planner;
         for range in planner.parameter_ranges() {
@@ -198,7 +197,7 @@ impl<'t> Finder<'_, 't> {
         }
     }
 
-    /// The parameter of which `initialiser` makes a pointer by adding numbers to it.
+    /// The parameter at the root of `initialiser`, a pointer plus numbers.
     fn root(
         &self,
         initialiser: Range<usize>,
@@ -318,8 +317,8 @@ impl<'t> Finder<'_, 't> {
         pure.then_some(GridStrideLoop { tokens, start, end, step, body })
     }
 
-    /// Whether `range` is a sum or product of ints that may be computed once more and that the loop
-    /// does not change. Unsigned built-in variables are allowed if `built_in`.
+    /// Whether `range` is a sum or product of ints, may be computed once more, and has one value in the whole loop.
+    /// Unsigned built-in variables are allowed if `built_in`.
     fn is_pure(&self, range: Range<usize>, built_in: bool, changed_names: &BTreeSet<&str>) -> bool {
         let planner = self.planner;
         !range.is_empty()
@@ -350,8 +349,8 @@ impl<'t> Finder<'_, 't> {
             })
     }
 
-    /// Those of `found_loops` that store only behind pointers which nothing but the stores of such loops
-    /// uses. So nobody can tell when a store reaches memory.
+    /// The loops with stores behind pointers of their own: the kernel uses them in such stores alone. So nobody can tell
+    /// when a store reaches memory.
     fn keep_exclusive(&self, mut found_loops: Vec<GridStrideLoop>) -> Vec<GridStrideLoop> {
         loop {
             let sites: BTreeSet<usize> = found_loops

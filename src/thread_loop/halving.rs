@@ -1,9 +1,9 @@
-//! Reductions by halves: loops in which ever fewer threads of a block have something to do.
+//! Reductions by halves: loops with work for ever fewer threads of a block.
 //!
-//! `for (int s = E; s > 0; s >>= 1) { if (tid < s) { m[tid] += m[tid + s]; } __syncthreads(); }`, where
-//! the branch stores to elements and changes no variable. Once all threads wait at the barrier and agree
-//! on `s`, the rest of the loop is the branch, level by level, for the threads that take it, in their
-//! order. The other threads do nothing in it. A loop that is not certainly of this form is left.
+//! `for (int s = E; s > 0; s >>= 1) { if (tid < s) { m[tid] += m[tid + s]; } __syncthreads(); }`. The branch stores to
+//! elements and changes no variable. Once all threads wait at the barrier and agree on `s`, the rest of the loop is the
+//! branch, level by level, for its threads in their order. The other threads do nothing in it. Other loops stay as they
+//! are, doubtful ones too.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -17,11 +17,11 @@ use crate::syntax::lexer::TokenKind;
 pub(super) struct Halving {
     /// The first token of its barrier.
     pub barrier: usize,
-    /// The variable that is halved.
+    /// The halved variable.
     level: usize,
-    /// The variable that is compared with it; none for `threadIdx.x`.
+    /// The variable in the comparison with it; none for `threadIdx.x`.
     index: Option<usize>,
-    /// The variables that the branch reads, the two above left out.
+    /// The variables read in the branch, the two above left out.
     reads: Vec<usize>,
     /// Whether the branch asks for `threadIdx`.
     asks_index: bool,
@@ -59,8 +59,7 @@ pub(super) fn find_halving_loops(
 }
 
 impl Halving {
-    /// The code behind the place to which threads return at the barrier. `text` returns the tokens
-    /// of a range as they are written.
+    /// The code behind the return from the barrier. `text` returns the tokens of a range as they are written.
     pub(super) fn code(
         &self,
         variables: &[Variable],
@@ -189,7 +188,7 @@ impl HalvingReader<'_, '_> {
         })
     }
 
-    /// Whether `statement` is `m[...] = ...;` or the like, which changes nothing else.
+    /// Whether `statement` is `m[...] = ...;` or the like, and changes nothing else.
     fn stores(&self, statement: &KernelStatement) -> bool {
         let planner = self.planner;
         let Range { start, end } = statement.tokens;

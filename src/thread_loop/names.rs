@@ -1,4 +1,4 @@
-//! The words and names of a kernel: which it may not hold, and which it declares.
+//! The words and names of a kernel: forbidden words, and declared names.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -17,12 +17,11 @@ use crate::syntax::outline::Item;
 /// Longer kernels are left alone, since each variable is looked for in the whole kernel.
 const MOST_TOKENS: usize = 20_000;
 
-/// Kernels that declare one name more often are left alone, since each declaration is judged by all
-/// mentions of its name.
+/// Kernels with more declarations of one name are left alone: each declaration is judged by all mentions of its name.
 const MOST_DECLARATIONS: usize = 256;
 
-/// Why the kernel `item`, which has neither a barrier nor a chain among its `shuffles`, keeps its stacks; none if nothing
-/// in it waits. Atomics whose result nobody uses are no waits.
+/// Why the kernel `item` without a barrier or a chain among its `shuffles` keeps its stacks; none if it never waits.
+/// Atomics with an unused result are no waits.
 pub(super) fn find_wait(
     text: &str,
     tokens: &Tokens,
@@ -41,8 +40,7 @@ pub(super) fn find_wait(
     Some(reason_to_wait(tokens[at].text(text), at, facts, shuffles).at(at))
 }
 
-/// The first word of the kernel `item` by which a thread waits, or lets others run, elsewhere than at a
-/// barrier; `waits` are the statements that may.
+/// The first word of the kernel `item` for a wait elsewhere than at a barrier or in the statements `waits`.
 pub(super) fn find_waiting_word(
     text: &str,
     tokens: &Tokens,
@@ -60,7 +58,7 @@ pub(super) fn find_waiting_word(
     })
 }
 
-/// Why a kernel that mentions `word`, which waits, at token `at` keeps its stacks.
+/// Why a kernel keeps its stacks: `word` at token `at` waits.
 pub(super) fn reason_to_wait(
     word: &str,
     at: usize,
@@ -78,7 +76,7 @@ pub(super) fn reason_to_wait(
 }
 
 impl Planner<'_> {
-    /// Refuses words that wait, and words that are not understood.
+    /// Refuses words for waits, and words without a known meaning.
     pub(super) fn check_words(&self) -> Result<(), StackRefusal> {
         if self.item.tokens.len() > MOST_TOKENS {
             return Err(StackReason::Length(MOST_TOKENS).into());
@@ -121,7 +119,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Collects every name that the kernel declares.
+    /// Collects every declared name of the kernel.
     pub(super) fn collect_names(
         &mut self,
         statements: &[KernelStatement],
@@ -197,7 +195,7 @@ impl Planner<'_> {
         pieces
     }
 
-    /// Refuses macros that may mean one of the kernel's own names.
+    /// Refuses macros with one of the kernel's own names in their expansion.
     pub(super) fn check_macros(&self) -> Result<(), StackRefusal> {
         let mut seen_macros = BTreeSet::new();
         for token_index in kernel_head_tokens(self.item).chain(self.item.body.clone()) {

@@ -29,18 +29,18 @@ pub(super) struct ThreadLoopPlan<'t> {
     /// The tokens of the body, braces included.
     pub body: Range<usize>,
     pub variables: Vec<Variable>,
-    /// Statements that move in front of the loop over the threads.
+    /// Statements to move in front of the loop over the threads.
     pub hoisted: Vec<Range<usize>>,
-    /// Declarations, as the variables that each makes.
+    /// Declarations, with the variables of each.
     pub declarations: Vec<Placed>,
     pub barriers: Vec<YieldPoint>,
     /// The `return` of every `return;`.
     pub returns: Vec<usize>,
     /// Whether a thread may ask for its index after a barrier.
     pub indexed: bool,
-    /// Loops in which ever fewer threads have something to do.
+    /// Loops with work for ever fewer threads.
     pub halvings: Vec<Halving>,
-    /// Loops that may run for several threads at once.
+    /// Loops for several threads at once.
     pub strided: Vec<GridStrideLoop>,
     /// Whether the engine says whose turn it is: there are waits besides barriers.
     pub turns: bool,
@@ -48,7 +48,7 @@ pub(super) struct ThreadLoopPlan<'t> {
     pub shuffles: &'t Shuffles<'t>,
 }
 
-/// A declaration that a thread's return to a barrier jumps over.
+/// A declaration. A thread's return to a barrier jumps over it.
 #[derive(Debug)]
 pub(super) struct Placed {
     pub declaration: VariableDeclaration,
@@ -58,7 +58,7 @@ pub(super) struct Placed {
     pub head_of: Option<Range<usize>>,
 }
 
-/// A variable that is more than a plain local one.
+/// A variable other than a plain local one.
 #[derive(Debug)]
 pub(super) struct Variable {
     pub name: String,
@@ -87,11 +87,11 @@ pub(super) enum VariableHome {
     Frame,
 }
 
-/// A `__syncthreads();`, a fold, or an atomic, in front of which a thread may let others run.
+/// A `__syncthreads();`, a fold, or an atomic: a thread may let others run in front of it.
 #[derive(Debug)]
 pub(super) struct YieldPoint {
     pub tokens: Range<usize>,
-    /// The variables that are needed afterwards and live in local variables.
+    /// The variables in locals, if they are needed afterwards.
     pub kept: Vec<usize>,
     /// The address and the value of an atomic.
     pub arguments: Option<[Range<usize>; 2]>,
@@ -159,15 +159,15 @@ pub(super) struct Planner<'t> {
     pub(super) facts: &'t Facts,
     pub(super) item: &'t Item,
     plan: ThreadLoopPlan<'t>,
-    /// The tokens of the statements that wait and are no barriers.
+    /// The tokens of the waits other than barriers.
     waits: Vec<Range<usize>>,
     /// Where the kernel declares each name.
     pub(super) names: BTreeMap<&'t str, Vec<usize>>,
     /// Where the kernel mentions each name, in order.
     places: BTreeMap<&'t str, Vec<usize>>,
-    /// The names of declarations that move in front of the loop over the threads.
+    /// The names of declarations moved in front of the loop over the threads.
     moved: BTreeSet<&'t str>,
-    /// The variables that can be named, by index, while the statements are walked.
+    /// The variables in scope, by index, during the walk over the statements.
     visible: Vec<usize>,
 }
 
@@ -184,7 +184,7 @@ impl<'t> Planner<'t> {
         &self.plan.variables
     }
 
-    /// The variables that can be named where the walk over the statements is.
+    /// The variables in scope at the current statement of the walk.
     pub(super) fn visible(&self) -> impl Iterator<Item = &Variable> {
         self.visible.iter().map(|&index| &self.plan.variables[index])
     }
@@ -199,12 +199,12 @@ impl<'t> Planner<'t> {
         self.plan.shuffles
     }
 
-    /// The statements that wait and are no barriers.
+    /// The waits other than barriers.
     pub(super) fn waits(&self) -> &[Range<usize>] {
         &self.waits
     }
 
-    /// Whether `name`, which the kernel declares, is one variable for all threads.
+    /// Whether the kernel's `name` is one variable for all threads.
     pub(super) fn is_shared_by_threads(&self, name: &str) -> bool {
         let parameter =
             self.names[name].iter().all(|&token_index| token_index < self.item.body.start);
@@ -217,7 +217,7 @@ impl<'t> Planner<'t> {
         range.map(|token_index| self.word(token_index)).collect()
     }
 
-    /// The identifiers among `range` that do not name a member.
+    /// The identifiers among `range`, without the names of members.
     pub(super) fn mentions(&self, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
         range.filter(|&token_index| {
             let member = token_index > 0
@@ -287,7 +287,7 @@ impl<'t> Planner<'t> {
     }
 }
 
-/// The refusal of `name`, which is declared at or known to the code at token `at`.
+/// The refusal of `name`, declared or known at token `at`.
 fn refuse_ambiguous_name(name: &str, at: usize) -> StackRefusal {
     let shared = name.strip_prefix("replay_shared_").and_then(|name| name.strip_suffix("_t"));
     StackReason::DeclaredTwice(shared.unwrap_or(name).to_owned()).at(at)

@@ -9,32 +9,32 @@ use std::fmt::{self, Display, Formatter};
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "kind", content = "detail")]
 pub enum StackReason {
-    /// A word by which a thread waits, or lets others run, elsewhere than at a barrier.
+    /// A word for a wait elsewhere than at a barrier.
     Waits {
         /// The word in the kernel.
         word: String,
-        /// The names by which it leads to one that waits; empty if it waits itself.
+        /// The names on the way to the wait; empty if the word waits itself.
         through: Vec<String>,
     },
-    /// A macro that may leave the statement in which it stands, or opens a bracket without closing it.
+    /// A macro with a possible way out of its statement, or with an unclosed bracket.
     MacroLeaves {
         /// The word in the kernel.
         word: String,
-        /// The names by which it leads to the macro; empty if it is the macro.
+        /// The names on the way to the macro; empty if the word is the macro.
         through: Vec<String>,
     },
-    /// A shuffle that is not part of a chain.
+    /// A shuffle outside of a chain.
     Shuffle {
         /// The function.
         shuffle: String,
         /// Why it is none.
         why: ShuffleReason,
     },
-    /// A chain of shuffles of a variable that is not the thread's own number of 32 or 64 bits.
+    /// A chain of shuffles of something else than the thread's own number of 32 or 64 bits.
     ShuffledVariable(String),
     /// An atomic whose arguments may wait.
     AtomicArguments(String),
-    /// The sources define an operator that waits; its use cannot be seen.
+    /// An operator of the sources waits; tokens do not show its use.
     OperatorWaits,
     /// `__syncthreads` in an expression, or with arguments.
     BarrierInExpression,
@@ -42,47 +42,47 @@ pub enum StackReason {
     BarrierInSwitch,
     /// A barrier below a range-based `for`, or one whose head is not of three parts.
     LoopOverRange,
-    /// A barrier below a condition that declares a variable, or below `if constexpr`.
+    /// A barrier below a condition with a declaration in it, or below `if constexpr`.
     Condition,
-    /// A declaration in front of a barrier that a jump cannot pass by, with its first word.
+    /// A declaration in front of a barrier, with its first word: no jump can pass by it.
     Declaration(String),
-    /// A declaration that has to move in front of the loop over the threads and depends on this variable.
+    /// A declaration to be moved in front of the loop over the threads depends on this variable.
     DeclarationDependsOn(String),
     /// The type of a variable depends on this name.
     TypeDependsOn(String),
-    /// A type that has, or may have, a destructor.
+    /// A type with a destructor, or perhaps with one.
     Destructor(String),
     /// An array whose size only its initialiser tells.
     ArrayWithoutSize(String),
-    /// A name that means two variables.
+    /// A name of two variables.
     DeclaredTwice(String),
-    /// Parameters in a form that is not understood.
+    /// Parameters in an unknown form.
     Parameters,
-    /// A macro that may declare variables.
+    /// A macro with possible declarations of variables.
     MacroDeclares(String),
-    /// A macro that expands to the name of a variable of the kernel.
+    /// A macro with the name of a variable of the kernel in its expansion.
     MacroNames(String),
-    /// A word that the rewritten kernel needs itself, or that hides others.
+    /// A word reserved for the rewritten kernel, or a word with others hidden in it.
     ReservedWord(String),
     /// A lambda, or an attribute in brackets.
     Lambda,
-    /// A literal that goes over several lines.
+    /// A literal over several lines.
     LongLiteral,
     /// A preprocessor line other than `#pragma`.
     Directive,
     /// A label.
     Label,
-    /// A statement in a form that is not understood.
+    /// A statement in an unknown form.
     Statement,
     /// Statements nested deeper than this many levels.
     Depth(usize),
     /// More than this many words.
     Length(usize),
-    /// A name that is declared more than this many times.
+    /// A name with more declarations than this.
     ManyDeclarations(usize),
-    /// A `#line` directive in the file: lines may not be what they seem.
+    /// A `#line` directive in the file: its line numbers may mislead.
     LineDirective,
-    /// A bracket that only some branches of the preprocessor open or close.
+    /// A bracket opened or closed in some branches of the preprocessor alone.
     BracketAlternatives,
 }
 
@@ -151,7 +151,7 @@ impl Display for StackReason {
     }
 }
 
-/// ` > a > b`: the names by which a word leads to what it does.
+/// ` > a > b`: the names on the way from a word to its effect.
 fn describe_call_path(through: &[String]) -> String {
     through.iter().map(|name| format!(" > {name}")).collect()
 }
@@ -163,7 +163,7 @@ fn describe_call_path(through: &[String]) -> String {
 pub enum ShuffleReason {
     /// It is not of the form `x OP= shuffle(mask, x, distance)`.
     NotCombined,
-    /// The mask is not made of numbers and variables that other threads cannot change.
+    /// The mask holds more than numbers and variables of the thread alone.
     Mask(String),
     /// The same of the width.
     Width(String),
@@ -171,15 +171,15 @@ pub enum ShuffleReason {
     Distance(String),
     /// The head of the loop around it does not count a variable of its own from a constant to another.
     LoopHead(String),
-    /// What the loop counts, or what decides about its steps, is what the lanes combine.
+    /// The lanes combine the loop's counter, or a variable in its head.
     LoopVariable(String),
-    /// A macro, a device's variable or a member, which other threads may see.
+    /// A macro, a device's variable or a member: other threads may see it.
     SharedVariable(String),
     /// The loop around it does more than this step.
     LongLoop,
     /// One step alone.
     Single,
-    /// A preprocessor line in front of its loop, or brackets or lines of the file that depend on one.
+    /// A preprocessor line in front of its loop, or brackets or lines of the file under one.
     Directive,
 }
 
@@ -223,7 +223,7 @@ pub(super) struct StackRefusal {
 }
 
 impl StackReason {
-    /// The refusal for what stands at token `at`.
+    /// The refusal for the code at token `at`.
     pub(super) fn at(self, at: usize) -> StackRefusal {
         StackRefusal { why: self, at: Some(at) }
     }

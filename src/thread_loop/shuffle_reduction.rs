@@ -1,9 +1,9 @@
-//! Folds: chains of shuffles in which each lane combines its value with another lane's, as one wait.
+//! Folds: chains of shuffles as one wait. In each step a lane combines its value with another lane's.
 //!
 //! `for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(mask, x, d);`, and statements of this form behind each
-//! other. The engine can do all steps once the last lane has come, and has the lanes wait by bookkeeping alone
-//! (`replay/folds.h`). The code as it is stays, for steps and types that do not suit, which only the compiler and
-//! the run know. What is not certainly of this form is left.
+//! other. The engine can do all steps once the last lane has come. Until then the lanes wait by bookkeeping alone
+//! (`replay/folds.h`). The original code stays beside it for unsuitable steps and types: only the compiler and the run
+//! know them. Other code stays as it is, doubtful code too.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,15 +15,15 @@ use crate::syntax::lexer::{TokenKind, Tokens, normalise_spacing};
 use crate::syntax::outline::Item;
 use crate::syntax::source::Source;
 
-/// The shuffles whose lanes lie at a distance, and what the headers call them.
+/// The shuffles between lanes at a distance, and their names in the headers.
 const SHUFFLES: [(&str, &str); 3] = [
     ("__shfl_xor_sync", "fold_xor"),
     ("__shfl_down_sync", "fold_down"),
     ("__shfl_up_sync", "fold_up"),
 ];
-/// The functions that may combine two values.
+/// The functions to combine two values.
 const FUNCTIONS: [&str; 6] = ["fmaxf", "fminf", "fmax", "fmin", "max", "min"];
-/// The operators that may, and what the headers call them: `x OP= y`, `x = x OP y`.
+/// The operators to combine two values, and their names in the headers for `x OP= y` and `x = x OP y`.
 const OPERATORS: [(&str, &str, Option<&str>); 5] = [
     ("+", "add_to", Some("add")),
     ("*", "multiply_to", Some("multiply")),
@@ -31,11 +31,11 @@ const OPERATORS: [(&str, &str, Option<&str>); 5] = [
     ("|", "or_to", None),
     ("^", "xor_to", None),
 ];
-/// Words in an expression that are no variables.
+/// Words of an expression other than variables.
 const PLAIN_WORDS: [&str; 9] =
     ["int", "unsigned", "long", "short", "signed", "uint32_t", "int32_t", "size_t", "warpSize"];
 
-/// One statement that combines a variable with another lane's.
+/// One statement: it combines a variable with another lane's.
 #[derive(Debug)]
 struct ShuffleStep {
     /// Its tokens, the semicolon included.
@@ -43,7 +43,7 @@ struct ShuffleStep {
     variable: usize,
     /// The name of the shuffle.
     shuffle: usize,
-    /// What the headers call the combination.
+    /// The name of the combination in the headers.
     combine: String,
     mask: Range<usize>,
     distance: Range<usize>,
@@ -54,11 +54,11 @@ struct ShuffleStep {
 #[derive(Debug)]
 pub(super) struct ShuffleReduction<'r> {
     pub tokens: Range<usize>,
-    /// The code that collects its steps.
+    /// The code to collect its steps.
     steps: String,
     /// One of its steps; the others differ in their distances alone.
     step: ShuffleStep,
-    /// The variables that decide about the steps: none may be one that other threads change.
+    /// The variables behind the steps: other threads must not change one.
     variables: Vec<&'r str>,
 }
 
@@ -102,14 +102,14 @@ impl<'r> Shuffles<'r> {
         shuffles
     }
 
-    /// The shuffles of the function `item` in a file that is not looked at, since directives may change it.
+    /// The shuffles of the function `item` in a file left alone: its directives may change it.
     pub(super) fn refuse_all(text: &str, tokens: &Tokens, item: &Item) -> Shuffles<'r> {
         let mut shuffles = Shuffles::default();
         shuffles.refuse_others(text, tokens, item, &ShuffleReason::Directive);
         shuffles
     }
 
-    /// Refuses the shuffles that are neither in a chain nor refused.
+    /// Refuses the shuffles outside of chains, unless they are refused already.
     fn refuse_others(&mut self, text: &str, tokens: &Tokens, item: &Item, why: &ShuffleReason) {
         for at in item.body.clone() {
             if !tokens[at].text(text).starts_with("__shfl") {
@@ -125,7 +125,7 @@ impl<'r> Shuffles<'r> {
 
 /// Why no fold starts at a token.
 enum NoFold {
-    /// No statement that combines a variable with a shuffle does.
+    /// No statement there combines a variable with a shuffle.
     NoStep,
     /// One does, but is no chain.
     Refused {
@@ -194,7 +194,7 @@ struct ReductionText<'w> {
 }
 
 impl ShuffleReduction<'_> {
-    /// The variable that the lanes combine.
+    /// The combined variable.
     pub(super) fn value<'t>(&self, text: &'t str, tokens: &Tokens) -> &'t str {
         tokens[self.step.variable].text(text)
     }
@@ -204,8 +204,8 @@ impl ShuffleReduction<'_> {
         source.line(tokens[self.step.shuffle].start) - 1
     }
 
-    /// The fold as wait `number` of a kernel in thread-loop form: `out` is the code that leaves the thread's variables
-    /// in its frame, `back` takes them from there.
+    /// The fold as wait `number` of a kernel in thread-loop form. The code `out` puts the thread's variables into its
+    /// frame; `back` takes them from there.
     pub(super) fn as_turn(
         &self,
         source: &Source,
@@ -259,7 +259,7 @@ struct ShuffleReader<'r> {
     tokens: &'r Tokens,
     facts: &'r Facts,
     item: &'r Item,
-    /// The variables that decide about the steps: none may be one that other threads change.
+    /// The variables behind the steps: other threads must not change one.
     variables: Vec<&'r str>,
 }
 
@@ -280,7 +280,7 @@ impl<'r> ShuffleReader<'r> {
         normalise_spacing(self.source.text, &self.tokens[range])
     }
 
-    /// The fold that starts at `at`: its tokens, the code that collects its steps, and one of them.
+    /// The fold at `at`: its tokens, the code to collect its steps, and one of them.
     fn fold(&mut self, at: usize) -> Result<(Range<usize>, String, ShuffleStep), NoFold> {
         if self.is_spelled_at(at, "for") { self.loop_at(at) } else { self.sequence_at(at) }
     }
@@ -360,7 +360,7 @@ impl<'r> ShuffleReader<'r> {
         (range.start..token_index, bound_start..range.end)
     }
 
-    /// Two or more steps behind each other that differ in their distances alone.
+    /// Two or more steps behind each other with different distances and the same of all else.
     fn sequence_at(&mut self, at: usize) -> Result<(Range<usize>, String, ShuffleStep), NoFold> {
         let begins_statement = ["{", "}", ";"].iter().any(|sign| self.is_spelled_at(at - 1, sign));
         if !begins_statement {
@@ -407,7 +407,7 @@ impl<'r> ShuffleReader<'r> {
         }
         let name = self.word(at);
         let (shuffle, combine, after) = self.combination(at, name).ok_or(NoFold::NoStep)?;
-        // A member may lie in memory that others see.
+        // A member may lie in shared memory.
         let parameter =
             (self.item.tokens.start..self.item.body.start).any(|p| self.word(p) == name);
         let member = self.item.member && !parameter;
@@ -444,8 +444,8 @@ impl<'r> ShuffleReader<'r> {
         })
     }
 
-    /// The combination of `name`, at `at`, with a shuffle: the shuffle, what the headers call the combination, and
-    /// the index after it.
+    /// The combination of `name`, at `at`, with a shuffle: the shuffle, the combination's name in the headers, and the
+    /// index after it.
     fn combination(&self, at: usize, name: &str) -> Option<(usize, String, usize)> {
         let operator = OPERATORS.iter().find(|(sign, ..)| self.is_spelled_at(at + 1, sign));
         match operator {
@@ -464,8 +464,8 @@ impl<'r> ShuffleReader<'r> {
         *combines
     }
 
-    /// `x OP shuffle`, `shuffle OP x`, `f(x, shuffle)` or `f(shuffle, x)` at `token_index`: the shuffle, what the headers call
-    /// the combination, and the index after it.
+    /// `x OP shuffle`, `shuffle OP x`, `f(x, shuffle)` or `f(shuffle, x)` at `token_index`: the shuffle, the combination's
+    /// name in the headers, and the index after it.
     fn combined(&self, token_index: usize, name: &str) -> Option<(usize, String, usize)> {
         if self.is_spelled_at(token_index, name) {
             let combine = self.combining_operator(token_index + 1)?;
@@ -520,8 +520,8 @@ impl<'r> ShuffleReader<'r> {
         Some(self.tokens.split_arguments(self.source.text, token_index + 2..close_parenthesis))
     }
 
-    /// Whether `range` has the same value whenever it is computed, unless `counter` or one of `variables`, to which
-    /// this adds, is changed.
+    /// Whether `range` has the same value each time, unless `counter` or one of `variables` is changed. Adds its variables
+    /// to `variables`.
     fn constant(&mut self, range: Range<usize>, counter: &str) -> Option<()> {
         for token_index in range.clone() {
             let word = self.word(token_index);

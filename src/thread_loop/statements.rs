@@ -31,7 +31,7 @@ pub(super) enum StatementForm {
     Switch { head: Range<usize>, body: Box<KernelStatement> },
     /// `case x:` or `default:`
     Label,
-    /// `__syncthreads();`, or one of the waits that the caller knows.
+    /// `__syncthreads();`, or one of the caller's waits.
     Barrier,
     /// `return;`
     Return,
@@ -39,14 +39,14 @@ pub(super) enum StatementForm {
     Simple,
 }
 
-/// Words that no simple statement holds.
+/// Words outside of simple statements.
 const STRUCTURE: [&str; 20] = [
     "if", "else", "for", "while", "do", "switch", "case", "default", "return", "break", "continue",
     "goto", "try", "catch", "throw", "struct", "class", "union", "enum", "template",
 ];
 
-/// The statements between the braces of the body that opens at token `open_brace`; `waits` has the tokens of those that
-/// wait and are no barriers.
+/// The statements between the braces of the body from token `open_brace`; `waits` has the tokens of the waits other than
+/// barriers.
 pub(super) fn parse_kernel_body(
     text: &str,
     tokens: &Tokens,
@@ -211,7 +211,7 @@ impl StatementParser<'_> {
         Err(StackReason::Label.at(start))
     }
 
-    /// The index after the semicolon of the statement that starts at `start`.
+    /// The index after the semicolon of the statement at `start`.
     fn simple(&self, start: usize) -> Result<usize, StackRefusal> {
         let mut token_index = start;
         if matches!(self.word(token_index), "break" | "continue")
@@ -249,7 +249,7 @@ impl StatementParser<'_> {
         Err(StackReason::Statement.at(start))
     }
 
-    /// Refuses code that a macro may have made of several statements, and statements inside of others.
+    /// Refuses code in a possible macro of several statements, and statements inside of others.
     fn check_group(&self, start: usize, open: usize, after: usize) -> Result<(), StackRefusal> {
         let called = open == start + 1 && self.is_spelled_at(open, "(");
         let next = self.tokens.get(after);

@@ -1,5 +1,5 @@
-//! Judges what one mention of a variable may do to it, by the tokens around it. Unless it is
-//! certainly harmless, it counts as the worst.
+//! Judges the effect of one mention of a variable by the tokens around it. A mention counts as the worst unless it
+//! is certainly harmless.
 
 use super::facts::Facts;
 use super::yield_points::ATOMICS;
@@ -16,7 +16,7 @@ pub(super) enum Use {
     Escape,
 }
 
-/// Functions of CUDA and C that take their arguments by value, or do not keep them.
+/// Functions of CUDA and C: they take their arguments by value, or do not keep them.
 const BY_VALUE: [&str; 61] = [
     "abs",
     "ceil",
@@ -81,7 +81,7 @@ const BY_VALUE: [&str; 61] = [
     "__shfl_up_sync",
 ];
 
-/// Words before parentheses that are no call.
+/// Words before parentheses without a call.
 const KEYWORDS: [&str; 19] = [
     "if", "while", "switch", "return", "sizeof", "for", "int", "float", "double", "unsigned",
     "long", "short", "char", "bool", "size_t", "int64_t", "uint64_t", "int32_t", "uint32_t",
@@ -104,7 +104,7 @@ struct Mention<'t> {
 }
 
 impl Mention<'_> {
-    /// The text of the token at `token_index`, which may lie outside.
+    /// The text of the token at `token_index`; empty outside of the tokens.
     fn word(&self, token_index: Option<usize>) -> &str {
         token_index
             .and_then(|index| self.tokens.get(index))
@@ -190,7 +190,7 @@ impl Mention<'_> {
         if operand { Use::Read } else { Use::Escape }
     }
 
-    /// The bracket that is open at `token_index`.
+    /// The open bracket at `token_index`.
     fn bracket(&self, token_index: usize) -> Option<usize> {
         (0..token_index).rev().find(|&open_bracket| {
             self.tokens.skip_group(open_bracket).is_some_and(|group_end| group_end > token_index)
@@ -217,7 +217,7 @@ impl Mention<'_> {
         }
     }
 
-    /// All of one argument, or all that stands in parentheses.
+    /// The whole of one argument, or of a pair of parentheses.
     fn argument(&self, token_index: usize) -> Use {
         let Some(open_bracket) = self.bracket(token_index) else { return Use::Escape };
         let callee = self.word(open_bracket.checked_sub(1));

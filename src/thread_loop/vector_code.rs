@@ -30,21 +30,21 @@ impl VectorClass {
 /// The body of a loop.
 #[derive(Debug, Default)]
 pub(super) struct VectorBody {
-    /// Variables of the thread that it reads.
+    /// The thread's variables it reads.
     pub values: Vec<String>,
     /// Pointers whose element it reads.
     pub reads: Vec<String>,
     /// Pointers whose element it stores.
     pub writes: Vec<String>,
-    /// Variables of the thread that it changes.
+    /// The thread's variables it changes.
     pub changes: Vec<(String, VectorClass)>,
-    /// The tokens that name the pointers of stores.
+    /// The tokens of the pointers in stores.
     pub store_sites: Vec<usize>,
     /// The code of one iteration.
     pub code: String,
 }
 
-/// Functions of one or two floats that `replay/lanes.h` has.
+/// Functions of one or two floats in `replay/lanes.h`.
 const FUNCTIONS: [(&str, usize); 4] = [("expf", 1), ("fabsf", 1), ("fmaxf", 2), ("fminf", 2)];
 
 /// Deeper expressions are left alone.
@@ -79,7 +79,7 @@ pub(super) struct VectorWriter<'p, 't> {
     known: &'p BTreeMap<&'t str, LoopOperand>,
     /// The loop's variable.
     index: &'t str,
-    /// Variables that the body declares.
+    /// Variables of the body.
     locals: BTreeMap<&'t str, VectorClass>,
     body: VectorBody,
     at: usize,
@@ -136,7 +136,7 @@ impl<'p, 't> VectorWriter<'p, 't> {
         Some(self.body)
     }
 
-    /// The names that `statements` declare.
+    /// The names declared in `statements`.
     fn declared_in(&self, statements: &[Range<usize>]) -> BTreeSet<&'t str> {
         let planner = self.planner;
         let read_declaration =
@@ -150,8 +150,8 @@ impl<'p, 't> VectorWriter<'p, 't> {
         names.map(|declarator| planner.word(declarator.name)).collect()
     }
 
-    /// Notes the variable of the thread that the statement `range` changes. A read before it sees
-    /// the value of the previous iteration.
+    /// Notes the change of a thread's variable by the statement `range`. A read before it sees the value of the previous
+    /// iteration.
     fn note_change(&mut self, range: &Range<usize>, own_names: &BTreeSet<&str>) {
         let planner = self.planner;
         let declaration = parse_declaration(planner.text, planner.tokens, range.clone());
@@ -172,7 +172,7 @@ impl<'p, 't> VectorWriter<'p, 't> {
         self.at < self.end && self.planner.is_spelled_at(self.at, spelling)
     }
 
-    /// The text of the token at hand, which is not punctuation; empty otherwise.
+    /// The text of the current token; empty if it is punctuation.
     fn word(&self, kind: TokenKind) -> &'t str {
         let is_kind = self.at < self.end && self.planner.tokens[self.at].kind == kind;
         if is_kind { self.planner.word(self.at) } else { "" }
@@ -305,7 +305,7 @@ impl<'p, 't> VectorWriter<'p, 't> {
         Some(value)
     }
 
-    /// An expression of operators that bind at least as `level`.
+    /// An expression of operators with at least the precedence `level`.
     fn binary(&mut self, level: usize) -> Option<VectorValue> {
         const LEVELS: [&[&str]; 6] =
             [&["||"], &["&&"], &["==", "!="], &["<=", ">=", "<", ">"], &["+", "-"], &["*", "/"]];
@@ -446,7 +446,7 @@ enum AssignmentTarget<'t> {
     Change(usize),
 }
 
-/// The number of `name` in `list`, to which it is added if it is not there.
+/// The number of `name` in `list`. Adds a missing name.
 fn intern_name(name: &str, list: &mut Vec<String>) -> usize {
     list.iter().position(|listed_name| listed_name == name).unwrap_or_else(|| {
         list.push(name.to_owned());
@@ -461,7 +461,7 @@ fn bits_as(class: VectorClass, code: String) -> String {
     }
 }
 
-/// The class in which two values are compared or added.
+/// The class for a comparison or sum of two values.
 fn common_vector_class(left: &VectorValue, right: &VectorValue) -> Option<VectorClass> {
     match (left.class, right.class) {
         (VectorClass::Mask, _) | (_, VectorClass::Mask) => None,

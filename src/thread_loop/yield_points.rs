@@ -1,5 +1,4 @@
-//! The statements besides barriers at which a thread of a kernel in thread-loop form lets others run: folds, and atomics
-//! whose result nobody uses.
+//! The waits of a kernel in thread-loop form besides barriers: folds, and atomics with an unused result.
 //!
 //! An atomic lets other threads run if there were many before it (`replay/thread.h`, `may_be_waiting`). The kernel
 //! does so in front of the statement, and keeps the arguments.
@@ -25,13 +24,13 @@ pub(super) const ATOMICS: [&str; 8] = [
     "atomicXor",
     "atomicExch",
 ];
-/// The words of types that shuffles take as they are.
+/// The words of types for shuffles without a conversion.
 const WHOLE_TYPES: [&str; 14] = [
     "float", "double", "int", "unsigned", "signed", "long", "int32_t", "uint32_t", "int64_t",
     "uint64_t", "size_t", "uint", "std", "::",
 ];
 
-/// The tokens of all such statements of the kernel `item`, in which `folds` stand.
+/// The tokens of all such statements of the kernel `item`; `folds` are its own.
 pub(super) fn find_yielding_statements(
     text: &str,
     tokens: &Tokens,
@@ -80,8 +79,8 @@ pub(super) fn around_atomic(
 }
 
 impl Planner<'_> {
-    /// Refuses the fold that starts at `start`, if one does, unless its variable is the thread's own and of a type
-    /// that shuffles take as it is.
+    /// Refuses the fold at `start`, if there is one, unless its variable is the thread's own and shuffles take its type
+    /// without a conversion.
     pub(super) fn check_fold(&self, start: usize) -> Result<(), StackRefusal> {
         let Some(fold) = self.folds().iter().find(|fold| fold.tokens.start == start) else {
             return Ok(());

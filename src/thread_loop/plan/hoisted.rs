@@ -1,4 +1,4 @@
-//! Moves declarations that mean the same there in front of the loop over the threads.
+//! Moves declarations in front of the loop over the threads, if they mean the same there.
 
 use std::ops::Range;
 

@@ -11,7 +11,7 @@ use crate::thread_loop::reason::{StackReason, StackRefusal};
 use crate::thread_loop::uses::Use;
 
 impl Planner<'_> {
-    /// Finds the parameters that threads may change: each thread has its own.
+    /// Finds the parameters open to changes by threads: each thread has its own.
     pub(super) fn parameters(&mut self) -> Result<(), StackRefusal> {
         for range in self.parameter_ranges() {
             if range.len() == 1 && self.is_spelled_at(range.start, "void") {

@@ -1,5 +1,5 @@
-//! Walks the statements of a kernel. Notes what a thread's return to a barrier jumps over, and what
-//! the thread needs there.
+//! Walks the statements of a kernel. Notes the declarations passed by a jump to a barrier, and the variables needed
+//! there.
 
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// A statement that may hold barriers.
+    /// A statement, perhaps with barriers in it.
     fn statement(
         &mut self,
         statement: &KernelStatement,
@@ -84,7 +84,7 @@ impl Planner<'_> {
             || !matches!(parse_declaration(self.text, self.tokens, head), DeclarationKind::Nothing)
     }
 
-    /// The head of a loop that holds barriers.
+    /// The head of a loop with barriers.
     fn loop_head(
         &mut self,
         statement: Range<usize>,
@@ -125,7 +125,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A simple statement that a jump to a barrier passes by.
+    /// A simple statement. A jump to a barrier passes it by.
     fn simple(
         &mut self,
         statement: &KernelStatement,
@@ -169,7 +169,7 @@ impl Planner<'_> {
     ) -> Result<(), StackRefusal> {
         self.check_fold(tokens.start)?;
         let arguments = self.atomic(tokens.clone())?;
-        // Other waits are statements that go on with their variables.
+        // Other waits are statements: their own variables count too.
         let crossing_start = if self.is_spelled_at(tokens.start, "__syncthreads") {
             tokens.end
         } else {
