@@ -14,13 +14,12 @@ impl Edits {
         self.list.push((byte_offset..byte_offset, text.into()));
     }
 
-    /// Replaces the bytes of `range`, which has as many line breaks as `text`.
+    /// Replaces the bytes of `range`. Both texts have the same number of line breaks.
     pub(crate) fn replace(&mut self, range: Range<usize>, text: impl Into<String>) {
         self.list.push((range, text.into()));
     }
 
-    /// Removes `range` of `text`; its line breaks stay, with the backslash of those that continue a
-    /// line.
+    /// Removes `range` of `text`. Its line breaks stay, with the backslash of continued lines.
     pub(crate) fn remove(&mut self, text: &str, range: Range<usize>) {
         let ends = text[range.clone()].split_inclusive('\n').filter(|piece| piece.ends_with('\n'));
         let kept_line_ends: String = ends.map(line_end).collect();
@@ -39,7 +38,7 @@ impl Edits {
         }
     }
 
-    /// The replacements that lie in `range`.
+    /// The replacements in `range`.
     pub(crate) fn within(&self, range: &Range<usize>) -> Edits {
         Edits {
             list: self
@@ -51,7 +50,7 @@ impl Edits {
         }
     }
 
-    /// The text of `range` with the replacements made that lie in it.
+    /// The text of `range` with its replacements made.
     pub(crate) fn applied(&self, text: &str, range: Range<usize>) -> String {
         let Edits { mut list } = self.within(&range);
         for (place, _) in &mut list {
@@ -60,8 +59,7 @@ impl Edits {
         Edits { list }.apply(&text[range])
     }
 
-    /// `text` with all edits made. Of edits that overlap, the one that starts first counts, and
-    /// of those the longest.
+    /// `text` with all edits made. Of overlapping edits the first to start counts, and of those the longest.
     pub(crate) fn apply(mut self, text: &str) -> String {
         // Insertions come before a replacement at the same place; the sort keeps their order.
         self.list.sort_by_key(|(range, _)| {
@@ -93,7 +91,7 @@ fn is_replacement_within((place, _): &(Range<usize>, String), range: &Range<usiz
     range.start <= place.start && place.end <= range.end && !place.is_empty()
 }
 
-/// The line break at the end of `line`, with the backslash that continues the line.
+/// The line break at the end of `line`, with the backslash of a continued line.
 fn line_end(line: &str) -> &str {
     ["\\\r\n", "\\\n", "\r\n"].into_iter().find(|end| line.ends_with(end)).unwrap_or("\n")
 }

@@ -47,7 +47,7 @@ pub(crate) fn lex_tokens(text: &str) -> Vec<Token> {
     Lexer { bytes: text.as_bytes(), at: 0, end: text.len(), line_start: true }.run()
 }
 
-/// The tokens after the `#` of a directive that takes `start..end`.
+/// The tokens after the `#` of `directive`.
 pub(crate) fn lex_directive(text: &str, directive: Token) -> Tokens {
     let hash =
         text[directive.start..directive.end].find('#').map_or(0, |hash_offset| hash_offset + 1);
@@ -60,7 +60,7 @@ pub(crate) fn lex_directive(text: &str, directive: Token) -> Tokens {
 #[derive(Clone, Debug)]
 pub(crate) struct Tokens {
     list: Vec<Token>,
-    /// For each token that is a bracket, the index of its partner.
+    /// For each bracket among the tokens, the index of its partner.
     partners: Vec<Option<usize>>,
 }
 
@@ -92,8 +92,7 @@ impl Tokens {
         Tokens { list, partners }
     }
 
-    /// The index after the group that opens at `open_bracket`, or `None` if nothing opens there or it
-    /// never closes.
+    /// The index after the group from `open_bracket`, or `None` if nothing opens there or it never closes.
     pub(crate) fn skip_group(&self, open_bracket: usize) -> Option<usize> {
         let close_bracket = self.partners.get(open_bracket).copied().flatten();
         close_bracket
@@ -101,7 +100,7 @@ impl Tokens {
             .map(|close_bracket| close_bracket + 1)
     }
 
-    /// The index of the bracket that `close_bracket` closes, or `None` if it closes none.
+    /// The index of the opening bracket of `close_bracket`, or `None` if there is none.
     pub(crate) fn group_start(&self, close_bracket: usize) -> Option<usize> {
         self.partners
             .get(close_bracket)
@@ -110,7 +109,7 @@ impl Tokens {
             .filter(|&open_bracket| open_bracket < close_bracket)
     }
 
-    /// The index after the template argument list that opens at `open_angle` (`<`), or `None`.
+    /// The index after the template argument list from `open_angle` (`<`), or `None`.
     pub(crate) fn skip_angles(&self, text: &str, open_angle: usize) -> Option<usize> {
         let mut depth = 0usize;
         let mut index = open_angle;
@@ -134,7 +133,7 @@ impl Tokens {
         None
     }
 
-    /// The index after the group or the template argument list that opens at `index`, or `None`.
+    /// The index after the group or the template argument list from `index`, or `None`.
     pub(crate) fn skip_group_or_angles(&self, text: &str, index: usize) -> Option<usize> {
         if self.is_spelled_at(text, index, "<") {
             self.skip_angles(text, index)
@@ -153,7 +152,7 @@ impl Tokens {
         self.split_at_commas(text, range, |index| self.skip_group_or_angles(text, index))
     }
 
-    /// The parts of `range` between the commas that `skip_brackets` does not pass over.
+    /// The parts of `range` between its commas, as far as `skip_brackets` does not pass over them.
     fn split_at_commas(
         &self,
         text: &str,
@@ -174,7 +173,7 @@ impl Tokens {
         parts
     }
 
-    /// The index of the first token that starts at byte `byte_offset` or later.
+    /// The index of the first token at byte `byte_offset` or later.
     pub(crate) fn index_at(&self, byte_offset: usize) -> usize {
         self.list.partition_point(|token| token.start < byte_offset)
     }
@@ -293,7 +292,7 @@ impl Lexer<'_> {
         TokenKind::Directive
     }
 
-    /// A quoted literal; one that is not closed ends with its line.
+    /// A quoted literal. Without a closing quote it ends with its line.
     fn quoted(&mut self, quote: u8) -> TokenKind {
         self.at += 1;
         while self.at < self.end && self.peek(0) != b'\n' {

@@ -6,14 +6,14 @@ use super::lexer::{Token, TokenKind, Tokens, lex_directive};
 #[derive(Debug)]
 pub(crate) struct Macro<'t> {
     pub name: &'t str,
-    /// The byte at which the name starts.
+    /// The first byte of the name.
     pub name_at: usize,
     /// The parameters of a function-like macro.
     pub parameters: Option<Vec<&'t str>>,
     pub body: Tokens,
 }
 
-/// The macro that `directive` defines, if it is a `#define`.
+/// The macro of `directive`, if it is a `#define`.
 pub(crate) fn parse_macro_definition<'t>(text: &'t str, directive: Token) -> Option<Macro<'t>> {
     if directive.kind != TokenKind::Directive {
         return None;

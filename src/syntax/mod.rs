@@ -1,5 +1,5 @@
-//! CUDA C++ as tokens: a lexer, the code that the preprocessor certainly drops, the outline of a
-//! file, its macros, and edits that keep every line where it was. Pure: text in, text out.
+//! CUDA C++ as tokens: a lexer, the code certainly dropped by the preprocessor, the outline of a file, its macros, and
+//! edits without a change of lines. Pure: text in, text out.
 
 pub(crate) mod edits;
 pub(crate) mod lexer;
@@ -10,7 +10,7 @@ pub(crate) mod source;
 /// One file of a source set, source or header.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceUnit<'a> {
-    /// The path by which messages name the file.
+    /// The path of the file in messages.
     pub path: &'a str,
     /// The text of the file.
     pub text: &'a str,
@@ -24,7 +24,7 @@ pub(crate) fn escape_c_string(text: &str) -> String {
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
             '\n' => out.push_str("\\n"),
-            // Octal, because a hexadecimal escape would swallow digits that follow.
+            // Octal, because a hexadecimal escape would swallow later digits.
             control if control.is_ascii_control() => {
                 out.push_str(&format!("\\{:03o}", control as u32));
             }

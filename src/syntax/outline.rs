@@ -1,11 +1,11 @@
-//! Finds the declarations of a file at namespace and class scope, functions above all, by matching
-//! brackets. Knows no types and trusts that brackets match. Declarations that it cannot read are skipped.
+//! Finds the declarations of a file at namespace and class scope, functions above all, by matching brackets. Knows no
+//! types and trusts the brackets. It skips declarations in unknown forms.
 
 use std::ops::Range;
 
 use super::lexer::{MOST_ARGUMENTS, Token, TokenKind, Tokens};
 
-/// One thing that a file declares.
+/// One declaration of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     pub kind: ItemKind,
@@ -28,7 +28,7 @@ pub(crate) struct Item {
 pub(crate) enum ItemKind {
     /// A function with its body.
     Function,
-    /// A function that is only declared.
+    /// A function without its body.
     Prototype,
     /// A class, structure, union or enumeration with its members.
     Type,
@@ -50,7 +50,7 @@ impl Item {
     }
 }
 
-/// Names that parentheses may follow but that are no function's name.
+/// Names in front of parentheses other than functions.
 const ATTRIBUTES: [&str; 16] = [
     "__launch_bounds__",
     "__maxnreg__",
@@ -90,7 +90,7 @@ pub(crate) fn outline_items(text: &str, tokens: &Tokens) -> Vec<Item> {
     Outline { text, tokens, at: 0, head: 0, braces: 0, scopes, items }.run()
 }
 
-/// A scope that is open: a namespace, or the class of an item.
+/// An open scope: a namespace, or the class of an item.
 enum OutlineScope {
     Namespace,
     Class(usize),
@@ -102,7 +102,7 @@ struct Outline<'t> {
     at: usize,
     /// Where the current declaration starts.
     head: usize,
-    /// The braces that it opened.
+    /// The number of its braces.
     braces: usize,
     scopes: Vec<OutlineScope>,
     items: Vec<Item>,
@@ -295,7 +295,7 @@ impl Outline<'_> {
         top_indices
     }
 
-    /// The index of the token that names the function which the head declares, if it does.
+    /// The index of the name of the function in the head, if it declares one.
     fn function_name(&self) -> Option<usize> {
         let top = self.top_level();
         for (place, &token_index) in top.iter().enumerate() {
@@ -321,7 +321,7 @@ impl Outline<'_> {
         None
     }
 
-    /// The identifier that `token_index` ends: itself, or the template name before its arguments.
+    /// The identifier up to `token_index`: itself, or the template name before its arguments.
     fn name_before(&self, token_index: usize) -> Option<usize> {
         if self.is_spelled_at(token_index, ">") {
             let mut depth = 0usize;

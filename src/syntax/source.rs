@@ -1,4 +1,4 @@
-//! One file as tokens, with the code that the preprocessor certainly drops left out.
+//! One file as tokens, without the code certainly dropped by the preprocessor.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ pub(crate) struct Source<'a> {
     pub tokens: Vec<Token>,
     /// For each token: whether a condition on `__CUDA_ARCH__` decides about it.
     by_arch: Vec<bool>,
-    /// For each token: in which branches of conditionals with unequal brackets it lies.
+    /// For each token, its branch of conditionals with unequal brackets.
     branch: Vec<Branch>,
     lines: Vec<usize>,
     /// For each token: how many more brackets open than close before it.
@@ -32,7 +32,7 @@ enum Branch {
     Later,
 }
 
-/// A conditional group that is still open.
+/// An open conditional group.
 struct OpenConditional {
     decided: bool,
     dead: bool,
@@ -187,7 +187,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Marks the branches that start at `starts` if they open or close brackets.
+    /// Marks the branches from `starts` if they open or close brackets.
     fn mark_alternatives(&mut self, starts: &[usize]) {
         let ends = starts.iter().skip(1).copied().chain([self.tokens.len()]);
         let ranges: Vec<_> = starts.iter().copied().zip(ends).collect();
@@ -207,7 +207,7 @@ impl<'a> Source<'a> {
         self.depth_before(end) - self.depth_before(start)
     }
 
-    /// The depth in front of the token at `token_index`, or that of the end of the file.
+    /// The depth in front of the token at `token_index`, or at the end of the file.
     fn depth_before(&self, token_index: usize) -> isize {
         self.depths.get(token_index).copied().unwrap_or_else(|| self.depth())
     }
