@@ -1,14 +1,12 @@
-//! Finds the place in `replay.toml` that a compiler error in the call is about. Pure: text in, text
-//! out.
+//! Finds the place in `replay.toml` of a compiler error in the call. Pure: text in, text out.
 //!
-//! The call was translated before it was compiled, and launches became longer: the compiler's
-//! column is one of the translated line.
+//! The compiler sees the translated call, with longer launches. Its column is a column of the translated line.
 
 use std::fmt;
 
 use crate::harness::{Call, excerpt_line};
 
-/// The line of the harness to which a compiler objects, with a caret where that is known.
+/// The line of the harness with the error, and a caret where the column is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPlace {
     file: String,
@@ -24,8 +22,7 @@ impl fmt::Display for CallPlace {
 
 impl std::error::Error for CallPlace {}
 
-/// Returns `message`, which begins with `ORIGIN:LINE:COLUMN:`, with the column in the harness, and
-/// the line.
+/// Returns `message` (`ORIGIN:LINE:COLUMN: ...`) with the column in the harness, and the line.
 ///
 /// `translated` is the call as compiled. Returns none if the message has another form.
 pub(super) fn locate_call_error(
@@ -64,7 +61,7 @@ fn render_call_line(line: usize, written_line: &str, column: usize, width: usize
     }
 }
 
-/// The column and the width in `written_line` of the word that stands at `column` of `translated`.
+/// The column and the width in `written_line` of the word at `column` of `translated`.
 ///
 /// The words after it are the same in both, so it is counted from the end.
 fn locate_written_word(
@@ -86,7 +83,7 @@ fn locate_written_word(
     Some((1 + written_line[..byte_offset].chars().count(), word.chars().count()))
 }
 
-/// The identifier or number that begins at byte `start`, or the one character.
+/// The identifier or number at byte `start`, or the one character.
 fn word_at(text: &str, start: usize) -> Option<&str> {
     let remaining_text = &text[start..];
     let first = remaining_text.chars().next()?;

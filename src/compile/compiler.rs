@@ -25,14 +25,14 @@ pub enum CompilerError {
         /// The value of `CXX`.
         command: String,
     },
-    /// `CXX` names one that does not run.
+    /// The compiler in `CXX` does not run.
     #[error("cannot run the C++ compiler `{command}`")]
     Run {
         command: String,
         /// The system's reason.
         source: io::Error,
     },
-    /// The process that keeps it within its bounds does not run.
+    /// The process to keep it within its bounds does not run.
     #[error("cannot start a process for the C++ compiler")]
     Keeper {
         /// The system's reason.
@@ -42,11 +42,11 @@ pub enum CompilerError {
     #[error("`{command} {question}` failed: {message}")]
     NotACompiler {
         command: String,
-        /// The option that it was asked with.
+        /// The option of the question.
         question: String,
         message: String,
     },
-    /// It does not compile code that every artifact needs.
+    /// It does not compile code of every artifact.
     #[error("the C++ compiler `{command}` is not suitable: {first_error}")]
     Unsuitable { command: String, first_error: String },
     /// It failed because of the machine, not because of the code.
@@ -59,7 +59,7 @@ pub enum CompilerError {
     /// Its work took more than the bounds allow.
     #[error("the C++ compiler `{command}` {excess}")]
     Excess { command: String, excess: Excess },
-    /// The folder in which it works cannot be used.
+    /// The folder for its work cannot be used.
     #[error("cannot use {path} for compiling")]
     Scratch {
         /// The file or folder.
@@ -69,7 +69,7 @@ pub enum CompilerError {
     },
 }
 
-/// A bound that a compiler ran into.
+/// A bound of a compiler's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
     /// Wall time.
@@ -138,19 +138,18 @@ pub struct Compiler {
     bounds: ProgramBounds,
 }
 
-/// The longest that a compiler may take to tell its version.
+/// The time limit for a compiler to tell its version.
 const ANSWER: Duration = Duration::from_secs(20);
 /// The most address space for each process of a compiler; less if the machine has little memory.
 const MEMORY_BYTES: u64 = 8 << 30;
-/// The largest file that a compiler may write.
+/// The size limit of a file written by a compiler.
 const FILE_BYTES: u64 = 4 << 30;
 
 impl Compiler {
     /// The default wall time of one run; see [`Compiler::with_timeout`].
     pub const TIMEOUT: Duration = Duration::from_secs(300);
 
-    /// The compiler that `cxx` (the value of `CXX`) names, else g++ or clang++ in PATH; run by
-    /// `keeper`.
+    /// The compiler `cxx` (the value of `CXX`), else g++ or clang++ in PATH; run by `keeper`.
     ///
     /// # Errors
     /// [`CompilerError`] if there is none, or it does not report its version.
@@ -158,7 +157,7 @@ impl Compiler {
         Compiler::find_known(cxx, keeper, None)
     }
 
-    /// The same; an answer in `cache` of a compiler that has not changed is used again.
+    /// The same. It uses an answer in `cache` again while the compiler has not changed.
     ///
     /// # Errors
     /// As [`Compiler::find`].
@@ -279,7 +278,7 @@ impl Compiler {
         self.words.join(" ")
     }
 
-    /// The part of keys that identifies it, besides the states of its files.
+    /// Its part of keys, besides the states of its files.
     pub(crate) fn identity(&self) -> String {
         format!("{:?}\n{}\n{}", self.words, self.version, std::env::consts::ARCH)
     }
@@ -289,8 +288,7 @@ impl Compiler {
         &self.words
     }
 
-    /// Runs it with `arguments` in `folder`, which also holds its temporary files and is removed
-    /// with this process.
+    /// Runs it with `arguments` in `folder`. The folder also holds its temporary files, and goes with this process.
     pub(super) fn run(
         &self,
         folder: Option<&Path>,
@@ -333,7 +331,7 @@ enum Trouble {
     Machine(String),
 }
 
-/// Messages of compilers that run out of memory.
+/// Messages of compilers without enough memory.
 const MEMORY_SIGNS: [&str; 5] = [
     "out of memory",
     "Cannot allocate memory",
@@ -345,7 +343,7 @@ const MEMORY_SIGNS: [&str; 5] = [
 /// Messages of compilers whose file grows too large.
 const FILE_SIGNS: [&str; 2] = ["File too large", "File size limit exceeded"];
 
-/// Messages of compilers that the machine fails.
+/// Messages of compilers about trouble with the machine.
 const MACHINE_SIGNS: [&str; 12] = [
     "No space left on device",
     "Disk quota exceeded",
@@ -368,8 +366,8 @@ fn find_trouble_line(log: &str, signs: &[&str]) -> Option<String> {
     Some(line.trim().to_owned())
 }
 
-/// The trouble, if any, of a compiler that ended as `finished` says within `bounds`. `machine_limits` are the
-/// limits of this process: bytes of address space and of a file.
+/// The trouble, if any, behind the end `finished` of a compiler within `bounds`. `machine_limits` are the limits of
+/// this process: bytes of address space and of a file.
 fn diagnose_compiler_trouble(
     finished: &Finished,
     bounds: &ProgramBounds,

@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-/// Stands for bytes beyond ASCII in texts that are not UTF-8: byte 0x80 + n is the character
-/// `FIRST + n`, of Unicode's private use area.
+/// Stands for bytes beyond ASCII in texts other than UTF-8: byte 0x80 + n is the character `FIRST + n`, of Unicode's
+/// private use area.
 const FIRST: u32 = 0xf780;
 
 /// A source as text.
@@ -20,7 +20,7 @@ pub(super) fn decode_source(bytes: &[u8]) -> Decoded<'_> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Decoded { text: text.into(), by_bytes: false };
     }
-    // The front end drops a mark of the byte order, which must stay one for that.
+    // A mark of the byte order stays one, for the front end to drop it.
     let mark = "\u{feff}".as_bytes();
     let (start, unmarked_bytes) = match bytes.strip_prefix(mark) {
         Some(unmarked_bytes) => ("\u{feff}", unmarked_bytes),
@@ -35,7 +35,7 @@ pub(super) fn decode_source(bytes: &[u8]) -> Decoded<'_> {
 }
 
 impl Decoded<'_> {
-    /// The bytes of `edited`, which was made from the text.
+    /// The bytes of `edited`, an edited form of the text.
     pub(super) fn encode(&self, edited: String) -> Vec<u8> {
         if !self.by_bytes {
             return edited.into_bytes();

@@ -1,9 +1,9 @@
-//! The environment of a compiler: variables that it needs to run, and none that change its output.
+//! The environment of a compiler: variables needed to run it, and none with an effect on its output.
 
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Variables that a compiler, or a wrapper command before it, needs to be found and to run.
+/// Variables needed to find and run a compiler, or a wrapper command before it.
 const PASSED: [&str; 8] = [
     "PATH",
     "HOME",
@@ -15,16 +15,16 @@ const PASSED: [&str; 8] = [
     "XDG_RUNTIME_DIR",
 ];
 
-/// Prefixes of the settings of commands that cache or distribute compilations.
+/// Prefixes of the settings of commands to cache or distribute compilations.
 const WRAPPERS: [&str; 4] = ["CCACHE_", "SCCACHE_", "DISTCC_", "ICECC_"];
 
-/// Variables that change where a compiler finds headers, libraries and its own parts. They are not
-/// passed on: an artifact does not depend on who asks for it.
+/// Variables with folders of headers, libraries and the compiler's own parts. They are not passed on: an artifact does
+/// not depend on its user.
 const HEADER_PATHS: [&str; 4] =
     ["CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX"];
 
-/// The environment of a compiler, taken from `all_variables`, that of this process. The compiler writes
-/// temporary files to `temporary`, and speaks English.
+/// The environment of a compiler, taken from `all_variables` of this process. The compiler writes temporary files to
+/// `temporary`, and speaks English.
 pub(super) fn compiler_environment(
     all_variables: impl Iterator<Item = (OsString, OsString)>,
     temporary: Option<&Path>,
@@ -41,7 +41,7 @@ pub(super) fn compiler_environment(
     kept_variables
 }
 
-/// The first variable of this process that names folders of headers and is not passed on.
+/// The first variable of this process with folders of headers. It is not passed on.
 pub(super) fn find_withheld_variable() -> Option<&'static str> {
     HEADER_PATHS.into_iter().find(|name| std::env::var_os(name).is_some_and(|set| !set.is_empty()))
 }

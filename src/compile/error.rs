@@ -1,4 +1,4 @@
-//! Why a revision has no artifact: what was refused, by whom, and what a user can do about it.
+//! Why a revision has no artifact: the refused code, the program behind the refusal, and a hint for the user.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::cuda::NvrtcError;
 use crate::frontend::FrontendError;
 use crate::harness::Harness;
 
-/// The code that a compiler refused.
+/// The refused code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedCode {
     Sources,
@@ -30,10 +30,10 @@ impl fmt::Display for RefusedCode {
     }
 }
 
-/// Kinds of compiler errors that have a hint, recognised by their text.
+/// Kinds of compiler errors with a hint, recognised by their text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
-    /// A header that is not there.
+    /// A missing header.
     Header,
     /// A template whose arguments cannot be deduced.
     Deduction,
@@ -42,7 +42,7 @@ pub enum About {
 }
 
 impl About {
-    /// What `first_error` is about.
+    /// The subject of `first_error`.
     pub(super) fn from_message(first_error: &str) -> About {
         if first_error.contains("instance of function template") {
             About::Deduction
@@ -77,7 +77,7 @@ pub enum CompileError {
     /// The compiler refused the sources, or every call of the harness.
     #[error("{what} not compile: {first_error}")]
     Refused {
-        /// The code that it refused.
+        /// The refused code.
         what: RefusedCode,
         /// The compiler's first error, with file and line.
         first_error: String,
@@ -87,7 +87,7 @@ pub enum CompileError {
         log: String,
         /// Where the log is kept.
         log_path: PathBuf,
-        /// The line of the harness that it is about, if it is about one.
+        /// The line of the harness with the error, if it is there.
         #[source]
         place: Option<Box<CallPlace>>,
     },
@@ -175,7 +175,7 @@ impl CompileError {
     }
 }
 
-/// The first line that reports an error, of the compiler or of the linker.
+/// The first error line, of the compiler or of the linker.
 pub(super) fn first_error(log: &str) -> String {
     let error_line =
         log.lines().find(|line| line.contains("error: ") || line.contains("undefined reference"));

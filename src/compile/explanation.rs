@@ -1,4 +1,4 @@
-//! Says what the front end makes of a source set, for people who want a faster form or a float64 shadow. Runs no
+//! Explains the front end's results for a source set, on the way to a faster form or a float64 shadow. Runs no
 //! compiler.
 
 use super::translation::{
@@ -10,14 +10,14 @@ use crate::frontend::{self, KernelForm, Precision, ShuffleSite};
 use crate::harness::Harness;
 use crate::history::SourceSet;
 
-/// What the front end makes of a source set.
+/// The front end's results for a source set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explanation {
-    /// The files that it reads, in order.
+    /// The files of CUDA C++, in order.
     pub files: Vec<ExplainedFile>,
 }
 
-/// What the front end makes of a file.
+/// The front end's results for a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExplainedFile {
     /// Its path in the revision.
@@ -28,7 +28,7 @@ pub struct ExplainedFile {
     pub shuffles: Vec<ShuffleSite>,
     /// The constructs whose meaning changes if `float` means `double`, in order.
     pub shadow_obstacles: Vec<ShadowObstacle>,
-    /// What in it keeps a GPU from running the shadow; none if a GPU may.
+    /// The obstacle in it to a shadow on a GPU; none if there is none.
     pub device_shadow_obstacle: Option<&'static str>,
 }
 
@@ -39,13 +39,13 @@ pub struct ShadowObstacle {
     pub line: usize,
     /// The construct, as written.
     pub construct: String,
-    /// The function, class or macro that holds it; none if it counts wherever it stands.
+    /// The function, class or macro around it; none if it always counts.
     pub within: Option<String>,
-    /// What it does to the shadow.
+    /// Its effect on the shadow.
     pub effect: ObstacleEffect,
 }
 
-/// What an obstacle does to the shadow of a call.
+/// The effect of an obstacle on the shadow of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -65,14 +65,14 @@ pub enum Build {
     Native,
     /// Host C++, `float` meaning `double`.
     Shadow,
-    /// Host C++ that tells of each access to memory.
+    /// Host C++ with a report of each access to memory.
     Checked,
     /// Device code for NVRTC.
     Device,
 }
 
 impl Explanation {
-    /// What the front end makes of `sources` for the calls of `harness`. Without a signature it is as for small
+    /// The front end's results for `sources` and the calls of `harness`. Without a signature they are those for small
     /// tensors.
     ///
     /// # Errors
@@ -109,8 +109,8 @@ impl Explanation {
         Ok(Explanation { files })
     }
 
-    /// What is about `name`: a file by its path or the end of it, a kernel, or another function with a shuffle or an
-    /// obstacle. None if nothing is called so.
+    /// The results about `name`: a file by its path or the end of it, a kernel, or another function with a shuffle or an
+    /// obstacle. None if nothing has this name.
     pub fn about(&self, name: &str) -> Option<Explanation> {
         let mut named_files = self.files.clone();
         named_files.retain(|file| {
@@ -139,7 +139,7 @@ impl Explanation {
     }
 }
 
-/// The files of `sources` that the front end reads, as it writes them for `build`: path and text.
+/// The files of CUDA C++ in `sources`, rewritten for `build`: path and text.
 ///
 /// # Errors
 /// [`CompileError`] if the front end refuses the sources.

@@ -1,6 +1,6 @@
-//! The options that decide about bits, for everything in an artifact; `build.rs` uses them too.
+//! The options with an effect on bits, for everything in an artifact; `build.rs` uses them too.
 
-/// Options that decide about bits, and about what the sources see, except for [`PRELUDE`].
+/// Options with an effect on bits, or on the sources' view of the headers, except for [`PRELUDE`].
 pub(crate) const FLAGS: [&str; 17] = [
     "-std=c++17",
     "-O2",
@@ -28,5 +28,5 @@ pub(crate) const PRELUDE: [&str; 2] = ["-include", "replay/prelude.h"];
 /// Makes `float`, `half` and `bf16` mean `double`: the float64 shadow.
 pub(crate) const SHADOW: &str = "-DREPLAY_SHADOW";
 
-/// Makes the headers tell of atomics that are made of plain accesses.
+/// Makes the headers tell of atomics made of plain accesses.
 pub(crate) const CHECKED: &str = "-DREPLAY_CHECKED";

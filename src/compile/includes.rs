@@ -1,7 +1,7 @@
-//! The `#include` lines of a text, and all files that they can lead to.
+//! The `#include` lines of a text, and all files within their reach.
 //!
-//! Lines that conditions leave out count too, and so does each folder in which a name is found, so
-//! that every file that is read is among the result. A name that comes from a macro is not seen.
+//! Lines below false conditions count too, and so does a name's file in each folder. So the result covers every file
+//! the compiler reads, except for names from macros.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::encoding::decode_source;
 use super::outside_files::normalise_lexically;
 
-/// The names that `text` includes, each with its line.
+/// The included names of `text`, each with its line.
 pub(super) fn find_include_names(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().zip(1..).filter_map(|(line, number)| Some((number, name_in(line)?)))
 }
@@ -25,8 +25,7 @@ fn name_in(line: &str) -> Option<&str> {
     include_text[1..].split_once(closing_quote).map(|(name, _)| name)
 }
 
-/// The files that `texts` include, directly or through other files: those in `folders`, or at
-/// absolute paths.
+/// The files included by `texts`, directly or through other files, in `folders` or at absolute paths.
 pub(super) fn find_reachable_files<'t>(
     texts: impl IntoIterator<Item = &'t str>,
     folders: &[PathBuf],

@@ -1,14 +1,13 @@
-//! Sources that were written to be compiled apart, in one translation unit: what two of them define
-//! under one name is told apart, and macros of one do not reach the next.
+//! Separate sources in one translation unit. Two definitions under one name get two names, and macros of one source do
+//! not reach the next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use crate::frontend::{self, OwnNames, SourceUnit};
 
-/// The lines that include `sources`, which are among `units`. What a source defines as an earlier one
-/// does gets a name of its own; the first keeps it, so that a harness's call means that one. Names that
-/// headers use as well stay.
+/// The lines to include `sources`, which are among `units`. A definition under the name of an earlier one gets a name of
+/// its own. The first keeps its name, and a harness's call means the first. Names in headers stay.
 pub(super) fn include_joined_sources(units: &[SourceUnit], sources: &[String]) -> String {
     if sources.len() < 2 {
         return sources.iter().map(|path| include_source_line(path)).collect();
@@ -48,13 +47,12 @@ pub(super) fn include_joined_sources(units: &[SourceUnit], sources: &[String]) -
     out
 }
 
-/// The line that includes the source at `path`.
+/// The line to include the source at `path`.
 fn include_source_line(path: &str) -> String {
     format!("#include \"tree/{path}\"\n")
 }
 
-/// The macros of `own_names` that would change the meaning of `later` files. A macro without a body is a
-/// guard.
+/// The macros of `own_names` with an effect on the meaning of `later` files. A macro without a body is a guard.
 fn find_leaking_macros<'o>(own_names: &'o OwnNames, later: &[OwnNames]) -> Vec<&'o String> {
     let macros: &BTreeMap<String, bool> = &own_names.macros;
     let with_body = macros.iter().filter(|&(_, &has_body)| has_body).map(|(name, _)| name);

@@ -1,10 +1,10 @@
-//! Keys of compilations: a hash that tells any two lists of parts apart.
+//! Keys of compilations: different hashes for different lists of parts.
 
 /// A key in the making.
 pub(super) struct KeyHasher(blake3::Hasher);
 
 impl KeyHasher {
-    /// A hasher for keys of `purpose`, which never equal keys of anything else.
+    /// A hasher for keys of `purpose`. They never equal keys of anything else.
     pub(super) fn new(purpose: &str) -> KeyHasher {
         let mut hasher = KeyHasher(blake3::Hasher::new());
         hasher.part(purpose);
@@ -18,7 +18,7 @@ impl KeyHasher {
         self.0.update(bytes);
     }
 
-    /// Adds a list, which ends where it ends.
+    /// Adds a list, end included.
     pub(super) fn list(&mut self, parts: impl IntoIterator<Item = impl AsRef<[u8]>>) {
         let mut count = 0u64;
         for part in parts {

@@ -1,5 +1,4 @@
-//! Parts that many artifacts share and that are made once, and the compilation and linking of each
-//! artifact.
+//! Common parts of artifacts, each made once, and the compilation and linking of each artifact.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,13 +15,13 @@ use crate::foreign::Finished;
 use crate::frontend::Precision;
 use crate::runtime::headers;
 
-/// A linker that takes a third of the usual one's time, where it is installed.
+/// A linker for a third of the usual one's time, where it is installed.
 const FAST_LINKER: &str = "-fuse-ld=gold";
 
 /// The folder with the precompiled header, beside the sources.
 const PRECOMPILED: &str = "precompiled";
 
-/// Values that are made at most once in a process.
+/// Values made at most once in a process.
 #[derive(Default)]
 pub(super) struct CompileMemo {
     many: AtomicBool,
@@ -30,7 +29,7 @@ pub(super) struct CompileMemo {
     pub tools: OnceLock<Vec<PathBuf>>,
     /// By precision: the precompiled header, if there is one.
     preludes: [OnceLock<Option<Prelude>>; 3],
-    /// By precision: the hash of what every artifact holds.
+    /// By precision: the hash of every artifact's common object.
     definitions: [OnceLock<blake3::Hash>; 3],
     fast_linker_fails: AtomicBool,
     /// By key: the compilations in progress.
@@ -52,7 +51,7 @@ pub(super) enum MemoEntry {
 struct Prelude {
     /// The entry of the cache. Compilers ignore the trailer behind the header's bytes.
     entry: PathBuf,
-    /// The files outside of the sources that it was made from.
+    /// The files it was made from, outside of the sources.
     read: Vec<PathBuf>,
 }
 
@@ -75,7 +74,7 @@ impl CompileMemo {
         work_result
     }
 
-    /// The hash of the object file that every artifact of this precision contains.
+    /// The hash of the common object file of every artifact with this precision.
     pub(super) fn definitions_hash(&self, precision: Precision) -> blake3::Hash {
         *self.definitions[precision_slot(precision)]
             .get_or_init(|| blake3::hash(definitions_object(precision)))
@@ -108,9 +107,8 @@ impl Toolchain {
         self.once.many.store(true, Ordering::Relaxed);
     }
 
-    /// Compiles `unit.cpp` in `folder` to `unit.o`. Also returns the files from outside that were read,
-    /// if the compiler lists them. If compilation with a precompiled header fails, it is repeated
-    /// without one, and that result counts.
+    /// Compiles `unit.cpp` in `folder` to `unit.o`. Also returns the files read from outside, if the compiler lists them.
+    /// A failed compilation with a precompiled header is repeated without one; the second result counts.
     pub(super) fn compile_object(
         &self,
         folder: &Path,
@@ -170,9 +168,8 @@ impl Toolchain {
         if is_clang || is_single {
             return None;
         }
-        // It only saves time: whatever goes wrong, the headers are there.
-        // Native code is compiled to be compared, which takes shadows; another core is free for
-        // theirs.
+        // It only saves time: without it the headers are there.
+        // Comparisons of native code take shadows; another core is free for their prelude.
         let preludes = &self.once.preludes;
         let optional_prelude = preludes[precision_slot(precision)].get_or_init(|| {
             std::thread::scope(|scope| {
@@ -223,10 +220,10 @@ impl Toolchain {
     }
 }
 
-/// Where the compiler lists the files that it reads.
+/// The compiler's list of its files.
 const RULE: &str = "unit.d";
 
-/// The files from outside that the compiler has read in `folder`; none if it does not list them.
+/// The files the compiler has read from outside of `folder`; none if it does not list them.
 fn files_read(folder: &Path) -> Option<Vec<PathBuf>> {
     Some(outside_prerequisites(folder, &std::fs::read(folder.join(RULE)).ok()?))
 }

@@ -1,7 +1,7 @@
-//! Turns a source set and a harness's call into an artifact that can be loaded.
+//! Turns a source set and a harness's call into an artifact to be loaded.
 //!
-//! Artifacts are found by content: equal sources, headers, compiler and flags are compiled once,
-//! whichever commit they belong to. A compilation that failed is remembered with its log.
+//! Artifacts are found by content: equal sources, headers, compiler and flags are compiled once, for all their commits.
+//! A failed compilation is remembered with its log.
 
 mod call_place;
 mod compiler;
@@ -59,13 +59,13 @@ use crate::runtime::headers;
 pub struct Artifact {
     /// The shared object.
     pub path: PathBuf,
-    /// Identifies its content: sources, call, flags, compiler, and all that was read from outside.
+    /// Identifies its content: sources, call, flags, compiler, and the files from outside.
     pub key: String,
-    /// Which of the harness's calls fits, from 0.
+    /// The number of the fitting call of the harness, from 0.
     pub call: usize,
     /// Why `float` meaning `double` may not mean the same; empty unless it is a shadow.
     pub shadow_obstacles: Vec<String>,
-    /// Whether it is a shadow that may end where it turns out that `double` does not mean the same.
+    /// Whether it is a shadow with guarded obstacles, and so may end where one runs.
     pub may_end: bool,
     /// Whether this run compiled it.
     pub fresh: bool,
@@ -74,7 +74,7 @@ pub struct Artifact {
 }
 
 impl Artifact {
-    /// A path of the shared object that nobody can remove while this lives; replayed code may remove the file.
+    /// A lasting path of the shared object while this lives. Replayed code may remove the file itself.
     pub(crate) fn place(&self) -> PathBuf {
         match &self.kept {
             Some(kept_file) => {
@@ -85,7 +85,7 @@ impl Artifact {
     }
 }
 
-/// The state that all compilations of a run share.
+/// The common state of all compilations of a run.
 pub struct Toolchain {
     compiler: Compiler,
     cache: Cache,
@@ -132,7 +132,7 @@ impl Toolchain {
         self.translations.load(Ordering::Relaxed)
     }
 
-    /// Compiles `sources` with the first call of `harness` that fits.
+    /// Compiles `sources` with the first fitting call of `harness`.
     ///
     /// # Errors
     /// [`CompileError`]; a refusal tells whether the sources or the calls are to blame.
@@ -320,7 +320,7 @@ impl Toolchain {
         Ok(Built { last, read, tools })
     }
 
-    /// Checks that the compiler accepts the headers alone; if not, the sources are not to blame.
+    /// Compiles the headers alone. If the compiler refuses them, the sources are not to blame.
     fn probe(&self, folder: &Path, precision: Precision) -> Result<(), CompilerError> {
         let source = folder.join("probe.cpp");
         std::fs::write(&source, "").map_err(scratch_failed(&source))?;
@@ -363,7 +363,7 @@ impl Toolchain {
         }
     }
 
-    /// The key of all that is known before the compiler has run.
+    /// The key of everything known before the compiler has run.
     fn first_key(
         &self,
         flags: &[String],
@@ -391,13 +391,13 @@ impl Toolchain {
 struct Built {
     /// The result of its last step.
     last: Finished,
-    /// The files from outside that it read; none if the compiler does not list them.
+    /// The files read from outside; none if the compiler does not list them.
     read: Option<Vec<PathBuf>>,
-    /// The programs and libraries that took part.
+    /// The programs and libraries behind the result.
     tools: Vec<PathBuf>,
 }
 
-/// A key that no other run will ask for.
+/// A key for this run alone.
 fn for_this_run(first: &str) -> String {
     let mut hasher = KeyHasher::new("not repeatable");
     hasher.part(first);
@@ -409,7 +409,7 @@ fn for_this_run(first: &str) -> String {
 /// The folder with this program's headers, beside the sources.
 const HEADERS: &str = "headers";
 
-/// The object file that every artifact contains, compiled with this program.
+/// The object file in every artifact, compiled with this program.
 fn definitions_object(precision: Precision) -> &'static [u8] {
     match precision {
         Precision::Native => include_bytes!(env!("REPLAY_DEFINITIONS_NATIVE")),
@@ -429,7 +429,7 @@ fn threads_of(precision: Precision, large: bool) -> Threads {
     }
 }
 
-/// All that the harness runs with call number `call`.
+/// The statements of the harness with call number `call`.
 fn join_harness_statements(harness: &Harness, call: usize) -> String {
     let setup = harness.setup.iter().map(|setup| setup.text.as_str());
     let all_statements: Vec<&str> = setup.chain([harness.calls[call].text.as_str()]).collect();

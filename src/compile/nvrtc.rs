@@ -1,7 +1,7 @@
 //! Compiles a source set to a module for one GPU architecture, with NVRTC.
 //!
-//! Modules are found by content, like artifacts. Only launches by host code show which instances of
-//! templates a module must hold; they are remembered for the next run.
+//! Modules are found by content, like artifacts. Only launches by host code show the instances of templates for a
+//! module. They are remembered for the next run.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -48,9 +48,9 @@ pub struct DeviceToolchain {
 pub struct DeviceModule {
     /// The file, as [`Module::decode`] reads it.
     pub path: PathBuf,
-    /// Identifies sources, headers, NVRTC, architecture, flags, and all that is read from outside.
+    /// Identifies sources, headers, NVRTC, architecture, flags, and the files from outside.
     pub key: String,
-    /// The instances of templates that it holds.
+    /// Its instances of templates.
     pub expressions: BTreeSet<String>,
     unit: Arc<DeviceUnit>,
 }
@@ -62,8 +62,8 @@ pub type DeviceShadow = Result<DeviceModule, String>;
 const OPTIONS: [&str; 1] = ["--std=c++17"];
 
 impl DeviceModule {
-    /// The greatest documented error, in units in the last place, of the mathematical functions
-    /// that the device code names; 1 if each of them rounds as on the CPU.
+    /// The greatest documented error, in units in the last place, of the mathematical functions in the device code; 1 if
+    /// each of them rounds as on the CPU.
     pub fn math_ulps(&self) -> f64 {
         self.unit.math_ulps
     }
@@ -121,11 +121,10 @@ impl DeviceToolchain {
         &self.nvrtc
     }
 
-    /// Compiles the device code of `sources`, with every instance of a template that is known to be
-    /// launched.
+    /// Compiles the device code of `sources`, with every known instance of a template.
     ///
     /// # Errors
-    /// [`CompileError`], which tells who is at fault.
+    /// [`CompileError`]; it tells the program at fault.
     pub fn compile(
         &self,
         harness: &Harness,
@@ -160,7 +159,7 @@ impl DeviceToolchain {
         Ok(DeviceModule { path, key, expressions, unit })
     }
 
-    /// Compiles `module` again with the instance `expression`, and remembers that it is needed.
+    /// Compiles `module` again with the instance `expression`, and remembers it.
     ///
     /// # Errors
     /// [`CompileError`]; NVRTC refuses an instance that the sources lack.
@@ -230,9 +229,9 @@ impl DeviceToolchain {
                 Ok(self.cache.write(CacheKind::Module, &key, &module.encode())?)
             }
             Err(log) => {
-                // NVRTC names the place of the expressions that it was asked for by a number.
+                // NVRTC names the place of a requested expression by a number.
                 let log = log.replace("__nv_name_map(", "launched name (");
-                // A file that is missing may be there the next time.
+                // A missing file may be there the next time.
                 let key = if log.contains("open source file") { for_this_run(&key) } else { key };
                 self.cache.write(CacheKind::Refusal, &key, log.as_bytes())?;
                 Err(self.refused(&key, &log))
@@ -244,7 +243,7 @@ impl DeviceToolchain {
         let mut options = OPTIONS.map(str::to_owned).to_vec();
         options.push(format!("--gpu-architecture={}", self.architecture));
         if unit.precision == Precision::Shadow {
-            // As on the CPU, so that only the mathematical functions differ.
+            // As on the CPU: only the mathematical functions differ.
             options.push("--fmad=false".to_owned());
         }
         if self.lines {
@@ -273,14 +272,14 @@ impl DeviceToolchain {
         }
     }
 
-    /// The key of `unit`, which covers the files that its includes lead to as well.
+    /// The key of `unit`. It covers the files within reach of its includes as well.
     fn key(&self, unit: &DeviceUnit) -> Result<String, CompileError> {
         let first = self.first_key(unit);
         if let Some(key) = self.outside.recall(&self.cache, &first) {
             return Ok(key);
         }
         let start_time = SystemTime::now();
-        // Files that the front end does not read are searched as well.
+        // Files outside of the front end are searched as well.
         let files: Vec<_> = unit.files.iter().map(|(_, bytes)| decode_source(bytes)).collect();
         let texts = files.iter().map(|file| &*file.text).chain([unit.text.as_str()]);
         let read_files: Vec<PathBuf> =
@@ -318,14 +317,14 @@ fn module_key(key: &str, expressions: &BTreeSet<String>) -> String {
     hasher.finish()
 }
 
-/// The key of the instances of templates that a module must hold.
+/// The key of the instances of templates for a module.
 fn expressions_key(key: &str) -> String {
     let mut hasher = KeyHasher::new("expressions");
     hasher.part(key);
     hasher.finish()
 }
 
-/// The file of `sources` that has no shadow in device code, and what in it is the reason.
+/// The file of `sources` without a shadow in device code, and the reason in it.
 fn shadow_obstacle(sources: &SourceSet) -> Result<Option<String>, CompileError> {
     let texts = decode_source_texts(sources)?;
     let obstacle_text = create_source_units(&texts).into_iter().find_map(|unit| {
@@ -354,7 +353,7 @@ struct DeviceUnit {
 }
 
 impl DeviceUnit {
-    /// `name`, which host code gives something, as this code names it.
+    /// `name`, a name in host code, as this code has it.
     fn named(&self, name: &str) -> String {
         match self.precision {
             Precision::Shadow => frontend::device_shadow_name(name),

@@ -1,4 +1,5 @@
-//! The command line of the compiler and the linker: what decides about bits, the precision, and where headers lie.
+//! The command line of the compiler and the linker: options with an effect on bits, the precision, and the folders of
+//! headers.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +19,7 @@ pub(super) fn owned_words<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_owned).into()
 }
 
-/// The option that tells the headers the precision; none for the native one.
+/// The option to tell the headers the precision; none for the native one.
 pub(super) fn precision_flag(precision: Precision) -> Option<String> {
     let flag = match precision {
         Precision::Native => None,
@@ -28,12 +29,12 @@ pub(super) fn precision_flag(precision: Precision) -> Option<String> {
     flag.map(str::to_owned)
 }
 
-/// Makes the compiler call a function of ours before each access to memory that other threads may
-/// see, and leave tables from which the place of a call is told.
+/// Makes the compiler call a function of ours before each access to memory open to other threads, and leave tables to
+/// tell the place of a call.
 ///
-/// g++ tells nothing of an aggregate that a call takes by value from memory, or returns into it. It does tell of
-/// constructors and assignments, and with `-fno-elide-constructors` it makes all of them: each such aggregate then
-/// is a temporary that is copied.
+/// g++ tells nothing of an aggregate taken by value from memory in a call, or returned into it. It does tell of
+/// constructors and assignments. With `-fno-elide-constructors` it makes all of them: then each such aggregate is a
+/// copied temporary.
 fn check_flags(compiler: &Compiler) -> Vec<String> {
     let compiler_flags: &[&str] = if compiler.version().contains("clang") {
         &["-mllvm", "-tsan-instrument-func-entry-exit=0", "-mllvm", "-tsan-distinguish-volatile=1"]
@@ -48,7 +49,7 @@ fn check_flags(compiler: &Compiler) -> Vec<String> {
     all_flags.map(|&word| word.to_owned()).collect()
 }
 
-/// The options that `compiler` takes for the sources of `harness`, as they were `translated`.
+/// The options of `compiler` for the `translated` sources of `harness`.
 pub(super) fn compiler_options(
     compiler: &Compiler,
     harness: &Harness,

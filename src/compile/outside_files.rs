@@ -1,11 +1,10 @@
-//! Dependencies of a compilation other than sources and this program's headers: the system's headers,
-//! files at absolute paths, the compiler's own programs and the files that it links.
+//! Dependencies of a compilation other than sources and this program's headers: the system's headers, files at absolute
+//! paths, the compiler's own programs and the linked files.
 //!
-//! The compiler knows which files those are only when it is done. So there are two keys. The first
-//! covers everything known beforehand; under it the cache lists the files that were read and their
-//! contents. While the files still have those contents, the second key is valid. It covers the
-//! files too, and artifacts, refusals, modules and outcomes are found by it. Checking a file that
-//! has not changed takes one system call.
+//! The compiler knows these files only at its end. So there are two keys. The first covers everything known beforehand;
+//! under it the cache lists the files and their contents. While the contents are the same, the second key is valid. It
+//! covers the files too, and leads to artifacts, refusals, modules and outcomes. A look at an unchanged file takes one
+//! system call.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -16,11 +15,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::key::KeyHasher;
 use crate::cache::{Cache, CacheError, CacheKind};
 
-/// The most compilations that are remembered for one first key. Machines that share a cache have
-/// different states of the files outside.
+/// The most compilations remembered for one first key. Machines with one cache have different states of the files
+/// outside.
 const VARIANTS: usize = 8;
 
-/// A file that lies outside.
+/// A file outside of the sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct OutsideFile {
     /// UTF-8 without a line break: the list is kept as lines of text.
@@ -31,7 +30,7 @@ struct OutsideFile {
     hash: Option<String>,
 }
 
-/// One compilation: the files that it read, and the key that they lead to.
+/// One compilation: its files, and their key.
 #[derive(Debug, PartialEq, Eq)]
 struct RecordedCompilation {
     key: String,
@@ -52,7 +51,7 @@ pub(super) struct Outside {
 struct OutsideState {
     /// Changes with any change of the file, and with its place on the disk.
     exact: String,
-    /// Is the same for copies that keep the time.
+    /// The same in a copy with the same time.
     portable: String,
     /// The later one of the times of modification and of status change.
     changed: SystemTime,
@@ -96,7 +95,7 @@ impl Outside {
         self.recall_with_files(cache, first).map(|(key, _)| key)
     }
 
-    /// The same, with the headers that were read.
+    /// The same, with the headers.
     pub(super) fn recall_with_files(
         &self,
         cache: &Cache,
@@ -135,9 +134,9 @@ impl Outside {
         }
     }
 
-    /// Remembers that the compilation with the key `first`, which began at `start_time`, read `headers` and
-    /// depends on the states of `tools`. Returns the second key, or none if one of the files is gone or
-    /// a header has changed since `start_time`: it is then unknown which content was read.
+    /// Remembers the `headers` and `tools` of the compilation with the key `first`, begun at `start_time`. Returns the
+    /// second key, or none if one of the files is gone or a header has changed since `start_time`: then its content is
+    /// unknown.
     pub(super) fn remember(
         &self,
         cache: &Cache,
@@ -262,8 +261,7 @@ pub(super) fn outside_file_state(path: &Path) -> Option<String> {
     OutsideState::read_from(path).map(|state| state.exact)
 }
 
-/// The files in `rule`, a rule for `make` as compilers write them, that lie outside of `folder`,
-/// where the compiler ran.
+/// The files outside of `folder` in `rule`, a compiler's rule for `make`. The compiler ran in `folder`.
 pub(super) fn outside_prerequisites(folder: &Path, rule: &[u8]) -> Vec<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     let mut files = Vec::new();

@@ -1,21 +1,21 @@
-//! The files that a compiler consists of, and those that it links.
+//! The files of a compiler, and its linked files.
 
 use std::path::PathBuf;
 
 use super::{CompilerError, Toolchain};
 
-/// The programs that a compiler starts.
+/// The programs started by a compiler.
 const PROGRAMS: [&str; 5] = ["cc1plus", "as", "collect2", "ld", "ld.gold"];
 
 impl Toolchain {
-    /// The programs that take part in a compilation, found once for each process.
+    /// The programs behind a compilation, found once for each process.
     pub(super) fn tools(&self) -> Result<&[PathBuf], CompilerError> {
         if let Some(known_tools) = self.once.tools.get() {
             return Ok(known_tools);
         }
         let own_folders = match self.compiler().answer("-print-search-dirs", Some(&self.cache)) {
             Ok(answer) => search_folders(&answer),
-            // For a compiler that does not know the question, only PATH is searched.
+            // If the compiler does not know the question, only PATH is searched.
             Err(CompilerError::NotACompiler { .. }) => Vec::new(),
             Err(error) => return Err(error),
         };
@@ -30,12 +30,12 @@ fn path_folders() -> Vec<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect()
 }
 
-/// The program that `word` names: a path, or a name in `PATH`.
+/// The program `word`: a path, or a name in `PATH`.
 pub(super) fn in_path(word: &str) -> Option<PathBuf> {
     find_compiler_tool(word, &path_folders())
 }
 
-/// Where a compiler that says `text` of itself looks for its programs.
+/// The compiler's folders of programs, in `text`, its answer.
 fn search_folders(text: &str) -> Vec<PathBuf> {
     let line = text.lines().find_map(|line| line.strip_prefix("programs:"));
     let list = line.unwrap_or_default().trim().trim_start_matches('=');

@@ -15,7 +15,7 @@ use crate::history::{SourceFile, SourceRole, SourceSet};
 /// A source set as host C++.
 pub(super) struct Translation {
     pub files: Vec<(String, Vec<u8>)>,
-    /// Those that make up the translation unit, in its order.
+    /// The sources of the translation unit, in its order.
     pub sources: Vec<String>,
     /// The begin of the translation unit: the harness's macros and the sources.
     pub head: String,
@@ -24,7 +24,7 @@ pub(super) struct Translation {
     pub forms: Vec<FileForms>,
     /// The obstacles to the shadow, each with its file.
     shadow_obstacles: Vec<(String, Obstacle)>,
-    /// The options for loops that run for several threads at once, if there are any.
+    /// The options for loops for several threads at once, if there are any.
     pub lanes: Vec<String>,
 }
 
@@ -36,8 +36,8 @@ pub(super) struct FileForms {
 }
 
 impl Translation {
-    /// Why `float` meaning `double` may not mean the same to `call`, and whether code that `call` leads to
-    /// ends the shadow where it runs.
+    /// The obstacles to `double` in place of `float` for `call`, and whether code within its reach ends the shadow where it
+    /// runs.
     pub(super) fn shadow_obstacles(&self, call: &str) -> (Vec<String>, bool) {
         let mut reasons = Vec::new();
         let mut may_end = false;
@@ -53,7 +53,7 @@ impl Translation {
         (reasons, may_end)
     }
 
-    /// Every obstacle with its file, and what it does to the shadow of `call`.
+    /// Every obstacle with its file, and its effect on the shadow of `call`.
     pub(super) fn obstacle_effects(&self, call: &str) -> Vec<(&String, &Obstacle, ObstacleEffect)> {
         if self.shadow_obstacles.is_empty() {
             return Vec::new();
@@ -71,7 +71,7 @@ impl Translation {
     }
 }
 
-/// The sources that the front end reads, as text.
+/// The sources of CUDA C++, as text.
 pub(super) fn decode_source_texts(
     sources: &SourceSet,
 ) -> Result<Vec<(&str, Decoded<'_>)>, CompileError> {
@@ -89,8 +89,8 @@ pub(super) fn decode_source_texts(
     Ok(texts)
 }
 
-/// The sizes in bytes that `sources` and the calls of `harness` write without `sizeof`, each with its file and line.
-/// None of sources that the front end cannot read.
+/// The sizes in bytes without `sizeof` in `sources` and the calls of `harness`, each with its file and line. Sources
+/// refused by the front end have none.
 pub fn source_byte_counts(sources: &SourceSet, harness: &Harness) -> Vec<(String, ByteCount)> {
     let mut counts = Vec::new();
     for (path, decoded) in decode_source_texts(sources).unwrap_or_default() {
@@ -107,7 +107,7 @@ pub fn source_byte_counts(sources: &SourceSet, harness: &Harness) -> Vec<(String
     counts
 }
 
-/// The path and the text of one file. `is_own_file` tells of headers that the source set has.
+/// The path and the text of one file. `is_own_file` tells whether the source set has a header.
 fn decode_source_file<'f>(
     file: &'f SourceFile,
     is_own_file: &dyn Fn(&str) -> bool,
@@ -133,13 +133,13 @@ pub(super) fn create_source_units<'t>(texts: &'t [(&'t str, Decoded<'t>)]) -> Ve
     texts.iter().map(|(path, decoded)| SourceUnit { path, text: &decoded.text }).collect()
 }
 
-/// The files that the front end does not read.
+/// The files other than CUDA C++.
 pub(super) fn untranslated_files(sources: &SourceSet) -> impl Iterator<Item = (String, Vec<u8>)> {
     let other_files = sources.files.iter().filter(|file| !is_code(&file.path));
     other_files.map(|file| (file.path.clone(), file.content.to_vec()))
 }
 
-/// The sources that make up the translation unit, in its order.
+/// The sources of the translation unit, in its order.
 pub(super) fn unit_sources(sources: &SourceSet) -> Result<Vec<String>, CompileError> {
     let source_files = sources.files.iter().filter(|file| file.role == SourceRole::Source);
     let mut source_paths: Vec<String> = source_files.map(|file| file.path.clone()).collect();
@@ -151,13 +151,13 @@ pub(super) fn unit_sources(sources: &SourceSet) -> Result<Vec<String>, CompileEr
     Ok(units)
 }
 
-/// File names that the front end reads; others are laid out as they are.
+/// Whether `path` is CUDA C++ for the front end. Other files are laid out as they are.
 fn is_code(path: &str) -> bool {
     let code = ["cu", "cuh", "h", "hh", "hpp", "hxx", "inl", "inc", "c", "cc", "cpp", "cxx"];
     Path::new(path).extension().and_then(|ext| ext.to_str()).is_some_and(|ext| code.contains(&ext))
 }
 
-/// The endings of files that are compiled by themselves.
+/// The endings of files compiled by themselves.
 pub(super) const UNITS: [&str; 5] = [".cu", ".c", ".cc", ".cpp", ".cxx"];
 
 fn is_unit(path: &str) -> bool {

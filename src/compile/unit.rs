@@ -1,5 +1,4 @@
-//! The part of the translation unit that is not the user's: the function that makes the
-//! harness's call.
+//! The part of the translation unit besides the user's: the function with the harness's call.
 
 use std::fmt::Write;
 
@@ -11,20 +10,20 @@ use crate::tensor::DType;
 /// How messages of the compiler name the harness's call.
 pub(super) const CALL: &str = "call in ";
 
-/// The properties of a fixture that decide about an artifact: the parameters of the call and the size
-/// of the tensors, but no data.
+/// The properties of a fixture with an effect on an artifact: the parameters of the call and the size of the tensors,
+/// but no data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// Inputs, then outputs: name, dtype, whether it is a scalar, whether it has strides.
     tensors: Vec<EntryParameter>,
     /// The names of the sizes, and whether one of them needs 64 bits.
     sizes: Vec<(String, bool)>,
-    /// Whether the tensors are so large that kernels are worth more of the compiler's time.
+    /// Whether the tensors are large enough to spend more of the compiler's time on kernels.
     pub(super) large: bool,
 }
 
-/// The bytes of tensors from which it pays to compile strided loops for several threads at once as
-/// well. That takes the compiler 40 ms a loop, and saves 10 ns an element and replay.
+/// From this many bytes of tensors on it pays to compile strided loops for several threads at once as well. The compiler
+/// takes 40 ms a loop for it; a replay saves 10 ns an element.
 const LARGE_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +35,7 @@ struct EntryParameter {
 }
 
 impl Signature {
-    /// The signature that `fixture` asks for.
+    /// The signature of `fixture`.
     pub fn from_fixture(fixture: &Fixture) -> Signature {
         let inputs = fixture.inputs.iter().map(|input| EntryParameter {
             name: input.name.clone(),
@@ -81,9 +80,9 @@ fn pad_call_to_position(call: &Call) -> String {
     format!("{}{}{}", "\n".repeat(lines), " ".repeat(columns), call.text)
 }
 
-/// The text that the compiler sees of the call in `unit`, from the first line of the harness on.
+/// The compiler's text of the call in `unit`, from the first line of the harness on.
 pub(super) fn find_call_statements<'u>(unit: &'u str, harness: &Harness) -> Option<&'u str> {
-    // What the harness sets up stands before.
+    // The harness's set-up stands before.
     unit.rsplit_once(&format!("#line 1 \"{}\"\n", harness_origin(harness))).map(|(_, rest)| rest)
 }
 
@@ -171,8 +170,7 @@ pub(super) fn generate_entry_point(
     Ok(text)
 }
 
-/// The statement that fills the output `name` before the call, if it begins as something. `has_strides`
-/// tells of inputs.
+/// The statement to fill the output `name` before the call, if it begins with a value. `has_strides` tells of inputs.
 fn initialise_output_statement(
     name: &str,
     spec: &OutputSpec,

@@ -1,8 +1,7 @@
-//! Whether kernels may use this processor's vectors to run eight threads at once, and the options
-//! for that. Bits do not depend on it.
+//! Whether kernels may run eight threads at once in this processor's vectors, and the options for it. Bits do not
+//! depend on it.
 
-/// The options with which `replay/lanes.h` uses the widest vectors of this processor, or none if
-/// they are too narrow.
+/// The options of `replay/lanes.h` for the widest vectors of this processor, or none if they are too narrow.
 pub(super) fn vector_options() -> Option<Vec<String>> {
     let mut flags = match widest_vector_bits()? {
         512 => vec![r#"-DREPLAY_LANES="avx512f,avx512dq,avx512vl,avx512bw""#, "-DREPLAY_LANES_512"],
