@@ -379,10 +379,11 @@ impl SharedRewriter<'_> {
         for declarator in &declaration.declarators {
             let token: Token = self.tokens[declarator.name];
             let word = token.text(self.text());
-            let stem = if self.within.is_some_and(|defined| defined.is_parameter(word)) {
-                format!("replay_shared_##{word}##")
+            let is_parameter = self.within.is_some_and(|defined| defined.is_parameter(word));
+            let (stem, name) = if is_parameter {
+                (format!("replay_shared_##{word}##"), format!("#{word}"))
             } else {
-                format!("replay_shared_{word}")
+                (format!("replay_shared_{word}"), format!("\"{word}\""))
             };
             edits.replace(token.start..token.end, format!("{stem}_t"));
             if declaration.is_extern {
@@ -393,7 +394,7 @@ impl SharedRewriter<'_> {
             } else {
                 references.push_str(&format!(
                     " static ::replay_rt::shared_slot {stem}_slot; {stem}_t& {word} = \
-                     {stem}_slot.template get<{stem}_t>({alignment});"
+                     {stem}_slot.template get<{stem}_t>({alignment}, {name});"
                 ));
             }
         }

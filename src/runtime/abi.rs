@@ -247,7 +247,7 @@ pub struct Abi {
     pub access: unsafe extern "C" fn(*const c_void, usize, u32, *const c_void),
     pub fence: unsafe extern "C" fn(),
     pub all_arrived: unsafe extern "C" fn(),
-    pub shared_alloc: unsafe extern "C" fn(u32, usize, usize) -> *mut c_void,
+    pub shared_alloc: unsafe extern "C" fn(u32, usize, usize, *const c_char) -> *mut c_void,
     pub shared_slot: unsafe extern "C" fn() -> u32,
     pub device_print: unsafe extern "C" fn(*const c_char, usize),
     pub device_abort: unsafe extern "C" fn(*const c_char, CallSite) -> !,

@@ -88,7 +88,7 @@ fn a_lost_barrier_is_found_although_no_bit_changes_in_the_order_of_the_indices()
         0 % of bits differ, rel. 0, 0 elements beyond noise
         depends on the order of blocks and threads: a race or a missing barrier
         3 of 4 elements, at n 1..3; [1]: 1 -> NaN in another order, rounding moves it by 1.2e-7
-      race on 4 bytes at byte 0 of shared memory: k.cu:4 writes in share, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in share, block (0, 0, 0), thread (1, 0, 0) (3 times)
+      race on 4 bytes at byte 0 of shared memory scale: k.cu:4 writes in share, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in share, block (0, 0, 0), thread (1, 0, 0) (3 times)
       [C2], its parent, was tested: identical
     ");
     assert!(diff.contains("-    __syncthreads();"), "{diff}");
@@ -157,8 +157,8 @@ fn a_lost_barrier_whose_bits_change_is_found_past_a_commit_that_rounds_otherwise
         everywhere
         depends on the order of blocks and threads: a race or a missing barrier
         4 of 4 elements, everywhere; [1]: 6 -> 1 in another order, rounding moves it by 4.8e-7
-      race on 4 bytes at byte 4 of shared memory: k.cu:7 reads in share, block (0, 0, 0), thread (0, 0, 0); k.cu:7 writes in share, block (0, 0, 0), thread (1, 0, 0) (15 times)
-      race on 4 bytes at byte 0 of shared memory: k.cu:7 writes in share, block (0, 0, 0), thread (0, 0, 0); k.cu:10 reads in share, block (0, 0, 0), thread (1, 0, 0) (3 times)
+      race on 4 bytes at byte 4 of shared memory part: k.cu:7 reads in share, block (0, 0, 0), thread (0, 0, 0); k.cu:7 writes in share, block (0, 0, 0), thread (1, 0, 0) (15 times)
+      race on 4 bytes at byte 0 of shared memory part: k.cu:7 writes in share, block (0, 0, 0), thread (0, 0, 0); k.cu:10 reads in share, block (0, 0, 0), thread (1, 0, 0) (3 times)
       [C2], its parent, was tested: identical
     ");
 }
@@ -216,7 +216,7 @@ fn a_plain_sum_that_was_atomic_is_seen_in_no_order_of_the_cpu_and_refused() {
     assert_eq!(run.code, Some(1), "{}", run.text());
     insta::assert_snapshot!(masked(&run.stdout, &ids), @"
     refused: [C1] was said to be bad: identical
-    hint: a check of the bad end finds race on shared memory: --on race names the commit
+    hint: a check of the bad end finds race on shared memory sum: --on race names the commit
     ");
 }
 
@@ -266,7 +266,7 @@ fn a_snapshot_is_left_by_the_commit_that_lost_the_barrier() {
     insta::assert_snapshot!(masked(told, &ids), @"
     [C2] is the first bad commit: c2
       y depends on the order of blocks and threads
-      race on 4 bytes at byte 0 of shared memory: k.cu:4 writes in share, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in share, block (0, 0, 0), thread (1, 0, 0) (3 times)
+      race on 4 bytes at byte 0 of shared memory scale: k.cu:4 writes in share, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in share, block (0, 0, 0), thread (1, 0, 0) (3 times)
       [C1], its parent, was tested: identical
     ");
 }

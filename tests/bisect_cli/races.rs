@@ -41,10 +41,10 @@ fn a_plain_sum_that_was_atomic_is_found_by_its_race() {
     let (told, diff) = run.stdout.split_once("\n\n").expect("a diff");
     insta::assert_snapshot!(masked(told, &ids), @"
     [C3] is the first bad commit: c3
-      race on shared memory
-      race on 4 bytes at byte 0 of shared memory: k.cu:6 writes in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in total, block (0, 0, 0), thread (1, 0, 0) (3 times)
-      race on 4 bytes at byte 0 of shared memory: k.cu:6 reads in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 writes in total, block (0, 0, 0), thread (1, 0, 0)
-      race on 4 bytes at byte 0 of shared memory: k.cu:6 writes in total, block (0, 0, 0), thread (1, 0, 0); k.cu:6 writes in total, block (0, 0, 0), thread (2, 0, 0) (2 times)
+      race on shared memory sum
+      race on 4 bytes at byte 0 of shared memory sum: k.cu:6 writes in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in total, block (0, 0, 0), thread (1, 0, 0) (3 times)
+      race on 4 bytes at byte 0 of shared memory sum: k.cu:6 reads in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 writes in total, block (0, 0, 0), thread (1, 0, 0)
+      race on 4 bytes at byte 0 of shared memory sum: k.cu:6 writes in total, block (0, 0, 0), thread (1, 0, 0); k.cu:6 writes in total, block (0, 0, 0), thread (2, 0, 0) (2 times)
       [C2], its parent, was tested: completed, without a new race
       [C1] was tested: completed, without a new race (c1)
     ");
@@ -52,9 +52,9 @@ fn a_plain_sum_that_was_atomic_is_found_by_its_race() {
     insta::assert_snapshot!(masked(&run.stderr, &ids), @"
     4 of 4 commits change a kernel, 1 tested at a time
     [C0] good: completed, without a new race
-    [C4] bad: race on shared memory
+    [C4] bad: race on shared memory sum
     [C2] good: completed, without a new race
-    [C3] bad: race on shared memory
+    [C3] bad: race on shared memory sum
     [C1] good: completed, without a new race
     ");
     // A second search replays and compiles nothing.
@@ -65,7 +65,7 @@ fn a_plain_sum_that_was_atomic_is_found_by_its_race() {
     assert_eq!(made(&env), before);
     let markdown = search(&env, "--good main~4 --bad main --on race --format markdown");
     assert!(
-        markdown.stdout.contains("race on 4 bytes at byte 0 of shared memory"),
+        markdown.stdout.contains("race on 4 bytes at byte 0 of shared memory sum"),
         "{}",
         markdown.stdout
     );
@@ -73,7 +73,7 @@ fn a_plain_sum_that_was_atomic_is_found_by_its_race() {
     let events = search(&env, "--good main~4 --bad main --on race --format json").stdout;
     let last: Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
     let wanted = serde_json::json!([{
-        "symptom": "access", "fixture": "tiny", "finding": "race", "memory": "shared memory"
+        "symptom": "access", "fixture": "tiny", "finding": "race", "memory": "shared memory sum"
     }]);
     assert_eq!(last["wanted"], wanted);
     assert_eq!(last["culprit"]["commit"]["id"], ids[3].as_str());
@@ -97,16 +97,16 @@ fn a_race_of_the_good_end_is_passed_over_wherever_its_lines_and_kernels_go() {
     insta::assert_snapshot!(masked(told, &ids), @"
     [C2] is the first bad commit: c2
       failed: depends on unwritten memory: 4 of 4 elements of y, first at [0]
-      nobody has written 4 bytes at byte 0 of shared memory: k.cu:11 reads in total, block (0, 0, 0), thread (0, 0, 0)
-      on both sides: race on 4 bytes at byte 0 of shared memory: k.cu:11 writes in total, block (0, 0, 0), thread (0, 0, 0); k.cu:11 reads in total, block (0, 0, 0), thread (1, 0, 0) (3 times)
-      on both sides: race on 4 bytes at byte 0 of shared memory: k.cu:11 reads in total, block (0, 0, 0), thread (0, 0, 0); k.cu:11 writes in total, block (0, 0, 0), thread (1, 0, 0)
-      note: the same value is written by several to 4 bytes at byte 0 of shared memory: k.cu:11 writes in total, block (0, 0, 0), thread (1, 0, 0); k.cu:11 writes in total, block (0, 0, 0), thread (2, 0, 0) (2 times)
+      nobody has written 4 bytes at byte 0 of shared memory sum: k.cu:11 reads in total, block (0, 0, 0), thread (0, 0, 0)
+      on both sides: race on 4 bytes at byte 0 of shared memory sum: k.cu:11 writes in total, block (0, 0, 0), thread (0, 0, 0); k.cu:11 reads in total, block (0, 0, 0), thread (1, 0, 0) (3 times)
+      on both sides: race on 4 bytes at byte 0 of shared memory sum: k.cu:11 reads in total, block (0, 0, 0), thread (0, 0, 0); k.cu:11 writes in total, block (0, 0, 0), thread (1, 0, 0)
+      note: the same value is written by several to 4 bytes at byte 0 of shared memory sum: k.cu:11 writes in total, block (0, 0, 0), thread (1, 0, 0); k.cu:11 writes in total, block (0, 0, 0), thread (2, 0, 0) (2 times)
       [C1], its parent, was tested: completed, without a new race
     ");
     let run = search(&env, "--good main~3 --bad main~2 --on race");
     assert_eq!(run.code, Some(1), "{}", run.text());
     insta::assert_snapshot!(masked(&run.stdout, &ids), @"
-    refused: [C1] was said to be bad: completed, without a new race; race on shared memory, as at the good end
+    refused: [C1] was said to be bad: completed, without a new race; race on shared memory sum, as at the good end
     hint: the good end has the same race or lacks the same barrier: name a good end that does not
     ");
 }
@@ -135,7 +135,7 @@ fn a_race_that_moves_no_number_is_told_where_a_search_for_values_is_refused() {
     assert_eq!(run.code, Some(1), "{}", run.text());
     insta::assert_snapshot!(masked(&run.stdout, &ids), @"
     refused: [C1] was said to be bad: identical
-    hint: a check of the bad end finds race on shared memory: --on race names the commit
+    hint: a check of the bad end finds race on shared memory sum: --on race names the commit
     ");
     let run = search(&env, "--good main~1 --bad main --check off");
     insta::assert_snapshot!(masked(&run.stdout, &ids), @"
@@ -163,17 +163,17 @@ fn the_log_marks_where_a_race_begins_and_where_it_ends() {
     assert_eq!(run.code, Some(0), "{}", run.text());
     insta::assert_snapshot!(masked(&run.stdout, &ids), @"
     [C1] c1
-      failed: race on shared memory
-      race on 4 bytes at byte 0 of shared memory: k.cu:6 writes in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in total, block (0, 0, 0), thread (1, 0, 0) (3 times)
-      race on 4 bytes at byte 0 of shared memory: k.cu:6 reads in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 writes in total, block (0, 0, 0), thread (1, 0, 0)
-      race on 4 bytes at byte 0 of shared memory: k.cu:6 writes in total, block (0, 0, 0), thread (1, 0, 0); k.cu:6 writes in total, block (0, 0, 0), thread (2, 0, 0) (2 times)
+      failed: race on shared memory sum
+      race on 4 bytes at byte 0 of shared memory sum: k.cu:6 writes in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in total, block (0, 0, 0), thread (1, 0, 0) (3 times)
+      race on 4 bytes at byte 0 of shared memory sum: k.cu:6 reads in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 writes in total, block (0, 0, 0), thread (1, 0, 0)
+      race on 4 bytes at byte 0 of shared memory sum: k.cu:6 writes in total, block (0, 0, 0), thread (1, 0, 0); k.cu:6 writes in total, block (0, 0, 0), thread (2, 0, 0) (2 times)
       against [C0]
 
     [C3] c3
       repaired: identical to [C0], as before [C1]
-      no longer: race on 4 bytes at byte 0 of shared memory: k.cu:6 writes in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in total, block (0, 0, 0), thread (1, 0, 0) (3 times)
-      no longer: race on 4 bytes at byte 0 of shared memory: k.cu:6 reads in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 writes in total, block (0, 0, 0), thread (1, 0, 0)
-      no longer: race on 4 bytes at byte 0 of shared memory: k.cu:6 writes in total, block (0, 0, 0), thread (1, 0, 0); k.cu:6 writes in total, block (0, 0, 0), thread (2, 0, 0) (2 times)
+      no longer: race on 4 bytes at byte 0 of shared memory sum: k.cu:6 writes in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in total, block (0, 0, 0), thread (1, 0, 0) (3 times)
+      no longer: race on 4 bytes at byte 0 of shared memory sum: k.cu:6 reads in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 writes in total, block (0, 0, 0), thread (1, 0, 0)
+      no longer: race on 4 bytes at byte 0 of shared memory sum: k.cu:6 writes in total, block (0, 0, 0), thread (1, 0, 0); k.cu:6 writes in total, block (0, 0, 0), thread (2, 0, 0) (2 times)
       against [C2]
 
     changed sources and no output:
@@ -218,11 +218,11 @@ fn a_comparison_of_two_revisions_tells_what_is_new_and_what_is_gone() {
       y  identical
 
     accesses
-      race on 4 bytes at byte 0 of shared memory: k.cu:6 writes in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in total, block (0, 0, 0), thread (1, 0, 0) (3 times)
-      race on 4 bytes at byte 0 of shared memory: k.cu:6 reads in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 writes in total, block (0, 0, 0), thread (1, 0, 0)
-      race on 4 bytes at byte 0 of shared memory: k.cu:6 writes in total, block (0, 0, 0), thread (1, 0, 0); k.cu:6 writes in total, block (0, 0, 0), thread (2, 0, 0) (2 times)
+      race on 4 bytes at byte 0 of shared memory sum: k.cu:6 writes in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in total, block (0, 0, 0), thread (1, 0, 0) (3 times)
+      race on 4 bytes at byte 0 of shared memory sum: k.cu:6 reads in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 writes in total, block (0, 0, 0), thread (1, 0, 0)
+      race on 4 bytes at byte 0 of shared memory sum: k.cu:6 writes in total, block (0, 0, 0), thread (1, 0, 0); k.cu:6 writes in total, block (0, 0, 0), thread (2, 0, 0) (2 times)
 
-    failed: race on 4 bytes at byte 0 of shared memory: k.cu:6 writes in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in total, block (0, 0, 0), thread (1, 0, 0) (3 times)
+    failed: race on 4 bytes at byte 0 of shared memory sum: k.cu:6 writes in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in total, block (0, 0, 0), thread (1, 0, 0) (3 times)
     ");
     let gone = diff("main", "main~1", &[]);
     assert_eq!(gone.code, Some(0), "{}", gone.text());
@@ -234,9 +234,9 @@ fn a_comparison_of_two_revisions_tells_what_is_new_and_what_is_gone() {
       y  identical
 
     accesses
-      no longer: race on 4 bytes at byte 0 of shared memory: k.cu:6 writes in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in total, block (0, 0, 0), thread (1, 0, 0) (3 times)
-      no longer: race on 4 bytes at byte 0 of shared memory: k.cu:6 reads in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 writes in total, block (0, 0, 0), thread (1, 0, 0)
-      no longer: race on 4 bytes at byte 0 of shared memory: k.cu:6 writes in total, block (0, 0, 0), thread (1, 0, 0); k.cu:6 writes in total, block (0, 0, 0), thread (2, 0, 0) (2 times)
+      no longer: race on 4 bytes at byte 0 of shared memory sum: k.cu:6 writes in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in total, block (0, 0, 0), thread (1, 0, 0) (3 times)
+      no longer: race on 4 bytes at byte 0 of shared memory sum: k.cu:6 reads in total, block (0, 0, 0), thread (0, 0, 0); k.cu:6 writes in total, block (0, 0, 0), thread (1, 0, 0)
+      no longer: race on 4 bytes at byte 0 of shared memory sum: k.cu:6 writes in total, block (0, 0, 0), thread (1, 0, 0); k.cu:6 writes in total, block (0, 0, 0), thread (2, 0, 0) (2 times)
 
     identical: y
     ");

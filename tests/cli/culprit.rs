@@ -198,9 +198,9 @@ fn the_commit_of_a_race_is_not_written_beside_an_output_that_another_one_rounds_
     | tiny | y | equivalent | 5ffdd4ab → f6d1bb69 | rel. 3.8e-8 | 0 of 4 | &#91;2&#93;: 0.428571433 → 0.428571463 |  |
 
     **failed** tiny at working tree against [A kernel] on cpu
-    - race on 4 bytes at byte 0 of shared memory: k.cu:6 writes in count, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in count, block (0, 0, 0), thread (1, 0, 0) (3 times)
-    - race on 4 bytes at byte 0 of shared memory: k.cu:6 reads in count, block (0, 0, 0), thread (0, 0, 0); k.cu:6 writes in count, block (0, 0, 0), thread (1, 0, 0)
-    - race on 4 bytes at byte 0 of shared memory: k.cu:6 writes in count, block (0, 0, 0), thread (1, 0, 0); k.cu:6 writes in count, block (0, 0, 0), thread (2, 0, 0) (2 times)
+    - race on 4 bytes at byte 0 of shared memory sum: k.cu:6 writes in count, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in count, block (0, 0, 0), thread (1, 0, 0) (3 times)
+    - race on 4 bytes at byte 0 of shared memory sum: k.cu:6 reads in count, block (0, 0, 0), thread (0, 0, 0); k.cu:6 writes in count, block (0, 0, 0), thread (1, 0, 0)
+    - race on 4 bytes at byte 0 of shared memory sum: k.cu:6 writes in count, block (0, 0, 0), thread (1, 0, 0); k.cu:6 writes in count, block (0, 0, 0), thread (2, 0, 0) (2 times)
     - equivalent: y
     - [Race] is the first bad commit: Race
 

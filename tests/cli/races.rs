@@ -36,9 +36,9 @@ fn a_race_that_moves_no_number_fails_and_every_format_tells_it() {
     assert_eq!(run.code, Some(1), "{}", run.text());
     let (_, found) = run.stdout.split_once("accesses\n").expect("a finding");
     insta::assert_snapshot!(found, @"
-      race on 4 bytes at byte 0 of shared memory: k.cu:4 writes in last, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in last, block (0, 0, 0), thread (31, 0, 0) (4 times)
+      race on 4 bytes at byte 0 of shared memory part: k.cu:4 writes in last, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in last, block (0, 0, 0), thread (31, 0, 0) (4 times)
 
-    failed: race on 4 bytes at byte 0 of shared memory: k.cu:4 writes in last, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in last, block (0, 0, 0), thread (31, 0, 0) (4 times)
+    failed: race on 4 bytes at byte 0 of shared memory part: k.cu:4 writes in last, block (0, 0, 0), thread (0, 0, 0); k.cu:6 reads in last, block (0, 0, 0), thread (31, 0, 0) (4 times)
     ");
 
     let told = document(&env, &CHECKED);

@@ -187,7 +187,19 @@ fn a_finding_names_both_places_and_the_element() {
     assert_eq!((first.site.clone(), race.second.site.clone()), (line(2), line(3)));
     assert_eq!((first.writes, race.second.writes), (true, false));
     assert_eq!((first.thread, race.second.thread), (Some([0, 0, 0]), Some([1, 0, 0])));
-    assert_eq!((race.memory.as_str(), race.offset, race.bytes), ("shared memory", 0, 4));
+    assert_eq!((race.memory.as_str(), race.offset, race.bytes), ("shared memory best", 0, 4));
+}
+
+#[test]
+fn shared_memory_is_told_by_its_variable_and_from_its_begin() {
+    for (case, memory) in [
+        ("race_dynamic_shared", "dynamic shared memory"),
+        ("race_second_shared_variable", "shared memory second"),
+    ] {
+        let found = found(case);
+        let told = |race: &&AccessFinding| (race.memory.as_str(), race.offset) == (memory, 176);
+        assert_eq!(found.iter().filter(told).count(), 1, "{case}: {found:?}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
-use std::ffi::c_void;
+use std::ffi::{CStr, c_char, c_void};
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -178,23 +178,35 @@ impl SharedMemory {
         self.map as usize..self.map as usize + 2 * self.area
     }
 
-    fn allocate(&mut self, slot: u32, bytes: usize, align: usize) -> *mut c_void {
+    fn allocate(
+        &mut self,
+        slot: u32,
+        bytes: usize,
+        align: usize,
+        name: &'static CStr,
+    ) -> *mut c_void {
         let variable_offset = self.static_bytes.next_multiple_of(align.max(16));
         let needed = variable_offset + bytes;
         if needed + self.dynamic_bytes > self.limit {
             (self.too_large)(needed + self.dynamic_bytes, self.limit);
         }
         if self.peers.is_empty() {
-            return self.place(slot, variable_offset, bytes);
+            return self.place(slot, variable_offset, bytes, name);
         }
         for peer in self.peers.clone() {
             // SAFETY: as in `join`; `self` is one of them, and not used meanwhile.
-            unsafe { (*peer).place(slot, variable_offset, bytes) };
+            unsafe { (*peer).place(slot, variable_offset, bytes, name) };
         }
         self.slots[slot as usize]
     }
 
-    fn place(&mut self, slot: u32, variable_offset: usize, bytes: usize) -> *mut c_void {
+    fn place(
+        &mut self,
+        slot: u32,
+        variable_offset: usize,
+        bytes: usize,
+        name: &'static CStr,
+    ) -> *mut c_void {
         self.static_bytes = variable_offset + bytes;
         if self.closed {
             return std::ptr::null_mut();
@@ -203,7 +215,7 @@ impl SharedMemory {
         // SAFETY: the area is larger than any limit and belongs to this thread.
         unsafe { fill_with_poison(self.poison, address, bytes) };
         self.slots[slot as usize] = address as *mut c_void;
-        check::note_shared_variable(address..address + bytes, self.range());
+        check::note_shared_variable(address..address + bytes, name, self.range());
         address as *mut c_void
     }
 }
@@ -249,15 +261,16 @@ pub(crate) fn ended_at(address: usize) -> bool {
     }
 }
 
-/// Gives the static variable `slot` its memory in the current block.
+/// Gives the static variable `slot`, called `name` in the sources, its memory in the current block.
 ///
 /// # Safety
-/// Must be called from a thread of a kernel that runs.
+/// Must be called from a thread of a kernel that runs; `name` is a literal of the artifact.
 pub(crate) unsafe extern "C" fn allocate_static_shared(
     slot: u32,
     bytes: usize,
     align: usize,
+    name: *const c_char,
 ) -> *mut c_void {
-    // SAFETY: set by `begin_launch` on this operating-system thread.
-    unsafe { (*CURRENT.get()).allocate(slot, bytes, align) }
+    // SAFETY: `begin_launch` set the memory on this operating-system thread; the artifact stays loaded.
+    unsafe { (*CURRENT.get()).allocate(slot, bytes, align, CStr::from_ptr(name)) }
 }

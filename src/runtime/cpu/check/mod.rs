@@ -17,12 +17,12 @@ mod state;
 mod streams;
 
 use std::cell::RefCell;
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::path::Path;
 
 use self::cells::Touch;
-use self::checker::Checker;
 use self::checker::findings::{At, CheckerFinding, CheckerFindingKind, CheckerSpot};
+use self::checker::{Checker, SharedVariable};
 use self::lines::LineTable;
 use super::block::running::{current_place, linear_thread};
 use super::shape::LaunchShape;
@@ -134,9 +134,14 @@ pub fn begin_block(block: u64, index: [u32; 3], dynamic: std::ops::Range<usize>)
     with_checker(|checker| checker.begin_block(block as u32, index, dynamic));
 }
 
-/// The block that runs has a static variable at `range`, in shared memory that is all its own.
-pub fn note_shared_variable(range: std::ops::Range<usize>, shared_range: std::ops::Range<usize>) {
-    with_checker(|checker| checker.share(range, shared_range));
+/// The block that runs has the static variable `name` at `range`, in shared memory that is all its own.
+pub fn note_shared_variable(
+    range: std::ops::Range<usize>,
+    name: &'static CStr,
+    shared_range: std::ops::Range<usize>,
+) {
+    let variable = SharedVariable { range, name: Some(name) };
+    with_checker(|checker| checker.share(variable, shared_range));
 }
 
 /// Blocks that are alive at once begin.

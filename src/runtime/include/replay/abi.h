@@ -159,7 +159,7 @@ struct replay_abi {
   void (*access)(const volatile void* address, size_t bytes, uint32_t touch, const void* site);
   void (*fence)(void);            // in a checked build: at every memory fence
   void (*all_arrived)(void);      // in a checked build: all that a barrier in memory expects are there
-  void* (*shared_alloc)(uint32_t slot, size_t bytes, size_t align);
+  void* (*shared_alloc)(uint32_t slot, size_t bytes, size_t align, const char* name);
   uint32_t (*shared_slot)(void);  // a new slot number, unique in the process
   void (*device_print)(const char* text, size_t bytes);
   __attribute__((noreturn)) void (*device_abort)(const char* why, struct replay_site site);

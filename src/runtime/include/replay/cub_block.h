@@ -40,7 +40,7 @@ struct replay_storage {
   Storage* storage;
   replay_storage() {
     static replay_rt::shared_slot slot;
-    storage = &slot.template get<Storage>(0);
+    storage = &slot.template get<Storage>(0, "TempStorage");
   }
   explicit replay_storage(Storage& given) : storage(&given) {}
 };

@@ -372,12 +372,13 @@ struct shared_slot {
   uint32_t number = 0;  // one more than the slot; 0 before the first use in the process
 
   template <class T>
-  T& get(size_t alignment) {
+  T& get(size_t alignment, const char* name) {
     uint32_t mine = __atomic_load_n(&number, __ATOMIC_RELAXED);
     if (mine == 0) mine = take_number();
     void* address = block.shared_slots[mine - 1];
     if (address == nullptr) {
-      address = abi->shared_alloc(mine - 1, sizeof(T), alignment > alignof(T) ? alignment : alignof(T));
+      if (alignment < alignof(T)) alignment = alignof(T);
+      address = abi->shared_alloc(mine - 1, sizeof(T), alignment, name);
     }
     return *static_cast<T*>(address);
   }

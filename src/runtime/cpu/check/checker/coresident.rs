@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::super::clocks::Learned;
-use super::Checker;
+use super::{Checker, SharedVariable};
 
 /// What is known of the blocks that are alive.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Checker {
     ) {
         self.settle_all();
         self.enter_block(block, index);
-        self.share_among(dynamic, reach);
+        self.share_among(SharedVariable::dynamic(dynamic), reach);
         self.follow_clocks();
     }
 
@@ -52,12 +52,13 @@ impl Checker {
         }
     }
 
-    /// The block that runs has shared memory of its own at `range`, in what belongs to the block.
-    pub(super) fn share_among(&mut self, range: Range<usize>, reach: Range<usize>) {
+    /// The block that runs has `variable` in shared memory of its own, whose surroundings are `reach`.
+    pub(super) fn share_among(&mut self, variable: SharedVariable, reach: Range<usize>) {
         let Some(together) = &mut self.together else { return };
+        let range = &variable.range;
         if !range.is_empty() {
             together.variables.push(range.start);
-            self.add(range.start, range.len(), "shared memory", false, reach);
+            self.add(range.start, range.len(), &variable.label(), false, reach);
         }
     }
 

@@ -8,6 +8,7 @@ mod coresident;
 mod host_device;
 mod swaps;
 
+use std::ffi::CStr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
@@ -23,6 +24,30 @@ use super::state::{HookState, Slot};
 use super::streams::Streams;
 use crate::runtime::cpu::shape::LaunchShape;
 
+/// A part of a block's shared memory.
+#[derive(Clone, PartialEq)]
+pub(super) struct SharedVariable {
+    /// Its addresses.
+    pub range: Range<usize>,
+    /// Its name in the sources; none of the dynamic part, for which each kernel has a name of its own.
+    pub name: Option<&'static CStr>,
+}
+
+impl SharedVariable {
+    /// The dynamic part, at `range`.
+    fn dynamic(range: Range<usize>) -> SharedVariable {
+        SharedVariable { range, name: None }
+    }
+
+    /// What it is called in messages.
+    fn label(&self) -> String {
+        match self.name {
+            None => "dynamic shared memory".to_owned(),
+            Some(name) => format!("shared memory {}", name.to_string_lossy()),
+        }
+    }
+}
+
 /// An access that may be wrong.
 struct Accessed {
     spot: CheckerSpot,
@@ -30,6 +55,8 @@ struct Accessed {
     number: u32,
     /// The name of the memory.
     label: String,
+    /// Where that memory begins, as an offset in its region.
+    origin: usize,
     address: usize,
     bytes: usize,
 }
@@ -57,8 +84,8 @@ pub(super) struct Checker {
     clocks: Clocks,
     regions: Regions,
     shared: CheckedRegion,
-    /// The parts of shared memory that the block has.
-    variables: Vec<Range<usize>>,
+    /// The parts of shared memory that the block has, the dynamic one first.
+    variables: Vec<SharedVariable>,
     /// The order of launches, copies and fills.
     pub streams: Streams,
     operation: u32,
@@ -240,7 +267,11 @@ impl Checker {
         let label = region.label.clone();
         if let Some((offset, race)) = race {
             let spot = CheckerSpot { touch, site: At::Code(0), name, place: None };
-            self.race(&race, &Accessed { spot, number: 0, label, address, bytes }, offset);
+            self.race(
+                &race,
+                &Accessed { spot, number: 0, label, origin: 0, address, bytes },
+                offset,
+            );
         }
         if is_split {
             self.state().forget();
@@ -273,11 +304,12 @@ impl Checker {
         self.settle_all();
         self.enter_block(block, index);
         // Most blocks of a launch have the same: what one has made its own must not be cleared then.
-        if self.variables.first() != Some(&dynamic) {
+        let dynamic = SharedVariable::dynamic(dynamic);
+        let is_new = self.variables.first() != Some(&dynamic);
+        if is_new {
             self.set_shared(0, PackedCell::PADDING);
         }
         (1..self.variables.len()).for_each(|index| self.set_shared(index, PackedCell::PADDING));
-        let is_new = self.variables.first() != Some(&dynamic);
         self.variables.truncate(if is_new { 0 } else { 1 });
         if is_new {
             self.share(dynamic, 0..0);
@@ -299,18 +331,18 @@ impl Checker {
         (state.block_first, state.ticks, state.warps) = (phase, ticks, warps);
     }
 
-    /// The block that runs may use `range` of shared memory, in what is all its own.
-    pub(super) fn share(&mut self, range: Range<usize>, reach: Range<usize>) {
+    /// The block that runs may use `variable` of its shared memory, whose surroundings are `reach`.
+    pub(super) fn share(&mut self, variable: SharedVariable, reach: Range<usize>) {
         if self.together.is_some() {
-            return self.share_among(range, reach);
+            return self.share_among(variable, reach);
         }
-        self.variables.push(range);
+        self.variables.push(variable);
         self.set_shared(self.variables.len() - 1, PackedCell::default());
     }
 
     /// Makes all cells of the variable of that number `value`.
     fn set_shared(&mut self, variable: usize, value: PackedCell) {
-        let Some(range) = self.variables.get(variable) else { return };
+        let Some(SharedVariable { range, .. }) = self.variables.get(variable) else { return };
         let offset = self.shared.offset(range.start);
         for cell in self.shared.whole_cells(offset, range.len()) {
             cell.clear(&mut self.elsewhere);
@@ -375,16 +407,16 @@ impl Checker {
         let number = site.wrapping_sub(self.state().base) as u32;
         let spot = spot_of(&running, thread, touch, At::Code(site));
         let (in_shared, floor, before) = self.horizon(address);
-        let region_lookup = match in_shared {
-            true if self.in_variable(address, bytes) => RegionMatch::Inside(&mut self.shared),
-            true => RegionMatch::Beside(&self.shared, 0),
-            false => self.regions.find(address, bytes),
+        let variable = self.find_variable(address, bytes);
+        let region_lookup = match (in_shared, variable) {
+            (true, Some(_)) => RegionMatch::Inside(&mut self.shared),
+            (true, None) => RegionMatch::Beside(&self.shared, 0),
+            (false, _) => self.regions.find(address, bytes),
         };
         let region = match region_lookup {
             RegionMatch::Inside(region) => region,
             RegionMatch::Elsewhere => return self.elsewhere(address, bytes, spot, number),
             RegionMatch::Beside(region, distance) => {
-                // The variables of shared memory are not told apart by name.
                 let offset = if in_shared { 0 } else { region.outside(distance, bytes) };
                 let finding = CheckerFinding::new(
                     CheckerFindingKind::OutOfBounds,
@@ -420,9 +452,13 @@ impl Checker {
         let cells = region.cells(first, bytes, &mut self.elsewhere);
         let shown = touch_cells(region, cells, &access, &mut self.elsewhere, &past);
         let slot = region.slot();
-        let label = region.label.clone();
         if shown.is_something() {
-            self.record_findings(Accessed { spot, number, label, address, bytes }, shown, thread);
+            let (label, origin) = match variable.map(|index| &self.variables[index]) {
+                Some(variable) => (variable.label(), region.offset(variable.range.start)),
+                None => (region.label.clone(), 0),
+            };
+            let accessed = Accessed { spot, number, label, origin, address, bytes };
+            self.record_findings(accessed, shown, thread);
         }
         if is_split {
             self.state().forget();
@@ -463,11 +499,11 @@ impl Checker {
         if in_shared { (true, state.block_first, phase) } else { (false, 0, state.before) }
     }
 
-    /// Whether the bytes lie in one variable of shared memory.
-    fn in_variable(&self, address: usize, bytes: usize) -> bool {
-        let contains_access =
-            |range: &Range<usize>| range.start <= address && address + bytes <= range.end;
-        self.variables.iter().any(contains_access)
+    /// The number of the variable in shared memory that holds all of the bytes.
+    fn find_variable(&self, address: usize, bytes: usize) -> Option<usize> {
+        self.variables.iter().position(|SharedVariable { range, .. }| {
+            range.start <= address && address + bytes <= range.end
+        })
     }
 
     /// Notes what an access of `thread` showed at offsets of its memory.
@@ -477,9 +513,9 @@ impl Checker {
             self.findings.note(finding, key);
         }
         if let Some(offset) = shown.unwritten {
-            let Accessed { spot, number, label, bytes, .. } = &access;
+            let Accessed { spot, number, label, origin, bytes, .. } = &access;
             let label = label.clone();
-            let offset = offset as i64;
+            let offset = (offset - origin) as i64;
             let finding =
                 CheckerFinding::new(CheckerFindingKind::Unwritten, *spot, label, offset, *bytes);
             self.findings.note(finding, [*number, 0]);
@@ -502,7 +538,7 @@ impl Checker {
         access: &Accessed,
         offset: usize,
     ) -> (CheckerFinding, [u32; 2]) {
-        let &Accessed { spot: second, number, ref label, bytes, .. } = access;
+        let &Accessed { spot: second, number, ref label, origin, bytes, .. } = access;
         let Stamp { operation, moment, site, .. } = race.by;
         let (name, shape) = self.operations[operation as usize - 1];
         let place_of_thread = |thread: u16| {
@@ -518,7 +554,8 @@ impl Checker {
         }
         let first = CheckerSpot { touch: race.touch, site: self.site(site), name, place };
         let key = [number, site.wrapping_add(1)];
-        let finding = CheckerFinding::new(kind, second, label.clone(), offset as i64, bytes);
+        let offset = (offset - origin) as i64;
+        let finding = CheckerFinding::new(kind, second, label.clone(), offset, bytes);
         let between_streams = operation != self.operation;
         (CheckerFinding { first: Some(first), between_streams, ..finding }, key)
     }

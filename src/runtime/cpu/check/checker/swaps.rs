@@ -86,7 +86,7 @@ impl Checker {
         self.settle();
         let in_shared = self.shared.range().contains(&address);
         let region_lookup = match in_shared {
-            true if !self.in_variable(address, bytes) => return,
+            true if self.find_variable(address, bytes).is_none() => return,
             true => RegionMatch::Inside(&mut self.shared),
             false => self.regions.find(address, bytes),
         };
