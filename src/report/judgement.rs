@@ -514,14 +514,9 @@ pub(super) const ORDER: &str = "depends on the order of blocks and threads";
 
 /// The lines about an output that depends on the order of blocks and threads.
 pub fn order_lines(dependence: &OrderDependence) -> [ReportLine; 2] {
-    let place = dependence
-        .place
-        .as_ref()
-        .map_or(String::new(), |place| format!(", {}", format_place_phrase(place)));
     let numbers = format!(
-        "{} of {} elements{place}; {:?}: {} -> {} in another order, rounding moves it by {}",
-        dependence.elements,
-        dependence.count,
+        "{}; {:?}: {} -> {} in another order, rounding moves it by {}",
+        describe_order_extent(dependence),
         dependence.index,
         format_short_number(dependence.value, 9),
         format_short_number(dependence.other, 9),
@@ -531,6 +526,16 @@ pub fn order_lines(dependence: &OrderDependence) -> [ReportLine; 2] {
         ReportLine::with_style(RED, ORDER).and(": a race or a missing barrier"),
         ReportLine::from(numbers),
     ]
+}
+
+/// How many elements depend on the order, and where. A place that counts them itself is enough.
+fn describe_order_extent(dependence: &OrderDependence) -> String {
+    let OrderDependence { elements, count, place, .. } = dependence;
+    match place {
+        Some(place) if place.starts_with(&format!("{elements} of ")) => format_place_phrase(place),
+        Some(place) => format!("{elements} of {count} elements, {}", format_place_phrase(place)),
+        None => format!("{elements} of {count} elements"),
+    }
 }
 
 /// Two lines for each output that depends on the order of blocks and threads.
@@ -618,5 +623,30 @@ pub fn render_gradient_line(check: &GradientCheck) -> ReportLine {
                 ReportLine::with_style(YELLOW, "not checked").and(format!(": {reason}"))
             }
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_that_depend_on_the_order_are_counted_once() {
+        let numbers = |place: Option<&str>| {
+            let [_, numbers] = order_lines(&OrderDependence {
+                output: "y".to_owned(),
+                elements: 12_000,
+                count: 16_000,
+                index: vec![3, 1],
+                value: 1.0,
+                other: 2.0,
+                rounding: 1e-7,
+                place: place.map(str::to_owned),
+            });
+            numbers.words()
+        };
+        insta::assert_snapshot!(numbers(Some("12000 of 15469 elements of row >= 7, in 90 of 95 rows, first at row 7, n 1")), @"at 12000 of 15469 elements of row >= 7, in 90 of 95 rows, first at row 7, n 1; [3, 1]: 1 -> 2 in another order, rounding moves it by 1e-7");
+        insta::assert_snapshot!(numbers(Some("row 1..3")), @"12000 of 16000 elements, at row 1..3; [3, 1]: 1 -> 2 in another order, rounding moves it by 1e-7");
+        insta::assert_snapshot!(numbers(None), @"12000 of 16000 elements; [3, 1]: 1 -> 2 in another order, rounding moves it by 1e-7");
     }
 }
