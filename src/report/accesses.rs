@@ -81,24 +81,44 @@ fn describe_memory_place(finding: &AccessFinding) -> String {
 
 /// A line for each finding, and the reason if accesses were not checked.
 pub(super) fn access_lines(accesses: &Accesses) -> Vec<ReportLine> {
-    let finding = |(access, on_both_sides): (&AccessFinding, bool)| {
-        let (style, mark) = match (access.is_failure(), on_both_sides) {
-            (true, false) => (RED, ""),
-            (true, true) => (DIM, "on both sides: "),
-            (false, _) => (YELLOW, "note: "),
-        };
-        ReportLine::with_style(style, format!("{mark}{}", describe_access(access)))
-    };
-    let mut lines: Vec<ReportLine> = accesses.findings().map(finding).collect();
-    if accesses.left_out() > 0 {
-        lines
-            .push(format!("and {} more", format_noun_count(accesses.left_out(), "finding")).into());
-    }
+    let mut lines: Vec<ReportLine> = accesses
+        .findings()
+        .map(|(finding, on_both_sides)| access_line(finding, on_both_sides))
+        .collect();
+    lines.extend(left_out_line(accesses));
     let reason = accesses.reason();
     lines.extend(reason.map(|unchecked_reason| {
         ReportLine::with_style(YELLOW, format!("races are not looked for: {unchecked_reason}"))
     }));
     lines
+}
+
+/// A line for each finding that does not speak against the code under test, and the number of those left out.
+pub(super) fn access_note_lines(accesses: &Accesses) -> Vec<ReportLine> {
+    let mut lines: Vec<ReportLine> = accesses
+        .findings()
+        .filter(|(finding, on_both_sides)| *on_both_sides || !finding.is_failure())
+        .map(|(finding, on_both_sides)| access_line(finding, on_both_sides))
+        .collect();
+    lines.extend(left_out_line(accesses));
+    lines
+}
+
+fn access_line(finding: &AccessFinding, on_both_sides: bool) -> ReportLine {
+    let (style, mark) = match (finding.is_failure(), on_both_sides) {
+        (true, false) => (RED, ""),
+        (true, true) => (DIM, "on both sides: "),
+        (false, _) => (YELLOW, "note: "),
+    };
+    ReportLine::with_style(style, format!("{mark}{}", describe_access(finding)))
+}
+
+/// The number of findings beyond those that are listed.
+fn left_out_line(accesses: &Accesses) -> Option<ReportLine> {
+    match accesses.left_out() {
+        0 => None,
+        left_out => Some(format!("and {} more", format_noun_count(left_out, "finding")).into()),
+    }
 }
 
 /// The section of a report: failures, and habits that do no harm. Empty if there are none.
@@ -138,32 +158,34 @@ pub fn new_access(accesses: &Accesses) -> Option<ReportLine> {
     Some(ReportLine::with_style(RED, "failed").and(format!(": {}", describe_access(first))))
 }
 
+/// A finding of `kind` on an element of `dx`.
+#[cfg(test)]
+pub(super) fn create_sample_finding(kind: FoundKind) -> AccessFinding {
+    let spot = |line: u32, writes, thread| FoundSpot {
+        writes,
+        atomic: false,
+        site: format!("src/a.cu:{line}"),
+        name: "sum".to_owned(),
+        block: Some([0, 0, 0]),
+        thread: Some([thread, 0, 0]),
+    };
+    AccessFinding {
+        kind,
+        between_streams: false,
+        first: Some(spot(7, true, 3)),
+        second: spot(9, false, 4),
+        memory: "dx".to_owned(),
+        offset: 28,
+        index: Some(vec![0, 7]),
+        bytes: 4,
+        count: 12,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::trial::CheckedReplay;
-
-    fn race(kind: FoundKind) -> AccessFinding {
-        let spot = |line: u32, writes, thread| FoundSpot {
-            writes,
-            atomic: false,
-            site: format!("src/a.cu:{line}"),
-            name: "sum".to_owned(),
-            block: Some([0, 0, 0]),
-            thread: Some([thread, 0, 0]),
-        };
-        AccessFinding {
-            kind,
-            between_streams: false,
-            first: Some(spot(7, true, 3)),
-            second: spot(9, false, 4),
-            memory: "dx".to_owned(),
-            offset: 28,
-            index: Some(vec![0, 7]),
-            bytes: 4,
-            count: 12,
-        }
-    }
 
     fn done(findings: Vec<AccessFinding>) -> CheckedReplay {
         CheckedReplay::Done { findings, left_out: 0 }
@@ -171,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_finding_names_places_threads_and_the_element() {
-        insta::assert_snapshot!(describe_access(&race(FoundKind::Race)), @"race on dx[0, 7]: src/a.cu:7 writes in sum, block (0, 0, 0), thread (3, 0, 0); src/a.cu:9 reads in sum, block (0, 0, 0), thread (4, 0, 0) (12 times)");
+        insta::assert_snapshot!(describe_access(&create_sample_finding(FoundKind::Race)), @"race on dx[0, 7]: src/a.cu:7 writes in sum, block (0, 0, 0), thread (3, 0, 0); src/a.cu:9 reads in sum, block (0, 0, 0), thread (4, 0, 0) (12 times)");
         let stray = |offset, memory: &str| {
             let index = None;
             let first = None;
@@ -182,30 +204,35 @@ mod tests {
                 first,
                 memory,
                 count: 1,
-                ..race(FoundKind::OutOfBounds)
+                ..create_sample_finding(FoundKind::OutOfBounds)
             })
         };
         insta::assert_snapshot!(stray(400, "x"), @"out of bounds: src/a.cu:9 reads in sum, block (0, 0, 0), thread (4, 0, 0), 4 bytes at byte 400 of x");
         insta::assert_snapshot!(stray(-4, "x"), @"out of bounds: src/a.cu:9 reads in sum, block (0, 0, 0), thread (4, 0, 0), 4 bytes from 4 bytes before x");
         insta::assert_snapshot!(stray(0, "shared memory"), @"out of bounds: src/a.cu:9 reads in sum, block (0, 0, 0), thread (4, 0, 0), 4 bytes of shared memory beside every variable");
-        let apart = AccessFinding { between_streams: true, ..race(FoundKind::Race) };
+        let apart =
+            AccessFinding { between_streams: true, ..create_sample_finding(FoundKind::Race) };
         assert!(describe_access(&apart).starts_with("race between streams on dx[0, 7]: "));
-        let unwritten = AccessFinding { first: None, ..race(FoundKind::Unwritten) };
+        let unwritten =
+            AccessFinding { first: None, ..create_sample_finding(FoundKind::Unwritten) };
         insta::assert_snapshot!(describe_access(&unwritten), @"nobody has written dx[0, 7]: src/a.cu:9 reads in sum, block (0, 0, 0), thread (4, 0, 0) (12 times)");
     }
 
     #[test]
     fn a_race_on_both_sides_is_not_the_difference() {
         let moved = |line: &str| {
-            let mut race = race(FoundKind::Race);
+            let mut race = create_sample_finding(FoundKind::Race);
             race.second.site = line.to_owned();
             race
         };
-        let against = |base| Accesses { checked: done(vec![race(FoundKind::Race)]), base };
+        let against =
+            |base| Accesses { checked: done(vec![create_sample_finding(FoundKind::Race)]), base };
         assert_eq!(against(None).failures().count(), 1);
         assert_eq!(against(Some(done(Vec::new()))).failures().count(), 1);
-        let elsewhere =
-            |memory: &str| AccessFinding { memory: memory.to_owned(), ..race(FoundKind::Race) };
+        let elsewhere = |memory: &str| AccessFinding {
+            memory: memory.to_owned(),
+            ..create_sample_finding(FoundKind::Race)
+        };
         assert!(elsewhere("cudaMalloc at a.cu:7").is_like(&elsewhere("cudaMalloc at a.cu:9")));
         assert!(!elsewhere("cudaMalloc at a.cu:7").is_like(&elsewhere("cudaMalloc at b.cu:7")));
         let alike = against(Some(done(vec![moved("src/a.cu:99")])));
@@ -215,10 +242,14 @@ mod tests {
 
     #[test]
     fn a_habit_is_a_note_and_silence_means_that_nothing_was_found() {
-        let habit = Accesses { checked: done(vec![race(FoundKind::SameValue)]), base: None };
+        let habit = Accesses {
+            checked: done(vec![create_sample_finding(FoundKind::SameValue)]),
+            base: None,
+        };
         assert_eq!(habit.failures().count(), 0);
         assert!(render_access_section(&habit).words().join("\n").contains("note: the same value"));
-        let flag = Accesses { checked: done(vec![race(FoundKind::Flag)]), base: None };
+        let flag =
+            Accesses { checked: done(vec![create_sample_finding(FoundKind::Flag)]), base: None };
         assert_eq!(flag.failures().count(), 0);
         insta::assert_snapshot!(render_access_section(&flag).words().join("\n"), @"
         accesses

@@ -2,6 +2,7 @@
 
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 
+use super::accesses::access_note_lines;
 use super::spans::sanitise_line;
 use super::standing::{Standing, format_entry_title, list_missing_checks, list_standing_reasons};
 use super::{RefusedFixture, ReportEntry, RunRecord};
@@ -39,6 +40,8 @@ fn build_test_case(entry: &ReportEntry) -> TestCase {
     };
     let mut case = create_test_case(&format_entry_title(entry), status);
     let mut output_lines = list_missing_checks(entry);
+    let notes = entry.accesses.iter().flat_map(access_note_lines);
+    output_lines.extend(notes.map(|line| line.words()));
     output_lines.extend(entry.outcome.printed.lines().map(str::to_owned));
     if !output_lines.is_empty() {
         case.set_system_out(clean_junit_lines(&output_lines));

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::accesses::gone_lines;
+use super::accesses::{access_note_lines, gone_lines};
 use super::judgement::{launch_change, verdict_name};
 use super::known::captured_word;
 use super::numbers::{format_noun_count, format_short_number};
@@ -63,7 +63,7 @@ pub fn render_replay_markdown(
         let summary = tally_standings(unchanged.iter().map(|(standing, _)| *standing), 0);
         page.must(&format!("<details><summary>{summary}</summary>\n\n"));
         for (_, entry) in unchanged {
-            page.may(&format!("- {}\n", escape_markdown(&format_entry_title(entry))), "fixture");
+            page.may(&render_unchanged_item(entry), "fixture");
         }
         page.must("\n</details>\n");
     }
@@ -244,8 +244,6 @@ fn format_markdown_row(cells: &[String], width: usize) -> String {
 
 /// The block about one fixture below the table.
 fn render_entry_details(standing: Standing, entry: &ReportEntry) -> String {
-    /// Lines about one fixture: launches and failures may be thousands.
-    const LINES: usize = 40;
     let mut lines = list_standing_reasons(entry);
     lines.extend(list_missing_checks(entry).into_iter().map(|line| format!("not checked: {line}")));
     if let Some(judgement) = &entry.judgement {
@@ -253,19 +251,35 @@ fn render_entry_details(standing: Standing, entry: &ReportEntry) -> String {
             judgement.launches.iter().map(|change| format!("launch {}", launch_change(change)));
         lines.extend(changes);
     }
+    let notes = entry.accesses.iter().flat_map(access_note_lines);
     let gone = entry.accesses.iter().flat_map(gone_lines);
-    lines.extend(gone.map(|line| line.words()));
+    lines.extend(notes.chain(gone).map(|line| line.words()));
     let mut out =
         format!("**{}** {}\n", standing.name(), escape_markdown(&format_entry_title(entry)));
-    for line in lines.iter().take(LINES) {
-        let _ = writeln!(out, "- {}", escape_markdown(line));
-    }
-    if lines.len() > LINES {
-        let _ =
-            writeln!(out, "- and {}", format_noun_count((lines.len() - LINES) as u64, "more line"));
-    }
+    write_list(&mut out, "", &lines);
     out.push('\n');
     out
+}
+
+/// The item of an unchanged fixture, with the notes on its accesses below it.
+fn render_unchanged_item(entry: &ReportEntry) -> String {
+    let mut item = format!("- {}\n", escape_markdown(&format_entry_title(entry)));
+    let notes = entry.accesses.iter().flat_map(access_note_lines);
+    write_list(&mut item, "  ", &notes.map(|line| line.words()).collect::<Vec<_>>());
+    item
+}
+
+/// Writes an item for each of `lines`, behind `indent`: launches, failures and findings may be thousands.
+fn write_list(out: &mut String, indent: &str, lines: &[String]) {
+    /// Lines about one fixture.
+    const LINES: usize = 40;
+    for line in lines.iter().take(LINES) {
+        let _ = writeln!(out, "{indent}- {}", escape_markdown(line));
+    }
+    if lines.len() > LINES {
+        let more_lines = format_noun_count((lines.len() - LINES) as u64, "more line");
+        let _ = writeln!(out, "{indent}- and {more_lines}");
+    }
 }
 
 /// Text that Markdown and HTML leave alone: no markup, no mentions, no references, no links.
@@ -380,10 +394,13 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::Accesses;
     use crate::report::SnapshotCheck;
-    use crate::report::create_sample_entry;
+    use crate::report::accesses::create_sample_finding;
+    use crate::report::{create_sample_entry, render_junit};
+    use crate::runtime::report::FoundKind;
     use crate::snapshot::{SnapshotComparison, SnapshotVerdict};
-    use crate::trial::Status;
+    use crate::trial::{CheckedReplay, Status};
 
     /// A fixture whose snapshot says `verdict` of one output.
     fn entry(number: usize, verdict: SnapshotVerdict) -> ReportEntry {
@@ -429,6 +446,31 @@ mod tests {
             let worst = page.find("| diverged |").expect("the worst is there");
             assert!(page.find("| equivalent |").is_none_or(|at| at > worst));
         }
+    }
+
+    #[test]
+    fn notes_on_accesses_are_told_of_changed_and_of_unchanged_fixtures() {
+        let found = |kind, left_out| {
+            let findings = vec![create_sample_finding(kind)];
+            let checked = CheckedReplay::Done { findings, left_out };
+            Some(Accesses { checked, base: None })
+        };
+        let mut changed = entry(1, SnapshotVerdict::Diverged);
+        changed.accesses = found(FoundKind::SameValue, 2);
+        let mut unchanged = entry(2, SnapshotVerdict::Matches);
+        unchanged.accesses = found(FoundKind::Flag, 0);
+        let run = RunRecord::default();
+        let entries = [changed, unchanged];
+        let page = render_replay_markdown(&entries, &[], &run, COMMENT_BYTES);
+        let line_after = |line: &str| {
+            let mut lines = page.lines().skip_while(|other| !other.contains(line)).skip(1);
+            lines.next().unwrap_or_default().to_owned()
+        };
+        assert!(line_after("- snapshot ").starts_with("- note: the same value is"), "{page}");
+        assert_eq!(line_after("- note: the same value"), "- and 2 findings more", "{page}");
+        assert!(line_after("- step2 at ").starts_with("  - note: waits on memory"), "{page}");
+        let cases = render_junit(&entries, &[], &run);
+        assert_eq!(cases.matches("note: ").count(), 2, "{cases}");
     }
 
     #[test]
