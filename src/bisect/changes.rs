@@ -89,7 +89,7 @@ pub struct LogChange {
 impl LogChange {
     /// The verdict on outputs and accesses together.
     pub fn verdict(&self) -> Verdict {
-        let has_new = self.accesses.as_ref().is_some_and(Accesses::has_new);
+        let has_new = self.accesses.as_ref().is_some_and(Accesses::has_failures);
         self.judgement.verdict.max(if has_new { Verdict::Failed } else { Verdict::Identical })
     }
 

@@ -531,7 +531,7 @@ fn accesses_of_bad_end(
     }
     let mut found =
         check_culprit_accesses(planned, planned.plan.defective()[0], Some(planned.plan.trusted()))?;
-    found.retain(|(_, accesses)| accesses.has_new());
+    found.retain(|(_, accesses)| accesses.has_failures());
     Ok(found)
 }
 

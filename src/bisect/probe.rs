@@ -10,8 +10,8 @@ use super::symptom::{self, On, Symptom};
 use crate::backend::ReplayError;
 use crate::history::{HistoryError, SourceSet};
 use crate::judge::{
-    Accesses, Equivalence, GradientCheck, GradientVerdict, Judgement, OutputPicture, Story,
-    Verdict, WrongBy, check_gradients, check_trial_accesses, draw_output_pictures,
+    AccessStory, Accesses, Equivalence, GradientCheck, GradientVerdict, Judgement, OutputPicture,
+    Story, Verdict, WrongBy, check_gradients, check_trial_accesses, draw_output_pictures,
     find_order_dependences, judge_trial,
 };
 use crate::numerics::compare::Agreement;
@@ -88,10 +88,14 @@ pub struct Observation {
 impl Observation {
     /// Its wrong accesses to memory that the good side makes too.
     pub fn accesses_alike(&self) -> impl Iterator<Item = &AccessFinding> {
-        let findings = self.accesses.iter().flat_map(Accesses::findings);
-        findings
-            .filter(|(finding, on_both_sides)| *on_both_sides && finding.is_failure())
-            .map(|(finding, _)| finding)
+        let findings = self.accesses.iter().flat_map(|accesses| &accesses.findings);
+        findings.filter_map(|judged| match judged.story {
+            AccessStory::Known => Some(&judged.finding),
+            AccessStory::New
+            | AccessStory::Alone
+            | AccessStory::NotCompared
+            | AccessStory::Habit { .. } => None,
+        })
     }
 }
 
@@ -443,7 +447,7 @@ impl Test<'_> {
         };
         // Without a call that returns there is nothing to check; its failure is a symptom already.
         let Some(checked_accesses) = checked_accesses else { return Ok(observation) };
-        if let Some(reason) = checked_accesses.reason() {
+        if let Some(reason) = &checked_accesses.unchecked {
             let reason = format!("its accesses cannot be checked: {reason}");
             let orders = observation.orders;
             let untestable = self.probe.untestable(observation.outcome, reason);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::symptom::same_bits;
 use crate::backend::ReplayError;
-use crate::judge::{Accesses, find_order_dependences};
+use crate::judge::{Accesses, TrustedReplay, find_order_dependences};
 use crate::trial::{AccessCheck, CheckedReplay, Failure, Outcome, Status, Trial};
 
 /// The replay of a variant.
@@ -45,9 +45,9 @@ impl VariantReplay {
 
     /// What its accesses do beside those of `base`, if both were checked.
     pub(super) fn accesses(&self, base: &VariantReplay) -> Option<Accesses> {
-        let accesses =
-            Accesses { checked: self.checked.clone()?, base: Some(base.checked.clone()?) };
-        accesses.reason().is_none().then_some(accesses)
+        let trusted = TrustedReplay::Checked(base.checked.clone()?);
+        let accesses = Accesses::new(self.checked.clone()?, trusted);
+        accesses.unchecked.is_none().then_some(accesses)
     }
 
     pub(super) fn has_output(&self, name: &str) -> bool {
@@ -73,10 +73,10 @@ pub(super) fn is_unchanged_replay(before: &VariantReplay, after: &VariantReplay)
 
 /// Whether nothing is known to be wrong with the accesses of one replay alone.
 pub(super) fn accesses_agree(before: &VariantReplay, after: &VariantReplay) -> bool {
-    let accesses = after.accesses(before);
-    accesses.is_none_or(|compared_accesses| {
-        !compared_accesses.has_new() && !compared_accesses.has_gone()
-    })
+    match after.accesses(before) {
+        Some(accesses) => !accesses.has_failures() && accesses.gone.is_empty(),
+        None => true,
+    }
 }
 
 fn same_ending(before: &Outcome, after: &Outcome) -> bool {

@@ -389,7 +389,7 @@ fn choose_culprit_criterion(
     accesses: Option<&Accesses>,
 ) -> Option<On> {
     let has_diverged = judgement?.verdict >= Verdict::Diverged;
-    let races = accesses.is_some_and(Accesses::has_new).then_some(On::Race);
+    let races = accesses.is_some_and(Accesses::has_failures).then_some(On::Race);
     if has_diverged { Some(On::Changed) } else { races }
 }
 
@@ -455,7 +455,7 @@ mod tests {
 
     use ::replay::judge::{
         Accesses, GradientCheck, GradientStory, GradientVerdict, Judgement, KnownCheck,
-        UncheckedGradient, Verdict,
+        TrustedReplay, UncheckedGradient, Verdict,
     };
     use ::replay::numerics::compare;
     use ::replay::numerics::noise::NoiseSummary;
@@ -587,7 +587,7 @@ mod tests {
             count,
         };
         let checked = CheckedReplay::Done { findings: vec![found], left_out: 0 };
-        Accesses { checked, base: None }
+        Accesses::new(checked, TrustedReplay::Absent)
     }
 
     fn some<T: Copy>(all: &[T]) -> Vec<Option<T>> {

@@ -1,73 +1,168 @@
-//! Wrong accesses to memory, and which of them are new.
+//! Wrong accesses to memory, each with how it stands beside the trusted side.
+
+use std::fmt;
 
 use crate::backend::{Ability, ReplayError};
 use crate::runtime::report::AccessFinding;
 use crate::trial::{AccessCheck, CheckedReplay, Trial};
 
-/// A checked replay, and that of the trusted side.
+/// A checked replay beside that of the trusted side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accesses {
-    /// The replay under test.
-    pub checked: CheckedReplay,
-    /// The replay of the trusted side; none if there is no such side, or nothing to compare.
-    pub base: Option<CheckedReplay>,
+    /// The findings, in the order in which they showed.
+    pub findings: Vec<JudgedAccess>,
+    /// The number of findings beyond those.
+    pub left_out: u64,
+    /// The failures that the trusted side alone has.
+    pub gone: Vec<AccessFinding>,
+    /// The side whose accesses were not checked, if there is one.
+    pub unchecked: Option<UncheckedSide>,
+}
+
+/// A finding, and how it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JudgedAccess {
+    /// The finding.
+    pub finding: AccessFinding,
+    /// How it stands.
+    pub story: AccessStory,
+}
+
+/// How a finding of a checked replay stands. Made once, from the replays of both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessStory {
+    /// A failure that the trusted side does not have.
+    New,
+    /// A failure that both sides have.
+    Known,
+    /// A failure, and there is no trusted side.
+    Alone,
+    /// A failure, and the accesses of the trusted side were not checked.
+    NotCompared,
+    /// A habit that does no harm.
+    Habit {
+        /// Whether the trusted side has it too.
+        is_known: bool,
+    },
+}
+
+impl AccessStory {
+    fn new(finding: &AccessFinding, trusted: &TrustedReplay) -> AccessStory {
+        let findings = trusted.findings();
+        let is_known = findings.iter().any(|trusted_finding| finding.is_like(trusted_finding));
+        if !finding.is_failure() {
+            return AccessStory::Habit { is_known };
+        }
+        match trusted {
+            TrustedReplay::Absent => AccessStory::Alone,
+            TrustedReplay::Endless | TrustedReplay::Checked(CheckedReplay::Not { .. }) => {
+                AccessStory::NotCompared
+            }
+            TrustedReplay::Checked(CheckedReplay::Done { .. }) if is_known => AccessStory::Known,
+            TrustedReplay::Checked(CheckedReplay::Done { .. }) => AccessStory::New,
+        }
+    }
+
+    /// Whether it speaks against the code under test.
+    pub fn is_failure(self) -> bool {
+        match self {
+            AccessStory::New | AccessStory::Alone | AccessStory::NotCompared => true,
+            AccessStory::Known | AccessStory::Habit { .. } => false,
+        }
+    }
+
+    /// Whether the trusted side is known to have it too.
+    pub fn is_on_both_sides(self) -> bool {
+        match self {
+            AccessStory::Known => true,
+            AccessStory::Habit { is_known } => is_known,
+            AccessStory::New | AccessStory::Alone | AccessStory::NotCompared => false,
+        }
+    }
+}
+
+/// The side whose accesses were not checked, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UncheckedSide {
+    /// The side under test.
+    Own {
+        /// Why they were not.
+        reason: String,
+    },
+    /// The trusted side.
+    Trusted {
+        /// Why they were not.
+        reason: String,
+    },
+}
+
+impl fmt::Display for UncheckedSide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UncheckedSide::Own { reason } => f.write_str(reason),
+            UncheckedSide::Trusted { reason } => write!(f, "at the trusted side {reason}"),
+        }
+    }
+}
+
+/// The checked replay of the trusted side.
+pub enum TrustedReplay {
+    /// There is no trusted side, or nothing to hold beside it.
+    Absent,
+    /// The call of the trusted side does not return.
+    Endless,
+    /// The trusted side was to be checked.
+    Checked(CheckedReplay),
+}
+
+impl TrustedReplay {
+    fn findings(&self) -> &[AccessFinding] {
+        match self {
+            TrustedReplay::Checked(replay) => replay.findings(),
+            TrustedReplay::Absent | TrustedReplay::Endless => &[],
+        }
+    }
 }
 
 impl Accesses {
-    /// The findings, each with whether the trusted side has it as well.
-    pub fn findings(&self) -> impl Iterator<Item = (&AccessFinding, bool)> {
-        let base = self.base.as_ref().map_or(&[][..], CheckedReplay::findings);
-        let is_known =
-            |finding: &AccessFinding| base.iter().any(|base_finding| finding.is_like(base_finding));
-        self.checked.findings().iter().map(move |finding| (finding, is_known(finding)))
+    /// Judges the findings of `checked` by those of `trusted`.
+    pub fn new(checked: CheckedReplay, trusted: TrustedReplay) -> Accesses {
+        let (findings, left_out) = match checked {
+            CheckedReplay::Done { findings, left_out } => (findings, left_out),
+            CheckedReplay::Not { reason } => {
+                let unchecked = Some(UncheckedSide::Own { reason });
+                return Accesses { findings: Vec::new(), left_out: 0, gone: Vec::new(), unchecked };
+            }
+        };
+        let gone = trusted.findings().iter().filter(|trusted_finding| {
+            trusted_finding.is_failure()
+                && !findings.iter().any(|finding| finding.is_like(trusted_finding))
+        });
+        let gone = gone.cloned().collect();
+        let judged_findings = findings
+            .into_iter()
+            .map(|finding| JudgedAccess { story: AccessStory::new(&finding, &trusted), finding });
+        let findings = judged_findings.collect();
+        let unchecked = match trusted {
+            TrustedReplay::Checked(CheckedReplay::Not { reason }) => {
+                Some(UncheckedSide::Trusted { reason })
+            }
+            TrustedReplay::Checked(CheckedReplay::Done { .. })
+            | TrustedReplay::Absent
+            | TrustedReplay::Endless => None,
+        };
+        Accesses { findings, left_out, gone, unchecked }
     }
 
-    /// The findings that are failures and that the trusted side does not have.
+    /// The findings that speak against the code under test.
     pub fn failures(&self) -> impl Iterator<Item = &AccessFinding> {
-        self.findings()
-            .filter(|(finding, is_known)| finding.is_failure() && !is_known)
-            .map(|(finding, _)| finding)
+        let failures = self.findings.iter().filter(|judged| judged.story.is_failure());
+        failures.map(|judged| &judged.finding)
     }
 
-    /// What speaks against the trusted side alone.
-    pub fn resolved_findings(&self) -> impl Iterator<Item = &AccessFinding> {
-        let own_findings = self.checked.findings();
-        let base = self.base.iter().flat_map(CheckedReplay::findings);
-        let is_gone = |finding: &&AccessFinding| {
-            finding.is_failure()
-                && !own_findings.iter().any(|own_finding| own_finding.is_like(finding))
-        };
-        base.filter(is_gone)
-    }
-
-    /// Whether something speaks against the code.
-    pub fn has_new(&self) -> bool {
+    /// Whether something speaks against the code under test.
+    pub fn has_failures(&self) -> bool {
         self.failures().next().is_some()
-    }
-
-    /// Whether something speaks against the trusted side alone.
-    pub fn has_gone(&self) -> bool {
-        self.resolved_findings().next().is_some()
-    }
-
-    /// Why accesses were not checked, if so.
-    pub fn reason(&self) -> Option<String> {
-        let not = |replay: &CheckedReplay| match replay {
-            CheckedReplay::Not { reason } => Some(reason.clone()),
-            CheckedReplay::Done { .. } => None,
-        };
-        let base = || {
-            not(self.base.as_ref()?).map(|base_reason| format!("at the trusted side {base_reason}"))
-        };
-        not(&self.checked).or_else(base)
-    }
-
-    /// How many findings were left out.
-    pub fn left_out(&self) -> u64 {
-        match self.checked {
-            CheckedReplay::Done { left_out, .. } => left_out,
-            CheckedReplay::Not { .. } => 0,
-        }
     }
 }
 
@@ -109,9 +204,12 @@ fn check_accesses_beside(
         return Ok(None);
     }
     let Some(checked) = check.check_trial(trial)? else { return Ok(None) };
-    let base = match base.filter(|_| wants_base(&checked)) {
-        Some(base) => check.check_trial(base)?,
-        None => None,
+    let trusted = match base.filter(|_| wants_base(&checked)) {
+        Some(base) => match check.check_trial(base)? {
+            Some(replay) => TrustedReplay::Checked(replay),
+            None => TrustedReplay::Endless,
+        },
+        None => TrustedReplay::Absent,
     };
-    Ok(Some(Accesses { checked, base }))
+    Ok(Some(Accesses::new(checked, trusted)))
 }

@@ -37,7 +37,10 @@ use crate::trial::{
     digest_key_parts, measured_ahead, run_both,
 };
 
-pub use self::accesses::{Accesses, check_accesses_on_both, check_trial_accesses};
+pub use self::accesses::{
+    AccessStory, Accesses, JudgedAccess, TrustedReplay, UncheckedSide, check_accesses_on_both,
+    check_trial_accesses,
+};
 pub use self::gradcheck::{GradientCheck, GradientPlace, GradientVerdict, check_gradients};
 pub use self::gradient_story::{GradientStory, SpoiltInput, UncheckedGradient};
 pub use self::known::{KnownCheck, check_captured, check_oracle, has_captured_bits};

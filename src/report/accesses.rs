@@ -3,7 +3,7 @@
 use super::numbers::format_noun_count;
 use super::spans::{ReportLine, Text};
 use super::style::{DIM, GREEN, RED, YELLOW};
-use crate::judge::Accesses;
+use crate::judge::{AccessStory, Accesses, JudgedAccess};
 use crate::runtime::report::{AccessFinding, FoundKind, FoundSpot};
 
 /// The finding in a line, which begins with the word for its kind.
@@ -81,41 +81,40 @@ fn describe_memory_place(finding: &AccessFinding) -> String {
 
 /// A line for each finding, and the reason if accesses were not checked.
 pub(super) fn access_lines(accesses: &Accesses) -> Vec<ReportLine> {
-    let mut lines: Vec<ReportLine> = accesses
-        .findings()
-        .map(|(finding, on_both_sides)| access_line(finding, on_both_sides))
-        .collect();
+    let mut lines: Vec<ReportLine> = accesses.findings.iter().map(access_line).collect();
     lines.extend(left_out_line(accesses));
-    let reason = accesses.reason();
-    lines.extend(reason.map(|unchecked_reason| {
-        ReportLine::with_style(YELLOW, format!("races are not looked for: {unchecked_reason}"))
-    }));
+    let reason = describe_unchecked_side(accesses);
+    lines.extend(reason.map(|reason| ReportLine::with_style(YELLOW, reason)));
     lines
 }
 
 /// A line for each finding that does not speak against the code under test, and the number of those left out.
 pub(super) fn access_note_lines(accesses: &Accesses) -> Vec<ReportLine> {
-    let mut lines: Vec<ReportLine> = accesses
-        .findings()
-        .filter(|(finding, on_both_sides)| *on_both_sides || !finding.is_failure())
-        .map(|(finding, on_both_sides)| access_line(finding, on_both_sides))
-        .collect();
+    let notes = accesses.findings.iter().filter(|judged| !judged.story.is_failure());
+    let mut lines: Vec<ReportLine> = notes.map(access_line).collect();
     lines.extend(left_out_line(accesses));
     lines
 }
 
-fn access_line(finding: &AccessFinding, on_both_sides: bool) -> ReportLine {
-    let (style, mark) = match (finding.is_failure(), on_both_sides) {
-        (true, false) => (RED, ""),
-        (true, true) => (DIM, "on both sides: "),
-        (false, _) => (YELLOW, "note: "),
+fn access_line(judged: &JudgedAccess) -> ReportLine {
+    let (style, mark) = match judged.story {
+        AccessStory::New | AccessStory::Alone => (RED, ""),
+        AccessStory::NotCompared => (RED, "not compared: "),
+        AccessStory::Known => (DIM, "on both sides: "),
+        AccessStory::Habit { .. } => (YELLOW, "note: "),
     };
-    ReportLine::with_style(style, format!("{mark}{}", describe_access(finding)))
+    ReportLine::with_style(style, format!("{mark}{}", describe_access(&judged.finding)))
+}
+
+/// Why accesses were not checked, in a sentence, if they were not.
+pub(super) fn describe_unchecked_side(accesses: &Accesses) -> Option<String> {
+    let unchecked_side = accesses.unchecked.as_ref()?;
+    Some(format!("races are not looked for: {unchecked_side}"))
 }
 
 /// The number of findings beyond those that are listed.
 fn left_out_line(accesses: &Accesses) -> Option<ReportLine> {
-    match accesses.left_out() {
+    match accesses.left_out {
         0 => None,
         left_out => Some(format!("and {} more", format_noun_count(left_out, "finding")).into()),
     }
@@ -147,7 +146,7 @@ pub fn render_access_comparison(compared_accesses: &Accesses) -> Text {
 
 /// A line for each finding that the trusted side alone has.
 pub(super) fn gone_lines(accesses: &Accesses) -> impl Iterator<Item = ReportLine> {
-    accesses.resolved_findings().map(|finding| {
+    accesses.gone.iter().map(|finding| {
         ReportLine::with_style(GREEN, "no longer").and(format!(": {}", describe_access(finding)))
     })
 }
@@ -185,6 +184,7 @@ pub(super) fn create_sample_finding(kind: FoundKind) -> AccessFinding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::TrustedReplay;
     use crate::trial::CheckedReplay;
 
     fn done(findings: Vec<AccessFinding>) -> CheckedReplay {
@@ -226,40 +226,54 @@ mod tests {
             race
         };
         let against =
-            |base| Accesses { checked: done(vec![create_sample_finding(FoundKind::Race)]), base };
-        assert_eq!(against(None).failures().count(), 1);
-        assert_eq!(against(Some(done(Vec::new()))).failures().count(), 1);
+            |trusted| Accesses::new(done(vec![create_sample_finding(FoundKind::Race)]), trusted);
+        assert_eq!(against(TrustedReplay::Absent).failures().count(), 1);
+        let trusted = TrustedReplay::Checked(done(Vec::new()));
+        assert_eq!(against(trusted).failures().count(), 1);
         let elsewhere = |memory: &str| AccessFinding {
             memory: memory.to_owned(),
             ..create_sample_finding(FoundKind::Race)
         };
         assert!(elsewhere("cudaMalloc at a.cu:7").is_like(&elsewhere("cudaMalloc at a.cu:9")));
         assert!(!elsewhere("cudaMalloc at a.cu:7").is_like(&elsewhere("cudaMalloc at b.cu:7")));
-        let alike = against(Some(done(vec![moved("src/a.cu:99")])));
+        let alike = against(TrustedReplay::Checked(done(vec![moved("src/a.cu:99")])));
         assert_eq!(alike.failures().count(), 0);
         assert!(render_access_section(&alike).words().join("\n").contains("on both sides"));
     }
 
     #[test]
+    fn a_side_that_was_not_checked_neither_shares_a_race_nor_has_lost_one() {
+        let race = || done(vec![create_sample_finding(FoundKind::Race)]);
+        let unchecked = || CheckedReplay::Not { reason: "the backend cannot".to_owned() };
+        let alone = Accesses::new(race(), TrustedReplay::Checked(unchecked()));
+        assert_eq!(alone.failures().count(), 1);
+        let section = render_access_section(&alone).words().join("\n");
+        assert!(section.contains("\n  not compared: race on dx[0, 7]: "), "{section}");
+        let reason = "races are not looked for: at the trusted side the backend cannot";
+        assert!(section.ends_with(reason), "{section}");
+        assert_eq!(Accesses::new(race(), TrustedReplay::Endless).findings, alone.findings);
+        let unknown = Accesses::new(unchecked(), TrustedReplay::Checked(race()));
+        assert_eq!(gone_lines(&unknown).count(), 0);
+        let mended = Accesses::new(done(Vec::new()), TrustedReplay::Checked(race()));
+        assert_eq!(gone_lines(&mended).count(), 1);
+    }
+
+    #[test]
     fn a_habit_is_a_note_and_silence_means_that_nothing_was_found() {
-        let habit = Accesses {
-            checked: done(vec![create_sample_finding(FoundKind::SameValue)]),
-            base: None,
-        };
+        let by_itself = |checked| Accesses::new(checked, TrustedReplay::Absent);
+        let habit = by_itself(done(vec![create_sample_finding(FoundKind::SameValue)]));
         assert_eq!(habit.failures().count(), 0);
         assert!(render_access_section(&habit).words().join("\n").contains("note: the same value"));
-        let flag =
-            Accesses { checked: done(vec![create_sample_finding(FoundKind::Flag)]), base: None };
+        let flag = by_itself(done(vec![create_sample_finding(FoundKind::Flag)]));
         assert_eq!(flag.failures().count(), 0);
         insta::assert_snapshot!(render_access_section(&flag).words().join("\n"), @"
         accesses
           note: waits on memory (flag) dx[0, 7]: src/a.cu:7 writes in sum, block (0, 0, 0), thread (3, 0, 0); src/a.cu:9 reads in sum, block (0, 0, 0), thread (4, 0, 0) (12 times): what other threads published is checked only as far as fences order it
         ");
-        let clean = Accesses { checked: done(Vec::new()), base: None };
-        assert!(render_access_section(&clean).words().is_empty());
+        assert!(render_access_section(&by_itself(done(Vec::new()))).words().is_empty());
         let not =
             CheckedReplay::Not { reason: "the call takes 900 ms, more than 100 ms".to_owned() };
-        let told = render_access_section(&Accesses { checked: not, base: None }).words().join("\n");
+        let told = render_access_section(&by_itself(not)).words().join("\n");
         assert!(told.contains("races are not looked for: the call takes 900 ms"), "{told}");
     }
 }

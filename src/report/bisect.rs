@@ -121,7 +121,7 @@ fn observation_words(observation: &Observation) -> String {
 /// What is said of an innocent commit whose values were not compared.
 fn not_compared(observation: &Observation) -> String {
     match &observation.accesses {
-        Some(accesses) if !accesses.has_new() => "completed, without a new race".to_owned(),
+        Some(accesses) if !accesses.has_failures() => "completed, without a new race".to_owned(),
         _ if observation.gradients.is_empty() => "completed".to_owned(),
         _ => gradients_words(&observation.gradients),
     }

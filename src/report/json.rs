@@ -220,25 +220,23 @@ fn build_json_against<'a>(entry: &'a ReportEntry, judgement: &'a Judgement) -> A
 }
 
 fn build_json_accesses(accesses: &Accesses) -> AccessesTold<'_> {
-    let findings = accesses.findings().map(|(finding, known)| FindingTold {
-        text: describe_access(finding),
-        known,
-        finding,
+    let findings = accesses.findings.iter().map(|judged| FindingTold {
+        text: describe_access(&judged.finding),
+        known: judged.story.is_on_both_sides(),
+        finding: &judged.finding,
     });
     AccessesTold {
-        reason: accesses.reason(),
+        reason: accesses.unchecked.as_ref().map(ToString::to_string),
         findings: findings.collect(),
-        left_out: accesses.left_out(),
+        left_out: accesses.left_out,
     }
 }
 
 fn compare_accesses(compared_accesses: &Accesses) -> AccessesCompared<'_> {
-    let resolved_findings = compared_accesses
-        .resolved_findings()
-        .map(|finding| FindingGone { text: describe_access(finding), finding });
+    let gone = compared_accesses.gone.iter();
     AccessesCompared {
         accesses: build_json_accesses(compared_accesses),
-        gone: resolved_findings.collect(),
+        gone: gone.map(|finding| FindingGone { text: describe_access(finding), finding }).collect(),
     }
 }
 

@@ -394,7 +394,7 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::Accesses;
+    use crate::judge::{Accesses, TrustedReplay};
     use crate::report::SnapshotCheck;
     use crate::report::accesses::create_sample_finding;
     use crate::report::{create_sample_entry, render_junit};
@@ -453,7 +453,7 @@ mod tests {
         let found = |kind, left_out| {
             let findings = vec![create_sample_finding(kind)];
             let checked = CheckedReplay::Done { findings, left_out };
-            Some(Accesses { checked, base: None })
+            Some(Accesses::new(checked, TrustedReplay::Absent))
         };
         let mut changed = entry(1, SnapshotVerdict::Diverged);
         changed.accesses = found(FoundKind::SameValue, 2);

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use anstyle::Style;
 
-use super::accesses::describe_access;
+use super::accesses::{describe_access, describe_unchecked_side};
 use super::judgement::{
     NON_FINITE, ORDER, format_place_phrase, order_lines, render_gradient_line, verdict_reason,
 };
@@ -314,8 +314,7 @@ pub(super) fn list_missing_checks(entry: &ReportEntry) -> Vec<String> {
     let mut lines: Vec<String> = gradients
         .map(|check| format!("{} {}", check.output, render_gradient_line(check).words()))
         .collect();
-    let reason = entry.accesses.as_ref().and_then(|accesses| accesses.reason());
-    lines.extend(reason.map(|reason| format!("races are not looked for: {reason}")));
+    lines.extend(entry.accesses.as_ref().and_then(describe_unchecked_side));
     if let Some(judgement) = &entry.judgement {
         let reason = judgement.without_shadow.iter();
         lines.extend(reason.map(|reason| format!("wrong is not told from imprecise: {reason}")));

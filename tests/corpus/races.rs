@@ -15,7 +15,7 @@ fn found(corpus: &Corpus, case: &Case) -> Vec<(FoundKind, String)> {
     let found = check_trial_accesses(&got, Some(&base), AccessCheck::Always)
         .expect("the machine can replay");
     let found = found.unwrap_or_else(|| panic!("{case}: the call does not return"));
-    assert_eq!(found.reason(), None, "{case}");
+    assert_eq!(found.unchecked, None, "{case}");
     found.failures().map(|found| (found.kind, found.memory.clone())).collect()
 }
 

@@ -228,8 +228,8 @@ impl<'a> FixtureSurvey<'a> {
         }
         let (judgement, pictures) = self.judge(base, commit, self.bisection.illustrated)?;
         let accesses = after.accesses(&before);
-        let has_new = accesses.as_ref().is_some_and(Accesses::has_new);
-        let is_mended = accesses.as_ref().is_some_and(Accesses::has_gone);
+        let has_new = accesses.as_ref().is_some_and(Accesses::has_failures);
+        let is_mended = accesses.as_ref().is_some_and(|accesses| !accesses.gone.is_empty());
         let mut settled = before.ordered.clone();
         settled.retain(|name| after.has_output(name) && !after.ordered.contains(name));
         // The order is asked of replays that complete.

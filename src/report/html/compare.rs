@@ -55,14 +55,15 @@ impl Compared {
 
     /// The verdict on outputs and accesses together.
     pub fn verdict(&self) -> Verdict {
-        let has_new = self.accesses.as_ref().is_some_and(Accesses::has_new);
+        let has_new = self.accesses.as_ref().is_some_and(Accesses::has_failures);
         self.judgement.verdict.max(if has_new { Verdict::Failed } else { Verdict::Identical })
     }
 
     /// Whether wrong is not told from imprecise, or races are not looked for.
     fn has_unchecked(&self) -> bool {
-        let reason = self.accesses.as_ref().and_then(Accesses::reason);
-        self.judgement.without_shadow.is_some() || reason.is_some()
+        let unchecked_side =
+            self.accesses.as_ref().and_then(|accesses| accesses.unchecked.as_ref());
+        self.judgement.without_shadow.is_some() || unchecked_side.is_some()
     }
 
     /// Good only if all was checked.

@@ -9,7 +9,8 @@ use super::*;
 use crate::bisect::{Knowledge, LineageCommit};
 use crate::history::{Commit, CommitId};
 use crate::judge::{
-    Accesses, Judgement, LaunchChange, OutputJudgement, OutputPicture, Story, Verdict,
+    Accesses, Judgement, LaunchChange, OutputJudgement, OutputPicture, Story, TrustedReplay,
+    Verdict,
 };
 use crate::numerics::compare::{Agreement, Comparison, WorstElement};
 use crate::numerics::noise::{NoiseRef, NoiseSummary};
@@ -274,7 +275,7 @@ fn a_replay_that_is_not_checked_in_full_has_no_green_tick() {
     let mut entry = create_sample_entry(Status::Completed);
     assert!(body(&page(&entry)).contains("✓"));
     let reason = "the call takes 900 ms, more than 100 ms".to_owned();
-    entry.accesses = Some(Accesses { checked: Checking::Not { reason }, base: None });
+    entry.accesses = Some(Accesses::new(Checking::Not { reason }, TrustedReplay::Absent));
     let told = page(&entry);
     assert!(told.contains("not checked") && !body(&told).contains("✓"), "{told}");
 }
