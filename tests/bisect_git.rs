@@ -331,7 +331,7 @@ fn bisect_both_ways(repo: &mut Repo, seed: u64) -> Option<bool> {
             assert_eq!(found, culprit, "{context}");
             Some(false)
         }
-        Conclusion::Hidden { candidates } => {
+        Conclusion::Ambiguous { candidates } => {
             assert!(candidates.contains(&culprit) && broken > 0, "{context}");
             Some(true)
         }

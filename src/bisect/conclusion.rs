@@ -114,7 +114,7 @@ pub enum SearchEnd {
     /// With a culprit.
     Found,
     /// With several commits that may be the culprit.
-    Hidden,
+    Ambiguous,
     /// The ends or the history do not allow an answer.
     Refused,
 }
@@ -141,7 +141,7 @@ impl SearchReport {
     pub fn ending(&self) -> SearchEnd {
         match self.conclusion {
             Conclusion::Found { .. } | Conclusion::Probable { .. } => SearchEnd::Found,
-            Conclusion::Hidden { .. } => SearchEnd::Hidden,
+            Conclusion::Ambiguous { .. } => SearchEnd::Ambiguous,
             Conclusion::NotMonotone { .. } | Conclusion::Refused(_) => SearchEnd::Refused,
         }
     }
@@ -278,7 +278,7 @@ fn conclude_search(
     let conclusion = match steady.search.outcome() {
         Some(conclusion) => conclusion,
         // Nothing is left to test and nothing was found: whatever is between the ends may be it.
-        None => Conclusion::Hidden { candidates: planned.plan.new.clone() },
+        None => Conclusion::Ambiguous { candidates: planned.plan.new.clone() },
     };
     let culprit = match conclusion {
         Conclusion::Found { culprit, .. } | Conclusion::Probable { culprit, .. } => {
@@ -415,7 +415,7 @@ fn list_conclusion_commits(conclusion: &Conclusion) -> Vec<u32> {
             [&[*culprit], unconfirmed_parents.as_slice()].concat()
         }
         Conclusion::Probable { culprit, .. } => vec![*culprit],
-        Conclusion::Hidden { candidates } => candidates.clone(),
+        Conclusion::Ambiguous { candidates } => candidates.clone(),
         Conclusion::NotMonotone { commit, bad_parents } => {
             [&[*commit], bad_parents.as_slice()].concat()
         }

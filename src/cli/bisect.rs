@@ -169,7 +169,7 @@ pub fn run_bisect(args: &BisectArgs, session: &SessionArgs) -> CliResult<u8> {
     })?;
     Ok(match report.ending() {
         SearchEnd::Found => exit::SUCCESS,
-        SearchEnd::Hidden => exit::UNTESTABLE,
+        SearchEnd::Ambiguous => exit::UNTESTABLE,
         SearchEnd::Refused => exit::FAILED,
     })
 }

@@ -172,7 +172,7 @@ pub fn assign_blame(report: &SearchReport) -> Blame {
             let refusal_texts: Vec<String> = refusal_lines.iter().map(ReportLine::words).collect();
             format!("no commit can be named: {}", refusal_texts.join("; "))
         }
-        Conclusion::Hidden { candidates } => {
+        Conclusion::Ambiguous { candidates } => {
             let commits = join_report_lines(
                 candidates.iter().map(|&candidate| render_commit_name(report, candidate)),
             );
@@ -197,7 +197,7 @@ pub(super) fn render_search_headline(report: &SearchReport) -> ReportLine {
             }
             None => "found".into(),
         },
-        (Conclusion::Hidden { candidates }, None) => {
+        (Conclusion::Ambiguous { candidates }, None) => {
             let obstacle = match other_than_wanted(report, candidates) {
                 Some(_) => "commits that are neither good nor bad hide",
                 None => "untestable commits hide",
@@ -263,7 +263,7 @@ pub fn render_bisect_text(report: &SearchReport) -> Text {
             write_conviction(&mut out, report, culprit, Some(*probability));
             write_culprit_context(&mut out, report, culprit);
         }
-        (Conclusion::Hidden { candidates }, _) => {
+        (Conclusion::Ambiguous { candidates }, _) => {
             write_hidden_candidates(&mut out, report, candidates)
         }
         (Conclusion::NotMonotone { commit, bad_parents }, _) => {

@@ -49,7 +49,7 @@ fn render_markdown_headline(report: &SearchReport) -> String {
             }
             None => "found".to_owned(),
         },
-        (Conclusion::Hidden { candidates }, None) => {
+        (Conclusion::Ambiguous { candidates }, None) => {
             format!("one of {} commits, hidden by untestable ones", candidates.len())
         }
         (Conclusion::NotMonotone { .. }, None) => "no single commit is to blame".to_owned(),

@@ -219,7 +219,7 @@ impl Belief {
             });
             let mut candidates: Vec<u32> = needed.map(|&local| commit(local)).collect();
             candidates.sort_unstable();
-            Conclusion::Hidden { candidates }
+            Conclusion::Ambiguous { candidates }
         })
     }
 

@@ -441,7 +441,7 @@ impl Search {
             if left().any(|commit| self.known_answer(commit).is_none()) {
                 return None;
             }
-            return Some(Conclusion::Hidden { candidates: left().collect() });
+            return Some(Conclusion::Ambiguous { candidates: left().collect() });
         }
         let culprit = self.candidates.commits[view.focus as usize];
         let parents = self.graph.followed(culprit, self.options.first_parent);

@@ -70,7 +70,7 @@ fn check(world: &World, options: &Options, bad: &[u32], got: &Conclusion) {
                 assert!(open || !is_bad(*parent), "found #{culprit}, parent #{parent} is bad");
             }
         }
-        Conclusion::Hidden { candidates } => {
+        Conclusion::Ambiguous { candidates } => {
             assert!(candidates.len() > 1);
             assert!(candidates.iter().any(|&c| world.untestable[c as usize]));
         }
@@ -111,7 +111,7 @@ fn random_monotone_histories_give_the_culprit_or_a_set_that_holds_it() {
                 assert!(is_culprit(&culprit), "seed {seed}: #{culprit}");
                 found += 1;
             }
-            Conclusion::Hidden { candidates } => {
+            Conclusion::Ambiguous { candidates } => {
                 assert!(broken > 0 && candidates.iter().any(is_culprit), "seed {seed}");
             }
             other => panic!("seed {seed}: {other:?}"),
@@ -358,7 +358,7 @@ fn untestable_neighbours_are_stepped_around_and_hide_only_themselves() {
     let world = World { graph: graph.clone(), bad, untestable };
     let mut search = Search::new(graph, &[0], &[40], trusting()).unwrap();
     let conclusion = drive(&mut search, &world, 1, &mut Dice::new(1));
-    assert_eq!(conclusion, Conclusion::Hidden { candidates: (18..=25).collect() });
+    assert_eq!(conclusion, Conclusion::Ambiguous { candidates: (18..=25).collect() });
     assert!(search.state().answered < 14, "{}", search.state().answered);
 }
 
@@ -501,7 +501,7 @@ fn an_untestable_commit_in_a_flaky_search_leaves_two_candidates() {
             );
         }
     }
-    assert_eq!(search.outcome(), Some(Conclusion::Hidden { candidates: vec![4, 5] }));
+    assert_eq!(search.outcome(), Some(Conclusion::Ambiguous { candidates: vec![4, 5] }));
 }
 
 #[test]

@@ -42,8 +42,8 @@ pub enum Conclusion {
         /// Parents that could not be tested: they are good only because a descendant is.
         unconfirmed_parents: Vec<u32>,
     },
-    /// Untestable commits hide the culprit, which is one of these.
-    Hidden {
+    /// One of several commits is the culprit. Untestable commits or flaky tests leave open which.
+    Ambiguous {
         /// In topological order.
         candidates: Vec<u32>,
     },

@@ -49,7 +49,7 @@ fn render_search_history(report: &SearchReport) -> Markup {
 fn build_search_head(report: &SearchReport, request: &SearchRequest<'_>) -> PageHead {
     let mood = match report.ending() {
         SearchEnd::Found => Mood::Bad,
-        SearchEnd::Hidden => Mood::Caution,
+        SearchEnd::Ambiguous => Mood::Caution,
         SearchEnd::Refused => Mood::Untold,
     };
     let mut notes = Vec::new();

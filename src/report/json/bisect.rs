@@ -273,7 +273,7 @@ fn build_json_conclusion(report: &SearchReport) -> ConclusionTold<'_> {
         Conclusion::Probable { probability, .. } => {
             ConclusionTold::Probable { probability: *probability }
         }
-        Conclusion::Hidden { candidates } => {
+        Conclusion::Ambiguous { candidates } => {
             let candidates = candidates.iter().map(|&commit| JsonCandidate {
                 commit: look_up_revision(report, commit),
                 text: report.test_result(commit).map(observation_line),
