@@ -49,15 +49,15 @@ pub(super) fn find_captured(
         not_by: Vec::new(),
         lost_at: None,
     };
-    let completed = |replay: &&ReplayedCommit| replay.outcome.status == Status::Completed;
-    let exact: HashSet<u32> = replayed
+    let completed: Vec<&ReplayedCommit> =
+        replayed.iter().filter(|replay| replay.outcome.status == Status::Completed).collect();
+    let exact: HashSet<u32> = completed
         .iter()
-        .filter(completed)
         .filter(|replay| has_captured_bits(fixture, replay.outcome))
         .map(|replay| replay.variant)
         .collect();
     let mut gives_by_variant: HashMap<u32, bool> = HashMap::new();
-    for replay in replayed.iter().filter(completed) {
+    for replay in completed {
         let gives_bits = match gives_by_variant.get(&replay.variant) {
             Some(gives) => *gives,
             None if !exact.is_empty() => exact.contains(&replay.variant),

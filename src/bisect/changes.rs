@@ -144,10 +144,12 @@ pub fn survey_range(
 pub(super) fn survey_between(planned: &PlannedSearch<'_>) -> Result<LogReport, BisectError> {
     let plan = &planned.plan;
     let first = plan.ids.len() - plan.between;
-    let id = |&number: &u32| plan.ids[number as usize];
-    let commits: Vec<(CommitId, Vec<CommitId>)> = (first..plan.ids.len())
-        .map(|index| (plan.ids[index], plan.graph.parents(index as u32).iter().map(id).collect()))
-        .collect();
+    let mut commits: Vec<(CommitId, Vec<CommitId>)> = Vec::new();
+    for index in first..plan.ids.len() {
+        let parents = plan.graph.parents(index as u32).iter();
+        let parents = parents.map(|&parent| plan.ids[parent as usize]).collect();
+        commits.push((plan.ids[index], parents));
+    }
     // A search that is not for races has checked nothing yet.
     let check =
         if planned.bisection.on == On::Race { AccessCheck::Always } else { AccessCheck::Off };
@@ -219,16 +221,19 @@ pub(super) fn log_work(
     let range = Range::new(history, targets, commits)?;
     let (include, exclude) = range.ends();
     let work = survey_graph(&range.graph, &include, &exclude, first_parent);
-    let id = |commit: u32| range.ids[commit as usize];
-    let variant = |commit: u32| range.graph.variant(commit).unwrap_or(commit);
-    let runs: HashMap<u32, CommitId> =
-        work.runs.iter().map(|&run| (variant(run), id(run))).collect();
-    let step = |&(commit, parent): &(u32, u32)| {
-        let run = |commit| runs.get(&variant(commit)).copied();
-        LogStep { commit: id(commit), before: run(parent), after: run(commit) }
-    };
-    let runs = work.runs.iter().map(|&run| id(run)).collect();
-    Ok(LogWork { runs, steps: work.edges.iter().map(step).collect() })
+    let mut run_of_variant: HashMap<u32, CommitId> = HashMap::new();
+    for &run in &work.runs {
+        run_of_variant.insert(range.variant(run), range.ids[run as usize]);
+    }
+    let mut steps = Vec::new();
+    for (commit, parent) in work.edges {
+        steps.push(LogStep {
+            commit: range.ids[commit as usize],
+            before: run_of_variant.get(&range.variant(parent)).copied(),
+            after: run_of_variant.get(&range.variant(commit)).copied(),
+        });
+    }
+    Ok(LogWork { runs: work.runs.iter().map(|&run| range.ids[run as usize]).collect(), steps })
 }
 
 /// Makes the judgements on what `commit` changes on one fixture, and leaves them in the cache.

@@ -8,7 +8,7 @@ use super::changes::{LogReport, survey_between};
 use super::direction::{BisectEnds, Direction};
 use super::lineage::{Lineage, LineageFacts};
 use super::plan::Plan;
-use super::probe::Seen;
+use super::probe::{Seen, Sources};
 use super::shared_defect::{SharedDefect, find_shared_defect};
 use super::steady::{self, Steady, SteadyOutcome};
 use super::symptom::{On, Symptom, are_slight, same_bits, select_wanted};
@@ -310,12 +310,15 @@ fn conclude_search(
     if let Some(culprit) = &culprit {
         numbers.extend(culprit.parents.iter().chain(&culprit.acquitted));
     }
-    let commit = |&number: &u32| Ok((number, planned.commit(number)?));
-    let commits = numbers.iter().map(commit).collect::<Result<_, BisectError>>()?;
     let captured = captured_by(planned, &steady, &tested, culprit.as_ref())?;
-    let numbered_result =
-        |&number: &u32| Some((number, steady.seen.get(&planned.variant(number))?.clone()));
-    let seen = numbers.iter().filter_map(numbered_result).collect();
+    let mut commits = HashMap::new();
+    let mut seen = HashMap::new();
+    for number in numbers {
+        commits.insert(number, planned.commit(number)?);
+        if let Some(test_result) = steady.seen.get(&planned.variant(number)) {
+            seen.insert(number, test_result.clone());
+        }
+    }
     Ok(SearchReport {
         on: planned.bisection.on,
         direction: planned.plan.direction,
@@ -452,8 +455,9 @@ fn collect_culprit_evidence(
     } else {
         judge_culprit(planned, shown_by)?
     };
-    let seen_of = |commit: u32| steady.seen.get(&planned.variant(commit));
-    let Some((before, after)) = first.and_then(seen_of).zip(seen_of(culprit)) else {
+    let before = first.and_then(|parent| steady.seen.get(&planned.variant(parent)));
+    let after = steady.seen.get(&planned.variant(culprit));
+    let (Some(before), Some(after)) = (before, after) else {
         return culprit_without_parents(planned, culprit, seen);
     };
     let pairs = before.observations.iter().zip(&after.observations);
@@ -546,11 +550,12 @@ fn check_culprit_accesses(
     let parent_sources = parent.map(|parent| planned.sources(parent)).transpose()?;
     let mut accesses_by_fixture = Vec::new();
     for (index, (probe, sources)) in planned.probes.iter().zip(&own_sources).enumerate() {
-        let Ok(sources) = sources else { continue };
+        let Sources::Found(sources) = sources else { continue };
         let trial = lab.trial(probe.subject(), sources);
-        let base_sources =
-            parent_sources.as_ref().and_then(|per_target| per_target[index].as_ref().ok());
-        let base = base_sources.map(|sources| lab.trial(probe.subject(), sources));
+        let base = match parent_sources.as_ref().map(|per_target| &per_target[index]) {
+            Some(Sources::Found(sources)) => Some(lab.trial(probe.subject(), sources)),
+            Some(Sources::Missing { .. }) | None => None,
+        };
         let accesses = check_trial_accesses(&trial, base.as_ref(), planned.bisection.check);
         if let Some(accesses) = accesses.map_err(BisectError::Replay)? {
             accesses_by_fixture.push((probe.subject().fixture.name.clone(), accesses));
@@ -618,13 +623,15 @@ fn test_the_suspect(
     let graph = &planned.plan.graph;
     let first = (planned.plan.ids.len() - planned.plan.between) as u32;
     let is_ancestor = graph.ancestors(&[culprit], planned.bisection.first_parent);
-    let changes = |commit: u32| {
+    let mut suspects = Vec::new();
+    for commit in first..culprit {
         let parents = graph.followed(commit, planned.bisection.first_parent);
-        parents.iter().all(|&parent| planned.variant(parent) != planned.variant(commit))
-    };
-    let suspects: Vec<u32> = (first..culprit)
-        .filter(|&commit| is_ancestor[commit as usize] && changes(commit))
-        .collect();
+        let changes_sources =
+            parents.iter().all(|&parent| planned.variant(parent) != planned.variant(commit));
+        if is_ancestor[commit as usize] && changes_sources {
+            suspects.push(commit);
+        }
+    }
     if suspects.len() > FEW_VARIANTS {
         return Ok(());
     }

@@ -94,16 +94,8 @@ impl Bisection<'_> {
     /// # Errors
     /// As [`Bisection::search`].
     pub fn find_direction(&self, old: &[Commit], new: &[Commit]) -> Result<Direction, BisectError> {
-        let compare_in = |direction| -> Result<Seen, BisectError> {
-            let plan = Plan::new(self.history, &self.targets, old, new, direction)?;
-            let planned = PlannedSearch::new(self, plan)?;
-            let end = planned.plan.defective()[0];
-            Ok(planned.test(end, &self.lab)?()?)
-        };
-        let new_end = compare_in(Direction::Breaks)?;
-        let old_end = compare_in(Direction::Repairs)?;
-        let appearing = new_end.symptoms();
-        let vanishing = old_end.symptoms();
+        let appearing = self.test_defective_end(old, new, Direction::Breaks)?.symptoms();
+        let vanishing = self.test_defective_end(old, new, Direction::Repairs)?.symptoms();
         Ok(match (appearing.is_empty(), vanishing.is_empty()) {
             (_, true) => Direction::Breaks,
             (true, false) => Direction::Repairs,
@@ -111,16 +103,27 @@ impl Bisection<'_> {
         })
     }
 
+    /// Tests the end with the defect, if that goes in `direction`, beside the other one.
+    fn test_defective_end(
+        &self,
+        old: &[Commit],
+        new: &[Commit],
+        direction: Direction,
+    ) -> Result<Seen, BisectError> {
+        let plan = Plan::new(self.history, &self.targets, old, new, direction)?;
+        let planned = PlannedSearch::new(self, plan)?;
+        let end = planned.plan.defective()[0];
+        Ok(planned.test(end, &self.lab)?()?)
+    }
+
     fn tell_apart(
         &self,
         (appearing, new): (&BTreeSet<Symptom>, &[Commit]),
         (vanishing, old): (&BTreeSet<Symptom>, &[Commit]),
     ) -> Result<Direction, BisectError> {
-        let fails = |symptoms: &BTreeSet<Symptom>| {
-            let failure = |symptom: &Symptom| matches!(symptom, Symptom::Failed { .. });
-            symptoms.iter().any(failure)
-        };
-        let (new_is_wrong, old_is_wrong) = match (fails(appearing), fails(vanishing)) {
+        let new_fails = appearing.iter().any(Symptom::is_failure);
+        let old_fails = vanishing.iter().any(Symptom::is_failure);
+        let (new_is_wrong, old_is_wrong) = match (new_fails, old_fails) {
             (false, false) => (self.has_wrong_gradient(new)?, self.has_wrong_gradient(old)?),
             failures => failures,
         };

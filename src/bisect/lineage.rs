@@ -88,19 +88,19 @@ pub(super) fn build_range_lineage(
     acquitted: &[Commit],
     untestable: &[UntestedCommit],
 ) -> Result<Lineage, BisectError> {
-    let answer = |number: u32| {
+    let mut answers = HashMap::new();
+    for number in range.first..range.ids.len() as u32 {
         let id = range.ids[number as usize];
         let mut own_changes = changes.iter().filter(|change| change.commit.id == id).peekable();
         if untestable.iter().any(|untested| untested.commit.id == id) {
-            return Some((number, TestAnswer::Skip));
+            answers.insert(number, TestAnswer::Skip);
+        } else if own_changes.peek().is_some() {
+            let is_worse = own_changes.any(LogChange::is_worse);
+            answers.insert(number, if is_worse { TestAnswer::Bad } else { TestAnswer::Good });
+        } else if acquitted.iter().any(|commit| commit.id == id) {
+            answers.insert(number, TestAnswer::Good);
         }
-        let is_known =
-            own_changes.peek().is_some() || acquitted.iter().any(|commit| commit.id == id);
-        let answer =
-            if own_changes.any(LogChange::is_worse) { TestAnswer::Bad } else { TestAnswer::Good };
-        is_known.then_some((number, answer))
-    };
-    let numbers = range.first..range.ids.len() as u32;
+    }
     let range_facts = LineageFacts {
         history: bisection.history,
         ids: &range.ids,
@@ -108,7 +108,7 @@ pub(super) fn build_range_lineage(
         first: range.first,
         ends: Vec::new(),
         direction: Direction::Breaks,
-        answers: numbers.filter_map(answer).collect(),
+        answers,
         seen: &HashMap::new(),
         recalled: &BTreeSet::new(),
         sources: &all_sources(&bisection.targets),
@@ -173,17 +173,12 @@ impl LineageFacts<'_> {
     /// after a bad commit is bad, what comes before a good one good. The other way round where a defect is
     /// repaired.
     fn inferred(&self) -> Vec<Option<TestAnswer>> {
-        let commits_answering = |sought_answer: TestAnswer| -> Vec<u32> {
-            let swapped_answer = self.direction.swapped(sought_answer);
-            let such = self.answers.iter().filter(|(_, answer)| **answer == swapped_answer);
-            such.map(|(commit, _)| *commit).collect()
-        };
         let answer_after = self.direction.swapped(TestAnswer::Bad);
         let answer_before = self.direction.swapped(TestAnswer::Good);
         let by_variant: HashMap<u32, TestAnswer> =
             self.answers.iter().map(|(&commit, &answer)| (self.variant(commit), answer)).collect();
-        let before_good = self.graph.ancestors(&commits_answering(TestAnswer::Good), false);
-        let bad_commits = commits_answering(TestAnswer::Bad);
+        let before_good = self.graph.ancestors(&self.commits_answering(answer_before), false);
+        let bad_commits = self.commits_answering(answer_after);
         let mut after_bad = vec![false; self.graph.len()];
         let mut inferred = Vec::with_capacity(self.graph.len());
         for commit in 0..self.graph.len() as u32 {
@@ -197,6 +192,11 @@ impl LineageFacts<'_> {
             });
         }
         inferred
+    }
+
+    fn commits_answering(&self, sought_answer: TestAnswer) -> Vec<u32> {
+        let such = self.answers.iter().filter(|(_, answer)| **answer == sought_answer);
+        such.map(|(commit, _)| *commit).collect()
     }
 
     /// What `commit` changed, while there is room.

@@ -38,8 +38,7 @@ impl Plan {
     ) -> Result<Plan, BisectError> {
         let plan = Plan::new(history, targets, good, bad, Direction::Breaks)?;
         let older = plan.graph.ancestors(&plan.old, false);
-        let is_older = |end: &u32| older[*end as usize] && !plan.old.contains(end);
-        if plan.new.iter().all(is_older) {
+        if plan.new.iter().all(|end| older[*end as usize] && !plan.old.contains(end)) {
             Plan::new(history, targets, bad, good, Direction::Repairs)
         } else {
             Ok(plan)
@@ -75,9 +74,8 @@ impl Plan {
             relevant.insert(node.id);
             relevant.extend(&node.outside);
         }
-        let end = |commit: &Commit| place[&commit.id];
-        let old: Vec<u32> = old.iter().map(end).collect();
-        let new: Vec<u32> = new.iter().map(end).collect();
+        let old: Vec<u32> = old.iter().map(|commit| place[&commit.id]).collect();
+        let new: Vec<u32> = new.iter().map(|commit| place[&commit.id]).collect();
         // Every commit a variant of its own, until it is known which of them matter.
         let shape = Graph::new(parents.clone(), (0..ids.len() as u32).collect())?;
         for &end in &new {
@@ -116,6 +114,11 @@ impl Plan {
         }
     }
 
+    /// The variant of `commit`.
+    pub(super) fn variant(&self, commit: u32) -> u32 {
+        self.graph.variant(commit).unwrap_or(commit)
+    }
+
     /// The source keys of a commit that can be tested, one for each fixture.
     pub(super) fn keys(&self, commit: u32) -> Option<&[SourceKey]> {
         Some(self.keys.get(&self.graph.variant(commit)?)?.as_slice())
@@ -134,8 +137,12 @@ fn find_commits_behind(
             let ends = old.iter().map(|commit| commit.id);
             let outside = nodes_between.iter().flat_map(|node| node.outside.iter().copied());
             let ids: BTreeSet<CommitId> = ends.chain(outside).collect();
-            let node = |id| GraphNode { id, parents: Vec::new(), outside: Vec::new() };
-            Ok(ids.into_iter().map(node).collect())
+            let nodes = ids.into_iter().map(|id| GraphNode {
+                id,
+                parents: Vec::new(),
+                outside: Vec::new(),
+            });
+            Ok(nodes.collect())
         }
         nodes => nodes,
     }

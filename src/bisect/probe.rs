@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::recorded;
 use super::symptom::{self, On, Symptom};
 use crate::backend::ReplayError;
-use crate::history::{HistoryError, SourceSet};
+use crate::history::{CommitId, History, HistoryError, SourceSet, SourceSpec};
 use crate::judge::{
     AccessStory, Accesses, Equivalence, GradientCheck, GradientVerdict, Judgement, OutputPicture,
     Story, Verdict, WrongBy, check_gradients, check_trial_accesses, draw_output_pictures,
@@ -21,21 +21,34 @@ use crate::snapshot::{Snapshot, SnapshotComparison};
 use crate::summary::{Checksum, summarize_tensor};
 use crate::trial::{AccessCheck, Failure, Lab, Outcome, Shadow, Status, Subject, Trial};
 
-/// The sources of a commit for one fixture, or why it has none.
-pub(super) type Sources = Result<Arc<SourceSet>, MissingSources>;
-
-/// Why a commit has no sources for a fixture.
+/// The sources of a commit for one fixture.
 #[derive(Clone, Debug)]
-pub(super) struct MissingSources {
-    /// The reason, in a sentence.
-    pub reason: String,
-    /// What to do about it, if that is known.
-    pub hint: Option<String>,
+pub(super) enum Sources {
+    /// The commit has them.
+    Found(Arc<SourceSet>),
+    /// The commit lacks them.
+    Missing {
+        /// The reason, in a sentence.
+        reason: String,
+        /// What to do about it, if that is known.
+        hint: Option<String>,
+    },
 }
 
-impl From<HistoryError> for MissingSources {
-    fn from(error: HistoryError) -> MissingSources {
-        MissingSources { reason: error.to_string(), hint: error.hint() }
+impl Sources {
+    /// Reads the files of `spec` at `commit`. Those that the commit itself spoils are missing.
+    pub(super) fn read(
+        history: &History,
+        commit: CommitId,
+        spec: &SourceSpec,
+    ) -> Result<Sources, HistoryError> {
+        match history.source_set(commit, spec) {
+            Ok(source_set) => Ok(Sources::Found(Arc::new(source_set))),
+            Err(error) if error.is_revision_fault() => {
+                Ok(Sources::Missing { reason: error.to_string(), hint: error.hint() })
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -153,11 +166,13 @@ impl Seen {
 
     /// Whether a replay ran out of time, which says as much about the machine as about the code.
     pub(super) fn timed_out(&self) -> bool {
-        let timeout = |failure: &Failure| matches!(failure, Failure::Timeout { .. });
         let outcomes =
             self.observations.iter().filter_map(|observation| observation.outcome.as_ref());
-        outcomes.into_iter().any(|outcome| {
-            matches!(&outcome.status, Status::Failed(failures) if failures.iter().any(timeout))
+        outcomes.into_iter().any(|outcome| match &outcome.status {
+            Status::Failed(failures) => {
+                failures.iter().any(|failure| matches!(failure, Failure::Timeout { .. }))
+            }
+            Status::Completed | Status::Untestable { .. } => false,
         })
     }
 
@@ -193,7 +208,7 @@ pub(super) struct CommitProbe {
 }
 
 /// The checksums of all outputs.
-type OutputChecksums = Vec<(String, Checksum)>;
+pub(super) type OutputChecksums = Vec<(String, Checksum)>;
 
 /// A judgement on a commit that others with the same bits share.
 struct SharedJudgement {
@@ -243,8 +258,8 @@ impl CommitProbe {
         orders: bool,
     ) -> Result<Observation, ReplayError> {
         match sources {
-            Ok(sources) => self.begin(lab, sources, true).observation(orders),
-            Err(MissingSources { reason, hint }) => {
+            Sources::Found(sources) => self.begin(lab, sources, true).observation(orders),
+            Sources::Missing { reason, hint } => {
                 let untestable = self.untestable(None, reason.clone());
                 Ok(Observation { orders, hint: hint.clone(), ..untestable })
             }
@@ -259,8 +274,8 @@ impl CommitProbe {
         orders: bool,
     ) -> Result<Observation, ReplayError> {
         match sources {
-            Ok(sources) => self.begin(lab, sources, false).judged_observation(orders),
-            Err(_) => self.test(lab, sources, orders),
+            Sources::Found(sources) => self.begin(lab, sources, false).judged_observation(orders),
+            Sources::Missing { .. } => self.test(lab, sources, orders),
         }
     }
 
@@ -271,7 +286,7 @@ impl CommitProbe {
         sources: &Sources,
     ) -> Result<Vec<OutputPicture>, ReplayError> {
         match (&self.trusted, sources) {
-            (Ok(trusted), Ok(sources)) => {
+            (Ok(trusted), Sources::Found(sources)) => {
                 draw_output_pictures(Some(trusted), &lab.trial(&self.subject, sources))
             }
             _ => Ok(Vec::new()),
@@ -285,7 +300,9 @@ impl CommitProbe {
         sources: &Sources,
         observation: &Observation,
     ) -> Result<bool, ReplayError> {
-        let (Ok(known_sources), Some(earlier_outcome)) = (sources, &observation.outcome) else {
+        let (Sources::Found(known_sources), Some(earlier_outcome)) =
+            (sources, &observation.outcome)
+        else {
             return Ok(true);
         };
         if observation.untestable.is_some() {
@@ -316,12 +333,10 @@ impl CommitProbe {
     }
 
     fn begin(&self, lab: &Arc<Lab>, sources: &Arc<SourceSet>, shares: bool) -> Test<'_> {
-        let is_own = |trusted: &Arc<Trial>| Arc::ptr_eq(trusted.lab(), lab);
         // A repeated test repeats the good side as well.
-        let trusted = if self.trusted.as_ref().is_ok_and(is_own) {
-            self.trusted.clone()
-        } else {
-            trusted_trial(lab, &self.subject, &self.base)
+        let trusted = match &self.trusted {
+            Ok(trusted) if Arc::ptr_eq(trusted.lab(), lab) => Ok(trusted.clone()),
+            _ => trusted_trial(lab, &self.subject, &self.base),
         };
         Test { probe: self, trial: lab.trial(&self.subject, sources), trusted, shares }
     }
@@ -370,8 +385,8 @@ fn trusted_trial(
 ) -> Result<Arc<Trial>, String> {
     let (Base::Sources(good_sources) | Base::Snapshot(_, good_sources)) = base;
     match good_sources {
-        Ok(sources) => Ok(Arc::new(lab.trial(subject, sources))),
-        Err(missing) => Err(missing.reason.clone()),
+        Sources::Found(sources) => Ok(Arc::new(lab.trial(subject, sources))),
+        Sources::Missing { reason, .. } => Err(reason.clone()),
     }
 }
 
@@ -396,8 +411,8 @@ impl Test<'_> {
             _ => observation,
         };
         if let Some(only) = &self.probe.output {
-            let counts = |symptom: &Symptom| symptom.output().is_none_or(|output| output == only);
-            observation.symptoms.retain(counts);
+            let symptoms = &mut observation.symptoms;
+            symptoms.retain(|symptom| symptom.output().is_none_or(|output| output == only));
         }
         Ok(observation)
     }
@@ -408,8 +423,11 @@ impl Test<'_> {
             return Ok(observation);
         }
         let checks = check_gradients(&self.trial)?;
-        let unknown = |check: &&GradientCheck| check.story.verdict() == GradientVerdict::Unknown;
-        if checks.iter().all(|check| unknown(&check)) {
+        let unknown_checks: Vec<&GradientCheck> = checks
+            .iter()
+            .filter(|check| check.story.verdict() == GradientVerdict::Unknown)
+            .collect();
+        if unknown_checks.len() == checks.len() {
             let reason = checks.first().and_then(|check| check.story.reason());
             let reason = reason.unwrap_or_else(|| "the harness declares no gradient".to_owned());
             let reason = format!("its gradients cannot be checked: {reason}");
@@ -419,18 +437,10 @@ impl Test<'_> {
         }
         let fixture = self.probe.name();
         observation.symptoms = symptom::symptoms_from_gradients(fixture, &checks);
-        observation.unknown = checks
-            .iter()
-            .filter(unknown)
-            .flat_map(|check| {
-                let fixture = fixture.to_owned();
-                let output = check.output.clone();
-                [
-                    Symptom::Mismatch { fixture: fixture.clone(), output: output.clone() },
-                    Symptom::Imprecise { fixture, output },
-                ]
-            })
-            .collect();
+        for GradientCheck { output, .. } in unknown_checks {
+            observation.unknown.insert(Symptom::mismatch(fixture, output));
+            observation.unknown.insert(Symptom::imprecise(fixture, output));
+        }
         if !observation.symptoms.is_empty() {
             observation.verdict = Verdict::Diverged;
         }
@@ -453,11 +463,10 @@ impl Test<'_> {
             let untestable = self.probe.untestable(observation.outcome, reason);
             return Ok(Observation { orders, ..untestable });
         }
-        let symptom = |finding| symptom::symptom_from_access(self.probe.name(), finding);
-        let symptoms: BTreeSet<Symptom> = checked_accesses.failures().map(symptom).collect();
-        if !symptoms.is_empty() {
+        for finding in checked_accesses.failures() {
             observation.verdict = Verdict::Failed;
-            observation.symptoms.extend(symptoms);
+            let symptom = symptom::symptom_from_access(self.probe.name(), finding);
+            observation.symptoms.insert(symptom);
         }
         observation.accesses = Some(checked_accesses);
         Ok(observation)
@@ -480,12 +489,16 @@ impl Test<'_> {
 
     /// Adds the outputs that depend on the order of blocks and threads.
     fn ordered(&self, mut observation: Observation) -> Result<Observation, ReplayError> {
-        let completed = |outcome: &Outcome| outcome.status == Status::Completed;
+        let has_completed = match &observation.outcome {
+            Some(outcome) => outcome.status == Status::Completed,
+            None => false,
+        };
         // A dependence of the good end itself is no news.
-        let is_good = |good_trial: &Arc<Trial>| good_trial.sources().id == self.trial.sources().id;
-        if !observation.outcome.as_ref().is_some_and(completed)
-            || self.trusted.as_ref().is_ok_and(is_good)
-        {
+        let is_good_end = match &self.trusted {
+            Ok(good_trial) => good_trial.sources().id == self.trial.sources().id,
+            Err(_) => false,
+        };
+        if !has_completed || is_good_end {
             return Ok(observation);
         }
         let dependences = find_order_dependences(&self.trial)?;
@@ -659,10 +672,14 @@ impl Test<'_> {
 /// The checksums of the float64 shadow of `trial`; none where it has none.
 fn shadow_bits(trial: &Trial) -> Result<Option<OutputChecksums>, ReplayError> {
     let Shadow::Present(run) = trial.shadow_run()? else { return Ok(None) };
-    let checksum = |view| summarize_tensor(&view, None).checksum;
-    Ok(Some(run.outputs().map(|(output, view)| (output.name.clone(), checksum(view))).collect()))
+    let checksums = run.outputs().map(|(output, view)| {
+        let checksum = summarize_tensor(&view, None).checksum;
+        (output.name.clone(), checksum)
+    });
+    Ok(Some(checksums.collect()))
 }
 
-fn collect_checksums(outcome: &Outcome) -> OutputChecksums {
+/// The checksums of the outputs of `outcome`.
+pub(super) fn collect_checksums(outcome: &Outcome) -> OutputChecksums {
     outcome.outputs.iter().map(|output| (output.name.clone(), output.summary.checksum)).collect()
 }

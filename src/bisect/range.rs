@@ -40,12 +40,17 @@ impl Range {
         let specs: Vec<&SourceSpec> = targets.iter().map(|target| &target.spec).collect();
         let mut keys = history.source_keys(&ids, &specs)?;
         let mut variant_of_key = HashMap::new();
-        let number = |(id, own_number): (&CommitId, u32)| {
+        let mut variants = Vec::with_capacity(ids.len());
+        for (id, own_number) in ids.iter().zip(0..) {
             let key = keys.remove(id).unwrap_or_default();
-            *variant_of_key.entry(key).or_insert(own_number)
-        };
-        let variant = ids.iter().zip(0..).map(number).collect();
-        Ok(Range { graph: Graph::new(parents, variant)?, ids, first })
+            variants.push(*variant_of_key.entry(key).or_insert(own_number));
+        }
+        Ok(Range { graph: Graph::new(parents, variants)?, ids, first })
+    }
+
+    /// The variant of `commit`.
+    pub(super) fn variant(&self, commit: u32) -> u32 {
+        self.graph.variant(commit).unwrap_or(commit)
     }
 
     /// The newest commits of the range, and the commits outside of it.

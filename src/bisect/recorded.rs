@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::symptom::{On, Symptom};
 use crate::judge::Verdict;
-use crate::snapshot::{OutputChange, SnapshotComparison, SnapshotVerdict};
+use crate::snapshot::{SnapshotComparison, SnapshotVerdict};
 use crate::trial::Outcome;
 
 /// The verdict, in the terms of a comparison of two revisions.
@@ -27,27 +27,25 @@ pub(super) fn symptoms_from_snapshot(
     comparison: &SnapshotComparison,
     outcome: &Outcome,
 ) -> BTreeSet<Symptom> {
-    let symptom = |output: &str| {
-        let fixture = fixture.to_owned();
-        let output = output.to_owned();
-        match on {
-            On::Bits => Symptom::Bits { fixture, output },
-            _ => Symptom::Diverged { fixture, output },
-        }
-    };
     // The recorded replay failed: every output is new.
     if comparison.ending.is_some() {
-        return outcome.outputs.iter().map(|output| symptom(&output.name)).collect();
+        let outputs = outcome.outputs.iter();
+        return outputs.map(|output| symptom_of_moved_output(fixture, on, &output.name)).collect();
     }
-    let shifted = |change: &&OutputChange| {
-        let is_less = change.verdict == SnapshotVerdict::Equivalent;
-        on == On::Changed && is_less && change.shadow.is_some_and(|shadow| shadow.changed)
-    };
-    let counts = |verdict| on == On::Bits || verdict == SnapshotVerdict::Diverged;
-    let changes = comparison.changes.iter().filter(|change| counts(change.verdict));
-    let shifts = comparison.changes.iter().filter(shifted).map(|change| Symptom::Shifted {
-        fixture: fixture.to_owned(),
-        output: change.name.clone(),
-    });
-    changes.map(|change| symptom(&change.name)).chain(shifts).collect()
+    let mut symptoms = BTreeSet::new();
+    for change in &comparison.changes {
+        if on == On::Bits || change.verdict == SnapshotVerdict::Diverged {
+            symptoms.insert(symptom_of_moved_output(fixture, on, &change.name));
+        }
+        let has_shifted = change.verdict == SnapshotVerdict::Equivalent
+            && change.shadow.is_some_and(|shadow| shadow.changed);
+        if on == On::Changed && has_shifted {
+            symptoms.insert(Symptom::shifted(fixture, &change.name));
+        }
+    }
+    symptoms
+}
+
+fn symptom_of_moved_output(fixture: &str, on: On, output: &str) -> Symptom {
+    if on == On::Bits { Symptom::bits(fixture, output) } else { Symptom::diverged(fixture, output) }
 }

@@ -104,13 +104,12 @@ pub fn search_remotely<E: RemoteTester>(
     let options = Options { first_parent: manner.first_parent, ..Options::default() };
     let search = Search::new(plan.graph.clone(), &plan.old, &plan.new, options)
         .map_err(BisectError::from)?;
-    let is_compiled = |target: &SearchTarget| target.subject.fixture.harness.program.is_none();
     let mut rounds = Rounds {
         history,
         plan,
         search,
         width: manner.width,
-        are_compiled: targets.iter().any(is_compiled),
+        are_compiled: targets.iter().any(|target| target.subject.fixture.harness.program.is_none()),
         wanted: None,
         held: Vec::new(),
     };
@@ -190,18 +189,22 @@ impl Rounds<'_> {
         }
     }
 
+    /// The symptoms that the held tests show of the bad ends; none while one of these is missing.
+    fn symptoms_of_bad_ends(&self) -> Option<BTreeSet<Symptom>> {
+        let mut symptoms = BTreeSet::new();
+        for &end in self.plan.defective() {
+            let mut held_tests = self.held.iter();
+            let (_, findings) = held_tests
+                .find(|(commit, _)| self.plan.variant(*commit) == self.plan.variant(end))?;
+            symptoms.extend(findings.symptoms.iter().cloned());
+        }
+        Some(symptoms)
+    }
+
     /// Answers what is held, once it is known what is searched for.
     fn apply_findings<E: RemoteTester>(&mut self, elsewhere: &mut E) -> Result<(), E::Error> {
         if self.wanted.is_none() {
-            let variant = |commit: u32| self.plan.graph.variant(commit).unwrap_or(commit);
-            let of_end = |end: &u32| {
-                let held_test =
-                    self.held.iter().find(|(commit, _)| variant(*commit) == variant(*end));
-                held_test.map(|(_, findings)| &findings.symptoms)
-            };
-            let ends: Option<Vec<_>> = self.plan.defective().iter().map(of_end).collect();
-            let shown_symptoms = ends.map(|ends| ends.into_iter().flatten().cloned().collect());
-            self.wanted = shown_symptoms.map(select_wanted);
+            self.wanted = self.symptoms_of_bad_ends().map(select_wanted);
         }
         let Some(wanted_symptoms) = &self.wanted else { return Ok(()) };
         for (commit, findings) in std::mem::take(&mut self.held) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::probe::collect_checksums;
 use super::symptom::same_bits;
 use crate::backend::ReplayError;
 use crate::judge::{Accesses, TrustedReplay, find_order_dependences};
@@ -80,17 +81,15 @@ pub(super) fn accesses_agree(before: &VariantReplay, after: &VariantReplay) -> b
 }
 
 fn same_ending(before: &Outcome, after: &Outcome) -> bool {
-    let kinds = |outcome: &Outcome| -> BTreeSet<&'static str> {
-        match &outcome.status {
-            Status::Failed(failures) => failures.iter().map(Failure::kind).collect(),
-            _ => BTreeSet::new(),
-        }
-    };
-    let checksums = |outcome: &Outcome| -> Vec<_> {
-        outcome.outputs.iter().map(|o| (o.name.clone(), o.summary.checksum)).collect()
-    };
     same_bits(before, after)
         || (before.status != Status::Completed
-            && kinds(before) == kinds(after)
-            && checksums(before) == checksums(after))
+            && failure_kinds(before) == failure_kinds(after)
+            && collect_checksums(before) == collect_checksums(after))
+}
+
+fn failure_kinds(outcome: &Outcome) -> BTreeSet<&'static str> {
+    match &outcome.status {
+        Status::Failed(failures) => failures.iter().map(Failure::kind).collect(),
+        Status::Completed | Status::Untestable { .. } => BTreeSet::new(),
+    }
 }

@@ -77,15 +77,9 @@ pub(super) fn find_shared_defect(
     let Some(&end) = no_worse.filter(|_| bisection.on.minds_values()) else { return Ok(None) };
     let good = planned.commit(plan.trusted())?;
     let good_defects = bisection.wrong_gradients(good.id)?;
-    let is_shared = |fixture: &str, check: &GradientCheck| {
-        let same_fixture = good_defects.iter().filter(|(name, _)| name == fixture);
-        same_fixture
-            .flat_map(|(_, checks)| checks)
-            .any(|known_check| known_check.output == check.output)
-    };
     let mut shared_checks = bisection.wrong_gradients(plan.ids[end as usize])?;
     for (fixture, checks) in &mut shared_checks {
-        checks.retain(|check| is_shared(fixture, check));
+        checks.retain(|check| find_check(&good_defects, fixture, &check.output).is_some());
     }
     shared_checks.retain(|(_, checks)| !checks.is_empty());
     if shared_checks.is_empty() {
@@ -110,16 +104,23 @@ fn find_oldest(
         return Ok(None);
     }
     let checks = bisection.gradients(commit.id)?;
-    let matches = |fixture: &str, output: &str| {
-        let same_fixture = checks.iter().filter(|(name, _)| name == fixture);
-        let mut fixture_checks = same_fixture.flat_map(|(_, checks)| checks);
-        fixture_checks.any(|check| {
-            check.output == output && check.story.verdict() == GradientVerdict::Matches
-        })
-    };
-    let mut outputs = shared_checks.iter().flat_map(|(fixture, checks)| {
-        checks.iter().map(move |check| (fixture.as_str(), check.output.as_str()))
-    });
-    let is_right = outputs.all(|(fixture, output)| matches(fixture, output));
+    let mut is_right = true;
+    for (fixture, shared) in shared_checks {
+        for GradientCheck { output, .. } in shared {
+            let check = find_check(&checks, fixture, output);
+            is_right &=
+                check.is_some_and(|check| check.story.verdict() == GradientVerdict::Matches);
+        }
+    }
     Ok(Some(Oldest { commit, is_right }))
+}
+
+/// The check of `output` on `fixture`, if there is one.
+fn find_check<'c>(
+    checks_by_fixture: &'c [(String, Vec<GradientCheck>)],
+    fixture: &str,
+    output: &str,
+) -> Option<&'c GradientCheck> {
+    let of_fixture = checks_by_fixture.iter().filter(|(name, _)| name == fixture);
+    of_fixture.flat_map(|(_, checks)| checks).find(|check| check.output == output)
 }

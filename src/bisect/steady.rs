@@ -184,14 +184,13 @@ impl SteadySearch<'_, '_> {
     /// Takes the symptoms to search for from the bad ends, once all of them were tested.
     fn learn(&mut self) {
         let plan = &self.planned.plan;
-        let seen_of = |end: &u32| {
-            let variant = self.planned.variant(*end);
-            self.held.iter().find(|(commit, _)| self.planned.variant(*commit) == variant)
-        };
-        let ends = plan.defective().iter().map(seen_of);
-        let Some(ends): Option<Vec<&(u32, Seen)>> = ends.collect() else { return };
-        let shown_symptoms =
-            ends.iter().flat_map(|(_, test_result)| test_result.symptoms()).collect();
+        let mut shown_symptoms = BTreeSet::new();
+        for &end in plan.defective() {
+            let variant = plan.variant(end);
+            let held_test = self.held.iter().find(|(commit, _)| plan.variant(*commit) == variant);
+            let Some((_, test_result)) = held_test else { return };
+            shown_symptoms.extend(test_result.symptoms());
+        }
         self.steady.wanted = select_wanted(shown_symptoms);
         self.planned.orders.set(ask_for_orders(&self.steady.wanted));
         self.ends_known = true;

@@ -138,6 +138,34 @@ impl Symptom {
         matches!(self, Symptom::Failed { kind, .. } if kind == "unwritten")
     }
 
+    pub(super) fn diverged(fixture: &str, output: &str) -> Symptom {
+        Symptom::Diverged { fixture: fixture.to_owned(), output: output.to_owned() }
+    }
+
+    pub(super) fn hidden(fixture: &str, output: &str) -> Symptom {
+        Symptom::Hidden { fixture: fixture.to_owned(), output: output.to_owned() }
+    }
+
+    pub(super) fn shifted(fixture: &str, output: &str) -> Symptom {
+        Symptom::Shifted { fixture: fixture.to_owned(), output: output.to_owned() }
+    }
+
+    pub(super) fn bits(fixture: &str, output: &str) -> Symptom {
+        Symptom::Bits { fixture: fixture.to_owned(), output: output.to_owned() }
+    }
+
+    pub(super) fn ordered(fixture: &str, output: &str) -> Symptom {
+        Symptom::Ordered { fixture: fixture.to_owned(), output: output.to_owned() }
+    }
+
+    pub(super) fn mismatch(fixture: &str, output: &str) -> Symptom {
+        Symptom::Mismatch { fixture: fixture.to_owned(), output: output.to_owned() }
+    }
+
+    pub(super) fn imprecise(fixture: &str, output: &str) -> Symptom {
+        Symptom::Imprecise { fixture: fixture.to_owned(), output: output.to_owned() }
+    }
+
     /// The output that shows it; none where it is not one output.
     pub fn output(&self) -> Option<&str> {
         match self {
@@ -167,13 +195,32 @@ impl Symptom {
         }
     }
 
-    fn is_failure(&self) -> bool {
+    pub(super) fn is_failure(&self) -> bool {
         matches!(self, Symptom::Failed { .. })
     }
 
     /// Whether a commit may have it by a harmless change, beside a defect that shows.
     fn is_slight(&self) -> bool {
         matches!(self, Symptom::Hidden { .. } | Symptom::Shifted { .. })
+    }
+
+    /// Whether it covers one of `wanted_symptoms`.
+    fn is_among(&self, wanted_symptoms: &BTreeSet<Symptom>) -> bool {
+        wanted_symptoms.iter().any(|wanted_symptom| self.covers(wanted_symptom))
+    }
+
+    /// Whether it counts in a search for `wanted_symptoms`.
+    fn counts_in_search_for(&self, wanted_symptoms: &BTreeSet<Symptom>) -> bool {
+        match self {
+            Symptom::Ordered { .. } => ask_for_orders(wanted_symptoms),
+            Symptom::Hidden { .. } | Symptom::Shifted { .. } | Symptom::Imprecise { .. } => {
+                self.is_among(wanted_symptoms)
+            }
+            Symptom::Diverged { .. } | Symptom::Bits { .. } | Symptom::Mismatch { .. } => {
+                !ask_for_failures_alone(wanted_symptoms, self.fixture())
+            }
+            Symptom::Access { .. } | Symptom::Failed { .. } => true,
+        }
     }
 
     /// Whether a commit that has it has what `wanted_symptom` stands for: an output that diverged has more than
@@ -236,14 +283,13 @@ pub(super) fn symptoms_from_orders(
     dependences: &[OrderDependence],
     known_dependences: &[OrderDependence],
 ) -> BTreeSet<Symptom> {
-    let is_new = |dependence: &&OrderDependence| {
-        known_dependences
-            .iter()
-            .all(|known_dependence| known_dependence.output != dependence.output)
-    };
-    let symptom =
-        |output: &str| Symptom::Ordered { fixture: fixture.to_owned(), output: output.to_owned() };
-    dependences.iter().filter(is_new).map(|dependence| symptom(&dependence.output)).collect()
+    let mut symptoms = BTreeSet::new();
+    for OrderDependence { output, .. } in dependences {
+        if known_dependences.iter().all(|known_dependence| known_dependence.output != *output) {
+            symptoms.insert(Symptom::ordered(fixture, output));
+        }
+    }
+    symptoms
 }
 
 /// What a checked replay found, as a symptom: the same one wherever the lines and the kernels have gone.
@@ -258,8 +304,11 @@ pub(super) fn symptom_from_access(fixture: &str, finding: &AccessFinding) -> Sym
 /// The failures of `outcome`; none if it completed.
 pub(super) fn symptoms_from_failures(fixture: &str, outcome: &Outcome) -> BTreeSet<Symptom> {
     let Status::Failed(failures) = &outcome.status else { return BTreeSet::new() };
-    let symptom = |kind: &str| Symptom::Failed { fixture: fixture.to_owned(), kind: kind.into() };
-    failures.iter().map(|failure| symptom(failure.kind())).collect()
+    let symptoms = failures.iter().map(|failure| Symptom::Failed {
+        fixture: fixture.to_owned(),
+        kind: failure.kind().to_owned(),
+    });
+    symptoms.collect()
 }
 
 /// The outputs of `got` whose bits are not those of `base`.
@@ -268,15 +317,15 @@ pub(super) fn symptoms_from_bits(
     base: &Outcome,
     got: &Outcome,
 ) -> BTreeSet<Symptom> {
-    let has_same_bits = |name: &str, checksum| {
-        let of_base = base.outputs.iter().find(|output| output.name == name);
-        of_base.is_some_and(|output| output.summary.checksum == checksum)
-    };
-    let changed_outputs =
-        got.outputs.iter().filter(|o| !has_same_bits(&o.name, o.summary.checksum));
-    let symptom =
-        |output: &str| Symptom::Bits { fixture: fixture.to_owned(), output: output.to_owned() };
-    changed_outputs.map(|output| symptom(&output.name)).collect()
+    let mut symptoms = BTreeSet::new();
+    for output in &got.outputs {
+        let base_output = base.outputs.iter().find(|base_output| base_output.name == output.name);
+        let base_checksum = base_output.map(|base_output| base_output.summary.checksum);
+        if base_checksum != Some(output.summary.checksum) {
+            symptoms.insert(Symptom::bits(fixture, &output.name));
+        }
+    }
+    symptoms
 }
 
 /// The outputs that `judgement` finds diverged in the order of the indices and, for [`On::Wrong`], no
@@ -288,46 +337,42 @@ pub(super) fn symptoms_from_judgement(
 ) -> BTreeSet<Symptom> {
     // Where the good side has no outputs there is nothing to compare: all of them are new.
     if judgement.verdict == Verdict::Diverged && judgement.outputs.is_empty() {
-        let symptom = |output: &str| diverged_symptom(fixture, output);
-        return judgement.got.outputs.iter().map(|output| symptom(&output.name)).collect();
+        let outputs = judgement.got.outputs.iter();
+        return outputs.map(|output| Symptom::diverged(fixture, &output.name)).collect();
     }
     judgement.outputs.iter().filter_map(|output| symptom_of_output(fixture, on, output)).collect()
 }
 
 /// The symptom of one output, whatever the order of blocks and threads does to it.
 fn symptom_of_output(fixture: &str, on: On, output: &OutputJudgement) -> Option<Symptom> {
-    let hidden = || Symptom::Hidden { fixture: fixture.to_owned(), output: output.name.clone() };
+    let name = output.name.as_str();
     match &output.story {
         Story::Agrees(
             Equivalence::WithinNoise { shadow, .. } | Equivalence::ErrsAlike { shadow, .. },
         ) => match shadow {
             ShadowShift::BelowDtype | ShadowShift::BelowNoise => {
-                let fixture = fixture.to_owned();
-                let output = output.name.clone();
-                (on == On::Changed).then_some(Symptom::Shifted { fixture, output })
+                (on == On::Changed).then(|| Symptom::shifted(fixture, name))
             }
             ShadowShift::None | ShadowShift::Rounded => None,
         },
         Story::Agrees(Equivalence::Identical) | Story::OrderDependent(_) | Story::Unsteady => None,
         Story::Drifted { accuracy, .. } => match accuracy {
-            Some(Finding::MoreAccurate | Finding::AsAccurate) => (on != On::Wrong).then(hidden),
+            Some(Finding::MoreAccurate | Finding::AsAccurate) => {
+                (on != On::Wrong).then(|| Symptom::hidden(fixture, name))
+            }
             Some(Finding::Wrong | Finding::Imprecise | Finding::LessAccurate) | None => {
-                Some(hidden())
+                Some(Symptom::hidden(fixture, name))
             }
         },
-        Story::Wrong(WrongBy::HiddenShadow) => Some(hidden()),
+        Story::Wrong(WrongBy::HiddenShadow) => Some(Symptom::hidden(fixture, name)),
         Story::Wrong(WrongBy::Shadow | WrongBy::Distance)
         | Story::Imprecise(_)
         | Story::LessAccurate
-        | Story::BeyondNoise { .. } => Some(diverged_symptom(fixture, &output.name)),
+        | Story::BeyondNoise { .. } => Some(Symptom::diverged(fixture, name)),
         Story::MoreAccurate | Story::AsAccurate => {
-            (on != On::Wrong).then(|| diverged_symptom(fixture, &output.name))
+            (on != On::Wrong).then(|| Symptom::diverged(fixture, name))
         }
     }
-}
-
-fn diverged_symptom(fixture: &str, output: &str) -> Symptom {
-    Symptom::Diverged { fixture: fixture.to_owned(), output: output.to_owned() }
 }
 
 /// The gradients that do not match their loss, and those that are imprecise.
@@ -335,16 +380,12 @@ pub(super) fn symptoms_from_gradients(
     fixture: &str,
     checks: &[GradientCheck],
 ) -> BTreeSet<Symptom> {
-    let symptom = |check: &GradientCheck| {
-        let fixture = fixture.to_owned();
-        let output = check.output.clone();
-        match check.story.verdict() {
-            GradientVerdict::Mismatch => Some(Symptom::Mismatch { fixture, output }),
-            GradientVerdict::Imprecise => Some(Symptom::Imprecise { fixture, output }),
-            GradientVerdict::Matches | GradientVerdict::Unknown => None,
-        }
-    };
-    checks.iter().filter_map(symptom).collect()
+    let symptoms = checks.iter().filter_map(|check| match check.story.verdict() {
+        GradientVerdict::Mismatch => Some(Symptom::mismatch(fixture, &check.output)),
+        GradientVerdict::Imprecise => Some(Symptom::imprecise(fixture, &check.output)),
+        GradientVerdict::Matches | GradientVerdict::Unknown => None,
+    });
+    symptoms.collect()
 }
 
 /// Whether all outputs of two replays that can be compared have the same bits.
@@ -364,25 +405,13 @@ pub(super) fn answer_from_symptoms(
     untestable: bool,
     wanted_symptoms: &BTreeSet<Symptom>,
 ) -> TestAnswer {
-    let is_wanted = |symptom: &Symptom| {
-        wanted_symptoms.iter().any(|wanted_symptom| symptom.covers(wanted_symptom))
-    };
-    let is_asked = |symptom: &&Symptom| match symptom {
-        Symptom::Ordered { .. } => ask_for_orders(wanted_symptoms),
-        Symptom::Hidden { .. } | Symptom::Shifted { .. } | Symptom::Imprecise { .. } => {
-            is_wanted(symptom)
-        }
-        Symptom::Diverged { .. } | Symptom::Bits { .. } | Symptom::Mismatch { .. } => {
-            !ask_for_failures_alone(wanted_symptoms, symptom.fixture())
-        }
-        Symptom::Access { .. } | Symptom::Failed { .. } => true,
-    };
-    let asked_symptoms: Vec<&Symptom> = symptoms.iter().filter(is_asked).collect();
-    if asked_symptoms.iter().any(|symptom| is_wanted(symptom)) {
+    let counting_symptoms: Vec<&Symptom> =
+        symptoms.iter().filter(|symptom| symptom.counts_in_search_for(wanted_symptoms)).collect();
+    if counting_symptoms.iter().any(|symptom| symptom.is_among(wanted_symptoms)) {
         TestAnswer::Bad
     } else if untestable {
         TestAnswer::Skip
-    } else if asked_symptoms.is_empty() {
+    } else if counting_symptoms.is_empty() {
         TestAnswer::Good
     } else {
         TestAnswer::Other
@@ -447,7 +476,7 @@ mod tests {
     }
 
     fn diverged(output: &str) -> Symptom {
-        super::diverged_symptom("step0", output)
+        Symptom::diverged("step0", output)
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Parts that both kinds of search share: threads that test, sources by commit number, and marks in
 //! the cache for commits that were tested before.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -21,9 +22,15 @@ use crate::trial::Lab;
 /// Nobody waits for them. Work that is no longer needed goes on until the process ends; its results
 /// are in the cache for the next search.
 pub(super) struct TestThreads<T> {
-    sender: Sender<(u32, thread::Result<Result<T, ReplayError>>)>,
-    receiver: Receiver<(u32, thread::Result<Result<T, ReplayError>>)>,
+    sender: Sender<(u32, WorkEnd<T>)>,
+    receiver: Receiver<(u32, WorkEnd<T>)>,
     running: usize,
+}
+
+/// How the work of a thread ends.
+enum WorkEnd<T> {
+    Returned(Result<T, ReplayError>),
+    Panicked(Box<dyn Any + Send>),
 }
 
 impl<T: Send + 'static> TestThreads<T> {
@@ -50,9 +57,12 @@ impl<T: Send + 'static> TestThreads<T> {
             move || {
                 let work = work.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let Some(work) = work else { return };
-                let result = catch_unwind(AssertUnwindSafe(work));
+                let end = match catch_unwind(AssertUnwindSafe(work)) {
+                    Ok(result) => WorkEnd::Returned(result),
+                    Err(panic) => WorkEnd::Panicked(panic),
+                };
                 // Nobody listens any more once the search has its answer.
-                let _ = sender.send((commit, result));
+                let _ = sender.send((commit, end));
             }
         };
         // If the system has no thread for it, this one does the work.
@@ -66,9 +76,12 @@ impl<T: Send + 'static> TestThreads<T> {
         if self.running == 0 {
             return Ok(None);
         }
-        let (commit, result) = self.receiver.recv().expect("the workers holds a sender itself");
+        let (commit, end) = self.receiver.recv().expect("the workers hold a sender themselves");
         self.running -= 1;
-        Ok(Some((commit, result.unwrap_or_else(|panic| resume_unwind(panic))?)))
+        match end {
+            WorkEnd::Returned(result) => Ok(Some((commit, result?))),
+            WorkEnd::Panicked(panic) => resume_unwind(panic),
+        }
     }
 }
 
@@ -108,13 +121,12 @@ impl<'a> PlannedSearch<'a> {
                 pairs.map(|(snapshot, sources)| Base::Snapshot(snapshot, sources)).collect()
             }
         };
-        let targets = bisection.targets.iter().zip(base);
-        let probe = |(target, base): (&super::SearchTarget, Base)| {
+        let probes = bisection.targets.iter().zip(base).map(|(target, base)| {
             let subject = target.subject.clone();
             let output = bisection.output.clone();
             CommitProbe::new(&bisection.lab, subject, bisection.on, base, output)
-        };
-        planned.probes = Arc::new(targets.map(probe).collect());
+        });
+        planned.probes = Arc::new(probes.collect());
         Ok(planned)
     }
 
@@ -131,19 +143,15 @@ impl<'a> PlannedSearch<'a> {
     /// The sources of commit number `commit`, one for each fixture.
     pub(super) fn sources(&self, commit: u32) -> Result<Vec<Sources>, BisectError> {
         let id = self.plan.ids[commit as usize];
-        let sources = self.bisection.targets.iter().map(|target| {
-            match self.bisection.history.source_set(id, &target.spec) {
-                Ok(source_set) => Ok(Ok(Arc::new(source_set))),
-                Err(error) if error.is_revision_fault() => Ok(Err(error.into())),
-                Err(error) => Err(error.into()),
-            }
-        });
-        sources.collect()
+        let history = self.bisection.history;
+        let sources =
+            self.bisection.targets.iter().map(|target| Sources::read(history, id, &target.spec));
+        Ok(sources.collect::<Result<_, _>>()?)
     }
 
     /// The variant of a commit of the graph.
     pub(super) fn variant(&self, commit: u32) -> u32 {
-        self.plan.graph.variant(commit).unwrap_or(commit)
+        self.plan.variant(commit)
     }
 
     /// Tests `commit` on every fixture in `lab`.

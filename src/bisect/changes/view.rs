@@ -1,7 +1,6 @@
 //! The replays of one fixture over a range of commits, and the changes between them.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 
 use super::{LogChange, Repair, UntestedCommit};
 use crate::bisect::captured;
@@ -28,10 +27,8 @@ pub(super) struct FixtureSurvey<'a> {
     target: &'a SearchTarget,
     range: &'a Range,
     sources: HashMap<u32, Sources>,
-    /// By variant; none where it cannot be tested.
-    outcomes: HashMap<u32, Option<VariantReplay>>,
-    /// By variant, why it cannot be tested.
-    reasons: HashMap<u32, String>,
+    /// By variant: its replay, or why it cannot be tested.
+    replays: HashMap<u32, Result<VariantReplay, String>>,
     /// For each commit, the divergences on the way to it.
     trail: HashMap<u32, Vec<DivergenceEdge>>,
     /// Commits whose change is known to be a defect.
@@ -55,8 +52,7 @@ impl<'a> FixtureSurvey<'a> {
             target,
             range,
             sources: HashMap::new(),
-            outcomes: HashMap::new(),
-            reasons: HashMap::new(),
+            replays: HashMap::new(),
             trail: HashMap::new(),
             defects: BTreeSet::new(),
             acquitted: Vec::new(),
@@ -65,7 +61,7 @@ impl<'a> FixtureSurvey<'a> {
     }
 
     fn variant(&self, commit: u32) -> u32 {
-        self.range.graph.variant(commit).unwrap_or(commit)
+        self.range.variant(commit)
     }
 
     fn commit(&self, commit: u32) -> Result<Commit, BisectError> {
@@ -78,11 +74,7 @@ impl<'a> FixtureSurvey<'a> {
             return Ok(known_sources.clone());
         }
         let id = self.range.ids[commit as usize];
-        let sources = match self.bisection.history.source_set(id, &self.target.spec) {
-            Ok(source_set) => Ok(Arc::new(source_set)),
-            Err(error) if error.is_revision_fault() => Err(error.into()),
-            Err(error) => return Err(error.into()),
-        };
+        let sources = Sources::read(self.bisection.history, id, &self.target.spec)?;
         self.sources.insert(variant, sources.clone());
         Ok(sources)
     }
@@ -100,12 +92,12 @@ impl<'a> FixtureSurvey<'a> {
                 self.collect(&mut workers)?;
             }
             match self.sources(commit)? {
-                Ok(sources) => {
+                Sources::Found(sources) => {
                     let trial = self.bisection.lab.trial(&self.target.subject, &sources);
                     let check = self.check;
                     workers.start(commit, move || VariantReplay::from_trial(&trial, check));
                 }
-                Err(missing) => self.keep(commit, Err(missing.reason)),
+                Sources::Missing { reason, .. } => self.keep(commit, Err(reason)),
             }
         }
         while workers.running() > 0 {
@@ -123,11 +115,7 @@ impl<'a> FixtureSurvey<'a> {
 
     /// Remembers the replay of the variant of `commit`, or why there is none.
     fn keep(&mut self, commit: u32, replayed: Result<VariantReplay, String>) {
-        let variant = self.variant(commit);
-        if let Err(reason) = &replayed {
-            self.reasons.insert(variant, reason.clone());
-        }
-        self.outcomes.insert(variant, replayed.ok());
+        self.replays.insert(self.variant(commit), replayed);
     }
 
     /// The replays of the commits of the range, in topological order.
@@ -135,7 +123,7 @@ impl<'a> FixtureSurvey<'a> {
         let mut replayed = Vec::new();
         for commit in self.range.first..self.range.ids.len() as u32 {
             let variant = self.variant(commit);
-            let Some(Some(replay)) = self.outcomes.get(&variant) else { continue };
+            let Some(Ok(replay)) = self.replays.get(&variant) else { continue };
             let commit = self.commit(commit)?;
             let outcome = &replay.outcome;
             replayed.push(captured::ReplayedCommit { commit, variant, outcome, compared: true });
@@ -148,13 +136,15 @@ impl<'a> FixtureSurvey<'a> {
         &self,
         runs: &[u32],
     ) -> Result<Vec<(u32, UntestedCommit)>, BisectError> {
-        let fixture = || self.target.subject.fixture.name.clone();
         let mut untestable = Vec::new();
         for &run in runs {
-            if let Some(reason) = self.reasons.get(&self.variant(run)) {
-                let commit = self.commit(run)?;
-                let reason = reason.clone();
-                untestable.push((run, UntestedCommit { fixture: fixture(), commit, reason }));
+            if let Some(Err(reason)) = self.replays.get(&self.variant(run)) {
+                let untested_commit = UntestedCommit {
+                    fixture: self.target.subject.fixture.name.clone(),
+                    commit: self.commit(run)?,
+                    reason: reason.clone(),
+                };
+                untestable.push((run, untested_commit));
             }
         }
         Ok(untestable)
@@ -162,7 +152,8 @@ impl<'a> FixtureSurvey<'a> {
 
     /// Why the accesses of `run` could not be checked, though they were to be.
     pub(super) fn unchecked(&self, run: u32) -> Option<String> {
-        match self.outcomes.get(&self.variant(run))?.as_ref()?.checked.as_ref()? {
+        let replay = self.replays.get(&self.variant(run))?.as_ref().ok()?;
+        match replay.checked.as_ref()? {
             CheckedReplay::Not { reason } => Some(reason.clone()),
             CheckedReplay::Done { .. } => None,
         }
@@ -171,17 +162,17 @@ impl<'a> FixtureSurvey<'a> {
     /// The outcome of `commit`, replayed if the survey did not.
     fn outcome(&mut self, commit: u32) -> Result<Option<VariantReplay>, BisectError> {
         let variant = self.variant(commit);
-        if !self.outcomes.contains_key(&variant) {
+        if !self.replays.contains_key(&variant) {
             let replayed = match self.sources(commit)? {
-                Ok(sources) => {
+                Sources::Found(sources) => {
                     let trial = self.bisection.lab.trial(&self.target.subject, &sources);
                     VariantReplay::from_trial(&trial, self.check)?.if_testable()
                 }
-                Err(missing) => Err(missing.reason),
+                Sources::Missing { reason, .. } => Err(reason),
             };
             self.keep(commit, replayed);
         }
-        Ok(self.outcomes[&variant].clone())
+        Ok(self.replays[&variant].as_ref().ok().cloned())
     }
 
     pub(super) fn changes(
@@ -283,28 +274,25 @@ impl<'a> FixtureSurvey<'a> {
             diverged.iter().filter(|output| output.by_oracle && is_further_off(&output.story));
         let mut broken: Vec<String> = wrong.map(|output| output.name.clone()).collect();
         let mut mended = Vec::new();
-        let is_gradient = |output: &&OutputJudgement| {
-            fixture
-                .outputs
-                .iter()
-                .any(|declared| declared.name == output.name && declared.gradient_of.is_some())
-        };
-        if diverged.iter().any(is_gradient)
-            && let (Some(Ok(before)), Some(Ok(after))) =
+        let mut gradients = fixture.outputs.iter().filter(|output| output.gradient_of.is_some());
+        let has_diverged_gradient =
+            gradients.any(|gradient| diverged.iter().any(|output| output.name == gradient.name));
+        if has_diverged_gradient
+            && let (Some(Sources::Found(before)), Some(Sources::Found(after))) =
                 (self.sources.get(&self.variant(base)), self.sources.get(&self.variant(commit)))
         {
-            let check =
-                |sources| check_gradients(&self.bisection.lab.trial(&self.target.subject, sources));
-            let before = check(before)?;
-            let after = check(after)?;
-            for (old, new) in before.iter().zip(&after) {
-                let name = || new.output.clone();
+            let lab = &self.bisection.lab;
+            let old_checks = check_gradients(&lab.trial(&self.target.subject, before))?;
+            let new_checks = check_gradients(&lab.trial(&self.target.subject, after))?;
+            for (old, new) in old_checks.iter().zip(&new_checks) {
                 match (old.story.verdict(), new.story.verdict()) {
-                    (GradientVerdict::Mismatch, GradientVerdict::Matches) => mended.push(name()),
+                    (GradientVerdict::Mismatch, GradientVerdict::Matches) => {
+                        mended.push(new.output.clone());
+                    }
                     (GradientVerdict::Matches, GradientVerdict::Mismatch)
                         if !broken.contains(&new.output) =>
                     {
-                        broken.push(name());
+                        broken.push(new.output.clone());
                     }
                     _ => {}
                 }
@@ -318,7 +306,8 @@ impl<'a> FixtureSurvey<'a> {
         if self.outcome(commit)?.is_some() || self.outcome(parent)?.is_none() {
             return Ok(None);
         }
-        let (Ok(_), Ok(_)) = (self.sources(parent)?, self.sources(commit)?) else {
+        let (Sources::Found(_), Sources::Found(_)) = (self.sources(parent)?, self.sources(commit)?)
+        else {
             return Ok(None);
         };
         Ok(Some(LogChange {
@@ -356,7 +345,9 @@ impl<'a> FixtureSurvey<'a> {
         commit: u32,
         illustrated: bool,
     ) -> Result<(Judgement, Vec<OutputPicture>), BisectError> {
-        let (Ok(before), Ok(after)) = (self.sources(base)?, self.sources(commit)?) else {
+        let (Sources::Found(before), Sources::Found(after)) =
+            (self.sources(base)?, self.sources(commit)?)
+        else {
             unreachable!("what was replayed has sources")
         };
         let lab = &self.bisection.lab;
@@ -411,6 +402,5 @@ fn is_further_off(story: &Story) -> bool {
 
 /// Whether an output depends on the order of blocks and threads that did not before.
 fn new_order(judgement: &Judgement) -> bool {
-    let is_new = |output: &OutputJudgement| matches!(output.story, Story::OrderDependent(_));
-    judgement.outputs.iter().any(is_new)
+    judgement.outputs.iter().any(|output| matches!(output.story, Story::OrderDependent(_)))
 }
