@@ -96,7 +96,7 @@ pub(super) fn build_range_lineage(
             answers.insert(number, TestAnswer::Skip);
         } else if own_changes.peek().is_some() {
             let is_worse = own_changes.any(LogChange::is_worse);
-            answers.insert(number, if is_worse { TestAnswer::Bad } else { TestAnswer::Good });
+            answers.insert(number, TestAnswer::for_commit(is_worse));
         } else if acquitted.iter().any(|commit| commit.id == id) {
             answers.insert(number, TestAnswer::Good);
         }

@@ -77,6 +77,15 @@ impl Tally {
     }
 }
 
+/// A test to make where tests are flaky.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FlakyPick {
+    /// Of this candidate.
+    Candidate(u32),
+    /// Of a good end.
+    GoodEnd,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Belief {
     false_alarm: Rate,
@@ -169,15 +178,14 @@ impl Belief {
         picks
     }
 
-    /// The tests that promise most information besides those `in_flight`: a free candidate, or
-    /// `None` for a good end.
+    /// The tests that promise most information besides those `in_flight`.
     pub(super) fn picks(
         &self,
         reach: &ReachGraph,
         is_free: &[bool],
         in_flight: &[u32],
         slots: usize,
-    ) -> Vec<Option<u32>> {
+    ) -> Vec<FlakyPick> {
         let forecast = self.forecast();
         let mut running = in_flight.to_vec();
         let mut picks = Vec::new();
@@ -187,7 +195,9 @@ impl Belief {
                 .most_informative(reach, is_free, &running)
                 .or_else(|| forecast.most_informative(reach, is_free, &[]));
             let Some(best) = best else { break };
-            running.extend(best);
+            if let FlakyPick::Candidate(local) = best {
+                running.push(local);
+            }
             picks.push(best);
         }
         picks
@@ -196,11 +206,13 @@ impl Belief {
     /// The conclusion, if the ends are clear and one candidate is probable enough.
     pub(crate) fn conclude(&self, commit: impl Fn(u32) -> u32) -> Option<Conclusion> {
         if !self.rates_are_clear() {
-            let pair = |tally: Tally| (tally.bad, tally.tests);
-            let good = pair(self.good_end);
-            let bad = pair(self.bad_end);
-            let make_refusal = || Conclusion::Refused(EndsRefusal::Indistinguishable { good, bad });
-            return self.ends_are_spent().then(make_refusal);
+            if !self.ends_are_spent() {
+                return None;
+            }
+            return Some(Conclusion::Refused(EndsRefusal::Indistinguishable {
+                good: (self.good_end.bad, self.good_end.tests),
+                bad: (self.bad_end.bad, self.bad_end.tests),
+            }));
         }
         let mass = self.posterior();
         let mut order: Vec<u32> = (0..mass.len() as u32).collect();
@@ -210,17 +222,20 @@ impl Belief {
         if probability >= ENOUGH {
             return Some(Conclusion::Probable { culprit: commit(first), probability });
         }
-        self.gave_up.then(|| {
-            let mut covered = 0.0;
-            let needed = order.iter().take_while(|&&local| {
-                let is_needed = covered < ENOUGH;
-                covered += mass[local as usize];
-                is_needed
-            });
-            let mut candidates: Vec<u32> = needed.map(|&local| commit(local)).collect();
-            candidates.sort_unstable();
-            Conclusion::Ambiguous { candidates }
-        })
+        if !self.gave_up {
+            return None;
+        }
+        let mut candidates = Vec::new();
+        let mut covered = 0.0;
+        for local in order {
+            if covered >= ENOUGH {
+                break;
+            }
+            covered += mass[local as usize];
+            candidates.push(commit(local));
+        }
+        candidates.sort_unstable();
+        Some(Conclusion::Ambiguous { candidates })
     }
 
     fn posterior(&self) -> Vec<f64> {
@@ -232,15 +247,12 @@ impl Belief {
 
     fn forecast(&self) -> Forecast {
         let mass = self.posterior();
-        let weighed = |chance: &dyn Fn(Tally) -> f64| -> Chances {
-            let weighed_chances =
-                mass.iter().zip(&self.bad_side).map(|(mass, &side)| (mass, chance(side)));
-            let (bad, entropies) =
-                weighed_chances.map(|(m, c)| (m * c, m * binary_entropy(c))).unzip();
-            Chances { bad, entropy: entropies }
-        };
-        let if_bad = weighed(&|side| self.detection.mean(side));
-        let if_good = weighed(&|side| self.false_alarm.mean(self.total.without(side)));
+        let mut if_bad = Chances::default();
+        let mut if_good = Chances::default();
+        for (&mass, &side) in mass.iter().zip(&self.bad_side) {
+            if_bad.push(mass, self.detection.mean(side));
+            if_good.push(mass, self.false_alarm.mean(self.total.without(side)));
+        }
         Forecast { mass, if_bad, if_good }
     }
 }
@@ -248,9 +260,18 @@ impl Belief {
 /// For each candidate, weighted by its posterior: the chance that a test turns bad, and the entropy
 /// of that test in nats. The rates are those to expect if the candidate is the culprit, so that a
 /// test which only settles the rates counts for what it tells about the culprit.
+#[derive(Default)]
 struct Chances {
     bad: Vec<f64>,
     entropy: Vec<f64>,
+}
+
+impl Chances {
+    /// Adds a candidate of posterior `mass`, for which a test turns bad with probability `chance`.
+    fn push(&mut self, mass: f64, chance: f64) {
+        self.bad.push(mass * chance);
+        self.entropy.push(mass * binary_entropy(chance));
+    }
 }
 
 /// The expected result of the next test under each candidate.
@@ -267,22 +288,22 @@ impl Forecast {
         reach: &ReachGraph,
         is_free: &[bool],
         running: &[u32],
-    ) -> Option<Option<u32>> {
+    ) -> Option<FlakyPick> {
         let mut gain = vec![0.0; reach.len()];
         let mut gain_good_end = 0.0;
         for class in partition_by_reach(reach, running) {
-            let over = |values: &[f64]| class.iter().map(|&l| values[l as usize]).sum::<f64>();
-            let class_mass = over(&self.mass);
+            let class_mass = sum_over(&self.mass, &class);
             if class_mass > 0.0 {
-                let outside = (over(&self.if_good.bad), over(&self.if_good.entropy));
-                gain_good_end += mutual_information(class_mass, outside);
-                let sums_inside = |values: &[f64]| reach.sums(&class, Measure::Mass(values));
-                let good_sums =
-                    (sums_inside(&self.if_good.bad), sums_inside(&self.if_good.entropy));
-                let bad_sums = (sums_inside(&self.if_bad.bad), sums_inside(&self.if_bad.entropy));
+                let chance_outside = sum_over(&self.if_good.bad, &class);
+                let entropy_outside = sum_over(&self.if_good.entropy, &class);
+                gain_good_end += mutual_information(class_mass, (chance_outside, entropy_outside));
+                let good_chances = reach.sums(&class, Measure::Mass(&self.if_good.bad));
+                let good_entropies = reach.sums(&class, Measure::Mass(&self.if_good.entropy));
+                let bad_chances = reach.sums(&class, Measure::Mass(&self.if_bad.bad));
+                let bad_entropies = reach.sums(&class, Measure::Mass(&self.if_bad.entropy));
                 for (local, gain) in gain.iter_mut().enumerate() {
-                    let chance = outside.0 - good_sums.0[local] + bad_sums.0[local];
-                    let entropy = outside.1 - good_sums.1[local] + bad_sums.1[local];
+                    let chance = chance_outside - good_chances[local] + bad_chances[local];
+                    let entropy = entropy_outside - good_entropies[local] + bad_entropies[local];
                     *gain += mutual_information(class_mass, (chance, entropy));
                 }
             }
@@ -290,11 +311,18 @@ impl Forecast {
         let free_candidates = (0..reach.len() as u32).filter(|&local| is_free[local as usize]);
         let best = free_candidates.max_by(|&a, &b| gain[a as usize].total_cmp(&gain[b as usize]));
         let (pick, gain) = match best {
-            Some(best) if gain[best as usize] >= gain_good_end => (Some(best), gain[best as usize]),
-            _ => (None, gain_good_end),
+            Some(best) if gain[best as usize] >= gain_good_end => {
+                (FlakyPick::Candidate(best), gain[best as usize])
+            }
+            _ => (FlakyPick::GoodEnd, gain_good_end),
         };
         (gain > WORTHWHILE).then_some(pick)
     }
+}
+
+/// The sum of the entries of `values` that `class` names.
+fn sum_over(values: &[f64], class: &[u32]) -> f64 {
+    class.iter().map(|&local| values[local as usize]).sum()
 }
 
 /// Mutual information, in nats, between one test and the culprit within a class of probability
@@ -305,8 +333,11 @@ fn mutual_information(class_mass: f64, (chance, mean_entropy): (f64, f64)) -> f6
 }
 
 fn binary_entropy(chance: f64) -> f64 {
-    let term = |p: f64| if p > 0.0 { -p * p.ln() } else { 0.0 };
-    term(chance) + term(1.0 - chance)
+    entropy_term(chance) + entropy_term(1.0 - chance)
+}
+
+fn entropy_term(probability: f64) -> f64 {
+    if probability > 0.0 { -probability * probability.ln() } else { 0.0 }
 }
 
 #[cfg(test)]

@@ -18,6 +18,16 @@ pub(super) enum ReducedPlace {
     Leaves(u32),
 }
 
+impl ReducedPlace {
+    /// The node that stands for the commit, if there is one.
+    pub(super) fn node(self) -> Option<u32> {
+        match self {
+            ReducedPlace::Node(node) => Some(node),
+            ReducedPlace::Outside | ReducedPlace::Leaves(_) => None,
+        }
+    }
+}
+
 /// The commits that may be the culprit ("nodes", numbered in topological order).
 #[derive(Clone, Debug)]
 pub(super) struct Candidates {
@@ -85,18 +95,25 @@ impl Simplify<'_> {
         if !self.options.by_variant || parents.is_empty() {
             return Followed { parents: parents.to_vec(), unchanged: false };
         }
-        let is_same_variant =
-            |&&parent: &&u32| self.graph.variant(parent) == self.graph.variant(commit);
-        let relevant =
-            |&&parent: &&u32| !self.excluded[parent as usize] || self.is_good_end[parent as usize];
-        if let Some(&parent) = parents.iter().filter(relevant).find(is_same_variant) {
-            return Followed { parents: vec![parent], unchanged: true };
+        let mut has_relevant_parent = false;
+        let mut equals_all_parents = true;
+        for &parent in parents {
+            let is_relevant = self.is_relevant(parent);
+            let is_same_variant = self.graph.variant(parent) == self.graph.variant(commit);
+            if is_relevant && is_same_variant {
+                return Followed { parents: vec![parent], unchanged: true };
+            }
+            has_relevant_parent |= is_relevant;
+            equals_all_parents &= is_same_variant;
         }
         // No relevant parent is the same: then it is unchanged only if all parents lie behind
         // the good ends and equal it.
-        let unchanged = !parents.iter().any(|parent| relevant(&parent))
-            && parents.iter().all(|parent| is_same_variant(&parent));
+        let unchanged = !has_relevant_parent && equals_all_parents;
         Followed { parents: parents.to_vec(), unchanged }
+    }
+
+    fn is_relevant(&self, parent: u32) -> bool {
+        !self.excluded[parent as usize] || self.is_good_end[parent as usize]
     }
 
     fn contract(&self, followed_commits: &[Option<Followed>]) -> Candidates {
@@ -114,11 +131,7 @@ impl Simplify<'_> {
                     Some(place) => place,
                 }
             } else {
-                let nodes = places.filter_map(|place| match place {
-                    ReducedPlace::Node(node) => Some(node),
-                    ReducedPlace::Outside | ReducedPlace::Leaves(_) => None,
-                });
-                let mut nodes: Vec<u32> = nodes.collect();
+                let mut nodes: Vec<u32> = places.filter_map(ReducedPlace::node).collect();
                 nodes.sort_unstable();
                 nodes.dedup();
                 out.commits.push(commit);
@@ -143,15 +156,17 @@ pub fn bisection_distances(
     bad_ends: &[u32],
     options: &Options,
 ) -> Vec<(u32, u32)> {
-    let ends_inside = |ends: &[u32]| -> Vec<u32> {
-        ends.iter().copied().filter(|&end| (end as usize) < graph.len()).collect()
-    };
-    let candidates =
-        Candidates::new(graph, &ends_inside(good_ends), &ends_inside(bad_ends), options);
+    let good_ends = select_ends_inside(graph, good_ends);
+    let bad_ends = select_ends_inside(graph, bad_ends);
+    let candidates = Candidates::new(graph, &good_ends, &bad_ends, options);
     let count = candidates.commits.len();
     let reach = ReachGraph::new(&candidates.parents, &vec![true; count]);
     let everything: Vec<u32> = (0..count as u32).collect();
     let sums = reach.sums(&everything, Measure::Count);
-    let distance = |sum: f64| sum.min(count as f64 - sum) as u32;
-    candidates.commits.iter().copied().zip(sums.into_iter().map(distance)).collect()
+    let distances = sums.into_iter().map(|sum| sum.min(count as f64 - sum) as u32);
+    candidates.commits.iter().copied().zip(distances).collect()
+}
+
+fn select_ends_inside(graph: &Graph, ends: &[u32]) -> Vec<u32> {
+    ends.iter().copied().filter(|&end| (end as usize) < graph.len()).collect()
 }

@@ -67,27 +67,13 @@ impl SearchBounds {
         bad_ends: &[u32],
         options: &Options,
     ) -> Self {
-        let behind_good = graph.ancestors(good_ends, false);
         let mut bases = BTreeSet::new();
         for &end in bad_ends {
             bases.extend(graph.merge_bases(end, good_ends));
         }
-        let reversed = || {
-            let bad = bad_ends.iter().copied().find(|&bad_end| behind_good[bad_end as usize])?;
-            let descends_from_bad =
-                |good_end: &u32| graph.ancestors(&[*good_end], false)[bad as usize];
-            let good = good_ends.iter().copied().find(descends_from_bad)?;
-            Some(EndsRefusal::Reversed { good, bad })
-        };
-        let same_variant = || {
-            let pairs = good_ends
-                .iter()
-                .flat_map(|&good_end| bad_ends.iter().map(move |&bad_end| (good_end, bad_end)));
-            let mut pairs = pairs.filter(|_| options.by_variant);
-            let (good, bad) = pairs.find(|&(g, b)| graph.variant(g) == graph.variant(b))?;
-            Some(EndsRefusal::SameVariant { good, bad })
-        };
-        let refusal = reversed().or_else(same_variant);
+        let refusal = find_reversed_ends(graph, good_ends, bad_ends).or_else(|| {
+            if options.by_variant { find_equal_ends(graph, good_ends, bad_ends) } else { None }
+        });
         let merge_bases = bases.into_iter().filter(|base| !good_ends.contains(base)).collect();
         Self { good: good_ends.to_vec(), bad: bad_ends.to_vec(), merge_bases, refusal }
     }
@@ -109,17 +95,17 @@ impl SearchBounds {
         if self.good_and_bad().any(|end| known_answer(end).is_none()) {
             return None;
         }
-        let ends_answered = |ends: &[u32], answer: TestAnswer| -> Vec<u32> {
-            ends.iter().copied().filter(|&end| known_answer(end) == Some(answer)).collect()
-        };
-        let good_is_bad = ends_answered(&self.good, TestAnswer::Bad);
-        let bad_is_good = ends_answered(&self.bad, TestAnswer::Good);
+        let mut good_is_bad = self.good.clone();
+        good_is_bad.retain(|&end| known_answer(end) == Some(TestAnswer::Bad));
+        let mut bad_is_good = self.bad.clone();
+        bad_is_good.retain(|&end| known_answer(end) == Some(TestAnswer::Good));
         if !good_is_bad.is_empty() || !bad_is_good.is_empty() {
             return Some(EndsRefusal::EndsDisagree { good_is_bad, bad_is_good });
         }
-        let unclear =
-            |end: &u32| matches!(known_answer(*end), Some(TestAnswer::Skip | TestAnswer::Other));
-        let ends: Vec<u32> = self.good_and_bad().filter(unclear).collect();
+        let ends: Vec<u32> = self
+            .good_and_bad()
+            .filter(|&end| known_answer(end).is_some_and(TestAnswer::is_unclear))
+            .collect();
         if !ends.is_empty() {
             return Some(EndsRefusal::UntestableEnds { ends });
         }
@@ -127,4 +113,25 @@ impl SearchBounds {
             self.merge_bases.iter().copied().find(|&b| known_answer(b) == Some(TestAnswer::Bad))?;
         Some(EndsRefusal::BadMergeBase { base })
     }
+}
+
+/// A bad end behind a good one, if there is one.
+fn find_reversed_ends(graph: &Graph, good_ends: &[u32], bad_ends: &[u32]) -> Option<EndsRefusal> {
+    let behind_good = graph.ancestors(good_ends, false);
+    let bad = bad_ends.iter().copied().find(|&bad_end| behind_good[bad_end as usize])?;
+    let mut good_ends = good_ends.iter().copied();
+    let good = good_ends.find(|&good_end| graph.ancestors(&[good_end], false)[bad as usize])?;
+    Some(EndsRefusal::Reversed { good, bad })
+}
+
+/// A good and a bad end with the same sources, if there are some.
+fn find_equal_ends(graph: &Graph, good_ends: &[u32], bad_ends: &[u32]) -> Option<EndsRefusal> {
+    for &good in good_ends {
+        for &bad in bad_ends {
+            if graph.variant(good) == graph.variant(bad) {
+                return Some(EndsRefusal::SameVariant { good, bad });
+            }
+        }
+    }
+    None
 }

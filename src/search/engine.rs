@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::belief::{Belief, Rate};
+use super::belief::{Belief, FlakyPick, Rate};
 use super::candidates::{Candidates, ReducedPlace};
 use super::ends::SearchBounds;
 use super::graph::Graph;
@@ -157,19 +157,18 @@ impl Search {
 
     /// Commits in flight whose answer no longer matters; stop them and [`cancel`](Self::cancel).
     pub(crate) fn obsolete(&self) -> Vec<u32> {
-        let all_in_flight = || self.in_flight.clone();
         if self.outcome().is_some() {
-            return all_in_flight();
+            return self.in_flight.clone();
         }
         let needed: HashSet<u32> = match self.phase() {
             Phase::Narrowing if self.belief.is_none() => self.local_variants(),
             Phase::Confirming => self.unconfirmed().into_iter().map(|c| self.variant(c)).collect(),
             _ => return Vec::new(),
         };
-        let needless = |commit: &u32| {
-            self.known_answer(*commit).is_some() || !needed.contains(&self.variant(*commit))
-        };
-        all_in_flight().into_iter().filter(needless).collect()
+        let needless = self.in_flight.iter().copied().filter(|&commit| {
+            self.known_answer(commit).is_some() || !needed.contains(&self.variant(commit))
+        });
+        needless.collect()
     }
 
     /// Forgets that `commit` is in flight.
@@ -195,20 +194,21 @@ impl Search {
 
     /// The warnings besides the conclusion.
     pub(crate) fn warnings(&self) -> Vec<Warning> {
-        let unclear = |base: &u32| {
-            matches!(self.known_answer(*base), Some(TestAnswer::Skip | TestAnswer::Other))
-        };
-        let bases = self.ends.merge_bases.iter().copied().filter(unclear);
-        let mut out: Vec<Warning> =
-            bases.map(|base| Warning::UntestableMergeBase { base }).collect();
+        let mut out = Vec::new();
+        for &base in &self.ends.merge_bases {
+            if self.known_answer(base).is_some_and(TestAnswer::is_unclear) {
+                out.push(Warning::UntestableMergeBase { base });
+            }
+        }
         out.extend(self.contradictions.iter().map(|&commit| Warning::Contradiction { commit }));
         if let Some(Conclusion::Found { culprit, .. } | Conclusion::Probable { culprit, .. }) =
             self.outcome()
         {
-            let explains = |bad_end: u32| self.graph.ancestors(&[bad_end], false)[culprit as usize];
-            let unexplained_ends =
-                self.ends.bad.iter().copied().filter(|&bad_end| !explains(bad_end));
-            out.extend(unexplained_ends.map(|bad| Warning::Unexplained { bad }));
+            for &bad in &self.ends.bad {
+                if !self.graph.ancestors(&[bad], false)[culprit as usize] {
+                    out.push(Warning::Unexplained { bad });
+                }
+            }
         }
         out
     }
@@ -251,8 +251,7 @@ impl Search {
     }
 
     pub(super) fn local(&self, commit: u32) -> Option<u32> {
-        let ReducedPlace::Node(node) = self.candidates.place[commit as usize] else { return None };
-        self.view.as_ref()?.reach.local(node)
+        self.view.as_ref()?.reach.local(self.candidates.place[commit as usize].node()?)
     }
 
     fn node_known(&self, node: usize) -> Option<TestAnswer> {
@@ -329,7 +328,7 @@ impl Search {
             .collect();
         let blocked = known_answers
             .iter()
-            .map(|k| matches!(k, Some(TestAnswer::Skip | TestAnswer::Other)))
+            .map(|known_answer| known_answer.is_some_and(TestAnswer::is_unclear))
             .collect();
         let cached = commits.iter().zip(&free).map(|(&c, is_free)| *is_free && cached(c)).collect();
         let field = Field { reach: &view.reach, free, blocked, cached, variant };
@@ -341,23 +340,27 @@ impl Search {
 
     fn flaky_picks(&self, slots: usize) -> Vec<u32> {
         let (Some(view), Some(belief)) = (&self.view, &self.belief) else { return Vec::new() };
-        let testable = |commit: u32| self.known_answer(commit).is_none_or(|k| k == TestAnswer::Bad);
         let bad_end = self.commit_at(view, view.reach.len() as u32 - 1);
         if !belief.rates_are_clear() {
-            let waiting = |end: &[u32]| self.in_flight.iter().filter(|c| end.contains(c)).count();
-            let at_good = waiting(&self.ends.good);
-            let at_bad = waiting(&[bad_end]);
-            return belief.end_picks(&self.ends.good, bad_end, (at_good, at_bad), slots);
+            let good_ends = &self.ends.good;
+            let at_good = self.in_flight.iter().filter(|commit| good_ends.contains(commit)).count();
+            let at_bad = self.in_flight.iter().filter(|&&commit| commit == bad_end).count();
+            return belief.end_picks(good_ends, bad_end, (at_good, at_bad), slots);
         }
         let is_free: Vec<bool> = (0..view.reach.len() as u32)
-            .map(|local| testable(self.commit_at(view, local)))
+            .map(|local| match self.known_answer(self.commit_at(view, local)) {
+                None | Some(TestAnswer::Bad) => true,
+                Some(TestAnswer::Good | TestAnswer::Skip | TestAnswer::Other) => false,
+            })
             .collect();
         let in_flight: Vec<u32> =
             self.in_flight.iter().filter_map(|&commit| self.local(commit)).collect();
         let picks = belief.picks(&view.reach, &is_free, &in_flight, slots);
-        let commit =
-            |pick: Option<u32>| pick.map_or(self.ends.good[0], |local| self.commit_at(view, local));
-        picks.into_iter().map(commit).collect()
+        let commits = picks.into_iter().map(|pick| match pick {
+            FlakyPick::Candidate(local) => self.commit_at(view, local),
+            FlakyPick::GoodEnd => self.ends.good[0],
+        });
+        commits.collect()
     }
 
     fn observe(&mut self, commit: u32, answer: TestAnswer) {
@@ -371,10 +374,8 @@ impl Search {
             }
         };
         let (Some(view), Some(belief)) = (&self.view, &mut self.belief) else { return };
-        let local = match self.candidates.place[commit as usize] {
-            ReducedPlace::Node(node) => view.reach.local(node),
-            ReducedPlace::Outside | ReducedPlace::Leaves(_) => None,
-        };
+        let node = self.candidates.place[commit as usize].node();
+        let local = node.and_then(|node| view.reach.local(node));
         match local {
             Some(local) => belief.observe(&view.reach.from(local), is_bad),
             None if self.ends.good.contains(&commit) => belief.observe_good_end(is_bad),
@@ -395,9 +396,10 @@ impl Search {
                 parents[node].iter().for_each(|&parent| is_good[parent as usize] = true);
             }
         }
-        let reach = |focus: u32| mark_reachable(parents, focus, &is_good);
-        let smallest = self.lowest_bad(&is_good).into_iter().map(|node| (node, reach(node)));
-        let best = smallest.min_by_key(|(_, keep)| keep.iter().filter(|&&k| k).count());
+        let lowest_bad = self.lowest_bad(&is_good).into_iter();
+        let best = lowest_bad
+            .map(|node| (node, mark_reachable(parents, node, &is_good)))
+            .min_by_key(|(_, keep)| keep.iter().filter(|&&is_kept| is_kept).count());
         self.view = best
             .map(|(focus, keep)| OpenCandidates { focus, reach: ReachGraph::new(parents, &keep) });
     }
@@ -428,36 +430,39 @@ impl Search {
 
     /// The nodes of bad ends, which count as bad until they are tested.
     fn claimed_bad(&self) -> Vec<u32> {
-        let node = |&end: &u32| match self.candidates.place[end as usize] {
-            ReducedPlace::Node(node) => Some(node),
-            ReducedPlace::Outside | ReducedPlace::Leaves(_) => None,
-        };
-        self.ends.bad.iter().filter_map(node).collect()
+        let places = self.ends.bad.iter().map(|&end| self.candidates.place[end as usize]);
+        places.filter_map(ReducedPlace::node).collect()
     }
 
     fn narrowed(&self, view: &OpenCandidates) -> Option<Conclusion> {
-        let left = || (0..view.reach.len() as u32).map(|local| self.commit_at(view, local));
-        if view.reach.len() > 1 {
-            if left().any(|commit| self.known_answer(commit).is_none()) {
+        let locals = 0..view.reach.len() as u32;
+        if locals.len() > 1 {
+            let candidates = locals.map(|local| self.commit_at(view, local));
+            if candidates.clone().any(|commit| self.known_answer(commit).is_none()) {
                 return None;
             }
-            return Some(Conclusion::Ambiguous { candidates: left().collect() });
+            return Some(Conclusion::Ambiguous { candidates: candidates.collect() });
         }
         let culprit = self.candidates.commits[view.focus as usize];
         let parents = self.graph.followed(culprit, self.options.first_parent);
-        let parents_answered = |is_wanted: fn(Option<TestAnswer>) -> bool| -> Vec<u32> {
-            parents.iter().copied().filter(|&parent| is_wanted(self.known_answer(parent))).collect()
-        };
-        let bad_parents = parents_answered(|parent_answer| parent_answer == Some(TestAnswer::Bad));
+        let mut bad_parents = Vec::new();
+        let mut unconfirmed_parents = Vec::new();
+        let mut is_open = false;
+        for &parent in parents {
+            match self.known_answer(parent) {
+                None => is_open = true,
+                Some(TestAnswer::Good) => {}
+                Some(TestAnswer::Bad) => bad_parents.push(parent),
+                Some(TestAnswer::Skip | TestAnswer::Other) => unconfirmed_parents.push(parent),
+            }
+        }
         if !bad_parents.is_empty() {
-            return Some(Conclusion::NotMonotone { commit: culprit, bad_parents });
+            Some(Conclusion::NotMonotone { commit: culprit, bad_parents })
+        } else if is_open {
+            None
+        } else {
+            Some(Conclusion::Found { culprit, unconfirmed_parents })
         }
-        if !parents_answered(|parent_answer| parent_answer.is_none()).is_empty() {
-            return None;
-        }
-        let unconfirmed_parents =
-            parents_answered(|k| matches!(k, Some(TestAnswer::Skip | TestAnswer::Other)));
-        Some(Conclusion::Found { culprit, unconfirmed_parents })
     }
 
     /// A bad end that changes nothing since a commit behind the good ends: that commit is as bad.
@@ -470,8 +475,9 @@ impl Search {
         });
         let commit = leaves.unwrap_or(self.ends.bad[0]);
         let parents = self.graph.followed(commit, self.options.first_parent).iter().copied();
-        let is_same_variant = |parent: &u32| self.variant(*parent) == self.variant(commit);
-        Conclusion::NotMonotone { commit, bad_parents: parents.filter(is_same_variant).collect() }
+        let bad_parents =
+            parents.filter(|&parent| self.variant(parent) == self.variant(commit)).collect();
+        Conclusion::NotMonotone { commit, bad_parents }
     }
 }
 

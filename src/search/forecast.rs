@@ -37,11 +37,11 @@ impl Search {
 
     /// The answers that are to be expected of ends and merge bases.
     fn as_claimed(&self) -> Vec<(u32, TestAnswer)> {
-        let is_bad = |commit: &u32| self.ends.bad.contains(commit);
-        let claimed = |commit: u32| {
-            if is_bad(&commit) { (commit, TestAnswer::Bad) } else { (commit, TestAnswer::Good) }
-        };
-        self.in_flight.iter().copied().map(claimed).collect()
+        let claimed_answers = self.in_flight.iter().map(|commit| {
+            let is_bad = self.ends.bad.contains(commit);
+            (*commit, TestAnswer::for_commit(is_bad))
+        });
+        claimed_answers.collect()
     }
 
     /// For each class of candidates that the tests in flight tell apart: their answers if the culprit is one of
@@ -55,14 +55,14 @@ impl Search {
         let mut classes = partition_by_reach(&view.reach, &locals);
         classes.sort_by_key(|class| std::cmp::Reverse(class.len()));
         let marked: Vec<Vec<bool>> = locals.iter().map(|&local| view.reach.from(local)).collect();
-        let answers_of_class = |class: &Vec<u32>| {
-            let pairs = tests.iter().zip(&marked);
-            let answer = |((commit, _), marked): (&(u32, u32), &Vec<bool>)| {
-                let is_bad = marked[class[0] as usize];
-                (*commit, if is_bad { TestAnswer::Bad } else { TestAnswer::Good })
-            };
-            pairs.map(answer).collect()
-        };
-        classes.iter().take(WAYS).map(answers_of_class).collect()
+        let mut ways = Vec::new();
+        for class in classes.iter().take(WAYS) {
+            let mut answers = Vec::new();
+            for ((commit, _), marked) in tests.iter().zip(&marked) {
+                answers.push((*commit, TestAnswer::for_commit(marked[class[0] as usize])));
+            }
+            ways.push(answers);
+        }
+        ways
     }
 }

@@ -113,16 +113,12 @@ impl Field<'_> {
 
     /// The free candidate that leaves least; a cached one if it is nearly as good.
     fn best(&self, scores: &Scores, chosen: &[u32]) -> Option<u32> {
-        let least_left = |only_cached: bool| {
-            (0..self.reach.len() as u32)
-                .filter(|&local| self.may_join(local, chosen))
-                .filter(|&local| !only_cached || self.cached[local as usize])
-                .min_by(|&a, &b| scores.left[a as usize].total_cmp(&scores.left[b as usize]))
-        };
-        let best = least_left(false)?;
-        let gain = |local: u32| scores.now - scores.left[local as usize];
-        match least_left(true) {
-            Some(cached) if gain(cached) >= CACHED_SHARE * gain(best) => Some(cached),
+        let mut joinable: Vec<u32> =
+            (0..self.reach.len() as u32).filter(|&local| self.may_join(local, chosen)).collect();
+        let best = scores.least_left(&joinable)?;
+        joinable.retain(|&local| self.cached[local as usize]);
+        match scores.least_left(&joinable) {
+            Some(cached) if scores.gain(cached) >= CACHED_SHARE * scores.gain(best) => Some(cached),
             _ => Some(best),
         }
     }
@@ -134,16 +130,14 @@ impl Field<'_> {
             return None;
         }
         let scores = self.scores(fixed);
-        let least_left = |allowed: &[bool]| {
-            let allowed_scores = scores.left.iter().zip(allowed).filter(|(_, allowed)| **allowed);
-            allowed_scores.map(|(left, _)| *left).min_by(f64::total_cmp)
-        };
-        if least_left(&self.free)? <= least_left(&self.blocked)? {
+        let best_free = scores.least_left(&list_marked(&self.free))?;
+        let best_blocked = scores.least_left(&list_marked(&self.blocked))?;
+        if scores.left[best_free as usize] <= scores.left[best_blocked as usize] {
             return None;
         }
-        let useful =
-            |local: &u32| self.may_join(*local, fixed) && scores.left[*local as usize] < scores.now;
-        let mut useful_candidates: Vec<u32> = (0..self.reach.len() as u32).filter(useful).collect();
+        let mut useful_candidates: Vec<u32> = (0..self.reach.len() as u32)
+            .filter(|&local| self.may_join(local, fixed) && scores.gain(local) > 0.0)
+            .collect();
         useful_candidates
             .sort_by(|&a, &b| scores.left[a as usize].total_cmp(&scores.left[b as usize]));
         useful_candidates.get(skip_away(useful_candidates.len())).copied()
@@ -174,17 +168,40 @@ struct Scores {
     left: Vec<f64>,
 }
 
+impl Scores {
+    /// How much less one more pick leaves.
+    fn gain(&self, local: u32) -> f64 {
+        self.now - self.left[local as usize]
+    }
+
+    /// The first of `locals` that leaves least.
+    fn least_left(&self, locals: &[u32]) -> Option<u32> {
+        let mut least: Option<u32> = None;
+        for &local in locals {
+            if least.is_none_or(|known| self.left[local as usize] < self.left[known as usize]) {
+                least = Some(local);
+            }
+        }
+        least
+    }
+}
+
+fn list_marked(marked: &[bool]) -> Vec<u32> {
+    (0u32..).zip(marked).filter_map(|(local, is_marked)| is_marked.then_some(local)).collect()
+}
+
 /// Sorts the candidates by which of `chosen` reach them.
 pub(super) fn partition_by_reach(reach: &ReachGraph, chosen: &[u32]) -> Vec<Vec<u32>> {
     let mut classes = vec![(0..reach.len() as u32).collect::<Vec<u32>>()];
     for &pick in chosen {
         let marked = reach.from(pick);
-        let split = |class: Vec<u32>| {
+        let mut split_classes = Vec::new();
+        for class in classes {
             let (inside, outside): (Vec<u32>, Vec<u32>) =
                 class.into_iter().partition(|&local| marked[local as usize]);
-            [inside, outside]
-        };
-        classes = classes.into_iter().flat_map(split).filter(|class| !class.is_empty()).collect();
+            split_classes.extend([inside, outside].into_iter().filter(|half| !half.is_empty()));
+        }
+        classes = split_classes;
     }
     classes
 }

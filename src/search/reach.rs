@@ -85,16 +85,15 @@ impl ReachGraph {
         for (index, &member) in (0u32..).zip(chunk) {
             column[member as usize] = index;
         }
-        let own_value = |local: usize| match measure {
-            _ if column[local] == u32::MAX => 0.0,
-            Measure::Count => 1.0,
-            Measure::Mass(mass) => mass[local],
-        };
         let mut rows = vec![0u64; self.len() * words];
         let mut sums = vec![0.0; self.len()];
         for local in 0..self.len() {
             let row_begin = local * words;
-            sums[local] = own_value(local);
+            sums[local] = match measure {
+                _ if column[local] == u32::MAX => 0.0,
+                Measure::Count => 1.0,
+                Measure::Mass(mass) => mass[local],
+            };
             if let [first, other_parents @ ..] = self.parents(local) {
                 let source_begin = *first as usize * words;
                 rows.copy_within(source_begin..source_begin + words, row_begin);

@@ -32,6 +32,21 @@ pub enum TestAnswer {
     Other,
 }
 
+impl TestAnswer {
+    /// The answer of a commit with or without the defect.
+    pub(crate) fn for_commit(is_bad: bool) -> TestAnswer {
+        if is_bad { TestAnswer::Bad } else { TestAnswer::Good }
+    }
+
+    /// Whether it says neither good nor bad.
+    pub(crate) fn is_unclear(self) -> bool {
+        match self {
+            TestAnswer::Skip | TestAnswer::Other => true,
+            TestAnswer::Good | TestAnswer::Bad => false,
+        }
+    }
+}
+
 /// The conclusion of a finished search; commits are indices of the graph.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Conclusion {
