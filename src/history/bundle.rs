@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use git2::{ErrorClass, ObjectType, Oid, Reference, Repository, RepositoryInitOptions};
+use git2::{ErrorClass, ObjectType, Reference, Repository, RepositoryInitOptions};
 use tempfile::TempDir;
 
 use super::{HistoryError, bundle_header::BundleHeader};
@@ -27,14 +27,13 @@ pub(super) fn is_bundle_file(path: &Path) -> Result<bool, HistoryError> {
     let mut start = Vec::new();
     let (file, _) = files::open_regular_file(path).map_err(bundle_open_error(path))?;
     file.take(64).read_to_end(&mut start).map_err(bundle_io_error("read", path))?;
-    let cut_short = |signature: &[u8]| start.len() > 2 && signature.starts_with(&start);
     let line = start.split(|&byte| byte == b'\n').next().unwrap_or_default();
     if start.starts_with(files::LFS_SIGNATURE) {
         return Err(HistoryError::LfsPointer { path: path.to_owned() });
     }
-    Ok(line.starts_with(b"# v") && line.ends_with(b" git bundle")
-        || cut_short(b"# v2 git bundle")
-        || cut_short(b"# v3 git bundle"))
+    let is_beginning = start.len() > 2
+        && (b"# v2 git bundle".starts_with(&start) || b"# v3 git bundle".starts_with(&start));
+    Ok(is_beginning || line.starts_with(b"# v") && line.ends_with(b" git bundle"))
 }
 
 /// Unpacks the bundle into a temporary folder.
@@ -115,14 +114,15 @@ fn install_unpacked_bundle(fresh: TempDir, home: &Path, key: &str) -> Result<(),
 
 fn write_manifest(folder: &Path, key: &str) -> Result<(), HistoryError> {
     let path = folder.join(MANIFEST);
-    let write = || -> io::Result<()> {
-        let text = list_bundle_files(&folder.join(REPOSITORY), key, true)?;
-        let mut file = File::create(&path)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        File::open(folder)?.sync_all()
-    };
-    write().map_err(bundle_io_error("write", &path))
+    write_manifest_file(folder, &path, key).map_err(bundle_io_error("write", &path))
+}
+
+fn write_manifest_file(folder: &Path, path: &Path, key: &str) -> io::Result<()> {
+    let text = list_bundle_files(&folder.join(REPOSITORY), key, true)?;
+    let mut file = File::create(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    File::open(folder)?.sync_all()
 }
 
 /// The key of the bundle, then one line for each file below `root`: blake3 and relative path, sorted by
@@ -181,16 +181,9 @@ fn copy_pack(
     pack_bytes: u64,
     repo: &Repository,
 ) -> Result<(), HistoryError> {
-    let unpack_error = |source: git2::Error| match source.class() {
-        ErrorClass::Os => HistoryError::Git {
-            doing: format!("unpack bundle `{}`", bundle.display()),
-            source: source.into(),
-        },
-        _ => HistoryError::BundlePack { path: bundle.to_owned(), source: source.into() },
-    };
     check_object_count(bundle, reader, pack_bytes)?;
-    let odb = repo.odb().map_err(unpack_error)?;
-    let mut pack = odb.packwriter().map_err(unpack_error)?;
+    let odb = repo.odb().map_err(|source| unpack_error(bundle, source))?;
+    let mut pack = odb.packwriter().map_err(|source| unpack_error(bundle, source))?;
     loop {
         let chunk = reader.fill_buf().map_err(bundle_io_error("read", bundle))?;
         if chunk.is_empty() {
@@ -198,10 +191,17 @@ fn copy_pack(
         }
         let length = chunk.len();
         // The writer's own error says nothing; libgit2 keeps the reason.
-        pack.write_all(chunk).map_err(|_| unpack_error(git2::Error::last_error(-1)))?;
+        pack.write_all(chunk).map_err(|_| unpack_error(bundle, git2::Error::last_error(-1)))?;
         reader.consume(length);
     }
-    pack.commit().map(drop).map_err(unpack_error)
+    pack.commit().map(drop).map_err(|source| unpack_error(bundle, source))
+}
+
+fn unpack_error(bundle: &Path, source: git2::Error) -> HistoryError {
+    match source.class() {
+        ErrorClass::Os => git_error(bundle, source),
+        _ => HistoryError::BundlePack { path: bundle.to_owned(), source: source.into() },
+    }
 }
 
 /// Refuses a count of objects that the pack is too short for, before memory is allocated for them.
@@ -213,19 +213,16 @@ fn check_object_count(
     pack_bytes: u64,
 ) -> Result<(), HistoryError> {
     let start = reader.fill_buf().map_err(bundle_io_error("read", bundle))?;
-    let corrupt = |complaint: &str| HistoryError::BundleHeader {
-        path: bundle.into(),
-        what: complaint.to_owned(),
-    };
     let Some(start) = start.first_chunk::<12>() else {
-        return Err(corrupt("it ends before its pack"));
+        return Err(corrupt_bundle(bundle, "it ends before its pack"));
     };
     if !start.starts_with(b"PACK") {
-        return Err(corrupt("no pack follows its header"));
+        return Err(corrupt_bundle(bundle, "no pack follows its header"));
     }
     let count = u32::from_be_bytes([start[8], start[9], start[10], start[11]]);
     if u64::from(count) * 9 > pack_bytes {
-        return Err(corrupt("its pack is shorter than the number of its objects allows"));
+        let complaint = "its pack is shorter than the number of its objects allows";
+        return Err(corrupt_bundle(bundle, complaint));
     }
     Ok(())
 }
@@ -235,19 +232,19 @@ fn create_references(
     header: &BundleHeader,
     repo: &Repository,
 ) -> Result<(), HistoryError> {
-    let corrupt = |what: String| HistoryError::BundleHeader { path: bundle.into(), what };
     let odb = repo.odb().map_err(|source| git_error(bundle, source))?;
     let mut packed = BTreeMap::new();
     for (id, name) in &header.references {
         if !odb.exists(*id) {
-            return Err(corrupt(format!("`{name}` is at {id}, which its pack does not hold")));
+            let complaint = format!("`{name}` is at {id}, which its pack does not hold");
+            return Err(corrupt_bundle(bundle, complaint));
         }
         // `git bundle create --all` writes the HEADs of other worktrees, too; they name no branch.
         if name.starts_with("worktrees/") {
             continue;
         }
         if name != "HEAD" && !(name.starts_with("refs/") && Reference::is_valid_name(name)) {
-            return Err(corrupt(format!("`{name}` is no name of a reference")));
+            return Err(corrupt_bundle(bundle, format!("`{name}` is no name of a reference")));
         }
         if name != "HEAD" {
             packed.insert(name, id);
@@ -263,13 +260,13 @@ fn create_references(
 /// Points HEAD where `git clone` would: at a branch where one fits, else at a commit.
 fn set_head(header: &BundleHeader, repo: &Repository) -> Result<(), git2::Error> {
     let head = header.references.iter().find(|(_, name)| name == "HEAD").map(|(id, _)| *id);
-    let fits_head = |id: Oid| head.is_none_or(|head| head == id);
-    let branches: Vec<&String> = header
-        .references
-        .iter()
-        .filter(|(id, name)| name.starts_with("refs/heads/") && fits_head(*id))
-        .map(|(_, name)| name)
-        .collect();
+    let mut branches: Vec<&String> = Vec::new();
+    for (id, name) in &header.references {
+        let fits_head = head.is_none_or(|head| head == *id);
+        if fits_head && name.starts_with("refs/heads/") {
+            branches.push(name);
+        }
+    }
     let usual = ["refs/heads/main", "refs/heads/master"];
     let branch = usual.iter().find_map(|usual| branches.iter().find(|name| **name == usual));
     if let Some(branch) = branch.or(branches.first()) {
@@ -283,6 +280,10 @@ fn set_head(header: &BundleHeader, repo: &Repository) -> Result<(), git2::Error>
         }
     }
     Ok(())
+}
+
+fn corrupt_bundle(bundle: &Path, complaint: impl Into<String>) -> HistoryError {
+    HistoryError::BundleHeader { path: bundle.into(), what: complaint.into() }
 }
 
 fn git_error(bundle: &Path, source: git2::Error) -> HistoryError {

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use git2::{Oid, Repository, RepositoryOpenFlags};
 
@@ -13,6 +13,10 @@ use crate::files;
 
 /// What is known of the content of git's objects that were read: revisions share most of their files.
 static KNOWN: LazyLock<Mutex<HashMap<Oid, Digest>>> = LazyLock::new(Mutex::default);
+
+fn lock_known_digests() -> MutexGuard<'static, HashMap<Oid, Digest>> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What lies at a path of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,13 +86,12 @@ impl TreeFile {
         (repository, id): (&Arc<Path>, Oid),
         read_content: impl FnOnce() -> Result<Vec<u8>, Stop>,
     ) -> Result<TreeFile, Stop> {
-        let known_digests = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let met = known_digests().get(&id).copied();
-        let digest = match met {
+        let known_digest = lock_known_digests().get(&id).copied();
+        let digest = match known_digest {
             Some(digest) => digest,
             None => {
                 let digest = Digest::from_content(&read_content()?);
-                known_digests().insert(id, digest);
+                lock_known_digests().insert(id, digest);
                 digest
             }
         };

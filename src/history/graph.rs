@@ -44,13 +44,12 @@ impl History {
     /// # Errors
     /// Those of [`History::resolve`], and [`HistoryError::BadRange`] if no end is positive.
     pub fn range(&self, range: &str) -> Result<Vec<Commit>, HistoryError> {
-        let bad_range = || HistoryError::BadRange { range: range.to_owned() };
         let mut ends = RevListEnds::default();
         for word in split_range_words(range) {
             self.add_word(word, &mut ends)?;
         }
         if ends.include.is_empty() {
-            return Err(bad_range());
+            return Err(HistoryError::BadRange { range: range.to_owned() });
         }
         let commits = self.reachable(&ends, false)?;
         commits.into_iter().map(|(id, _)| self.commit(CommitId(id))).collect()
@@ -202,8 +201,10 @@ impl History {
 }
 
 fn create_rev_list_ends(good_commits: &[Commit], bad_commits: &[Commit]) -> RevListEnds {
-    let oids = |commits: &[Commit]| commits.iter().map(|commit| commit.id.0).collect();
-    RevListEnds { include: oids(bad_commits), exclude: oids(good_commits) }
+    RevListEnds {
+        include: bad_commits.iter().map(|commit| commit.id.0).collect(),
+        exclude: good_commits.iter().map(|commit| commit.id.0).collect(),
+    }
 }
 
 /// Splits at blanks, but not within braces nor after `:/`, where blanks belong to a pattern.
@@ -211,22 +212,27 @@ fn split_range_words(range: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut remaining_range = range.trim_start();
     while !remaining_range.is_empty() {
-        let mut depth = 0_usize;
-        let is_end = |c: char| {
-            match c {
-                '{' => depth += 1,
-                '}' => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-            depth == 0 && c.is_whitespace()
-        };
-        let end =
-            if remaining_range.starts_with(":/") { None } else { remaining_range.find(is_end) };
-        let (word, tail) = remaining_range.split_at(end.unwrap_or(remaining_range.len()));
+        let (word, tail) = remaining_range.split_at(find_word_end(remaining_range));
         words.push(word);
         remaining_range = tail.trim_start();
     }
     words
+}
+
+fn find_word_end(range: &str) -> usize {
+    if range.starts_with(":/") {
+        return range.len();
+    }
+    let mut depth = 0_usize;
+    for (offset, c) in range.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            c if depth == 0 && c.is_whitespace() => return offset,
+            _ => {}
+        }
+    }
+    range.len()
 }
 
 fn link_graph_nodes(commits: &[(Oid, Vec<Oid>)]) -> Vec<GraphNode> {

@@ -103,8 +103,9 @@ impl History {
         thread::scope(|scope| {
             let work = trees.chunks(trees.len().div_ceil(threads)).map(|part| {
                 let own_history = self.reopen();
-                let look = move || own_history?.keys_of(part, specs);
-                thread::Builder::new().spawn_scoped(scope, look).map_err(|_| part)
+                thread::Builder::new()
+                    .spawn_scoped(scope, move || own_history?.keys_of(part, specs))
+                    .map_err(|_| part)
             });
             let work: Vec<_> = work.collect();
             let mut keys = Vec::with_capacity(trees.len());
@@ -127,8 +128,9 @@ impl History {
         trees: &[Oid],
         specs: &[&SourceSpec],
     ) -> Result<Vec<Vec<SourceKey>>, HistoryError> {
-        let keys_of_tree = |&tree: &Oid| specs.iter().map(|spec| self.key_of(tree, spec)).collect();
-        trees.iter().map(keys_of_tree).collect()
+        let keys_by_tree =
+            trees.iter().map(|&tree| specs.iter().map(|spec| self.key_of(tree, spec)).collect());
+        keys_by_tree.collect()
     }
 
     fn key_of(&self, root: Oid, spec: &SourceSpec) -> Result<SourceKey, HistoryError> {
@@ -141,8 +143,10 @@ impl History {
             keys.beginnings.clone()
         };
         let entries = beginnings.map(|names| self.entries(root, &names)).transpose()?;
-        let known_key = |entries| self.keys.borrow().specs[place].by_entries.get(entries).copied();
-        let key = match entries.as_ref().and_then(known_key) {
+        let known_key = entries
+            .as_ref()
+            .and_then(|entries| self.keys.borrow().specs[place].by_entries.get(entries).copied());
+        let key = match known_key {
             Some(key) => key,
             None => {
                 let (key, met_link) = self.compute_key(root, &spec.named()?)?;
@@ -240,11 +244,12 @@ impl History {
 
 /// The first components of the paths; none if one of them is the root itself.
 fn leading_path_components(named_paths: &[NamedPath]) -> Option<Arc<[String]>> {
-    let first = |path: &String| {
-        let name = path.split('/').next().unwrap_or_default();
-        (!name.is_empty()).then(|| name.to_owned())
-    };
-    let paths = named_paths.iter().flat_map(|named_path| &named_path.names);
-    let names: BTreeSet<String> = paths.map(first).collect::<Option<_>>()?;
+    let mut names = BTreeSet::new();
+    for path in named_paths.iter().flat_map(|named_path| &named_path.names) {
+        match path.split('/').next() {
+            None | Some("") => return None,
+            Some(name) => names.insert(name.to_owned()),
+        };
+    }
     Some(names.into_iter().collect())
 }

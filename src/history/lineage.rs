@@ -35,15 +35,12 @@ impl History {
     }
 
     fn entry_at(&self, commit: &Commit, path: &Path) -> Result<Option<Oid>, HistoryError> {
-        let read_failure = |source: git2::Error| HistoryError::Git {
-            doing: format!("read `{}` at {}", path.display(), commit.short),
-            source: source.into(),
-        };
-        let root = self.repo.find_tree(self.tree_of(commit.id.0)?).map_err(read_failure)?;
+        let root = self.repo.find_tree(self.tree_of(commit.id.0)?);
+        let root = root.map_err(|source| unreadable_entry(commit, path, source))?;
         match root.get_path(path) {
             Ok(entry) => Ok(Some(entry.id())),
             Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
-            Err(error) => Err(read_failure(error)),
+            Err(source) => Err(unreadable_entry(commit, path, source)),
         }
     }
 
@@ -76,5 +73,12 @@ impl History {
             return Ok(Some(self.commit(node.id)?));
         }
         Ok(None)
+    }
+}
+
+fn unreadable_entry(commit: &Commit, path: &Path, source: git2::Error) -> HistoryError {
+    HistoryError::Git {
+        doing: format!("read `{}` at {}", path.display(), commit.short),
+        source: source.into(),
     }
 }

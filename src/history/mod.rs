@@ -252,8 +252,9 @@ impl History {
         match self.repo.head().and_then(|head| head.peel_to_commit()) {
             Ok(commit) => self.describe(&commit),
             Err(error) if matches!(error.code(), ErrorCode::UnbornBranch | ErrorCode::NotFound) => {
-                let no_commits = || HistoryError::NoCommits { path: self.path.clone() };
-                Err(self.lost("HEAD").unwrap_or_else(no_commits))
+                let lost_head = self.lost("HEAD");
+                Err(lost_head
+                    .unwrap_or_else(|| HistoryError::NoCommits { path: self.path.clone() }))
             }
             Err(source) => {
                 Err(HistoryError::Git { doing: "read HEAD".into(), source: source.into() })
@@ -291,9 +292,12 @@ impl History {
     /// The shortest abbreviation of at least 7 digits that means no other object.
     fn short(&self, id: Oid) -> String {
         let full_id = id.to_string();
-        let unique =
-            |&digits: &usize| self.repo.odb().and_then(|odb| odb.exists_prefix(id, digits)).is_ok();
-        let digits = (7..full_id.len()).find(unique).unwrap_or(full_id.len());
+        let mut digits = 7;
+        while digits < full_id.len()
+            && self.repo.odb().and_then(|odb| odb.exists_prefix(id, digits)).is_err()
+        {
+            digits += 1;
+        }
         full_id[..digits].to_owned()
     }
 }

@@ -54,13 +54,13 @@ impl History {
         kind: ObjectType,
         parse: impl FnOnce(&[u8]) -> Option<T>,
     ) -> Result<T, HistoryError> {
-        let read_failure = |source| unreadable_object(id, kind, source);
-        let database = self.repo.odb().map_err(read_failure)?;
-        let object = database.read(id).map_err(read_failure)?;
-        let parsed = (object.kind() == kind).then(|| parse(object.data())).flatten();
+        let database = self.repo.odb().map_err(|source| unreadable_object(id, kind, source))?;
+        let object = database.read(id).map_err(|source| unreadable_object(id, kind, source))?;
+        let parsed = if object.kind() == kind { parse(object.data()) } else { None };
         parsed.ok_or_else(|| {
             let complaint = format!("the object is no {kind}");
-            read_failure(git2::Error::new(ErrorCode::Invalid, ErrorClass::Object, complaint))
+            let source = git2::Error::new(ErrorCode::Invalid, ErrorClass::Object, complaint);
+            unreadable_object(id, kind, source)
         })
     }
 }
@@ -72,16 +72,18 @@ fn unreadable_object(id: Oid, kind: ObjectType, source: git2::Error) -> HistoryE
 /// `tree ID`, then a line `parent ID` for each parent.
 fn parse_commit(text: &[u8]) -> Option<Links> {
     let mut lines = text.split(|&byte| byte == b'\n');
-    let id = |line: &[u8], word: &str| {
-        let digits = line.strip_prefix(word.as_bytes())?;
-        Oid::from_str(std::str::from_utf8(digits).ok()?).ok().filter(|_| digits.len() == 40)
-    };
-    let tree = id(lines.next()?, "tree ")?;
+    let tree = parse_link(lines.next()?, "tree ")?;
     let parents = lines
         .take_while(|line| line.starts_with(b"parent "))
-        .map(|line| id(line, "parent "))
+        .map(|line| parse_link(line, "parent "))
         .collect::<Option<_>>()?;
     Some(Links { tree, parents })
+}
+
+/// The id that follows `word` in `line`.
+fn parse_link(line: &[u8], word: &str) -> Option<Oid> {
+    let digits = line.strip_prefix(word.as_bytes())?;
+    Oid::from_str(std::str::from_utf8(digits).ok()?).ok().filter(|_| digits.len() == 40)
 }
 
 fn find_entries(tree: &[u8], names: &[String]) -> Option<Vec<RootTreeEntry>> {

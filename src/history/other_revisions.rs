@@ -32,20 +32,17 @@ impl History {
         let root = self.working_tree_root()?.canonicalize().ok()?;
         let path_below = resolve_below_root(&root, path)?;
         let head = self.head().ok()?;
-        let entry_in = |commit: Oid| -> Option<Option<Oid>> {
-            let tree = self.repo.find_commit(commit).ok()?.tree().ok()?;
-            Some(tree.get_path(&path_below).ok().map(|entry| entry.id()))
-        };
-        let own_entry = entry_in(head.id.0)?;
+        let own_tree = self.repo.find_commit(head.id.0).ok()?.tree().ok()?;
+        let own_entry = own_tree.get_path(&path_below).ok().map(|entry| entry.id());
         let bisecting = self.repo.path().join("BISECT_START").exists();
         let mut names = self.names("refs/bisect/*");
         // The commit under test is not one of the ends.
         names.retain(|(_, commit)| *commit != head.id.0);
         names.extend(self.names("refs/heads/*"));
-        let has_other_entry = |(_, commit): &(String, Oid)| {
-            entry_in(*commit).flatten().is_some_and(|entry| Some(entry) != own_entry)
-        };
-        let (name, _) = names.into_iter().find(has_other_entry)?;
+        let (name, _) = names.into_iter().find(|(_, commit)| {
+            let other_entry = self.find_entry(*commit, &path_below);
+            other_entry.is_some() && other_entry != own_entry
+        })?;
         Some(OtherRevisionPath {
             head: head.short,
             name,
@@ -55,14 +52,19 @@ impl History {
         })
     }
 
+    fn find_entry(&self, commit: Oid, path: &Path) -> Option<Oid> {
+        let tree = self.repo.find_commit(commit).ok()?.tree().ok()?;
+        Some(tree.get_path(path).ok()?.id())
+    }
+
     /// The references that match `pattern`: names without their folder, and their commits.
     fn names(&self, pattern: &str) -> Vec<(String, Oid)> {
         let Ok(references) = self.repo.references_glob(pattern) else { return Vec::new() };
-        let named_commit = |reference: git2::Reference<'_>| {
+        let named_commits = references.flatten().filter_map(|reference| {
             let name = reference.shorthand().ok()?.to_owned();
             Some((name, reference.peel_to_commit().ok()?.id()))
-        };
-        let mut names: Vec<_> = references.flatten().filter_map(named_commit).collect();
+        });
+        let mut names: Vec<(String, Oid)> = named_commits.collect();
         names.sort();
         names
     }

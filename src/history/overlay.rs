@@ -41,7 +41,6 @@ impl Overlay {
     /// [`HistoryError::NoOverlay`] if it is no folder; [`HistoryError::Unusable`] for a symlink that leads
     /// out of it, and the other faults of files.
     pub fn read(path: &Path) -> Result<Overlay, HistoryError> {
-        let place = || SourceOrigin::Overlay(path.to_owned());
         match std::fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => {}
             Ok(_) => return Err(HistoryError::NoOverlay { path: path.to_owned(), source: None }),
@@ -52,7 +51,9 @@ impl Overlay {
         let tree = DiskTree::new(path, None);
         let named_paths = [NamedPath { role: SourceRole::Include, names: vec![String::new()] }];
         let read_result = read_files(&tree, &named_paths, "");
-        let (mut files, _) = read_result.map_err(|stop| unreadable_sources(&tree, stop, place))?;
+        let (mut files, _) = read_result.map_err(|stop| {
+            unreadable_sources(&tree, stop, || SourceOrigin::Overlay(path.to_owned()))
+        })?;
         let mut hasher = blake3::Hasher::new();
         for file in &mut files {
             file.path = format!("{OVERLAY}/{}", file.path);

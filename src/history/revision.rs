@@ -50,20 +50,20 @@ impl History {
 
     /// The commits, and tags of commits, whose ids begin with `prefix`; sorted.
     fn commits_beginning_with(&self, prefix: &str) -> Result<Vec<Oid>, HistoryError> {
-        let list_failure = |source: git2::Error| HistoryError::Git {
-            doing: "list the objects".into(),
-            source: source.into(),
-        };
         let prefix = prefix.to_ascii_lowercase();
         let mut ids = Vec::new();
-        let odb = self.repo.odb().map_err(list_failure)?;
-        odb.foreach(|id| {
-            if id.to_string().starts_with(&prefix) {
-                ids.push(*id);
-            }
-            true
-        })
-        .map_err(list_failure)?;
+        let listing = self.repo.odb().and_then(|odb| {
+            odb.foreach(|id| {
+                if id.to_string().starts_with(&prefix) {
+                    ids.push(*id);
+                }
+                true
+            })
+        });
+        listing.map_err(|source| HistoryError::Git {
+            doing: "list the objects".into(),
+            source: source.into(),
+        })?;
         ids.sort();
         ids.dedup();
         ids.retain(|id| {

@@ -5,7 +5,6 @@
 use std::{
     cell::RefCell,
     collections::HashMap,
-    ffi::OsString,
     fs, io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -117,10 +116,10 @@ impl Tree for GitTree<'_> {
 
     fn children(&self, folder: &str) -> Result<Vec<Child>, Stop> {
         let tree = self.folder(folder)?;
-        let child = |entry: git2::TreeEntry<'_>| {
-            (check_file_name(folder, entry.name_bytes()), node_from_entry(&entry))
-        };
-        Ok(tree.iter().map(child).collect())
+        let children = tree
+            .iter()
+            .map(|entry| (check_file_name(folder, entry.name_bytes()), node_from_entry(&entry)));
+        Ok(children.collect())
     }
 
     fn read(&self, path: &str, node: Node) -> Result<Vec<u8>, Stop> {
@@ -180,13 +179,13 @@ fn read_error(path: &str) -> impl Fn(git2::Error) -> HistoryError {
 /// git does not check names in a tree that somebody else made, and `..` would lead out of the
 /// folder in which sources are laid out.
 fn check_file_name(folder: &str, name: &[u8]) -> Result<String, SourceFault> {
-    let path = || join_tree_path(folder, &String::from_utf8_lossy(name));
     let Ok(text) = str::from_utf8(name) else {
-        return Err(SourceFault::NameNotUtf8 { path: path() });
+        let path = join_tree_path(folder, &String::from_utf8_lossy(name));
+        return Err(SourceFault::NameNotUtf8 { path });
     };
     let reserved = matches!(text, "" | "." | "..") || text.eq_ignore_ascii_case(".git");
     if reserved || text.len() > LONGEST_NAME || text.contains(['/', '\0']) {
-        return Err(SourceFault::BadName { path: path() });
+        return Err(SourceFault::BadName { path: join_tree_path(folder, text) });
     }
     Ok(text.to_owned())
 }
@@ -259,12 +258,13 @@ impl<'r> DiskTree<'r> {
     /// Ignored files are build products; a tracked file counts even if a pattern matches it.
     fn is_ignored(&self, path: &Path) -> bool {
         let Some(repo) = self.repo else { return false };
-        let tracked = || {
-            repo.index().is_ok_and(|index| {
-                index.get_path(path, 0).is_some() || index.find_prefix(path.join("")).is_ok()
-            })
-        };
-        repo.is_path_ignored(path).unwrap_or(false) && !tracked()
+        if !repo.is_path_ignored(path).unwrap_or(false) {
+            return false;
+        }
+        let is_tracked = repo.index().is_ok_and(|index| {
+            index.get_path(path, 0).is_some() || index.find_prefix(path.join("")).is_ok()
+        });
+        !is_tracked
     }
 }
 
@@ -301,10 +301,10 @@ impl Tree for DiskTree<'_> {
             }
         }
         found_children.sort();
-        let child = |(name, node): (OsString, Node)| {
-            (check_file_name(folder, name.as_encoded_bytes()), node)
-        };
-        Ok(found_children.into_iter().map(child).collect())
+        let children = found_children
+            .into_iter()
+            .map(|(name, node)| (check_file_name(folder, name.as_encoded_bytes()), node));
+        Ok(children.collect())
     }
 
     fn read(&self, path: &str, node: Node) -> Result<Vec<u8>, Stop> {

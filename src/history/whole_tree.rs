@@ -68,14 +68,15 @@ impl<T: Tree> Reading<'_, T> {
     }
 
     fn read(&mut self, path: &str, real: &str, node: Node, kind: FileKind) -> Result<(), Stop> {
-        let read_content = || self.tree.read(real, node);
         match (node, &self.repository) {
             (Node::File(id) | Node::Executable(id), Some(repository)) => {
                 let path = from_prefix(self.prefix, path);
-                self.files.push(TreeFile::object(path, kind, (repository, id), read_content)?);
+                let object = (repository, id);
+                let file = TreeFile::object(path, kind, object, || self.tree.read(real, node))?;
+                self.files.push(file);
                 Ok(())
             }
-            _ => self.add_file(path, kind, read_content()?),
+            _ => self.add_file(path, kind, self.tree.read(real, node)?),
         }
     }
 

@@ -20,7 +20,7 @@ use crate::bisect::{
     Behind, BisectEnds, Culprit, Direction, Observation, SearchReport, Seen, Symptom, Tested,
 };
 use crate::history::Commit;
-use crate::judge::{GradientCheck, GradientVerdict, Judgement, OutputJudgement, Verdict};
+use crate::judge::{GradientCheck, GradientVerdict, Judgement, Verdict};
 use crate::search::{Conclusion, TestAnswer, Warning};
 use crate::trial::{Outcome, Status};
 
@@ -75,19 +75,26 @@ pub(crate) fn answer_name(answer: TestAnswer) -> &'static str {
 
 /// The result of a test, in a line.
 pub(crate) fn observation_line(test_result: &Seen) -> String {
-    let several = test_result.observations.len() > 1;
-    let describe_observation = |observation: &Observation| {
-        let name = if several { format!("{}: ", observation.fixture) } else { String::new() };
-        let outcome_words = observation_words(observation);
-        let order = observation.ordered_alike.first().map(|output| format!("{output} {ORDER}"));
-        match order.or_else(|| observation.accesses_alike().next().map(name_access_fault)) {
-            Some(shared_defect) => {
-                format!("{name}{outcome_words}; {shared_defect}, as at the good end")
-            }
-            None => format!("{name}{outcome_words}"),
-        }
-    };
-    test_result.observations.iter().map(describe_observation).collect::<Vec<_>>().join("; ")
+    let observations = &test_result.observations;
+    let mut descriptions = Vec::new();
+    for observation in observations {
+        let words = describe_observation(observation);
+        descriptions.push(match observations.len() {
+            1 => words,
+            _ => format!("{}: {words}", observation.fixture),
+        });
+    }
+    descriptions.join("; ")
+}
+
+/// The result on one fixture, with a defect that the good end has too.
+fn describe_observation(observation: &Observation) -> String {
+    let outcome_words = observation_words(observation);
+    let order = observation.ordered_alike.first().map(|output| format!("{output} {ORDER}"));
+    match order.or_else(|| observation.accesses_alike().next().map(name_access_fault)) {
+        Some(shared_defect) => format!("{outcome_words}; {shared_defect}, as at the good end"),
+        None => outcome_words,
+    }
 }
 
 fn observation_words(observation: &Observation) -> String {
@@ -129,13 +136,13 @@ fn not_compared(observation: &Observation) -> String {
 
 /// What is said of gradients of which none is wrong: `grad matches its loss`.
 fn gradients_words(checks: &[GradientCheck]) -> String {
-    let words = |check: &GradientCheck| match check.story.verdict() {
+    let words = checks.iter().map(|check| match check.story.verdict() {
         GradientVerdict::Unknown => format!("{} is not checked", check.output),
         GradientVerdict::Matches | GradientVerdict::Imprecise | GradientVerdict::Mismatch => {
             format!("{} matches its loss", check.output)
         }
-    };
-    checks.iter().map(words).collect::<Vec<_>>().join(", ")
+    });
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// An answered test, in a line.
@@ -226,21 +233,23 @@ pub(super) fn render_search_headline(report: &SearchReport) -> ReportLine {
 
 /// What the culprit does: `is`, `the first bad commit`; or `repairs`, `loss, grad`.
 pub(super) fn describe_culprit_effect(report: &SearchReport) -> [String; 2] {
-    let wanted_names = || {
-        let mut names: Vec<String> = Vec::new();
-        for symptom in &report.wanted {
-            let name = symptom.output().map_or_else(|| symptom.to_string(), str::to_owned);
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        names.join(", ")
-    };
     match report.direction {
         Direction::Breaks => ["is".to_owned(), "the first bad commit".to_owned()],
-        Direction::Repairs => ["repairs".to_owned(), wanted_names()],
-        Direction::Changes => ["changes".to_owned(), wanted_names()],
+        Direction::Repairs => ["repairs".to_owned(), join_wanted_names(report)],
+        Direction::Changes => ["changes".to_owned(), join_wanted_names(report)],
     }
+}
+
+/// The outputs that were searched for, and symptoms that are of no output.
+fn join_wanted_names(report: &SearchReport) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for symptom in &report.wanted {
+        let name = symptom.output().map_or_else(|| symptom.to_string(), str::to_owned);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(", ")
 }
 
 /// The whole answer.
@@ -278,20 +287,24 @@ pub fn render_bisect_text(report: &SearchReport) -> Text {
 
 /// A line for each warning, for each thing that programs noted, and on who gives the captured outputs.
 pub(super) fn render_search_warnings(report: &SearchReport) -> impl Iterator<Item = ReportLine> {
-    let note_prefix = || ReportLine::with_style(YELLOW, "note:").and(" ");
-    let warned = report.warnings.iter().map(move |w| note_prefix().and(warning_words(report, w)));
+    let warned =
+        report.warnings.iter().map(|warning| begin_note().and(warning_words(report, warning)));
     let last = list_searches_behind(report).into_iter().last().unwrap_or(report);
     let unclear = match &last.behind {
         Behind::Unclear { bad } => {
             let unclear_note =
                 " shows more than that: further commits behind it are not told apart";
-            Some(note_prefix().styled(COMMIT, &bad.short).and(unclear_note))
+            Some(begin_note().styled(COMMIT, &bad.short).and(unclear_note))
         }
         Behind::Nothing | Behind::Another(_) => None,
     };
     let captured = captured_lines(&report.captured).into_iter();
     let noted = collect_program_notes(report).into_iter().map(str::to_owned).chain(captured);
-    warned.chain(unclear).chain(noted.map(move |note| note_prefix().and(note)))
+    warned.chain(unclear).chain(noted.map(|note| begin_note().and(note)))
+}
+
+fn begin_note() -> ReportLine {
+    ReportLine::with_style(YELLOW, "note:").and(" ")
 }
 
 /// What programs noted of the commits that were tested, each line once.
@@ -403,11 +416,11 @@ fn write_judged_outputs(out: &mut Text, observation: &Observation, judgement: &J
     }
     let symptom_outputs: Vec<&str> =
         observation.symptoms.iter().filter_map(Symptom::output).collect();
-    let is_worse = |output: &&OutputJudgement| {
-        output.story.verdict() == Verdict::Diverged
-            || symptom_outputs.contains(&output.name.as_str())
-    };
-    for output in judgement.outputs.iter().filter(is_worse) {
+    for output in &judgement.outputs {
+        let is_symptom = symptom_outputs.contains(&output.name.as_str());
+        if output.story.verdict() != Verdict::Diverged && !is_symptom {
+            continue;
+        }
         let width = output.name.chars().count();
         for (number, line) in output_lines(output).into_iter().enumerate() {
             let name = if number == 0 { output.name.as_str() } else { "" };
@@ -417,13 +430,12 @@ fn write_judged_outputs(out: &mut Text, observation: &Observation, judgement: &J
 }
 
 fn write_culprit_context(out: &mut Text, report: &SearchReport, culprit: &Culprit) {
-    let tested = |commit: &Commit| ReportLine::from("  ").styled(COMMIT, &commit.short);
     for &parent in &culprit.parents {
         if let (Some(test_result), Some(commit)) =
             (report.test_result(parent), report.commit(parent))
         {
             let words = format!(", its parent, was tested: {}", describe_acquittal(test_result));
-            out.line(tested(commit).and(words));
+            out.line(ReportLine::from("  ").styled(COMMIT, &commit.short).and(words));
         }
     }
     for &innocent in &culprit.acquitted {
@@ -432,7 +444,8 @@ fn write_culprit_context(out: &mut Text, report: &SearchReport, culprit: &Culpri
             && !culprit.parents.contains(&innocent)
         {
             let words = format!(" was tested: {} ", describe_acquittal(test_result));
-            out.line(tested(commit).and(words).styled(DIM, format!("({})", commit.subject)));
+            let name = ReportLine::from("  ").styled(COMMIT, &commit.short);
+            out.line(name.and(words).styled(DIM, format!("({})", commit.subject)));
         }
     }
     for change in &culprit.launches {
@@ -532,7 +545,7 @@ pub(super) fn describe_acquittal(test_result: &Seen) -> String {
 
 /// A unified diff in git's colours.
 fn colour_diff(diff: &str) -> Text {
-    let style_line = |line: &str| {
+    let lines = diff.lines().map(|line| {
         let style = match line.as_bytes().first() {
             _ if line.starts_with("+++") || line.starts_with("---") => BOLD,
             Some(b'+') => GREEN,
@@ -542,8 +555,8 @@ fn colour_diff(diff: &str) -> Text {
             _ => BOLD,
         };
         ReportLine::with_style(style, line)
-    };
-    diff.lines().map(style_line).collect()
+    });
+    lines.collect()
 }
 
 pub(super) fn render_commit_name(report: &SearchReport, commit: u32) -> ReportLine {
@@ -555,13 +568,10 @@ pub(super) fn render_commit_name(report: &SearchReport, commit: u32) -> ReportLi
 
 /// The first of `candidates` whose test showed something else than what is searched for.
 fn other_than_wanted(report: &SearchReport, candidates: &[u32]) -> Option<u32> {
-    let is_other = |commit: &u32| {
-        let tested = |tested_commit: &Tested| {
-            tested_commit.commit == *commit && tested_commit.answer == TestAnswer::Other
-        };
-        report.tested.iter().any(tested)
-    };
-    candidates.iter().copied().find(is_other)
+    candidates
+        .iter()
+        .copied()
+        .find(|&commit| report.tested.contains(&Tested { commit, answer: TestAnswer::Other }))
 }
 
 fn write_hidden_candidates(out: &mut Text, report: &SearchReport, candidates: &[u32]) {

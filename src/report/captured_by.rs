@@ -9,13 +9,14 @@ const SHOWN: usize = 6;
 
 /// A line for each fixture that holds captured outputs.
 pub(super) fn captured_lines(captures: &[CapturedBy]) -> Vec<String> {
-    let several = captures.len() > 1;
-    let line = |capture: &CapturedBy| {
-        let fixture_words =
-            if several { format!(" of {}", capture.fixture) } else { String::new() };
-        format!("captured outputs{fixture_words} {}", describe_captured_by(capture))
-    };
-    captures.iter().map(line).collect()
+    let lines = captures.iter().map(|capture| {
+        let words = describe_captured_by(capture);
+        match captures.len() {
+            1 => format!("captured outputs {words}"),
+            _ => format!("captured outputs of {} {words}", capture.fixture),
+        }
+    });
+    lines.collect()
 }
 
 fn describe_captured_by(capture: &CapturedBy) -> String {

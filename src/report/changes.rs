@@ -83,8 +83,9 @@ pub(super) const NOT_CHECKED: &str = "races were not looked for";
 
 /// Whether commits are taken to be harmless that may yet have begun a race.
 pub(super) fn leaves_races_open(report: &LogReport) -> bool {
-    let is_harmless = |change: &LogChange| change.verdict() <= Verdict::Equivalent;
-    report.without_races && (!report.acquitted.is_empty() || report.changes.iter().any(is_harmless))
+    let has_harmless_change =
+        report.changes.iter().any(|change| change.verdict() <= Verdict::Equivalent);
+    report.without_races && (!report.acquitted.is_empty() || has_harmless_change)
 }
 
 fn render_commit_title(commit: &Commit) -> ReportLine {
@@ -95,14 +96,12 @@ fn render_commit_title(commit: &Commit) -> ReportLine {
 fn write_untestable_commits(out: &mut Text, report: &LogReport) {
     /// More than these are only counted.
     const SHOWN: usize = 8;
-    let is_listed = |untested: &&UntestedCommit| {
-        let is_same_place = |change: &LogChange| {
-            change.commit.id == untested.commit.id && change.fixture == untested.fixture
-        };
-        report.changes.iter().any(is_same_place)
-    };
-    let silent: Vec<&UntestedCommit> =
-        report.untestable.iter().filter(|untested| !is_listed(untested)).collect();
+    let mut silent: Vec<&UntestedCommit> = report.untestable.iter().collect();
+    for change in &report.changes {
+        silent.retain(|untested| {
+            untested.commit.id != change.commit.id || untested.fixture != change.fixture
+        });
+    }
     if silent.is_empty() {
         return;
     }
@@ -151,8 +150,8 @@ pub(super) fn change_lines(change: &LogChange) -> Vec<ReportLine> {
     let inherited = judgement.inherited_failures();
     let is_compared = judgement.base.status == Status::Completed || !inherited.is_empty();
     if change.repair.is_none() && is_compared {
-        let differs = |output: &&OutputJudgement| output.story.verdict() != Verdict::Identical;
-        for output in judgement.outputs.iter().filter(differs) {
+        let outputs = judgement.outputs.iter();
+        for output in outputs.filter(|output| output.story.verdict() != Verdict::Identical) {
             let words = difference_words(output);
             lines.push(format!("{}: {words}", output.name).into());
             lines.extend(
@@ -209,14 +208,18 @@ fn difference_words(output: &OutputJudgement) -> String {
 /// The line about outputs that begin to depend on the order of blocks and threads, where the verdict names
 /// another defect of theirs.
 fn order_line(change: &LogChange) -> Option<ReportLine> {
-    let is_new = |output: &&OutputJudgement| {
-        !matches!(output.story, Story::OrderDependent(_)) && change.ordered.contains(&output.name)
-    };
-    let outputs = change.judgement.outputs.iter().filter(is_new);
-    let names: Vec<&str> = outputs.map(|output| output.name.as_str()).collect();
-    let line =
-        ReportLine::with_style(RED, format!("{ORDER} now")).and(format!(": {}", names.join(", ")));
-    (!names.is_empty()).then_some(line)
+    let mut names: Vec<&str> = Vec::new();
+    for output in &change.judgement.outputs {
+        let is_told = matches!(output.story, Story::OrderDependent(_));
+        if !is_told && change.ordered.contains(&output.name) {
+            names.push(&output.name);
+        }
+    }
+    if names.is_empty() {
+        return None;
+    }
+    let names = format!(": {}", names.join(", "));
+    Some(ReportLine::with_style(RED, format!("{ORDER} now")).and(names))
 }
 
 /// The verdict on a change, in a line.
@@ -271,9 +274,9 @@ pub(super) fn render_change_verdict(change: &LogChange) -> ReportLine {
 fn render_divergence(change: &LogChange, judgement: &Judgement) -> ReportLine {
     let outputs = judgement.outputs.iter().filter(|o| o.story.verdict() == Verdict::Diverged);
     let outputs: Vec<&OutputJudgement> = outputs.collect();
-    let mended = |output: &&OutputJudgement| change.mended.contains(&output.name);
     let all: Vec<String> = outputs.iter().map(|output| diverged_words(change, output)).collect();
-    let repaired = !outputs.is_empty() && outputs.iter().all(mended);
+    let repaired =
+        !outputs.is_empty() && outputs.iter().all(|output| change.mended.contains(&output.name));
     let word = if repaired {
         ReportLine::with_style(GREEN, "repaired")
     } else {

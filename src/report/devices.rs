@@ -40,15 +40,18 @@ pub fn compare_devices(entries: &[ReportEntry]) -> Text {
 }
 
 fn summarise_devices(entries: &[ReportEntry]) -> String {
-    let devices_where = |is_wanted: fn(Standing) -> bool| -> Vec<&str> {
-        let matching_entries =
-            entries.iter().filter(|entry| is_wanted(Standing::from_entry(entry)));
-        matching_entries.map(|entry| entry.outcome.device.as_str()).collect()
-    };
-    let wrong = devices_where(Standing::is_wrong).join(" and ");
-    let untold = devices_where(Standing::is_untold).join(" and ");
-    let right =
-        devices_where(|standing| !standing.is_wrong() && !standing.is_untold()).join(" and ");
+    let mut wrong: Vec<&str> = Vec::new();
+    let mut untold: Vec<&str> = Vec::new();
+    let mut right: Vec<&str> = Vec::new();
+    for entry in entries {
+        let devices = match Standing::from_entry(entry) {
+            standing if standing.is_wrong() => &mut wrong,
+            standing if standing.is_untold() => &mut untold,
+            _ => &mut right,
+        };
+        devices.push(&entry.outcome.device);
+    }
+    let [wrong, untold, right] = [wrong, untold, right].map(|devices| devices.join(" and "));
     let words = match (wrong.as_str(), right.as_str()) {
         ("", "") => "nothing can be told on any device".to_owned(),
         ("", right) => format!("nothing wrong on {right}"),

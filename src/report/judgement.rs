@@ -14,7 +14,7 @@ use crate::numerics::compare::Comparison;
 use crate::numerics::oracle::Finding;
 use crate::runtime::report::LaunchRecord;
 use crate::tensor::{DType, Dim, unravel_index};
-use crate::trial::{OrderDependence, Outcome, Probe, Status};
+use crate::trial::{OrderDependence, Probe, Status};
 
 /// The word for a verdict.
 pub fn verdict_name(verdict: Verdict) -> &'static str {
@@ -70,9 +70,10 @@ pub(super) fn finding_words(story: &Story) -> Option<String> {
 pub fn render_judgement_text(judgement: &Judgement) -> Text {
     let mut out = Text::new();
     // A side that could not be run launched nothing; that is no change.
-    let untestable = |outcome: &Outcome| matches!(outcome.status, Status::Untestable { .. });
-    let tested = !untestable(&judgement.base) && !untestable(&judgement.got);
-    if tested && !judgement.launches.is_empty() {
+    let is_tested = ![&judgement.base, &judgement.got]
+        .iter()
+        .any(|outcome| matches!(outcome.status, Status::Untestable { .. }));
+    if is_tested && !judgement.launches.is_empty() {
         out.section("launches changed");
         for change in &judgement.launches {
             out.line(format!("  {}", launch_change(change)));
@@ -117,19 +118,23 @@ pub fn render_judgement_text(judgement: &Judgement) -> Text {
 
 /// `kernel<<<256, 256, 2048>>> -> <<<256, 34, 136>>>`.
 pub fn launch_change(change: &LaunchChange) -> String {
-    let error = |launch: &LaunchRecord| {
-        launch.error.as_ref().map_or(String::new(), |error| format!(" ({error})"))
-    };
-    let whole_launch = |launch: &LaunchRecord| {
-        format!("{}{}{}", launch.kernel, launch_shape(launch), error(launch))
-    };
     match (&change.before, &change.after) {
         (Some(before), Some(after)) => {
-            format!("{} -> {}{}", whole_launch(before), launch_shape(after), error(after))
+            let before = format!("{}{}", before.kernel, describe_launch_shape(before));
+            format!("{before} -> {}", describe_launch_shape(after))
         }
-        (Some(before), None) => format!("gone: {}", whole_launch(before)),
-        (None, Some(after)) => format!("new:  {}", whole_launch(after)),
+        (Some(before), None) => format!("gone: {}{}", before.kernel, describe_launch_shape(before)),
+        (None, Some(after)) => format!("new:  {}{}", after.kernel, describe_launch_shape(after)),
         (None, None) => String::new(),
+    }
+}
+
+/// The shape of `launch`, and the error that it ended with.
+fn describe_launch_shape(launch: &LaunchRecord) -> String {
+    let shape = launch_shape(launch);
+    match &launch.error {
+        Some(error) => format!("{shape} ({error})"),
+        None => shape,
     }
 }
 
@@ -203,8 +208,9 @@ fn render_output_map(output: &OutputJudgement) -> Vec<ReportLine> {
 
 /// What the rows, columns and shades of a map are.
 fn map_legend(output: &OutputJudgement) -> String {
-    let name = |dim: &Dim| dim.name.clone().unwrap_or_else(|| dim.size.to_string());
-    let names: Vec<String> = output.dims.iter().map(name).collect();
+    let dims = output.dims.iter();
+    let names: Vec<String> =
+        dims.map(|dim| dim.name.clone().unwrap_or_else(|| dim.size.to_string())).collect();
     let (columns, rows) = names.split_last().map_or(("", &[][..]), |(last, rows)| (last, rows));
     let rows = if rows.is_empty() { "one".to_owned() } else { rows.join(" x ") };
     format!(

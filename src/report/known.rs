@@ -125,8 +125,9 @@ impl CaptureRevision {
 
 /// The places where outputs lie beyond noise.
 pub(super) fn list_diverged_places(checks: &[KnownCheck]) -> Vec<String> {
-    let place = |check: &KnownCheck| {
-        check.place.as_ref().map(|place| format!("{} {}", check.output, format_place_phrase(place)))
-    };
-    checks.iter().filter_map(place).collect()
+    let places = checks.iter().filter_map(|check| {
+        let place = check.place.as_ref()?;
+        Some(format!("{} {}", check.output, format_place_phrase(place)))
+    });
+    places.collect()
 }

@@ -11,7 +11,7 @@ use super::spans::sanitise_line;
 use super::standing::{
     Standing, format_entry_title, list_missing_checks, list_standing_reasons, tally_standings,
 };
-use super::{Blame, Compared, RefusedFixture, ReportEntry, Revision, RunRecord};
+use super::{Blame, Compared, RefusedFixture, ReportEntry, RunRecord};
 use crate::judge::{Judgement, KnownCheck, OutputJudgement, Verdict};
 use crate::numerics::compare::Comparison;
 use crate::snapshot::OutputChange;
@@ -122,13 +122,12 @@ fn collect_changed_rows(entry: &ReportEntry) -> Vec<Vec<String>> {
     let other_changes =
         changes.filter(|change| judged_outputs.iter().all(|output| output.name != change.name));
     rows.extend(other_changes.map(|change| changed_row(&entry.fixture, change)));
-    let differs = |check: &&KnownCheck| check.verdict != Verdict::Identical;
-    let oracle = entry.oracle.iter().filter(differs);
-    rows.extend(oracle.map(|check| known_row(entry, check, "oracle", verdict_name(check.verdict))));
-    let captured = entry.captured.iter().filter(differs);
-    rows.extend(
-        captured.map(|check| known_row(entry, check, "captured", captured_word(check.verdict))),
-    );
+    for check in entry.oracle.iter().filter(|check| check.verdict != Verdict::Identical) {
+        rows.push(known_row(entry, check, "oracle", verdict_name(check.verdict)));
+    }
+    for check in entry.captured.iter().filter(|check| check.verdict != Verdict::Identical) {
+        rows.push(known_row(entry, check, "captured", captured_word(check.verdict)));
+    }
     if let Some(culprit) = &entry.culprit {
         rows.iter_mut().for_each(|cells| cells.push(culprit_cell(culprit, &cells[1])));
     }
@@ -137,11 +136,10 @@ fn collect_changed_rows(entry: &ReportEntry) -> Vec<Vec<String>> {
 
 /// The commit that changed `output`; empty where none was searched for.
 fn culprit_cell(culprit: &Blame, output: &str) -> String {
-    let commit_name = |commit: &Option<Revision>| {
-        commit.as_ref().map_or("none named", |commit| &commit.short).to_owned()
-    };
-    match culprit.outputs.iter().find(|output_blame| output_blame.output == output) {
-        Some(output_blame) => commit_name(&output_blame.commit),
+    let blame = culprit.outputs.iter().find(|output_blame| output_blame.output == output);
+    match blame.map(|output_blame| &output_blame.commit) {
+        Some(Some(commit)) => commit.short.clone(),
+        Some(None) => "none named".to_owned(),
         None => String::new(),
     }
 }
@@ -152,11 +150,10 @@ pub(super) fn build_output_row(
     judgement: &Judgement,
     output: &OutputJudgement,
 ) -> Vec<String> {
-    let checksum = |outcome: &Outcome| {
-        let matching_record = outcome.outputs.iter().find(|record| record.name == output.name);
-        matching_record.map(|record| record.summary.checksum.to_string())
-    };
-    let sums = format_checksum_pair(checksum(&judgement.base), checksum(&judgement.got));
+    let sums = format_checksum_pair(
+        find_checksum(&judgement.base, &output.name),
+        find_checksum(&judgement.got, &output.name),
+    );
     let mut cells = vec![
         fixture.to_owned(),
         output.name.clone(),
@@ -169,10 +166,9 @@ pub(super) fn build_output_row(
 
 /// The cells of the row of one output beside the one that the fixture holds.
 fn known_row(entry: &ReportEntry, check: &KnownCheck, known_side: &str, word: &str) -> Vec<String> {
-    let matching_record = entry.outcome.outputs.iter().find(|record| record.name == check.output);
     let sums = format_checksum_pair(
         Some(check.checksum.to_string()),
-        matching_record.map(|record| record.summary.checksum.to_string()),
+        find_checksum(&entry.outcome, &check.output),
     );
     let mut cells = vec![
         entry.fixture.clone(),
@@ -225,14 +221,20 @@ pub(super) fn changed_row(fixture: &str, change: &OutputChange) -> Vec<String> {
     ]
 }
 
+fn find_checksum(outcome: &Outcome, output: &str) -> Option<String> {
+    let record = outcome.outputs.iter().find(|record| record.name == output)?;
+    Some(record.summary.checksum.to_string())
+}
+
 /// Both checksums, abbreviated.
 fn format_checksum_pair(before: Option<String>, after: Option<String>) -> String {
+    format!("{} → {}", shorten_checksum(before), shorten_checksum(after))
+}
+
+fn shorten_checksum(checksum: Option<String>) -> String {
     /// Hexadecimal digits that are shown.
     const DIGITS: usize = 8;
-    let shorten = |sum: Option<String>| {
-        sum.map_or("none".to_owned(), |sum| sum.chars().take(DIGITS).collect())
-    };
-    format!("{} → {}", shorten(before), shorten(after))
+    checksum.map_or("none".to_owned(), |digits| digits.chars().take(DIGITS).collect())
 }
 
 /// A row of `width` cells; those that are missing are empty.

@@ -7,8 +7,8 @@ use super::judgement::render_gradient_line;
 use super::spans::{ReportLine, Text};
 use super::style::{COMMIT, DIM, RED};
 use super::text::caused_by;
-use crate::bisect::{Direction, Observation, Oldest, On, SearchReport, Seen, SharedDefect};
-use crate::judge::{GradientCheck, Verdict};
+use crate::bisect::{Direction, Oldest, On, SearchReport, Seen, SharedDefect};
+use crate::judge::Verdict;
 use crate::search::EndsRefusal;
 use crate::trial::Status;
 
@@ -85,10 +85,9 @@ pub(super) fn join_report_lines(lines: impl Iterator<Item = ReportLine>) -> Repo
 
 /// Commits, each behind its words.
 fn render_end_pair(report: &SearchReport, ends: [(&str, &u32); 2]) -> ReportLine {
-    let line = |line: ReportLine, (words, &end): (&str, &u32)| {
+    ends.into_iter().fold(ReportLine::new(), |line, (words, &end)| {
         line.and(words).and(render_commit_name(report, end))
-    };
-    ends.into_iter().fold(ReportLine::new(), line)
+    })
 }
 
 /// The problem with the ends, and advice.
@@ -156,9 +155,12 @@ pub(super) fn refusal_words(
 /// Ends that cannot be tested, or show another defect than the one searched for. The bad ends
 /// define that defect, so that only good ends can show another.
 fn explain_unclear_ends(report: &SearchReport, ends: &[u32]) -> (Vec<ReportLine>, String) {
-    let verdict = |end: u32| report.test_result(end).map_or(Verdict::Untestable, Seen::verdict);
-    let line = |&end: &u32| {
-        let claim = match verdict(end) {
+    let mut lines = Vec::new();
+    let mut worst_verdict = None;
+    for &end in ends {
+        let verdict = report.test_result(end).map_or(Verdict::Untestable, Seen::verdict);
+        worst_verdict = worst_verdict.max(Some(verdict));
+        let claim = match verdict {
             // Nothing is known of the bad ends, which could not be tested.
             Verdict::Failed if report.wanted.is_empty() => "was said to be good",
             Verdict::Failed | Verdict::Diverged => {
@@ -166,17 +168,17 @@ fn explain_unclear_ends(report: &SearchReport, ends: &[u32]) -> (Vec<ReportLine>
             }
             _ => "is neither good nor bad",
         };
-        end_line(report, end, claim)
-    };
+        lines.push(end_line(report, end, claim));
+    }
     let known_hint = ends.iter().filter_map(|&end| report.test_result(end)).find_map(Seen::hint);
-    let advice = match ends.iter().map(|&end| verdict(end)).max() {
+    let advice = match worst_verdict {
         Some(Verdict::Untestable) if let Some(hint) = known_hint => hint,
         Some(Verdict::Failed) => {
             "name a good end that completes; the first commit at which it does is shown by `replay log`"
         }
         _ => "name other ends; `replay FIXTURE --rev REV` shows one commit in detail",
     };
-    (ends.iter().map(line).collect(), advice.to_owned())
+    (lines, advice.to_owned())
 }
 
 /// Ends that tested otherwise than claimed.
@@ -252,17 +254,16 @@ fn explain_disagreeing_ends(
 
 /// What both ends have: a line for each gradient.
 fn shared_lines(shared_defect: &SharedDefect) -> Vec<ReportLine> {
-    let of_fixture = |(fixture, checks): &(String, Vec<GradientCheck>)| {
-        let line = |check: &GradientCheck| {
-            let defect_prefix = ReportLine::with_style(COMMIT, &shared_defect.good.short)
-                .and(", the good end, has a defect already: ");
-            defect_prefix
-                .and(format!("on {fixture} {} ", check.output))
-                .and(render_gradient_line(check))
-        };
-        checks.iter().map(line).collect::<Vec<ReportLine>>()
-    };
-    shared_defect.gradients.iter().flat_map(of_fixture).collect()
+    let mut lines = Vec::new();
+    for (fixture, checks) in &shared_defect.gradients {
+        for check in checks {
+            let good = ReportLine::with_style(COMMIT, &shared_defect.good.short);
+            let line = good.and(", the good end, has a defect already: ");
+            let line = line.and(format!("on {fixture} {} ", check.output));
+            lines.push(line.and(render_gradient_line(check)));
+        }
+    }
+    lines
 }
 
 /// Where to look for a defect that both ends have.
@@ -290,10 +291,9 @@ fn is_failed_commit(report: &SearchReport, commit: u32) -> bool {
 }
 
 fn depends_alike(test_result: &Seen) -> bool {
-    let has_shared_defect = |observation: &Observation| {
+    test_result.observations.iter().any(|observation| {
         !observation.ordered_alike.is_empty() || observation.accesses_alike().next().is_some()
-    };
-    test_result.observations.iter().any(has_shared_defect)
+    })
 }
 
 fn end_line(report: &SearchReport, end: u32, claim: &str) -> ReportLine {

@@ -341,13 +341,17 @@ pub(crate) fn tally_standings(
     refused_count: usize,
 ) -> String {
     let standings: Vec<Standing> = standings.into_iter().collect();
-    let times =
-        |standing: &Standing| standings.iter().filter(|candidate| *candidate == standing).count();
-    let counted = Standing::ALL.iter().rev().map(|standing| (times(standing), standing.name()));
-    let counted = [(refused_count, "not replayed")].into_iter().chain(counted);
-    let counted: Vec<String> =
-        counted.filter(|(n, _)| *n > 0).map(|(n, name)| format!("{n} {name}")).collect();
-    if counted.is_empty() { "nothing was replayed".to_owned() } else { counted.join(", ") }
+    let mut counts = Vec::new();
+    if refused_count > 0 {
+        counts.push(format!("{refused_count} not replayed"));
+    }
+    for standing in Standing::ALL.iter().rev() {
+        let count = standings.iter().filter(|candidate| *candidate == standing).count();
+        if count > 0 {
+            counts.push(format!("{count} {}", standing.name()));
+        }
+    }
+    if counts.is_empty() { "nothing was replayed".to_owned() } else { counts.join(", ") }
 }
 
 /// `3 fixtures: 1 diverged, 2 equivalent`: the last line of a report on several fixtures; none for

@@ -22,10 +22,11 @@ struct BucketRange {
 impl BucketRange {
     /// Those of `histograms`, and `extra_buckets` buckets; at least eight.
     fn from_histograms(histograms: &[&BinaryHistogram], extra_buckets: &[usize]) -> BucketRange {
-        let is_filled =
-            |bucket: &usize| histograms.iter().any(|histogram| histogram.counts[*bucket] > 0);
-        let last = (0..BinaryHistogram::BUCKETS).rev().find(is_filled);
-        let first = (1..BinaryHistogram::BUCKETS).find(is_filled);
+        let mut filled_buckets: Vec<usize> = (0..BinaryHistogram::BUCKETS).collect();
+        filled_buckets
+            .retain(|&bucket| histograms.iter().any(|histogram| histogram.counts[bucket] > 0));
+        let last = filled_buckets.last().copied();
+        let first = filled_buckets.into_iter().find(|&bucket| bucket > 0);
         let ends = extra_buckets.iter().copied().filter(|&bucket| bucket > 0);
         let low = first.into_iter().chain(ends.clone()).min().unwrap_or(1).saturating_sub(1);
         let high = last.into_iter().chain(ends).max().unwrap_or(1).max(low + 8);
@@ -173,31 +174,34 @@ pub(in crate::report::html) fn draw_errors_chart(
         @if let Some(before) = before { path class="line-before" d=(draw_histogram_outline(&frame, &shown, before, most)) {} }
         @if let Some(after) = after { path class="line-after" d=(draw_histogram_outline(&frame, &shown, after, most)) {} }
     };
-    let median = |histogram: &BinaryHistogram| {
-        format_bucket_bound(BinaryHistogram::bound(find_median_bucket(histogram)))
-    };
     let mut keys = Vec::new();
     if let Some(before) = before {
-        keys.push(("key-before", format!("before, half at most {}", median(before))));
+        keys.push(("key-before", format!("before, half at most {}", format_median(before))));
     }
     if let Some(after) = after {
         let after_label = if before.is_some() { "after" } else { "this replay" };
-        keys.push(("key-after", format!("{after_label}, half at most {}", median(after))));
+        keys.push(("key-after", format!("{after_label}, half at most {}", format_median(after))));
     }
     let key_texts: Vec<String> = keys.iter().map(|(_, words)| format!("{words} {unit}")).collect();
     let alt = format!("Errors of {name}: {}", key_texts.join("; "));
     render_figure("Errors of elements", &frame.svg(&alt, &drawing), &render_figure_legend(&keys))
 }
 
+fn format_median(histogram: &BinaryHistogram) -> String {
+    format_bucket_bound(BinaryHistogram::bound(find_median_bucket(histogram)))
+}
+
 /// The bucket that holds the median.
 fn find_median_bucket(histogram: &BinaryHistogram) -> usize {
     let total_count = sum_buckets(histogram);
     let mut count_so_far = 0;
-    let reaches_half = |bucket: &usize| {
-        count_so_far += histogram.counts[*bucket];
-        2 * count_so_far >= total_count
-    };
-    (0..histogram.counts.len()).find(reaches_half).unwrap_or(0)
+    for (bucket, count) in histogram.counts.iter().enumerate() {
+        count_so_far += count;
+        if 2 * count_so_far >= total_count {
+            return bucket;
+        }
+    }
+    0
 }
 
 /// The outline of a histogram.

@@ -140,12 +140,17 @@ fn trace_shade_paths(map: &Map) -> BTreeMap<Shade, String> {
 fn columns_axis(map: &Map, dims: &[Dim]) -> Axis {
     let last = dims.last();
     let name = last.and_then(|dim| dim.name.clone()).unwrap_or_else(|| "last dimension".to_owned());
-    let cells = [0, map.width / 2, map.width - 1];
-    let cell_share = |cell: usize| (cell as f64 + 0.5) / map.width as f64;
-    let first = |cell| Map::first(cell, map.columns, map.width);
-    let mut ticks: Vec<(f64, String)> =
-        cells[..2].iter().map(|&cell| (cell_share(cell), first(cell).to_string())).collect();
-    ticks.push((cell_share(cells[2]), (map.columns - 1).to_string()));
+    let last_cell = map.width - 1;
+    let middle_cell = map.width / 2;
+    let marks = [
+        (0, Map::first(0, map.columns, map.width)),
+        (middle_cell, Map::first(middle_cell, map.columns, map.width)),
+        (last_cell, map.columns - 1),
+    ];
+    let mut ticks: Vec<(f64, String)> = Vec::new();
+    for (cell, index) in marks {
+        ticks.push(((cell as f64 + 0.5) / map.width as f64, index.to_string()));
+    }
     ticks.dedup_by_key(|(share, _)| (*share * 1e6) as u64);
     Axis { label: format!("{name} (index)"), ticks }
 }
@@ -241,12 +246,16 @@ fn list_term_ranges(term: &Term) -> Vec<Range<usize>> {
     runs
 }
 
+/// The cell, of `cells`, that holds `index` of `size`.
+fn cell_of(index: usize, size: usize, cells: usize) -> usize {
+    (index as u128 * cells as u128 / size.max(1) as u128) as usize
+}
+
 /// The cells that `ranges` of indices touch, those that meet as one.
 fn in_cells(ranges: &[Range<usize>], size: usize, cells: usize) -> Vec<Range<usize>> {
-    let cell_of = |index: usize| (index as u128 * cells as u128 / size.max(1) as u128) as usize;
     let mut touched: Vec<Range<usize>> = Vec::new();
     for range in ranges.iter().filter(|range| !range.is_empty()) {
-        let next = cell_of(range.start)..cell_of(range.end - 1) + 1;
+        let next = cell_of(range.start, size, cells)..cell_of(range.end - 1, size, cells) + 1;
         match touched.last_mut() {
             Some(last) if next.start <= last.end => last.end = last.end.max(next.end),
             _ => touched.push(next),

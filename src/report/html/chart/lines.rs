@@ -29,14 +29,18 @@ pub(in crate::report::html) fn draw_steps_chart(
         width: SIZE[0],
         height: SIZE[1],
     };
-    let across = |step: usize| frame.x(step as f64 / (values.len().max(2) - 1) as f64);
-    let missing = values.iter().enumerate().filter(|(_, x)| x.is_some_and(|x| !x.is_finite()));
-    let missing: Vec<usize> = missing.map(|(step, _)| step).collect();
+    let last_step = (values.len().max(2) - 1) as f64;
+    let mut missing: Vec<f64> = Vec::new();
+    for (step, value) in values.iter().enumerate() {
+        if value.is_some_and(|value| !value.is_finite()) {
+            missing.push(frame.x(step as f64 / last_step));
+        }
+    }
     let drawing = html! {
         path class="points-within" d=(draw_value_dots(values, &scale, &frame)) {}
         path class="curve" d=(trace_value_line(values, &scale, &frame)) {}
-        @for &at in &missing {
-            path class="not-finite" d={ "M" (format_coordinate(across(at))) " " (format_coordinate(frame.y(1.0))) "V" (format_coordinate(frame.y(0.0))) } {}
+        @for &x in &missing {
+            path class="not-finite" d={ "M" (format_coordinate(x)) " " (format_coordinate(frame.y(1.0))) "V" (format_coordinate(frame.y(0.0))) } {}
         }
     };
     let mut keys = Vec::new();
@@ -52,7 +56,7 @@ pub(in crate::report::html) fn draw_steps_chart(
 
 /// The picture in words.
 fn describe_steps_chart(name: &str, axis: &str, values: &[Option<f64>]) -> String {
-    let finite: Vec<f64> = values.iter().flatten().copied().filter(|x| x.is_finite()).collect();
+    let finite: Vec<f64> = finite_values(values).collect();
     let range = match (finite.first(), finite.last()) {
         (Some(first), Some(last)) => {
             format!("{} to {}", format_short_number(*first, 3), format_short_number(*last, 3))
@@ -69,19 +73,23 @@ fn describe_steps_chart(name: &str, axis: &str, values: &[Option<f64>]) -> Strin
     format!("{curve_name} over {}, {range}{off}", format_noun_count(values.len() as u64, "step"))
 }
 
+fn finite_values(values: &[Option<f64>]) -> impl Iterator<Item = f64> {
+    values.iter().flatten().copied().filter(|value| value.is_finite())
+}
+
 /// The axis of the steps: the first, the last and those between that have room.
 fn steps_axis(steps: &[String]) -> Axis {
     const MARKS: usize = 4;
     let last = steps.len().saturating_sub(1);
     let marks = last.clamp(1, MARKS);
-    let place = |mark: usize| mark * last / marks;
-    let mark = |mark: usize| {
-        let name = steps.get(place(mark)).map_or("", String::as_str);
+    let mut ticks = Vec::new();
+    for mark in 0..=marks {
+        let place = mark * last / marks;
+        let name = steps.get(place).map_or("", String::as_str);
         let name = name.strip_prefix("step ").unwrap_or(name);
-        let name: String = name.chars().take(10).collect();
-        (place(mark) as f64 / last.max(1) as f64, name)
-    };
-    Axis { label: "step".to_owned(), ticks: (0..=marks).map(mark).collect() }
+        ticks.push((place as f64 / last.max(1) as f64, name.chars().take(10).collect()));
+    }
+    Axis { label: "step".to_owned(), ticks }
 }
 
 /// The axis of the values.
@@ -93,9 +101,8 @@ struct ValueAxis {
 
 impl ValueAxis {
     fn fit(values: &[Option<f64>]) -> ValueAxis {
-        let finite = || values.iter().flatten().copied().filter(|x| x.is_finite());
-        let least = finite().fold(f64::INFINITY, f64::min);
-        let most = finite().fold(f64::NEG_INFINITY, f64::max);
+        let least = finite_values(values).fold(f64::INFINITY, f64::min);
+        let most = finite_values(values).fold(f64::NEG_INFINITY, f64::max);
         if least > most {
             return ValueAxis { least: 0.0, most: 1.0, is_log: false };
         }
@@ -139,18 +146,20 @@ impl ValueAxis {
 
     /// Powers of ten, and where they are few, twice and five times as much, with their digits.
     fn log_marks(&self) -> Vec<(f64, usize)> {
-        let is_in_range = |value: &f64| (self.least..=self.most).contains(value);
+        let range = self.least..=self.most;
         let first = self.least.log10().floor() as i32;
         let last = self.most.log10() as i32;
-        let powers: Vec<f64> =
-            (first..=last).map(|power| 10f64.powi(power)).filter(is_in_range).collect();
+        let powers: Vec<f64> = (first..=last)
+            .map(|power| 10f64.powi(power))
+            .filter(|value| range.contains(value))
+            .collect();
         let step = powers.len().div_ceil(5).max(1);
         if powers.len() > 2 {
             return powers.into_iter().step_by(step).map(|value| (value, 1)).collect();
         }
         let decades = (first..=last).map(|power| 10f64.powi(power));
         let candidates = decades.flat_map(|power| [1.0, 2.0, 5.0].map(|times| times * power));
-        candidates.filter(is_in_range).map(|value| (value, 1)).collect()
+        candidates.filter(|value| range.contains(value)).map(|value| (value, 1)).collect()
     }
 
     /// Multiples of a round step, with as many digits as tell them apart.
@@ -197,12 +206,11 @@ fn trace_value_line(values: &[Option<f64>], scale: &ValueAxis, frame: &Frame) ->
     let last = (values.len().max(2) - 1) as f64;
     let bucket_length = values.len().div_ceil(PLACES).max(1);
     for (number, bucket) in values.chunks(bucket_length).enumerate() {
-        let finite = || bucket.iter().flatten().copied().filter(|x| x.is_finite());
-        let Some(lowest) = finite().reduce(f64::min) else {
+        let Some(lowest) = finite_values(bucket).reduce(f64::min) else {
             is_open = false;
             continue;
         };
-        let highest = finite().reduce(f64::max).unwrap_or(lowest);
+        let highest = finite_values(bucket).reduce(f64::max).unwrap_or(lowest);
         let x = format_coordinate(frame.x((number * bucket_length) as f64 / last));
         let ends = if lowest == highest { vec![lowest] } else { vec![lowest, highest] };
         for value in ends {

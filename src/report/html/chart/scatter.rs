@@ -27,10 +27,13 @@ impl SymlogScale {
         sizes.retain(|size| *size > 0.0);
         sizes.sort_by(f64::total_cmp);
         let turn = sizes.get(sizes.len() / 2).copied().unwrap_or(1.0);
-        let bent = |value: f32| (f64::from(value) / turn).asinh();
-        let bent_values = || pairs.iter().flat_map(|pair| [pair.base, pair.got]).map(bent);
-        let low = bent_values().fold(0.0, f64::min);
-        let high = bent_values().fold(0.0, f64::max);
+        let mut low = 0.0_f64;
+        let mut high = 0.0_f64;
+        for value in pairs.iter().flat_map(|pair| [pair.base, pair.got]) {
+            let bent = (f64::from(value) / turn).asinh();
+            low = low.min(bent);
+            high = high.max(bent);
+        }
         // Points at the edge are seen whole.
         let space = 0.04 * (high - low).max(1e-9);
         SymlogScale { turn, low: low - space, high: high + space }
@@ -66,28 +69,29 @@ pub(in crate::report::html) fn draw_scatter_chart(name: &str, pairs: &[ValuePair
         return html! {};
     }
     let scale = SymlogScale::fit(pairs);
-    let axis = |label: &str| Axis { label: label.to_owned(), ticks: scale.ticks() };
     let frame = Frame {
-        x: axis("before (value, bent towards a log scale)"),
-        y: axis("after (value)"),
+        x: Axis {
+            label: "before (value, bent towards a log scale)".to_owned(),
+            ticks: scale.ticks(),
+        },
+        y: Axis { label: "after (value)".to_owned(), ticks: scale.ticks() },
         width: SIZE[0],
         height: SIZE[1],
     };
-    let points = |beyond_noise: bool| {
-        let mut path = String::new();
-        for pair in pairs.iter().filter(|pair| pair.beyond == beyond_noise) {
-            let x = format_coordinate(frame.x(scale.share(pair.base.into())));
-            let y = format_coordinate(frame.y(scale.share(pair.got.into())));
-            let _ = write!(path, "M{x} {y}h0");
-        }
-        path
-    };
+    let mut points_within = String::new();
+    let mut points_beyond = String::new();
+    for pair in pairs {
+        let x = format_coordinate(frame.x(scale.share(pair.base.into())));
+        let y = format_coordinate(frame.y(scale.share(pair.got.into())));
+        let path = if pair.beyond { &mut points_beyond } else { &mut points_within };
+        let _ = write!(path, "M{x} {y}h0");
+    }
     let drawing = html! {
         path class="equal" d={
             "M" (format_coordinate(frame.x(0.0))) " " (format_coordinate(frame.y(0.0))) "L" (format_coordinate(frame.x(1.0))) " " (format_coordinate(frame.y(1.0)))
         } {}
-        path class="points-within" d=(points(false)) {}
-        path class="points-beyond" d=(points(true)) {}
+        path class="points-within" d=(points_within) {}
+        path class="points-beyond" d=(points_beyond) {}
     };
     let wrong = pairs.iter().filter(|pair| pair.beyond).count();
     let alt = format!(
