@@ -577,6 +577,19 @@ pub fn render_gradients_text(checks: &[GradientCheck]) -> Text {
     out
 }
 
+/// Where a gradient is furthest off, as it follows its numbers.
+fn describe_gradient_place(place: &GradientPlace) -> String {
+    let GradientPlace { index, elements, gradient, slope } = place;
+    let gradient = format_short_number(*gradient, 6);
+    let slope = format_short_number(*slope, 6);
+    match elements {
+        1 => format!(", at {index:?} {gradient} instead of {slope}"),
+        _ => format!(
+            ", in {elements} elements from {index:?} on {gradient} instead of {slope} along a direction"
+        ),
+    }
+}
+
 /// The line about one gradient.
 pub fn render_gradient_line(check: &GradientCheck) -> ReportLine {
     let GradientCheck { of, gradient_of, .. } = check;
@@ -591,29 +604,16 @@ pub fn render_gradient_line(check: &GradientCheck) -> ReportLine {
         format_short_number(check.worst, 2),
         format_short_number(check.error, 2)
     );
-    let place = |place: &GradientPlace| {
-        let GradientPlace { index, elements, gradient, slope } = place;
-        let numbers = format!(
-            "{} instead of {}",
-            format_short_number(*gradient, 6),
-            format_short_number(*slope, 6)
-        );
-        match elements {
-            1 => format!(", at {index:?} {numbers}"),
-            _ => format!(", in {elements} elements from {index:?} on {numbers} along a direction"),
-        }
-    };
-    let place = check.place.as_ref().map_or(String::new(), place);
+    let place = check.place.as_ref().map_or(String::new(), describe_gradient_place);
     let reason = check.story.reason().unwrap_or_default();
-    let off_in_shadow = || {
-        let off =
-            format!(": {reason}; off{derivative} by rel. {}", format_short_number(check.worst, 2));
-        ReportLine::with_style(RED, "imprecise").and(off)
-    };
+    let off_in_shadow = ReportLine::with_style(RED, "imprecise").and(format!(
+        ": {reason}; off{derivative} by rel. {}",
+        format_short_number(check.worst, 2)
+    ));
     match &check.story {
         GradientStory::Matches => ReportLine::with_style(GREEN, "matches").and(numbers),
         GradientStory::Mismatch => ReportLine::with_style(RED, "does not match").and(numbers).and(place),
-        GradientStory::RoundedShadow => off_in_shadow().and(place),
+        GradientStory::RoundedShadow => off_in_shadow.and(place),
         GradientStory::ImpreciseOutput => ReportLine::with_style(RED, "imprecise").and(format!(
             ": the float64 shadow matches{derivative}, the output is off by rel. {}, {} x its noise",
             format_short_number(check.native_error, 2),
@@ -624,7 +624,7 @@ pub fn render_gradient_line(check: &GradientCheck) -> ReportLine {
             GradientVerdict::Mismatch => {
                 ReportLine::with_style(RED, "does not match").and(numbers).and(place).and(format!("; {reason}"))
             }
-            GradientVerdict::Imprecise => off_in_shadow().and(place),
+            GradientVerdict::Imprecise => off_in_shadow.and(place),
             GradientVerdict::Matches | GradientVerdict::Unknown => {
                 ReportLine::with_style(YELLOW, "not checked").and(format!(": {reason}"))
             }

@@ -47,23 +47,27 @@ pub fn format_dims(dims: &[Dim]) -> String {
     if dims.is_empty() {
         return "scalar".to_owned();
     }
-    let dim_text = |dim: &Dim| match &dim.name {
+    let texts = dims.iter().map(|dim| match &dim.name {
         Some(name) => format!("{name} {}", dim.size),
         None => dim.size.to_string(),
-    };
-    format!("[{}]", dims.iter().map(dim_text).collect::<Vec<_>>().join(", "))
+    });
+    format!("[{}]", texts.collect::<Vec<_>>().join(", "))
+}
+
+/// `number` with at most `digits` digits, or `none`.
+pub(super) fn format_optional_number(number: Option<f64>, digits: usize) -> String {
+    number.map_or("none".to_owned(), |number| format_short_number(number, digits))
 }
 
 /// The statistics of a tensor in one line, without those that only a replay gives.
 pub fn render_statistics(summary: &Summary) -> ReportLine {
     const DIGITS: usize = 6;
-    let optional = |x: Option<f64>| x.map_or("none".to_owned(), |x| format_short_number(x, DIGITS));
     let numbers = format!(
         "norm {}  min {}  max {}  mean {}  zeros {}  ",
         format_short_number(summary.norm, DIGITS),
-        optional(summary.min),
-        optional(summary.max),
-        optional(summary.mean),
+        format_optional_number(summary.min, DIGITS),
+        format_optional_number(summary.max, DIGITS),
+        format_optional_number(summary.mean, DIGITS),
         summary.zeros,
     );
     ReportLine::from(numbers)

@@ -48,6 +48,20 @@ pub struct Curve {
     pub values: Vec<Option<f64>>,
 }
 
+impl Curve {
+    fn new(part: SeriesPart, name: &str, values: Vec<Option<f64>>) -> Curve {
+        Curve { part, name: name.to_owned(), values }
+    }
+}
+
+/// Whether two values differ by at most a thousandth; not if one of them is missing.
+fn are_near(value: Option<f64>, other_value: Option<f64>) -> bool {
+    match (value, other_value) {
+        (Some(value), Some(other_value)) => (value - other_value).abs() <= 1e-3 * value.abs(),
+        _ => false,
+    }
+}
+
 /// A part of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SeriesPart {
@@ -93,11 +107,9 @@ impl SeriesReport {
     /// Everything that is known at several steps as a number, in the order of the report.
     pub fn curves(&self) -> Vec<Curve> {
         let series = &self.series;
-        let scalar = |accessor: fn(&crate::series::Scalars) -> Option<f64>| {
-            series.steps.iter().map(|step| accessor(&step.measured.scalars)).collect()
-        };
+        let steps = series.steps.iter();
+        let rates = steps.map(|step| step.measured.scalars.lr).collect();
         let clipping = series.clipping();
-        let curve = |part, name: &str, values| Curve { part, name: name.to_owned(), values };
         let norms: Vec<_> = clipping
             .iter()
             .map(|step_clipping| step_clipping.map(|applied_clipping| applied_clipping.norm))
@@ -107,28 +119,30 @@ impl SeriesReport {
             .map(|step_clipping| step_clipping.map(|clipping| clipping.factor))
             .collect();
         let mut curves = vec![
-            curve(SeriesPart::Loss, "loss", series.losses()),
-            curve(SeriesPart::LearningRate, "lr", scalar(|scalars| scalars.lr)),
-            curve(SeriesPart::NormBefore, "all", norms),
-            curve(SeriesPart::Clipping, "factor", factors),
+            Curve::new(SeriesPart::Loss, "loss", series.losses()),
+            Curve::new(SeriesPart::LearningRate, "lr", rates),
+            Curve::new(SeriesPart::NormBefore, "all", norms),
+            Curve::new(SeriesPart::Clipping, "factor", factors),
         ];
         curves.extend(self.gradients());
         for (index, parameter) in series.catalogue.parameters.iter().enumerate() {
-            curves.push(curve(SeriesPart::Updates, &parameter.path, series.update_ratios(index)));
+            curves.push(Curve::new(
+                SeriesPart::Updates,
+                &parameter.path,
+                series.update_ratios(index),
+            ));
         }
         for (index, parameter) in series.catalogue.parameters.iter().enumerate() {
-            curves.push(curve(SeriesPart::Adam, &parameter.path, series.adam_steps(index)));
+            curves.push(Curve::new(SeriesPart::Adam, &parameter.path, series.adam_steps(index)));
         }
         curves.extend(self.distances());
         curves.retain(|curve| curve.values.iter().any(Option::is_some));
         // Norms that were captured are shown where they are not those of the captured gradients.
-        let is_near = |a: &Option<f64>, b: &Option<f64>| {
-            a.zip(*b).is_some_and(|(a, b)| (a - b).abs() <= 1e-3 * a.abs())
-        };
         let computed = series.gradient_norms("");
         curves.retain(|curve| {
             let values = curve.values.iter().zip(&computed);
-            curve.part != SeriesPart::NormBefore || !values.into_iter().all(|(a, b)| is_near(a, b))
+            curve.part != SeriesPart::NormBefore
+                || !values.into_iter().all(|(a, b)| are_near(*a, *b))
         });
         curves
     }
@@ -150,12 +164,12 @@ impl SeriesReport {
                 }
             }
         }
-        let curve = |name: String| Curve {
-            part: SeriesPart::Gradients,
-            values: self.series.gradient_norms(&name),
-            name: if name.is_empty() { "all".to_owned() } else { name },
-        };
-        let mut curves: Vec<Curve> = names.into_iter().map(curve).collect();
+        let mut curves = Vec::new();
+        for name in names {
+            let values = self.series.gradient_norms(&name);
+            let name = if name.is_empty() { "all" } else { &name };
+            curves.push(Curve::new(SeriesPart::Gradients, name, values));
+        }
         for parameter in catalogue
             .parameters
             .iter()
@@ -163,10 +177,9 @@ impl SeriesReport {
         {
             let place = parameter.gradient.as_ref().and_then(|name| catalogue.place(name));
             let Some(place) = place else { continue };
-            let norm = |step: &crate::series::SeriesStep| {
-                Some(step.measured.tensors.get(place)?.as_ref()?.norm)
-            };
-            let values = self.series.steps.iter().map(norm).collect();
+            let steps = self.series.steps.iter();
+            let norms = steps.map(|step| Some(step.measured.tensors.get(place)?.as_ref()?.norm));
+            let values = norms.collect();
             curves.push(Curve {
                 part: SeriesPart::Gradients,
                 name: parameter.path.clone(),

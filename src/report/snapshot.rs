@@ -100,11 +100,10 @@ const FOLDED: [&str; 4] = ["sketch ", "shadow rounding ", "shadow signed ", "sha
 
 /// `text` without the lines that tell a person nothing, and these.
 fn fold_snapshot_lines(text: &str) -> (String, Vec<&str>) {
-    let is_folded = |line: &&str| {
-        FOLDED.iter().any(|folded_prefix| line.trim_start().starts_with(folded_prefix))
-    };
     let (folded, shown_lines): (Vec<&str>, Vec<&str>) =
-        text.split_inclusive('\n').partition(is_folded);
+        text.split_inclusive('\n').partition(|line| {
+            FOLDED.iter().any(|folded_prefix| line.trim_start().starts_with(folded_prefix))
+        });
     (shown_lines.concat(), folded)
 }
 

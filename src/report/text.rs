@@ -60,11 +60,12 @@ pub fn short_text(entry: &ReportEntry) -> Text {
     out.line(line);
     if standing > Standing::Equivalent {
         let verdict_words = verdict.words();
-        let reasons = standing::list_standing_reasons(entry).into_iter();
-        // One that the line says already is not said again, be it with another word before it.
-        let is_new =
-            |reason: &String| !verdict_words.ends_with(reason) && !reason.ends_with(&verdict_words);
-        reasons.filter(is_new).for_each(|reason| out.line(format!("  {reason}")));
+        for reason in standing::list_standing_reasons(entry) {
+            // One that the line says already is not said again, be it with another word before it.
+            if !verdict_words.ends_with(&reason) && !reason.ends_with(&verdict_words) {
+                out.line(format!("  {reason}"));
+            }
+        }
         let hint = match &entry.outcome.status {
             Status::Untestable { hint, .. } => hint.as_deref(),
             _ => entry.snapshot.as_ref().and_then(|check| check.hint()),
@@ -112,10 +113,8 @@ fn write_launch_section(out: &mut Text, outcome: &Outcome) {
     }
     out.section("launches");
     let shown_launches = &outcome.launches[..outcome.launches.len().min(SHOWN)];
-    let widest =
-        |width: fn(&LaunchRecord) -> usize| shown_launches.iter().map(width).max().unwrap_or(0);
-    let name = widest(|launch| launch.kernel.len());
-    let shape = widest(|launch| launch_shape(launch).len());
+    let name = shown_launches.iter().map(|launch| launch.kernel.len()).max().unwrap_or(0);
+    let shape = shown_launches.iter().map(|launch| launch_shape(launch).len()).max().unwrap_or(0);
     for launch in shown_launches {
         let call = format!("  {:name$}{:shape$}  ", launch.kernel, launch_shape(launch));
         let line = ReportLine::from(call).styled(DIM, &launch.site);
@@ -132,16 +131,19 @@ fn write_launch_section(out: &mut Text, outcome: &Outcome) {
 
 /// `<<<256, 34, 136>>>`, as CUDA writes it; dynamic shared memory of 0 is left out.
 pub fn launch_shape(launch: &LaunchRecord) -> String {
-    let extent = |[x, y, z]: [u32; 3]| match (y, z) {
-        (1, 1) => format!("{x}"),
-        (_, 1) => format!("({x}, {y})"),
-        _ => format!("({x}, {y}, {z})"),
-    };
-    let grid = extent(launch.grid);
-    let block = extent(launch.block);
+    let grid = format_extent(launch.grid);
+    let block = format_extent(launch.block);
     match launch.shared_bytes {
         0 => format!("<<<{grid}, {block}>>>"),
         bytes => format!("<<<{grid}, {block}, {bytes}>>>"),
+    }
+}
+
+fn format_extent([x, y, z]: [u32; 3]) -> String {
+    match (y, z) {
+        (1, 1) => format!("{x}"),
+        (_, 1) => format!("({x}, {y})"),
+        _ => format!("({x}, {y}, {z})"),
     }
 }
 
@@ -211,12 +213,11 @@ fn write_verdict_lines(out: &mut Text, entry: &ReportEntry) {
 
 /// The lines of a cause, each on a line of its own.
 pub(super) fn caused_by(cause: &str) -> Vec<String> {
-    let lines = cause.lines().enumerate();
-    let cause_line = |(number, line)| match number {
+    let lines = cause.lines().enumerate().map(|(number, line)| match number {
         0 => format!("caused by: {line}"),
         _ => format!("           {line}"),
-    };
-    lines.map(cause_line).collect()
+    });
+    lines.collect()
 }
 
 /// The failure in one line.

@@ -6,7 +6,7 @@ use super::super::judgement::verdict_reason;
 use super::super::numbers::format_noun_count;
 use super::super::spans::ReportLine;
 use super::super::{
-    RefusedFixture, ReportEntry, Revision, RunRecord, Standing, accesses, standing,
+    RefusedFixture, ReportEntry, Revision, RunRecord, Standing, accesses::new_access, standing,
 };
 use super::shell::{Mood, PageHead, render_badge, render_page, render_refusals};
 use super::table::render_table;
@@ -73,13 +73,11 @@ impl Compared {
 
     /// The verdict in a line.
     pub fn verdict_line(&self) -> ReportLine {
-        let judgement_line = || super::super::verdict_line(&self.judgement);
-        match &self.accesses {
-            Some(compared_accesses) if self.judgement.verdict < Verdict::Failed => {
-                accesses::new_access(compared_accesses).unwrap_or_else(judgement_line)
-            }
-            _ => judgement_line(),
-        }
+        let new_access = match &self.accesses {
+            Some(accesses) if self.judgement.verdict < Verdict::Failed => new_access(accesses),
+            _ => None,
+        };
+        new_access.unwrap_or_else(|| super::super::verdict_line(&self.judgement))
     }
 }
 
@@ -116,15 +114,12 @@ fn build_diff_head(
         }
         _ => Mood::Untold,
     };
-    let short_name = |revision: &Option<Revision>| {
-        revision
-            .as_ref()
-            .map_or("the working tree".to_owned(), |named_revision| named_revision.short.clone())
+    let sides = match compared.first() {
+        Some(Compared { base, got, .. }) => {
+            format!("{} -> {}", name_side(base.as_ref()), name_side(got.as_ref()))
+        }
+        None => String::new(),
     };
-    let sides = compared.first().map(|comparison| {
-        format!("{} -> {}", short_name(&comparison.base), short_name(&comparison.got))
-    });
-    let sides = sides.unwrap_or_default();
     let (about, verdict) = match (compared, new_entries, refused) {
         ([comparison], [], []) => {
             (format!("{}, {sides}", comparison.fixture), comparison.verdict_line())
@@ -178,4 +173,8 @@ fn render_compared_fixture(number: usize, one: &Compared) -> Markup {
             (findings::render_printed_output(&one.judgement.got.printed))
         }
     }
+}
+
+fn name_side(revision: Option<&Revision>) -> &str {
+    revision.map_or("the working tree", |revision| &revision.short)
 }

@@ -61,8 +61,8 @@ fn render_diff_block(block: &DiffBlock<'_>) -> Markup {
             @for line in new { ins { "+" (line) "\n" } }
         },
         DiffBlock::Change { old, new } => {
-            let joined = |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect();
-            let (old, new): (String, String) = (joined(old), joined(new));
+            let old: String = old.iter().map(|line| format!("{line}\n")).collect();
+            let new: String = new.iter().map(|line| format!("{line}\n")).collect();
             let compared = TextDiff::from_lines(&old, &new);
             let changes = compared.ops().iter().flat_map(|op| compared.iter_inline_changes(op));
             let mut gone = Vec::new();

@@ -33,12 +33,13 @@ impl GradcheckEntry {
     /// How the gradients stand: if none could be checked, they are neither right nor wrong.
     pub fn standing(&self) -> Standing {
         let worst = self.gradients.iter().map(|check| check.story.verdict()).max();
-        let told = |check: &GradientCheck| check.story.verdict() != GradientVerdict::Unknown;
+        let mut verdicts = self.gradients.iter().map(|check| check.story.verdict());
+        let is_told = verdicts.any(|verdict| verdict != GradientVerdict::Unknown);
         match (&self.outcome.status, worst) {
             (Status::Failed(_), _) => Standing::Failed,
             (Status::Untestable { .. }, _) => Standing::Untestable,
             (_, Some(worst)) if worst >= GradientVerdict::Imprecise => Standing::Diverged,
-            _ if self.gradients.iter().any(told) => Standing::Completed,
+            _ if is_told => Standing::Completed,
             _ => Standing::Untestable,
         }
     }

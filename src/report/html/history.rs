@@ -1,6 +1,6 @@
 //! The history as a graph of commits, and below it what each of them changed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use maud::{Markup, html};
@@ -62,9 +62,13 @@ impl LineageGraph<'_> {
         let all = &self.lineage.commits;
         let lanes = assign_graph_tracks(all);
         let deep = lanes.iter().copied().max().unwrap_or(0);
-        let place = |index: usize| {
-            (SPACE[0] + index as f64 * STEP[0], SPACE[1] + lanes[index] as f64 * STEP[1])
-        };
+        let places: Vec<(f64, f64)> = lanes
+            .iter()
+            .enumerate()
+            .map(|(index, &lane)| {
+                (SPACE[0] + index as f64 * STEP[0], SPACE[1] + lane as f64 * STEP[1])
+            })
+            .collect();
         let width = 2.0 * SPACE[0] + (all.len() - 1) as f64 * STEP[0];
         let height = SPACE[1] + deep as f64 * STEP[1] + SPACE[2];
         html! {
@@ -73,10 +77,10 @@ impl LineageGraph<'_> {
             {
                 @for (at, kin) in all.iter().enumerate() {
                     @for (number, &parent) in kin.parents.iter().enumerate() {
-                        path class="edge" d=(trace_edge_path(place(parent), place(at), number > 0)) {}
+                        path class="edge" d=(trace_edge_path(places[parent], places[at], number > 0)) {}
                     }
                 }
-                @for (at, kin) in all.iter().enumerate() { (self.node(at, kin, place(at))) }
+                @for (at, kin) in all.iter().enumerate() { (self.node(at, kin, places[at])) }
             }
         }
     }
@@ -142,13 +146,13 @@ impl LineageGraph<'_> {
     /// The graph in words.
     fn alt(&self) -> String {
         let commits = &self.lineage.commits;
-        let count_of = |knowledge: &Knowledge| {
-            commits.iter().filter(|kin| kin.knowledge == *knowledge).count()
-        };
-        let present: BTreeSet<Knowledge> = commits.iter().map(|kin| kin.knowledge).collect();
-        let count_texts: Vec<String> = present
-            .iter()
-            .map(|kind| format!("{} {}", count_of(kind), knowledge_name(*kind)))
+        let mut counts: BTreeMap<Knowledge, usize> = BTreeMap::new();
+        for kin in commits {
+            *counts.entry(kin.knowledge).or_default() += 1;
+        }
+        let count_texts: Vec<String> = counts
+            .into_iter()
+            .map(|(knowledge, count)| format!("{count} {}", knowledge_name(knowledge)))
             .collect();
         let culprit = commits.iter().find(|kin| self.is_culprit(kin));
         let culprit =
@@ -233,18 +237,18 @@ fn render_knowledge_legend(commits: &[LineageCommit]) -> Markup {
 
 /// The lane of each commit: that of its first parent where it is the first to go on there.
 fn assign_graph_tracks(commits: &[LineageCommit]) -> Vec<usize> {
-    let last_child = |index: usize| {
-        (index + 1..commits.len()).rev().find(|&child| commits[child].parents.contains(&index))
-    };
     // By lane, the commit at its end, and until when the lane is needed.
     let mut ends: Vec<(usize, usize)> = Vec::new();
     let mut lanes = Vec::new();
     for (index, kin) in commits.iter().enumerate() {
         let parent_lane =
             kin.parents.first().and_then(|parent| ends.iter().position(|end| end.0 == *parent));
-        let free_lane = || ends.iter().position(|end| end.1 <= index);
-        let lane = parent_lane.or_else(free_lane).unwrap_or(ends.len());
-        let end = (index, last_child(index).unwrap_or(index));
+        let lane = parent_lane
+            .or_else(|| ends.iter().position(|end| end.1 <= index))
+            .unwrap_or(ends.len());
+        let last_child =
+            (index + 1..commits.len()).rev().find(|&child| commits[child].parents.contains(&index));
+        let end = (index, last_child.unwrap_or(index));
         match ends.get_mut(lane) {
             Some(lane_end) => *lane_end = end,
             None => ends.push(end),

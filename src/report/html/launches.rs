@@ -36,11 +36,12 @@ pub(super) fn render_launches_table(outcome: &Outcome) -> Markup {
 
 /// The launches that changed, before and after, and how many there are on each side.
 pub(super) fn render_launch_comparison(judgement: &Judgement) -> Markup {
-    let untestable = |outcome: &Outcome| matches!(outcome.status, Status::Untestable { .. });
     let base = &judgement.base;
     let got = &judgement.got;
     // A side that could not be run launched nothing; that is no change.
-    if untestable(base) || untestable(got) || base.launches.is_empty() && got.launches.is_empty() {
+    let is_untestable =
+        [base, got].iter().any(|outcome| matches!(outcome.status, Status::Untestable { .. }));
+    if is_untestable || base.launches.is_empty() && got.launches.is_empty() {
         return html! {};
     }
     html! {

@@ -48,23 +48,28 @@ fn build_log_head(report: &LogReport, request: &LogRequest<'_>) -> PageHead {
 /// The commits of the range as a graph.
 fn render_log_history(report: &LogReport) -> Markup {
     let Some(lineage) = &report.lineage else { return html! {} };
-    let words = |kin: &LineageCommit| {
-        let is_same_commit = |commit: &Commit| commit.id == kin.commit.id;
-        let changes = report.changes.iter().filter(|change| is_same_commit(&change.commit));
-        let mut words: Vec<String> = changes
-            .map(|change| format!("{}: {}", change.fixture, render_change_verdict(change).words()))
-            .collect();
-        let untested =
-            report.untestable.iter().filter(|untestable| is_same_commit(&untestable.commit));
-        words.extend(
-            untested.map(|untestable| format!("{}: {}", untestable.fixture, untestable.reason)),
-        );
-        if words.is_empty() && report.acquitted.iter().any(is_same_commit) {
-            words.push("changes sources and no output".to_owned());
-        }
-        (!words.is_empty()).then(|| words.join("; "))
-    };
-    LineageGraph { lineage, culprit: None, anchor: "h", words: &words }.card()
+    LineageGraph {
+        lineage,
+        culprit: None,
+        anchor: "h",
+        words: &|kin| describe_logged_commit(report, &kin.commit),
+    }
+    .card()
+}
+
+/// What the log says of `commit`, if it says something.
+fn describe_logged_commit(report: &LogReport, commit: &Commit) -> Option<String> {
+    let mut words = Vec::new();
+    for change in report.changes.iter().filter(|change| change.commit.id == commit.id) {
+        words.push(format!("{}: {}", change.fixture, render_change_verdict(change).words()));
+    }
+    for untested in report.untestable.iter().filter(|untested| untested.commit.id == commit.id) {
+        words.push(format!("{}: {}", untested.fixture, untested.reason));
+    }
+    if words.is_empty() && report.acquitted.iter().any(|acquitted| acquitted.id == commit.id) {
+        words.push("changes sources and no output".to_owned());
+    }
+    if words.is_empty() { None } else { Some(words.join("; ")) }
 }
 
 /// The changes, those of one fixture beside each other where there are several.
@@ -89,20 +94,21 @@ fn render_changes_matrix(report: &LogReport) -> Markup {
             commits.push(&change.commit);
         }
     }
-    let of = |fixture: &str, commit: &Commit| {
-        let matches_cell =
-            |change: &LogChange| change.fixture == fixture && change.commit.id == commit.id;
-        report.changes.iter().position(matches_cell)
-    };
     let rows = html! {
         @for known in &commits {
             tr {
                 th scope="row" { (render_commit(known)) }
-                @for fixture in &fixtures { td { (render_change_cell(report, of(fixture, known))) } }
+                @for fixture in &fixtures { td { (render_change_cell(report, find_change(report, fixture, known))) } }
             }
         }
     };
     fixtures_by_commits("Who changed what", &fixtures, &rows)
+}
+
+/// The place of the change that `commit` makes on `fixture`.
+fn find_change(report: &LogReport, fixture: &str, commit: &Commit) -> Option<usize> {
+    let mut changes = report.changes.iter();
+    changes.position(|change| change.fixture == fixture && change.commit.id == commit.id)
 }
 
 fn render_change_cell(report: &LogReport, at: Option<usize>) -> Markup {

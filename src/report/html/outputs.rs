@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::super::judgement::{finding_words, output_lines, verdict_name};
 use super::super::known::captured_word;
-use super::super::numbers::{format_dims, format_short_number};
+use super::super::numbers::{format_dims, format_optional_number, format_short_number};
 use super::chart;
 use super::shell::render_badge;
 use super::table::render_table;
@@ -31,7 +31,6 @@ pub(super) fn render_outputs_table(records: &[OutputRecord]) -> Markup {
         "#unwritten",
         "checksum",
     ];
-    let optional = |x: Option<f64>| x.map_or("none".to_owned(), |x| format_short_number(x, 6));
     let rows = html! {
         @for record in records {
             @let summary = &record.summary;
@@ -39,9 +38,9 @@ pub(super) fn render_outputs_table(records: &[OutputRecord]) -> Markup {
                 th scope="row" { (record.name) }
                 td class="shape" { (record.dtype) " " (format_dims(&record.dims)) }
                 td class="number" { (format_short_number(summary.norm, 6)) }
-                td class="number" { (optional(summary.min)) }
-                td class="number" { (optional(summary.max)) }
-                td class="number" { (optional(summary.mean)) }
+                td class="number" { (format_optional_number(summary.min, 6)) }
+                td class="number" { (format_optional_number(summary.max, 6)) }
+                td class="number" { (format_optional_number(summary.mean, 6)) }
                 td class="number" { (summary.zeros) }
                 (render_unwanted_cell(summary.nan)) (render_unwanted_cell(summary.inf)) (render_unwanted_cell(summary.unwritten))
                 td { code { (summary.checksum) } }

@@ -114,15 +114,13 @@ fn render_known_commit(known: Option<&Commit>) -> Markup {
 
 /// Fixtures by tested commits, where there are several fixtures.
 fn render_tests_matrix(report: &SearchReport) -> Markup {
-    let several = |tested: &Tested| {
-        report
-            .test_result(tested.commit)
-            .is_some_and(|test_result| test_result.observations.len() > 1)
+    let mut test_results =
+        report.tested.iter().filter_map(|tested| report.test_result(tested.commit));
+    let Some(first) = test_results.find(|test_result| test_result.observations.len() > 1) else {
+        return html! {};
     };
-    let Some(first) = report.tested.iter().find(|tested| several(tested)) else { return html! {} };
-    let fixtures: Vec<&str> = report.test_result(first.commit).map_or(Vec::new(), |test_result| {
-        test_result.observations.iter().map(|observation| observation.fixture.as_str()).collect()
-    });
+    let fixtures: Vec<&str> =
+        first.observations.iter().map(|observation| observation.fixture.as_str()).collect();
     let culprit = report.culprit.as_ref().map(|culprit| culprit.commit);
     let rows = html! {
         @for one in &report.tested {

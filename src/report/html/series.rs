@@ -107,15 +107,14 @@ fn part_axis_label(part: SeriesPart) -> &'static str {
 fn render_series_part(curves: &[Curve], names: &[String]) -> Markup {
     let of_all = is_training_part(curves[0].part);
     let title = if of_all { "training" } else { curves[0].part.title() };
-    let name =
-        |curve: &Curve| if of_all { curve.part.title().to_owned() } else { curve.name.clone() };
     let more = curves.len().saturating_sub(MOST_PICTURES) as u64;
     html! {
         section class="card" {
             h2 { (title) }
             div class="charts" {
                 @for curve in curves.iter().take(MOST_PICTURES) {
-                    (draw_steps_chart(&name(curve), part_axis_label(curve.part), &curve.values, names))
+                    @let name = if of_all { curve.part.title() } else { &curve.name };
+                    (draw_steps_chart(name, part_axis_label(curve.part), &curve.values, names))
                 }
             }
             @if more > 0 {

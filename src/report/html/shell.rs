@@ -138,8 +138,15 @@ pub(in crate::report) fn render_page(head: &PageHead, body: &Markup, run: &RunRe
 /// The page without controls and characters that are invisible or change the direction of others. None
 /// of the marks of HTML is among them.
 fn strip_invisible(page: &str) -> Cow<'_, str> {
-    let hidden = |c: char| c != '\n' && is_unseen(c);
-    if page.contains(hidden) { Cow::Owned(page.replace(hidden, "")) } else { Cow::Borrowed(page) }
+    if page.contains(is_invisible) {
+        Cow::Owned(page.replace(is_invisible, ""))
+    } else {
+        Cow::Borrowed(page)
+    }
+}
+
+fn is_invisible(c: char) -> bool {
+    c != '\n' && is_unseen(c)
 }
 
 /// The fixtures that could not be worked on.

@@ -143,7 +143,8 @@ impl Inspected {
         shifts: Vec<(String, String, Shift)>,
     ) -> Result<Inspected, FixtureError> {
         let facts = fixture.provenance.entries().map(|(key, value)| (key, value.to_owned()));
-        let shift = |(tokens, next, shift)| InspectedShift { tokens, next, shift };
+        let shifts =
+            shifts.into_iter().map(|(tokens, next, shift)| InspectedShift { tokens, next, shift });
         Ok(Inspected {
             fixture: fixture.name.clone(),
             folder: fixture.dir.display().to_string(),
@@ -153,7 +154,7 @@ impl Inspected {
             provenance: facts.collect(),
             files: list_inspected_files(fixture),
             inputs: fixture.inputs.iter().map(inspect_input).collect::<Result<_, _>>()?,
-            shifts: shifts.into_iter().map(shift).collect(),
+            shifts: shifts.collect(),
             outputs: list_declared_outputs(fixture),
             captured: fixture.captured.iter().map(known_tensor).collect(),
             captured_at,

@@ -38,11 +38,13 @@ fn quote_csv_cell(cell: &str) -> Cow<'_, str> {
 /// The columns: a name, and a cell for each step.
 fn build_csv_columns(report: &SeriesReport) -> Vec<(String, Vec<String>)> {
     let steps = &report.series.steps;
-    let number = |number: Option<i64>| number.map_or(String::new(), |number| number.to_string());
-    let mut columns = vec![
-        ("fixture".to_owned(), steps.iter().map(|step| step.fixture.clone()).collect()),
-        ("step".to_owned(), steps.iter().map(|step| number(step.number)).collect()),
-    ];
+    let fixtures = steps.iter().map(|step| step.fixture.clone()).collect();
+    let numbers = steps.iter().map(|step| match step.number {
+        Some(number) => number.to_string(),
+        None => String::new(),
+    });
+    let mut columns =
+        vec![("fixture".to_owned(), fixtures), ("step".to_owned(), numbers.collect())];
     for curve in report.curves() {
         let name = match curve.part {
             SeriesPart::Loss => "loss".to_owned(),
@@ -93,25 +95,27 @@ fn format_csv_value(x: Option<f64>) -> String {
 }
 
 fn format_step_status(step: &crate::series::SeriesStep) -> String {
-    let word = |status: &Status| match status {
-        Status::Completed => "completed",
-        Status::Failed(_) => "failed",
-        Status::Untestable { .. } => "untestable",
+    let word = match step.replay.as_ref().map(|replay| &replay.status) {
+        Some(Status::Completed) => "completed",
+        Some(Status::Failed(_)) => "failed",
+        Some(Status::Untestable { .. }) => "untestable",
+        None => "",
     };
-    step.replay.as_ref().map_or(String::new(), |replay| word(&replay.status).to_owned())
+    word.to_owned()
 }
 
 /// The worst verdict on a gradient of the step.
 fn format_worst_gradient(step: &crate::series::SeriesStep) -> String {
     let worst =
         step.replay.iter().flat_map(|replay| &replay.gradients).map(|check| check.verdict).max();
-    let word = |verdict| match verdict {
-        GradientVerdict::Matches => "matches",
-        GradientVerdict::Unknown => "unknown",
-        GradientVerdict::Imprecise => "imprecise",
-        GradientVerdict::Mismatch => "mismatch",
+    let word = match worst {
+        Some(GradientVerdict::Matches) => "matches",
+        Some(GradientVerdict::Unknown) => "unknown",
+        Some(GradientVerdict::Imprecise) => "imprecise",
+        Some(GradientVerdict::Mismatch) => "mismatch",
+        None => "",
     };
-    worst.map_or(String::new(), |verdict| word(verdict).to_owned())
+    word.to_owned()
 }
 
 fn format_step_verdict(step: &crate::series::SeriesStep) -> String {

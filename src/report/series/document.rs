@@ -130,12 +130,14 @@ fn build_json_step<'a>(
     let tensors = tensors.filter_map(|(tensor, numbers)| {
         Some(JsonTensor { name: &tensor.name, numbers: numbers.as_ref()? })
     });
-    let describe_parameter = |(index, parameter): (usize, &'a crate::series::ParameterTensors)| {
+    let mut parameters = Vec::new();
+    for (index, parameter) in catalogue.parameters.iter().enumerate() {
         let update = measured.updates.get(index).and_then(Option::as_ref);
         let adam = measured.adam.get(index).and_then(Option::as_ref);
-        let is_told = update.is_some() || adam.is_some();
-        is_told.then_some(ParameterTold { path: &parameter.path, update, adam })
-    };
+        if update.is_some() || adam.is_some() {
+            parameters.push(ParameterTold { path: &parameter.path, update, adam });
+        }
+    }
     StepTold {
         fixture: &step.fixture,
         step: step.number,
@@ -143,12 +145,7 @@ fn build_json_step<'a>(
         gradient_norm,
         clipping,
         tensors: tensors.collect(),
-        parameters: catalogue
-            .parameters
-            .iter()
-            .enumerate()
-            .filter_map(describe_parameter)
-            .collect(),
+        parameters,
         alignment: measured.alignment.as_ref(),
         replay: step.replay.as_ref().map(|replay| ReplayTold {
             status: match replay.status {

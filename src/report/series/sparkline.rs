@@ -13,25 +13,42 @@ const DECADES: f64 = 100.0;
 pub(super) fn draw_sparkline(values: &[Option<f64>], width: usize) -> String {
     let count = values.len();
     let columns = count.min(width.max(1));
-    let finite = || values.iter().flatten().copied().filter(|x| x.is_finite());
-    let (least, most) = finite()
-        .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), x| (least.min(x), most.max(x)));
-    let is_wide = least > 0.0 && most / least > DECADES;
-    let scaled = |x: f64| if is_wide { x.ln() } else { x };
-    let span = scaled(most) - scaled(least);
-    let least = scaled(least);
-    let column = |index: usize| {
-        let values = &values[index * count / columns..((index + 1) * count / columns)];
-        let known_values = || values.iter().flatten();
-        if known_values().any(|x| !x.is_finite()) {
+    let finite_values: Vec<f64> =
+        values.iter().flatten().copied().filter(|x| x.is_finite()).collect();
+    let least = finite_values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = finite_values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let scale = if least > 0.0 && most / least > DECADES {
+        HeightScale { least: least.ln(), most: most.ln(), is_log: true }
+    } else {
+        HeightScale { least, most, is_log: false }
+    };
+    let mut line = String::new();
+    for column in 0..columns {
+        let range = column * count / columns..(column + 1) * count / columns;
+        line.push(scale.draw_column(&values[range]));
+    }
+    line
+}
+
+/// The ends of a scale; their logarithms if it is logarithmic.
+struct HeightScale {
+    least: f64,
+    most: f64,
+    is_log: bool,
+}
+
+impl HeightScale {
+    fn draw_column(&self, values: &[Option<f64>]) -> char {
+        if values.iter().flatten().any(|x| !x.is_finite()) {
             return NOT_FINITE;
         }
-        let Some(top) = known_values().copied().reduce(f64::max) else { return NOTHING };
+        let Some(top) = values.iter().flatten().copied().reduce(f64::max) else { return NOTHING };
+        let top = if self.is_log { top.ln() } else { top };
+        let span = self.most - self.least;
         // A constant is a line in the middle.
-        let part = if span > 0.0 { (scaled(top) - least) / span } else { 0.5 };
+        let part = if span > 0.0 { (top - self.least) / span } else { 0.5 };
         HEIGHTS[((part * HEIGHTS.len() as f64) as usize).min(HEIGHTS.len() - 1)]
-    };
-    (0..columns).map(column).collect()
+    }
 }
 
 #[cfg(test)]

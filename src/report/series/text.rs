@@ -5,7 +5,7 @@ use anstyle::Style;
 use super::sparkline::draw_sparkline;
 use super::words::describe_series_finding;
 use super::{Curve, SeriesPart, SeriesReport};
-use crate::report::numbers::{format_noun_count, format_short_number};
+use crate::report::numbers::{format_noun_count, format_optional_number, format_short_number};
 use crate::report::spans::{ReportLine, Text};
 use crate::report::style::{BOLD, COMMIT, DIM, GREEN, RED, YELLOW};
 use crate::report::{Revision, Standing};
@@ -73,22 +73,23 @@ pub(in crate::report) fn render_series_heading(report: &SeriesReport) -> Vec<Rep
     } else if let [only] = steps.as_slice() {
         line = line.and(format!(", {}", only.fixture));
     }
-    let revision = |line: ReportLine, revision: &Revision| {
-        line.styled(COMMIT, &revision.short).and(" ").and(&revision.subject)
-    };
     let mut lines = vec![match (&report.revision, report.replayed) {
-        (Some(at), _) => revision(line.and(", at "), at),
+        (Some(at), _) => add_revision(line.and(", at "), at),
         (None, true) => line.and(", at the working tree"),
         (None, false) => line.and(", as captured"),
     }];
     lines.extend(
-        report.against.iter().map(|against| revision(ReportLine::from("against "), against)),
+        report.against.iter().map(|against| add_revision(ReportLine::from("against "), against)),
     );
     let device = report.device.iter();
     lines.extend(
         device.map(|(device, with)| ReportLine::with_style(DIM, format!("{device}, {with}"))),
     );
     lines
+}
+
+fn add_revision(line: ReportLine, revision: &Revision) -> ReportLine {
+    line.styled(COMMIT, &revision.short).and(" ").and(&revision.subject)
 }
 
 fn write_series_findings(out: &mut Text, report: &SeriesReport) {
@@ -130,22 +131,24 @@ fn format_curve_name(curve: &Curve) -> String {
 
 /// A curve with its range; `name`, the curve and what stands before the range have these widths.
 fn render_curve_line(curve: &Curve, [name, columns, title]: [usize; 3]) -> ReportLine {
-    let known_values = || curve.values.iter().flatten().copied();
-    let finite = || known_values().filter(|x| x.is_finite());
-    let number = |x: Option<f64>| x.map_or("none".to_owned(), |x| format_short_number(x, 3));
+    /// Digits of each number.
+    const DIGITS: usize = 3;
+    let known_values: Vec<f64> = curve.values.iter().flatten().copied().collect();
+    let mut finite_values = known_values.clone();
+    finite_values.retain(|x| x.is_finite());
     let drawn = draw_sparkline(&curve.values, columns);
-    let first = known_values().next();
-    let is_constant = known_values().all(|x| Some(x) == first);
-    let range = match known_values().count() {
-        1 => number(first),
-        _ if is_constant => format!("{} at every step", number(first)),
+    let first = known_values.first().copied();
+    let first_text = format_optional_number(first, DIGITS);
+    let is_constant = known_values.iter().all(|x| Some(*x) == first);
+    let range = match known_values.len() {
+        1 => first_text,
+        _ if is_constant => format!("{first_text} at every step"),
         _ => format!(
-            "{}, {}; {}, {} to {}",
-            number(first),
-            number(known_values().last()),
-            number(finite_median(known_values())),
-            number(finite().reduce(f64::min)),
-            number(finite().reduce(f64::max)),
+            "{first_text}, {}; {}, {} to {}",
+            format_optional_number(known_values.last().copied(), DIGITS),
+            format_optional_number(finite_median(known_values.iter().copied()), DIGITS),
+            format_optional_number(finite_values.iter().copied().reduce(f64::min), DIGITS),
+            format_optional_number(finite_values.iter().copied().reduce(f64::max), DIGITS),
         ),
     };
     let line = ReportLine::from("  ").column(Style::new(), &format_curve_name(curve), name);
@@ -165,13 +168,14 @@ pub(in crate::report) fn describe_alignment(report: &SeriesReport) -> Option<Str
     (!alignments.is_empty()).then_some(words)
 }
 
+fn count_findings(report: &SeriesReport, severity: Severity) -> u64 {
+    report.findings.iter().filter(|finding| finding.severity == severity).count() as u64
+}
+
 /// How the series came out, in a sentence.
 pub(in crate::report) fn render_series_verdict(report: &SeriesReport) -> ReportLine {
-    let count_of = |severity| {
-        report.findings.iter().filter(|finding| finding.severity == severity).count() as u64
-    };
-    let wrong = count_of(Severity::Wrong);
-    let unusual = count_of(Severity::Unusual);
+    let wrong = count_findings(report, Severity::Wrong);
+    let unusual = count_findings(report, Severity::Unusual);
     let standing = report.standing();
     let findings_words = match (wrong, unusual) {
         (0, 0) => "nothing is wrong or unusual".to_owned(),

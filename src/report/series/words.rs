@@ -2,6 +2,7 @@
 
 use super::SeriesReport;
 use crate::numerics::oracle;
+use crate::report::Revision;
 use crate::report::numbers::{format_noun_count, format_short_number};
 use crate::report::text::describe_failure;
 use crate::series::{Gradients, Other, Parted, SeriesFindingKind, Spell};
@@ -11,13 +12,16 @@ const SHOWN: usize = 3;
 
 /// The finding as a sentence.
 pub fn describe_series_finding(report: &SeriesReport, kind: &SeriesFindingKind) -> String {
-    let at_steps = |spell: &Spell| describe_spell(report, spell);
     match kind {
         SeriesFindingKind::Failed { spell, failure: first } => {
-            format!("the replay fails {}: {}", at_steps(spell), describe_failure(first))
+            format!(
+                "the replay fails {}: {}",
+                describe_spell(report, spell),
+                describe_failure(first)
+            )
         }
         SeriesFindingKind::Untestable { spell, reason } => {
-            format!("the revision cannot be replayed {}: {reason}", at_steps(spell))
+            format!("the revision cannot be replayed {}: {reason}", describe_spell(report, spell))
         }
         SeriesFindingKind::NotFinite { spell, tensors, affected } => {
             let left_out = affected.saturating_sub(tensors.len()) as u64;
@@ -27,13 +31,13 @@ pub fn describe_series_finding(report: &SeriesReport, kind: &SeriesFindingKind) 
             };
             format!(
                 "NaN or infinity {}: first in {}{then}",
-                at_steps(spell),
+                describe_spell(report, spell),
                 join_first_names(tensors)
             )
         }
         SeriesFindingKind::GradientWrong { output, spell, worst, error } => format!(
             "{output} does not match its loss {}: worst rel. {} (noise {})",
-            at_steps(spell),
+            describe_spell(report, spell),
             format_two_digits(*worst),
             format_two_digits(*error)
         ),
@@ -66,21 +70,20 @@ pub fn describe_series_finding(report: &SeriesReport, kind: &SeriesFindingKind) 
 
 /// What losses, gradients and parameters do over the steps.
 fn describe_training_finding(report: &SeriesReport, kind: &SeriesFindingKind) -> String {
-    let at_steps = |spell: &Spell| describe_spell(report, spell);
     match kind {
         SeriesFindingKind::NoGradient { parameters, spell } => {
             format!(
                 "{} {} no gradient {}",
                 join_first_names(parameters),
                 inflect_verb(parameters, "gets", "get"),
-                at_steps(spell)
+                describe_spell(report, spell)
             )
         }
         SeriesFindingKind::Frozen { parameters, spell } => format!(
             "{} {} the same bits {}, although there are gradients",
             join_first_names(parameters),
             inflect_verb(parameters, "keeps", "keep"),
-            at_steps(spell)
+            describe_spell(report, spell)
         ),
         SeriesFindingKind::Spike { .. } => describe_spike(report, kind),
         SeriesFindingKind::Clipped { .. } => describe_clipping(report, kind),
@@ -161,12 +164,13 @@ fn list_numbers(numbers: &[i64]) -> String {
 }
 
 fn parted_words(report: &SeriesReport, parted: &Parted) -> String {
-    let parts_from = |reference: &str| format!("parts from {reference} beyond noise");
     let parting = match (parted.from, &report.against) {
         (Other::Captured, _) => "is not as captured".to_owned(),
-        (Other::Oracle, _) => parts_from("the oracle"),
-        (Other::Trusted, Some(revision)) => parts_from(&revision.short),
-        (Other::Trusted, None) => parts_from("the trusted revision"),
+        (Other::Oracle, _) => "parts from the oracle beyond noise".to_owned(),
+        (Other::Trusted, Some(Revision { short, .. })) => {
+            format!("parts from {short} beyond noise")
+        }
+        (Other::Trusted, None) => "parts from the trusted revision beyond noise".to_owned(),
     };
     let meaning = match parted.meaning {
         Some(oracle::Finding::Wrong) => "; wrong, not imprecise",
@@ -303,7 +307,6 @@ fn describe_adam_finding(report: &SeriesReport, kind: &SeriesFindingKind) -> Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Revision;
     use crate::report::series::create_sample_series;
     use crate::series::{SeriesFinding, SeriesStep, Severity, StepNumbers};
     use crate::trial::Failure;

@@ -160,17 +160,17 @@ fn rows_axis(map: &Map, dims: &[Dim]) -> Axis {
     let shape: Vec<usize> = leading.iter().map(|dim| dim.size).collect();
     let names: Vec<&str> = leading.iter().map(|dim| dim.name.as_deref().unwrap_or("dim")).collect();
     let label = if names.is_empty() { "all".to_owned() } else { names.join(", ") };
-    let text = |row: usize| {
-        let index: Vec<String> = unravel_index(row, &shape).iter().map(usize::to_string).collect();
-        index.join(",")
-    };
     let mut cells = vec![0, map.height / 2, map.height - 1];
     cells.dedup();
-    let ticks = cells.iter().filter(|_| !shape.is_empty()).map(|&cell| {
+    cells.retain(|_| !shape.is_empty());
+    let mut ticks = Vec::new();
+    for cell in cells {
         let share = 1.0 - (cell as f64 + 0.5) / map.height as f64;
-        (share, text(Map::first(cell, map.rows, map.height)))
-    });
-    Axis { label, ticks: ticks.collect() }
+        let index = unravel_index(Map::first(cell, map.rows, map.height), &shape);
+        let index: Vec<String> = index.iter().map(usize::to_string).collect();
+        ticks.push((share, index.join(",")));
+    }
+    Axis { label, ticks }
 }
 
 fn is_everywhere(location: &Location) -> bool {

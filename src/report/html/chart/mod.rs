@@ -45,22 +45,27 @@ const BESIDE: f64 = 23.0;
 /// The marks of an axis whose texts do not overlap. `span` is the length of a text along the axis, in
 /// shares of it. Of two that overlap the later goes, but the last mark stays.
 fn pick_readable_ticks(ticks: &[(f64, String)], span: impl Fn(&str) -> f64) -> Vec<&(f64, String)> {
-    let overlap = |first_tick: &(f64, String), second_tick: &(f64, String)| {
-        (first_tick.0 - second_tick.0).abs() < (span(&first_tick.1) + span(&second_tick.1)) / 2.0
-    };
     let mut readable_ticks: Vec<&(f64, String)> = Vec::new();
     for tick in ticks {
-        if readable_ticks.last().is_none_or(|last| !overlap(last, tick)) {
+        if readable_ticks.last().is_none_or(|last| !do_ticks_overlap(last, tick, &span)) {
             readable_ticks.push(tick);
         }
     }
     if let Some(end) = ticks.last().filter(|end| readable_ticks.last() != Some(end)) {
-        while readable_ticks.last().is_some_and(|last| overlap(last, end)) {
+        while readable_ticks.last().is_some_and(|last| do_ticks_overlap(last, end, &span)) {
             readable_ticks.pop();
         }
         readable_ticks.push(end);
     }
     readable_ticks
+}
+
+fn do_ticks_overlap(
+    (share, text): &(f64, String),
+    (other_share, other_text): &(f64, String),
+    span: impl Fn(&str) -> f64,
+) -> bool {
+    (share - other_share).abs() < (span(text) + span(other_text)) / 2.0
 }
 
 impl Frame {
