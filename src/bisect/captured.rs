@@ -1,5 +1,5 @@
-//! Which commits give the outputs that a fixture holds as captured. What was captured makes no commit good
-//! or bad; where even the captured commit does not give it, more than the inputs is at work.
+//! Finds the commits with the captured outputs of a fixture. Captured outputs make no commit good or bad. If
+//! even the captured commit does not give them, something besides the inputs is at work.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,32 +8,31 @@ use crate::history::{Commit, CommitId};
 use crate::judge::{Verdict, check_captured, has_captured_bits};
 use crate::trial::{Outcome, Status};
 
-/// Which commits give the captured outputs of a fixture, to the bit or, where none does, within noise.
+/// The commits with the captured outputs of a fixture: to the bit or, if there are none, within noise.
 #[derive(Clone, Debug)]
 pub struct CapturedBy {
     /// The fixture's name.
     pub fixture: String,
-    /// The commits that give them.
+    /// The commits with these outputs.
     pub given_by: Vec<Commit>,
-    /// The commits that give others.
+    /// The commits with other outputs.
     pub not_by: Vec<Commit>,
-    /// The commit that they were captured at, if it does not give them either: something besides sources and
-    /// inputs is at work.
+    /// The commit of the capture, if it does not give them either: something besides sources and inputs is at work.
     pub lost_at: Option<Commit>,
 }
 
 /// A replayed commit.
 pub(super) struct ReplayedCommit<'a> {
     pub(super) commit: Commit,
-    /// Its variant; an answer holds for all commits that have it.
+    /// Its variant; an answer holds for all commits of one variant.
     pub(super) variant: u32,
-    /// What its replay gave.
+    /// The outcome of its replay.
     pub(super) outcome: &'a Outcome,
-    /// Whether elements may be compared where no commit gives the captured bits.
+    /// Whether elements may be compared if no commit gives the captured bits.
     pub(super) compared: bool,
 }
 
-/// Which of `replayed` give the captured outputs of `target`; none if it holds none.
+/// Sorts `replayed` by the captured outputs of `target`; none if it holds none.
 pub(super) fn find_captured(
     bisection: &Bisection<'_>,
     target: &SearchTarget,
@@ -77,7 +76,7 @@ pub(super) fn find_captured(
     Ok(Some(captured_by))
 }
 
-/// The commit that the outputs of `target` were captured at, if its sources do not give them.
+/// The commit of the capture of `target`, if its sources do not give the captured outputs.
 fn captured_commit(
     bisection: &Bisection<'_>,
     target: &SearchTarget,

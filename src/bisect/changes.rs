@@ -1,4 +1,4 @@
-//! Every commit of a range at which an output changes, each compared with the commit before it.
+//! The changes of outputs over a range of commits. Each commit is compared with the one before it.
 
 mod view;
 
@@ -22,20 +22,20 @@ use view::FixtureSurvey;
 pub struct LogReport {
     /// Commits in the range.
     pub commits: usize,
-    /// Variants that were replayed, or could not be.
+    /// Variants in the range, testable or not.
     pub variants: usize,
-    /// A commit of each variant that could not be tested, in topological order.
+    /// A commit of each untestable variant, in topological order.
     #[serde(skip)]
     pub untestable: Vec<UntestedCommit>,
     /// The changes, in topological order of their commits.
     #[serde(skip)]
     pub changes: Vec<LogChange>,
-    /// Commits that change sources but no output of any fixture, whatever their messages announce.
+    /// Commits with changed sources and the same outputs on all fixtures, whatever their messages announce.
     #[serde(skip)]
     pub acquitted: Vec<Commit>,
-    /// Variants that could not be tested on any fixture.
+    /// Variants untestable on all fixtures.
     pub untested: usize,
-    /// Which commits give the captured outputs, for each fixture that holds some.
+    /// For each fixture with captured outputs: the commits with the same outputs.
     #[serde(skip)]
     pub captured: Vec<CapturedBy>,
     /// The commits of the range as a graph, if it was asked for.
@@ -48,7 +48,7 @@ pub struct LogReport {
     pub without_races: bool,
 }
 
-/// A commit that could not be tested on a fixture.
+/// An untestable commit.
 #[derive(Clone, Debug)]
 pub struct UntestedCommit {
     /// The fixture's name.
@@ -57,32 +57,32 @@ pub struct UntestedCommit {
     pub reason: String,
 }
 
-/// A commit at which the outputs of a fixture change.
+/// A change of the outputs of a fixture.
 #[derive(Clone, Debug)]
 pub struct LogChange {
     /// The fixture's name.
     pub fixture: String,
     pub commit: Commit,
-    /// The commit that it is compared with: its parent, or the last testable commit before that.
+    /// The base of the comparison: its parent, or the last testable commit before that.
     pub base: Commit,
-    /// The parent itself, if that could not be tested.
+    /// The parent itself, if it is untestable.
     pub skipped: Option<Commit>,
     /// The judgement on the change.
     pub judgement: Judgement,
     /// Pictures of its outputs beside those of `base`, if they were asked for and it is worse.
     pub pictures: Vec<OutputPicture>,
-    /// What accesses to memory do that they must not, on both sides, if both were checked.
+    /// The wrong accesses to memory on both sides, if both were checked.
     pub accesses: Option<Accesses>,
-    /// Outputs that begin to depend on the order of blocks and threads.
+    /// Outputs with a new dependence on the order of blocks and threads.
     pub ordered: Vec<String>,
-    /// Outputs that no longer depend on the order of blocks and threads.
+    /// Outputs without their former dependence on the order of blocks and threads.
     pub settled: Vec<String>,
-    /// Outputs that are wrong now, by measures that do not trust `base`: gradients that no longer
-    /// match their loss, and outputs that moved away from the oracle.
+    /// Outputs made wrong, by measures without trust in `base`: a gradient leaves its loss, an output moves
+    /// away from the oracle.
     pub broken: Vec<String>,
-    /// Gradients that match their loss now and did not before.
+    /// Gradients in agreement with their loss for the first time.
     pub mended: Vec<String>,
-    /// The earlier change that it takes back, if any.
+    /// The earlier change taken back, if there is one.
     pub repair: Option<Repair>,
 }
 
@@ -107,12 +107,12 @@ impl LogChange {
     }
 }
 
-/// A change that takes an earlier one back.
+/// The reversal of an earlier change.
 #[derive(Clone, Debug)]
 pub struct Repair {
-    /// The commit that made the earlier change.
+    /// The commit of the earlier change.
     pub of: Commit,
-    /// A commit before that one; the outputs agree with it again.
+    /// A commit before `of`; the outputs agree with it again.
     pub like: Commit,
     /// Whether they agree to the bit or within noise.
     pub verdict: Verdict,
@@ -120,8 +120,8 @@ pub struct Repair {
     pub of_defect: bool,
 }
 
-/// Looks at the commits that `range` names, as `git log` takes it; `progress` hears of every
-/// variant that is replayed and of how many there are.
+/// Looks at the commits of `range`, in the syntax of `git log`. `progress` hears of every replayed variant, and
+/// of the number of all.
 ///
 /// # Errors
 /// [`BisectError`], if the machine, the fixtures or the repository are at fault.
@@ -150,7 +150,7 @@ pub(super) fn survey_between(planned: &PlannedSearch<'_>) -> Result<LogReport, B
         let parents = parents.map(|&parent| plan.ids[parent as usize]).collect();
         commits.push((plan.ids[index], parents));
     }
-    // A search that is not for races has checked nothing yet.
+    // Only a search for races has checked accesses already.
     let check =
         if planned.bisection.on == On::Race { AccessCheck::Always } else { AccessCheck::Off };
     survey_commits(planned.bisection, check, &commits, &mut |_, _, _| {})
@@ -211,7 +211,7 @@ fn survey_commits(
     })
 }
 
-/// What a log of `commits` replays, and which replays it compares.
+/// Lists the replays and comparisons for a log of `commits`.
 pub(super) fn log_work(
     history: &History,
     targets: &[SearchTarget],
@@ -236,7 +236,7 @@ pub(super) fn log_work(
     Ok(LogWork { runs: work.runs.iter().map(|&run| range.ids[run as usize]).collect(), steps })
 }
 
-/// Makes the judgements on what `commit` changes on one fixture, and leaves them in the cache.
+/// Judges the changes of `commit` on one fixture, and leaves the judgements in the cache.
 pub(super) fn judge_commit(
     bisection: &Bisection<'_>,
     target: &SearchTarget,
@@ -254,15 +254,15 @@ pub(super) fn judge_commit(
     Ok(())
 }
 
-/// What a log replays and compares.
+/// The work of a log.
 pub struct LogWork {
-    /// A commit of each variant that is replayed.
+    /// A commit of each replayed variant.
     pub runs: Vec<CommitId>,
-    /// The changes that are judged if the two replays differ.
+    /// The pairs of commits to judge where their replays differ.
     pub steps: Vec<LogStep>,
 }
 
-/// A commit that is compared with a parent.
+/// A commit to compare with a parent.
 pub struct LogStep {
     pub commit: CommitId,
     /// The run of the parent's variant; none if the log makes none.

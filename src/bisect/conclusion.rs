@@ -20,11 +20,11 @@ use crate::judge::{
 };
 use crate::search::{Conclusion, EndsRefusal, TestAnswer, Warning};
 
-/// In a history of at most this many variants, the acquitted commit that changed most is tested
-/// even if the search does not need it: it is the one that people suspect.
+/// The search tests the acquitted commit with the largest diff, needed or not, in a history of at most this
+/// many variants. People suspect that commit.
 const FEW_VARIANTS: usize = 12;
 
-/// As many commits behind the culprit are searched for: each costs a search.
+/// The most commits behind the culprit to search for. Each costs a search.
 const MOST_BEHIND: usize = 3;
 
 /// The result of a search.
@@ -33,24 +33,23 @@ pub struct SearchReport {
     pub conclusion: Conclusion,
     /// The warnings besides the conclusion.
     pub warnings: Vec<Warning>,
-    /// The commits that were tested, in the order of their answers.
+    /// The tested commits, in the order of their answers.
     pub tested: Vec<Tested>,
-    /// The condition under which a commit is bad.
+    /// The condition for a bad commit.
     pub on: On,
-    /// What happens to the defect between the older and the newer ends.
+    /// The fate of the defect between the older and the newer ends.
     pub direction: Direction,
-    /// The symptoms that were searched for.
+    /// The symptoms searched for.
     pub wanted: BTreeSet<Symptom>,
     /// The evidence against the culprit, if there is one.
     pub culprit: Option<Culprit>,
-    /// The change of an earlier commit that the culprit's parent shows, and that is not searched for: the
-    /// search between the good end and that parent.
+    /// The search between the good end and the culprit's parent. It finds an earlier change with other symptoms.
     pub before: Option<Box<SearchReport>>,
-    /// What the bad end shows beyond the culprit.
+    /// The symptoms of the bad end beyond those of the culprit.
     pub behind: Behind,
-    /// The new wrong accesses of a bad end that shows nothing else, by fixture.
+    /// By fixture: the new wrong accesses of a bad end without other symptoms.
     pub accesses: Vec<(String, Accesses)>,
-    /// The defect that both ends have, if the bad end is no worse than the good one.
+    /// The defect of both ends, if the bad end is no worse than the good one.
     pub shared: Option<SharedDefect>,
     /// Where the outputs change, if they change more than once.
     pub log: Option<LogReport>,
@@ -59,7 +58,7 @@ pub struct SearchReport {
     pub recorded: bool,
     /// The commits between the ends as a graph, if it was asked for.
     pub lineage: Option<Lineage>,
-    /// Which of the tested commits give the captured outputs, for each fixture that holds some.
+    /// For each fixture with captured outputs: the tested commits with the same outputs.
     pub captured: Vec<CapturedBy>,
     /// Whether tests were repeated because their verdicts differed.
     pub flaky: bool,
@@ -67,7 +66,7 @@ pub struct SearchReport {
     seen: HashMap<u32, Seen>,
 }
 
-/// What the bad end shows beyond the culprit.
+/// The symptoms of the bad end beyond those of the culprit.
 #[derive(Default)]
 pub enum Behind {
     /// Nothing, or it was not asked.
@@ -75,7 +74,7 @@ pub enum Behind {
     Nothing,
     /// The change of another commit: the search between the culprit and the bad end.
     Another(Box<SearchReport>),
-    /// A change for which the search named no commit.
+    /// A change of a commit unknown to the search.
     Unclear {
         /// The bad end.
         bad: Commit,
@@ -92,19 +91,18 @@ pub struct Tested {
 /// The evidence against a commit.
 pub struct Culprit {
     pub commit: u32,
-    /// The evidence: the result of its test, compared with the good end. Of a commit that repairs a defect
-    /// it is that of its parent.
+    /// The result of its test, compared with the good end. For a repair it is the result of its parent.
     pub seen: Seen,
     /// By fixture: pictures of its outputs, beside those of the good end, if they were asked for.
     pub pictures: Vec<(String, Vec<OutputPicture>)>,
     /// By fixture: its wrong accesses to memory, beside those of its first parent.
     pub accesses: Vec<(String, Accesses)>,
-    /// The launches that it changed, since its first parent.
+    /// The launches changed since its first parent.
     pub launches: Vec<LaunchChange>,
     /// The diff of its sources against its first parent.
     pub diff: String,
     pub parents: Vec<u32>,
-    /// Commits that changed something too, and did not make the change that is searched for.
+    /// Commits with another change than the one searched for.
     pub acquitted: Vec<u32>,
 }
 
@@ -113,14 +111,14 @@ pub struct Culprit {
 pub enum SearchEnd {
     /// With a culprit.
     Found,
-    /// With several commits that may be the culprit.
+    /// With several candidates for the culprit.
     Ambiguous,
     /// The ends or the history do not allow an answer.
     Refused,
 }
 
 impl SearchReport {
-    /// The commit that has number `commit` in this report.
+    /// The commit with number `commit` in this report.
     pub fn commit(&self, commit: u32) -> Option<&Commit> {
         self.commits.get(&commit)
     }
@@ -148,7 +146,7 @@ impl SearchReport {
 }
 
 impl Bisection<'_> {
-    /// Searches for the commit between `ends` that makes or repairs the defect; neither side may be empty.
+    /// Searches for the commit between `ends` with the defect, or with its repair. Neither side may be empty.
     ///
     /// # Errors
     /// [`BisectError`] if the machine, the fixtures or the repository are at fault. Defects of
@@ -176,8 +174,7 @@ impl Bisection<'_> {
         }
     }
 
-    /// Searches between the good end and the culprit's parent for what that parent shows, if the search was for
-    /// something else, as one for a failure is.
+    /// Searches between the good end and the culprit's parent, if the parent shows symptoms outside of the search.
     fn search_before(
         &self,
         planned: &PlannedSearch<'_>,
@@ -214,8 +211,8 @@ impl Bisection<'_> {
         self.on.minds_values() && self.on != On::Bits
     }
 
-    /// Searches between the culprit of `report` and the bad end for what that shows beyond the culprit: the
-    /// culprit may be harmless, or one of several. At most `left` commits are named.
+    /// Searches between the culprit of `report` and the bad end for further changes: the culprit may be
+    /// harmless, or one of several. Names at most `left` commits.
     fn search_behind(
         &self,
         planned: &PlannedSearch<'_>,
@@ -241,7 +238,7 @@ impl Bisection<'_> {
         let end = planned.plan.new[0];
         let end_result = planned.test(end, &self.lab)?().map_err(BisectError::Replay)?;
         let wanted_symptoms = select_wanted(end_result.symptoms());
-        // Beside a defect that shows, changes that do not are as good as none.
+        // Beside a visible defect, invisible changes count for nothing.
         if wanted_symptoms.is_empty() || are_slight(&wanted_symptoms) && !are_slight(&report.wanted)
         {
             return Ok(Behind::Nothing);
@@ -341,8 +338,8 @@ fn conclude_search(
     })
 }
 
-/// Which of the tested commits give the captured outputs of each fixture. Elements are compared at the ends and
-/// at the culprit alone.
+/// The tested commits with the captured outputs, for each fixture. Compares elements at the ends and at the
+/// culprit alone.
 fn captured_by(
     planned: &PlannedSearch<'_>,
     steady: &Steady,
@@ -394,7 +391,7 @@ fn build_search_lineage(
     };
     let mut lineage = lineage_facts.lineage()?;
     if let Some(culprit) = culprit {
-        // What was found of the culprit in the end says more than its test.
+        // The evidence against the culprit replaces the result of its test.
         let id = plan.ids[culprit.commit as usize];
         let culprit_commits = lineage.commits.iter_mut().filter(|kin| kin.commit.id == id);
         culprit_commits.for_each(|kin| kin.seen = Some(culprit.seen.clone()));
@@ -402,7 +399,7 @@ fn build_search_lineage(
     Ok(lineage)
 }
 
-/// The commit that a warning is about.
+/// The commit named by a warning.
 fn commit_in_warning(warning: &Warning) -> u32 {
     match *warning {
         Warning::UntestableMergeBase { base } => base,
@@ -411,7 +408,7 @@ fn commit_in_warning(warning: &Warning) -> u32 {
     }
 }
 
-/// The commits that a conclusion names.
+/// The commits named by a conclusion.
 fn list_conclusion_commits(conclusion: &Conclusion) -> Vec<u32> {
     match conclusion {
         Conclusion::Found { culprit, unconfirmed_parents } => {
@@ -525,8 +522,8 @@ fn draw_culprit_pictures(
     pictures_by_fixture.collect::<Result<_, _>>().map_err(BisectError::Replay)
 }
 
-/// The new wrong accesses of the first bad end beside those of the good end, on each fixture that shows some.
-/// A search that checks accesses itself has them already.
+/// The new wrong accesses of the first bad end beside those of the good end, on each fixture with some. A
+/// search for accesses has them already.
 fn accesses_of_bad_end(
     planned: &PlannedSearch<'_>,
 ) -> Result<Vec<(String, Accesses)>, BisectError> {
@@ -613,7 +610,7 @@ pub(super) fn all_sources(targets: &[SearchTarget]) -> SourceSpec {
     merged_spec
 }
 
-/// Tests the commit before the culprit that changed most, unless it was tested or there are many.
+/// Tests the commit before the culprit with the largest diff, unless it was tested or there are many.
 fn test_the_suspect(
     planned: &PlannedSearch<'_>,
     steady: &mut Steady,

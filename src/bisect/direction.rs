@@ -1,4 +1,4 @@
-//! The ends of a search, and what happens to the defect between them.
+//! The ends of a search, and the fate of the defect between them.
 
 use std::collections::BTreeSet;
 
@@ -13,15 +13,14 @@ use crate::search::TestAnswer;
 /// The ends of a search.
 #[derive(Clone, Debug)]
 pub enum BisectEnds {
-    /// It is known which end has the defect. If that is the older one, the commit that repairs it is
-    /// searched for.
+    /// The end with the defect is known. If it is the older one, the search is for the repair.
     Claimed {
         /// Commits without the defect.
         good: Vec<Commit>,
         /// Commits with the defect.
         bad: Vec<Commit>,
     },
-    /// The replays of the ends tell which of them has a defect, if one has.
+    /// The end with the defect is found by replays, if one has it.
     Unclaimed {
         /// The older commits.
         old: Vec<Commit>,
@@ -44,7 +43,7 @@ pub enum Direction {
 }
 
 impl BisectEnds {
-    /// Ends of which nothing is claimed. Whichever is an ancestor of the other is the older one.
+    /// Ends without a claim. An ancestor of the other side is the older one.
     ///
     /// # Errors
     /// [`BisectError::History`] if the repository is shallow between them, or damaged.
@@ -53,7 +52,7 @@ impl BisectEnds {
         old: Vec<Commit>,
         new: Vec<Commit>,
     ) -> Result<BisectEnds, BisectError> {
-        // What was named as new adds nothing to what was named as old.
+        // The new side lies within the old one.
         let are_swapped = history.commits_between(&old, &new, false)?.is_empty();
         Ok(if are_swapped {
             BisectEnds::Unclaimed { old: new, new: old }
@@ -64,7 +63,7 @@ impl BisectEnds {
 }
 
 impl Direction {
-    /// Good and bad in terms of the search, in which what is older is good; and back.
+    /// Good and bad in terms of the search: there the older side is good. And back.
     pub(super) fn swapped(self, answer: TestAnswer) -> TestAnswer {
         match (self, answer) {
             (Direction::Repairs, TestAnswer::Good) => TestAnswer::Bad,
@@ -75,7 +74,7 @@ impl Direction {
 }
 
 impl Bisection<'_> {
-    /// Reads what lies between `ends`, and replays ends of which nothing is claimed.
+    /// Reads the history between `ends`. Replays ends without a claim.
     pub(super) fn plan(&self, ends: &BisectEnds) -> Result<Plan, BisectError> {
         match ends {
             BisectEnds::Claimed { good, bad } => {
@@ -88,8 +87,8 @@ impl Bisection<'_> {
         }
     }
 
-    /// Which of two ends has a defect. Each is tested beside the other; where both then seem wrong,
-    /// failures tell, and gradients that do not match their loss.
+    /// Finds the end with the defect. Each is tested beside the other. Where both then seem wrong, failures
+    /// decide, and gradients off their loss.
     ///
     /// # Errors
     /// As [`Bisection::search`].
@@ -103,7 +102,7 @@ impl Bisection<'_> {
         })
     }
 
-    /// Tests the end with the defect, if that goes in `direction`, beside the other one.
+    /// Tests the end with the defect in `direction`, beside the other one.
     fn test_defective_end(
         &self,
         old: &[Commit],

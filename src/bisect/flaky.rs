@@ -9,7 +9,7 @@ use super::workers::{PlannedSearch, TestThreads};
 use super::{BisectError, Event, SearchListener};
 use crate::search::{Options, Rate, Search, TestAnswer};
 
-/// How often a bad end is tested before it counts as one that shows nothing.
+/// How often to test a bad end before it counts as one without symptoms.
 const PATIENCE: usize = 20;
 
 /// Searches between the ends of `planned`'s plan, and repeats tests.

@@ -1,5 +1,4 @@
-//! The commits that a search or a log is about, as a graph to look at: what is known of each, how it is
-//! known, and what it changed in the sources.
+//! The commits of a search or a log as a graph: the knowledge of each, its source, and the diff.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,7 +10,7 @@ use super::{BisectError, Bisection, Direction};
 use crate::history::{Commit, CommitId, History, SourceSpec};
 use crate::search::{Graph, TestAnswer};
 
-/// Commits of one graph that are shown, the newest.
+/// The most commits of one graph. The newest stay.
 const SHOWN: usize = 600;
 /// Bytes of all diffs together.
 const DIFFS: usize = 1 << 20;
@@ -20,7 +19,7 @@ const DIFFS: usize = 1 << 20;
 #[derive(Clone, Debug, Default)]
 pub struct Lineage {
     pub commits: Vec<LineageCommit>,
-    /// Older commits that are left out.
+    /// The number of older commits left out.
     pub left_out: usize,
 }
 
@@ -30,17 +29,17 @@ pub struct LineageCommit {
     pub commit: Commit,
     /// The places of its parents in the lineage, as far as they are there.
     pub parents: Vec<usize>,
-    /// How it is known what the commit does.
+    /// The source of the knowledge about the commit.
     pub knowledge: Knowledge,
-    /// What it does, in a search; none where nothing tells.
+    /// Its answer in a search, tested or inferred.
     pub answer: Option<TestAnswer>,
     /// The result of its test.
     pub seen: Option<Seen>,
-    /// What it changed in the sources since its first parent; empty where it changed nothing.
+    /// The diff of its sources since its first parent; empty without a change.
     pub diff: String,
 }
 
-/// How it is known what a commit does.
+/// The source of the knowledge about a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Knowledge {
     /// It was tested.
@@ -49,7 +48,7 @@ pub enum Knowledge {
     Recalled,
     /// Tests of other commits tell.
     Inferred,
-    /// It changes no source of the kernel, so it does what its parent does.
+    /// Its sources are those of its parent.
     Skipped,
     /// It could not be tested.
     Untestable,
@@ -57,16 +56,16 @@ pub enum Knowledge {
     Open,
 }
 
-/// What is known of the commits of a graph.
+/// The knowledge about the commits of a graph.
 pub(super) struct LineageFacts<'a> {
     pub history: &'a History,
     pub ids: &'a [CommitId],
     pub graph: &'a Graph,
-    /// The first commit that belongs to the lineage.
+    /// The first commit of the lineage.
     pub first: u32,
-    /// Commits before it that belong to it too.
+    /// Earlier commits of the lineage.
     pub ends: Vec<u32>,
-    /// What happens to the defect on the way.
+    /// The fate of the defect on the way.
     pub direction: Direction,
     /// The answers, by commit.
     pub answers: HashMap<u32, TestAnswer>,
@@ -79,8 +78,7 @@ pub(super) struct LineageFacts<'a> {
     pub infer: bool,
 }
 
-/// The commits of `range` as a graph. A commit at which an output gets worse is bad; nothing is inferred
-/// from it for those after it.
+/// The commits of `range` as a graph. A commit is bad if an output gets worse at it; later commits inherit nothing.
 pub(super) fn build_range_lineage(
     bisection: &Bisection<'_>,
     range: &Range,
@@ -169,9 +167,8 @@ impl LineageFacts<'_> {
         }
     }
 
-    /// What tests of other commits tell of each: commits with the same sources do the same; what comes
-    /// after a bad commit is bad, what comes before a good one good. The other way round where a defect is
-    /// repaired.
+    /// Infers answers from tests of other commits. Commits with the same sources share an answer. Descendants
+    /// of a bad commit are bad, ancestors of a good one good; for a repair the other way round.
     fn inferred(&self) -> Vec<Option<TestAnswer>> {
         let answer_after = self.direction.swapped(TestAnswer::Bad);
         let answer_before = self.direction.swapped(TestAnswer::Good);
@@ -199,7 +196,7 @@ impl LineageFacts<'_> {
         such.map(|(commit, _)| *commit).collect()
     }
 
-    /// What `commit` changed, while there is room.
+    /// The diff of `commit`, while there is room.
     fn diff(&self, commit: &Commit, room: &mut usize) -> Result<String, BisectError> {
         let parent = commit.parents.first().and_then(|&parent| self.history.commit(parent).ok());
         let diff = self.history.diff(parent.as_ref(), commit, self.sources)?;

@@ -1,5 +1,5 @@
-//! Finds the commit that broke a kernel: plans the search, replays what it picks, and collects
-//! the evidence for its answer.
+//! Finds the commit at fault for a broken kernel: plans the search, replays its picks, and collects the
+//! evidence for its answer.
 //!
 //! Joins the pure search of [`search`](crate::search) with histories and replays. Prints nothing:
 //! it reports to a callback, in [`Event`]s.
@@ -41,11 +41,11 @@ pub use remote::{Look, Manner, RemoteTester, TestFindings, list_log_work, search
 pub use shared_defect::{Oldest, SharedDefect};
 pub use symptom::{On, Symptom};
 
-/// A fixture, and the files of a commit that its harness compiles.
+/// A fixture, and the files of a commit for its harness.
 #[derive(Clone)]
 pub struct SearchTarget {
     pub subject: Arc<Subject>,
-    /// Which files of a commit are its sources.
+    /// Selects the sources among the files of a commit.
     pub spec: SourceSpec,
 }
 
@@ -62,24 +62,24 @@ pub struct Bisection<'h> {
     pub history: &'h History,
     /// The fixtures; a commit is bad if it is bad on any of them.
     pub targets: Vec<SearchTarget>,
-    /// The lab that makes trials.
+    /// The lab for trials.
     pub lab: Arc<Lab>,
-    /// The lab that repeats trials, to see whether they come out the same.
+    /// The lab for repeated trials, to find flaky ones.
     pub repeater: Arc<Lab>,
-    /// The condition under which a commit is bad.
+    /// The condition for a bad commit.
     pub on: On,
-    /// The good side, which commits are compared with.
+    /// The good side: the base of comparisons.
     pub trusted: Trusted,
     /// The only output whose symptoms count, if the search is for one.
     pub output: Option<String>,
-    /// Commits that are tested at a time.
+    /// The number of tests at a time.
     pub jobs: NonZeroUsize,
     /// Follow first parents only.
     pub first_parent: bool,
-    /// Whether accesses to memory of the culprit and of its parent are checked, or, in a log, those of all
-    /// commits. A search on [`On::Race`] checks all that it tests.
+    /// Whether to check the accesses to memory of the culprit and of its parent or, in a log, of all commits. A
+    /// search on [`On::Race`] checks every tested commit.
     pub check: AccessCheck,
-    /// Whether reports hold what a page shows besides: the history as a graph, pictures of outputs.
+    /// Whether reports hold the extras of pages: the history as a graph, pictures of outputs.
     pub illustrated: bool,
 }
 
@@ -96,7 +96,7 @@ impl Bisection<'_> {
     }
 }
 
-/// The good side of a search, which commits are compared with.
+/// The good side of a search: the base of comparisons.
 #[derive(Clone)]
 pub enum Trusted {
     /// The first of the good ends.
@@ -111,9 +111,9 @@ pub enum Event<'a> {
     Planned {
         /// Commits between the ends.
         commits: usize,
-        /// Commits that may be the culprit: those that change a source set.
+        /// Candidates for the culprit: commits with a changed source set.
         candidates: usize,
-        /// Commits that are tested at a time.
+        /// The number of tests at a time.
         jobs: usize,
     },
     /// A test begins.
@@ -150,13 +150,13 @@ pub enum BisectError {
     /// A replay cannot be made.
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// The history is no graph that can be searched.
+    /// The history is no searchable graph.
     #[error("cannot search the history")]
     Graph(#[from] GraphError),
     /// The ends are not in the history.
     #[error("cannot search between these ends")]
     Ends(#[from] SearchError),
-    /// A commit was to be tested that is not part of the search.
+    /// A commit to test is not part of the search.
     #[error("commit {commit} does not lie between the ends of the search")]
     Outside { commit: String },
 }

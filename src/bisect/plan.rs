@@ -1,4 +1,4 @@
-//! From revisions to the graph that is searched: commits as numbers, source sets as variants.
+//! From revisions to the graph of a search: commits as numbers, source sets as variants.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -16,7 +16,7 @@ pub struct Plan {
     pub old: Vec<u32>,
     /// The newer ends.
     pub new: Vec<u32>,
-    /// What happens to the defect between them.
+    /// The fate of the defect between them.
     pub direction: Direction,
     /// Commits between the ends.
     pub between: usize,
@@ -25,8 +25,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Reads what lies between `good` and `bad` ends. Where all bad ends are older than good ones, the
-    /// defect was repaired between them.
+    /// Reads the history between `good` and `bad` ends. If all bad ends are older than good ones, the search is
+    /// for the repair.
     ///
     /// # Errors
     /// As [`Plan::new`].
@@ -45,7 +45,7 @@ impl Plan {
         }
     }
 
-    /// Reads what lies between `old` and `new`.
+    /// Reads the history between `old` and `new`.
     ///
     /// # Errors
     /// [`BisectError::History`] if the repository is shallow between the ends, or damaged.
@@ -76,7 +76,7 @@ impl Plan {
         }
         let old: Vec<u32> = old.iter().map(|commit| place[&commit.id]).collect();
         let new: Vec<u32> = new.iter().map(|commit| place[&commit.id]).collect();
-        // Every commit a variant of its own, until it is known which of them matter.
+        // The relevant commits are not known yet: each is a variant of its own.
         let shape = Graph::new(parents.clone(), (0..ids.len() as u32).collect())?;
         for &end in &new {
             let bases = shape.merge_bases(end, &old);
@@ -98,7 +98,7 @@ impl Plan {
         })
     }
 
-    /// The end that commits are compared with.
+    /// The end on the good side: the base of comparisons.
     pub(super) fn trusted(&self) -> u32 {
         match self.direction {
             Direction::Breaks | Direction::Changes => self.old[0],
@@ -106,7 +106,7 @@ impl Plan {
         }
     }
 
-    /// The ends that show what is searched for.
+    /// The ends with the symptoms searched for.
     pub(super) fn defective(&self) -> &[u32] {
         match self.direction {
             Direction::Breaks | Direction::Changes => &self.new,
@@ -119,14 +119,13 @@ impl Plan {
         self.graph.variant(commit).unwrap_or(commit)
     }
 
-    /// The source keys of a commit that can be tested, one for each fixture.
+    /// The source keys of a testable commit, one for each fixture.
     pub(super) fn keys(&self, commit: u32) -> Option<&[SourceKey]> {
         Some(self.keys.get(&self.graph.variant(commit)?)?.as_slice())
     }
 }
 
-/// The commits behind the `old` ends. In a shallow clone, only the commits that touch the search,
-/// without their edges.
+/// The commits behind the `old` ends. In a shallow clone, only the neighbours of the search, without their edges.
 fn find_commits_behind(
     history: &History,
     old: &[Commit],
@@ -152,8 +151,7 @@ fn to_commit_numbers(places: &[usize]) -> Vec<u32> {
     places.iter().map(|&place| place as u32).collect()
 }
 
-/// A number for each distinct list of keys. Commits without keys are never compared, so that each
-/// gets a number of its own.
+/// Numbers the distinct lists of keys. Commits without keys are never compared: each gets a number of its own.
 fn number_variants(
     ids: &[CommitId],
     mut keys: HashMap<CommitId, Vec<SourceKey>>,

@@ -30,13 +30,13 @@ pub(super) enum Sources {
     Missing {
         /// The reason, in a sentence.
         reason: String,
-        /// What to do about it, if that is known.
+        /// Advice, if there is some.
         hint: Option<String>,
     },
 }
 
 impl Sources {
-    /// Reads the files of `spec` at `commit`. Those that the commit itself spoils are missing.
+    /// Reads the files of `spec` at `commit`. Through a fault of the commit they are missing.
     pub(super) fn read(
         history: &History,
         commit: CommitId,
@@ -68,38 +68,38 @@ pub struct Observation {
     pub outcome: Option<Outcome>,
     /// The comparison with the good side, where one was needed.
     pub judgement: Option<Judgement>,
-    /// The comparison with a recorded snapshot, where that is the good side and one was needed.
+    /// The comparison with a recorded snapshot, if the good side is one and its bits differ.
     #[serde(skip)]
     pub recorded: Option<SnapshotComparison>,
     /// Whether the verdict rests on a comparison, of this commit or of one with its bits.
     #[serde(skip)]
     pub compared: bool,
-    /// Whether it was replayed in other orders of blocks and threads, where that matters.
+    /// Whether the test included other orders of blocks and threads.
     #[serde(skip)]
     pub orders: bool,
-    /// Outputs that depend on the order of blocks and threads, as they do at the good side.
+    /// Outputs with the same dependence on the order of blocks and threads as at the good side.
     #[serde(skip)]
     pub ordered_alike: Vec<String>,
-    /// Its wrong accesses to memory beside those of the good side, where they are searched for.
+    /// Its wrong accesses to memory beside those of the good side, in a search for these.
     #[serde(skip)]
     pub accesses: Option<Accesses>,
-    /// Its gradients beside their loss, where that is searched for.
+    /// Its gradients beside their loss, in a search for these.
     #[serde(skip)]
     pub gradients: Vec<GradientCheck>,
     pub symptoms: BTreeSet<Symptom>,
-    /// Symptoms that could not be looked for.
+    /// Symptoms left unchecked.
     #[serde(skip)]
     pub unknown: BTreeSet<Symptom>,
     /// Why it could not be tested.
     pub untestable: Option<String>,
-    /// What to do where the commit lacks the sources, if that is known.
+    /// Advice where the commit lacks the sources, if there is some.
     #[serde(skip)]
     pub hint: Option<String>,
     pub verdict: Verdict,
 }
 
 impl Observation {
-    /// Its wrong accesses to memory that the good side makes too.
+    /// The wrong accesses to memory of both this commit and the good side.
     pub fn accesses_alike(&self) -> impl Iterator<Item = &AccessFinding> {
         let findings = self.accesses.iter().flat_map(|accesses| &accesses.findings);
         findings.filter_map(|judged| match judged.story {
@@ -126,7 +126,7 @@ impl Seen {
         self.observations.iter().find_map(|observation| observation.untestable.as_deref())
     }
 
-    /// What to do where the commit lacks the sources, if that is known.
+    /// Advice where the commit lacks the sources, if there is some.
     pub fn hint(&self) -> Option<&str> {
         self.observations.iter().find_map(|observation| observation.hint.as_deref())
     }
@@ -140,7 +140,7 @@ impl Seen {
             .unwrap_or(Verdict::Identical)
     }
 
-    /// Symptoms that could not be looked for, on all fixtures.
+    /// The unchecked symptoms on all fixtures.
     pub(super) fn unknown(&self) -> BTreeSet<Symptom> {
         let observations = self.observations.iter();
         observations.flat_map(|observation| observation.unknown.iter().cloned()).collect()
@@ -164,7 +164,7 @@ impl Seen {
         symptom::answer_from_symptoms(&symptoms.collect(), is_unclear, wanted_symptoms)
     }
 
-    /// Whether a replay ran out of time, which says as much about the machine as about the code.
+    /// Whether a replay ran out of time. The machine may be at fault as well as the code.
     pub(super) fn timed_out(&self) -> bool {
         let outcomes =
             self.observations.iter().filter_map(|observation| observation.outcome.as_ref());
@@ -186,10 +186,10 @@ impl Seen {
 
 /// The good side on one fixture.
 pub(super) enum Base {
-    /// Sources that are replayed.
+    /// Sources to replay.
     Sources(Sources),
-    /// A recorded replay, and the sources of the first good end: a snapshot does not tell which
-    /// outputs depended on the order of blocks and threads.
+    /// A recorded replay, and the sources of the first good end: snapshots do not hold dependences on the order
+    /// of blocks and threads.
     Snapshot(Arc<Snapshot>, Sources),
 }
 
@@ -202,15 +202,15 @@ pub(super) struct CommitProbe {
     output: Option<String>,
     /// The trial of the good side's sources, or why there is none: it is measured once.
     trusted: Result<Arc<Trial>, String>,
-    /// The judgements on each set of bits, so that commits with the same bits share one. The inner
-    /// lock keeps two of them from being judged at once.
+    /// The judgements by set of bits: commits with the same bits share one. The inner lock keeps two of them
+    /// from being judged at once.
     known: Mutex<HashMap<OutputChecksums, Arc<Mutex<Vec<SharedJudgement>>>>>,
 }
 
 /// The checksums of all outputs.
 pub(super) type OutputChecksums = Vec<(String, Checksum)>;
 
-/// A judgement on a commit that others with the same bits share.
+/// A judgement for all commits with the same bits.
 struct SharedJudgement {
     judgement: Judgement,
     /// The bits of its float64 shadow, if there is one.
@@ -293,7 +293,7 @@ impl CommitProbe {
         }
     }
 
-    /// Whether replaying `sources` again, with `repeater`, gives what `observation` shows.
+    /// Whether another replay of `sources`, by `repeater`, gives the result in `observation`.
     pub(super) fn comes_out_the_same(
         &self,
         repeater: &Arc<Lab>,
@@ -417,7 +417,7 @@ impl Test<'_> {
         Ok(observation)
     }
 
-    /// Adds the gradients that do not match their loss. A failure is a symptom already.
+    /// Adds the gradients off their loss. A failure is a symptom already.
     fn differentiated(&self, mut observation: Observation) -> Result<Observation, ReplayError> {
         if observation.untestable.is_some() || !observation.symptoms.is_empty() {
             return Ok(observation);
@@ -448,14 +448,14 @@ impl Test<'_> {
         Ok(observation)
     }
 
-    /// Adds what accesses to memory do that they must not.
+    /// Adds the wrong accesses to memory.
     fn accessed(&self, mut observation: Observation) -> Result<Observation, ReplayError> {
         let base = self.trusted.as_deref().ok();
         let checked_accesses = match observation.untestable {
             None => check_trial_accesses(&self.trial, base, AccessCheck::Always)?,
             Some(_) => None,
         };
-        // Without a call that returns there is nothing to check; its failure is a symptom already.
+        // A call without a return cannot be checked; its failure is a symptom already.
         let Some(checked_accesses) = checked_accesses else { return Ok(observation) };
         if let Some(reason) = &checked_accesses.unchecked {
             let reason = format!("its accesses cannot be checked: {reason}");
@@ -487,7 +487,7 @@ impl Test<'_> {
         Ok(observation)
     }
 
-    /// Adds the outputs that depend on the order of blocks and threads.
+    /// Adds dependences on the order of blocks and threads.
     fn ordered(&self, mut observation: Observation) -> Result<Observation, ReplayError> {
         let has_completed = match &observation.outcome {
             Some(outcome) => outcome.status == Status::Completed,
@@ -570,7 +570,7 @@ impl Test<'_> {
         Ok(observation)
     }
 
-    /// Whether `outcome` holds values that are not finite, as the good side's does, and nothing worse.
+    /// Whether non-finite values are its only failure, and the good side has them too.
     fn fails_like_the_good_side(&self, outcome: &Outcome) -> Result<bool, ReplayError> {
         let Ok(trusted) = &self.trusted else { return Ok(false) };
         Ok(outcome.can_be_compared_with(trusted.outcome()?))
@@ -626,8 +626,9 @@ impl Test<'_> {
         self.judged(trusted, outcome)
     }
 
-    /// Compares elements, unless that was done for the same bits. Where values leave something open, the shadows
-    /// must have the same bits as well: a harmless commit and a defect that rounding hides can have equal values.
+    /// Compares elements, unless a commit with the same bits was judged. Where values leave something open, the
+    /// shadows must have the same bits as well: a harmless commit and a defect below rounding can have equal
+    /// values.
     fn judged(&self, trusted: &Trial, outcome: Outcome) -> Result<Observation, ReplayError> {
         if !self.shares {
             let judgement = judge_trial(trusted, &self.trial)?;
@@ -649,7 +650,7 @@ impl Test<'_> {
         }
         let judgement = judge_trial(trusted, &self.trial)?;
         let steady = judgement.outputs.iter().all(|output| output.nondeterminism.is_none());
-        // What depends on the order is told of each commit by itself.
+        // A dependence on the order belongs to one commit, and is not shared.
         let ordered = judgement.outputs.iter().any(|output| output.order.is_some());
         if steady && !ordered && symptom::same_bits(&judgement.got, &outcome) {
             slot.push(SharedJudgement {
@@ -660,7 +661,7 @@ impl Test<'_> {
         Ok(self.of_judgement(outcome, judgement.without_orders()))
     }
 
-    /// The observation of a replay that was compared.
+    /// The observation of a compared replay.
     fn of_judgement(&self, outcome: Outcome, judgement: Judgement) -> Observation {
         let symptoms =
             symptom::symptoms_from_judgement(self.probe.name(), self.probe.on, &judgement);

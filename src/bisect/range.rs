@@ -1,4 +1,4 @@
-//! The commits that a log is about, as a graph of numbers.
+//! The commits of a log as a graph of numbers.
 
 use std::collections::{BTreeSet, HashMap};
 

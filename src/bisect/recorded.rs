@@ -1,5 +1,5 @@
-//! The meaning of a comparison with a recorded snapshot to a search. A snapshot tells whether the float64
-//! shadow moved, but not whether an output came closer to it: that counts as changed.
+//! The meaning of a comparison with a recorded snapshot to a search. A snapshot shows a moved float64 shadow,
+//! but not whether an output came closer to it: any move counts as a change.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub(super) fn verdict_from_snapshot(comparison: &SnapshotComparison) -> Verdict 
     }
 }
 
-/// The outputs of a completed replay that differ from the recorded ones.
+/// The outputs of a completed replay with other values than recorded.
 pub(super) fn symptoms_from_snapshot(
     fixture: &str,
     on: On,

@@ -1,8 +1,8 @@
-//! A search whose commits are tested on other machines: which commits, and when it needs no more of them.
+//! Searches on other machines: picks commits to test, and cancels needless tests.
 //!
-//! What a test finds is remembered by content, in a cache that all machines share. A search here, over the
-//! findings alone, decides what is tested; the search that follows, on one machine, finds all of it in the cache
-//! and gives the answer with its evidence.
+//! All machines share a cache of results by content. A search here sees the findings alone and decides on the
+//! tests. A second search, on one machine, finds all of them in the cache and gives the answer with its
+//! evidence.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -19,12 +19,12 @@ use super::{BisectEnds, BisectError, Bisection, SearchTarget};
 use crate::history::{Commit, CommitId, History};
 use crate::search::{Options, Search, SearchState, TestAnswer};
 
-/// What a search needs to know of a test.
+/// The part of a test's result for the search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestFindings {
     /// The symptoms on all fixtures.
     pub symptoms: BTreeSet<Symptom>,
-    /// Symptoms that could not be looked for.
+    /// Symptoms left unchecked.
     #[serde(default)]
     pub unknown: BTreeSet<Symptom>,
     /// Whether it could not be tested on some fixture.
@@ -45,11 +45,11 @@ impl TestFindings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Look {
     pub commit: CommitId,
-    /// Whether it is replayed in other orders of blocks and threads, where that matters.
+    /// Whether the test includes other orders of blocks and threads.
     pub orders: bool,
 }
 
-/// Machines that test commits.
+/// Machines to test commits on.
 pub trait RemoteTester {
     /// Why a test cannot be made at all.
     type Error: From<BisectError>;
@@ -67,7 +67,7 @@ pub trait RemoteTester {
     /// waits for it.
     fn compile_ahead(&mut self, commits: &[CommitId]);
 
-    /// Waits for the findings of one of the tests that were started and not cancelled.
+    /// Waits for the findings of one of the tests under way.
     ///
     /// # Errors
     /// If there will be none.
@@ -85,12 +85,12 @@ pub trait RemoteTester {
 pub struct Manner {
     /// Whether only first parents are followed.
     pub first_parent: bool,
-    /// Tests that are made at a time.
+    /// The number of tests at a time.
     pub width: usize,
 }
 
-/// Has `elsewhere` test commits until the search of `plan` has its answer, in rounds: in each of them the
-/// commits that together divide what is left best. Returns the number of rounds.
+/// Has `elsewhere` test commits until the search of `plan` has its answer. Each round tests the commits with
+/// the best joint division of the candidates. Returns the number of rounds.
 ///
 /// # Errors
 /// Those of the history, of the ends and of `elsewhere`.
@@ -133,9 +133,9 @@ struct Rounds<'h> {
     width: usize,
     /// Whether there is something to compile: programs run as they are.
     are_compiled: bool,
-    /// The symptoms that the bad ends show, once all of them were tested.
+    /// The symptoms of the bad ends, once all of these were tested.
     wanted: Option<BTreeSet<Symptom>>,
-    /// Findings that wait for them.
+    /// Findings of tests before that.
     held: Vec<(u32, TestFindings)>,
 }
 
@@ -180,7 +180,7 @@ impl Rounds<'_> {
         Ok(())
     }
 
-    /// Has commits compiled that the next round may ask for, where this one leaves room.
+    /// Has likely commits of the next round compiled, where this one leaves room.
     fn look_ahead<E: RemoteTester>(&self, elsewhere: &mut E) {
         if self.are_compiled && elsewhere.room() > 0 {
             let likely = self.search.forecast(self.width).into_iter();
@@ -189,7 +189,7 @@ impl Rounds<'_> {
         }
     }
 
-    /// The symptoms that the held tests show of the bad ends; none while one of these is missing.
+    /// The symptoms of the bad ends in the held tests; none while a test of one is missing.
     fn symptoms_of_bad_ends(&self) -> Option<BTreeSet<Symptom>> {
         let mut symptoms = BTreeSet::new();
         for &end in self.plan.defective() {
@@ -201,7 +201,7 @@ impl Rounds<'_> {
         Some(symptoms)
     }
 
-    /// Answers what is held, once it is known what is searched for.
+    /// Gives the held findings to the search, once the bad ends have shown their symptoms.
     fn apply_findings<E: RemoteTester>(&mut self, elsewhere: &mut E) -> Result<(), E::Error> {
         if self.wanted.is_none() {
             self.wanted = self.symptoms_of_bad_ends().map(select_wanted);
@@ -221,7 +221,7 @@ impl Rounds<'_> {
 }
 
 impl Bisection<'_> {
-    /// Tests one commit of a search between two ends, and leaves what it finds in the cache.
+    /// Tests one commit of a search between two ends, and leaves the result in the cache.
     ///
     /// # Errors
     /// As [`Bisection::search`].
@@ -239,7 +239,7 @@ impl Bisection<'_> {
         Ok(TestFindings::from_seen(&test_result))
     }
 
-    /// Compiles the kernels of one commit, and leaves what that gives in the cache.
+    /// Compiles the kernels of one commit into the cache.
     ///
     /// # Errors
     /// As [`Bisection::search`].
@@ -257,8 +257,8 @@ impl Bisection<'_> {
         Ok(())
     }
 
-    /// Replays one commit on one fixture as a log does, and leaves what it finds in the cache. Replays with the same
-    /// fingerprint, which it returns, are alike; a commit without the sources has none.
+    /// Replays one commit on one fixture as a log does, and leaves the result in the cache. Returns a
+    /// fingerprint: equal ones mean like replays. A commit without the sources has none.
     ///
     /// # Errors
     /// As [`survey_range`](super::survey_range).
@@ -280,7 +280,8 @@ impl Bisection<'_> {
         }
     }
 
-    /// Judges what one commit of `range` changes on one fixture as a log does, and leaves what it finds in the cache.
+    /// Judges the changes of one commit of `range` on one fixture as a log does, and leaves the judgements in
+    /// the cache.
     ///
     /// # Errors
     /// As [`survey_range`](super::survey_range).
@@ -295,7 +296,7 @@ impl Bisection<'_> {
     }
 }
 
-/// What a log of `range` replays and judges.
+/// Lists the replays and comparisons for a log of `range`.
 ///
 /// # Errors
 /// [`BisectError::History`] if the range cannot be read.

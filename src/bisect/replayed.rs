@@ -12,9 +12,9 @@ use crate::trial::{AccessCheck, CheckedReplay, Failure, Outcome, Status, Trial};
 #[derive(Clone)]
 pub(super) struct VariantReplay {
     pub outcome: Outcome,
-    /// The outputs that depend on the order of blocks and threads.
+    /// The outputs with a dependence on the order of blocks and threads.
     pub ordered: Vec<String>,
-    /// What its accesses to memory do, if they are to be checked.
+    /// Its checked replay, if accesses are to be checked.
     pub checked: Option<CheckedReplay>,
 }
 
@@ -35,7 +35,7 @@ impl VariantReplay {
         })
     }
 
-    /// Names all that two replays must have in common to count as unchanged.
+    /// A hash of the replay. Equal ones count as unchanged.
     pub(super) fn fingerprint(&self) -> String {
         let outputs: Vec<_> =
             self.outcome.outputs.iter().map(|o| (&o.name, o.summary.checksum)).collect();
@@ -44,7 +44,7 @@ impl VariantReplay {
         blake3::hash(described.as_bytes()).to_hex()[..40].to_owned()
     }
 
-    /// What its accesses do beside those of `base`, if both were checked.
+    /// Its accesses beside those of `base`, if both were checked.
     pub(super) fn accesses(&self, base: &VariantReplay) -> Option<Accesses> {
         let trusted = TrustedReplay::Checked(base.checked.clone()?);
         let accesses = Accesses::new(self.checked.clone()?, trusted);

@@ -1,4 +1,4 @@
-//! A defect that both ends of a search have: gradients that do not match their loss.
+//! A defect of both ends of a search: gradients off their loss.
 
 use super::direction::Direction;
 use super::workers::PlannedSearch;
@@ -7,18 +7,18 @@ use crate::history::{Commit, CommitId, SourceSpec};
 use crate::judge::{GradientCheck, GradientVerdict, check_gradients};
 use crate::search::{Conclusion, EndsRefusal};
 
-/// A defect that both ends of a search have. The good end cannot tell of it.
+/// A defect of both ends of a search. A comparison with the good end cannot show it.
 #[derive(Clone, Debug)]
 pub struct SharedDefect {
     /// The good end.
     pub good: Commit,
-    /// By fixture: the gradients that match their loss at neither end, as the bad end has them.
+    /// By fixture: the gradients off their loss at both ends, as the bad end has them.
     pub gradients: Vec<(String, Vec<GradientCheck>)>,
-    /// The first revision that has the sources, if it is older than the good end and of another variant.
+    /// The first revision with the sources, if it is older than the good end and of another variant.
     pub oldest: Option<Oldest>,
 }
 
-/// The first revision that has the sources.
+/// The first revision with the sources.
 #[derive(Clone, Debug)]
 pub struct Oldest {
     pub commit: Commit,
@@ -45,7 +45,7 @@ impl Bisection<'_> {
         Ok(checks_by_fixture)
     }
 
-    /// By fixture: the gradients of `commit` that do not match their loss.
+    /// By fixture: the gradients of `commit` off their loss.
     pub(super) fn wrong_gradients(
         &self,
         commit: CommitId,
@@ -59,7 +59,7 @@ impl Bisection<'_> {
     }
 }
 
-/// The defect that both ends have, where the bad end is no worse than the good one.
+/// Finds the defect of both ends, if the bad end is no worse than the good one.
 pub(super) fn find_shared_defect(
     planned: &PlannedSearch<'_>,
     conclusion: &Conclusion,
@@ -89,7 +89,7 @@ pub(super) fn find_shared_defect(
     Ok(Some(SharedDefect { good, gradients: shared_checks, oldest }))
 }
 
-/// The first revision behind `good` that has the sources, unless it is of the same variant.
+/// The first revision behind `good` with the sources, unless it is of the same variant.
 fn find_oldest(
     bisection: &Bisection<'_>,
     good: &Commit,

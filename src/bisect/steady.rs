@@ -13,23 +13,23 @@ use crate::trial::Lab;
 
 /// The mark of a variant whose verdict is in the cache.
 pub(super) const TESTED: &str = "tested";
-/// The mark of a variant that was replayed again and came out the same.
+/// The mark of a variant with two equal replays.
 const STEADY: &str = "steady";
-/// The mark of one that came out the same several times.
+/// The mark of a variant with several equal replays.
 const VERY_STEADY: &str = "very steady";
-/// How often a commit is replayed again where chance is likely: if the defect is a failure, or if
-/// an end is not as claimed. A replay that completes gives the same bits again, unless its code
-/// asks the clock, the system or memory that nobody wrote.
+/// How often to repeat a replay where chance is likely: if the defect is a failure, or if an end is not as
+/// claimed. A completed replay repeats its bits, unless the code asks the clock, the system or unwritten
+/// memory.
 const REPETITIONS: usize = 4;
 
 /// The state of a search when it ends.
 pub(super) struct Steady {
     pub search: Search,
-    /// The commits that were tested, in the order of their answers.
+    /// The tested commits, in the order of their answers.
     pub tested: Vec<(u32, TestAnswer)>,
     /// The result for each variant.
     pub seen: HashMap<u32, Seen>,
-    /// The symptoms that were searched for.
+    /// The symptoms searched for.
     pub wanted: BTreeSet<Symptom>,
     /// Commits whose verdict was in the cache when their test began.
     pub recalled: BTreeSet<u32>,
@@ -50,7 +50,7 @@ struct SteadySearch<'a, 'l> {
     workers: TestThreads<(Seen, bool)>,
     steady: Steady,
     ends_known: bool,
-    /// Tests whose answers wait until the bad ends have shown what to search for.
+    /// Tests without an answer until the bad ends have shown their symptoms.
     held: Vec<(u32, Seen)>,
     /// Commits whose verdict an earlier search left in the cache.
     recalled: VecDeque<u32>,
@@ -121,7 +121,7 @@ impl SteadySearch<'_, '_> {
         if !self.recalling.is_empty() {
             return Ok(());
         }
-        // A test that is no longer needed goes on, but no longer takes a job.
+        // A needless test goes on, but no longer takes a job.
         for commit in self.steady.search.obsolete() {
             self.steady.search.cancel(commit);
         }
@@ -150,7 +150,7 @@ impl SteadySearch<'_, '_> {
         let is_checked = self.planned.is_marked(STEADY, commit);
         self.workers.start(commit, move || {
             let test_result = test()?;
-            // Bits that move may move a verdict, so it is repeated now; others are repeated at the end.
+            // Moving bits may move the verdict: it is repeated now, others at the end.
             if is_checked || !test_result.is_unsteady() {
                 return Ok((test_result, true));
             }
@@ -212,7 +212,7 @@ impl SteadySearch<'_, '_> {
         Ok(())
     }
 
-    /// Lists, once, the commits that an earlier search tested: their answers cost nothing.
+    /// Lists, once, the commits tested by an earlier search: their answers cost nothing.
     fn recall(&mut self) {
         let first = self.planned.plan.ids.len() - self.planned.plan.between;
         let mut variants = BTreeSet::new();
@@ -227,7 +227,7 @@ impl SteadySearch<'_, '_> {
         }
     }
 
-    /// Repeats the replays that the conclusion rests on. Returns a commit whose verdict changes, if any.
+    /// Repeats the replays behind the conclusion. Returns a commit with a changed verdict, if there is one.
     fn unsteady(&mut self) -> Result<Option<u32>, BisectError> {
         let (suspects, mark, times) = match self.steady.search.outcome() {
             Some(Conclusion::Found { culprit, .. }) => {

@@ -1,4 +1,4 @@
-//! The symptoms of a commit, by which a search tells one defect from another.
+//! The symptoms of a commit. A search tells defects apart by them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,21 +14,21 @@ use crate::runtime::report::{AccessFinding, FoundKind};
 use crate::search::TestAnswer;
 use crate::trial::{OrderDependence, Outcome, Status};
 
-/// The condition under which a commit is bad.
+/// The condition for a bad commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum On {
-    /// An output beyond noise and not closer to the truth, or one that depends on the order of blocks
-    /// and threads, or a failure.
+    /// An output beyond noise and not closer to the truth, a dependence on the order of blocks and threads, or
+    /// a failure.
     Wrong,
-    /// An output beyond noise, one whose float64 shadow changed, one that depends on the order of blocks
-    /// and threads, or a failure.
+    /// An output beyond noise, a changed float64 shadow, a dependence on the order of blocks and threads, or a
+    /// failure.
     Changed,
     /// An output with other bits, or a failure.
     Bits,
-    /// An access to memory that is wrong in a checked replay, or a failure.
+    /// A wrong access to memory in a checked replay, or a failure.
     Race,
-    /// A gradient that does not match its loss, or a failure.
+    /// A gradient off its loss, or a failure.
     Gradient,
     Failed,
 }
@@ -166,7 +166,7 @@ impl Symptom {
         Symptom::Imprecise { fixture: fixture.to_owned(), output: output.to_owned() }
     }
 
-    /// The output that shows it; none where it is not one output.
+    /// Its output; none for a symptom of the whole replay.
     pub fn output(&self) -> Option<&str> {
         match self {
             Symptom::Diverged { output, .. }
@@ -180,7 +180,7 @@ impl Symptom {
         }
     }
 
-    /// The fixture that shows it.
+    /// Its fixture.
     pub fn fixture(&self) -> &str {
         match self {
             Symptom::Diverged { fixture, .. }
@@ -199,7 +199,7 @@ impl Symptom {
         matches!(self, Symptom::Failed { .. })
     }
 
-    /// Whether a commit may have it by a harmless change, beside a defect that shows.
+    /// Whether a harmless change can cause it too.
     fn is_slight(&self) -> bool {
         matches!(self, Symptom::Hidden { .. } | Symptom::Shifted { .. })
     }
@@ -223,8 +223,7 @@ impl Symptom {
         }
     }
 
-    /// Whether a commit that has it has what `wanted_symptom` stands for: an output that diverged has more than
-    /// the change that rounding hides.
+    /// Whether it is `wanted_symptom` or more: an output beyond noise covers a change hidden by rounding.
     fn covers(&self, wanted_symptom: &Symptom) -> bool {
         match (self, wanted_symptom) {
             (
@@ -236,14 +235,14 @@ impl Symptom {
     }
 }
 
-/// Whether all of `symptoms` are changes that a harmless commit may make too.
+/// Whether a harmless change can cause all of `symptoms`.
 pub(super) fn are_slight(symptoms: &BTreeSet<Symptom>) -> bool {
     symptoms.iter().all(Symptom::is_slight)
 }
 
-/// The symptoms to search for where the ends with the defect show `shown_symptoms`. A change that rounding hides,
-/// or that the output cannot hold, is left out beside one that shows: a harmless commit makes such a
-/// change too, and would be taken for the culprit.
+/// Selects the symptoms to search for among `shown_symptoms`, those of the ends with the defect. Beside a
+/// visible symptom it drops changes hidden by rounding or below the dtype: a harmless commit makes such changes
+/// too, and would be taken for the culprit.
 pub(super) fn select_wanted(shown_symptoms: BTreeSet<Symptom>) -> BTreeSet<Symptom> {
     if are_slight(&shown_symptoms) {
         shown_symptoms
@@ -252,21 +251,20 @@ pub(super) fn select_wanted(shown_symptoms: BTreeSet<Symptom>) -> BTreeSet<Sympt
     }
 }
 
-/// Whether `wanted` asks of a fixture only that its replay fails. Values of a replay that completes then
-/// leave nothing open.
+/// Whether failures are the only symptoms in `wanted` for a fixture. A completed replay then leaves nothing open.
 fn ask_for_failures_alone(wanted: &BTreeSet<Symptom>, fixture: &str) -> bool {
     let mut asked = wanted.iter().filter(|symptom| symptom.fixture() == fixture).peekable();
     asked.peek().is_some() && asked.all(Symptom::is_failure)
 }
 
-/// Whether `wanted_symptoms` has a dependence on the order of blocks and threads. Commits must then be
-/// replayed in other orders, whatever their bits are.
+/// Whether `wanted_symptoms` has a dependence on the order of blocks and threads. Equal bits then do not
+/// replace the replays in other orders.
 pub(super) fn ask_for_orders(wanted_symptoms: &BTreeSet<Symptom>) -> bool {
     wanted_symptoms.iter().any(|symptom| matches!(symptom, Symptom::Ordered { .. }))
 }
 
 impl On {
-    /// Whether a commit that gives other values in another order of blocks and threads is bad.
+    /// Whether a dependence on the order of blocks and threads makes a commit bad.
     pub(super) fn minds_orders(self) -> bool {
         matches!(self, On::Wrong | On::Changed)
     }
@@ -277,7 +275,7 @@ impl On {
     }
 }
 
-/// The outputs of `dependences` that are not among `known_dependences`, those that depend on the order at the good side.
+/// The outputs of `dependences` without an entry in `known_dependences`, those of the good side.
 pub(super) fn symptoms_from_orders(
     fixture: &str,
     dependences: &[OrderDependence],
@@ -292,7 +290,7 @@ pub(super) fn symptoms_from_orders(
     symptoms
 }
 
-/// What a checked replay found, as a symptom: the same one wherever the lines and the kernels have gone.
+/// A finding of a checked replay as a symptom. Moved lines and renamed kernels leave it the same.
 pub(super) fn symptom_from_access(fixture: &str, finding: &AccessFinding) -> Symptom {
     Symptom::Access {
         fixture: fixture.to_owned(),
@@ -328,8 +326,8 @@ pub(super) fn symptoms_from_bits(
     symptoms
 }
 
-/// The outputs that `judgement` finds diverged in the order of the indices and, for [`On::Wrong`], no
-/// better than before; for [`On::Changed`] also those whose shadow changed.
+/// The diverged outputs of `judgement`, in the order of the indices. For [`On::Wrong`] the more accurate ones
+/// are left out; for [`On::Changed`] a changed shadow counts too.
 pub(super) fn symptoms_from_judgement(
     fixture: &str,
     on: On,
@@ -375,7 +373,7 @@ fn symptom_of_output(fixture: &str, on: On, output: &OutputJudgement) -> Option<
     }
 }
 
-/// The gradients that do not match their loss, and those that are imprecise.
+/// The gradients off their loss, and the imprecise ones.
 pub(super) fn symptoms_from_gradients(
     fixture: &str,
     checks: &[GradientCheck],
@@ -388,7 +386,7 @@ pub(super) fn symptoms_from_gradients(
     symptoms.collect()
 }
 
-/// Whether all outputs of two replays that can be compared have the same bits.
+/// Whether two comparable replays have the same bits in all outputs.
 pub(super) fn same_bits(one: &Outcome, other: &Outcome) -> bool {
     one.can_be_compared_with(other)
         && other.can_be_compared_with(one)
@@ -396,10 +394,10 @@ pub(super) fn same_bits(one: &Outcome, other: &Outcome) -> bool {
         && symptoms_from_bits("", one, other).is_empty()
 }
 
-/// The answer that `symptoms` give to a search for `wanted_symptoms`: good where there are none. A
-/// dependence on the order of blocks and threads counts only if it is wanted: else not every commit is
-/// tested for one. So do changes that do not show, and gradients that are imprecise, which are no other
-/// defect. In a search for a failure values count for nothing.
+/// The answer of `symptoms` to a search for `wanted_symptoms`: good where there are none. Some symptoms count
+/// only if they are wanted: a dependence on the order, since not every commit is tested for one; invisible
+/// changes; imprecise gradients, since they are no other defect. In a search for a failure values count for
+/// nothing.
 pub(super) fn answer_from_symptoms(
     symptoms: &BTreeSet<Symptom>,
     untestable: bool,

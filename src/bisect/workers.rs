@@ -1,5 +1,5 @@
-//! Parts that both kinds of search share: threads that test, sources by commit number, and marks in
-//! the cache for commits that were tested before.
+//! Parts of both kinds of search: threads for tests, sources by commit number, and marks of earlier tests in
+//! the cache.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -17,10 +17,10 @@ use crate::cache::CacheKind;
 use crate::history::Commit;
 use crate::trial::Lab;
 
-/// Threads that do one thing each and report its result.
+/// Threads with one task and one result each.
 ///
-/// Nobody waits for them. Work that is no longer needed goes on until the process ends; its results
-/// are in the cache for the next search.
+/// Nobody waits for them. Needless work goes on until the process ends; its results are in the cache for the
+/// next search.
 pub(super) struct TestThreads<T> {
     sender: Sender<(u32, WorkEnd<T>)>,
     receiver: Receiver<(u32, WorkEnd<T>)>,
@@ -85,7 +85,7 @@ impl<T: Send + 'static> TestThreads<T> {
     }
 }
 
-/// A planned search: its commits, and the probes that test them.
+/// A planned search: its commits, and the probes for them.
 pub(super) struct PlannedSearch<'a> {
     pub bisection: &'a Bisection<'a>,
     pub plan: Plan,
@@ -130,7 +130,7 @@ impl<'a> PlannedSearch<'a> {
         Ok(planned)
     }
 
-    /// The commit that has number `commit`, as reports show it.
+    /// The commit with number `commit`, as reports show it.
     pub(super) fn commit(&self, commit: u32) -> Result<Commit, BisectError> {
         if let Some(known_commit) = self.commits.borrow().get(&commit) {
             return Ok(known_commit.clone());
@@ -194,7 +194,7 @@ impl<'a> PlannedSearch<'a> {
         Ok(())
     }
 
-    /// The key of a mark, made of all that the verdict on a commit depends on.
+    /// The key of a mark: a hash of everything behind the verdict on a commit.
     fn mark_key(&self, mark_name: &str, commit: u32) -> Option<String> {
         let backend = self.bisection.lab.backend();
         let identity = backend.identity();

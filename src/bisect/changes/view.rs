@@ -17,7 +17,7 @@ use crate::judge::{
 use crate::numerics::oracle::Finding;
 use crate::trial::{AccessCheck, CheckedReplay, Status, Trial};
 
-/// A commit that diverged, and the commit before it.
+/// A diverged commit, and the commit before it.
 type DivergenceEdge = (u32, u32);
 
 /// One fixture in a range.
@@ -33,9 +33,9 @@ pub(super) struct FixtureSurvey<'a> {
     trail: HashMap<u32, Vec<DivergenceEdge>>,
     /// Commits whose change is known to be a defect.
     defects: BTreeSet<u32>,
-    /// Commits that changed no output.
+    /// Commits without a changed output.
     pub(super) acquitted: Vec<Commit>,
-    /// The trial that a commit was last compared with: the next commit often needs it too.
+    /// The base of the last comparison: the next commit often needs it too.
     trusted: Option<Trial>,
 }
 
@@ -131,7 +131,7 @@ impl<'a> FixtureSurvey<'a> {
         Ok(replayed)
     }
 
-    /// Those of `runs` that could not be tested.
+    /// The untestable ones among `runs`.
     pub(super) fn untestable_runs(
         &self,
         runs: &[u32],
@@ -223,7 +223,7 @@ impl<'a> FixtureSurvey<'a> {
         let is_mended = accesses.as_ref().is_some_and(|accesses| !accesses.gone.is_empty());
         let mut settled = before.ordered.clone();
         settled.retain(|name| after.has_output(name) && !after.ordered.contains(name));
-        // The order is asked of replays that complete.
+        // Only completed replays are repeated in other orders.
         let mut ordered = after.ordered.clone();
         ordered.retain(|name| {
             before.outcome.status == Status::Completed && !before.ordered.contains(name)
@@ -238,7 +238,7 @@ impl<'a> FixtureSurvey<'a> {
             _ if !settled.is_empty() || is_mended => self.repair(commit, trail)?,
             _ => None,
         };
-        // A change that mends a gradient is none that a later commit should take back.
+        // A later commit should not take back the mending of a gradient.
         let is_worse = judgement.verdict >= Verdict::Diverged || has_new;
         if repair.is_none() && is_worse && mended.is_empty() {
             trail.push((commit, base));
@@ -259,8 +259,8 @@ impl<'a> FixtureSurvey<'a> {
         }))
     }
 
-    /// The outputs that `commit` broke, and those that it mended, by measures that do not take
-    /// `base` for the truth: gradients against their loss on both sides, and the oracle.
+    /// The outputs broken and mended by `commit`, by measures without trust in `base`: gradients against their
+    /// loss on both sides, and the oracle.
     fn find_broken_and_mended(
         &self,
         base: u32,
@@ -326,7 +326,7 @@ impl<'a> FixtureSurvey<'a> {
         }))
     }
 
-    /// The first of `commit` and its first parents that can be tested; itself if none can.
+    /// The first testable one of `commit` and its first parents; itself if there is none.
     fn last_testable(&mut self, commit: u32) -> Result<u32, BisectError> {
         let mut ancestor = commit;
         while self.outcome(ancestor)?.is_none() {
@@ -364,7 +364,7 @@ impl<'a> FixtureSurvey<'a> {
         Ok((judgement, pictures))
     }
 
-    /// The last divergence of `trail` that `commit` takes back; it and later ones leave the trail.
+    /// The last divergence of `trail` taken back by `commit`; it and later ones leave the trail.
     fn repair(
         &mut self,
         commit: u32,
@@ -400,7 +400,7 @@ fn is_further_off(story: &Story) -> bool {
     }
 }
 
-/// Whether an output depends on the order of blocks and threads that did not before.
+/// Whether an output has a new dependence on the order of blocks and threads.
 fn new_order(judgement: &Judgement) -> bool {
     judgement.outputs.iter().any(|output| matches!(output.story, Story::OrderDependent(_)))
 }
