@@ -1,26 +1,26 @@
 //! The posterior over culprits when tests are flaky.
 //!
-//! A good commit tests bad with the false alarm rate, a bad one with the detection rate. Both are
-//! unknown: each has a Beta prior and is integrated out, so that for every candidate the
-//! probability of the next observation is `(a + bad) / (a + b + tests)` over the tests on that
-//! side (Pólya's urn; Gelman et al., Bayesian Data Analysis, section 2.4). Multiplying these
-//! gives the exact marginal likelihood, and uncertainty about the rates ends up in the answer.
+//! A good commit tests bad with the false alarm rate, a bad one with the detection rate. Both are unknown: each
+//! has a Beta prior and is integrated out. For every candidate the probability of the next observation is then
+//! `(a + bad) / (a + b + tests)` over the tests on its side (Pólya's urn; Gelman et al., Bayesian Data
+//! Analysis, section 2.4). The product is the exact marginal likelihood, and uncertainty about the rates ends
+//! up in the answer.
 
 use super::ends::EndsRefusal;
 use super::pick::partition_by_reach;
 use super::reach::{Measure, ReachGraph};
 use super::words::Conclusion;
 
-/// The posterior probability at which the search stops.
+/// The search stops at this posterior probability.
 const ENOUGH: f64 = 0.99;
 
-/// Information in nats below which another test is not worth its cost.
+/// The least information, in nats, worth the cost of another test.
 const WORTHWHILE: f64 = 1e-4;
 
-/// Tests of one end after which good and bad are called indistinguishable.
+/// Good and bad are called indistinguishable after so many tests of one end.
 const MOST_END_TESTS: u32 = 200;
 
-/// The rate at which tests turn bad, as the counts of a Beta distribution.
+/// The rate of bad tests, as the counts of a Beta distribution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
     bad: f64,
@@ -92,7 +92,7 @@ pub(super) struct Belief {
     detection: Rate,
     /// Log posterior of each candidate, up to a constant.
     weight: Vec<f64>,
-    /// For each candidate, the tests that would be of bad commits if it were the culprit.
+    /// For each candidate: the tests of bad commits, if it were the culprit.
     bad_side: Vec<Tally>,
     total: Tally,
     good_end: Tally,
@@ -115,7 +115,7 @@ impl Belief {
         }
     }
 
-    /// Takes one test of a commit that is bad if the culprit is one of those `reached`.
+    /// Takes one test of a commit. The commit is bad if the culprit is among `reached`.
     pub(crate) fn observe(&mut self, reached: &[bool], is_bad: bool) {
         for (candidate, &is_reached) in reached.iter().enumerate() {
             let side = self.bad_side[candidate];
@@ -141,7 +141,7 @@ impl Belief {
         self.bad_end.add(is_bad);
     }
 
-    /// Whether the ends show that bad commits test bad more often than good ones do.
+    /// Whether bad tests are more frequent at the bad end than at the good ones.
     pub(crate) fn rates_are_clear(&self) -> bool {
         self.detection.interval(self.bad_end).0 > self.false_alarm.interval(self.good_end).1
     }
@@ -178,7 +178,7 @@ impl Belief {
         picks
     }
 
-    /// The tests that promise most information besides those `in_flight`.
+    /// The most informative tests besides those `in_flight`.
     pub(super) fn picks(
         &self,
         reach: &ReachGraph,
@@ -257,9 +257,9 @@ impl Belief {
     }
 }
 
-/// For each candidate, weighted by its posterior: the chance that a test turns bad, and the entropy
-/// of that test in nats. The rates are those to expect if the candidate is the culprit, so that a
-/// test which only settles the rates counts for what it tells about the culprit.
+/// For each candidate, weighted by its posterior: the chance of a bad test, and the entropy of that test in
+/// nats. The rates are those to expect if the candidate is the culprit. A test of the rates alone thus counts
+/// only for its information about the culprit.
 #[derive(Default)]
 struct Chances {
     bad: Vec<f64>,
@@ -267,7 +267,7 @@ struct Chances {
 }
 
 impl Chances {
-    /// Adds a candidate of posterior `mass`, for which a test turns bad with probability `chance`.
+    /// Adds a candidate of posterior `mass`: a test turns bad with probability `chance`.
     fn push(&mut self, mass: f64, chance: f64) {
         self.bad.push(mass * chance);
         self.entropy.push(mass * binary_entropy(chance));
@@ -282,7 +282,7 @@ struct Forecast {
 }
 
 impl Forecast {
-    /// The best worthwhile test, by how it divides the classes that the running tests leave.
+    /// The best worthwhile test, by its division of the classes left by the running tests.
     fn most_informative(
         &self,
         reach: &ReachGraph,
@@ -320,7 +320,7 @@ impl Forecast {
     }
 }
 
-/// The sum of the entries of `values` that `class` names.
+/// The sum of `values` over the indices in `class`.
 fn sum_over(values: &[f64], class: &[u32]) -> f64 {
     class.iter().map(|&local| values[local as usize]).sum()
 }

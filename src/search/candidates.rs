@@ -1,4 +1,4 @@
-//! Reduces a history to the commits that can be the culprit: those that change the variant.
+//! Reduces a history to the candidates for the culprit: the commits with a changed variant.
 //!
 //! The reduction is git's own history simplification under a pathspec (`try_to_simplify_commit`
 //! in git's revision.c), with "same variant" for "same tree under the pathspec".
@@ -19,7 +19,7 @@ pub(super) enum ReducedPlace {
 }
 
 impl ReducedPlace {
-    /// The node that stands for the commit, if there is one.
+    /// The commit's node, if it has one.
     pub(super) fn node(self) -> Option<u32> {
         match self {
             ReducedPlace::Node(node) => Some(node),
@@ -28,7 +28,7 @@ impl ReducedPlace {
     }
 }
 
-/// The commits that may be the culprit ("nodes", numbered in topological order).
+/// The candidates for the culprit ("nodes", numbered in topological order).
 #[derive(Clone, Debug)]
 pub(super) struct Candidates {
     /// The commit of each node.
@@ -59,7 +59,7 @@ impl Candidates {
     }
 }
 
-/// The parents that count for a commit, and whether it changes nothing against them.
+/// The relevant parents of a commit, and whether it changes nothing against them.
 struct Followed {
     parents: Vec<u32>,
     unchanged: bool,
@@ -73,7 +73,7 @@ struct Simplify<'a> {
 }
 
 impl Simplify<'_> {
-    /// Simplifies every commit that is still reachable after its children were simplified.
+    /// Simplifies the commits still reachable after their children were simplified.
     fn walk(&self, bad_ends: &[u32]) -> Vec<Option<Followed>> {
         let mut is_wanted = vec![false; self.graph.len()];
         bad_ends.iter().for_each(|&commit| is_wanted[commit as usize] = true);
@@ -89,7 +89,7 @@ impl Simplify<'_> {
         followed_commits
     }
 
-    /// A parent with the same variant stands for the whole commit: what is bad here is bad there.
+    /// A parent with the same variant stands for the whole commit: the same defect is bad in both.
     fn followed(&self, commit: u32) -> Followed {
         let parents = self.graph.followed(commit, self.options.first_parent);
         if !self.options.by_variant || parents.is_empty() {
@@ -147,9 +147,8 @@ impl Simplify<'_> {
 /// `min(reach, all - reach)`, where `reach` counts the candidates reachable from it, itself
 /// included.
 ///
-/// With `options.by_variant` it is the distance under a pathspec that selects the source set:
-/// commits that change nothing are neither counted nor listed. Ends outside the graph are
-/// ignored.
+/// With `options.by_variant` it is the distance under a pathspec for the source set: commits without a change
+/// are neither counted nor listed. Ends outside the graph are ignored.
 pub fn bisection_distances(
     graph: &Graph,
     good_ends: &[u32],

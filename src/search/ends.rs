@@ -1,4 +1,4 @@
-//! The conditions that the ends of a search must meet.
+//! The conditions for the ends of a search.
 
 use std::collections::BTreeSet;
 
@@ -23,16 +23,16 @@ pub enum EndsRefusal {
         /// The bad end.
         bad: u32,
     },
-    /// Ends that did not show what was claimed; if both lists are full, they are swapped.
+    /// Ends with another answer than claimed; if both lists are full, they are swapped.
     EndsDisagree {
-        /// Good ends that tested bad.
+        /// Good ends with a bad test.
         good_is_bad: Vec<u32>,
-        /// Bad ends that tested good.
+        /// Bad ends with a good test.
         bad_is_good: Vec<u32>,
     },
-    /// Ends that could not be tested, or failed in another way than the one searched for.
+    /// Untestable ends, or ends with another failure than the one searched for.
     UntestableEnds {
-        /// Which ends.
+        /// These ends.
         ends: Vec<u32>,
     },
     /// The common ancestor of a good and a bad end is bad: the defect was fixed on the way to
@@ -56,7 +56,7 @@ pub(super) struct SearchBounds {
     pub good: Vec<u32>,
     pub bad: Vec<u32>,
     pub merge_bases: Vec<u32>,
-    /// The refusal that needs no test.
+    /// A refusal without any test.
     refusal: Option<EndsRefusal>,
 }
 
@@ -83,8 +83,7 @@ impl SearchBounds {
         self.good.iter().chain(&self.bad).copied()
     }
 
-    /// The refusal that follows from what is known so far. Wrong ends are reported together, once
-    /// all of them have an answer.
+    /// The refusal by the answers so far. Wrong ends are reported together, once all of them have an answer.
     pub(super) fn refusal(
         &self,
         known_answer: impl Fn(u32) -> Option<TestAnswer>,

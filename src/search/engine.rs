@@ -10,7 +10,7 @@ use super::pick::Field;
 use super::reach::ReachGraph;
 use super::words::{Conclusion, Options, Phase, SearchError, SearchState, TestAnswer, Warning};
 
-/// A search for the first bad commit; see the [module](super) for what it promises.
+/// A search for the first bad commit; the [module](super) lists its promises.
 #[derive(Clone, Debug)]
 pub struct Search {
     graph: Graph,
@@ -26,7 +26,7 @@ pub struct Search {
     belief: Option<Belief>,
 }
 
-/// The candidates left: the nodes that the bad node `focus` reaches and no good node does.
+/// The candidates left: the nodes within reach of the bad node `focus` and of no good node.
 #[derive(Clone, Debug)]
 pub(super) struct OpenCandidates {
     focus: u32,
@@ -108,8 +108,7 @@ impl Search {
     /// Up to `slots` commits to test now, besides those in flight; none if nothing can be
     /// started before an answer comes.
     ///
-    /// Where `cached` says that the outcome of a commit is at hand, that commit is preferred if
-    /// it divides the candidates nearly as well as the best.
+    /// A commit with a `cached` outcome is preferred if it divides the candidates nearly as well as the best.
     pub fn next(&mut self, slots: usize, cached: &dyn Fn(u32) -> bool) -> Vec<u32> {
         self.jobs = (slots + self.in_flight.len()).max(1);
         let mut picks = match self.phase() {
@@ -171,7 +170,7 @@ impl Search {
         needless.collect()
     }
 
-    /// Forgets that `commit` is in flight.
+    /// Takes `commit` out of those in flight.
     pub(crate) fn cancel(&mut self, commit: u32) {
         if let Some(index) =
             self.in_flight.iter().position(|&running_commit| running_commit == commit)
@@ -286,7 +285,7 @@ impl Search {
         self.view.as_ref().map_or(0, |view| view.reach.len())
     }
 
-    /// Commits that have to be tested whatever the candidates are, one a variant.
+    /// Commits to test whatever the candidates are, one a variant.
     fn required(&self, phase: Phase) -> Vec<u32> {
         let mut seen_variants: HashSet<u32> =
             self.in_flight.iter().map(|&c| self.variant(c)).collect();
@@ -386,7 +385,7 @@ impl Search {
         }
     }
 
-    /// Recomputes the candidates left from what is known.
+    /// Recomputes the candidates left from the known answers.
     fn refresh(&mut self) {
         let parents = &self.candidates.parents;
         let mut is_good = vec![false; parents.len()];
@@ -404,9 +403,9 @@ impl Search {
             .map(|(focus, keep)| OpenCandidates { focus, reach: ReachGraph::new(parents, &keep) });
     }
 
-    /// Bad nodes that reach no other bad node. The search goes on below the one that leaves
-    /// fewest candidates: some commit there is bad with good parents, whatever other bad ends
-    /// there are. A bound on how many are compared keeps this linear.
+    /// Bad nodes without another bad node in reach. The search goes on below the one with the fewest
+    /// candidates: some commit there is bad with good parents, whatever other bad ends there are. A bound on
+    /// the number of comparisons keeps this linear.
     fn lowest_bad(&self, is_good: &[bool]) -> Vec<u32> {
         const COMPARED: usize = 64;
         let parents = &self.candidates.parents;
@@ -428,7 +427,7 @@ impl Search {
         lowest
     }
 
-    /// The nodes of bad ends, which count as bad until they are tested.
+    /// The nodes of bad ends. They count as bad until they are tested.
     fn claimed_bad(&self) -> Vec<u32> {
         let places = self.ends.bad.iter().map(|&end| self.candidates.place[end as usize]);
         places.filter_map(ReducedPlace::node).collect()
@@ -465,7 +464,7 @@ impl Search {
         }
     }
 
-    /// A bad end that changes nothing since a commit behind the good ends: that commit is as bad.
+    /// A bad end with the sources of a commit behind the good ends: then both are bad.
     fn nothing_left(&self) -> Conclusion {
         let leaves = self.ends.bad.iter().find_map(|&bad_end| {
             match self.candidates.place[bad_end as usize] {
@@ -481,7 +480,7 @@ impl Search {
     }
 }
 
-/// Marks the nodes outside of `is_good` that `focus` reaches, itself included.
+/// Marks the nodes in reach of `focus`, itself included, outside of `is_good`.
 fn mark_reachable(parents: &[Vec<u32>], focus: u32, is_good: &[bool]) -> Vec<bool> {
     let mut keep = vec![false; parents.len()];
     keep[focus as usize] = true;

@@ -1,4 +1,4 @@
-//! What a search may ask for next, told before its tests are answered.
+//! The likely next tests of a search, before the answers of the current ones.
 
 use std::collections::HashSet;
 
@@ -6,12 +6,12 @@ use super::engine::Search;
 use super::pick::partition_by_reach;
 use super::words::{Phase, TestAnswer};
 
-/// Ways in which a round may end that are looked at, those with most candidates first.
+/// The number of possible ends of a round to look at. Those with most candidates come first.
 const WAYS: usize = 16;
 
 impl Search {
-    /// Commits that the next round may test, `slots` of them at a time: what would be picked in each of the ways
-    /// in which the tests in flight may be answered, the likely ways first.
+    /// The commits of the next round, `slots` of them at a time: the picks after each possible set of answers
+    /// of the tests in flight, the likely ones first.
     pub(crate) fn forecast(&self, slots: usize) -> Vec<u32> {
         let ways = match self.phase() {
             Phase::Ends | Phase::MergeBases => vec![self.as_claimed()],
@@ -35,7 +35,7 @@ impl Search {
         then.next(slots, &|_| false)
     }
 
-    /// The answers that are to be expected of ends and merge bases.
+    /// The expected answers of ends and merge bases.
     fn as_claimed(&self) -> Vec<(u32, TestAnswer)> {
         let claimed_answers = self.in_flight.iter().map(|commit| {
             let is_bad = self.ends.bad.contains(commit);
@@ -44,8 +44,8 @@ impl Search {
         claimed_answers.collect()
     }
 
-    /// For each class of candidates that the tests in flight tell apart: their answers if the culprit is one of
-    /// that class.
+    /// For each class of candidates told apart by the tests in flight: their answers if the culprit is in the
+    /// class.
     fn ways(&self) -> Vec<Vec<(u32, TestAnswer)>> {
         let Some(view) = &self.view else { return Vec::new() };
         let tests: Vec<(u32, u32)> = (self.in_flight.iter())

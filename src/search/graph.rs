@@ -12,11 +12,11 @@ pub struct Graph {
 /// Why lists of parents and variants are not a [`Graph`].
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
-    /// A commit names a parent that does not come before it.
+    /// A parent does not come before its commit.
     #[error("commit #{commit} names #{parent} as a parent, which does not come before it")]
     ParentNotBefore {
         commit: u32,
-        /// The parent that it names.
+        /// The parent of `commit`.
         parent: u32,
     },
     /// There must be one variant number for each commit.
@@ -73,7 +73,7 @@ impl Graph {
         self.parents.get(commit as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// The parents that a search follows: all of them, or the first alone.
+    /// The parents for a search to follow: all of them, or the first alone.
     pub fn followed(&self, commit: u32, first_parent: bool) -> &[u32] {
         let parents = self.parents(commit);
         if first_parent { &parents[..parents.len().min(1)] } else { parents }

@@ -1,4 +1,4 @@
-//! The text that `git bisect log` would print and that `git bisect replay` accepts.
+//! The text of `git bisect log`, as accepted by `git bisect replay`.
 
 use std::fmt::Write;
 
@@ -16,7 +16,7 @@ pub enum LogMark {
 /// One answered commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEntry<'a> {
-    /// The mark that its answer gives it.
+    /// The mark for its answer.
     pub mark: LogMark,
     /// The full commit id.
     pub id: &'a str,
@@ -27,9 +27,9 @@ pub struct LogEntry<'a> {
 /// The words for older and newer commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BisectTerms {
-    /// What older commits are.
+    /// The term for older commits.
     pub old: &'static str,
-    /// What newer commits are.
+    /// The term for newer commits.
     pub new: &'static str,
 }
 
@@ -41,7 +41,7 @@ impl BisectTerms {
     /// Something changed.
     pub const CHANGES: BisectTerms = BisectTerms { old: "old", new: "new" };
 
-    /// The options of `git bisect start` that set them, where they are not git's own.
+    /// The options of `git bisect start` for these terms, if they are not git's own.
     fn options(self) -> String {
         match self {
             BisectTerms::BREAKS => String::new(),

@@ -1,8 +1,8 @@
-//! Parts that the tests share: seeded dice, random histories, and the ground truth about them.
+//! Parts of several tests: seeded dice, random histories, and the ground truth about them.
 
 use super::Graph;
 
-/// SplitMix64 (Steele, Lea, Flood 2014), so that every run sees the same histories.
+/// SplitMix64 (Steele, Lea, Flood 2014): every run sees the same histories.
 pub(super) struct Dice(u64);
 
 impl Dice {
@@ -63,7 +63,7 @@ pub(super) fn random_parents(dice: &mut Dice, size: usize) -> Vec<Vec<u32>> {
     parents
 }
 
-/// A history, which of its commits are bad, and which cannot be tested.
+/// A history, with its bad and its untestable commits.
 pub(super) struct World {
     pub graph: Graph,
     pub bad: Vec<bool>,

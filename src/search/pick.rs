@@ -1,4 +1,4 @@
-//! Chooses the commits that together divide the candidates best.
+//! Chooses commits with the best joint division of the candidates.
 //!
 //! Several tests at once sort the candidates into classes: two are in one class if the same
 //! tests would turn bad for both. The size expected to be left is the sum of squared class sizes
@@ -6,9 +6,8 @@
 
 use super::reach::{Measure, ReachGraph};
 
-/// A cached outcome is taken instead of the best pick if it promises at least this share of what
-/// the best pick promises. Three quarters: a commit one quarter from either end qualifies when
-/// the best is the middle.
+/// A cached outcome is taken instead of the best pick if its gain is at least this share of the best gain.
+/// Three quarters: a commit one quarter from either end qualifies when the best is the middle.
 pub(super) const CACHED_SHARE: f64 = 0.75;
 
 /// Above this many candidates picks are placed by their reach alone and not improved together.
@@ -53,7 +52,7 @@ impl Field<'_> {
         self.free[index] && chosen.iter().all(|&c| self.variant[c as usize] != self.variant[index])
     }
 
-    /// Spreads `slots` picks evenly by reach, in the gaps that `fixed` leaves.
+    /// Spreads `slots` picks evenly by reach, in the gaps between `fixed`.
     fn place(&self, fixed: &[u32], picks: &mut Vec<u32>, slots: usize) {
         let all_candidates: Vec<u32> = (0..self.reach.len() as u32).collect();
         let reach = self.reach.sums(&all_candidates, Measure::Count);
@@ -80,7 +79,7 @@ impl Field<'_> {
         }
     }
 
-    /// Moves one pick at a time, the others held, while that divides the candidates better.
+    /// Moves one pick at a time, the others held, while this divides the candidates better.
     fn improve(&self, in_flight: &[u32], picks: &mut [u32], first: usize) {
         for _ in 0..IMPROVE_SWEEPS {
             let mut has_moved = false;
@@ -101,7 +100,7 @@ impl Field<'_> {
         }
     }
 
-    /// Drops picks whose answer would not divide what the others leave.
+    /// Drops picks without a further division of the candidates.
     fn drop_useless(&self, in_flight: &[u32], picks: &mut Vec<u32>) {
         for index in (0..picks.len()).rev() {
             let scores = self.scores(&list_other_picks(in_flight, picks, index));
@@ -111,7 +110,7 @@ impl Field<'_> {
         }
     }
 
-    /// The free candidate that leaves least; a cached one if it is nearly as good.
+    /// The free candidate with the least left; a cached one if it is nearly as good.
     fn best(&self, scores: &Scores, chosen: &[u32]) -> Option<u32> {
         let mut joinable: Vec<u32> =
             (0..self.reach.len() as u32).filter(|&local| self.may_join(local, chosen)).collect();
@@ -174,7 +173,7 @@ impl Scores {
         self.now - self.left[local as usize]
     }
 
-    /// The first of `locals` that leaves least.
+    /// The first of `locals` with the least left.
     fn least_left(&self, locals: &[u32]) -> Option<u32> {
         let mut least: Option<u32> = None;
         for &local in locals {
@@ -190,7 +189,7 @@ fn list_marked(marked: &[bool]) -> Vec<u32> {
     (0u32..).zip(marked).filter_map(|(local, is_marked)| is_marked.then_some(local)).collect()
 }
 
-/// Sorts the candidates by which of `chosen` reach them.
+/// Sorts the candidates into classes by the members of `chosen` in whose reach they are.
 pub(super) fn partition_by_reach(reach: &ReachGraph, chosen: &[u32]) -> Vec<Vec<u32>> {
     let mut classes = vec![(0..reach.len() as u32).collect::<Vec<u32>>()];
     for &pick in chosen {

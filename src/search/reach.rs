@@ -1,13 +1,13 @@
-//! Counts or weighs the nodes that each node of a subgraph reaches.
+//! Counts or weighs the nodes in reach of each node of a subgraph.
 //!
-//! A node with one parent reaches what the parent reaches and itself, so only merges need sets.
-//! Those are bit sets over at most [`COLUMNS`] members at a time: memory is bounded by
-//! `nodes x 512` bytes, work by `nodes x members / 64` words.
+//! A node with one parent reaches itself and the parent's reach: only merges need sets. These are bit sets over
+//! at most [`COLUMNS`] members at a time. Memory is bounded by `nodes x 512` bytes, work by `nodes x members /
+//! 64` words.
 
 const WORDS: usize = 64;
 const COLUMNS: usize = WORDS * 64;
 
-/// The amount that one reached member adds to a sum.
+/// The weight of one reached member in a sum.
 #[derive(Clone, Copy)]
 pub(super) enum Measure<'a> {
     Count,
@@ -56,7 +56,7 @@ impl ReachGraph {
         &self.edges[self.offsets[local] as usize..self.offsets[local + 1] as usize]
     }
 
-    /// Marks the nodes that `tip` reaches, itself included.
+    /// Marks the nodes in reach of `tip`, itself included.
     pub(super) fn from(&self, tip: u32) -> Vec<bool> {
         let mut marked = vec![false; self.len()];
         marked[tip as usize] = true;

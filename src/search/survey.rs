@@ -7,14 +7,14 @@ use super::graph::Graph;
 /// The work for a range of commits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// One commit for each variant that some edge needs, in topological order.
+    /// One commit for each variant on some edge, in topological order.
     pub runs: Vec<u32>,
-    /// Pairs (commit, parent) to compare, in topological order of the commits. A commit that
-    /// equals any parent changes nothing itself and has no edge.
+    /// Pairs (commit, parent) to compare, in topological order of the commits. A commit equal to any parent
+    /// changes nothing itself and has no edge.
     pub edges: Vec<(u32, u32)>,
 }
 
-/// Lists what to run and compare for the commits reachable from `include` and not from `exclude`.
+/// Lists the runs and comparisons for the commits reachable from `include` and not from `exclude`.
 ///
 /// Parents may lie outside of the range: the first commits of a range are compared to them.
 pub(crate) fn survey_graph(

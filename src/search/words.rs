@@ -54,10 +54,10 @@ pub enum Conclusion {
     Found {
         /// The first bad commit.
         culprit: u32,
-        /// Parents that could not be tested: they are good only because a descendant is.
+        /// Untestable parents: good only because a descendant is.
         unconfirmed_parents: Vec<u32>,
     },
-    /// One of several commits is the culprit. Untestable commits or flaky tests leave open which.
+    /// One of several commits is the culprit. Untestable commits or flaky tests leave it open.
     Ambiguous {
         /// In topological order.
         candidates: Vec<u32>,
@@ -66,7 +66,7 @@ pub enum Conclusion {
     NotMonotone {
         /// The bad commit the search ended at.
         commit: u32,
-        /// Its parents that are bad too.
+        /// Its bad parents.
         bad_parents: Vec<u32>,
     },
     /// The ends do not allow a search.
@@ -93,7 +93,7 @@ pub enum Warning {
         /// The commit whose answer differed.
         commit: u32,
     },
-    /// The culprit is not in the history of this bad end, which has a culprit of its own.
+    /// The culprit is not in the history of this bad end. The end has a culprit of its own.
     Unexplained {
         /// The bad end.
         bad: u32,
@@ -118,9 +118,9 @@ pub enum Phase {
 /// How far a search is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchState {
-    /// The phase that it is in.
+    /// Its phase.
     pub phase: Phase,
-    /// Commits that may still be the culprit.
+    /// The number of candidates left.
     pub candidates: usize,
     /// Rounds of tests still expected, at the number of jobs last seen.
     pub rounds: u32,
@@ -133,7 +133,7 @@ pub struct SearchState {
 /// Why no search can start.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SearchError {
-    /// An end that the graph does not hold.
+    /// An end outside of the graph.
     #[error("end #{commit} is not among the {commits} commits of the graph")]
     UnknownEnd {
         commit: u32,
