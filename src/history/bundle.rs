@@ -72,7 +72,7 @@ fn content_key(bundle: &Path) -> Result<String, HistoryError> {
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-/// The repository in `home`, if it is whole and that of the bundle with this key.
+/// The repository in `home`, if it is whole and of the bundle with this key.
 fn open_intact(home: &Path, key: &str) -> Option<Repository> {
     let expected = fs::read_to_string(home.join(MANIFEST)).ok()?;
     let actual_manifest = list_bundle_files(&home.join(REPOSITORY), key, false).ok()?;
@@ -82,8 +82,7 @@ fn open_intact(home: &Path, key: &str) -> Option<Repository> {
     Repository::open_bare(home.join(REPOSITORY)).ok()
 }
 
-/// Renames `fresh` to `home`. A repository that is there already stays if it is intact, else it is
-/// replaced.
+/// Renames `fresh` to `home`. An intact repository there stays, a damaged one is replaced.
 fn install_unpacked_bundle(fresh: TempDir, home: &Path, key: &str) -> Result<(), HistoryError> {
     if fs::rename(fresh.path(), home).is_ok() {
         // Nothing is left at the temporary name.
@@ -204,7 +203,7 @@ fn unpack_error(bundle: &Path, source: git2::Error) -> HistoryError {
     }
 }
 
-/// Refuses a count of objects that the pack is too short for, before memory is allocated for them.
+/// Refuses a count of objects beyond the size of the pack, before memory is allocated for them.
 ///
 /// An object takes at least 9 bytes: one of header and eight of zlib stream.
 fn check_object_count(

@@ -1,6 +1,6 @@
 //! The text at the beginning of a bundle, as git's `gitformat-bundle` describes it.
 //!
-//! Only parses; the pack that follows is left in the reader.
+//! Only parses; the pack behind it is left in the reader.
 
 use std::{
     io::{BufRead, Read},

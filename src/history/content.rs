@@ -1,5 +1,5 @@
-//! Files of a tree that a program sees. Those of a commit stay in the repository until they are wanted, one
-//! at a time: a revision may hold more than fits in memory.
+//! The files of a tree, as a program sees them. Those of a commit stay in the repository until they are wanted,
+//! one at a time: a revision may hold more than fits in memory.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,18 +11,18 @@ use super::HistoryError;
 use super::tree::{GitTree, Node, Stop, Tree};
 use crate::files;
 
-/// What is known of the content of git's objects that were read: revisions share most of their files.
+/// The digests of git's objects read so far: revisions share most of their files.
 static KNOWN: LazyLock<Mutex<HashMap<Oid, Digest>>> = LazyLock::new(Mutex::default);
 
 fn lock_known_digests() -> MutexGuard<'static, HashMap<Oid, Digest>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What lies at a path of a tree.
+/// The kind of a path of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
     Plain,
-    /// A file that can be run as a program.
+    /// A file with permission to run.
     Executable,
     /// A symlink; the content is its target.
     Link,
@@ -35,13 +35,13 @@ pub enum FileKind {
 pub struct TreeFile {
     /// As the path of a [`SourceFile`](super::SourceFile).
     pub path: String,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     digest: Digest,
     content: Content,
 }
 
-/// What tells one content from another.
+/// Identifies a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Digest {
     hash: blake3::Hash,
@@ -79,7 +79,7 @@ impl TreeFile {
         TreeFile { path, kind, digest, content: Content::Held(content.into()) }
     }
 
-    /// The object `id` of `repository`, which `read_content` reads if it was never met.
+    /// The object `id` of `repository`. `read_content` reads it if its digest is unknown.
     pub(super) fn object(
         path: String,
         kind: FileKind,

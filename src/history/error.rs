@@ -38,17 +38,17 @@ pub enum HistoryError {
     /// A file could not be read or written.
     #[error("failed to {doing} `{}`", path.display())]
     Io {
-        /// The action that failed, such as `read`.
+        /// The failed action, such as `read`.
         doing: &'static str,
         /// The file or folder.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
     },
-    /// git itself failed in a way that has no variant of its own.
+    /// git itself failed in a way without a variant of its own.
     #[error("failed to {doing}")]
     Git {
-        /// The action that failed.
+        /// The failed action.
         doing: String,
         /// libgit2's error.
         source: GitCause,
@@ -59,7 +59,7 @@ pub enum HistoryError {
         /// The repository.
         path: PathBuf,
     },
-    /// Nothing is known by that name.
+    /// Nothing has this name.
     #[error("unknown revision `{rev}`")]
     UnknownRevision {
         /// The revision as given.
@@ -69,7 +69,7 @@ pub enum HistoryError {
         /// Whether the clone is shallow, and may lack it.
         shallow: bool,
     },
-    /// Several commits have ids that begin alike.
+    /// The ids of several commits begin alike.
     #[error("ambiguous revision `{prefix}`: {}", candidate_list(candidates, *total))]
     AmbiguousRevision {
         /// The abbreviated id as given.
@@ -87,18 +87,18 @@ pub enum HistoryError {
         /// `tree`, `blob` or `tag`.
         kind: &'static str,
     },
-    /// A range that cannot be parsed or has no positive end.
+    /// A range without a meaning, or without a positive end.
     #[error("`{range}` is no range of commits")]
     BadRange {
         /// The range as given.
         range: String,
     },
-    /// A shallow clone ends before the history that is needed.
+    /// A shallow clone ends before the needed history.
     #[error("shallow clone: commit {commit} is here, its parent {parent} is not")]
     Shallow {
         /// The last commit in the repository, abbreviated.
         commit: String,
-        /// The full id of the parent that is not.
+        /// The full id of the missing parent.
         parent: String,
     },
     /// The bundle is a Git LFS pointer.
@@ -129,7 +129,7 @@ pub enum HistoryError {
     #[error("bundle `{}` builds on commits that it does not hold: {}", path.display(), missing.join(", "))]
     BundlePrerequisites {
         path: PathBuf,
-        /// Full ids, with the comment that `git bundle create` left.
+        /// Full ids, with the comment left by `git bundle create`.
         missing: Vec<String>,
     },
     /// The working tree was asked for where there is none.
@@ -187,13 +187,12 @@ impl GitCause {
         matches!(self.0.class(), Odb | Zlib | Object | Tree | Indexer)
     }
 
-    /// Whether references are stored in a format that libgit2 does not read; only the message tells.
+    /// Whether libgit2 cannot read the format of the references; only the message tells.
     fn is_about_references(&self) -> bool {
         self.0.message().contains("refstorage")
     }
 
-    /// Whether the repository has an object format that libgit2 does not know; only the message
-    /// tells.
+    /// Whether libgit2 does not know the object format of the repository; only the message tells.
     pub(super) fn is_about_object_names(&self) -> bool {
         let text = self.0.message().to_lowercase();
         text.contains("objectformat") || text.contains("object format")
@@ -220,7 +219,7 @@ pub enum SourceOrigin {
     Revision(String),
     /// Files on disk.
     WorkingTree(PathBuf),
-    /// A folder of headers that a harness names beside the revisions.
+    /// A harness's folder of headers beside the revisions.
     Overlay(PathBuf),
 }
 
@@ -245,16 +244,16 @@ pub enum SourceFault {
         path: String,
         /// Its other names.
         names: Box<OtherNames>,
-        /// Paths of the same revision that look alike, nearest first.
+        /// Similar paths of the same revision, nearest first.
         similar: Vec<String>,
     },
     /// A symlink whose target does not exist.
     #[error("has a symlink `{link}` to `{target}`, which does not exist")]
     Dangling { link: String, target: String },
-    /// A symlink that leaves the tree.
+    /// A symlink out of the tree.
     #[error("has a symlink `{link}` that leads outside, to `{target}`")]
     SymlinkOutside { link: String, target: String },
-    /// Symlinks that never arrive.
+    /// Symlinks in a circle.
     #[error("has a symlink `{link}` that leads back to itself")]
     SymlinkLoop {
         /// One of the symlinks.
@@ -273,10 +272,10 @@ pub enum SourceFault {
         /// The type of the file.
         kind: &'static str,
     },
-    /// A file that Git LFS keeps elsewhere.
+    /// A file kept elsewhere by Git LFS.
     #[error("has only a Git LFS pointer at `{path}`, not the file")]
     LfsPointer { path: String },
-    /// A file that nobody reads as a source.
+    /// A file too large for a source.
     #[error("has a file of {bytes} bytes at `{path}`, more than the {limit} that are read")]
     TooLarge {
         path: String,
@@ -284,18 +283,18 @@ pub enum SourceFault {
         /// How many are allowed.
         limit: u64,
     },
-    /// A name that no file can have, or that `#include` cannot contain.
+    /// A name impossible for a file or in an `#include`.
     #[error("has a name that no source can have: `{}`", path.escape_debug())]
     BadName { path: String },
     /// Folders in folders without end.
     #[error("has folders in more than {limit} folders at `{}...`", path.chars().take(60).collect::<String>())]
     TooDeep {
-        /// The path of the last that was looked into.
+        /// The path of the last folder looked into.
         path: String,
         /// How many are allowed.
         limit: usize,
     },
-    /// A file name that cannot be written in `replay.toml` or in a report.
+    /// A file name impossible in `replay.toml` or in a report.
     #[error("has a file name that is not UTF-8: `{path}`")]
     NameNotUtf8 {
         /// The path, with the undecodable bytes replaced.
@@ -303,25 +302,25 @@ pub enum SourceFault {
     },
 }
 
-/// The names of a path that a revision lacks, besides the first.
+/// Further names of a missing path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtherNames {
-    /// Those that were tried.
+    /// The names tried.
     pub tried: Vec<String>,
     /// Where the revision has it, if git sees it renamed.
     pub moved: Option<Rename>,
 }
 
-/// The place at which a revision has a path that it lacks under its name.
+/// The place of a path under another name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rename {
     /// The place, relative to the repository's root.
     pub place: String,
-    /// The line of `replay.toml` that names this place, too.
+    /// The line of `replay.toml` with this place in it.
     pub line: String,
 }
 
-/// One of several commits that an abbreviated id could mean.
+/// One of several commits with the same abbreviated id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommitCandidate {
     /// The shortest unique abbreviation of at least 7 digits.
@@ -348,8 +347,7 @@ impl HistoryError {
         !matches!(place, SourceOrigin::Overlay(_))
     }
 
-    /// Whether the revision lacks a named path under any name that git knows: the path is newer, or was
-    /// never there.
+    /// Whether the revision lacks a named path under all names known to git: the path is newer, or was never there.
     pub fn is_absence(&self) -> bool {
         let HistoryError::Unusable { fault: SourceFault::Missing { names, .. }, .. } = self else {
             return false;

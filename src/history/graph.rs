@@ -1,6 +1,6 @@
 //! The commits between revisions: ranges as `git log` takes them, and the graph of a search.
 //!
-//! Lists the commits of `git rev-list`, with the edges. Callers decide which of them are tested.
+//! Lists the commits of `git rev-list`, with the edges. Callers decide on the tests.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,14 +8,14 @@ use git2::{ErrorCode, Oid};
 
 use super::{Commit, CommitId, History, HistoryError};
 
-/// The commits that are reachable from a bad revision and from no good one.
+/// The commits reachable from a bad revision and from no good one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommitGraph {
     /// Parents before their children.
     pub nodes: Vec<GraphNode>,
-    /// The best common ancestors of each bad revision with the good ones, sorted, as `git
-    /// merge-base --all BAD GOOD...` gives them. One that is not itself good must be tested: if it
-    /// were bad, the search could not tell where it broke. Empty for unrelated histories.
+    /// The best common ancestors of each bad revision with the good ones, sorted, as `git merge-base --all BAD
+    /// GOOD...` gives them. One besides the good revisions must be tested: if it were bad, the search could not
+    /// find the break. Empty for unrelated histories.
     pub merge_bases: Vec<CommitId>,
 }
 
@@ -37,7 +37,7 @@ struct RevListEnds {
 }
 
 impl History {
-    /// The commits that `git log RANGE` would list, parents before their children.
+    /// The commits of `git log RANGE`, parents before their children.
     ///
     /// Understands `a..b`, `a...b`, `^a b`, `a^!`, `a^@`, `a^-` and several of them.
     ///
@@ -55,7 +55,7 @@ impl History {
         commits.into_iter().map(|(id, _)| self.commit(CommitId(id))).collect()
     }
 
-    /// The graph in which the first bad commit is searched.
+    /// The graph for the search of the first bad commit.
     ///
     /// With `first_parent`, only the first parent of each commit is followed from the bad
     /// revisions, as `git rev-list --first-parent` does.
@@ -134,7 +134,7 @@ impl History {
         let excluded = self.ancestors(&ends.exclude)?;
         let mut seen_ids = HashSet::new();
         let mut order = Vec::new();
-        // A commit is listed when it is met again, below all that its parents put on the stack.
+        // A commit is listed when it is met again, below the entries of its parents.
         let mut stack: Vec<(Oid, Option<Vec<Oid>>)> =
             ends.include.iter().rev().map(|id| (*id, None)).collect();
         while let Some((id, visited)) = stack.pop() {

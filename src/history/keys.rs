@@ -1,8 +1,8 @@
-//! Keys of source sets, computed from git's ids alone. They find the commits that change no sources
-//! in a history of many thousand commits, without reading a file.
+//! Keys of source sets, computed from git's ids alone. They find the commits without changed sources in a
+//! history of many thousand commits, without reading a file.
 //!
-//! A key depends on the entries of the root tree in which the named paths begin, unless a symlink
-//! is met. Commits with equal entries share a key, and only their root trees are read.
+//! A key depends on the entries of the root tree at the beginnings of the named paths, unless a symlink is met.
+//! Commits with equal entries share a key, and only their root trees are read.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -21,10 +21,10 @@ use super::{
 };
 use crate::tensor::parallel;
 
-/// Trees below which keys are computed on one thread: opening a repository has its price.
+/// One thread computes the keys of fewer trees than these: opening a repository has its price.
 const TREES_PER_THREAD: usize = 500;
 
-/// The keys that are known.
+/// The known keys.
 #[derive(Default)]
 pub(super) struct Keys {
     specs: Vec<SpecKeys>,
@@ -38,7 +38,7 @@ struct SpecKeys {
     /// The first components of its paths; none if one of them is the root itself.
     beginnings: Option<Arc<[String]>>,
     by_tree: HashMap<Oid, SourceKey>,
-    /// By the entries of the root tree that have these names.
+    /// By the entries of the root tree with these names.
     by_entries: HashMap<Vec<RootTreeEntry>, SourceKey>,
 }
 
@@ -56,9 +56,9 @@ impl Keys {
 }
 
 impl History {
-    /// A key of the files that `spec` names at `commit`, from git's ids alone.
+    /// A key of the files of `spec` at `commit`, from git's ids alone.
     ///
-    /// Remembered for each tree, so that commits with equal trees cost nothing.
+    /// Remembered for each tree: commits with equal trees cost nothing.
     ///
     /// # Errors
     /// [`HistoryError::PathOutside`], and [`HistoryError::Git`] for a damaged repository. A
@@ -71,7 +71,7 @@ impl History {
         self.key_of(self.tree_of(commit.into().0)?, spec)
     }
 
-    /// The keys of many commits, one for each of `specs`. Uses several threads where that helps.
+    /// The keys of many commits, one for each of `specs`. Uses several threads for many trees.
     ///
     /// # Errors
     /// As [`History::source_key`].

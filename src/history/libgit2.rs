@@ -15,8 +15,8 @@ pub(super) fn configure_libgit2() {
         for level in
             [ConfigLevel::System, ConfigLevel::Global, ConfigLevel::XDG, ConfigLevel::ProgramData]
         {
-            // What a user configured for git must not change what a replay sees. Failing to
-            // clear a path leaves git's own behaviour, so the result is of no consequence.
+            // The user's configuration of git must not change replays. Failing to clear a path leaves git's own
+            // behaviour: the result is of no consequence.
             // SAFETY: `Once` serialises this against every other call made by this crate, and no
             // repository has been opened yet.
             let _ = unsafe { opts::set_search_path(level, "") };
@@ -26,9 +26,8 @@ pub(super) fn configure_libgit2() {
         // shared disk or in a container would fail.
         // SAFETY: as above.
         let _ = unsafe { opts::set_verify_owner_validation(false) };
-        // Like git, which trusts the checksums of zlib and of its packs: to hash each of 100,000
-        // commits and trees again takes longer than to read them. Sources are hashed where they are
-        // read, see `GitTree`.
+        // Git trusts the checksums of zlib and of its packs, too: hashing each of 100,000 commits and trees again
+        // takes longer than reading them. Sources are hashed on reading, see `GitTree`.
         opts::strict_hash_verification(false);
         // A history is walked once; anything needed again is remembered in a smaller form.
         opts::enable_caching(false);

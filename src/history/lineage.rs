@@ -1,5 +1,4 @@
-//! Ancestors at which a search can begin: the last change of a file, and the first commit with the
-//! sources.
+//! Ancestors for the beginning of a search: the last change of a file, and the first commit with the sources.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -9,9 +8,9 @@ use git2::{ErrorCode, Oid};
 use super::{Commit, History, HistoryError, SourceSpec};
 
 impl History {
-    /// The commit that last touched the file or folder `path`, as seen from `start_commit`: follows parents
-    /// at which it is the same, to the first commit without such a parent. None if `start_commit` has no
-    /// such path.
+    /// The last commit with a change of the file or folder `path`, as seen from `start_commit`: follows parents
+    /// with the same content, to the first commit without such a parent. None if `start_commit` has no such
+    /// path.
     ///
     /// # Errors
     /// [`HistoryError::Git`] for a damaged repository.
@@ -44,8 +43,8 @@ impl History {
         }
     }
 
-    /// The first commit, parents before children, among `start_commit` and its ancestors at which the files
-    /// of all `specs` exist; none if they never do.
+    /// The first commit, parents before children, among `start_commit` and its ancestors with the files of all
+    /// `specs`; none if there is none.
     ///
     /// # Errors
     /// As [`History::source_set`], and [`HistoryError::Shallow`] if the history ends early.

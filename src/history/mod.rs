@@ -59,7 +59,7 @@ impl CommitId {
         self.0.as_bytes()
     }
 
-    /// An id that no commit has, told from others by `number`.
+    /// An id without a commit, one for each `number`.
     #[cfg(test)]
     pub(crate) fn made_up(number: u8) -> CommitId {
         CommitId(Oid::from_bytes(&[number; 20]).expect("20 bytes"))
@@ -97,7 +97,7 @@ pub struct Commit {
     pub author_name: String,
     /// Committer's time, in seconds since 1970.
     pub time_s: i64,
-    /// The parents that the commit records, also where a shallow clone lacks them.
+    /// The recorded parents, even those missing from a shallow clone.
     pub parents: Vec<CommitId>,
 }
 
@@ -116,12 +116,12 @@ pub struct History {
     is_bundle: bool,
     /// Whether grafts or the end of a shallow clone change the recorded parents of commits.
     is_grafted: bool,
-    /// The root trees of commits that were met.
+    /// The root trees of the commits met so far.
     trees: RefCell<HashMap<Oid, Oid>>,
     keys: RefCell<keys::Keys>,
-    /// By tree and path that it lacks: where git sees it, if it does.
+    /// By tree and missing path: its place according to git, if there is one.
     renames: RefCell<HashMap<(Oid, String), Option<String>>>,
-    /// Declared after `repo`, so that the files outlive the mappings of them.
+    /// Declared after `repo`: the files outlive their mappings.
     _unpacked: Option<TempDir>,
 }
 
@@ -134,7 +134,7 @@ impl fmt::Debug for History {
 impl History {
     /// Opens a repository (its folder, a linked worktree, a bare one) or a bundle file.
     ///
-    /// A bundle is unpacked into a temporary folder, which is removed when the value is dropped.
+    /// A bundle is unpacked into a temporary folder, removed when the value is dropped.
     ///
     /// # Errors
     /// [`HistoryError::NotARepository`], [`HistoryError::Sha256`], and the `Bundle` variants.
@@ -150,7 +150,7 @@ impl History {
         Self::open_any(path, Some(cache))
     }
 
-    /// Opens the repository that surrounds `start_path`, a file or a folder.
+    /// Opens the repository around `start_path`, a file or a folder.
     ///
     /// # Errors
     /// [`HistoryError::NoRepositoryAround`] if there is none.
@@ -207,7 +207,7 @@ impl History {
 
     /// Opens the same repository once more, for another thread.
     ///
-    /// A temporary folder of a bundle belongs to the value that unpacked it.
+    /// A temporary folder of a bundle stays with this value.
     ///
     /// # Errors
     /// [`HistoryError::Git`] if it cannot be opened any more.
@@ -289,7 +289,7 @@ impl History {
         })
     }
 
-    /// The shortest abbreviation of at least 7 digits that means no other object.
+    /// The shortest unique abbreviation of at least 7 digits.
     fn short(&self, id: Oid) -> String {
         let full_id = id.to_string();
         let mut digits = 7;
@@ -302,7 +302,7 @@ impl History {
     }
 }
 
-/// The parents in the commit's own header: libgit2 hides those that a shallow clone lacks.
+/// The parents in the commit's own header: libgit2 hides those missing from a shallow clone.
 fn recorded_parents(commit: &git2::Commit<'_>) -> Vec<CommitId> {
     let header = String::from_utf8_lossy(commit.raw_header_bytes());
     header

@@ -38,7 +38,7 @@ impl History {
         known_tree.map_or_else(|| Ok(self.links(id)?.tree), Ok)
     }
 
-    /// The entries of the tree `id` that have these names.
+    /// The entries of the tree `id` with these names.
     pub(super) fn entries(
         &self,
         id: Oid,
@@ -80,7 +80,7 @@ fn parse_commit(text: &[u8]) -> Option<Links> {
     Some(Links { tree, parents })
 }
 
-/// The id that follows `word` in `line`.
+/// The id behind `word` in `line`.
 fn parse_link(line: &[u8], word: &str) -> Option<Oid> {
     let digits = line.strip_prefix(word.as_bytes())?;
     Oid::from_str(std::str::from_utf8(digits).ok()?).ok().filter(|_| digits.len() == 40)

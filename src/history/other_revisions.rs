@@ -1,5 +1,5 @@
-//! Finds paths that the checked-out commit lacks in other revisions: `git bisect run` checks out
-//! commits that are older than the fixtures.
+//! Finds missing paths of the checked-out commit in other revisions: `git bisect run` checks out commits older
+//! than the fixtures.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use super::History;
 pub struct OtherRevisionPath {
     /// The checked-out commit, abbreviated.
     pub head: String,
-    /// A branch or another name of a revision that has the path with other content.
+    /// A branch or another name of the revision with the other content.
     pub name: String,
     /// Whether the checked-out commit has the path at all.
     pub here: bool,
@@ -23,8 +23,8 @@ pub struct OtherRevisionPath {
 }
 
 impl History {
-    /// A revision that has `path` with other content than the checked-out commit, which may lack it.
-    /// `path` need not exist on disk.
+    /// A revision with other content at `path` than the checked-out commit. Neither this commit nor the disk
+    /// need have the path.
     ///
     /// The ends of a bisection are tried first, then the branches. Also none where the repository
     /// cannot tell: the result is only advice.
@@ -57,7 +57,7 @@ impl History {
         Some(tree.get_path(path).ok()?.id())
     }
 
-    /// The references that match `pattern`: names without their folder, and their commits.
+    /// The references matching `pattern`: names without their folder, and their commits.
     fn names(&self, pattern: &str) -> Vec<(String, Oid)> {
         let Ok(references) = self.repo.references_glob(pattern) else { return Vec::new() };
         let named_commits = references.flatten().filter_map(|reference| {
@@ -70,7 +70,7 @@ impl History {
     }
 }
 
-/// `path` from `root`, through the folders above it that are there.
+/// `path` from `root`, through its existing folders.
 fn resolve_below_root(root: &Path, path: &Path) -> Option<PathBuf> {
     let full_path = std::path::absolute(path).ok()?;
     let existing_folder = full_path.ancestors().find(|folder| folder.exists())?;

@@ -9,7 +9,7 @@ use super::source_set::{
 use super::tree::DiskTree;
 use super::{HistoryError, SourceKey, SourceOrigin};
 
-/// The folder in which the files of an overlay stand beside those of a revision.
+/// The folder for the files of an overlay beside those of a revision.
 pub const OVERLAY: &str = "(overlay)";
 
 /// The files of a harness's `overlay`, the same at every revision. Clones share them.

@@ -1,19 +1,19 @@
-//! Finds the commit that a revision means, with git's own syntax.
+//! Finds the commit of a revision, in git's own syntax.
 //!
-//! Where git2 reports only "ambiguous" or "not found", this reports what was meant or is missing.
+//! Where git2 reports only "ambiguous" or "not found", this names the candidates or the missing part.
 
 use git2::{Error, ErrorCode, ObjectType, Oid, Sort};
 
 use super::{Commit, CommitCandidate, CommitId, History, HistoryError, recorded_parents, suggest};
 
 const MAX_CANDIDATES: usize = 10;
-/// The most commits that are examined to explain why a revision is missing.
+/// The most commits to examine for a missing revision.
 const MOST_PARENTS: usize = 10_000;
 
 impl History {
-    /// The commit that `rev` means: anything `git rev-parse` understands, tags peeled.
+    /// The commit of `rev`: anything `git rev-parse` understands, tags peeled.
     ///
-    /// An abbreviated id that means one commit and other objects besides means the commit.
+    /// An abbreviated id of one commit and of other objects means the commit.
     ///
     /// # Errors
     /// [`HistoryError::UnknownRevision`], [`HistoryError::AmbiguousRevision`],
@@ -32,7 +32,7 @@ impl History {
         }
     }
 
-    /// Replaces the abbreviated id that `rev` begins with by the only commit it can mean.
+    /// Replaces the abbreviated id at the beginning of `rev` by its only possible commit.
     fn disambiguate(&self, rev: &str) -> Result<Commit, HistoryError> {
         let end = rev.find(['^', '~', '@', ':']).unwrap_or(rev.len());
         let (prefix, suffix) = rev.split_at(end);
@@ -97,7 +97,7 @@ impl History {
         }
     }
 
-    /// The error for a revision that names an object that the repository lacks.
+    /// The error for a revision of a missing object.
     pub(super) fn lost(&self, rev: &str) -> Option<HistoryError> {
         let name = &rev[..rev.find(['^', '~', '@', ':']).unwrap_or(rev.len())];
         let name = if name.is_empty() { "HEAD" } else { name };
@@ -126,7 +126,7 @@ impl History {
         HistoryError::UnknownRevision { rev: rev.to_owned(), similar, shallow }
     }
 
-    /// The end of a shallow clone, if `rev` asks for an ancestor of a commit that exists.
+    /// The end of a shallow clone, if `rev` asks for an ancestor of an existing commit.
     fn cut_off(&self, rev: &str) -> Option<HistoryError> {
         let (base, _) = rev.split_at(rev.find(['^', '~'])?);
         if !self.repo.is_shallow() {

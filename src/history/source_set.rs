@@ -1,4 +1,4 @@
-//! The files that a harness names, at a revision or on disk.
+//! The files of a harness, at a revision or on disk.
 
 use std::{path::Path, sync::Arc};
 
@@ -16,26 +16,26 @@ use super::{
 use crate::files;
 use crate::harness::SourcePath;
 
-/// Which files belong to a kernel project.
+/// Selects the files of a kernel project.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SourceSpec {
     /// Files or folders with the sources, relative to `prefix`.
     pub sources: Vec<SourcePath>,
     /// Files or folders with headers, relative to `prefix`.
     pub include: Vec<SourcePath>,
-    /// Files or folders that are wanted as they are: with their modes, and with symlinks that are
-    /// not followed; relative to `prefix`.
+    /// Files or folders to keep as they are, with their modes, and with symlinks not followed; relative to
+    /// `prefix`.
     pub tree: Vec<SourcePath>,
     /// The project's folder, relative to the repository's root; empty for the root itself.
     pub prefix: String,
-    /// Headers outside of every revision, which go with each.
+    /// Headers outside of every revision, added to each.
     pub overlay: Overlay,
 }
 
-/// The purpose for which a harness named a file.
+/// The purpose of a file in a harness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SourceRole {
-    /// Below `sources`; a file that is below `include` too counts as a source.
+    /// Below `sources`; a file below `include` too counts as a source.
     Source,
     /// Below `include` only.
     Include,
@@ -51,9 +51,9 @@ pub struct SourceFile {
     /// Begins with `../` where the harness names a folder beside its own, but with no more of them
     /// than the project's folder is deep: written below `DIR/PREFIX`, it stays in `DIR`.
     pub path: String,
-    /// The purpose for which the harness named it.
+    /// Its purpose in the harness.
     pub role: SourceRole,
-    /// Its bytes; for a symlink that was followed, those of the file it leads to.
+    /// Its bytes; for a followed symlink, those of its target.
     pub content: Arc<[u8]>,
 }
 
@@ -80,7 +80,7 @@ impl SourceKey {
         SourceKey(key)
     }
 
-    /// The bytes of the key, for keys of other things that depend on it.
+    /// The bytes of the key, for the keys of dependent things.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -89,13 +89,13 @@ impl SourceKey {
 /// One path of a spec under its names, relative to the repository's root.
 pub(super) struct NamedPath {
     pub role: SourceRole,
-    /// Never empty; the first that is there is meant.
+    /// Never empty; the first existing one is meant.
     pub names: Vec<String>,
 }
 
 /// A named path of a tree.
 pub(super) struct Resolved<'n> {
-    /// The name that is there.
+    /// The existing name.
     pub path: &'n str,
     /// Where it really lies.
     pub real: String,
@@ -103,7 +103,7 @@ pub(super) struct Resolved<'n> {
 }
 
 impl NamedPath {
-    /// The first of the names that is there.
+    /// The first existing name.
     pub(super) fn resolve<T: Tree>(&self, walk: &TreeWalk<'_, T>) -> Result<Resolved<'_>, Stop> {
         for path in &self.names {
             match walk.resolve(path) {
@@ -152,7 +152,7 @@ pub(super) fn from_root(prefix: &str, path: &str) -> Result<String, HistoryError
     Ok(parts.join("/"))
 }
 
-/// `path`, which is relative to the root, as seen from the folder `prefix`.
+/// `path`, relative to the root, as seen from the folder `prefix`.
 pub(super) fn from_prefix(prefix: &str, path: &str) -> String {
     let prefix: Vec<&str> = prefix.split('/').filter(|part| !part.is_empty()).collect();
     let parts: Vec<&str> = path.split('/').collect();
@@ -162,7 +162,7 @@ pub(super) fn from_prefix(prefix: &str, path: &str) -> String {
 }
 
 impl History {
-    /// The files that `spec` names at `commit`.
+    /// The files of `spec` at `commit`.
     ///
     /// Symlinks are followed within the tree.
     ///
@@ -181,7 +181,7 @@ impl History {
         read_result.map_err(|error| self.trace_rename(&commit, spec, error))
     }
 
-    /// The files that `spec` names in the working tree, without what git ignores.
+    /// The files of `spec` in the working tree, without those ignored by git.
     ///
     /// # Errors
     /// [`HistoryError::NoWorkingTree`] for a bundle or a bare repository, else as
@@ -194,7 +194,7 @@ impl History {
         read_set(&tree, spec, || SourceOrigin::WorkingTree(root.to_owned()))
     }
 
-    /// The changes of `commit` to the files that `spec` names, as a unified diff.
+    /// The changes of `commit` to the files of `spec`, as a unified diff.
     ///
     /// Without a parent everything is new. Bytes that are not UTF-8 are replaced.
     ///
@@ -247,7 +247,7 @@ impl History {
     }
 }
 
-/// The files that `spec` names below `root`, where no repository is at hand.
+/// The files of `spec` below `root`, without a repository.
 ///
 /// # Errors
 /// As [`History::source_set`]; symlinks may not lead out of `root`.
@@ -273,7 +273,7 @@ fn read_set(
     Ok(SourceSet::new(files, whole_files))
 }
 
-/// The path of a file that stands where those of an overlay belong.
+/// The path of a file in the place of an overlay.
 fn taken_by_overlay(files: &[SourceFile]) -> Option<&str> {
     let is_taken = |file: &&SourceFile| file.path.split('/').next() == Some(OVERLAY);
     files.iter().find(is_taken).map(|file| file.path.as_str())
@@ -330,7 +330,7 @@ fn read_file(
 
 impl SourceSet {
     fn new(mut files: Vec<SourceFile>, mut tree: Vec<TreeFile>) -> SourceSet {
-        // `Source` sorts before `Include`, so that it is the role that stays.
+        // `Source` sorts before `Include`: it is the role to stay.
         files.sort_by(|a, b| (&a.path, a.role).cmp(&(&b.path, b.role)));
         files.dedup_by(|later, first| later.path == first.path);
         tree.sort_by(|a, b| a.path.cmp(&b.path));
@@ -350,7 +350,7 @@ impl SourceSet {
     }
 }
 
-/// With the length first, so that no two lists of fields hash alike.
+/// With the length first: no two lists of fields hash alike.
 pub(super) fn hash_bytes(hasher: &mut blake3::Hasher, bytes: &[u8]) {
     hasher.update(&(bytes.len() as u64).to_le_bytes());
     hasher.update(bytes);

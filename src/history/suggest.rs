@@ -1,4 +1,4 @@
-//! Finds the names that a user may have meant.
+//! Finds similar names, for advice.
 
 use git2::Repository;
 
@@ -30,7 +30,7 @@ pub(super) fn similar_references(repo: &Repository, name: &str) -> Vec<String> {
     select_nearest_names(names, |candidate| strsim::jaro_winkler(candidate, name))
 }
 
-/// Adds to a missing path those of the same tree that resemble it.
+/// Adds to a missing path the similar ones of the same tree.
 pub(super) fn complete_fault(tree: &impl Tree, fault: SourceFault) -> SourceFault {
     match fault {
         SourceFault::Missing { path, names, .. } => {
@@ -45,7 +45,7 @@ fn similar_paths(tree: &impl Tree, path: &str) -> Vec<String> {
     let mut paths = Vec::new();
     list_tree_paths(tree, "", 0, &mut paths);
     select_nearest_names(paths, |candidate| {
-        // A file that moved keeps its name: that is worth more than a similar folder.
+        // A moved file keeps its name: this is worth more than a similar folder.
         let name_bonus = if base_name(candidate) == base_name(path) { 1.0 } else { 0.0 };
         name_bonus + strsim::jaro_winkler(candidate, path)
     })

@@ -22,7 +22,7 @@ const LONGEST_NAME: usize = 255;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Node {
     File(Oid),
-    /// A file that can be run as a program.
+    /// A file with permission to run.
     Executable(Oid),
     Folder(Oid),
     Link(Oid),
@@ -50,7 +50,7 @@ impl From<HistoryError> for Stop {
     }
 }
 
-/// What lies in a folder: its name, and the node.
+/// An entry of a folder: its name, and the node.
 pub(super) type Child = (Result<String, SourceFault>, Node);
 
 /// Paths are relative to the root, with `/`, without `.` and `..`; the root is the empty path.
@@ -58,10 +58,9 @@ pub(super) trait Tree {
     fn root(&self) -> Node;
     /// The node at `folder/name`; `folder` is a real folder.
     fn child(&self, folder: &str, name: &str) -> Result<Option<Node>, Stop>;
-    /// Names and nodes in `folder`, in the order of the names' bytes; a fault for a name that no path
-    /// can contain.
+    /// Names and nodes in `folder`, in the order of the names' bytes; a fault for a name impossible in a path.
     fn children(&self, folder: &str) -> Result<Vec<Child>, Stop>;
-    /// The folder of the repository that holds its files as objects; none for files on disk.
+    /// The folder of the repository with its files as objects; none for files on disk.
     fn repository(&self) -> Option<&Path>;
     /// The bytes of a file, or the text of a symlink.
     fn read(&self, path: &str, node: Node) -> Result<Vec<u8>, Stop>;
@@ -143,7 +142,7 @@ impl Tree for GitTree<'_> {
     }
 }
 
-/// Refuses a file at `path` that is larger than any source, before it is read.
+/// Refuses a file at `path` larger than any source, before it is read.
 fn check_size(path: &str, bytes: u64) -> Result<(), SourceFault> {
     let limit = files::SOURCE_BYTES;
     if bytes > limit {
@@ -176,8 +175,7 @@ fn read_error(path: &str) -> impl Fn(git2::Error) -> HistoryError {
 
 /// `name` as text, if it is text and a file can have it.
 ///
-/// git does not check names in a tree that somebody else made, and `..` would lead out of the
-/// folder in which sources are laid out.
+/// git does not check names in somebody else's tree, and `..` would lead out of the folder of the sources.
 fn check_file_name(folder: &str, name: &[u8]) -> Result<String, SourceFault> {
     let Ok(text) = str::from_utf8(name) else {
         let path = join_tree_path(folder, &String::from_utf8_lossy(name));
@@ -190,7 +188,7 @@ fn check_file_name(folder: &str, name: &[u8]) -> Result<String, SourceFault> {
     Ok(text.to_owned())
 }
 
-/// A folder on disk. With a repository, files that git ignores are left out.
+/// A folder on disk. With a repository, files ignored by git are left out.
 pub(super) struct DiskTree<'r> {
     root: PathBuf,
     repo: Option<&'r Repository>,
@@ -232,7 +230,7 @@ impl<'r> DiskTree<'r> {
         })
     }
 
-    /// Refuses a pipe in the place of a `.gitignore`, which libgit2 would block on.
+    /// Refuses a pipe in the place of a `.gitignore`: libgit2 would block on it.
     fn check_ignore_lists(&self, folder: &str) -> Result<(), HistoryError> {
         if self.repo.is_none() {
             return Ok(());

@@ -88,7 +88,7 @@ impl<'t, T: Tree> TreeWalk<'t, T> {
         Ok(passed.pop().unwrap_or_else(|| (String::new(), self.tree.root())))
     }
 
-    /// The relative target of the symlink, which is number `links` on this path.
+    /// The relative target of the symlink, number `links` on this path.
     fn read_link(&self, entry_path: &str, link: Node, links: usize) -> Result<String, Stop> {
         let link_path = entry_path.to_owned();
         self.met_link.set(true);
@@ -161,8 +161,7 @@ impl<'t, T: Tree> TreeWalk<'t, T> {
     }
 }
 
-/// The name of what lies in `folder`, if `#include` can contain it; none for a file or folder that no
-/// source needs.
+/// The name of an entry of `folder`, if `#include` can contain it; none for a file or folder without sources.
 fn includable_name(
     folder: &str,
     name: Result<String, SourceFault>,

@@ -1,5 +1,5 @@
-//! Everything below a path as it is, for a tree that a program sees: modes and symlinks are kept, a
-//! submodule is a folder without its files.
+//! Everything below a path as it is, for the tree of a program: modes and symlinks are kept, a submodule is a
+//! folder without its files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ impl<T: Tree> Reading<'_, T> {
                 return Err(SourceFault::SymlinkOutside { link: path.to_owned(), target }.into());
             }
             Err(stop @ Stop::Error(_)) => return Err(stop),
-            // One that leads nowhere is kept, as git keeps it.
+            // A symlink to nowhere is kept, as git keeps it.
             Ok(_) | Err(Stop::Fault(_) | Stop::TooManyFiles(_)) => {}
         }
         self.add_file(path, FileKind::Link, target)
