@@ -14,7 +14,7 @@ use super::shell::{Mood, PageHead, render_badge, render_page};
 use super::table::fixtures_by_commits;
 use super::words::{render_commit, render_line, render_line_list};
 use super::{launches, outputs};
-use crate::bisect::{LineageCommit, LogChange, LogReport};
+use crate::bisect::{LogChange, LogReport};
 use crate::history::Commit;
 use crate::judge::Verdict;
 

@@ -5,7 +5,7 @@ use anstyle::Style;
 use super::sparkline::draw_sparkline;
 use super::words::describe_series_finding;
 use super::{Curve, SeriesPart, SeriesReport};
-use crate::report::numbers::{format_noun_count, format_optional_number, format_short_number};
+use crate::report::numbers::{format_noun_count, format_optional_number};
 use crate::report::spans::{ReportLine, Text};
 use crate::report::style::{BOLD, COMMIT, DIM, GREEN, RED, YELLOW};
 use crate::report::{Revision, Standing};
