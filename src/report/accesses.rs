@@ -6,7 +6,7 @@ use super::style::{DIM, GREEN, RED, YELLOW};
 use crate::judge::{AccessStory, Accesses, JudgedAccess};
 use crate::runtime::report::{AccessFinding, FoundKind, FoundSpot};
 
-/// The finding in a line, which begins with the word for its kind.
+/// The finding in a line. The word for its kind comes first.
 pub(super) fn describe_access(finding: &AccessFinding) -> String {
     let second = describe_spot(&finding.second);
     let first = finding.first.as_ref().map(describe_spot).unwrap_or_default();
@@ -39,7 +39,7 @@ pub(super) fn describe_access(finding: &AccessFinding) -> String {
     }
 }
 
-/// What is wrong, in a few words: the memory, and no places.
+/// The fault in a few words, with the memory and without places.
 pub(super) fn name_access_fault(finding: &AccessFinding) -> String {
     finding.kind.words(finding.memory_without_line())
 }
@@ -88,7 +88,7 @@ pub(super) fn access_lines(accesses: &Accesses) -> Vec<ReportLine> {
     lines
 }
 
-/// A line for each finding that does not speak against the code under test, and the number of those left out.
+/// A line for each finding without a failure of the code under test, and the number of findings left out.
 pub(super) fn access_note_lines(accesses: &Accesses) -> Vec<ReportLine> {
     let notes = accesses.findings.iter().filter(|judged| !judged.story.is_failure());
     let mut lines: Vec<ReportLine> = notes.map(access_line).collect();
@@ -112,7 +112,7 @@ pub(super) fn describe_unchecked_side(accesses: &Accesses) -> Option<String> {
     Some(format!("races are not looked for: {unchecked_side}"))
 }
 
-/// The number of findings beyond those that are listed.
+/// The number of findings beyond the listed ones.
 fn left_out_line(accesses: &Accesses) -> Option<ReportLine> {
     match accesses.left_out {
         0 => None,
@@ -120,7 +120,7 @@ fn left_out_line(accesses: &Accesses) -> Option<ReportLine> {
     }
 }
 
-/// The section of a report: failures, and habits that do no harm. Empty if there are none.
+/// The section of a report: failures and harmless habits. Empty if there are none.
 pub(super) fn render_access_section(accesses: &Accesses) -> Text {
     let mut out = Text::new();
     let lines = access_lines(accesses);
@@ -133,7 +133,7 @@ pub(super) fn render_access_section(accesses: &Accesses) -> Text {
     out
 }
 
-/// The same where both sides were checked in any case, with what is gone.
+/// The section for a comparison of two checked sides, with the findings of the trusted side alone.
 pub fn render_access_comparison(compared_accesses: &Accesses) -> Text {
     let mut out = render_access_section(compared_accesses);
     let resolved_lines: Vec<ReportLine> = gone_lines(compared_accesses).collect();
@@ -144,14 +144,14 @@ pub fn render_access_comparison(compared_accesses: &Accesses) -> Text {
     out
 }
 
-/// A line for each finding that the trusted side alone has.
+/// A line for each finding of the trusted side alone.
 pub(super) fn gone_lines(accesses: &Accesses) -> impl Iterator<Item = ReportLine> {
     accesses.gone.iter().map(|finding| {
         ReportLine::with_style(GREEN, "no longer").and(format!(": {}", describe_access(finding)))
     })
 }
 
-/// The verdict where accesses are wrong that are not at the trusted side; none where none are.
+/// The verdict on wrong accesses of the side under test; none where there are none.
 pub fn new_access(accesses: &Accesses) -> Option<ReportLine> {
     let first = accesses.failures().next()?;
     Some(ReportLine::with_style(RED, "failed").and(format!(": {}", describe_access(first))))

@@ -24,24 +24,24 @@ use crate::judge::{GradientCheck, GradientVerdict, Judgement, Verdict};
 use crate::search::{Conclusion, TestAnswer, Warning};
 use crate::trial::{Outcome, Status};
 
-/// What is said where the ends differ and nothing tells which of them is right.
+/// The words for ends with a difference and no sign of the right one.
 pub(super) const UNCLAIMED: &str = "which side is right is not known";
 
-/// The good side of a search that compares with a snapshot.
+/// The good side of a search with a snapshot.
 pub struct Origin {
     /// The snapshot files.
     pub snapshot: String,
-    /// The commits that the search goes back to, and why.
+    /// The oldest commits of the search, and the reason.
     pub back_to: String,
 }
 
-/// What a search is asked.
+/// The request for a search.
 pub struct SearchRequest<'a> {
     /// The names of the fixtures.
     pub fixtures: Vec<String>,
-    /// The commits between which it searches.
+    /// The ends of the search.
     pub ends: &'a BisectEnds,
-    /// Where it begins, if that is a snapshot.
+    /// Its beginning, if this is a snapshot.
     pub origin: Option<Origin>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn observation_line(test_result: &Seen) -> String {
     descriptions.join("; ")
 }
 
-/// The result on one fixture, with a defect that the good end has too.
+/// The result on one fixture, with a defect of both this commit and the good end.
 fn describe_observation(observation: &Observation) -> String {
     let outcome_words = observation_words(observation);
     let order = observation.ordered_alike.first().map(|output| format!("{output} {ORDER}"));
@@ -125,7 +125,7 @@ fn observation_words(observation: &Observation) -> String {
     }
 }
 
-/// What is said of an innocent commit whose values were not compared.
+/// The words for an innocent commit without compared values.
 fn not_compared(observation: &Observation) -> String {
     match &observation.accesses {
         Some(accesses) if !accesses.has_failures() => "completed, without a new race".to_owned(),
@@ -134,7 +134,7 @@ fn not_compared(observation: &Observation) -> String {
     }
 }
 
-/// What is said of gradients of which none is wrong: `grad matches its loss`.
+/// The words for gradients without a wrong one: `grad matches its loss`.
 fn gradients_words(checks: &[GradientCheck]) -> String {
     let words = checks.iter().map(|check| match check.story.verdict() {
         GradientVerdict::Unknown => format!("{} is not checked", check.output),
@@ -148,7 +148,7 @@ fn gradients_words(checks: &[GradientCheck]) -> String {
 /// An answered test, in a line.
 pub fn tested_line(commit: &Commit, answer: TestAnswer, test_result: &Seen) -> ReportLine {
     let words = match (answer, test_result.observations.as_slice()) {
-        // The answer already says that it is untestable.
+        // The answer already calls it untestable.
         (TestAnswer::Skip, [Observation { untestable: Some(reason), .. }]) => reason.clone(),
         _ => observation_line(test_result),
     };
@@ -231,7 +231,7 @@ pub(super) fn render_search_headline(report: &SearchReport) -> ReportLine {
     }
 }
 
-/// What the culprit does: `is`, `the first bad commit`; or `repairs`, `loss, grad`.
+/// The effect of the culprit: `is`, `the first bad commit`; or `repairs`, `loss, grad`.
 pub(super) fn describe_culprit_effect(report: &SearchReport) -> [String; 2] {
     match report.direction {
         Direction::Breaks => ["is".to_owned(), "the first bad commit".to_owned()],
@@ -240,7 +240,7 @@ pub(super) fn describe_culprit_effect(report: &SearchReport) -> [String; 2] {
     }
 }
 
-/// The outputs that were searched for, and symptoms that are of no output.
+/// The outputs searched for, and symptoms of no output.
 fn join_wanted_names(report: &SearchReport) -> String {
     let mut names: Vec<String> = Vec::new();
     for symptom in &report.wanted {
@@ -285,7 +285,7 @@ pub fn render_bisect_text(report: &SearchReport) -> Text {
     out
 }
 
-/// A line for each warning, for each thing that programs noted, and on who gives the captured outputs.
+/// A line for each warning, for each note of a program, and on the commits with the captured outputs.
 pub(super) fn render_search_warnings(report: &SearchReport) -> impl Iterator<Item = ReportLine> {
     let warned =
         report.warnings.iter().map(|warning| begin_note().and(warning_words(report, warning)));
@@ -307,7 +307,7 @@ fn begin_note() -> ReportLine {
     ReportLine::with_style(YELLOW, "note:").and(" ")
 }
 
-/// What programs noted of the commits that were tested, each line once.
+/// The notes of programs on the tested commits, each line once.
 fn collect_program_notes(report: &SearchReport) -> Vec<&str> {
     let test_results = report.tested.iter().filter_map(|tested| report.test_result(tested.commit));
     let outcomes = test_results
@@ -401,7 +401,7 @@ fn write_evidence(out: &mut Text, observation: &Observation) {
     }
 }
 
-/// Adds what `judgement` says of failures, and of the outputs that diverged or are among the symptoms of `observation`.
+/// Adds the failures in `judgement`, and its outputs beyond noise or among the symptoms of `observation`.
 fn write_judged_outputs(out: &mut Text, observation: &Observation, judgement: &Judgement) {
     if let Status::Failed(failures) = &judgement.got.status
         && !judgement.is_non_finite_on_both()
@@ -489,7 +489,7 @@ pub(super) fn other_changes(
     earlier.chain(list_searches_behind(report).into_iter().map(|other| ("behind it", other)))
 }
 
-/// The line about a commit at `place` beside the culprit that changes something too.
+/// The line about a commit at `place` beside the culprit, with a change of its own.
 pub(super) fn other_change_line(place: &str, other: &SearchReport) -> ReportLine {
     let commit = other.culprit.as_ref().and_then(|culprit| other.commit(culprit.commit));
     let Some(commit) = commit else { return ReportLine::new() };
@@ -499,7 +499,7 @@ pub(super) fn other_change_line(place: &str, other: &SearchReport) -> ReportLine
     line.styled(BOLD, outputs).and(format!(" too: {}", commit.subject))
 }
 
-/// The outputs that were searched for: `o, lse`, or where there are several fixtures `o, lse (causal, full)`.
+/// The outputs searched for: `o, lse`, or on several fixtures `o, lse (causal, full)`.
 fn wanted_outputs(report: &SearchReport) -> String {
     let observations = report.culprit.iter().flat_map(|culprit| &culprit.seen.observations);
     let fixtures: Vec<&str> = observations.map(|one| one.fixture.as_str()).collect();
@@ -566,7 +566,7 @@ pub(super) fn render_commit_name(report: &SearchReport, commit: u32) -> ReportLi
     }
 }
 
-/// The first of `candidates` whose test showed something else than what is searched for.
+/// The first of `candidates` with other symptoms than those searched for.
 fn other_than_wanted(report: &SearchReport, candidates: &[u32]) -> Option<u32> {
     candidates
         .iter()
@@ -592,7 +592,7 @@ fn write_hidden_candidates(out: &mut Text, report: &SearchReport, candidates: &[
     }
 }
 
-/// What tells more of `candidates`, which hide the culprit.
+/// Advice on how to learn more of `candidates`.
 fn hidden_hints(report: &SearchReport, candidates: &[u32]) -> Vec<ReportLine> {
     let mut test_results = candidates.iter().filter_map(|&candidate| report.test_result(candidate));
     let mut hints: Vec<ReportLine> =

@@ -16,10 +16,10 @@ use crate::bisect::{Culprit, Direction, Observation, SearchReport};
 use crate::judge::Verdict;
 use crate::search::Conclusion;
 
-/// The mark by which a workflow finds the comment to update.
+/// The mark of the comment, for a workflow to update it.
 const MARK: &str = "<!-- replay bisect -->";
 
-/// The report on a search, at most `limit` bytes long; it says what was cut.
+/// The report on a search, at most `limit` bytes long. It counts the parts left out.
 pub fn bisect_markdown(
     report: &SearchReport,
     request: &SearchRequest<'_>,
@@ -72,7 +72,7 @@ fn write_markdown_conviction(page: &mut Page, report: &SearchReport, culprit: &C
     }
 }
 
-/// The cells of a row for each output that went beyond noise.
+/// The cells of a row for each output beyond noise.
 fn collect_evidence_rows(observation: &Observation) -> Vec<Vec<String>> {
     let judged_rows = observation.judgement.iter().flat_map(|judgement| {
         let diverged = judgement.outputs.iter().filter(|o| o.story.verdict() == Verdict::Diverged);

@@ -1,4 +1,4 @@
-//! Which commits give the outputs that a fixture holds as captured, for people.
+//! The commits with the captured outputs of a fixture, for people.
 
 use super::known::OUTSIDE;
 use crate::bisect::CapturedBy;
@@ -7,7 +7,7 @@ use crate::history::Commit;
 /// More commits than these are only counted.
 const SHOWN: usize = 6;
 
-/// A line for each fixture that holds captured outputs.
+/// A line for each fixture with captured outputs.
 pub(super) fn captured_lines(captures: &[CapturedBy]) -> Vec<String> {
     let lines = captures.iter().map(|capture| {
         let words = describe_captured_by(capture);
@@ -38,7 +38,7 @@ fn describe_captured_by(capture: &CapturedBy) -> String {
     }
 }
 
-/// What to do where the captured commit does not give what was captured there, if that is so.
+/// Advice where the captured commit does not give the captured outputs.
 pub(super) fn outside_advice(captures: &[CapturedBy]) -> Option<String> {
     let lost = captures.iter().find_map(|capture| capture.lost_at.as_ref())?;
     Some(format!(

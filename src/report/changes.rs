@@ -15,7 +15,7 @@ use crate::history::Commit;
 use crate::judge::{Judgement, OutputJudgement, Story, Verdict, WrongBy};
 use crate::trial::Status;
 
-/// What a log is asked.
+/// The request for a log.
 pub struct LogRequest<'a> {
     /// The names of the fixtures.
     pub fixtures: Vec<String>,
@@ -81,7 +81,7 @@ pub fn render_log_text(report: &LogReport) -> Text {
 /// The words where races could be looked for.
 pub(super) const NOT_CHECKED: &str = "races were not looked for";
 
-/// Whether commits are taken to be harmless that may yet have begun a race.
+/// Whether a commit without a finding may yet have begun a race.
 pub(super) fn leaves_races_open(report: &LogReport) -> bool {
     let has_harmless_change =
         report.changes.iter().any(|change| change.verdict() <= Verdict::Equivalent);
@@ -92,7 +92,7 @@ fn render_commit_title(commit: &Commit) -> ReportLine {
     ReportLine::with_style(COMMIT, &commit.short).and(format!(" {}", commit.subject))
 }
 
-/// Adds the commits that could not be tested and that no change mentions.
+/// Adds the untestable commits without a change of their own.
 fn write_untestable_commits(out: &mut Text, report: &LogReport) {
     /// More than these are only counted.
     const SHOWN: usize = 8;
@@ -169,7 +169,7 @@ pub(super) fn change_lines(change: &LogChange) -> Vec<ReportLine> {
         lines.extend(accesses.failures().map(|finding| describe_access(finding).into()));
         lines.extend(gone_lines(accesses));
     }
-    // A commit that could not be run launched nothing; that is no change of its code.
+    // A commit without a run launched nothing; this is no change of its code.
     if judgement.verdict != Verdict::Untestable {
         lines.extend(judgement.launches.iter().map(|change| describe_launch_change(change).into()));
     }
@@ -205,7 +205,7 @@ fn difference_words(output: &OutputJudgement) -> String {
     }
 }
 
-/// The line about outputs that begin to depend on the order of blocks and threads, where the verdict names
+/// The line about outputs with a new dependence on the order of blocks and threads, if the verdict names
 /// another defect of theirs.
 fn order_line(change: &LogChange) -> Option<ReportLine> {
     let mut names: Vec<&str> = Vec::new();
@@ -269,8 +269,8 @@ pub(super) fn render_change_verdict(change: &LogChange) -> ReportLine {
     }
 }
 
-/// The outputs that went beyond the noise of the commit before. That commit is not taken for the
-/// truth: only a loss or an oracle makes an output wrong or repaired.
+/// The outputs beyond the noise of the commit before. This commit is not taken for the truth: only a loss or an
+/// oracle makes an output wrong or repaired.
 fn render_divergence(change: &LogChange, judgement: &Judgement) -> ReportLine {
     let outputs = judgement.outputs.iter().filter(|o| o.story.verdict() == Verdict::Diverged);
     let outputs: Vec<&OutputJudgement> = outputs.collect();
@@ -285,7 +285,7 @@ fn render_divergence(change: &LogChange, judgement: &Judgement) -> ReportLine {
     word.and(format!(": {}", all.join(", ")))
 }
 
-/// `y (the mathematics changed)`: an output that went beyond noise with `change`, and what that means.
+/// `y (the mathematics changed)`: an output beyond noise, and its meaning.
 fn diverged_words(change: &LogChange, output: &OutputJudgement) -> String {
     let OutputJudgement { name, story, .. } = output;
     if change.mended.contains(name) {

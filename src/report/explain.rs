@@ -1,4 +1,4 @@
-//! What the front end makes of a source set, as text.
+//! The work of the front end on a source set, as text.
 
 use anstyle::Style;
 
@@ -9,7 +9,7 @@ use super::text::render_replay_heading;
 use crate::compile::{ExplainedFile, Explanation, ObstacleEffect, ShadowObstacle};
 use crate::frontend::{KernelForm, ShuffleSite, ThreadForm};
 
-/// An explanation, and what it is of.
+/// An explanation, and its subject.
 #[derive(Clone, Debug)]
 pub struct Explained {
     /// The fixture; none for a harness alone.
@@ -18,13 +18,13 @@ pub struct Explained {
     pub harness: String,
     /// The revision; none for the working tree.
     pub revision: Option<Revision>,
-    /// What the front end makes of its sources.
+    /// The work of the front end on its sources.
     pub explanation: Explanation,
     /// Whether the explanation is of a part of them alone.
     pub narrowed: bool,
 }
 
-/// A line of a table: what, where, how and why.
+/// A line of a table: name, place, form and reason.
 type ExplanationRow = [String; 4];
 
 /// The text on `explained`.
@@ -77,7 +77,7 @@ fn kernel_row(path: &str, form: &KernelForm) -> ExplanationRow {
     [form.kernel.clone(), format!("{path}:{}", form.line), threads.to_owned(), why]
 }
 
-/// What is said of the loops of a kernel in thread-loop form.
+/// The words for the loops of a kernel in thread-loop form.
 fn loops_words(halving: &[usize], strided: &[usize]) -> String {
     let mut words = vec!["one call runs all threads of a block".to_owned()];
     if !halving.is_empty() {
@@ -107,7 +107,7 @@ fn shuffle_row(path: &str, shuffle: &ShuffleSite) -> ExplanationRow {
 fn render_shadow_obstacles(files: &[ExplainedFile], narrowed: bool) -> Text {
     let obstacles = collect_rows(files, |file| &file.shadow_obstacles, obstacle_row);
     let mut out = render_explanation_table("float64 shadow", &obstacles);
-    // A kernel may call what is told of another function.
+    // A list for one kernel leaves it open: the kernel may call a function with obstacles.
     if obstacles.is_empty() && !narrowed {
         out.section("float64 shadow");
         out.line("  nothing here means something else where float means double");

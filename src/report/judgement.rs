@@ -69,7 +69,7 @@ pub(super) fn finding_words(story: &Story) -> Option<String> {
 /// The differences between two revisions, a block for each output.
 pub fn render_judgement_text(judgement: &Judgement) -> Text {
     let mut out = Text::new();
-    // A side that could not be run launched nothing; that is no change.
+    // A side without a run launched nothing; this is no change.
     let is_tested = ![&judgement.base, &judgement.got]
         .iter()
         .any(|outcome| matches!(outcome.status, Status::Untestable { .. }));
@@ -129,7 +129,7 @@ pub fn launch_change(change: &LaunchChange) -> String {
     }
 }
 
-/// The shape of `launch`, and the error that it ended with.
+/// The shape of `launch`, and its error.
 fn describe_launch_shape(launch: &LaunchRecord) -> String {
     let shape = launch_shape(launch);
     match &launch.error {
@@ -206,7 +206,7 @@ fn render_output_map(output: &OutputJudgement) -> Vec<ReportLine> {
     drawn.map(|line| ReportLine::with_style(DIM, line)).collect()
 }
 
-/// What the rows, columns and shades of a map are.
+/// The meaning of the rows, columns and shades of a map.
 fn map_legend(output: &OutputJudgement) -> String {
     let dims = output.dims.iter();
     let names: Vec<String> =
@@ -246,7 +246,7 @@ pub(super) fn describe_difference(dtype: DType, compared: &Comparison) -> String
     }
 }
 
-/// The element that lies furthest off.
+/// The element furthest off.
 fn describe_worst_element(dtype: DType, dims: &[Dim], compared: &Comparison) -> Option<String> {
     let worst = compared.worst.as_ref()?;
     let shape: Vec<usize> = dims.iter().map(|dim| dim.size).collect();
@@ -333,7 +333,7 @@ fn explain_output_verdict(output: &OutputJudgement) -> String {
     }
 }
 
-/// The words for an output that is wrong, which is shown `by` this.
+/// The words for a wrong output, by the measure `by`.
 fn describe_wrong_output(output: &OutputJudgement, by: WrongBy) -> String {
     let name = shadow_name(output);
     let shadow = output.shadow.filter(|shadow| shadow.changed > 0);
@@ -356,7 +356,7 @@ fn describe_wrong_output(output: &OutputJudgement, by: WrongBy) -> String {
     }
 }
 
-/// The words for an output within noise, of which the truth says `accuracy`.
+/// The words for an output within noise, with its `accuracy` by the truth.
 fn within_noise(output: &OutputJudgement, accuracy: Option<Finding>) -> String {
     if !output.dtype.is_float() {
         return ": integers that roundings flip".to_owned();
@@ -374,7 +374,7 @@ fn is_more_accurate(accuracy: Option<Finding>) -> bool {
     }
 }
 
-/// The shift of the shadow of an output that is equivalent, if its shadow changed at all.
+/// The shift of the shadow of an equivalent output, if its shadow changed at all.
 pub(super) fn describe_shadow_shift(output: &OutputJudgement) -> Option<String> {
     let shift = match output.story {
         Story::Agrees(
@@ -411,12 +411,12 @@ pub(super) fn describe_shadow_shift(output: &OutputJudgement) -> Option<String> 
     }
 }
 
-/// What errors are measured against.
+/// The reference for errors.
 pub(super) fn truth_name(output: &OutputJudgement) -> &'static str {
     if output.by_oracle { "the oracle" } else { "the trusted shadow" }
 }
 
-/// What is held against the native output.
+/// The reference for the native output.
 fn shadow_name(output: &OutputJudgement) -> &'static str {
     match output.shadow.map(|shadow| shadow.dtype) {
         Some(DType::F32) => "float32 twin",
@@ -466,7 +466,7 @@ pub(super) fn verdict_reason(judgement: &Judgement) -> String {
     }
 }
 
-/// The outputs with `verdict`, each with what it means.
+/// The outputs with `verdict`, each with its meaning.
 fn list_outputs_by_verdict(outputs: &[OutputJudgement], verdict: Verdict) -> String {
     let such = outputs.iter().filter(|output| output.story.verdict() == verdict);
     such.map(name_and_meaning).collect::<Vec<String>>().join(", ")
@@ -496,7 +496,7 @@ fn name_and_meaning(output: &OutputJudgement) -> String {
     }
 }
 
-/// The outputs that came closer to the truth, as they follow the word of a verdict: `: y (more accurate)`.
+/// The outputs closer to the truth than before, behind the word of a verdict: `: y (more accurate)`.
 pub(super) fn more_accurate(judgement: &Judgement) -> String {
     let better = judgement.outputs.iter().filter(|output| is_more_accurate(output.story.finding()));
     let names: Vec<String> =
@@ -509,16 +509,16 @@ pub(super) fn format_place_phrase(place: &str) -> String {
     if place == "everywhere" { place.to_owned() } else { format!("at {place}") }
 }
 
-/// The words for a replay that is not finite where the trusted side is not finite either.
+/// The words for non-finite values on both sides.
 pub(super) const NON_FINITE: &str = "not finite where the trusted side is not either";
 
-/// The words for a change of the mathematics that the outputs do not show.
+/// The words for an invisible change of the mathematics.
 pub(super) const HIDDEN: &str = "hidden by rounding";
 
 /// The words for an output with such a dependence, in every report.
 pub(super) const ORDER: &str = "depends on the order of blocks and threads";
 
-/// The lines about an output that depends on the order of blocks and threads.
+/// The lines about a dependence on the order of blocks and threads.
 pub fn order_lines(dependence: &OrderDependence) -> [ReportLine; 2] {
     let numbers = format!(
         "{}; {:?}: {} -> {} in another order, rounding moves it by {}",
@@ -534,7 +534,8 @@ pub fn order_lines(dependence: &OrderDependence) -> [ReportLine; 2] {
     ]
 }
 
-/// How many elements depend on the order, and where. A place that counts them itself is enough.
+/// The number of elements with a dependence on the order, and their place. A place with a count of its own is
+/// enough.
 fn describe_order_extent(dependence: &OrderDependence) -> String {
     let OrderDependence { elements, count, place, .. } = dependence;
     match place {
@@ -544,7 +545,7 @@ fn describe_order_extent(dependence: &OrderDependence) -> String {
     }
 }
 
-/// Two lines for each output that depends on the order of blocks and threads.
+/// Two lines for each output with a dependence on the order of blocks and threads.
 pub(super) fn render_orders_text(dependences: &[OrderDependence]) -> Text {
     let mut out = Text::new();
     if dependences.is_empty() {
@@ -562,7 +563,7 @@ pub(super) fn render_orders_text(dependences: &[OrderDependence]) -> Text {
     out
 }
 
-/// One line for each output that is declared to be a gradient.
+/// One line for each declared gradient.
 pub fn render_gradients_text(checks: &[GradientCheck]) -> Text {
     let mut out = Text::new();
     if checks.is_empty() {

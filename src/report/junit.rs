@@ -1,4 +1,4 @@
-//! Replays as a JUnit report, which CI servers read: one test case for each fixture.
+//! Replays as a JUnit report for CI servers: one test case for each fixture.
 
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 
@@ -7,7 +7,7 @@ use super::spans::sanitise_line;
 use super::standing::{Standing, format_entry_title, list_missing_checks, list_standing_reasons};
 use super::{RefusedFixture, ReportEntry, RunRecord};
 
-/// The report on `entries`, and on the fixtures that could not be replayed.
+/// The report on `entries`, and on the refused fixtures.
 pub fn render_junit(
     entries: &[ReportEntry],
     refused: &[RefusedFixture],
@@ -85,7 +85,7 @@ fn non_success(kind: NonSuccessKind, word: &str, description: &[String]) -> Test
     status
 }
 
-/// The lines of `texts`, without characters that XML 1.0 cannot write or that are invisible.
+/// The lines of `texts`, without characters invisible or impossible in XML 1.0.
 fn clean_junit_lines(texts: &[impl AsRef<str>]) -> String {
     let text_lines = texts.iter().flat_map(|text| text.as_ref().lines());
     text_lines.map(sanitise_line).collect::<Vec<_>>().join("\n")

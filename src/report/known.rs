@@ -1,4 +1,4 @@
-//! Outputs beside those that the fixture holds, captured or declared to be true, for people.
+//! Outputs beside those of the fixture, captured or declared to be true, for people.
 
 use super::judgement::{format_place_phrase, render_comparison, verdict_name, verdict_style};
 use super::spans::{ReportLine, Text};
@@ -6,11 +6,11 @@ use super::style::{BOLD, DIM, GREEN, YELLOW};
 use super::{CaptureRevision, ReportEntry};
 use crate::judge::{KnownCheck, Verdict};
 
-/// What can differ though the sources and the inputs are the same.
+/// A cause of differences between equal sources on equal inputs.
 pub(super) const OUTSIDE: &str = "something outside of the inputs is at work, such as a buffer \
                                   kept between calls, random numbers, or another version of a package";
 
-/// A block for each output that was captured, and for each that has an oracle.
+/// A block for each output with a captured one, and for each with an oracle.
 pub(super) fn render_known_outputs(entry: &ReportEntry) -> Text {
     let mut out = render_known_block("oracle", &entry.oracle, |check| {
         ReportLine::with_style(verdict_style(check.verdict), verdict_name(check.verdict))
@@ -65,13 +65,13 @@ pub(super) fn captured_word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// A sentence on the captured outputs that are furthest off, if there are any.
+/// A sentence on the captured outputs furthest off, if there are any.
 pub(super) fn captured_sentence(checks: &[KnownCheck]) -> Option<String> {
     let worst = checks.iter().map(|check| check.verdict).max()?;
     Some(describe_known_outputs(checks, worst, captured_word(worst)))
 }
 
-/// A sentence on the outputs that are furthest from the oracle, which lie off by `worst`.
+/// A sentence on the outputs furthest from the oracle, with verdict `worst`.
 pub(super) fn oracle_sentence(checks: &[KnownCheck], worst: Verdict) -> String {
     let relation = match worst {
         Verdict::Identical => "the oracle's",
@@ -88,7 +88,7 @@ fn describe_known_outputs(checks: &[KnownCheck], worst: Verdict, relation: &str)
     format!("{} {verb} {relation}", names.join(", "))
 }
 
-/// Whose outputs were captured, and what follows if the same sources do not give them.
+/// The commit of the capture, and the consequence if the same sources do not give the outputs.
 fn describe_capture_origin(
     captured_at: Option<&CaptureRevision>,
     checks: &[KnownCheck],
@@ -111,7 +111,7 @@ fn describe_capture_origin(
 }
 
 impl CaptureRevision {
-    /// The commit, in words that follow `captured at`.
+    /// The commit, in words behind `captured at`.
     pub fn words(&self) -> String {
         match &self.commit {
             Some(commit) if self.dirty => {

@@ -1,5 +1,5 @@
-//! Replays as Markdown, for a comment on a pull request or the summary of a job. The verdict comes
-//! first, then the worst fixtures; unchanged ones are folded, and the text is cut to what fits.
+//! Replays as Markdown, for a comment on a pull request or the summary of a job. The verdict comes first, then
+//! the worst fixtures; unchanged ones are folded, and the text is cut to its limit.
 
 use std::fmt::Write;
 
@@ -23,7 +23,7 @@ pub const COMMENT_BYTES: usize = 60_000;
 /// The most bytes of the summary of a job; GitHub takes 1 MiB.
 pub const SUMMARY_BYTES: usize = 1_000_000;
 
-/// The mark by which a workflow finds the comment to update.
+/// The mark of the comment, for a workflow to update it.
 const MARK: &str = "<!-- replay -->";
 
 const COLUMNS: [&str; 7] =
@@ -31,8 +31,7 @@ const COLUMNS: [&str; 7] =
 /// The heading of an additional column, where culprits were asked for.
 const CULPRIT: &str = "culprit";
 
-/// The report on `entries` and on the fixtures that could not be replayed, at most `limit` bytes
-/// long; it says what was cut.
+/// The report on `entries` and on the refused fixtures, at most `limit` bytes long. It counts the parts left out.
 pub fn render_replay_markdown(
     entries: &[ReportEntry],
     refused: &[RefusedFixture],
@@ -71,8 +70,8 @@ pub fn render_replay_markdown(
     page.finish()
 }
 
-/// The report on the comparisons `compared`, on replays whose trusted revision has no such sources, and on the fixtures on
-/// which nothing could be compared, as [`render_replay_markdown`].
+/// The report on the comparisons `compared`, on replays of `new` sources, and on the refused fixtures, as
+/// [`render_replay_markdown`].
 pub fn diff_markdown(
     compared: &[Compared],
     new: &[ReportEntry],
@@ -84,7 +83,7 @@ pub fn diff_markdown(
     render_replay_markdown(&entries.collect::<Vec<_>>(), refused, run, limit)
 }
 
-/// The checks that could not be made on an unchanged fixture.
+/// The checks left out on an unchanged fixture.
 fn not_checked(entry: &ReportEntry) -> String {
     let mut out = format!("**not checked** {}\n", escape_markdown(&format_entry_title(entry)));
     for line in list_missing_checks(entry) {
@@ -94,7 +93,7 @@ fn not_checked(entry: &ReportEntry) -> String {
     out
 }
 
-/// The block about a fixture that could not be replayed.
+/// The block about a refused fixture.
 fn render_refusal_block(refused: &RefusedFixture) -> String {
     let mut out = format!("**not replayed** {}\n", escape_markdown(&refused.fixture));
     for line in [&refused.message].into_iter().chain(&refused.causes) {
@@ -107,7 +106,7 @@ fn render_refusal_block(refused: &RefusedFixture) -> String {
     out
 }
 
-/// The cells of a row for each output that changed.
+/// The cells of a row for each changed output.
 fn collect_changed_rows(entry: &ReportEntry) -> Vec<Vec<String>> {
     let judged_outputs = entry.judgement.iter().flat_map(|judgement| &judgement.outputs);
     let judged = judged_outputs.filter(|output| output.story.verdict() != Verdict::Identical);
@@ -134,7 +133,7 @@ fn collect_changed_rows(entry: &ReportEntry) -> Vec<Vec<String>> {
     rows
 }
 
-/// The commit that changed `output`; empty where none was searched for.
+/// The commit behind the change of `output`; empty without a search.
 fn culprit_cell(culprit: &Blame, output: &str) -> String {
     let blame = culprit.outputs.iter().find(|output_blame| output_blame.output == output);
     match blame.map(|output_blame| &output_blame.commit) {
@@ -164,7 +163,7 @@ pub(super) fn build_output_row(
     cells
 }
 
-/// The cells of the row of one output beside the one that the fixture holds.
+/// The cells of the row of one output beside that of the fixture.
 fn known_row(entry: &ReportEntry, check: &KnownCheck, known_side: &str, word: &str) -> Vec<String> {
     let sums = format_checksum_pair(
         Some(check.checksum.to_string()),
@@ -180,7 +179,7 @@ fn known_row(entry: &ReportEntry, check: &KnownCheck, known_side: &str, word: &s
     cells
 }
 
-/// The cells that say how far two outputs lie apart: relative, elements, the worst of them.
+/// The cells for the distance of two outputs: relative, elements, the worst of them.
 fn build_distance_cells(dims: &[Dim], compared: &Comparison) -> [String; 3] {
     let shape: Vec<usize> = dims.iter().map(|dim| dim.size).collect();
     let worst = compared.worst.as_ref().map_or(String::new(), |worst| {
@@ -232,12 +231,12 @@ fn format_checksum_pair(before: Option<String>, after: Option<String>) -> String
 }
 
 fn shorten_checksum(checksum: Option<String>) -> String {
-    /// Hexadecimal digits that are shown.
+    /// Hexadecimal digits to show.
     const DIGITS: usize = 8;
     checksum.map_or("none".to_owned(), |digits| digits.chars().take(DIGITS).collect())
 }
 
-/// A row of `width` cells; those that are missing are empty.
+/// A row of `width` cells; missing ones are empty.
 fn format_markdown_row(cells: &[String], width: usize) -> String {
     let cells = (0..width)
         .map(|column| cells.get(column).map_or(String::new(), |cell| escape_markdown(cell)));
@@ -284,7 +283,7 @@ fn write_list(out: &mut String, indent: &str, lines: &[String]) {
     }
 }
 
-/// Text that Markdown and HTML leave alone: no markup, no mentions, no references, no links.
+/// Text without a meaning in Markdown and HTML: no markup, no mentions, no references, no links.
 pub(super) fn escape_markdown(text: &str) -> String {
     let text = sanitise_line(text);
     let mut out = String::with_capacity(text.len());
@@ -295,8 +294,8 @@ pub(super) fn escape_markdown(text: &str) -> String {
             || (c == '.' && before[before.len().saturating_sub(3)..].eq_ignore_ascii_case(b"www"));
         match c {
             '\t' => out.push(' '),
-            // GitHub looks for mentions and references after it has decoded entities, so that a
-            // zero-width space must part the mark from the name or number.
+            // GitHub looks for mentions and references after it has decoded entities: a zero-width space must
+            // part the mark from the name or number.
             '@' | '#' => {
                 let _ = write!(out, "&#{};&#8203;", c as u32);
             }
@@ -309,18 +308,18 @@ pub(super) fn escape_markdown(text: &str) -> String {
     out
 }
 
-/// A text that does not grow beyond its limit.
+/// A text within a limit.
 pub(super) struct Page {
     text: String,
     limit: usize,
-    /// The kinds of pieces that were left out, and how many of each.
+    /// The kinds of pieces left out, and the number of each.
     cut: Vec<(&'static str, u64)>,
 }
 
-/// The longest command that a page ends with.
+/// The longest command at the end of a page.
 const COMMAND_BYTES: usize = 1024;
 
-/// Bytes kept free for the ends of folds, for the run and for what was cut.
+/// Bytes kept free for the ends of folds, for the run and for the count of pieces left out.
 const RESERVE: usize = 1024 + COMMAND_BYTES;
 
 impl Page {
@@ -328,7 +327,7 @@ impl Page {
         Page { text: String::new(), limit: limit.saturating_sub(RESERVE), cut: Vec::new() }
     }
 
-    /// Adds a short piece that the page is incomplete without, whatever the limit.
+    /// Adds a short, necessary piece, whatever the limit.
     pub(super) fn must(&mut self, piece: &str) {
         self.text.push_str(piece);
     }
@@ -348,7 +347,7 @@ impl Page {
 
     /// Adds as many lines of `text` as fit, in a block of code of `language`.
     pub(super) fn code(&mut self, language: &str, text: &str) {
-        // Cleaning may remove characters that part a run of backticks.
+        // Cleaning may remove the characters between backticks.
         let ticks = text.lines().map(|line| sanitise_line(line).matches('`').count());
         let fence = "`".repeat(ticks.max().unwrap_or(0).max(2) + 1);
         self.must(&format!("{fence}{language}\n"));
@@ -368,7 +367,7 @@ impl Page {
         }
     }
 
-    /// Adds the run that the page comes from; a very long command is left out.
+    /// Adds the run behind the page; a very long command is left out.
     pub(super) fn run_record(&mut self, run: &RunRecord) {
         let [command, about] = run.lines().map(|line| escape_markdown(&line));
         let command = match command.len() {

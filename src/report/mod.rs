@@ -88,17 +88,17 @@ pub struct ReportEntry {
     pub revision: Option<Revision>,
     /// The outcome of the replay.
     pub outcome: Outcome,
-    /// The outputs that hold zeros or an input before the call: elements that it leaves do not show.
+    /// The outputs filled with zeros or an input before the call: unwritten elements do not show in them.
     pub filled: Vec<String>,
     /// The outputs beside the captured ones of the fixture.
     pub captured: Vec<KnownCheck>,
     /// The revision whose outputs were captured, if the fixture names it.
     pub captured_at: Option<CaptureRevision>,
-    /// The outputs compared with the oracle that the fixture declares.
+    /// The outputs compared with the oracle of the fixture.
     pub oracle: Vec<KnownCheck>,
-    /// The outputs that the harness declares to be gradients, compared with their loss.
+    /// The declared gradients, compared with their loss.
     pub gradients: Vec<GradientCheck>,
-    /// Outputs that depend on the order of blocks and threads.
+    /// Outputs with a dependence on the order of blocks and threads.
     pub orders: Vec<OrderDependence>,
     /// The wrong accesses to memory, if accesses were checked.
     pub accesses: Option<Accesses>,
@@ -110,7 +110,7 @@ pub struct ReportEntry {
     pub base_lacks: Option<String>,
     /// Pictures of the outputs, if a page was asked for.
     pub pictures: Vec<OutputPicture>,
-    /// The commit that made the difference to the trusted revision, if it was asked for.
+    /// The commit behind the difference to the trusted revision, if it was asked for.
     pub culprit: Option<Blame>,
     /// The comparison with the accepted snapshot, if one was made.
     pub snapshot: Option<SnapshotCheck>,
@@ -196,7 +196,7 @@ pub struct RefusedFixture {
     pub hint: Option<String>,
 }
 
-/// An entry for a replay on the CPU that ended with `status`; nothing else is known of it.
+/// An entry for a replay on the CPU with `status` and nothing else.
 #[cfg(test)]
 fn create_sample_entry(status: crate::trial::Status) -> ReportEntry {
     let outcome = Outcome {

@@ -59,7 +59,7 @@ pub(super) fn format_optional_number(number: Option<f64>, digits: usize) -> Stri
     number.map_or("none".to_owned(), |number| format_short_number(number, digits))
 }
 
-/// The statistics of a tensor in one line, without those that only a replay gives.
+/// The statistics of a tensor in one line, without those of replays alone.
 pub fn render_statistics(summary: &Summary) -> ReportLine {
     const DIGITS: usize = 6;
     let numbers = format!(

@@ -1,4 +1,4 @@
-//! Why a search was refused, in words, and what to do about it.
+//! The reasons of refused searches, in words, and advice.
 
 use super::accesses::name_access_fault;
 use super::bisect::{observation_line, render_commit_name};
@@ -12,19 +12,19 @@ use crate::judge::Verdict;
 use crate::search::EndsRefusal;
 use crate::trial::Status;
 
-/// The source of the claim that an end is good or bad.
+/// The source of the claim about an end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
     /// The user, who named them.
     Named,
-    /// A snapshot, which the good ends must agree with.
+    /// A snapshot. The good ends must agree with it.
     Recorded,
     /// A comparison, whose two sides are the ends.
     Compared,
 }
 
 impl Claim {
-    /// The words for a good end that shows the defect, and for a bad end that does not.
+    /// The words for a good end with the defect, and for a bad end without it.
     fn words(self) -> [&'static str; 2] {
         match self {
             Claim::Named => ["was said to be good", "was said to be bad"],
@@ -34,7 +34,7 @@ impl Claim {
     }
 }
 
-/// Why the ends do not allow a search, with what was seen there, and what to do.
+/// The reason of the refusal, with the results at the ends, and advice.
 pub(super) fn render_refusal_text(report: &SearchReport, refusal: &EndsRefusal) -> Text {
     let claim = if report.recorded { Claim::Recorded } else { Claim::Named };
     let (refusal_lines, advice) = refusal_words(report, refusal, claim);
@@ -61,7 +61,7 @@ pub(super) fn render_refusal_text(report: &SearchReport, refusal: &EndsRefusal) 
     out
 }
 
-/// The causes of many lines, such as tracebacks, for which an end cannot be tested.
+/// The causes of many lines, such as tracebacks, of an untestable end.
 fn list_long_causes(test_result: &Seen) -> Vec<String> {
     let outcomes =
         test_result.observations.iter().filter_map(|observation| observation.outcome.as_ref());
@@ -122,7 +122,7 @@ pub(super) fn refusal_words(
             "name ends of which all bad ones are older than the good ones, or all newer".to_owned(),
         ),
         EndsRefusal::EndsDisagree { good_is_bad, bad_is_good } => match report.direction {
-            // In terms of the search good is what the older ends are.
+            // In terms of the search the older ends are good.
             Direction::Repairs => explain_disagreeing_ends(report, claim, bad_is_good, good_is_bad),
             Direction::Breaks | Direction::Changes => {
                 explain_disagreeing_ends(report, claim, good_is_bad, bad_is_good)
@@ -152,8 +152,8 @@ pub(super) fn refusal_words(
     }
 }
 
-/// Ends that cannot be tested, or show another defect than the one searched for. The bad ends
-/// define that defect, so that only good ends can show another.
+/// Untestable ends, and ends with another defect than the one searched for. The bad ends define the defect:
+/// only good ends can show another.
 fn explain_unclear_ends(report: &SearchReport, ends: &[u32]) -> (Vec<ReportLine>, String) {
     let mut lines = Vec::new();
     let mut worst_verdict = None;
@@ -161,7 +161,7 @@ fn explain_unclear_ends(report: &SearchReport, ends: &[u32]) -> (Vec<ReportLine>
         let verdict = report.test_result(end).map_or(Verdict::Untestable, Seen::verdict);
         worst_verdict = worst_verdict.max(Some(verdict));
         let claim = match verdict {
-            // Nothing is known of the bad ends, which could not be tested.
+            // The bad ends are untestable: nothing is known of them.
             Verdict::Failed if report.wanted.is_empty() => "was said to be good",
             Verdict::Failed | Verdict::Diverged => {
                 "was said to be good, and shows something else than the bad end"
@@ -181,7 +181,7 @@ fn explain_unclear_ends(report: &SearchReport, ends: &[u32]) -> (Vec<ReportLine>
     (lines, advice.to_owned())
 }
 
-/// Ends that tested otherwise than claimed.
+/// Ends with another answer than claimed.
 fn explain_disagreeing_ends(
     report: &SearchReport,
     claim: Claim,
@@ -252,7 +252,7 @@ fn explain_disagreeing_ends(
     (refusal_lines, advice.to_owned())
 }
 
-/// What both ends have: a line for each gradient.
+/// The defect of both ends: a line for each gradient.
 fn shared_lines(shared_defect: &SharedDefect) -> Vec<ReportLine> {
     let mut lines = Vec::new();
     for (fixture, checks) in &shared_defect.gradients {
@@ -266,7 +266,7 @@ fn shared_lines(shared_defect: &SharedDefect) -> Vec<ReportLine> {
     lines
 }
 
-/// Where to look for a defect that both ends have.
+/// Advice on a defect of both ends.
 fn shared_advice(shared_defect: &SharedDefect) -> String {
     match &shared_defect.oldest {
         Some(Oldest { commit, is_right: true }) => format!(

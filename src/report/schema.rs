@@ -1,4 +1,4 @@
-//! The JSON Schemas of documents, made from the types that are written.
+//! The JSON Schemas of documents, made from their types.
 
 use std::path::Path;
 

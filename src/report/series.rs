@@ -1,4 +1,4 @@
-//! A run as a series of steps: what is reported of it, in every format.
+//! Reports on a run as a series of steps, in every format.
 
 mod csv;
 mod document;
@@ -19,30 +19,30 @@ use crate::judge::Verdict;
 use crate::series::{Other, Series, SeriesFinding, Severity};
 use crate::trial::Status;
 
-/// A run, as reports show it: numbers of each step and what they show, no tensors.
+/// A run, as reports show it: numbers of each step and findings, no tensors.
 #[derive(Clone, Debug)]
 pub struct SeriesReport {
     pub series: Series,
-    /// What they show, the worst first.
+    /// The findings, the worst first.
     pub findings: Vec<SeriesFinding>,
     /// Whether outputs were replayed; captured ones are shown otherwise.
     pub replayed: bool,
-    /// The revision that they were replayed at; none for the working tree.
+    /// The revision of the replays; none for the working tree.
     pub revision: Option<Revision>,
     /// The trusted revision, where there is one.
     pub against: Option<Revision>,
     /// The device and the compiler of the replays.
     pub device: Option<(String, String)>,
-    /// The steps that could not be read or replayed.
+    /// The steps without a replay, by fault of their files or of the machine.
     pub errors: Vec<RefusedFixture>,
 }
 
 /// A quantity over the steps, as plots and tables show it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// What it is, by its part of the report.
+    /// Its part of the report.
     pub part: SeriesPart,
-    /// Its name within that part: a parameter, a group of them, an output.
+    /// Its name within the part: a parameter, a group of them, an output.
     pub name: String,
     /// The value at each step; none where there is none.
     pub values: Vec<Option<f64>>,
@@ -69,7 +69,7 @@ pub enum SeriesPart {
     LearningRate,
     /// The norm of all gradients before they are clipped.
     NormBefore,
-    /// What clipping multiplies gradients by.
+    /// The factor of clipping.
     Clipping,
     /// Norms of gradients, by group and parameter.
     Gradients,
@@ -104,7 +104,7 @@ impl SeriesPart {
 }
 
 impl SeriesReport {
-    /// Everything that is known at several steps as a number, in the order of the report.
+    /// Every number known at several steps, in the order of the report.
     pub fn curves(&self) -> Vec<Curve> {
         let series = &self.series;
         let steps = series.steps.iter();
@@ -137,7 +137,7 @@ impl SeriesReport {
         }
         curves.extend(self.distances());
         curves.retain(|curve| curve.values.iter().any(Option::is_some));
-        // Norms that were captured are shown where they are not those of the captured gradients.
+        // Captured norms are shown only if they are not those of the captured gradients.
         let computed = series.gradient_norms("");
         curves.retain(|curve| {
             let values = curve.values.iter().zip(&computed);

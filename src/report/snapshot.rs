@@ -49,7 +49,7 @@ impl SnapshotCheck {
         }
     }
 
-    /// What was written, and how it is decided.
+    /// The written file, and the words for a review.
     pub(super) fn written_line(&self) -> Option<String> {
         let written_path = self.written.as_ref()?;
         let is_pending = written_path.extension().is_some_and(|extension| extension == "new");
@@ -80,7 +80,7 @@ impl SnapshotCheck {
     }
 }
 
-/// The result of a comparison, in one sentence that begins with the verdict.
+/// The result of a comparison, in one sentence. The verdict comes first.
 pub fn render_snapshot_sentence(comparison: &SnapshotComparison) -> ReportLine {
     let verdict = comparison.verdict;
     let reason = comparison.reason().map_or(String::new(), |reason| format!(": {reason}"));
@@ -95,10 +95,10 @@ fn snapshot_verdict_style(verdict: SnapshotVerdict) -> Style {
     }
 }
 
-/// The beginnings of lines that tell a person nothing: projections of an output, and words of its shadow.
+/// The beginnings of lines without a meaning for people: projections of an output, and words of its shadow.
 const FOLDED: [&str; 4] = ["sketch ", "shadow rounding ", "shadow signed ", "shadow weighted "];
 
-/// `text` without the lines that tell a person nothing, and these.
+/// `text` without the lines in [`FOLDED`], and these.
 fn fold_snapshot_lines(text: &str) -> (String, Vec<&str>) {
     let (folded, shown_lines): (Vec<&str>, Vec<&str>) =
         text.split_inclusive('\n').partition(|line| {
@@ -107,8 +107,8 @@ fn fold_snapshot_lines(text: &str) -> (String, Vec<&str>) {
     (shown_lines.concat(), folded)
 }
 
-/// The lines that changed from `old` to `new`, with the words that changed in them underlined. Near a change,
-/// sketches and shadow words are counted alone.
+/// The lines with a change from `old` to `new`, changed words underlined. Near a change, sketches and shadow
+/// words are only counted.
 pub fn snapshot_diff(old: &str, new: &str, context: DiffContext) -> Text {
     if context == DiffContext::Whole {
         return line_diff(old, new, context);

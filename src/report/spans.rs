@@ -145,8 +145,8 @@ impl Display for Text {
     }
 }
 
-/// `text` on one line, safe for a terminal: without escape sequences, control characters, and
-/// characters that are invisible or change the direction of others.
+/// `text` on one line, safe for a terminal: without escape sequences, control characters, invisible characters
+/// and marks of direction.
 pub fn sanitise_line(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| is_unseen(c) || ends_line(c)) {
         return Cow::Borrowed(text);
@@ -154,8 +154,8 @@ pub fn sanitise_line(text: &str) -> Cow<'_, str> {
     let mut visible_text = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
-        // A control sequence goes whole. An incomplete one loses only its invisible characters, so
-        // that it takes nothing along that follows.
+        // A control sequence goes whole. An incomplete one loses only its invisible characters: the text behind
+        // it stays.
         let length = control_sequence(rest).unwrap_or(c.len_utf8());
         match c {
             c if ends_line(c) => visible_text.push(' '),
@@ -167,8 +167,7 @@ pub fn sanitise_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(visible_text)
 }
 
-/// The length of the control sequence that `text` begins with (ECMA-48, section 5.4), such as a
-/// colour.
+/// The length of the control sequence at the beginning of `text` (ECMA-48, section 5.4), such as a colour.
 fn control_sequence(text: &str) -> Option<usize> {
     let (introducer, parameters) = match text.strip_prefix("\u{1b}[") {
         Some(rest) => (2, rest),
@@ -193,7 +192,7 @@ pub(super) fn is_unseen(c: char) -> bool {
         }
         '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' => true,
         '\u{2060}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}' => true,
-        // Noncharacters of Unicode, which XML cannot write.
+        // Noncharacters of Unicode: XML cannot write them.
         '\u{fdd0}'..='\u{fdef}' => true,
         c if u32::from(c) & 0xfffe == 0xfffe => true,
         c => c.is_control(),

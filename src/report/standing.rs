@@ -185,7 +185,7 @@ fn assess_entry(entry: &ReportEntry) -> (Standing, Vec<Point>) {
         Point { standing: Standing::Failed, reasons: vec![sentence.clone()], sentence }
     }));
     if let Some(reason) = &entry.base_lacks {
-        // What is new is judged by itself.
+        // New sources are judged by themselves.
         let worst = points.iter().map(|point| point.standing).max();
         let worst_point = points.iter().find(|point| Some(point.standing) == worst);
         let own_words = worst_point.map_or(String::new(), |point| {
@@ -228,12 +228,12 @@ fn assess_replay(entry: &ReportEntry) -> Point {
     }
 }
 
-/// Whether its failure is no more than the trusted side's: values that are not finite.
+/// Whether its only failure is that of the trusted side: non-finite values.
 pub(super) fn is_non_finite_on_both(entry: &ReportEntry) -> bool {
     entry.judgement.as_ref().is_some_and(Judgement::is_non_finite_on_both)
 }
 
-/// What is said of outputs that may hold NaN or infinity.
+/// The words for outputs with permitted NaN or infinity.
 const NOT_ALL_FINITE: &str = "not all finite, as inputs or harness allow";
 
 fn describe_completion(entry: &ReportEntry) -> String {
@@ -284,7 +284,7 @@ pub(super) fn is_wrong(check: &GradientCheck) -> bool {
     check.story.verdict() >= GradientVerdict::Imprecise
 }
 
-/// How `entry` stands and why, in a line that begins with the word for it.
+/// The standing of `entry` and its reason in a line. The word for the standing comes first.
 pub(super) fn render_entry_verdict(entry: &ReportEntry) -> ReportLine {
     let (worst, points) = assess_entry(entry);
     let worst_point = points.into_iter().find(|point| point.standing == worst);
@@ -307,7 +307,7 @@ pub(crate) fn list_standing_reasons(entry: &ReportEntry) -> Vec<String> {
     points.into_iter().flat_map(|point| point.reasons).chain(blamed).collect()
 }
 
-/// The checks of `entry` that could not be made, and why: silence would pass for a check.
+/// The checks left out on `entry`, and why: silence would pass for a check.
 pub(super) fn list_missing_checks(entry: &ReportEntry) -> Vec<String> {
     let gradients =
         entry.gradients.iter().filter(|g| g.story.verdict() == GradientVerdict::Unknown);

@@ -50,7 +50,7 @@ pub fn render_replay_text(entry: &ReportEntry) -> Text {
     out
 }
 
-/// The report on one of several fixtures: a line, and below it what is not well.
+/// The report on one of several fixtures: a line, and below it the faults.
 pub fn short_text(entry: &ReportEntry) -> Text {
     let mut out = Text::new();
     let title = standing::format_entry_title(entry);
@@ -61,7 +61,7 @@ pub fn short_text(entry: &ReportEntry) -> Text {
     if standing > Standing::Equivalent {
         let verdict_words = verdict.words();
         for reason in standing::list_standing_reasons(entry) {
-            // One that the line says already is not said again, be it with another word before it.
+            // The line's own reason is not repeated, be it with another word before it.
             if !verdict_words.ends_with(&reason) && !reason.ends_with(&verdict_words) {
                 out.line(format!("  {reason}"));
             }
@@ -80,7 +80,7 @@ pub fn short_text(entry: &ReportEntry) -> Text {
     out
 }
 
-/// The line that says which fixture at which revision.
+/// The line with the fixture and the revision.
 pub fn render_replay_heading(fixture: &str, revision: Option<&Revision>) -> ReportLine {
     let line = ReportLine::with_style(BOLD, fixture).and(" at ");
     match revision {
@@ -89,7 +89,7 @@ pub fn render_replay_heading(fixture: &str, revision: Option<&Revision>) -> Repo
     }
 }
 
-/// The line that names the trusted revision, if one was asked for.
+/// The line with the trusted revision, if one was asked for.
 pub(super) fn render_trusted_line(entry: &ReportEntry) -> Option<ReportLine> {
     let Revision { short, subject, .. } = entry.trusted.as_ref()?;
     Some(ReportLine::from("against ").styled(COMMIT, short).and(" ").and(subject))
@@ -175,7 +175,7 @@ fn format_output_kind(output: &OutputRecord) -> String {
 }
 
 fn write_printed_lines(out: &mut Text, outcome: &Outcome) {
-    /// Lines of the code's own output that are shown.
+    /// The most lines of the code's own output.
     const LINES: usize = 12;
     let lines: Vec<&str> = outcome.printed.lines().collect();
     if lines.is_empty() {

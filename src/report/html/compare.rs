@@ -14,7 +14,7 @@ use super::words::render_revision;
 use super::{findings, launches, outputs, replay};
 use crate::judge::{Accesses, Judgement, OutputPicture, Verdict};
 
-/// Two revisions that were compared on one fixture.
+/// A comparison of two revisions on one fixture.
 pub struct Compared {
     /// The fixture's name.
     pub fixture: String,
@@ -81,8 +81,7 @@ impl Compared {
     }
 }
 
-/// The page on `compared`, on the fixtures whose sources are `new`, and on those on which nothing could be
-/// compared.
+/// The page on `compared`, on the fixtures with `new` sources, and on the refused ones.
 pub fn diff_html(
     compared: &[Compared],
     new: &[ReportEntry],

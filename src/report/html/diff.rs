@@ -1,9 +1,9 @@
-//! What a commit changed in the sources of its kernel: hunks, with the words that changed in them.
+//! The diff of a commit in the sources of its kernel: hunks, with changed words marked.
 
 use maud::{Markup, html};
 use similar::{ChangeTag, TextDiff};
 
-/// Lines of a diff that are shown.
+/// The most lines of a diff.
 const LINES: usize = 400;
 /// Lines of one change whose words are compared; longer ones are shown whole.
 const COMPARED: usize = 60;
@@ -18,9 +18,9 @@ pub(super) fn render_source_diff(text: &str) -> Markup {
     }
 }
 
-/// Lines that belong together.
+/// A block of lines.
 enum DiffBlock<'a> {
-    /// What was there, and what came in its place.
+    /// The lines before, and those in their place.
     Change { old: Vec<&'a str>, new: Vec<&'a str> },
     /// A line of another kind, and its class.
     Line(&'a str, &'static str),
@@ -72,7 +72,7 @@ fn render_diff_block(block: &DiffBlock<'_>) -> Markup {
                     .iter_strings_lossy()
                     .map(|(is_changed, text)| (is_changed, text.trim_end_matches('\n').to_owned()))
                     .collect();
-                // A line that is on both sides was moved by what is around it.
+                // A line on both sides was moved by the lines around it.
                 if change.tag() != ChangeTag::Insert {
                     gone.push(parts.clone());
                 }
@@ -88,7 +88,7 @@ fn render_diff_block(block: &DiffBlock<'_>) -> Markup {
     }
 }
 
-/// A line, with the words that changed in it marked.
+/// A line, with changed words marked.
 fn mark_changed_words(line: &[(bool, String)]) -> Markup {
     html! {
         @for (changed, text) in line { @if *changed { b { (text) } } @else { (text) } }

@@ -1,4 +1,4 @@
-//! Findings on a replay besides its outputs: gradients, orders, accesses, snapshots, what it printed.
+//! Findings on a replay besides its outputs: gradients, orders, accesses, snapshots, its printed lines.
 
 use maud::{Markup, html};
 
@@ -29,7 +29,7 @@ pub(super) fn render_gradients_table(checks: &[GradientCheck]) -> Markup {
     }
 }
 
-/// How good it is that a gradient stands so.
+/// The mood of a verdict on a gradient.
 pub(super) fn gradient_mood(verdict: GradientVerdict) -> Mood {
     match verdict {
         GradientVerdict::Matches => Mood::Good,
@@ -38,7 +38,7 @@ pub(super) fn gradient_mood(verdict: GradientVerdict) -> Mood {
     }
 }
 
-/// The outputs that depend on the order of blocks and threads.
+/// The outputs with a dependence on the order of blocks and threads.
 pub(super) fn render_order_dependences(dependences: &[OrderDependence]) -> Markup {
     let lines = dependences.iter().map(|dependence| {
         let [summary, numbers] = order_lines(dependence);
@@ -51,7 +51,7 @@ pub(super) fn render_order_dependences(dependences: &[OrderDependence]) -> Marku
     render_titled_list("Orders of blocks and threads", &lines.collect::<Vec<_>>())
 }
 
-/// The accesses to memory that are wrong, and those that no longer are.
+/// The wrong accesses to memory, present and gone.
 pub(super) fn render_access_findings(checked_accesses: Option<&Accesses>) -> Markup {
     let lines = checked_accesses
         .iter()
@@ -69,9 +69,9 @@ pub(super) fn render_snapshot_check(check: Option<&SnapshotCheck>) -> Markup {
     }
 }
 
-/// What the code printed, its last lines.
+/// The last lines printed by the code.
 pub(super) fn render_printed_output(text: &str) -> Markup {
-    /// Lines of it that are shown.
+    /// The most lines to show.
     const LINES: usize = 200;
     let lines: Vec<&str> = text.lines().collect();
     let left_out = lines.len().saturating_sub(LINES);

@@ -76,7 +76,7 @@ impl GradcheckEntry {
     }
 }
 
-/// The page on `checked`, and on the fixtures that could not be checked.
+/// The page on `checked`, and on the refused fixtures.
 pub fn gradcheck_html(
     checked: &[GradcheckEntry],
     refused: &[RefusedFixture],

@@ -1,4 +1,4 @@
-//! The history as a graph of commits, and below it what each of them changed.
+//! The history as a graph of commits, and below it the change of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -23,9 +23,9 @@ const SPACE: [f64; 3] = [34.0, 30.0, 40.0];
 /// A lineage as pages show it.
 pub(super) struct LineageGraph<'a> {
     pub lineage: &'a Lineage,
-    /// The commit that is to blame, if one is.
+    /// The commit to blame, if there is one.
     pub culprit: Option<CommitId>,
-    /// What begins the names of places on the page.
+    /// The beginning of the names of places on the page.
     pub anchor: &'a str,
     /// The words for a verdict, where no test of a search has some.
     pub words: &'a dyn Fn(&LineageCommit) -> Option<String>,
@@ -107,7 +107,7 @@ impl LineageGraph<'_> {
         }
     }
 
-    /// A commit, its verdict and what it changed.
+    /// A commit, its verdict and its diff.
     fn row(&self, at: usize, kin: &LineageCommit) -> Markup {
         let mark = self.is_culprit(kin).then_some("culprit");
         html! {
@@ -125,7 +125,7 @@ impl LineageGraph<'_> {
         }
     }
 
-    /// What is known of a commit, in words.
+    /// The knowledge about a commit, in words.
     fn verdict(&self, kin: &LineageCommit) -> String {
         let test_words = match (&kin.seen, (self.words)(kin)) {
             (Some(test_result), _) => observation_line(test_result),
@@ -165,7 +165,7 @@ impl LineageGraph<'_> {
     }
 }
 
-/// The word for what a commit does, and how it is known.
+/// The word for the answer of a commit, and for its source.
 fn describe_lineage_commit(kin: &LineageCommit) -> String {
     match (kin.knowledge, kin.answer) {
         (Knowledge::Tested | Knowledge::Recalled, Some(answer)) => answer_name(answer).to_owned(),
@@ -215,7 +215,7 @@ fn knowledge_name(knowledge: Knowledge) -> &'static str {
     }
 }
 
-/// What the signs mean, of those that are there.
+/// The meaning of the signs in use.
 fn render_knowledge_legend(commits: &[LineageCommit]) -> Markup {
     let present: BTreeSet<Knowledge> = commits.iter().map(|kin| kin.knowledge).collect();
     html! {
@@ -235,7 +235,7 @@ fn render_knowledge_legend(commits: &[LineageCommit]) -> Markup {
     }
 }
 
-/// The lane of each commit: that of its first parent where it is the first to go on there.
+/// The lane of each commit: its first parent's, if it is the first to go on there.
 fn assign_graph_tracks(commits: &[LineageCommit]) -> Vec<usize> {
     // By lane, the commit at its end, and until when the lane is needed.
     let mut ends: Vec<(usize, usize)> = Vec::new();
@@ -258,7 +258,7 @@ fn assign_graph_tracks(commits: &[LineageCommit]) -> Vec<usize> {
     lanes
 }
 
-/// A line from a parent to its child; one that merges stays in its lane until the end.
+/// A line from a parent to its child; a merged parent's line stays in its lane until the end.
 fn trace_edge_path((x, y): (f64, f64), (to_x, to_y): (f64, f64), merges: bool) -> String {
     let mut path = format!("M{} {}", format_coordinate(x), format_coordinate(y));
     let bend = STEP[0].min(to_x - x);

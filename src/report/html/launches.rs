@@ -34,11 +34,11 @@ pub(super) fn render_launches_table(outcome: &Outcome) -> Markup {
     }
 }
 
-/// The launches that changed, before and after, and how many there are on each side.
+/// The changed launches, before and after, and the number of all on each side.
 pub(super) fn render_launch_comparison(judgement: &Judgement) -> Markup {
     let base = &judgement.base;
     let got = &judgement.got;
-    // A side that could not be run launched nothing; that is no change.
+    // A side without a run launched nothing; this is no change.
     let is_untestable =
         [base, got].iter().any(|outcome| matches!(outcome.status, Status::Untestable { .. }));
     if is_untestable || base.launches.is_empty() && got.launches.is_empty() {

@@ -57,7 +57,7 @@ fn render_log_history(report: &LogReport) -> Markup {
     .card()
 }
 
-/// What the log says of `commit`, if it says something.
+/// The words of the log on `commit`, if there are some.
 fn describe_logged_commit(report: &LogReport, commit: &Commit) -> Option<String> {
     let mut words = Vec::new();
     for change in report.changes.iter().filter(|change| change.commit.id == commit.id) {
@@ -105,7 +105,7 @@ fn render_changes_matrix(report: &LogReport) -> Markup {
     fixtures_by_commits("Who changed what", &fixtures, &rows)
 }
 
-/// The place of the change that `commit` makes on `fixture`.
+/// The place of the change of `commit` on `fixture`.
 fn find_change(report: &LogReport, fixture: &str, commit: &Commit) -> Option<usize> {
     let mut changes = report.changes.iter();
     changes.position(|change| change.fixture == fixture && change.commit.id == commit.id)
@@ -163,7 +163,7 @@ fn render_change_section(number: usize, change: &LogChange) -> Markup {
     }
 }
 
-/// The commits that changed sources and no output, and those that could not be tested.
+/// The commits with changed sources and no changed output, and the untestable ones.
 fn render_unchanged_commits(report: &LogReport) -> Markup {
     html! {
         @if !report.acquitted.is_empty() {

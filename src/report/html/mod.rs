@@ -1,8 +1,7 @@
-//! Results as pages: one self-contained file each, which needs neither network nor JavaScript.
+//! Results as pages: one self-contained file each, without network or JavaScript.
 //!
-//! A page is made of the values that the other formats are made of. What others wrote (names, subjects,
-//! paths, what kernels print) is escaped by the template library, and made harmless for eyes in
-//! [`shell::render_page`].
+//! A page is made of the same values as the other formats. Foreign text (names, subjects, paths, the prints of
+//! kernels) is escaped by the template library, and made harmless for eyes in [`shell::render_page`].
 
 mod chart;
 mod compare;

@@ -1,4 +1,4 @@
-//! The outputs of a replay: a table of all, and for each that differs what is known of it.
+//! The outputs of a replay: a table of all, and details on each with a difference.
 
 use maud::{Markup, html};
 
@@ -59,7 +59,7 @@ fn render_unwanted_cell(number: u64) -> Markup {
     html! { td class=(if number > 0 { "number is-bad" } else { "number" }) { (number) } }
 }
 
-/// The columns of outputs beside others; what it means is told of revisions alone.
+/// The columns of outputs beside others; comparisons of revisions also have a meaning.
 const BESIDE: [&str; 8] = [
     "output",
     "verdict",
@@ -119,7 +119,7 @@ fn render_output_link(output: &OutputJudgement, id: &str) -> Markup {
     }
 }
 
-/// The share of bits that differ, elements beyond noise, the distance of all, the worst.
+/// The share of different bits, elements beyond noise, the distance of all, the worst.
 fn render_distance_cells(compared: &Comparison) -> Markup {
     let share = match compared.count {
         0 => "0 %".to_owned(),
@@ -137,7 +137,7 @@ fn render_distance_cells(compared: &Comparison) -> Markup {
     }
 }
 
-/// What is known of one output.
+/// The details on one output.
 fn render_output_details(output: &OutputJudgement, picture: Option<&Picture>, id: &str) -> Markup {
     html! {
         details class={ "output " (super::shell::Mood::from(output.story.verdict()).class()) } id=(id)
@@ -185,7 +185,7 @@ fn render_output_charts(
     }
 }
 
-/// The elements that are no numbers, or that nobody wrote.
+/// The elements without a number, and the unwritten ones.
 fn render_element_classes(classes: &Classes) -> Markup {
     let told = [
         (classes.nan, "NaN"),
@@ -204,7 +204,7 @@ fn render_element_classes(classes: &Classes) -> Markup {
     }
 }
 
-/// The pictures of a replay that is compared with no other revision.
+/// The pictures of a replay without a comparison.
 pub(super) fn render_replay_pictures(
     records: &[OutputRecord],
     pictures: &[OutputPicture],
@@ -243,7 +243,7 @@ pub(super) fn render_oracle_checks(checks: &[KnownCheck]) -> Markup {
     )
 }
 
-/// The outputs beside the captured ones, which make none good or bad.
+/// The outputs beside the captured ones. These make none good or bad.
 pub(super) fn render_captured_checks(checks: &[KnownCheck]) -> Markup {
     render_known_checks(
         checks,

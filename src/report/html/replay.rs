@@ -15,7 +15,7 @@ use super::words::render_revision;
 use super::{findings, launches, outputs};
 use crate::trial::Status;
 
-/// The page on `entries`, and on the fixtures that could not be replayed.
+/// The page on `entries`, and on the refused fixtures.
 pub fn render_replay_html(
     entries: &[ReportEntry],
     refused: &[RefusedFixture],
@@ -69,7 +69,7 @@ pub(super) fn has_unchecked(entry: &ReportEntry) -> bool {
     !standing::list_missing_checks(entry).is_empty()
 }
 
-/// Who broke what: a row for each replay, which leads to its part of the page.
+/// The culprits: a row for each replay, with a link to its part of the page.
 fn render_replay_overview(entries: &[ReportEntry]) -> Markup {
     let rows = html! {
         @for (number, entry) in entries.iter().enumerate() {
@@ -143,7 +143,7 @@ pub(super) fn render_entry_section(number: usize, entry: &ReportEntry) -> Markup
     }
 }
 
-/// The history that was searched for a culprit.
+/// The searched history of a culprit.
 fn render_entry_history(number: usize, entry: &ReportEntry) -> Markup {
     let blame = entry.culprit.as_ref();
     let lineage = blame.and_then(|blame| blame.lineage.as_ref());
@@ -154,7 +154,7 @@ fn render_entry_history(number: usize, entry: &ReportEntry) -> Markup {
     LineageGraph { lineage, culprit, anchor: &format!("h{number}"), words: &|_| None }.card()
 }
 
-/// Why the entry stands as it does, and what could not be checked.
+/// The reasons of the entry's standing, and the checks left out.
 fn render_entry_reasons(entry: &ReportEntry) -> Markup {
     let reasons = standing::list_standing_reasons(entry).into_iter().map(ReportLine::from);
     let unchecked = standing::list_missing_checks(entry);

@@ -137,7 +137,7 @@ fn render_tests_matrix(report: &SearchReport) -> Markup {
     fixtures_by_commits("Who broke what", &fixtures, &rows)
 }
 
-/// What a commit does on one fixture; leads to the evidence, or to its row of the table of tests.
+/// The answer of a commit on one fixture; leads to the evidence, or to its row of the table of tests.
 fn render_test_cell(
     tested: &Tested,
     seen: &Observation,

@@ -88,7 +88,7 @@ fn is_training_part(part: SeriesPart) -> bool {
     )
 }
 
-/// What the axis of a part says.
+/// The label of the axis of a part.
 fn part_axis_label(part: SeriesPart) -> &'static str {
     match part {
         SeriesPart::Loss => "loss",

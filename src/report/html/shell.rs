@@ -1,4 +1,4 @@
-//! What every page has: its head, the verdict, styles, the little script, the last line.
+//! The parts of every page: its head, the verdict, styles, the little script, the last line.
 
 use std::borrow::Cow;
 
@@ -12,13 +12,13 @@ use crate::judge::Verdict;
 /// The styles of every page, light and dark, on screens and on paper.
 const STYLE: &str = include_str!("page.css");
 
-/// Sorts and filters tables; a page that cannot run it shows everything.
+/// Sorts and filters tables; without it a page shows everything.
 const SCRIPT: &str = include_str!("page.js");
 
 /// Nothing is fetched, whatever a name or a message contains.
 const POLICY: &str = include_str!("policy.txt");
 
-/// How good or bad a finding is, in a colour and a sign that anybody can tell apart.
+/// How good or bad a finding is, in a colour and a sign. Both can be told apart by anybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::report) enum Mood {
     /// Nothing is wrong.
@@ -53,7 +53,7 @@ impl Mood {
 }
 
 impl Mood {
-    /// The same, but for one that is good only as far as it was checked.
+    /// The mood where checks may be left out: good then turns into untold.
     pub(in crate::report) fn as_far_as_checked(self, has_unchecked: bool) -> Mood {
         match self {
             Mood::Good if has_unchecked => Mood::Untold,
@@ -86,11 +86,11 @@ pub(in crate::report) fn render_badge(mood: Mood, word: &str) -> Markup {
     }
 }
 
-/// What stands at the top of a page.
+/// The top of a page.
 pub(in crate::report) struct PageHead {
     /// The name of the page, such as `replay diff`.
     pub kind: &'static str,
-    /// What it is about, such as fixture and revisions.
+    /// Its subject, such as fixture and revisions.
     pub about: ReportLine,
     /// How it came out.
     pub mood: Mood,
@@ -135,8 +135,8 @@ pub(in crate::report) fn render_page(head: &PageHead, body: &Markup, run: &RunRe
     strip_invisible(&page.into_string()).into_owned()
 }
 
-/// The page without controls and characters that are invisible or change the direction of others. None
-/// of the marks of HTML is among them.
+/// The page without controls, invisible characters and marks of direction. None of the marks of
+/// HTML is among them.
 fn strip_invisible(page: &str) -> Cow<'_, str> {
     if page.contains(is_invisible) {
         Cow::Owned(page.replace(is_invisible, ""))
@@ -149,7 +149,7 @@ fn is_invisible(c: char) -> bool {
     c != '\n' && is_unseen(c)
 }
 
-/// The fixtures that could not be worked on.
+/// The refused fixtures.
 pub(in crate::report) fn render_refusals(refused: &[RefusedFixture]) -> Markup {
     html! {
         @if !refused.is_empty() {

@@ -1,4 +1,4 @@
-//! Tables that scroll by themselves where the page is narrow, and that a script may sort.
+//! Tables with a scroll bar of their own on narrow pages, sortable by a script.
 
 use maud::{Markup, html};
 

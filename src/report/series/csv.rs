@@ -8,8 +8,8 @@ use crate::report::RunRecord;
 use crate::report::judgement::verdict_name;
 use crate::trial::Status;
 
-/// The table, with the names of the columns in its first line. Empty cells have no value. The format has no comments: the
-/// record of `run` is columns, the last ones, so that tables of several runs can be put together.
+/// The table, with the names of the columns in its first line. Empty cells have no value. The format has no
+/// comments: the record of `run` is in the last columns, and tables of several runs can be put together.
 pub fn render_series_csv(report: &SeriesReport, run: &RunRecord) -> String {
     let mut columns = build_csv_columns(report);
     let RunRecord { command, version, machine, date } = run;
@@ -89,7 +89,7 @@ fn build_csv_columns(report: &SeriesReport) -> Vec<(String, Vec<String>)> {
     columns
 }
 
-/// The shortest text that is read as the same number.
+/// The shortest text for the same number.
 fn format_csv_value(x: Option<f64>) -> String {
     x.map_or(String::new(), |x| format!("{x:?}"))
 }

@@ -6,10 +6,10 @@ const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '�
 const NOTHING: char = ' ';
 /// Where a value is not finite.
 const NOT_FINITE: char = '!';
-/// Values that span more than this factor are drawn by their logarithms.
+/// Values over more than this factor are drawn by their logarithms.
 const DECADES: f64 = 100.0;
 
-/// `values` in at most `width` characters; one that stands for several shows the greatest of them.
+/// `values` in at most `width` characters; one for several values shows the greatest of them.
 pub(super) fn draw_sparkline(values: &[Option<f64>], width: usize) -> String {
     let count = values.len();
     let columns = count.min(width.max(1));

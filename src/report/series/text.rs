@@ -16,7 +16,7 @@ const WIDTH: usize = 40;
 /// The lines of a part; more are counted.
 const MOST_LINES: usize = 30;
 
-/// The report on `report`, without the errors, which are told as they are met.
+/// The report on `report`, without the errors: these are told as they are met.
 pub fn render_series_text(report: &SeriesReport) -> Text {
     let mut out = Text::new();
     render_series_heading(report).into_iter().for_each(|line| out.line(line));
@@ -60,11 +60,11 @@ pub fn render_series_text(report: &SeriesReport) -> Text {
     out
 }
 
-/// What a report says that has no curve.
+/// The words for a report without a curve.
 pub(in crate::report) const NO_ROLES: &str =
     "no tensor is known to be a loss, a gradient or a parameter: [roles] in the harness says so";
 
-/// What the series is of: steps and revision, the trusted revision, the device.
+/// The subject of the series: steps and revision, the trusted revision, the device.
 pub(in crate::report) fn render_series_heading(report: &SeriesReport) -> Vec<ReportLine> {
     let steps = &report.series.steps;
     let mut line = ReportLine::with_style(BOLD, format_noun_count(steps.len() as u64, "step"));
@@ -129,7 +129,7 @@ fn format_curve_name(curve: &Curve) -> String {
     }
 }
 
-/// A curve with its range; `name`, the curve and what stands before the range have these widths.
+/// A curve with its range; the widths are those of the name, of the curve, and of both together.
 fn render_curve_line(curve: &Curve, [name, columns, title]: [usize; 3]) -> ReportLine {
     /// Digits of each number.
     const DIGITS: usize = 3;
@@ -155,7 +155,7 @@ fn render_curve_line(curve: &Curve, [name, columns, title]: [usize; 3]) -> Repor
     line.and("  ").column(GREEN, &drawn, title - name - 4).and(range)
 }
 
-/// What is said of the data, where it was compared.
+/// The words for the alignment of the data, if it was compared.
 pub(in crate::report) fn describe_alignment(report: &SeriesReport) -> Option<String> {
     let alignments: Vec<_> =
         report.series.steps.iter().filter_map(|step| step.measured.alignment.as_ref()).collect();

@@ -7,7 +7,7 @@ use crate::report::numbers::{format_noun_count, format_short_number};
 use crate::report::text::describe_failure;
 use crate::series::{Gradients, Other, Parted, SeriesFindingKind, Spell};
 
-/// Names that are listed before the rest is counted.
+/// The most names listed; the rest is counted.
 const SHOWN: usize = 3;
 
 /// The finding as a sentence.
@@ -68,7 +68,7 @@ pub fn describe_series_finding(report: &SeriesReport, kind: &SeriesFindingKind) 
     }
 }
 
-/// What losses, gradients and parameters do over the steps.
+/// The findings on losses, gradients and parameters over the steps.
 fn describe_training_finding(report: &SeriesReport, kind: &SeriesFindingKind) -> String {
     match kind {
         SeriesFindingKind::NoGradient { parameters, spell } => {

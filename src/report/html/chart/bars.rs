@@ -13,7 +13,7 @@ use crate::numerics::picture::{BinaryHistogram, Distances};
 /// The size of the area.
 const SIZE: [f64; 2] = [236.0, 168.0];
 
-/// The buckets that a chart shows: from the first to the last that holds something.
+/// The buckets of a chart: from the first to the last filled one.
 struct BucketRange {
     first: usize,
     last: usize,
@@ -43,7 +43,7 @@ impl BucketRange {
         bucket.saturating_sub(self.first) as f64 / self.buckets()
     }
 
-    /// The bucket that holds zeros comes first, whichever others are shown.
+    /// The bucket of zeros comes first, whichever others are shown.
     fn place(&self, bucket: usize) -> usize {
         bucket.max(self.first)
     }
@@ -100,7 +100,7 @@ pub(in crate::report::html) fn draw_distances_chart(
                 width=(format_coordinate((to - from) * SIZE[0])) height=(format_coordinate(SIZE[1])) {}
         }
         path class="bar-within" d=(draw_bars(&frame, &shown, within, most, [0.08, 0.92])) {}
-        // Narrower, so that both are seen where a bucket holds both.
+        // Narrower: both are seen where a bucket holds both.
         path class="bar-beyond" d=(draw_bars(&frame, &shown, beyond, most, [0.28, 0.72])) {}
     };
     let inner = sum_buckets(within);
@@ -191,7 +191,7 @@ fn format_median(histogram: &BinaryHistogram) -> String {
     format_bucket_bound(BinaryHistogram::bound(find_median_bucket(histogram)))
 }
 
-/// The bucket that holds the median.
+/// The bucket of the median.
 fn find_median_bucket(histogram: &BinaryHistogram) -> usize {
     let total_count = sum_buckets(histogram);
     let mut count_so_far = 0;

@@ -17,7 +17,7 @@ use crate::tensor::{Dim, unravel_index};
 const WIDTH: f64 = 236.0;
 /// The height of a map with many rows, and of a row at most.
 const HEIGHT: [f64; 2] = [168.0, 24.0];
-/// Bands of rows that are framed; of more, all that lies between the first and the last.
+/// The most framed bands of rows; of more, a single frame reaches from the first to the last.
 const BANDS: usize = 48;
 
 /// The map of an output with dimensions `dims`, with the wrong slice framed.
@@ -121,7 +121,7 @@ fn describe_heat_map(name: &str, map: &Map) -> String {
     format!("Map of {name}, {rows} by {columns}: {}", shades.join(", "))
 }
 
-/// A path for each shade that is there but the least: runs of cells, in units of cells.
+/// A path for each present shade but the least: runs of cells, in units of cells.
 fn trace_shade_paths(map: &Map) -> BTreeMap<Shade, String> {
     let mut paths: BTreeMap<Shade, String> = BTreeMap::new();
     for (row, cells) in map.cells.chunks(map.width).enumerate() {
@@ -202,7 +202,7 @@ fn draw_region_frames(map: &Map, location: &Location, dims: &[Dim]) -> String {
     path
 }
 
-/// The selected indices of dimensions that are taken together, as ranges.
+/// The selected indices of dimensions taken together, as ranges.
 fn combine_term_ranges(terms: &[Term]) -> Vec<Range<usize>> {
     let size: usize = terms.iter().map(|term| term.size).product();
     let whole_terms =
@@ -246,12 +246,12 @@ fn list_term_ranges(term: &Term) -> Vec<Range<usize>> {
     runs
 }
 
-/// The cell, of `cells`, that holds `index` of `size`.
+/// The cell of `index`, where `size` indices share `cells`.
 fn cell_of(index: usize, size: usize, cells: usize) -> usize {
     (index as u128 * cells as u128 / size.max(1) as u128) as usize
 }
 
-/// The cells that `ranges` of indices touch, those that meet as one.
+/// The cells touched by `ranges` of indices, adjacent ones as one.
 fn in_cells(ranges: &[Range<usize>], size: usize, cells: usize) -> Vec<Range<usize>> {
     let mut touched: Vec<Range<usize>> = Vec::new();
     for range in ranges.iter().filter(|range| !range.is_empty()) {

@@ -14,7 +14,7 @@ const PLACES: usize = 276;
 /// From this ratio of the greatest to the least value on, if all are above 0, the axis is logarithmic.
 const WIDE: f64 = 50.0;
 
-/// The values of `name` over the steps called `steps`; `axis` says what they are.
+/// The values of `name` over the steps called `steps`; `axis` names their quantity.
 pub(in crate::report::html) fn draw_steps_chart(
     name: &str,
     axis: &str,
@@ -77,7 +77,7 @@ fn finite_values(values: &[Option<f64>]) -> impl Iterator<Item = f64> {
     values.iter().flatten().copied().filter(|value| value.is_finite())
 }
 
-/// The axis of the steps: the first, the last and those between that have room.
+/// The axis of the steps: the first, the last and some between them.
 fn steps_axis(steps: &[String]) -> Axis {
     const MARKS: usize = 4;
     let last = steps.len().saturating_sub(1);
@@ -110,7 +110,7 @@ impl ValueAxis {
             return ValueAxis { least, most, is_log: true };
         }
         if least == most {
-            // A line that does not move lies in the middle.
+            // A constant lies in the middle.
             let room = if least == 0.0 { 1.0 } else { least.abs() / 2.0 };
             return ValueAxis { least: least - room, most: most + room, is_log: false };
         }
@@ -174,16 +174,16 @@ impl ValueAxis {
     }
 }
 
-/// What the quotient of an end and a step may miss a whole number by, as a share of it: the end, the step
-/// and the quotient are each rounded.
+/// The error of the quotient of an end and a step, as a share of it: the end, the step and the quotient are
+/// each rounded.
 const ROUNDING: f64 = 8.0 * f64::EPSILON;
 
-/// The whole number at or below `x`; where `x` is whole but for rounding, that number.
+/// The whole number at or below `x`; the nearest one, if `x` is whole but for rounding.
 fn whole_below(x: f64) -> f64 {
     (x + x.abs() * ROUNDING).floor()
 }
 
-/// The whole number at or above `x`; where `x` is whole but for rounding, that number.
+/// The whole number at or above `x`; the nearest one, if `x` is whole but for rounding.
 fn whole_above(x: f64) -> f64 {
     (x - x.abs() * ROUNDING).ceil()
 }

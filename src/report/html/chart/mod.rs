@@ -1,7 +1,6 @@
-//! Charts as inline SVG: a frame with two axes that have units, and what is drawn in it.
+//! Charts as inline SVG: a frame with two axes, their units, and a drawing in it.
 //!
-//! Colours come from the page's styles, so that a chart is light or dark as the page is. Nothing is told
-//! by colour alone.
+//! Colours come from the page's styles: a chart is light or dark as the page is. Nothing is told by colour alone.
 
 mod bars;
 mod heat;
@@ -16,9 +15,9 @@ pub(super) use self::lines::draw_steps_chart;
 pub(super) use self::scatter::draw_scatter_chart;
 use super::super::numbers::format_short_number;
 
-/// An axis: what it shows, with its unit, and marks at shares of its length.
+/// An axis: its quantity, with the unit, and marks at shares of its length.
 pub(in crate::report) struct Axis {
-    /// What it shows, with its unit.
+    /// Its quantity, with the unit.
     pub label: String,
     /// Marks: how far along the axis, from 0 to 1, and the text there.
     pub ticks: Vec<(f64, String)>,
@@ -42,8 +41,8 @@ const MARK: [f64; 2] = [5.8, 12.0];
 /// The space for the label of the axis to the left, and between a mark and the axis.
 const BESIDE: f64 = 23.0;
 
-/// The marks of an axis whose texts do not overlap. `span` is the length of a text along the axis, in
-/// shares of it. Of two that overlap the later goes, but the last mark stays.
+/// The marks of an axis without overlaps of texts. `span` is the length of a text along the axis, in shares of
+/// it. Of two overlapping ones the later goes, but the last mark stays.
 fn pick_readable_ticks(ticks: &[(f64, String)], span: impl Fn(&str) -> f64) -> Vec<&(f64, String)> {
     let mut readable_ticks: Vec<&(f64, String)> = Vec::new();
     for tick in ticks {
@@ -69,7 +68,7 @@ fn do_ticks_overlap(
 }
 
 impl Frame {
-    /// The space to the left: a mark that is longer than usual has room beside the label.
+    /// The space to the left: a long mark has room beside the label.
     fn left(&self) -> f64 {
         let longest = self.y.ticks.iter().map(|(_, text)| text.chars().count()).max();
         SPACE[0].max(BESIDE + MARK[0] * longest.unwrap_or(0) as f64)
@@ -80,7 +79,7 @@ impl Frame {
         self.left() + share * self.width
     }
 
-    /// The place at `share` of the axis to the left, which rises.
+    /// The place at `share` of the rising axis to the left.
     pub(in crate::report) fn y(&self, share: f64) -> f64 {
         SPACE[2] + (1.0 - share) * self.height
     }
@@ -121,7 +120,7 @@ impl Frame {
     }
 }
 
-/// A figure with what it is above it, and below it what its colours mean.
+/// A figure with its title above it, and the meaning of its colours below it.
 pub(in crate::report) fn render_figure(title: &str, chart: &Markup, legend: &Markup) -> Markup {
     html! {
         figure {
@@ -132,7 +131,7 @@ pub(in crate::report) fn render_figure(title: &str, chart: &Markup, legend: &Mar
     }
 }
 
-/// The keys of a figure: the class of a colour, and what it means.
+/// The keys of a figure: the class of a colour, and its meaning.
 pub(in crate::report) fn render_figure_legend(keys: &[(&str, String)]) -> Markup {
     html! {
         ul class="legend" {
@@ -148,7 +147,7 @@ pub(in crate::report) fn render_figure_legend(keys: &[(&str, String)]) -> Markup
     }
 }
 
-/// What charts refer to; once on a page.
+/// The patterns of charts; once on a page.
 pub(super) fn define_chart_patterns() -> Markup {
     html! {
         svg class="patterns" aria-hidden="true" width="0" height="0" {
@@ -186,7 +185,7 @@ fn abbreviate_count(count: f64) -> String {
     }
 }
 
-/// The share of the height that `count` has where the axis is logarithmic and ends at `highest_count`.
+/// The share of the height for `count`, on a logarithmic axis up to `highest_count`.
 fn log_share(count: u64, highest_count: u64) -> f64 {
     match count {
         0 => 0.0,

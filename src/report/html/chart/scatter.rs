@@ -12,7 +12,7 @@ use crate::numerics::picture::ValuePair;
 /// The size of the area.
 const SIZE: [f64; 2] = [236.0, 168.0];
 
-/// A scale that is linear around 0 and logarithmic far from it.
+/// A scale, linear around 0 and logarithmic far from it.
 struct SymlogScale {
     /// Where it turns from one to the other.
     turn: f64,
