@@ -6,14 +6,14 @@ use crate::backend::{Ability, ReplayError};
 use crate::runtime::report::AccessFinding;
 use crate::trial::{AccessCheck, CheckedReplay, Trial};
 
-/// A checked replay beside that of the trusted side.
+/// A checked replay beside the trusted side's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accesses {
-    /// The findings, in the order in which they showed.
+    /// The findings, in the order of the replay.
     pub findings: Vec<JudgedAccess>,
     /// The number of findings beyond those.
     pub left_out: u64,
-    /// The failures that the trusted side alone has.
+    /// The failures of the trusted side alone.
     pub gone: Vec<AccessFinding>,
     /// The side whose accesses were not checked, if there is one.
     pub unchecked: Option<UncheckedSide>,
@@ -31,15 +31,15 @@ pub struct JudgedAccess {
 /// How a finding of a checked replay stands. Made once, from the replays of both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessStory {
-    /// A failure that the trusted side does not have.
+    /// A failure of the side under test alone.
     New,
-    /// A failure that both sides have.
+    /// A failure of both sides.
     Known,
     /// A failure, and there is no trusted side.
     Alone,
     /// A failure, and the accesses of the trusted side were not checked.
     NotCompared,
-    /// A habit that does no harm.
+    /// A harmless habit.
     Habit {
         /// Whether the trusted side has it too.
         is_known: bool,
@@ -154,7 +154,7 @@ impl Accesses {
         Accesses { findings, left_out, gone, unchecked }
     }
 
-    /// The findings that speak against the code under test.
+    /// The findings against the code under test.
     pub fn failures(&self) -> impl Iterator<Item = &AccessFinding> {
         let failures = self.findings.iter().filter(|judged| judged.story.is_failure());
         failures.map(|judged| &judged.finding)
@@ -166,8 +166,8 @@ impl Accesses {
     }
 }
 
-/// The wrong accesses of `trial` beside those of `base`, which is trusted. None if accesses are not to
-/// be checked, if there are no threads whose accesses could be told, or if the call does not return.
+/// The wrong accesses of `trial` beside those of `base`, the trusted side. None if accesses are not to be
+/// checked, if the backend knows no threads, or if the call does not return.
 ///
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
@@ -180,7 +180,7 @@ pub fn check_trial_accesses(
     check_accesses_beside(trial, base, check, |replay| !replay.findings().is_empty())
 }
 
-/// The same, with what the trusted side does even where `trial` does nothing wrong: to see what is gone.
+/// The same, with the trusted side checked even where nothing is wrong with `trial`: this shows the findings gone.
 ///
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
@@ -192,15 +192,15 @@ pub fn check_accesses_on_both(
     check_accesses_beside(trial, Some(base), check, |_| true)
 }
 
-/// The wrong accesses of `trial`, beside those of `base` if what was found wants them.
+/// The wrong accesses of `trial`, beside those of `base` if the replay of `trial` wants them.
 fn check_accesses_beside(
     trial: &Trial,
     base: Option<&Trial>,
     check: AccessCheck,
     wants_base: impl Fn(&CheckedReplay) -> bool,
 ) -> Result<Option<Accesses>, ReplayError> {
-    // Without threads there are no accesses that could be told.
-    if trial.variant()?.is_some_and(|variant| !variant.for_noise().can(Ability::Order)) {
+    // Without threads there are no accesses to check.
+    if trial.variant()?.is_some_and(|variant| !variant.for_noise().abilities().order) {
         return Ok(None);
     }
     let Some(checked) = check.check_trial(trial)? else { return Ok(None) };
