@@ -11,7 +11,7 @@ use super::outline::{Item, ItemKind, outline_items};
 use super::source::Source;
 use super::{FrontendError, LaunchSite, Precision, Symbols, Translated};
 use super::{
-    bounds, byte_counts, escape_c_string, ptx, shadow, shared, size_assertions, symbols,
+    bounds, byte_counts, escape_c_string, in_place, ptx, shadow, shared, size_assertions, symbols,
     unsupported, void_casts,
 };
 
@@ -81,6 +81,9 @@ pub(super) fn translate_host_source(
     if precision == Precision::Shadow {
         byte_counts::widen_byte_counts(&context, &mut edits);
         size_assertions::rewrite_size_assertions(&context, &mut edits);
+    }
+    if precision == Precision::Checked {
+        in_place::copy_call_results(&context, &mut edits);
     }
     let packed = ptx::rewrite_asm_statements(&context, &mut edits)?;
     shadow_obstacles.extend(packed);

@@ -13,6 +13,7 @@ mod device_shadow;
 mod error;
 mod guards;
 mod host;
+mod in_place;
 mod includes;
 mod instances;
 mod integer_variables;

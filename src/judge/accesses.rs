@@ -200,7 +200,7 @@ fn check_accesses_beside(
     wants_base: impl Fn(&CheckedReplay) -> bool,
 ) -> Result<Option<Accesses>, ReplayError> {
     // Without threads there are no accesses to check.
-    if trial.variant()?.is_some_and(|variant| !variant.for_noise().abilities().order) {
+    if trial.variant()?.is_some_and(|variant| !variant.for_noise().can(Ability::Order)) {
         return Ok(None);
     }
     let Some(checked) = check.check_trial(trial)? else { return Ok(None) };

@@ -36,3 +36,6 @@
 #include "replay/memory_hints.h"
 #include "replay/print.h"
 #include "replay/ptx.h"
+#ifdef REPLAY_CHECKED
+#include "replay/by_copy.h"
+#endif
