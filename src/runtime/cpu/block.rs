@@ -90,48 +90,104 @@ pub(super) type Deadlock = fn(&[WaitingGroup]) -> !;
 /// One operating-system thread's machinery for running blocks.
 pub(super) struct BlockRunner {
     // Hot: read and written at every barrier.
+    /// The position of the current thread.
     position: usize,
-    words: usize,
-    live_count: u32,
-    barrier: BlockBarrier,
-    ready: Positions,
-    /// The positions whose thread has not ended.
-    live: Positions,
+    schedule: ThreadSchedule,
+    barriers: BlockBarriers,
     /// By position in the order of the threads.
     threads: Box<[Thread; MAX_THREADS]>,
     pointers: ThreadPointers,
-    released: BlockBarrier,
-    /// The threads inside a chain of shuffles that the machine does for them.
-    in_folds: u32,
 
-    kernel: Option<BlockKernel>,
-    thread_count: usize,
-    caller: usize,
     warps: Box<[Lanes; WARPS]>,
-    stacks: Option<Stacks>,
-    free_stacks: Vec<u32>,
-    deadlock: Deadlock,
-    /// The block shape and the order that `threads` and `position_of` are made for.
-    tables_for: Option<([u32; 3], Order)>,
-    /// Whether every thread stands at the position of its linear index.
-    is_linear: bool,
-    position_of: Vec<u16>,
-    /// The threads in their order, as a kernel in thread-loop form sees them.
-    block_threads: Vec<BlockThread>,
+    form: BlockForm,
+    launch: BlockLaunch,
+    stacks: ThreadStacks,
     frames: Frames,
-    /// Whether the kernel that runs is in thread-loop form.
-    whole: bool,
-    /// Whether it also asks whose turn it is.
-    turns: bool,
     /// While other blocks are alive too.
     together: Option<CoresidentState>,
     /// What a lane gets that reads one which takes no part.
     undefined: u64,
+    deadlock: Deadlock,
     /// This runner's entry among those that run, if there was room.
-    running: Option<&'static AtomicPtr<BlockRunner>>,
+    announced: Option<&'static AtomicPtr<BlockRunner>>,
 }
 
-/// The barrier that threads gather at, or the one released last.
+/// The threads of the block that runs, by position: who can run, and who has ended.
+#[derive(Default)]
+struct ThreadSchedule {
+    /// The threads that can run now.
+    ready: Positions,
+    /// The threads that have not ended.
+    live: Positions,
+    live_count: u32,
+    /// The words of both sets that the block uses.
+    words: usize,
+    /// The threads inside a chain of shuffles that the machine does for them.
+    in_folds: u32,
+}
+
+impl ThreadSchedule {
+    /// The thread that can run and comes next after the one at `position`, round about.
+    #[inline(always)]
+    fn next_ready_after(&self, position: usize) -> Option<usize> {
+        self.ready.next_after(position, self.words)
+    }
+
+    /// Lets every thread run that has not ended.
+    fn make_all_ready(&mut self) {
+        self.ready.0[..self.words].copy_from_slice(&self.live.0[..self.words]);
+    }
+}
+
+/// The two barriers of a block that matter at any time.
+struct BlockBarriers {
+    /// The barrier that threads gather at.
+    gathering: BlockBarrier,
+    /// The barrier that was released last.
+    released: BlockBarrier,
+}
+
+/// Who runs the threads of the block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BlockForm {
+    /// The machine: each thread on a stack of its own.
+    Stacks,
+    /// The kernel, in thread-loop form, in one call on the stack of the first thread.
+    WholeBlock,
+    /// The same, and the kernel asks whose turn it is.
+    Turns,
+}
+
+/// The launch whose blocks run.
+struct BlockLaunch {
+    kernel: Option<BlockKernel>,
+    thread_count: usize,
+    tables: ThreadTables,
+}
+
+/// The threads of a block in their order: the same for all launches of one block shape and order.
+struct ThreadTables {
+    /// The block shape and the order that these and the indices in `threads` are made for.
+    made_for: Option<([u32; 3], Order)>,
+    /// Whether every thread stands at the position of its linear index.
+    is_linear: bool,
+    /// By linear index.
+    position_of: Vec<u16>,
+    /// By position, as a kernel in thread-loop form sees them.
+    block_threads: Vec<BlockThread>,
+}
+
+/// The stacks of threads, and of whoever runs the block.
+struct ThreadStacks {
+    /// None while blocks that take turns have them.
+    all: Option<Stacks>,
+    /// The numbers of those that no thread uses.
+    free: Vec<u32>,
+    /// The context that `run` was called in.
+    caller: usize,
+}
+
+/// A barrier of the block, and who has come to it.
 #[derive(Clone, Copy)]
 struct BlockBarrier {
     arrived: u32,
@@ -154,7 +210,7 @@ extern "C" fn run_threads() -> ! {
     loop {
         // SAFETY: stacks are only switched to from `BlockRunner::run`; no reference lives on.
         unsafe {
-            let kernel = current_runner().kernel.expect("begin_launch came first");
+            let kernel = current_runner().launch.kernel.expect("begin_launch came first");
             (kernel.thunk)(kernel.args);
             if let Some(Handover { save, to }) = current_runner().end_thread() {
                 switch(save, to);
@@ -178,32 +234,31 @@ impl BlockRunner {
         };
         BlockRunner {
             position: 0,
-            words: 0,
-            live_count: 0,
-            barrier: BlockBarrier::EMPTY,
-            ready: Positions::default(),
-            live: Positions::default(),
+            schedule: ThreadSchedule::default(),
+            barriers: BlockBarriers {
+                gathering: BlockBarrier::EMPTY,
+                released: BlockBarrier::EMPTY,
+            },
             threads: Box::new([UNUSED; MAX_THREADS]),
             pointers,
-            released: BlockBarrier::EMPTY,
-            in_folds: 0,
-            kernel: None,
-            thread_count: 0,
-            caller: 0,
             warps: Box::new([Lanes::default(); WARPS]),
-            stacks: None,
-            free_stacks: Vec::new(),
-            deadlock,
-            tables_for: None,
-            is_linear: true,
-            position_of: Vec::new(),
-            block_threads: Vec::new(),
+            form: BlockForm::Stacks,
+            launch: BlockLaunch {
+                kernel: None,
+                thread_count: 0,
+                tables: ThreadTables {
+                    made_for: None,
+                    is_linear: true,
+                    position_of: Vec::new(),
+                    block_threads: Vec::new(),
+                },
+            },
+            stacks: ThreadStacks { all: None, free: Vec::new(), caller: 0 },
             frames: Frames::default(),
-            whole: false,
-            turns: false,
             together: None,
             undefined: u64::from_le_bytes(poison.pattern),
-            running: None,
+            deadlock,
+            announced: None,
         }
     }
 
@@ -230,34 +285,35 @@ impl BlockRunner {
 
     /// Makes stacks for so many threads, if there are fewer.
     fn reserve_stacks(&mut self, threads: usize) -> io::Result<()> {
-        if self.stacks.as_ref().is_none_or(|stacks| stacks.count() < threads) {
-            self.stacks = None;
+        if self.stacks.all.as_ref().is_none_or(|stacks| stacks.count() < threads) {
+            self.stacks.all = None;
             let stacks = Stacks::new(threads.max(LEAST_STACKS))?;
             // From the last to the first, so that they are popped in order.
-            self.free_stacks = (0..stacks.count() as u32).rev().collect();
-            self.stacks = Some(stacks);
+            self.stacks.free = (0..stacks.count() as u32).rev().collect();
+            self.stacks.all = Some(stacks);
         }
         Ok(())
     }
 
     fn set_launch(&mut self, kernel: BlockKernel, shape: LaunchShape, order: Order) {
         let threads = shape.threads();
-        if self.tables_for != Some((shape.block, order)) {
-            self.position_of = vec![0; threads];
-            self.block_threads.clear();
+        let tables = &mut self.launch.tables;
+        if tables.made_for != Some((shape.block, order)) {
+            tables.position_of = vec![0; threads];
+            tables.block_threads.clear();
             for (position, linear) in order.threads(threads).into_iter().enumerate() {
-                self.position_of[usize::from(linear)] = position as u16;
+                tables.position_of[usize::from(linear)] = position as u16;
                 self.threads[position].linear = linear.into();
                 let index = shape.thread_index(linear.into());
                 self.threads[position].index = index;
-                self.block_threads.push(BlockThread { index, linear: linear.into() });
+                tables.block_threads.push(BlockThread { index, linear: linear.into() });
             }
-            self.is_linear = order == Order::LINEAR;
-            self.tables_for = Some((shape.block, order));
+            tables.is_linear = order == Order::LINEAR;
+            tables.made_for = Some((shape.block, order));
         }
-        self.thread_count = threads;
-        self.words = threads.div_ceil(64);
-        self.kernel = Some(kernel);
+        self.launch.thread_count = threads;
+        self.schedule.words = threads.div_ceil(64);
+        self.launch.kernel = Some(kernel);
         // SAFETY: thread-local storage of the artifact.
         unsafe {
             *self.pointers.block_dim = shape.block;
@@ -276,30 +332,30 @@ impl BlockRunner {
         self.enter(0);
         self.announce(true);
         // SAFETY: `first` was prepared just now; the last thread to end comes back here.
-        unsafe { switch(&raw mut self.caller, first) };
+        unsafe { switch(&raw mut self.stacks.caller, first) };
         self.announce(false);
         // The last thread to end could not give its stack back: it ran on it.
         let last = self.threads[self.position].stack;
-        self.free_stacks.push(last);
+        self.stacks.free.push(last);
         self.state().in_kernel = 0;
     }
 
     /// Makes all threads of the next block ready to begin.
     fn begin_block(&mut self) {
-        self.live.fill(self.thread_count);
-        self.ready.fill(self.thread_count);
-        self.barrier = BlockBarrier::EMPTY;
-        self.whole = false;
-        self.turns = false;
-        self.in_folds = 0;
-        self.live_count = self.thread_count as u32;
-        for thread in &mut self.threads[..self.thread_count] {
+        let thread_count = self.launch.thread_count;
+        self.schedule.live.fill(thread_count);
+        self.schedule.ready.fill(thread_count);
+        self.barriers.gathering = BlockBarrier::EMPTY;
+        self.form = BlockForm::Stacks;
+        self.schedule.in_folds = 0;
+        self.schedule.live_count = thread_count as u32;
+        for thread in &mut self.threads[..thread_count] {
             thread.context = 0;
             thread.wait = Wait::Nothing;
             thread.at_cluster = AtCluster::Away;
         }
-        for warp in 0..self.thread_count.div_ceil(LANES) {
-            self.warps[warp].reset(self.thread_count - warp * LANES);
+        for warp in 0..thread_count.div_ceil(LANES) {
+            self.warps[warp].reset(thread_count - warp * LANES);
         }
     }
 
@@ -311,9 +367,9 @@ impl BlockRunner {
 
     /// Gives the thread at `position`, which has not begun, a stack to begin on.
     fn start(&mut self, position: usize) -> usize {
-        let stack = self.free_stacks.pop().expect("there is a stack for every thread");
+        let stack = self.stacks.free.pop().expect("there is a stack for every thread");
         self.threads[position].stack = stack;
-        let stacks = self.stacks.as_mut().expect("begin_launch came first");
+        let stacks = self.stacks.all.as_mut().expect("begin_launch came first");
         stacks
             .prepare(stack as usize, run_threads)
             .unwrap_or_else(|error| lack_of_memory("the stack of a thread", STACK_BYTES, &error))
@@ -334,7 +390,7 @@ impl BlockRunner {
     /// From the current thread, which cannot go on now, to the next that can.
     #[inline(always)]
     fn hand_over(&mut self) -> Option<Handover> {
-        let Some(next) = self.ready.next_after(self.position, self.words) else {
+        let Some(next) = self.schedule.next_ready_after(self.position) else {
             return Some(self.wait_for_cluster());
         };
         let next_position = self.advance(next);
@@ -344,7 +400,7 @@ impl BlockRunner {
     /// The thread whose turn follows that of the one at `position`.
     #[inline(always)]
     fn next_after(&self, position: usize) -> usize {
-        self.ready.next_after(position, self.words).unwrap_or_else(|| self.report_deadlock())
+        self.schedule.next_ready_after(position).unwrap_or_else(|| self.report_deadlock())
     }
 
     /// From the current thread to the one at `next_position`.
@@ -370,14 +426,14 @@ impl BlockRunner {
     /// do not fit into its nearest cache.
     #[inline(always)]
     fn fetch(&self, position: usize) {
-        if let Some(next) = self.ready.next_after(position, self.words) {
+        if let Some(next) = self.schedule.next_ready_after(position) {
             fiber::prefetch_context(self.threads[next % MAX_THREADS].context);
         }
     }
 
     #[inline(always)]
     fn arrive_at_barrier(&mut self, predicate: u32, site: CallSite) -> Option<Handover> {
-        if self.whole {
+        if self.form != BlockForm::Stacks {
             self.report_deadlock();
         }
         self.come_to_barrier(predicate, site);
@@ -391,19 +447,20 @@ impl BlockRunner {
         let thread = &mut self.threads[self.position % MAX_THREADS];
         thread.site = site;
         thread.wait = Wait::Barrier;
-        if self.barrier.arrived == 0 {
-            self.barrier.site = site;
+        let gathering = &mut self.barriers.gathering;
+        if gathering.arrived == 0 {
+            gathering.site = site;
         }
-        self.barrier.sites_differ |= self.barrier.site != site;
-        self.barrier.predicates += predicate;
-        self.barrier.arrived += 1;
-        self.ready.remove(self.position);
+        gathering.sites_differ |= gathering.site != site;
+        gathering.predicates += predicate;
+        gathering.arrived += 1;
+        self.schedule.ready.remove(self.position);
     }
 
     /// Lets the threads at the barrier go if all have come.
     #[inline(always)]
     fn release_full_barrier(&mut self) {
-        if self.barrier.arrived == self.live_count {
+        if self.barriers.gathering.arrived == self.schedule.live_count {
             self.release_barrier();
         }
     }
@@ -411,12 +468,12 @@ impl BlockRunner {
     /// Lets the threads at the barrier go: every thread that has not ended is there.
     #[inline(never)]
     fn release_barrier(&mut self) {
-        if self.barrier.sites_differ {
+        if self.barriers.gathering.sites_differ {
             self.report_deadlock();
         }
-        let words = self.words;
-        self.ready.0[..words].copy_from_slice(&self.live.0[..words]);
-        self.released = std::mem::replace(&mut self.barrier, BlockBarrier::EMPTY);
+        self.schedule.make_all_ready();
+        self.barriers.released =
+            std::mem::replace(&mut self.barriers.gathering, BlockBarrier::EMPTY);
         check::note_block_barrier();
     }
 
@@ -431,7 +488,7 @@ impl BlockRunner {
     /// Has the current thread wait for its warp; which that is, and its lane.
     #[inline(always)]
     fn wait_for_warp(&mut self, site: CallSite) -> (usize, usize) {
-        if self.whole {
+        if self.form != BlockForm::Stacks {
             self.report_deadlock();
         }
         self.come_to_collective(site)
@@ -443,7 +500,7 @@ impl BlockRunner {
         let thread = &mut self.threads[self.position];
         thread.site = site;
         thread.wait = Wait::Warp;
-        self.ready.remove(self.position);
+        self.schedule.ready.remove(self.position);
         self.warp_and_lane()
     }
 
@@ -457,7 +514,7 @@ impl BlockRunner {
                 WarpOp::Shuffle if self.warps[warp].strays != 0 => self.tell_strays(warp, freed),
                 _ => {}
             }
-            self.in_folds += self.warps[warp].in_fold(freed);
+            self.schedule.in_folds += self.warps[warp].in_fold(freed);
         }
         self.make_ready(warp, freed);
         freed
@@ -465,11 +522,13 @@ impl BlockRunner {
 
     /// Lets `lanes` of `warp` run.
     fn make_ready(&mut self, warp: usize, lanes: u32) {
-        if self.is_linear {
-            self.ready.insert_lanes(warp, lanes);
+        if self.launch.tables.is_linear {
+            self.schedule.ready.insert_lanes(warp, lanes);
         } else {
             for lane in bit_positions(lanes) {
-                self.ready.insert(usize::from(self.position_of[warp * LANES + lane]));
+                self.schedule
+                    .ready
+                    .insert(usize::from(self.launch.tables.position_of[warp * LANES + lane]));
             }
         }
     }
@@ -482,16 +541,16 @@ impl BlockRunner {
             let linear = warp * LANES + lane;
             let Lanes { live, offers, .. } = &self.warps[warp];
             let source = offers[lane].argument as usize % LANES;
-            let reason = match (warp * LANES + source < self.thread_count, live >> source & 1 == 1)
-            {
-                (false, _) => "which no thread is".to_owned(),
-                (true, false) => "which has ended".to_owned(),
-                (true, true) => format!("which is not in the mask {:#010x}", offers[lane].mask),
-            };
+            let reason =
+                match (warp * LANES + source < self.launch.thread_count, live >> source & 1 == 1) {
+                    (false, _) => "which no thread is".to_owned(),
+                    (true, false) => "which has ended".to_owned(),
+                    (true, true) => format!("which is not in the mask {:#010x}", offers[lane].mask),
+                };
             let next = (lane + 1..lane + LANES).map(|lane| lane % LANES);
             let other_lane = next.into_iter().find(|&lane| members >> lane & 1 == 1);
             let value = offers[other_lane.unwrap_or(lane)].value;
-            let site = self.threads[usize::from(self.position_of[linear])].site;
+            let site = self.threads[usize::from(self.launch.tables.position_of[linear])].site;
             if check::stray_lane(linear as u16, &format!("lane {source}, {reason}"), site) {
                 self.warps[warp].results[lane] = value;
             }
@@ -506,30 +565,30 @@ impl BlockRunner {
     /// The current thread has ended: the next one runs on this stack (`None`) or on its own.
     fn end_thread(&mut self) -> Option<Handover> {
         let ended = self.position;
-        if self.whole {
+        if self.form != BlockForm::Stacks {
             let save = &raw mut self.threads[ended].context;
-            return Some(Handover { save, to: self.caller });
+            return Some(Handover { save, to: self.stacks.caller });
         }
         self.leave(ended);
         self.leave_cluster(ended);
         let save = &raw mut self.threads[ended].context;
-        if self.live_count == 0 {
-            return Some(Handover { save, to: self.caller });
+        if self.schedule.live_count == 0 {
+            return Some(Handover { save, to: self.stacks.caller });
         }
         self.free_who_waited_for(ended);
         if self.all_at_grid() {
-            self.free_stacks.push(self.threads[ended].stack);
+            self.stacks.free.push(self.threads[ended].stack);
             return Some(self.pause(Pause::AtGrid, ended));
         }
-        let Some(next_ready) = self.ready.next_after(ended, self.words) else {
-            self.free_stacks.push(self.threads[ended].stack);
+        let Some(next_ready) = self.schedule.next_ready_after(ended) else {
+            self.stacks.free.push(self.threads[ended].stack);
             return Some(self.wait_for_cluster());
         };
         let next_position = self.advance(next_ready);
         self.enter(next_position);
         let stack = self.threads[ended].stack;
         if self.threads[next_position].context != 0 {
-            self.free_stacks.push(stack);
+            self.stacks.free.push(stack);
             return Some(Handover { save, to: self.threads[next_position].context });
         }
         self.threads[next_position].stack = stack;
@@ -540,9 +599,9 @@ impl BlockRunner {
     #[inline(always)]
     fn leave(&mut self, position: usize) {
         let linear = self.threads[position % MAX_THREADS].linear as usize;
-        self.ready.remove(position);
-        self.live.remove(position);
-        self.live_count -= 1;
+        self.schedule.ready.remove(position);
+        self.schedule.live.remove(position);
+        self.schedule.live_count -= 1;
         self.warps[linear / LANES % WARPS].live &= !(1 << (linear % LANES));
     }
 
@@ -562,21 +621,22 @@ impl BlockRunner {
     /// Leaves the threads of the block to the kernel: one thread remains here, which no barrier
     /// releases, so that a kernel which waits after all is reported.
     fn run_whole(&mut self, frame_bytes: usize, scratch_bytes: usize) -> BlockThreads {
-        self.whole = true;
-        self.live_count = u32::MAX;
-        self.ready.fill(1);
+        self.form = BlockForm::WholeBlock;
+        self.schedule.live_count = u32::MAX;
+        self.schedule.ready.fill(1);
         self.block_threads(frame_bytes, scratch_bytes)
     }
 
     /// The threads of the block, with memory for the frame of each and for the kernel's own use.
     fn block_threads(&mut self, frame_bytes: usize, scratch_bytes: usize) -> BlockThreads {
-        let bytes = (frame_bytes * self.thread_count).next_multiple_of(frames::ALIGNMENT);
+        let bytes = (frame_bytes * self.launch.thread_count).next_multiple_of(frames::ALIGNMENT);
         let Some(frames) = self.frames.reserve(bytes + scratch_bytes) else {
-            let detail = format!("no memory for the variables of {} threads", self.thread_count);
+            let detail =
+                format!("no memory for the variables of {} threads", self.launch.thread_count);
             end_replay("out of memory", detail, current_place());
         };
-        let count = self.thread_count as u32;
+        let count = self.launch.thread_count as u32;
         let scratch = frames.wrapping_byte_add(bytes);
-        BlockThreads { frames, scratch, threads: self.block_threads.as_ptr(), count }
+        BlockThreads { frames, scratch, threads: self.launch.tables.block_threads.as_ptr(), count }
     }
 }

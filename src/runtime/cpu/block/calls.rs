@@ -23,7 +23,7 @@ pub(crate) unsafe extern "C" fn wait_at_barrier(op: u32, predicate: u32, site: C
         if op == barrier_op::PLAIN {
             return 0;
         }
-        let BlockBarrier { arrived, predicates, .. } = current_runner().released;
+        let BlockBarrier { arrived, predicates, .. } = current_runner().barriers.released;
         match op {
             barrier_op::COUNT => predicates,
             barrier_op::AND => u32::from(predicates == arrived),

@@ -6,7 +6,7 @@
 use std::io;
 
 use super::running::current_runner;
-use super::{BlockKernel, BlockRunner, Handover, Wait};
+use super::{BlockForm, BlockKernel, BlockRunner, Handover, Wait};
 use crate::runtime::abi::CallSite;
 use crate::runtime::cpu::fiber::{Stacks, switch};
 use crate::runtime::cpu::order::Order;
@@ -65,7 +65,7 @@ impl BlockRunner {
         block: [u32; 3],
         cooperative: bool,
     ) {
-        self.free_stacks = (0..shape.threads() as u32).rev().collect();
+        self.stacks.free = (0..shape.threads() as u32).rev().collect();
         self.set_launch(kernel, shape, order);
         self.begin_block();
         self.together = Some(CoresidentState {
@@ -90,21 +90,21 @@ impl BlockRunner {
         threads: usize,
     ) -> io::Result<Option<Stacks>> {
         self.reserve_stacks(threads)?;
-        Ok(self.stacks.take())
+        Ok(self.stacks.all.take())
     }
 
     /// Takes back what `lend_stacks` gave.
     pub(in crate::runtime::cpu) fn take_back(&mut self, stacks: Option<Stacks>) {
-        self.stacks = stacks;
+        self.stacks.all = stacks;
     }
 
     /// Runs the block on `stacks` until it pauses.
     pub(in crate::runtime::cpu) fn run_on(&mut self, stacks: &mut Option<Stacks>) -> Pause {
-        std::mem::swap(&mut self.stacks, stacks);
+        std::mem::swap(&mut self.stacks.all, stacks);
         self.restore_stacks();
         let pause = self.go_on();
         self.keep_stacks();
-        std::mem::swap(&mut self.stacks, stacks);
+        std::mem::swap(&mut self.stacks.all, stacks);
         pause
     }
 
@@ -118,17 +118,17 @@ impl BlockRunner {
         unsafe { *self.pointers.block_idx = block };
         let next = self.advance(next);
         let context = match self.threads[next].context {
-            _ if self.turns => self.threads[0].context,
+            _ if self.form == BlockForm::Turns => self.threads[0].context,
             0 => self.start(next),
             context => context,
         };
         self.enter(next);
         self.announce(true);
         // SAFETY: the context was saved or prepared; whoever pauses the block comes back here.
-        unsafe { switch(&raw mut self.caller, context) };
+        unsafe { switch(&raw mut self.stacks.caller, context) };
         self.announce(false);
         self.state().in_kernel = 0;
-        if self.live_count == 0 || self.whole && !self.turns {
+        if self.schedule.live_count == 0 || self.form == BlockForm::WholeBlock {
             self.together = None;
             return Pause::Ended;
         }
@@ -137,8 +137,8 @@ impl BlockRunner {
 
     /// Calls `visit_stack` with what every thread that has begun and not ended holds on its stack.
     fn each_stack(&mut self, mut visit_stack: impl FnMut(&mut Vec<u8>, &mut [u8])) {
-        let BlockRunner { together, stacks, threads, live, words, turns, .. } = self;
-        let (Some(together), Some(stacks)) = (together, stacks) else { return };
+        let BlockRunner { together, stacks, threads, schedule, form, .. } = self;
+        let (Some(together), Some(stacks)) = (together, &mut stacks.all) else { return };
         let mut visit_thread = |position: usize| {
             let thread = &threads[position];
             if thread.context != 0 {
@@ -149,10 +149,10 @@ impl BlockRunner {
             }
         };
         // The first thread runs all others, and outlives them.
-        if *turns {
+        if *form == BlockForm::Turns {
             return visit_thread(0);
         }
-        for (word, &set) in live.0[..*words].iter().enumerate() {
+        for (word, &set) in schedule.live.0[..schedule.words].iter().enumerate() {
             let mut remaining_threads = set;
             while remaining_threads != 0 {
                 visit_thread(word * 64 + remaining_threads.trailing_zeros() as usize);
@@ -184,8 +184,7 @@ impl BlockRunner {
 
     /// Lets the threads go on that waited for the grid.
     pub(in crate::runtime::cpu) fn release_grid(&mut self) {
-        let words = self.words;
-        self.ready.0[..words].copy_from_slice(&self.live.0[..words]);
+        self.schedule.make_all_ready();
         let next = self.first_ready();
         if let Some(together) = &mut self.together {
             together.arrived = 0;
@@ -194,7 +193,7 @@ impl BlockRunner {
     }
 
     fn first_ready(&self) -> usize {
-        self.ready.next_after(super::MAX_THREADS - 1, self.words).unwrap_or(0)
+        self.schedule.next_ready_after(super::MAX_THREADS - 1).unwrap_or(0)
     }
 
     /// Where a thread waits for the grid.
@@ -204,12 +203,14 @@ impl BlockRunner {
 
     /// Whether every thread that has not ended waits for the grid.
     pub(super) fn all_at_grid(&self) -> bool {
-        self.together.as_ref().is_some_and(|t| t.arrived > 0 && t.arrived == self.live_count)
+        self.together
+            .as_ref()
+            .is_some_and(|t| t.arrived > 0 && t.arrived == self.schedule.live_count)
     }
 
     /// Whether every thread that has not ended has come to the barrier of the cluster.
     pub(in crate::runtime::cpu) fn all_at_cluster(&self) -> bool {
-        self.together.as_ref().is_none_or(|t| t.at_cluster == self.live_count)
+        self.together.as_ref().is_none_or(|t| t.at_cluster == self.schedule.live_count)
     }
 
     /// Whether a thread that has not ended has come to the barrier of the cluster.
@@ -220,13 +221,13 @@ impl BlockRunner {
     /// Lets the threads go on that wait for the cluster: whether there are any.
     pub(in crate::runtime::cpu) fn release_cluster(&mut self) -> bool {
         let Some(CoresidentState { pause, waiting, .. }) = self.together else { return false };
-        for position in 0..self.thread_count {
+        for position in 0..self.launch.thread_count {
             let thread = &mut self.threads[position];
             match thread.at_cluster {
                 AtCluster::Waiting => {
                     thread.at_cluster = AtCluster::Away;
                     thread.wait = Wait::Nothing;
-                    self.ready.insert(position);
+                    self.schedule.ready.insert(position);
                 }
                 AtCluster::Arrived => thread.at_cluster = AtCluster::Passed,
                 AtCluster::Away | AtCluster::Passed => {}
@@ -278,11 +279,11 @@ impl BlockRunner {
             together.pause = pause;
             together.next = next;
         }
-        Handover { save: &raw mut self.threads[self.position].context, to: self.caller }
+        Handover { save: &raw mut self.threads[self.position].context, to: self.stacks.caller }
     }
 
     fn arrive_at_grid(&mut self, site: CallSite) -> Option<Handover> {
-        if self.whole {
+        if self.form != BlockForm::Stacks {
             self.report_deadlock();
         }
         let position = self.position;
@@ -297,7 +298,7 @@ impl BlockRunner {
         together.site = site;
         self.threads[position].site = site;
         self.threads[position].wait = Wait::Grid;
-        self.ready.remove(position);
+        self.schedule.ready.remove(position);
         if self.all_at_grid() {
             return Some(self.pause(Pause::AtGrid, position));
         }
@@ -334,20 +335,20 @@ impl BlockRunner {
         thread.site = site;
         thread.wait = Wait::Cluster;
         together.waiting += 1;
-        self.ready.remove(position);
+        self.schedule.ready.remove(position);
         self.hand_over()
     }
 
     /// From a thread that may wait for another one: to the next of its block, or to another block
     /// where all of this one have had their turn.
     pub(super) fn yield_thread(&mut self) -> Option<Handover> {
-        if self.turns {
+        if self.form == BlockForm::Turns {
             return None;
         }
-        if self.together.is_none() || self.whole {
+        if self.together.is_none() || self.form == BlockForm::WholeBlock {
             return self.hand_over();
         }
-        let next = self.ready.next_after(self.position, self.words)?;
+        let next = self.schedule.next_ready_after(self.position)?;
         if next > self.position { self.hand_over() } else { Some(self.pause(Pause::Yielded, next)) }
     }
 }

@@ -15,14 +15,14 @@ impl BlockRunner {
     pub(super) unsafe fn report_sites(&self, sites: *const CallSite) -> ! {
         let place = |linear: usize| {
             // SAFETY: passed on to the caller.
-            let site = unsafe { *sites.add(usize::from(self.position_of[linear])) };
+            let site = unsafe { *sites.add(usize::from(self.launch.tables.position_of[linear])) };
             if site.file.is_null() {
                 "ended".to_owned()
             } else {
                 format!("at the barrier at {}", site.describe())
             }
         };
-        (self.deadlock)(&group_waiting_threads((0..self.thread_count).map(place)))
+        (self.deadlock)(&group_waiting_threads((0..self.launch.thread_count).map(place)))
     }
 
     #[cold]
@@ -33,13 +33,15 @@ impl BlockRunner {
 
     /// The threads of the block, grouped by where they wait, in the order of their first thread.
     fn waiting_groups(&self) -> Vec<WaitingGroup> {
-        group_waiting_threads((0..self.thread_count).map(|linear| self.waiting_place(linear)))
+        group_waiting_threads(
+            (0..self.launch.thread_count).map(|linear| self.waiting_place(linear)),
+        )
     }
 
     fn waiting_place(&self, linear: usize) -> String {
         let warp = linear / LANES;
         let lane = linear % LANES;
-        let thread = &self.threads[usize::from(self.position_of[linear])];
+        let thread = &self.threads[usize::from(self.launch.tables.position_of[linear])];
         let site = thread.site.describe();
         match thread.wait {
             _ if self.warps[warp].live >> lane & 1 == 0 => "ended".to_owned(),

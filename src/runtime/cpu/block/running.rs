@@ -62,7 +62,7 @@ fn place_of(runner: *const BlockRunner) -> Option<KernelPlace> {
     // SAFETY: a runner that runs lives, and so does its artifact; both are only read.
     unsafe {
         let pointers = &(*runner).pointers;
-        let kernel = (*runner).kernel?;
+        let kernel = (*runner).launch.kernel?;
         let running = (*pointers.block).running;
         let thread = if running.is_null() { *pointers.thread_idx } else { (*running).index };
         Some((kernel.name, *pointers.block_idx, thread))
@@ -73,7 +73,7 @@ fn place_of(runner: *const BlockRunner) -> Option<KernelPlace> {
 pub(crate) fn stack_overflowed_at(address: usize) -> bool {
     let runner = CURRENT.get();
     // SAFETY: a runner that is current lives; its stacks are only read.
-    let stacks = (!runner.is_null()).then(|| unsafe { &(*runner).stacks });
+    let stacks = (!runner.is_null()).then(|| unsafe { &(*runner).stacks.all });
     stacks.and_then(Option::as_ref).is_some_and(|stacks| stacks.overflowed_at(address))
 }
 
@@ -82,15 +82,15 @@ impl BlockRunner {
     pub(super) fn announce(&mut self, runs: bool) {
         let announced_runner: *mut BlockRunner = if runs { self } else { std::ptr::null_mut() };
         CURRENT.set(announced_runner);
-        if self.running.is_none() {
+        if self.announced.is_none() {
             let null = std::ptr::null_mut();
-            self.running = RUNNING.iter().find(|entry| {
+            self.announced = RUNNING.iter().find(|entry| {
                 entry
                     .compare_exchange(null, announced_runner, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok()
             });
         }
-        if let Some(entry) = self.running {
+        if let Some(entry) = self.announced {
             entry.store(announced_runner, Ordering::Release);
         }
     }

@@ -21,7 +21,7 @@ impl BlockRunner {
         let freed = if lanes.can_complete(&offer) { self.complete(warp, offer) } else { 0 };
         let next = match freed >> lane & 1 {
             1 => self.position,
-            _ => match self.ready.next_after(self.position, self.words) {
+            _ => match self.schedule.next_ready_after(self.position) {
                 Some(next) => next,
                 None => return Some(self.wait_for_cluster()),
             },
@@ -40,21 +40,25 @@ impl BlockRunner {
     /// The thread that runs when it is the turn of the one at `position`: that one, unless it is inside a chain.
     #[inline(always)]
     pub(super) fn advance(&mut self, position: usize) -> usize {
-        if self.in_folds == 0 { position } else { self.pass_folds(position) }
+        if self.schedule.in_folds == 0 { position } else { self.pass_folds(position) }
     }
 
     #[inline(never)]
     fn pass_folds(&mut self, mut position: usize) -> usize {
-        while self.in_folds > 0 {
-            let linear =
-                if self.is_linear { position } else { self.threads[position].linear as usize };
+        while self.schedule.in_folds > 0 {
+            let linear = if self.launch.tables.is_linear {
+                position
+            } else {
+                self.threads[position].linear as usize
+            };
             let warp = linear / LANES;
             let lane = linear % LANES;
             let lanes = &self.warps[warp];
             if lanes.left.any() >> lane & 1 == 0 {
                 break;
             }
-            let alone = self.is_linear && lanes.offers[lane].mask & lanes.live == lanes.live;
+            let alone =
+                self.launch.tables.is_linear && lanes.offers[lane].mask & lanes.live == lanes.live;
             position = if alone {
                 self.pass_warp(warp, lane)
             } else {
@@ -69,9 +73,9 @@ impl BlockRunner {
         let lanes = &mut self.warps[warp];
         let offer = lanes.offers[lane];
         lanes.left.decrease(1 << lane);
-        self.in_folds -= u32::from(lanes.left.any() >> lane & 1 == 0);
+        self.schedule.in_folds -= u32::from(lanes.left.any() >> lane & 1 == 0);
         lanes.arrive(lane, offer);
-        self.ready.remove(position);
+        self.schedule.ready.remove(position);
         if !lanes.can_complete(&offer) {
             return self.next_after(position);
         }
@@ -85,20 +89,20 @@ impl BlockRunner {
     /// order: those that are ready are at one shuffle, the others wait at the next.
     fn pass_warp(&mut self, warp: usize, lane: usize) -> usize {
         let lanes = &mut self.warps[warp];
-        let ready = self.ready.lanes(warp);
+        let ready = self.schedule.ready.lanes(warp);
         let later = ready & ((1 << lane) - 1);
         let now = ready & !later;
         lanes.left.decrease(now);
-        self.in_folds -= (now & !lanes.left.any()).count_ones();
+        self.schedule.in_folds -= (now & !lanes.left.any()).count_ones();
         let last = warp * LANES + now.ilog2() as usize;
         if later == 0 {
             // The last of them completes the shuffle, and goes on.
             lanes.arrived = 0;
-            self.ready.insert_lanes(warp, lanes.live);
+            self.schedule.ready.insert_lanes(warp, lanes.live);
             last
         } else {
             lanes.arrived |= now;
-            self.ready.remove_lanes(warp, now);
+            self.schedule.ready.remove_lanes(warp, now);
             self.next_after(last)
         }
     }

@@ -8,15 +8,14 @@
 use std::slice;
 
 use super::running::current_runner;
-use super::{BlockRunner, Handover, Pause, WARPS};
+use super::{BlockForm, BlockRunner, Handover, Pause, WARPS};
 use crate::runtime::abi::{BlockThreads, CallSite, FoldWait, WarpTurn};
 use crate::runtime::cpu::fiber::switch;
 use crate::runtime::cpu::warp::{LANES, WarpReduction};
 
 impl BlockRunner {
     fn begin_turns(&mut self, frame_bytes: usize) -> BlockThreads {
-        self.whole = true;
-        self.turns = true;
+        self.form = BlockForm::Turns;
         self.block_threads(frame_bytes, 0)
     }
 
@@ -26,8 +25,8 @@ impl BlockRunner {
         self.position = position;
         let (warp, lane) = self.warp_and_lane();
         let lanes = &self.warps[warp];
-        let count = if self.is_linear {
-            ((self.ready.lanes(warp) & !lanes.left.any()) >> lane).trailing_ones()
+        let count = if self.launch.tables.is_linear {
+            ((self.schedule.ready.lanes(warp) & !lanes.left.any()) >> lane).trailing_ones()
         } else {
             1
         };
@@ -186,7 +185,7 @@ pub(crate) unsafe extern "C" fn turn_end(position: u32, count: u32, next: *mut W
             return;
         }
         runner.position = (position + count - 1) as usize;
-        *next = match runner.live_count {
+        *next = match runner.schedule.live_count {
             0 => runner.no_turn(),
             _ => {
                 runner.free_who_waited_for(runner.position);
