@@ -8,7 +8,7 @@ use std::fmt::Write;
 use crate::common::gpu_lab;
 use cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
-use replay::cuda::{self, math_error_ulps};
+use replay::cuda::{self, NvrtcAnswer, math_error_ulps};
 
 /// A function: its name, the same in float64, and the arguments for which the error holds.
 struct Function {
@@ -160,8 +160,10 @@ fn no_function_of_the_device_errs_by_more_than_the_table_says() {
             format!("--define-macro=HOLDS={}", function.holds),
             format!("--define-macro=ABSOLUTE={}", i32::from(function.absolute)),
         ];
-        let image = nvrtc.compile(KERNEL, &options, &[]).unwrap();
-        let image = image.unwrap_or_else(|log| panic!("{}: {log}", function.name));
+        let image = match nvrtc.compile(KERNEL, &options, &[]).unwrap() {
+            NvrtcAnswer::Compiled(image) => image,
+            NvrtcAnswer::Rejected { log } => panic!("{}: {log}", function.name),
+        };
         let module = context.load_module(Ptx::from_binary(image.code)).unwrap();
         let kernel = module.load_function("measure").unwrap();
         let mut worst = stream.alloc_zeros::<u64>(1).unwrap();

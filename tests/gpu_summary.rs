@@ -13,7 +13,7 @@ use cudarc::driver::{
 use cudarc::nvrtc::Ptx;
 use replay::cache::Cache;
 use replay::compile::DeviceToolchain;
-use replay::cuda::{self, Module, Nvrtc};
+use replay::cuda::{self, Module, Nvrtc, NvrtcAnswer};
 use replay::summary::device::{DevicePart, combine_device_parts};
 use replay::summary::{POISON_A, POISON_B, Poison, Summary, summarize_tensor};
 use replay::tensor::{DType, TensorView};
@@ -257,7 +257,10 @@ fn summarising_runs_near_the_bandwidth_of_a_plain_reduction() {
     let lab = lab();
     let bytes: usize = 4 << 30;
     let options = [format!("--gpu-architecture={}", lab.toolchain.architecture())];
-    let image = lab.nvrtc.compile(PLAIN_REDUCTION, &options, &[]).unwrap().unwrap();
+    let NvrtcAnswer::Compiled(image) = lab.nvrtc.compile(PLAIN_REDUCTION, &options, &[]).unwrap()
+    else {
+        panic!("the kernel does not compile");
+    };
     let reduce = lab.load(image.code, "reduce");
     let mut tensor = lab.stream.alloc_zeros::<u8>(bytes).unwrap();
     let piece = {

@@ -20,8 +20,8 @@ use super::{
 };
 use crate::cache::{Cache, CacheKind};
 use crate::cuda::{
-    DEVIATIONS_SOURCE, DirectedRounding, FILL_SOURCE, Module, Nvrtc, SearchPath, WIDEN_SOURCE,
-    math_error_ulps, round_ptx,
+    DEVIATIONS_SOURCE, DirectedRounding, FILL_SOURCE, Module, Nvrtc, NvrtcAnswer, SearchPath,
+    WIDEN_SOURCE, math_error_ulps, round_ptx,
 };
 use crate::frontend::{self, Precision, SourceUnit};
 use crate::harness::{Harness, SourcePath};
@@ -222,13 +222,13 @@ impl DeviceToolchain {
             .map_err(scratch_failed(folder))?;
         let names: Vec<String> = expressions.iter().map(|name| unit.named(name)).collect();
         match self.nvrtc.compile(&unit.text, &self.options(unit, folder), &names)? {
-            Ok(image) => {
+            NvrtcAnswer::Compiled(image) => {
                 let names = expressions.iter().cloned().zip(image.names).collect();
                 let ptx = if unit.rounds { image.ptx } else { String::new() };
                 let module = Module { names, code: image.code, ptx };
                 Ok(self.cache.write(CacheKind::Module, &key, &module.encode())?)
             }
-            Err(log) => {
+            NvrtcAnswer::Rejected { log } => {
                 // NVRTC names the place of a requested expression by a number.
                 let log = log.replace("__nv_name_map(", "launched name (");
                 // A missing file may be there the next time.

@@ -36,16 +36,18 @@ impl BlasFiles {
     /// # Errors
     /// [`LibraryError::Missing`] names the folders.
     pub fn find(folders: &[PathBuf]) -> Result<BlasFiles, LibraryError> {
-        let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let in_folder = |folder: &PathBuf| {
-            files_in(folder, CALLED.file).into_iter().find_map(|blas| {
-                let lt = name(&blas)?.replace("libcublas", "libcublasLt");
-                let lt = Some(folder.join(lt)).filter(|lt| lt.is_file())?;
-                Some(BlasFiles { blas, lt })
-            })
-        };
-        folders.iter().find_map(in_folder).ok_or_else(|| CALLED.missing(folders))
+        let files = folders.iter().find_map(|folder| find_blas_pair(folder));
+        files.ok_or_else(|| CALLED.missing(folders))
     }
+}
+
+/// The newest cuBLAS in `folder` that has its cuBLASLt beside it.
+fn find_blas_pair(folder: &Path) -> Option<BlasFiles> {
+    files_in(folder, CALLED.file).into_iter().find_map(|blas| {
+        let lt_name = blas.file_name()?.to_string_lossy().replace("libcublas", "libcublasLt");
+        let lt = folder.join(lt_name);
+        lt.is_file().then_some(BlasFiles { blas, lt })
+    })
 }
 
 impl BlasFiles {
@@ -131,15 +133,15 @@ impl Blas {
         files: BlasFiles,
         workspace: (Address, usize),
     ) -> Result<Blas, LibraryError> {
-        let unusable = |path: &Path, message| CALLED.unusable(path, message);
         // libcublas finds libcublasLt among the libraries that are loaded.
-        let lt = SharedObject::open(&files.lt).map_err(|reason| unusable(&files.lt, reason))?;
-        let blas =
-            SharedObject::open(&files.blas).map_err(|reason| unusable(&files.blas, reason))?;
+        let lt = SharedObject::open(&files.lt);
+        let lt = lt.map_err(|reason| CALLED.unusable(&files.lt, reason))?;
+        let blas = SharedObject::open(&files.blas);
+        let blas = blas.map_err(|reason| CALLED.unusable(&files.blas, reason))?;
         let null = std::ptr::null_mut();
         let mut opened_library = Blas { files, blas, lt, handle: null, lt_handle: null };
         let started = opened_library.start(workspace);
-        started.map_err(|reason| unusable(&opened_library.files.blas, reason))?;
+        started.map_err(|reason| CALLED.unusable(&opened_library.files.blas, reason))?;
         Ok(opened_library)
     }
 

@@ -297,9 +297,10 @@ impl Context {
         bytes: [u8; 8],
         count: usize,
     ) -> Result<(), CudaError> {
-        let half = |offset: usize| u32::from_le_bytes([0, 1, 2, 3].map(|k| bytes[offset + k]));
-        let low = half(0);
-        let high = half(4);
+        let [low @ .., _, _, _, _] = bytes;
+        let [_, _, _, _, high @ ..] = bytes;
+        let low = u32::from_le_bytes(low);
+        let high = u32::from_le_bytes(high);
         // SAFETY: the driver checks the range. One word of four bytes a row, rows eight apart.
         unsafe {
             if low == high {

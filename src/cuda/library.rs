@@ -173,27 +173,26 @@ impl Called {
 /// The files called `name.so` or `name.so.N` in `folder`, the newest version first.
 pub(super) fn files_in(folder: &Path, name: &str) -> Vec<PathBuf> {
     let stem = format!("{name}.so");
-    let version = |path: &PathBuf| -> Option<u32> {
-        let version_suffix = path.file_name()?.to_str()?.strip_prefix(&stem)?;
-        if version_suffix.is_empty() {
-            Some(0)
-        } else {
-            version_suffix.strip_prefix('.')?.parse().ok()
-        }
-    };
     let mut versioned_files: Vec<(u32, PathBuf)> = list_prefixed_paths(folder, &stem)
         .into_iter()
-        .filter_map(|path| Some((version(&path)?, path)))
+        .filter_map(|path| Some((parse_library_version(&path, &stem)?, path)))
         .collect();
     versioned_files.sort_by(|a, b| b.cmp(a));
     versioned_files.into_iter().map(|(_, path)| path).collect()
 }
 
+/// The `N` of a file that is called `STEM.N`; 0 of one that is called `stem`.
+fn parse_library_version(path: &Path, stem: &str) -> Option<u32> {
+    let version_suffix = path.file_name()?.to_str()?.strip_prefix(stem)?;
+    if version_suffix.is_empty() { Some(0) } else { version_suffix.strip_prefix('.')?.parse().ok() }
+}
+
 fn list_prefixed_paths(folder: impl AsRef<Path>, prefix: &str) -> Vec<PathBuf> {
-    let starts = |path: &PathBuf| {
+    let mut paths = list_sorted_entries(folder.as_ref());
+    paths.retain(|path| {
         path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(prefix))
-    };
-    list_sorted_entries(folder.as_ref()).into_iter().filter(starts).collect()
+    });
+    paths
 }
 
 /// The entries of `folder`, sorted; none if it does not exist.

@@ -74,13 +74,15 @@ const INTRINSICS: [(&str, f64); 11] = [
 /// The greatest error in units in the last place of the function that device code calls `name`;
 /// none where it rounds as the CPU does, or is no function of CUDA's.
 pub fn math_error_ulps(name: &str) -> Option<f64> {
-    let find = |table: &[(&str, f64)], name: &str| {
-        let place = table.binary_search_by_key(&name, |(known_name, _)| *known_name).ok()?;
-        Some(table[place].1)
-    };
-    find(&INTRINSICS, name)
-        .or_else(|| find(&FUNCTIONS, name))
-        .or_else(|| find(&FUNCTIONS, name.strip_suffix('f')?))
+    find_error(&INTRINSICS, name)
+        .or_else(|| find_error(&FUNCTIONS, name))
+        .or_else(|| find_error(&FUNCTIONS, name.strip_suffix('f')?))
+}
+
+/// The error of `name` in `table`, which is sorted.
+fn find_error(table: &[(&str, f64)], name: &str) -> Option<f64> {
+    let place = table.binary_search_by_key(&name, |(known_name, _)| *known_name).ok()?;
+    Some(table[place].1)
 }
 
 #[cfg(test)]

@@ -23,5 +23,5 @@ pub use self::library::{Called, LibraryError, SearchPath};
 pub use self::math_errors::math_error_ulps;
 pub use self::module::Module;
 pub(crate) use self::module::{DEVIATIONS_SOURCE, FILL_KERNEL, FILL_SOURCE, WIDEN_SOURCE};
-pub use self::nvrtc::{Image, Nvrtc, NvrtcError};
+pub use self::nvrtc::{Image, Nvrtc, NvrtcAnswer, NvrtcError};
 pub use self::rounding::{DirectedRounding, round_ptx};

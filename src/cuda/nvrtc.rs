@@ -112,6 +112,18 @@ pub struct Image {
     pub names: Vec<String>,
 }
 
+/// What NVRTC makes of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NvrtcAnswer {
+    /// It compiles.
+    Compiled(Image),
+    /// It does not: NVRTC's log says why.
+    Rejected {
+        /// The log.
+        log: String,
+    },
+}
+
 impl Nvrtc {
     /// Loads the libnvrtc of `search`, else the one of the system's loader.
     ///
@@ -191,7 +203,7 @@ impl Nvrtc {
     }
 
     /// Compiles `source`, so that each of `expressions` (a kernel, or `&` and a variable) is part
-    /// of the result. The inner error is the log of a source that NVRTC rejects.
+    /// of the result.
     ///
     /// # Errors
     /// [`NvrtcError::Call`] if NVRTC fails for another reason.
@@ -200,7 +212,7 @@ impl Nvrtc {
         source: &str,
         options: &[String],
         expressions: &[String],
-    ) -> Result<Result<Image, String>, NvrtcError> {
+    ) -> Result<NvrtcAnswer, NvrtcError> {
         let program = OpenProgram::new(self, source)?;
         let expressions = c_strings(expressions);
         for expression in &expressions {
@@ -214,7 +226,7 @@ impl Nvrtc {
         // SAFETY: as many C strings as the count says.
         let status = unsafe { (self.functions.compile)(program.handle, count, pointers.as_ptr()) };
         if status == COMPILATION {
-            return Ok(Err(program.log()?));
+            return Ok(NvrtcAnswer::Rejected { log: program.log()? });
         }
         self.check("nvrtcCompileProgram", status)?;
         let names = expressions.iter().map(|expression| program.lowered_name(expression));
@@ -222,14 +234,14 @@ impl Nvrtc {
         let code = program.bytes("nvrtcGetCUBIN", self.functions.image_size, self.functions.image);
         let ptx = program.bytes("nvrtcGetPTX", self.functions.ptx_size, self.functions.ptx)?;
         let ptx = String::from_utf8_lossy(&ptx).trim_end_matches('\0').to_owned();
-        Ok(Ok(Image { code: code?, ptx, names }))
+        Ok(NvrtcAnswer::Compiled(Image { code: code?, ptx, names }))
     }
 }
 
 /// The C strings of `texts`, each cut at its first null byte, which no valid text has.
 fn c_strings(texts: &[String]) -> Vec<CString> {
-    let until_null = |text: &String| text.split('\0').next().unwrap_or_default().to_owned();
-    texts.iter().map(|text| CString::new(until_null(text)).unwrap_or_default()).collect()
+    let valid_texts = texts.iter().map(|text| text.split('\0').next().unwrap_or_default());
+    valid_texts.map(|text| CString::new(text).unwrap_or_default()).collect()
 }
 
 struct OpenProgram<'n> {

@@ -27,6 +27,12 @@ pub fn find_curand(folders: &[PathBuf]) -> Result<PathBuf, LibraryError> {
 pub(crate) type CurandStatus = c_int;
 const SUCCESS: CurandStatus = 0;
 
+/// What the library answers where a generator is asked for.
+pub(crate) enum GeneratorAnswer {
+    Made(Generator),
+    Refused(CurandStatus),
+}
+
 /// A generator of the library.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Generator(*mut c_void);
@@ -75,10 +81,7 @@ impl Random {
     ///
     /// # Errors
     /// [`LibraryError::Unusable`] if the library lacks it.
-    pub(crate) fn create(
-        &self,
-        kind: c_int,
-    ) -> Result<Result<Generator, CurandStatus>, LibraryError> {
+    pub(crate) fn create(&self, kind: c_int) -> Result<GeneratorAnswer, LibraryError> {
         let mut generator = std::ptr::null_mut();
         // SAFETY: the documented type; fills in a handle.
         let status = unsafe {
@@ -86,7 +89,11 @@ impl Random {
                 self.function(c"curandCreateGenerator")?;
             create(&raw mut generator, kind)
         };
-        Ok(if status == SUCCESS { Ok(Generator(generator)) } else { Err(status) })
+        Ok(if status == SUCCESS {
+            GeneratorAnswer::Made(Generator(generator))
+        } else {
+            GeneratorAnswer::Refused(status)
+        })
     }
 
     /// Sets the seed, or the place in the sequence.

@@ -136,9 +136,8 @@ impl<'p> PtxWriter<'p> {
         } else {
             ""
         };
-        let is_of_word = |c: char| c.is_ascii_alphanumeric() || "_.$:%".contains(c);
-        let word = self.rest.find(|c| !is_of_word(c)).unwrap_or(self.rest.len());
-        let word = self.advance(word);
+        let word_end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && !"_.$:%".contains(c));
+        let word = self.advance(word_end.unwrap_or(self.rest.len()));
         if word.ends_with(':') || word.is_empty() {
             self.out.push_str(guard);
             self.out.push_str(word);
@@ -240,40 +239,41 @@ fn choose_ptx_rewrite(word: &str, direction: DirectedRounding) -> PtxRewrite {
     let parts: Vec<&str> = word.split('.').collect();
     let name = parts[0];
     let modifiers = &parts[1..];
-    let has_any = |wanted_modifiers: &[&str]| {
-        modifiers.iter().any(|modifier| wanted_modifiers.contains(modifier))
-    };
-    let is_float = has_any(&SINGLES) || has_any(&HALVES);
+    let is_float = has_any_part(modifiers, &SINGLES) || has_any_part(modifiers, &HALVES);
+    let adds = is_float && modifiers.contains(&"add");
     match name {
         "add" | "sub" | "mul" | "mad" | "fma" | "div" | "rcp" | "sqrt" if is_float => {
             rewrite_arithmetic(&parts, direction)
         }
         "ex2" | "lg2" | "sin" | "cos" | "tanh" | "rsqrt" => match () {
-            () if has_any(&HALVES) => PtxRewrite::Refuse,
-            () if has_any(&["f32"]) => PtxRewrite::Move,
+            () if has_any_part(modifiers, &HALVES) => PtxRewrite::Refuse,
+            () if modifiers.contains(&"f32") => PtxRewrite::Move,
             // The first guess of an iteration.
             () => PtxRewrite::Keep,
         },
-        "cvt" if has_any(&["rn"]) => rewrite_conversion(&parts, direction),
-        "atom" | "red" if has_any(&["add"]) && is_float => rewrite_atomic_add(&parts, direction),
-        "multimem" | "cp" | "redux" if has_any(&["add"]) && is_float => PtxRewrite::Refuse,
-        "wmma" if has_any(&["mma"]) => PtxRewrite::Refuse,
+        "cvt" if modifiers.contains(&"rn") => rewrite_conversion(&parts, direction),
+        "atom" | "red" if adds => rewrite_atomic_add(&parts, direction),
+        "multimem" | "cp" | "redux" if adds => PtxRewrite::Refuse,
+        "wmma" if modifiers.contains(&"mma") => PtxRewrite::Refuse,
         "mma" | "wgmma" | "tcgen05" => PtxRewrite::Refuse,
         _ => PtxRewrite::Keep,
     }
 }
 
+fn has_any_part(parts: &[&str], wanted_parts: &[&str]) -> bool {
+    parts.iter().any(|part| wanted_parts.contains(part))
+}
+
 fn rewrite_arithmetic(parts: &[&str], direction: DirectedRounding) -> PtxRewrite {
-    let has_any = |wanted_parts: &[&str]| parts.iter().any(|part| wanted_parts.contains(part));
-    if has_any(&HALVES) {
+    if has_any_part(parts, &HALVES) {
         return PtxRewrite::Refuse;
     }
-    if has_any(&["rm", "rp", "rz"]) {
+    if has_any_part(parts, &["rm", "rp", "rz"]) {
         return PtxRewrite::Keep;
     }
-    if has_any(&["approx", "full"]) {
+    if has_any_part(parts, &["approx", "full"]) {
         // In float64 it is the first guess of an iteration.
-        return if has_any(&["f32"]) { PtxRewrite::Move } else { PtxRewrite::Keep };
+        return if parts.contains(&"f32") { PtxRewrite::Move } else { PtxRewrite::Keep };
     }
     let modifiers = parts[1..].iter().filter(|part| **part != "rn");
     let all_parts = [parts[0], direction.modifier()].into_iter().chain(modifiers.copied());
@@ -283,21 +283,23 @@ fn rewrite_arithmetic(parts: &[&str], direction: DirectedRounding) -> PtxRewrite
 /// A conversion that rounds to nearest: from float64 to float32, from an integer, or to half precision.
 fn rewrite_conversion(parts: &[&str], direction: DirectedRounding) -> PtxRewrite {
     let [.., to_type, from_type] = *parts else { return PtxRewrite::Keep };
-    let with = |modifier: &str| {
-        let parts = parts.iter().map(|part| if *part == "rn" { modifier } else { part });
-        PtxRewrite::Modifier(parts.collect::<Vec<_>>().join("."))
-    };
     let saturates = parts.iter().any(|part| ["relu", "satfinite"].contains(part));
     match to_type {
-        "f32" | "f64" => with(direction.modifier()),
-        "f16" if !saturates => with(direction.modifier()),
+        "f32" | "f64" => replace_rounding(parts, direction.modifier()),
+        "f16" if !saturates => replace_rounding(parts, direction.modifier()),
         // These have one direction besides the nearest.
         "f16" | "f16x2" | "bf16" | "bf16x2" if from_type == "f32" => match direction {
-            DirectedRounding::TowardZero => with("rz"),
+            DirectedRounding::TowardZero => replace_rounding(parts, "rz"),
             DirectedRounding::Down | DirectedRounding::Up => PtxRewrite::Keep,
         },
         _ => PtxRewrite::Refuse,
     }
+}
+
+/// The instruction with `modifier` in the place of rounding to nearest.
+fn replace_rounding(parts: &[&str], modifier: &str) -> PtxRewrite {
+    let parts = parts.iter().map(|part| if *part == "rn" { modifier } else { part });
+    PtxRewrite::Modifier(parts.collect::<Vec<_>>().join("."))
 }
 
 fn rewrite_atomic_add(parts: &[&str], direction: DirectedRounding) -> PtxRewrite {
@@ -306,12 +308,11 @@ fn rewrite_atomic_add(parts: &[&str], direction: DirectedRounding) -> PtxRewrite
         Some(&"f64") => 64,
         _ => return PtxRewrite::Refuse,
     };
-    // Vectors, hints for caches, and what is waited for elsewhere.
-    let is_plain = |part: &&str| {
-        !part.starts_with('v') && *part != "async" && *part != "cache_hint" && *part != "noftz"
-    };
     let access = &parts[1..parts.len() - 2];
-    if parts[parts.len() - 2] != "add" || !access.iter().all(is_plain) {
+    // Vectors, hints for caches, and what is waited for elsewhere.
+    let is_special = access.iter().any(|part| part.starts_with('v'))
+        || has_any_part(access, &["async", "cache_hint", "noftz"]);
+    if parts[parts.len() - 2] != "add" || is_special {
         return PtxRewrite::Refuse;
     }
     let access: String = access.iter().map(|part| format!(".{part}")).collect();

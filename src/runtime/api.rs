@@ -503,8 +503,9 @@ unsafe extern "C" fn event_elapsed(
 ) -> c_int {
     let events = runtime_of_process().api.events.lock();
     let events = events.expect("no code panics while it holds this");
-    let time = |event: *mut c_void| events.get(&(event as usize)).copied().flatten();
-    match (time(start), time(end)) {
+    let start_time = events.get(&(start as usize)).copied().flatten();
+    let end_time = events.get(&(end as usize)).copied().flatten();
+    match (start_time, end_time) {
         (Some(start), Some(end)) => {
             let elapsed = end as f32 - start as f32;
             // SAFETY: the artifact passes the address of a float.

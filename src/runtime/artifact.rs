@@ -46,19 +46,24 @@ impl LoadedArtifact {
         if handle.is_null() {
             return Err(LoadError::Open { path: name, message: last_error() });
         }
-        let symbol = |symbol: &CStr| {
-            // SAFETY: the handle is open and stays so.
-            let address = unsafe { libc::dlsym(handle, symbol.as_ptr()) };
-            (!address.is_null())
-                .then_some(address)
-                .ok_or_else(|| LoadError::Version { path: name.clone() })
-        };
         // SAFETY: the headers define these functions with these types.
         unsafe {
             Ok(LoadedArtifact {
-                bind: std::mem::transmute::<*mut c_void, BindFn>(symbol(c"replay_bind")?),
-                thread: std::mem::transmute::<*mut c_void, ThreadFn>(symbol(c"replay_thread")?),
-                call: std::mem::transmute::<*mut c_void, CallFn>(symbol(c"replay_call")?),
+                bind: std::mem::transmute::<*mut c_void, BindFn>(find_symbol(
+                    handle,
+                    c"replay_bind",
+                    &name,
+                )?),
+                thread: std::mem::transmute::<*mut c_void, ThreadFn>(find_symbol(
+                    handle,
+                    c"replay_thread",
+                    &name,
+                )?),
+                call: std::mem::transmute::<*mut c_void, CallFn>(find_symbol(
+                    handle,
+                    c"replay_call",
+                    &name,
+                )?),
             })
         }
     }
@@ -103,6 +108,13 @@ impl LoadedArtifact {
         // SAFETY: promised by the caller.
         unsafe { (self.call)(tensors.as_ptr(), sizes.as_ptr(), strides.as_ptr()) };
     }
+}
+
+/// The address of `symbol` in the artifact at `path`, which is open as `handle`.
+fn find_symbol(handle: *mut c_void, symbol: &CStr, path: &str) -> Result<*mut c_void, LoadError> {
+    // SAFETY: the handle is open and stays so.
+    let address = unsafe { libc::dlsym(handle, symbol.as_ptr()) };
+    if address.is_null() { Err(LoadError::Version { path: path.to_owned() }) } else { Ok(address) }
 }
 
 fn last_error() -> String {

@@ -50,12 +50,17 @@ pub fn write_headers(folder: &Path) -> io::Result<()> {
 fn guard_headers() -> Vec<(&'static Path, Vec<u8>)> {
     let mut files = Vec::new();
     collect_headers(&INCLUDE, &mut files);
-    let texts = || files.iter().map(|file| file.contents_utf8().unwrap_or_default());
-    let own_macros: BTreeSet<&str> = texts().flat_map(header_macros).collect();
+    let texts: Vec<&str> =
+        files.iter().map(|file| file.contents_utf8().unwrap_or_default()).collect();
+    let own_macros: BTreeSet<&str> = texts.iter().copied().flat_map(header_macros).collect();
     let definition_words: BTreeSet<&str> =
-        texts().flat_map(macro_definitions).flat_map(header_words).collect();
-    let guarded_text = |text| guard_header(text, &own_macros, &definition_words).into_bytes();
-    files.iter().zip(texts()).map(|(file, text)| (file.path(), guarded_text(text))).collect()
+        texts.iter().copied().flat_map(macro_definitions).flat_map(header_words).collect();
+    let mut guarded_files = Vec::new();
+    for (file, text) in files.iter().zip(texts) {
+        let guarded_text = guard_header(text, &own_macros, &definition_words);
+        guarded_files.push((file.path(), guarded_text.into_bytes()));
+    }
+    guarded_files
 }
 
 fn collect_headers<'d>(dir: &'d Dir<'d>, files: &mut Vec<&'d include_dir::File<'d>>) {
@@ -128,20 +133,24 @@ fn guard_header(
 ) -> String {
     let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
     let code = code.filter(|line| !line.trim_start().starts_with("#include"));
-    let is_reserved = |word: &str| {
-        let starts = |prefix: &str| word.starts_with(prefix);
-        starts("__") || starts("cu") || starts("CU") || starts("replay") || starts("REPLAY")
-    };
-    let is_free =
-        |word: &&str| !is_reserved(word) && !own_macros.contains(word) && !KEPT.contains(word);
     let all_words = code.flat_map(header_words).chain(definition_words.iter().copied());
-    let names: BTreeSet<&str> = all_words.filter(is_free).collect();
-    let lines_per_name =
-        |line: &dyn Fn(&str) -> String| names.iter().map(|name| line(name)).collect();
-    let lines_before: String =
-        lines_per_name(&|name| format!("#pragma push_macro(\"{name}\")\n#undef {name}\n"));
-    let lines_after: String = lines_per_name(&|name| format!("#pragma pop_macro(\"{name}\")\n"));
+    let names: BTreeSet<&str> = all_words
+        .filter(|word| {
+            !is_reserved_word(word) && !own_macros.contains(word) && !KEPT.contains(word)
+        })
+        .collect();
+    let mut lines_before = String::new();
+    let mut lines_after = String::new();
+    for name in names {
+        lines_before += &format!("#pragma push_macro(\"{name}\")\n#undef {name}\n");
+        lines_after += &format!("#pragma pop_macro(\"{name}\")\n");
+    }
     format!("{lines_before}#line 1\n{text}\n{lines_after}")
+}
+
+/// Whether `word` begins as the names of the compiler, of CUDA and of these headers do.
+fn is_reserved_word(word: &str) -> bool {
+    ["__", "cu", "CU", "replay", "REPLAY"].iter().any(|prefix| word.starts_with(prefix))
 }
 
 /// Writes the headers for NVRTC into `replay_nvrtc` in `folder`.

@@ -189,11 +189,8 @@ pub(crate) fn has_begun(file: &File) -> bool {
 pub fn read_journal_file(file: &File) -> io::Result<Vec<Vec<u8>>> {
     let mut head = vec![0; FIRST];
     file.read_exact_at(&mut head, 0)?;
-    let word = |offset: usize| {
-        u32::from_ne_bytes(head[offset..offset + 4].try_into().expect("four bytes"))
-    };
     let most_bytes = file.metadata()?.len().saturating_sub(FIRST as u64);
-    let length = u64::from(word(0)).min(most_bytes) as usize;
+    let length = u64::from(head_word(&head, 0)).min(most_bytes) as usize;
     let mut text = vec![0; length];
     file.read_exact_at(&mut text, FIRST as u64)?;
     let mut entries = Vec::new();
@@ -206,14 +203,20 @@ pub fn read_journal_file(file: &File) -> io::Result<Vec<Vec<u8>>> {
         entries.push(entry.to_vec());
         remaining_text = following_text;
     }
-    let last = head.get(size_of::<JournalHead>()..size_of::<JournalHead>() + word(8) as usize);
-    if word(4) == WRITTEN
+    let last =
+        head.get(size_of::<JournalHead>()..size_of::<JournalHead>() + head_word(&head, 8) as usize);
+    if head_word(&head, 4) == WRITTEN
         && let Some(last) = last
         && head[12..12 + CHECKSUM] == entry_checksum(LAST_NUMBER, last)
     {
         entries.push(last.to_vec());
     }
     Ok(entries)
+}
+
+/// The word at `offset` of the bytes of a [`JournalHead`].
+fn head_word(head: &[u8], offset: usize) -> u32 {
+    u32::from_ne_bytes(head[offset..offset + 4].try_into().expect("four bytes"))
 }
 
 type JournalEntry<'t> = (&'t [u8], &'t [u8]);

@@ -144,14 +144,11 @@ extern "C" fn handle_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut lib
             end_with_last_word(&LastWord::raised(libc::SIGKILL));
         }
         if signal == libc::SIGXCPU {
-            let message = |word: &mut LastWord| {
-                let _ = std::fmt::Write::write_str(
-                    word,
-                    "the time of the processor is limited, and the replay used it up",
-                );
-            };
             end_with_last_word(&LastWord::refused(
-                message,
+                |word| {
+                    let message = "the time of the processor is limited, and the replay used it up";
+                    let _ = std::fmt::Write::write_str(word, message);
+                },
                 "raise the limit (ulimit -t), or lower --timeout",
             ));
         }

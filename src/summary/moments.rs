@@ -103,13 +103,18 @@ impl Moments {
 #[inline(always)]
 fn signs_of_quad<const K: usize>(signs: &[u32; RUN_UNITS], quad: usize) -> u8 {
     // The lowest of the K highest bits belongs to the first element of a unit.
-    let sign_of = |element: usize| signs[element / K] >> (32 - K + element % K);
-    let quad = 4 * quad;
+    let first = 4 * quad;
     if K >= 4 {
-        sign_of(quad) as u8 & 15
+        signs_from::<K>(signs, first) as u8 & 15
     } else {
-        sign_of(quad) as u8 & 3 | (sign_of(quad + 2) as u8 & 3) << 2
+        signs_from::<K>(signs, first) as u8 & 3 | (signs_from::<K>(signs, first + 2) as u8 & 3) << 2
     }
+}
+
+/// The signs of `element` and of those behind it in its unit, from the lowest bit on.
+#[inline(always)]
+fn signs_from<const K: usize>(signs: &[u32; RUN_UNITS], element: usize) -> u32 {
+    signs[element / K] >> (32 - K + element % K)
 }
 
 /// All bits of number `i` of a mask are those of bit `i` of its index.

@@ -104,8 +104,10 @@ impl Poison {
 /// [`PoisonMismatch`] if dtype or shape differ.
 pub fn compare_poisons(a: &TensorView, b: &TensorView) -> Result<PoisonComparison, PoisonMismatch> {
     if a.dtype != b.dtype || a.shape != b.shape || a.bytes.len() != b.bytes.len() {
-        let kind = |t: &TensorView| format!("{} {:?}", t.dtype, t.shape);
-        return Err(PoisonMismatch { a: kind(a), b: kind(b) });
+        return Err(PoisonMismatch {
+            a: format!("{} {:?}", a.dtype, a.shape),
+            b: format!("{} {:?}", b.dtype, b.shape),
+        });
     }
     let per_task = TASK_BYTES / a.dtype.size();
     let parts: Vec<PoisonComparison> = (a.bytes.par_chunks(TASK_BYTES))

@@ -54,11 +54,11 @@ fn split_transcript_records(text: &str) -> Vec<Vec<&str>> {
 
 /// Counts `new_finding` where the same was found before.
 fn count_sanitizer_finding(findings: &mut Vec<SanitizerFinding>, new_finding: SanitizerFinding) {
-    let is_same_finding = |known_finding: &&mut SanitizerFinding| {
-        (&known_finding.what, &known_finding.kernel, &known_finding.sites)
+    let known_finding = findings.iter_mut().find(|known| {
+        (&known.what, &known.kernel, &known.sites)
             == (&new_finding.what, &new_finding.kernel, &new_finding.sites)
-    };
-    match findings.iter_mut().find(is_same_finding) {
+    });
+    match known_finding {
         Some(known_finding) => known_finding.count += new_finding.count,
         None => findings.push(new_finding),
     }

@@ -55,8 +55,9 @@ fn run_coresident(core: &mut Core, job: &GridJob, clusters: Vec<u64>) {
     let mut stacks = core.runner.lend_stacks(job.shape.threads()).unwrap_or_else(|error| {
         lack_of_memory("the stacks of a block", job.shape.threads() * STACK_BYTES, &error)
     });
-    let ranks = |cluster| (0..size).map(move |place| (cluster, job.order.block(place, size)));
-    let places = clusters.into_iter().flat_map(ranks);
+    let places = clusters
+        .into_iter()
+        .flat_map(|cluster| (0..size).map(move |place| (cluster, job.order.block(place, size))));
     let mut blocks: Vec<Alive> = places
         .zip(&mut core.together)
         .map(|((cluster, rank), block)| begin_coresident(block, job, cluster, rank))

@@ -73,11 +73,10 @@ extern "C" fn handle_fault(signal: i32, info: *mut libc::siginfo_t, machine: *mu
     if is_access {
         // SAFETY: the system passes the state of the processor.
         let access = unsafe { AccessFault::classify(address, code, machine) };
-        let write_detail = |word: &mut LastWord| access.write_detail(address, memory, word);
         signals::end_with_last_word(&compose_fault_word(
             access.fault_name(),
             running::current_place(),
-            write_detail,
+            |word| access.write_detail(address, memory, word),
         ));
     }
     let (fault_name, text) = match signal {
@@ -87,26 +86,20 @@ extern "C" fn handle_fault(signal: i32, info: *mut libc::siginfo_t, machine: *mu
         libc::SIGABRT => ("aborted", "the code called abort(), or an exception was not caught"),
         _ => ("aborted", "the code sent itself the signal to end"),
     };
-    let write_detail = |word: &mut LastWord| word.write_str(text).unwrap_or_default();
     signals::end_with_last_word(&compose_fault_word(
         fault_name,
         running::current_place(),
-        write_detail,
+        |word| word.write_str(text).unwrap_or_default(),
     ));
 }
 
 /// Ends the replay of host code that waits for the threads of a block, or speaks with them: there is none.
 #[cold]
 pub(super) fn end_in_host_code() -> ! {
-    let write_detail = |word: &mut LastWord| {
-        let text = "it calls a function of kernels, such as __syncthreads(), which CUDA refuses";
+    let text = "it calls a function of kernels, such as __syncthreads(), which CUDA refuses";
+    signals::end_with_last_word(&compose_fault_word("device function in host code", None, |word| {
         let _ = word.write_str(text);
-    };
-    signals::end_with_last_word(&compose_fault_word(
-        "device function in host code",
-        None,
-        write_detail,
-    ))
+    }))
 }
 
 /// The cause of an access that the system refused.
@@ -227,11 +220,10 @@ const SI_KERNEL: i32 = 0x80;
 
 /// The report if the system takes back pages that it has given, or cannot read those of a file.
 fn no_pages() -> LastWord {
-    let message = |word: &mut LastWord| {
-        let _ = word.write_str("the system could not provide the memory of a tensor");
-    };
     LastWord::refused(
-        message,
+        |word| {
+            let _ = word.write_str("the system could not provide the memory of a tensor");
+        },
         "free memory or disk space, and leave the fixture's files alone meanwhile",
     )
 }

@@ -232,8 +232,9 @@ impl CorePool {
         for helper in 1..=helpers {
             let shared = Arc::clone(&shared);
             let core = Arc::clone(&core);
-            let work = move || run_helper_thread(&shared, helper, &mut core());
-            if let Err(error) = std::thread::Builder::new().spawn(work) {
+            let started = std::thread::Builder::new()
+                .spawn(move || run_helper_thread(&shared, helper, &mut core()));
+            if let Err(error) = started {
                 no_thread(&error);
             }
         }

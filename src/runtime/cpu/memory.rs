@@ -330,10 +330,10 @@ impl CpuMemory {
     /// Whether all of `bytes` at `address` lie in one allocation or variable.
     pub(super) fn contains(&self, address: usize, bytes: usize) -> bool {
         let state = self.lock();
-        let holds_access = |&(begin, end): &(usize, usize)| {
-            address >= begin && bytes <= end.saturating_sub(address)
-        };
-        let in_symbol = state.symbols.iter().any(holds_access);
+        let in_symbol = state
+            .symbols
+            .iter()
+            .any(|&(begin, end)| address >= begin && bytes <= end.saturating_sub(address));
         in_symbol
             || state.allocations.range(..=address).next_back().is_some_and(|(_, allocation)| {
                 !allocation.freed

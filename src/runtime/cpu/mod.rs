@@ -211,34 +211,36 @@ impl CpuDevice {
 
     /// Whether kernels may use the memory at `address`.
     fn is_device(&self, address: usize) -> bool {
-        let is_shared = || {
-            let ranges = self.shared_host.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            let range_before = ranges.range(..=address).next_back();
-            range_before.is_some_and(|(begin, bytes)| address <= begin + bytes)
-        };
         let is_reserved = self.memory.reserved().contains(&address);
         is_reserved
             || self.protection.covers(address)
             || self.memory.contains(address, 1)
-            || is_shared()
+            || self.is_shared_with_host(address)
+    }
+
+    /// Whether the memory at `address` is the host's, and kernels may use it too.
+    fn is_shared_with_host(&self, address: usize) -> bool {
+        let ranges = self.shared_host.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let range_before = ranges.range(..=address).next_back();
+        range_before.is_some_and(|(begin, bytes)| address <= begin + bytes)
     }
 
     /// The arguments of `launch`, as far as it tells them.
     #[allow(unsafe_code)]
     fn arguments(launch: &Launch) -> Vec<LaunchArgument> {
         let count = if launch.arg_kinds.is_null() { 0 } else { launch.arg_count };
-        let argument = |index| {
+        let mut arguments = Vec::with_capacity(count);
+        for index in 0..count {
             // SAFETY: the artifact passes a pointer, a size and a kind for each argument.
-            unsafe {
-                let kind = ArgumentKind::from_number(*launch.arg_kinds.add(index));
+            arguments.push(unsafe {
                 LaunchArgument {
                     place: launch.args.add(index),
                     bytes: *launch.arg_sizes.add(index),
-                    kind,
+                    kind: ArgumentKind::from_number(*launch.arg_kinds.add(index)),
                 }
-            }
-        };
-        (0..count).map(argument).collect()
+            });
+        }
+        arguments
     }
 }
 
@@ -364,14 +366,15 @@ impl Device for CpuDevice {
         kind: CopyKind,
         stream: *mut c_void,
     ) -> Result<(), CudaError> {
-        let on_device = |pointer: *const u8| self.memory.contains(pointer as usize, bytes);
         let (to_device, from_device) = match kind {
             CopyKind::HostToHost | CopyKind::Default => (false, false),
             CopyKind::HostToDevice => (true, false),
             CopyKind::DeviceToHost => (false, true),
             CopyKind::DeviceToDevice => (true, true),
         };
-        if to_device && !on_device(destination) || from_device && !on_device(source) {
+        if to_device && !self.memory.contains(destination as usize, bytes)
+            || from_device && !self.memory.contains(source as usize, bytes)
+        {
             return Err(CudaError::INVALID_VALUE);
         }
         let _opened = self.protection.open([destination as usize, source as usize]);

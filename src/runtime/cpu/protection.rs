@@ -67,10 +67,8 @@ impl ProtectionState {
 
     /// Makes `change`, then gives the pages of all regions the access that follows from it.
     fn change_all(&mut self, change: impl FnOnce(&mut ProtectionState)) {
-        let shut = |state: &ProtectionState| {
-            state.regions.values().map(|entry| state.shuts(entry)).collect()
-        };
-        let shut_before: Vec<bool> = shut(self);
+        let shut_before: Vec<bool> =
+            self.regions.values().map(|region| self.shuts(region)).collect();
         change(self);
         for ((&begin, region), was_shut) in self.regions.iter().zip(shut_before) {
             let is_shut = self.shuts(region);
@@ -96,15 +94,14 @@ impl ProtectionState {
 fn protect_ends(begin: usize, bytes: usize, shut: bool) {
     let page = page_bytes();
     let access = if shut { libc::PROT_NONE } else { libc::PROT_READ | libc::PROT_WRITE };
-    let set = |begin: usize, bytes: usize| {
+    let ends: &[(usize, usize)] = if bytes <= SMALL_PAGES * page {
+        &[(begin, bytes)]
+    } else {
+        &[(begin, page), (begin + bytes - page, page)]
+    };
+    for &(begin, bytes) in ends {
         // SAFETY: the pages belong to an allocation that lives, and whoever uses it opened it.
         unsafe { libc::mprotect(begin as *mut libc::c_void, bytes, access) };
-    };
-    if bytes <= SMALL_PAGES * page {
-        set(begin, bytes);
-    } else {
-        set(begin, page);
-        set(begin + bytes - page, page);
     }
 }
 

@@ -151,8 +151,13 @@ fn parse_maps_line(line: &str) -> Option<Mapping> {
         None | Some("[heap]") => HostSegment::Heap,
         Some(_) => HostSegment::Variable,
     };
-    let number = |text| usize::from_str_radix(text, 16).ok();
-    Some(Mapping { begin: number(begin)?, end: number(end)?, home }).filter(|_| readable)
+    let begin = parse_hexadecimal(begin)?;
+    let end = parse_hexadecimal(end)?;
+    readable.then_some(Mapping { begin, end, home })
+}
+
+fn parse_hexadecimal(text: &str) -> Option<usize> {
+    usize::from_str_radix(text, 16).ok()
 }
 
 fn find_host_segment(maps: &[Mapping], address: usize) -> Option<HostSegment> {

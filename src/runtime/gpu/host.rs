@@ -12,20 +12,21 @@ use crate::runtime::abi::ThreadPointers;
 /// # Safety
 /// The host must be able to touch whatever memory the launch uses, and `pointers` be those of this thread.
 pub(super) unsafe fn run_host_threads(launch: &Launch, pointers: &ThreadPointers) {
-    let each_index = |sides: [u32; 3]| {
-        let [x, y, z] = sides;
-        (0..z).flat_map(move |z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z])))
-    };
     // SAFETY: thread-local storage of the artifact, whose code this is.
     unsafe {
         *pointers.grid_dim = launch.grid;
         *pointers.block_dim = launch.block;
-        for block in each_index(launch.grid) {
+        for block in grid_indices(launch.grid) {
             *pointers.block_idx = block;
-            for thread in each_index(launch.block) {
+            for thread in grid_indices(launch.block) {
                 *pointers.thread_idx = thread;
                 (launch.thunk)(launch.args);
             }
         }
     }
+}
+
+/// The indices of a grid or block of these sides, x first.
+fn grid_indices([x, y, z]: [u32; 3]) -> impl Iterator<Item = [u32; 3]> {
+    (0..z).flat_map(move |z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z])))
 }

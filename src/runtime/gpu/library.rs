@@ -17,16 +17,21 @@ pub(super) enum Library {
 impl Library {
     /// The library that has the function `kernel`.
     pub(super) fn from_kernel(kernel: &str) -> Option<Library> {
-        let is_called = |suffix: &str| suffix.starts_with(|c: char| c.is_ascii_uppercase());
-        let is_scoped = |suffix: &str| suffix.starts_with("::");
-        Some(match kernel {
-            _ if kernel.strip_prefix("cublas").is_some_and(is_called) => Library::Blas,
-            _ if kernel.strip_prefix("curand").is_some_and(is_called) => Library::Random,
-            _ if kernel.strip_prefix("cub").is_some_and(is_scoped) => Library::Host,
-            _ if kernel.strip_prefix("thrust").is_some_and(is_scoped) => Library::Host,
-            _ => return None,
-        })
+        if kernel.starts_with("cub::") || kernel.starts_with("thrust::") {
+            Some(Library::Host)
+        } else if is_library_function(kernel, "cublas") {
+            Some(Library::Blas)
+        } else if is_library_function(kernel, "curand") {
+            Some(Library::Random)
+        } else {
+            None
+        }
     }
+}
+
+/// Whether `name` is that of a function such as `cublasCreate`, whose prefix an upper letter follows.
+fn is_library_function(name: &str, prefix: &str) -> bool {
+    name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
 }
 
 /// The report for a call of `function`, whose library cannot be used.

@@ -176,14 +176,16 @@ fn describe_margin_damage(
     bytes_behind: &[u8],
 ) -> Option<String> {
     let GpuAllocation { bytes, label, .. } = allocation;
-    let differs = |bytes: &[u8], phase: usize| {
-        bytes.iter().enumerate().position(|(k, &byte)| byte != poison.pattern[(phase + k) % 8])
-    };
-    if let Some(offset) = differs(bytes_behind, *bytes) {
+    if let Some(offset) = find_other_byte(bytes_behind, poison, *bytes) {
         return Some(format!("{label} has {bytes} bytes, byte {} was written", bytes + offset));
     }
-    let offset = differs(bytes_before, 0)?;
+    let offset = find_other_byte(bytes_before, poison, 0)?;
     Some(format!("{label}: {} bytes before its begin were written", bytes_before.len() - offset))
+}
+
+/// The first of `bytes` that is not that of `poison`, from byte `phase` of its pattern on.
+fn find_other_byte(bytes: &[u8], poison: &Poison, phase: usize) -> Option<usize> {
+    bytes.iter().enumerate().position(|(k, &byte)| byte != poison.pattern[(phase + k) % 8])
 }
 
 #[cfg(test)]

@@ -141,17 +141,19 @@ impl Gpu {
             message: driver_error_text(error),
         };
         let loaded = Loaded::new(&module.code).map_err(load_error)?;
-        let fill = || {
-            let sizes = context.shared_sizes(settings.ordinal)?;
-            SharedFill::new(&loaded, sizes, cpu::scratch_poison(settings.poison))
+        let shared = if settings.filled {
+            let sizes = context.shared_sizes(settings.ordinal).map_err(load_error)?;
+            let poison = cpu::scratch_poison(settings.poison);
+            Some(SharedFill::new(&loaded, sizes, poison).map_err(load_error)?)
+        } else {
+            None
         };
-        let shared = settings.filled.then(fill).transpose().map_err(load_error)?;
-        let load = |(dtype, path): &(DType, PathBuf)| {
-            let summarizer =
-                Summarizer::new(&read_device_module(path)?.code).map_err(load_error)?;
-            Ok((*dtype, summarizer))
-        };
-        let summaries = summaries.iter().map(load).collect::<Result<_, StartError>>()?;
+        let mut summarizers = Vec::new();
+        for (dtype, path) in summaries {
+            let module = read_device_module(path)?;
+            summarizers.push((*dtype, Summarizer::new(&module.code).map_err(load_error)?));
+        }
+        let summaries = summarizers.into_iter().collect();
         let limit = settings.memory_limit_bytes.min(info.memory_bytes);
         let memory = GpuMemory::new(settings, limit);
         timeout::install_timeout_handler();

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 
 use super::library::library_refusal;
 use crate::cuda::LibraryError;
-use crate::cuda::random::{Generator, Random, RandomDistribution, find_curand};
+use crate::cuda::random::{Generator, GeneratorAnswer, Random, RandomDistribution, find_curand};
 use crate::runtime::{Launch, REPORT_IT, end_with_report, refuse_replay};
 
 /// `replay_rt::curand_call`.
@@ -93,10 +93,10 @@ impl RandomCalls {
         let generator = match opened_library.generators.get(&call.generator) {
             Some(&generator) => generator,
             None => match random.create(call.kind)? {
-                Ok(generator) => {
+                GeneratorAnswer::Made(generator) => {
                     *opened_library.generators.entry(call.generator).or_insert(generator)
                 }
-                Err(status) => return Ok(status),
+                GeneratorAnswer::Refused(status) => return Ok(status),
             },
         };
         let seed = call.sets_seed.then_some(call.seed);

@@ -225,10 +225,13 @@ impl Uploader {
                 })
             });
             let lane_threads: Vec<_> = thread_starts.collect();
-            let join = |handle: thread::ScopedJoinHandle<'_, _>| {
-                handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            lane_threads.into_iter().map(join).collect::<Result<Vec<()>, CudaError>>().map(|_| ())
+            let mut result = Ok(());
+            for lane_thread in lane_threads {
+                let lane_result =
+                    lane_thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                result = result.and(lane_result);
+            }
+            result
         })
     }
 }

@@ -64,10 +64,9 @@ impl Upto {
             return then.epoch < self.epoch;
         }
         let first = then.thread - then.thread % LANES as u16;
-        let known_tick = |lane: usize| self.ticks.get(&(first + lane as u16)).copied();
         let other_lanes = lanes & !(1 << (then.thread - first));
-        bit_positions(other_lanes).all(|lane| known_tick(lane).is_some())
-            && known_tick(usize::from(then.thread - first)).is_some_and(|tick| then.tick < tick)
+        bit_positions(other_lanes).all(|lane| self.ticks.contains_key(&(first + lane as u16)))
+            && self.ticks.get(&then.thread).is_some_and(|&tick| then.tick < tick)
     }
 
     /// Whether what several warps did in the epoch of `then` is known, as far as it is told apart.
@@ -289,8 +288,8 @@ impl Clocks {
         if !writes {
             return;
         }
-        let default_upto = || Upto::all_before(self.fenced_before);
-        let upto = self.fenced.get(&thread).cloned().unwrap_or_else(default_upto);
+        let fenced = self.fenced.get(&thread).cloned();
+        let upto = fenced.unwrap_or_else(|| Upto::all_before(self.fenced_before));
         if upto.epoch > 0 {
             let published = self.published.entry(address).or_default();
             published.entry(self.block).or_default().join(&upto);

@@ -289,18 +289,11 @@ fn is_own_flag(found: &AccessFinding) -> bool {
 
 /// Findings of the same lines as one: a compiler that unrolls a loop makes several places of a line.
 fn merge_unrolled_findings(findings: impl Iterator<Item = AccessFinding>) -> Vec<AccessFinding> {
-    let line = |spot: &FoundSpot| (spot.site.clone(), spot.name.clone(), spot.writes, spot.atomic);
-    let lines = |finding: &AccessFinding| {
-        (finding.kind, finding.first.as_ref().map(line), line(&finding.second))
-    };
     let mut merged_findings: Vec<AccessFinding> = Vec::new();
     for finding in findings {
-        let is_same_finding = |known_finding: &&mut AccessFinding| {
-            !finding.second.site.is_empty()
-                && known_finding.memory == finding.memory
-                && lines(known_finding) == lines(&finding)
-        };
-        match merged_findings.iter_mut().find(is_same_finding) {
+        let known_finding =
+            merged_findings.iter_mut().find(|known| are_of_same_lines(known, &finding));
+        match known_finding {
             Some(known_finding) => known_finding.count += finding.count,
             None => merged_findings.push(finding),
         }
@@ -308,18 +301,28 @@ fn merge_unrolled_findings(findings: impl Iterator<Item = AccessFinding>) -> Vec
     merged_findings
 }
 
-fn resolve_finding_sites(finding: &CheckerFinding, lines: Option<&LineTable>) -> AccessFinding {
-    let spot = |spot: &CheckerSpot| FoundSpot {
-        writes: spot.touch.writes(),
-        atomic: spot.touch.is_atomic(),
-        site: match spot.site {
-            At::Code(address) => lines.and_then(|lines| lines.site(address)).unwrap_or_default(),
-            At::Line(site) => site.describe(),
-        },
-        name: spot.name.to_owned(),
-        block: spot.place.map(|(block, _)| block),
-        thread: spot.place.map(|(_, thread)| thread),
+/// Whether both are of one kind, on one memory, at the same lines.
+fn are_of_same_lines(left: &AccessFinding, right: &AccessFinding) -> bool {
+    let has_same_first = match (&left.first, &right.first) {
+        (None, None) => true,
+        (Some(left), Some(right)) => are_on_same_line(left, right),
+        _ => false,
     };
+    !right.second.site.is_empty()
+        && left.memory == right.memory
+        && left.kind == right.kind
+        && has_same_first
+        && are_on_same_line(&left.second, &right.second)
+}
+
+fn are_on_same_line(left: &FoundSpot, right: &FoundSpot) -> bool {
+    left.site == right.site
+        && left.name == right.name
+        && left.writes == right.writes
+        && left.atomic == right.atomic
+}
+
+fn resolve_finding_sites(finding: &CheckerFinding, lines: Option<&LineTable>) -> AccessFinding {
     AccessFinding {
         kind: match finding.kind {
             CheckerFindingKind::Race => FoundKind::Race,
@@ -332,12 +335,26 @@ fn resolve_finding_sites(finding: &CheckerFinding, lines: Option<&LineTable>) ->
             CheckerFindingKind::DeviceAccess => FoundKind::DeviceAccess,
         },
         between_streams: finding.between_streams,
-        first: finding.first.as_ref().map(spot),
-        second: spot(&finding.second),
+        first: finding.first.as_ref().map(|spot| resolve_spot_site(spot, lines)),
+        second: resolve_spot_site(&finding.second, lines),
         memory: finding.memory.clone(),
         offset: finding.offset,
         index: None,
         bytes: finding.bytes as u64,
         count: finding.count,
+    }
+}
+
+fn resolve_spot_site(spot: &CheckerSpot, lines: Option<&LineTable>) -> FoundSpot {
+    FoundSpot {
+        writes: spot.touch.writes(),
+        atomic: spot.touch.is_atomic(),
+        site: match spot.site {
+            At::Code(address) => lines.and_then(|lines| lines.site(address)).unwrap_or_default(),
+            At::Line(site) => site.describe(),
+        },
+        name: spot.name.to_owned(),
+        block: spot.place.map(|(block, _)| block),
+        thread: spot.place.map(|(_, thread)| thread),
     }
 }

@@ -199,8 +199,7 @@ impl PackedCell {
     /// An operation without threads writes here, in the phase of its own; false where that has to be held
     /// against what came before.
     pub(super) fn write_alone(&mut self, phase: u32, over_before: u32) -> bool {
-        let is_over = |word: u64| word >> PHASE == 0 || ((word >> PHASE) as u32) < over_before;
-        if self.write & ELSEWHERE != 0 || !is_over(self.write) || !is_over(self.read) {
+        if !self.is_over(over_before) {
             return false;
         }
         let write = u64::from(phase) << PHASE;
@@ -211,12 +210,19 @@ impl PackedCell {
 
     /// The same for one that reads.
     pub(super) fn read_alone(&mut self, phase: u32, over_before: u32) -> bool {
-        let is_over = |word: u64| word >> PHASE == 0 || ((word >> PHASE) as u32) < over_before;
-        if self.write & ELSEWHERE != 0 || !is_over(self.write) || !is_over(self.read) {
+        if !self.is_over(over_before) {
             return false;
         }
         (self.read, self.read_lanes, self.read_site) = (u64::from(phase) << PHASE, 1, 0);
         true
+    }
+
+    /// Whether all that it remembers lies in phases before `over_before`.
+    fn is_over(&self, over_before: u32) -> bool {
+        self.write & ELSEWHERE == 0
+            && [self.write, self.read]
+                .iter()
+                .all(|word| word >> PHASE == 0 || ((word >> PHASE) as u32) < over_before)
     }
 }
 

@@ -254,10 +254,10 @@ impl Regions {
 
     /// Where `bytes` at `address` lie.
     pub(super) fn find(&mut self, address: usize, bytes: usize) -> RegionMatch<'_> {
-        let past_of = |(region_begin, region): (&usize, &CheckedRegion)| {
+        let region_before = self.by_begin.range(..=address).next_back();
+        let past = region_before.map(|(region_begin, region)| {
             (address + bytes).saturating_sub(region_begin + region.bytes)
-        };
-        let past = self.by_begin.range(..=address).next_back().map(past_of);
+        });
         if past == Some(0) {
             let (_, region) = self.by_begin.range_mut(..=address).next_back().expect("found");
             return RegionMatch::Inside(region);

@@ -240,21 +240,22 @@ impl Checker {
         };
         let past = Past { origins: &self.origins, floor: 0, before };
         let first = region.offset(address);
-        let alone = |cell: &mut PackedCell| {
-            if touch.writes() {
-                cell.write_alone(phase, before)
-            } else {
-                cell.read_alone(phase, before)
-            }
-        };
         let is_split = region.splits(first, bytes);
         let growth = region.growth(first, bytes);
         if self.held + growth > self.limit {
             return self.reserve_bytes(growth);
         }
         self.held += growth;
-        if !is_split && region.whole_cells(first, bytes).iter_mut().all(alone) {
-            return true;
+        if !is_split {
+            let cells = region.whole_cells(first, bytes);
+            let is_done = if touch.writes() {
+                cells.iter_mut().all(|cell| cell.write_alone(phase, before))
+            } else {
+                cells.iter_mut().all(|cell| cell.read_alone(phase, before))
+            };
+            if is_done {
+                return true;
+            }
         }
         let mut race = None;
         for offset in region.cells(first, bytes, &mut self.elsewhere) {

@@ -72,17 +72,15 @@ impl Checker {
     /// "Atomic Functions", makes atomics so).
     pub(crate) fn before_swap(&mut self, thread: u16, address: usize, bytes: usize, compare: u64) {
         // Members of a pair are read by themselves and compared as one word.
-        let is_checked = |doubt: &Doubt| {
+        self.unsure.reads.retain(|doubt| {
             let Accessed { address: read_address, bytes: read_bytes, .. } = doubt.access;
             let is_inside = read_address >= address && read_address + read_bytes <= address + bytes;
-            let bits =
-                |offset: usize| compare >> (8 * offset) & (u64::MAX >> (64 - 8 * read_bytes));
-            doubt.thread == thread
-                && is_inside
-                && read_bytes > 0
-                && doubt.value == bits(read_address - address)
-        };
-        self.unsure.reads.retain(|doubt| !is_checked(doubt));
+            if doubt.thread != thread || !is_inside || read_bytes == 0 {
+                return true;
+            }
+            let compared_bits = compare >> (8 * (read_address - address));
+            doubt.value != compared_bits & (u64::MAX >> (64 - 8 * read_bytes))
+        });
         self.settle();
         let in_shared = self.shared.range().contains(&address);
         let region_lookup = match in_shared {
