@@ -1,13 +1,13 @@
-//! What is remembered of each address: its last writes and reads, as few of them as tell every race.
+//! The history of each address: as few of its last writes and reads as find every race.
 //!
-//! Pure: is told by its caller which accesses are ordered. The rules are those of FastTrack
-//! (Flanagan and Freund, PLDI 2009) with the threads of a warp, a block and a grid in the place of a
-//! vector clock, so that the state of an address is constant (as in HiRace, Jacobson et al., 2024).
+//! Pure: the caller says whether accesses are ordered. The rules are those of FastTrack (Flanagan and Freund,
+//! PLDI 2009). The threads of a warp, a block and a grid take the place of a vector clock, so the state of an address
+//! has a constant size (as in HiRace, Jacobson et al., 2024).
 
 use super::clocks::Moment;
 
-/// How an access touches memory. Atomics and volatiles are one here: two of them never race. One
-/// that reads and writes counts as a write.
+/// How an access touches memory. Atomics and volatiles are the same here: two of them never race. An atomic with
+/// both a read and a write counts as a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Touch {
     /// A plain load.
@@ -16,7 +16,7 @@ pub(super) enum Touch {
     Write,
     /// An atomic or volatile load.
     AtomicRead,
-    /// An atomic or volatile store, or an atomic that does both.
+    /// An atomic or volatile store, or an atomic with a read and a write.
     AtomicWrite,
 }
 
@@ -40,7 +40,7 @@ impl Touch {
     }
 }
 
-/// Which threads a [`Stamp`] stands for.
+/// The threads of a [`Stamp`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum StampScope {
     /// None: the address was not touched so.
@@ -54,16 +54,16 @@ pub(super) enum StampScope {
     Grid,
 }
 
-/// One or more like accesses to an address that are not ordered among themselves.
+/// One or more accesses of one kind to an address, without an order among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamp {
-    /// Which threads.
+    /// The threads.
     pub(super) scope: StampScope,
     /// The operation, from 1: a launch, a copy, a fill; 0 for nobody.
     pub operation: u32,
     /// The last of them.
     pub moment: Moment,
-    /// The lanes of its warp that took part; of several blocks, the phase of the first.
+    /// The participating lanes of its warp; of several blocks, the phase of the first.
     pub(super) lanes: u32,
     /// Where in the code the last of them stands.
     pub site: u32,
@@ -85,7 +85,7 @@ impl Stamp {
         self.scope != StampScope::Nobody
     }
 
-    /// A thread that it stands for besides the last one, where it is known which.
+    /// One of its threads besides the last one, if another is known.
     pub(super) fn another_lane(&self) -> Option<u16> {
         let Moment { thread, .. } = self.moment;
         let other_lanes = self.lanes & !(1 << (thread % 32));
@@ -107,7 +107,7 @@ impl Stamp {
         }
     }
 
-    /// This one and `access`, which it is not ordered before.
+    /// This one together with `access`; the two are not ordered.
     fn widened(self, access: &CheckedAccess<'_>) -> Stamp {
         let next = Stamp::from_access(access);
         if self.operation != next.operation {
@@ -130,20 +130,20 @@ impl Stamp {
     }
 }
 
-/// One access, and what its thread knows.
+/// One access, and the knowledge of its thread.
 pub(super) struct CheckedAccess<'a> {
-    /// What it does.
+    /// Whether it reads or writes, and how.
     pub touch: Touch,
     pub operation: u32,
     /// Block, thread and time.
     pub moment: Moment,
     /// Where in the code it stands.
     pub site: u32,
-    /// Whether what lanes of a warp did at a moment of this launch is ordered before it.
+    /// Whether accesses of lanes of a warp at a moment of this launch are ordered before it.
     pub ordered: &'a dyn Fn(&Moment, u32) -> bool,
-    /// Whether what several warps of another block did in the phase of a moment is.
+    /// Whether accesses of several warps of another block in the phase of a moment are.
     pub ordered_by_block: &'a dyn Fn(&Moment) -> bool,
-    /// Whether what several blocks did, from one phase to another, is ordered before it.
+    /// Whether accesses of several blocks, from one phase to another, are ordered before it.
     pub met: &'a dyn Fn(u32, u32) -> bool,
     /// Whether an earlier operation is ordered before this one.
     pub follows: &'a dyn Fn(u32) -> bool,
@@ -156,12 +156,12 @@ pub(super) struct AddressHistory {
     pub(super) last: [Stamp; 4],
 }
 
-/// The earlier one of two accesses that are not ordered.
+/// The earlier one of two unordered accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Race {
-    /// What it did.
+    /// Whether it read or wrote, and how.
     pub touch: Touch,
-    /// Which threads did it, and when.
+    /// Its threads, and their time.
     pub by: Stamp,
 }
 
@@ -183,15 +183,15 @@ impl AddressHistory {
         }
     }
 
-    /// The atomic write by which another thread passes a value to `access`, an atomic read, where nothing else orders the
-    /// two: a flag.
+    /// The flag read by `access`: an atomic write of another thread, if `access` is an atomic read and nothing else
+    /// orders the two.
     pub(super) fn flag(&self, access: &CheckedAccess<'_>) -> Option<Race> {
         let by = self.last[Touch::AtomicWrite as usize];
         let is_flag = access.touch == Touch::AtomicRead && by.operation == access.operation;
         (is_flag && !by.is_before(access)).then_some(Race { touch: Touch::AtomicWrite, by })
     }
 
-    /// Remembers `access` and tells with what it races.
+    /// Remembers `access` and returns the earlier access of its race, if it has one.
     pub(super) fn touch(&mut self, access: &CheckedAccess<'_>) -> Option<Race> {
         let race = Touch::ALL
             .into_iter()
@@ -199,7 +199,7 @@ impl AddressHistory {
             .map(|touch| Race { touch, by: self.last[touch as usize] })
             .find(|race| !race.by.is_before(access));
         if access.touch == Touch::Write {
-            // Whoever races with an atomic that is ordered before it races with it as well.
+            // An access racing with an earlier ordered atomic races with this one as well.
             for kind in [Touch::AtomicRead, Touch::AtomicWrite] {
                 let atomic = &mut self.last[kind as usize];
                 if atomic.is_before(access) {
@@ -214,7 +214,7 @@ impl AddressHistory {
             last_stamp.widened(access)
         };
         if race.is_some() && access.touch == Touch::Write {
-            // One finding for each write: what came before it need not be told again.
+            // One finding for each write: earlier accesses need not be reported again.
             self.last = Default::default();
             self.last[Touch::Write as usize] = Stamp::from_access(access);
         }

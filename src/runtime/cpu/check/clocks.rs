@@ -3,7 +3,7 @@
 //! CUDA orders accesses of different threads by barriers of the block, by `__syncwarp`, and by a
 //! fence before an atomic that another thread reads (CUDA C++ Programming Guide, "Memory Fence
 //! Functions", "Synchronization Functions", "Warp Vote Functions": votes and shuffles order
-//! nothing). Pure: knows threads by number and no addresses but those of atomics, as keys.
+//! nothing). Pure: threads are numbers, and addresses of atomics are keys.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -18,20 +18,19 @@ pub(super) struct Moment {
     pub block: u32,
     /// The linear index of the thread in its block.
     pub thread: u16,
-    /// The phase: a number that each block and each barrier begins anew, from 1 and upwards through all of a
-    /// replay.
+    /// The phase, counted from 1 through a replay. Each block and each barrier begins a new one.
     pub epoch: u32,
-    /// The warp synchronisations that the thread's lane knew of.
+    /// The warp synchronisations known to the thread's lane.
     pub tick: u32,
 }
 
 /// A lane knows of so many warp synchronisations in one phase.
 pub(super) const MAX_TICK: u32 = (1 << 18) - 1;
 
-/// What blocks have made known of themselves, by their linear index.
+/// The published progress of blocks, by linear index.
 type PublishedClocks = HashMap<u32, Upto>;
 
-/// What a block has made known of itself: everything before an epoch, and of the epoch what threads did before a tick.
+/// The published progress of a block: everything before an epoch, and of some threads everything before a tick in it.
 #[derive(Clone, Debug, Default)]
 struct Upto {
     epoch: u32,
@@ -45,7 +44,7 @@ impl Upto {
         Upto { epoch, ticks: HashMap::new() }
     }
 
-    /// Adds what `other` knows of the same block.
+    /// Adds the knowledge of `other` about the same block.
     fn join(&mut self, other: &Upto) {
         if other.epoch > self.epoch {
             *self = other.clone();
@@ -57,8 +56,8 @@ impl Upto {
         }
     }
 
-    /// Whether what `lanes` of the warp of `then` did is known, the last of them at `then`. When the others did it in the
-    /// same epoch is not told apart: it counts as known if anything of theirs is.
+    /// Whether the accesses of `lanes` in the warp of `then` are known; the last of them happened at `then`. The ticks of
+    /// the others in this epoch are not stored, so their accesses count as known if any tick of theirs is.
     fn covers(&self, then: &Moment, lanes: u32) -> bool {
         if then.epoch != self.epoch {
             return then.epoch < self.epoch;
@@ -69,29 +68,29 @@ impl Upto {
             && self.ticks.get(&then.thread).is_some_and(|&tick| then.tick < tick)
     }
 
-    /// Whether what several warps did in the epoch of `then` is known, as far as it is told apart.
+    /// Whether the accesses of several warps in the epoch of `then` are known. Their ticks are not stored.
     fn covers_warps(&self, then: &Moment) -> bool {
         then.epoch < self.epoch || then.epoch == self.epoch && !self.ticks.is_empty()
     }
 }
 
-/// The clocks of the block that runs, and of the atomics of the launch.
+/// The clocks of the running block, and of the atomics of the launch.
 #[derive(Default)]
 pub(super) struct Clocks {
     block: u32,
     epoch: u32,
     warps: Vec<Warp>,
-    /// What the block knows of others since its last barrier.
+    /// The block's knowledge of others since its last barrier.
     known: PublishedClocks,
-    /// What it knows by the barrier at which it met others.
+    /// Its knowledge from the last barrier with other blocks.
     met: Option<Rc<Learned>>,
-    /// What single threads have learned since.
+    /// The knowledge of single threads since then.
     learned: Vec<(u16, PublishedClocks)>,
-    /// The threads that have fenced in this epoch, each with what was there to be seen after its last fence.
+    /// The threads with a fence in this epoch, each with the progress visible after its last fence.
     fenced: HashMap<u16, Upto>,
-    /// The epoch before which everything was fenced by a thread of an earlier epoch.
+    /// A thread of an earlier epoch has fenced everything before this epoch.
     fenced_before: u32,
-    /// By address: what the threads that changed it atomically have made known.
+    /// By address: the progress published by atomic changes of it.
     published: HashMap<usize, PublishedClocks>,
     /// By thread: the tick of its own lane.
     ticks: Vec<u32>,
@@ -99,36 +98,36 @@ pub(super) struct Clocks {
     pub has_fenced: bool,
 }
 
-/// What a block passes on to those that it meets at a barrier.
+/// The knowledge of a block. It passes on to all others at a common barrier.
 #[derive(Default)]
 pub(super) struct Learned {
     known: PublishedClocks,
     /// Whether a thread has fenced.
     fenced: bool,
-    /// What was done in these phases, by whomever, is known.
+    /// Everything in these phases is known, whoever did it.
     phases: Range<u32>,
 }
 
 impl Learned {
-    /// Adds all that was done in `phases`.
+    /// Adds everything in `phases`.
     pub(super) fn learn_all(&mut self, phases: Range<u32>) {
         self.phases = phases;
     }
 
-    /// Adds what another block passes on.
+    /// Adds the knowledge of another block.
     pub(super) fn join(&mut self, other: &Learned) {
         join_clocks(&mut self.known, &other.known);
         self.fenced |= other.fenced;
     }
 }
 
-/// What the lanes of a warp know of each other: `replay_rt::check_warp` of
+/// The lanes' knowledge of each other in a warp: `replay_rt::check_warp` of
 /// `include/replay/check_definitions.h`.
 #[repr(C)]
 #[derive(Clone)]
 pub(super) struct Warp {
     tick: u32,
-    /// By lane: up to which tick it knows of each other lane.
+    /// By lane: for each other lane, the first tick unknown to it.
     of: [[u32; LANES]; LANES],
 }
 
@@ -145,28 +144,28 @@ impl Clocks {
         self.epoch
     }
 
-    /// The phase that has begun last.
+    /// The latest phase.
     pub(super) fn phase(&self) -> u32 {
         self.epoch
     }
 
-    /// By thread: the synchronisations of its warp that it knows of. The memory stays where it is while a
+    /// By thread: the synchronisations of its warp known to it. The memory does not move while a
     /// block runs.
     pub(super) fn ticks(&self) -> &[u32] {
         &self.ticks
     }
 
-    /// What the lanes of each warp know of each other. The memory stays where it is, as that of the ticks.
+    /// By warp: the lanes' knowledge of each other. The memory does not move while a block runs.
     pub(super) fn warps(&self) -> &[Warp] {
         &self.warps
     }
 
-    /// Whether the block that runs knows of what others did in this launch.
+    /// Whether the running block knows of accesses of other blocks in this launch.
     pub(super) fn has_learned(&self) -> bool {
         !self.known.is_empty() || !self.learned.is_empty() || self.met.is_some()
     }
 
-    /// What the block that runs passes on, at its end or at a barrier: what it did, and what it knows of others.
+    /// The knowledge of the running block at its end or at a barrier, its own accesses included.
     pub(super) fn learned_so_far(&self) -> Learned {
         let mut known = self.known.clone();
         for (_, learned) in &self.learned {
@@ -180,12 +179,12 @@ impl Clocks {
         Learned { known, fenced, phases: 0..0 }
     }
 
-    /// Whether the block that runs knows all that several blocks did from phase `first` to phase `last`.
+    /// Whether the running block knows everything of several blocks from phase `first` to phase `last`.
     pub(super) fn has_met(&self, first: u32, last: u32) -> bool {
         self.met.as_ref().is_some_and(|met| met.phases.start <= first && last < met.phases.end)
     }
 
-    /// The block that has just begun, or goes on, met others, who knew this.
+    /// Gives the block that has just begun or resumed the knowledge of the blocks it met.
     pub(super) fn adopt_knowledge(&mut self, met: Rc<Learned>) {
         if met.fenced {
             self.fenced_before = self.epoch;
@@ -210,7 +209,7 @@ impl Clocks {
         self.fenced_before = 0;
     }
 
-    /// Every thread of the block that has not ended has come to a barrier.
+    /// All live threads of the block have come to a barrier.
     pub(super) fn barrier(&mut self) {
         if !self.fenced.is_empty() {
             self.fenced.clear();
@@ -235,7 +234,7 @@ impl Clocks {
     /// The lanes `members` of `warp` have synchronised their memory.
     pub(super) fn warp_sync(&mut self, number: usize, members: u32) {
         if self.warps[number].tick == MAX_TICK {
-            // Beyond what is counted the whole block counts as in order: nothing is told that is not so.
+            // The counter is full: the whole block counts as in order, so no false race is reported.
             self.barrier();
         }
         let warp = &mut self.warps[number];
@@ -255,13 +254,13 @@ impl Clocks {
         }
     }
 
-    /// `thread` has fenced: what it did so far is there to be seen, what it knows of other lanes of its warp, and all that
-    /// its block did before the last barrier.
+    /// `thread` has fenced. Its accesses so far become visible, as do the accesses of other lanes known to it, and
+    /// those of its block before the last barrier.
     pub(super) fn fence(&mut self, thread: u16) {
         self.has_fenced = true;
         let warp = usize::from(thread) / LANES;
         let lane = usize::from(thread) % LANES;
-        // What comes behind the fence has another tick.
+        // Accesses behind the fence get another tick.
         self.warp_sync(warp, 1 << lane);
         let first = thread - lane as u16;
         let known_ticks =
@@ -305,7 +304,7 @@ impl Clocks {
         }
     }
 
-    /// The moment at which `thread` is.
+    /// The current moment of `thread`.
     pub(super) fn now(&self, thread: u16) -> Moment {
         let warp = usize::from(thread) / LANES;
         let lane = usize::from(thread) % LANES;
@@ -313,7 +312,7 @@ impl Clocks {
         Moment { block: self.block, thread, epoch: self.epoch, tick }
     }
 
-    /// What `thread` of the block that runs knows of `block`.
+    /// The knowledge of `thread` in the running block about `block`.
     fn known_of(&self, block: u32, thread: u16) -> impl Iterator<Item = &Upto> {
         let learned = self
             .learned
@@ -325,13 +324,13 @@ impl Clocks {
         known_sources.filter_map(move |known_source| known_source.get(&block))
     }
 
-    /// Whether what several warps of another block did in the epoch of `then` is ordered before what `thread` does now.
+    /// Whether the accesses of several warps of another block in the epoch of `then` are ordered before `thread` now.
     pub(super) fn ordered_by_block(&self, then: &Moment, thread: u16) -> bool {
         self.known_of(then.block, thread).any(|upto| upto.covers_warps(then))
     }
 
-    /// Whether what `lanes` of the warp of `then` did at `then` is ordered before what `thread` of
-    /// the block that runs does now.
+    /// Whether the accesses of `lanes` in the warp of `then` are ordered before `thread` of the running block now; the
+    /// last of them happened at `then`.
     pub(super) fn ordered(&self, then: &Moment, lanes: u32, thread: u16) -> bool {
         if then.block != self.block {
             return self.known_of(then.block, thread).any(|upto| upto.covers(then, lanes));

@@ -5,14 +5,14 @@ use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What is sought, and what was found of it.
+/// The search for one artifact, and its result.
 struct ImageSearch<'p> {
     path: &'p Path,
     base: Option<usize>,
     writable: Vec<(usize, usize)>,
 }
 
-/// What is added to an address in the file of the artifact at `path`.
+/// The difference between the addresses in memory and those in the file of the artifact at `path`.
 pub(super) fn find_load_bias(path: &Path) -> Option<usize> {
     search_image(path).base
 }
@@ -24,7 +24,7 @@ pub(super) fn find_writable_segments(path: &Path) -> Vec<(usize, usize)> {
 
 fn search_image(path: &Path) -> ImageSearch<'_> {
     let mut search = ImageSearch { path, base: None, writable: Vec::new() };
-    // SAFETY: the callback gets the search back, which outlives the call.
+    // SAFETY: the callback gets the search back, and the search outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(visit_object), (&raw mut search).cast()) };
     search
 }

@@ -13,15 +13,15 @@ pub(super) struct LineTable {
 }
 
 impl LineTable {
-    /// Those of the artifact at `path`, which is loaded.
+    /// Those of the loaded artifact at `path`.
     pub(super) fn load(path: &Path) -> Option<LineTable> {
         let base = image::find_load_bias(path)?;
         Some(LineTable { loader: Loader::new(path).ok()?, base })
     }
 
-    /// `file:line` of the call that returns to `address`: the innermost of the user's functions.
+    /// `file:line` of the call before the return address `address`, in the innermost of the user's functions.
     pub(super) fn site(&self, address: usize) -> Option<String> {
-        // The call ends before the address that it returns to.
+        // The call ends before its return address.
         let probe = address.checked_sub(1)?.checked_sub(self.base)? as u64;
         let mut frames = self.loader.find_frames(probe).ok()?;
         while let Ok(Some(frame)) = frames.next() {
@@ -38,8 +38,8 @@ impl LineTable {
     }
 }
 
-/// Whether the function of that linkage name copies or moves an object of a class (Itanium C++ ABI, "Mangling"). g++ makes
-/// them for plain copies, and places them at the head of the class: who copies is told.
+/// Whether the function with the linkage name `name` copies or moves an object of a class (Itanium C++ ABI,
+/// "Mangling"). g++ makes such functions for plain copies, with the line of the class: their caller is named instead.
 fn copies_an_object(name: &str) -> bool {
     let Some((function, parameter)) = name.rsplit_once('E') else { return false };
     let is_it = ["C1", "C2", "C4", "aS"].iter().any(|kind| function.ends_with(kind));
@@ -47,7 +47,7 @@ fn copies_an_object(name: &str) -> bool {
     is_it && class.is_some_and(|class| class.starts_with('S') && class.ends_with('_'))
 }
 
-/// The name that the user knows `file` by; none for our headers and the system's, which lie elsewhere.
+/// The user's name of `file`; none for our headers and the system's.
 fn of_the_user(file: &str) -> Option<&str> {
     (!file.starts_with('/') && !file.starts_with("headers/"))
         .then(|| file.trim_start_matches("./").trim_start_matches("tree/"))

@@ -1,9 +1,9 @@
-//! Checked replays: every access of device code is held against those before it, so that races, reads of
-//! what nobody wrote and accesses beside allocations are told exactly, for this input.
+//! Checked replays: every access of device code is compared with earlier ones. Races, reads of unwritten memory and
+//! accesses beside allocations are found exactly, for this input.
 //!
-//! A checked build calls `access` before each access to memory that other threads may see; the
-//! engine says what orders threads. Blocks run one after the other on one operating-system thread,
-//! so the checker is that thread's. Without a checker everything here does nothing.
+//! A checked build calls `access` before each access to memory other threads may see. The engine reports
+//! synchronisation. Blocks run one after the other on one operating-system thread, and the checker belongs to it.
+//! Without a checker everything here does nothing.
 #![allow(unsafe_code)]
 
 mod cells;
@@ -43,8 +43,8 @@ fn with_checker(work: impl FnOnce(&mut Checker)) {
     });
 }
 
-/// Checks what this operating-system thread runs from now on: the artifact at `path`, whose blocks
-/// have the shared memory `shared_range`; device memory and what is remembered of it take at most `limit` bytes.
+/// Checks this operating-system thread from now on, for the artifact at `path` with the shared memory of blocks at
+/// `shared_range`. Device memory and its cells take at most `limit` bytes.
 pub fn start_checking(path: &Path, shared_range: std::ops::Range<usize>, limit: usize) {
     let base = image::find_load_bias(path).unwrap_or(0);
     let mut checker = Checker::new(path, base, shared_range, limit);
@@ -71,7 +71,7 @@ pub fn note_deallocation(begin: usize) {
     with_checker(|checker| checker.remove(begin));
 }
 
-/// Host code may touch the memory at `address` too, and nobody tells what it writes there.
+/// Host code may touch the memory at `address` too, and its writes there are not reported.
 pub fn note_managed_memory(address: usize, bytes: usize) {
     with_checker(|checker| checker.managed(address, bytes));
 }
@@ -93,7 +93,7 @@ pub fn note_fill(destination: usize, bytes: usize, stream: *mut c_void) {
     with_checker(|checker| checker.transfer("a fill", stream as usize, bytes, &touched));
 }
 
-/// A stream was made that neither waits for the default stream nor that for it.
+/// A non-blocking stream was made: it and the default stream do not wait for each other.
 pub fn made_non_blocking(stream: *mut c_void) {
     with_checker(|checker| checker.streams.set_non_blocking(stream as usize));
 }
@@ -134,7 +134,7 @@ pub fn begin_block(block: u64, index: [u32; 3], dynamic: std::ops::Range<usize>)
     with_checker(|checker| checker.begin_block(block as u32, index, dynamic));
 }
 
-/// The block that runs has the static variable `name` at `range`, in shared memory that is all its own.
+/// The running block has the static variable `name` at `range`, in its shared memory at `shared_range`.
 pub fn note_shared_variable(
     range: std::ops::Range<usize>,
     name: &'static CStr,
@@ -144,7 +144,7 @@ pub fn note_shared_variable(
     with_checker(|checker| checker.share(variable, shared_range));
 }
 
-/// Blocks that are alive at once begin.
+/// Blocks alive at once begin.
 pub fn begin_together() {
     with_checker(Checker::begin_together);
 }
@@ -159,7 +159,7 @@ pub fn begin_block_among(
     with_checker(|checker| checker.begin_block_among(block, index, dynamic, shared_range));
 }
 
-/// The one that runs has paused.
+/// The running one has paused.
 pub fn pause_block(block: u32) {
     with_checker(|checker| checker.pause_block(block));
 }
@@ -179,7 +179,7 @@ pub fn end_together() {
     with_checker(Checker::end_together);
 }
 
-/// Every thread of the block that runs has come to a barrier.
+/// Every thread of the running block has come to a barrier.
 pub fn note_block_barrier() {
     with_checker(Checker::barrier);
 }
@@ -189,8 +189,8 @@ pub fn warp_sync(warp: usize, members: u32) {
     with_checker(|checker| checker.warp_sync(warp, members));
 }
 
-/// `thread` of the block that runs reads by the shuffle at `site` what no lane passes: `lane` says why.
-/// False where nothing is checked.
+/// `thread` of the running block reads a lane without a value by the shuffle at `site`; `lane` says why it has none.
+/// Returns false where nothing is checked.
 pub fn stray_lane(thread: u16, lane: &str, site: CallSite) -> bool {
     let mut runs = false;
     with_checker(|checker| {
@@ -200,17 +200,17 @@ pub fn stray_lane(thread: u16, lane: &str, site: CallSite) -> bool {
     runs
 }
 
-/// What the hooks of a checked build look at for themselves; null where nothing is checked.
+/// The state for the hooks of a checked build; null where nothing is checked.
 pub extern "C" fn check_state() -> *mut c_void {
     CHECKER.with_borrow(|checker| {
         checker.as_ref().map_or(std::ptr::null_mut(), |checker| checker.state_for_hooks().cast())
     })
 }
 
-/// Told by a checked build of every access that its hooks cannot tell to be in order.
+/// A checked build reports every access here unless its hooks find it in order themselves.
 ///
 /// # Safety
-/// Must be called before the access, from host code or a thread of a kernel that runs.
+/// Must be called before the access, from host code or a thread of a running kernel.
 pub unsafe extern "C" fn check_access(
     address: *const c_void,
     bytes: usize,
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn check_access(
     let site = site as usize;
     let mut crosses = false;
     let Some(&touch) = TOUCHES.get(touch as usize) else {
-        // SAFETY: only kernels tell of what is no access.
+        // SAFETY: only kernels report a compare-and-swap.
         let thread = unsafe { linear_thread() };
         return with_checker(|checker| checker.before_swap(thread, address, bytes, site as u64));
     };
@@ -238,7 +238,7 @@ pub unsafe extern "C" fn check_access(
     }
 }
 
-/// Tells what was found so far: the access that is about to be made may end the replay.
+/// Reports the findings so far: the access that follows may end the replay.
 #[cold]
 fn tell_now() {
     let mut artifact = None;
@@ -248,26 +248,26 @@ fn tell_now() {
     }
 }
 
-/// Told of every memory fence by a checked build.
+/// A checked build reports every memory fence here.
 ///
 /// # Safety
-/// Must be called from a thread of a kernel that runs.
+/// Must be called from a thread of a running kernel.
 pub unsafe extern "C" fn note_fence() {
     // SAFETY: passed on to the caller.
     let thread = unsafe { linear_thread() };
     with_checker(|checker| checker.fence(thread));
 }
 
-/// Told by a checked build when all threads have come that a barrier in memory (`cuda::barrier`) expects.
-/// What any thread of the block did before counts as in order with what any does behind it.
+/// A checked build reports here that all threads have come to a barrier in memory (`cuda::barrier`). All accesses of
+/// the block before it count as ordered before all accesses behind it.
 ///
 /// # Safety
-/// Must be called from a thread of a kernel that runs.
+/// Must be called from a thread of a running kernel.
 pub unsafe extern "C" fn all_arrived() {
     with_checker(Checker::barrier);
 }
 
-/// What was found in the artifact at `path`, with places in its sources.
+/// The findings in the artifact at `path`, with places in its sources.
 pub fn collect_access_findings(path: &Path) -> AccessFindings {
     let mut all_findings = AccessFindings::default();
     with_checker(|checker| {
@@ -282,12 +282,12 @@ pub fn collect_access_findings(path: &Path) -> AccessFindings {
     all_findings
 }
 
-/// Whether it is about the guard of a variable in shared memory, which the headers of this program keep.
+/// Whether it is about the headers' own guard of a variable in shared memory.
 fn is_own_flag(found: &AccessFinding) -> bool {
     found.kind == FoundKind::Flag && found.second.site.starts_with("headers/replay/launch.h:")
 }
 
-/// Findings of the same lines as one: a compiler that unrolls a loop makes several places of a line.
+/// Merges findings of the same lines: an unrolled loop has several places for one line.
 fn merge_unrolled_findings(findings: impl Iterator<Item = AccessFinding>) -> Vec<AccessFinding> {
     let mut merged_findings: Vec<AccessFinding> = Vec::new();
     for finding in findings {

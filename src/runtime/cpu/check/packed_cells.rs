@@ -1,8 +1,8 @@
-//! Constant state of each address, in 32 bytes that device code's hooks change themselves
-//! (`include/replay/check_definitions.h`): the last plain read, and the last write or the last atomics.
+//! The state of each address, in a constant 32 bytes: the last plain read, and the last write or the last atomics.
+//! Hooks in device code change it themselves (`include/replay/check_definitions.h`).
 //!
-//! What does not fit into it is a [`AddressHistory`] elsewhere. A hook changes what it can tell to be in order, and
-//! calls the engine for all else, so that either does the same.
+//! A longer history is an [`AddressHistory`] elsewhere. A hook handles an access only if the order is certain, and
+//! calls the engine for all others. Both do the same.
 
 use super::cells::{AddressHistory, Stamp, StampScope, Touch};
 use super::clocks::Moment;
@@ -34,17 +34,17 @@ const ELSEWHERE: u64 = 1;
 const STALE: u64 = 2;
 /// Of a read: the last write is not ordered before all who count as readers.
 const CARE: u64 = 1;
-/// No memory that anybody may touch.
+/// Nobody may touch this memory.
 const PADDING: u64 = u64::MAX;
 
-/// What is needed to unpack, or to pack again.
+/// The context of unpacking and packing.
 #[derive(Clone, Copy)]
 pub(super) struct Past<'o> {
     /// Where phases belong.
     pub origins: &'o Origins,
     /// Phases before this one count for nothing.
     pub floor: u32,
-    /// Phases before this one are ordered before all that happens from now on.
+    /// Phases before this one are ordered before everything from now on.
     pub before: u32,
 }
 
@@ -54,7 +54,7 @@ impl Past<'_> {
     }
 }
 
-/// To which operation and block each phase belongs.
+/// The operation and block of each phase.
 #[derive(Default)]
 pub(super) struct Origins {
     /// The first phase of each, its operation and block.
@@ -69,7 +69,7 @@ impl Origins {
 
     /// The operation and the block of `phase`.
     fn origin_at(&self, phase: u32) -> (u32, u32) {
-        // Most often it is the one that runs.
+        // Most often it is the running one.
         if let Some(&[first, operation, block]) = self.blocks.last()
             && first <= phase
         {
@@ -82,7 +82,7 @@ impl Origins {
     }
 }
 
-/// Cells that do not fit.
+/// The histories too long for a cell.
 #[derive(Default)]
 pub(super) struct CellOverflow {
     cells: Vec<AddressHistory>,
@@ -100,7 +100,7 @@ impl PackedCell {
         read_lanes: 0,
     };
 
-    /// The same for a copy that is to stand apart.
+    /// A copy with a history of its own.
     pub(super) fn duplicate(&self, elsewhere: &mut CellOverflow) -> PackedCell {
         match self.number() {
             Some(number) => {
@@ -111,7 +111,7 @@ impl PackedCell {
         }
     }
 
-    /// Forgets what it knows.
+    /// Forgets its history.
     pub(super) fn clear(&mut self, elsewhere: &mut CellOverflow) {
         if let Some(number) = self.number() {
             elsewhere.free.push(number as u32);
@@ -124,7 +124,7 @@ impl PackedCell {
         is_number.then_some((self.write >> PHASE) as usize)
     }
 
-    /// What it knows.
+    /// Its history.
     pub(super) fn unpack(&self, elsewhere: &CellOverflow, past: &Past<'_>) -> AddressHistory {
         let mut cell = AddressHistory::default();
         if self.write == PADDING {
@@ -156,7 +156,7 @@ impl PackedCell {
         past: &Past<'_>,
     ) {
         let [read, mut write, mut atomic_read, mut atomic] = cell.last;
-        // What is over need not be told apart.
+        // Atomics from earlier phases need not be stored apart.
         if past.is_over(&atomic_read) && (atomic.is_there() || write.is_there()) {
             atomic_read = Stamp::default();
         }
@@ -196,8 +196,8 @@ impl PackedCell {
         };
     }
 
-    /// An operation without threads writes here, in the phase of its own; false where that has to be held
-    /// against what came before.
+    /// An operation without threads writes here, in a phase of its own. Returns false if earlier accesses have to be
+    /// compared with it.
     pub(super) fn write_alone(&mut self, phase: u32, over_before: u32) -> bool {
         if !self.is_over(over_before) {
             return false;
@@ -208,7 +208,7 @@ impl PackedCell {
         true
     }
 
-    /// The same for one that reads.
+    /// The same for a read.
     pub(super) fn read_alone(&mut self, phase: u32, over_before: u32) -> bool {
         if !self.is_over(over_before) {
             return false;
@@ -217,7 +217,7 @@ impl PackedCell {
         true
     }
 
-    /// Whether all that it remembers lies in phases before `over_before`.
+    /// Whether its whole history lies in phases before `over_before`.
     fn is_over(&self, over_before: u32) -> bool {
         self.write & ELSEWHERE == 0
             && [self.write, self.read]
@@ -227,7 +227,7 @@ impl PackedCell {
 }
 
 impl CellOverflow {
-    /// Bytes that it takes.
+    /// Its size in memory.
     pub(super) fn allocated_bytes(&self) -> usize {
         self.cells.capacity() * size_of::<AddressHistory>()
     }

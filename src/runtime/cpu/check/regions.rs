@@ -1,6 +1,6 @@
 //! The memory whose accesses are checked: allocations, variables, the shared memory of the block.
 //!
-//! What is remembered of each address, found by the address.
+//! Finds the cells of an address.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use super::packed_cells::{CellOverflow, PackedCell};
 use super::state::{GRAIN, Slot};
 use crate::runtime::lack_of_memory;
 
-/// The most bytes that share a cell, as a power of two.
+/// The most bytes of a cell, as a power of two.
 const WIDEST: u32 = 2;
 
 /// One piece of memory.
 pub(super) struct CheckedRegion {
     begin: usize,
     bytes: usize,
-    /// What it is called in messages.
+    /// Its name in messages.
     pub label: String,
     /// Whether all of it was written before the first kernel.
     written: bool,
@@ -30,14 +30,14 @@ pub(super) struct CheckedRegion {
 }
 
 impl CheckedRegion {
-    /// `bytes` at `begin`, of which `written` says whether they hold something.
+    /// `bytes` at `begin`; `written` says whether they hold something.
     pub(super) fn new(begin: usize, bytes: usize, label: String, written: bool) -> CheckedRegion {
         let cells = Cells::new(bytes.div_ceil(1 << WIDEST));
         let shift = WIDEST;
         CheckedRegion { begin, bytes, label, written, shared: false, managed: false, shift, cells }
     }
 
-    /// Shared memory, none of which is a variable yet.
+    /// Shared memory without variables.
     pub(super) fn new_shared(begin: usize, bytes: usize) -> CheckedRegion {
         let mut region = CheckedRegion::new(begin, bytes, "shared memory".to_owned(), false);
         region.shared = true;
@@ -55,25 +55,24 @@ impl CheckedRegion {
         self.begin..self.begin + self.bytes
     }
 
-    /// What the hooks need of it.
+    /// Its description for the hooks.
     pub(super) fn slot(&mut self) -> Slot {
         let cells = self.cells.as_mut_slice().as_mut_ptr();
         let flags = u32::from(self.written) | u32::from(self.shared) << 1;
         Slot { begin: self.begin, bytes: self.bytes, cells, shift: self.shift, flags }
     }
 
-    /// What checking `bytes` of memory takes to begin with.
+    /// The size of the cells of `bytes` at first.
     pub(super) fn cells_of(bytes: usize) -> usize {
         Cells::bytes(bytes.div_ceil(1 << WIDEST))
     }
 
-    /// Bytes that it takes, its memory and what is remembered of it; shared memory takes none of the
-    /// device's.
+    /// Bytes of its memory and its cells; 0 for shared memory, since it is not taken from the device's.
     pub(super) fn allocated_bytes(&self) -> usize {
         if self.shared { 0 } else { self.bytes + Cells::bytes(self.cells.count) }
     }
 
-    /// Bytes that it takes besides once an access of `bytes` at `offset` was checked.
+    /// Further bytes for its cells after an access of `bytes` at `offset`.
     pub(super) fn growth(&self, offset: usize, bytes: usize) -> usize {
         if self.shared || !self.splits(offset, bytes) {
             return 0;
@@ -120,7 +119,7 @@ impl CheckedRegion {
         (offset >> shift..(offset + bytes).div_ceil(1 << shift)).map(move |cell| cell << shift)
     }
 
-    /// The cells that lie in `bytes` at `offset`, all of each.
+    /// The cells completely inside `bytes` at `offset`.
     pub(super) fn whole_cells(&mut self, offset: usize, bytes: usize) -> &mut [PackedCell] {
         let shift = self.shift;
         let range = offset.div_ceil(1 << shift)..(offset + bytes) >> shift;
@@ -133,7 +132,7 @@ impl CheckedRegion {
         &mut self.cells.as_mut_slice()[index]
     }
 
-    /// Makes cells of fewer bytes; each has the past of the one that it was a part of.
+    /// Makes cells of fewer bytes; each gets the history of its old cell.
     fn refine(&mut self, shift: u32, elsewhere: &mut CellOverflow) {
         let parts = 1 << (self.shift - shift);
         let fine = Cells::new(self.bytes.div_ceil(1 << shift));
@@ -153,12 +152,12 @@ impl CheckedRegion {
     }
 }
 
-/// The narrowest cells, as a power of two of their bytes, that an access needs.
+/// The width of the cells for an access, as a power of two.
 fn narrowest_cell_shift(offset: usize, bytes: usize) -> u32 {
     (offset | bytes | 1 << WIDEST).trailing_zeros()
 }
 
-/// Cells in a mapping of their own: what was never touched takes no memory.
+/// Cells in a mapping of their own: untouched ones take no memory.
 struct Cells {
     map: *mut PackedCell,
     count: usize,
@@ -191,8 +190,8 @@ impl Cells {
     }
 
     fn as_mut_slice(&mut self) -> &mut [PackedCell] {
-        // SAFETY: so many are mapped, and any bytes are one. Hooks change them while device code runs, which
-        // does not while the engine looks at them.
+        // SAFETY: so many are mapped, and any bytes are one. Hooks change them only while device code runs, and it does
+        // not run while the engine looks at them.
         unsafe { std::slice::from_raw_parts_mut(self.map, self.count) }
     }
 }
@@ -213,15 +212,15 @@ pub(super) enum RegionMatch<'r> {
     /// Not all of it, and this one is the nearest: a byte of it lies this far behind the end, or, if negative,
     /// before the begin.
     Beside(&'r CheckedRegion, i64),
-    /// In memory that nobody checks.
+    /// In unchecked memory.
     Elsewhere,
 }
 
-/// All regions but shared memory, which each block has its own.
+/// All regions but shared memory.
 #[derive(Default)]
 pub(super) struct Regions {
     by_begin: BTreeMap<usize, CheckedRegion>,
-    /// Where memory ends whose every access belongs to the region that begins there: its guards.
+    /// By begin: the end of the guarded memory around a region. Every access in it belongs to the region.
     reach: BTreeMap<usize, usize>,
 }
 
@@ -232,12 +231,12 @@ impl Regions {
         self.by_begin.insert(region.begin, region);
     }
 
-    /// Removes the region that begins at `begin`.
+    /// Removes the region at `begin`.
     pub(super) fn remove(&mut self, begin: usize) -> Option<CheckedRegion> {
         self.by_begin.remove(&begin)
     }
 
-    /// What lies in [`GRAIN`] bytes around `address`, for the hooks.
+    /// The slot of the [`GRAIN`] bytes around `address`, for the hooks.
     pub(super) fn slot(&mut self, address: usize) -> Option<Slot> {
         let grain_begin = address & !(GRAIN - 1);
         let region_before = self.by_begin.range_mut(..grain_begin + GRAIN).next_back();

@@ -1,4 +1,4 @@
-//! What the hooks of a checked build look at for themselves, so that few accesses take a call of the engine.
+//! The state for the hooks of a checked build: with it few accesses take a call of the engine.
 
 use super::clocks::Warp;
 use super::packed_cells::PackedCell;
@@ -28,7 +28,7 @@ impl Slot {
     pub(super) const EMPTY: Slot =
         Slot { begin: 0, bytes: 0, cells: std::ptr::null_mut(), shift: 0, flags: 0 };
 
-    /// The memory around `address`, in which nothing is checked.
+    /// The unchecked memory around `address`.
     pub(super) fn unchecked(address: usize) -> Slot {
         Slot { begin: address & !(GRAIN - 1), bytes: GRAIN, ..Slot::EMPTY }
     }
@@ -37,14 +37,14 @@ impl Slot {
 /// `replay_rt::check_state` of `include/replay/check_definitions.h`.
 #[repr(C)]
 pub(super) struct HookState {
-    /// The phase that runs.
+    /// The running phase.
     pub phase: u32,
-    /// The first one of the block that runs.
+    /// The first one of the running block.
     pub block_first: u32,
     pub launch_first: u32,
     /// Those before this one are ordered before the launch.
     pub before: u32,
-    /// Whether the block knows of what others did in this launch.
+    /// Whether the block knows of accesses of other blocks in this launch.
     pub learned: u32,
     /// Whether a thread has fenced in this launch.
     pub fenced: u32,
@@ -54,16 +54,16 @@ pub(super) struct HookState {
     pub base: usize,
     /// By thread: its tick.
     pub ticks: *const u32,
-    /// What the lanes of each warp know of each other.
+    /// By warp: the lanes' knowledge of each other.
     pub warps: *const Warp,
-    /// By [`GRAIN`] of the address: what lies there, as far as it is known.
+    /// By [`GRAIN`] of the address: the memory there, if it is known.
     slots: [Slot; SLOTS],
-    /// Those that are known.
+    /// The indices of the known ones.
     known: Vec<usize>,
 }
 
 impl HookState {
-    /// The state before the first launch of an artifact that lies at `base`.
+    /// The state before the first launch of an artifact at `base`.
     pub(super) fn new(base: usize) -> Box<HookState> {
         Box::new(HookState {
             phase: 0,
@@ -81,7 +81,7 @@ impl HookState {
         })
     }
 
-    /// Learns what lies around `address`.
+    /// Learns the slot around `address`.
     pub(super) fn learn(&mut self, address: usize, slot: Slot) {
         let index = address / GRAIN % SLOTS;
         if self.slots[index].bytes == 0 {
@@ -90,7 +90,7 @@ impl HookState {
         self.slots[index] = slot;
     }
 
-    /// Forgets what lies where.
+    /// Forgets all slots.
     pub(super) fn forget(&mut self) {
         for index in self.known.drain(..) {
             self.slots[index] = Slot::EMPTY;

@@ -1,4 +1,4 @@
-//! Which launches, copies and fills are ordered before one another.
+//! The order of launches, copies and fills.
 //!
 //! Work of one stream is in order. The default stream waits for all others and they for it, unless
 //! they are non-blocking; events and the host's synchronisations order the rest (CUDA C++
@@ -17,18 +17,18 @@ const DEFAULT: usize = 0;
 pub(super) struct Streams {
     /// By operation, from 1: its stream and its number in it.
     operations: Vec<(usize, u32)>,
-    /// By stream: what its next operation comes after.
+    /// By stream: the operations before its next one.
     streams: HashMap<usize, StreamProgress>,
     non_blocking: Vec<usize>,
-    /// What the host has waited for.
+    /// The operations the host has waited for.
     host: StreamProgress,
     events: HashMap<usize, StreamProgress>,
-    /// What the operation that runs comes after.
+    /// The operations before the running one.
     current: StreamProgress,
 }
 
 impl Streams {
-    /// `stream` neither waits for the default stream nor that for it.
+    /// `stream` and the default stream do not wait for each other.
     pub(super) fn set_non_blocking(&mut self, stream: usize) {
         self.non_blocking.push(stream);
     }
@@ -56,7 +56,7 @@ impl Streams {
         self.operations.len() as u32
     }
 
-    /// Whether operation `earlier` is done before the one that runs begins.
+    /// Whether operation `earlier` ends before the running one begins.
     pub(super) fn follows(&self, earlier: u32) -> bool {
         let Some(&(stream, number)) = self.operations.get((earlier as usize).wrapping_sub(1))
         else {
@@ -65,7 +65,7 @@ impl Streams {
         self.current.get(&stream).is_some_and(|&done_number| done_number >= number)
     }
 
-    /// Whether every earlier operation is done before the one that runs begins.
+    /// Whether every earlier operation ends before the running one begins.
     pub(super) fn follows_all(&self) -> bool {
         let own_stream = self.operations.last().map(|&(stream, _)| stream);
         self.streams.iter().all(|(stream, known_progress)| {
@@ -87,11 +87,11 @@ impl Streams {
         });
     }
 
-    /// `event` stands for everything that `stream` was asked for so far.
+    /// `event` stands for everything in `stream` so far.
     pub(super) fn record(&mut self, event: usize, stream: usize) {
         let mut known_progress = self.stream_progress(stream);
         if stream == DEFAULT {
-            // Recorded in the default stream it waits for all that block.
+            // Recorded in the default stream it waits for all blocking streams.
             let all_streams: Vec<usize> = self.streams.keys().copied().collect();
             let blocking = all_streams
                 .iter()
@@ -103,7 +103,7 @@ impl Streams {
         self.events.insert(event, known_progress);
     }
 
-    /// What `stream` is asked for from now on comes after `event`.
+    /// Everything in `stream` from now on comes after `event`.
     pub(super) fn wait(&mut self, stream: usize, event: usize) {
         let event_progress = self.events.get(&event).cloned().unwrap_or_default();
         join_stream_progress(self.streams.entry(stream).or_default(), &event_progress);

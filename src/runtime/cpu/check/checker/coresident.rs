@@ -1,5 +1,5 @@
-//! Blocks that are alive at once: each remembers what it has learned while others run, and a barrier of the grid
-//! or of a cluster lets all that meet there know what each of them did before.
+//! Blocks alive at once. Each keeps its knowledge while others run; a barrier of the grid or of a cluster gives all
+//! its blocks the knowledge of each.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -8,12 +8,12 @@ use std::rc::Rc;
 use super::super::clocks::Learned;
 use super::{Checker, SharedVariable};
 
-/// What is known of the blocks that are alive.
+/// The knowledge of the blocks alive.
 #[derive(Default)]
 pub(super) struct CoresidentBlocks {
-    /// By block: what it had learned when it paused.
+    /// By block: its knowledge at its last pause.
     paused: HashMap<u32, Learned>,
-    /// By block: what all knew that it met last.
+    /// By block: the common knowledge from its last barrier.
     met: HashMap<u32, Rc<Learned>>,
     /// Where the variables in shared memory begin.
     variables: Vec<usize>,
@@ -22,13 +22,13 @@ pub(super) struct CoresidentBlocks {
 }
 
 impl Checker {
-    /// Blocks that are alive at once begin.
+    /// Blocks alive at once begin.
     pub(crate) fn begin_together(&mut self) {
         let first = self.clocks.phase() + 1;
         self.together = Some(CoresidentBlocks { first, ..CoresidentBlocks::default() });
     }
 
-    /// One of them begins, with dynamic shared memory at `dynamic` in what is all its own.
+    /// One of them begins, with dynamic shared memory at `dynamic` in its own shared memory at `reach`.
     pub(crate) fn begin_block_among(
         &mut self,
         block: u32,
@@ -52,7 +52,7 @@ impl Checker {
         }
     }
 
-    /// The block that runs has `variable` in shared memory of its own, whose surroundings are `reach`.
+    /// The running block has `variable` in shared memory of its own, whose surroundings are `reach`.
     pub(super) fn share_among(&mut self, variable: SharedVariable, reach: Range<usize>) {
         let Some(together) = &mut self.together else { return };
         let range = &variable.range;
@@ -62,7 +62,7 @@ impl Checker {
         }
     }
 
-    /// The block that runs has paused.
+    /// The running block has paused.
     pub(crate) fn pause_block(&mut self, block: u32) {
         self.settle_all();
         let learned = self.clocks.learned_so_far();
@@ -81,7 +81,7 @@ impl Checker {
                 all_learned.join(learned);
             }
         }
-        // Whoever else is alive has not come to a barrier of these: what it did is taken for known.
+        // The other live blocks have not come to this barrier: their accesses are taken for known.
         all_learned.learn_all(together.first..self.clocks.phase() + 1);
         let shared_learned = Rc::new(all_learned);
         for block in blocks {
@@ -89,7 +89,7 @@ impl Checker {
         }
     }
 
-    /// The block goes on behind the barrier at which it met others.
+    /// The block goes on behind its barrier with others.
     pub(crate) fn resume_block(&mut self, block: u32, index: [u32; 3]) {
         self.settle_all();
         let met = self.together.as_ref().and_then(|together| together.met.get(&block).cloned());

@@ -1,27 +1,27 @@
-//! What is wrong, once for each pair of places in the code.
+//! The findings, one for each pair of places in the code.
 
 use std::collections::HashMap;
 
 use super::super::cells::Touch;
 use crate::runtime::abi::CallSite;
 
-/// Findings of one replay that are kept; more are counted.
+/// The most findings of a replay; more are only counted.
 const MAX_FINDINGS: usize = 64;
 
-/// What is wrong.
+/// The kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum CheckerFindingKind {
     /// Two threads touch an address, one of them writes, and nothing orders them.
     Race,
-    /// The same, and the other thread writes what is there already.
+    /// The same, and the write does not change the value.
     SameValue,
-    /// A thread reads atomically what another one wrote atomically, and nothing else orders them.
+    /// A thread reads a value atomically after another one wrote it atomically, and nothing else orders them.
     Flag,
-    /// A kernel reads what nobody wrote.
+    /// A kernel reads memory nobody wrote.
     Unwritten,
     /// A kernel touches memory beside an allocation.
     OutOfBounds,
-    /// A shuffle reads a lane that takes no part.
+    /// A shuffle reads a lane outside of it.
     StrayLane,
     /// Host code touches device memory.
     HostAccess,
@@ -32,7 +32,7 @@ pub(crate) enum CheckerFindingKind {
 /// Where something stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum At {
-    /// The code that returns to this address.
+    /// The code before this return address.
     Code(usize),
     /// A line of the sources.
     Line(CallSite),
@@ -41,11 +41,11 @@ pub(crate) enum At {
 /// One side of a finding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct CheckerSpot {
-    /// What it does.
+    /// Whether it reads or writes, and how.
     pub touch: Touch,
     /// Where it stands.
     pub site: At,
-    /// The kernel, or what else it is.
+    /// The kernel, or `a copy`, `a fill`, `host code`.
     pub name: &'static str,
     /// Block and thread of a kernel.
     pub place: Option<([u32; 3], [u32; 3])>,
@@ -54,17 +54,17 @@ pub(crate) struct CheckerSpot {
 /// Something wrong, once for each pair of places in the code.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CheckerFinding {
-    /// What it is.
+    /// The kind.
     pub kind: CheckerFindingKind,
     /// Whether a race is between two launches, or a launch and a copy.
     pub between_streams: bool,
     /// The earlier access of a race.
     pub first: Option<CheckerSpot>,
-    /// The access at which it showed.
+    /// The access that showed it.
     pub second: CheckerSpot,
     /// The memory's name.
     pub memory: String,
-    /// The first byte of it that is concerned; beyond its end or negative if outside.
+    /// The first byte of the access in it; beyond its end or negative if outside.
     pub offset: i64,
     /// Bytes of the access.
     pub bytes: usize,
@@ -73,7 +73,7 @@ pub(crate) struct CheckerFinding {
 }
 
 impl CheckerFinding {
-    /// One that was seen once, at `second`.
+    /// One seen once, at `second`.
     pub(crate) fn new(
         kind: CheckerFindingKind,
         second: CheckerSpot,
@@ -95,19 +95,19 @@ impl CheckerFinding {
     }
 }
 
-/// What was found in a replay.
+/// The findings of a replay.
 #[derive(Default)]
 pub(crate) struct CheckerFindings {
-    /// In the order in which they showed.
+    /// In their order in time.
     pub kept: Vec<CheckerFinding>,
     /// By kind and places.
     known: HashMap<(CheckerFindingKind, [u32; 2]), usize>,
-    /// Findings beyond those that are kept.
+    /// Findings beyond the kept ones.
     pub left_out: u64,
 }
 
 impl CheckerFindings {
-    /// Counts `finding`, which stands at `places`, and keeps it if it is new; the place of one that is kept.
+    /// Counts `finding`, and keeps it if it is the first at `places`. Returns the index of the kept one.
     pub(crate) fn note(&mut self, finding: CheckerFinding, places: [u32; 2]) -> Option<usize> {
         let key = (finding.kind, places);
         if let Some(&finding_index) = self.known.get(&key) {

@@ -1,5 +1,4 @@
-//! Where host and device meet, and lanes of a warp: host code that touches device memory, kernels that touch
-//! the host's, shuffles that read nobody.
+//! Accesses across a border: host code in device memory, kernels in the host's, shuffles of lanes without a value.
 
 use super::super::cells::Touch;
 use super::super::regions::RegionMatch;
@@ -46,7 +45,7 @@ impl Checker {
         true
     }
 
-    /// `thread` of the block that runs gets by the shuffle at `site` what no lane passes.
+    /// `thread` of the running block reads a lane without a value by the shuffle at `site`.
     pub(crate) fn stray_lane(&mut self, thread: u16, lane: &str, site: CallSite) {
         self.settle();
         let Some(running) = self.running else { return };
@@ -58,7 +57,7 @@ impl Checker {
         );
     }
 
-    /// A kernel touches what is no memory of the device: whether it is the host's.
+    /// A kernel touches memory outside of the device's. Returns whether it is the host's.
     pub(super) fn elsewhere(
         &mut self,
         address: usize,

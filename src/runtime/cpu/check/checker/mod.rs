@@ -1,6 +1,6 @@
-//! Holds every access of a replay against those before it, and keeps what is wrong.
+//! Compares every access of a replay with earlier ones, and keeps the findings.
 //!
-//! Pure but for the memory that it is told to read when it tells benign writes apart.
+//! Pure, except for one thing: it reads replayed memory to recognise racing writes that change nothing.
 
 pub(super) mod findings;
 
@@ -29,7 +29,7 @@ use crate::runtime::cpu::shape::LaunchShape;
 pub(super) struct SharedVariable {
     /// Its addresses.
     pub range: Range<usize>,
-    /// Its name in the sources; none of the dynamic part, for which each kernel has a name of its own.
+    /// Its name in the sources; none for the dynamic part, since each kernel names it differently.
     pub name: Option<&'static CStr>,
 }
 
@@ -39,7 +39,7 @@ impl SharedVariable {
         SharedVariable { range, name: None }
     }
 
-    /// What it is called in messages.
+    /// Its name in messages.
     fn label(&self) -> String {
         match self.name {
             None => "dynamic shared memory".to_owned(),
@@ -48,27 +48,27 @@ impl SharedVariable {
     }
 }
 
-/// An access that may be wrong.
+/// An access with the details of a possible finding.
 struct Accessed {
     spot: CheckerSpot,
     /// The place in the code, as an offset in the artifact.
     number: u32,
     /// The name of the memory.
     label: String,
-    /// Where that memory begins, as an offset in its region.
+    /// Where the named memory begins, as an offset in its region.
     origin: usize,
     address: usize,
     bytes: usize,
 }
 
-/// A write that raced with another one, and what was there before it.
+/// A racing write, and the bytes from before it.
 struct PendingWrite {
     finding: usize,
     address: usize,
     before: Vec<u8>,
 }
 
-/// The kernel that runs.
+/// The running kernel.
 #[derive(Clone, Copy)]
 struct Running {
     kernel: &'static str,
@@ -84,12 +84,12 @@ pub(super) struct Checker {
     clocks: Clocks,
     regions: Regions,
     shared: CheckedRegion,
-    /// The parts of shared memory that the block has, the dynamic one first.
+    /// The parts of the block's shared memory, the dynamic one first.
     variables: Vec<SharedVariable>,
     /// The order of launches, copies and fills.
     pub streams: Streams,
     operation: u32,
-    /// By operation, from 1: what it is called, and its shape if it is a launch.
+    /// By operation, from 1: its name, and the shape of a launch.
     operations: Vec<(&'static str, Option<LaunchShape>)>,
     running: Option<Running>,
     together: Option<CoresidentBlocks>,
@@ -99,17 +99,17 @@ pub(super) struct Checker {
     findings: CheckerFindings,
     pending: Option<PendingWrite>,
     unsure: Unsure,
-    /// The most bytes of device memory, what is remembered of it included.
+    /// The most bytes for device memory and its cells.
     limit: usize,
     /// How many it takes now.
     held: usize,
-    /// How many it would have taken, where that was too many and nothing is checked any more.
+    /// The bytes beyond `limit` that ended the checks, if any did.
     pub refused: Option<usize>,
 }
 
 impl Checker {
-    /// A checker of the `artifact` that lies at `base`, of blocks whose shared memory is `shared_range`; what it
-    /// remembers and the device's memory take at most `limit` bytes.
+    /// A checker of the `artifact` at `base`, with the shared memory of blocks at `shared_range`. Cells and device memory
+    /// together take at most `limit` bytes.
     pub(super) fn new(
         artifact: &Path,
         base: usize,
@@ -139,7 +139,7 @@ impl Checker {
         }
     }
 
-    /// What the hooks look at.
+    /// The state that hooks read and write.
     pub(super) fn state_for_hooks(&self) -> *mut HookState {
         self.state.as_ptr()
     }
@@ -166,7 +166,7 @@ impl Checker {
         }
     }
 
-    /// The memory that began at `begin` is freed.
+    /// The memory at `begin` is freed.
     pub(super) fn remove(&mut self, begin: usize) {
         self.held -= self.regions.remove(begin).map_or(0, |region| region.allocated_bytes());
         self.state().forget();
@@ -217,7 +217,7 @@ impl Checker {
         }
     }
 
-    /// The copy or fill that is `phase` touches `bytes` at `address`: whether there is room to remember it.
+    /// The copy or fill of `phase` touches `bytes` at `address`. Returns whether there is room to remember it.
     fn transfer_at(
         &mut self,
         name: &'static str,
@@ -285,7 +285,7 @@ impl Checker {
         self.operations.push((name, shape));
     }
 
-    /// The first phase that is not ordered before the operation that runs from `first` on.
+    /// The first phase not ordered before the running operation, whose own first phase is `first`.
     fn before(&self, first: u32) -> u32 {
         if self.streams.follows_all() { first } else { 0 }
     }
@@ -304,7 +304,7 @@ impl Checker {
     pub(super) fn begin_block(&mut self, block: u32, index: [u32; 3], dynamic: Range<usize>) {
         self.settle_all();
         self.enter_block(block, index);
-        // Most blocks of a launch have the same: what one has made its own must not be cleared then.
+        // Most blocks of a launch have the same dynamic part: its cells then stay valid.
         let dynamic = SharedVariable::dynamic(dynamic);
         let is_new = self.variables.first() != Some(&dynamic);
         if is_new {
@@ -318,7 +318,7 @@ impl Checker {
         self.follow_clocks();
     }
 
-    /// What follows is done by the block with linear index `block`.
+    /// Makes the block with linear index `block` the running one.
     fn enter_block(&mut self, block: u32, index: [u32; 3]) {
         let Some(running) = &mut self.running else { return };
         (running.block, running.block_index) = (block, index);
@@ -332,7 +332,7 @@ impl Checker {
         (state.block_first, state.ticks, state.warps) = (phase, ticks, warps);
     }
 
-    /// The block that runs may use `variable` of its shared memory, whose surroundings are `reach`.
+    /// The running block may use `variable` of its shared memory, whose surroundings are `reach`.
     pub(super) fn share(&mut self, variable: SharedVariable, reach: Range<usize>) {
         if self.together.is_some() {
             return self.share_among(variable, reach);
@@ -341,7 +341,7 @@ impl Checker {
         self.set_shared(self.variables.len() - 1, PackedCell::default());
     }
 
-    /// Makes all cells of the variable of that number `value`.
+    /// Makes all cells of variable number `variable` equal to `value`.
     fn set_shared(&mut self, variable: usize, value: PackedCell) {
         let Some(SharedVariable { range, .. }) = self.variables.get(variable) else { return };
         let offset = self.shared.offset(range.start);
@@ -351,7 +351,7 @@ impl Checker {
         }
     }
 
-    /// Tells the hooks what has changed.
+    /// Updates the hooks' state.
     fn follow_clocks(&mut self) {
         let phase = self.clocks.phase();
         let learned = self.clocks.has_learned();
@@ -388,13 +388,13 @@ impl Checker {
         self.follow_clocks();
     }
 
-    /// What was found.
+    /// All findings; pending ones are settled.
     pub(super) fn findings(&mut self) -> &CheckerFindings {
         self.settle_all();
         &self.findings
     }
 
-    /// `thread` of the block that runs touches `bytes` at `address` from the code at `site`: whether it is
+    /// `thread` of the running block touches `bytes` at `address` from the code at `site`. Returns whether this is
     /// the host's memory.
     pub(super) fn access(
         &mut self,
@@ -468,8 +468,8 @@ impl Checker {
         false
     }
 
-    /// The kernel that runs, if an access of its is to be checked. What was left open by the one before
-    /// is settled, and what an atomic makes known is known.
+    /// The running kernel, if its access has to be checked. Settles the pending write, and publishes the thread's
+    /// progress by an atomic.
     fn checked(
         &mut self,
         thread: u16,
@@ -491,8 +491,8 @@ impl Checker {
         (bytes > 0).then_some(running)
     }
 
-    /// Whether `address` is in shared memory; the first phase that its memory remembers, and the first
-    /// that is not ordered before the one that runs.
+    /// Whether `address` is in shared memory; the first phase remembered there; and the first phase not ordered before
+    /// the running one.
     fn horizon(&mut self, address: usize) -> (bool, u32, u32) {
         let in_shared = self.shared.range().contains(&address);
         let phase = self.clocks.phase();
@@ -500,14 +500,14 @@ impl Checker {
         if in_shared { (true, state.block_first, phase) } else { (false, 0, state.before) }
     }
 
-    /// The number of the variable in shared memory that holds all of the bytes.
+    /// The number of the shared variable around all of the bytes.
     fn find_variable(&self, address: usize, bytes: usize) -> Option<usize> {
         self.variables.iter().position(|SharedVariable { range, .. }| {
             range.start <= address && address + bytes <= range.end
         })
     }
 
-    /// Notes what an access of `thread` showed at offsets of its memory.
+    /// Notes the findings of an access of `thread`, at offsets of its region.
     fn record_findings(&mut self, access: Accessed, shown: Shown, thread: u16) {
         if let Some((offset, flag)) = shown.flag {
             let (finding, key) = self.finding(CheckerFindingKind::Flag, &flag, &access, offset);
@@ -531,7 +531,7 @@ impl Checker {
         }
     }
 
-    /// That `access` came behind what `race` holds, at an offset of its memory, and the places of the finding.
+    /// The finding for `access` after the access in `race`, at an offset of its region, and its places as a key.
     fn finding(
         &mut self,
         kind: CheckerFindingKind,
@@ -550,7 +550,7 @@ impl Checker {
         };
         let mut place = place_of_thread(moment.thread);
         if operation == self.operation && place == second.place {
-            // The last of several was this thread itself, which races with another of them.
+            // The last of several was this thread itself: it races with another of them.
             place = race.by.another_lane().and_then(place_of_thread);
         }
         let first = CheckerSpot { touch: race.touch, site: self.site(site), name, place };
@@ -567,18 +567,18 @@ impl Checker {
         let &Accessed { spot: second, address, bytes, .. } = access;
         let both_write = race.touch.writes() && second.touch == Touch::Write;
         if let Some(finding) = finding_index.filter(|_| both_write && second.place.is_some()) {
-            // SAFETY: the access is about to be made to these bytes by the code that runs.
+            // SAFETY: the running code is about to access these bytes.
             #[allow(unsafe_code)]
             let bytes_before = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) };
             self.pending = Some(PendingWrite { finding, address, before: bytes_before.to_vec() });
         }
     }
 
-    /// Looks at what the last racing write has left: the value that was there is benign.
+    /// Looks at the bytes after the last racing write: an unchanged value is benign.
     fn settle(&mut self) {
         let Some(PendingWrite { finding, address, before }) = self.pending.take() else { return };
         self.state().slow = 0;
-        // SAFETY: the bytes were written since, by the access that is pending.
+        // SAFETY: the pending access has written the bytes since.
         #[allow(unsafe_code)]
         let now = unsafe { std::slice::from_raw_parts(address as *const u8, before.len()) };
         let pending_finding = &mut self.findings.kept[finding];
@@ -591,20 +591,20 @@ impl Checker {
         }
     }
 
-    /// Where in memory the code stands that is `offset` behind the begin of the artifact.
+    /// The address of the code at `offset` in the artifact.
     fn site(&mut self, offset: u32) -> At {
         At::Code(if offset == 0 { 0 } else { self.state().base + offset as usize })
     }
 }
 
-/// What an access shows, each with the first offset of its memory.
+/// The problems of an access, each with the first offset in its region.
 #[derive(Default)]
 struct Shown {
-    /// What it reads and nobody wrote.
+    /// It reads memory nobody wrote.
     unwritten: Option<usize>,
-    /// With what it races.
+    /// It races with an earlier access.
     race: Option<(usize, Race)>,
-    /// What passes it a value, where it reads a flag.
+    /// It reads a flag from this write.
     flag: Option<(usize, Race)>,
 }
 

@@ -1,4 +1,4 @@
-//! A read before a compare-and-swap, which does no harm without an atomic.
+//! A plain read before a compare-and-swap of its value: it does no harm.
 
 use super::super::cells::{Race, Touch};
 use super::super::packed_cells::Past;
@@ -6,23 +6,22 @@ use super::super::regions::RegionMatch;
 use super::super::state::HookState;
 use super::{Accessed, Checker};
 
-/// A read that raced with an atomic. It does no harm if its thread then lets a compare-and-swap check what
-/// it gave.
+/// A read that raced with an atomic. It does no harm if a compare-and-swap of its thread then compares the value.
 pub(super) struct Doubt {
     race: Race,
     access: Accessed,
     offset: usize,
     thread: u16,
-    /// The bits that it gave.
+    /// The bits it read.
     value: u64,
 }
 
 impl Doubt {
-    /// That of `thread` about what is there to read.
+    /// The doubt about a read by `thread`; reads the value.
     pub(super) fn new(race: Race, access: Accessed, offset: usize, thread: u16) -> Doubt {
         let mut value = [0; 8];
         let bytes = access.bytes.min(value.len());
-        // SAFETY: the code that runs is about to read these bytes.
+        // SAFETY: the running code is about to read these bytes.
         #[allow(unsafe_code)]
         let read_bytes = unsafe { std::slice::from_raw_parts(access.address as *const u8, bytes) };
         value[..bytes].copy_from_slice(read_bytes);
@@ -35,13 +34,13 @@ impl Doubt {
     }
 }
 
-/// Reads of the block that runs that nothing has checked yet.
+/// Reads of the running block without a compare-and-swap so far.
 #[derive(Default)]
 pub(super) struct Unsure {
     reads: Vec<Doubt>,
 }
 
-/// Reads that may wait to be checked. Beyond so many the first ones are races.
+/// The most reads kept in doubt. Beyond so many the first ones are races.
 const MOST_READS: usize = 256;
 
 impl Checker {
@@ -59,7 +58,7 @@ impl Checker {
         }
     }
 
-    /// Settles all that was left open: nothing of the block that runs comes any more.
+    /// Settles everything pending: the running block has ended or paused.
     pub(super) fn settle_all(&mut self) {
         for Doubt { race, access, offset, .. } in std::mem::take(&mut self.unsure.reads) {
             self.race(&race, &access, offset);
@@ -67,9 +66,8 @@ impl Checker {
         self.settle();
     }
 
-    /// `thread` is about to compare `compare`, which it has read at `address`, with what is there, and to change
-    /// it only if that is the same: that it was read without an atomic does no harm (CUDA C++ Programming Guide,
-    /// "Atomic Functions", makes atomics so).
+    /// `thread` is about to compare the memory at `address` with `compare`, and to change it only if they are equal. Its
+    /// plain read of `compare` does no harm (CUDA C++ Programming Guide, "Atomic Functions", makes atomics so).
     pub(crate) fn before_swap(&mut self, thread: u16, address: usize, bytes: usize, compare: u64) {
         // Members of a pair are read by themselves and compared as one word.
         self.unsure.reads.retain(|doubt| {
