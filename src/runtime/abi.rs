@@ -336,7 +336,7 @@ pub struct BlockState {
     pub cluster: [u32; 3],
     /// The block's rank in its cluster.
     pub cluster_rank: u32,
-    /// The thread that runs, in a kernel in thread-loop form; null in other kernels, where `threadIdx`
+    /// The running thread, in a kernel in thread-loop form; null in other kernels, where `threadIdx`
     /// tells it.
     pub running: *const BlockThread,
     /// The linear index of the current thread in its block; not kept up in thread-loop form.

@@ -1,7 +1,7 @@
 //! Runs the threads of one thread block as coroutines on one operating-system thread.
 //!
 //! Threads run one after the other in a fixed order, each until it waits for others (a barrier or
-//! a collective of its warp) or ends. A thread that never waits costs no switch: the next one
+//! a collective of its warp) or ends. A thread without a wait costs no switch: the next one
 //! starts on the same stack. A kernel in thread-loop form runs all threads itself, in the same order, by
 //! one call on the stack of the first.
 #![allow(unsafe_code)]
@@ -34,7 +34,7 @@ use crate::runtime::abi::{
 use crate::runtime::{end_replay, lack_of_memory};
 use crate::summary::Poison;
 
-/// The fewest stacks to make: a larger block that follows small ones then rarely needs new ones.
+/// The fewest stacks to make: a larger block after small ones then rarely needs new ones.
 const LEAST_STACKS: usize = 256;
 
 /// The most warps of a block.
@@ -78,13 +78,13 @@ struct Thread {
     at_cluster: AtCluster,
 }
 
-/// A context to continue, and where to save the one that is left.
+/// A context to continue, and where to save the current one.
 struct Handover {
     save: *mut usize,
     to: usize,
 }
 
-/// Ends the replay because some threads of a block wait for others that never come.
+/// Ends the replay because some threads of a block wait for others forever.
 pub(super) type Deadlock = fn(&[WaitingGroup]) -> !;
 
 /// One operating-system thread's machinery for running blocks.
@@ -105,45 +105,45 @@ pub(super) struct BlockRunner {
     frames: Frames,
     /// While other blocks are alive too.
     together: Option<CoresidentState>,
-    /// What a lane gets that reads one which takes no part.
+    /// The result of reading a lane outside of a shuffle.
     undefined: u64,
     deadlock: Deadlock,
-    /// This runner's entry among those that run, if there was room.
+    /// This runner's entry in `RUNNING`, if there was room.
     announced: Option<&'static AtomicPtr<BlockRunner>>,
 }
 
-/// The threads of the block that runs, by position: who can run, and who has ended.
+/// The threads of the running block, by position: who can run, and who has ended.
 #[derive(Default)]
 struct ThreadSchedule {
-    /// The threads that can run now.
+    /// The threads able to run now.
     ready: Positions,
-    /// The threads that have not ended.
+    /// The threads before their end.
     live: Positions,
     live_count: u32,
-    /// The words of both sets that the block uses.
+    /// The words of both sets in use by the block.
     words: usize,
-    /// The threads inside a chain of shuffles that the machine does for them.
+    /// The threads inside a chain of shuffles; the machine does it for them.
     in_folds: u32,
 }
 
 impl ThreadSchedule {
-    /// The thread that can run and comes next after the one at `position`, round about.
+    /// The next ready thread after the one at `position`, cyclically.
     #[inline(always)]
     fn next_ready_after(&self, position: usize) -> Option<usize> {
         self.ready.next_after(position, self.words)
     }
 
-    /// Lets every thread run that has not ended.
+    /// Lets every live thread run.
     fn make_all_ready(&mut self) {
         self.ready.0[..self.words].copy_from_slice(&self.live.0[..self.words]);
     }
 }
 
-/// The two barriers of a block that matter at any time.
+/// The current barrier of a block, and the last one.
 struct BlockBarriers {
-    /// The barrier that threads gather at.
+    /// Threads gather at this barrier.
     gathering: BlockBarrier,
-    /// The barrier that was released last.
+    /// This barrier was released last.
     released: BlockBarrier,
 }
 
@@ -167,7 +167,7 @@ struct BlockLaunch {
 
 /// The threads of a block in their order: the same for all launches of one block shape and order.
 struct ThreadTables {
-    /// The block shape and the order that these and the indices in `threads` are made for.
+    /// These tables and the indices in `threads` are made for this block shape and order.
     made_for: Option<([u32; 3], Order)>,
     /// Whether every thread stands at the position of its linear index.
     is_linear: bool,
@@ -179,11 +179,11 @@ struct ThreadTables {
 
 /// The stacks of threads, and of whoever runs the block.
 struct ThreadStacks {
-    /// None while blocks that take turns have them.
+    /// None while blocks take turns on them.
     all: Option<Stacks>,
-    /// The numbers of those that no thread uses.
+    /// The numbers of the unused ones.
     free: Vec<u32>,
-    /// The context that `run` was called in.
+    /// The context of the caller of `run`.
     caller: usize,
 }
 
@@ -220,8 +220,8 @@ extern "C" fn run_threads() -> ! {
 }
 
 impl BlockRunner {
-    /// A runner for the operating-system thread whose built-in variables are at `pointers`. Values that CUDA does not
-    /// define are `poison`.
+    /// A runner for the operating-system thread with the built-in variables at `pointers`. Values undefined in CUDA are
+    /// `poison`.
     pub(super) fn new(pointers: ThreadPointers, poison: Poison, deadlock: Deadlock) -> BlockRunner {
         const UNUSED: Thread = Thread {
             context: 0,
@@ -288,7 +288,7 @@ impl BlockRunner {
         if self.stacks.all.as_ref().is_none_or(|stacks| stacks.count() < threads) {
             self.stacks.all = None;
             let stacks = Stacks::new(threads.max(LEAST_STACKS))?;
-            // From the last to the first, so that they are popped in order.
+            // From the last to the first: they are then popped in order.
             self.stacks.free = (0..stacks.count() as u32).rev().collect();
             self.stacks.all = Some(stacks);
         }
@@ -365,7 +365,7 @@ impl BlockRunner {
         (linear / LANES, linear % LANES)
     }
 
-    /// Gives the thread at `position`, which has not begun, a stack to begin on.
+    /// Gives the thread at `position` a stack to begin on; it has not begun.
     fn start(&mut self, position: usize) -> usize {
         let stack = self.stacks.free.pop().expect("there is a stack for every thread");
         self.threads[position].stack = stack;
@@ -387,7 +387,7 @@ impl BlockRunner {
         }
     }
 
-    /// From the current thread, which cannot go on now, to the next that can.
+    /// From the current thread, now waiting, to the next ready one.
     #[inline(always)]
     fn hand_over(&mut self) -> Option<Handover> {
         let Some(next) = self.schedule.next_ready_after(self.position) else {
@@ -397,7 +397,7 @@ impl BlockRunner {
         self.hand_over_to(next_position)
     }
 
-    /// The thread whose turn follows that of the one at `position`.
+    /// The thread with the turn after that of the one at `position`.
     #[inline(always)]
     fn next_after(&self, position: usize) -> usize {
         self.schedule.next_ready_after(position).unwrap_or_else(|| self.report_deadlock())
@@ -422,7 +422,7 @@ impl BlockRunner {
         })
     }
 
-    /// Has the processor fetch the stack of the thread that runs after the one at `position`: those of a block
+    /// Has the processor fetch the stack of the thread after the one at `position`: the stacks of a block
     /// do not fit into its nearest cache.
     #[inline(always)]
     fn fetch(&self, position: usize) {
@@ -465,7 +465,7 @@ impl BlockRunner {
         }
     }
 
-    /// Lets the threads at the barrier go: every thread that has not ended is there.
+    /// Lets the threads at the barrier go: every live thread is there.
     #[inline(never)]
     fn release_barrier(&mut self) {
         if self.barriers.gathering.sites_differ {
@@ -485,7 +485,7 @@ impl BlockRunner {
         if freed >> lane & 1 == 1 { None } else { self.hand_over() }
     }
 
-    /// Has the current thread wait for its warp; which that is, and its lane.
+    /// Has the current thread wait for its warp. Returns the warp and the lane.
     #[inline(always)]
     fn wait_for_warp(&mut self, site: CallSite) -> (usize, usize) {
         if self.form != BlockForm::Stacks {
@@ -533,8 +533,8 @@ impl BlockRunner {
         }
     }
 
-    /// Tells a checked replay of lanes that read one which takes no part. They get the value of another
-    /// lane, and in a plain replay poison: whether it matters shows in the outputs.
+    /// Reports lanes that read one outside of their shuffle to a checked replay. They get the value of another lane, and
+    /// poison in a plain replay: the outputs show whether it matters.
     #[cold]
     fn tell_strays(&mut self, warp: usize, members: u32) {
         for lane in bit_positions(self.warps[warp].strays) {
@@ -595,7 +595,7 @@ impl BlockRunner {
         None
     }
 
-    /// Takes the thread at `position`, which has ended, out of its block.
+    /// Takes the thread at `position` out of its block: it has ended.
     #[inline(always)]
     fn leave(&mut self, position: usize) {
         let linear = self.threads[position % MAX_THREADS].linear as usize;
@@ -605,7 +605,7 @@ impl BlockRunner {
         self.warps[linear / LANES % WARPS].live &= !(1 << (linear % LANES));
     }
 
-    /// Lets the threads go that need not wait any more, since the one at `position` has ended.
+    /// Lets threads go on that need not wait for the one at `position` any more: it has ended.
     #[inline(always)]
     fn free_who_waited_for(&mut self, position: usize) {
         self.release_full_barrier();
@@ -618,8 +618,8 @@ impl BlockRunner {
         }
     }
 
-    /// Leaves the threads of the block to the kernel: one thread remains here, which no barrier
-    /// releases, so that a kernel which waits after all is reported.
+    /// Leaves the threads of the block to the kernel. One thread remains here, and no barrier releases it: a kernel
+    /// waiting after all is reported.
     fn run_whole(&mut self, frame_bytes: usize, scratch_bytes: usize) -> BlockThreads {
         self.form = BlockForm::WholeBlock;
         self.schedule.live_count = u32::MAX;

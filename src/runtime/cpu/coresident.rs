@@ -1,8 +1,8 @@
-//! Blocks that are alive at the same time, and take turns on one operating-system thread: those of a
+//! Blocks alive at the same time take turns on one operating-system thread: those of a
 //! cooperative launch, or of a cluster.
 //!
-//! A block runs until all its threads wait for the grid or the cluster, wait for something that another
-//! block does, or have ended; then the next one runs. So the order depends on nothing but the code.
+//! A block runs until all its threads wait for the grid, the cluster or an action of another block, or have ended;
+//! then the next one runs. So the order depends on nothing but the code.
 #![allow(unsafe_code)]
 
 use super::block::{BlockRunner, Pause};
@@ -16,14 +16,14 @@ use crate::runtime::{end_replay, lack_of_memory};
 /// one: a loop of atomics gives it up as well.
 const MOST_YIELDS: u32 = 1 << 10;
 
-/// What one block needs to stay alive while others run.
+/// The resources of one block alive while others run.
 pub(super) struct BlockResources {
     pub runner: BlockRunner,
     /// Its shared memory.
     pub shared: SharedMemory,
 }
 
-/// A block among those that are alive.
+/// A block among those alive.
 struct Alive<'b> {
     block: &'b mut BlockResources,
     index: [u32; 3],
@@ -94,7 +94,7 @@ fn connect_cluster(cluster: &mut [Alive]) {
     let peers: Vec<*mut SharedMemory> =
         peers.into_iter().map(|(_, shared_memory)| shared_memory).collect();
     for &peer in &peers {
-        // SAFETY: they lie in the core, which nobody else uses while the blocks run.
+        // SAFETY: they lie in the core, and nobody else uses it while the blocks run.
         unsafe { (*peer).join(&peers) };
     }
 }
@@ -154,7 +154,7 @@ fn run_until_pause(job: &GridJob, alive: &mut Alive, stacks: &mut Option<Stacks>
     check::pause_block(linear);
 }
 
-/// The block at `position` of `cluster` has paused: if that was what the others waited for, they go on.
+/// The block at `position` of `cluster` has paused: if the others waited for it, they go on.
 fn release_cluster_waiters(cluster: &mut [Alive], position: usize) {
     if cluster[position].pause == Pause::Ended && cluster.len() > 1 {
         let others_run = cluster.iter().any(|alive| alive.pause != Pause::Ended);

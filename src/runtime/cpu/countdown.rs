@@ -18,7 +18,7 @@ impl Countdown {
         self.0[0] | self.0[1] | self.0[2]
     }
 
-    /// Takes 1 from the numbers of `lanes`, none of which is 0.
+    /// Takes 1 from the numbers of `lanes`; none is 0.
     #[inline(always)]
     pub(super) fn decrease(&mut self, lanes: u32) {
         let mut borrow = lanes;

@@ -12,12 +12,12 @@ use super::host_memory;
 /// Usable bytes of one stack, apart from its guard.
 pub(crate) const STACK_BYTES: usize = 128 << 10;
 
-/// The least size of the untouchable guard below a stack. It exceeds what a function's variables
-/// usually take, so that no access steps over it.
+/// The least size of the untouchable guard below a stack. A function's variables rarely take as much, so no access
+/// steps over it.
 const GUARD_BYTES: usize = 64 << 10;
 
 /// Equally aligned stacks compete for the same cache sets: their tops are shifted against each
-/// other by this many bytes times the index, within a page, which visits every set in turn.
+/// other by this many bytes times the index, within a page. This visits every set in turn.
 const TOP_SHIFT: usize = 320;
 const SHIFT_PERIOD: usize = 4096;
 
@@ -60,10 +60,10 @@ impl Stacks {
         self.count
     }
 
-    /// What a thread that runs on stack `index` and was left at `context` holds there.
+    /// The contents of stack `index`, of a thread left at `context`.
     ///
     /// # Safety
-    /// `context` must have been saved by a switch away from that stack, which nobody runs on meanwhile.
+    /// `context` must have been saved by a switch away from the stack, and nobody may run on it meanwhile.
     pub(super) unsafe fn stack_contents(&mut self, index: usize, context: usize) -> &mut [u8] {
         // SAFETY: from the saved stack pointer to the top the stack is open.
         unsafe { std::slice::from_raw_parts_mut(context as *mut u8, self.top(index) - context) }
@@ -87,7 +87,7 @@ impl Stacks {
         unsafe { self.base.add(index * self.slot) }
     }
 
-    /// The stack pointer from which stack `index` starts to run `entry` when it is switched to.
+    /// The stack pointer for a switch to stack `index`; it starts to run `entry`.
     ///
     /// # Errors
     /// If the system has no memory for it.
@@ -101,7 +101,7 @@ impl Stacks {
             self.open(self.opened)?;
             self.opened += 1;
         }
-        // SAFETY: the frame lies at the top of the stack, which nobody runs on yet.
+        // SAFETY: the frame lies at the top of the stack; nobody runs on it yet.
         Ok(unsafe { arch::first_frame(self.top(index), entry) })
     }
 
@@ -110,7 +110,7 @@ impl Stacks {
         let guard = guard_bytes();
         host_memory::reserve_machine_memory(STACK_BYTES);
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the pages lie inside the mapping that `new` made.
+        // SAFETY: the pages lie inside the mapping of `new`.
         match unsafe { libc::mprotect(self.guard(index).add(guard).cast(), STACK_BYTES, access) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -121,7 +121,7 @@ impl Stacks {
 impl Drop for Stacks {
     fn drop(&mut self) {
         host_memory::release_machine_memory(self.opened * STACK_BYTES);
-        // SAFETY: unmaps what `new` mapped; the owner no longer runs on it.
+        // SAFETY: unmaps the mapping of `new`; the owner no longer runs on it.
         unsafe { libc::munmap(self.base.cast(), self.slot * self.count) };
     }
 }
@@ -138,17 +138,17 @@ pub(crate) fn page_bytes() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// Has the processor fetch what a thread with this context first reads, if there is one.
+/// Has the processor fetch the first reads of a thread with this context, if there is one.
 #[inline(always)]
 pub(super) fn prefetch_context(context: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        /// The lines of the functions that wait, and of the kernel behind them.
+        /// The lines of the waiting functions, and of the kernel behind them.
         const LINES: usize = 4;
         for line in 0..LINES {
             let address = context.wrapping_add(64 * line) as *const i8;
-            // SAFETY: a hint that faults at no address.
+            // SAFETY: a hint; it faults at no address.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(address) };
         }
     }
@@ -164,14 +164,14 @@ mod arch {
 
     /// Saves the current context to `*save` and continues the one saved as `to`.
     ///
-    /// It is inlined, and jumps where a function would return. The processor's prediction of
-    /// returns then fits the thread that continues, which usually waits at the same call.
+    /// It is inlined, and jumps where a function would return. The continuing thread usually waits at the same call, so
+    /// the processor predicts its returns.
     ///
     /// # Safety
     /// `to` must come from `Stacks::prepare` or from a `save` that has not been continued since.
     #[inline(always)]
     pub(crate) unsafe fn switch(save: *mut usize, to: usize) {
-        // SAFETY: every register that the compiler may hold values in is saved here or named as
+        // SAFETY: every register with values of the compiler is saved here or named as
         // changed; the stack is the context's own again when it continues.
         unsafe {
             asm!(
@@ -197,7 +197,7 @@ mod arch {
         }
     }
 
-    /// Lays out what `switch` pops; at `entry` the stack is aligned as after a call.
+    /// Lays out the frame for `switch`; at `entry` the stack is aligned as after a call.
     pub(crate) unsafe fn first_frame(top: usize, entry: extern "C" fn() -> !) -> usize {
         let frame = (top - 32) as *mut usize;
         // SAFETY: the caller owns the stack below `top`.
@@ -251,7 +251,7 @@ mod arch {
         )
     }
 
-    /// Lays out what `switch` loads: all zero but the link register.
+    /// Lays out the frame for `switch`: all zero but the link register.
     pub(crate) unsafe fn first_frame(top: usize, entry: extern "C" fn() -> !) -> usize {
         let frame = (top - 160) as *mut usize;
         // SAFETY: the caller owns the stack below `top`.

@@ -12,7 +12,7 @@ struct Piece {
     _bytes: [u8; ALIGNMENT],
 }
 
-/// Memory that grows to the largest block and is then used again.
+/// Memory as large as the largest block so far, used again for each.
 #[derive(Default)]
 pub(super) struct Frames {
     pieces: Vec<Piece>,

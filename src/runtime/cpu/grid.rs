@@ -1,7 +1,7 @@
-//! Spreads the blocks of a grid over the cores, in an order that does not depend on their number.
+//! Spreads the blocks of a grid over the cores, in the same order for any number of cores.
 //!
-//! Blocks are handed out in order. A block that is about to change memory by an atomic operation
-//! waits until every earlier block has ended, so the order of atomics is that of the blocks.
+//! Blocks are handed out in order. Before its first atomic operation a block waits until every earlier block has
+//! ended, so atomics happen in the order of blocks.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -19,7 +19,7 @@ use super::shape::LaunchShape;
 use super::shared::SharedMemory;
 use crate::runtime::{lack_of_memory, no_thread};
 
-/// How long a block that fails waits for earlier blocks at most, since those may wait for it.
+/// The longest wait of a failing block for earlier ones, since they may wait for it.
 const PATIENCE_MS: u32 = 500;
 
 /// Fewer CUDA threads than this are not worth waking other cores for.
@@ -34,7 +34,7 @@ pub(super) struct GridJob {
     pub order: Order,
     /// Bytes of dynamic shared memory.
     pub shared_bytes: usize,
-    /// The shared memory that a block may have, dynamic and static.
+    /// The limit of a block's shared memory, dynamic and static.
     pub shared_limit: usize,
     /// How the blocks are grouped.
     pub clusters: Clusters,
@@ -44,7 +44,7 @@ pub(super) struct GridJob {
     pub kernel: BlockKernel,
 }
 
-// SAFETY: the arguments are only read, and outlive the launch, which is waited for.
+// SAFETY: the arguments are only read. The launch is waited for, so they outlive it.
 unsafe impl Send for GridJob {}
 // SAFETY: as above.
 unsafe impl Sync for GridJob {}
@@ -52,8 +52,8 @@ unsafe impl Sync for GridJob {}
 /// How far the blocks of a launch have come.
 struct GridProgress {
     next: AtomicU64,
-    /// The block that each operating-system thread runs, or one before it; the largest number if the
-    /// thread has not begun or is done. A thread that begins takes a later block than all before it.
+    /// By operating-system thread: its block, or one before it; the largest number if the
+    /// thread has not begun or is done. A beginning thread takes a later block than all before it.
     at: Box<[Padded]>,
 }
 
@@ -69,7 +69,7 @@ impl GridProgress {
 
     /// The next block for `thread`, or none if all `count` are taken.
     fn claim_block(&self, thread: usize, count: u64) -> Option<u64> {
-        // Until its block is known, the thread counts as being at the earliest that it can get.
+        // Until its block is known, the thread counts as being at its earliest possible one.
         self.at[thread].0.store(self.next.load(Ordering::SeqCst), Ordering::SeqCst);
         let block = self.next.fetch_add(1, Ordering::SeqCst);
         let block = if block < count { block } else { u64::MAX };
@@ -86,16 +86,16 @@ impl GridProgress {
     }
 }
 
-/// The state that one operating-system thread needs to run blocks.
+/// The state of one operating-system thread for running blocks.
 pub(super) struct Core {
     /// Runs one block after the other.
     pub runner: BlockRunner,
-    /// The shared memory of the block that runs.
+    /// The shared memory of the running block.
     pub shared: SharedMemory,
-    /// The blocks that are alive at once, each where it stays.
+    /// The blocks alive at once, each where it stays.
     #[allow(clippy::vec_box)] // Their shared memory is known by its address.
     pub together: Vec<Box<BlockResources>>,
-    /// Makes what one of them needs.
+    /// Makes the resources of one of them.
     pub make: Box<dyn Fn() -> BlockResources>,
 }
 
@@ -113,7 +113,7 @@ thread_local! {
 /// Waits until every block before the current one has ended.
 ///
 /// # Safety
-/// Must be called from a thread of a kernel that runs.
+/// Must be called from a thread of a running kernel.
 pub(crate) unsafe extern "C" fn atomic_turn() {
     // SAFETY: set by `run_blocks` on this operating-system thread for the time of the block.
     unsafe {
@@ -127,9 +127,8 @@ pub(crate) unsafe extern "C" fn atomic_turn() {
     }
 }
 
-/// Waits until every block before the one that runs on this operating-system thread has ended, or
-/// until `PATIENCE_MS` is over. So the first of several failing blocks is reported, whatever the
-/// number of cores. May be called from a signal handler.
+/// Waits until every block before this operating-system thread's has ended, or until `PATIENCE_MS` is over. So the
+/// first of several failing blocks is reported, on any number of cores. May be called from a signal handler.
 pub(crate) fn wait_for_blocks_before() {
     let turn = TURN.get();
     if turn.is_null() {
@@ -199,7 +198,7 @@ pub(super) fn run_as_first_block(core: &mut Core, work: impl FnOnce(&mut Core)) 
     TURN.set(std::ptr::null());
 }
 
-/// The operating-system threads that run blocks; the one that launches is the first of them.
+/// The operating-system threads for blocks; the launching one is the first of them.
 pub(super) struct CorePool {
     shared: Arc<CorePoolShared>,
     helpers: usize,
@@ -214,12 +213,12 @@ struct CorePoolShared {
 struct GridWork {
     job: Option<(GridJob, Arc<GridProgress>)>,
     number: u64,
-    /// Helpers that run blocks of the job.
+    /// Helpers at work on the job.
     running: usize,
 }
 
 impl CorePool {
-    /// A pool of `threads`, the caller included; `core` makes what each of them needs, on it.
+    /// A pool of `threads`, the caller included; each makes its state by `core`.
     pub(super) fn new(threads: usize, core: impl Fn() -> Core + Send + Sync + 'static) -> CorePool {
         let work = GridWork { job: None, number: 0, running: 0 };
         let shared = Arc::new(CorePoolShared {
@@ -259,7 +258,7 @@ impl CorePool {
         self.shared.begun.notify_all();
         run_blocks(core, job, &progress, 0);
         let mut work = self.shared.work.lock().expect("no helper panics while it holds this");
-        // Every block is taken: a helper that has not woken up by now need not.
+        // Every block is taken: a helper still asleep need not wake up.
         work.job = None;
         while work.running > 0 {
             work = self.shared.ended.wait(work).expect("no helper panics while it holds this");

@@ -1,9 +1,9 @@
 //! Device memory of the CPU: allocations far apart in a reservation, poisoned when they are made.
 //!
-//! Memory that may not be touched begins where an allocation ends, except for the bytes that its
-//! alignment needs. Those bytes, and the ones before the allocation on its first page, are checked
-//! for the poison when it is freed or at the end. Freed memory stays reserved, so that a late
-//! access is caught. Small allocations beyond thousands share a pool, with poison between them.
+//! Untouchable memory begins at the end of an allocation, except for the bytes of its alignment. Those bytes, and the
+//! ones before the allocation on its first page, are checked for the poison when it is freed or at the end. Freed
+//! memory stays reserved: a late access is caught. Small allocations beyond thousands share a pool, with poison
+//! between them.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -24,14 +24,14 @@ use crate::cuda::CudaError;
 use crate::runtime::{lack_of_memory, limit_is_reached};
 use crate::summary::Poison;
 
-/// Untouchable bytes before and after an allocation that the reservation has no room for; a multiple of every
+/// Untouchable bytes before and after an allocation outside of the reservation; a multiple of every
 /// system's page.
 const GUARD_BYTES: usize = 1 << 20;
 
 /// Freed allocations whose addresses are kept reserved.
 const MAX_FREED: usize = 4096;
 
-/// What an allocation's addresses are part of.
+/// Where an allocation lies.
 enum AllocationHome {
     /// The reservation.
     Space,
@@ -41,7 +41,7 @@ enum AllocationHome {
 }
 
 struct CpuAllocation {
-    /// The first byte that the user may touch.
+    /// The user's first byte.
     begin: usize,
     bytes: usize,
     /// Its pages, or its slot of the pool.
@@ -95,20 +95,20 @@ struct CpuMemoryState {
     /// By where their pages begin.
     allocations: BTreeMap<usize, CpuAllocation>,
     pool: SlotPool,
-    /// Allocations outside of the pool that were not freed.
+    /// Live allocations outside of the pool.
     apart: usize,
-    /// Begin and end of the variables of the artifact that host code has asked for.
+    /// Begin and end of the artifact's variables, once host code has asked for them.
     symbols: Vec<(usize, usize)>,
     used: usize,
     freed: usize,
-    /// All allocations that were ever made.
+    /// The number of all allocations so far.
     made: usize,
     /// The overruns found when allocations were freed.
     overruns: Vec<String>,
 }
 
 impl CpuMemory {
-    /// Memory of `limit` bytes in `space` that starts as `poison`, which up to `threads` threads write.
+    /// Memory of `limit` bytes in `space`. It starts as `poison`, written by up to `threads` threads.
     pub(super) fn new(
         poison: Poison,
         limit: usize,
@@ -118,7 +118,7 @@ impl CpuMemory {
         CpuMemory { poison, limit, threads, space, state: Mutex::default() }
     }
 
-    /// The addresses that it reserves.
+    /// Its reserved addresses.
     pub(super) fn reserved(&self) -> Range<usize> {
         self.space.range()
     }
@@ -127,8 +127,8 @@ impl CpuMemory {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Allocates `bytes`, aligned to 256, called `label` in messages; null for no bytes. What lies around
-    /// them holds the poison.
+    /// Allocates `bytes`, aligned to 256, called `label` in messages; null for no bytes. The bytes around them
+    /// hold the poison.
     ///
     /// # Errors
     /// [`CudaError::MEMORY_ALLOCATION`] beyond the limits of the replay. If the system has no
@@ -142,8 +142,8 @@ impl CpuMemory {
         self.allocate_by(&|pages, body| content.lay(pages, body, self.threads), bytes, label)
     }
 
-    /// The same, with memory of its own that holds `fill`; small memory shares pages with others once there are
-    /// thousands, since the system gives a process so many mappings only.
+    /// The same, filled with `fill`. Small allocations share pages once there are thousands, since the system limits the
+    /// mappings of a process.
     ///
     /// # Errors
     /// As [`CpuMemory::allocate`].
@@ -163,12 +163,12 @@ impl CpuMemory {
         let slot = state.pool.take_slot(self.space, bytes);
         let slot = slot.map_err(|error| refuse_allocation(&label, bytes, &error))?;
         let begin = slot.start + pool::GAP_BYTES;
-        // SAFETY: the slot is memory that nobody else has.
+        // SAFETY: nobody else has the memory of the slot.
         unsafe { fill_from(fill, begin, begin + bytes, 0) };
         Ok(self.enter(&mut state, begin, bytes, slot, AllocationHome::Pool, label))
     }
 
-    /// The same, with the poison in pages that come into being when they are written.
+    /// The same, with the poison in pages made at their first write.
     ///
     /// # Errors
     /// As [`CpuMemory::allocate`].
@@ -180,8 +180,8 @@ impl CpuMemory {
         self.allocate_by(&|pages, body| repeat_poison(pages, body, self.poison), bytes, label)
     }
 
-    /// The same, with what lies in `file` from `offset` on: all [`pages_of`] the bytes. What is written to it is
-    /// seen there alone, the poison around it included.
+    /// The same, with the contents of `file` from `offset` on: all [`pages_of`] the bytes. Writes to it, the poison around
+    /// it included, do not reach the file.
     ///
     /// # Errors
     /// As [`CpuMemory::allocate`].
@@ -215,7 +215,7 @@ impl CpuMemory {
         let laid_pages = match place {
             Some(pages) => {
                 lay_pages(pages, body).map(|()| (pages, AllocationHome::Space)).inspect_err(|_| {
-                    // What was laid of it is given back.
+                    // Its pages so far are given back.
                     lay_nothing(pages, body);
                 })
             }
@@ -242,7 +242,7 @@ impl CpuMemory {
         Ok((pages, AllocationHome::Mapping(map..map + map_bytes)))
     }
 
-    /// Enters an allocation whose `pages` have memory, and poisons what lies on them around it.
+    /// Enters an allocation with memory at `pages`, and poisons the rest of these pages.
     fn enter(
         &self,
         state: &mut CpuMemoryState,
@@ -271,7 +271,7 @@ impl CpuMemory {
         begin as *mut u8
     }
 
-    /// Frees the allocation that begins at `pointer`.
+    /// Frees the allocation at `pointer`.
     ///
     /// # Errors
     /// [`CudaError::INVALID_VALUE`] if there is none, or it was freed before.
@@ -296,7 +296,7 @@ impl CpuMemory {
                 host_memory::release_machine_memory(allocation.pages.len());
                 *apart -= 1;
             }
-            // SAFETY: nobody else has the slot, and what the code does with it from now on is its failure.
+            // SAFETY: nobody else has the slot; any later access by the code is its failure.
             AllocationHome::Pool => unsafe {
                 fill_from(self.poison, allocation.begin, allocation.end(), 0);
             },
@@ -318,7 +318,7 @@ impl CpuMemory {
         Ok(())
     }
 
-    /// Makes a `__device__` variable, which lies in the artifact, count as device memory.
+    /// Makes a `__device__` variable, in the artifact, count as device memory.
     pub(super) fn add_symbol(&self, address: usize, bytes: usize) {
         let symbol = (address, address + bytes);
         let symbols = &mut self.lock().symbols;
@@ -342,7 +342,7 @@ impl CpuMemory {
             })
     }
 
-    /// The pages of the allocation that begins at `address`, if it shares them with no other: where they begin, and
+    /// The pages of the allocation at `address`, if it shares them with no other: where they begin, and
     /// their bytes.
     pub(super) fn pages(&self, address: usize) -> Option<(usize, usize)> {
         let state = self.lock();
@@ -352,7 +352,7 @@ impl CpuMemory {
         (*begin == address && !freed && is_alone).then_some((pages.start, pages.len()))
     }
 
-    /// Bytes allocated, and the most that can be.
+    /// The allocated bytes, and their limit.
     pub(super) fn usage(&self) -> (usize, usize) {
         (self.lock().used, self.limit)
     }
@@ -369,8 +369,8 @@ impl CpuMemory {
         state.overruns.iter().cloned().chain(live_overruns).collect()
     }
 
-    /// Says in words which byte of which allocation lies at `address`, followed by a colon; writes
-    /// nothing if none does. Called from a signal handler: neither waits nor allocates.
+    /// Names the byte and the allocation at `address`, followed by a colon; writes nothing if there is none. Called from a
+    /// signal handler: neither waits nor allocates.
     pub(super) fn describe_inside(&self, address: usize, out: &mut dyn Write) {
         let Ok(state) = self.state.try_lock() else { return };
         let allocation_before = state.allocations.range(..=address).next_back();
@@ -434,7 +434,7 @@ impl CpuMemory {
 /// No system lets a process have memory at addresses below this.
 const NULL_BYTES: usize = 4096;
 
-/// The error of an allocation that the system has refused with `error`, if the replay has used up its
+/// The error of an allocation refused by the system with `error`, if the replay has used up its
 /// limit. Otherwise the machine is at fault, and the replay ends.
 fn refuse_allocation(label: &str, bytes: usize, error: &io::Error) -> CudaError {
     if !limit_is_reached(bytes) {

@@ -1,6 +1,6 @@
-//! The order in which blocks, and the threads of a block, run.
+//! The running order of blocks, and of the threads of a block.
 //!
-//! The default is their linear index. Noise replays permute both, from a seed, so that the order
+//! The default is their linear index. Noise replays permute both, from a seed: the order
 //! of float atomics and the winners of races move.
 
 /// An order, as a seed; 0 is the order of the linear indices.
@@ -10,7 +10,7 @@ pub struct Order(pub u64);
 impl Order {
     /// The order of the linear indices.
     pub(crate) const LINEAR: Order = Order(0);
-    /// The opposite order, which turns every pair of blocks and of threads around.
+    /// The opposite order: it turns every pair of blocks and of threads around.
     pub(crate) const REVERSED: Order = Order(u64::MAX);
 
     /// The linear index of the thread at each position.

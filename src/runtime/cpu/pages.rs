@@ -1,5 +1,5 @@
 //! The pages of an allocation: reserved between guards, and filled with memory of their own, with a file, or
-//! with a poison that shows until it is written over.
+//! with a poison until its first write.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -18,19 +18,19 @@ pub(super) const ALIGNMENT: usize = 256;
 /// The body of an allocation.
 #[derive(Clone, Copy)]
 pub(super) struct PageBody<'f> {
-    /// The file that it lies in, from an offset on: all [`pages_of`] the bytes. None for memory of its own.
+    /// Its file and the offset there, for all [`pages_of`] the bytes. None for memory of its own.
     pub place: Option<(&'f File, usize)>,
-    /// What it holds at first; none for anything.
+    /// Its first contents; none for anything.
     pub fill: Option<Poison>,
 }
 
 impl PageBody<'_> {
-    /// Memory of its own that holds `poison`.
+    /// Memory of its own, filled with `poison`.
     pub(super) fn filled(poison: Poison) -> PageBody<'static> {
         PageBody { place: None, fill: Some(poison) }
     }
 
-    /// Puts `body` bytes of memory at `pages`, which are reserved, by up to `threads` threads.
+    /// Puts `body` bytes of memory at the reserved `pages`, by up to `threads` threads.
     pub(super) fn lay(self, pages: usize, body: usize, threads: usize) -> io::Result<()> {
         let page_pointer = pages as *mut libc::c_void;
         match self.place {
@@ -44,8 +44,8 @@ impl PageBody<'_> {
             Some((file, offset)) => map_pages_at(pages, body, file, offset, libc::MAP_SHARED)?,
         }
         ask_for_large(pages, body);
-        // All pages are written soon. Memory that is shared can be written where it can be read, and the system
-        // maps what is read many pages at a time.
+        // All pages are written soon. Shared memory is writable where it is readable, and the system maps many pages
+        // at a time for reading.
         let is_populated = body >= HUGE_PAGE && self.place.is_some_and(|(file, _)| is_memory(file));
         if !is_populated && self.fill.is_none() {
             return Ok(());
@@ -53,7 +53,7 @@ impl PageBody<'_> {
         // SAFETY: the pages were mapped just now, and nobody else knows of them.
         let body_bytes = unsafe { std::slice::from_raw_parts_mut(pages as *mut u8, body) };
         parallel::fill_in_parallel(threads, body_bytes, HUGE_PAGE, 1, |_, part| {
-            // New pages hold zeros, which are in the processor's cache while the poison is written over them.
+            // The zeros of new pages are still in the processor's cache while the poison is written over them.
             for stretch in part.chunks_mut(HUGE_PAGE) {
                 if is_populated {
                     populate_pages(stretch.as_mut_ptr() as usize, stretch.len());
@@ -67,8 +67,7 @@ impl PageBody<'_> {
     }
 }
 
-/// Makes `body` bytes at `pages` show those of `file` from `offset` on. What is written to them is seen
-/// there alone.
+/// Makes `body` bytes at `pages` show those of `file` from `offset` on. Writes to them do not reach the file.
 pub(super) fn map_file_privately(
     pages: usize,
     body: usize,
@@ -86,7 +85,7 @@ pub(super) fn map_file_privately(
 /// Asks for large pages for `body` bytes at `pages`, if they are so many.
 fn ask_for_large(pages: usize, body: usize) {
     if body >= HUGE_PAGE {
-        // SAFETY: callers pass pages that were mapped just now, and nobody else knows of them. A system without
+        // SAFETY: callers pass newly mapped pages, and nobody else knows of them. A system without
         // large pages takes small ones.
         unsafe { libc::madvise(pages as *mut libc::c_void, body, libc::MADV_HUGEPAGE) };
     }
@@ -94,7 +93,7 @@ fn ask_for_large(pages: usize, body: usize) {
 
 /// Has all pages of `bytes` at `pages` there at once: one call for them takes less time than a fault for each.
 fn populate_pages(pages: usize, bytes: usize) {
-    // SAFETY: as above. A system that cannot do so has them fault.
+    // SAFETY: as above. Without this call the pages fault one by one.
     unsafe { libc::madvise(pages as *mut libc::c_void, bytes, libc::MADV_POPULATE_READ) };
 }
 
@@ -107,19 +106,19 @@ fn is_memory(file: &File) -> bool {
 /// The system's large pages, where it has them.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// The alignment that pages of `body` bytes need: content that begins at a large page needs the fewest.
+/// The alignment for pages of `body` bytes: content at the begin of a large page needs the fewest.
 pub(super) fn place_for(body: usize) -> usize {
     if body >= HUGE_PAGE { HUGE_PAGE } else { page_bytes() }
 }
 
-/// Takes the memory of `body` bytes at `pages` away, which cannot be touched from here on.
+/// Takes the memory of `body` bytes at `pages` away: they cannot be touched from here on.
 pub(super) fn lay_nothing(pages: usize, body: usize) {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-    // SAFETY: replaces the pages of an allocation that is given up, at the same place.
+    // SAFETY: replaces the pages of a dropped allocation, at the same place.
     unsafe { libc::mmap(pages as *mut libc::c_void, body, libc::PROT_NONE, flags, -1, 0) };
 }
 
-/// Reserves `map_bytes` that cannot be touched. What comes behind a `guard` of so many bytes begins at a
+/// Reserves `map_bytes` of untouchable memory. The memory behind a `guard` of so many bytes begins at a
 /// large page, if the `body` there is large.
 pub(super) fn reserve_guarded_pages(
     map_bytes: usize,
@@ -151,7 +150,7 @@ pub(super) fn reserve_guarded_pages(
     }
 }
 
-/// Maps `bytes` of `file` from `offset` on at `pages`, which are reserved.
+/// Maps `bytes` of `file` from `offset` on at the reserved `pages`.
 fn map_pages_at(
     pages: usize,
     bytes: usize,
@@ -163,18 +162,18 @@ fn map_pages_at(
     let flags = sharing | libc::MAP_FIXED;
     let destination = pages as *mut libc::c_void;
     let file = file.as_raw_fd();
-    // SAFETY: replaces pages that were reserved for it, and that nobody uses yet.
+    // SAFETY: replaces pages reserved for it; nobody uses them yet.
     match unsafe { libc::mmap(destination, bytes, access, flags, file, offset as i64) } {
         libc::MAP_FAILED => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
 }
 
-/// The most parts that [`repeat_poison`] maps.
+/// The most mappings of [`repeat_poison`].
 const MOST_PARTS: usize = 256;
 
-/// Makes `body` bytes at `pages` show `poison`, by mapping the same few pages over and over. What is written
-/// to them is seen there alone.
+/// Makes `body` bytes at `pages` show `poison`, by mapping the same few pages over and over. Each write is seen in
+/// its place alone.
 pub(super) fn repeat_poison(pages: usize, body: usize, poison: Poison) -> io::Result<()> {
     let part = body.div_ceil(MOST_PARTS).next_multiple_of(HUGE_PAGE).min(body);
     let mut file = File::from(memfd_create(c"poison", MemfdFlags::CLOEXEC)?);
@@ -186,13 +185,13 @@ pub(super) fn repeat_poison(pages: usize, body: usize, poison: Poison) -> io::Re
     })
 }
 
-/// The bytes of the pages that an allocation of `bytes` has, and where on them it begins.
+/// The bytes of the pages of an allocation of `bytes`, and its offset in them.
 pub(crate) fn pages_of(bytes: usize) -> (usize, usize) {
     let body = bytes.next_multiple_of(page_bytes());
     (body, body - bytes.next_multiple_of(ALIGNMENT).min(body))
 }
 
-/// The offset in `begin..end` of the first byte that is not the poison's; `phase` is the position
+/// The offset in `begin..end` of the first byte unlike the poison; `phase` is the position
 /// in the pattern of the byte at `begin`.
 pub(super) fn first_change(
     poison: Poison,

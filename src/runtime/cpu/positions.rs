@@ -1,10 +1,10 @@
-//! Sets of the threads of a block, by their position in the order in which they run.
+//! Sets of the threads of a block, by their position in the running order.
 
 use super::shape::MAX_THREADS;
 
 const WORDS: usize = MAX_THREADS / 64;
 
-/// A set of positions in the order in which a block runs its threads.
+/// A set of positions in the running order of a block's threads.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Positions(pub [u64; WORDS]);
 

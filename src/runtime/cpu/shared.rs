@@ -264,7 +264,7 @@ pub(crate) fn ended_at(address: usize) -> bool {
 /// Gives the static variable `slot`, called `name` in the sources, its memory in the current block.
 ///
 /// # Safety
-/// Must be called from a thread of a kernel that runs; `name` is a literal of the artifact.
+/// Must be called from a thread of a running kernel; `name` is a literal of the artifact.
 pub(crate) unsafe extern "C" fn allocate_static_shared(
     slot: u32,
     bytes: usize,

@@ -1,6 +1,6 @@
 //! Groups the threads of a block by where they wait, in words, for the report of a deadlock.
 
-/// Threads of a block that wait at the same place, or have ended.
+/// Threads of a block waiting at the same place, or ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WaitingGroup {
     /// Linear thread indices as ranges, `0..16, 32..48`.

@@ -1,4 +1,4 @@
-//! The collectives of one warp: what its lanes offer, and what they get.
+//! The collectives of one warp: its lanes' offers and results.
 #![allow(unsafe_code)]
 
 use super::countdown::Countdown;
@@ -12,27 +12,26 @@ pub(crate) const LANES: usize = 32;
 pub(super) struct Lanes {
     /// The lanes whose thread exists and has not ended.
     pub live: u32,
-    /// The lanes that wait in a collective.
+    /// The lanes waiting in a collective.
     pub arrived: u32,
-    /// The offer of each lane that waits.
+    /// The offer of each waiting lane.
     pub offers: [Offer; 32],
     /// The result of each lane's last collective.
     pub results: [u64; 32],
-    /// The lanes that read a lane which takes no part, in the last shuffle.
+    /// The lanes that read a lane outside of the last shuffle.
     pub strays: u32,
-    /// Whether lanes that wait may have come with different operations or masks.
+    /// Whether waiting lanes may differ in their operation or mask.
     is_mixed: bool,
-    /// The shuffles that each lane still waits at after the one that it came to last, in a chain whose
-    /// values are known.
+    /// The shuffles still ahead of each lane after its last one, in a chain with known values.
     pub left: Countdown,
-    /// The chain of the lanes in `folding`, which wait at its first shuffle.
+    /// The chain of the lanes in `folding`; they wait at its first shuffle.
     fold: Option<WarpReduction>,
     folding: u32,
-    /// The lanes whose last result is that of a whole chain.
+    /// The lanes with the result of a whole chain.
     pub whole: u32,
 }
 
-/// A chain of shuffles in which each lane combines its value with another lane's.
+/// A chain of shuffles: at each a lane combines its value with another lane's.
 #[derive(Clone, Copy)]
 pub(super) struct WarpReduction {
     steps: u64,
@@ -40,7 +39,7 @@ pub(super) struct WarpReduction {
 }
 
 impl WarpReduction {
-    /// The chain of `steps`, which `run` does.
+    /// The chain of `steps`; `run` does them.
     pub(super) fn new(steps: u64, run: FoldFn) -> WarpReduction {
         WarpReduction { steps, run }
     }
@@ -60,16 +59,16 @@ impl WarpReduction {
 pub(super) struct Offer {
     /// The number of a [`WarpOp`].
     pub op: u32,
-    /// The lanes that the caller names.
+    /// The lanes named by the caller.
     pub mask: u32,
     /// The lane's value.
     pub value: u64,
-    /// The lane that a shuffle reads.
+    /// The lane to read, in a shuffle.
     pub argument: u32,
 }
 
 impl Lanes {
-    /// A warp of which the first `count` lanes have a thread.
+    /// A warp with threads in its first `count` lanes.
     pub(super) fn reset(&mut self, count: usize) {
         self.live = u32::MAX >> (LANES - count.min(LANES));
         self.arrived = 0;
@@ -81,7 +80,7 @@ impl Lanes {
     #[inline(always)]
     pub(super) fn arrive(&mut self, lane: usize, offer: Offer) {
         let lane = lane % LANES;
-        // Those that have come agree, so one of them stands for all.
+        // The lanes already here agree, so one of them stands for all.
         let arrived_offer = &self.offers[self.arrived.trailing_zeros() as usize % LANES];
         let differs = arrived_offer.op != offer.op || arrived_offer.mask != offer.mask;
         self.is_mixed = self.arrived != 0 && (self.is_mixed || differs);
@@ -119,7 +118,7 @@ impl Lanes {
             Offer { op: WarpOp::Shuffle as u32, mask, value, argument }
         };
         self.arrive_with(lane, offer(0), fold);
-        // What the first one finds holds for the others.
+        // The others join if the first one does.
         let joins = self.folding >> (lane % LANES) & 1 == 1;
         let mut other_lanes = 0;
         for index in 1..values.len() {
@@ -227,7 +226,7 @@ impl Lanes {
     }
 }
 
-/// The positions of the bits that are set.
+/// The positions of the set bits.
 pub(super) fn bit_positions(mut set: u32) -> impl Iterator<Item = usize> + Clone {
     std::iter::from_fn(move || {
         let bit = set.checked_ilog2().map(|_| set.trailing_zeros() as usize)?;

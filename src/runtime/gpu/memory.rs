@@ -101,7 +101,7 @@ impl GpuMemory {
         Ok(address)
     }
 
-    /// Frees the allocation that begins at `address`.
+    /// Frees the allocation at `address`.
     pub(super) fn free(&self, context: &Context, address: Address) -> Result<(), CudaError> {
         let mut state = self.lock();
         let allocation = state.live.remove(&address).ok_or(CudaError::INVALID_VALUE)?;

@@ -1,7 +1,6 @@
-//! The functions that device code calls to wait for other threads of its block, or to run all of
-//! them itself.
+//! Calls of device code that wait for other threads of its block, or run all of them.
 //!
-//! Each tells its runner what the thread waits for, and switches to the next thread that can run.
+//! Each tells its runner the reason for the wait, and switches to the next ready thread.
 #![allow(unsafe_code)]
 
 use super::running::current_runner;
@@ -13,7 +12,7 @@ use crate::runtime::cpu::warp::{Offer, WarpReduction};
 /// `__syncthreads` and its forms: returns the combined predicate once every thread has come.
 ///
 /// # Safety
-/// Must be called from a thread of a kernel that runs.
+/// Must be called from a thread of a running kernel.
 pub(crate) unsafe extern "C" fn wait_at_barrier(op: u32, predicate: u32, site: CallSite) -> u32 {
     // SAFETY: passed on to the caller; the two references do not live across the switch.
     unsafe {
@@ -35,7 +34,7 @@ pub(crate) unsafe extern "C" fn wait_at_barrier(op: u32, predicate: u32, site: C
 /// A collective of the lanes in `mask`: returns this lane's result once all of them have come.
 ///
 /// # Safety
-/// Must be called from a thread of a kernel that runs.
+/// Must be called from a thread of a running kernel.
 pub(crate) unsafe extern "C" fn warp_collective(
     op: u32,
     mask: u32,
@@ -56,7 +55,7 @@ pub(crate) unsafe extern "C" fn warp_collective(
 /// A chain of shuffles of the lanes in `mask`.
 ///
 /// # Safety
-/// Must be called from a thread of a kernel that runs; `run` must do `steps` on the values of 32 lanes.
+/// Must be called from a thread of a running kernel; `run` must do `steps` on the values of 32 lanes.
 pub(crate) unsafe extern "C" fn warp_fold(
     mask: u32,
     value: u64,
@@ -80,7 +79,7 @@ pub(crate) unsafe extern "C" fn warp_fold(
 /// The lanes of the current warp whose threads have not ended.
 ///
 /// # Safety
-/// Must be called from a thread of a kernel that runs.
+/// Must be called from a thread of a running kernel.
 pub(crate) unsafe extern "C" fn active_mask() -> u32 {
     // SAFETY: passed on to the caller.
     let runner = unsafe { current_runner() };
@@ -90,7 +89,7 @@ pub(crate) unsafe extern "C" fn active_mask() -> u32 {
 /// Lets the other threads of the block run, as far as they can.
 ///
 /// # Safety
-/// Must be called from a thread of a kernel that runs.
+/// Must be called from a thread of a running kernel.
 pub(crate) unsafe extern "C" fn yield_thread() {
     // SAFETY: as in `barrier`.
     unsafe {
@@ -103,7 +102,7 @@ pub(crate) unsafe extern "C" fn yield_thread() {
 /// Lets the calling kernel run all threads of its block; `threads` receives them.
 ///
 /// # Safety
-/// Must be called from a thread of a kernel that runs, before it has waited for others.
+/// Must be called from a thread of a running kernel, before it has waited for others.
 pub(crate) unsafe extern "C" fn whole_block(
     frame_bytes: usize,
     scratch_bytes: usize,
@@ -117,7 +116,7 @@ pub(crate) unsafe extern "C" fn whole_block(
 /// has one site for each thread, in their order, without a file if the thread has ended.
 ///
 /// # Safety
-/// Must be called from a kernel in thread-loop form that runs.
+/// Must be called from a running kernel in thread-loop form.
 pub(crate) unsafe extern "C" fn barriers_differ(sites: *const CallSite) -> ! {
     // SAFETY: passed on to the caller.
     unsafe { current_runner().report_sites(sites) }

@@ -1,6 +1,6 @@
-//! A block that is alive while others are: it pauses where it waits for them, and goes on later.
+//! A block alive together with others: it pauses when it waits for them, and goes on later.
 //!
-//! All of them run on the same stacks. What the threads of a block hold there is kept aside while others run.
+//! All of them run on the same stacks. The stack contents of a block are kept aside while others run.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -16,7 +16,7 @@ use crate::runtime::{cpu, end_replay, lack_of_memory};
 /// Why a block no longer runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::runtime::cpu) enum Pause {
-    /// A thread may wait for something that another block does.
+    /// A thread may wait for an action of another block.
     Yielded,
     /// All threads wait for the grid.
     AtGrid,
@@ -39,19 +39,19 @@ pub(super) enum AtCluster {
     Passed,
 }
 
-/// What a runner knows of its block among others.
+/// The state of a runner's block among others.
 pub(super) struct CoresidentState {
-    /// The threads that wait for the grid.
+    /// The threads waiting for the grid.
     arrived: u32,
-    /// The threads that have come to the cluster's barrier and not ended, and those of them that wait there.
+    /// The live threads with an arrival at the cluster's barrier, and those of them waiting there.
     at_cluster: u32,
     waiting: u32,
     site: CallSite,
-    /// The thread that goes on first, by its position.
+    /// The position of the thread to go on first.
     next: usize,
     pause: Pause,
     block: [u32; 3],
-    /// What the threads hold on their stacks, in the order of their positions.
+    /// The contents of the threads' stacks, in the order of their positions.
     kept: Vec<u8>,
     /// Whether all blocks of the grid run together.
     cooperative: bool,
@@ -81,7 +81,7 @@ impl BlockRunner {
         });
     }
 
-    /// Takes the stacks, of which there are enough for `threads`, for blocks that take turns.
+    /// Takes the stacks, enough for `threads`, for blocks that take turns.
     ///
     /// # Errors
     /// If no memory can be had for them.
@@ -93,7 +93,7 @@ impl BlockRunner {
         Ok(self.stacks.all.take())
     }
 
-    /// Takes back what `lend_stacks` gave.
+    /// Takes back the stacks from `lend_stacks`.
     pub(in crate::runtime::cpu) fn take_back(&mut self, stacks: Option<Stacks>) {
         self.stacks.all = stacks;
     }
@@ -135,7 +135,7 @@ impl BlockRunner {
         self.together.as_ref().map_or(Pause::Ended, |together| together.pause)
     }
 
-    /// Calls `visit_stack` with what every thread that has begun and not ended holds on its stack.
+    /// Calls `visit_stack` with the stack contents of every thread that has begun and not ended.
     fn each_stack(&mut self, mut visit_stack: impl FnMut(&mut Vec<u8>, &mut [u8])) {
         let BlockRunner { together, stacks, threads, schedule, form, .. } = self;
         let (Some(together), Some(stacks)) = (together, &mut stacks.all) else { return };
@@ -182,7 +182,7 @@ impl BlockRunner {
         });
     }
 
-    /// Lets the threads go on that waited for the grid.
+    /// Lets the threads waiting for the grid go on.
     pub(in crate::runtime::cpu) fn release_grid(&mut self) {
         self.schedule.make_all_ready();
         let next = self.first_ready();
@@ -201,24 +201,24 @@ impl BlockRunner {
         self.together.as_ref().map_or(CallSite { file: std::ptr::null(), line: 0 }, |t| t.site)
     }
 
-    /// Whether every thread that has not ended waits for the grid.
+    /// Whether every live thread waits for the grid.
     pub(super) fn all_at_grid(&self) -> bool {
         self.together
             .as_ref()
             .is_some_and(|t| t.arrived > 0 && t.arrived == self.schedule.live_count)
     }
 
-    /// Whether every thread that has not ended has come to the barrier of the cluster.
+    /// Whether every live thread has come to the barrier of the cluster.
     pub(in crate::runtime::cpu) fn all_at_cluster(&self) -> bool {
         self.together.as_ref().is_none_or(|t| t.at_cluster == self.schedule.live_count)
     }
 
-    /// Whether a thread that has not ended has come to the barrier of the cluster.
+    /// Whether a live thread has come to the barrier of the cluster.
     pub(in crate::runtime::cpu) fn has_come_to_cluster(&self) -> bool {
         self.together.as_ref().is_some_and(|together| together.at_cluster > 0)
     }
 
-    /// Lets the threads go on that wait for the cluster: whether there are any.
+    /// Lets the threads waiting for the cluster go on. Returns whether there are any.
     pub(in crate::runtime::cpu) fn release_cluster(&mut self) -> bool {
         let Some(CoresidentState { pause, waiting, .. }) = self.together else { return false };
         for position in 0..self.launch.thread_count {
@@ -339,8 +339,8 @@ impl BlockRunner {
         self.hand_over()
     }
 
-    /// From a thread that may wait for another one: to the next of its block, or to another block
-    /// where all of this one have had their turn.
+    /// From a thread that may wait for another one to the next of its block, or to another block once all of this one
+    /// have had their turn.
     pub(super) fn yield_thread(&mut self) -> Option<Handover> {
         if self.form == BlockForm::Turns {
             return None;
@@ -353,7 +353,7 @@ impl BlockRunner {
     }
 }
 
-/// Ends the replay: CUDA leaves open what such a use of the cluster's barrier does.
+/// Ends the replay: CUDA does not define such a use of the cluster's barrier.
 fn refuse_barrier_misuse(misuse: &str, site: CallSite) -> ! {
     let detail = match site.describe() {
         place if place.is_empty() => misuse.to_owned(),
@@ -365,7 +365,7 @@ fn refuse_barrier_misuse(misuse: &str, site: CallSite) -> ! {
 /// `grid.sync()`: returns once every thread of the grid has come.
 ///
 /// # Safety
-/// Must be called from a thread of a kernel that runs.
+/// Must be called from a thread of a running kernel.
 pub(crate) unsafe extern "C" fn grid_barrier(site: CallSite) {
     // SAFETY: passed on to the caller; no reference lives across the switch.
     unsafe {
@@ -375,10 +375,10 @@ pub(crate) unsafe extern "C" fn grid_barrier(site: CallSite) {
     }
 }
 
-/// Tells the cluster that the thread has come.
+/// Reports the thread's arrival to the cluster.
 ///
 /// # Safety
-/// Must be called from a thread of a kernel that runs.
+/// Must be called from a thread of a running kernel.
 pub(crate) unsafe extern "C" fn cluster_arrive(site: CallSite) {
     // SAFETY: passed on to the caller.
     unsafe { current_runner() }.arrive_at_cluster(site);
@@ -387,7 +387,7 @@ pub(crate) unsafe extern "C" fn cluster_arrive(site: CallSite) {
 /// Returns once every thread of the cluster has come.
 ///
 /// # Safety
-/// Must be called from a thread of a kernel that runs.
+/// Must be called from a thread of a running kernel.
 pub(crate) unsafe extern "C" fn cluster_wait(site: CallSite) {
     // SAFETY: as in `grid_barrier`.
     unsafe {
@@ -397,10 +397,10 @@ pub(crate) unsafe extern "C" fn cluster_wait(site: CallSite) {
     }
 }
 
-/// Whether the launch that runs is a cooperative one.
+/// Whether the running launch is a cooperative one.
 ///
 /// # Safety
-/// Must be called from a thread of a kernel that runs.
+/// Must be called from a thread of a running kernel.
 pub(crate) unsafe extern "C" fn is_cooperative() -> u32 {
     // SAFETY: passed on to the caller.
     unsafe { current_runner() }

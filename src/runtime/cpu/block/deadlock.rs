@@ -1,5 +1,4 @@
-//! Ends the replay when threads of a block wait for others that never come, and says who waits
-//! where.
+//! Ends the replay when threads of a block wait for others forever, and says who waits where.
 #![allow(unsafe_code)]
 
 use super::{BlockRunner, Wait};

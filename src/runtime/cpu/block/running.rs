@@ -1,4 +1,4 @@
-//! The blocks that run on the operating-system threads. Device code finds its runner here; the
+//! The running blocks of the operating-system threads. Device code finds its runner here; the
 //! report of a fault or a timeout finds the kernel, block and thread.
 #![allow(unsafe_code)]
 
@@ -13,43 +13,43 @@ thread_local! {
     static CURRENT: Cell<*mut BlockRunner> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-/// The runners that run a block now, for reports from other operating-system threads.
+/// The runners with a running block, for reports from other operating-system threads.
 static RUNNING: [AtomicPtr<BlockRunner>; 256] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; 256];
 
-/// The runner of the block whose thread calls. Host code that calls a function of kernels, which a
-/// compiler for the host does not refuse, ends the replay.
+/// The runner of the calling thread's block. A call from host code ends the replay: compilers for the host do not
+/// refuse host code that calls functions of kernels.
 ///
-/// A switch runs other threads, which change the runner: no reference may live across one.
+/// A switch runs other threads, and they change the runner: no reference may live across one.
 ///
 /// # Safety
-/// Must be called by code that is replayed.
+/// Must be called by replayed code.
 #[inline(always)]
 pub(super) unsafe fn current_runner<'a>() -> &'a mut BlockRunner {
     let runner = CURRENT.get();
     if runner.is_null() {
         fault::end_in_host_code();
     }
-    // SAFETY: `run` set it for the time in which a kernel's threads run on this OS thread.
+    // SAFETY: `run` set it for as long as a kernel's threads run on this OS thread.
     unsafe { &mut *runner }
 }
 
-/// The linear index of the thread that runs, in its block.
+/// The linear index of the running thread, in its block.
 ///
 /// # Safety
-/// Must be called from a thread of a kernel that runs, on a stack of its own.
+/// Must be called from a thread of a running kernel, on a stack of its own.
 pub(crate) unsafe fn linear_thread() -> u16 {
     // SAFETY: passed on to the caller.
     let runner = unsafe { current_runner() };
     runner.threads[runner.position].linear as u16
 }
 
-/// The kernel, block and thread that run on this operating-system thread, if one does.
+/// The running kernel, block and thread of this operating-system thread, if there is one.
 pub(crate) fn current_place() -> Option<KernelPlace> {
     place_of(CURRENT.get())
 }
 
-/// The kernel, block and thread that run here, else on any other operating-system thread.
+/// The same of this operating-system thread, else of any other.
 pub(crate) fn place_anywhere() -> Option<KernelPlace> {
     current_place()
         .or_else(|| RUNNING.iter().find_map(|entry| place_of(entry.load(Ordering::Acquire))))
@@ -59,7 +59,7 @@ fn place_of(runner: *const BlockRunner) -> Option<KernelPlace> {
     if runner.is_null() {
         return None;
     }
-    // SAFETY: a runner that runs lives, and so does its artifact; both are only read.
+    // SAFETY: a running runner lives, and so does its artifact; both are only read.
     unsafe {
         let pointers = &(*runner).pointers;
         let kernel = (*runner).launch.kernel?;
@@ -69,10 +69,10 @@ fn place_of(runner: *const BlockRunner) -> Option<KernelPlace> {
     }
 }
 
-/// Whether `address` is the guard page of a stack of the block that runs here.
+/// Whether `address` is the guard page of a stack of the block running here.
 pub(crate) fn stack_overflowed_at(address: usize) -> bool {
     let runner = CURRENT.get();
-    // SAFETY: a runner that is current lives; its stacks are only read.
+    // SAFETY: the current runner lives; its stacks are only read.
     let stacks = (!runner.is_null()).then(|| unsafe { &(*runner).stacks.all });
     stacks.and_then(Option::as_ref).is_some_and(|stacks| stacks.overflowed_at(address))
 }

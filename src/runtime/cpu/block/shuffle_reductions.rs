@@ -1,8 +1,8 @@
-//! Chains of shuffles in which each lane combines its value with another lane's, as one wait.
+//! Chains of shuffles as one wait: at each shuffle a lane combines its value with another lane's.
 //!
 //! When the last lane comes to the first shuffle, the values after all of them are known. The lanes still wait
-//! at each of the others, as if they had come to it themselves, so that all threads of the block run in the order
-//! in which they run without chains. Only their stacks are left alone until the last shuffle is done.
+//! at each of the others, as if they had come to it themselves: all threads of the block then run in the same order
+//! as without chains. Only their stacks are left alone until the last shuffle is done.
 
 use super::{BlockRunner, Handover};
 use crate::runtime::abi::CallSite;
@@ -30,14 +30,14 @@ impl BlockRunner {
         self.hand_over_to(next_position)
     }
 
-    /// The result of the current thread's last chain, and whether it is that of the whole one.
+    /// The result of the current thread's last chain, and whether it covers the whole chain.
     pub(super) fn fold_result(&self) -> (u64, bool) {
         let (warp, lane) = self.warp_and_lane();
         let lanes = &self.warps[warp];
         (lanes.results[lane], lanes.whole >> lane & 1 == 1)
     }
 
-    /// The thread that runs when it is the turn of the one at `position`: that one, unless it is inside a chain.
+    /// The thread to run at the turn of the one at `position`: the same one, unless it is inside a chain.
     #[inline(always)]
     pub(super) fn advance(&mut self, position: usize) -> usize {
         if self.schedule.in_folds == 0 { position } else { self.pass_folds(position) }
@@ -68,7 +68,7 @@ impl BlockRunner {
         position
     }
 
-    /// Has the lane, which is at `position`, come to the next shuffle of its chain; whose turn is next.
+    /// Has the lane, at `position`, come to the next shuffle of its chain. Returns the position of the next turn.
     fn pass_lane(&mut self, warp: usize, lane: usize, position: usize) -> usize {
         let lanes = &mut self.warps[warp];
         let offer = lanes.offers[lane];
@@ -85,8 +85,8 @@ impl BlockRunner {
         position
     }
 
-    /// The same for that lane and those behind it, where all lanes of the warp are in the chain and stand in their
-    /// order: those that are ready are at one shuffle, the others wait at the next.
+    /// The same for `lane` and the lanes behind it, if all lanes of the warp are in the chain and in their order: the
+    /// ready ones are at one shuffle, the others wait at the next.
     fn pass_warp(&mut self, warp: usize, lane: usize) -> usize {
         let lanes = &mut self.warps[warp];
         let ready = self.schedule.ready.lanes(warp);

@@ -1,8 +1,8 @@
-//! Kernels in thread-loop form that ask whose turn it is: besides at barriers, their threads wait for lanes of their warp,
-//! and let others run in front of atomics.
+//! Kernels in thread-loop form with turns: besides at barriers, their threads wait for lanes of their warp, and let
+//! others run in front of atomics.
 //!
-//! Such a kernel has one stack, and runs the threads of the block itself. It tells where each goes, several at once
-//! if threads that follow each other do the same. What decides about turns is the same as for threads with stacks.
+//! Such a kernel has one stack, and runs the threads of the block itself. It reports each wait, at once for several
+//! neighbouring threads with the same wait. The order of turns is the same as for threads with stacks.
 #![allow(unsafe_code)]
 
 use std::slice;
@@ -19,7 +19,7 @@ impl BlockRunner {
         self.block_threads(frame_bytes, 0)
     }
 
-    /// The turn of the thread at `position` and of those behind it that come next, whatever these wait for.
+    /// The turn of the thread at `position` and of the ready threads behind it.
     #[inline(always)]
     fn turn_of(&mut self, position: usize) -> WarpTurn {
         self.position = position;
@@ -39,7 +39,7 @@ impl BlockRunner {
         }
     }
 
-    /// The turn behind that of the current thread, which cannot go on.
+    /// The turn after the current thread's, now waiting.
     #[inline(always)]
     fn next_turn(&mut self) -> WarpTurn {
         let next = self.next_after(self.position);
@@ -86,10 +86,10 @@ impl BlockRunner {
     }
 }
 
-/// Lets the calling kernel run all threads of its block in turns; the first is that of `next`.
+/// Lets the calling kernel run all threads of its block in turns; `next` receives the first.
 ///
 /// # Safety
-/// Must be called from the first thread of a block that runs, before it has waited for others.
+/// Must be called from the first thread of a running block, before it has waited for others.
 pub(crate) unsafe extern "C" fn block_turns(
     frame_bytes: usize,
     threads: *mut BlockThreads,
@@ -105,7 +105,7 @@ pub(crate) unsafe extern "C" fn block_turns(
 /// `count` threads from `position` on come to the barrier at `site`.
 ///
 /// # Safety
-/// Must be called from a kernel that runs its block in turns; so must the functions below.
+/// Must be called from a kernel with turns; so must the functions below.
 pub(crate) unsafe extern "C" fn turn_barrier(
     position: u32,
     count: u32,

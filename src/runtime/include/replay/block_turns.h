@@ -44,7 +44,7 @@ class fold_part {
   uint64_t word_ = 0;
 };
 
-/// The threads of the block that runs. Made by a kernel at its start, on the stack of the first thread; when the
+/// The threads of the running block. Made by a kernel at its start, on the stack of the first thread; when the
 /// kernel returns, the block has ended.
 template <class Frame>
 class block_turns {
@@ -70,7 +70,7 @@ class block_turns {
     return frames_ + at_position_;
   }
 
-  /// Where the thread that runs goes on: its wait's number, or 0 at the start.
+  /// Where the running thread goes on: its wait's number, or 0 at the start.
   uint32_t at() const { return frames_[at_position_].replay_at; }
 
   /// The thread of `frame` waits at barrier `at`.
@@ -88,7 +88,7 @@ class block_turns {
     come_to_end();
   }
 
-  /// Whether the thread that runs lets others run in front of its next atomic; then `yield` does.
+  /// Whether the running thread lets others run in front of its next atomic; then `yield` does.
   __attribute__((always_inline)) static bool yields() { return block.restless + 1 >= restless_enough; }
   __attribute__((noinline)) void yield(Frame& frame, uint32_t at) {
     frame.replay_at = at;
@@ -100,7 +100,7 @@ class block_turns {
   /// Behind it: the atomic counts itself once more.
   static void yielded() { block.restless -= 1; }
 
-  /// Keeps what the thread that runs passes to an atomic, until it has its turn again.
+  /// Keeps what the running thread passes to an atomic, until it has its turn again.
   template <class T>
   __attribute__((noinline)) void keep(const volatile void* address, const T& value) {
     static_assert(sizeof(T) <= sizeof(arguments::value), "the value of an atomic has 16 bytes at most");
@@ -203,7 +203,7 @@ class block_turns {
     count_ = 0;
   }
 
-  // Tell the engine that the thread that runs, and those before it that did the same, come to a barrier, their end
+  // Tell the engine that the running thread, and those before it that did the same, come to a barrier, their end
   // or a chain of shuffles.
   __attribute__((noinline)) void come_to_barrier(uint32_t at) {
     abi->turn_barrier(at_position_ - count_, count_ + 1, barriers_[at - 1], &turn_);
@@ -228,7 +228,7 @@ class block_turns {
   Frame* frames_;
   // `arguments` of each thread.
   char* arguments_;
-  // The thread that runs, and the end of those that follow it.
+  // The running thread, and the end of those that follow it.
   uint32_t at_position_;
   uint32_t end_position_;
   // The threads before it that the engine has not been told of: their number, and where they are.

@@ -16,7 +16,7 @@ struct storage {
   void* address;
 };
 
-/// The threads of the block that runs. Made by a kernel at its start, on the stack of the first
+/// The threads of the running block. Made by a kernel at its start, on the stack of the first
 /// thread; when the kernel returns, the block has ended.
 /// `Indexed`: whether threads may ask for `threadIdx` after they have waited.
 template <class Frame, bool Indexed>
@@ -51,14 +51,14 @@ class whole_block {
     }
   }
 
-  /// Where the thread that runs goes on: its barrier's number, or 0 at the start.
+  /// Where the running thread goes on: its barrier's number, or 0 at the start.
   uint32_t at() const { return at_; }
 
   // A reduction by halves, `for (...; level > 0; level >>= 1) { if (index < level) branch; wait }`,
   // from its barrier on: the thread that leads runs the branch, level by level, for the threads that
   // take it.
 
-  /// Whether the thread that runs leads, all have its `level`, and the `index` of each is its place
+  /// Whether the running thread leads, all have its `level`, and the `index` of each is its place
   /// among the threads of the block.
   template <class Level, class Index>
   __attribute__((always_inline)) bool halves(Level level, Level Frame::*level_of,
@@ -93,7 +93,7 @@ class whole_block {
     level = 1;
   }
 
-  /// The thread that runs, and the end of the list that it stands in.
+  /// The running thread, and the end of the list that it stands in.
   const replay_block_thread* thread() const { return thread_ - 1; }
   const replay_block_thread* threads_end() const { return threads_ + (end_ - frames_); }
 
