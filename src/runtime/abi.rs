@@ -1,4 +1,4 @@
-//! The Rust side of the table of functions that compiled host and device code calls. It mirrors
+//! The Rust side of the table of functions for compiled host and device code. It mirrors
 //! `include/replay/abi.h`: same fields, same order, same types.
 //!
 //! Only declarations: the functions are in the runtime API (`api.rs`) and in the device.
@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct CallSite {
-    /// A C string that lives as long as the artifact, or null.
+    /// A C string with the lifetime of the artifact, or null.
     pub file: *const c_char,
     /// The line, from 1.
     pub line: u32,
@@ -76,9 +76,9 @@ pub enum ArgumentKind {
     Value = 0,
     /// A pointer to an object.
     Pointer,
-    /// A reference: its address is that of the object.
+    /// A reference: its address is the object's.
     Reference,
-    /// A class that is copied byte by byte.
+    /// A class, copied byte by byte.
     Class,
 }
 
@@ -137,14 +137,14 @@ impl WarpOp {
 }
 
 /// Does all steps of a chain of shuffles on the values of the 32 lanes of a warp; the second argument holds the
-/// steps, the third the lanes that take part.
+/// steps, the third the participating lanes.
 pub type FoldFn = unsafe extern "C" fn(*mut u64, u64, u32);
 
-/// What a lane gets of a chain of shuffles.
+/// A lane's result of a chain of shuffles.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Folded {
-    /// The lane's value after the whole chain, else the value that it reads in the first step.
+    /// The lane's value after the whole chain, else the value from the first step.
     pub value: u64,
     /// Whether all lanes came with the same chain.
     pub whole: u64,
@@ -170,7 +170,7 @@ pub struct BlockThread {
     pub linear: u32,
 }
 
-/// The threads of a block that one call of a kernel runs.
+/// The threads of a block, for one call of a kernel.
 #[derive(Debug)]
 #[repr(C)]
 pub struct BlockThreads {
@@ -178,12 +178,12 @@ pub struct BlockThreads {
     pub frames: *mut c_void,
     /// Memory for the kernel's own use, aligned to 256 bytes.
     pub scratch: *mut c_void,
-    /// The threads in the order in which they run.
+    /// The threads in their running order.
     pub threads: *const BlockThread,
     pub count: u32,
 }
 
-/// The threads of one warp whose turn it is in a kernel that runs a block in turns.
+/// The threads of one warp with the turn, in a kernel that runs a block in turns.
 #[derive(Debug)]
 #[repr(C)]
 pub struct WarpTurn {
@@ -193,24 +193,24 @@ pub struct WarpTurn {
     pub count: u32,
     /// The result of each lane's last chain of shuffles.
     pub results: *const u64,
-    /// The lanes whose result is that of a whole chain.
+    /// The lanes with the result of a whole chain.
     pub whole: u32,
     /// Whether no lane of the warp waits for others of it.
     pub alone: u32,
 }
 
-/// Threads of one warp that come to a chain of shuffles.
+/// The arrival of threads of one warp at a chain of shuffles.
 #[derive(Debug)]
 #[repr(C)]
 pub struct FoldWait {
     /// The first of them, by its place in the order of the threads.
     pub position: u32,
     pub count: u32,
-    /// The lanes that take part.
+    /// The participating lanes.
     pub mask: u32,
     /// The value of each thread.
     pub values: *const u64,
-    /// The lane that each reads first.
+    /// The first lane each reads.
     pub arguments: *const u32,
     /// The steps of the chain.
     pub steps: u64,
@@ -222,7 +222,7 @@ pub struct FoldWait {
 
 type CudaStatus = c_int;
 
-/// The table; see the header for what each function does.
+/// The table; the header describes each function.
 #[repr(C)]
 pub struct Abi {
     pub barrier: unsafe extern "C" fn(u32, u32, CallSite) -> u32,
@@ -345,7 +345,7 @@ pub struct BlockState {
     pub has_turn: u32,
     /// Whether a kernel runs, as opposed to host code.
     pub in_kernel: u32,
-    /// The weight of the operations since the last yield that a waiting thread would repeat; see
+    /// The weight of possibly waiting operations since the last yield; see
     /// `may_be_waiting` in `include/replay/thread.h`.
     pub restless: u32,
 }

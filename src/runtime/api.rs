@@ -17,25 +17,25 @@ use crate::cuda::CudaError;
 #[derive(Default)]
 pub struct ApiState {
     last_error: AtomicI32,
-    /// By kernel: the dynamic shared memory that `cudaFuncSetAttribute` allows it.
+    /// By kernel: the dynamic shared memory allowed by `cudaFuncSetAttribute`.
     shared_limits: Mutex<HashMap<usize, usize>>,
-    /// The kernels that may have clusters of more blocks than every device has.
+    /// The kernels with permission for clusters beyond the portable size.
     wide_clusters: Mutex<HashSet<usize>>,
     /// By handle: how much work had been asked for when an event was recorded.
     events: Mutex<HashMap<usize, Option<u64>>>,
-    /// How many launches, copies and fills have been asked for. Events take it for their time: results
-    /// that depend on the clock could not be replayed.
+    /// The number of launches, copies and fills so far. It is the time of events: a real clock
+    /// could not be replayed.
     work: AtomicU64,
     handles: AtomicUsize,
 }
 
 impl ApiState {
-    /// Notes that a launch, a copy or a fill was asked for.
+    /// Counts a launch, a copy or a fill.
     fn count_work(&self) {
         self.work.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The most blocks that a cluster of the kernel may have.
+    /// The most blocks of a cluster of the kernel.
     fn most_in_cluster(&self, function: *const c_void) -> u32 {
         let wide_kernels = self.wide_clusters.lock().expect("no code panics while it holds this");
         if wide_kernels.contains(&(function as usize)) {
@@ -45,13 +45,13 @@ impl ApiState {
         }
     }
 
-    /// A handle that is no other's; small numbers are names of the default streams.
+    /// A new handle; small numbers are names of the default streams.
     fn new_handle(&self) -> usize {
         self.handles.fetch_add(1, Ordering::Relaxed) + 0x10
     }
 }
 
-/// The table that artifacts are bound to. Its device side serves the CPU only; kernels on a GPU
+/// The table for artifacts. Its device side serves the CPU only; kernels on a GPU
 /// bring their own.
 pub static TABLE: Abi = Abi {
     barrier: cpu::wait_at_barrier,
@@ -133,11 +133,11 @@ unsafe extern "C" fn get_last_error(clear: c_int) -> c_int {
 }
 
 unsafe extern "C" {
-    /// The C library's stream, which the artifact prints to.
+    /// The C library's stream; the artifact prints to it.
     static stdout: *mut libc::FILE;
 }
 
-/// Makes stdout line-buffered, so that the output of replayed code keeps its order with other
+/// Makes stdout line-buffered: the output of replayed code then keeps its order with other
 /// streams and survives a crash.
 pub fn buffer_output_by_line() {
     // SAFETY: nothing was printed yet.
@@ -145,14 +145,14 @@ pub fn buffer_output_by_line() {
 }
 
 unsafe extern "C" fn device_print(text: *const c_char, bytes: usize) {
-    // SAFETY: the artifact passes a text of that many bytes.
+    // SAFETY: the artifact passes a text of `bytes` bytes.
     let text = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), bytes) };
     // In the order of the blocks, whatever the number of cores.
     if cpu::current_place().is_some() {
         // SAFETY: a thread of a kernel calls.
         unsafe { cpu::atomic_turn() };
     }
-    // SAFETY: the stream that host code prints to as well, so that both keep their order.
+    // SAFETY: the stream of host code as well, so both keep their order.
     unsafe { libc::fwrite(text.as_ptr().cast(), 1, text.len(), stdout) };
 }
 
@@ -175,7 +175,7 @@ unsafe extern "C" fn no_shadow(obstacle_pointer: *const c_char, site: CallSite) 
 unsafe extern "C" fn launch_kernel(raw: *const RawLaunch) -> c_int {
     let runtime = runtime_of_process();
     runtime.api.count_work();
-    // SAFETY: the artifact passes a launch that outlives the call; its name is a literal.
+    // SAFETY: the artifact passes a launch, and it outlives the call; its name is a literal.
     let (raw, kernel) = unsafe { (&*raw, CStr::from_ptr((*raw).kernel)) };
     let kernel: &'static str = kernel.to_str().unwrap_or("kernel");
     let limits = runtime.api.shared_limits.lock().expect("no code panics while it holds this");
@@ -183,7 +183,7 @@ unsafe extern "C" fn launch_kernel(raw: *const RawLaunch) -> c_int {
     drop(limits);
     let (default, opt_in_limit) = shared_limits();
     let dynamic_limit = dynamic_limit.unwrap_or(default);
-    // A kernel that was allowed more may have its static shared memory on top.
+    // A kernel with permission for more may have its static shared memory on top.
     let shared_limit = if dynamic_limit > default { opt_in_limit } else { default };
     let launch = Launch {
         kernel,
@@ -348,7 +348,7 @@ unsafe extern "C" fn symbol_address(
     // SAFETY: the artifact passes a literal and the address of a pointer.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     let result = runtime_of_process().device.symbol(symbol.cast(), &name, bytes);
-    // SAFETY: the address is that of a pointer, as above.
+    // SAFETY: the address of a pointer, as above.
     record_cuda_result(result.map(|address| unsafe { *pointer = address.cast() }))
 }
 
@@ -357,7 +357,7 @@ unsafe extern "C" fn synchronize_stream(stream: *mut c_void) -> c_int {
     record_cuda_result(runtime_of_process().device.synchronize())
 }
 
-/// The bytes of shared memory that a block has without asking for more, and those that it may ask for.
+/// A block's default limit of shared memory in bytes, and its limit on request.
 fn shared_limits() -> (usize, usize) {
     let scale = runtime_of_process().device.shared_scale();
     (cpu::DEFAULT_SHARED_BYTES * scale, cpu::MAX_SHARED_BYTES * scale)

@@ -41,7 +41,7 @@ impl LoadedArtifact {
             path: name.clone(),
             message: "the path holds a null byte".to_owned(),
         })?;
-        // SAFETY: runs the initialisers of code that this process exists to run.
+        // SAFETY: runs the initialisers of the replayed code, as this process exists to do.
         let handle = unsafe { libc::dlopen(c_path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
             return Err(LoadError::Open { path: name, message: last_error() });
@@ -102,7 +102,7 @@ impl LoadedArtifact {
     /// Runs the harness's statements.
     ///
     /// # Safety
-    /// `tensors`, `sizes` and `strides` must be what the artifact was compiled for: pointers to
+    /// `tensors`, `sizes` and `strides` must fit the artifact: pointers to
     /// tensors and scalars in the harness's order, sizes in the order of their names.
     pub unsafe fn call(&self, tensors: &[*mut c_void], sizes: &[i64], strides: &[*const i64]) {
         // SAFETY: promised by the caller.
@@ -110,7 +110,7 @@ impl LoadedArtifact {
     }
 }
 
-/// The address of `symbol` in the artifact at `path`, which is open as `handle`.
+/// The address of `symbol` in the artifact at `path`, open as `handle`.
 fn find_symbol(handle: *mut c_void, symbol: &CStr, path: &str) -> Result<*mut c_void, LoadError> {
     // SAFETY: the handle is open and stays so.
     let address = unsafe { libc::dlsym(handle, symbol.as_ptr()) };
@@ -118,7 +118,7 @@ fn find_symbol(handle: *mut c_void, symbol: &CStr, path: &str) -> Result<*mut c_
 }
 
 fn last_error() -> String {
-    // SAFETY: dlerror returns null or a C string that is valid until the next call.
+    // SAFETY: dlerror returns null or a C string, valid until the next call.
     unsafe {
         let message = libc::dlerror();
         if message.is_null() {

@@ -1,6 +1,6 @@
-//! The C++ headers that artifacts and modules are compiled against, embedded in the binary.
+//! The C++ headers of artifacts and modules, embedded in the binary.
 //!
-//! A macro of the user's sources means nothing in them: every word that a header uses is undefined
+//! A macro of the user's sources means nothing in them: every word of a header is undefined
 //! while the compiler reads it, unless it is a macro of these headers or of the system's.
 
 use std::collections::BTreeSet;
@@ -68,7 +68,7 @@ fn collect_headers<'d>(dir: &'d Dir<'d>, files: &mut Vec<&'d include_dir::File<'
     dir.dirs().for_each(|dir| collect_headers(dir, files));
 }
 
-/// Macros of the system's headers that the headers use, and operators, which no macro can be.
+/// The headers' macros from the system's headers, and operators: no macro can be an operator.
 const KEPT: [&str; 25] = [
     "and",
     "and_eq",
@@ -97,7 +97,7 @@ const KEPT: [&str; 25] = [
     "va_start",
 ];
 
-/// The names of the macros that `text` defines.
+/// The names of the macros defined in `text`.
 fn header_macros(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(defined_macro).filter_map(|definition| header_words(definition).next())
 }
@@ -112,7 +112,7 @@ fn macro_definitions(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What the line defines, if it defines a macro.
+/// The macro defined by the line, if any.
 fn defined_macro(line: &str) -> Option<&str> {
     line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("define ")
 }
@@ -123,8 +123,8 @@ fn header_words(code: &str) -> impl Iterator<Item = &str> {
     parts.filter(|word| word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
 }
 
-/// `text` between lines that undefine the words in it and in macros, `definition_words`, and lines that restore
-/// them. Names that begin like those of CUDA's, of these headers or of the compiler's stay as they are,
+/// `text` between lines that undefine its words and those of macros, `definition_words`, and lines that restore
+/// them. Names with a prefix of CUDA's, of these headers or of the compiler's stay as they are,
 /// and so do `own_macros`.
 fn guard_header(
     text: &str,

@@ -1,9 +1,9 @@
-//! The memory in which a child writes its account, shared with the process that reads it afterwards.
+//! The memory of a child's account, shared with the later reader's process.
 //!
-//! The account survives however the child ends. It needs no descriptor that replayed code could close or
-//! write to, and cannot grow. Each entry carries its length and a checksum over its number and its text, so that
-//! what stray stores of replayed code leave there is not believed. An adversary who shares the address space can
-//! forge entries: this is against accidents.
+//! The account survives any end of the child. It needs no descriptor, so replayed code can neither close it nor write
+//! to it, and it cannot grow. Each entry carries its length and a checksum over its number and its text: stray stores
+//! of replayed code are not taken for entries. An adversary in the same address space can forge entries: this is
+//! against accidents.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -23,9 +23,9 @@ pub(crate) const LEAST_BYTES: usize = 64 << 10;
 const FIRST: usize = 4096;
 /// The most bytes of a last word.
 const LAST_WORD: usize = FIRST - size_of::<JournalHead>();
-/// One part in this many, the last, is reserved for entries that say how the replay ended.
+/// One part in this many, the last, is reserved for entries about the end of the replay.
 const FOR_THE_END: usize = 16;
-/// One part in this many, before that, is reserved for launches that failed.
+/// One part in this many, before it, is reserved for failed launches.
 const FOR_FAILURES: usize = 8;
 
 const CHECKSUM: usize = 16;
@@ -74,12 +74,12 @@ impl Weight {
 pub struct Journal {
     map: *mut u8,
     bytes: usize,
-    /// The one process that writes: those that it forks do not have the memory.
+    /// The writing process: its forks do not have the memory.
     owner: libc::pid_t,
     next: Mutex<Next>,
 }
 
-// SAFETY: the memory stays mapped; what is shared in it is written under the lock, or once.
+// SAFETY: the memory stays mapped; shared parts of it are written under the lock, or once.
 unsafe impl Send for Journal {}
 // SAFETY: as above.
 unsafe impl Sync for Journal {}
@@ -166,18 +166,18 @@ impl Journal {
 /// the code is the cause. A seal is never taken away.
 ///
 /// # Errors
-/// If the file is no memory that can be sealed.
+/// If the file is no memory, or cannot be sealed.
 pub fn begin_journal(file: &File) -> io::Result<()> {
-    // SAFETY: changes what may be done with the descriptor's memory.
+    // SAFETY: changes the seals of the descriptor's memory.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SEAL) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Whether the process that writes to `file` was ready.
+/// Whether the writer of `file` was ready.
 pub(crate) fn has_begun(file: &File) -> bool {
-    // SAFETY: asks what may be done with the descriptor's memory.
+    // SAFETY: asks for the seals of the descriptor's memory.
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
     seals >= 0 && seals & libc::F_SEAL_SEAL != 0
 }
@@ -236,7 +236,7 @@ fn entry_checksum(number: u64, text: &[u8]) -> [u8; CHECKSUM] {
     *hash.as_bytes().first_chunk().expect("a hash is longer")
 }
 
-/// The memory of `file`, which processes forked from this one do not have.
+/// The memory of `file`; forks of this process do not have it.
 fn map_unforked_memory(file: &File, bytes: usize) -> io::Result<*mut u8> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let descriptor = file.as_raw_fd();

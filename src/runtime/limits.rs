@@ -1,10 +1,10 @@
-//! What a device of compute capability 9.0 allows a launch (CUDA C++ Programming Guide, "Compute Capabilities"). Pure.
+//! The launch limits of a device of compute capability 9.0 (CUDA C++ Programming Guide, "Compute Capabilities"). Pure.
 
 use super::abi::RawLaunch;
 use super::cpu;
 use crate::cuda::CudaError;
 
-/// Multiprocessors of the device that the CPU stands for.
+/// Multiprocessors of the device behind the CPU's limits.
 pub(super) const MULTIPROCESSORS: u64 = 132;
 
 /// How many blocks of so many threads and bytes of shared memory a multiprocessor holds. A block may ask for `shared_limit`
@@ -13,7 +13,7 @@ pub(super) fn resident_blocks(threads: usize, shared_bytes: usize, shared_limit:
     const THREADS_PER_SM: usize = 2048;
     const BLOCKS_PER_SM: usize = 32;
     let by_memory = cpu::MAX_SHARED_BYTES.checked_div(shared_bytes).unwrap_or(usize::MAX);
-    // Wider elements make blocks fewer, but one that fits stays.
+    // Wider elements make blocks fewer, but one stays if it fits.
     let by_memory = by_memory.max(usize::from(shared_bytes <= shared_limit));
     (THREADS_PER_SM / threads.next_multiple_of(32)).min(BLOCKS_PER_SM).min(by_memory)
 }

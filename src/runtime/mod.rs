@@ -1,7 +1,7 @@
-//! The CUDA runtime API that compiled host code is linked to, and the devices behind it.
+//! The CUDA runtime API of compiled host code, and the devices behind it.
 //!
-//! Runs in the child process only: one replay, one device, one process. `api` keeps the state
-//! that CUDA keeps per process (last error, function attributes) and calls the [`Device`].
+//! Runs in the child process only: one replay, one device, one process. `api` keeps CUDA's state of a process (last
+//! error, function attributes) and calls the [`Device`].
 
 pub mod abi;
 pub mod api;
@@ -49,7 +49,7 @@ impl CopyKind {
     }
 }
 
-/// A launch that passed the limits that every device shares.
+/// A launch within the limits of every device.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch {
     /// The kernel's name, a literal of the artifact.
@@ -62,7 +62,7 @@ pub struct Launch {
     pub args: *mut *mut c_void,
     /// Bytes of each argument.
     pub arg_sizes: *const usize,
-    /// The number of each argument's [`abi::ArgumentKind`], null where that is not known.
+    /// The number of each argument's [`abi::ArgumentKind`], null if unknown.
     pub arg_kinds: *const u8,
     /// The number of arguments.
     pub arg_count: usize,
@@ -72,7 +72,7 @@ pub struct Launch {
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub shared_bytes: usize,
-    /// The shared memory that a block of the kernel may have, static and dynamic.
+    /// The limit of shared memory for a block of the kernel, static and dynamic.
     pub shared_limit: usize,
     /// Whether all its blocks run together.
     pub cooperative: bool,
@@ -88,24 +88,24 @@ pub struct Launch {
 #[derive(Clone, Copy, Debug)]
 pub struct Widening<'i> {
     pub name: &'i str,
-    /// The element type that it is stored in.
+    /// Its stored element type.
     pub dtype: DType,
     pub bytes: &'i [u8],
     /// How they are moved, if they are.
     pub step: Option<(&'i Step, &'i Scales)>,
-    /// Whether it will be written again, so that the device is to keep it as it is stored.
+    /// Whether it will be written again: the device then keeps its stored bytes.
     pub is_kept: bool,
 }
 
-/// One of the calls that deviations are measured by.
+/// One of the calls for a measurement of deviations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DeviationPass {
-    /// That which the others are held against.
+    /// The yardstick of the others.
     Plain,
-    /// One that rounds in another direction.
+    /// One with another direction of rounding.
     Rounded(DirectedRounding),
-    /// The plain call once more, which ends the measurement. An element jumps where its largest deviation is more
-    /// than that many times its least one.
+    /// The plain call once more, at the end of the measurement. An element jumps if its largest deviation is more than
+    /// so many times its least one.
     Again {
         /// How many times.
         jump: f64,
@@ -122,7 +122,7 @@ impl DeviationPass {
     }
 }
 
-/// A device that measures how far directed rounding moves outputs.
+/// A device able to measure how far directed rounding moves outputs.
 #[allow(unsafe_code)]
 pub trait Deviating: Sync {
     /// Rounds as `pass` does from here on; or why it cannot.
@@ -131,7 +131,7 @@ pub trait Deviating: Sync {
     /// The reason, in words.
     fn begin(&self, pass: DeviationPass) -> Result<(), String>;
 
-    /// Gets ready for every pass, so that none of them has to wait; what fails here fails there.
+    /// Gets ready for every pass, so that none of them has to wait. A failure here shows there.
     fn prepare(&self);
 
     /// Keeps the `bytes` of an input at a `place`, for the passes to come.
@@ -140,14 +140,14 @@ pub trait Deviating: Sync {
     /// CUDA's error.
     fn keep(&self, place: usize, tensor: *const u8, bytes: usize) -> Result<(), CudaError>;
 
-    /// Writes what was kept of the input at `place` to `tensor`.
+    /// Writes the kept bytes of the input at `place` to `tensor`.
     ///
     /// # Errors
     /// CUDA's error.
     fn restore(&self, place: usize, tensor: *mut u8, bytes: usize) -> Result<(), CudaError>;
 
-    /// Takes in what `pass` has left in the output at a `place`: `count` elements, in memory of the host if it is a
-    /// scalar. Returns how many of them the repetition moved by more than rounding explains.
+    /// Takes in the output at a `place` after `pass`: `count` elements, in memory of the host if it is a scalar. Returns
+    /// how many of them the repetition moved by more than rounding explains.
     ///
     /// # Errors
     /// CUDA's error.
@@ -198,7 +198,7 @@ pub trait Device: Send + Sync {
         self.malloc(bytes, label)
     }
     /// Memory for an input: in a file, from an offset on, if there is a place and the device's memory is
-    /// this process's. `all` if every byte of it is written next, so that it may hold anything.
+    /// this process's. With `all` every byte of it is written next, so it may hold anything.
     fn malloc_input(
         &self,
         bytes: usize,
@@ -208,8 +208,8 @@ pub trait Device: Send + Sync {
     ) -> Result<*mut u8, CudaError> {
         self.malloc(bytes, label)
     }
-    /// Memory for an input that lies in a file, from `offset` on; what is written to it does not reach the file. Only
-    /// where the device's memory is this process's.
+    /// Memory for an input in a file, from `offset` on; writes do not reach the file. Only if the device's memory is this
+    /// process's.
     fn malloc_from(
         &self,
         _file: &File,
@@ -219,11 +219,11 @@ pub trait Device: Send + Sync {
     ) -> Result<*mut u8, CudaError> {
         Err(CudaError::NOT_SUPPORTED)
     }
-    /// Memory for an output that nobody reads afterwards.
+    /// Memory for an output without a later reader.
     fn malloc_unread(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
         self.malloc(bytes, label)
     }
-    /// Memory that the code itself asks for.
+    /// Memory for a request of the code itself.
     fn malloc_scratch(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
         self.malloc(bytes, label)
     }
@@ -244,17 +244,16 @@ pub trait Device: Send + Sync {
     fn widen(&self, _to: *mut u8, _input: &Widening) -> Option<Result<(), CudaError>> {
         None
     }
-    /// The device as one that measures deviations, if it does.
+    /// The device as one that measures deviations, if it can.
     fn deviating(&self) -> Option<&dyn Deviating> {
         None
     }
-    /// Lets kernels use `bytes` of host memory at `pointer`; 0 bytes take that back.
+    /// Lets kernels use `bytes` of host memory at `pointer`; 0 bytes revoke it.
     fn share_host(&self, _pointer: *mut u8, _bytes: usize) {}
-    /// Sets whether the code under test runs from here on. Its kernels aside, that code cannot
-    /// touch the device's memory.
+    /// Sets whether the code under test runs from here on. Its host code cannot touch the device's memory.
     fn run_host(&self, _runs: bool) {}
     /// # Safety
-    /// A side that `kind` calls the host must be memory of this process, `bytes` long.
+    /// A host side, by `kind`, must be memory of this process, `bytes` long.
     unsafe fn copy(
         &self,
         destination: *mut u8,
@@ -296,7 +295,7 @@ pub trait Device: Send + Sync {
     fn input(&self, _tensor: *const u8, _bytes: usize) {}
     /// Begins to watch who writes `tensor`, where the device can.
     fn watch(&self, _tensor: *mut u8) {}
-    /// The launches that had begun when the watched tensor was last written, if it was.
+    /// The launches begun by the last write to the watched tensor, if there was one.
     fn last_write(&self) -> Option<u64> {
         None
     }
@@ -304,7 +303,7 @@ pub trait Device: Send + Sync {
 
 /// The one replay of this process.
 pub struct Runtime {
-    /// The device that kernels run on.
+    /// The device of the kernels.
     pub device: Box<dyn Device>,
     /// The way back to the parent.
     pub reporter: &'static Reporter,
@@ -329,7 +328,7 @@ pub fn process_reporter() -> Option<&'static Reporter> {
     REPORTER.get()
 }
 
-/// Makes `device` the one that the runtime API of this process works on.
+/// Makes `device` the one of this process's runtime API.
 ///
 /// # Panics
 /// If there is one already.
@@ -355,7 +354,7 @@ fn finish_early() -> ! {
     if let Some(finish) = FINISH.get() {
         finish();
     }
-    // SAFETY: what the replayed code printed is kept; its exit handlers are not run.
+    // SAFETY: the output of the replayed code is kept; its exit handlers are not run.
     unsafe {
         libc::fflush(std::ptr::null_mut());
         libc::_exit(0)
@@ -404,7 +403,7 @@ pub fn lack_of_memory(purpose: &str, bytes: usize, error: &io::Error) -> ! {
     )
 }
 
-/// Whether `bytes` more exceed the address space that this process may have.
+/// Whether `bytes` more exceed this process's limit of address space.
 pub(crate) fn limit_is_reached(bytes: usize) -> bool {
     let statistics = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statistics.split(' ').next().and_then(|pages| pages.parse::<u64>().ok());
@@ -435,12 +434,12 @@ pub fn end_with_report(report: &ChildReport) -> ! {
     if let Some(reporter) = REPORTER.get() {
         reporter.send(report);
     }
-    // SAFETY: what the replayed code printed is kept; its exit handlers are not run.
+    // SAFETY: the output of the replayed code is kept; its exit handlers are not run.
     unsafe {
         libc::fflush(std::ptr::null_mut());
         libc::_exit(REPORTED)
     }
 }
 
-/// The exit status of a child that has reported why it ends.
+/// The exit status of a child after it has reported the reason.
 pub const REPORTED: i32 = 77;

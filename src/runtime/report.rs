@@ -1,5 +1,5 @@
 //! The child's messages to its parent during a replay: JSON documents in a [`Journal`]. Each is
-//! written at once, so that a crash loses nothing that was said before it.
+//! written at once: a crash loses none of the earlier ones.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::journal::{Journal, Weight};
 use crate::summary::Summary;
 
-/// One `kernel<<<grid, block, shared>>>` that host code performed.
+/// One `kernel<<<grid, block, shared>>>` of host code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LaunchRecord {
@@ -28,7 +28,7 @@ pub struct LaunchRecord {
     pub error: Option<String>,
 }
 
-/// An error of device or host code that ended a replay early.
+/// The error of device or host code behind the early end of a replay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ReplayFault {
@@ -36,7 +36,7 @@ pub struct ReplayFault {
     pub what: String,
     /// Details in words: address and tensor, waiting groups, the text of an assertion.
     pub detail: String,
-    /// The kernel that ran, if one did.
+    /// The running kernel, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
     /// The block along x, y, z.
@@ -47,11 +47,11 @@ pub struct ReplayFault {
     pub thread: Option<[u32; 3]>,
 }
 
-/// The failure of host code that touches device memory.
+/// The failure of host code with an access to device memory.
 pub const HOST_ACCESS: &str = "host access to device memory";
 /// The end of a float64 shadow whose code looks at the bits of its numbers, or at their size.
 pub const NO_SHADOW: &str = "no float64 shadow";
-/// The failure of a kernel that touches host memory.
+/// The failure of a kernel with an access to host memory.
 pub const DEVICE_ACCESS: &str = "device access to host memory";
 
 /// The kind of a finding of a checked replay.
@@ -61,16 +61,16 @@ pub const DEVICE_ACCESS: &str = "device access to host memory";
 pub enum FoundKind {
     /// Two threads touch an address, one of them writes, and nothing orders them.
     Race,
-    /// A race of writes that do not change the value in memory.
+    /// A race of writes without a change of the value in memory.
     SameValue,
-    /// A thread reads, by an atomic or volatile, what another one wrote so, and nothing else orders them: what that one
-    /// published is checked as far as fences order it.
+    /// A thread reads a value by an atomic or volatile after another one wrote it so, and nothing else orders them. Other
+    /// data of the writer is checked as far as fences order it.
     Flag,
-    /// A kernel reads memory that nobody wrote.
+    /// A kernel reads memory nobody wrote.
     Unwritten,
     /// A kernel touches memory beside an allocation.
     OutOfBounds,
-    /// A shuffle reads a lane that has ended or is not in its mask, and an output depends on what it gets.
+    /// A shuffle reads a lane that has ended or is not in its mask, and an output depends on the result.
     UndefinedLane,
     /// The same, and no output does.
     UnusedLane,
@@ -81,7 +81,7 @@ pub enum FoundKind {
 }
 
 impl FoundKind {
-    /// What is wrong with `memory`, in a few words without places.
+    /// The problem with `memory`, in a few words without places.
     pub fn words(self, memory: &str) -> String {
         match self {
             FoundKind::Race => format!("race on {memory}"),
@@ -125,13 +125,13 @@ pub struct FoundSpot {
 pub struct AccessFinding {
     /// The kind.
     pub kind: FoundKind,
-    /// Whether a race is between launches or copies of different streams, which nothing orders.
+    /// Whether a race is between unordered launches or copies of different streams.
     #[serde(default)]
     pub between_streams: bool,
     /// The earlier access of a race.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<FoundSpot>,
-    /// The access at which it showed.
+    /// The access that showed it.
     pub second: FoundSpot,
     /// The memory's name: a tensor, or where it was allocated; of a shuffle the lane, and of an access to the
     /// host's memory how the kernel came to it.
@@ -150,11 +150,11 @@ pub struct AccessFinding {
 /// The findings of a checked replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AccessFindings {
-    /// The findings, in the order in which they showed.
+    /// The findings, in their order in time.
     pub found: Vec<AccessFinding>,
     /// How many more there were.
     pub left_out: u64,
-    /// The bytes of device memory that it would have taken, if there were not so many and it ended early.
+    /// The bytes of device memory beyond the limit, if it ended early for want of them.
     pub refused: Option<u64>,
 }
 
@@ -166,12 +166,12 @@ impl FoundSpot {
 }
 
 impl AccessFinding {
-    /// Whether the code is wrong, as opposed to a habit that does no harm.
+    /// Whether the code is wrong, as opposed to a harmless habit.
     pub fn is_failure(&self) -> bool {
         !matches!(self.kind, FoundKind::SameValue | FoundKind::Flag | FoundKind::UnusedLane)
     }
 
-    /// Whether `other` is the same defect, of sources in which lines may have moved.
+    /// Whether `other` is the same defect; lines may have moved.
     pub fn is_like(&self, other: &AccessFinding) -> bool {
         fn names(finding: &AccessFinding) -> (Option<(&str, bool)>, (&str, bool), &str) {
             let first = finding.first.as_ref().map(FoundSpot::part);
@@ -180,8 +180,7 @@ impl AccessFinding {
         self.kind == other.kind && names(self) == names(other)
     }
 
-    /// The memory's name, which of an allocation tells the file and not the line, and of a lane not which
-    /// it is: these move.
+    /// The memory's name without the line of an allocation and the number of a lane: these move.
     pub fn memory_without_line(&self) -> &str {
         if matches!(self.kind, FoundKind::UndefinedLane | FoundKind::UnusedLane) {
             return "a lane that takes no part";
@@ -201,7 +200,7 @@ pub enum ChildReport {
     Launch(LaunchRecord),
     /// The replay ends here; the process exits next.
     Fault(ReplayFault),
-    /// The summary of an output that lies on the device.
+    /// The summary of an output on the device.
     Summary {
         output: String,
         /// The device's summary.
@@ -223,11 +222,11 @@ pub enum ChildReport {
         /// The device's class: `cpu`, `sm_90`.
         class: String,
     },
-    /// The process sent itself a signal that it cannot handle; it exits next.
+    /// The process sent itself a signal without a possible handler; it exits next.
     Raised { signal: i32 },
-    /// A signal came from a process that does not belong to the replay; the process exits next.
+    /// A signal came from a process outside of the replay; the process exits next.
     Outside { signal: i32 },
-    /// Device code lacks this; the replay is made again with a module that has it.
+    /// Device code lacks this; the replay is repeated with a module that has it.
     Unresolved {
         /// A kernel, or `&` and a variable, as NVRTC is asked for it.
         expression: String,
@@ -243,14 +242,14 @@ pub enum ChildReport {
     Done {
         /// All launches, also those beyond the ones reported.
         launches: u64,
-        /// The launches that had begun when the watched output was last written.
+        /// The launches begun by the last write to the watched output.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last_write: Option<u64>,
         /// Microseconds until the inputs lay on the device, from when it was ready.
         inputs_us: u64,
         /// Microseconds spent in `call`, copies of inputs and outputs not included.
         call_us: u64,
-        /// Microseconds of processor time that it took, on all cores.
+        /// Its microseconds of processor time, on all cores.
         #[serde(default)]
         cpu_us: u64,
         /// Microseconds until the outputs were written, or summarised.
@@ -268,12 +267,12 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// A reporter that writes to `journal`.
+    /// A reporter with `journal` as its destination.
     pub fn new(journal: Journal) -> Reporter {
         Reporter { journal, launches: AtomicU64::new(0) }
     }
 
-    /// Writes one entry. One that finds no room is left out: those before it say enough.
+    /// Writes one entry. Without room it is left out: the earlier ones say enough.
     pub(crate) fn send(&self, report: &ChildReport) {
         let weight = match report {
             ChildReport::Launch(LaunchRecord { error: None, .. }) => Weight::Ordinary,
@@ -302,7 +301,7 @@ impl Reporter {
     }
 }
 
-/// A report that is built without heap memory; text that does not fit is dropped.
+/// A report built without heap memory; text beyond its size is dropped.
 pub struct LastWord {
     bytes: [u8; 3072],
     length: usize,
@@ -320,7 +319,7 @@ impl LastWord {
         detail: impl FnOnce(&mut LastWord),
     ) -> LastWord {
         let mut word = LastWord::empty();
-        // Text that does not fit is dropped; a report that is cut short is no report.
+        // Text beyond the size is dropped; a truncated report is no report.
         let _ = write!(word, "{{\x01fault\x01:{{\x01what\x01:\x01{what}\x01,\x01detail\x01:\x01");
         detail(&mut word);
         let _ = word.write_str("\x01");
@@ -365,7 +364,7 @@ impl LastWord {
 impl Write for LastWord {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         for &byte in text.as_bytes() {
-            // The strings hold names and paths: characters that would need an escape are replaced.
+            // The strings hold names and paths: characters in need of an escape are replaced.
             let byte = match byte {
                 b'"' | b'\\' => b'\'',
                 QUOTE => b'"',

@@ -1,5 +1,4 @@
-//! Tells signals that replayed code caused from those that the machine or a user sent, which say
-//! nothing about the code.
+//! Tells signals caused by replayed code from those of the machine or a user: these say nothing about the code.
 //!
 //! The handlers neither allocate nor wait, and end the process.
 #![allow(unsafe_code)]
@@ -14,7 +13,7 @@ use crate::process::seccomp_filter::KILLS_ITSELF;
 /// The bytes of a stack for handlers.
 const STACK_BYTES: usize = 64 << 10;
 
-/// Signals that end a process, do not come from a fault in the code, and can be handled.
+/// Signals that end a process, can be handled, and do not come from a fault in the code.
 const ENDING: [i32; 16] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -34,25 +33,25 @@ const ENDING: [i32; 16] = [
     libc::SIGSYS,
 ];
 
-/// The process that watches over the replay.
+/// The watching process of the replay.
 static KEEPER: AtomicI32 = AtomicI32::new(-1);
 
 /// Who sent a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// The system or the process itself, or one that it started.
+    /// The system, the process itself, or a descendant.
     Inside,
-    /// The process that watches over the replay.
+    /// The watching process of the replay.
     Keeper,
     /// Anybody else.
     Outside,
 }
 
 impl Sender {
-    /// The sender of the signal that `info` describes.
+    /// The sender of the signal described by `info`.
     ///
     /// # Safety
-    /// `info` must be what a signal handler was given.
+    /// `info` must be the argument of a signal handler.
     pub unsafe fn from_siginfo(info: *const libc::siginfo_t) -> Sender {
         // SAFETY: promised by the caller; a signal of these codes has a sender.
         unsafe {
@@ -66,7 +65,7 @@ impl Sender {
     }
 
     fn from_process(process: Pid) -> Sender {
-        // SAFETY: asks for numbers. What the process starts belongs to its group.
+        // SAFETY: asks for numbers. Descendants belong to the process's group.
         let (own_process, group, sender_group) =
             unsafe { (libc::getpid(), libc::getpgrp(), libc::getpgid(process)) };
         match process {
@@ -80,7 +79,7 @@ impl Sender {
     }
 }
 
-/// Installs handlers, so that this process reports who ended it by a signal; the process `keeper`
+/// Installs handlers: this process then reports who ended it by a signal. The process `keeper`
 /// has good reason to. Replayed code runs later and may install others.
 pub fn watch_signals(keeper: Pid) {
     KEEPER.store(keeper, Ordering::SeqCst);
@@ -88,13 +87,13 @@ pub fn watch_signals(keeper: Pid) {
     ENDING.into_iter().for_each(|signal| handle_by(signal, handle_signal));
 }
 
-/// Installs `handler` for `signal`; several threads may run it at a time. A signal that the handler
-/// itself raises ends the process, since it is blocked there.
+/// Installs `handler` for `signal`; several threads may run it at a time. The handler's own signals end the process,
+/// since they are blocked there.
 pub(crate) fn handle_by(
     signal: i32,
     handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void),
 ) {
-    // SAFETY: handlers keep to what a signal handler may do.
+    // SAFETY: handlers use async-signal-safe functions alone.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as *const () as usize;
@@ -104,7 +103,7 @@ pub(crate) fn handle_by(
 }
 
 /// Gives signal handlers of this operating-system thread a stack of their own: the stack of a
-/// CUDA thread may be what overflowed.
+/// CUDA thread may have overflowed.
 pub(crate) fn use_own_stack() {
     let stack = Box::leak(vec![0u8; STACK_BYTES].into_boxed_slice());
     // SAFETY: the memory is leaked, so it outlives the thread.

@@ -1,9 +1,9 @@
-//! Clusters: neighbouring blocks of a grid that see each other's shared memory.
+//! Clusters: neighbouring blocks of a grid with access to each other's shared memory.
 
 /// The most blocks of a cluster, on every device; more only where a kernel allows it
 /// (CUDA C++ Programming Guide, "Thread Block Clusters").
 pub(crate) const PORTABLE_BLOCKS: u32 = 8;
-/// The most that a kernel may allow, on a device of compute capability 9.0.
+/// The most blocks of a cluster, on a device of compute capability 9.0.
 pub(crate) const MOST_BLOCKS: usize = 16;
 
 /// How the blocks of a launch are grouped.
@@ -11,7 +11,7 @@ pub(crate) const MOST_BLOCKS: usize = 16;
 pub(super) struct Clusters {
     /// Blocks of the grid along x, y, z.
     pub grid: [u32; 3],
-    /// Blocks of a cluster along x, y, z, which divide those of the grid.
+    /// Blocks of a cluster along x, y, z; they divide those of the grid.
     pub sides: [u32; 3],
 }
 
@@ -41,7 +41,7 @@ impl Clusters {
     }
 }
 
-/// The index along x, y, z of what is `linear` in a box with these sides.
+/// The index along x, y, z of place `linear` in a box with these sides.
 fn unravel_box_index(linear: u64, sides: [u32; 3]) -> [u32; 3] {
     let [x, y] = [u64::from(sides[0]), u64::from(sides[1])];
     [(linear % x) as u32, (linear / x % y) as u32, (linear / (x * y)) as u32]

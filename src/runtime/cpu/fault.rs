@@ -21,7 +21,7 @@ static MEMORY: OnceLock<&'static CpuMemory> = OnceLock::new();
 /// Whether replayed code has begun to run.
 static CODE_RUNS: AtomicBool = AtomicBool::new(false);
 
-/// Installs the handlers for the whole process; each operating-system thread that runs device
+/// Installs the handlers for the whole process; each operating-system thread with device
 /// code calls [`signals::use_own_stack`] as well.
 pub(super) fn install_fault_handlers(memory: &'static CpuMemory) {
     if MEMORY.set(memory).is_err() {
@@ -33,7 +33,7 @@ pub(super) fn install_fault_handlers(memory: &'static CpuMemory) {
     signals.into_iter().for_each(|signal| handle_by(signal, handle_fault));
 }
 
-/// Notes that replayed code runs from here on: later faults are its own.
+/// Replayed code runs from here on: later faults are its own.
 pub(crate) fn code_runs() {
     CODE_RUNS.store(true, Ordering::SeqCst);
 }
@@ -93,7 +93,7 @@ extern "C" fn handle_fault(signal: i32, info: *mut libc::siginfo_t, machine: *mu
     ));
 }
 
-/// Ends the replay of host code that waits for the threads of a block, or speaks with them: there is none.
+/// Ends the replay: host code waits for the threads of a block, or talks to them, and there is no block.
 #[cold]
 pub(super) fn end_in_host_code() -> ! {
     let text = "it calls a function of kernels, such as __syncthreads(), which CUDA refuses";
@@ -102,23 +102,23 @@ pub(super) fn end_in_host_code() -> ! {
     }))
 }
 
-/// The cause of an access that the system refused.
+/// The cause of a refused access.
 enum AccessFault {
     /// It overflows the stack of a CUDA thread.
     Stack,
-    /// It overflows the stack of host code, which has this many bytes.
+    /// It overflows the stack of host code, of this many bytes.
     HostStack(usize),
-    /// The address is not a multiple of the alignment that the instruction needs.
+    /// The address is not a multiple of the instruction's alignment.
     Misaligned { address: usize, alignment: usize },
     /// Host code touches device memory.
     ByHost,
-    /// A kernel uses a pointer to host memory that it was passed.
+    /// A kernel uses a pointer argument to host memory.
     Trap,
-    /// The system reports no address, as for one that no memory can have.
+    /// The system reports no address: the address is not canonical.
     Nowhere,
     /// It lies beside shared memory.
     Shared(Stray),
-    /// It is shared memory of another block of the cluster, which has ended.
+    /// It is shared memory of another block of the cluster, after that block's end.
     Ended,
     /// It lies outside of every allocation.
     Outside,
@@ -126,7 +126,7 @@ enum AccessFault {
 
 impl AccessFault {
     /// # Safety
-    /// `machine` is the state of the processor that a signal handler was passed.
+    /// `machine` is a signal handler's argument: the state of the processor.
     unsafe fn classify(address: usize, code: i32, machine: *mut libc::c_void) -> AccessFault {
         let in_kernel = running::current_place().is_some();
         // SAFETY: passed on to the caller. Of such an access the system tells no address.
@@ -215,10 +215,10 @@ fn compose_fault_word(
     LastWord::fault(fault_name, kernel, place.map(|(_, block, thread)| (block, thread)), detail)
 }
 
-/// The code of a signal that the system itself sends without saying more.
+/// The code of a signal from the system without details.
 const SI_KERNEL: i32 = 0x80;
 
-/// The report if the system takes back pages that it has given, or cannot read those of a file.
+/// The report if the system takes back pages, or cannot read those of a file.
 fn no_pages() -> LastWord {
     LastWord::refused(
         |word| {

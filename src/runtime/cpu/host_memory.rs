@@ -1,12 +1,12 @@
-//! What memory host code may have: as much as the device. The system counts what a process may write to and shares with
-//! nobody (`RLIMIT_DATA`, setrlimit(2)), so that what the machine itself takes meanwhile is added to the limit.
+//! The memory limit of host code: as much as the device's. The system counts the private writable memory of a process
+//! (`RLIMIT_DATA`, setrlimit(2)), so the machine's own memory is added to the limit.
 
 use std::sync::Mutex;
 
 use super::fiber::page_bytes;
 use crate::process::{self, Resource};
 
-/// What the machine takes without telling, such as its heap.
+/// The machine's uncounted memory, such as its heap.
 const SPARE_BYTES: u64 = 64 << 20;
 
 /// The limit while host code runs.
@@ -17,7 +17,7 @@ fn change_data_limit(change: impl FnOnce(Option<u64>) -> Option<u64>) {
     let next = change(*limit);
     if next != *limit {
         *limit = next;
-        // Where the system refuses, host code has the limit that it had.
+        // If the system refuses, host code keeps its limit.
         let _ = process::set_limit(Resource::Data, next);
     }
 }
@@ -31,7 +31,7 @@ pub(crate) fn limit_host_memory(bytes: u64) {
     });
 }
 
-/// The bytes that this process may write to and shares with no other; none if the system does not tell (proc_pid_statm(5)).
+/// The bytes of private writable memory of this process; none if the system does not tell (proc_pid_statm(5)).
 fn private_memory() -> Option<u64> {
     let statistics = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages = statistics.split(' ').nth(5)?.parse::<u64>().ok()?;

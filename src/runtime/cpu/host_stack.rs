@@ -6,12 +6,12 @@ use std::sync::OnceLock;
 /// How near to the end of the stack an access counts as an overflow.
 const NEAR_BYTES: usize = 1 << 20;
 
-/// The lowest address that the stack can grow to, and its bytes.
+/// The lowest possible address of the stack, and its bytes.
 static STACK: OnceLock<(usize, usize)> = OnceLock::new();
 
-/// Notes the stack of the calling thread, which runs host code.
+/// Notes the stack of the calling thread, of host code.
 pub(super) fn note_host_stack() {
-    // SAFETY: the attributes are a variable, which is initialised first and destroyed last.
+    // SAFETY: the attributes are a variable, initialised first and destroyed last.
     let stack = unsafe {
         let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
         if libc::pthread_getattr_np(libc::pthread_self(), &raw mut attributes) != 0 {
@@ -29,7 +29,7 @@ pub(super) fn note_host_stack() {
     }
 }
 
-/// The bytes of the stack, if `address` is one just beyond it that host code could not touch.
+/// The bytes of the stack, if `address` lies just beyond it.
 pub(crate) fn overflowed_at(address: usize) -> Option<usize> {
     let &(low, bytes) = STACK.get()?;
     let near_range = low.saturating_sub(NEAR_BYTES)..low + NEAR_BYTES.min(bytes);

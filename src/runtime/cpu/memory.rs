@@ -180,8 +180,8 @@ impl CpuMemory {
         self.allocate_by(&|pages, body| repeat_poison(pages, body, self.poison), bytes, label)
     }
 
-    /// The same, with the contents of `file` from `offset` on: all [`pages_of`] the bytes. Writes to it, the poison around
-    /// it included, do not reach the file.
+    /// The same, with the contents of `file` from `offset` on: all [`pages_of`] the bytes. Writes to it, the poison
+    /// around it included, do not reach the file.
     ///
     /// # Errors
     /// As [`CpuMemory::allocate`].
@@ -369,8 +369,8 @@ impl CpuMemory {
         state.overruns.iter().cloned().chain(live_overruns).collect()
     }
 
-    /// Names the byte and the allocation at `address`, followed by a colon; writes nothing if there is none. Called from a
-    /// signal handler: neither waits nor allocates.
+    /// Names the byte and the allocation at `address`, followed by a colon; writes nothing if there is none. Called from
+    /// a signal handler: neither waits nor allocates.
     pub(super) fn describe_inside(&self, address: usize, out: &mut dyn Write) {
         let Ok(state) = self.state.try_lock() else { return };
         let allocation_before = state.allocations.range(..=address).next_back();

@@ -1,15 +1,15 @@
-//! Tells misaligned vector accesses from other faults. The processor does not report the address
-//! that it refused, so the instruction is decoded.
+//! Tells misaligned vector accesses from other faults. The processor does not report the refused address, so the
+//! instruction is decoded.
 #![allow(unsafe_code)]
 
-/// The misaligned address of the faulting instruction in `context`, and the alignment that it
-/// needs; none for other instructions.
+/// The misaligned address of the faulting instruction in `context`, and its required alignment; none for other
+/// instructions.
 ///
 /// # Safety
-/// `context` must be what the system passes to the handler of the signal.
+/// `context` must be the system's argument to the handler of the signal.
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn misaligned_address(context: *const libc::c_void) -> Option<(usize, usize)> {
-    // SAFETY: promised by the caller; the code that ran can be read.
+    // SAFETY: promised by the caller; the code is readable.
     unsafe {
         let registers = &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
         let code = registers[libc::REG_RIP as usize] as *const u8;
@@ -20,7 +20,7 @@ pub(super) unsafe fn misaligned_address(context: *const libc::c_void) -> Option<
     }
 }
 
-/// The same on processors that load and store vectors at any address.
+/// The same on processors with loads and stores of vectors at any address.
 ///
 /// # Safety
 /// None is needed.
@@ -33,7 +33,7 @@ pub(super) unsafe fn misaligned_address(_context: *const libc::c_void) -> Option
 #[cfg(target_arch = "x86_64")]
 const LONGEST: usize = 15;
 
-/// By the number that instructions have for it.
+/// By its number in instructions.
 #[cfg(target_arch = "x86_64")]
 const REGISTERS: [libc::c_int; 16] = [
     libc::REG_RAX,
@@ -57,12 +57,11 @@ const REGISTERS: [libc::c_int; 16] = [
 /// Intel SDM volume 2, chapter 2: prefixes, ModR/M and SIB.
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    /// The moves of whole vectors that need their alignment: MOVAPS and MOVAPD (28, 29), MOVNTPS (2B),
-    /// MOVDQA (6F, 7F), MOVNTDQ (E7).
+    /// The aligned moves of whole vectors: MOVAPS and MOVAPD (28, 29), MOVNTPS (2B), MOVDQA (6F, 7F), MOVNTDQ (E7).
     const MOVES: [u8; 6] = [0x28, 0x29, 0x2b, 0x6f, 0x7f, 0xe7];
 
-    /// The address of the memory operand of the vector instruction that `bytes` begin with, and
-    /// the alignment that it needs; none for one that needs none or is not understood.
+    /// The address of the memory operand of the vector instruction at the begin of `bytes`, and its required alignment;
+    /// none for an instruction without such an alignment, or an unknown one.
     pub(crate) fn operand(bytes: &[u8], registers: &[usize; 16]) -> Option<(usize, usize)> {
         let mut remaining_bytes = bytes.iter().copied();
         let opcode = opcode(&mut remaining_bytes)?;
@@ -73,11 +72,11 @@ mod x86 {
     struct Opcode {
         /// The upper bits of the register numbers: index and base.
         upper: (usize, usize),
-        /// The bytes that its operand in memory is aligned to.
+        /// The alignment of its operand in memory, in bytes.
         alignment: usize,
     }
 
-    /// Reads prefixes and opcode; none of an instruction that takes any address.
+    /// Reads prefixes and opcode; none for an instruction without alignment.
     fn opcode(remaining_bytes: &mut impl Iterator<Item = u8>) -> Option<Opcode> {
         let mut byte = remaining_bytes.next()?;
         let mut packed = true;
@@ -107,7 +106,7 @@ mod x86 {
                     (x, b) = (usize::from(byte >> 1 & 1), usize::from(byte & 1));
                     byte = remaining_bytes.next()?;
                 }
-                // Without VEX every packed operand of 16 bytes, but for moves that say otherwise.
+                // Without VEX every packed operand of 16 bytes, except for unaligned moves.
                 let opcode = (byte == 0x0f).then(|| remaining_bytes.next()).flatten()?;
                 packed &=
                     !matches!(opcode, 0x10 | 0x11 | 0x12 | 0x13 | 0x16 | 0x17 | 0x6e | 0x7e | 0xd6);

@@ -80,14 +80,14 @@ use super::{CopyKind, Device, Launch, end_replay, finish_early, lack_of_memory, 
 use crate::cuda::CudaError;
 use crate::summary::Poison;
 
-/// How this replay differs from the plain one, and what it may use.
+/// The differences of this replay from the plain one, and its limits.
 #[derive(Clone, Debug)]
 pub struct CpuSettings {
     /// The initial content of memory.
     pub poison: Poison,
     /// The order of blocks and threads.
     pub order: Order,
-    /// Operating-system threads that run blocks.
+    /// Operating-system threads for blocks.
     pub threads: usize,
     /// Bytes of device memory.
     pub memory_limit_bytes: usize,
@@ -138,7 +138,7 @@ impl Rounding {
 pub struct CpuDevice {
     memory: &'static CpuMemory,
     protection: &'static Protection,
-    /// Host memory that kernels may use: its bytes, by its first address.
+    /// Host memory accessible to kernels: its bytes, by its first address.
     shared_host: Mutex<BTreeMap<usize, usize>>,
     settings: CpuSettings,
     pool: CorePool,
@@ -150,8 +150,8 @@ thread_local! {
 }
 
 impl CpuDevice {
-    /// A device whose threads find their built-in variables through `pointers`, which is called
-    /// on each operating-system thread that runs blocks.
+    /// A device. `pointers` gives the built-in variables of an operating-system thread, and is called
+    /// on each one with blocks.
     pub fn new(
         settings: CpuSettings,
         pointers: impl Fn() -> ThreadPointers + Copy + Send + Sync + 'static,
@@ -195,7 +195,7 @@ impl CpuDevice {
         CpuDevice { memory, protection, shared_host, settings, pool, launches }
     }
 
-    /// Allocates memory that the code itself asks for.
+    /// Allocates memory for a request of the code itself.
     fn scratch(&self, bytes: usize, label: String) -> Result<*mut u8, CudaError> {
         let fill = scratch_poison(self.settings.poison);
         self.memory.allocate_scratch(fill, bytes, label)
@@ -250,8 +250,8 @@ fn report_block_deadlock(groups: &[WaitingGroup]) -> ! {
     end_replay("barrier never reached", groups.join("; "), current_place())
 }
 
-/// The poison of scratch and shared memory. It is close to `poison` but differs from it, so that an
-/// output copied from there does not look unwritten.
+/// The poison of scratch and shared memory. It is close to `poison` but differs from it: an output copied from there
+/// does not look unwritten.
 pub(super) fn scratch_poison(poison: Poison) -> Poison {
     // The upper byte of each 16 bits makes it a NaN, or large; the lower one is free.
     let byte =
@@ -473,7 +473,7 @@ impl Device for CpuDevice {
     }
 }
 
-/// The label of an allocation: the function that made it, and the `file:line` of its call.
+/// The label of an allocation: the allocating function, and the `file:line` of its call.
 pub(super) fn allocation_label(function: &str, site: CallSite) -> String {
     match site.describe() {
         place if place.is_empty() => function.to_owned(),

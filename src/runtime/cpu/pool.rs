@@ -1,4 +1,4 @@
-//! Memory that many small allocations share: slots in large pieces, each between gaps that hold the poison.
+//! Shared memory of many small allocations: slots in large pieces, each between gaps with the poison.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
@@ -9,8 +9,8 @@ use super::host_memory;
 use super::pages::ALIGNMENT;
 use super::space::AddressSpace;
 
-/// Allocations with pages of their own come before any in the pool. Each takes two to five mappings, of which a process
-/// may have 65,530 by default (Linux, `vm.max_map_count`).
+/// Allocations with pages of their own before any in the pool. Each takes two to five mappings; a process may have
+/// 65,530 by default (Linux, `vm.max_map_count`).
 pub(super) const LEAST_OTHERS: usize = 4096;
 /// Larger allocations always have pages of their own: a device's memory holds few enough of them.
 pub(super) const MOST_BYTES: usize = 1 << 20;
@@ -22,14 +22,14 @@ const PIECE_BYTES: usize = 64 << 20;
 /// The pool. It never shrinks.
 #[derive(Default)]
 pub(super) struct SlotPool {
-    /// What is left of the last piece.
+    /// The rest of the last piece.
     left: Range<usize>,
-    /// Slots that were given back, by their bytes.
+    /// Returned slots, by their bytes.
     unused: HashMap<usize, Vec<usize>>,
 }
 
 impl SlotPool {
-    /// A slot for `bytes` with the gaps around them, in a piece that lies in `space`. It may hold anything.
+    /// A slot for `bytes` with the gaps around them, in a piece in `space`. It may hold anything.
     ///
     /// # Errors
     /// If the system has no memory, or the space no room.
@@ -50,7 +50,7 @@ impl SlotPool {
         Ok(slot_begin..slot_begin + slot_bytes)
     }
 
-    /// Takes back a slot that nobody uses any more.
+    /// Takes back an unused slot.
     pub(super) fn give_back(&mut self, slot: Range<usize>) {
         self.unused.entry(slot.len()).or_default().push(slot.start);
     }

@@ -2,7 +2,7 @@
 //! pages of an allocation, nor any page of a small one.
 //!
 //! On a GPU such an access is a segmentation fault. Protecting all pages would cost too much: the
-//! system changes them one after the other, twice at each launch. Code that touches device memory
+//! system changes them one after the other, twice at each launch. An access to device memory
 //! usually begins at one end.
 #![allow(unsafe_code)]
 
@@ -33,7 +33,7 @@ struct ProtectionState {
     launches: usize,
 }
 
-/// The device memory that may be touched now.
+/// The accessible device memory.
 #[derive(Default)]
 pub(super) struct Protection {
     state: Mutex<ProtectionState>,
@@ -59,13 +59,13 @@ impl ProtectionState {
         self.host && self.launches == 0 && region.uses == 0 && !region.shared
     }
 
-    /// The region that `address` lies in, its end included.
+    /// The region around `address`, its end included.
     fn region_at(&mut self, address: usize) -> Option<(usize, &mut ProtectedRegion)> {
         let (&begin, region) = self.regions.range_mut(..=address).next_back()?;
         (address <= begin + region.bytes).then_some((begin, region))
     }
 
-    /// Makes `change`, then gives the pages of all regions the access that follows from it.
+    /// Makes `change`, then sets the access to the pages of all regions accordingly.
     fn change_all(&mut self, change: impl FnOnce(&mut ProtectionState)) {
         let shut_before: Vec<bool> =
             self.regions.values().map(|region| self.shuts(region)).collect();
@@ -100,7 +100,7 @@ fn protect_ends(begin: usize, bytes: usize, shut: bool) {
         &[(begin, page), (begin + bytes - page, page)]
     };
     for &(begin, bytes) in ends {
-        // SAFETY: the pages belong to an allocation that lives, and whoever uses it opened it.
+        // SAFETY: the pages belong to a live allocation, and any user of it has opened it.
         unsafe { libc::mprotect(begin as *mut libc::c_void, bytes, access) };
     }
 }
@@ -115,7 +115,7 @@ impl Protection {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Adds the pages of `bytes` at `begin`, which host code may touch if `shared`.
+    /// Adds the pages of `bytes` at `begin`; host code may touch them if `shared`.
     pub(super) fn add(&self, begin: usize, bytes: usize, shared: bool) {
         let mut state = self.lock();
         let region = ProtectedRegion { bytes, shared, uses: 0 };
@@ -125,7 +125,7 @@ impl Protection {
         state.regions.insert(begin, region);
     }
 
-    /// Forgets the pages that hold `address`.
+    /// Forgets the pages around `address`.
     pub(super) fn remove(&self, address: usize) {
         let mut state = self.lock();
         if let Some((begin, _)) = state.region_at(address) {
@@ -133,7 +133,7 @@ impl Protection {
         }
     }
 
-    /// Lets host code touch the pages that hold `address`.
+    /// Lets host code touch the pages around `address`.
     pub(super) fn share(&self, address: usize) {
         let mut state = self.lock();
         if let Some((begin, _)) = state.region_at(address) {
@@ -157,7 +157,7 @@ impl Protection {
         OpenedRegions { protection: self, regions: None }
     }
 
-    /// Opens the allocations that hold one of `addresses`, for a call of the runtime API.
+    /// Opens the allocations around `addresses`, for a call of the runtime API.
     pub(super) fn open<const N: usize>(&'static self, addresses: [usize; N]) -> OpenedRegions {
         let mut state = self.lock();
         let opened_begins = addresses
@@ -171,7 +171,7 @@ impl Protection {
     }
 }
 
-/// Device memory that may be touched until this is dropped.
+/// Device memory accessible until this is dropped.
 pub(super) struct OpenedRegions {
     protection: &'static Protection,
     /// The regions; none for all.

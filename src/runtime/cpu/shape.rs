@@ -1,9 +1,9 @@
-//! The shape of a launch: how many blocks and threads it has, and which index each of them has.
+//! The shape of a launch: its numbers of blocks and threads, and their indices.
 
-/// The most threads that a block may have, on every device.
+/// The most threads of a block, on every device.
 pub(crate) const MAX_THREADS: usize = 1024;
 
-/// The shape of the launch that a block belongs to.
+/// The shape of a block's launch.
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchShape {
     /// Blocks along x, y, z.

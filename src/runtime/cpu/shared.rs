@@ -1,7 +1,7 @@
-//! Shared memory of the block that an operating-system thread runs: dynamic and static.
+//! Shared memory of an operating-system thread's block: dynamic and static.
 //!
-//! Both are poisoned for every block. Before static and behind dynamic shared memory there is none. A variable lies at the same
-//! distance from the begin in all blocks of a cluster, and what a block had that has ended cannot be touched.
+//! Both are poisoned for every block. Before static and behind dynamic shared memory there is none. A variable lies at
+//! the same distance from the begin in all blocks of a cluster. The memory of an ended block cannot be touched.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -18,15 +18,14 @@ use crate::runtime::abi::BlockState;
 use crate::runtime::{end_replay, lack_of_memory};
 use crate::summary::Poison;
 
-/// Shared memory that a block may have without asking for more (CUDA C++ Programming Guide,
-/// "Compute Capabilities").
+/// A block's default limit of shared memory (CUDA C++ Programming Guide, "Compute Capabilities").
 pub(crate) const DEFAULT_BYTES: usize = 48 << 10;
-/// The most that a block may ask for, on a device of compute capability 9.0.
+/// A block's limit on request, on a device of compute capability 9.0.
 pub(crate) const MAX_BYTES: usize = 227 << 10;
 
 /// Bytes for the static variables of a block, and as many for its dynamic shared memory.
 const AREA_BYTES: usize = 256 << 10;
-/// The widest that an element of one byte becomes in a float64 shadow.
+/// The greatest width of an element of one byte in a float64 shadow.
 pub(crate) const WIDENING: usize = 8;
 const ALIGNMENT: usize = 128;
 const MAX_SLOTS: usize = 2048;
@@ -45,7 +44,7 @@ pub(crate) extern "C" fn new_slot() -> u32 {
 
 /// The shared memory of one operating-system thread.
 pub(super) struct SharedMemory {
-    /// Where that of others lies as well, and nothing else.
+    /// The addresses for the shared memory of all blocks.
     space: &'static AddressSpace,
     map: *mut u8,
     /// Bytes of the static and of the dynamic area, each.
@@ -70,7 +69,7 @@ thread_local! {
 }
 
 impl SharedMemory {
-    /// Both areas, in `space`. They hold `scale` times what a device has.
+    /// Both areas, in `space`. They hold `scale` times as much as a device's.
     ///
     /// # Errors
     /// If the system has no memory.
@@ -113,7 +112,7 @@ impl SharedMemory {
         })
     }
 
-    /// Puts it among those of the blocks of its cluster, which come by their rank.
+    /// Puts it among those of its cluster's blocks, in the order of their ranks.
     pub(super) fn join(&mut self, peers: &[*mut SharedMemory]) {
         self.begins = [std::ptr::null_mut(); MOST_BLOCKS];
         for (block_begin, &peer) in self.begins.iter_mut().zip(peers) {
@@ -130,7 +129,7 @@ impl SharedMemory {
         }
         self.closed = closed;
         let access = if closed { libc::PROT_NONE } else { libc::PROT_READ | libc::PROT_WRITE };
-        // SAFETY: the pages that `new` mapped, without the guard behind them.
+        // SAFETY: the pages from `new`, without the guard behind them.
         if unsafe { libc::mprotect(self.map.cast(), 2 * self.area, access) } != 0 {
             lack_of_memory("shared memory", 2 * self.area, &io::Error::last_os_error());
         }
@@ -247,8 +246,8 @@ pub(crate) enum Stray {
     Behind,
 }
 
-/// Whether `address` is shared memory of a block that has ended, of the cluster whose block runs on this
-/// operating-system thread.
+/// Whether `address` is shared memory of an ended block in the running block's cluster, on this operating-system
+/// thread.
 pub(crate) fn ended_at(address: usize) -> bool {
     let current_memory = CURRENT.get();
     if current_memory.is_null() {

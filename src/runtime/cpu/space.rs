@@ -1,5 +1,5 @@
-//! The addresses of device memory: reservations without memory, away from libraries and the heap. What is placed there
-//! lies far apart, so that a pointer that strays from it by gigabytes leads to no memory at all.
+//! The addresses of device memory: reservations without memory, away from libraries and the heap. Allocations lie far
+//! apart there: a pointer astray by gigabytes leads to no memory at all.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::fiber::page_bytes;
 
-/// What is placed lies this share of the room that is left apart: at first 16 GiB of 16 TiB, which an index of 32 bits
-/// into numbers of four bytes does not step over, and after 700 half as far.
+/// The distance between allocations is this share of the remaining room: 16 GiB of 16 TiB at first, half as far after
+/// 700 of them. An index of 32 bits into numbers of four bytes does not step over 16 GiB.
 const SHARE: usize = 1024;
 /// Where addresses repeat in the tables of the hooks of checked builds, and in the sets of caches.
 const PERIOD: usize = 256 << 20;
-/// What is placed next lies this part of a period further on: the golden section, by which no two of many are close.
+/// The next allocation lies this part of a period further on. By the golden section no two of many are close.
 const STEP: f64 = 0.618_033_988_749_895;
-/// The least distance. What is nearer was too much for the room.
+/// The least distance; below it the room is full.
 const LEAST_DISTANCE: usize = 1 << 20;
-/// A reservation that is smaller is of no use.
+/// A smaller reservation is of no use.
 const LEAST_BYTES: usize = 1 << 30;
 
 /// The reservations of a process.
@@ -96,8 +96,8 @@ impl AddressSpace {
         self.range.contains(&address)
     }
 
-    /// Where `bytes` may be, at a multiple of `alignment`, far from all that was placed before; none where there is no room.
-    /// Nobody else is given these addresses.
+    /// An address for `bytes`, at a multiple of `alignment`, far from all earlier ones; none without room. Nobody else
+    /// gets these addresses.
     pub(super) fn place(&self, bytes: usize, alignment: usize) -> Option<usize> {
         let placed = self.placed.fetch_add(1, Ordering::Relaxed);
         let mut begin = 0;
@@ -111,7 +111,7 @@ impl AddressSpace {
         Some(begin)
     }
 
-    /// How far behind `next` the one lies that is placed after so many others.
+    /// The distance from `next` to the place of the allocation after `placed` others.
     fn distance(&self, next: usize, placed: usize) -> usize {
         let distance = (self.range.end - next) / SHARE;
         let whole_periods = distance - distance % PERIOD;

@@ -1,5 +1,5 @@
-//! Traps for launch arguments that point to host memory. Kernels get addresses that end the replay when
-//! they are used, as host addresses would on a GPU. An argument that is passed and not used does no harm.
+//! Traps for launch arguments that point to host memory. Kernels get addresses whose use ends the replay, as the use
+//! of host addresses would on a GPU. An unused argument does no harm.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -21,9 +21,9 @@ pub(super) struct LaunchArgument {
 
 /// Traps of one launch.
 const COUNT: usize = 8;
-/// Bytes around the address of a trap that belong to it.
+/// Bytes around the address of a trap, as parts of it.
 const BYTES: usize = 16 << 20;
-/// The most words of a class that are inspected.
+/// The most inspected words of a class.
 const MOST_WORDS: usize = 64;
 
 /// Where a pointer of the host leads.
@@ -99,7 +99,7 @@ pub(super) unsafe fn set_traps(arguments: &[LaunchArgument], is_device: impl Fn(
                 for word in 0..words {
                     // A number in a class may look like an address of the heap.
                     let only_stack = argument.kind == ArgumentKind::Class;
-                    // SAFETY: the argument has that many words, which need not be aligned.
+                    // SAFETY: the argument has that many words; they need not be aligned.
                     unsafe {
                         let place = (*argument.place).cast::<usize>().add(word);
                         if let Some(address) = trap(number, place.read_unaligned(), only_stack) {
@@ -112,8 +112,8 @@ pub(super) unsafe fn set_traps(arguments: &[LaunchArgument], is_device: impl Fn(
     }
 }
 
-/// Says which argument the trap at `address` stands for, if there is one. Called from a signal handler:
-/// neither waits nor allocates.
+/// Names the argument of the trap at `address`, if there is one. Called from a signal handler: neither waits nor
+/// allocates.
 pub(super) fn describe_trap(address: usize, out: &mut dyn Write) -> bool {
     let Some(base) = BASE.get().copied().flatten() else { return false };
     let Some(trap) = address.checked_sub(base).and_then(|offset| TRAPS.get(offset / BYTES)) else {

@@ -5,13 +5,13 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The one tensor that is watched.
+/// The watched tensor.
 struct TensorWatch {
     begin: usize,
     bytes: usize,
     open: AtomicBool,
     launches: AtomicU64,
-    /// One more than the launches that had begun when the tensor was last written.
+    /// One more than the launches begun by the last write to the tensor.
     written: AtomicU64,
 }
 
@@ -20,7 +20,7 @@ static WATCH: OnceLock<TensorWatch> = OnceLock::new();
 impl TensorWatch {
     fn protect(&self, is_open: bool) {
         let access = if is_open { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
-        // SAFETY: the pages belong to an allocation of this process, which stays mapped.
+        // SAFETY: the pages belong to an allocation of this process, and stay mapped.
         unsafe { libc::mprotect(self.begin as *mut libc::c_void, self.bytes, access) };
         self.open.store(is_open, Ordering::SeqCst);
     }
@@ -36,7 +36,7 @@ pub(super) fn start_tensor_watch(begin: usize, bytes: usize) {
     }
 }
 
-/// Notes that `launches` have begun, the last of them now.
+/// `launches` have begun, the last of them now.
 pub(crate) fn begin_launches(launches: u64) {
     let Some(watch) = WATCH.get() else { return };
     watch.launches.store(launches, Ordering::SeqCst);
@@ -57,7 +57,7 @@ pub(crate) fn let_in(address: usize) -> bool {
     is_inside
 }
 
-/// The launches that had begun when the tensor was last written; none if it never was.
+/// The launches begun by the last write to the tensor; none without a write.
 pub(super) fn last_write() -> Option<u64> {
     WATCH.get()?.written.load(Ordering::SeqCst).checked_sub(1)
 }

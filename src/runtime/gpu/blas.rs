@@ -1,4 +1,4 @@
-//! Calls of cuBLAS and cuBLASLt, which NVIDIA's libraries answer.
+//! Calls of cuBLAS and cuBLASLt, answered by NVIDIA's libraries.
 //!
 //! The artifact passes them as launches under the function's name; `include/replay/blas_call.h` and
 //! `include/cublasLt.h` have the same structures. The libraries are loaded by the first call.
@@ -16,7 +16,7 @@ use crate::cuda::blas::{
 use crate::cuda::driver::Context;
 use crate::runtime::{Launch, REPORT_IT, end_with_report, refuse_replay};
 
-/// What the libraries work in; the size that cuBLAS itself takes on a device of compute capability 9.0.
+/// The libraries' workspace: cuBLAS's own default on a device of compute capability 9.0.
 const WORKSPACE_BYTES: usize = 32 << 20;
 
 /// A factor, on the device or by its bits.
@@ -89,12 +89,12 @@ pub(super) struct BlasCalls {
 }
 
 impl BlasCalls {
-    /// Calls of the libraries that lie in one of `folders`.
+    /// Calls of the libraries in one of `folders`.
     pub(super) fn new(folders: Vec<PathBuf>) -> BlasCalls {
         BlasCalls { folders, opened: Mutex::new(None) }
     }
 
-    /// Makes the call that `launch` is. Ends the process if there is no such library.
+    /// Makes the call in `launch`. Ends the process if there is no such library.
     pub(super) fn run(&self, context: &Context, launch: &Launch) {
         let mut opened_library = self.opened.lock().expect("no code panics while it holds this");
         if opened_library.is_none() {
@@ -103,7 +103,7 @@ impl BlasCalls {
             );
         }
         let blas = opened_library.as_ref().expect("opened just now");
-        // SAFETY: the artifact passes the structure that its size says.
+        // SAFETY: the artifact passes a structure of this size.
         let (status, place) = unsafe {
             let call_pointer = *launch.args;
             match (launch.kernel, *launch.arg_sizes) {

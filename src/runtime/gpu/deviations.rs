@@ -1,4 +1,4 @@
-//! Measures on the device how far elements of outputs move in calls that round otherwise.
+//! Measures on the device how far elements of outputs move in calls with other rounding.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ const BLOCKS: u64 = 1 << 14;
 /// How many times as far as by rounding a repetition may move an element: atomic additions in another order do.
 const UNSTEADY_FACTOR: f64 = 64.0;
 
-/// What is known of the outputs, by their places.
+/// The measurements of the outputs, by their places.
 #[derive(Default)]
 pub(super) struct DeviceDeviations {
     outputs: Mutex<Vec<Option<MeasuredOutput>>>,
@@ -53,7 +53,7 @@ impl MeasuredOutput {
         })
     }
 
-    /// The elements at `tensor`, which is host memory if it is a scalar.
+    /// The elements at `tensor`, in host memory if it is a scalar.
     fn elements(
         &self,
         context: &Context,
@@ -142,7 +142,7 @@ fn dtype_kernel_name(dtype: DType) -> &'static str {
     }
 }
 
-/// Bytes that the deviation of an element of `dtype` takes.
+/// Bytes of the deviation of an element of `dtype`.
 fn deviation_bytes(dtype: DType) -> usize {
     if dtype == DType::F64 { 8 } else { 4 }
 }

@@ -1,13 +1,13 @@
-//! Algorithms of libraries over device memory that the host computes: CUB's device-wide ones and Thrust's.
+//! Algorithms of libraries over device memory, computed on the host: CUB's device-wide ones and Thrust's.
 //!
-//! They are templates of types that only the host's compiler knows, so no module for the device has them.
-//! The host runs what a CPU runs, in the same order, on memory that both sides can touch.
+//! They are templates of types known to the host's compiler alone, so no module for the device has them.
+//! The host runs the same code as a CPU replay, in the same order, on memory of both sides.
 #![allow(unsafe_code)]
 
 use crate::runtime::Launch;
 use crate::runtime::abi::ThreadPointers;
 
-/// Runs all threads of `launch`, which never wait for each other, on the calling thread.
+/// Runs all threads of `launch` on the calling thread; they never wait for each other.
 ///
 /// # Safety
 /// The host must be able to touch whatever memory the launch uses, and `pointers` be those of this thread.

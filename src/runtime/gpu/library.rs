@@ -1,4 +1,4 @@
-//! Launches that are no kernels of the sources: functions of NVIDIA's libraries, and kernels without a name.
+//! Launches without a kernel of the sources: functions of NVIDIA's libraries, and kernels without a name.
 
 use crate::cuda::LibraryError;
 use crate::runtime::report::ChildReport;
@@ -6,16 +6,16 @@ use crate::runtime::report::ChildReport;
 /// A library of NVIDIA's whose functions host code calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Library {
-    /// cuBLAS and cuBLASLt, which answer themselves.
+    /// cuBLAS and cuBLASLt; they answer themselves.
     Blas,
-    /// cuRAND, which does so as well.
+    /// cuRAND; it does so as well.
     Random,
     /// CUB's device-wide part or Thrust, whose algorithms the host computes.
     Host,
 }
 
 impl Library {
-    /// The library that has the function `kernel`.
+    /// The library of the function `kernel`.
     pub(super) fn from_kernel(kernel: &str) -> Option<Library> {
         if kernel.starts_with("cub::") || kernel.starts_with("thrust::") {
             Some(Library::Host)
@@ -29,7 +29,7 @@ impl Library {
     }
 }
 
-/// Whether `name` is that of a function such as `cublasCreate`, whose prefix an upper letter follows.
+/// Whether `name` is `prefix` with an upper letter behind it, such as `cublasCreate`.
 fn is_library_function(name: &str, prefix: &str) -> bool {
     name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
 }
@@ -42,7 +42,7 @@ pub(super) fn library_refusal(function: &str, error: &LibraryError) -> ChildRepo
     }
 }
 
-/// The report for a kernel that `function` launches, whose name no symbol of the host tells.
+/// The report for a kernel launched by `function` without a symbol of the host as its name.
 pub(super) fn nameless_kernel_refusal(function: &str) -> ChildReport {
     ChildReport::Refused {
         message: format!("{function} launches a kernel by a pointer that leads to no name"),

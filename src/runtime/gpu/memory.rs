@@ -1,8 +1,7 @@
-//! Device memory of a GPU: poisoned allocations between margins that show when a kernel writes past
-//! the ends.
+//! Device memory of a GPU: poisoned allocations between margins, to show writes past the ends.
 //!
-//! Only writes close to an allocation are found. Those further out hit other memory, or none, which
-//! the device itself reports.
+//! Only writes close to an allocation are found. Those further out hit other memory, or none: the device
+//! itself reports the latter.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -43,7 +42,7 @@ pub(super) struct GpuMemory {
 
 #[derive(Default)]
 struct GpuMemoryState {
-    /// By the address that the user has.
+    /// By the user's address.
     live: BTreeMap<Address, GpuAllocation>,
     used: usize,
     /// The overruns found when memory was freed.
@@ -67,7 +66,7 @@ impl GpuMemory {
         self.managed
     }
 
-    /// Allocates `bytes`, called `label` in messages, that the host can touch too if `managed`; address 0 for
+    /// Allocates `bytes`, called `label` in messages; the host can touch them too if `managed`. Address 0 for
     /// no bytes.
     pub(super) fn allocate(
         &self,
@@ -111,7 +110,7 @@ impl GpuMemory {
         context.free(address - allocation.margin as Address)
     }
 
-    /// Refuses a range that begins in an allocation and does not end there. Other addresses (of
+    /// Refuses a range from an allocation to beyond its end. Other addresses (of
     /// variables, of the host) are the driver's to judge.
     pub(super) fn check(&self, address: Address, bytes: usize) -> Result<(), CudaError> {
         let state = self.lock();
@@ -126,7 +125,7 @@ impl GpuMemory {
         Ok(())
     }
 
-    /// Bytes that may still be allocated, and the most that may be.
+    /// The bytes still available, and their limit.
     pub(super) fn usage(&self) -> (usize, usize) {
         (self.limit - self.lock().used, self.limit)
     }
@@ -152,7 +151,7 @@ impl GpuMemory {
         let tail = allocation.body() - allocation.bytes;
         let mut bytes_before = vec![0u8; MARGIN];
         let mut bytes_behind = vec![0u8; tail + MARGIN];
-        // SAFETY: both buffers have the room that is asked for. An error here was one before.
+        // SAFETY: both buffers have enough room. An error here was one before.
         unsafe {
             context
                 .download(
@@ -168,7 +167,7 @@ impl GpuMemory {
     }
 }
 
-/// Says which byte around `allocation` is no longer poison.
+/// Names the first byte around `allocation` without the poison.
 fn describe_margin_damage(
     allocation: &GpuAllocation,
     poison: &Poison,
@@ -183,7 +182,7 @@ fn describe_margin_damage(
     Some(format!("{label}: {} bytes before its begin were written", bytes_before.len() - offset))
 }
 
-/// The first of `bytes` that is not that of `poison`, from byte `phase` of its pattern on.
+/// The first of `bytes` unlike `poison`, from byte `phase` of its pattern on.
 fn find_other_byte(bytes: &[u8], poison: &Poison, phase: usize) -> Option<usize> {
     bytes.iter().enumerate().position(|(k, &byte)| byte != poison.pattern[(phase + k) % 8])
 }

@@ -1,7 +1,7 @@
-//! A GPU as the device of a replay: host code is the same, launches run kernels that NVRTC compiled.
+//! A GPU as the device of a replay: host code is the same, launches run kernels compiled by NVRTC.
 //!
-//! Every call is finished before the next begins, so that an error belongs to the kernel that
-//! caused it. An error that CUDA calls sticky ends the process with a report.
+//! Every call is finished before the next begins, so an error belongs to its kernel. A sticky error, in CUDA's sense,
+//! ends the process with a report.
 #![allow(unsafe_code)]
 
 mod blas;
@@ -84,7 +84,7 @@ pub struct GpuSettings {
     pub poison: Poison,
     /// The most bytes of device memory.
     pub memory_limit_bytes: usize,
-    /// Whether allocations lie between margins that show writes past their ends.
+    /// Whether allocations lie between margins, to show writes past their ends.
     pub margins: bool,
     /// Whether memory is filled with the poison.
     pub filled: bool,
@@ -101,11 +101,11 @@ pub struct Gpu {
     memory: GpuMemory,
     module: Module,
     loaded: Loaded,
-    /// The module that rounds in each direction, once it was asked for.
+    /// The module for each direction of rounding, after its first use.
     rounded: [OnceLock<Loaded>; 3],
     /// Held while one of them is loaded.
     rounding: Mutex<()>,
-    /// Which of them runs, from 1; 0 for the module itself.
+    /// The number of the running one of them, from 1; 0 for the module itself.
     running: AtomicUsize,
     deviations: DeviceDeviations,
     /// None where memory is left as it is.
@@ -115,13 +115,13 @@ pub struct Gpu {
     random: RandomCalls,
     /// Where the built-in variables of the calling thread are.
     pointers: Box<dyn Fn() -> ThreadPointers + Send + Sync>,
-    /// By the module that ran, the host's function and name: those that were launched.
+    /// The launched ones, by module, host function and name.
     functions: Mutex<HashMap<(usize, usize, &'static str), Function>>,
 }
 
 impl Gpu {
     /// Opens the device and loads the module of the file `module`. NVIDIA's libraries lie in `libraries`;
-    /// what the host computes finds its built-in variables by `pointers`.
+    /// kernels on the host find their built-in variables by `pointers`.
     ///
     /// # Errors
     /// [`StartError`] if there is no such device, or it refuses the module.
@@ -210,7 +210,7 @@ impl Gpu {
         rounded_index.and_then(|index| self.rounded[index].get()).unwrap_or(&self.loaded)
     }
 
-    /// The module that rounds in `direction`.
+    /// The module for rounding in `direction`.
     fn rounded(&self, direction: DirectedRounding) -> Result<&Loaded, String> {
         let place = &self.rounded[direction as usize];
         let _held = self.rounding.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -223,7 +223,7 @@ impl Gpu {
         Ok(place.get_or_init(|| loaded))
     }
 
-    /// Runs the module that rounds in `direction` from here on; the module itself without one.
+    /// Runs the module for rounding in `direction` from here on; the module itself without one.
     fn round(&self, direction: Option<DirectedRounding>) -> Result<(), String> {
         let running = match direction {
             Some(direction) => {
@@ -239,7 +239,7 @@ impl Gpu {
     /// Copies from the device, large tensors through pinned memory.
     ///
     /// # Safety
-    /// `destination` must have room for that many bytes.
+    /// `destination` must have room for `bytes` bytes.
     unsafe fn download(
         &self,
         destination: *mut u8,
@@ -256,7 +256,7 @@ impl Gpu {
         }
     }
 
-    /// Has `library` answer the call that `launch` is.
+    /// Has `library` answer the call in `launch`.
     fn call(&self, library: Library, launch: &Launch) -> Result<(), CudaError> {
         timeout::note_running_kernel(Some(launch.kernel));
         match library {
@@ -270,7 +270,7 @@ impl Gpu {
         self.survive(completion, Some(launch.kernel))
     }
 
-    /// Ends the process if `result` is an error after which the device does nothing more.
+    /// Ends the process if `result` is an error and the device does nothing more after it.
     fn survive(
         &self,
         result: Result<(), CudaError>,
@@ -291,7 +291,7 @@ impl Gpu {
     }
 }
 
-/// Limits the context to one hardware queue, which is enough for streams that run in one order. A context
+/// Limits the context to one hardware queue: enough for streams in a fixed order. A context
 /// with the usual eight takes twice as long to create, while no other process can create one.
 fn one_connection() {
     const NAME: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
@@ -306,7 +306,7 @@ fn read_device_module(module: &Path) -> Result<Module, StartError> {
     decoded_module.ok_or_else(|| StartError::Module { path: module.display().to_string() })
 }
 
-/// Asks the parent for a module that holds `expression`.
+/// Asks the parent for a module with `expression`.
 fn request_instance(expression: String) -> ! {
     end_with_report(&ChildReport::Unresolved { expression })
 }
@@ -325,7 +325,7 @@ fn sticky_fault_name(error: CudaError) -> Option<&'static str> {
     }
 }
 
-/// The report if `error` means that the device itself is gone, which is no fault of the kernel's.
+/// The report if `error` means the loss of the device itself: this is no fault of the kernel's.
 fn lost_device_report(error: CudaError, info: &DeviceInfo) -> Option<ChildReport> {
     let lost_errors = [
         CudaError::DEVICE_UNAVAILABLE,
@@ -353,7 +353,7 @@ fn symbol_at(address: *const c_void) -> Option<String> {
         if address.is_null() || libc::dladdr(address, &raw mut info) == 0 {
             return None;
         }
-        // The nearest symbol before an address that has none of its own is somebody else's.
+        // An address without a symbol of its own: the nearest one before it is somebody else's.
         if info.dli_sname.is_null() || info.dli_saddr.cast_const() != address {
             return None;
         }
@@ -392,7 +392,7 @@ impl Device for Gpu {
     }
 
     fn deviating(&self) -> Option<&dyn Deviating> {
-        // Algorithms of libraries that the host computes round to nearest.
+        // Library algorithms on the host round to nearest.
         (!self.memory.managed()).then_some(self as &dyn Deviating)
     }
 

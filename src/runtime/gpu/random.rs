@@ -1,4 +1,4 @@
-//! Calls of cuRAND's host API, which NVIDIA's library answers.
+//! Calls of cuRAND's host API, answered by NVIDIA's library.
 //!
 //! The artifact passes them as launches under the function's name; `include/curand.h` has the same
 //! structure. The library is loaded by the first call.
@@ -46,12 +46,12 @@ pub(super) struct RandomCalls {
 }
 
 impl RandomCalls {
-    /// Calls of the library that lies in one of `folders`.
+    /// Calls of the library in one of `folders`.
     pub(super) fn new(folders: Vec<PathBuf>) -> RandomCalls {
         RandomCalls { folders, opened: Mutex::default() }
     }
 
-    /// Makes the call that `launch` is. Ends the process if there is no such library.
+    /// Makes the call in `launch`. Ends the process if there is no such library.
     pub(super) fn run(&self, launch: &Launch) {
         let numbers = match launch.kernel {
             "curandGenerate" => RandomDistribution::Bits,
@@ -59,7 +59,7 @@ impl RandomCalls {
             "curandGenerateNormal" => RandomDistribution::Normal,
             _ => refuse_unknown_random(launch.kernel),
         };
-        // SAFETY: the artifact passes the structure that its size says.
+        // SAFETY: the artifact passes a structure of this size.
         let call = unsafe {
             if *launch.arg_sizes != size_of::<RandomCall>() {
                 refuse_unknown_random(launch.kernel);
@@ -79,7 +79,7 @@ impl RandomCalls {
     /// The library's status.
     ///
     /// # Safety
-    /// What `call` writes to must be memory of the device.
+    /// The destination of `call` must be memory of the device.
     unsafe fn answer(
         &self,
         opened_library: &mut OpenedRandom,

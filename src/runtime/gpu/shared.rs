@@ -1,6 +1,6 @@
-//! Poisons the shared memory of every multiprocessor, which otherwise holds what the last kernel left.
+//! Poisons the shared memory of every multiprocessor. Without it the contents are those of the last kernel.
 //!
-//! The first blocks of a launch find the poison; later blocks find what earlier ones left.
+//! The first blocks of a launch find the poison; later blocks find the contents of earlier ones.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -30,7 +30,7 @@ impl SharedFill {
         Ok(SharedFill { function, sizes, pattern: poison.pattern })
     }
 
-    /// One block, which takes all of it, for each multiprocessor.
+    /// One block for each multiprocessor; it takes all of the shared memory.
     pub(super) fn run(&self) -> Result<(), CudaError> {
         let half =
             |offset: usize| u32::from_le_bytes([0, 1, 2, 3].map(|k| self.pattern[offset + k]));

@@ -53,7 +53,7 @@ impl Summarizer {
             (&raw mut out).cast(),
         ];
         let shape_of_launch = LaunchConfiguration::plain(BLOCKS, THREADS, 0);
-        // SAFETY: the arguments are those of the kernel; the parts have room for what is copied.
+        // SAFETY: the arguments are those of the kernel; the parts have room for the copy.
         let launch_result = unsafe {
             self.function
                 .launch(shape_of_launch, args.as_mut_ptr())

@@ -1,4 +1,4 @@
-//! Names the running kernel when the parent signals that time is over.
+//! Names the running kernel at the parent's signal for the end of time.
 //!
 //! The handler neither allocates nor waits. It ends the process, and with it the kernel.
 #![allow(unsafe_code)]
@@ -16,7 +16,7 @@ pub(super) fn install_timeout_handler() {
     handle_by(libc::SIGTERM, handle_timeout);
 }
 
-/// Remembers which kernel runs; none between launches.
+/// Remembers the running kernel; none between launches.
 pub(super) fn note_running_kernel(kernel: Option<&'static str>) {
     NAME_BYTES.store(0, Ordering::SeqCst);
     if let Some(name) = kernel {
@@ -29,7 +29,7 @@ extern "C" fn handle_timeout(signal: i32, info: *mut libc::siginfo_t, _: *mut li
     // SAFETY: the system passes the information about this signal.
     unsafe { end_if_from_outside(signal, info) };
     let bytes = NAME_BYTES.load(Ordering::SeqCst);
-    // SAFETY: a name that lives as long as the process.
+    // SAFETY: the name lives as long as the process.
     let name = (bytes > 0)
         .then(|| unsafe { std::slice::from_raw_parts(NAME.load(Ordering::SeqCst), bytes) });
     let name = name.and_then(|name| std::str::from_utf8(name).ok());

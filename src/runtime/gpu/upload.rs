@@ -21,10 +21,10 @@ pub(super) const LARGE: usize = 64 << 20;
 const PIECE: usize = 2 << 20;
 /// Pieces of a thread: one on its way, one being filled.
 const PIECES: usize = 2;
-/// Threads that fill pieces; more do not make memory faster.
+/// Threads for filling pieces; more do not make memory faster.
 const THREADS: usize = 12;
 
-/// The pinned memory of one thread, and the stream that copies out of it and into it.
+/// The pinned memory of one thread, and the stream for copies out of it and into it.
 struct UploadStream {
     pinned: *mut u8,
     stream: sys::CUstream,
@@ -32,7 +32,7 @@ struct UploadStream {
     events: [sys::CUevent; PIECES],
 }
 
-// SAFETY: memory and handles, which any thread may use.
+// SAFETY: memory and handles; any thread may use them.
 unsafe impl Send for UploadStream {}
 
 impl UploadStream {
@@ -45,7 +45,7 @@ impl UploadStream {
             stream: std::ptr::null_mut(),
             events: [std::ptr::null_mut(); PIECES],
         };
-        // SAFETY: fill in handles. The stream waits for the default one, which fills with poison.
+        // SAFETY: fill in handles. The stream waits for the default one and its poison.
         unsafe {
             check_driver_result(sys::cuStreamCreate(&raw mut lane.stream, 0))?;
             for event in &mut lane.events {
@@ -56,7 +56,7 @@ impl UploadStream {
         Ok(lane)
     }
 
-    /// Sends the pieces of `bytes` that `next` gives until there are no more, and waits for them.
+    /// Sends pieces of `bytes`, by `next`, until there are no more, and waits for them.
     fn work(
         &mut self,
         destination: Address,
@@ -75,7 +75,7 @@ impl UploadStream {
         check_driver_result(unsafe { sys::cuStreamSynchronize(self.stream) })
     }
 
-    /// Brings the pieces of the `bytes` from `source` on that `next` gives until there are no more.
+    /// Brings pieces of the `bytes` from `source` on, by `next`, until there are no more.
     fn fetch(
         &self,
         destination: UploadTarget,
@@ -127,7 +127,7 @@ impl UploadStream {
         }
     }
 
-    /// Sends `piece` by way of pinned piece `slot`, once that one's earlier content has arrived.
+    /// Sends `piece` by way of pinned piece `slot`, after the arrival of the slot's earlier content.
     fn send(&self, destination: Address, piece: &[u8], slot: usize) -> Result<(), CudaError> {
         // SAFETY: the pinned piece is as long as any, and nothing reads it once its event is over;
         // it is left alone until then.
@@ -148,7 +148,7 @@ impl UploadStream {
 
 impl Drop for UploadStream {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, and given back once; what was on its way is waited for.
+        // SAFETY: made by `new`, and given back once; pending copies are waited for.
         unsafe {
             if !self.stream.is_null() {
                 sys::cuStreamSynchronize(self.stream);
@@ -162,7 +162,7 @@ impl Drop for UploadStream {
     }
 }
 
-/// Memory of the host that several threads write parts of.
+/// Memory of the host, written in parts by several threads.
 #[derive(Clone, Copy)]
 struct UploadTarget(*mut u8);
 
@@ -236,8 +236,7 @@ impl Uploader {
     }
 }
 
-/// Seconds that a plain copy of `bytes` out of pinned memory takes, the best that the bus gives. For
-/// measurements.
+/// The seconds of a plain copy of `bytes` out of pinned memory, the bus's best. For measurements.
 ///
 /// # Errors
 /// CUDA's error if the device or its memory cannot be had.

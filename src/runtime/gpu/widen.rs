@@ -51,13 +51,13 @@ impl DeviceStep {
     }
 }
 
-/// Inputs as they are stored, by name: those that will be widened again.
+/// Inputs as stored, by name, to be widened again.
 #[derive(Default)]
 pub(super) struct StoredInputs {
     known: Mutex<HashMap<String, Address>>,
 }
 
-/// Memory of the device that is freed with this.
+/// Memory of the device, freed with this.
 struct Room<'c>(&'c Context, Address);
 
 impl<'c> Room<'c> {
