@@ -1,7 +1,7 @@
 //! cuBLAS and cuBLASLt, NVIDIA's libraries for products of matrices: found, loaded and called.
 //!
 //! They work on the current context, in its default stream, with a workspace of their own and without
-//! atomics, so that equal calls have equal bits on equal devices (cuBLAS Library, "Results
+//! atomics: equal calls then have equal bits on equal devices (cuBLAS Library, "Results
 //! Reproducibility").
 #![allow(unsafe_code)]
 
@@ -16,14 +16,14 @@ use super::driver::Address;
 use super::library::{Called, LibraryError, files_in, identify_library};
 use super::object::SharedObject;
 
-/// What is said of it where it cannot be used.
+/// Its description in errors.
 pub(crate) static CALLED: Called = Called {
     file: "libcublas",
     package: "nvidia-cublas",
     known: "cuBLAS 12 and 13 are known to work",
 };
 
-/// The files of cuBLAS and of cuBLASLt, which lie in one folder.
+/// The files of cuBLAS and of cuBLASLt, in one folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlasFiles {
     pub blas: PathBuf,
@@ -31,7 +31,7 @@ pub struct BlasFiles {
 }
 
 impl BlasFiles {
-    /// The newest of the first of `folders` that has both.
+    /// The newest in the first of `folders` with both.
     ///
     /// # Errors
     /// [`LibraryError::Missing`] names the folders.
@@ -41,7 +41,7 @@ impl BlasFiles {
     }
 }
 
-/// The newest cuBLAS in `folder` that has its cuBLASLt beside it.
+/// The newest cuBLAS in `folder` with its cuBLASLt beside it.
 fn find_blas_pair(folder: &Path) -> Option<BlasFiles> {
     files_in(folder, CALLED.file).into_iter().find_map(|blas| {
         let lt_name = blas.file_name()?.to_string_lossy().replace("libcublas", "libcublasLt");
@@ -51,7 +51,7 @@ fn find_blas_pair(folder: &Path) -> Option<BlasFiles> {
 }
 
 impl BlasFiles {
-    /// Their paths, sizes and times: what results may depend on.
+    /// Their paths, sizes and times: results may depend on them.
     pub(crate) fn identity(&self) -> String {
         [&self.blas, &self.lt].map(|path| identify_library(path)).join("\n")
     }
@@ -125,7 +125,7 @@ impl BlasOperand {
 }
 
 impl Blas {
-    /// Loads `files`, and makes handles that work in `workspace`.
+    /// Loads `files`, and makes handles with `workspace`.
     ///
     /// # Errors
     /// [`LibraryError::Unusable`].
@@ -133,7 +133,7 @@ impl Blas {
         files: BlasFiles,
         workspace: (Address, usize),
     ) -> Result<Blas, LibraryError> {
-        // libcublas finds libcublasLt among the libraries that are loaded.
+        // libcublas finds libcublasLt among the loaded libraries.
         let lt = SharedObject::open(&files.lt);
         let lt = lt.map_err(|reason| CALLED.unusable(&files.lt, reason))?;
         let blas = SharedObject::open(&files.blas);

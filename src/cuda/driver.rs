@@ -1,6 +1,6 @@
 //! The CUDA driver, each call checked: devices, a context, memory, modules and launches.
 //!
-//! The one place that talks to libcuda. Knows nothing of replays.
+//! The only caller of libcuda. Knows nothing of replays.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -26,7 +26,7 @@ pub enum GpuError {
     /// There are fewer devices.
     #[error("no GPU {ordinal}: this machine has {count}")]
     NoDevice {
-        /// The one that was asked for.
+        /// The requested one.
         ordinal: usize,
         /// How many there are.
         count: usize,
@@ -77,7 +77,7 @@ pub(crate) fn check_driver_result(result: CUresult) -> Result<(), CudaError> {
     }
 }
 
-/// The driver's own words for `error`, which may be newer than the table here.
+/// The driver's own words for `error`; the driver may be newer than the table here.
 pub(crate) fn driver_error_text(error: CudaError) -> String {
     if CudaError::KNOWN.iter().any(|(code, ..)| *code == error.0) {
         return error.to_string();
@@ -170,11 +170,11 @@ fn query_attribute(
 /// An address in the memory of the device.
 pub(crate) type Address = u64;
 
-/// The primary context of a device, made current on the thread that opens it.
+/// The primary context of a device, made current on the opening thread.
 #[derive(Debug)]
 pub(crate) struct Context(sys::CUcontext);
 
-// SAFETY: a handle, which the driver lets any thread use.
+// SAFETY: a handle; the driver lets any thread use it.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
@@ -185,7 +185,7 @@ impl Context {
         start_driver()?;
         let mut context = std::ptr::null_mut();
         let mut device = 0;
-        // SAFETY: fill in handles, which stay valid until the process ends.
+        // SAFETY: fill in handles; they stay valid until the process ends.
         unsafe {
             check_driver_result(sys::cuDeviceGet(&raw mut device, ordinal as c_int))
                 .and_then(|()| {
@@ -197,7 +197,7 @@ impl Context {
         Ok(Context(context))
     }
 
-    /// Makes it current on the thread that calls.
+    /// Makes it current on the calling thread.
     pub(crate) fn enter(&self) -> Result<(), CudaError> {
         // SAFETY: the context stays open until the process ends.
         check_driver_result(unsafe { sys::cuCtxSetCurrent(self.0) })
@@ -211,7 +211,7 @@ impl Context {
         Ok(address)
     }
 
-    /// Makes room for `bytes` that the host can touch too, while no kernel runs.
+    /// Makes room for `bytes`; the host can touch them too, while no kernel runs.
     pub(crate) fn allocate_managed(&self, bytes: usize) -> Result<Address, CudaError> {
         let mut address = 0;
         let global = sys::CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL as u32;
@@ -220,16 +220,16 @@ impl Context {
         Ok(address)
     }
 
-    /// Gives back what `allocate` or `allocate_managed` returned.
+    /// Gives back memory from `allocate` or `allocate_managed`.
     pub(crate) fn free(&self, address: Address) -> Result<(), CudaError> {
-        // SAFETY: the driver refuses what it did not allocate.
+        // SAFETY: the driver refuses any other memory.
         check_driver_result(unsafe { sys::cuMemFree_v2(address) })
     }
 
-    /// Copies between any two places; the driver finds out which is where.
+    /// Copies between any two places; the driver finds out their kinds.
     ///
     /// # Safety
-    /// A side that lies in host memory must have that many bytes.
+    /// A side in host memory must have `bytes` bytes.
     pub(crate) unsafe fn copy(
         &self,
         destination: Address,
@@ -243,7 +243,7 @@ impl Context {
     /// Copies from the host to the device.
     ///
     /// # Safety
-    /// `source` must have that many bytes.
+    /// `source` must have `bytes` bytes.
     pub(crate) unsafe fn upload(
         &self,
         destination: Address,
@@ -257,7 +257,7 @@ impl Context {
     /// Copies from the device to the host.
     ///
     /// # Safety
-    /// `destination` must have room for that many bytes.
+    /// `destination` must have room for `bytes` bytes.
     pub(crate) unsafe fn download(
         &self,
         destination: *mut u8,
@@ -327,7 +327,7 @@ impl Context {
         })
     }
 
-    /// Waits for everything that was asked for.
+    /// Waits for everything asked for.
     pub(crate) fn synchronize(&self) -> Result<(), CudaError> {
         // SAFETY: waits.
         check_driver_result(unsafe { sys::cuCtxSynchronize() })
@@ -346,7 +346,7 @@ impl Context {
 /// The shared memory of a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SharedSizes {
-    /// The most that a block may have, which is all of a multiprocessor's.
+    /// The most of a block: all of a multiprocessor's.
     pub(crate) bytes: u32,
     pub(crate) multiprocessors: u32,
 }
@@ -355,7 +355,7 @@ pub(crate) struct SharedSizes {
 #[derive(Debug)]
 pub(crate) struct Loaded(sys::CUmodule);
 
-// SAFETY: a handle, which the driver lets any thread use.
+// SAFETY: a handle; the driver lets any thread use it.
 unsafe impl Send for Loaded {}
 // SAFETY: as above.
 unsafe impl Sync for Loaded {}
@@ -364,7 +364,7 @@ unsafe impl Sync for Loaded {}
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Function(sys::CUfunction);
 
-// SAFETY: a handle, which the driver lets any thread use.
+// SAFETY: a handle; the driver lets any thread use it.
 unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
@@ -394,7 +394,7 @@ impl Loaded {
     /// Loads a cubin into the current context.
     pub(crate) fn new(code: &[u8]) -> Result<Loaded, CudaError> {
         let mut module = std::ptr::null_mut();
-        // SAFETY: a cubin of NVRTC's, which tells its own size.
+        // SAFETY: a cubin of NVRTC's; it holds its own size.
         check_driver_result(unsafe {
             sys::cuModuleLoadData(&raw mut module, code.as_ptr().cast())
         })?;
@@ -441,7 +441,7 @@ impl Function {
         check_driver_result(unsafe { sys::cuFuncSetAttribute(self.0, attribute, 1) })
     }
 
-    /// The blocks of so many threads and bytes of dynamic shared memory that a multiprocessor holds.
+    /// How many blocks of so many threads and bytes of dynamic shared memory fit on a multiprocessor.
     pub(crate) fn occupancy(self, threads: c_int, shared_bytes: usize) -> Result<i32, CudaError> {
         let mut blocks = 0;
         // SAFETY: fills in an integer; the function's module stays loaded.
@@ -516,7 +516,7 @@ impl Function {
     }
 }
 
-/// What a launch of this shape asks for besides.
+/// The attributes of a launch of this shape.
 fn launch_attributes(shape: &LaunchConfiguration) -> Vec<sys::CUlaunchAttribute> {
     use sys::CUlaunchAttributeID_enum as Id;
     let attribute = |id, value| sys::CUlaunchAttribute { id, pad: [0; 4], value };

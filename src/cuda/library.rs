@@ -1,4 +1,4 @@
-//! Finds CUDA's libraries and headers on machines that keep them outside of the default search path.
+//! Finds CUDA's libraries and headers outside of the default search path.
 //!
 //! Looks at files and asks Python for its folders; loads nothing.
 
@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// The folders that the user's environment names, most important first.
+/// The folders of the user's environment, most important first.
 #[derive(Clone, Debug, Default)]
 pub struct SearchPath {
     /// Folders with libraries, as in `LD_LIBRARY_PATH`.
     pub libraries: Vec<PathBuf>,
     /// Roots of CUDA installations, as in `CUDA_HOME`.
     pub roots: Vec<PathBuf>,
-    /// The command that tells where Python keeps packages; none to leave Python alone.
+    /// The command for finding Python's packages; none to leave Python alone.
     pub python: Option<String>,
 }
 
 impl SearchPath {
-    /// The usual roots of installations that exist, those of the environment first.
+    /// The existing ones of the usual roots of installations, those of the environment first.
     fn roots(&self) -> Vec<PathBuf> {
         let mut versions = list_prefixed_paths("/usr/local", "cuda-");
         versions.reverse();
@@ -29,12 +29,12 @@ impl SearchPath {
         self.roots.iter().cloned().chain(usual).chain(versions).collect()
     }
 
-    /// Folders in which a program of CUDA's toolkit may lie, whether or not they exist.
+    /// Possible folders of programs of CUDA's toolkit, whether or not they exist.
     pub(crate) fn program_folders(&self) -> impl Iterator<Item = PathBuf> {
         self.roots().into_iter().map(|root| root.join("bin"))
     }
 
-    /// Folders in which libraries of CUDA may lie, whether or not they exist; Python's last.
+    /// Possible folders of CUDA's libraries, whether or not they exist; Python's last.
     pub(crate) fn library_folders(&self) -> impl Iterator<Item = PathBuf> + '_ {
         let installed = self.roots().into_iter().flat_map(|root| {
             let targets =
@@ -61,7 +61,7 @@ impl SearchPath {
             .collect()
     }
 
-    /// Folders of CUDA's headers that go with the libnvrtc in `library`.
+    /// Folders of CUDA's headers for the libnvrtc in `library`.
     pub fn header_folders(&self, library: &Path) -> Vec<PathBuf> {
         let nearby_roots = [1, 2].into_iter().filter_map(|up| library.ancestors().nth(up + 1));
         let packages = ["cuda_runtime", "cuda_cccl", "cu13", "cuda_nvrtc"];
@@ -87,7 +87,7 @@ impl SearchPath {
             .collect()
     }
 
-    /// The folders in which Python keeps packages.
+    /// The folders of Python's packages.
     fn packages(&self) -> Vec<PathBuf> {
         static FOUND: OnceLock<Vec<PathBuf>> = OnceLock::new();
         let Some(python) = &self.python else { return Vec::new() };
@@ -106,32 +106,32 @@ fn site_packages(python: &str) -> Option<Vec<PathBuf>> {
     Some(text.lines().filter(|line| !line.is_empty()).map(PathBuf::from).collect())
 }
 
-/// Path, size and time of the library at `path`: what results may depend on.
+/// Path, size and time of the library at `path`: results may depend on them.
 pub(crate) fn identify_library(path: &Path) -> String {
     let state = fs::metadata(path).ok();
     let state = state.map(|state| (state.len(), state.mtime(), state.mtime_nsec()));
     format!("{} {state:?}", path.display())
 }
 
-/// A library of NVIDIA's that host code calls.
+/// A library of NVIDIA's for host code.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Called {
     /// As its files are called.
     pub(super) file: &'static str,
-    /// The package of PyPI that has it for CUDA 13.
+    /// Its package on PyPI, for CUDA 13.
     pub(super) package: &'static str,
-    /// The versions that are known to work, in words.
+    /// The versions known to work, in words.
     pub(super) known: &'static str,
 }
 
-/// Why a library that host code calls cannot be used.
+/// Why a library for host code cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LibraryError {
     /// It was found nowhere.
     #[error("no {}: looked in {}", .library.file, looked.join(", "))]
     Missing {
         library: &'static Called,
-        /// The folders that were searched.
+        /// The searched folders.
         looked: Vec<String>,
     },
     /// It was found, and cannot be used.
@@ -181,7 +181,7 @@ pub(super) fn files_in(folder: &Path, name: &str) -> Vec<PathBuf> {
     versioned_files.into_iter().map(|(_, path)| path).collect()
 }
 
-/// The `N` of a file that is called `STEM.N`; 0 of one that is called `stem`.
+/// The `N` of a file called `STEM.N`; 0 of one called `stem`.
 fn parse_library_version(path: &Path, stem: &str) -> Option<u32> {
     let version_suffix = path.file_name()?.to_str()?.strip_prefix(stem)?;
     if version_suffix.is_empty() { Some(0) } else { version_suffix.strip_prefix('.')?.parse().ok() }

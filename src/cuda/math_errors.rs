@@ -1,11 +1,11 @@
 //! Bounds on the errors of the device's single-precision functions.
 //!
-//! The greatest errors in units in the last place that the CUDA C++ Programming Guide, chapter
-//! "Mathematical Functions", documents for the full range of arguments; where its editions differ,
-//! the larger. `tests/gpu_math.rs` measures them on a device. Operations documented as exact or
-//! rounded to nearest are not listed: `+`, `*`, `/`, `sqrtf`, `fmaf` and those that only move bits.
+//! The greatest errors in units in the last place for the full range of arguments, from the CUDA C++ Programming
+//! Guide, chapter "Mathematical Functions"; where its editions differ, the larger. `tests/gpu_math.rs` measures them
+//! on a device. Operations documented as exact or rounded to nearest are not listed: `+`, `*`, `/`, `sqrtf`, `fmaf`
+//! and mere moves of bits.
 
-/// By the name without the `f` that ends the single-precision one: CUDA overloads `exp` for
+/// By the name without the final `f` of single precision: CUDA overloads `exp` for
 /// `float`. Double precision is better throughout.
 const FUNCTIONS: [(&str, f64); 42] = [
     ("acos", 2.0),
@@ -52,9 +52,9 @@ const FUNCTIONS: [(&str, f64); 42] = [
     ("y0", 9.0),
 ];
 
-/// The intrinsics. The error of some depends on the argument. That of `__expf`, 2 + 1.173 |x|, is taken
-/// at |x| = 25, beyond which its result is less than 2e-11 of the largest in a softmax. `__powf` is
-/// `exp2f(y * __log2f(x))`. Its error is taken where that product is 25: the 2.3 units of the logarithm
+/// The intrinsics. The error of some depends on the argument. The error of `__expf`, 2 + 1.173 |x|, is taken
+/// at |x| = 25: beyond it the result is less than 2e-11 of the largest in a softmax. `__powf` is
+/// `exp2f(y * __log2f(x))`. Its error is taken where the product is 25: the 2.3 units of the logarithm
 /// and the rounding of the product, as a power of two. The errors of `__sinf`, `__cosf` and `__logf` near
 /// their zeros are bounded absolutely, and are taken where the result is about 1.
 const INTRINSICS: [(&str, f64); 11] = [
@@ -71,15 +71,15 @@ const INTRINSICS: [(&str, f64); 11] = [
     ("__tanf", 8.0),
 ];
 
-/// The greatest error in units in the last place of the function that device code calls `name`;
-/// none where it rounds as the CPU does, or is no function of CUDA's.
+/// The greatest error in units in the last place of the function called `name` in device code;
+/// none if it rounds as the CPU does, or is no function of CUDA's.
 pub fn math_error_ulps(name: &str) -> Option<f64> {
     find_error(&INTRINSICS, name)
         .or_else(|| find_error(&FUNCTIONS, name))
         .or_else(|| find_error(&FUNCTIONS, name.strip_suffix('f')?))
 }
 
-/// The error of `name` in `table`, which is sorted.
+/// The error of `name` in the sorted `table`.
 fn find_error(table: &[(&str, f64)], name: &str) -> Option<f64> {
     let place = table.binary_search_by_key(&name, |(known_name, _)| *known_name).ok()?;
     Some(table[place].1)

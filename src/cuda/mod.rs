@@ -1,8 +1,7 @@
-//! NVIDIA's software, as this machine has it: the driver and its devices, NVRTC, cuBLAS, cuRAND,
-//! compute-sanitizer.
+//! NVIDIA's software on this machine: the driver and its devices, NVRTC, cuBLAS, cuRAND, compute-sanitizer.
 //!
 //! Finds, loads and calls it, checks each call, and reads its messages. Knows nothing of replays:
-//! `compile` says what NVRTC compiles, `runtime::gpu` what a device runs.
+//! `compile` gives NVRTC its input, `runtime::gpu` a device its launches.
 
 pub mod blas;
 pub(crate) mod driver;

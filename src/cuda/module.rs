@@ -1,29 +1,29 @@
-//! A compiled module as the cache holds it, and the search for the kernel of a launch in it.
+//! A compiled module in the form of the cache, and the search for the kernel of a launch in it.
 //!
 //! Host code knows a kernel by the name in its source or by its symbol, the module by its symbol
-//! alone. If neither tells (an instance of a template that nothing instantiates), NVRTC must be
+//! alone. If neither is enough (a template without an instance), NVRTC must be
 //! asked for it by expression. Pure: no driver, no files.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The kernel that fills shared memory, which every module holds.
+/// The kernel for filling shared memory, in every module.
 pub(crate) const FILL_SOURCE: &str = include_str!("fill_shared.cu");
-/// The kernels that measure deviations, which every module of native sources holds.
+/// The kernels for measuring deviations, in every module of native sources.
 pub(crate) const DEVIATIONS_SOURCE: &str = include_str!("deviations.cu");
-/// The kernels that widen inputs, which every module of a shadow holds.
+/// The kernels for widening inputs, in every module of a shadow.
 pub(crate) const WIDEN_SOURCE: &str = include_str!("widen.cu");
-/// The name of the kernel that fills shared memory.
+/// The name of the kernel for filling shared memory.
 pub(crate) const FILL_KERNEL: &str = "replay_fill_shared";
 
-/// Machine code, and the symbols of the expressions that NVRTC was asked for.
+/// Machine code, and the symbols of the requested expressions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
     /// By expression: its symbol in the code.
     pub names: BTreeMap<String, String>,
     pub code: Vec<u8>,
-    /// What it was assembled from, to be rounded otherwise; empty where that is not needed.
+    /// Its PTX, for other rounding; empty if not needed.
     pub ptx: String,
 }
 
@@ -48,7 +48,7 @@ impl Module {
         bytes
     }
 
-    /// Reads what `Module::encode` wrote; what follows it is left alone.
+    /// Reads the bytes from `Module::encode`; bytes behind them are left alone.
     pub fn decode(bytes: &[u8]) -> Option<Module> {
         let line = bytes.iter().position(|&byte| byte == b'\n')?;
         let header: ModuleHeader = serde_json::from_slice(&bytes[..line]).ok()?;
@@ -74,8 +74,8 @@ impl Module {
         kernel_names
     }
 
-    /// The symbol of the kernel that host code launches as `name`, and whose host function has
-    /// the symbol `host`, if that is known. None if the module does not tell.
+    /// The symbol of the kernel launched as `name` by host code, with the symbol `host` of its host function if it is
+    /// known. None if the module does not tell.
     pub fn kernel(&self, name: &str, host: Option<&str>) -> Option<String> {
         if let Some(symbol) = self.names.get(name) {
             return Some(symbol.clone());
@@ -95,7 +95,7 @@ impl Module {
 }
 
 /// `ns`, `kernel` of `_ZN2ns6kernelEPf` (Itanium C++ ABI, "Name Encoding"); nothing for an
-/// instance of a template. A symbol that is not mangled is its own name.
+/// instance of a template. An unmangled symbol is its own name.
 fn plain_name(symbol: &str) -> Vec<&str> {
     let Some(mangled) = symbol.strip_prefix("_Z") else { return vec![symbol] };
     let (mut remaining_name, nested) = match mangled.strip_prefix('N') {

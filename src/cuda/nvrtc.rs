@@ -1,6 +1,6 @@
 //! NVRTC, NVIDIA's compiler for device code as a library: found, loaded and called.
 //!
-//! Text in, machine code out; `compile::nvrtc` decides what is compiled and where it is kept. Needs
+//! Text in, machine code out; `compile::nvrtc` decides about its input and the place of its output. Needs
 //! no device and no driver.
 #![allow(unsafe_code)]
 
@@ -16,7 +16,7 @@ pub enum NvrtcError {
     /// It was found nowhere.
     #[error("no libnvrtc: looked in {}", format_searched_places(.looked))]
     Missing {
-        /// The places that were searched.
+        /// The searched places.
         looked: Vec<String>,
     },
     /// It was found, and the system's loader refused it.
@@ -106,13 +106,13 @@ impl std::fmt::Debug for Nvrtc {
 pub struct Image {
     /// Machine code (a cubin).
     pub code: Vec<u8>,
-    /// The PTX that it was assembled from.
+    /// The PTX before its assembly.
     pub ptx: String,
-    /// The name in the code of each expression that was asked for, in the same order.
+    /// The name in the code of each requested expression, in the same order.
     pub names: Vec<String>,
 }
 
-/// What NVRTC makes of a program.
+/// NVRTC's result for a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NvrtcAnswer {
     /// It compiles.
@@ -128,7 +128,7 @@ impl Nvrtc {
     /// Loads the libnvrtc of `search`, else the one of the system's loader.
     ///
     /// # Errors
-    /// [`NvrtcError::Missing`] names every place; [`NvrtcError::Load`] if what was found does not
+    /// [`NvrtcError::Missing`] names every place; [`NvrtcError::Load`] if the found one does not
     /// load.
     pub fn find(search: &SearchPath) -> Result<Nvrtc, NvrtcError> {
         let mut looked = vec!["the default search path".to_owned()];
@@ -202,7 +202,7 @@ impl Nvrtc {
         Err(NvrtcError::Call { path: self.path.display().to_string(), function, message })
     }
 
-    /// Compiles `source`, so that each of `expressions` (a kernel, or `&` and a variable) is part
+    /// Compiles `source` with each of `expressions` (a kernel, or `&` and a variable) as part
     /// of the result.
     ///
     /// # Errors
@@ -238,7 +238,7 @@ impl Nvrtc {
     }
 }
 
-/// The C strings of `texts`, each cut at its first null byte, which no valid text has.
+/// The C strings of `texts`, each cut at its first null byte; no valid text has one.
 fn c_strings(texts: &[String]) -> Vec<CString> {
     let valid_texts = texts.iter().map(|text| text.split('\0').next().unwrap_or_default());
     valid_texts.map(|text| CString::new(text).unwrap_or_default()).collect()
@@ -254,7 +254,7 @@ impl<'n> OpenProgram<'n> {
         let source = CString::new(source.replace('\0', " ")).unwrap_or_default();
         let mut handle = std::ptr::null_mut();
         let no_headers = std::ptr::null();
-        // SAFETY: C strings, which NVRTC copies, and no headers.
+        // SAFETY: C strings, copied by NVRTC, and no headers.
         let status = unsafe {
             let name = c"unit.cu".as_ptr();
             (nvrtc.functions.create)(

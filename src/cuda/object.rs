@@ -1,21 +1,20 @@
 //! Shared objects: loaded by their path, and kept until the process ends.
 //!
-//! NVRTC, cuBLAS and cuRAND are called through it, with types declared where they are called, and not through cudarc,
-//! which serves for the driver. cudarc loads a library by its names on the default search path alone, 12 as its newest
-//! major version; these lie in Python's packages and `CUDA_HOME` too, in versions up to 13. Where a library or a
-//! function is missing, it panics. It has statuses as Rust enums, so that a number of a newer library would be undefined
-//! behaviour.
+//! NVRTC, cuBLAS and cuRAND are called through it, with types declared beside the calls; cudarc serves for the driver
+//! only. cudarc loads a library by its names on the default search path alone, 12 as its newest major version; these
+//! libraries lie in Python's packages and `CUDA_HOME` too, in versions up to 13. Without a library or a function
+//! cudarc panics. Its statuses are Rust enums: a number of a newer library would be undefined behaviour.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, OsStr, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// One that is loaded.
+/// A loaded one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SharedObject(*mut c_void);
 
-// SAFETY: a handle of the loader's, which any thread may use.
+// SAFETY: a handle of the loader's; any thread may use it.
 unsafe impl Send for SharedObject {}
 // SAFETY: as above.
 unsafe impl Sync for SharedObject {}
@@ -33,7 +32,7 @@ impl SharedObject {
         if !handle.is_null() {
             return Ok(SharedObject(handle));
         }
-        // SAFETY: dlerror returns null or a C string that is valid until the next call.
+        // SAFETY: dlerror returns null or a C string, valid until the next call.
         let message = unsafe { libc::dlerror().as_ref().map(|text| CStr::from_ptr(text)) };
         let message = message.map(|text| text.to_string_lossy().into_owned());
         Err(message.unwrap_or_else(|| "unknown error".to_owned()))
@@ -45,7 +44,7 @@ impl SharedObject {
     /// It has none.
     ///
     /// # Safety
-    /// `F` must be the type of that function.
+    /// `F` must be the type of the function.
     pub(super) unsafe fn function<F: Copy>(&self, symbol: &CStr) -> Result<F, String> {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
         // SAFETY: the handle is open and stays so.
@@ -57,7 +56,7 @@ impl SharedObject {
         Ok(unsafe { std::mem::transmute_copy(&address) })
     }
 
-    /// The file that holds the function called `symbol`.
+    /// The file with the function called `symbol`.
     pub(super) fn file_of(&self, symbol: &CStr) -> Option<PathBuf> {
         // SAFETY: dladdr fills in the structure, with strings of the loader's, or returns 0.
         unsafe {

@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use super::library::{Called, LibraryError, files_in};
 use super::object::SharedObject;
 
-/// What is said of it where it cannot be used.
+/// Its description in errors.
 static CALLED: Called =
     Called { file: "libcurand", package: "nvidia-curand", known: "cuRAND 10 is known to work" };
 
-/// The newest libcurand of the first of `folders` that has one.
+/// The newest libcurand in the first of `folders` with one.
 ///
 /// # Errors
 /// [`LibraryError::Missing`] names the folders.
@@ -27,7 +27,7 @@ pub fn find_curand(folders: &[PathBuf]) -> Result<PathBuf, LibraryError> {
 pub(crate) type CurandStatus = c_int;
 const SUCCESS: CurandStatus = 0;
 
-/// What the library answers where a generator is asked for.
+/// The library's answer to a request for a generator.
 pub(crate) enum GeneratorAnswer {
     Made(Generator),
     Refused(CurandStatus),
@@ -40,7 +40,7 @@ pub(crate) struct Generator(*mut c_void);
 // SAFETY: a handle, used by one call at a time on the thread of the context.
 unsafe impl Send for Generator {}
 
-/// What each number becomes.
+/// The distribution of the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RandomDistribution {
     /// 32 random bits.
@@ -127,7 +127,7 @@ impl Random {
     /// [`LibraryError::Unusable`] if the library lacks the function.
     ///
     /// # Safety
-    /// `out` must be memory of the device that has room for them.
+    /// `out` must be memory of the device with room for them.
     pub(crate) unsafe fn generate(
         &self,
         generator: Generator,

@@ -1,13 +1,13 @@
 //! Directed rounding in PTX, text to text (PTX ISA, "Instruction Set").
 //!
-//! A GPU has no rounding mode; each instruction has its own. Those that round to nearest are rewritten:
-//! arithmetic and conversions, and additions to memory as loops that compare and exchange. Approximations cannot
-//! round otherwise: their results are moved by a unit in the last place instead. Code that rounds to nearest
-//! where nothing else can be had (half precision, tensor cores) is refused. Pure: no driver, no files.
+//! A GPU has no rounding mode; each instruction has its own. Instructions with rounding to nearest are rewritten:
+//! arithmetic and conversions, and additions to memory as loops of compare and exchange. Approximations cannot
+//! round otherwise: their results are moved by a unit in the last place instead. Code without an alternative to
+//! rounding to nearest (half precision, tensor cores) is refused. Pure: no driver, no files.
 
 use std::fmt::Write;
 
-/// A direction that is not the nearest.
+/// A direction other than the nearest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirectedRounding {
     /// To negative infinity.
@@ -27,7 +27,7 @@ impl DirectedRounding {
         }
     }
 
-    /// The number that a result is multiplied by to move it by a unit in the last place: 1 - 2^-24 or 1 + 2^-23.
+    /// The factor to move a result by a unit in the last place: 1 - 2^-24 or 1 + 2^-23.
     fn neighbour_of_one(self) -> &'static str {
         match self {
             DirectedRounding::Up => "0f3F800001",
@@ -36,7 +36,7 @@ impl DirectedRounding {
     }
 }
 
-/// The code `ptx`, rounding in `direction`; or the first instruction that cannot.
+/// The code `ptx`, rounding in `direction`; or the first instruction unable to.
 ///
 /// # Errors
 /// The instruction, with its modifiers.
@@ -51,7 +51,7 @@ pub fn round_ptx(ptx: &str, direction: DirectedRounding) -> Result<String, Strin
     Ok(writer.out)
 }
 
-/// What becomes of an instruction.
+/// The treatment of an instruction.
 #[derive(Debug, PartialEq, Eq)]
 enum PtxRewrite {
     Keep,
@@ -118,7 +118,7 @@ impl<'p> PtxWriter<'p> {
         self.out.push_str(taken_text);
     }
 
-    /// Copies what begins with `skipped` bytes and ends with `end`.
+    /// Copies the text up to `end`, searched behind `skipped` bytes.
     fn copy_through(&mut self, end: &str, skipped: usize) {
         let end_index = self.rest[skipped..].find(end);
         self.copy(end_index.map_or(self.rest.len(), |offset| skipped + offset + end.len()));
@@ -178,7 +178,7 @@ impl<'p> PtxWriter<'p> {
         parts.into_iter().for_each(|part| self.out.push_str(part));
     }
 
-    /// Adds to memory by `exchange`, which reads by exchanging 0 for 0.
+    /// Adds to memory by `exchange`; it reads by exchanging 0 for 0.
     fn add_to_memory(
         &mut self,
         guard: &str,
@@ -234,7 +234,7 @@ const HALVES: [&str; 4] = ["f16", "f16x2", "bf16", "bf16x2"];
 /// Types whose arithmetic has all directions.
 const SINGLES: [&str; 3] = ["f32", "f32x2", "f64"];
 
-/// What becomes of the instruction `word` where results are rounded in `direction`.
+/// The treatment of the instruction `word` for results rounded in `direction`.
 fn choose_ptx_rewrite(word: &str, direction: DirectedRounding) -> PtxRewrite {
     let parts: Vec<&str> = word.split('.').collect();
     let name = parts[0];
@@ -280,7 +280,7 @@ fn rewrite_arithmetic(parts: &[&str], direction: DirectedRounding) -> PtxRewrite
     PtxRewrite::Modifier(all_parts.collect::<Vec<_>>().join("."))
 }
 
-/// A conversion that rounds to nearest: from float64 to float32, from an integer, or to half precision.
+/// A conversion with rounding to nearest: from float64 to float32, from an integer, or to half precision.
 fn rewrite_conversion(parts: &[&str], direction: DirectedRounding) -> PtxRewrite {
     let [.., to_type, from_type] = *parts else { return PtxRewrite::Keep };
     let saturates = parts.iter().any(|part| ["relu", "satfinite"].contains(part));
@@ -309,7 +309,7 @@ fn rewrite_atomic_add(parts: &[&str], direction: DirectedRounding) -> PtxRewrite
         _ => return PtxRewrite::Refuse,
     };
     let access = &parts[1..parts.len() - 2];
-    // Vectors, hints for caches, and what is waited for elsewhere.
+    // Vectors, hints for caches, and asynchronous operations.
     let is_special = access.iter().any(|part| part.starts_with('v'))
         || has_any_part(access, &["async", "cache_hint", "noftz"]);
     if parts[parts.len() - 2] != "add" || is_special {

@@ -14,7 +14,7 @@ use super::SearchPath;
 
 pub use self::transcript::{Transcript, parse_transcript};
 
-/// A tool of compute-sanitizer, which looks for one kind of error.
+/// A tool of compute-sanitizer for one kind of error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -40,8 +40,8 @@ impl Tool {
         }
     }
 
-    /// Whether memory must lie as the code asked for it, without room around it: bytes that belong
-    /// to an allocation are in bounds.
+    /// Whether memory must have the requested size, without room around it: all bytes of an allocation
+    /// are in bounds.
     pub(crate) fn forbids_margins(self) -> bool {
         matches!(self, Tool::Memcheck | Tool::Initcheck)
     }
@@ -81,7 +81,7 @@ pub struct SanitizerFinding {
     pub count: u64,
 }
 
-/// The most findings that a run prints.
+/// The most findings in the output of a run.
 pub(crate) const MOST_PRINTED: u64 = 10_000;
 
 /// Why it cannot be used.
@@ -90,7 +90,7 @@ pub enum SanitizerError {
     /// It was found nowhere.
     #[error("no compute-sanitizer: looked in {}", .looked.join(", "))]
     Missing {
-        /// The places that were searched.
+        /// The searched places.
         looked: Vec<String>,
     },
     /// It does not work with the device.
@@ -111,7 +111,7 @@ pub enum SanitizerError {
 }
 
 impl SanitizerError {
-    /// The error of a run that ended without a result, with `message` as its last words. Only those
+    /// The error of a run without a result, with `message` as its last words. Only they
     /// tell whether it works with the device.
     pub fn without_result(message: String) -> SanitizerError {
         if message.contains("not supported") {
@@ -140,26 +140,26 @@ impl SanitizerError {
     }
 }
 
-/// The program, and the tool of it that runs.
+/// The program, and its tool.
 #[derive(Clone, Debug)]
 pub struct Sanitizer {
     program: PathBuf,
     tool: Tool,
 }
 
-/// A program that starts another.
+/// A program to start another one.
 #[derive(Clone, Debug)]
 pub struct Wrapper {
     pub program: PathBuf,
-    /// Its own arguments; the other program and that one's arguments follow.
+    /// Its own arguments; the other program and its arguments follow.
     pub arguments: Vec<OsString>,
 }
 
 impl Sanitizer {
-    /// Looks for it in `path`, the folders of `PATH`, then where `search` says that CUDA is.
+    /// Looks for it in `path`, the folders of `PATH`, then in CUDA's folders by `search`.
     ///
     /// # Errors
-    /// [`SanitizerError::Missing`] with every place that was looked at.
+    /// [`SanitizerError::Missing`] with every searched place.
     pub fn find(
         path: &[PathBuf],
         search: &SearchPath,
@@ -181,7 +181,7 @@ impl Sanitizer {
         &self.program
     }
 
-    /// The tool of it that runs.
+    /// Its tool.
     pub fn tool(&self) -> Tool {
         self.tool
     }
@@ -195,7 +195,7 @@ impl Sanitizer {
         Some(line.trim_start_matches("Version").trim().to_owned())
     }
 
-    /// The wrapper that starts a program under it; its findings go to the file `log`.
+    /// The wrapper for a program under it; its findings go to the file `log`.
     pub(crate) fn wrapper(&self, log: &Path) -> Wrapper {
         let printed = MOST_PRINTED.to_string();
         let plain_arguments = [

@@ -1,4 +1,4 @@
-//! Products by cuBLASLt: descriptors, the algorithm that its heuristic names first, and the call.
+//! Products by cuBLASLt: descriptors, its heuristic's first algorithm, and the call.
 
 use std::ffi::{CStr, c_int, c_void};
 
@@ -28,12 +28,12 @@ pub(crate) struct Product {
     pub operations: [i32; 2],
     pub epilogue: u32,
     pub bias: Pointer,
-    /// Below 0: that of d.
+    /// Below 0: the same as of d.
     pub bias_kind: i32,
     pub auxiliary: Pointer,
     pub auxiliary_ld: i64,
     pub auxiliary_step: i64,
-    /// Below 0: that of d.
+    /// Below 0: the same as of d.
     pub auxiliary_kind: i32,
     pub alpha: Pointer,
     pub beta: Pointer,
@@ -71,7 +71,7 @@ mod preference {
 }
 
 const NOT_SUPPORTED: BlasStatus = 15;
-/// The bit of an epilogue that reads or writes the auxiliary matrix.
+/// The bit of an epilogue with reads or writes of the auxiliary matrix.
 const WITH_AUXILIARY: u32 = 128;
 
 /// `cublasLtMatmulHeuristicResult_t`.
@@ -109,7 +109,7 @@ impl Descriptor {
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // SAFETY: made by the function that goes with `destroy`.
+        // SAFETY: made by the counterpart of `destroy`.
         unsafe { (self.destroy)(self.handle) };
     }
 }
@@ -213,7 +213,7 @@ impl Blas {
         }
     }
 
-    /// What limits the algorithm: the workspace, and where the matrices lie.
+    /// The limits of the algorithm: the workspace, and the alignment of the matrices.
     fn preference(&self, product: &Product) -> Result<Descriptor, ProductFailure> {
         type Create = unsafe extern "C" fn(*mut Handle) -> BlasStatus;
         let mut handle = std::ptr::null_mut();
@@ -270,7 +270,7 @@ let mut count = 0;
     }
 }
 
-/// The greatest power of two up to 256 that divides `address`.
+/// The greatest power of two up to 256 among the divisors of `address`.
 fn address_alignment(address: usize) -> u32 {
     1 << address.trailing_zeros().min(8)
 }

@@ -1,6 +1,6 @@
 //! Reads the output of compute-sanitizer. Text in, findings out.
 //!
-//! A record is a line `========= WORDS` and the lines behind it that are indented further
+//! A record is a line `========= WORDS` and the further indented lines behind it
 //! (Compute Sanitizer documentation, "Memcheck Tool" and its siblings).
 
 use super::SanitizerFinding;
@@ -38,7 +38,7 @@ pub fn parse_transcript(text: &str) -> Transcript {
     transcript
 }
 
-/// The records of `text`: the head, then the lines that belong to it.
+/// The records of `text`: the head, then its further lines.
 fn split_transcript_records(text: &str) -> Vec<Vec<&str>> {
     let mut records: Vec<Vec<&str>> = Vec::new();
     for line in text.lines().filter_map(|line| line.strip_prefix(MARK)) {
@@ -104,7 +104,7 @@ fn parse_race(head: &str, lines: &[&str]) -> Option<SanitizerFinding> {
     Some(new_finding)
 }
 
-/// A head and lines that say where: `at f(int *)+0x60 in k.cu:6`, `by thread (4,0,0) in block
+/// A head and lines with places: `at f(int *)+0x60 in k.cu:6`, `by thread (4,0,0) in block
 /// (0,0,0)`, `Access to 0x7f00 is out of bounds`.
 fn parse_located_finding(head: &str, lines: &[&str]) -> Option<SanitizerFinding> {
     let by_host = head.starts_with("Host API memory access error");
@@ -135,7 +135,7 @@ fn parse_located_finding(head: &str, lines: &[&str]) -> Option<SanitizerFinding>
     (by_host || new_finding.kernel.is_some()).then_some(new_finding)
 }
 
-/// `line` without the addresses in it, which differ between runs: `Access is out of bounds` of `Access to
+/// `line` without its addresses, since they differ between runs: `Access is out of bounds` of `Access to
 /// 0x7f00 is out of bounds`.
 fn without_addresses(line: &str) -> String {
     let mut kept_words: Vec<&str> = Vec::new();
