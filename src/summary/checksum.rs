@@ -12,14 +12,14 @@ use crate::tensor::DType;
 
 /// Bytes of a unit: two words.
 pub(super) const UNIT_BYTES: usize = 16;
-/// Units that are mixed side by side.
+/// Units mixed side by side.
 const LANES: usize = 8;
-/// Bytes that are mixed side by side.
+/// Bytes mixed side by side.
 const CHUNK_BYTES: usize = LANES * UNIT_BYTES;
 
 /// Added to the first and to the second word of every unit.
 const START: [u64; 2] = [0x243F_6A88_85A3_08D3, 0x1319_8A2E_0370_7344];
-/// Added once more for every unit before it; odd, so that no two units have the same key.
+/// Added once more for every unit before it. It is odd: no two units have the same key.
 const STEP: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0xD1B5_4A32_D192_ED03];
 
 /// 128 bits over dtype, shape and elements of a tensor; shown as 32 hexadecimal digits.
@@ -40,7 +40,7 @@ impl From<Checksum> for String {
     }
 }
 
-/// A text that is not a checksum.
+/// A text other than a checksum.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a checksum: 32 hexadecimal digits are expected")]
 pub struct NotAChecksum(String);
@@ -132,7 +132,7 @@ impl ChecksumSums {
     }
 }
 
-/// The key of word `word` of unit `first_unit + lane`, which is added to that word.
+/// The key of word `word` of unit `first_unit + lane`, an addend of the word.
 #[inline(always)]
 fn unit_word_key(word: usize, first_unit: u64, lane: usize) -> u64 {
     let unit = first_unit.wrapping_add(lane as u64);
@@ -155,7 +155,7 @@ fn feistel_round(word: u64, other: u64) -> u64 {
     word.rotate_left(32).wrapping_add((other & 0xFFFF_FFFF).wrapping_mul(other >> 32))
 }
 
-/// The number that stands for a dtype in a checksum; never reassigned.
+/// The number of a dtype in a checksum; never reassigned.
 const fn dtype_code(dtype: DType) -> u64 {
     match dtype {
         DType::F64 => 1,

@@ -15,7 +15,7 @@ macro_rules! source {
     };
 }
 
-/// The kernel `summarize`, for the element type that the macro `ELEMENT` names.
+/// The kernel `summarize`, for the element type in the macro `ELEMENT`.
 pub const SOURCE: &str = concat!(
     source!("units.cuh"),
     source!("words.cuh"),
@@ -65,8 +65,8 @@ pub fn kernel_element_name(dtype: DType) -> &'static str {
     }
 }
 
-/// The summary of a tensor whose blocks gave `parts`; none if the plain sums leave the range of
-/// float64, which takes a second pass over the elements.
+/// The summary of a tensor from the `parts` of its blocks; none if the plain sums leave the range of
+/// float64: this takes a second pass over the elements.
 pub fn combine_device_parts(
     parts: &[DevicePart],
     dtype: DType,

@@ -30,7 +30,7 @@ pub struct Estimate {
 ///
 /// Each projection of `a - b` has mean 0 and variance `||a - b||^2`, so the root of the mean of the
 /// sixteen squares estimates the distance (Achlioptas, "Database-friendly random projections",
-/// J. Comput. Syst. Sci. 66, 2003). The interval is that of chi-square with 16 degrees of freedom.
+/// J. Comput. Syst. Sci. 66, 2003). The interval is chi-square's with 16 degrees of freedom.
 /// Equal checksums give exactly 0. It is infinite where numbers of elements, NaNs or infinities
 /// differ, or where `b` is zero and `a` is not.
 pub(crate) fn estimate_distance(a: &Summary, b: &Summary) -> Estimate {
@@ -43,7 +43,7 @@ pub(crate) fn estimate_distance(a: &Summary, b: &Summary) -> Estimate {
     }
     let differences = a.sketch.0.iter().zip(b.sketch.0).map(|(a, b)| a - b);
     if differences.clone().any(|d| !d.is_finite()) {
-        // The projections themselves overflowed: nothing is known but that both differ.
+        // The projections themselves overflowed: only the difference itself is known.
         return Estimate { relative: f64::INFINITY, low: 0.0, high: f64::INFINITY };
     }
     let scale = differences.clone().fold(0f64, |scale, d| scale.max(d.abs()));

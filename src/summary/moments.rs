@@ -4,9 +4,9 @@
 
 use super::sketch::{PROJECTIONS, RUN_UNITS, Sketch, SketchDraw};
 
-/// Lanes in which elements are added up.
+/// Lanes of the sums of elements.
 const SUMS: usize = 8;
-/// Lanes in which squares are added up.
+/// Lanes of the sums of squares.
 const SQUARES: usize = 16;
 /// The most elements of a run: of one byte each.
 pub(super) const RUN_ELEMENTS: usize = RUN_UNITS * 16;
@@ -29,7 +29,7 @@ impl Default for Moments {
 }
 
 impl Moments {
-    /// Adds a run of elements of `size` bytes; elements that the tensor lacks are zero.
+    /// Adds a run of elements of `size` bytes; elements beyond the tensor's end are zero.
     #[inline(always)]
     pub(super) fn absorb(&mut self, size: usize, values: &[f64; RUN_ELEMENTS], draw: SketchDraw) {
         match size {
@@ -86,7 +86,7 @@ impl Moments {
         self.squares.iter_mut().zip(squares).for_each(|(sum, squares)| *sum += squares);
     }
 
-    /// The sum of all elements, that of their squares, and the sketch, of elements of `size` bytes.
+    /// The sum of all elements, the sum of their squares, and the sketch, of elements of `size` bytes.
     pub(super) fn finish(&self, size: usize) -> (f64, f64, Sketch) {
         let per_unit = 16 / size;
         let mut buckets = [0f64; PROJECTIONS];

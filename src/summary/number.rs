@@ -1,4 +1,4 @@
-//! Floating-point numbers in JSON, which has no NaN and no infinity: those become strings.
+//! Floating-point numbers in JSON: NaN and infinities become strings.
 //!
 //! The types stand in `#[serde(with = "...")]` on the results of this library, and give its schema.
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// A number.
 pub(crate) struct Number;
 
-/// A number that may be absent.
+/// A number, or none.
 pub(crate) struct OptionalNumber;
 
 /// A list of `N` numbers.

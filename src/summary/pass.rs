@@ -13,7 +13,7 @@ use crate::tensor::{DType, TensorView};
 
 /// Bytes of one part; a multiple of a run's.
 pub(super) const PART_BYTES: usize = 1 << 18;
-/// Extremes that are looked for side by side.
+/// Extremes found side by side.
 const LANES: usize = 16;
 
 /// The share of one part in a summary.
@@ -61,7 +61,7 @@ pub(super) fn summarise_part_inlined(
 /// The state of a part while its runs go by.
 struct PassState {
     dtype: DType,
-    /// The sums that are kept here rather than in `moments`.
+    /// The sums outside of `moments`.
     part: SummaryPart,
     moments: Moments,
     /// The number of the next run, from the start of the tensor.
@@ -88,7 +88,7 @@ impl PassState {
         PassState { dtype, part, moments: Moments::default(), number }
     }
 
-    /// Takes the next run, which may be short only at the tensor's end; `values` is room for it.
+    /// Takes the next run; it may be short only at the tensor's end. `values` is room for it.
     #[inline(always)]
     fn run(&mut self, run: &[u8], values: &mut [f64; RUN_ELEMENTS]) {
         let count = run.len() / self.dtype.size();
@@ -118,13 +118,13 @@ impl PassState {
             self.part.unwritten = poison.count(bytes, self.dtype);
         }
         let (sum, sum_of_squares, sketch) = self.moments.finish(self.dtype.size());
-        // Adding 0 turns -0 into 0, so that the order of two zeros cannot be seen.
+        // Adding 0 turns -0 into 0: the order of two zeros then leaves no trace.
         let min = self.part.min + 0.0;
         let max = self.part.max + 0.0;
         SummaryPart { sum, sum_of_squares, sketch, min, max, ..self.part }
     }
 
-    /// Takes a run that holds NaN or infinity: these leave `values` and are counted.
+    /// Takes a run with NaN or infinity: these leave `values` and are counted.
     #[inline(never)]
     fn special_run(&mut self, run: &[u8], values: &mut [f64; RUN_ELEMENTS]) {
         let size = self.dtype.size();
@@ -246,8 +246,8 @@ fn decode_float8(
     special
 }
 
-/// The value of a binary16: its bits moved into a binary32 and the exponent's bias made right,
-/// which is exact for denormals too.
+/// The value of a binary16: its bits moved into a binary32, and the exponent's bias corrected. This is exact for
+/// denormals too.
 #[inline(always)]
 fn f16_value(raw: u16) -> f64 {
     let magnitude = if raw & 0x7C00 == 0x7C00 {
@@ -258,7 +258,7 @@ fn f16_value(raw: u16) -> f64 {
     f64::from(f32::from_bits(magnitude.to_bits() | (u32::from(raw & 0x8000) << 16)))
 }
 
-/// The one NaN that stands for all of a dtype: quiet, positive, no payload.
+/// The canonical NaN of a dtype: quiet, positive, no payload.
 fn canonical_nan(dtype: DType) -> &'static [u8] {
     match dtype {
         DType::F64 => &[0, 0, 0, 0, 0, 0, 0xF8, 0x7F],

@@ -1,41 +1,41 @@
-//! Poison: the content of buffers before a replay, which shows what was never written.
+//! Poison: the content of buffers before a replay. It shows unwritten elements.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::tensor::{DType, TensorView};
 
-/// Eight bytes that are repeated over a buffer before a replay.
+/// Eight bytes, repeated over a buffer before a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Poison {
     /// The bytes, the first one at the start of the buffer.
     pub pattern: [u8; 8],
 }
 
-/// 0x7FA5 in every 16 bits: a signalling NaN as f32 and bf16, so that arithmetic on it shows.
+/// 0x7FA5 in every 16 bits: a signalling NaN as f32 and bf16. Arithmetic on it shows.
 pub const POISON_A: Poison = Poison { pattern: [0xA5, 0x7F, 0xA5, 0x7F, 0xA5, 0x7F, 0xA5, 0x7F] };
-/// 0x7149 in every 16 bits: finite and large as any float, so that a maximum or a clamp shows.
+/// 0x7149 in every 16 bits: finite and large as any float. A maximum or a clamp shows.
 pub const POISON_B: Poison = Poison { pattern: [0x49, 0x71, 0x49, 0x71, 0x49, 0x71, 0x49, 0x71] };
 
-/// Indices that [`compare_poisons`] lists of each kind.
+/// Indices of each kind in the lists of [`compare_poisons`].
 pub(crate) const LISTED: usize = 8;
-/// Bytes that one task of [`compare_poisons`] looks at; a multiple of eight.
+/// Bytes of one task of [`compare_poisons`]; a multiple of eight.
 const TASK_BYTES: usize = 1 << 18;
 
-/// The result of comparing two replays of one output that differ only in their poison.
+/// The comparison of two replays of one output with different poison.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoisonComparison {
-    /// Elements that still hold the poison in both replays.
+    /// Elements with the poison still in them, in both replays.
     pub unwritten: u64,
     /// The first of them, at most `LISTED`, by row-major index.
     pub first_unwritten: Vec<u64>,
-    /// Elements that were written but differ: they depend on memory that nobody wrote.
+    /// Written elements with a difference: they depend on memory nobody wrote.
     pub poison_dependent: u64,
     /// The first of them, at most `LISTED`, by row-major index.
     pub first_poison_dependent: Vec<u64>,
 }
 
-/// Two tensors that cannot be two replays of one output.
+/// Two tensors of different dtype or shape: not two replays of one output.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("outputs of the two poison patterns differ in kind: {a} and {b}")]
 pub struct PoisonMismatch {
@@ -63,7 +63,7 @@ impl Poison {
         self.pattern[phase..phase + bytes.len()] == *bytes
     }
 
-    /// Counts the elements that still hold the pattern; `bytes` starts at a multiple of eight.
+    /// Counts the elements still equal to the pattern; `bytes` starts at a multiple of eight.
     #[inline(always)]
     pub(super) fn count(&self, bytes: &[u8], dtype: DType) -> u64 {
         macro_rules! count {
@@ -95,8 +95,8 @@ impl Poison {
     }
 }
 
-/// Finds the unwritten and the poison-dependent elements, from a replay `a` that started with
-/// [`POISON_A`] and a replay `b` that started with [`POISON_B`], all else being equal.
+/// Finds the unwritten and the poison-dependent elements, from a replay `a` begun with
+/// [`POISON_A`] and a replay `b` begun with [`POISON_B`], all else being equal.
 ///
 /// Two NaNs count as the same value.
 ///
@@ -153,7 +153,7 @@ fn is_nan(dtype: DType, bytes: &[u8]) -> bool {
 }
 
 impl PoisonComparison {
-    /// Joins the results for elements that lie behind those of `self`.
+    /// Joins the results for elements behind those of `self`.
     fn followed_by(mut self, next: PoisonComparison) -> PoisonComparison {
         self.unwritten += next.unwritten;
         self.poison_dependent += next.poison_dependent;

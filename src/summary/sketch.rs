@@ -1,4 +1,4 @@
-//! Sixteen fixed +-1 projections of a tensor: where each element goes, and with which sign.
+//! Sixteen fixed +-1 projections of a tensor: the bucket and the sign of each element.
 //!
 //! The Hadamard transform of a count sketch, specified in `docs/checksum.md`. Non-finite elements
 //! count as zero here.
@@ -9,13 +9,13 @@ use super::number::Numbers;
 
 /// Projections in a sketch, and buckets behind them.
 pub(crate) const PROJECTIONS: usize = 16;
-/// Units of 16 bytes that one run covers: four for each bucket.
+/// Units of 16 bytes in one run: four for each bucket.
 pub(super) const RUN_UNITS: usize = 64;
 /// Bytes of a run.
 pub(super) const RUN_BYTES: usize = RUN_UNITS * 16;
-/// Runs that share one draw.
+/// Runs with one draw.
 const RUNS_OF_DRAW: u64 = 16;
-/// The step from the sign key of one unit to that of the next, and the factor that mixes a key.
+/// The step from the sign key of one unit to the next one's, and the mixing factor of a key.
 const SIGN_STEP: u32 = 0x9E37_79B9;
 const SIGN_MIX: u32 = 0x846C_A68B;
 
