@@ -61,7 +61,7 @@ class thread_group {
   unsigned ballot(int predicate, REPLAY_SITE_PARAMS) const {
     return pack(__ballot_sync(mask_, predicate, file, line));
   }
-  /// The lanes of the threads that pass the same value.
+  /// The lanes of the threads with the same value.
   template <class T>
   unsigned lanes_with(T value, REPLAY_SITE_PARAMS) const {
     return __match_any_sync(mask_, value, file, line);
@@ -80,7 +80,7 @@ class thread_group {
   thread_group(unsigned mask, unsigned meta_rank, unsigned meta_size)
       : mask_(mask), meta_rank_(meta_rank), meta_size_(meta_size) {}
 
-  /// The value of the thread of that rank.
+  /// The value of the thread of this rank.
   template <class T>
   T read(T value, unsigned rank, const char* file, uint32_t line) const {
     return replay_rt::shuffle(mask_, value, lane_of(rank), file, line);
@@ -105,13 +105,13 @@ class thread_group {
   friend thread_group tile_of(const Group&, unsigned size);
 };
 
-/// The lanes of the tile of `size` consecutive ranks that holds the caller, within `parent`.
+/// The lanes of the caller's tile of `size` consecutive ranks, within `parent`.
 template <class Group>
 inline thread_group tile_of(const Group& parent, unsigned size) {
   unsigned rank = parent.thread_rank();
   unsigned first = replay_rt::lane() - rank % size;
   unsigned lanes = size >= 32 ? 0xffffffffu : ((1u << size) - 1u) << first;
-  // The last tile of a block that is no multiple of it holds the threads that exist.
+  // The last tile may be incomplete: it holds the rest of the threads.
   unsigned after_first = parent.size() - (rank - rank % size);
   if (after_first < size) lanes = (after_first >= 32 ? 0xffffffffu : (1u << after_first) - 1u) << first;
   return thread_group(lanes, rank / size, (parent.size() + size - 1) / size);
@@ -149,7 +149,7 @@ class thread_block_tile : public thread_group {
   }
 };
 
-/// The threads of a warp that run together. Guide: "Coalesced Groups".
+/// The threads of a warp running together. Guide: "Coalesced Groups".
 class coalesced_group : public thread_group {
  public:
   explicit coalesced_group(unsigned mask) : thread_group(mask, 0, 1) {}
@@ -161,12 +161,12 @@ template <unsigned Size, class Parent>
 inline thread_block_tile<Size, Parent> tiled_partition(const Parent& parent) {
   return thread_block_tile<Size, Parent>(tile_of(parent, Size));
 }
-/// With a size that is known when the kernel runs: a power of two up to 32.
+/// With a size known at run time: a power of two up to 32.
 inline thread_group tiled_partition(const thread_block& parent, unsigned size) {
   return tile_of(parent, size);
 }
 
-/// The threads of a tile that pass the same label. Guide: "Labeled Partition", "Binary Partition".
+/// The threads of a tile with the same label. Guide: "Labeled Partition", "Binary Partition".
 template <class Group, class T>
 inline coalesced_group labeled_partition(const Group& parent, T label, REPLAY_SITE_PARAMS) {
   return coalesced_group(parent.lanes_with(label, file, line));
@@ -188,7 +188,7 @@ template <class Group>
 inline auto group_size(const Group& group) {
   return group.size();
 }
-/// True in exactly one thread of the group: here that of rank 0.
+/// True in exactly one thread of the group: here the one of rank 0.
 template <class Group, class Function>
 inline void invoke_one(const Group& group, Function&& function) {
   if (group.thread_rank() == 0) function();
@@ -228,7 +228,7 @@ inline grid_group this_grid() { return grid_group(); }
 /// The threads of the blocks of a cluster. Guide: "Cluster Group".
 class cluster_group {
  public:
-  /// What says that the caller has come to the barrier.
+  /// The proof of the caller's arrival at the barrier.
   struct arrival_token {};
 
   static void sync(REPLAY_SITE_PARAMS) {
@@ -246,7 +246,7 @@ class cluster_group {
   static unsigned query_shared_rank(const void* address, REPLAY_SITE_PARAMS) {
     return replay_rt::shared_rank(address, file, line);
   }
-  /// Where the block of that rank has what the caller's has at `address`.
+  /// The address in the block of this rank for the caller's `address`.
   template <class T>
   static T* map_shared_rank(T* address, int rank, REPLAY_SITE_PARAMS) {
     return static_cast<T*>(replay_rt::map_shared((const void*)address, (uint32_t)rank, file, line));

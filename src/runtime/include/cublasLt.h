@@ -133,7 +133,7 @@ inline cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
 }
 
 namespace replay_rt {
-/// Reads an attribute that the caller passes by its address and size.
+/// Reads an attribute, given by its address and size.
 template <class T>
 cublasStatus_t lt_read(T& field, const void* value, size_t bytes) {
   if (value == nullptr || bytes != sizeof(T)) return CUBLAS_STATUS_INVALID_VALUE;
@@ -208,8 +208,8 @@ inline cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t*
 inline cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
   return delete preference, CUBLAS_STATUS_SUCCESS;
 }
-// Preferences choose among algorithms. The CPU has one, which needs no workspace; on a GPU the product
-// itself asks for one, with the workspace that it is given.
+// Preferences choose among algorithms. The CPU has one, and it needs no workspace; on a GPU the product
+// itself asks for one, with the given workspace.
 inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
                                                            cublasLtMatmulPreferenceAttributes_t,
                                                            const void*, size_t) {
@@ -276,7 +276,7 @@ cublasStatus_t lt_run(gemm_problem p, cublasLtMatmulDesc_t desc, int batches, cu
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// Refuses what is documented for cuBLASLt and not done here.
+/// Refuses documented uses of cuBLASLt not supported here.
 inline void lt_check(cublasLtMatmulDesc_t desc, const gemm_problem& p, int batches,
                      replay_site site) {
   switch (desc->epilogue) {
@@ -301,7 +301,7 @@ inline void lt_check(cublasLtMatmulDesc_t desc, const gemm_problem& p, int batch
       not_in_library("cuBLASLt with matrices other than f64, f32, f16 and bf16 is not supported",
                      site);
 }
-/// A product that NVIDIA's library computes. src/runtime/gpu/blas.rs has the same fields.
+/// A product for NVIDIA's library. src/runtime/gpu/blas.rs has the same fields.
 struct lt_call {
   int32_t* status;
   blas_factor alpha, beta;

@@ -1,6 +1,6 @@
-// cuBLAS: products of matrices, and the vector functions that training code uses with them. On the CPU
-// they are computed here, on a GPU by NVIDIA's library. cuBLAS Library: "cuBLAS Level-1/2/3 Function Reference", "BLAS-like
-// Extension".
+// cuBLAS: products of matrices, and the usual vector functions of training code. On the CPU they are
+// computed here, on a GPU by NVIDIA's library. cuBLAS Library: "cuBLAS Level-1/2/3 Function Reference",
+// "BLAS-like Extension".
 #pragma once
 
 #include "cublas_api.h"
@@ -20,7 +20,7 @@ inline void gemm_scales(gemm_problem& p, cublasHandle_t handle, const Scale* alp
   p.beta_value = on_device ? 0 : (double)*beta;
 }
 
-/// One call of the family, by what all of its forms have.
+/// One call of the family, with the common parameters of all its forms.
 struct blas_gemm {
   cublasHandle_t handle;
   cublasOperation_t transa, transb;
@@ -87,7 +87,7 @@ cublasStatus_t run_gemm(const blas_gemm& g, const Scale* alpha, const Scale* bet
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// The same with types that are known at run time.
+/// The same with types known at run time.
 inline cublasStatus_t run_gemm_ex(const blas_gemm& g, const void* alpha, const void* beta,
                                   const char* name, replay_site site) {
   if (!gemm_knows(g.a_type) || !gemm_knows(g.b_type) || !gemm_knows(g.c_type))
@@ -202,7 +202,7 @@ inline cublasStatus_t cublasSgemmEx(cublasHandle_t handle, cublasOperation_t tra
 }
 
 namespace replay_rt {
-/// A factor that lies on the host or on the device.
+/// A factor on the host or on the device.
 template <class T>
 struct blas_scalar {
   const T* pointer;
@@ -226,7 +226,7 @@ cublasStatus_t call_vectors(cublasHandle_t handle, int m, int n, const T* alpha,
   return call_library(call, name, handle->stream, site);
 }
 
-/// What a vector function does with each element.
+/// The operation of a vector function on each element.
 enum blas_each { blas_scal, blas_axpy, blas_copy, blas_swap };
 template <class T>
 void blas_each_kernel(blas_each what, int n, blas_scalar<T> alpha, T* x, int incx, T* y, int incy) {
@@ -251,7 +251,7 @@ inline void check_steps(int incx, int incy, replay_site site) {
   if (incx < 1 || incy < 1)
     not_in_library("cuBLAS vectors with steps below 1 are not supported", site);
 }
-/// What cuBLAS says of a matrix of m rows and n columns, and of two vectors.
+/// cuBLAS's checks of a matrix of m rows and n columns, and of two vectors.
 inline cublasStatus_t check_matrix(cublasHandle_t handle, int m, int n, int lda, int incx, int incy,
                                    replay_site site) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;

@@ -1,4 +1,4 @@
-// The driver interface's types, for sources that name them. Its functions are not here: host code
+// The driver interface's types. Its functions are not here: host code
 // under test uses the runtime interface.
 #pragma once
 

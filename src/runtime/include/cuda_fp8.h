@@ -1,6 +1,6 @@
 // The 8-bit floating-point types. CUDA Math API: "FP8 Intrinsics". Conversions from float go to the
 // nearest, ties to even, in every replay as long as it rounds to the nearest. In the float64 shadow both
-// types are doubles that are never rounded.
+// types are doubles, never rounded.
 #pragma once
 
 #include "cuda_bf16.h"
@@ -21,7 +21,7 @@ struct e5m2_format {
   static constexpr int fraction = 2, bias = 15, largest = 0x7b, nan = 0x7f, overflow = 0x7c;
 };
 
-/// The bits of `x` rounded to the format; what is too large saturates, or overflows.
+/// The bits of `x` rounded to the format; a value too large saturates, or overflows.
 template <class F>
 inline uint8_t narrow_8(double x, bool saturates, int mode) {
   const uint64_t b = bits<uint64_t>(x);

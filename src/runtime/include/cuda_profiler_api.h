@@ -1,5 +1,4 @@
-// The profiler's switches, which do nothing: no profiler is there. CUDA Runtime API: "Profiler
-// Control".
+// The profiler's switches do nothing: there is no profiler. CUDA Runtime API: "Profiler Control".
 #pragma once
 
 #include "cuda_runtime.h"

@@ -1,12 +1,12 @@
-// CUDA's runtime header for code that runs on the CPU reference machine.
-// docs/cuda-support.md lists what is in and what is not.
+// CUDA's runtime header for code on the CPU reference machine.
+// docs/cuda-support.md lists its contents and its gaps.
 #pragma once
 
 #include "replay/qualifiers.h"
 
 #include "replay/math.h"
 
-// What nvcc's own header brings into every file.
+// The includes of nvcc's own header, for every file.
 #include <assert.h>
 #include <limits.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// cuRAND's host API: the generators Philox4x32-10 and XORWOW, in the order in which cuRAND stores their
+// cuRAND's host API: the generators Philox4x32-10 and XORWOW, in cuRAND's order of their
 // numbers. cuRAND: "Host API Overview".
 //
 // Philox: block i of 4 numbers is block i / 65536 of subsequence i % 65536. XORWOW: 4096 subsequences take
@@ -66,7 +66,7 @@ inline void curand_at(curandStatePhilox4_32_10_t* state, unsigned long long seed
   const unsigned long long block = index / 4;
   curand_init(seed, block % 65536, block / 65536 * 4 + index % 4, state);
 }
-/// What each number becomes.
+/// The distribution of the numbers.
 enum curand_kind { curand_bits, curand_uniforms, curand_normals };
 
 struct curand_request {
@@ -135,7 +135,7 @@ inline void curand_run_xorwow(curandGenerator_t generator, const curand_request&
   const unsigned long long turns = request.kind == curand_normals ? request.count / 2 : request.count;
   generator->turn = (unsigned)((generator->turn + turns) % 4096);
 }
-/// A call that NVIDIA's library answers, as src/runtime/gpu/random.rs reads it.
+/// A call for NVIDIA's library, as src/runtime/gpu/random.rs reads it.
 struct curand_call {
   int32_t* status;
   uint64_t generator, seed, offset, count;

@@ -50,7 +50,7 @@ inline void philox_skip(curandStatePhilox4_32_10* state, unsigned long long bloc
   if (add_to(state->ctr.x, state->ctr.y, blocks)) add_to(state->ctr.z, state->ctr.w, 1);
 }
 
-/// A matrix over two elements: row i says what bit i of the 160 of XORWOW's state adds.
+/// A matrix over two elements: row i is the addend of bit i of the 160 in XORWOW's state.
 struct xorwow_matrix {
   uint32_t rows[160][5];
 };
@@ -149,7 +149,7 @@ inline void skipahead(unsigned long long n, curandStateXORWOW_t* state) {
   replay_rt::xorwow_skip(state, n, 0);
   state->d += 362437u * (unsigned int)n;
 }
-/// 2^67 numbers each, which is no change to `d`.
+/// 2^67 numbers each: no change to `d`.
 inline void skipahead_sequence(unsigned long long n, curandStateXORWOW_t* state) {
   replay_rt::xorwow_skip(state, n, 67);
 }

@@ -1,4 +1,4 @@
-// The built-in variables of device code, for sources that include them by CUDA's name.
+// The built-in variables of device code, by CUDA's name of the header.
 #pragma once
 
 #include "replay/thread.h"

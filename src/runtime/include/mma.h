@@ -1,4 +1,4 @@
-// Matrices that a warp multiplies. CUDA C++ Programming Guide: "Warp Matrix Functions".
+// Products of matrices by a warp. CUDA C++ Programming Guide: "Warp Matrix Functions".
 //
 // Element i of lane l is element 32 i + l of the matrix, counted by rows; CUDA leaves the mapping open.
 // Half operands have 16 elements a lane for 256, as CUDA's have: each is there twice. A result is the
@@ -44,7 +44,7 @@ template <int M, int N, int K> struct extent<accumulator, M, N, K> {
   static constexpr int rows = M, columns = N;
 };
 
-/// The shapes that exist, for operands of type `T`.
+/// The existing shapes, for operands of type `T`.
 template <class T, int M, int N, int K> struct is_shape {
   static constexpr bool value = K == 16 && ((M == 16 && N == 16) || (M == 32 && N == 8) || (M == 8 && N == 32));
 };
@@ -61,7 +61,7 @@ template <class Use, class T, int Held> struct lane_elements { static constexpr 
 template <int Held> struct lane_elements<matrix_a, __half, Held> { static constexpr int value = 16; };
 template <int Held> struct lane_elements<matrix_b, __half, Held> { static constexpr int value = 16; };
 
-/// The types of accumulators that exist for operands of type `A`.
+/// The existing types of accumulators for operands of type `A`.
 template <class A, class C, class D> struct is_product { static constexpr bool value = false; };
 template <> struct is_product<__half, __half, __half> { static constexpr bool value = true; };
 template <> struct is_product<__half, replay_rt::real, __half> { static constexpr bool value = true; };
@@ -87,7 +87,7 @@ class fragment {
   using element_type = typename element<T>::type;
   using storage_element_type = element_type;
   static constexpr int rows = shape::rows, columns = shape::columns;
-  /// Elements of the matrix that a lane holds.
+  /// Elements of the matrix in a lane.
   static constexpr int held = rows * columns / 32;
   enum { num_elements = lane_elements<Use, T, held>::value, num_storage_elements = num_elements };
   element_type x[num_elements];

@@ -1,4 +1,4 @@
-// MPI: the names that a source needs to compile. A replay has one process, so a call ends it, named. The
+// MPI: the names for compiling a source. A replay has one process, so a call ends it, named. The
 // MPI Forum's "MPI: A Message-Passing Interface Standard".
 #pragma once
 

@@ -1,5 +1,5 @@
-// NCCL: the names that a source needs to compile. A replay has one process and one device, so a call that
-// communicates ends it, named. NCCL: "API Reference".
+// NCCL: the names for compiling a source. A replay has one process and one device, so a call with
+// communication ends it, named. NCCL: "API Reference".
 #pragma once
 
 #include "cuda_runtime.h"

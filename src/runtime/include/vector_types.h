@@ -45,6 +45,7 @@ template <> inline constexpr size_t source_bytes<float4> = 16;
 #endif
 
 /// Grid and block dimensions; what is not given is 1. Programming Guide: "dim3".
+/// Grid and block dimensions, 1 unless given. Programming Guide: "dim3".
 struct dim3 {
   unsigned int x, y, z;
   constexpr dim3(unsigned int x = 1, unsigned int y = 1, unsigned int z = 1) : x(x), y(y), z(z) {}

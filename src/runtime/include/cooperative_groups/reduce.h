@@ -1,7 +1,7 @@
 // cg::reduce over tiles and coalesced groups. CUDA C++ Programming Guide: "Reduce".
 //
 // A tile reduces by a butterfly over ranks: at distances 16, 8, 4, 2, 1 (from half its size down)
-// every thread combines its value with that of the thread across. A coalesced group combines the
+// every thread combines its value with the value of the thread across. A coalesced group combines the
 // values in the order of ranks. Both orders are fixed, so sums of floats have one result.
 #pragma once
 

@@ -1,4 +1,4 @@
-// NVTX's C++ interface: marks and ranges that do nothing. NVTX C++ API Reference.
+// NVTX's C++ interface: marks and ranges without effect. NVTX C++ API Reference.
 #pragma once
 
 #include "nvtx3/nvToolsExt.h"

@@ -1,5 +1,5 @@
-// The table of functions through which compiled host and device code reaches the program that
-// replays it. The other side is src/runtime/abi.rs: same fields, same order, same types.
+// The table of functions of the replaying program, for compiled host and device code.
+// The other side is src/runtime/abi.rs: same fields, same order, same types.
 #pragma once
 
 #include <stddef.h>
@@ -17,7 +17,7 @@ struct replay_site {
 enum replay_argument : uint8_t {
   REPLAY_ARGUMENT_VALUE = 0,      // a number, or a pointer to a function
   REPLAY_ARGUMENT_POINTER = 1,
-  REPLAY_ARGUMENT_REFERENCE = 2,  // its address is that of the object
+  REPLAY_ARGUMENT_REFERENCE = 2,  // its address is the object's
   REPLAY_ARGUMENT_CLASS = 3,      // copied byte by byte
 };
 
@@ -27,7 +27,7 @@ struct replay_launch {
   void (*thunk)(void** args);     // runs one CUDA thread of the kernel, compiled for the host
   void** args;                    // a pointer to each argument, in order
   const size_t* arg_sizes;        // bytes of each argument
-  const uint8_t* arg_kinds;       // what each is, see `replay_argument`; null where not known
+  const uint8_t* arg_kinds;       // the kind of each, see `replay_argument`; null if unknown
   uint32_t arg_count;
   uint32_t max_threads;           // a block's by __launch_bounds__, 0 without
   uint32_t cluster[3];            // blocks of a cluster by kernel or launch, 0 without
@@ -58,15 +58,14 @@ enum replay_warp_op : uint32_t {
   REPLAY_WARP_REDUCE_XOR = 12,
 };
 
-/// A chain of shuffles in which each lane combines its value with the one that it reads: does all
-/// `steps` on the values of the 32 lanes, of which `members` take part. A word holds the steps: from the
-/// lowest bit on 6 bits for the distance of each, in bits 48 to 51 their number, and what else `fold`
-/// has to know.
+/// A chain of shuffles: at each, a lane combines its value with the value it reads. Does all
+/// `steps` on the values of the 32 lanes; `members` take part. A word holds the steps: from the
+/// lowest bit on 6 bits for the distance of each, in bits 48 to 51 their number, and further details for `fold`.
 typedef void replay_fold(uint64_t* values, uint64_t steps, uint32_t members);
 enum : uint32_t { REPLAY_FOLD_DISTANCE_BITS = 6, REPLAY_FOLD_COUNT_AT = 48, REPLAY_FOLD_MOST = 8 };
 
-/// What a lane gets of a chain: if all lanes came with the same one, its value after the `whole` chain,
-/// else the value that it reads in the first step.
+/// A lane's result of a chain: its value after the `whole` chain if all lanes came with the same one,
+/// else the value it reads in the first step.
 struct replay_folded {
   uint64_t value;
   uint64_t whole;
@@ -85,7 +84,7 @@ enum replay_touch : uint32_t {
   REPLAY_READ = 0,
   REPLAY_WRITE = 1,
   REPLAY_ATOMIC_READ = 2,
-  REPLAY_ATOMIC_WRITE = 3,        // also what reads and writes
+  REPLAY_ATOMIC_WRITE = 3,        // also with a read
   REPLAY_BEFORE_SWAP = 4,         // no access: a compare-and-swap of the address with the bits in `site` comes next
 };
 
@@ -95,25 +94,25 @@ struct replay_block_thread {
   uint32_t linear;
 };
 
-/// The threads of a block that one call of a kernel runs.
+/// The threads of a block, for one call of a kernel.
 struct replay_block_threads {
   void* frames;                   // memory for a frame of each thread, aligned to 256 bytes
   char* scratch;                  // memory for the kernel's own use, aligned to 256 bytes
-  const struct replay_block_thread* threads;  // in the order in which they run
+  const struct replay_block_thread* threads;  // in their running order
   uint32_t count;
 };
 
-/// The threads whose turn it is in a kernel that runs a block in turns: `count` from `position` on, in
+/// The threads with the turn, in a kernel that runs a block in turns: `count` from `position` on, in
 /// their order, one after the other; none if all threads have ended. They are of one warp.
 struct replay_turn {
   uint32_t position;
   uint32_t count;
   const uint64_t* results;        // of the warp's lanes: each lane's value after its last chain
-  uint32_t whole;                 // the lanes whose value is that of a whole chain, see `replay_folded`
+  uint32_t whole;                 // the lanes with the value of a whole chain, see `replay_folded`
   uint32_t alone;                 // whether no lane of the warp waits for others of it
 };
 
-/// Threads of one warp that come to a chain of shuffles, see `warp_fold`: `count` from `position` on.
+/// The arrival of threads of one warp at a chain of shuffles, see `warp_fold`: `count` from `position` on.
 struct replay_fold_wait {
   uint32_t position;
   uint32_t count;
@@ -137,15 +136,15 @@ struct replay_abi {
   void (*atomic_turn)(void);      // waits until every earlier block of the grid has ended
   void (*yield_thread)(void);     // lets the other threads of the block run
   void (*grid_barrier)(struct replay_site site);  // waits for all threads of a cooperative launch
-  void (*cluster_arrive)(struct replay_site site);  // tells the cluster that this thread has come
+  void (*cluster_arrive)(struct replay_site site);  // this thread has come
   void (*cluster_wait)(struct replay_site site);  // waits until all threads of the cluster have come
-  uint32_t (*is_cooperative)(void);  // whether the launch that runs is one
-  // The kernel that calls runs the whole block; `frame_bytes` is the size of one thread's frame.
+  uint32_t (*is_cooperative)(void);  // whether the running launch is one
+  // The calling kernel runs the whole block; `frame_bytes` is the size of one thread's frame.
   void (*whole_block)(size_t frame_bytes, size_t scratch_bytes,
                       struct replay_block_threads* threads);
-  // The same for a kernel that also waits for lanes of a warp: it runs the threads whose turn it is, and tells
-  // where each goes. Behind `count` threads from `position` on that do the same comes the turn of `next`; without it
-  // the turn is that of the thread behind them.
+  // The same for a kernel with waits for lanes of a warp: it runs the threads with the turn, and reports each wait.
+  // A report covers `count` threads from `position` on. `next` receives the next turn; without it the thread behind
+  // them goes on.
   void (*block_turns)(size_t frame_bytes, struct replay_block_threads* threads, struct replay_turn* next);
   void (*turn_barrier)(uint32_t position, uint32_t count, struct replay_site site, struct replay_turn* next);
   void (*turn_fold)(const struct replay_fold_wait* wait, struct replay_turn* next);
@@ -155,15 +154,15 @@ struct replay_abi {
   // Threads wait at different barriers: a site for each, in their order, without a file if ended.
   __attribute__((noreturn)) void (*barriers_differ)(const struct replay_site* sites);
   void* (*check_state)(void);     // in a checked build: a `replay_rt::check_state`, or null
-  // In a checked build: before an access that is not known to be in order, by the code that returns to `site`.
+  // In a checked build: before an access of uncertain order; `site` is the return address in the accessing code.
   void (*access)(const volatile void* address, size_t bytes, uint32_t touch, const void* site);
   void (*fence)(void);            // in a checked build: at every memory fence
-  void (*all_arrived)(void);      // in a checked build: all that a barrier in memory expects are there
+  void (*all_arrived)(void);      // in a checked build: all threads of a barrier in memory have come
   void* (*shared_alloc)(uint32_t slot, size_t bytes, size_t align, const char* name);
   uint32_t (*shared_slot)(void);  // a new slot number, unique in the process
   void (*device_print)(const char* text, size_t bytes);
   __attribute__((noreturn)) void (*device_abort)(const char* why, struct replay_site site);
-  // In a shadow: the construct `what` of the sources, which double has no meaning for, is about to run.
+  // In a shadow: the construct `what` of the sources is about to run, and has no meaning for double.
   __attribute__((noreturn)) void (*no_shadow)(const char* what, struct replay_site site);
 
   // Host side; the int results are cudaError_t.

@@ -3,8 +3,7 @@
 //
 // Every atomic waits for its block's turn first (replay_rt::atomic_turn), so results do not
 // depend on the number of cores. With the turn no other block modifies anything atomically, so a
-// load and a store make one atomic step; both are relaxed atomics, so that other blocks read
-// whole values.
+// load and a store make one atomic step. Both are relaxed atomics: other blocks read whole values.
 #pragma once
 
 #include "replay/math.h"
@@ -74,7 +73,7 @@ inline V atomic_change_each(V* address, Change change) {
 }
 
 #ifdef REPLAY_SHADOW
-/// What an atomic addition of a pair found there. A number to which zero was added is read if somebody asks.
+/// The old value of an atomic addition of a pair. A number with zero added to it is read on request.
 template <class V>
 struct found_pair {
   const V* address;
@@ -88,8 +87,8 @@ struct found_pair {
   }
 };
 
-/// Adds a pair of narrow numbers. Sources add a single one as a pair with a zero, which is the other half of an aligned
-/// word; here it lies behind the number, where a tensor may have ended.
+/// Adds a pair of narrow numbers. Sources add a single one as a pair with a zero as the other half of an aligned
+/// word; here the zero lies behind the number, where a tensor may have ended.
 template <class V>
 inline found_pair<V> add_pair(V* address, V value) {
   atomic_turn(address);
@@ -108,7 +107,7 @@ inline found_pair<V> add_pair(V* address, V value) {
 
 }  // namespace replay_rt
 
-// One atomic in its three scopes, which are one here: device, block, system.
+// One atomic in its three scopes, equal here: device, block, system.
 #define REPLAY_ATOMIC_1(T, name, expression)                                      \
   inline T name(T* address, T value) {                                            \
     return replay_rt::atomic_change(address, [=](T old) -> T { return expression; }); \

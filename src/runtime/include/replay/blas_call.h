@@ -1,7 +1,7 @@
-// Calls of cuBLAS and cuBLASLt that NVIDIA's own libraries answer: those of a replay on a GPU.
+// Calls of cuBLAS and cuBLASLt for NVIDIA's own libraries: those of a replay on a GPU.
 //
-// A call travels as a launch under the function's name, so that streams, graphs and reports treat it as
-// any other work. What it carries is read by src/runtime/gpu/blas.rs: same fields, same order, same types.
+// A call travels as a launch under the function's name: streams, graphs and reports treat it as any
+// other work. Its structure is the one of src/runtime/gpu/blas.rs: same fields, same order, same types.
 #pragma once
 
 #include "cublas_api.h"
@@ -42,7 +42,7 @@ struct blas_call {
 /// Whether calls go to NVIDIA's libraries.
 inline bool has_libraries() { return !abi->device_is_host(); }
 
-/// What the library said last.
+/// The library's last status.
 inline int32_t blas_status = 0;
 
 /// Has NVIDIA's library answer `call` to the function `name`.

@@ -1,9 +1,9 @@
-// Kernels in thread-loop form whose threads also wait for lanes of their warp, or let others run in front of atomics.
+// Kernels in thread-loop form with turns: threads also wait for lanes of their warp, or let others run before atomics.
 //
-// The front end writes them like other kernels in thread-loop form (replay/whole_block.h), but the engine says whose turn
-// it is: threads run in exactly the order in which those with stacks of their own do. Threads of a warp that follow each
-// other and come to the same place are told to the engine at once. None of them can let others go but the last, since
-// those others, or the engine, wait for the last one too.
+// The front end writes them like other kernels in thread-loop form (replay/whole_block.h), but the engine gives the
+// turns: threads run in exactly the same order as with stacks of their own. Neighbouring threads of a warp at the same
+// place are reported to the engine at once. Only the last of them can let others go, since those others, or the
+// engine, wait for it too.
 #pragma once
 
 #include "replay/folds.h"
@@ -18,7 +18,7 @@ struct fold_place {
   bool more;       // whether there are steps behind these
 };
 
-/// Up to `Most` steps of a chain, behind those that are done.
+/// Up to `Most` steps of a chain, behind the finished ones.
 template <uint32_t Most>
 class fold_part {
  public:
@@ -59,8 +59,8 @@ class block_turns {
     begin_turn();
   }
 
-  /// The thread that runs next, made the one whose built-in variables are seen; null at the end. Where the kernel
-  /// has something to do between turns, `between` would be it.
+  /// The next thread, with its built-in variables set; null at the end. `between` is the kernel's work between turns, if
+  /// it has any.
   template <class Between>
   __attribute__((always_inline)) Frame* next(Between) {
     if (at_position_ == end_position_) return nullptr;
@@ -100,7 +100,7 @@ class block_turns {
   /// Behind it: the atomic counts itself once more.
   static void yielded() { block.restless -= 1; }
 
-  /// Keeps what the running thread passes to an atomic, until it has its turn again.
+  /// Keeps the running thread's argument of an atomic until its next turn.
   template <class T>
   __attribute__((noinline)) void keep(const volatile void* address, const T& value) {
     static_assert(sizeof(T) <= sizeof(arguments::value), "the value of an atomic has 16 bytes at most");
@@ -127,7 +127,7 @@ class block_turns {
     frame.replay_at = at;
     frame.replay_fold.count = part.count(), frame.replay_fold.more = part.more();
     const uint64_t steps = part.word(width);
-    // Others with this wait go on alone, or differ in what they ask for.
+    // Others with this wait go on alone, or differ in their arguments.
     if (!(joins(at) && (count_ == 0 || (steps == steps_ && mask == mask_)))) settle();
     if (count_ == 0) {
       steps_ = steps, mask_ = mask, fold_ = fold_lanes<Kind, Combine, T>, site_ = replay_site{file, line};
@@ -174,18 +174,18 @@ class block_turns {
     end_position_ = at_position_ + turn_.count;
   }
 
-  /// Whether the threads that the engine has not been told of, if any, came to `at` too.
+  /// Whether the unreported threads, if any, came to `at` too.
   __attribute__((always_inline)) bool joins(uint32_t at) const { return count_ == 0 || place_ == at; }
-  /// Whether the next thread runs whatever the one that runs does.
+  /// Whether the next thread runs in any case.
   __attribute__((always_inline)) bool follows() const { return at_position_ + 1 != end_position_; }
-  /// Leaves it to a later thread to tell the engine of the one that runs.
+  /// Leaves the report of the running thread to a later one.
   __attribute__((always_inline)) void defer(uint32_t at) {
     place_ = at;
     count_++;
     at_position_++;
   }
 
-  /// Tells the engine of the threads before the one that runs.
+  /// Reports the threads before the running one.
   __attribute__((noinline)) void settle() {
     if (count_ == 0) return;
     const uint32_t first = at_position_ - count_;
@@ -203,7 +203,7 @@ class block_turns {
     count_ = 0;
   }
 
-  // Tell the engine that the running thread, and those before it that did the same, come to a barrier, their end
+  // Report that the running thread, and the unreported ones before it, come to a barrier, their end
   // or a chain of shuffles.
   __attribute__((noinline)) void come_to_barrier(uint32_t at) {
     abi->turn_barrier(at_position_ - count_, count_ + 1, barriers_[at - 1], &turn_);
@@ -228,10 +228,10 @@ class block_turns {
   Frame* frames_;
   // `arguments` of each thread.
   char* arguments_;
-  // The running thread, and the end of those that follow it.
+  // The running thread, and the end of its successors.
   uint32_t at_position_;
   uint32_t end_position_;
-  // The threads before it that the engine has not been told of: their number, and where they are.
+  // The unreported threads before it: their number, and their place.
   uint32_t count_ = 0;
   uint32_t place_ = 0;
   // Of these, if they came to a chain of shuffles.

@@ -35,7 +35,7 @@ struct graph {
   }
 };
 
-/// Streams or events that belong to a capture.
+/// Streams or events of a capture.
 struct captured_set {
   static constexpr int most = 64;
   struct entry {
@@ -66,10 +66,10 @@ struct stream_capture {
   bool relaxed, broken;
   captured_set streams, events;
 };
-/// The capture that is going on, or null.
+/// The current capture, or null.
 extern stream_capture* capture;
 
-/// Whether work for `stream` is captured. The default stream waits for all others, which a capture
+/// Whether work for `stream` is captured. The default stream waits for all others, and a capture
 /// cannot.
 inline bool is_captured(const void* stream) {
   if (capture == nullptr) return false;
@@ -83,7 +83,7 @@ inline void capture_node(const graph_node& node, const void* stream) {
   capture->streams.find(stream)->joined = stream == capture->origin;
 }
 
-/// `launch` with copies of what its arguments point to.
+/// `launch` with copies of its arguments.
 inline replay_launch own_arguments(const replay_launch& launch) {
   replay_launch own = launch;
   const uint32_t count = launch.arg_count;
@@ -99,7 +99,7 @@ inline replay_launch own_arguments(const replay_launch& launch) {
     own.args[i] = ::operator new(sizes[i], std::align_val_t(64));
     __builtin_memcpy(own.args[i], launch.args[i], sizes[i]);
   }
-  // What travels behind the arguments.
+  // The kernel behind the arguments.
   own.args[count] = launch.args[count];
   own.arg_sizes = sizes;
   own.arg_kinds = launch.arg_kinds ? kinds : nullptr;

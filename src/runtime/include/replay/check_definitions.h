@@ -1,5 +1,5 @@
-// What the compiler calls in a checked build, in the place of the thread sanitizer's own library: before
-// each access to memory that other threads may see, and instead of each atomic.
+// The compiler's hooks in a checked build, in the place of the thread sanitizer's own library. They run before
+// each access to memory visible to other threads, and instead of each atomic.
 // The names and types are those of compiler-rt's tsan_interface.h and tsan_interface_atomic.h.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include "replay/thread.h"
 
 namespace replay_rt {
-// What follows is laid out as in `runtime/cpu/check/packed.rs` and `state.rs`, which say more of it.
+// These types have the layout of those in `runtime/cpu/check/packed_cells.rs` and `state.rs`; see there for more.
 
 /// The state of an address.
 struct check_cell {
@@ -21,10 +21,10 @@ struct check_slot {
   uint32_t shift;
   uint32_t flags;  // 1: all was written before; 2: each block has its own
 };
-/// What the lanes of a warp know of each other.
+/// The lanes' knowledge of each other in a warp.
 struct check_warp {
   uint32_t tick;
-  uint32_t of[32][32];  // by lane: up to which tick it knows of each other lane
+  uint32_t of[32][32];  // by lane: for each other lane, the first tick unknown to it
 };
 struct check_state {
   uint32_t phase, block_first, launch_first, before, learned, fenced, slow;
@@ -48,7 +48,7 @@ enum check_word : uint64_t {
 constexpr size_t CHECK_STACK = 32 << 10;
 #define REPLAY_INLINE static inline __attribute__((always_inline))
 
-/// What a thread does now, and what of the past matters to it.
+/// The current moment of a thread, and its view of the past.
 struct check_moment {
   uint64_t now;
   uint32_t phase, block_first, launch_first, before, floor, learned, site;
@@ -60,7 +60,7 @@ struct check_moment {
   static bool same_warp(uint64_t a, uint64_t b) { return ((uint32_t)(a ^ b) >> 27) == 0; }
   uint32_t lane() const { return 1u << ((now >> 22) & 31); }
 
-  /// Whether this thread knows of what other lanes of its warp did at `word`, in this phase.
+  /// Whether this thread knows the accesses of other lanes of its warp at `word`, in this phase.
   bool knows(uint64_t word, uint32_t others) const {
     const uint32_t* of = warps[(uint32_t)now >> 27].of[(now >> 22) & 31];
     uint32_t then = (uint32_t)word << 10 >> 14;
@@ -90,8 +90,8 @@ REPLAY_INLINE bool all_before(const check_moment& m, uint64_t word, uint32_t lan
          m.knows(word, lanes & ~m.lane());
 }
 
-/// `word` with the thread that is at `m` added, or 0 if the engine has to do it: a stamp of those who do
-/// the same and need no order among themselves.
+/// `word` with the thread of `m` added, or 0 if the engine has to do it: a stamp of threads with the same kind of
+/// access, without an order among them.
 REPLAY_INLINE uint64_t join(const check_moment& m, uint64_t word, uint32_t* lanes) {
   uint32_t then = (uint32_t)(word >> 32);
   uint32_t own = m.lane();
@@ -177,7 +177,7 @@ REPLAY_INLINE bool write_cell(const check_moment& m, check_cell* cell) {
   return true;
 }
 
-/// An atomic that writes.
+/// A writing atomic.
 REPLAY_INLINE bool atomic_cell(const check_moment& m, check_cell* cell) {
   uint64_t write = cell->write, read = cell->read;
   if (write & CHECK_ELSEWHERE) return false;
@@ -200,8 +200,8 @@ REPLAY_INLINE bool atomic_cell(const check_moment& m, check_cell* cell) {
   return true;
 }
 
-/// Looks at the cells of an access; false if the engine has to. Out of line, so that the accesses that need
-/// only what comes before save no registers.
+/// Looks at the cells of an access; false if the engine has to. Out of line: accesses decided before this call
+/// then save no registers.
 template <uint32_t TOUCH>
 static __attribute__((noinline)) bool are_in_order(const check_state* c, const check_slot* slot,
                                                    check_cell* cell, const check_cell* end,
@@ -231,7 +231,7 @@ static __attribute__((noinline)) bool are_in_order(const check_state* c, const c
 /// Looks at an access; false if the engine has to. `TOUCH` is not an atomic read.
 template <uint32_t TOUCH>
 REPLAY_INLINE bool is_in_order(const volatile void* address, size_t bytes, const void* site) {
-  // A thread's own stack: all memory that is checked is further away.
+  // A thread's own stack: all checked memory is further away.
   if ((uintptr_t)address - (uintptr_t)__builtin_frame_address(0) < CHECK_STACK) return true;
   const check_state* c = check;
   if (!c || c->slow) return false;
@@ -248,7 +248,7 @@ REPLAY_INLINE bool is_in_order(const volatile void* address, size_t bytes, const
   return are_in_order<TOUCH>(c, slot, cell, end, site);
 }
 
-/// Tells the engine of an access by the code that returns to `site`.
+/// Reports an access to the engine; `site` is the return address in the accessing code.
 static __attribute__((noinline)) void ask(const volatile void* address, size_t bytes,
                                           uint32_t touch, const void* site) {
   if (!check) check = (check_state*)abi->check_state();

@@ -13,7 +13,7 @@ inline bool is_shared_of(const void* address, uint32_t rank) {
   const char* byte = static_cast<const char*>(address);
   return byte >= begin && byte - begin < block.shared_end - block.shared_begin;
 }
-/// The place in the shared memory of the block of that rank where this one has `address`.
+/// The address in the shared memory of the block of this rank for this block's `address`.
 inline void* map_shared(const void* address, uint32_t rank, const char* file, uint32_t line) {
   if (rank >= cluster_blocks())
     abi->device_abort("map_shared_rank of a rank that no block of the cluster has", {file, line});

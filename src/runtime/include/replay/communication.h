@@ -1,4 +1,4 @@
-// Functions that communicate with other processes or devices, which a replay has not.
+// Functions for communication with other processes or devices: a replay has none.
 #pragma once
 
 #include "abi.h"

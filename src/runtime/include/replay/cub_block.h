@@ -34,7 +34,7 @@ enum BlockStoreAlgorithm {
   BLOCK_STORE_WARP_TRANSPOSE_TIMESLICED,
 };
 
-/// The storage of a collective: what its users declare as shared, or its own.
+/// The storage of a collective: its users' shared variable, or its own.
 template <class Storage>
 struct replay_storage {
   Storage* storage;
@@ -44,7 +44,7 @@ struct replay_storage {
   }
   explicit replay_storage(Storage& given) : storage(&given) {}
 };
-/// Memory for values that nothing has constructed.
+/// Memory for values before their construction.
 template <class T, int Count>
 struct replay_values {
   alignas(T) unsigned char bytes[sizeof(T) * Count];
@@ -111,7 +111,7 @@ class BlockScan {
   static constexpr int threads = X * Y * Z;
 
  public:
-  /// The value of each thread, what comes before it, and all of them together.
+  /// The value of each thread, the combination before it, and the combination of all.
   struct TempStorage {
     replay_values<T, threads> values, before;
     replay_values<T, 1> all;

@@ -1,7 +1,7 @@
 // Algorithms over device memory. CUB: "DeviceReduce", "DeviceScan", "DeviceRadixSort",
 // "DeviceSegmentedReduce". Each is kernels of one thread a block.
 //
-// A reduction takes tiles of 4096 items: item i belongs to thread i % 256 of its tile, which combines its
+// A reduction takes tiles of 4096 items: item i belongs to thread i % 256 of its tile, and a thread combines its
 // 16 items in their order; then come the threads of a tile as in BlockReduce, and the tiles in the same
 // manner. Scans go from first to last. Sorts are stable.
 #pragma once
@@ -21,11 +21,11 @@ template <class T, class I, class Op>
 void replay_reduce_tiles(I items, T* sums, long long count, Op op) {
   const long long begin = blockIdx.x * replay_tile;
   const long long end = count - begin < replay_tile ? count : begin + replay_tile;
-  // Not stored from the call: checked builds of g++ do not see stores of classes that calls return.
+  // Not stored from the call: checked builds of g++ do not see stores of returned classes.
   const T sum = replay_reduce_tile<T>(items, begin, end, op);
   sums[blockIdx.x] = sum;
 }
-/// The last step: what is left, and the initial value before it if there is one.
+/// The last step: the rest, and the initial value before it if there is one.
 template <class T, class I, class O, class Op>
 void replay_reduce_last(I items, O out, long long count, Op op, T initial, bool has_initial) {
   if (count == 0) {

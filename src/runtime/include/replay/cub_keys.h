@@ -33,7 +33,7 @@ template <> struct replay_key<double> {
 template <class K>
 inline int replay_key_end(int, int end) { return end; }
 #ifdef REPLAY_SHADOW
-/// All bits of the key that was a float are all bits of a double.
+/// All bits of a float's key are all bits of a double.
 template <>
 inline int replay_key_end<double>(int begin, int end) { return begin == 0 && end == 32 ? 64 : end; }
 #endif

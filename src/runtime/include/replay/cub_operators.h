@@ -36,7 +36,7 @@ struct KeyValuePair {
     return key != other.key || value != other.value;
   }
 };
-/// The larger value, of equal ones that with the smaller key; and the same for the smaller value.
+/// The larger value, of equal ones the one with the smaller key; and the same for the smaller value.
 struct ArgMax {
   template <class K, class V>
   KeyValuePair<K, V> operator()(const KeyValuePair<K, V>& a, const KeyValuePair<K, V>& b) const {
@@ -71,7 +71,7 @@ inline T replay_block_tree(T* values, int count, Op& op) {
 constexpr int replay_tile_threads = 256;
 constexpr long long replay_tile = 4096;
 
-/// Items `begin` to `end`, of which there is one at least.
+/// Items `begin` to `end`, at least one.
 template <class T, class I, class Op>
 inline T replay_reduce_tile(I items, long long begin, long long end, Op& op) {
   T sums[replay_tile_threads];
@@ -84,7 +84,7 @@ inline T replay_reduce_tile(I items, long long begin, long long end, Op& op) {
   return replay_block_tree(sums, threads, op);
 }
 
-/// All `count` items, of which there is one at least: tiles, and those in pairs of neighbours.
+/// All `count` items, at least one: tiles, and those in pairs of neighbours.
 template <class T, class I, class Op>
 inline T replay_reduce_pairs(I items, long long count, Op& op) {
   T open[48];

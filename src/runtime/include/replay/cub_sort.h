@@ -1,4 +1,4 @@
-// Collectives that move the items of a block. CUB: "BlockRadixSort", "BlockMergeSort", "BlockExchange",
+// Collectives for moving the items of a block. CUB: "BlockRadixSort", "BlockMergeSort", "BlockExchange",
 // "BlockDiscontinuity", "BlockHistogram".
 //
 // A thread's items lie next to each other (blocked), or as many places apart as there are threads
@@ -97,7 +97,7 @@ struct replay_sorting {
   }
 };
 
-/// What both sorts of a block do: the items go to shared memory, one thread makes the order, all fetch.
+/// The common part of both sorts: the items go to shared memory, one thread makes the order, all fetch.
 template <class K, class V, int Threads, int Items>
 class replay_block_sort {
   using storage_type = replay_sorting<K, V, Threads * Items>;
@@ -226,8 +226,7 @@ class BlockDiscontinuity {
   BlockDiscontinuity() {}
   explicit BlockDiscontinuity(TempStorage& storage) : storage_(storage) {}
 
-  /// Flags items that differ from the one before; the first of all is flagged, or held against
-  /// `before`.
+  /// Flags items unlike the one before; the first of all is flagged, or compared with `before`.
   template <int Items, class Flag, class Differs>
   void FlagHeads(Flag (&heads)[Items], T (&items)[Items], Differs differs, REPLAY_SITE_PARAMS) {
     share(items, file, line);

@@ -1,5 +1,5 @@
-// Functions of the C library whose results are exact, written so that no rounding mode, compiler
-// or platform moves them: rounding to integers, remainders, exponents, neighbours.
+// Functions of the C library with exact results, independent of rounding mode, compiler
+// and platform: rounding to integers, remainders, exponents, neighbours.
 // A double square root and fused multiply-add come from the processor and the engine's table.
 #pragma once
 
@@ -102,7 +102,7 @@ struct exact {
       y *= power_of_two(bias);
       n -= bias;
     }
-    // Steps down stay clear of the subnormal numbers, so that only the last product rounds.
+    // Steps down stay clear of the subnormal numbers: only the last product rounds.
     for (int i = 0; i < 2 && n < lowest; i++) {
       y *= power_of_two(lowest + precision);
       n -= lowest + precision;
@@ -147,7 +147,7 @@ struct exact {
     return from(away ? of(x) + 1 : of(x) - 1);
   }
 
-  /// The remainder of x / y with the quotient cut to an integer; its sign is that of x. The low
+  /// The remainder of x / y with the quotient cut to an integer; it has the sign of x. The low
   /// bits of the quotient's magnitude go to `quotient`.
   REPLAY_RARE static T fmod(T x, T y, uint32_t* quotient) {
     *quotient = 0;
@@ -222,7 +222,7 @@ inline double square_root(double x) {
   return x;
 }
 
-/// `x`, rounded already, as an integer of type `I`; values that do not fit saturate. PTX ISA, "cvt":
+/// `x`, rounded already, as an integer of type `I`; values out of range saturate. PTX ISA, "cvt":
 /// NaN becomes 0 from a float to at most 32 bits, else only the highest bit is set.
 template <class I, class F>
 inline I to_integer(F x, bool from_float) {

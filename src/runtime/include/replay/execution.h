@@ -1,10 +1,10 @@
-// The execution of kernels, and what only changes its speed. CUDA Runtime API: "Execution Control",
+// The execution of kernels, and hints for its speed. CUDA Runtime API: "Execution Control",
 // "Occupancy".
 #pragma once
 
 #include "replay/memory.h"
 
-// What only changes speed on a device does nothing.
+// Hints for speed do nothing.
 enum cudaLimit {
   cudaLimitStackSize = 0,
   cudaLimitPrintfFifoSize = 1,

@@ -1,4 +1,4 @@
-// What kernels of PyTorch extensions take from PyTorch's headers, where those are not: names of types.
+// Names of types from PyTorch's headers, for kernels of PyTorch extensions without these headers.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace at {
 using c10::BFloat16;
 using c10::Half;
 
-/// The type in which values of `T` are computed.
+/// The type of computations with values of `T`.
 template <class T>
 struct OpMathType {
   using type = T;

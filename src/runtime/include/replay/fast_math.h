@@ -1,10 +1,10 @@
-// The functions that kernels call most, inlined into them: fmaxf, fminf, and expf, correctly rounded, and the
-// same in double, which shadows call: those need not be rounded correctly.
+// The most frequent functions of kernels, inlined into them: fmaxf, fminf, and expf, correctly rounded, and the
+// same in double, for shadows: those need not be rounded correctly.
 //
 // exp(x) = 2^(k/128) * exp(r) in double arithmetic, |r| at most ln(2)/128 in any rounding mode. The
 // polynomial of degree 3 errs by less than 2^-34.6 of the value, everything else by less than
-// 2^-45. Where the result is farther than that from every float and from every midpoint of two
-// floats, one conversion rounds it correctly, whatever the rounding mode; where it is not, in one
+// 2^-45. If the result is farther away from every float and from every midpoint of two
+// floats, one conversion rounds it correctly, whatever the rounding mode; otherwise, in one
 // of 256 cases, and at the ends of the range, the engine's table decides.
 // After Szabolcs Nagy's expf in glibc 2.27 (sysdeps/ieee754/flt-32/e_expf.c), and the rounding test
 // of Ziv, "Fast evaluation of elementary mathematical functions with correctly rounded last bit",
@@ -16,7 +16,7 @@
 
 namespace replay_rt {
 
-// 2^(i/128), its exponent lowered by i/128 so that adding k/128 gives 2^(k/128).
+// 2^(i/128), its exponent lowered by i/128: adding k/128 gives 2^(k/128).
 alignas(64) static const uint64_t exp2_steps[128] = {
     0x3ff0000000000000u, 0x3feff63da9fb3335u, 0x3fefec9a3e778061u, 0x3fefe315e86e7f85u,
     0x3fefd9b0d3158574u, 0x3fefd06b29ddf6deu, 0x3fefc74518759bc8u, 0x3fefbe3ecac6f383u,
@@ -77,7 +77,7 @@ inline __attribute__((always_inline)) float fast_expf(float x) {
   return abi->math_f1(REPLAY_EXP, x);
 }
 
-// What 2^(i/128) is more than the double nearest to it.
+// The difference of 2^(i/128) from the double nearest to it.
 alignas(64) static const double exp2_rests[128] = {
     0, 0x1.b61299ab8cdb7p-54, -0x1.19083535b085dp-56, -0x1.0a31c1977c96ep-54,
     0x1.d73e2a475b465p-55, -0x1.c91dfe2b13c27p-55, 0x1.186be4bb284ffp-57, 0x1.1487818316136p-54,
@@ -138,7 +138,7 @@ struct parts_of_exp {
     whole = (k - i) << 45;
   }
 
-  // `sum`, which is step + rest, times 2^whole.
+  // `sum`, that is step + rest, times 2^whole.
   inline __attribute__((always_inline)) double scaled(double sum) const {
     uint64_t bits;
     __builtin_memcpy(&bits, &sum, sizeof bits);
@@ -180,7 +180,7 @@ inline __attribute__((always_inline)) double exp_of_precision(double x) {
 
 }  // namespace replay_rt
 
-// The definitions that callers elsewhere use are in math_definitions.h.
+// The definitions for callers elsewhere are in math_definitions.h.
 #define REPLAY_INLINE extern inline __attribute__((gnu_inline, always_inline))
 extern "C" {
 REPLAY_INLINE double exp(double x) noexcept { return replay_rt::exp_of_precision(x); }

@@ -1,4 +1,4 @@
-// Chains of shuffles in which each lane combines its value with another lane's, such as the butterfly
+// Chains of shuffles with a combination of each lane's value with another lane's, such as the butterfly
 // `for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(mask, x, d);`, as one call (docs/frontend.md, "Folds").
 // The results are those of the shuffles one after the other, and threads run in the same order.
 #pragma once
@@ -51,7 +51,7 @@ template <class T, class... Rest> struct by_value<T&&, Rest...> { static constex
 template <class T, class... Rest> struct by_value<volatile T, Rest...> { static constexpr bool value = false; };
 template <class T, class... Rest> struct by_value<T, Rest...> : by_value<Rest...> {};
 
-// The lane that `lane` reads.
+// The lane read by `lane`.
 struct fold_xor {
   static uint32_t source(uint32_t lane, uint32_t by, int width) { return shuffle_xor(lane, (int)by, width); }
 };
@@ -62,7 +62,7 @@ struct fold_up {
   static uint32_t source(uint32_t lane, uint32_t by, int width) { return shuffle_up(lane, by, width); }
 };
 
-// How a lane combines its value with the one that it reads: `x OP= y`, `x = x OP y`, `x = F(x, y)`.
+// How a lane combines its value with the one it reads: `x OP= y`, `x = x OP y`, `x = F(x, y)`.
 #define REPLAY_COMBINE(name, statement)                      \
   struct by_##name {                                         \
     template <class T>                                       \
@@ -92,19 +92,19 @@ struct swapped {
     x = result;
   }
 };
-/// `x = f(x, y)` with a function object that is made anew.
+/// `x = f(x, y)` with a new function object.
 template <class Function>
 struct by_call {
   template <class T>
   static void apply(T& x, const T& y) { x = Function()(x, y); }
 };
 
-/// A `replay_fold` for values of type `T`. The words of lanes that take no part are what those read who read them.
+/// A `replay_fold` for values of type `T`. Readers of lanes outside of it get the words of these.
 template <class Kind, class Combine, class T>
 inline void fold_lanes(uint64_t* words, uint64_t steps, uint32_t members) {
   T own[32], other[32];
   for (int lane = 0; lane < 32; lane++) __builtin_memcpy(&own[lane], &words[lane], sizeof(T));
-  // Not defined by CUDA, but the same as step by step: a width that is none.
+  // Not defined by CUDA, but the same as step by step: an invalid width.
   const int width = (int)((int64_t)steps >> fold_steps::width_at) + 1;
   const uint32_t count = (uint32_t)(steps >> REPLAY_FOLD_COUNT_AT & 15);
   for (uint32_t k = 0; k < count; k++) {
@@ -112,7 +112,7 @@ inline void fold_lanes(uint64_t* words, uint64_t steps, uint32_t members) {
     for (uint32_t lane = 0; lane < 32; lane++) other[lane] = own[Kind::source(lane, by, width) & 31];
     for (int lane = 0; lane < 32; lane++) Combine::apply(own[lane], other[lane]);
     for (uint32_t lane = 0; members != 0xffffffffu && lane < 32; lane++) {
-      // What a lane passes that takes no part is the same at each step.
+      // A lane outside of the chain passes the same at each step.
       if (!(members >> lane & 1)) __builtin_memcpy(&own[lane], &words[lane], sizeof(T));
     }
   }
@@ -146,8 +146,8 @@ struct folding<Kind, Combine, T, false> {
   static T run(uint32_t, T value, const fold_steps&, int, const char*, uint32_t) { return value; }
 };
 
-/// The value of this lane after all steps, each a shuffle of `value` that `Combine` combines with it; for
-/// steps that suit.
+/// The value of this lane after all steps, each a shuffle of `value` combined with it by `Combine`; for
+/// suitable steps.
 template <class Kind, class Combine, class T>
 inline T fold(uint32_t mask, T value, const fold_steps& steps, int width, const char* file, uint32_t line) {
   return folding<Kind, Combine, T, sizeof(T) <= 8>::run(mask, value, steps, width, file, line);

@@ -1,9 +1,9 @@
 // The product of matrices behind cuBLAS and cuBLASLt, as kernels of this device.
 //
 // Each element is a sum of products in the order of `k`, each product and each sum rounded once in the
-// type of the accumulator: one order on every machine and for every shape. A library that picks its
-// kernels by the processor would give each machine bits of its own, and would not follow a replay's
-// rounding. Matrices are stored by columns, as cuBLAS has them.
+// type of the accumulator: one order on every machine and for every shape. A library with kernels for each
+// processor would give each machine bits of its own, and would not follow a replay's
+// rounding. Matrices are stored by columns, as in cuBLAS.
 #pragma once
 
 #include "cuda_bf16.h"
@@ -13,7 +13,7 @@
 
 namespace replay_rt {
 
-/// Ends the replay: a library was asked for what it does not do here.
+/// Ends the replay: this use of a library is not supported here.
 [[noreturn]] inline void not_in_library(const char* why, replay_site site) {
   abi->device_abort(why, site);
 }
@@ -26,7 +26,7 @@ struct gemm_matrix {
   void* const* batches;  // the matrices of a batch, on the device; null where `batch_step` leads to them
 };
 
-/// What becomes of each element of the product.
+/// The last operations on each element of the product.
 struct gemm_epilogue {
   bool relu, gelu, gelu_gradient;
   const void* bias;       // an element for each row; null without

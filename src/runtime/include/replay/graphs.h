@@ -1,4 +1,4 @@
-// Graphs that come from stream capture. CUDA Runtime API: "Graph Management", "Stream Management".
+// Graphs from stream capture. CUDA Runtime API: "Graph Management", "Stream Management".
 //
 // A graph runs its nodes in the order of capture, on the stream of its launch.
 #pragma once

@@ -1,12 +1,12 @@
 // Strided loops of a kernel in thread-loop form, run for many threads at once.
 //
-// `for (int i = threadIdx.x; i < n; i += blockDim.x)` is a pure function of a few values, of what
-// pointers to constant memory show, and of the thread's index. When the first of sixteen threads comes to
-// such a loop, the loop is run for all sixteen, vectors at a time, on the guess that the others will
-// bring the same values. Nothing else of theirs is run ahead. Each thread compares what it brings with
+// `for (int i = threadIdx.x; i < n; i += blockDim.x)` is a pure function of a few values, of constant memory
+// behind pointers, and of the thread's index. When the first of sixteen threads comes to
+// such a loop, the loop is run for all sixteen, vectors at a time, on the guess of equal values in the
+// others. Nothing else of theirs is run ahead. Each thread compares its values with
 // the guess. If the guess is right, its results are there. If it is wrong, or a vector function was in
-// doubt, the loop runs as it is written. Stores go to memory when their thread has come. So the results,
-// and the order of everything that can be observed, are those of threads that run one after the other.
+// doubt, the loop runs as written. Stores go to memory when their thread has come. So the results,
+// and the order of all visible effects, are the same as for threads one after the other.
 //
 // All values have 32 bits: float, int, and masks (all bits of an int alike) for conditions.
 #pragma once
@@ -16,7 +16,7 @@
 #include "replay/abi.h"
 #include "replay/thread.h"
 
-/// Functions on vectors: compiled for processors that have them, whatever the rest is compiled for.
+/// Functions on vectors: compiled for processors with them, whatever the target of the rest.
 #define REPLAY_LANE inline __attribute__((always_inline, target(REPLAY_LANES)))
 
 namespace replay_rt {
@@ -38,7 +38,7 @@ constexpr unsigned group = 2 * width;
 typedef float f32 __attribute__((vector_size(32)));
 typedef int32_t i32 __attribute__((vector_size(32)));
 
-/// Bytes of doubles that one vector holds.
+/// Bytes of doubles in one vector.
 #ifdef REPLAY_LANES_512
 constexpr int wide_bytes = 64;
 #else
@@ -52,7 +52,7 @@ typedef float f32_of_f64 __attribute__((vector_size(wide_bytes / 2)));
 struct doubts {
   i32 narrow;
   u64 wide;
-  /// The offset that makes adding a large number round to nearest integer in this rounding mode.
+  /// The offset for rounding to the nearest integer, by adding a large number, in this rounding mode.
   double half;
 };
 
@@ -92,7 +92,7 @@ REPLAY_LANE i32 load(const void* from, int64_t i, unsigned active) {
   return x;
 }
 
-/// One vector of what an iteration stores, to the place `to` among what memory does not hold yet.
+/// Stores one vector of an iteration at `to` among the pending stores.
 REPLAY_LANE void store(char* to, i32 x) { __builtin_memcpy(to, &x, sizeof x); }
 REPLAY_LANE void store(char* to, f32 x) { __builtin_memcpy(to, &x, sizeof x); }
 
@@ -110,7 +110,7 @@ REPLAY_LANE f32 fminf(f32 x, f32 y, doubts& doubt) {
 
 REPLAY_LANE f64 wide(double x) { return (f64)(u64{} + same_bits<uint64_t>(x)); }
 
-/// x * y + z, rounded once or twice: whose results depend on that are in doubt.
+/// x * y + z, rounded once or twice: a result dependent on it is in doubt.
 REPLAY_LANE f64 multiply_add(f64 x, f64 y, f64 z) {
 #if defined(__clang__)
   return x * y + z;
@@ -171,8 +171,8 @@ __attribute__((always_inline)) inline bool same(const T* x, const T* y) {
   }
 }
 
-/// The inputs of a thread to a loop over `i`: the values that all iterations see, the memory that they
-/// read and write at `i`, and the variables that they change.
+/// The inputs of a thread to a loop over `i`: the values common to all iterations, the memory for their
+/// reads and writes at `i`, and the variables changed by them.
 template <unsigned Values, unsigned Reads, unsigned Writes, unsigned Changes>
 struct strided_loop {
   static constexpr unsigned reads = Reads, writes = Writes, changes = Changes;
@@ -197,13 +197,13 @@ struct strided_loop {
                                ::replay_rt::lanes::i32* replay_change, char* replay_stores,      \
                                ::replay_rt::lanes::doubts& replay_doubt)
 
-/// The stores of a loop that memory does not hold yet.
+/// The pending stores of a loop.
 struct stores {
   char* buffer;
   size_t bytes;
   /// The loop whose stores the buffer holds.
   void* loop = nullptr;
-  /// Writes the stores of the threads that have come to memory; null if nothing is pending.
+  /// Writes the stores of the arrived threads to memory; null if nothing is pending.
   void (*write)(void* loop) = nullptr;
 
   /// Writes all pending stores to memory.
@@ -212,13 +212,13 @@ struct stores {
   }
 };
 
-/// One loop of a kernel, for one block. `Loop` is a `strided_loop` with a function `body`, which runs
-/// one iteration for eight threads.
+/// One loop of a kernel, for one block. `Loop` is a `strided_loop` with a function `body` for
+/// one iteration of eight threads.
 template <class Loop>
 class spread {
  public:
-  /// Whether the loop is done for the thread of `block` that runs, which brings `now`: its lane; or
-  /// `lanes::group` where the loop must be run as it is written.
+  /// The lane of the running thread of `block`, with inputs `now`, if the loop is done for it;
+  /// `lanes::group` if the loop must be run as written.
   template <class Block>
   __attribute__((always_inline)) uint32_t enter(Loop now, const Block& block, stores& pending) {
     const replay_block_thread* thread = block.thread();
@@ -226,7 +226,7 @@ class spread {
     bool holds = Loop::writes == 0 || pending.loop == this;
     bool foreseen = in_.i + (int32_t)lane == now.i && in_.end == now.end && in_.step == now.step;
     if (!(holds && foreseen && lane < lanes::group && in_.brings_what(now))) {
-      // A copy, whose address is taken, so that `now` can live in registers.
+      // The address of this copy is taken, so `now` can live in registers.
       const Loop brought = now;
       if (!runs(brought, thread, block.threads_end(), pending)) return lanes::group;
       lane = 0;
@@ -236,8 +236,7 @@ class spread {
     return lane;
   }
 
-  /// Gives `variable`, which is number `k`, the value that it has after the loop of the thread at
-  /// `lane`.
+  /// Gives `variable`, number `k`, its value after the loop of the thread at `lane`.
   template <class T>
   __attribute__((always_inline)) void change(T& variable, unsigned k, uint32_t lane) const {
     variable = same_bits<T>(changed_[k][lane]);
@@ -245,17 +244,17 @@ class spread {
 
  private:
   static constexpr unsigned parts = lanes::group / lanes::width;
-  /// Bytes of one vector, of those that one iteration of a part stores, and of all parts.
+  /// Bytes of one vector, of the stores in one iteration of a part, and of all parts.
   static constexpr size_t vector_bytes = sizeof(lanes::i32);
   static constexpr size_t part_bytes = vector_bytes * Loop::writes;
   static constexpr size_t row_bytes = part_bytes * parts;
   /// After this many wrong guesses, no more are made in this block.
   static constexpr uint32_t most_misses = 4;
-  /// The first number of a group that holds no thread.
+  /// The first number of a group without threads.
   static constexpr uint32_t nobody = 0u - lanes::group;
 
-  /// Runs the loop for `thread`, which brings `now`, and the next, and makes `thread` the first of
-  /// those for which the results hold; false if the loop must be run as it is written.
+  /// Runs the loop for `thread`, with inputs `now`, and the next ones, and makes `thread` the first of
+  /// them; false if the loop must be run as written.
   __attribute__((noinline)) bool runs(const Loop& now, const replay_block_thread* thread,
                                       const replay_block_thread* end, stores& pending) {
     // From here on stores may be made as they are written, or by others.
@@ -324,7 +323,7 @@ class spread {
     return !lanes::any(doubt);
   }
 
-  /// Writes the stores of the threads that have come.
+  /// Writes the stores of the arrived threads.
   __attribute__((noinline)) static void write(void* loop) {
     spread& self = *static_cast<spread*>(loop);
     if (self.come_ == 0) return;
@@ -349,18 +348,18 @@ class spread {
     self.come_ = 0;
   }
 
-  /// The number in the block of the first of the threads for which the results hold.
+  /// The number in the block of the first thread with valid results.
   uint32_t first_ = nobody;
-  /// The first of those for which a vector function was in doubt.
+  /// The first of them with a vector function in doubt.
   uint32_t in_doubt_ = nobody;
   uint32_t misses_ = 0;
-  /// The threads, as bits, that have come and whose stores are to be written.
+  /// The arrived threads with pending stores, as bits.
   uint32_t come_ = 0;
   int64_t count_ = 0;
   Loop in_ = {};
   char* buffer_ = nullptr;
   uint32_t changed_[Loop::changes + 1][lanes::group];
-  /// Memory that is known to exist, for each pointer.
+  /// Memory known to exist, for each pointer.
   uintptr_t from_[Loop::reads + 1] = {}, to_[Loop::reads + 1] = {};
 };
 

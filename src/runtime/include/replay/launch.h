@@ -19,7 +19,7 @@ template <class T> struct plain<const T> { using type = T; };
 template <class T> struct plain<T&> { using type = typename plain<T>::type; };
 template <class T> struct plain<T&&> { using type = typename plain<T>::type; };
 
-/// The kind of argument that a parameter of type `T` passes to a kernel.
+/// The kind of a kernel's argument for a parameter of type `T`.
 template <class T> struct argument_kind {
   static constexpr uint8_t value = (__is_class(T) || __is_union(T)) && __is_trivially_copyable(T)
                                        ? REPLAY_ARGUMENT_CLASS
@@ -35,7 +35,7 @@ template <class T> struct argument_kind<T&> {
   static constexpr uint8_t value = REPLAY_ARGUMENT_REFERENCE;
 };
 
-/// The bytes that all parameters of a kernel may have, references as pointers.
+/// The most bytes of all parameters of a kernel, references as pointers.
 /// CUDA C++ Programming Guide: "__global__ Function Parameters".
 constexpr size_t max_parameter_bytes = 32764;
 template <class T> struct parameter_bytes { static constexpr size_t value = sizeof(T); };
@@ -54,7 +54,7 @@ struct launch_bounds {
 const launch_bounds* bounds_of(const void* function);
 
 /// Puts the bounds of `Function` into the list when the artifact is loaded. The front end names
-/// `known` in each kernel that has bounds.
+/// `known` in each kernel with bounds.
 template <auto Function, uint32_t Threads, uint32_t X = 0, uint32_t Y = 0, uint32_t Z = 0>
 struct bounded {
   static const launch_bounds entry;
@@ -64,7 +64,7 @@ template <auto Function, uint32_t Threads, uint32_t X, uint32_t Y, uint32_t Z>
 const launch_bounds bounded<Function, Threads, X, Y, Z>::entry{
     reinterpret_cast<const void*>(Function), Threads, X, Y, Z};
 
-/// Whether the artifact has algorithms of libraries that the host computes where kernels run on a GPU.
+/// Whether the artifact has library algorithms for the host, in a replay with kernels on a GPU.
 extern bool has_host_algorithms;
 /// Says so when the artifact is loaded, wherever `known` is used.
 template <class Algorithm>
@@ -74,7 +74,7 @@ struct host_algorithm {
 template <class Algorithm>
 const bool host_algorithm<Algorithm>::known = has_host_algorithms = true;
 
-/// A shape from what a launch may name: an integer or a dim3.
+/// A shape from a launch's integer or dim3.
 inline dim3 shape(dim3 value) { return value; }
 
 /// A configured launch; `run` performs it with arguments converted to the kernel's parameters.
@@ -115,7 +115,7 @@ class configured {
         const_cast<void*>(static_cast<const volatile void*>(&arguments))...};
     const size_t sizes[sizeof...(P) + 1] = {sizeof(P)...};
     const uint8_t kinds[sizeof...(P) + 1] = {argument_kind<P>::value...};
-    // A kernel that is only known at run time travels behind its arguments.
+    // A kernel known at run time only travels behind its arguments.
     pointers[sizeof...(P)] = reinterpret_cast<void*>(function_);
     launch_.thunk = thunk_;
     launch_.args = pointers;
@@ -179,16 +179,16 @@ launchable<P...> fixed_kernel(void (*function)(P...), const char* name, replay_s
           name, site};
 }
 
-// A type for a kernel: its mangled name holds the arguments of a template, which __PRETTY_FUNCTION__
-// lacks in clang++ before 16.
+// A type for a kernel: its mangled name holds the arguments of a template. __PRETTY_FUNCTION__
+// lacks them in clang++ before 16.
 template <auto Function>
 struct instance {};
 
-/// `name` as written, or with the arguments that `mangled`, the type's name, holds, if the kernel is
+/// `name` as written, or with the arguments in `mangled`, the type's name, if the kernel is
 /// an instance of a template.
 const char* instance_name(const char* name, const char* mangled);
 
-/// The name of the kernel at `function` as sources write it; `otherwise` if it has none that the loader knows.
+/// The name of the kernel at `function` as sources write it; `otherwise` if the loader knows none.
 const char* kernel_name(const void* function, const char* otherwise);
 
 /// The kernel `Function`, known at compile time.
@@ -198,7 +198,7 @@ auto kernel(const char* name, const char* file, uint32_t line) {
   return fixed_kernel<Function>(Function, full, replay_site{file, line});
 }
 
-/// A kernel behind a pointer that is only known at run time.
+/// A kernel behind a pointer, known at run time only.
 template <class... P>
 launchable<P...> kernel_at(void (*function)(P...), const char* name, const char* file,
                            uint32_t line) {
@@ -209,8 +209,8 @@ launchable<P...> kernel_at(void (*function)(P...), const char* name, const char*
           name, replay_site{file, line}};
 }
 
-/// A template whose arguments the launch leaves to be deduced: `find` returns the instance that
-/// overloading and deduction choose for the launch's own arguments.
+/// A template without its arguments in the launch: `find` returns the instance by
+/// overloading and deduction for the launch's own arguments.
 template <class Find>
 struct deduced_kernel {
   Find find;
@@ -319,7 +319,7 @@ passed_kernel<Call> kernel_call(Call call, const char* name, const char* file, u
   return {call, name, replay_site{file, line}};
 }
 
-// The same by names that are nobody's, for launches in macros: their parameters may have the names
+// The same by reserved names, for launches in macros: their parameters may have the names
 // above. So the members have second names too.
 template <auto Function>
 auto replay_kernel(const char* name, const char* file, uint32_t line) {

@@ -31,7 +31,7 @@ struct cudaLaunchConfig_t {
   unsigned numAttrs;
 };
 
-/// A kernel that may start early starts when the one before it has ended.
+/// A kernel with permission to start early starts after the end of the one before it.
 template <class... P, class... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...),
                                A&&... arguments) {
@@ -50,7 +50,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   launch.run(static_cast<A&&>(arguments)...);
   return replay_rt::as_error(replay_rt::abi->get_last_error(0));
 }
-/// The clusters that fit the device at once, if each multiprocessor has blocks of one of them only.
+/// How many clusters fit the device at once, if each multiprocessor has blocks of one of them only.
 template <class F>
 cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, F* function,
                                            const cudaLaunchConfig_t* config) {

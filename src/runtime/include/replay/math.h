@@ -10,15 +10,14 @@
 #include "replay/real.h"
 
 // Its special functions (std::beta and the like) are not on the reference machine, and make up
-// most of what <cmath> costs.
+// most of the cost of <cmath>.
 #if __has_include(<bits/c++config.h>)
 #include <bits/c++config.h>
 #undef _GLIBCXX_USE_STD_SPEC_FUNCS
 #endif
 #include <math.h>
 
-// Functions that CUDA has and the C library may lack; the prototypes are those of the C libraries
-// that have them.
+// Functions of CUDA's that the C library may lack; the prototypes are those of C libraries with them.
 extern "C" {
 float exp10f(float x) noexcept;
 double exp10(double x) noexcept;

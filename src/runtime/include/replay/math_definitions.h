@@ -1,5 +1,5 @@
 // The artifact's own C library mathematics: included once, at the end of the one translation
-// unit, and bound with -Bsymbolic, so that every call of `expf`, from the sources, from the C++
+// unit, and bound with -Bsymbolic: every call of `expf`, from the sources, from the C++
 // library or from a compiler's builtin, lands here and never in the platform's libm.
 //
 // The functions are defined under private names with the C names as assembler labels: they meet

@@ -194,7 +194,7 @@ struct cudaFuncAttributes {
 
 namespace replay_rt {
 inline cudaError_t as_error(int code) { return static_cast<cudaError_t>(code); }
-/// What a capture does not allow, unless it is relaxed: it is invalid from then on.
+/// A call forbidden in a capture, unless it is relaxed: the capture is invalid from then on.
 inline bool breaks_capture(bool also_relaxed) {
   if (capture == nullptr || (capture->relaxed && !also_relaxed)) return false;
   return capture->broken = true;
@@ -419,7 +419,7 @@ cudaError_t address_of_symbol(P** pointer, const T& symbol, const char* name) {
 }
 }  // namespace replay_rt
 
-// A symbol is known to a GPU by its name, which only a macro sees.
+// A GPU knows a symbol by its name, and only a macro sees the name.
 #define cudaMemcpyToSymbol(symbol, ...) ::replay_rt::copy_to_symbol(symbol, #symbol, __VA_ARGS__)
 #define cudaMemcpyToSymbolAsync(symbol, ...) \
   ::replay_rt::copy_to_symbol(symbol, #symbol, __VA_ARGS__)

@@ -41,7 +41,7 @@ inline uint16_t narrow(double x, int mode) {
   if (mode == narrow_nearest ? rest > tie || (rest == tie && (kept & 1))
                              : rest && mode == (sign ? narrow_down : narrow_up))
     kept++;
-  // A carry out of the fraction runs into the exponent, which is what it should do.
+  // A carry out of the fraction runs into the exponent, as it should.
   if (exponent >= lowest) kept += (int64_t)(exponent + F::bias - 1) << F::fraction;
   if (kept >= infinity) {
     const bool to_infinity = mode == narrow_nearest || mode == (sign ? narrow_down : narrow_up);
@@ -69,7 +69,7 @@ inline uint16_t narrow_float(bfloat16_format, float x) {
   return (uint16_t)((b + 0x7fffu + (b >> 16 & 1u)) >> 16);
 }
 
-/// An integer as a double that rounds to a narrow format as the integer itself would: bits beyond 53
+/// An integer as a double, for rounding to a narrow format like the integer itself: bits beyond 53
 /// are gathered in the last place.
 template <class I>
 inline double integer_to_odd(I x) {
@@ -80,7 +80,7 @@ inline double integer_to_odd(I x) {
   return negative ? -value : value;
 }
 
-/// x * y + z of narrow numbers, such that rounding it to the narrow format rounds once.
+/// x * y + z of narrow numbers, for a single rounding to the narrow format.
 inline double fused_to_odd(double x, double y, double z) {
   const double product = x * y;  // exact: at most 22 bits
   const double sum = product + z;

@@ -1,14 +1,14 @@
 // One 16-bit floating-point type with its pair, its conversions, arithmetic, comparisons and
 // functions. CUDA Math API: "Half Precision Intrinsics", "Bfloat16 Precision Intrinsics".
 //
-// Included once for each type (cuda_fp16.h, cuda_bf16.h), which defines
+// Included once for each type by its header (cuda_fp16.h, cuda_bf16.h) after definitions of
 //   REPLAY_N        the type                     __half         __nv_bfloat16
 //   REPLAY_N2       its pair                     __half2        __nv_bfloat162
 //   REPLAY_RAW      its bits as a structure      __half_raw     __nv_bfloat16_raw
 //   REPLAY_FORMAT   its format                   half_format    bfloat16_format
 //   REPLAY_API(before, after)    before ## half ## after     before ## bfloat16 ## after
 //   REPLAY_API2(before, after)   before ## half2 ## after    before ## bfloat162 ## after
-// In the float64 shadow both are doubles that are never rounded.
+// In the float64 shadow both are doubles, never rounded.
 
 struct alignas(2) REPLAY_RAW {
   unsigned short x;

@@ -26,7 +26,7 @@ REPLAY_PACK(ulonglong2)
 #undef REPLAY_PACK
 
 enum pack_content { packs_as_many, packs_narrow, packs_unknown };
-/// What is packed behind a pointer to `T`. Classes of the sources hold numbers of theirs.
+/// The content packed behind a pointer to `T`. Classes of the sources hold numbers of theirs.
 template <class T> struct packed { static constexpr pack_content value =
     __is_class(T) || __is_union(T) ? packs_as_many : packs_unknown; };
 template <class T> struct packed<const T> : packed<T> {};
@@ -65,7 +65,7 @@ struct pack_cast {
   }
 };
 
-/// The same written as in C: the operand of `->*` reaches as far as that of a cast.
+/// The same written as in C: the operand of `->*` reaches as far as a cast's.
 template <class T> struct pack_pointee;
 template <class T> struct pack_pointee<T*> { using type = T; };
 template <class To, bool Generic>

@@ -1,10 +1,10 @@
-// Memory pools, memory that the user pins, limits, and what only several devices have a use for. CUDA
+// Memory pools, pinned memory, limits, and functions for several devices. CUDA
 // Runtime API: "Stream Ordered Memory Allocator", "Memory Management", "Peer Device Memory Access".
 #pragma once
 
 #include "replay/memory.h"
 
-// There is one pool, which gives memory back at once.
+// There is one pool; it gives memory back at once.
 typedef struct replay_pool* cudaMemPool_t;
 enum cudaMemPoolAttr {
   cudaMemPoolReuseFollowEventDependencies = 1,
@@ -35,7 +35,7 @@ cudaError_t cudaMallocFromPoolAsync(T** pointer, size_t bytes, cudaMemPool_t, cu
   return cudaMallocAsync(pointer, bytes, stream, file, line);
 }
 
-// Memory of the host that is pinned stays the host's: a kernel that reaches it ends the replay.
+// Pinned memory of the host stays the host's: a kernel's access to it ends the replay.
 #define cudaHostRegisterDefault 0x00
 #define cudaHostRegisterPortable 0x01
 #define cudaHostRegisterMapped 0x02

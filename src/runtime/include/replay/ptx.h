@@ -1,4 +1,4 @@
-// The PTX instructions that the front end writes as calls; docs/cuda-support.md lists them.
+// The PTX instructions written as calls by the front end; docs/cuda-support.md lists them.
 // PTX ISA: "Instruction Set". A register of type f32 is a `real`: a double in the float64 shadow.
 #pragma once
 
@@ -56,10 +56,10 @@ inline void ptx_put(D*& to, T value) {
   to = reinterpret_cast<D*>((uintptr_t)value);
 }
 
-/// What an address in brackets means.
+/// The meaning of an address in brackets.
 enum ptx_space { ptx_generic, ptx_shared, ptx_cluster };
-/// In the window of the cluster a block's own shared memory lies where it does in its own window; that of rank r
-/// lies r + 1 times as many bytes further up.
+/// In the window of the cluster a block's own shared memory has the same addresses as in its own window; the memory of
+/// rank r lies r + 1 times as many bytes further up.
 constexpr uint64_t ptx_window = 1 << 24;
 template <ptx_space Space, class A>
 inline char* ptx_at(A address, long long offset, const char* file, uint32_t line) {
@@ -102,7 +102,7 @@ inline void ptx_st(char* address, const char* file, uint32_t line, V... values) 
   int i = 0;
   ((to[i++] = ptx_as<T>(values)), ...);
 }
-/// Loads and stores that other threads may wait for: `ld.volatile`, `ld.relaxed`, `ld.acquire`, ...
+/// Loads and stores other threads may wait for: `ld.volatile`, `ld.relaxed`, `ld.acquire`, ...
 template <class T, bool Acquires, class D>
 inline void ptx_ld_strong(char* address, const char* file, uint32_t line, D& to) {
   T value = *static_cast<volatile T*>(ptx_aligned<T>(address, 1, file, line));
@@ -155,7 +155,7 @@ inline T ptx_atom_cas(char* address, T compare, T value) {
   return before;
 }
 
-/// `cp.async`, done at once: what a wait makes visible is there before it. Bytes beyond `from_bytes`
+/// `cp.async`, done at once: the copy is there before the wait for it. Bytes beyond `from_bytes`
 /// become 0.
 inline void ptx_cp_async(char* to, const char* from, long long bytes, long long from_bytes,
                          const char* file, uint32_t line) {

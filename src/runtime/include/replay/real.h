@@ -1,5 +1,5 @@
-// The type that `float` of the user's sources has in this artifact, and how an artifact refuses
-// what it cannot do. Knows nothing else of the machine.
+// The type of the user's `float` in this artifact, and an artifact's refusal of unsupported
+// constructs. Knows nothing else of the machine.
 #pragma once
 
 #include <stddef.h>
@@ -14,7 +14,7 @@ using real = float;
 #endif
 }  // namespace replay_rt
 
-// A function that exists by name only: a call that is left in the program does not compile, and
+// A function that exists by name only: a remaining call in the program does not compile, and
 // the compiler shows this text. GCC: "Common Function Attributes", `error`; Clang: `diagnose_if`.
 #ifdef __clang__
 #define REPLAY_UNSUPPORTED(text) __attribute__((diagnose_if(1, text, "error")))
@@ -24,14 +24,14 @@ using real = float;
 
 #ifdef REPLAY_SHADOW
 namespace replay_rt {
-/// Ends the replay: `what`, at this place of the sources, has no meaning in the shadow. What runs while the
-/// artifact is loaded ends it at the begin of the call.
+/// Ends the replay: `what`, at this place of the sources, has no meaning in the shadow. An initialiser, run while the
+/// artifact is loaded, ends it at the begin of the call.
 void no_shadow(const char* what, const char* file, uint32_t line);
 /// The call begins.
 void begin_shadow();
 
-/// How many times as many bytes as in the sources what a pointer, or a pointer to one, leads to has: theirs are
-/// 4 for each `float`.
+/// The factor from the sources' bytes to those here, for memory behind a pointer, or behind a pointer to one: the
+/// sources' are 4 for each `float`.
 template <class T>
 inline constexpr int float_width = 1;
 template <>
@@ -87,7 +87,7 @@ struct bits_caster {
 };
 }  // namespace replay_rt
 
-// A bit pattern of a type that is wider in the shadow, or may be of one: there it has no meaning.
+// A bit pattern of a type that is, or may be, wider in the shadow: there it has no meaning.
 #define REPLAY_BIT_CAST(result, name, argument) REPLAY_BIT_CAST_NAMED(result, name, argument)
 #define REPLAY_BIT_CAST_NAMED(result, name, argument)                        \
   inline result name(argument, const char* file = __builtin_FILE(),          \

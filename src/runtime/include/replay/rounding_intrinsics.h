@@ -1,8 +1,8 @@
 // Arithmetic and conversions with the rounding in their name.
 // CUDA Math API: "Single/Double Precision Intrinsics", "Type Casting Intrinsics".
 //
-// `_rn` arithmetic is the plain operation, so noise replays move it; `_rz`, `_ru` and `_rd` mean
-// what they say in every replay. Conversions to integers never follow the replay's rounding.
+// `_rn` arithmetic is the plain operation, so noise replays move it; `_rz`, `_ru` and `_rd` keep
+// their direction in every replay. Conversions to integers never follow the replay's rounding.
 // In the float64 shadow the single-precision forms are plain double arithmetic.
 #pragma once
 
@@ -174,7 +174,7 @@ REPLAY_TO_INTEGER(double, __double, unsigned long long, ull)
 #undef REPLAY_FROM_FLOAT
 #undef REPLAY_TO_INTEGER
 
-// From integers. `_rn` is the language's conversion; types that are exact in double have `_rn` alone.
+// From integers. `_rn` is the language's conversion; types exact in double have `_rn` alone.
 #define REPLAY_FROM_INTEGER(I, from, F, to)                                                    \
   inline F from##2##to##_rn(I x) { return (F)x; }                                              \
   inline F from##2##to##_rz(I x) {                                                             \

@@ -1,11 +1,11 @@
-// Definitions that an artifact holds once: its entry points and the parts of the runtime API that need
-// no table. Compiled on its own and linked to every artifact.
+// Definitions once in each artifact: its entry points and the parts of the runtime API without a table. Compiled on
+// its own and linked to every artifact.
 #pragma once
 
 #include "replay/launch.h"
 #include "replay/memory.h"
 
-// Itanium C++ ABI, section 3.4: part of the library that every C++ program is linked to.
+// Itanium C++ ABI, section 3.4: part of every C++ program's library.
 extern "C" char* __cxa_demangle(const char* mangled, char* buffer, size_t* length, int* status);
 // POSIX: <dlfcn.h>, whose names are the user's.
 struct replay_symbol {
@@ -42,7 +42,7 @@ const launch_bounds* bounds_of(const void* function) {
 }
 
 #ifdef REPLAY_SHADOW
-// What has run while the artifact was loaded and has no meaning.
+// A construct without a meaning that has run while the artifact was loaded.
 static const char* meaningless = nullptr;
 static replay_site meaningless_site;
 void no_shadow(const char* what, const char* file, uint32_t line) {
@@ -84,8 +84,8 @@ static const char* kept_name(const char* begin, const char* end, const char* oth
   return text;
 }
 
-// From `replay::instance<&(void ns::f<256, float>(float*))>` to `ns::f<256, float>`; a kernel that is
-// no template keeps its name as written. g++ and clang++ share a demangler, so the names are the same.
+// From `replay::instance<&(void ns::f<256, float>(float*))>` to `ns::f<256, float>`; a kernel other than a
+// template keeps its name as written. g++ and clang++ share a demangler, so the names are the same.
 const char* instance_name(const char* name, const char* mangled) {
   int status = 0;
   const char* spelled = __cxa_demangle(mangled, nullptr, nullptr, &status);
@@ -99,7 +99,7 @@ const char* instance_name(const char* name, const char* mangled) {
     if (begin == nullptr && mark[same] == 0) begin = end + same;
   }
   if (begin == nullptr) return name;
-  // Back over `)>` and over the parameters, which may hold parentheses of their own.
+  // Back over `)>` and over the parameters; they may hold parentheses of their own.
   end -= 2;
   int depth = 0;
   do {
@@ -111,7 +111,7 @@ const char* instance_name(const char* name, const char* mangled) {
   return is_template ? kept_name(begin, end, name) : name;
 }
 
-// From `void ns::f<256, float>(float*)`, which the loader knows the function by, to `ns::f<256, float>`.
+// From `void ns::f<256, float>(float*)`, the loader's name of the function, to `ns::f<256, float>`.
 static const char* symbol_name(const void* function, const char* otherwise) {
   replay_symbol found = {};
   if (!replay_dladdr(function, &found) || !found.name || found.address != function) return otherwise;
@@ -141,7 +141,7 @@ const char* kernel_name(const void* function, const char* otherwise) {
   const named* known = all;
   while (known && known->function != function) known = known->next;
   if (!known) {
-    // Symbols stay where they are while the artifact is loaded, and so does what was found of them.
+    // Symbols do not move while the artifact is loaded, so found names stay valid.
     void* memory = __builtin_malloc(sizeof(named));
     if (!memory) return otherwise;
     *static_cast<named*>(memory) = {function, symbol_name(function, nullptr), all};

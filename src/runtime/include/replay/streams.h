@@ -3,7 +3,7 @@
 
 #include "replay/memory.h"
 
-// Streams and events: all work is done in the order in which it is asked for.
+// Streams and events: all work is done in the order of the calls.
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return replay_rt::as_error(
       replay_rt::abi->stream_create(reinterpret_cast<void**>(stream), flags));

@@ -15,7 +15,7 @@ static constexpr int warpSize = 32;
 
 namespace replay_rt {
 
-/// The engine's other state for the operating-system thread that runs a block.
+/// The engine's other state for a block's operating-system thread.
 struct block_state {
   char* dynamic_shared;   // the launch's dynamic shared memory
   char* shared_begin;     // all shared memory of the block: addresses in [begin, end)
@@ -33,18 +33,18 @@ struct block_state {
 extern REPLAY_TLS block_state block;
 
 #ifdef REPLAY_CHECKED
-/// Tells the engine of an atomic that changes `bytes` at `address`.
+/// Reports an atomic change of `bytes` at `address` to the engine.
 void tell_atomic(const volatile void* address, size_t bytes);
-/// Tells it that a compare-and-swap of `bytes` at `address` comes next.
+/// Announces a compare-and-swap of `bytes` at `address`.
 void before_swap(const volatile void* address, size_t bytes, const void* compare);
 #endif
 
 /// The lane of the current thread in its warp, 0 to 31.
 inline uint32_t lane() { return block.linear_thread & 31u; }
 
-/// Counts an operation that a thread repeats while it waits for another one. Threads of a block run
-/// one after the other, so after enough of them the others get their turn. The count depends only on
-/// what the block has done, so the order is the same on any number of cores.
+/// Counts a possible operation of a waiting loop. Threads of a block run one after the other, so after enough of them
+/// the others get their turn. The count depends on the block alone, so the order is the same on any number of
+/// cores.
 constexpr uint32_t restless_enough = 256;
 inline void may_be_waiting(uint32_t weight) {
   block.restless += weight;
@@ -54,7 +54,7 @@ inline void may_be_waiting(uint32_t weight) {
 }
 
 /// Waits until every earlier block of the grid has ended, unless `address` is shared memory.
-/// Called before every atomic, so that their order is that of the blocks on any number of cores.
+/// Called before every atomic: they happen in the order of blocks on any number of cores.
 inline void atomic_turn(const volatile void* address) {
   may_be_waiting(1);
   const char* byte = const_cast<const char*>(static_cast<const volatile char*>(address));

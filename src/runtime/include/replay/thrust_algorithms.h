@@ -1,4 +1,4 @@
-// Thrust's common algorithms. Thrust: "Algorithms". Each is a kernel of one thread that goes from first to
+// Thrust's common algorithms. Thrust: "Algorithms". Each is a kernel of one thread, from first to
 // last. Reductions take tiles of 4096 items as CUB's do (replay/cub_operators.h), and combine those in
 // pairs. Algorithms over the host's iterators run on the host. replay/thrust_selection.h has more.
 #pragma once
@@ -32,7 +32,7 @@ void replay_run(bool on_device, cudaStream_t stream, const char* name, replay_si
       .on(dim3(1), dim3(1), 0, stream)
       .run(work);
 }
-/// The same with a result, which comes back by a copy.
+/// The same with a result; it comes back by a copy.
 template <class R, class Work>
 R replay_result(bool on_device, cudaStream_t stream, const char* name, replay_site site, Work work) {
   if (!on_device) return work();
@@ -48,8 +48,8 @@ R replay_result(bool on_device, cudaStream_t stream, const char* name, replay_si
   return result;
 }
 
-// Each algorithm: with a policy for the device, with one for the host, and with its iterators alone,
-// which tell where they lead.
+// Each algorithm: with a policy for the device, with one for the host, and with its iterators alone:
+// their type tells the side.
 #define REPLAY_POLICIES(name)                                                                       \
   template <class... A>                                                                             \
   auto name(const replay_device_policy& policy, A... arguments) {                                   \
@@ -272,7 +272,7 @@ O replay_exclusive_scan(bool on, cudaStream_t stream, I first, I last, O out) {
 }
 REPLAY_POLICIES(exclusive_scan)
 
-/// Sorts are stable: each element goes behind those that are not greater.
+/// Sorts are stable: each element goes behind all smaller and equal ones.
 template <class K, class V, class Less>
 void replay_merge_sort(K* keys, V* values, ptrdiff_t count, K* more_keys, V* more_values, Less less) {
   for (ptrdiff_t width = 1; width < count; width *= 2) {

@@ -178,7 +178,7 @@ class constant_iterator {
 };
 template <class T> constant_iterator<T> make_constant_iterator(T value) { return constant_iterator<T>(value); }
 
-/// Where an iterator leads: to device memory, or to the host's, and what kernels use in its place.
+/// The memory behind an iterator, the device's or the host's, and its replacement in kernels.
 template <class I> struct replay_place {
   static constexpr bool on_device = false, anywhere = false;
   static I raw(const I& at) { return at; }

@@ -1,4 +1,4 @@
-// Thrust's algorithms that choose items, move them, or look for them. Thrust: "Stream Compaction",
+// Thrust's algorithms for choosing, moving and finding items. Thrust: "Stream Compaction",
 // "Gathering", "Scattering", "Searching", "Reductions". Each goes from first to last.
 #pragma once
 
@@ -196,7 +196,7 @@ O replay_adjacent_difference(bool on, cudaStream_t stream, I first, I last, O ou
 }
 REPLAY_POLICIES(adjacent_difference)
 
-/// The first item that holds, or the end.
+/// The first item with the property, or the end.
 template <class I, class F>
 I replay_find_if(bool on, cudaStream_t stream, I first, I last, F holds) {
   auto from = replay_raw(first);

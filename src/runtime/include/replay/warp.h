@@ -7,7 +7,7 @@
 
 namespace replay_rt {
 
-/// The value that lane `source` of the warp passes, in as many words as `T` needs.
+/// The value from lane `source` of the warp, in as many words as `T` needs.
 template <class T>
 inline T shuffle(uint32_t mask, T value, uint32_t source, const char* file, uint32_t line) {
   constexpr size_t words = (sizeof(T) + 7) / 8;
@@ -19,7 +19,7 @@ inline T shuffle(uint32_t mask, T value, uint32_t source, const char* file, uint
   return value;
 }
 
-// The lane that a shuffle of `lane` reads. `width` is a power of two up to 32; a segment is `width` lanes.
+// The lane read by a shuffle of `lane`. `width` is a power of two up to 32; a segment is `width` lanes.
 inline uint32_t shuffle_indexed(uint32_t lane, int from, int width) {
   return (lane & ~(uint32_t)(width - 1)) | ((uint32_t)from & (uint32_t)(width - 1));
 }

@@ -1,4 +1,4 @@
-// Steps in which the lanes of a warp read what the others hold: products of small matrices, and the
+// Steps with reads of the other lanes' values in a warp: products of small matrices, and the
 // loads and stores of their parts. PTX ISA: "Matrix multiply-accumulate instructions", "ldmatrix",
 // "stmatrix".
 //
@@ -11,7 +11,7 @@
 
 namespace replay_rt {
 
-/// Calls `use(all)`, where `all[lane]` is what that lane of the warp passes as `mine`. It orders no
+/// Calls `use(all)`; `all[lane]` is the lane's `mine`. It orders no
 /// accesses to memory, as shuffles do not.
 template <class T, class Use>
 inline void warp_share(const T& mine, const char* what, const char* file, uint32_t line, Use use) {

@@ -1,7 +1,7 @@
 // Kernels in thread-loop form: one call runs all threads of a block, each from barrier to barrier.
 //
-// The front end writes such a kernel as a loop over `whole_block::next`, with a jump to where the
-// thread waits. Threads run in the order in which the engine runs threads that have stacks of their
+// The front end writes such a kernel as a loop over `whole_block::next`, with a jump to the place of the
+// thread's wait. Threads run in the engine's order for threads with stacks of their
 // own, and every thread's values between two barriers lie in its frame.
 #pragma once
 
@@ -32,7 +32,7 @@ class whole_block {
     for (Frame* frame = frames_; frame != end_; frame++) frame->replay_at = 0;
   }
 
-  /// The thread that runs next, made the one whose built-in variables are seen; null at the end.
+  /// The next thread, with its built-in variables set; null at the end.
   /// When all threads have come as far as they can alone, `at_barrier` is called.
   template <class AtBarrier>
   __attribute__((always_inline)) Frame* next(AtBarrier at_barrier) {
@@ -55,8 +55,7 @@ class whole_block {
   uint32_t at() const { return at_; }
 
   // A reduction by halves, `for (...; level > 0; level >>= 1) { if (index < level) branch; wait }`,
-  // from its barrier on: the thread that leads runs the branch, level by level, for the threads that
-  // take it.
+  // from its barrier on: the leading thread runs the branch, level by level, for the threads in it.
 
   /// Whether the running thread leads, all have its `level`, and the `index` of each is its place
   /// among the threads of the block.
@@ -71,12 +70,12 @@ class whole_block {
     return halves_by(level, level_of, [&](uint32_t t) { return threads_[t].index[0]; });
   }
 
-  /// Whether the thread at `position` is one of those that take the branch at `level`.
+  /// Whether the thread at `position` takes the branch at `level`.
   __attribute__((always_inline)) bool takes(uint32_t position, uint32_t level) const {
     return position < level && position < count();
   }
 
-  /// Makes the thread at `position` the one that runs, with its `threadIdx` if `indexed`; its frame.
+  /// Makes the thread at `position` the running one, with its `threadIdx` if `indexed`. Returns its frame.
   __attribute__((always_inline)) Frame& show(uint32_t position, bool indexed) const {
     const replay_block_thread& thread = threads_[position];
     block.running = &thread;
@@ -84,7 +83,7 @@ class whole_block {
     return frames_[position];
   }
 
-  /// Ends the loop: all threads, of which the first runs again as `show` says, have done level 1.
+  /// Ends the loop: all threads have done level 1, and the first runs again, by `show`.
   template <class Level>
   __attribute__((always_inline)) void halved(Level& level, Level Frame::*level_of,
                                              bool indexed) const {
@@ -93,14 +92,14 @@ class whole_block {
     level = 1;
   }
 
-  /// The running thread, and the end of the list that it stands in.
+  /// The running thread, and the end of its list.
   const replay_block_thread* thread() const { return thread_ - 1; }
   const replay_block_thread* threads_end() const { return threads_ + (end_ - frames_); }
 
   /// Memory for the kernel's own use.
   char* scratch() const { return scratch_; }
 
-  /// The thread of `frame` waits at barrier `at`, from 1, until all that have not ended do.
+  /// The thread of `frame` waits at barrier `at`, from 1, until all live threads do.
   __attribute__((always_inline)) void wait(Frame& frame, uint32_t at) {
     frame.replay_at = at;
     any_ |= at;
@@ -119,7 +118,7 @@ class whole_block {
   /// The threads of the block.
   uint32_t count() const { return end_ - frames_; }
 
-  /// Whether the thread that runs is the first of all threads of the block, which wait together.
+  /// Whether the running thread is the first of the block, and all threads of it wait together.
   __attribute__((always_inline)) bool leads() const { return together_ && frame_ == frames_ + 1; }
 
   /// See `halves`; `index_of` gives the index of the thread at a place.
@@ -144,7 +143,7 @@ class whole_block {
   }
 
   /// Ends the replay unless all threads wait at one place; barriers of one line are one place.
-  /// Static, so that the members can live in registers.
+  /// Static: the members can then live in registers.
   static __attribute__((noinline)) void check_barriers(const replay_site* barriers,
                                                        const Frame* frames, const Frame* end) {
     replay_site sites[1024];
@@ -172,7 +171,7 @@ class whole_block {
   uint32_t at_ = 0;
   // Whether all threads of the block waited at one barrier when the thread at the front went on.
   bool together_ = false;
-  // The numbers of the barriers at which threads wait: their bits combined by or, and by and.
+  // The numbers of the barriers of waiting threads: their bits combined by or, and by and.
   uint32_t any_ = 0;
   uint32_t all_ = ended;
   bool some_ended_ = false;
@@ -180,5 +179,5 @@ class whole_block {
 
 }  // namespace replay_rt
 
-/// Makes an object in a frame; its end is that of the block.
+/// Makes an object in a frame; it ends with the block.
 inline void* operator new(size_t, replay_rt::storage at) noexcept { return at.address; }

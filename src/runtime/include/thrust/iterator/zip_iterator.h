@@ -1,4 +1,4 @@
-// Thrust: a part of it; replay/thrust.h has all that there is.
+// Thrust: a part of it; replay/thrust.h has all of it.
 #pragma once
 
 #include "replay/thrust.h"
