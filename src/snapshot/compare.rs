@@ -93,7 +93,7 @@ pub fn compare_outcome(
     let Snapshot { fixture, content, .. } = accepted;
     compare_snapshots(
         accepted,
-        &Snapshot::from_outcome(outcome, fixture, content, noise, shadows, None),
+        &Snapshot::from_outcome(outcome, fixture, content, noise, shadows, Some(accepted)),
     )
 }
 

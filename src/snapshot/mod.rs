@@ -80,7 +80,7 @@ pub struct OutputSnapshot {
     pub dtype: DType,
     /// The dimensions, outermost first.
     pub dims: Vec<Dim>,
-    /// Checksum and statistics. Read from a file, the numbers have the digits that noise leaves.
+    /// Checksum and statistics. The numbers have the digits that noise leaves.
     pub summary: Summary,
     /// The L2 norm of the noise over the L2 norm of the output.
     pub noise: f64,
@@ -95,7 +95,7 @@ impl Snapshot {
     ///
     /// `accepted` is the snapshot that this one will be read beside: noise similar to its noise is
     /// recorded as equal, and so is a shadow that did not change, so that numbers stand still. An output
-    /// without noise, in `noise` and in `accepted`, is taken as exact.
+    /// without noise, in `noise` and in `accepted`, is taken as exact. Numbers have the digits of the text.
     pub fn from_outcome(
         outcome: &Outcome,
         fixture: &str,
@@ -119,6 +119,7 @@ impl Snapshot {
                 slices: record.slices.clone(),
                 shadow: settle_shadow(record, shadow, accepted_output),
             }
+            .in_written_digits()
         };
         let (status, failures) = snapshot_status(outcome);
         let made_with = (outcome.device != REFERENCE_DEVICE).then(|| {

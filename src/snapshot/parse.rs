@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use super::number::{format_snapshot_number, parse_sketch, unit_fits};
+use super::render::largest_magnitude;
 use super::{FORMAT, OutputSnapshot, Snapshot, SnapshotError, WITHOUT_SHADOWS, shadow};
 use crate::numerics::imprint::Imprint;
 use crate::summary::{Checksum, Summary};
@@ -129,8 +130,7 @@ impl<'a> SnapshotParser<'a> {
                 format!("a unit that fits the noise {}", format_snapshot_number(noise, 2));
             return Err(self.wrong(&expected, &format!("{unit:e}")));
         }
-        let max_abs =
-            [min, max].into_iter().flatten().fold(0.0, |largest: f64, x| largest.max(x.abs()));
+        let max_abs = largest_magnitude(min, max);
         #[rustfmt::skip]
         let summary = Summary {
             checksum, count, norm, min, max, mean, max_abs, zeros, nan, inf, unwritten, sketch,

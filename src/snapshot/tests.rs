@@ -112,6 +112,25 @@ fn a_text_that_was_read_is_written_the_same() {
 }
 
 #[test]
+fn a_comparison_is_the_same_before_and_after_its_snapshots_lie_in_files() {
+    let accepted = filed(of(&values(), 6e-8));
+    for part in [3e-8, 6e-8, 2e-7, 1e-3, 0.5] {
+        let outcome = outcome(&moved(part));
+        let got = Snapshot::from_outcome(
+            &outcome,
+            "tiny",
+            &content(),
+            &noise(6e-8),
+            &[],
+            Some(&accepted),
+        );
+        let compared = compare_snapshots(&accepted, &got);
+        assert_eq!(compared, compare_snapshots(&accepted, &filed(got)), "{part}");
+        assert_eq!(compared, compare_outcome(&accepted, &outcome, &noise(6e-8), &[]), "{part}");
+    }
+}
+
+#[test]
 fn a_shadow_survives_its_text_and_stands_there_until_it_changes() {
     let base = with_shadow(1.0);
     assert!(base.to_string().starts_with("format: 2\n"));

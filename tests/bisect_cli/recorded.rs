@@ -55,15 +55,15 @@ fn the_commit_that_left_the_snapshot_is_found() {
     exit code 0
     --- stdout
     [C3] is the first bad commit: c3
-      diverged: y moved by rel. 17 (noise 1.8e-7), the float64 shadow moves too
+      diverged: y moved by rel. 17 (noise 1.9e-7), the float64 shadow moves too
       [C2], its parent, was tested: equivalent
     good is snapshots/tiny.cpu.snap; searched back to [C5], which last touched snapshots/tiny.cpu.snap
     --- stderr
     4 of 4 commits change a kernel, 1 tested at a time
     [C5] good: identical
-    [C4] bad: diverged: y moved by rel. 17 (noise 1.8e-7), the float64 shadow moves too
-    [C2] good: equivalent: y moved by rel. 3.5e-8 (noise 2.2e-7), the float64 shadow is the same
-    [C3] bad: diverged: y moved by rel. 17 (noise 1.8e-7), the float64 shadow moves too
+    [C4] bad: diverged: y moved by rel. 17 (noise 1.9e-7), the float64 shadow moves too
+    [C2] good: equivalent: y moved by rel. 3.6e-8 (noise 1.9e-7), the float64 shadow is the same
+    [C3] bad: diverged: y moved by rel. 17 (noise 1.9e-7), the float64 shadow moves too
     ");
     let json = env.replay(&[words.as_slice(), &["--format", "json"]].concat());
     let second: serde_json::Value =
@@ -87,7 +87,7 @@ fn a_commit_whose_change_rounding_hides_has_left_the_snapshot_and_a_smaller_one_
     let words = ["bisect", "fixtures/tiny", "--good", "snapshot", "--bad", "main", "--jobs", "1"];
     insta::assert_snapshot!(told(&env.replay(&words), &ids), @"
     [C7] is the first bad commit: By (1.0f / 6.999996f)
-      diverged: y moved by rel. 5.3e-7 (noise 2.2e-7), hidden by rounding on this fixture: the float64 shadow moves by about rel. 6.1e-7
+      diverged: y moved by rel. 5.3e-7 (noise 1.9e-7), hidden by rounding on this fixture: the float64 shadow moves by about rel. 6.1e-7
       [C6], its parent, was tested: equivalent
       [C2] was tested: equivalent (c2)
     good is snapshots/tiny.cpu.snap; searched back to [C5], which last touched snapshots/tiny.cpu.snap
@@ -97,7 +97,7 @@ fn a_commit_whose_change_rounding_hides_has_left_the_snapshot_and_a_smaller_one_
     let changed = env.replay(&[less.as_slice(), &["--jobs", "1"]].concat());
     insta::assert_snapshot!(told(&changed, &ids), @"
     [C6] is the first bad commit: By (1.0f / (float)6.9999998)
-      equivalent: y moved by rel. 3.5e-8 (noise 1.9e-7), the float64 shadow changed by about rel. 3.3e-8, less than the output can hold
+      equivalent: y moved by rel. 3.6e-8 (noise 1.9e-7), the float64 shadow changed by about rel. 3.3e-8, less than the output can hold
       [C2], its parent, was tested: equivalent
     good is snapshots/tiny.cpu.snap; searched back to [C5], which last touched snapshots/tiny.cpu.snap
     ");
@@ -136,13 +136,13 @@ fn a_snapshot_that_its_own_commit_does_not_match_is_refused() {
     insta::assert_snapshot!(masked(&env.replay(&words), &ids), @"
     exit code 1
     --- stdout
-    refused: [C6] does not agree with the snapshot: diverged: y moved by rel. 17 (noise 1.8e-7), the float64 shadow moves too
+    refused: [C6] does not agree with the snapshot: diverged: y moved by rel. 17 (noise 1.9e-7), the float64 shadow moves too
     hint: accept the snapshot anew if it is out of date, or go back to a commit that agrees with it: `--good snapshot REV`
     good is snapshots/tiny.cpu.snap; searched back to [C6], which last touched snapshots/tiny.cpu.snap
     --- stderr
     1 of 1 commits change a kernel, 1 tested at a time
-    [C6] bad: diverged: y moved by rel. 17 (noise 1.8e-7), the float64 shadow moves too
-    [C7] bad: diverged: y moved by rel. 17 (noise 1.8e-7), the float64 shadow moves too
+    [C6] bad: diverged: y moved by rel. 17 (noise 1.9e-7), the float64 shadow moves too
+    [C7] bad: diverged: y moved by rel. 17 (noise 1.9e-7), the float64 shadow moves too
     ");
 }
 
