@@ -1,6 +1,8 @@
 //! Paths that a revision has under another name, as git sees renames.
 
-use git2::{Commit, Delta, DiffFindOptions, Oid, Tree};
+use std::path::Path;
+
+use git2::{Commit, Delta, Diff, DiffFindOptions, DiffOptions, Oid, Tree};
 
 use super::source_set::{from_prefix, from_root};
 use super::{History, HistoryError, Rename, SourceFault, SourceSpec};
@@ -19,25 +21,38 @@ impl History {
         spec: &SourceSpec,
         error: HistoryError,
     ) -> HistoryError {
-        match error {
-            HistoryError::Unusable {
-                place,
-                fault: SourceFault::Missing { path, mut names, similar },
-            } => {
-                let tried = std::iter::once(&path).chain(&names.tried);
-                let found_place =
-                    tried.into_iter().find_map(|name| self.remembered_rename(commit, name));
-                names.moved = found_place.and_then(|found_place| {
-                    let line = line_with(spec, &path, &found_place)?;
-                    Some(Rename { place: found_place, line })
-                });
-                HistoryError::Unusable {
-                    place,
-                    fault: SourceFault::Missing { path, names, similar },
-                }
-            }
-            other_error => other_error,
+        with_rename(spec, error, |name| self.remembered_rename(commit, name))
+    }
+
+    /// Adds to a path of `spec` that the working tree lacks the place where git sees it.
+    pub(super) fn trace_move_in_working_tree(
+        &self,
+        spec: &SourceSpec,
+        error: HistoryError,
+    ) -> HistoryError {
+        // What git cannot tell has no hint.
+        with_rename(spec, error, |name| self.find_move_in_working_tree(name).ok().flatten())
+    }
+
+    /// The path of the working tree that HEAD has, or had, as `path`.
+    fn find_move_in_working_tree(&self, path: &str) -> Result<Option<String>, git2::Error> {
+        let Some(root) = self.working_tree_root() else { return Ok(None) };
+        let head = self.repo.head()?.peel_to_commit()?;
+        let tree = head.tree()?;
+        if !has_path(&tree, path) {
+            let place = self.find_rename(&head, path)?;
+            return Ok(place.filter(|place| root.join(place).exists()));
         }
+        let mut options = DiffOptions::new();
+        options.include_untracked(true).recurse_untracked_dirs(true).ignore_submodules(true);
+        let mut diff =
+            self.repo.diff_tree_to_workdir_with_index(Some(&tree), Some(&mut options))?;
+        if diff.deltas().len() > MOST_FILES {
+            return Ok(None);
+        }
+        diff.find_similar(Some(DiffFindOptions::new().renames(true).for_untracked(true)))?;
+        let place = renames_in(&diff).find_map(|(before, after)| moved_with(path, before, after));
+        Ok(place)
     }
 
     fn remembered_rename(&self, commit: &Commit<'_>, path: &str) -> Option<String> {
@@ -129,21 +144,48 @@ impl History {
             return Ok(None);
         }
         diff.find_similar(Some(DiffFindOptions::new().renames(true)))?;
-        let place =
-            diff.deltas().filter(|delta| delta.status() == Delta::Renamed).find_map(|delta| {
-                let path_before = delta.old_file().path()?;
-                let path_after = delta.new_file().path()?;
-                // A folder moves with the files in it.
-                let path_below = path_after.strip_prefix(path).ok()?;
-                let moved_path = path_before.to_str()?;
-                match path_below.to_str()? {
-                    "" => Some(moved_path.to_owned()),
-                    path_below => {
-                        moved_path.strip_suffix(path_below)?.strip_suffix('/').map(str::to_owned)
-                    }
-                }
-            });
+        let place = renames_in(&diff).find_map(|(before, after)| moved_with(path, after, before));
         Ok(place)
+    }
+}
+
+/// Adds to a path of `spec` that a revision lacks the place that `find_place` tells for one of its names.
+fn with_rename(
+    spec: &SourceSpec,
+    error: HistoryError,
+    find_place: impl Fn(&str) -> Option<String>,
+) -> HistoryError {
+    match error {
+        HistoryError::Unusable {
+            place,
+            fault: SourceFault::Missing { path, mut names, similar },
+        } => {
+            let mut tried = std::iter::once(&path).chain(&names.tried);
+            let found_place = tried.find_map(|name| find_place(name));
+            names.moved = found_place.and_then(|found_place| {
+                let line = line_with(spec, &path, &found_place)?;
+                Some(Rename { place: found_place, line })
+            });
+            HistoryError::Unusable { place, fault: SourceFault::Missing { path, names, similar } }
+        }
+        other_error => other_error,
+    }
+}
+
+/// The files that `diff` shows as renamed: their paths before and after.
+fn renames_in<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = (&'d str, &'d str)> {
+    let renamed = diff.deltas().filter(|delta| delta.status() == Delta::Renamed);
+    renamed.filter_map(|delta| {
+        Some((delta.old_file().path()?.to_str()?, delta.new_file().path()?.to_str()?))
+    })
+}
+
+/// Where `path` went when the file `from` went to `to`. A folder moves with the files in it.
+fn moved_with(path: &str, from: &str, to: &str) -> Option<String> {
+    let path_below = Path::new(from).strip_prefix(path).ok()?.to_str()?;
+    match path_below {
+        "" => Some(to.to_owned()),
+        path_below => to.strip_suffix(path_below)?.strip_suffix('/').map(str::to_owned),
     }
 }
 
@@ -167,5 +209,5 @@ fn line_with(spec: &SourceSpec, path: &str, place: &str) -> Option<String> {
 }
 
 fn has_path(tree: &Tree<'_>, path: &str) -> bool {
-    tree.get_path(std::path::Path::new(path)).is_ok()
+    tree.get_path(Path::new(path)).is_ok()
 }

@@ -191,7 +191,8 @@ impl History {
             .working_tree_root()
             .ok_or_else(|| HistoryError::NoWorkingTree { path: self.path.clone() })?;
         let tree = DiskTree::new(root, Some(&self.repo));
-        read_set(&tree, spec, || SourceOrigin::WorkingTree(root.to_owned()))
+        let read_result = read_set(&tree, spec, || SourceOrigin::WorkingTree(root.to_owned()));
+        read_result.map_err(|error| self.trace_move_in_working_tree(spec, error))
     }
 
     /// The changes of `commit` to the files of `spec`, as a unified diff.

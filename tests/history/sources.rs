@@ -152,6 +152,39 @@ fn a_path_that_was_renamed_twice_and_changed_between_is_followed_through_both_co
 }
 
 #[test]
+fn a_path_that_was_moved_in_the_working_tree_is_told_with_the_line_that_names_both() {
+    let repo = TestRepo::new();
+    repo.write("k.cu", "a kernel that is long enough\nto be seen again\n");
+    repo.write("include/k.h", "a header that is long enough\nto be seen again\n");
+    repo.write("staged.cu", "another kernel that is long enough\nto be told from the first\n");
+    repo.commit("Begin");
+    let root = repo.root();
+    fs::create_dir(root.join("src")).unwrap();
+    fs::rename(root.join("k.cu"), root.join("src/k.cu")).unwrap();
+    fs::rename(root.join("include"), root.join("headers")).unwrap();
+    repo.git(&["mv", "staged.cu", "src/staged.cu"]);
+    let history = open(&repo);
+    let told = |spec: &SourceSpec| shown(&repo, history.working_tree(spec));
+    assert_snapshot!(told(&spec(&["k.cu", "src/staged.cu"], &[])), @r#"
+    working tree `/tmp/repo` has no file or folder `k.cu`: git sees it at `src/k.cu` there
+    hint: of several names the first that is there is taken; in replay.toml: sources = [["k.cu", "src/k.cu"], "src/staged.cu"]
+    "#);
+    assert_snapshot!(told(&spec(&["staged.cu"], &[])), @r#"
+    working tree `/tmp/repo` has no file or folder `staged.cu`: git sees it at `src/staged.cu` there
+    hint: of several names the first that is there is taken; in replay.toml: sources = [["staged.cu", "src/staged.cu"]]
+    "#);
+    assert_snapshot!(told(&spec(&["src"], &["include"])), @r#"
+    working tree `/tmp/repo` has no file or folder `include`: git sees it at `headers` there
+    hint: of several names the first that is there is taken; in replay.toml: include = [["include", "headers"]]
+    "#);
+    repo.commit("Move");
+    assert_snapshot!(told(&spec(&["k.cu"], &[])), @r#"
+    working tree `/tmp/repo` has no file or folder `k.cu`: git sees it at `src/k.cu` there
+    hint: of several names the first that is there is taken; in replay.toml: sources = [["k.cu", "src/k.cu"]]
+    "#);
+}
+
+#[test]
 fn a_folder_of_a_prefix_that_moved_is_told_relative_to_it() {
     let (repo, first) = moved_history();
     let below = SourceSpec { prefix: "headers".to_owned(), ..spec(&["."], &[]) };
