@@ -105,7 +105,7 @@ impl DType {
     }
 
     /// Its type in CUDA C++, as in the parameters of `call`.
-    pub(crate) const fn cuda_name(self) -> &'static str {
+    pub const fn cuda_name(self) -> &'static str {
         match self {
             DType::F64 => "double",
             DType::F32 => "float",

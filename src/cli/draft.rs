@@ -5,7 +5,7 @@ mod types;
 
 use std::fmt::Write;
 
-use ::replay::frontend::{FunctionSignature, Parameter, TemplateParameter};
+use ::replay::frontend::{FunctionSignature, Parameter, ParameterUse, TemplateParameter};
 use ::replay::tensor::DType;
 use indexmap::IndexMap;
 
@@ -30,6 +30,8 @@ pub struct Draft {
     pub functions: Vec<String>,
     /// Statements before the calls.
     setup: Vec<String>,
+    /// Statements behind the calls: they copy scalars from the device.
+    copies: Vec<String>,
 }
 
 /// A tensor, as far as a parameter tells.
@@ -39,11 +41,35 @@ pub struct DraftedTensor {
     dtype: Option<DType>,
     /// The names and numbers of its shape; empty for a scalar.
     shape: Vec<String>,
+    /// Why the shape has to be checked; none where it is certain.
+    doubt: Option<ShapeDoubt>,
+}
+
+/// Why a drafted shape has to be checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ShapeDoubt {
+    /// A pointer does not tell it.
+    Pointer,
+    /// The sources access the first element alone.
+    OneElement,
+    /// An integer that counts nothing in the sources, or has a name as if.
+    Number,
+}
+
+impl ShapeDoubt {
+    /// The comment behind the shape.
+    fn comment(self) -> String {
+        match self {
+            ShapeDoubt::Pointer => MARK.to_owned(),
+            ShapeDoubt::OneElement => format!("{MARK}: one element is accessed"),
+            ShapeDoubt::Number => format!("{MARK}: a number, not a size"),
+        }
+    }
 }
 
 impl DraftedTensor {
     fn scalar(dtype: DType) -> DraftedTensor {
-        DraftedTensor { dtype: Some(dtype), shape: Vec::new() }
+        DraftedTensor { dtype: Some(dtype), shape: Vec::new(), doubt: None }
     }
 
     /// Whether it has no dimensions.
@@ -61,10 +87,12 @@ enum ParameterRole {
     /// The number of elements along a dimension.
     Size,
     /// A number that the fixture gives.
-    Scalar(DType),
+    Scalar { dtype: DType, doubt: Option<ShapeDoubt> },
     /// A tensor: of constant elements it is read, else written.
-    Tensor { element: PointeeType, is_const: bool },
-    /// A text in the call, which no fixture holds.
+    Tensor { element: PointeeType, is_const: bool, has_one_element: bool },
+    /// A handle of cuBLAS: the call makes it.
+    Handle,
+    /// A text in the call: no fixture holds it.
     Literal { text: &'static str, is_guess: bool },
 }
 
@@ -75,9 +103,9 @@ impl Draft {
         let mut drafts: Vec<Draft> = Vec::new();
         for function in functions {
             let mut own_draft = Draft::default();
-            own_draft.call(function, types);
+            own_draft.add_call(function, types);
             match drafts.iter_mut().find(|draft| draft.agrees_with(&own_draft)) {
-                Some(draft) => draft.call(function, types),
+                Some(draft) => draft.add_call(function, types),
                 None => drafts.push(own_draft),
             }
         }
@@ -102,7 +130,7 @@ impl Draft {
     }
 
     /// Calls `function`, too.
-    fn call(&mut self, function: &FunctionSignature, types: &TypeNames) {
+    fn add_call(&mut self, function: &FunctionSignature, types: &TypeNames) {
         let roles: Vec<ParameterRole> =
             function.parameters.iter().map(|parameter| types.role(function, parameter)).collect();
         let names: Vec<String> =
@@ -115,7 +143,7 @@ impl Draft {
         for (name, role) in names.into_iter().zip(roles) {
             arguments.push(self.add_parameter(name, role, &sizes, &mut guesses));
         }
-        let result = self.take_result(function, types);
+        let result = self.add_result(function, types);
         self.functions.push(function.name.clone());
         self.calls.push(draft_call_statement(
             function,
@@ -140,16 +168,20 @@ impl Draft {
                 }
                 name
             }
-            ParameterRole::Scalar(dtype) => {
-                self.inputs.entry(name.clone()).or_insert(DraftedTensor::scalar(dtype));
+            ParameterRole::Scalar { dtype, doubt } => {
+                let tensor = DraftedTensor { doubt, ..DraftedTensor::scalar(dtype) };
+                self.inputs.entry(name.clone()).or_insert(tensor);
                 name
             }
-            ParameterRole::Tensor { element, is_const } => {
+            ParameterRole::Tensor { element, is_const, has_one_element } => {
+                if let Some(dtype) = element.scalar_dtype()
+                    && has_one_element
+                    && !is_const
+                {
+                    return self.add_scalar_output(name, dtype);
+                }
                 let argument = element.argument(&name, is_const);
-                let mut shape =
-                    if sizes.is_empty() { vec!["n".to_owned()] } else { sizes.to_vec() };
-                shape.extend((element.lanes > 1).then(|| element.lanes.to_string()));
-                let tensor = DraftedTensor { dtype: element.dtype, shape };
+                let tensor = draft_tensor(&element, sizes, has_one_element);
                 let is_written_before = self.outputs.contains_key(&name);
                 if is_const && !is_written_before {
                     self.inputs.entry(name).or_insert(tensor);
@@ -158,11 +190,8 @@ impl Draft {
                 }
                 argument
             }
-            ParameterRole::Literal { text: "cublasHandle_t", .. } => {
-                let statements = "cublasHandle_t handle; cublasCreate(&handle);".to_owned();
-                if !self.setup.contains(&statements) {
-                    self.setup.push(statements);
-                }
+            ParameterRole::Handle => {
+                self.add_setup("cublasHandle_t handle; cublasCreate(&handle);".to_owned());
                 "handle".to_owned()
             }
             ParameterRole::Literal { text, is_guess } => {
@@ -172,8 +201,30 @@ impl Draft {
         }
     }
 
+    /// Adds an output that the functions write through a pointer to the device, such as a loss; gives the pointer.
+    fn add_scalar_output(&mut self, name: String, dtype: DType) -> String {
+        let pointer = format!("{name}_on_device");
+        let ty = dtype.cuda_name();
+        self.add_setup(format!(
+            "{ty}* {pointer}; cudaMalloc(&{pointer}, sizeof({ty})); cudaMemset({pointer}, 0, sizeof({ty}));"
+        ));
+        let copy = format!("cudaMemcpy(&{name}, {pointer}, sizeof({ty}), cudaMemcpyDeviceToHost);");
+        if !self.copies.contains(&copy) {
+            self.copies.push(copy);
+        }
+        let doubt = Some(ShapeDoubt::OneElement);
+        self.outputs.entry(name).or_insert(DraftedTensor { doubt, ..DraftedTensor::scalar(dtype) });
+        pointer
+    }
+
+    fn add_setup(&mut self, statements: String) {
+        if !self.setup.contains(&statements) {
+            self.setup.push(statements);
+        }
+    }
+
     /// The output that takes what `function` returns.
-    fn take_result(&mut self, function: &FunctionSignature, types: &TypeNames) -> Option<String> {
+    fn add_result(&mut self, function: &FunctionSignature, types: &TypeNames) -> Option<String> {
         let dtype = types.dtype(&function.returns).filter(|dtype| dtype.is_float())?;
         let name = if function.name.contains("loss") { "loss" } else { "result" };
         let is_taken =
@@ -203,8 +254,8 @@ impl Draft {
             let _ = writeln!(text, "setup = {:?}", self.setup.join(" "));
         }
         text.push_str("call = \"\"\"\n");
-        for call in &self.calls {
-            let _ = writeln!(text, "{call}");
+        for statement in self.calls.iter().chain(&self.copies) {
+            let _ = writeln!(text, "{statement}");
         }
         text.push_str("\"\"\"\n");
         for (name, tensor) in &self.inputs {
@@ -266,26 +317,53 @@ impl TypeNames {
             element = "float".to_owned();
         }
         match words.iter().filter(|&&word| word == "*").count() {
-            0 => self.role_of_value(&element),
+            0 => self.role_of_value(&element, parameter),
             1 => {
                 let before_star = words.iter().take_while(|&&word| word != "*");
                 let is_const = before_star.into_iter().any(|&word| word == "const");
-                ParameterRole::Tensor { element: self.element(&element), is_const }
+                let has_one_element = parameter.body_use == ParameterUse::OneElement;
+                ParameterRole::Tensor { element: self.element(&element), is_const, has_one_element }
             }
             _ => ParameterRole::Literal { text: "nullptr", is_guess: true },
         }
     }
 
-    fn role_of_value(&self, ty: &str) -> ParameterRole {
+    fn role_of_value(&self, ty: &str, parameter: &Parameter) -> ParameterRole {
+        if ty == "cublasHandle_t" {
+            return ParameterRole::Handle;
+        }
         if let Some((_, text)) = VALUE_TYPES.iter().find(|(name, _)| *name == ty) {
             return ParameterRole::Literal { text, is_guess: false };
         }
         match self.dtype(ty) {
-            Some(dtype) if dtype.is_float() || dtype == DType::Bool => ParameterRole::Scalar(dtype),
+            Some(dtype) if dtype.is_float() || dtype == DType::Bool => {
+                ParameterRole::Scalar { dtype, doubt: None }
+            }
+            Some(dtype) if counts_nothing(parameter) => {
+                ParameterRole::Scalar { dtype, doubt: Some(ShapeDoubt::Number) }
+            }
             Some(_) => ParameterRole::Size,
             None => ParameterRole::Literal { text: "{}", is_guess: true },
         }
     }
+}
+
+/// Whether an integer is a number rather than a size: the sources count nothing with it, or its name says so.
+fn counts_nothing(parameter: &Parameter) -> bool {
+    const NUMBERS: [&str; 6] = ["step", "iter", "iteration", "epoch", "seed", "rank"];
+    parameter.body_use == ParameterUse::Number || NUMBERS.contains(&parameter.name.as_str())
+}
+
+/// A tensor of `element`, of one element or of as many as `sizes` say.
+fn draft_tensor(element: &PointeeType, sizes: &[String], has_one_element: bool) -> DraftedTensor {
+    let mut shape = match sizes {
+        _ if has_one_element => vec!["1".to_owned()],
+        [] => vec!["n".to_owned()],
+        sizes => sizes.to_vec(),
+    };
+    shape.extend((element.lanes > 1).then(|| element.lanes.to_string()));
+    let doubt = if has_one_element { ShapeDoubt::OneElement } else { ShapeDoubt::Pointer };
+    DraftedTensor { dtype: element.dtype, shape, doubt: Some(doubt) }
 }
 
 /// The statement that calls `function` with `arguments`; `result` takes what it returns, `guesses` are those
@@ -350,8 +428,8 @@ fn write_table(text: &mut String, kind: &str, name: &str, tensor: &DraftedTensor
         }
     });
     let extents = extents.collect::<Vec<_>>().join(", ");
-    let mark = if tensor.is_scalar() { String::new() } else { format!(" {MARK}") };
-    let _ = writeln!(text, "shape = [{extents}]{mark}");
+    let comment = tensor.doubt.map_or(String::new(), |doubt| format!(" {}", doubt.comment()));
+    let _ = writeln!(text, "shape = [{extents}]{comment}");
 }
 
 /// `text` as a string of TOML.

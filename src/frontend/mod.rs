@@ -22,6 +22,7 @@ mod literals;
 mod loose_launches;
 mod own_names;
 mod packed_casts;
+mod parameter_uses;
 mod ptx;
 mod reachability;
 mod shadow;
@@ -35,6 +36,7 @@ mod unsupported;
 mod void_casts;
 
 pub use error::FrontendError;
+pub use parameter_uses::ParameterUse;
 pub use signatures::{FunctionSignature, Parameter, TemplateParameter, find_function_signatures};
 pub use symbols::{Symbols, scan_symbols};
 pub use torch_extension::without_tensors;

@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::SourceUnit;
 use super::lexer::{TokenKind, Tokens};
 use super::outline::{Item, ItemKind, outline_items};
+use super::parameter_uses::{FunctionBody, ParameterUse, find_parameter_uses};
 use super::source::Source;
 use super::symbols::{self, Symbols};
 
@@ -52,6 +53,8 @@ pub struct Parameter {
     pub ty: String,
     /// Its name; empty if it has none.
     pub name: String,
+    /// How the function's body uses it.
+    pub body_use: ParameterUse,
 }
 
 /// The functions of `unit` with their bodies at namespace scope, in order.
@@ -66,9 +69,28 @@ pub fn find_function_signatures(unit: &SourceUnit, symbols: &Symbols) -> Vec<Fun
     let braces: Vec<Range<usize>> = opens
         .filter_map(|token_index| tokens.skip_group(token_index).map(|end| token_index..end))
         .collect();
-    free_functions
-        .filter_map(|item| parse_function_signature(&source, (&tokens, &braces), item, symbols))
-        .collect()
+    let mut signatures = Vec::new();
+    let mut body_ranges = Vec::new();
+    for item in free_functions {
+        let signature = parse_function_signature(&source, (&tokens, &braces), item, symbols);
+        if let Some(signature) = signature {
+            signatures.push(signature);
+            body_ranges.push(item.body.clone());
+        }
+    }
+    let to_body = |(signature, body): (&FunctionSignature, Range<usize>)| FunctionBody {
+        name: signature.name.clone(),
+        parameters: signature.parameters.clone(),
+        body,
+    };
+    let bodies: Vec<FunctionBody> = signatures.iter().zip(body_ranges).map(to_body).collect();
+    let uses = find_parameter_uses(source.text, &tokens, &bodies);
+    for (signature, uses) in signatures.iter_mut().zip(uses) {
+        for (parameter, body_use) in signature.parameters.iter_mut().zip(uses) {
+            parameter.body_use = body_use;
+        }
+    }
+    signatures
 }
 
 fn parse_function_signature(
@@ -256,7 +278,7 @@ fn parse_function_parameter(
         ty.push_str(" *");
     }
     let name = if is_named { tokens[last].text(text).to_owned() } else { String::new() };
-    Some(Parameter { ty, name })
+    Some(Parameter { ty, name, body_use: ParameterUse::Unknown })
 }
 
 fn join_token_words(text: &str, tokens: &Tokens, places: impl Iterator<Item = usize>) -> String {
@@ -265,6 +287,8 @@ fn join_token_words(text: &str, tokens: &Tokens, places: impl Iterator<Item = us
 
 #[cfg(test)]
 mod tests {
+    use insta::assert_snapshot;
+
     use super::super::scan_symbols;
     use super::*;
 
@@ -302,6 +326,51 @@ mod tests {
         2 int helper(int|x) kernel false local true launches false
         3 float run(const float *|x, unsigned char *|mask, int|n, void ( * ) ( int )|) kernel false local false launches true
         5 int count() kernel false local true launches false
+        ");
+    }
+
+    /// What the bodies tell of each parameter that they tell something of.
+    fn uses(text: &str) -> String {
+        let found = of(text);
+        let told = found.iter().flat_map(|function| {
+            let known = function.parameters.iter().filter(|p| p.body_use != ParameterUse::Unknown);
+            known.map(|p| format!("{} {} {:?}\n", function.name, p.name, p.body_use))
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn a_step_of_an_optimiser_is_a_number_and_what_bounds_a_loop_is_not() {
+        let text = "__global__ void k(float* w, float beta, int t, int n) {\n\
+                    int i = threadIdx.x; if (i < n) w[i] /= 1.0f - powf(beta, (float)t); }\n\
+                    void adam(float* w, float beta, int t, int n) { k<<<(n + 255) / 256, 256>>>(w, beta, t, n); }\n\
+                    void other(float* w, int seq, int mode, int m) {\n\
+                    if (mode == 1) return; for (int t = 0; t < seq; t++) w[t * m] = pow(2, t + 1); }\n\
+                    void away(int n, int m) { if (n != 0) unknown(n); s.m = x->m; }\n";
+        assert_snapshot!(uses(text), @"
+        k beta Number
+        k t Number
+        adam beta Number
+        adam t Number
+        other mode Number
+        ");
+    }
+
+    #[test]
+    fn a_pointer_to_one_element_is_told_from_one_to_many() {
+        let text = "__global__ void mean(float* loss, float* rows, const float* x, int n) {\n\
+                    rows[threadIdx.x] = x[threadIdx.x]; atomicAdd(loss, x[0] / n); }\n\
+                    __global__ void last(float* out, float* all) { if (threadIdx.x == 0) out[0] = *all; all[1] = 0; }\n\
+                    void run(float* total, float* rows, const float* x, float* kept, int n) {\n\
+                    cudaMemset(total, 0, sizeof(float)); if (total) mean<<<1, n>>>(total, rows, x, n);\n\
+                    if (kept != nullptr) last<<<1, 1>>>(kept, rows); }\n\
+                    void at(float* sums) { atomicAdd(&sums[blockIdx.x], 1.0f); atomicAdd(sums + 1, 1.0f); }\n\
+                    void again(float* y) { again(y); }\n";
+        assert_snapshot!(uses(text), @"
+        mean loss OneElement
+        last out OneElement
+        run total OneElement
+        run kept OneElement
         ");
     }
 

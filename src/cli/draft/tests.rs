@@ -167,3 +167,68 @@ fn types_of_the_projects_own_and_what_no_fixture_holds_are_marked() {
     shape = ["n"] # EDIT
     "#);
 }
+
+#[test]
+fn a_step_is_a_number_and_a_loss_of_one_element_a_scalar() {
+    let text = "__global__ void adam_kernel(float* w, const float* grad, float beta, int t, int n)\n\
+                { int i = threadIdx.x; if (i < n) w[i] -= grad[i] / (1.0f - powf(beta, t)); }\n\
+                void adam(float* w, const float* grad, float beta, int t, long seed, int n)\n\
+                { adam_kernel<<<1, n>>>(w, grad, beta, t, n); }\n\
+                __global__ void mean(float* loss, float* probs, const float* x, const float* scale, int n)\n\
+                { probs[threadIdx.x] = x[threadIdx.x]; atomicAdd(loss, x[threadIdx.x] / n * *scale); }\n\
+                void mean_loss(float* loss, float* probs, const float* x, const float* scale, int n)\n\
+                { mean<<<1, n>>>(loss, probs, x, scale, n); }\n";
+    insta::assert_snapshot!(draft_below_comment(text), @r#"
+    sources = ["k.cu"]
+    include = []
+    call = """
+    adam_kernel<<<1, 256>>>(w, grad, beta, t, n); // EDIT: grid, block
+    adam(w, grad, beta, t, seed, n);
+    """
+
+    [inputs.grad]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+
+    [inputs.beta]
+    dtype = "f32"
+    shape = []
+
+    [inputs.t]
+    dtype = "i32"
+    shape = [] # EDIT: a number, not a size
+
+    [inputs.seed]
+    dtype = "i64"
+    shape = [] # EDIT: a number, not a size
+
+    [outputs.w]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+
+    sources = ["k.cu"]
+    include = []
+    setup = "float* loss_on_device; cudaMalloc(&loss_on_device, sizeof(float)); cudaMemset(loss_on_device, 0, sizeof(float));"
+    call = """
+    mean<<<1, 256>>>(loss_on_device, probs, x, scale, n); // EDIT: grid, block
+    mean_loss(loss_on_device, probs, x, scale, n);
+    cudaMemcpy(&loss, loss_on_device, sizeof(float), cudaMemcpyDeviceToHost);
+    """
+
+    [inputs.x]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+
+    [inputs.scale]
+    dtype = "f32"
+    shape = [1] # EDIT: one element is accessed
+
+    [outputs.loss]
+    dtype = "f32"
+    shape = [] # EDIT: one element is accessed
+
+    [outputs.probs]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+    "#);
+}

@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use ::replay::tensor::DType;
 
 /// Types of parameters that no fixture holds, with the arguments for them.
-pub const VALUE_TYPES: [(&str, &str); 2] =
-    [("cudaStream_t", "0"), ("cublasHandle_t", "cublasHandle_t")];
+pub const VALUE_TYPES: [(&str, &str); 1] = [("cudaStream_t", "0")];
 
 /// Names for types, as `typedef`, `using` and `#define` give them.
 #[derive(Debug, Default)]
@@ -26,6 +25,11 @@ pub struct PointeeType {
 }
 
 impl PointeeType {
+    /// The dtype of a number that a scalar of the call can hold; none of vectors and types of the project's own.
+    pub fn scalar_dtype(&self) -> Option<DType> {
+        self.dtype.filter(|dtype| dtype.is_float() && self.lanes == 1 && self.cast.is_none())
+    }
+
     /// The argument for the tensor `name`.
     pub fn argument(&self, name: &str, is_const: bool) -> String {
         let qualifier = if is_const { "const " } else { "" };

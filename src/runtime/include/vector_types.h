@@ -44,7 +44,6 @@ template <> inline constexpr size_t source_bytes<float4> = 16;
 }  // namespace replay_rt
 #endif
 
-/// Grid and block dimensions; what is not given is 1. Programming Guide: "dim3".
 /// Grid and block dimensions, 1 unless given. Programming Guide: "dim3".
 struct dim3 {
   unsigned int x, y, z;
