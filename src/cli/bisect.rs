@@ -9,6 +9,7 @@ use ::replay::bisect::{
     BisectEnds, Bisection, Direction, Event, Look, On, SearchEnd, SearchReport, SearchTarget,
     TestFindings, Trusted,
 };
+use ::replay::cache::Cache;
 use ::replay::harness::Harness;
 use ::replay::history::{Commit, CommitId, History, SourceSpec};
 use ::replay::report::{self, Blame, OutputBlame, ReportLine, SearchRequest};
@@ -24,11 +25,11 @@ use super::fixtures;
 use super::messages;
 use super::out::{print, println};
 use super::progress::Progress;
-use super::project::Project;
+use super::project::{Project, RequestedRevision};
 use super::replay::CheckArg;
 use super::report_file::{FileFormat, ReportFiles};
 use super::run_record::{self, run_record};
-use super::session::{self, SessionArgs, parse_jobs_arg};
+use super::session::{Session, parse_jobs_arg};
 use super::snapshot::must_be_there;
 
 /// More jobs than this hardly save rounds.
@@ -85,6 +86,17 @@ pub struct BisectArgs {
     cluster: ClusterArgs,
 }
 
+impl BisectArgs {
+    fn search_options(&self) -> SearchOptions {
+        SearchOptions { on: self.on.into(), jobs: self.jobs, first_parent: self.first_parent }
+    }
+
+    /// Loads the fixtures that were named.
+    fn load_targets(&self, session: &Session) -> CliResult<(History, Vec<SearchTarget>)> {
+        load_search_targets(&fixtures::expand_fixtures(&self.fixtures), session.cache())
+    }
+}
+
 /// How the answer of a search is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum SearchFormat {
@@ -132,11 +144,11 @@ impl From<OnArg> for On {
 }
 
 /// Searches, and prints the answer.
-pub fn run_bisect(args: &BisectArgs, session: &SessionArgs) -> CliResult<u8> {
+pub fn run_bisect(args: &BisectArgs, session: &Session) -> CliResult<u8> {
     let files = ReportFiles::named(&args.report, &[FileFormat::Html, FileFormat::Markdown])?;
     let progress = Progress::start();
     progress.say("reading the history");
-    let (history, targets) = load_search_targets(&fixtures::expand_fixtures(&args.fixtures))?;
+    let (history, targets) = args.load_targets(session)?;
     if args.cluster.on_cluster.is_some() {
         drop(progress);
         return run_on_cluster(args, session, &history, &targets);
@@ -247,27 +259,19 @@ fn is_recorded(args: &BisectArgs) -> bool {
 
 fn create_requested_search<'h>(
     args: &BisectArgs,
-    session: &SessionArgs,
+    session: &Session,
     history: &'h History,
     targets: Vec<SearchTarget>,
 ) -> CliResult<RequestedSearch<'h>> {
     let check = choose_access_check(args)?;
     if !args.old.is_empty() {
         let ends = unclaimed_ends(args, history)?;
-        let mut bisection = create_bisection(
-            history,
-            targets,
-            args.on.into(),
-            args.jobs,
-            args.first_parent,
-            session,
-        )?;
+        let mut bisection = create_bisection(history, targets, args.search_options(), session)?;
         bisection.check = check;
         return Ok(RequestedSearch { bisection, ends, origin: None });
     }
     let (mut good, bad) = claimed_ends(args, history, &targets)?;
-    let mut bisection =
-        create_bisection(history, targets, args.on.into(), args.jobs, args.first_parent, session)?;
+    let mut bisection = create_bisection(history, targets, args.search_options(), session)?;
     bisection.check = check;
     let mut origin = None;
     if is_recorded(args) {
@@ -296,7 +300,7 @@ fn create_requested_search<'h>(
 /// The same with tests on a cluster. Unless snapshots are compared with, this machine needs no device for it.
 fn run_on_cluster(
     args: &BisectArgs,
-    session: &SessionArgs,
+    session: &Session,
     history: &History,
     targets: &[SearchTarget],
 ) -> CliResult<u8> {
@@ -314,8 +318,8 @@ fn run_on_cluster(
 }
 
 /// Finds out which of the ends of the search has a defect, where nothing is claimed of them.
-pub fn find_direction(args: &BisectArgs, session: &SessionArgs) -> CliResult<Direction> {
-    let (history, targets) = load_search_targets(&fixtures::expand_fixtures(&args.fixtures))?;
+pub fn find_direction(args: &BisectArgs, session: &Session) -> CliResult<Direction> {
+    let (history, targets) = args.load_targets(session)?;
     let RequestedSearch { bisection, ends, .. } =
         create_requested_search(args, session, &history, targets)?;
     match ends {
@@ -329,10 +333,10 @@ pub fn find_direction(args: &BisectArgs, session: &SessionArgs) -> CliResult<Dir
 /// Makes one test of the search.
 pub fn run_search_test(
     args: &BisectArgs,
-    session: &SessionArgs,
+    session: &Session,
     look: Look,
 ) -> CliResult<TestFindings> {
-    let (history, targets) = load_search_targets(&fixtures::expand_fixtures(&args.fixtures))?;
+    let (history, targets) = args.load_targets(session)?;
     let RequestedSearch { bisection, ends, .. } =
         create_requested_search(args, session, &history, targets)?;
     Ok(bisection.look(&ends, look)?)
@@ -341,12 +345,11 @@ pub fn run_search_test(
 /// Compiles a commit that the search may test.
 pub fn compile_search_commit(
     args: &BisectArgs,
-    session: &SessionArgs,
+    session: &Session,
     commit: CommitId,
 ) -> CliResult<()> {
-    let (history, targets) = load_search_targets(&fixtures::expand_fixtures(&args.fixtures))?;
-    let on = args.on.into();
-    let bisection = create_bisection(&history, targets, on, args.jobs, args.first_parent, session)?;
+    let (history, targets) = args.load_targets(session)?;
+    let bisection = create_bisection(&history, targets, args.search_options(), session)?;
     Ok(bisection.compile(commit)?)
 }
 
@@ -366,36 +369,40 @@ fn choose_access_check(args: &BisectArgs) -> CliResult<AccessCheck> {
 pub struct Sought<'a> {
     /// The trusted revision.
     pub trusted: &'a str,
+    /// The revision that differs from it.
+    pub target: &'a RequestedRevision,
     /// What makes a commit bad.
     pub on: On,
     /// The outputs that diverged.
     pub outputs: Vec<String>,
+    /// Whether pictures of the change are asked for.
+    pub illustrated: bool,
 }
 
-/// The commits between the trusted revision and `target` that made the difference on the fixture at `path`.
+/// The commits between the trusted revision and the other that made the difference on the fixture of `project`.
 pub fn find_fixture_culprit(
-    path: &Path,
-    sought: &Sought,
-    target: &super::project::RequestedRevision,
     project: &Project,
-    illustrated: bool,
-    session: &SessionArgs,
+    sought: &Sought<'_>,
+    session: &Session,
 ) -> CliResult<Blame> {
-    let bad_end = match &target.commit {
+    let history = &project.origin.history;
+    let bad_end = match &sought.target.commit {
         Some(commit) => commit.clone(),
         None => {
-            let head = project.origin.history.head()?;
-            if project.origin.commit_target(head.clone())?.sources != target.sources {
+            let head = history.head()?;
+            if project.origin.commit_target(head.clone())?.sources != sought.target.sources {
                 let text = "what changed is not committed: the working tree differs from HEAD";
                 return Ok(Blame::nobody(text, &sought.outputs));
             }
             head
         }
     };
-    let (history, targets) = load_search_targets(&[path.to_owned()])?;
+    let targets =
+        vec![SearchTarget { subject: project.subject.clone(), spec: project.origin.spec.clone() }];
     let good_end = history.resolve(sought.trusted)?;
-    let mut bisection = create_bisection(&history, targets, sought.on, None, false, session)?;
-    bisection.illustrated = illustrated;
+    let options = SearchOptions { on: sought.on, jobs: None, first_parent: false };
+    let mut bisection = create_bisection(history, targets, options, session)?;
+    bisection.illustrated = sought.illustrated;
     let ends = BisectEnds::Claimed { good: vec![good_end], bad: vec![bad_end] };
     let report = bisection.search(&ends, &mut |_| {})?;
     let mut blame = report::assign_blame(&report);
@@ -415,12 +422,14 @@ pub fn find_fixture_culprit(
 }
 
 /// Loads the fixtures, which must share a history.
-pub fn load_search_targets(fixtures: &[PathBuf]) -> CliResult<(History, Vec<SearchTarget>)> {
-    let cache = session::open_session_cache()?;
+pub fn load_search_targets(
+    fixtures: &[PathBuf],
+    cache: &Cache,
+) -> CliResult<(History, Vec<SearchTarget>)> {
     let mut history: Option<(History, &Path)> = None;
     let mut targets = Vec::new();
     for path in fixtures {
-        let Project { subject, origin } = Project::open(path, &cache)?;
+        let Project { subject, origin } = Project::open(path, cache)?;
         let own = origin.history;
         match &history {
             None => history = Some((own, path)),
@@ -442,15 +451,25 @@ pub fn load_search_targets(fixtures: &[PathBuf]) -> CliResult<(History, Vec<Sear
     Ok((history, targets))
 }
 
+/// How commits are searched or surveyed.
+#[derive(Clone, Copy, Debug)]
+pub struct SearchOptions {
+    /// What makes a commit bad.
+    pub on: On,
+    /// Commits that are tested at a time, if the user says so.
+    pub jobs: Option<NonZeroUsize>,
+    /// Whether only first parents are followed.
+    pub first_parent: bool,
+}
+
 /// Makes a search of its parts; its jobs share the cores.
 pub fn create_bisection<'h>(
     history: &'h History,
     targets: Vec<SearchTarget>,
-    on: On,
-    jobs: Option<NonZeroUsize>,
-    first_parent: bool,
-    session: &SessionArgs,
+    options: SearchOptions,
+    session: &Session,
 ) -> CliResult<Bisection<'h>> {
+    let SearchOptions { on, jobs, first_parent } = options;
     let cores = session.threads();
     let jobs = jobs.or(NonZeroUsize::new(cores.clamp(1, MOST_JOBS))).unwrap_or(NonZeroUsize::MIN);
     let threads = (cores / jobs).max(1);

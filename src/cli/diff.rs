@@ -1,13 +1,13 @@
 //! `replay diff FIXTURE... REV REV`: two revisions side by side.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use ::replay::cache::Cache;
 use ::replay::judge::{check_accesses_on_both, draw_output_pictures, judge_trial};
 use ::replay::report::{
     self, Compared, RefusedFixture, ReportEntry, ReportLine, Revision, Standing, Text,
 };
-
+use ::replay::trial::Lab;
 use clap::ValueEnum;
 
 use super::error::{CliResult, CommandError};
@@ -15,13 +15,13 @@ use super::exit;
 use super::fixtures;
 use super::out::print;
 use super::progress::Progress;
-use super::project::Project;
+use super::project::{Project, TrustedSources};
 use super::replay::{
     CheckArg, create_fixture_refusal, judge_replayed_trial, print_replay_summary, target_name,
 };
 use super::report_file::{FileFormat, ReportFiles};
 use super::run_record::{self, run_record};
-use super::session::{self, Labs, SessionArgs};
+use super::session::Session;
 
 /// The arguments of `replay diff`.
 #[derive(Debug, clap::Args)]
@@ -81,12 +81,11 @@ fn split_diff_words(words: &[String]) -> CliResult<(&[String], [&str; 2])> {
 
 /// Compares on every fixture; the worst result decides about the exit code. A fixture on which the
 /// revisions cannot be compared does not stop the others.
-pub fn run_diff(args: &DiffArgs, session: &SessionArgs) -> CliResult<u8> {
+pub fn run_diff(args: &DiffArgs, session: &Session) -> CliResult<u8> {
     let (fixtures, [trusted, other]) = split_diff_words(&args.words)?;
     let files = ReportFiles::named(&args.report, &FILES)?;
     let fixtures = fixtures::expand_fixtures(fixtures);
-    let labs = session.labs_on_one(&fixtures)?;
-    let cache = session::open_session_cache()?;
+    session.require_one_device()?;
     let illustrated = args.format == DiffFormat::Html || files.have_page();
     let mut code = exit::SUCCESS;
     let mut results = DiffResults::default();
@@ -96,26 +95,33 @@ pub fn run_diff(args: &DiffArgs, session: &SessionArgs) -> CliResult<u8> {
     }
     for path in fixtures {
         let path = path.as_path();
-        let (report_text, standing) =
-            match diff_fixture(path, [trusted, other], args.check, illustrated, &labs, &cache) {
-                Ok(FixtureDiff::Compared(compared)) => {
-                    let text_and_standing =
-                        (format_compared_fixture(&compared), Standing::from(compared.verdict()));
-                    results.compared.push(*compared);
-                    text_and_standing
-                }
-                Ok(FixtureDiff::New { base, entry }) => {
-                    let text_and_standing = (new_text(&base, &entry), Standing::from_entry(&entry));
-                    results.new.push(ReportEntry { trusted: Some(base), ..*entry });
-                    text_and_standing
-                }
-                Err(error) => {
-                    code = exit::worse_exit_code(code, error.exit_code());
-                    error.print();
-                    results.errors.push(create_fixture_refusal(path, &error));
-                    continue;
-                }
-            };
+        let fixture_diff = match Project::open(path, session.cache()) {
+            Ok(project) => {
+                let lab = session.lab_for(project.harness())?;
+                let comparison = RevisionComparison { path, project, trusted, other };
+                comparison.compare(lab, args.check, illustrated)
+            }
+            Err(error) => Err(error),
+        };
+        let (report_text, standing) = match fixture_diff {
+            Ok(FixtureDiff::Compared(compared)) => {
+                let text_and_standing =
+                    (format_compared_fixture(&compared), Standing::from(compared.verdict()));
+                results.compared.push(*compared);
+                text_and_standing
+            }
+            Ok(FixtureDiff::New { base, entry }) => {
+                let text_and_standing = (new_text(&base, &entry), Standing::from_entry(&entry));
+                results.new.push(ReportEntry { trusted: Some(base), ..*entry });
+                text_and_standing
+            }
+            Err(error) => {
+                code = exit::worse_exit_code(code, error.exit_code());
+                error.print();
+                results.errors.push(create_fixture_refusal(path, &error));
+                continue;
+            }
+        };
         if args.format == DiffFormat::Text {
             let gap = if standings.is_empty() { "" } else { "\n" };
             print!("{gap}{report_text}");
@@ -179,52 +185,60 @@ impl DiffResults {
     }
 }
 
-fn diff_fixture(
-    path: &Path,
-    [trusted, other]: [&str; 2],
-    check: CheckArg,
-    illustrated: bool,
-    labs: &Labs,
-    cache: &Cache,
-) -> CliResult<FixtureDiff> {
-    let progress = Progress::start();
-    let project = Project::open(path, cache)?;
-    let lab = labs.one_of(&project.subject.fixture.harness);
-    let base = project.origin.trusted(trusted)?;
-    let got = project.target(Some(other))?;
-    let after_trial = lab.trial(&project.subject, &got.sources);
-    let base = match base {
-        Ok(base) => base,
-        Err(reason) => {
-            progress.say(format!("replaying {} at {}", path.display(), target_name(&got)));
-            let base: Revision = project.origin.history.resolve(trusted)?.into();
-            let entry =
-                judge_replayed_trial(&project, &got, &after_trial, None, check, illustrated)?;
-            let entry = Box::new(ReportEntry { base_lacks: Some(reason), ..entry });
-            return Ok(FixtureDiff::New { base, entry });
-        }
-    };
-    let base_name = target_name(&base);
-    let got_name = target_name(&got);
-    progress.say(format!("comparing {} at {base_name} and {got_name}", path.display()));
-    let before_trial = lab.trial(&project.subject, &base.sources);
-    let judgement = judge_trial(&before_trial, &after_trial)?;
-    let pictures = if illustrated {
-        draw_output_pictures(Some(&before_trial), &after_trial)?
-    } else {
-        Vec::new()
-    };
-    let accesses = check_accesses_on_both(&after_trial, &before_trial, check.into())?;
-    // Large tensors take time to give back.
-    rayon::join(|| drop(before_trial), || drop(after_trial));
-    Ok(FixtureDiff::Compared(Box::new(Compared {
-        fixture: project.subject.fixture.name.clone(),
-        base: base.commit.map(Revision::from),
-        got: got.commit.map(Revision::from),
-        judgement,
-        pictures,
-        accesses,
-    })))
+/// Two revisions, to be compared on one fixture.
+struct RevisionComparison<'a> {
+    /// The fixture, as the user named it.
+    path: &'a Path,
+    project: Project,
+    trusted: &'a str,
+    other: &'a str,
+}
+
+impl RevisionComparison<'_> {
+    fn compare(
+        &self,
+        lab: &Arc<Lab>,
+        check: CheckArg,
+        illustrated: bool,
+    ) -> CliResult<FixtureDiff> {
+        let RevisionComparison { path, project, trusted, other } = self;
+        let progress = Progress::start();
+        let base = project.origin.trusted(trusted)?;
+        let got = project.target(Some(other))?;
+        let after_trial = lab.trial(&project.subject, &got.sources);
+        let base = match base {
+            TrustedSources::Found(base) => base,
+            TrustedSources::Absent { reason } => {
+                progress.say(format!("replaying {} at {}", path.display(), target_name(&got)));
+                let base: Revision = project.origin.history.resolve(trusted)?.into();
+                let entry =
+                    judge_replayed_trial(project, &got, &after_trial, None, check, illustrated)?;
+                let entry = Box::new(ReportEntry { base_lacks: Some(reason), ..entry });
+                return Ok(FixtureDiff::New { base, entry });
+            }
+        };
+        let base_name = target_name(&base);
+        let got_name = target_name(&got);
+        progress.say(format!("comparing {} at {base_name} and {got_name}", path.display()));
+        let before_trial = lab.trial(&project.subject, &base.sources);
+        let judgement = judge_trial(&before_trial, &after_trial)?;
+        let pictures = if illustrated {
+            draw_output_pictures(Some(&before_trial), &after_trial)?
+        } else {
+            Vec::new()
+        };
+        let accesses = check_accesses_on_both(&after_trial, &before_trial, check.into())?;
+        // Large tensors take time to give back.
+        rayon::join(|| drop(before_trial), || drop(after_trial));
+        Ok(FixtureDiff::Compared(Box::new(Compared {
+            fixture: project.subject.fixture.name.clone(),
+            base: base.commit.map(Revision::from),
+            got: got.commit.map(Revision::from),
+            judgement,
+            pictures,
+            accesses,
+        })))
+    }
 }
 
 /// A replay by itself, below the trusted revision that has no such sources.

@@ -1,13 +1,14 @@
 //! `replay gradcheck FIXTURE... [--rev REV]`: does the gradient match the loss?
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use ::replay::cache::Cache;
 use ::replay::fixture::Fixture;
 use ::replay::judge::{check_gradients, draw_output_pictures, ensure_evidence_room};
 use ::replay::report::{
     self, GradcheckEntry, RefusedFixture, ReportLine, Revision, Standing, Text,
 };
+use ::replay::trial::Lab;
 
 use super::error::{CliResult, CommandError};
 use super::exit;
@@ -18,7 +19,7 @@ use super::project::Project;
 use super::replay::{Format, create_fixture_refusal, print_replay_summary, target_name};
 use super::report_file::{FILES, ReportFiles};
 use super::run_record::{self, run_record};
-use super::session::{self, Labs, SessionArgs};
+use super::session::Session;
 
 /// The arguments of `replay gradcheck`.
 #[derive(Debug, clap::Args)]
@@ -38,11 +39,10 @@ pub struct GradcheckArgs {
 }
 
 /// Checks every gradient of every fixture. A fixture that cannot be checked does not stop the others.
-pub fn run_gradcheck(args: &GradcheckArgs, session: &SessionArgs) -> CliResult<u8> {
+pub fn run_gradcheck(args: &GradcheckArgs, session: &Session) -> CliResult<u8> {
     let files = ReportFiles::named(&args.report, &FILES)?;
     let fixtures = fixtures::expand_fixtures(&args.fixtures);
-    let labs = session.labs_on_one(&fixtures)?;
-    let cache = session::open_session_cache()?;
+    session.require_one_device()?;
     let illustrated = args.format == Format::Html || files.have_page();
     let mut code = exit::SUCCESS;
     if args.format == Format::Text {
@@ -51,7 +51,14 @@ pub fn run_gradcheck(args: &GradcheckArgs, session: &SessionArgs) -> CliResult<u
     let mut entries = Vec::new();
     let mut errors = Vec::new();
     for path in &fixtures {
-        match gradcheck_fixture(path, args.rev.as_deref(), illustrated, &labs, &cache) {
+        let checked_entry = match Project::open(path, session.cache()) {
+            Ok(project) => {
+                let lab = session.lab_for(project.harness())?;
+                gradcheck_fixture(path, &project, args.rev.as_deref(), illustrated, lab)
+            }
+            Err(error) => Err(error),
+        };
+        match checked_entry {
             Ok(entry) => {
                 if args.format == Format::Text {
                     let gap = if entries.is_empty() { "" } else { "\n" };
@@ -92,15 +99,13 @@ fn format_gradcheck_result(
 
 fn gradcheck_fixture(
     path: &Path,
+    project: &Project,
     rev: Option<&str>,
     illustrated: bool,
-    labs: &Labs,
-    cache: &Cache,
+    lab: &Arc<Lab>,
 ) -> CliResult<GradcheckEntry> {
     let progress = Progress::start();
-    let project = Project::open(path, cache)?;
     has_something_to_check(path, &project.subject.fixture)?;
-    let lab = labs.one_of(&project.subject.fixture.harness);
     let target = project.target(rev)?;
     progress.say(format!("checking {} at {}", path.display(), target_name(&target)));
     let trial = lab.trial(&project.subject, &target.sources);

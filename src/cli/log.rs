@@ -7,7 +7,7 @@ use ::replay::bisect::{BisectError, Bisection, LogReport, On, SearchTarget, surv
 use ::replay::history::CommitId;
 use ::replay::report::{self, LogRequest};
 
-use super::bisect::{create_bisection, load_search_targets};
+use super::bisect::{SearchOptions, create_bisection, load_search_targets};
 use super::cluster::{self, ClusterArgs};
 use super::error::{CliResult, CommandError};
 use super::exit;
@@ -17,7 +17,7 @@ use super::progress::Progress;
 use super::replay::{CheckArg, Format};
 use super::report_file::{FILES, ReportFiles};
 use super::run_record::{self, run_record};
-use super::session::{SessionArgs, parse_jobs_arg};
+use super::session::{Session, parse_jobs_arg};
 
 /// The arguments of `replay log`.
 #[derive(Debug, clap::Args)]
@@ -44,6 +44,12 @@ pub struct LogArgs {
     cluster: ClusterArgs,
 }
 
+impl LogArgs {
+    fn search_options(&self) -> SearchOptions {
+        SearchOptions { on: On::Changed, jobs: self.jobs, first_parent: self.first_parent }
+    }
+}
+
 /// The fixtures and the range.
 fn split_log_words(args: &LogArgs) -> CliResult<(Vec<PathBuf>, &str)> {
     match args.words.as_slice() {
@@ -55,7 +61,7 @@ fn split_log_words(args: &LogArgs) -> CliResult<(Vec<PathBuf>, &str)> {
 /// Makes one replay of a log: of `commit`, on the fixture with this number.
 pub fn replay_for_log(
     args: &LogArgs,
-    session: &SessionArgs,
+    session: &Session,
     fixture: usize,
     commit: CommitId,
 ) -> CliResult<Option<String>> {
@@ -67,7 +73,7 @@ pub fn replay_for_log(
 /// Judges what one commit of the range changes on the fixture with this number.
 pub fn judge_for_log(
     args: &LogArgs,
-    session: &SessionArgs,
+    session: &Session,
     fixture: usize,
     commit: CommitId,
 ) -> CliResult<()> {
@@ -79,28 +85,27 @@ pub fn judge_for_log(
 /// Does `work` with the parts of a log, the fixture with this number and the range.
 fn with_log_target<T>(
     args: &LogArgs,
-    session: &SessionArgs,
+    session: &Session,
     fixture: usize,
     work: impl FnOnce(&Bisection<'_>, &SearchTarget, &str) -> Result<T, BisectError>,
 ) -> CliResult<T> {
     let (fixtures, range) = split_log_words(args)?;
-    let (history, targets) = load_search_targets(&fixtures)?;
+    let (history, targets) = load_search_targets(&fixtures, session.cache())?;
     let target = targets.get(fixture).cloned();
     let target = target.ok_or_else(|| CommandError::new("there is no such fixture"))?;
-    let mut bisection =
-        create_bisection(&history, targets, On::Changed, args.jobs, args.first_parent, session)?;
+    let mut bisection = create_bisection(&history, targets, args.search_options(), session)?;
     bisection.check = args.check.into();
     Ok(work(&bisection, &target, range)?)
 }
 
 /// Replays every variant of the range. The exit code is 0 whatever it finds, for it is a report,
 /// unless nothing could be tested.
-pub fn run_log(args: &LogArgs, session: &SessionArgs) -> CliResult<u8> {
+pub fn run_log(args: &LogArgs, session: &Session) -> CliResult<u8> {
     let (fixtures, range) = split_log_words(args)?;
     let files = ReportFiles::named(&args.report, &FILES)?;
     let progress = Progress::start();
     progress.say("reading the history");
-    let (history, targets) = load_search_targets(&fixtures)?;
+    let (history, targets) = load_search_targets(&fixtures, session.cache())?;
     if args.cluster.on_cluster.is_some() {
         drop(progress);
         let jobs = args.jobs.map(NonZeroUsize::get);
@@ -113,8 +118,7 @@ pub fn run_log(args: &LogArgs, session: &SessionArgs) -> CliResult<u8> {
         );
     }
     let names = SearchTarget::names(&targets);
-    let mut bisection =
-        create_bisection(&history, targets, On::Changed, args.jobs, args.first_parent, session)?;
+    let mut bisection = create_bisection(&history, targets, args.search_options(), session)?;
     bisection.check = args.check.into();
     bisection.illustrated = args.format == Format::Html || files.have_page();
     let log_report = survey_range(&bisection, range, &mut |commit, done_count, total| {

@@ -49,7 +49,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use self::error::CliResult;
 use self::global::GlobalArgs;
 use self::messages::MessageArgs;
-use self::session::SessionArgs;
+use self::session::{Session, SessionArgs};
 
 /// The version of this program, the commit that it was built from, and the compiler.
 pub const VERSION: &str = env!("REPLAY_VERSION");
@@ -88,9 +88,9 @@ struct Replaying<T: Args> {
 
 impl<T: Args> Replaying<T> {
     /// Runs the command, with the messages that were asked for.
-    fn run(&self, run: impl FnOnce(&T, &SessionArgs) -> CliResult<u8>) -> CliResult<u8> {
+    fn run(&self, run: impl FnOnce(&T, &Session) -> CliResult<u8>) -> CliResult<u8> {
         messages::start_messages(&self.messages)?;
-        let code = run(&self.args, &self.session);
+        let code = Session::open(&self.session).and_then(|session| run(&self.args, &session));
         let messages_result = messages::finish_messages();
         let code = code?;
         messages_result.map(|()| code)

@@ -40,6 +40,15 @@ pub struct RequestedRevision {
     pub sources: Arc<SourceSet>,
 }
 
+/// What a trusted revision has of the sources of a harness.
+pub enum TrustedSources {
+    Found(RequestedRevision),
+    /// It has no such files under any name.
+    Absent {
+        reason: String,
+    },
+}
+
 impl Project {
     /// Loads the fixture at `path` and opens the repository of its harness.
     pub fn open(path: &Path, cache: &Cache) -> CliResult<Project> {
@@ -50,6 +59,11 @@ impl Project {
     pub fn from_fixture(fixture: Fixture, cache: &Cache) -> CliResult<Project> {
         let origin = HarnessSources::open(&fixture.harness, cache)?;
         Ok(Project { subject: Arc::new(Subject::new(fixture)), origin })
+    }
+
+    /// The harness that the fixture fits.
+    pub fn harness(&self) -> &Harness {
+        &self.subject.fixture.harness
     }
 
     /// The sources of `rev`, or of the working tree.
@@ -113,14 +127,17 @@ impl HarnessSources {
         }
     }
 
-    /// The sources of `rev`, which is trusted; where it has no such files under any name, why.
-    pub fn trusted(&self, rev: &str) -> CliResult<Result<RequestedRevision, String>> {
+    /// The sources of `rev`, which is trusted.
+    pub fn trusted(&self, rev: &str) -> CliResult<TrustedSources> {
         let commit = self.history.resolve(rev)?;
         match self.history.source_set(CommitId::from(&commit), &self.spec) {
-            Ok(sources) => {
-                Ok(Ok(RequestedRevision { commit: Some(commit), sources: sources.into() }))
+            Ok(sources) => Ok(TrustedSources::Found(RequestedRevision {
+                commit: Some(commit),
+                sources: sources.into(),
+            })),
+            Err(error) if error.is_absence() => {
+                Ok(TrustedSources::Absent { reason: error.to_string() })
             }
-            Err(error) if error.is_absence() => Ok(Err(error.to_string())),
             Err(error) => Err(error.into()),
         }
     }

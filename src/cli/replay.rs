@@ -15,17 +15,17 @@ use ::replay::report::{self, RefusedFixture, ReportEntry, ReportLine, Revision, 
 use ::replay::trial::{AccessCheck, Lab, Trial};
 use clap::ValueEnum;
 
-use super::bisect::Sought;
+use super::bisect::{Sought, find_fixture_culprit};
 use super::cluster::{self, ClusterArgs};
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
 use super::out::{print, println};
 use super::progress::Progress;
-use super::project::{Project, RequestedRevision};
+use super::project::{Project, RequestedRevision, TrustedSources};
 use super::report_file::{FileFormat, ReportFiles};
 use super::run_record::{self, run_record};
-use super::session::{self, SessionArgs};
+use super::session::Session;
 use super::snapshot::SnapshotSettings;
 
 /// The heading of the options that compare outcomes.
@@ -144,20 +144,22 @@ const FILES: [FileFormat; 4] =
 
 /// Replays every fixture; the worst result decides about the exit code. A fixture that cannot be
 /// replayed does not stop the others.
-pub fn run_replay(args: &ReplayArgs, session: &SessionArgs) -> CliResult<u8> {
+pub fn run_replay(args: &ReplayArgs, session: &Session) -> CliResult<u8> {
     let files = ReportFiles::named(&args.report, &FILES)?;
     let fixtures = fixtures::expand_fixtures(&args.fixtures);
-    let cache = session::open_session_cache()?;
     if args.cluster.on_cluster.is_some() {
         return cluster::run_replay_on_cluster(
             &args.cluster,
             &fixtures,
-            &list_fixture_identities(args, &fixtures, &cache),
+            &list_fixture_identities(args, &fixtures, session.cache()),
         );
     }
-    let labs = session.labs(&fixtures)?;
-    let snapshots = SnapshotSettings::from_environment(args.snapshots.clone())?;
-    let illustrated = args.format == OutcomeFormat::Html || files.have_page();
+    let run = ReplayRun {
+        args,
+        session,
+        snapshots: SnapshotSettings::from_environment(args.snapshots.clone())?,
+        illustrated: args.format == OutcomeFormat::Html || files.have_page(),
+    };
     let is_short = args.short || (fixtures.len() > 1 && !args.full);
     let mut code = exit::SUCCESS;
     if args.format == OutcomeFormat::Text {
@@ -167,14 +169,15 @@ pub fn run_replay(args: &ReplayArgs, session: &SessionArgs) -> CliResult<u8> {
     let mut errors = Vec::new();
     let mut standings = Vec::new();
     for path in &fixtures {
-        let on_each = |project: Project| -> CliResult<Vec<ReportEntry>> {
-            let labs = labs.for_harness(&project.subject.fixture.harness).iter();
-            labs.map(|lab| {
-                replay_fixture(path, &project, args, illustrated, session, lab, &snapshots)
-            })
-            .collect()
-        };
-        match load_project(path, &cache).and_then(on_each) {
+        let replayed_entries: CliResult<Vec<ReportEntry>> =
+            match load_project(path, session.cache()) {
+                Ok(project) => {
+                    let labs = session.labs_for(project.harness())?.iter();
+                    labs.map(|lab| run.replay_fixture(path, &project, lab)).collect()
+                }
+                Err(error) => Err(error),
+            };
+        match replayed_entries {
             Ok(on_devices) => {
                 if args.format == OutcomeFormat::Text {
                     let gap = if entries.is_empty() || is_short { "" } else { "\n" };
@@ -275,62 +278,73 @@ fn load_project(path: &Path, cache: &Cache) -> CliResult<Project> {
     Project::open(path, cache).map_err(|error| explain_misspelt_command(path, error))
 }
 
-fn replay_fixture(
-    path: &Path,
-    project: &Project,
-    args: &ReplayArgs,
+/// What the replays of all fixtures have in common.
+struct ReplayRun<'a> {
+    args: &'a ReplayArgs,
+    session: &'a Session,
+    snapshots: SnapshotSettings,
+    /// Whether a page with pictures is asked for.
     illustrated: bool,
-    session: &SessionArgs,
-    lab: &Arc<Lab>,
-    snapshots: &SnapshotSettings,
-) -> CliResult<ReportEntry> {
-    let progress = Progress::start();
-    let target = project.target(args.rev.as_deref())?;
-    progress.say(format!("replaying {} at {}", path.display(), target_name(&target)));
-    let trial = lab.trial(&project.subject, &target.sources);
-    let trusted = args.against.as_deref().map(|rev| project.origin.trusted(rev)).transpose()?;
-    let (base, base_lacks) = match trusted {
-        Some(Ok(base)) => (Some(lab.trial(&project.subject, &base.sources)), None),
-        Some(Err(reason)) => (None, Some(reason)),
-        None => (None, None),
-    };
-    let judged_entry =
-        judge_replayed_trial(project, &target, &trial, base.as_ref(), args.check, illustrated)?;
-    drop(base);
-    let culprit = match choose_culprit_criterion(
-        judged_entry.judgement.as_ref(),
-        judged_entry.accesses.as_ref(),
-    ) {
-        Some(on) if args.culprit => {
+}
+
+impl ReplayRun<'_> {
+    /// Replays the fixture at `path` in `lab`, and compares it as the arguments say.
+    fn replay_fixture(
+        &self,
+        path: &Path,
+        project: &Project,
+        lab: &Arc<Lab>,
+    ) -> CliResult<ReportEntry> {
+        let args = self.args;
+        let progress = Progress::start();
+        let target = project.target(args.rev.as_deref())?;
+        progress.say(format!("replaying {} at {}", path.display(), target_name(&target)));
+        let trial = lab.trial(&project.subject, &target.sources);
+        let trusted = args.against.as_deref().map(|rev| project.origin.trusted(rev)).transpose()?;
+        let (base, base_lacks) = match trusted {
+            Some(TrustedSources::Found(base)) => {
+                (Some(lab.trial(&project.subject, &base.sources)), None)
+            }
+            Some(TrustedSources::Absent { reason }) => (None, Some(reason)),
+            None => (None, None),
+        };
+        let judged_entry = judge_replayed_trial(
+            project,
+            &target,
+            &trial,
+            base.as_ref(),
+            args.check,
+            self.illustrated,
+        )?;
+        drop(base);
+        let judgement = judged_entry.judgement.as_ref();
+        let culprit = if args.culprit
+            && let Some(on) = choose_culprit_criterion(judgement, judged_entry.accesses.as_ref())
+        {
             progress.say(format!("searching for what changed {}", path.display()));
-            let trusted = args.against.as_deref().unwrap_or_default();
             let sought = Sought {
-                trusted,
+                trusted: args.against.as_deref().unwrap_or_default(),
+                target: &target,
                 on,
-                outputs: list_diverged_outputs(judged_entry.judgement.as_ref()),
+                outputs: list_diverged_outputs(judgement),
+                illustrated: self.illustrated,
             };
-            Some(super::bisect::find_fixture_culprit(
-                path,
-                &sought,
-                &target,
-                project,
-                illustrated,
-                session,
-            )?)
-        }
-        _ => None,
-    };
-    // A folder that is named is there to be compared with.
-    let asks_for_snapshot = args.snapshot || args.snapshots.is_some();
-    let snapshot = if args.rev.is_none() || asks_for_snapshot {
-        snapshots.check(&trial, asks_for_snapshot)?
-    } else {
-        None
-    };
-    let trusted =
-        args.against.as_deref().map(|rev| project.origin.history.resolve(rev)).transpose()?;
-    let trusted = trusted.map(Revision::from);
-    Ok(ReportEntry { trusted, base_lacks, culprit, snapshot, ..judged_entry })
+            Some(find_fixture_culprit(project, &sought, self.session)?)
+        } else {
+            None
+        };
+        // A folder that is named is there to be compared with.
+        let asks_for_snapshot = args.snapshot || args.snapshots.is_some();
+        let snapshot = if args.rev.is_none() || asks_for_snapshot {
+            self.snapshots.check(&trial, asks_for_snapshot)?
+        } else {
+            None
+        };
+        let trusted =
+            args.against.as_deref().map(|rev| project.origin.history.resolve(rev)).transpose()?;
+        let trusted = trusted.map(Revision::from);
+        Ok(ReportEntry { trusted, base_lacks, culprit, snapshot, ..judged_entry })
+    }
 }
 
 /// What is known of `trial`, which replays `target`, by itself and beside `base`; without snapshots.

@@ -1,12 +1,14 @@
 //! `replay series FIXTURE... [--rev REV] [--against REV]`: a run as a series of steps.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ::replay::cache::Cache;
 use ::replay::fixture::Fixture;
 use ::replay::harness::Harness;
 use ::replay::report::{self, RefusedFixture, Revision, SeriesReport};
 use ::replay::series::{self, NamedStep, Series, SeriesStep, TensorCatalogue};
+use ::replay::trial::Lab;
 use clap::ValueEnum;
 
 use super::error::{CliResult, CommandError};
@@ -18,7 +20,7 @@ use super::project::Project;
 use super::replay::{create_fixture_refusal, target_name};
 use super::report_file::{FILES, FileFormat, ReportFiles};
 use super::run_record::{self, run_record};
-use super::session::{self, Labs, SessionArgs};
+use super::session::Session;
 
 /// The arguments of `replay series`.
 #[derive(Debug, clap::Args)]
@@ -67,21 +69,20 @@ fn parse_norm_arg(text: &str) -> Result<f64, String> {
 
 /// Takes the numbers of one step after the other, and says what they show. A step that cannot be read or
 /// replayed does not stop the others.
-pub fn run_series(args: &SeriesArgs, session: &SessionArgs) -> CliResult<u8> {
+pub fn run_series(args: &SeriesArgs, session: &Session) -> CliResult<u8> {
     let files = ReportFiles::named(&args.report, &FILES)?;
-    let cache = session::open_session_cache()?;
     let (steps, numbering, mut errors) =
         name_series_steps(&fixtures::expand_fixtures(&args.fixtures));
-    let catalogue = harness_of_all(&steps)?
-        .map_or_else(TensorCatalogue::default, |harness| TensorCatalogue::from_harness(&harness));
+    let harness = harness_of_all(&steps)?;
+    let catalogue =
+        harness.as_ref().map_or_else(TensorCatalogue::default, TensorCatalogue::from_harness);
     let replays = args.rev.is_some() || args.against.is_some();
-    let labs = if replays {
-        let paths: Vec<PathBuf> = steps.iter().map(|step| step.path.clone()).collect();
-        Some(session.labs_on_one(&paths)?)
-    } else {
-        None
+    let lab = match &harness {
+        Some(harness) if replays => Some(session.lab_for(harness)?),
+        _ => None,
     };
-    let mut walk = SeriesWalk { args, cache, labs, revision: None, against: None, device: None };
+    let cache = session.cache();
+    let mut walk = SeriesWalk { args, cache, lab, revision: None, against: None, device: None };
     let mut measured_steps = Vec::new();
     let progress = Progress::start();
     for (index, step) in steps.iter().enumerate() {
@@ -180,8 +181,9 @@ fn is_same(one: &Path, other: &Path) -> bool {
 /// What goes from step to step.
 struct SeriesWalk<'a> {
     args: &'a SeriesArgs,
-    cache: Cache,
-    labs: Option<Labs>,
+    cache: &'a Cache,
+    /// The lab of the replays; none where captured outputs are shown.
+    lab: Option<&'a Arc<Lab>>,
     revision: Option<Revision>,
     against: Option<Revision>,
     device: Option<(String, String)>,
@@ -195,14 +197,13 @@ impl SeriesWalk<'_> {
         progress: &Progress,
         progress_words: &str,
     ) -> CliResult<SeriesStep> {
-        let Some(labs) = &self.labs else {
+        let Some(lab) = self.lab else {
             progress.say(format!("reading {progress_words}"));
-            let (measured, fixture) = series::load_captured_numbers(&step.path, &self.cache)?;
+            let (measured, fixture) = series::load_captured_numbers(&step.path, self.cache)?;
             return Ok(SeriesStep { fixture, number: step.number, measured, replay: None });
         };
         progress.say(format!("loading {progress_words}"));
-        let project = Project::open(&step.path, &self.cache)?;
-        let lab = labs.one_of(&project.subject.fixture.harness);
+        let project = Project::open(&step.path, self.cache)?;
         let target = project.target(self.args.rev.as_deref())?;
         let trusted = self.args.against.as_deref();
         let base = trusted.map(|trusted| project.target(Some(trusted))).transpose()?;

@@ -1,7 +1,9 @@
-//! Cache, compiler and limits, from options and environment, for every command that replays.
+//! Cache, compiler and limits, from options and environment, for every command that replays: options are parsed into
+//! [`SessionArgs`], and one [`Session`] is built of them.
 
+use std::cell::OnceCell;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +13,6 @@ use ::replay::cache::Cache;
 use ::replay::compile::{Compiler, Toolchain};
 use ::replay::cuda::sanitizer::{Sanitizer, Tool};
 use ::replay::cuda::{self, SearchPath};
-use ::replay::fixture::Fixture;
 use ::replay::foreign::Keeper;
 use ::replay::harness::Harness;
 use ::replay::program::{self, Runner};
@@ -23,7 +24,7 @@ use clap::{Args, ValueEnum};
 use super::error::{CliResult, CommandError, ErrorContext};
 
 /// Options of every command that replays.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Replays")]
 pub struct SessionArgs {
     /// Where kernels run: cpu, cuda (all GPUs of the first one's kind) or cuda:N; cpu,cuda compares
@@ -47,7 +48,7 @@ pub struct SessionArgs {
     threads: Option<NonZeroUsize>,
     /// Replay again, also where the outcome is in the cache
     #[arg(long)]
-    pub fresh: bool,
+    fresh: bool,
 }
 
 /// The kinds of errors that compute-sanitizer looks for.
@@ -167,72 +168,14 @@ fn parse_number_arg(text: &str, limit: usize) -> Result<NonZeroUsize, String> {
 
 impl SessionArgs {
     /// The limits of one child process.
-    pub fn limits(&self) -> Limits {
+    fn limits(&self) -> Limits {
         let memory_limit_bytes = self.memory.unwrap_or(Limits::MEMORY_LIMIT_BYTES);
         Limits { timeout: self.timeout, memory_limit_bytes }
     }
 
     /// Cores that run thread blocks.
-    pub fn threads(&self) -> usize {
+    fn threads(&self) -> usize {
         self.threads.map_or_else(count_cores, NonZeroUsize::get)
-    }
-
-    /// Everything that trials of `fixtures` need, on the one device.
-    pub fn labs_on_one(&self, fixtures: &[PathBuf]) -> CliResult<Labs> {
-        self.one_device()?;
-        self.labs(fixtures)
-    }
-
-    /// The same for every device that was named.
-    pub fn labs(&self, fixtures: &[PathBuf]) -> CliResult<Labs> {
-        let (programs, kernels) = fixtures.iter().partition::<Vec<_>, _>(|path| is_program(path));
-        let on_each = |kind| -> CliResult<Vec<Arc<Lab>>> {
-            let devices = self.backend.iter();
-            devices.map(|&device| self.lab_on(kind, device, self.threads(), self.fresh)).collect()
-        };
-        Ok(Labs {
-            kernels: if kernels.is_empty() {
-                Vec::new()
-            } else {
-                on_each(RevisionRunner::Kernels)?
-            },
-            programs: if programs.is_empty() {
-                Vec::new()
-            } else {
-                on_each(RevisionRunner::Program)?
-            },
-        })
-    }
-
-    /// What a search over trials of `harnesses` needs, with a share of the cores: a lab, and one that
-    /// passes over what the cache knows.
-    pub fn search_labs(&self, harnesses: &[&Harness], threads: usize) -> CliResult<[Arc<Lab>; 2]> {
-        let device = self.one_device()?;
-        let kind = RevisionRunner::from_harness(harnesses.first().expect("a search has a fixture"));
-        if let Some(other_harness) =
-            harnesses.iter().find(|harness| RevisionRunner::from_harness(harness) != kind)
-        {
-            let first = harnesses[0].path.display();
-            let other_path = other_harness.path.display();
-            return Err(CommandError::new(format!(
-                "{first} and {other_path} cannot be searched together: one starts a program, the other \
-                 makes a call"
-            ))
-            .with_hint("search each of them by itself"));
-        }
-        match kind {
-            RevisionRunner::Kernels => Ok([
-                self.lab_on(kind, device, threads, self.fresh)?,
-                self.lab_on(kind, device, threads, true)?,
-            ]),
-            RevisionRunner::Program => {
-                let cache = open_session_cache()?;
-                // One for both: what a program has loaded serves either.
-                let backend = self.programs_on(device, threads, &cache)?;
-                let lab = |fresh| Lab::new(backend.clone(), cache.clone(), fresh);
-                Ok([lab(self.fresh), lab(true)])
-            }
-        }
     }
 
     /// The classes of the devices that were named, as outcomes carry them.
@@ -246,6 +189,17 @@ impl SessionArgs {
         Ok(self.backend.iter().map(class).collect::<CliResult<Vec<String>>>()?.join(","))
     }
 
+    /// Complains about a sanitizer without a GPU to use it on.
+    fn require_gpu_to_sanitize(&self) -> CliResult<()> {
+        let is_on_cpu = self.backend.iter().all(|device| *device == DeviceArg::Cpu);
+        if self.sanitize.is_some() && is_on_cpu {
+            return Err(CommandError::new("--sanitize is for replays on a GPU").with_hint(
+                "add --backend cuda; the CPU finds unwritten and out-of-bounds memory itself",
+            ));
+        }
+        Ok(())
+    }
+
     fn one_device(&self) -> CliResult<DeviceArg> {
         match self.backend.as_slice() {
             &[device] => Ok(device),
@@ -253,30 +207,118 @@ impl SessionArgs {
                 .with_hint("`replay FIXTURE --backend cpu,cuda` compares devices")),
         }
     }
+}
 
-    fn lab_on(
+/// What a command replays with, built once of its options.
+pub struct Session {
+    options: SessionArgs,
+    cache: Cache,
+    /// The labs of harnesses with a call, one a device. Made when the first such harness is met.
+    kernels: OnceCell<Vec<Arc<Lab>>>,
+    /// The same of harnesses with a program.
+    programs: OnceCell<Vec<Arc<Lab>>>,
+}
+
+impl Session {
+    /// Opens the cache. Looks for neither compiler nor device yet.
+    pub fn open(options: &SessionArgs) -> CliResult<Session> {
+        options.require_gpu_to_sanitize()?;
+        Ok(Session {
+            options: options.clone(),
+            cache: open_session_cache()?,
+            kernels: OnceCell::new(),
+            programs: OnceCell::new(),
+        })
+    }
+
+    /// The cache of this session.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// Cores that run thread blocks.
+    pub fn threads(&self) -> usize {
+        self.options.threads()
+    }
+
+    /// Complains where a command that takes one device was given several.
+    pub fn require_one_device(&self) -> CliResult<()> {
+        self.options.one_device().map(|_| ())
+    }
+
+    /// A lab for `harness` on each device that was named.
+    pub fn labs_for(&self, harness: &Harness) -> CliResult<&[Arc<Lab>]> {
+        let runner = RevisionRunner::from_harness(harness);
+        let known_labs = match runner {
+            RevisionRunner::Kernels => &self.kernels,
+            RevisionRunner::Program => &self.programs,
+        };
+        if let Some(labs) = known_labs.get() {
+            return Ok(labs);
+        }
+        let mut labs = Vec::new();
+        for &device in &self.options.backend {
+            labs.push(self.make_lab(runner, device, self.threads(), self.options.fresh)?);
+        }
+        Ok(known_labs.get_or_init(|| labs))
+    }
+
+    /// The lab for `harness`, of a command that takes one device.
+    pub fn lab_for(&self, harness: &Harness) -> CliResult<&Arc<Lab>> {
+        self.require_one_device()?;
+        Ok(self.labs_for(harness)?.first().expect("a device was named"))
+    }
+
+    /// What a search over trials of `harnesses` needs, with a share of the cores: a lab, and one that
+    /// passes over what the cache knows.
+    pub fn search_labs(&self, harnesses: &[&Harness], threads: usize) -> CliResult<[Arc<Lab>; 2]> {
+        let device = self.options.one_device()?;
+        let runner =
+            RevisionRunner::from_harness(harnesses.first().expect("a search has a fixture"));
+        if let Some(other_harness) =
+            harnesses.iter().find(|harness| RevisionRunner::from_harness(harness) != runner)
+        {
+            let first = harnesses[0].path.display();
+            let other_path = other_harness.path.display();
+            return Err(CommandError::new(format!(
+                "{first} and {other_path} cannot be searched together: one starts a program, the other \
+                 makes a call"
+            ))
+            .with_hint("search each of them by itself"));
+        }
+        let fresh = self.options.fresh;
+        match runner {
+            RevisionRunner::Kernels => Ok([
+                self.make_lab(runner, device, threads, fresh)?,
+                self.make_lab(runner, device, threads, true)?,
+            ]),
+            RevisionRunner::Program => {
+                // One for both: what a program has loaded serves either.
+                let backend = self.program_backend(device, threads)?;
+                let lab = |fresh| Lab::new(backend.clone(), self.cache.clone(), fresh);
+                Ok([lab(fresh), lab(true)])
+            }
+        }
+    }
+
+    fn make_lab(
         &self,
-        kind: RevisionRunner,
+        runner: RevisionRunner,
         device: DeviceArg,
         threads: usize,
         fresh: bool,
     ) -> CliResult<Arc<Lab>> {
-        let cache = open_session_cache()?;
-        let backend = match kind {
-            RevisionRunner::Kernels => self.backend_on(device, threads, &cache)?,
-            RevisionRunner::Program => self.programs_on(device, threads, &cache)?,
+        let backend = match runner {
+            RevisionRunner::Kernels => self.kernel_backend(device, threads)?,
+            RevisionRunner::Program => self.program_backend(device, threads)?,
         };
-        Ok(Lab::new(backend, cache, fresh))
+        Ok(Lab::new(backend, self.cache.clone(), fresh))
     }
 
     /// Programs, which compute on `device`.
-    fn programs_on(
-        &self,
-        device: DeviceArg,
-        threads: usize,
-        cache: &Cache,
-    ) -> CliResult<Arc<dyn Backend>> {
-        if self.sanitize.is_some() {
+    fn program_backend(&self, device: DeviceArg, threads: usize) -> CliResult<Arc<dyn Backend>> {
+        let options = &self.options;
+        if options.sanitize.is_some() {
             return Err(CommandError::new("--sanitize is for kernels that replay launches itself")
                 .with_hint("this harness starts a program: run it under compute-sanitizer"));
         }
@@ -295,30 +337,24 @@ impl SessionArgs {
                 (program::ProgramDevice::Cuda(ordinal), name, Some(cuda_device.memory_bytes as u64))
             }
         };
-        let runner = create_program_runner(place, self.limits(), self.threads(), cache)?;
-        let host = Host::new(own_file()?, self.limits(), threads, cache.temporary());
+        let limits = options.limits();
+        let runner = create_program_runner(place, limits, options.threads(), &self.cache)?;
+        let host = Host::new(own_file()?, limits, threads, self.cache.temporary());
         Ok(Arc::new(Programs::new(runner, host, name, device_bytes)))
     }
 
-    fn backend_on(
-        &self,
-        device: DeviceArg,
-        threads: usize,
-        cache: &Cache,
-    ) -> CliResult<Arc<dyn Backend>> {
-        if self.sanitize.is_some() && self.backend.iter().all(|device| *device == DeviceArg::Cpu) {
-            return Err(CommandError::new("--sanitize is for replays on a GPU").with_hint(
-                "add --backend cuda; the CPU finds unwritten and out-of-bounds memory itself",
-            ));
-        }
+    /// Kernels that are compiled here, on `device`.
+    fn kernel_backend(&self, device: DeviceArg, threads: usize) -> CliResult<Arc<dyn Backend>> {
+        let options = &self.options;
+        let cache = &self.cache;
         let compiler = find_session_compiler(Some(cache))?
-            .with_timeout(self.timeout.saturating_mul(COMPILER_SHARE));
-        let host = Host::new(own_file()?, self.limits(), threads, cache.temporary());
+            .with_timeout(options.timeout.saturating_mul(COMPILER_SHARE));
+        let host = Host::new(own_file()?, options.limits(), threads, cache.temporary());
         let cpu = CpuBackend::new(Toolchain::new(compiler, cache), host);
         let DeviceArg::Cuda(ordinal) = device else { return Ok(Arc::new(cpu)) };
         let search = search_path();
-        let cuda = Cuda::new(cpu, ordinal, self.memory, &search, cache)?;
-        Ok(Arc::new(match self.sanitize {
+        let cuda = Cuda::new(cpu, ordinal, options.memory, &search, cache)?;
+        Ok(Arc::new(match options.sanitize {
             Some(tool) => {
                 cuda.sanitized(Sanitizer::find(&list_env_folders("PATH"), &search, tool.into())?)
             }
@@ -339,34 +375,6 @@ enum RevisionRunner {
 impl RevisionRunner {
     fn from_harness(harness: &Harness) -> RevisionRunner {
         if harness.program.is_some() { RevisionRunner::Program } else { RevisionRunner::Kernels }
-    }
-}
-
-/// Whether the harness of the fixture at `path` names a program. What is wrong with either is told when
-/// the fixture is loaded.
-fn is_program(path: &Path) -> bool {
-    let harness = Fixture::harness_path(path).ok();
-    harness.and_then(|path| Harness::load(&path).ok()).is_some_and(|h| h.program.is_some())
-}
-
-/// A lab on each device, for each kind of harness that is there.
-pub struct Labs {
-    kernels: Vec<Arc<Lab>>,
-    programs: Vec<Arc<Lab>>,
-}
-
-impl Labs {
-    /// Those for `harness`.
-    pub fn for_harness(&self, harness: &Harness) -> &[Arc<Lab>] {
-        match RevisionRunner::from_harness(harness) {
-            RevisionRunner::Kernels => &self.kernels,
-            RevisionRunner::Program => &self.programs,
-        }
-    }
-
-    /// The one for `harness`, of a command that takes one device.
-    pub fn one_of(&self, harness: &Harness) -> &Arc<Lab> {
-        self.for_harness(harness).first().expect("a fixture of this kind was looked at")
     }
 }
 

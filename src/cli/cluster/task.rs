@@ -10,6 +10,7 @@ use clap::{CommandFactory, FromArgMatches};
 use serde_json::Value;
 
 use super::super::error::{CliResult, CommandError, ErrorContext};
+use super::super::session::{Session, SessionArgs};
 use super::super::{Cli, Command, bisect, exit, log, replay, run_record};
 use super::{ClusterWork, ClusterWorkKind};
 
@@ -57,46 +58,35 @@ fn perform_cluster_work(work: &ClusterWork) -> CliResult<(String, Value)> {
     std::env::set_current_dir(&work.folder)
         .context(|| format!("cannot enter {}", work.folder.display()))?;
     let cli = parse_command_words(&work.words)?;
-    let device = command_device_class(&cli)?;
+    let options = command_session_options(&cli);
+    let device = options.device_classes()?;
+    let session = Session::open(options)?;
     let answer = match (&work.what, &cli.command) {
         (ClusterWorkKind::Whole { stdout, stderr, colours }, _) => {
             run_whole_command(&work.words, stdout, stderr, *colours)?.into()
         }
         (ClusterWorkKind::Direction, Some(Command::Bisect(command))) => {
-            serde_json::to_value(bisect::find_direction(&command.args, &command.session)?)?
+            serde_json::to_value(bisect::find_direction(&command.args, &session)?)?
         }
         (ClusterWorkKind::Test { commit, orders }, Some(Command::Bisect(command))) => {
             let look = Look { commit: parse_task_commit(commit)?, orders: *orders };
-            serde_json::to_value(bisect::run_search_test(&command.args, &command.session, look)?)?
+            serde_json::to_value(bisect::run_search_test(&command.args, &session, look)?)?
         }
         (ClusterWorkKind::Compile { commit }, Some(Command::Bisect(command))) => {
-            bisect::compile_search_commit(
-                &command.args,
-                &command.session,
-                parse_task_commit(commit)?,
-            )?;
+            bisect::compile_search_commit(&command.args, &session, parse_task_commit(commit)?)?;
             Value::Null
         }
         (ClusterWorkKind::Variant { commit, fixture }, Some(Command::Log(command))) => {
-            let fingerprint = log::replay_for_log(
-                &command.args,
-                &command.session,
-                *fixture,
-                parse_task_commit(commit)?,
-            );
+            let fingerprint =
+                log::replay_for_log(&command.args, &session, *fixture, parse_task_commit(commit)?);
             fingerprint?.into()
         }
         (ClusterWorkKind::Judgement { commit, fixture }, Some(Command::Log(command))) => {
-            log::judge_for_log(
-                &command.args,
-                &command.session,
-                *fixture,
-                parse_task_commit(commit)?,
-            )?;
+            log::judge_for_log(&command.args, &session, *fixture, parse_task_commit(commit)?)?;
             Value::Null
         }
         (ClusterWorkKind::Fixture { path }, None) => {
-            replay::run_replay(&cli.replay.args.only(path), &cli.replay.session)?;
+            replay::run_replay(&cli.replay.args.only(path), &session)?;
             Value::Null
         }
         _ => return Err(CommandError::new("the words of the command do not fit the task")),
@@ -116,14 +106,13 @@ fn parse_command_words(words: &[String]) -> CliResult<Cli> {
         .map_err(|error| CommandError::new(error.to_string()))
 }
 
-/// The class of the device that the command runs on here.
-fn command_device_class(cli: &Cli) -> CliResult<String> {
-    let session = match &cli.command {
+/// The options of replays that the command was given.
+fn command_session_options(cli: &Cli) -> &SessionArgs {
+    match &cli.command {
         Some(Command::Bisect(command)) => &command.session,
         Some(Command::Log(command)) => &command.session,
         _ => &cli.replay.session,
-    };
-    session.device_classes()
+    }
 }
 
 /// Runs the command; returns its exit code.
