@@ -1,4 +1,4 @@
-//! What a program says of a replay besides its outputs.
+//! The words of a program about a replay, besides its outputs.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::ProgramError;
 use super::error::PrintedTail;
 use crate::files;
 
-/// The most that an answer may have.
+/// The most bytes of an answer.
 const MOST_BYTES: u64 = 4 << 20;
 
 /// The content of `answer.json`.
@@ -26,7 +26,7 @@ pub(super) struct ProgramAnswer {
     pub notes: Vec<String>,
 }
 
-/// What became of something that was asked for.
+/// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Effect {
@@ -70,7 +70,7 @@ impl ProgramAnswer {
 }
 
 impl Complaint {
-    /// The error that it means; `lacks` is what the tree of the revision lacks.
+    /// The error of this answer; `lacks` names missing files of the revision's tree.
     pub(super) fn error(self, lacks: Option<String>) -> ProgramError {
         let message = match self.message.lines().next().map(str::trim) {
             Some(line) if !line.is_empty() => line.to_owned(),

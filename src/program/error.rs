@@ -6,18 +6,18 @@ use std::path::PathBuf;
 
 use crate::history::HistoryError;
 
-/// Lines of what a program printed that are shown of it.
+/// Lines of a program's output in an error.
 const LINES: usize = 12;
-/// Characters of a line that are shown.
+/// Characters of a shown line.
 const LINE_LENGTH: usize = 240;
 
-/// Why a program gave no result that is an outcome.
+/// Why a program gave no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
-    /// A file that the harness's program consists of is not there.
+    /// A file of the harness's program does not exist.
     #[error("the program's file `{}` does not exist", path.display())]
     NoFile { path: PathBuf },
-    /// A file that the harness's program consists of cannot be read.
+    /// A file of the harness's program cannot be read.
     #[error("failed to read the program's file `{}`", path.display())]
     File {
         path: PathBuf,
@@ -29,7 +29,7 @@ pub enum ProgramError {
     NotFound {
         /// Its name or path.
         program: String,
-        /// The folders that were looked in; none for a path.
+        /// The searched folders; none for a path.
         looked: Option<String>,
     },
     /// The system refuses to start it.
@@ -43,7 +43,7 @@ pub enum ProgramError {
     /// The system refuses something besides.
     #[error("cannot {doing} for the program")]
     System {
-        /// The action that failed.
+        /// The failed action.
         doing: &'static str,
         /// The system's reason.
         source: io::Error,
@@ -56,9 +56,9 @@ pub enum ProgramError {
     Revision {
         /// In a line.
         message: String,
-        /// What the program told of it.
+        /// The program's own words.
         source: Option<PrintedTail>,
-        /// What the program advises, or what the revision's tree lacks.
+        /// The program's advice, or the files missing from the revision's tree.
         hint: Option<String>,
     },
     /// The revision cannot be built.
@@ -68,19 +68,19 @@ pub enum ProgramError {
         command: String,
         /// How it ended.
         how: String,
-        /// What it printed.
+        /// Its output.
         source: Option<PrintedTail>,
-        /// What the program advises, or what the revision's tree lacks.
+        /// The program's advice, or the files missing from the revision's tree.
         hint: Option<String>,
     },
-    /// Something that the program needs is missing on this machine.
+    /// The program needs something and this machine lacks it.
     #[error("the program's environment: {message}")]
     Environment {
         /// In a line.
         message: String,
-        /// What the program told of it.
+        /// The program's own words.
         source: Option<PrintedTail>,
-        /// What the program advises.
+        /// The program's advice.
         hint: Option<String>,
     },
     /// The program itself is wrong.
@@ -88,14 +88,14 @@ pub enum ProgramError {
     Mistake {
         /// In a line.
         message: String,
-        /// What the program told of it.
+        /// The program's own words.
         source: Option<PrintedTail>,
-        /// What the program advises.
+        /// The program's advice.
         hint: Option<String>,
     },
 }
 
-/// The last lines of what a program printed.
+/// The last lines of a program's output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrintedTail(String);
 
@@ -125,7 +125,7 @@ impl fmt::Display for PrintedTail {
 
 impl std::error::Error for PrintedTail {}
 
-/// The last line of `text` that has words, as far as it is shown.
+/// The last line of `text` with words, cut to the shown length.
 pub(super) fn last_line(text: &str) -> Option<String> {
     text.lines()
         .rev()

@@ -1,4 +1,4 @@
-//! Finds what the words of a command mean on this machine.
+//! Finds the programs and files behind the words of a command.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::ProgramError;
 
-/// Endings of files that interpreters are given: a word with one of them is meant as a file.
+/// Endings of scripts: a word with one of them is a file.
 const SCRIPTS: [&str; 9] = ["py", "sh", "bash", "pl", "rb", "jl", "lua", "js", "r"];
 
-/// The file that `word` starts: a path is relative to `folder`, a bare name is looked for in `path`.
+/// The executable behind `word`: a path is relative to `folder`, a bare name is searched in `path`.
 pub(super) fn find_program_executable(
     word: &str,
     folder: &Path,
@@ -38,8 +38,8 @@ fn can_be_run(file: &Path) -> bool {
         .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// The files that a command consists of: those that its words name, and beside a script in the
-/// harness's folder the other scripts of its kind, which it may load.
+/// The files of a command: those its words name. A script in the harness's folder may load others of its kind
+/// beside it: they belong to the command too.
 pub(super) fn find_command_files(
     words: &[String],
     folder: &Path,

@@ -1,5 +1,4 @@
-//! Writes the inputs of a replay for a program: those of the fixture, widened or stepped where that is
-//! asked for.
+//! Writes the inputs of a replay for a program: those of the fixture, widened or stepped on request.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -12,11 +11,10 @@ use crate::worker::{InputChange, Stepped};
 /// One of so many elements is nudged.
 const NUDGED: u64 = 10;
 
-/// The seed of the directions in which elements are moved along a line.
+/// The seed for the direction of each element along a line.
 const LINE: u64 = 0x5eed_2001;
 
-/// Writes the inputs of `fixture` to `path`, after `change`; floating-point ones that are narrower
-/// than `wide_dtype` become such.
+/// Writes the inputs of `fixture` to `path`, after `change`. Narrower floating-point inputs become `wide_dtype`.
 pub(super) fn write_program_inputs(
     path: &Path,
     fixture: &Fixture,
@@ -66,7 +64,7 @@ pub(super) fn write_program_inputs(
     fixture::write_for_a_while(path, &tensors, &metadata)
 }
 
-/// The elements of `input` as `dtype`, which is float64 or float32, after a step or a move along a line.
+/// The elements of `input` as `dtype` (float64 or float32), after a step or a move along a line.
 fn changed_input_elements(
     input: &Input,
     dtype: DType,
@@ -105,14 +103,14 @@ fn element_position(input: &Input, index: usize) -> usize {
         .sum()
 }
 
-/// What tells the draws of inputs apart.
+/// The seed for the draws of `input`.
 fn input_seed(input: &Input) -> u64 {
     let name = blake3::hash(input.name.as_bytes());
     u64::from_le_bytes(name.as_bytes()[..8].try_into().expect("eight bytes"))
 }
 
-/// Moves a tenth of the floating-point elements of `input`, which are `packed`. Zeros, which often mean
-/// that something is left out, and numbers that are not finite stay.
+/// Moves a tenth of the floating-point elements of `input` in `packed`. Zeros stay, as they often mask something.
+/// Numbers beyond the finite ones stay too.
 fn nudge_elements(input: &Input, seed: u64, packed: &mut [u8]) {
     if !input.dtype.is_float() {
         return;
@@ -127,7 +125,7 @@ fn nudge_elements(input: &Input, seed: u64, packed: &mut [u8]) {
     }
 }
 
-/// Replaces `element` by its neighbour that is larger or smaller in magnitude.
+/// Replaces `element` by its neighbour of larger or smaller magnitude.
 fn step_to_neighbour(element: &mut [u8], dtype: DType, larger: bool) {
     let (own_value, is_zero) = {
         let view = TensorView { dtype, shape: &[], bytes: element };

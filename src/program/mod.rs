@@ -1,9 +1,9 @@
-//! Programs of any framework that run a revision's files: the protocol, the trees that they see, and
-//! what they answer. `docs/programs.md` describes the protocol.
+//! Programs of any framework run a revision's files: their protocol, their trees, and their answers.
+//! `docs/programs.md` describes the protocol.
 //!
-//! A [`Runner`] starts programs within limits. A [`HarnessProgram`] is what a harness says of its program,
-//! resolved on this machine. A [`ProgramRequest`] goes out as files and variables, and outputs come back as a
-//! file that is doubted until it was checked. Nothing here judges numbers.
+//! A [`Runner`] starts programs within limits. A [`HarnessProgram`] is the program of a harness, resolved on this
+//! machine. A [`ProgramRequest`] goes out as files and variables. Outputs come back as a file: each is checked before
+//! anybody believes it. Nothing here judges numbers.
 
 mod answer;
 mod error;

@@ -1,5 +1,4 @@
-//! Reads what a program answers: doubted until its names, dtypes, shapes and bytes are what the harness
-//! declares.
+//! Reads the outputs of a program. Names, dtypes, shapes and bytes must be as the harness declares them.
 
 use std::error::Error;
 use std::ops::Range;
@@ -11,18 +10,18 @@ use crate::fixture::{AnswerFile, Fixture, Output};
 use crate::tensor::float8::{E4M3, E5M2, encode_float8};
 use crate::tensor::{DType, TensorView};
 
-/// One output that is as the harness declares it.
+/// One output, checked against the harness.
 #[derive(Debug)]
 pub(super) struct AnsweredOutput {
     pub name: String,
-    /// The element type in the file; that of the harness, or a wider float where one was asked for.
+    /// The element type in the file: that of the harness, or the wider float of the request.
     pub dtype: DType,
     pub shape: Vec<usize>,
     /// Its bytes in the file.
     pub range: Range<usize>,
 }
 
-/// The outputs at `path`, or everything that is wrong with them, in words.
+/// The outputs at `path`, or all faults of theirs, in words.
 pub(super) fn read_program_outputs(
     path: &Path,
     fixture: &Fixture,
@@ -75,8 +74,8 @@ fn check_answered_output(
     Ok(AnsweredOutput { name: name.clone(), dtype, shape: shape.to_vec(), range })
 }
 
-/// Whether all numbers of an output of the wide computation fit the `native` format, and use up most of its
-/// digits: they went through it, or are copies of what did. Simple ones say nothing.
+/// Whether all numbers of a wide output fit the `native` format and use most of its digits. They were rounded to it
+/// then, or copied from rounded numbers. Simple numbers say nothing.
 pub(super) fn fits_native_format(view: &TensorView, native: DType) -> bool {
     let (narrowed, digits): (fn(f64) -> f64, u32) = match native {
         DType::F32 => (|x| f64::from(x as f32), f32::MANTISSA_DIGITS),
@@ -94,7 +93,7 @@ pub(super) fn fits_native_format(view: &TensorView, native: DType) -> bool {
     finite().all(|x| narrowed(x) == x) && finite().any(|x| count_binary_digits(x) > digits / 2)
 }
 
-/// How many binary digits `x` has, from the first to the last that is not zero.
+/// How many binary digits `x` has, from its first to its last nonzero one.
 fn count_binary_digits(x: f64) -> u32 {
     let fraction = x.to_bits() & ((1 << (f64::MANTISSA_DIGITS - 1)) - 1);
     match fraction {

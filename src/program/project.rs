@@ -14,9 +14,9 @@ use crate::foreign::{Finished, ForeignProgram, Keeper, KeeperError, ProgramBound
 use crate::harness::{Harness, ProgramSpec};
 use crate::process::tree::End;
 
-/// The most that a file of a program may have.
+/// The most bytes of a program's file.
 const FILE_BYTES: u64 = 256 << 20;
-/// The user's variables that decide what a program computes begin with one of these.
+/// Beginnings of the user's variables with influence on a program's results.
 const DECIDING: [&str; 12] = [
     "PYTHON",
     "VIRTUAL_ENV",
@@ -32,18 +32,18 @@ const DECIDING: [&str; 12] = [
     "MKL_",
 ];
 
-/// A harness's program: where it is, what it is made of, and in which environment it runs.
+/// A harness's program: its place, its files and its environment.
 #[derive(Debug)]
 pub struct HarnessProgram {
-    /// What the harness says.
+    /// The program in the words of the harness.
     pub spec: ProgramSpec,
-    /// The harness's folder, in which commands run.
+    /// The harness's folder. Commands run in it.
     pub(super) folder: PathBuf,
     /// The program and its arguments; the first is a path.
     pub(super) words: Vec<OsString>,
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) identity: String,
-    /// The processes that stay, if the harness wants them.
+    /// The staying processes, if the harness wants them.
     pub(super) servers: Servers,
 }
 
@@ -68,24 +68,24 @@ impl HarnessProgram {
         Ok(project)
     }
 
-    /// Adds what the program says of itself to its identity.
+    /// Adds the program's own words to its identity.
     pub(super) fn extend_identity(&mut self, reported_identity: &str) {
         let joined_identity = format!("{} {reported_identity}", self.identity);
         self.identity = blake3::hash(joined_identity.as_bytes()).to_hex().to_string();
     }
 
-    /// A name for a series of replays of one revision on one fixture, which one process may make after one
-    /// another; none if each has a process of its own.
+    /// A name for a series of replays of one revision on one fixture: one process may make them in turn. None if each
+    /// has a process of its own.
     pub fn name_series(&self) -> Option<u64> {
         self.spec.preload.is_some().then(|| self.servers.name_series())
     }
 
-    /// Ends the processes that stay for `series`.
+    /// Ends the staying processes of `series`.
     pub fn end_series(&self, series: u64) {
         self.servers.end_series(series);
     }
 
-    /// A hash of all that results depend on besides tree and inputs.
+    /// A hash of everything behind the results, besides tree and inputs.
     pub fn identity(&self) -> &str {
         &self.identity
     }
@@ -126,7 +126,7 @@ impl HarnessProgram {
         Ok(hasher.finalize().to_hex().to_string())
     }
 
-    /// What the command `identity` prints.
+    /// The output of the command `identity`.
     fn run_identity_command(
         &self,
         command: &[String],
@@ -170,7 +170,7 @@ impl HarnessProgram {
         }
     }
 
-    /// The words of the harness's command `build`, which runs in `tree`, if it has one.
+    /// The words of the harness's command `build`, if it has one. It runs in `tree`.
     pub(super) fn build_words(&self, tree: &Path) -> Option<Result<Vec<OsString>, ProgramError>> {
         let words = self.spec.build.as_ref()?;
         let file = find::find_program_executable(
@@ -197,7 +197,7 @@ pub(super) fn run_program(
     })
 }
 
-/// Whether a command ended as shells do that do not find or cannot run a program.
+/// Whether a command ended as a shell does without its program.
 pub(super) fn is_lacking(end: End) -> bool {
     matches!(end, End::Exited(126 | 127))
 }
@@ -208,7 +208,7 @@ fn harness_folder(path: &Path) -> std::io::Result<PathBuf> {
     folder.unwrap_or(Path::new(".")).canonicalize()
 }
 
-/// `words`, the first as the file that it means.
+/// `words`, with the path of the executable in the first place.
 fn resolve_command_words(
     words: &[String],
     folder: &Path,
@@ -216,7 +216,7 @@ fn resolve_command_words(
 ) -> Result<Vec<OsString>, ProgramError> {
     let file =
         find::find_program_executable(&words[0], folder, executable_search_path(environment))?;
-    // Scripts that are missing would look like a failure of each revision.
+    // A missing script would look like a failure of each revision.
     find::find_command_files(words, folder)?;
     Ok(with_file(file, words))
 }
@@ -231,7 +231,7 @@ fn executable_search_path(environment: &[(OsString, OsString)]) -> Option<&std::
     environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str())
 }
 
-/// The path of an executable, the file it leads to, and the state of that.
+/// The path of an executable, the file behind its links, and the state of this file.
 fn executable_state(file: &Path) -> String {
     let real = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     let state = std::fs::metadata(&real);

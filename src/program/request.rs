@@ -1,4 +1,4 @@
-//! What is asked of a program, and the variables that say it.
+//! Requests to a program, and their variables.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use crate::tensor::DType;
 
 /// The version of the protocol.
 pub(super) const PROTOCOL: &str = "1";
-/// What libraries take as the number of their threads. One thread for each replay gives the same bits
-/// on every machine, and replays run side by side instead.
+/// The number of threads for libraries. One thread for each replay gives the same bits on every machine, and replays
+/// run side by side instead.
 const THREADS: &str = "1";
-/// The variables that libraries read it from.
+/// The variables with the number of threads.
 const THREAD_VARIABLES: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
 
 /// Where a program computes.
@@ -31,7 +31,7 @@ impl ProgramDevice {
     }
 }
 
-/// What lies around each tensor.
+/// The memory around each tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramSurroundings {
     Zero,
@@ -50,13 +50,13 @@ impl ProgramSurroundings {
 /// One replay.
 #[derive(Clone, Debug)]
 pub struct ProgramRequest {
-    /// What narrower floating-point inputs become, and the computation is wanted in: float64 or float32.
+    /// The dtype of narrower floating-point inputs and of the computation: float64 or float32.
     pub wide: Option<DType>,
-    /// Whether a twin is to widen the casts to float32 that code names.
+    /// Whether a twin widens explicit casts to float32.
     pub widen_casts: bool,
     /// How operations round.
     pub rounding: Rounding,
-    /// What lies around each tensor.
+    /// The memory around each tensor.
     pub surroundings: ProgramSurroundings,
     /// Where it computes.
     pub device: ProgramDevice,
@@ -99,7 +99,7 @@ pub(super) struct Places {
     pub temporary: PathBuf,
 }
 
-/// The variables of a program that is started for one replay.
+/// The variables of a program with one replay to make.
 pub(super) fn request_variables(
     request: &ProgramRequest,
     places: &Places,
@@ -120,8 +120,8 @@ pub(super) fn request_variables(
     replay_variables.into_iter().map(|(name, value)| (OsString::from(name), value)).collect()
 }
 
-/// The environment of every command of a harness: that of the user with what the harness says, and
-/// what keeps results apart from the machine and from earlier runs.
+/// The environment of every command of a harness: that of the user with the harness's own variables. Others keep the
+/// machine and earlier runs out of the results.
 pub(super) fn program_environment<'e>(
     user: &[(OsString, OsString)],
     own_variables: impl Iterator<Item = (&'e String, &'e String)>,

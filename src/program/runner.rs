@@ -27,18 +27,18 @@ use crate::tensor::step::LinePoint;
 use crate::tensor::{DType, TensorView};
 use crate::worker::{Ending, InputChange, Limits, NOTE, Narrow, Run, WorkerError};
 
-/// A move of inputs by digits that no native format of 32 bits or fewer holds.
+/// A move of inputs by digits beyond every native format of 32 bits or fewer.
 const BESIDE: LinePoint = LinePoint { by: 1, exponent: 30 };
 /// How many times as long as a replay a build may take.
 const BUILD_SHARE: u32 = 10;
-/// The exit status by which a program says that it cannot do what it was asked for.
+/// The exit status of a program for a request beyond its abilities.
 const CANNOT: i32 = 125;
 /// How long the command `identity` may take.
 const IDENTITY_TIME: Duration = Duration::from_secs(60);
-/// The most bytes of a file that a program writes: its outputs, and the caches of compilers.
+/// The most bytes of a file from a program: its outputs, and the caches of compilers.
 const FILE_BYTES: u64 = 64 << 30;
 
-/// Where and within which limits programs run.
+/// The device, the limits and the environment of programs.
 #[derive(Debug)]
 pub struct ProgramSettings {
     /// Where they compute.
@@ -47,7 +47,7 @@ pub struct ProgramSettings {
     pub limits: Limits,
     /// The user's environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// The most processes of one program that stay.
+    /// The most staying processes of one program.
     pub processes: usize,
 }
 
@@ -58,7 +58,7 @@ pub struct Runner {
     pub(super) cache: Cache,
     setting: ProgramSettings,
     projects: Mutex<HashMap<PathBuf, Arc<HarnessProgram>>>,
-    /// Trees that were found whole, by key.
+    /// Trees known to be whole, by key.
     pub(super) trees: Mutex<HashMap<String, ProgramTree>>,
 }
 
@@ -92,15 +92,15 @@ pub struct ProgramReplay<'r> {
     pub fixture: &'r Fixture,
     /// The revision's files.
     pub sources: &'r SourceSet,
-    /// What is asked of the program.
+    /// The request to the program.
     pub request: &'r ProgramRequest,
     /// The move of the inputs away from their captured values.
     pub change: &'r InputChange,
-    /// The series of replays that it belongs to: those that one process may make after one another.
+    /// Its series: replays for one process, in turn.
     pub series: Option<u64>,
 }
 
-/// How a replay ended, and what the program told.
+/// How a replay ended, and the words of the program.
 struct Ended {
     finished: Finished,
     answer: ProgramAnswer,
@@ -135,7 +135,7 @@ impl Runner {
         Ok(shared_project)
     }
 
-    /// Finds the program of `harness`, and waits for its first word if it is one that stays.
+    /// Finds the program of `harness`, and waits for the first word of a staying one.
     ///
     /// # Errors
     /// [`ProgramError`] if it is not there or does not answer.
@@ -237,13 +237,13 @@ impl Runner {
             | ProgramEnd::Ended(End::Killed(_)) => ProgramAnswer::default(),
             ProgramEnd::Ended(End::Exited(_)) => ProgramAnswer::read(&places.answer)?,
         };
-        // A copy may say again what its process has said.
+        // A copy may repeat the words of its process.
         answer.notes.retain(|note| !notes.contains(note));
         answer.notes.splice(0..0, notes);
         Ok(Ended { finished, answer })
     }
 
-    /// The run that ended so.
+    /// The run behind `ended`.
     fn run_of(
         &self,
         replay: &ProgramReplay<'_>,
@@ -277,7 +277,7 @@ impl Runner {
         Ok(run)
     }
 
-    /// What a program says that exited with `code`: an answer with outputs, or another ending.
+    /// The meaning of a program's exit with `code`: an answer with outputs, or another ending.
     fn interpret_exit(
         &self,
         replay: &ProgramReplay<'_>,
@@ -292,7 +292,7 @@ impl Runner {
         let message = last_line(&stderr);
         let source = PrintedTail::beside(message.as_deref(), &stderr);
         match code {
-            // What was computed in the usual rounding tells nothing of another.
+            // Results of the usual rounding tell nothing of another.
             0 if replay.request.rounding != Rounding::Nearest
                 && answer.rounding.is_some_and(|effect| effect != Effect::Applied) =>
             {
@@ -318,8 +318,8 @@ impl Runner {
         }
     }
 
-    /// The outputs of a wide replay that were computed in their native formats. Numbers that fit these may
-    /// be copies of inputs: beside the captured inputs, copies fit no longer.
+    /// The outputs of a wide replay with the marks of a native computation. Numbers of a native format may be copies of
+    /// inputs: with inputs beside the captured ones, copies fit no longer.
     fn doubted(
         &self,
         replay: &ProgramReplay<'_>,
@@ -423,7 +423,7 @@ fn explain_narrow_output(
     reason
 }
 
-/// The dtype that `fixture` declares for output `name`.
+/// The declared dtype of output `name` of `fixture`.
 fn declared_output_dtype(fixture: &Fixture, name: &str) -> Option<DType> {
     fixture.outputs.iter().find(|output| output.name == name).map(|output| output.dtype)
 }
@@ -439,7 +439,7 @@ fn still_running() -> report::ReplayFault {
     }
 }
 
-/// What a program printed, its notes last.
+/// The output of a program, its notes last.
 fn join_printed_streams(finished: &Finished, notes: &[String]) -> String {
     let mut text = String::new();
     let streams = [&finished.stdout, &finished.stderr];

@@ -1,5 +1,4 @@
-//! The form of the protocol in which a program stays: it loads once what all replays need, and copies
-//! itself for each.
+//! The protocol of staying programs: such a program loads its libraries once, and copies itself for each replay.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -20,13 +19,13 @@ use super::{HarnessProgram, ProgramError};
 use crate::foreign::{Finished, Keeper, KeeperError, ProgramBounds, ProgramEnd, Served};
 use crate::process::tree::End;
 
-/// The variable that names the descriptor of the socket.
+/// The variable with the number of the socket.
 const SOCKET: &str = "REPLAY_SOCKET";
-/// A server lives as long as this process; that a year is enough is all that is meant.
+/// A server lives as long as this process: a year is long enough.
 const LIFETIME: Duration = Duration::from_secs(366 * 24 * 60 * 60);
-/// A line that is longer is no message.
+/// The most bytes of a message.
 const MOST_BYTES: usize = 1 << 20;
-/// How long a copy that has stayed may take to go.
+/// How long a staying copy may take to leave.
 const LEAVING: Duration = Duration::from_secs(10);
 
 /// A message of the program.
@@ -44,7 +43,7 @@ struct Message {
     cannot_fork: Option<u64>,
 }
 
-/// The processes of one project that stay.
+/// The staying processes of one project.
 #[derive(Debug)]
 pub(super) struct Servers {
     here: Mutex<Here>,
@@ -59,19 +58,18 @@ pub(super) struct Servers {
 #[derive(Debug, Default)]
 struct Here {
     idle: Vec<Server>,
-    /// Those that are idle or at work.
+    /// Those idle or at work.
     count: usize,
 }
 
-/// The place of one process among those that there may be, given back when it is dropped.
+/// The place of one process among the allowed ones; given back when dropped.
 struct ServerLease<'s> {
     servers: &'s Servers,
     is_kept: bool,
 }
 
 impl Here {
-    /// A process that is idle: rather one that makes replays of `series` already, and least of all one
-    /// that makes those of another.
+    /// An idle process: best one at work on `series` already, worst one at work on another.
     fn pick(&mut self, series: Option<u64>) -> Option<Server> {
         let rank = |server: &Server| match &server.copy {
             Some(copy) if Some(copy.series) == series => 0,
@@ -100,31 +98,31 @@ impl Drop for ServerLease<'_> {
     }
 }
 
-/// A process that has said hello.
+/// A process after its hello.
 #[derive(Debug)]
 pub(super) struct Server {
     served: Served,
     received: Vec<u8>,
     identity: String,
     notes: Vec<String>,
-    /// The copy that has its socket.
+    /// The copy with its socket.
     copy: Option<Copy>,
 }
 
-/// A process that stays for the replays of a series: a copy of one that stays, or that one itself.
+/// The process for the replays of a series: a copy of a staying one, or this one itself.
 #[derive(Clone, Debug)]
 struct Copy {
     series: u64,
-    /// The request that it was made for.
+    /// The request behind it.
     begun: u64,
     is_fork: bool,
 }
 
-/// What became of a request.
+/// The end of a request.
 enum Reply {
-    /// The replay has ended, and so has the process that made it.
+    /// The replay has ended, and its process with it.
     Done(ProgramEnd),
-    /// The replay has ended, and the process that made it waits for another.
+    /// The replay has ended, and its process waits for another.
     Made(ProgramEnd),
     CannotFork,
     /// The process went before it answered.
@@ -143,7 +141,7 @@ impl Servers {
         self.here.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A process that has nothing to do, or a new one; waits for either if there are as many as may be.
+    /// An idle process, or a new one. Waits for an idle one when no more may start.
     fn lease_server(
         &self,
         project: &HarnessProgram,
@@ -169,7 +167,7 @@ impl Servers {
         Ok((lease, server))
     }
 
-    /// What a process says of itself, which is kept for the first replay.
+    /// The words of a process about itself. The process is kept for the first replay.
     pub(super) fn identity(
         &self,
         project: &HarnessProgram,
@@ -187,8 +185,8 @@ impl Servers {
         self.last_id.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Makes one replay, in a copy of a process that is ready, or in one of its own. The copy stays for
-    /// others of the same `series`.
+    /// Makes one replay, in a copy of an idle process or of a new one. The copy stays for others of the same
+    /// `series`.
     pub(super) fn run(
         &self,
         project: &HarnessProgram,
@@ -212,7 +210,7 @@ impl Servers {
                 Stream::new(&places.temporary, "stderr")?,
             ];
             let message = format_run_message(id, (fork, series.is_some()), request, places);
-            // One that has gone meanwhile says so when it is listened to.
+            // A process gone meanwhile shows when its answer is read.
             let _ = server.served.send(message.as_bytes());
             let reply = server.reply(id, &mut streams, terms.1.timeout)?;
             let notes = server.notes.clone();
@@ -238,7 +236,7 @@ impl Servers {
                 Reply::Gone => match server.served.ended() {
                     // In a process of its own the replay itself has ended so.
                     Ok((end, _)) if !fork => end,
-                    // The replay is what it has more of than before.
+                    // The replay took the memory beyond the earlier amount.
                     Ok((end @ ProgramEnd::TookMemory(_), _)) => end,
                     Ok((end, error_output)) => {
                         return Err(server_exit_error(
@@ -254,7 +252,7 @@ impl Servers {
         }
     }
 
-    /// Ends the copies that stay for `series`.
+    /// Ends the staying copies of `series`.
     pub(super) fn end_series(&self, series: u64) {
         let is_of =
             |server: &mut Server| server.copy.as_ref().is_some_and(|copy| copy.series == series);
@@ -269,7 +267,7 @@ impl Servers {
 }
 
 impl Server {
-    /// Starts a process, and waits until it has loaded what `preload` names.
+    /// Starts a process, and waits until it has loaded the modules of `preload`.
     pub(super) fn start(
         project: &HarnessProgram,
         keeper: &Keeper,
@@ -308,7 +306,7 @@ impl Server {
         }
     }
 
-    /// The reply to request `id`; copies what the replay prints from `streams` meanwhile.
+    /// The reply to request `id`. Copies the replay's output from `streams` meanwhile.
     fn reply(
         &mut self,
         id: u64,
@@ -316,7 +314,7 @@ impl Server {
         timeout: Duration,
     ) -> Result<Reply, ProgramError> {
         let deadline = Instant::now() + timeout;
-        // The end of a copy is told by the request that it was made for.
+        // The end of a copy bears the number of its first request.
         let call_id = self.copy.as_ref().map_or(id, |copy| copy.begun);
         loop {
             let Some(message) = self.next(deadline, streams)? else {
@@ -341,8 +339,7 @@ impl Server {
         }
     }
 
-    /// Ends the copy that has stayed, and what its replays have left behind. False if the process cannot be
-    /// used any more.
+    /// Ends the staying copy and the leftovers of its replays. False if the process cannot serve any more.
     fn end_copy(&mut self) -> bool {
         let Some(copy) = self.copy.clone() else { return true };
         let message = format!("{}\n", json!({ "end": copy.begun }));
@@ -351,8 +348,7 @@ impl Server {
         matches!(reply, Some(Ok(Reply::Done(_)))) && self.served.sweep()
     }
 
-    /// The next message, or none once the time is over or the process has gone; copies what `streams`
-    /// hold meanwhile.
+    /// The next message; none once the time is over or the process has gone. Drains `streams` meanwhile.
     fn next(
         &mut self,
         deadline: Instant,
@@ -371,7 +367,7 @@ impl Server {
         }
     }
 
-    /// A message that is there, or whatever comes first.
+    /// A message already here, or the first event.
     fn step(
         &mut self,
         deadline: Instant,
@@ -410,7 +406,7 @@ enum ServerEvent {
     Over,
 }
 
-/// The line that asks for one replay.
+/// The line with the request for one replay.
 fn format_run_message(
     id: u64,
     (fork, series): (bool, bool),
@@ -443,7 +439,7 @@ fn server_mistake_error(mistake_text: &str, error_output: &str) -> ProgramError 
     ProgramError::Mistake { message: mistake_text.to_owned(), source, hint: None }
 }
 
-/// A process that went without a word.
+/// The error for a process gone without a word.
 fn server_exit_error(
     project: &HarnessProgram,
     end: ProgramEnd,

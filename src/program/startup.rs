@@ -1,6 +1,5 @@
-//! Whose fault it is that a program in Python ended before the package `gradreplay` could say so: that is
-//! told by the traceback that Python printed. A program without the package has no such meaning: it may
-//! fail at its top level because of the revision.
+//! Finds out from Python's traceback whose fault an early end is: a program ended before the package `gradreplay` could
+//! answer. Programs without the package are left out: the revision may make them fail at their top level.
 
 use std::path::{Path, PathBuf};
 
@@ -9,17 +8,17 @@ use super::project::HarnessProgram;
 use super::{ProgramError, find};
 use crate::files;
 
-/// The status that Python ends with after an exception that nobody caught.
+/// Python's exit status after an uncaught exception.
 const UNCAUGHT: i32 = 1;
-/// The name of the package, which answers by itself once it is imported.
+/// The name of the package. It answers by itself once imported.
 const PACKAGE: &str = "gradreplay";
-/// The most bytes of a script that are looked through.
+/// The most bytes of a searched script.
 const SCRIPT_BYTES: u64 = 16 << 20;
-/// Exceptions of source text that is no Python.
+/// Exceptions of source text beyond Python's syntax.
 const SYNTAX: [&str; 3] = ["SyntaxError", "IndentationError", "TabError"];
 
-/// The error of a program that ended with `code` and `stderr`, if it uses the package and failed before that
-/// was there.
+/// The error of a program after its end with `code` and `stderr`, if it uses the package and failed before the import
+/// of it.
 pub(super) fn diagnose_startup_failure(
     project: &HarnessProgram,
     code: i32,
@@ -42,7 +41,7 @@ fn find_failed_file(stderr: &str) -> Option<PathBuf> {
         lines.iter().rposition(|line| *line == "Traceback (most recent call last):");
     let frame = match traceback_start {
         Some(line_index) => lines.get(line_index + 1)?.strip_suffix(", in <module>")?,
-        // What is no Python has no frame yet.
+        // Source text with a wrong syntax has no frame yet.
         None => {
             let last = last_line(stderr)?;
             SYNTAX.iter().find(|name| last.starts_with(*name))?;
@@ -79,7 +78,7 @@ fn blame_program_error(stderr: &str, interpreter: &Path) -> Option<ProgramError>
     Some(ProgramError::Environment { message, source, hint })
 }
 
-/// The top-level module that an import did not find.
+/// The top-level module behind a failed import.
 fn missing_module_name(message: &str) -> Option<&str> {
     let module_path = message.strip_prefix("ModuleNotFoundError: No module named '")?;
     module_path.split(['.', '\'']).next()

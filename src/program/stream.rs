@@ -1,4 +1,4 @@
-//! What a replay prints: pipes with names, of which the ends are kept.
+//! The output of a replay: named pipes. Only their ends are kept.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -9,7 +9,7 @@ use super::ProgramError;
 use super::error::program_system_error;
 use crate::foreign::Bounded;
 
-/// What a replay prints: a pipe with a name, which nothing can fill.
+/// The output of a replay: a named pipe. It is drained, so nothing fills it.
 pub(super) struct Stream {
     pub(super) pipe: File,
     kept: Bounded,
@@ -25,7 +25,7 @@ impl Stream {
                 Ok(()) | Err(rustix::io::Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }
-            // Open for writing too, so that nobody who opens it waits, and that it never ends.
+            // Open for writing too: nobody waits to open it, and it never ends.
             let mut options = OpenOptions::new();
             let pipe = options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)?;
             Ok(Stream { pipe, kept: Bounded::default() })
@@ -33,7 +33,7 @@ impl Stream {
         make_pipe().map_err(program_system_error("make a pipe"))
     }
 
-    /// Takes what is there.
+    /// Takes all bytes in the pipe.
     pub(super) fn drain(&mut self) {
         let mut buffer = [0; 16 << 10];
         while let Ok(count) = self.pipe.read(&mut buffer) {

@@ -1,8 +1,7 @@
-//! The trees that programs see: files of a revision, laid out read-only in the cache, once for each
-//! content, and built there if the harness says how.
+//! The trees of programs: files of a revision, laid out read-only in the cache, once for each content. The harness may
+//! have a build command for them.
 //!
-//! A tree lies beside a manifest of the state of each of its files and folders. A tree that somebody changed
-//! is laid out anew.
+//! A tree lies beside a manifest of the state of each of its files and folders. A changed tree is laid out anew.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, Permissions};
@@ -23,12 +22,12 @@ use crate::process::tree::End;
 /// The files of a tree, in its folder.
 const FILES: &str = "tree";
 const MANIFEST: &str = "manifest";
-/// Paths that are named of what a tree lacks.
+/// Paths in a note on missing files.
 const NAMED: usize = 3;
 /// Nothing may be written to a tree.
 const READ_ONLY: u32 = 0o222;
 
-/// A tree that is laid out.
+/// A tree in the cache.
 #[derive(Clone, Debug)]
 pub(super) struct ProgramTree {
     home: PathBuf,
@@ -43,7 +42,7 @@ struct ProgramTreeEntry {
     state: ProgramTreeState,
 }
 
-/// What changes with a file, and with the names in a folder.
+/// The state of a file, or of the names in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ProgramTreeState {
     mode: u32,
@@ -59,12 +58,12 @@ impl ProgramTree {
         self.home.join(FILES)
     }
 
-    /// A path that changed since the tree was laid out.
+    /// A path with another state than in the manifest.
     pub(super) fn changed(&self) -> Option<String> {
         if self.is_whole().unwrap_or(false) {
             return None;
         }
-        // What cannot be read any more shows in what is missing.
+        // An unreadable path shows as a missing one.
         let now = list_tree_entries(&self.path())
             .map(|now| format_tree_manifest(&now))
             .unwrap_or_default();
@@ -72,7 +71,7 @@ impl ProgramTree {
         let lines_before: std::collections::HashSet<&str> = then.lines().collect();
         let lines_now: std::collections::HashSet<&str> = now.lines().collect();
         let name = |line: &str| line.split_once('\t').map_or("", |(path, _)| path).to_owned();
-        // A file says more than the folder that it was put into, which changed as well.
+        // A new file changes its folder too: the file says more.
         let changed_lines = now.lines().filter(|line| !lines_before.contains(line));
         let mut changed_paths: Vec<String> = changed_lines
             .chain(then.lines().filter(|line| !lines_now.contains(line)))
@@ -82,8 +81,7 @@ impl ProgramTree {
         changed_paths.into_iter().next()
     }
 
-    /// Whether everything is in the state that is known of it. A folder to which a name was added, or from
-    /// which one was taken, is in another.
+    /// Whether everything is in its known state. A folder's state changes with the names in it.
     fn is_whole(&self) -> io::Result<bool> {
         let root = File::open(self.path())?;
         for entry in &*self.entries {
@@ -94,15 +92,15 @@ impl ProgramTree {
         Ok(true)
     }
 
-    /// Forgets the tree: the next that wants it lays it out again.
+    /// Forgets the tree: the next request lays it out again.
     pub(super) fn discard(&self) {
-        // One that cannot be removed is found to be changed.
+        // A manifest beyond removal shows as changed.
         let _ = fs::remove_file(self.home.join(MANIFEST));
     }
 }
 
 impl Runner {
-    /// The tree of `sources`, built for `project` if that says how.
+    /// The tree of `sources`, with the build of `project` if it has one.
     pub(super) fn tree(
         &self,
         project: &HarnessProgram,
@@ -117,7 +115,7 @@ impl Runner {
             }
         };
         let home = self.shelf().join(&key);
-        // One at a time: lanes that want the same tree wait for it.
+        // One at a time: others wait for the same tree.
         let mut open_trees = self.trees.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(tree) = open_trees.get(&key).filter(|tree| tree.home.join(MANIFEST).exists()) {
             return Ok(tree.clone());
@@ -208,8 +206,7 @@ fn build_error(command: String, finished: &Finished, lacks: Option<String>) -> P
     ProgramError::Build { command, how, source, hint: lacks }
 }
 
-/// What a checkout would have and `sources` have not, in words: submodules, and files that Git LFS
-/// keeps elsewhere.
+/// The files of a checkout missing from `sources`, in words: submodules, and files of Git LFS.
 pub(super) fn describe_missing_files(sources: &SourceSet) -> Option<String> {
     let submodules = sources.tree.iter().filter(|file| file.kind == FileKind::Submodule);
     let parts = [
@@ -238,7 +235,7 @@ fn list_missing_files(description: &str, files: Vec<&TreeFile>) -> Option<String
     (!paths.is_empty()).then(|| format!("{description} {}{more_text}", paths.join(", ")))
 }
 
-/// Puts one file of a revision, which holds `content`, below `tree`.
+/// Puts one file of a revision with `content` below `tree`.
 fn write_tree_file(tree: &Path, file: &TreeFile, content: &[u8]) -> io::Result<()> {
     // Paths of a revision lead neither up nor through links: those are put as they are.
     let path = tree.join(&file.path);
@@ -278,7 +275,7 @@ fn forbid_writing(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(mode & 0o777 & !READ_ONLY))
 }
 
-/// Puts the tree at `fresh` in the place `home`; one that lies there and is no longer whole goes.
+/// Puts the tree at `fresh` in the place `home`. A damaged tree there goes.
 fn install_tree(fresh: &Path, home: &Path, work: &Path) -> io::Result<()> {
     if fs::rename(fresh, home).is_ok() || recall_tree(home).is_some() {
         return Ok(());
@@ -319,7 +316,7 @@ fn format_tree_manifest(entries: &[ProgramTreeEntry]) -> String {
     text
 }
 
-/// Everything below `root` and itself, each folder before what it holds.
+/// Everything below `root` and itself, each folder before its entries.
 fn list_tree_entries(root: &Path) -> io::Result<Vec<ProgramTreeEntry>> {
     let mut entries = Vec::new();
     collect_tree_entries(root, PathBuf::new(), &mut entries)?;
