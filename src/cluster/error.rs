@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// An error of a cluster, never of what its tasks test.
+/// An error of a cluster, never of a tested commit.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     /// A program of the scheduler's is not there.
@@ -30,7 +30,7 @@ pub enum ClusterError {
         tries: usize,
         /// How the last try ended, in the scheduler's words.
         reason: String,
-        /// The end of what the last try printed to standard error.
+        /// The end of the last try's standard error.
         printed: String,
     },
     /// Somebody has cancelled a task.
@@ -39,7 +39,7 @@ pub enum ClusterError {
         /// The task, for people.
         what: String,
     },
-    /// A task could not be made, for a reason that another node would not mend.
+    /// A task could not be made, and another node would not help.
     #[error("{what} could not be made on {node}: {message}")]
     Failed {
         /// The task, for people.
@@ -52,13 +52,13 @@ pub enum ClusterError {
     /// Another process watches the same tasks.
     #[error("another replay is at work on the same command: it holds {}", path.display())]
     Watched {
-        /// The file that it has locked.
+        /// The locked file.
         path: PathBuf,
     },
     /// The shared folder cannot be read or written.
     #[error("cannot {doing} {}", path.display())]
     Folder {
-        /// What was tried.
+        /// The failed action.
         doing: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -69,13 +69,13 @@ pub enum ClusterError {
     #[error("interrupted: what was under way on the cluster {}, what was done is kept",
             if *cancelled { "is cancelled" } else { "goes on" })]
     Interrupted {
-        /// Whether the scheduler has ended what was under way.
+        /// Whether the scheduler has ended the tasks under way.
         cancelled: bool,
     },
 }
 
 impl ClusterError {
-    /// Advice to the user on what to do about it.
+    /// Advice to the user.
     pub fn hint(&self) -> Option<String> {
         match self {
             ClusterError::Missing { program, .. } => Some(format!(

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::ClusterError;
 
-/// The folder of one command's tasks, which no other process uses.
+/// The folder of one command's tasks. A lock keeps other processes out.
 pub struct Folder {
     pub(super) path: PathBuf,
     _lock: File,
@@ -46,7 +46,7 @@ impl Folder {
         self.path.join(format!("array-{number}"))
     }
 
-    /// Makes the folder of the array with this number, and that of results.
+    /// Makes the folder of the array with this number, and the folder of results.
     pub(super) fn make_array(&self, number: usize) -> Result<PathBuf, ClusterError> {
         create_task_folder(&self.results())?;
         let folder = self.array(number);
@@ -54,7 +54,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// The keys of the results that are there.
+    /// The keys of the results so far.
     pub(super) fn there(&self) -> BTreeSet<String> {
         let entries = fs::read_dir(self.results()).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());

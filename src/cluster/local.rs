@@ -14,17 +14,17 @@ use crate::process::tree;
 /// The name of the only node.
 const NODE: &str = "localhost";
 
-/// Tells a task its parent, with which it ends.
+/// Tells a task its parent: the task ends with it.
 const PARENT: &str = "REPLAY_TASK_PARENT";
 
-/// Has this process, a task, end with the one that has started it on this machine, if one has; false if that one
-/// is gone. What another process of the same command makes again must not be made twice at a time.
+/// Has this process, a task, end with its parent on this machine, if it has one. False if the parent is gone: a later
+/// process of the same command may then make the task again, and two must not make it at a time.
 pub fn end_with_parent() -> bool {
     let parent = std::env::var(PARENT).ok().and_then(|parent| parent.parse().ok());
     parent.is_none_or(tree::die_with_parent)
 }
 
-/// Starts tasks as processes of its own, which end with it.
+/// Starts tasks as processes of its own. They end with it.
 #[derive(Default)]
 pub struct Local {
     arrays: Vec<Processes>,
@@ -41,7 +41,7 @@ struct Processes {
 }
 
 impl Processes {
-    /// Notes which processes have ended, and starts others in their places.
+    /// Notes the ends of processes, and starts others in their places.
     fn turn(&mut self) {
         self.running.retain_mut(|(number, child)| match child.try_wait() {
             Ok(None) => true,
@@ -91,7 +91,7 @@ impl Processes {
 }
 
 impl Local {
-    /// The array with this id, which is its place. Those of another process are not known here.
+    /// The array with this id: its place. Arrays of other processes are unknown here.
     fn array(&mut self, id: &str) -> Option<&mut Processes> {
         let (owner, place) = id.split_once('-')?;
         if owner != std::process::id().to_string() {

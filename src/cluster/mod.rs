@@ -1,11 +1,10 @@
-//! Tasks on other machines: what a scheduler is asked, and what tasks leave in a folder that all machines share.
+//! Tasks on other machines: requests to a scheduler, and results in a shared folder.
 //!
-//! A [`TaskPool`] hands tasks to a [`Scheduler`] as arrays, waits for their results and hands tasks that ended without
-//! one out again, elsewhere. A result is one file, written whole. A task without a result has failed for a reason of
-//! the machines': it is never taken for a finding.
+//! A [`TaskPool`] hands tasks to a [`Scheduler`] as arrays and waits for their results. A task without a result goes out
+//! again, to another node. A result is one file, written whole. A missing result is a fault of the machines, never a
+//! finding.
 //!
-//! What is under way is in the folder: a task pool that is opened where another ended goes on with its results and with
-//! its arrays.
+//! The folder holds the state: a task pool takes over the results and arrays of an earlier one there.
 
 mod error;
 mod folder;

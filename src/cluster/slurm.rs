@@ -1,4 +1,4 @@
-//! Slurm: arrays by `sbatch`, their state by `scontrol`, which needs no accounting.
+//! Slurm: arrays by `sbatch`, their state by `scontrol`. Needs no accounting.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::task_array::task_log_path;
 use super::{Array, ClusterError, Scheduler, TaskStanding};
 
-/// What arrays ask for.
+/// The options of arrays.
 #[derive(Clone, Debug, Default)]
 pub struct Slurm {
     /// `--partition`.
@@ -26,7 +26,7 @@ pub struct Slurm {
 const NAME: &str = "Slurm";
 /// Some option keeps `sbatch` from submitting.
 const NO_ID: &str = "`sbatch` names no job";
-/// What its programs say when the controller cannot be reached, or not now.
+/// Messages of its programs while the controller is out of reach.
 const SILENT: [&str; 7] = [
     "Unable to contact slurm controller",
     "Socket timed out",
@@ -36,7 +36,7 @@ const SILENT: [&str; 7] = [
     "Connection timed out",
     "backup controller in standby mode",
 ];
-/// Why a task is held that a node could not start. Nobody lets it go.
+/// The reason of a held task after a failed launch. Nobody releases it.
 const NEVER_BEGAN: &str = "launch_failed_requeued_held";
 
 impl Slurm {
@@ -91,7 +91,7 @@ fn array_script(worker: &[OsString]) -> String {
     format!("#!/bin/sh\nexec {} \"$SLURM_ARRAY_TASK_ID\"\n", words.join(" "))
 }
 
-/// What a program of Slurm's has answered.
+/// The answer of one of Slurm's programs.
 struct SlurmAnswer {
     ok: bool,
     stdout: String,
@@ -184,14 +184,14 @@ impl Scheduler for Slurm {
     }
 }
 
-/// `MaxArraySize` in what `scontrol show config` prints: numbers of tasks stay below it.
+/// `MaxArraySize` in the output of `scontrol show config`: numbers of tasks stay below it.
 fn most_in(text: &str) -> Option<usize> {
     let pairs = text.lines().filter_map(|line| line.split_once('='));
     let mut sizes = pairs.filter(|(name, _)| name.trim() == "MaxArraySize");
     sizes.next()?.1.trim().parse().ok()
 }
 
-/// What `scontrol --oneliner show job` says of the tasks of an array: a line for each, or for many that wait.
+/// The standings in the output of `scontrol --oneliner show job`: a line for each task, or for many waiting ones.
 fn parse_task_standings(text: &str, tasks: usize) -> Vec<Option<TaskStanding>> {
     let mut found_standings = vec![None; tasks];
     for line in text.lines() {

@@ -1,4 +1,4 @@
-//! Spare tasks: made where the tasks that are waited for leave room, for tasks that may come.
+//! Spare tasks: early parts of likely tasks, made where the open ones leave room.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,8 @@ impl<W: Serialize + DeserializeOwned + Clone> TaskPool<'_, W> {
         self.width.saturating_sub(self.waiting() + self.spare.len())
     }
 
-    /// Starts as many of `tasks` as there is room for, each of them once. Nobody waits for them, and one that fails
-    /// is not tried again.
+    /// Starts as many of `tasks` as there is room for, each of them once. Nobody waits for them. A failed one is not
+    /// tried again.
     pub fn start_spare(&mut self, tasks: Vec<Task<W>>) {
         let result_keys = self.folder.there();
         let mut room = self.room();
@@ -52,7 +52,7 @@ impl<W: Serialize + DeserializeOwned + Clone> TaskPool<'_, W> {
         }
     }
 
-    /// Ends spare tasks, but for those that run and that one of `tasks` comes after: their keys.
+    /// Ends spare tasks. A running one stays if one of `tasks` comes after it. Returns the keys of the staying ones.
     pub(super) fn make_room(&mut self, tasks: &[Task<W>]) -> BTreeSet<String> {
         let wanted_keys: BTreeSet<&String> =
             tasks.iter().filter_map(|t| t.after.as_ref()).collect();
@@ -91,7 +91,7 @@ impl<W: Serialize + DeserializeOwned + Clone> TaskPool<'_, W> {
         self.spare.keys().cloned().collect()
     }
 
-    /// Learns how spare tasks of `array` stand. One that is put back and that a task comes after is ended.
+    /// Learns how spare tasks of `array` stand. A requeued one ends if a task comes after it.
     pub(super) fn take_in_spare(&mut self, array: usize, array_standings: &[Option<TaskStanding>]) {
         let held_keys: BTreeSet<&String> =
             self.held.iter().filter_map(|t| t.after.as_ref()).collect();
@@ -113,7 +113,7 @@ impl<W: Serialize + DeserializeOwned + Clone> TaskPool<'_, W> {
         self.cancel_at(put_back);
     }
 
-    /// Lets go of tasks that no spare task holds up any more.
+    /// Queues held tasks without a running spare task before them.
     pub(super) fn release(&mut self) {
         let spare = &self.spare;
         let is_held =

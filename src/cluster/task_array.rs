@@ -13,10 +13,10 @@ use crate::files;
 /// The most bytes of a file of the shared folder.
 const LIMIT: u64 = 64 << 20;
 
-/// What is written of an array before it is submitted.
+/// The plan of an array, written before its submission.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ArrayPlan<W> {
-    /// The name under which it is submitted.
+    /// Its name for the scheduler.
     pub name: String,
     /// The folder of results.
     pub results: PathBuf,
@@ -29,16 +29,16 @@ pub(super) struct ArrayPlan<W> {
 pub(super) struct ArrayTask<W> {
     /// Names its result.
     pub key: String,
-    /// What is to be done.
+    /// The work.
     pub work: W,
 }
 
-/// What a task has found.
+/// The result of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskReport<R> {
-    /// The node that made it.
+    /// Its node.
     pub node: String,
-    /// The class of the device that it was made on; verdicts of two classes are not mixed.
+    /// The class of its device. Verdicts of two classes are not mixed.
     pub device: String,
     /// The finding, or why there is none.
     pub found: Result<R, TaskFailure>,
@@ -108,7 +108,7 @@ pub(super) fn read_task_stderr(folder: &Path, number: usize) -> String {
     text[start..].to_owned()
 }
 
-/// The file for what task `number` prints; a scheduler's word may stand for the number.
+/// The file for the output of task `number`. A scheduler's word may stand for the number.
 pub(super) fn task_log_path(folder: &Path, number: impl Display) -> PathBuf {
     folder.join(format!("{number}.log"))
 }

@@ -32,21 +32,21 @@ pub struct Task<W> {
     pub key: String,
     /// The task for people, such as `the test of 396b00e`.
     pub what: String,
-    /// What is to be done.
+    /// The work.
     pub work: W,
-    /// The key of the spare task that does a part of it: while that one runs, this one is not started.
+    /// The key of a spare task with a part of the work. While it runs, this task waits.
     pub after: Option<String>,
 }
 
-/// A task that was made.
+/// A finished task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done<R> {
     pub key: String,
-    /// What was found.
+    /// Its finding.
     pub found: R,
 }
 
-/// An array that was submitted.
+/// A submitted array.
 pub(super) struct Live {
     pub id: String,
     pub folder: PathBuf,
@@ -54,16 +54,16 @@ pub(super) struct Live {
     pub keys: Vec<String>,
 }
 
-/// The array that a task is in, and its number there.
+/// The array of a task, and its number there.
 pub(super) type ArrayPosition = (usize, usize);
 
-/// A task that was started and is waited for.
+/// A started task without a result yet.
 pub(super) struct Open<W> {
     task: Task<W>,
     /// Where it is; none if its result was there before.
     at: Option<ArrayPosition>,
     tries: usize,
-    /// Since when the scheduler says that it has ended.
+    /// Since when it has ended, by the scheduler's word.
     ended: Option<Instant>,
     /// Whether an earlier task pool has started it.
     is_adopted: bool,
@@ -78,21 +78,21 @@ pub struct TaskPool<'s, W> {
     interrupted: &'s dyn Fn() -> bool,
     pub(super) live: Vec<Live>,
     pub(super) open: BTreeMap<String, Open<W>>,
-    /// Tasks that are in no array yet: one takes so many.
+    /// Tasks outside of arrays: an array takes a limited number.
     pub(super) queue: VecDeque<Task<W>>,
-    /// Tasks that come after a spare task that runs.
+    /// Tasks held until a running spare task ends.
     pub(super) held: Vec<Task<W>>,
     /// Where spare tasks wait or run.
     pub(super) spare: BTreeMap<String, ArrayPosition>,
-    /// The spare tasks that this task pool has started.
+    /// The spare tasks of this task pool.
     pub(super) spared: BTreeSet<String>,
-    /// Results that were seen and not yet taken.
+    /// Seen results, not yet taken.
     ready: Vec<String>,
-    /// Where tasks wait or run that an earlier task pool has started.
+    /// The places of unfinished tasks of an earlier task pool.
     pub(super) left: BTreeMap<String, ArrayPosition>,
-    /// The class of device on which all results were made.
+    /// The device class of all results.
     device: Option<String>,
-    /// Nodes on which tasks ended without a result, or whose device is of another class.
+    /// Nodes with failed tasks, or with a device of another class.
     avoided: BTreeSet<String>,
     asked: Option<Instant>,
     silent_since: Option<Instant>,
@@ -100,11 +100,11 @@ pub struct TaskPool<'s, W> {
 }
 
 impl<'s, W: Serialize + DeserializeOwned + Clone> TaskPool<'s, W> {
-    /// A task pool in `folder` whose tasks `worker` makes, `width` at a time; it ends when `interrupted` says so.
-    /// Takes over what an earlier task pool has left there.
+    /// A task pool in `folder`. `worker` makes its tasks, `width` at a time. It ends once `interrupted` returns true.
+    /// Takes over the tasks and results of an earlier task pool there.
     ///
     /// # Errors
-    /// As [`Scheduler::find`]; a scheduler that is silent is asked again for a while.
+    /// As [`Scheduler::find`]. A silent scheduler is asked again for a while.
     pub fn open(
         folder: Folder,
         scheduler: Box<dyn Scheduler + 's>,
@@ -136,7 +136,7 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> TaskPool<'s, W> {
         Ok(task_pool)
     }
 
-    /// Learns of the arrays that an earlier task pool has submitted.
+    /// Learns of the arrays of an earlier task pool.
     fn take_over(&mut self) -> Result<(), ClusterError> {
         for number in 0.. {
             let folder = self.folder.array(number);
@@ -166,7 +166,7 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> TaskPool<'s, W> {
         Ok(())
     }
 
-    /// What the scheduler says to `ask`, which is repeated for a while if it says nothing.
+    /// The scheduler's answer to `ask`. Asks a silent one again for a while.
     fn patiently<T>(
         &mut self,
         ask: impl Fn(&mut dyn Scheduler) -> Result<T, ClusterError>,
@@ -193,8 +193,7 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> TaskPool<'s, W> {
         Ok(())
     }
 
-    /// Starts `tasks`, but for those whose results are there or that run already. They take the place of spare
-    /// tasks.
+    /// Starts `tasks`, but for running ones and those with results. They take the place of spare tasks.
     ///
     /// # Errors
     /// As [`Scheduler::submit`]; [`ClusterError::Folder`].
@@ -219,8 +218,8 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> TaskPool<'s, W> {
         self.submit_queue()
     }
 
-    /// Submits what waits for an array. Where one array does not take all of it, the next one waits for the
-    /// last: tasks of two would together be more than may run at a time.
+    /// Submits the queue. If one array does not take all of it, the rest waits for its end: tasks of two arrays would
+    /// exceed the width together.
     fn submit_queue(&mut self) -> Result<(), ClusterError> {
         while !self.queue.is_empty() {
             let size = self.queue.len().min(self.scheduler.most().max(1));
@@ -283,7 +282,7 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> TaskPool<'s, W> {
         Ok(number)
     }
 
-    /// The id of `array`, which is submitted once, however long the scheduler says nothing.
+    /// Submits `array` once, however long the scheduler is silent. Returns its id.
     fn submitted(&mut self, array: &Array<'_>) -> Result<String, ClusterError> {
         let since = Instant::now();
         loop {
@@ -298,13 +297,12 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> TaskPool<'s, W> {
         }
     }
 
-    /// Tasks that are waited for.
+    /// The number of tasks without a result.
     pub fn waiting(&self) -> usize {
         self.open.len() + self.queue.len() + self.held.len()
     }
 
-    /// How the tasks that are waited for stood when the scheduler was last asked: those that run, those that wait,
-    /// and why one of them waits.
+    /// How open tasks stand by the scheduler's last answer: how many run, how many wait, and why one of them waits.
     pub fn standing(&self) -> (usize, usize, Option<&str>) {
         let running = |s: &&TaskStanding| matches!(s, TaskStanding::Running { .. });
         let reasons: Vec<&str> = (self.standing.values())
@@ -317,11 +315,11 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> TaskPool<'s, W> {
         (self.standing.values().filter(running).count(), waiting, reasons.first().copied())
     }
 
-    /// Waits for the next result; none if nothing is waited for. `glance` is called now and then.
+    /// Waits for the next result; none if no task is open. Calls `glance` now and then.
     ///
     /// # Errors
-    /// [`ClusterError::Unavailable`], [`ClusterError::Cancelled`] or [`ClusterError::Failed`] for a task that
-    /// has none; [`ClusterError::Interrupted`]. What is under way is cancelled then, if the scheduler answers.
+    /// [`ClusterError::Unavailable`], [`ClusterError::Cancelled`] or [`ClusterError::Failed`] for a task without a
+    /// result; [`ClusterError::Interrupted`]. Open tasks are cancelled then, if the scheduler answers.
     pub fn wait<R: DeserializeOwned>(
         &mut self,
         glance: &mut dyn FnMut(&TaskPool<'s, W>),
@@ -390,7 +388,7 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> TaskPool<'s, W> {
         let (node, reason) = match report {
             None => (String::new(), "a result that cannot be read".to_owned()),
             Some(TaskReport { node, device, found: Ok(found) }) => {
-                // The first finding decides; a task that failed says nothing of its device.
+                // The first finding decides. A failed task says nothing of its device.
                 let wanted_device = self.device.get_or_insert_with(|| device.clone());
                 if *wanted_device == device {
                     return Ok(Some(Done { key: key.to_owned(), found }));
@@ -440,7 +438,7 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> TaskPool<'s, W> {
         }
     }
 
-    /// Asks the scheduler how tasks stand, and hands those out again that ended without a result.
+    /// Asks the scheduler how tasks stand. Tasks ended without a result go out again.
     fn poll_scheduler(&mut self) -> Result<(), ClusterError> {
         let places = self.open.values().filter_map(|open_task| open_task.at);
         let places = places.chain(self.spare.values().copied());
@@ -502,7 +500,7 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> TaskPool<'s, W> {
                     self.cancel_at(open_task.at.into_iter().collect());
                     self.try_again(open_task, &node, describe_task_state(&state, &reason))?;
                 }
-                // The end of the task pool that has started it was on its way.
+                // The earlier task pool has cancelled it at its end.
                 _ if open_task.is_adopted => {
                     self.try_again(open_task, "", "CANCELLED".to_owned())?
                 }
@@ -521,11 +519,11 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> TaskPool<'s, W> {
         }
         self.queue.retain(|task| !keys.contains(&task.key));
         self.held.retain(|task| !keys.contains(&task.key));
-        // What is not cancelled ends by itself, and its result is kept.
+        // A task beyond cancelling ends by itself, and its result is kept.
         self.cancel_at(places);
     }
 
-    /// Ends the tasks in these places; false if the scheduler does not take that in.
+    /// Ends the tasks in these places. False if the scheduler fails to.
     pub(super) fn cancel_at(&mut self, places: Vec<ArrayPosition>) -> bool {
         let mut arrays: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (array, number) in places {
@@ -538,7 +536,7 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> TaskPool<'s, W> {
         all_cancelled
     }
 
-    /// Ends all tasks; false if the scheduler does not take that in.
+    /// Ends all tasks. False if the scheduler fails to.
     fn cancel_all(&mut self) -> bool {
         self.queue.clear();
         self.held.clear();
