@@ -1,16 +1,16 @@
-//! Checks that the numbers of a snapshot are those of its checksums. Pure.
+//! Checks the numbers of a snapshot against its checksums. Pure.
 //!
-//! Only an outcome with the same bits can tell: a checksum alone says nothing about a norm.
+//! This takes an outcome with the same bits: a checksum alone says nothing about a norm.
 
 use super::number::format_snapshot_number;
 use super::{OutputSnapshot, Snapshot};
 use crate::trial::{Outcome, OutputRecord};
 
-/// A number in a snapshot that cannot be that of the bits beside it.
+/// A number in a snapshot at odds with the bits beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contradiction {
     pub output: String,
-    /// Which of its numbers.
+    /// The name of the number.
     pub what: String,
     /// The number in the snapshot.
     pub recorded: String,
@@ -22,10 +22,10 @@ pub struct Contradiction {
 const ROUNDED: f64 = 80.0;
 /// The relative error of sums in another order, of tensors without noise.
 const SUMMED: f64 = 1e-9;
-/// The relative error of a norm, which has at least three digits.
+/// The relative error of a norm of three digits, the least.
 const NORM: f64 = 5e-3;
 
-/// The first number of `accepted` that contradicts `outcome`, which has the same bits.
+/// The first number of `accepted` at odds with `outcome`. Both must have the same bits.
 pub fn find_contradiction(accepted: &Snapshot, outcome: &Outcome) -> Option<Contradiction> {
     accepted.outputs.iter().zip(&outcome.outputs).find_map(|(old, got)| in_output(old, got))
 }

@@ -138,7 +138,7 @@ impl SnapshotComparison {
         SnapshotComparison { verdict, changes: Vec::new(), launches_changed: false, ending: None }
     }
 
-    /// The verdict and what it rests on, in one sentence.
+    /// The verdict and its reasons, in one sentence.
     pub fn sentence(&self) -> String {
         let name = self.verdict.name();
         self.reason().map_or(name.to_owned(), |reason| format!("{name}: {reason}"))
@@ -246,11 +246,11 @@ fn is_within(distance: Estimate, old: &OutputSnapshot, got: &OutputSnapshot) -> 
     if !old.dtype.is_float() || old.summary.unwritten != got.summary.unwritten {
         return false;
     }
-    // A tie that rounding decides even in float64 is no loss of precision.
+    // Rounding decides a tie even in float64: no loss of precision.
     let tied =
         ShadowChanged::between(old, got).is_some_and(|shadow| !shadow.changed && shadow.tied);
-    // A side that newly rounds to a narrow format has noise as large as its error, which would
-    // excuse it.
+    // A side with a new rounding to a narrow format has noise as large as its error. That noise must not excuse
+    // it.
     let unit_roundoff = ulp(old.dtype, 1.0) / 2.0;
     let is_lost = distance.relative > ERROR_RATIO_WITHIN_NOISE * old.noise.max(unit_roundoff)
         || distance.relative > NARROW_ROUNDING && distance.relative > NOISE_FACTOR * old.noise;
@@ -258,7 +258,7 @@ fn is_within(distance: Estimate, old: &OutputSnapshot, got: &OutputSnapshot) -> 
     !narrowed && distance.high <= NOISE_FACTOR * (old.noise + got.noise)
 }
 
-/// What the shadows say of an output that is `within` noise, or that they say nothing.
+/// The note of the shadows on an output `within` noise or beyond it, or a note on a missing shadow.
 fn shadow_note(
     old: &OutputSnapshot,
     got: &OutputSnapshot,

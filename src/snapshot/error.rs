@@ -37,7 +37,7 @@ pub enum SnapshotError {
         /// The version found.
         found: String,
     },
-    /// A line is not what is expected there.
+    /// A line differs from the expected form.
     #[error("{path}:{line}: {expected} is expected, not `{found}`", path = path.display())]
     Line {
         path: PathBuf,
@@ -57,7 +57,7 @@ pub enum SnapshotError {
         /// The missing text.
         expected: String,
     },
-    /// A number was changed beside the checksum that it belongs to.
+    /// A number was changed beside its checksum.
     #[error(
         "{path}: {what} {recorded} of output {output} is not that of its checksum: {computed}",
         path = path.display(), what = found.what, recorded = found.recorded,
@@ -89,7 +89,7 @@ impl SnapshotError {
         }
     }
 
-    /// Advice on what to do about it.
+    /// Advice to the user.
     pub fn hint(&self) -> Option<String> {
         let pending = self.path().extension().is_some_and(|extension| extension == "new");
         if pending && !matches!(self, SnapshotError::Io { .. }) {

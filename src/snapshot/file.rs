@@ -1,7 +1,7 @@
 //! insta's file around a snapshot: a front matter in YAML, then the text.
 //!
-//! insta 1.49 cannot make one from outside, so this module reads the few forms that it writes: one
-//! `key: value` a line, the value plain or in double quotes.
+//! insta 1.49 cannot make one from outside. This module reads the few forms of insta itself: one `key: value` a line,
+//! the value plain or in double quotes.
 
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
@@ -12,11 +12,11 @@ use crate::files;
 /// insta's metadata on a snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meta {
-    /// The fixture, relative to the folder beside which the snapshots lie.
+    /// The fixture, relative to the folder beside the snapshots.
     pub source: String,
     /// Why it was accepted, in the words of the user.
     pub description: Option<String>,
-    /// The command that makes it.
+    /// The command behind it.
     pub expression: String,
 }
 
@@ -35,7 +35,7 @@ impl SnapshotFile {
     /// Reads the file `path`.
     ///
     /// # Errors
-    /// [`SnapshotError`], which names the line that is wrong.
+    /// [`SnapshotError`] with the wrong line.
     pub fn read(path: &Path) -> Result<SnapshotFile, SnapshotError> {
         let bytes = files::read_regular_file(path, files::TEXT_BYTES)
             .map_err(|source| SnapshotError::Io { doing: "read", path: path.to_owned(), source })?;
@@ -48,7 +48,7 @@ impl SnapshotFile {
     /// Reads `text`, the content of the file `path`.
     ///
     /// # Errors
-    /// [`SnapshotError`], which names the line that is wrong.
+    /// [`SnapshotError`] with the wrong line.
     pub fn parse(text: &str, path: &Path) -> Result<SnapshotFile, SnapshotError> {
         if let Some(index) = text.lines().position(is_conflict_mark) {
             return Err(SnapshotError::Conflict { path: path.to_owned(), line: index + 1 });
@@ -97,7 +97,7 @@ impl Display for SnapshotFile {
 }
 
 impl Meta {
-    /// Takes one line of a front matter; ignores keys that only insta uses.
+    /// Takes one line of a front matter. Ignores insta's own keys.
     fn parse_line(&mut self, line: &str) {
         let Some((key, value)) = line.split_once(": ") else { return };
         let value = flatten_text(&unquote_yaml(value));
@@ -127,8 +127,8 @@ fn unquote_yaml(value: &str) -> String {
     serde_json::from_str(value).unwrap_or_else(|_| value.to_owned())
 }
 
-/// Whether `line` is one that git leaves in a file whose merge has conflicts: seven equal characters, and
-/// the name of a side where there is one.
+/// Whether `line` is git's mark of a merge conflict: seven equal characters, and the name of a side where there is
+/// one.
 fn is_conflict_mark(line: &str) -> bool {
     ["<<<<<<<", "|||||||", "=======", ">>>>>>>"].iter().any(|mark| {
         line.strip_prefix(mark).is_some_and(|name| name.is_empty() || name.starts_with(' '))

@@ -1,4 +1,4 @@
-//! An outcome as a text that people review: made, read, compared, kept.
+//! An outcome as a text for review: made, read, compared, kept.
 //!
 //! The text is specified in `docs/snapshots.md`. A snapshot is enough to judge a later outcome: no
 //! old tensor is needed. Reads and writes files; replays nothing and prints nothing.
@@ -38,13 +38,13 @@ use self::words::{failure_line, flatten_text, launch_lines};
 /// The version of the text.
 pub const FORMAT: u32 = 2;
 
-/// The version of a text that tells of no shadow: all texts before shadows were told.
+/// The version of a text without shadows.
 const WITHOUT_SHADOWS: u32 = 1;
 
 /// The device whose outcomes are the same on every machine.
 const REFERENCE_DEVICE: &str = "cpu";
 
-/// Noise within this factor of the recorded one counts as the same, so that digits stand still.
+/// Noise within this factor of the recorded one counts as the same: digits stand still.
 const SAME_NOISE: f64 = 4.0;
 
 /// An outcome, as far as a snapshot keeps it.
@@ -56,9 +56,9 @@ pub struct Snapshot {
     pub content: String,
     /// The device's class: `cpu`, `sm_90`.
     pub device: String,
-    /// The device and what compiled for it, where the bits depend on it.
+    /// The device and its compiler, where the bits depend on them.
     pub made_with: Option<String>,
-    /// Which of the harness's calls was used, from 0.
+    /// The number of the harness's call, from 0.
     pub call: usize,
     /// `completed`, `failed` or `untestable`.
     pub status: String,
@@ -80,7 +80,7 @@ pub struct OutputSnapshot {
     pub dtype: DType,
     /// The dimensions, outermost first.
     pub dims: Vec<Dim>,
-    /// Checksum and statistics. The numbers have the digits that noise leaves.
+    /// Checksum and statistics, in the digits above noise.
     pub summary: Summary,
     /// The L2 norm of the noise over the L2 norm of the output.
     pub noise: f64,
@@ -91,11 +91,11 @@ pub struct OutputSnapshot {
 }
 
 impl Snapshot {
-    /// The snapshot of `outcome`, on a fixture whose content has the hash `content`.
+    /// The snapshot of `outcome`, on a fixture with the content hash `content`.
     ///
-    /// `accepted` is the snapshot that this one will be read beside: noise similar to its noise is
-    /// recorded as equal, and so is a shadow that did not change, so that numbers stand still. An output
-    /// without noise, in `noise` and in `accepted`, is taken as exact. Numbers have the digits of the text.
+    /// People read it beside `accepted`, so numbers stand still: similar noise is recorded as equal, and so is an
+    /// unchanged shadow. An output without noise, in `noise` and in `accepted`, is taken as exact. Numbers have the
+    /// digits of the text.
     pub fn from_outcome(
         outcome: &Outcome,
         fixture: &str,
@@ -193,8 +193,8 @@ fn settle_noise(fresh: Option<f64>, accepted_noise: Option<f64>) -> f64 {
     }
 }
 
-/// The shadow to record for the output `record`: the known one if the fresh one is the same, or if bits
-/// that are the same left none to be measured.
+/// The shadow to record for the output `record`: the known one if the fresh one is the same, or if equal bits made
+/// measuring needless.
 fn settle_shadow(
     record: &OutputRecord,
     fresh: Option<&Imprint>,

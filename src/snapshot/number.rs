@@ -1,9 +1,9 @@
-//! Numbers with the digits that noise leaves, so that they stand still while only noise moves. They
-//! are part of a stable format, which does not follow how reports write numbers.
+//! Numbers in the digits above noise: they stand still while only noise moves. They belong to a stable format, apart
+//! from the numbers of reports.
 
 use crate::summary::{PROJECTIONS, Sketch};
 
-/// A number is rounded to a power of ten that is at least this many times its noise.
+/// A number is rounded to a power of ten of at least this many times its noise.
 const STEADY: f64 = 16.0;
 
 /// The digits of a number without known noise.
@@ -12,8 +12,8 @@ const ALL_DIGITS: i32 = 12;
 /// The projections of a sketch are rounded to at most this part of their noise.
 const SKETCH_PART: f64 = 0.25;
 
-/// `x` in at least `least_digits` digits; `noise` is its noise, in the units of `x`. A number that is all
-/// noise is 0 where `least_digits` is 0.
+/// `x` in at least `least_digits` digits; `noise` is its noise, in the units of `x`. A number below its noise is 0 where
+/// `least_digits` is 0.
 pub(crate) fn format_steady_number(x: f64, noise: f64, least_digits: i32) -> String {
     if x == 0.0 || !x.is_finite() {
         return format!("{x}");
@@ -54,14 +54,13 @@ pub(crate) fn two_digits(x: f64) -> f64 {
     format!("{x:.1e}").parse().expect("a number that was just written")
 }
 
-/// The decimal exponent of a number that is neither zero nor infinite.
+/// The decimal exponent of a finite number other than zero.
 fn decimal_exponent(x: f64) -> i32 {
     let text = format!("{x:e}");
     text.split_once('e').and_then(|(_, digits)| digits.parse().ok()).unwrap_or(0)
 }
 
-/// The projections as `1e-9 * 12 -7 ...`, in a unit far below `noise`, which has the units of the
-/// projections.
+/// The projections as `1e-9 * 12 -7 ...`, in a unit far below `noise`. Noise is in the units of the projections.
 pub(super) fn format_sketch(sketch: &Sketch, noise: f64) -> String {
     let part = noise * SKETCH_PART;
     let unit =
@@ -80,7 +79,7 @@ pub(super) fn format_sketch(sketch: &Sketch, noise: f64) -> String {
     format!("{unit} * {}", projections.join(" "))
 }
 
-/// Whether [`format_sketch`] writes in this unit for a noise that was rounded to `noise`.
+/// Whether [`format_sketch`] writes in this unit for a noise rounded to `noise`.
 pub(crate) fn unit_fits(unit: f64, noise: f64) -> bool {
     let part = noise * SKETCH_PART;
     if part.is_normal() && unit > 0.0 {
@@ -90,7 +89,7 @@ pub(crate) fn unit_fits(unit: f64, noise: f64) -> bool {
     }
 }
 
-/// Reads the projections that [`format_sketch`] writes, and their unit.
+/// Reads the projections of [`format_sketch`], and their unit.
 pub(crate) fn parse_sketch(text: &str) -> Option<(f64, Sketch)> {
     let (unit, projections) = text.split_once(" * ")?;
     let unit: f64 = unit.parse().ok()?;

@@ -1,4 +1,4 @@
-//! Reads a snapshot's text: strictly, line by line, so that no damage passes for a number.
+//! Reads a snapshot's text strictly, line by line: no damage passes for a number.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -160,7 +160,7 @@ impl<'a> SnapshotParser<'a> {
         Ok(Some(imprint))
     }
 
-    /// Passes over empty lines, after which nothing may stand.
+    /// Passes over empty lines at the end. Nothing else may follow.
     fn end(&mut self) -> SnapshotResult<()> {
         while let Some(line) = self.peek() {
             if !line.trim().is_empty() {
@@ -175,7 +175,7 @@ impl<'a> SnapshotParser<'a> {
         self.lines.get(self.at).copied()
     }
 
-    /// The indented lines that come next.
+    /// The indented lines from here on.
     fn list(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         while let Some(line) = self.optional("  ") {
@@ -190,12 +190,12 @@ impl<'a> SnapshotParser<'a> {
         Some(rest)
     }
 
-    /// The rest of a line that starts with `prefix`.
+    /// The rest of a line behind `prefix`.
     fn field(&mut self, prefix: &str) -> SnapshotResult<&'a str> {
         self.expect_prefix(prefix, &format!("`{}`", prefix.trim()))
     }
 
-    /// The same, where `expected` says what should stand there.
+    /// The same. `expected` describes the line in errors.
     fn expect_prefix(&mut self, prefix: &str, expected: &str) -> SnapshotResult<&'a str> {
         let Some(line) = self.peek() else {
             return Err(SnapshotError::Truncated {
@@ -226,7 +226,7 @@ impl<'a> SnapshotParser<'a> {
     }
 
     fn wrong(&self, expected: &str, found: &str) -> SnapshotError {
-        /// Characters of a wrong line that are shown.
+        /// Characters of a wrong line in an error.
         const SHOWN: usize = 60;
         SnapshotError::Line {
             path: self.path.to_owned(),

@@ -34,7 +34,7 @@ fn write_indented_lines(f: &mut Formatter<'_>, lines: &[String]) -> fmt::Result 
     lines.iter().try_for_each(|line| writeln!(f, "  {line}"))
 }
 
-/// The numbers of an output, in the digits that noise leaves.
+/// The numbers of an output, in the digits above noise.
 struct OutputNumbers {
     norm: String,
     min: String,
@@ -110,7 +110,7 @@ impl OutputSnapshot {
     }
 }
 
-/// A number that `noise` moves, or `none`.
+/// A number with its noise, or `none`.
 fn format_statistic(x: Option<f64>, noise: f64) -> String {
     x.map_or("none".to_owned(), |x| format_steady_number(x, noise, 0))
 }

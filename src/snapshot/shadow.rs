@@ -1,4 +1,4 @@
-//! The float64 shadow of an output in a snapshot: its text, and what is told of a change. Pure.
+//! The float64 shadow of an output in a snapshot: its text, and the words for a change. Pure.
 
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ pub struct ShadowChanged {
 }
 
 impl ShadowChanged {
-    /// What became of the shadow from `old` to `got`, if both are known.
+    /// The change of the shadow from `old` to `got`, if both are known.
     pub(super) fn between(old: &OutputSnapshot, got: &OutputSnapshot) -> Option<ShadowChanged> {
         let before = old.shadow.as_ref()?;
         let now = got.shadow.as_ref()?;
@@ -39,7 +39,7 @@ impl ShadowChanged {
         Some(ShadowChanged { changed, moved, relative: moved_units * unit, tied })
     }
 
-    /// What it says of an output that is within noise, or beyond it.
+    /// Its meaning for an output within noise, or beyond it.
     pub(super) fn note(&self, within: bool) -> String {
         let change = format_shadow_share(self.relative);
         match (within, self.moved, self.changed) {
@@ -68,7 +68,7 @@ fn format_shadow_share(relative: f64) -> String {
     }
 }
 
-/// The lines of a shadow, which belong to the output `name`.
+/// The lines of the shadow of the output `name`.
 pub(super) fn render_imprint_lines(imprint: &Imprint, name: &str) -> [String; 3] {
     let words = |values: &[u32]| {
         values.iter().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(" ")

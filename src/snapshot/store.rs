@@ -1,7 +1,6 @@
 //! Where snapshots lie, and how one becomes pending, accepted or rejected.
 //!
-//! A file is replaced by renaming a complete one onto it, so that a killed run, or two at once,
-//! leave one whole version.
+//! A complete file is renamed onto the old one: a killed run, or two at once, leave one whole version.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -22,31 +21,31 @@ const PENDING: &str = ".snap.new";
 pub struct Store {
     /// The folder of snapshots.
     pub folder: PathBuf,
-    /// The fixture's name below that folder.
+    /// The fixture's name below the folder.
     pub name: PathBuf,
-    /// The fixture, relative to the folder beside which the snapshots lie.
+    /// The fixture, relative to the folder beside the snapshots.
     source: String,
 }
 
-/// A snapshot that waits for review.
+/// A snapshot before its review.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PendingSnapshot {
     /// Where the accepted snapshot lies, or will.
     pub path: PathBuf,
     /// The snapshot to review.
     pub new: SnapshotFile,
-    /// The accepted file that it would replace.
+    /// The accepted file in its place.
     pub old: Before,
     text: String,
 }
 
-/// The accepted file that a pending snapshot would replace.
+/// The accepted file in the place of a pending snapshot.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Before {
     Nothing,
     /// An accepted snapshot.
     Accepted(Box<SnapshotFile>),
-    /// A snapshot that cannot be read any more, and why.
+    /// A snapshot beyond reading, and why.
     Damaged(String),
 }
 
@@ -62,8 +61,7 @@ impl Store {
         Some(Store::in_folder(folder, &fixture))
     }
 
-    /// The store to make for the fixture in `fixture` where none is found: beside the folder that
-    /// holds it.
+    /// The store to make for the fixture in `fixture` where none is found: beside the folder around it.
     pub fn beside(fixture: &Path) -> Store {
         let fixture = normalise_snapshot_path(fixture);
         let root = fixture.ancestors().nth(2).unwrap_or(&fixture);
@@ -135,7 +133,7 @@ pub fn write_snapshot(
     Ok(is_written.then_some(target))
 }
 
-/// The accepted paths of the snapshots that are pending in `folder` and below, sorted.
+/// The accepted paths of the pending snapshots in `folder` and below, sorted.
 ///
 /// # Errors
 /// [`SnapshotError::Io`] if a folder cannot be read.
@@ -155,8 +153,8 @@ pub struct Orphan {
     pub source: String,
 }
 
-/// The accepted snapshots in `folder` and below whose fixtures are gone, sorted. Those of other tools and
-/// those that cannot be read are none.
+/// The accepted snapshots without their fixtures in `folder` and below, sorted. Snapshots of other tools and unreadable
+/// ones do not count.
 ///
 /// # Errors
 /// [`SnapshotError::Io`] if a folder cannot be read.
@@ -172,10 +170,10 @@ pub fn list_orphan_snapshots(folder: &Path) -> Result<Vec<Orphan>, SnapshotError
     Ok(paths.into_iter().filter_map(orphan).collect())
 }
 
-/// The snapshot that is pending for `path`; none if it is gone, or is insta's own.
+/// The pending snapshot for `path`; none if it is gone, or is insta's own.
 ///
 /// # Errors
-/// [`SnapshotError`] if it cannot be read, or would replace what is not a snapshot of a replay.
+/// [`SnapshotError`] if it cannot be read, or would replace a file of another tool.
 pub fn open_pending(path: &Path) -> Result<Option<PendingSnapshot>, SnapshotError> {
     let file = pending_path(path);
     let text = match files::read_text(&file, files::TEXT_BYTES) {
@@ -257,7 +255,7 @@ fn replace_snapshot_file(path: &Path, text: &str, over: bool) -> Result<bool, Sn
     creation.map_err(write_error)
 }
 
-/// Gives a temporary file, which is private, the permissions of a file that is committed.
+/// Gives a private temporary file the permissions of a committed one.
 #[cfg(unix)]
 fn make_readable(file: &fs::File) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;

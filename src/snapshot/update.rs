@@ -1,4 +1,4 @@
-//! The snapshots that a run may write: `REPLAY_UPDATE` takes the words of insta's `INSTA_UPDATE`.
+//! Which snapshots a run may write: `REPLAY_UPDATE` takes the words of insta's `INSTA_UPDATE`.
 
 use std::str::FromStr;
 
@@ -16,11 +16,11 @@ pub enum SnapshotUpdate {
     Unseen,
     /// Write nothing.
     No,
-    /// Write everything, even what is the same.
+    /// Write everything, even equal snapshots.
     Force,
 }
 
-/// The kind of file to write, and whether over one that exists.
+/// The kind of file to write, and whether over an existing one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
     Nothing,
@@ -37,8 +37,8 @@ pub enum Write {
 }
 
 impl SnapshotUpdate {
-    /// The file to write for an outcome that is not its accepted snapshot; `has_accepted` tells whether
-    /// there is one. In CI nothing is overwritten.
+    /// The file to write for an outcome other than its accepted snapshot. `has_accepted` tells whether there is one. In
+    /// CI nothing is overwritten.
     pub fn write(self, has_accepted: bool, ci: bool) -> Write {
         let over = !ci;
         match self {

@@ -1,9 +1,8 @@
-//! Launches and failures in the words of the format. Accepted snapshots hold them, so that they
-//! must not change when reports do.
+//! Launches and failures in the words of the format. Accepted snapshots hold these words, so they stay when reports
+//! change.
 //!
-//! A failure is told by its kind, by the operation, and by the kernel, block and thread that did
-//! it. Details that can change while the numbers stay (lines of sources, addresses, explanations)
-//! are left out.
+//! A failure has its kind, its operation, and its kernel, block and thread. Lines of sources, addresses and explanations
+//! are left out: they can change while the numbers stay.
 
 use std::fmt::Write;
 
@@ -11,7 +10,7 @@ use super::number::format_snapshot_number;
 use crate::runtime::report::{LaunchRecord, ReplayFault};
 use crate::trial::{Failure, Outcome};
 
-/// Lines of launches that a snapshot lists.
+/// The most lines of launches in a snapshot.
 const LAUNCHES: usize = 64;
 
 /// The failure in one line.
@@ -53,7 +52,7 @@ pub(super) fn failure_line(run_failure: &Failure) -> String {
                 format_snapshot_number(*seconds, 4)
             )
         }
-        // What it had taken when that was seen is another number each time.
+        // The memory taken by then is another number each time.
         Failure::Memory { limit, .. } => format!("memory: more than {limit} bytes"),
         Failure::Overrun { .. } => "out-of-bounds write".to_owned(),
         Failure::NonFinite { output, nan, inf, first } => format!(
