@@ -232,7 +232,7 @@ impl SeriesReport {
             let worst_verdict: Option<Verdict> = verdicts.chain(replay.against).max();
             own_standing.max(worst_verdict.map_or(Standing::Completed, Standing::from))
         });
-        let is_wrong = self.findings.iter().any(|finding| finding.severity == Severity::Wrong);
+        let is_wrong = self.findings.iter().any(|finding| finding.severity() == Severity::Wrong);
         let findings_standing = if is_wrong { Standing::Diverged } else { Standing::Completed };
         of_replay.max().unwrap_or(Standing::Completed).max(findings_standing)
     }

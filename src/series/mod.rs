@@ -21,7 +21,8 @@ pub use adam::Adam;
 pub use alignment::{Alignment, Shift, find_token_shift};
 pub use catalogue::{ParameterTensors, TensorCatalogue, Tracked};
 pub use findings::{
-    Gradients, Parted, SeriesFinding, SeriesFindingKind, Severity, Spell, analyse_series,
+    FrequentClipping, Gradients, Misalignment, Parted, SeriesFinding, SeriesSpike, Severity, Spell,
+    analyse_series,
 };
 pub use measure::{captured_in, load_captured_numbers};
 pub use numbers::{

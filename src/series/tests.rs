@@ -119,8 +119,9 @@ fn a_spike_of_the_loss_is_found_where_it_was_planted() {
     let mut series = training(2, 60, 0.05, 7);
     let loss = series.steps[41].measured.scalars.loss.as_mut().expect("a loss");
     *loss *= 3.0;
-    let SeriesFindingKind::Spike { quantity, spell, worst, value, expected, deviations, .. } =
-        only(&series).kind
+    let SeriesFinding::Spike {
+        spike: SeriesSpike { quantity, spell, worst, value, expected, deviations, .. },
+    } = only(&series)
     else {
         panic!("a spike");
     };
@@ -137,7 +138,8 @@ fn a_spike_of_one_layer_is_told_where_the_whole_does_not_show_it() {
         gradient(&mut series, 0, at).norm *= 100.0;
     }
     gradient(&mut series, 5, 30).norm *= 8.0;
-    let SeriesFindingKind::Spike { quantity, worst, others, .. } = only(&series).kind else {
+    let SeriesFinding::Spike { spike: SeriesSpike { quantity, worst, others, .. } } = only(&series)
+    else {
         panic!("a spike");
     };
     assert_eq!((quantity.as_str(), worst, others), ("layers.5.w", 30, 0));
@@ -147,7 +149,9 @@ fn a_spike_of_one_layer_is_told_where_the_whole_does_not_show_it() {
 fn clipping_is_told_with_its_rate_and_what_it_removes() {
     let mut series = training(1, 20, 0.0, 0);
     series.clip = Some(0.1);
-    let SeriesFindingKind::Clipped { spell, norm, removed, most, gradients } = only(&series).kind
+    let SeriesFinding::Clipped {
+        clipping: FrequentClipping { spell, norm, removed, most, gradients },
+    } = only(&series)
     else {
         panic!("clipping");
     };
@@ -175,18 +179,21 @@ fn a_gradient_that_is_clipped_and_matches_its_loss_is_large_and_not_wrong() {
     for at in 0..20 {
         verdict(&mut series, at, GradientVerdict::Matches);
     }
-    let SeriesFindingKind::Clipped { gradients, .. } = only(&series).kind else {
+    let SeriesFinding::Clipped { clipping: FrequentClipping { gradients, .. } } = only(&series)
+    else {
         panic!("clipping")
     };
     assert_eq!(gradients, Gradients::Match);
     verdict(&mut series, 4, GradientVerdict::Mismatch);
     let [first, second] = &analyse_series(&series)[..] else { panic!("two findings") };
     assert!(
-        matches!(&first.kind, SeriesFindingKind::GradientWrong { spell, .. } if (spell.steps, spell.first) == (1, 4))
+        matches!(&first, SeriesFinding::GradientWrong { spell, .. } if (spell.steps, spell.first) == (1, 4))
     );
     assert!(matches!(
-        second.kind,
-        SeriesFindingKind::Clipped { gradients: Gradients::Mismatch, .. }
+        second,
+        SeriesFinding::Clipped {
+            clipping: FrequentClipping { gradients: Gradients::Mismatch, .. }
+        }
     ));
 }
 
@@ -197,7 +204,8 @@ fn clipping_is_read_from_captured_norms() {
         // Captured after clipping, to the norm of 0.3 that they have.
         step.measured.scalars.grad_norm = Some(1.2);
     }
-    let SeriesFindingKind::Clipped { norm, removed, .. } = only(&series).kind else {
+    let SeriesFinding::Clipped { clipping: FrequentClipping { norm, removed, .. } } = only(&series)
+    else {
         panic!("clipping")
     };
     assert!((norm - 1.2).abs() < 1e-12 && (removed - 0.75).abs() < 1e-12, "{norm} {removed}");
@@ -209,7 +217,10 @@ fn clipping_is_read_from_captured_norms() {
     for step in &mut series.steps {
         step.measured.scalars.max_norm = Some(0.15);
     }
-    let SeriesFindingKind::Clipped { removed, .. } = only(&series).kind else { panic!("clipping") };
+    let SeriesFinding::Clipped { clipping: FrequentClipping { removed, .. } } = only(&series)
+    else {
+        panic!("clipping")
+    };
     assert!((removed - 0.5).abs() < 1e-6, "{removed}");
 }
 
@@ -219,7 +230,7 @@ fn a_layer_without_gradient_is_found_from_the_step_it_died_at() {
     for at in 12..20 {
         *gradient(&mut series, 1, at) = numbers(0.0);
     }
-    let SeriesFindingKind::NoGradient { parameters, spell } = only(&series).kind else {
+    let SeriesFinding::NoGradient { parameters, spell } = only(&series) else {
         panic!("a dead layer")
     };
     assert_eq!((parameters[0].as_str(), spell.first, spell.steps), ("layers.1.w", 12, 8));
@@ -241,10 +252,8 @@ fn nan_is_told_from_its_first_step_and_tensor_on() {
         series.steps[at].measured.scalars.loss = Some(f64::NAN);
     }
     let finding = only(&series);
-    assert_eq!(finding.severity, Severity::Wrong);
-    let SeriesFindingKind::NotFinite { spell, tensors, affected } = finding.kind else {
-        panic!("NaN")
-    };
+    assert_eq!(finding.severity(), Severity::Wrong);
+    let SeriesFinding::NotFinite { spell, tensors, affected } = finding else { panic!("NaN") };
     assert_eq!((spell.first, spell.steps, affected), (8, 12, 3));
     assert_eq!(tensors, ["grad_layers_2_w"]);
 }
@@ -256,7 +265,9 @@ fn targets_that_are_not_the_next_tokens_are_told() {
     for step in &mut series.steps {
         step.measured.alignment = Some(shifted.clone());
     }
-    let SeriesFindingKind::Misaligned { spell, shift, .. } = only(&series).kind else {
+    let SeriesFinding::Misaligned { misalignment: Misalignment { spell, shift, .. } } =
+        only(&series)
+    else {
         panic!("misaligned")
     };
     assert!(spell.is_always());
@@ -269,7 +280,7 @@ fn gradients_that_vanish_over_depth_are_told_with_their_factor() {
     for (at, layer) in (0..20).flat_map(|at| (0..6).map(move |layer| (at, layer))) {
         gradient(&mut series, layer, at).norm *= 10f64.powi(layer as i32 - 5);
     }
-    let SeriesFindingKind::Flow { group, layers, factor, first, last } = only(&series).kind else {
+    let SeriesFinding::Flow { group, layers, factor, first, last } = only(&series) else {
         panic!("a flow");
     };
     assert_eq!((group.as_str(), layers), ("layers", 6));
@@ -287,10 +298,10 @@ fn parameters_that_do_not_move_and_those_that_jump_are_told() {
     let found = analyse_series(&series);
     let [frozen, jumps] = &found[..] else { panic!("{found:#?}") };
     assert!(
-        matches!(&frozen.kind, SeriesFindingKind::Frozen { parameters, .. } if parameters == &["layers.0.w"])
+        matches!(&frozen, SeriesFinding::Frozen { parameters, .. } if parameters == &["layers.0.w"])
     );
     assert!(
-        matches!(&jumps.kind, SeriesFindingKind::Updates { parameters, large: true, .. } if parameters == &["layers.2.w"])
+        matches!(&jumps, SeriesFinding::Updates { parameters, large: true, .. } if parameters == &["layers.2.w"])
     );
     // Without a learning rate nothing has to move.
     for step in &mut series.steps {
@@ -306,9 +317,7 @@ fn a_loss_that_rises_is_told_and_noise_is_no_rise() {
     for (at, step) in series.steps.iter_mut().enumerate() {
         step.measured.scalars.loss = Some(1.0 + 0.05 * at as f64 + 0.02 * normal(9, at));
     }
-    let SeriesFindingKind::LossRises { from, to, .. } = only(&series).kind else {
-        panic!("a rise")
-    };
+    let SeriesFinding::LossRises { from, to, .. } = only(&series) else { panic!("a rise") };
     assert!(from < 1.4 && to > 2.5, "{from} {to}");
     for (at, step) in series.steps.iter_mut().enumerate() {
         step.measured.scalars.loss = Some(1.0 + 0.2 * normal(9, at));
@@ -325,13 +334,13 @@ fn moments_that_cannot_be_adams_are_told() {
         only(&series)
     };
     let negative = told(|adam| adam.negative = 2);
-    assert_eq!(negative.severity, Severity::Wrong);
-    assert!(matches!(negative.kind, SeriesFindingKind::AdamNegative { .. }));
+    assert_eq!(negative.severity(), Severity::Wrong);
+    assert!(matches!(negative, SeriesFinding::AdamNegative { .. }));
     assert!(matches!(
-        told(|adam| adam.unrelated = 1).kind,
-        SeriesFindingKind::AdamUnrelated { elements: 1, .. }
+        told(|adam| adam.unrelated = 1),
+        SeriesFinding::AdamUnrelated { elements: 1, .. }
     ));
-    assert!(matches!(told(|adam| adam.damped = 80).kind, SeriesFindingKind::AdamDamped { .. }));
+    assert!(matches!(told(|adam| adam.damped = 80), SeriesFinding::AdamDamped { .. }));
     series.steps.clear();
 }
 
@@ -356,8 +365,8 @@ fn the_first_step_at_which_revisions_part_is_told_and_how_the_distance_grows() {
         });
     }
     let finding = only(&series);
-    assert_eq!(finding.severity, Severity::Wrong);
-    let SeriesFindingKind::Parted { parted } = finding.kind else { panic!("revisions that part") };
+    assert_eq!(finding.severity(), Severity::Wrong);
+    let SeriesFinding::Parted { parted } = finding else { panic!("revisions that part") };
     assert_eq!((parted.spell.first, parted.spell.steps, parted.spell.of), (5, 15, 20));
     assert_eq!(parted.first, 1e-7 * 32.0);
     assert!((parted.growth.expect("a trend") - 2.0).abs() < 1e-9);

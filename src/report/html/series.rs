@@ -33,7 +33,7 @@ pub fn series_html(report: &SeriesReport, run: &RunRecord) -> String {
 fn build_series_head(report: &SeriesReport) -> PageHead {
     let mut lines = render_series_heading(report).into_iter();
     let about = lines.next().unwrap_or_default();
-    let unusual = report.findings.iter().any(|finding| finding.severity == Severity::Unusual);
+    let unusual = report.findings.iter().any(|finding| finding.severity() == Severity::Unusual);
     let mood = match Mood::from(report.standing()) {
         Mood::Good if unusual => Mood::Caution,
         mood => mood,
@@ -56,8 +56,8 @@ fn render_series_findings(report: &SeriesReport) -> Markup {
                 ul class="lines" {
                     @for finding in &report.findings {
                         li {
-                            (render_badge(severity_mood(finding.severity), severity_name(finding.severity))) " "
-                            (describe_series_finding(report, &finding.kind))
+                            (render_badge(severity_mood(finding.severity()), severity_name(finding.severity()))) " "
+                            (describe_series_finding(report, finding))
                         }
                     }
                     @if let Some(words) = data { li class="dim" { (words) } }
@@ -129,9 +129,7 @@ mod tests {
     use super::super::tests::{HOSTILE, read};
     use super::*;
     use crate::report::series::create_sample_series;
-    use crate::series::{
-        Scalars, SeriesFinding, SeriesFindingKind, SeriesStep, Spell, StepNumbers,
-    };
+    use crate::series::{Scalars, SeriesFinding, SeriesStep, Spell, StepNumbers};
 
     /// A run whose loss falls, is not a number once and infinite once.
     fn report(steps: usize) -> SeriesReport {
@@ -156,9 +154,8 @@ mod tests {
     fn the_page_of_a_series_is_well_formed_and_draws_each_curve_with_its_words() {
         let mut report = report(20);
         let spell = Spell { steps: 2, of: 20, first: 3, last: 4 };
-        let kind =
-            SeriesFindingKind::NotFinite { spell, tensors: vec![HOSTILE.to_owned()], affected: 1 };
-        report.findings.push(SeriesFinding { severity: Severity::Wrong, kind });
+        let tensors = vec![HOSTILE.to_owned()];
+        report.findings.push(SeriesFinding::NotFinite { spell, tensors, affected: 1 });
         let page = series_html(&report, &RunRecord::default());
         let seen = read(&page);
         assert_eq!(seen.elements.iter().filter(|name| *name == "figure").count(), 1);

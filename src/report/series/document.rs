@@ -9,7 +9,7 @@ use crate::judge::Verdict;
 use crate::report::{RefusedFixture, Revision, RunRecord, Standing};
 use crate::series::{
     Adam, Alignment, Clipping, Distance, Numbering, ParameterUpdate, Scalars, SeriesFinding,
-    SeriesStep, StepGradient, TensorNumbers,
+    SeriesStep, Severity, StepGradient, TensorNumbers,
 };
 use crate::summary::OptionalNumber;
 use crate::trial::Status;
@@ -39,6 +39,8 @@ struct SeriesDocument<'a> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct JsonFinding<'a> {
     text: String,
+    /// How bad it is.
+    severity: Severity,
     #[serde(flatten)]
     finding: &'a SeriesFinding,
 }
@@ -115,7 +117,11 @@ pub fn render_series_json(report: &SeriesReport, run: &RunRecord) -> String {
 }
 
 fn build_json_finding<'a>(report: &SeriesReport, finding: &'a SeriesFinding) -> JsonFinding<'a> {
-    JsonFinding { text: describe_series_finding(report, &finding.kind), finding }
+    JsonFinding {
+        text: describe_series_finding(report, finding),
+        severity: finding.severity(),
+        finding,
+    }
 }
 
 fn build_json_step<'a>(

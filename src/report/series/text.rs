@@ -98,14 +98,17 @@ fn write_series_findings(out: &mut Text, report: &SeriesReport) {
     }
     out.section("findings");
     for finding in &report.findings {
-        let style = match finding.severity {
+        let style = match finding.severity() {
             Severity::Wrong => RED,
             Severity::Unusual => YELLOW,
             Severity::Note => DIM,
         };
-        let line =
-            ReportLine::from("  ").column(style, severity_name(finding.severity), "unusual".len());
-        out.line(line.and("  ").and(describe_series_finding(report, &finding.kind)));
+        let line = ReportLine::from("  ").column(
+            style,
+            severity_name(finding.severity()),
+            "unusual".len(),
+        );
+        out.line(line.and("  ").and(describe_series_finding(report, finding)));
     }
 }
 
@@ -169,7 +172,7 @@ pub(in crate::report) fn describe_alignment(report: &SeriesReport) -> Option<Str
 }
 
 fn count_findings(report: &SeriesReport, severity: Severity) -> u64 {
-    report.findings.iter().filter(|finding| finding.severity == severity).count() as u64
+    report.findings.iter().filter(|finding| finding.severity() == severity).count() as u64
 }
 
 /// How the series came out, in a sentence.

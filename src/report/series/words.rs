@@ -5,25 +5,27 @@ use crate::numerics::oracle;
 use crate::report::Revision;
 use crate::report::numbers::{format_noun_count, format_short_number};
 use crate::report::text::describe_failure;
-use crate::series::{Gradients, Other, Parted, SeriesFindingKind, Spell};
+use crate::series::{
+    FrequentClipping, Gradients, Misalignment, Other, Parted, SeriesFinding, SeriesSpike, Spell,
+};
 
 /// The most names listed; the rest is counted.
 const SHOWN: usize = 3;
 
 /// The finding as a sentence.
-pub fn describe_series_finding(report: &SeriesReport, kind: &SeriesFindingKind) -> String {
-    match kind {
-        SeriesFindingKind::Failed { spell, failure: first } => {
+pub fn describe_series_finding(report: &SeriesReport, finding: &SeriesFinding) -> String {
+    match finding {
+        SeriesFinding::Failed { spell, failure: first } => {
             format!(
                 "the replay fails {}: {}",
                 describe_spell(report, spell),
                 describe_failure(first)
             )
         }
-        SeriesFindingKind::Untestable { spell, reason } => {
+        SeriesFinding::Untestable { spell, reason } => {
             format!("the revision cannot be replayed {}: {reason}", describe_spell(report, spell))
         }
-        SeriesFindingKind::NotFinite { spell, tensors, affected } => {
+        SeriesFinding::NotFinite { spell, tensors, affected } => {
             let left_out = affected.saturating_sub(tensors.len()) as u64;
             let then = match left_out {
                 0 => String::new(),
@@ -35,43 +37,15 @@ pub fn describe_series_finding(report: &SeriesReport, kind: &SeriesFindingKind) 
                 join_first_names(tensors)
             )
         }
-        SeriesFindingKind::GradientWrong { output, spell, worst, error } => format!(
+        SeriesFinding::GradientWrong { output, spell, worst, error } => format!(
             "{output} does not match its loss {}: worst rel. {} (noise {})",
             describe_spell(report, spell),
             format_two_digits(*worst),
             format_two_digits(*error)
         ),
-        SeriesFindingKind::Parted { parted } => parted_words(report, parted),
-        SeriesFindingKind::Misaligned { .. } => describe_misalignment(report, kind),
-        SeriesFindingKind::NoGradient { .. }
-        | SeriesFindingKind::Frozen { .. }
-        | SeriesFindingKind::Spike { .. }
-        | SeriesFindingKind::Clipped { .. }
-        | SeriesFindingKind::Flow { .. }
-        | SeriesFindingKind::Updates { .. }
-        | SeriesFindingKind::LossRises { .. }
-        | SeriesFindingKind::AdamNegative { .. }
-        | SeriesFindingKind::AdamDamped { .. }
-        | SeriesFindingKind::AdamUnrelated { .. } => describe_training_finding(report, kind),
-        SeriesFindingKind::Missing { numbers } => {
-            format!("{} left out: {}", format_steps_subject(numbers.len()), list_numbers(numbers))
-        }
-        SeriesFindingKind::Repeated { numbers } => {
-            format!("there are several steps with the same number: {}", list_numbers(numbers))
-        }
-        SeriesFindingKind::WithoutNumber { fixtures } => format!(
-            "the steps are in the order of their names: {} {} no number in {} provenance",
-            join_first_names(fixtures),
-            inflect_verb(fixtures, "has", "have"),
-            inflect_verb(fixtures, "its", "their")
-        ),
-    }
-}
-
-/// The findings on losses, gradients and parameters over the steps.
-fn describe_training_finding(report: &SeriesReport, kind: &SeriesFindingKind) -> String {
-    match kind {
-        SeriesFindingKind::NoGradient { parameters, spell } => {
+        SeriesFinding::Parted { parted } => parted_words(report, parted),
+        SeriesFinding::Misaligned { misalignment } => describe_misalignment(report, misalignment),
+        SeriesFinding::NoGradient { parameters, spell } => {
             format!(
                 "{} {} no gradient {}",
                 join_first_names(parameters),
@@ -79,15 +53,15 @@ fn describe_training_finding(report: &SeriesReport, kind: &SeriesFindingKind) ->
                 describe_spell(report, spell)
             )
         }
-        SeriesFindingKind::Frozen { parameters, spell } => format!(
+        SeriesFinding::Frozen { parameters, spell } => format!(
             "{} {} the same bits {}, although there are gradients",
             join_first_names(parameters),
             inflect_verb(parameters, "keeps", "keep"),
             describe_spell(report, spell)
         ),
-        SeriesFindingKind::Spike { .. } => describe_spike(report, kind),
-        SeriesFindingKind::Clipped { .. } => describe_clipping(report, kind),
-        SeriesFindingKind::Flow { group, layers, first, last, factor } => {
+        SeriesFinding::Spike { spike } => describe_spike(report, spike),
+        SeriesFinding::Clipped { clipping } => describe_clipping(report, clipping),
+        SeriesFinding::Flow { group, layers, first, last, factor } => {
             let trend = if *factor < 1.0 { "vanish" } else { "explode" };
             format!(
                 "gradients {trend} on their way back through the {layers} layers of {group}: {} an \
@@ -97,7 +71,7 @@ fn describe_training_finding(report: &SeriesReport, kind: &SeriesFindingKind) ->
                 format_two_digits(*factor)
             )
         }
-        SeriesFindingKind::Updates { parameters, ratio, large, of } => format!(
+        SeriesFinding::Updates { parameters, ratio, large, of } => format!(
             "a step moves {} by {} of {}: update-to-weight ratio {}, the median of {}",
             join_first_names(parameters),
             if *large { "more than a tenth" } else { "less than a millionth" },
@@ -105,13 +79,42 @@ fn describe_training_finding(report: &SeriesReport, kind: &SeriesFindingKind) ->
             format_two_digits(*ratio),
             format_noun_count(*of as u64, "step")
         ),
-        SeriesFindingKind::LossRises { from, to, noise } => format!(
+        SeriesFinding::LossRises { from, to, noise } => format!(
             "the loss rises: {} in the first quarter, {} in the last (noise {} a step)",
             format_short_number(*from, 4),
             format_short_number(*to, 4),
             format_fraction_percent(*noise)
         ),
-        _ => describe_adam_finding(report, kind),
+        SeriesFinding::AdamNegative { parameters, spell } => format!(
+            "Adam's second moment of {} is negative {}: a mean of squares cannot be",
+            join_first_names(parameters),
+            describe_spell(report, spell)
+        ),
+        SeriesFinding::AdamUnrelated { parameters, spell, elements, of } => format!(
+            "Adam's moments of {} do not belong together {}: {elements} of {of} elements have a first \
+             one larger than any gradients make it beside the second",
+            join_first_names(parameters),
+            describe_spell(report, spell)
+        ),
+        SeriesFinding::AdamDamped { parameters, spell, part } => format!(
+            "epsilon is larger than the root of Adam's second moment in {} of {} {}: its steps are \
+             damped",
+            format_fraction_percent(*part),
+            join_first_names(parameters),
+            describe_spell(report, spell)
+        ),
+        SeriesFinding::Missing { numbers } => {
+            format!("{} left out: {}", format_steps_subject(numbers.len()), list_numbers(numbers))
+        }
+        SeriesFinding::Repeated { numbers } => {
+            format!("there are several steps with the same number: {}", list_numbers(numbers))
+        }
+        SeriesFinding::WithoutNumber { fixtures } => format!(
+            "the steps are in the order of their names: {} {} no number in {} provenance",
+            join_first_names(fixtures),
+            inflect_verb(fixtures, "has", "have"),
+            inflect_verb(fixtures, "its", "their")
+        ),
     }
 }
 
@@ -206,10 +209,8 @@ fn format_fraction_percent(part: f64) -> String {
     format!("{} %", format_short_number(part * 100.0, 2))
 }
 
-fn describe_misalignment(report: &SeriesReport, kind: &SeriesFindingKind) -> String {
-    let SeriesFindingKind::Misaligned { spell, shift, differ, of, place } = kind else {
-        return String::new();
-    };
+fn describe_misalignment(report: &SeriesReport, misalignment: &Misalignment) -> String {
+    let Misalignment { spell, shift, differ, of, place } = misalignment;
     let mismatch = match shift {
         Some(1) => {
             let place =
@@ -224,12 +225,8 @@ fn describe_misalignment(report: &SeriesReport, kind: &SeriesFindingKind) -> Str
     format!("{mismatch}, {}", describe_spell(report, spell))
 }
 
-fn describe_spike(report: &SeriesReport, kind: &SeriesFindingKind) -> String {
-    let SeriesFindingKind::Spike { quantity, spell, worst, value, expected, deviations, others } =
-        kind
-    else {
-        return String::new();
-    };
+fn describe_spike(report: &SeriesReport, spike: &SeriesSpike) -> String {
+    let SeriesSpike { quantity, spell, worst, value, expected, deviations, others } = spike;
     let quantity_name = match quantity.as_str() {
         "loss" => "the loss".to_owned(),
         "gradients" => "the norm of all gradients".to_owned(),
@@ -255,10 +252,8 @@ fn describe_spike(report: &SeriesReport, kind: &SeriesFindingKind) -> String {
     )
 }
 
-fn describe_clipping(report: &SeriesReport, kind: &SeriesFindingKind) -> String {
-    let SeriesFindingKind::Clipped { spell, norm, removed, most, gradients } = kind else {
-        return String::new();
-    };
+fn describe_clipping(report: &SeriesReport, clipping: &FrequentClipping) -> String {
+    let FrequentClipping { spell, norm, removed, most, gradients } = clipping;
     let meaning = match gradients {
         Gradients::Match => "the gradient matches its loss: it is large, not wrong",
         Gradients::Mismatch => "the gradient does not match its loss: mend that first",
@@ -280,35 +275,11 @@ fn describe_clipping(report: &SeriesReport, kind: &SeriesFindingKind) -> String 
     )
 }
 
-fn describe_adam_finding(report: &SeriesReport, kind: &SeriesFindingKind) -> String {
-    match kind {
-        SeriesFindingKind::AdamNegative { parameters, spell } => format!(
-            "Adam's second moment of {} is negative {}: a mean of squares cannot be",
-            join_first_names(parameters),
-            describe_spell(report, spell)
-        ),
-        SeriesFindingKind::AdamUnrelated { parameters, spell, elements, of } => format!(
-            "Adam's moments of {} do not belong together {}: {elements} of {of} elements have a first \
-             one larger than any gradients make it beside the second",
-            join_first_names(parameters),
-            describe_spell(report, spell)
-        ),
-        SeriesFindingKind::AdamDamped { parameters, spell, part } => format!(
-            "epsilon is larger than the root of Adam's second moment in {} of {} {}: its steps are \
-             damped",
-            format_fraction_percent(*part),
-            join_first_names(parameters),
-            describe_spell(report, spell)
-        ),
-        _ => String::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::report::series::create_sample_series;
-    use crate::series::{SeriesFinding, SeriesStep, Severity, StepNumbers};
+    use crate::series::{SeriesStep, StepNumbers};
     use crate::trial::Failure;
 
     /// A report on twenty steps, the numbers 100 to 119.
@@ -328,7 +299,7 @@ mod tests {
         Spell { steps, of, first, last }
     }
 
-    fn told(kinds: &[SeriesFindingKind]) -> String {
+    fn told(kinds: &[SeriesFinding]) -> String {
         let report = report();
         kinds.iter().map(|kind| describe_series_finding(&report, kind) + "\n").collect()
     }
@@ -346,19 +317,16 @@ mod tests {
                 growth,
                 meaning,
             };
-            SeriesFindingKind::Parted { parted }
+            SeriesFinding::Parted { parted }
         };
         let kinds = [
-            SeriesFindingKind::Failed {
-                spell: spell(1, 20, 7, 7),
-                failure: Failure::Exit { code: 3 },
-            },
-            SeriesFindingKind::NotFinite {
+            SeriesFinding::Failed { spell: spell(1, 20, 7, 7), failure: Failure::Exit { code: 3 } },
+            SeriesFinding::NotFinite {
                 spell: spell(12, 20, 8, 19),
                 tensors: vec!["a".into()],
                 affected: 3,
             },
-            SeriesFindingKind::GradientWrong {
+            SeriesFinding::GradientWrong {
                 output: "g".into(),
                 spell: spell(20, 20, 0, 19),
                 worst: 0.76,
@@ -367,30 +335,33 @@ mod tests {
             parted(Other::Trusted, Some(2.0), Some(oracle::Finding::Wrong)),
             parted(Other::Captured, Some(0.9), None),
             parted(Other::Oracle, None, Some(oracle::Finding::Imprecise)),
-            SeriesFindingKind::AdamNegative {
-                parameters: vec!["w".into()],
-                spell: spell(2, 20, 1, 9),
+            SeriesFinding::AdamNegative { parameters: vec!["w".into()], spell: spell(2, 20, 1, 9) },
+            SeriesFinding::Misaligned {
+                misalignment: Misalignment {
+                    spell: spell(20, 20, 0, 19),
+                    shift: Some(0),
+                    differ: 9,
+                    of: 9,
+                    place: None,
+                },
             },
-            SeriesFindingKind::Misaligned {
-                spell: spell(20, 20, 0, 19),
-                shift: Some(0),
-                differ: 9,
-                of: 9,
-                place: None,
+            SeriesFinding::Misaligned {
+                misalignment: Misalignment {
+                    spell: spell(1, 1, 0, 0),
+                    shift: None,
+                    differ: 9,
+                    of: 9,
+                    place: None,
+                },
             },
-            SeriesFindingKind::Misaligned {
-                spell: spell(1, 1, 0, 0),
-                shift: None,
-                differ: 9,
-                of: 9,
-                place: None,
-            },
-            SeriesFindingKind::Misaligned {
-                spell: spell(2, 2, 0, 1),
-                shift: Some(1),
-                differ: 1,
-                of: 9,
-                place: Some(vec![0, 3]),
+            SeriesFinding::Misaligned {
+                misalignment: Misalignment {
+                    spell: spell(2, 2, 0, 1),
+                    shift: Some(1),
+                    differ: 1,
+                    of: 9,
+                    place: Some(vec![0, 3]),
+                },
             },
         ];
         insta::assert_snapshot!(told(&kinds), @"
@@ -410,38 +381,38 @@ mod tests {
     #[test]
     fn what_is_unusual_is_told_with_its_figures() {
         let names = |count: usize| (0..count).map(|at| format!("layers.{at}")).collect::<Vec<_>>();
-        let spike = |quantity: &str, steps, others| SeriesFindingKind::Spike {
-            quantity: quantity.into(),
-            spell: spell(steps, 20, 11, 11 + steps - 1),
-            worst: 11,
-            value: 9.5,
-            expected: 2.125,
-            deviations: 12.34,
-            others,
+        let spike = |quantity: &str, steps, others| SeriesFinding::Spike {
+            spike: SeriesSpike {
+                quantity: quantity.into(),
+                spell: spell(steps, 20, 11, 11 + steps - 1),
+                worst: 11,
+                value: 9.5,
+                expected: 2.125,
+                deviations: 12.34,
+                others,
+            },
         };
-        let clipped = |gradients| SeriesFindingKind::Clipped {
-            spell: spell(20, 20, 0, 19),
-            norm: 3.5,
-            removed: 0.714,
-            most: 0.9,
-            gradients,
+        let clipped = |gradients| SeriesFinding::Clipped {
+            clipping: FrequentClipping {
+                spell: spell(20, 20, 0, 19),
+                norm: 3.5,
+                removed: 0.714,
+                most: 0.9,
+                gradients,
+            },
         };
-        let updates = |large, ratio| SeriesFindingKind::Updates {
-            parameters: names(1),
-            ratio,
-            large,
-            of: 20,
-        };
+        let updates =
+            |large, ratio| SeriesFinding::Updates { parameters: names(1), ratio, large, of: 20 };
         let kinds = [
-            SeriesFindingKind::NoGradient { parameters: names(2), spell: spell(8, 20, 12, 19) },
-            SeriesFindingKind::Frozen { parameters: names(9), spell: spell(20, 20, 0, 19) },
+            SeriesFinding::NoGradient { parameters: names(2), spell: spell(8, 20, 12, 19) },
+            SeriesFinding::Frozen { parameters: names(9), spell: spell(20, 20, 0, 19) },
             spike("loss", 1, 0),
             spike("gradients", 3, 0),
             spike("layers.0", 1, 4),
             clipped(Gradients::Match),
             clipped(Gradients::Mismatch),
             clipped(Gradients::Unchecked),
-            SeriesFindingKind::Flow {
+            SeriesFinding::Flow {
                 group: "layers".into(),
                 layers: 6,
                 first: 3e-7,
@@ -450,26 +421,26 @@ mod tests {
             },
             updates(true, 0.5),
             updates(false, 1e-8),
-            SeriesFindingKind::LossRises { from: 1.2, to: 2.9, noise: 0.02 },
-            SeriesFindingKind::AdamDamped {
+            SeriesFinding::LossRises { from: 1.2, to: 2.9, noise: 0.02 },
+            SeriesFinding::AdamDamped {
                 parameters: names(1),
                 spell: spell(1, 20, 3, 3),
                 part: 0.75,
             },
-            SeriesFindingKind::AdamUnrelated {
+            SeriesFinding::AdamUnrelated {
                 parameters: names(1),
                 spell: spell(1, 20, 3, 3),
                 elements: 4,
                 of: 64,
             },
-            SeriesFindingKind::Untestable {
+            SeriesFinding::Untestable {
                 spell: spell(20, 20, 0, 19),
                 reason: "it does not compile".into(),
             },
-            SeriesFindingKind::Missing { numbers: vec![7] },
-            SeriesFindingKind::Missing { numbers: vec![7, 8, 9, 10, 11, 12] },
-            SeriesFindingKind::Repeated { numbers: vec![7] },
-            SeriesFindingKind::WithoutNumber { fixtures: names(2) },
+            SeriesFinding::Missing { numbers: vec![7] },
+            SeriesFinding::Missing { numbers: vec![7, 8, 9, 10, 11, 12] },
+            SeriesFinding::Repeated { numbers: vec![7] },
+            SeriesFinding::WithoutNumber { fixtures: names(2) },
         ];
         insta::assert_snapshot!(told(&kinds), @"
         layers.0 and layers.1 get no gradient at 8 of 20 steps, step 112 to step 119
@@ -498,10 +469,11 @@ mod tests {
     fn a_finding_of_a_capture_stands_where_its_severity_says() {
         let mut report = report();
         assert!(!report.standing().is_wrong());
-        let kind = SeriesFindingKind::Missing { numbers: vec![1] };
-        report.findings.push(SeriesFinding { severity: Severity::Unusual, kind: kind.clone() });
+        report.findings.push(SeriesFinding::Missing { numbers: vec![1] });
+        report.findings.push(SeriesFinding::LossRises { from: 1.0, to: 2.0, noise: 0.0 });
         assert!(!report.standing().is_wrong());
-        report.findings.push(SeriesFinding { severity: Severity::Wrong, kind });
+        let parameters = vec!["w".to_owned()];
+        report.findings.push(SeriesFinding::AdamNegative { parameters, spell: spell(1, 20, 0, 0) });
         assert!(report.standing().is_wrong());
     }
 }

@@ -1,36 +1,33 @@
 //! What Adam's moments show.
 
-use super::{
-    SeriesFinding, SeriesFindingKind, Spell, group_by_spell, list_parameter_paths, unusual_finding,
-    wrong_finding,
-};
+use super::{SeriesFinding, Spell, group_by_spell, list_parameter_paths};
 use crate::series::Series;
 use crate::series::adam::Adam;
 
 pub(super) fn list_adam_findings(series: &Series) -> Vec<SeriesFinding> {
     let negative =
         find_adam_spells(series, |adam| adam.negative > 0).into_iter().map(|(spell, affected)| {
-            wrong_finding(SeriesFindingKind::AdamNegative {
+            SeriesFinding::AdamNegative {
                 parameters: list_parameter_paths(series, &affected),
                 spell,
-            })
+            }
         });
     let unrelated =
         find_adam_spells(series, |adam| adam.unrelated > 0).into_iter().map(|(spell, affected)| {
             let (elements, of) = look_up_adam(series, affected[0], &spell)
                 .map_or((0, 0), |a| (a.unrelated, a.count));
             let parameters = list_parameter_paths(series, &affected);
-            unusual_finding(SeriesFindingKind::AdamUnrelated { parameters, spell, elements, of })
+            SeriesFinding::AdamUnrelated { parameters, spell, elements, of }
         });
     let damped = find_adam_spells(series, |adam| adam.damped * 2 > adam.count).into_iter();
     let damped = damped.map(|(spell, affected)| {
         let part = look_up_adam(series, affected[0], &spell)
             .map_or(0.0, |a| a.damped as f64 / a.count as f64);
-        unusual_finding(SeriesFindingKind::AdamDamped {
+        SeriesFinding::AdamDamped {
             parameters: list_parameter_paths(series, &affected),
             spell,
             part,
-        })
+        }
     });
     negative.chain(unrelated).chain(damped).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{SeriesFinding, SeriesFindingKind, find_gradient_numbers, unusual_finding};
+use super::{SeriesFinding, find_gradient_numbers};
 use crate::numerics::constants::{FLOW_FACTOR, LEAST_LAYERS};
 use crate::series::Series;
 use crate::series::path::parse_layer;
@@ -51,7 +51,7 @@ fn find_gradient_flow(
     let layers = points.len();
     let first = first.exp();
     let last = last.exp();
-    Some(unusual_finding(SeriesFindingKind::Flow { group, layers, first, last, factor }))
+    Some(SeriesFinding::Flow { group, layers, first, last, factor })
 }
 
 /// The logarithm of the root mean square of the gradients of one layer: the median over the steps at which

@@ -1,6 +1,6 @@
 //! Where the loss goes, and how gradients are clipped.
 
-use super::{Gradients, SeriesFinding, SeriesFindingKind, Spell, unusual_finding};
+use super::{FrequentClipping, Gradients, SeriesFinding, Spell};
 use crate::judge::GradientVerdict;
 use crate::numerics::constants::{LEAST_LOSS_STEPS, OFTEN_CLIPPED};
 use crate::series::Series;
@@ -27,8 +27,7 @@ fn find_rising_loss(series: &Series) -> Option<SeriesFinding> {
     } else {
         ((to - from) / from.abs(), estimate_series_noise(&finite_losses)? / from.abs())
     };
-    (rise > 3.0 * noise && rise > 0.01)
-        .then(|| unusual_finding(SeriesFindingKind::LossRises { from, to, noise }))
+    (rise > 3.0 * noise && rise > 0.01).then(|| SeriesFinding::LossRises { from, to, noise })
 }
 
 fn find_frequent_clipping(series: &Series) -> Option<SeriesFinding> {
@@ -39,13 +38,15 @@ fn find_frequent_clipping(series: &Series) -> Option<SeriesFinding> {
     }
     let such = || clippings.iter().flatten().filter(|clipping| clipping.factor < 1.0);
     let removed = || such().map(|clipping| 1.0 - clipping.factor);
-    Some(unusual_finding(SeriesFindingKind::Clipped {
-        spell,
-        norm: finite_median(such().map(|clipping| clipping.norm))?,
-        removed: finite_median(removed())?,
-        most: removed().fold(0.0, f64::max),
-        gradients: rate_loss_gradients(series),
-    }))
+    Some(SeriesFinding::Clipped {
+        clipping: FrequentClipping {
+            spell,
+            norm: finite_median(such().map(|clipping| clipping.norm))?,
+            removed: finite_median(removed())?,
+            most: removed().fold(0.0, f64::max),
+            gradients: rate_loss_gradients(series),
+        },
+    })
 }
 
 /// Whether gradients are those of the loss, as far as replays say.

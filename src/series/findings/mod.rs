@@ -44,17 +44,6 @@ pub struct Spell {
     pub last: usize,
 }
 
-/// Something that a series shows.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct SeriesFinding {
-    /// How bad it is.
-    pub severity: Severity,
-    /// What it is, with its figures.
-    #[serde(flatten)]
-    pub kind: SeriesFindingKind,
-}
-
 /// Whether the gradients of a series are those of its loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -95,11 +84,11 @@ pub struct Parted {
     pub meaning: Option<oracle::Finding>,
 }
 
-/// What a finding is about, with the figures it rests on. Steps are told by their places.
+/// Something that a series shows, with the figures it rests on. Steps are told by their places.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "kind")]
-pub enum SeriesFindingKind {
+pub enum SeriesFinding {
     /// Replays failed.
     Failed {
         /// The steps.
@@ -143,16 +132,8 @@ pub enum SeriesFindingKind {
     },
     /// Targets are not the tokens shifted by one.
     Misaligned {
-        /// The steps.
-        spell: Spell,
-        /// How many places later the tokens are that agree, at the first of them.
-        shift: Option<i64>,
-        /// Places at which the targets are not the next token, at the first of them.
-        differ: usize,
-        /// Places that count.
-        of: usize,
-        /// The first such place.
-        place: Option<Vec<usize>>,
+        #[serde(flatten)]
+        misalignment: Misalignment,
     },
     /// Gradients are zero in all elements.
     NoGradient {
@@ -170,39 +151,13 @@ pub enum SeriesFindingKind {
     },
     /// Something leaves the range of the steps before.
     Spike {
-        /// `loss`, `gradients` (all of them), or a parameter.
-        quantity: String,
-        /// The steps.
-        spell: Spell,
-        /// The worst of them, by its place.
-        worst: usize,
-        /// The value there.
-        #[serde(with = "Number")]
-        value: f64,
-        /// What the steps before it make one expect.
-        #[serde(with = "Number")]
-        expected: f64,
-        /// How many deviations it lies above.
-        #[serde(with = "Number")]
-        deviations: f64,
-        /// How many parameters spike besides, where it is one.
-        others: usize,
+        #[serde(flatten)]
+        spike: SeriesSpike,
     },
     /// Gradients are clipped at half of the steps, or more.
     Clipped {
-        /// The steps.
-        spell: Spell,
-        /// The median norm before.
-        #[serde(with = "Number")]
-        norm: f64,
-        /// The part of the norm that clipping removes: the median over the clipped steps.
-        #[serde(with = "Number")]
-        removed: f64,
-        /// The same: the largest.
-        #[serde(with = "Number")]
-        most: f64,
-        /// Whether the gradients are those of the loss.
-        gradients: Gradients,
+        #[serde(flatten)]
+        clipping: FrequentClipping,
     },
     /// Gradients shrink or grow from layer to layer, on their way back.
     Flow {
@@ -289,6 +244,95 @@ pub enum SeriesFindingKind {
     },
 }
 
+/// How targets differ from the tokens shifted by one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Misalignment {
+    /// The steps.
+    pub spell: Spell,
+    /// How many places later the tokens are that agree, at the first of them.
+    pub shift: Option<i64>,
+    /// Places at which the targets are not the next token, at the first of them.
+    pub differ: usize,
+    /// Places that count.
+    pub of: usize,
+    /// The first such place.
+    pub place: Option<Vec<usize>>,
+}
+
+/// A value far above those of the steps before.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SeriesSpike {
+    /// `loss`, `gradients` (all of them), or a parameter.
+    pub quantity: String,
+    /// The steps.
+    pub spell: Spell,
+    /// The worst of them, by its place.
+    pub worst: usize,
+    /// The value there.
+    #[serde(with = "Number")]
+    pub value: f64,
+    /// What the steps before it make one expect.
+    #[serde(with = "Number")]
+    pub expected: f64,
+    /// How many deviations it lies above.
+    #[serde(with = "Number")]
+    pub deviations: f64,
+    /// How many parameters spike besides, where it is one.
+    pub others: usize,
+}
+
+/// How gradients are clipped, over the steps.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct FrequentClipping {
+    /// The steps.
+    pub spell: Spell,
+    /// The median norm before.
+    #[serde(with = "Number")]
+    pub norm: f64,
+    /// The part of the norm that clipping removes: the median over the clipped steps.
+    #[serde(with = "Number")]
+    pub removed: f64,
+    /// The same: the largest.
+    #[serde(with = "Number")]
+    pub most: f64,
+    /// Whether the gradients are those of the loss.
+    pub gradients: Gradients,
+}
+
+impl SeriesFinding {
+    /// How bad it is.
+    pub fn severity(&self) -> Severity {
+        match self {
+            SeriesFinding::Failed { .. }
+            | SeriesFinding::NotFinite { .. }
+            | SeriesFinding::GradientWrong { .. }
+            | SeriesFinding::AdamNegative { .. } => Severity::Wrong,
+            SeriesFinding::Parted { parted } => match parted.from {
+                Other::Trusted | Other::Oracle => Severity::Wrong,
+                // What one revision gave on one machine makes no other wrong.
+                Other::Captured => Severity::Note,
+            },
+            SeriesFinding::Misaligned { .. }
+            | SeriesFinding::NoGradient { .. }
+            | SeriesFinding::Frozen { .. }
+            | SeriesFinding::Spike { .. }
+            | SeriesFinding::Clipped { .. }
+            | SeriesFinding::Flow { .. }
+            | SeriesFinding::Updates { .. }
+            | SeriesFinding::LossRises { .. }
+            | SeriesFinding::AdamDamped { .. }
+            | SeriesFinding::AdamUnrelated { .. } => Severity::Unusual,
+            SeriesFinding::Untestable { .. }
+            | SeriesFinding::Missing { .. }
+            | SeriesFinding::Repeated { .. }
+            | SeriesFinding::WithoutNumber { .. } => Severity::Note,
+        }
+    }
+}
+
 /// What `series` shows, the worst first.
 pub fn analyse_series(series: &Series) -> Vec<SeriesFinding> {
     let mut findings: Vec<SeriesFinding> = [
@@ -301,20 +345,8 @@ pub fn analyse_series(series: &Series) -> Vec<SeriesFinding> {
     ]
     .concat();
     // The order above ranks those that are equally bad.
-    findings.sort_by_key(|finding| finding.severity);
+    findings.sort_by_key(SeriesFinding::severity);
     findings
-}
-
-fn wrong_finding(kind: SeriesFindingKind) -> SeriesFinding {
-    SeriesFinding { severity: Severity::Wrong, kind }
-}
-
-fn unusual_finding(kind: SeriesFindingKind) -> SeriesFinding {
-    SeriesFinding { severity: Severity::Unusual, kind }
-}
-
-fn note_finding(kind: SeriesFindingKind) -> SeriesFinding {
-    SeriesFinding { severity: Severity::Note, kind }
 }
 
 impl Spell {

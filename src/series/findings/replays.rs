@@ -1,6 +1,6 @@
 //! What replays at a revision show: failures, gradients that are not those of the loss, outputs that part.
 
-use super::{Parted, SeriesFinding, SeriesFindingKind, Spell, note_finding, wrong_finding};
+use super::{Parted, SeriesFinding, Spell};
 use crate::judge::{GradientVerdict, Verdict};
 use crate::numerics::constants::{LEAST_GROWTH_STEPS, MOST_GROWTH_STEPS};
 use crate::series::Series;
@@ -19,7 +19,7 @@ pub(super) fn list_replay_findings(series: &Series) -> Vec<SeriesFinding> {
         && let Some(Status::Failed(failures)) = replays[spell.first].map(|replay| &replay.status)
         && let Some(failure) = failures.first()
     {
-        findings.push(wrong_finding(SeriesFindingKind::Failed { spell, failure: failure.clone() }));
+        findings.push(SeriesFinding::Failed { spell, failure: failure.clone() });
     }
     for output in list_checked_gradients(&replays) {
         findings.extend(find_wrong_gradient(&replays, &output));
@@ -37,8 +37,7 @@ pub(super) fn list_replay_findings(series: &Series) -> Vec<SeriesFinding> {
         && let Some(Status::Untestable { reason, .. }) =
             replays[spell.first].map(|replay| &replay.status)
     {
-        findings
-            .push(note_finding(SeriesFindingKind::Untestable { spell, reason: reason.clone() }));
+        findings.push(SeriesFinding::Untestable { spell, reason: reason.clone() });
     }
     findings
 }
@@ -80,7 +79,7 @@ fn find_wrong_gradient(replays: &[Option<&StepReplay>], output: &str) -> Option<
     let output = output.to_owned();
     let error = worst.error;
     let worst = worst.worst;
-    Some(wrong_finding(SeriesFindingKind::GradientWrong { output, spell, worst, error }))
+    Some(SeriesFinding::GradientWrong { output, spell, worst, error })
 }
 
 fn find_output_parting(
@@ -103,11 +102,7 @@ fn find_output_parting(
         growth: fit_distance_growth(distances),
         meaning: first.finding,
     };
-    Some(match from {
-        // What one revision gave on one machine makes no other wrong.
-        Other::Captured => note_finding(SeriesFindingKind::Parted { parted }),
-        Other::Trusted | Other::Oracle => wrong_finding(SeriesFindingKind::Parted { parted }),
-    })
+    Some(SeriesFinding::Parted { parted })
 }
 
 /// By what the distance is multiplied from step to step, where it changes by more than its scatter over

@@ -1,6 +1,6 @@
 //! Spikes of the loss and of gradients: values far above those before them.
 
-use super::{SeriesFinding, SeriesFindingKind, Spell, unusual_finding};
+use super::{SeriesFinding, SeriesSpike, Spell};
 use crate::numerics::constants::{
     LEAST_SPIKE_STEPS, RECENT_STEPS, SPIKE_DEVIATIONS, SPIKE_FACTOR, SPIKE_WINDOW,
 };
@@ -65,15 +65,17 @@ fn build_spike_finding(
     let of = values.iter().flatten().count();
     let spell =
         Spell { steps: spikes.len(), of, first: spikes[0].place, last: spikes.last()?.place };
-    Some(unusual_finding(SeriesFindingKind::Spike {
-        quantity: name.to_owned(),
-        spell,
-        worst: worst.place,
-        value: worst.value,
-        expected: worst.expected,
-        deviations: worst.deviations,
-        others,
-    }))
+    Some(SeriesFinding::Spike {
+        spike: SeriesSpike {
+            quantity: name.to_owned(),
+            spell,
+            worst: worst.place,
+            value: worst.value,
+            expected: worst.expected,
+            deviations: worst.deviations,
+            others,
+        },
+    })
 }
 
 /// The spikes among `values`, in logarithms where all are positive: norms and losses scatter by factors.

@@ -2,8 +2,7 @@
 //! aligned, steps that are not there.
 
 use super::{
-    SeriesFinding, SeriesFindingKind, Spell, find_gradient_numbers, group_by_spell,
-    list_parameter_paths, note_finding, unusual_finding, wrong_finding,
+    Misalignment, SeriesFinding, Spell, find_gradient_numbers, group_by_spell, list_parameter_paths,
 };
 use crate::numerics::constants::{LARGE_UPDATE, LASTING_STEPS, SMALL_UPDATE};
 use crate::series::Series;
@@ -18,14 +17,13 @@ pub(super) fn list_value_findings(series: &Series) -> Vec<SeriesFinding> {
     findings.extend(find_extreme_updates(series));
     let numbering = series.numbering.clone();
     if !numbering.missing.is_empty() {
-        findings.push(note_finding(SeriesFindingKind::Missing { numbers: numbering.missing }));
+        findings.push(SeriesFinding::Missing { numbers: numbering.missing });
     }
     if !numbering.repeated.is_empty() {
-        findings.push(note_finding(SeriesFindingKind::Repeated { numbers: numbering.repeated }));
+        findings.push(SeriesFinding::Repeated { numbers: numbering.repeated });
     }
     if !numbering.without.is_empty() {
-        findings
-            .push(note_finding(SeriesFindingKind::WithoutNumber { fixtures: numbering.without }));
+        findings.push(SeriesFinding::WithoutNumber { fixtures: numbering.without });
     }
     findings
 }
@@ -49,7 +47,7 @@ fn not_finite(series: &Series) -> Option<SeriesFinding> {
     let spell = Spell::find(&bad_tensors, |names| Some(!names.is_empty()))?;
     let tensors = bad_tensors[spell.first].iter().map(|&name| name.to_owned()).collect();
     let affected: std::collections::BTreeSet<&str> = bad_tensors.concat().into_iter().collect();
-    Some(wrong_finding(SeriesFindingKind::NotFinite { spell, tensors, affected: affected.len() }))
+    Some(SeriesFinding::NotFinite { spell, tensors, affected: affected.len() })
 }
 
 fn find_misalignment(series: &Series) -> Option<SeriesFinding> {
@@ -63,7 +61,9 @@ fn find_misalignment(series: &Series) -> Option<SeriesFinding> {
     let differ = first.differ;
     let of = first.of;
     let place = first.first;
-    Some(unusual_finding(SeriesFindingKind::Misaligned { spell, shift, differ, of, place }))
+    Some(SeriesFinding::Misaligned {
+        misalignment: Misalignment { spell, shift, differ, of, place },
+    })
 }
 
 /// Parameters whose gradient is zero in all elements: always, or from some step on to the end.
@@ -79,11 +79,9 @@ fn no_gradient(series: &Series) -> Vec<SeriesFinding> {
     };
     let grouped = group_by_spell(series, spell).into_iter();
     grouped
-        .map(|(spell, affected)| {
-            unusual_finding(SeriesFindingKind::NoGradient {
-                parameters: list_parameter_paths(series, &affected),
-                spell,
-            })
+        .map(|(spell, affected)| SeriesFinding::NoGradient {
+            parameters: list_parameter_paths(series, &affected),
+            spell,
         })
         .collect()
 }
@@ -120,11 +118,9 @@ fn find_frozen_parameters(series: &Series) -> Vec<SeriesFinding> {
     };
     let grouped = group_by_spell(series, spell).into_iter();
     grouped
-        .map(|(spell, affected)| {
-            unusual_finding(SeriesFindingKind::Frozen {
-                parameters: list_parameter_paths(series, &affected),
-                spell,
-            })
+        .map(|(spell, affected)| SeriesFinding::Frozen {
+            parameters: list_parameter_paths(series, &affected),
+            spell,
         })
         .collect()
 }
@@ -159,7 +155,7 @@ fn find_extreme_updates(series: &Series) -> Vec<SeriesFinding> {
         let all_parameters: Vec<usize> = std::iter::once(first).chain(other_parameters).collect();
         let of = series.update_ratios(first).into_iter().flatten().count();
         let parameters = list_parameter_paths(series, &all_parameters);
-        findings.push(unusual_finding(SeriesFindingKind::Updates { parameters, ratio, large, of }));
+        findings.push(SeriesFinding::Updates { parameters, ratio, large, of });
     }
     findings
 }
