@@ -1,8 +1,10 @@
-//! The fixtures that a command is about: those that were named, and those in named folders.
+//! The fixtures that a command is about: those that were named, those in named folders, and the runs among these.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use ::replay::series::natural_sort_key;
+use ::replay::fixture::Fixture;
+use ::replay::series::{natural_sort_key, parse_step_number};
 
 use super::out::eprintln;
 
@@ -31,6 +33,76 @@ pub fn expand_fixtures<P: AsRef<Path>>(named_paths: &[P]) -> Vec<PathBuf> {
         fixtures.extend(inner_fixtures);
     }
     fixtures
+}
+
+/// What is reported together.
+pub enum FixtureGroup {
+    /// A fixture by itself.
+    Single(PathBuf),
+    /// The steps of a run.
+    Run {
+        /// The folder of the steps, below the one that the user named.
+        name: String,
+        steps: Vec<PathBuf>,
+    },
+}
+
+impl FixtureGroup {
+    /// The fixtures, in their order.
+    pub fn paths(&self) -> &[PathBuf] {
+        match self {
+            FixtureGroup::Single(path) => std::slice::from_ref(path),
+            FixtureGroup::Run { steps, .. } => steps,
+        }
+    }
+}
+
+/// The fixtures of [`expand_fixtures`], with the runs in named folders brought together. Fixtures that were named
+/// themselves stay single.
+pub fn group_fixtures<P: AsRef<Path>>(named_paths: &[P]) -> Vec<FixtureGroup> {
+    let mut groups = Vec::new();
+    for named_path in named_paths {
+        let named_path = named_path.as_ref();
+        let fixtures = expand_fixtures(&[named_path]);
+        for siblings in fixtures.chunk_by(|one, next| one.parent() == next.parent()) {
+            if !is_fixture(named_path) && are_steps_of_a_run(siblings) {
+                let name = name_run(named_path, siblings);
+                groups.push(FixtureGroup::Run { name, steps: siblings.to_vec() });
+            } else {
+                groups.extend(siblings.iter().cloned().map(FixtureGroup::Single));
+            }
+        }
+    }
+    groups
+}
+
+/// The name of the run whose steps are `siblings`, below `named_path`.
+fn name_run(named_path: &Path, siblings: &[PathBuf]) -> String {
+    let folder = siblings.first().and_then(|step| step.parent()).unwrap_or(named_path);
+    let below = folder.strip_prefix(named_path).unwrap_or(folder);
+    let own_name = || named_path.file_name().map_or_else(|| named_path.into(), PathBuf::from);
+    let name = if below.as_os_str().is_empty() { own_name() } else { below.to_owned() };
+    name.display().to_string()
+}
+
+/// Whether fixtures that lie in one folder are steps of one run: they fit one harness, and each has a step number of
+/// its own.
+fn are_steps_of_a_run(siblings: &[PathBuf]) -> bool {
+    let mut numbers = BTreeSet::new();
+    let mut harnesses = BTreeSet::new();
+    for path in siblings {
+        let (Ok(provenance), Ok(harness)) =
+            (Fixture::provenance_of(path), Fixture::harness_path(path))
+        else {
+            return false;
+        };
+        let number = parse_step_number(provenance.step.as_deref());
+        if !number.is_some_and(|number| numbers.insert(number)) {
+            return false;
+        }
+        harnesses.insert(harness.canonicalize().unwrap_or(harness));
+    }
+    siblings.len() > 1 && harnesses.len() == 1
 }
 
 /// Folders that deep below a named one are looked into: a run, its ranks, their steps.

@@ -19,7 +19,7 @@ use super::bisect::{Sought, find_fixture_culprit};
 use super::cluster::{self, ClusterArgs};
 use super::error::{CliResult, CommandError};
 use super::exit;
-use super::fixtures;
+use super::fixtures::{self, FixtureGroup};
 use super::out::{print, println};
 use super::progress::Progress;
 use super::project::{Project, RequestedRevision, TrustedSources};
@@ -146,7 +146,8 @@ const FILES: [FileFormat; 4] =
 /// replayed does not stop the others.
 pub fn run_replay(args: &ReplayArgs, session: &Session) -> CliResult<u8> {
     let files = ReportFiles::named(&args.report, &FILES)?;
-    let fixtures = fixtures::expand_fixtures(&args.fixtures);
+    let groups = fixtures::group_fixtures(&args.fixtures);
+    let fixtures: Vec<PathBuf> = groups.iter().flat_map(FixtureGroup::paths).cloned().collect();
     if args.cluster.on_cluster.is_some() {
         return cluster::run_replay_on_cluster(
             &args.cluster,
@@ -161,38 +162,23 @@ pub fn run_replay(args: &ReplayArgs, session: &Session) -> CliResult<u8> {
         illustrated: args.format == OutcomeFormat::Html || files.have_page(),
     };
     let is_short = args.short || (fixtures.len() > 1 && !args.full);
-    let mut code = exit::SUCCESS;
     if args.format == OutcomeFormat::Text {
         run_record::print_record_head(&[]);
     }
-    let mut entries = Vec::new();
-    let mut errors = Vec::new();
-    let mut standings = Vec::new();
-    for path in &fixtures {
-        let replayed_entries: CliResult<Vec<ReportEntry>> =
-            match load_project(path, session.cache()) {
-                Ok(project) => {
-                    let labs = session.labs_for(project.harness())?.iter();
-                    labs.map(|lab| run.replay_fixture(path, &project, lab)).collect()
-                }
-                Err(error) => Err(error),
-            };
-        match replayed_entries {
-            Ok(on_devices) => {
-                if args.format == OutcomeFormat::Text {
-                    let gap = if entries.is_empty() || is_short { "" } else { "\n" };
-                    print!("{gap}{}", format_replayed_fixture(&on_devices, is_short));
-                }
-                standings.extend(on_devices.iter().map(Standing::from_entry).max());
-                entries.extend(on_devices);
+    let mut results = ReplayResults::default();
+    for group in &groups {
+        match group {
+            FixtureGroup::Run { name, steps } if is_short && session.is_on_one_device() => {
+                run.replay_series_of_steps(name, steps, &mut results)?;
             }
-            Err(error) => {
-                code = exit::worse_exit_code(code, error.exit_code());
-                error.print();
-                errors.push(create_fixture_refusal(path, &error));
+            FixtureGroup::Run { .. } | FixtureGroup::Single(_) => {
+                for path in group.paths() {
+                    run.replay_single(path, is_short, &mut results)?;
+                }
             }
         }
     }
+    let ReplayResults { entries, errors, standings, code } = results;
     let code = standings
         .iter()
         .map(|&standing| exit::standing_exit_code(standing))
@@ -278,6 +264,17 @@ fn load_project(path: &Path, cache: &Cache) -> CliResult<Project> {
     Project::open(path, cache).map_err(|error| explain_misspelt_command(path, error))
 }
 
+/// All that was found.
+#[derive(Default)]
+struct ReplayResults {
+    entries: Vec<ReportEntry>,
+    errors: Vec<RefusedFixture>,
+    /// How each fixture or run stands, the worst of its devices and steps.
+    standings: Vec<Standing>,
+    /// The worst exit code of fixtures that could not be replayed.
+    code: u8,
+}
+
 /// What the replays of all fixtures have in common.
 struct ReplayRun<'a> {
     args: &'a ReplayArgs,
@@ -288,6 +285,70 @@ struct ReplayRun<'a> {
 }
 
 impl ReplayRun<'_> {
+    /// Replays the fixture at `path` by itself, and prints the text of it.
+    fn replay_single(
+        &self,
+        path: &Path,
+        is_short: bool,
+        results: &mut ReplayResults,
+    ) -> CliResult<()> {
+        let on_devices = self.replay_on_devices(path, results)?;
+        if on_devices.is_empty() {
+            return Ok(());
+        }
+        if self.args.format == OutcomeFormat::Text {
+            let gap = if results.entries.is_empty() || is_short { "" } else { "\n" };
+            print!("{gap}{}", format_replayed_fixture(&on_devices, is_short));
+        }
+        results.standings.extend(on_devices.iter().map(Standing::from_entry).max());
+        results.entries.extend(on_devices);
+        Ok(())
+    }
+
+    /// Replays the steps of the run `name`, and prints the text of all of them together.
+    fn replay_series_of_steps(
+        &self,
+        name: &str,
+        steps: &[PathBuf],
+        results: &mut ReplayResults,
+    ) -> CliResult<()> {
+        let refused_before = results.errors.len();
+        let mut step_entries = Vec::new();
+        for path in steps {
+            step_entries.extend(self.replay_on_devices(path, results)?);
+        }
+        let refused_count = results.errors.len() - refused_before;
+        if self.args.format == OutcomeFormat::Text {
+            print!("{}", report::render_run_text(name, &step_entries, refused_count));
+        }
+        results.standings.extend(step_entries.iter().map(Standing::from_entry).max());
+        results.entries.extend(step_entries);
+        Ok(())
+    }
+
+    /// Replays the fixture at `path` on each device. One that cannot be replayed is told, and has no entries; an error
+    /// ends the command, for no lab can be made.
+    fn replay_on_devices(
+        &self,
+        path: &Path,
+        results: &mut ReplayResults,
+    ) -> CliResult<Vec<ReportEntry>> {
+        let replayed_entries: CliResult<Vec<ReportEntry>> =
+            match load_project(path, self.session.cache()) {
+                Ok(project) => {
+                    let labs = self.session.labs_for(project.harness())?.iter();
+                    labs.map(|lab| self.replay_fixture(path, &project, lab)).collect()
+                }
+                Err(error) => Err(error),
+            };
+        Ok(replayed_entries.unwrap_or_else(|error| {
+            results.code = exit::worse_exit_code(results.code, error.exit_code());
+            error.print();
+            results.errors.push(create_fixture_refusal(path, &error));
+            Vec::new()
+        }))
+    }
+
     /// Replays the fixture at `path` in `lab`, and compares it as the arguments say.
     fn replay_fixture(
         &self,

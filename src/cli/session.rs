@@ -246,6 +246,11 @@ impl Session {
         self.options.one_device().map(|_| ())
     }
 
+    /// Whether one device was named.
+    pub fn is_on_one_device(&self) -> bool {
+        self.options.backend.len() == 1
+    }
+
     /// A lab for `harness` on each device that was named.
     pub fn labs_for(&self, harness: &Harness) -> CliResult<&[Arc<Lab>]> {
         let runner = RevisionRunner::from_harness(harness);

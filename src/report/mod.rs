@@ -16,6 +16,7 @@ mod known;
 mod markdown;
 mod numbers;
 mod refusal;
+mod run;
 mod run_record;
 #[cfg(test)]
 mod schema;
@@ -50,6 +51,7 @@ pub use judgement::{
 pub use junit::render_junit;
 pub use markdown::{COMMENT_BYTES, SUMMARY_BYTES, diff_markdown, render_replay_markdown};
 pub use numbers::{format_dims, format_noun_count, format_short_number, render_statistics};
+pub use run::render_run_text;
 pub use run_record::{RunRecord, utc_date};
 pub use series::{
     Curve, SeriesPart, SeriesReport, describe_series_finding, render_series_csv,

@@ -329,10 +329,15 @@ pub(super) fn list_missing_checks(entry: &ReportEntry) -> Vec<String> {
 
 /// The title of the entry where several stand side by side.
 pub(super) fn format_entry_title(entry: &ReportEntry) -> String {
+    format_title(&entry.fixture, entry)
+}
+
+/// The same with `name` in the place of the fixture's.
+pub(super) fn format_title(name: &str, entry: &ReportEntry) -> String {
     let revision = entry.revision.as_ref().map_or("working tree", |revision| &revision.short);
     let trusted = entry.trusted.as_ref();
     let trusted = trusted.map_or(String::new(), |trusted| format!(" against {}", trusted.short));
-    format!("{} at {revision}{trusted} on {}", entry.fixture, entry.outcome.device)
+    format!("{name} at {revision}{trusted} on {}", entry.outcome.device)
 }
 
 /// `1 failed, 2 identical`: how many stand how, the worst first; `refused_count` could not be replayed.

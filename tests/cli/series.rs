@@ -278,3 +278,22 @@ fn a_revision_that_fails_or_does_not_build_is_a_finding() {
     insta::assert_snapshot!(told, @"note     the revision cannot be replayed at both steps: the sources do not compile");
     assert_eq!((failed.code, broken.code), (Some(1), Some(125)));
 }
+
+#[test]
+fn a_folder_with_a_run_is_replayed_as_one_heading_with_a_line_for_what_is_not_well() {
+    let env = shipped();
+    for step in 2..20 {
+        fs::remove_dir_all(env.path(&format!("fixtures/run/step{step}"))).unwrap();
+    }
+    insta::assert_snapshot!(env.replay(&["fixtures", "--rev", "61b3d97"]).text(), @"
+    exit code 1
+    --- stdout
+    run at 61b3d97 on cpu: 2 steps: 2 diverged
+      grad_logits does not match d loss / d logits: 8 directional derivatives, worst rel. 0.36 (noise 3.1e-9), at [3, 2, 24] 0.00854439 instead of 0.0037243, at both steps
+      hint: `replay series` shows the run, --full each step whole
+    ");
+    let named = env.replay(&["fixtures/run/step0", "fixtures/run/step1", "--rev", "61b3d97"]);
+    assert!(named.stdout.starts_with("step0 at 61b3d97 on cpu: diverged: "), "{}", named.text());
+    let full = env.replay(&["fixtures/run", "--rev", "61b3d97", "--full"]);
+    assert_eq!(full.stdout.matches("\noutputs\n").count(), 2, "{}", full.text());
+}
