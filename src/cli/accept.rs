@@ -17,7 +17,7 @@ pub struct AcceptArgs {
     reason: Option<String>,
 }
 
-/// Accepts what was selected.
+/// Accepts the selected snapshots.
 pub fn run_accept(args: &AcceptArgs) -> CliResult<u8> {
     let selected = args.selection.pending()?;
     for pending in &selected.pending {

@@ -1,5 +1,4 @@
-//! `replay bisect --good snapshot`: the recorded outcomes that commits are compared with, and the
-//! commits that the search goes back to.
+//! `replay bisect --good snapshot`: the recorded outcomes to compare with, and the commits to go back to.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use ::replay::trial::Lab;
 use super::error::{CliResult, CommandError};
 use super::snapshot::relative_path;
 
-/// The word that stands for the accepted snapshot among good revisions.
+/// The word for the accepted snapshot among good revisions.
 pub const SNAPSHOT: &str = "snapshot";
 
 /// Accepted snapshots, one for each fixture.
@@ -58,8 +57,8 @@ impl AcceptedSnapshots {
         Ok(recorded)
     }
 
-    /// Where the search begins for each bad end, and why: the commits that last touched the
-    /// snapshots, if they lie in the history of the sources; else the first commit with sources.
+    /// The beginning of the search for each bad end, and the reason: the last commits to touch the snapshots, if they lie
+    /// in the history of the sources; else the first commit with sources.
     pub fn lower_ends(
         &self,
         history: &History,

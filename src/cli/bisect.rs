@@ -1,5 +1,4 @@
-//! `replay bisect FIXTURE... --good REV... --bad REV...`: finds the commit that broke a kernel, or the one
-//! that repaired it.
+//! `replay bisect FIXTURE... --good REV... --bad REV...`: finds the commit behind a defect, or behind its repair.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -91,7 +90,7 @@ impl BisectArgs {
         SearchOptions { on: self.on.into(), jobs: self.jobs, first_parent: self.first_parent }
     }
 
-    /// Loads the fixtures that were named.
+    /// Loads the named fixtures.
     fn load_targets(&self, session: &Session) -> CliResult<(History, Vec<SearchTarget>)> {
         load_search_targets(&fixtures::expand_fixtures(&self.fixtures), session.cache())
     }
@@ -110,7 +109,7 @@ enum SearchFormat {
     Html,
 }
 
-/// The condition under which a commit is bad.
+/// The condition for a bad commit.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OnArg {
     /// An output beyond noise and not closer to the truth, or one that depends on the order of blocks
@@ -210,12 +209,12 @@ fn format_search_result(
 struct RequestedSearch<'h> {
     bisection: Bisection<'h>,
     ends: BisectEnds,
-    /// Where it begins, if that is a snapshot.
+    /// Its beginning, if it is a snapshot.
     origin: Option<report::Origin>,
 }
 
-/// The good and the bad ends that are revisions. Where no good end is named, and none is compared with,
-/// they are the first commits with the sources.
+/// The good and the bad revisions. A search without comparisons needs no good one: the first commits with the sources
+/// are taken then.
 fn claimed_ends(
     args: &BisectArgs,
     history: &History,
@@ -239,7 +238,7 @@ fn claimed_ends(
     Ok((good, bad))
 }
 
-/// The ends of which nothing is claimed.
+/// The ends without claims.
 fn unclaimed_ends(args: &BisectArgs, history: &History) -> CliResult<BisectEnds> {
     Ok(BisectEnds::unclaimed(
         history,
@@ -317,7 +316,7 @@ fn run_on_cluster(
     cluster::run_bisect_on_cluster(&args.cluster, history, targets, &ends, args.first_parent, jobs)
 }
 
-/// Finds out which of the ends of the search has a defect, where nothing is claimed of them.
+/// Finds the defective end of a search without claims.
 pub fn find_direction(args: &BisectArgs, session: &Session) -> CliResult<Direction> {
     let (history, targets) = args.load_targets(session)?;
     let RequestedSearch { bisection, ends, .. } =
@@ -342,7 +341,7 @@ pub fn run_search_test(
     Ok(bisection.look(&ends, look)?)
 }
 
-/// Compiles a commit that the search may test.
+/// Compiles a commit for a likely test.
 pub fn compile_search_commit(
     args: &BisectArgs,
     session: &Session,
@@ -369,17 +368,17 @@ fn choose_access_check(args: &BisectArgs) -> CliResult<AccessCheck> {
 pub struct Sought<'a> {
     /// The trusted revision.
     pub trusted: &'a str,
-    /// The revision that differs from it.
+    /// The revision with the difference.
     pub target: &'a RequestedRevision,
-    /// What makes a commit bad.
+    /// The condition for a bad commit.
     pub on: On,
-    /// The outputs that diverged.
+    /// The diverged outputs.
     pub outputs: Vec<String>,
     /// Whether pictures of the change are asked for.
     pub illustrated: bool,
 }
 
-/// The commits between the trusted revision and the other that made the difference on the fixture of `project`.
+/// Finds the commits behind the difference between both revisions on the fixture of `project`.
 pub fn find_fixture_culprit(
     project: &Project,
     sought: &Sought<'_>,
@@ -406,7 +405,7 @@ pub fn find_fixture_culprit(
     let ends = BisectEnds::Claimed { good: vec![good_end], bad: vec![bad_end] };
     let report = bisection.search(&ends, &mut |_| {})?;
     let mut blame = report::assign_blame(&report);
-    // Each output that another commit changed has a search of its own, whose replays are at hand.
+    // Outputs unchanged by the found commit get searches of their own. Their replays are in the cache.
     bisection.illustrated = false;
     for output in &sought.outputs {
         let output_blame = if report.changes(output) || report.ending() == SearchEnd::Refused {
@@ -421,7 +420,7 @@ pub fn find_fixture_culprit(
     Ok(blame)
 }
 
-/// Loads the fixtures, which must share a history.
+/// Loads the fixtures. They must share a history.
 pub fn load_search_targets(
     fixtures: &[PathBuf],
     cache: &Cache,
@@ -454,9 +453,9 @@ pub fn load_search_targets(
 /// How commits are searched or surveyed.
 #[derive(Clone, Copy, Debug)]
 pub struct SearchOptions {
-    /// What makes a commit bad.
+    /// The condition for a bad commit.
     pub on: On,
-    /// Commits that are tested at a time, if the user says so.
+    /// The number of concurrent tests, if the user says so.
     pub jobs: Option<NonZeroUsize>,
     /// Whether only first parents are followed.
     pub first_parent: bool,

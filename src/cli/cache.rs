@@ -1,4 +1,4 @@
-//! `replay cache`: where it is, what it takes, how to shrink it.
+//! `replay cache`: its place, its size, and means to shrink it.
 
 use std::time::Duration;
 

@@ -79,8 +79,8 @@ fn split_diff_words(words: &[String]) -> CliResult<(&[String], [&str; 2])> {
     }
 }
 
-/// Compares on every fixture; the worst result decides about the exit code. A fixture on which the
-/// revisions cannot be compared does not stop the others.
+/// Compares on every fixture. The worst result decides about the exit code. A failed comparison does not stop the
+/// others.
 pub fn run_diff(args: &DiffArgs, session: &Session) -> CliResult<u8> {
     let (fixtures, [trusted, other]) = split_diff_words(&args.words)?;
     let files = ReportFiles::named(&args.report, &FILES)?;
@@ -140,7 +140,7 @@ pub fn run_diff(args: &DiffArgs, session: &Session) -> CliResult<u8> {
     Ok(standings.into_iter().map(exit::standing_exit_code).fold(code, exit::worse_exit_code))
 }
 
-/// What two revisions are on a fixture.
+/// Two revisions on a fixture.
 enum FixtureDiff {
     /// Both have the sources.
     Compared(Box<Compared>),
@@ -152,7 +152,7 @@ enum FixtureDiff {
     },
 }
 
-/// All that was found.
+/// All results.
 #[derive(Default)]
 struct DiffResults {
     compared: Vec<Compared>,
@@ -162,7 +162,7 @@ struct DiffResults {
 }
 
 impl DiffResults {
-    /// The whole report; none for text, which is printed as it comes.
+    /// The whole report; none for text: it is printed as it comes.
     fn written(&self, format: DiffFormat) -> Option<String> {
         Some(match format {
             DiffFormat::Text => return None,
@@ -241,7 +241,7 @@ impl RevisionComparison<'_> {
     }
 }
 
-/// A replay by itself, below the trusted revision that has no such sources.
+/// A replay by itself, below the trusted revision without such sources.
 fn new_text(base: &Revision, entry: &ReportEntry) -> Text {
     let mut text = Text::new();
     text.line(report::render_replay_heading(&entry.fixture, Some(base)));

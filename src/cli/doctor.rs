@@ -1,4 +1,4 @@
-//! `replay doctor`: compilers, cache, memory; what works here and what to do about the rest.
+//! `replay doctor`: compilers, cache, memory. Says how they stand, and how to mend the rest.
 
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ struct DoctorCheck {
     advice: Option<String>,
 }
 
-/// Checks everything; the exit code is 0 if replays on the CPU have all that they need.
+/// Checks everything. The exit code is 0 if replays on the CPU are possible.
 pub fn run_doctor(_args: &DoctorArgs) -> CliResult<u8> {
     let mut findings = vec![main_compiler(), check_cache(), describe_processor()];
     for name in ["g++", "clang++"] {
@@ -103,7 +103,7 @@ fn main_compiler() -> DoctorCheck {
 fn check_cache() -> DoctorCheck {
     let opened_cache = cache_folder().and_then(|folder| -> CliResult<Cache> {
         let cache = Cache::open(&folder)?;
-        // Opening finds folders that exist; only writing shows that they can be written.
+        // Opening finds existing folders. Only writing shows the permission to write.
         cache.scratch()?;
         Ok(cache)
     });
@@ -143,7 +143,7 @@ fn check_gpus() -> Vec<DoctorCheck> {
     }
 }
 
-/// NVRTC and the headers that go with it.
+/// NVRTC and its headers.
 fn device_compiler(search: &SearchPath) -> Vec<DoctorCheck> {
     let finding =
         |what, works, detail, advice| DoctorCheck { what, works, needed: false, detail, advice };
@@ -167,7 +167,7 @@ fn device_compiler(search: &SearchPath) -> Vec<DoctorCheck> {
     }
 }
 
-/// A library of NVIDIA's, which calls of it need on a GPU.
+/// A library of NVIDIA's, for calls of it on a GPU.
 fn check_library(what: &'static str, library_file: Result<PathBuf, LibraryError>) -> DoctorCheck {
     let (works, detail, advice) = match library_file {
         Ok(file) => (true, file.display().to_string(), None),
@@ -193,7 +193,7 @@ fn check_sanitizer(search: &SearchPath) -> DoctorCheck {
     DoctorCheck { what: "sanitizer", works, needed: false, detail, advice }
 }
 
-/// The program that the harness in this folder names, if there is one.
+/// The program of the harness in this folder, if there is one.
 fn own_program() -> Option<DoctorCheck> {
     let harness = Harness::load(Path::new(HARNESS)).ok()?;
     let spec = harness.program.as_ref()?;
@@ -212,7 +212,7 @@ fn own_program() -> Option<DoctorCheck> {
     Some(DoctorCheck { what: "program", works, needed: true, detail, advice })
 }
 
-/// What is to be known of the history of the harness in this folder, or of the repository around it.
+/// The notice on the history of the harness in this folder, or of the repository around it.
 fn replaced_history() -> Option<DoctorCheck> {
     let named_repository =
         Harness::load(Path::new(HARNESS)).ok().and_then(|harness| harness.repository);

@@ -1,5 +1,5 @@
-//! Drafts a `replay.toml` from the functions of a CUDA source. Pure: text in, text out. Names, types and
-//! `const` tell what is read and what is written; nothing tells shapes, so each is marked.
+//! Drafts a `replay.toml` from the functions of a CUDA source. Pure: text in, text out. Names, types, `const` and bodies
+//! tell inputs from outputs and numbers from sizes. Nothing tells shapes, so each is marked.
 
 mod types;
 
@@ -18,15 +18,15 @@ const MARK: &str = "# EDIT";
 /// The content of one `replay.toml`.
 #[derive(Debug, Default)]
 pub struct Draft {
-    /// The integers that the functions take, in the order in which they take them.
+    /// The sizes among the functions' parameters, in their order.
     sizes: Vec<String>,
-    /// Tensors and scalars that are read.
+    /// Tensors and scalars to read.
     pub inputs: IndexMap<String, DraftedTensor>,
-    /// Tensors and scalars that are written.
+    /// Tensors and scalars to write.
     pub outputs: IndexMap<String, DraftedTensor>,
     /// One statement for each function, in the order of the source.
     pub calls: Vec<String>,
-    /// The functions that are called.
+    /// The called functions.
     pub functions: Vec<String>,
     /// Statements before the calls.
     setup: Vec<String>,
@@ -52,7 +52,7 @@ enum ShapeDoubt {
     Pointer,
     /// The sources access the first element alone.
     OneElement,
-    /// An integer that counts nothing in the sources, or has a name as if.
+    /// An integer without anything to count, by the sources or by its name.
     Number,
 }
 
@@ -82,11 +82,11 @@ impl DraftedTensor {
     }
 }
 
-/// What a parameter of a function is to a harness.
+/// The role of a function's parameter in a harness.
 enum ParameterRole {
     /// The number of elements along a dimension.
     Size,
-    /// A number that the fixture gives.
+    /// A number from the fixture.
     Scalar { dtype: DType, doubt: Option<ShapeDoubt> },
     /// A tensor: of constant elements it is read, else written.
     Tensor { element: PointeeType, is_const: bool, has_one_element: bool },
@@ -97,8 +97,8 @@ enum ParameterRole {
 }
 
 impl Draft {
-    /// Drafts that call every one of `functions`. A function joins the draft before it where they share a tensor
-    /// and agree about every name: what one writes and the next reads flows between them.
+    /// Drafts with calls of every one of `functions`. A function joins an earlier draft if they share a tensor and agree
+    /// about every name: an output of the one is then an input of the next.
     pub fn from_functions(functions: &[&FunctionSignature], types: &TypeNames) -> Vec<Draft> {
         let mut drafts: Vec<Draft> = Vec::new();
         for function in functions {
@@ -201,7 +201,7 @@ impl Draft {
         }
     }
 
-    /// Adds an output that the functions write through a pointer to the device, such as a loss; gives the pointer.
+    /// Adds a scalar written through a pointer to the device, such as a loss. Returns the pointer.
     fn add_scalar_output(&mut self, name: String, dtype: DType) -> String {
         let pointer = format!("{name}_on_device");
         let ty = dtype.cuda_name();
@@ -223,7 +223,7 @@ impl Draft {
         }
     }
 
-    /// The output that takes what `function` returns.
+    /// The output for the result of `function`.
     fn add_result(&mut self, function: &FunctionSignature, types: &TypeNames) -> Option<String> {
         let dtype = types.dtype(&function.returns).filter(|dtype| dtype.is_float())?;
         let name = if function.name.contains("loss") { "loss" } else { "result" };
@@ -273,7 +273,7 @@ impl Draft {
         text
     }
 
-    /// The sizes that no input's shape tells.
+    /// The sizes outside of all inputs' shapes.
     pub fn sizes_by_number(&self) -> Vec<&str> {
         let input_sizes: Vec<&String> =
             self.inputs.values().flat_map(|tensor| &tensor.shape).collect();
@@ -288,7 +288,7 @@ impl Draft {
         sizes
     }
 
-    /// The scalars that a fixture may give by number.
+    /// The scalars for a fixture to give by number.
     pub fn scalars(&self) -> Vec<&str> {
         let scalars = self.inputs.iter().filter(|(_, tensor)| tensor.is_scalar());
         scalars.map(|(name, _)| name.as_str()).collect()
@@ -366,8 +366,8 @@ fn draft_tensor(element: &PointeeType, sizes: &[String], has_one_element: bool) 
     DraftedTensor { dtype: element.dtype, shape, doubt: Some(doubt) }
 }
 
-/// The statement that calls `function` with `arguments`; `result` takes what it returns, `guesses` are those
-/// among the arguments.
+/// The statement with the call of `function` with `arguments`. `result` takes its value, `guesses` are guessed
+/// arguments.
 fn draft_call_statement(
     function: &FunctionSignature,
     arguments: &str,
@@ -392,8 +392,7 @@ fn draft_call_statement(
     statement
 }
 
-/// The template arguments that the call has to write: of kernels all, of functions those that their
-/// parameters do not tell.
+/// The explicit template arguments of the call: of kernels all, of functions those beyond deduction.
 fn template_arguments(function: &FunctionSignature) -> String {
     let Some(parameters) = &function.template else { return String::new() };
     let is_deduced = |name: &str| {

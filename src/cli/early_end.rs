@@ -1,6 +1,6 @@
-//! The ways that a command ends early without an error: lost output, and defects of this program.
+//! Early ends of a command without an error: lost output, and defects of this program.
 //!
-//! Rust ends with code 101 after a panic, which `git bisect run` would take for a bad commit.
+//! Rust ends with code 101 after a panic. `git bisect run` would take this for a bad commit.
 
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -19,11 +19,11 @@ static FIRST: Mutex<Option<Defect>> = Mutex::new(None);
 struct Defect {
     /// Its message and its place.
     said: String,
-    /// Whether the system had refused this process a thread: libraries panic at that.
+    /// Whether the system has refused this process a thread: libraries panic then.
     lacks_threads: bool,
 }
 
-/// Runs `command` and prints everything. Returns its exit code, or that of what ended it early.
+/// Runs `command` and prints everything. Returns its exit code, or the code of an early end.
 pub fn catch_early_end(command: impl FnOnce() -> u8) -> u8 {
     set_hook(Box::new(record_panic));
     let ended = catch_unwind(AssertUnwindSafe(|| {

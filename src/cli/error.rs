@@ -1,8 +1,7 @@
-//! An error as the user sees it: message, the place that it is about, causes, hints, and whose
-//! fault it is.
+//! An error as the user sees it: message, place, causes, hints, and whose fault it is.
 //!
-//! A `From` makes a [`CommandError`] of each error of the library and keeps all that the error
-//! knows. Later code never looks into the original.
+//! A `From` makes a [`CommandError`] of each error of the library and keeps all its knowledge. Later code never looks into
+//! the original.
 
 use std::error::Error;
 use std::io;
@@ -30,7 +29,7 @@ pub type CliResult<T> = Result<T, CommandError>;
 /// Whose fault an error is, as the exit code tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorOwner {
-    /// The revision's, which cannot be tested.
+    /// The revision's: it cannot be tested.
     Revision,
     /// The user's, who wants it to end.
     User,
@@ -38,7 +37,7 @@ pub enum ErrorOwner {
     Elsewhere,
 }
 
-/// An error that ends a command.
+/// The error at the end of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandError {
     kind: ErrorOwner,
@@ -87,7 +86,7 @@ impl CommandError {
         CommandError { kind, ..self }
     }
 
-    /// Sets the place in a file that it is about, if there is one.
+    /// Sets its place in a file, if it has one.
     pub fn with_spot(self, spot: Option<&TextSpot>) -> CommandError {
         CommandError { spot: spot.cloned().map(Box::new), ..self }
     }
@@ -109,7 +108,7 @@ impl CommandError {
         &self.causes
     }
 
-    /// The hints on what to do about it.
+    /// Advice to the user.
     pub fn hints(&self) -> &[String] {
         &self.hints
     }
@@ -134,7 +133,7 @@ impl CommandError {
         out::write_stderr(format_args!("{}", self.text()));
     }
 
-    /// The text that [`CommandError::print`] prints.
+    /// The text of [`CommandError::print`].
     pub fn text(&self) -> Text {
         let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
         let bold = Style::new().bold();
@@ -151,7 +150,7 @@ impl CommandError {
     }
 }
 
-/// Adds `words`, which may have several lines, behind `label`.
+/// Adds `words` behind `label`, on one line or several.
 fn append_labelled_words(text: &mut Text, style: Style, label: &str, words: &str) {
     for (number, words) in shorten_middle(words).lines().enumerate() {
         let line = match number {
@@ -176,7 +175,7 @@ fn shorten_middle(text: &str) -> String {
     format!("{head}{GAP}{tail}")
 }
 
-/// Says what was being done when something failed.
+/// Adds the failed action to an error.
 pub trait ErrorContext<T> {
     /// Makes an error the cause of `message`. Its kind, its hints and its place stay.
     fn context<M: Into<String>>(self, message: impl FnOnce() -> M) -> CliResult<T>;
@@ -188,7 +187,7 @@ impl<T, E: Into<CommandError>> ErrorContext<T> for Result<T, E> {
     }
 }
 
-/// Errors that carry at most hints.
+/// Errors with hints at most.
 macro_rules! with_hints {
     ($($error:ty),*) => {
         $(impl From<$error> for CommandError {
@@ -201,7 +200,7 @@ macro_rules! with_hints {
 
 with_hints!(DeviceError, CacheError, CompilerError, OutputLost, SanitizerError, SnapshotError);
 
-/// Errors that carry only causes.
+/// Errors with causes alone.
 macro_rules! plain {
     ($($error:ty),*) => {
         $(impl From<$error> for CommandError {

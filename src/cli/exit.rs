@@ -39,8 +39,7 @@ pub fn worse_exit_code(one: u8, other: u8) -> u8 {
     if badness(other) > badness(one) { other } else { one }
 }
 
-/// Prints clap's message, and which command may be meant. Clap's exit code 2 would blame an
-/// innocent commit in a bisection.
+/// Prints clap's message, and the likely command. Clap's exit code 2 would blame an innocent commit in a bisection.
 pub fn print_usage_error(error: &clap::Error, meant: Option<&str>) -> u8 {
     let text = error.render().ansi().to_string();
     if error.use_stderr() {
@@ -55,8 +54,7 @@ pub fn print_usage_error(error: &clap::Error, meant: Option<&str>) -> u8 {
     }
 }
 
-/// Ends this process by `signal`, so that whoever started it knows that the user wants an end. May be called from a
-/// signal handler.
+/// Ends this process by `signal`: its parent then knows about the user's wish. May be called from a signal handler.
 #[allow(unsafe_code)]
 fn end_by(signal: i32) -> ! {
     // SAFETY: all of these may be called from a signal handler.
@@ -72,7 +70,7 @@ fn end_by(signal: i32) -> ! {
     }
 }
 
-/// The exit code `code`; the process ends by the signal that interrupted it instead where one did.
+/// The exit code `code`. An interrupted process ends by its signal instead.
 pub fn leave_with(code: u8) -> ExitCode {
     match (code, INTERRUPTED_BY.load(Ordering::Relaxed)) {
         (INTERRUPTED, 0) => end_by(libc::SIGINT),
@@ -95,7 +93,7 @@ pub fn on_signals() {
         }
         end_by(signal)
     }
-    /// What Rust does where memory or the stack is used up; it has said so.
+    /// Rust's abort, after its message on memory or stack.
     extern "C" fn aborted(_: i32) {
         const TOLD: &[u8] =
             b"error: replay had to end early\nhint: give it more memory (ulimit -d, -s, -v)\n";
@@ -105,13 +103,13 @@ pub fn on_signals() {
             libc::_exit(NOT_ABOUT_THE_KERNEL.into());
         }
     }
-    // SAFETY: the handlers do only what a signal handler may do.
+    // SAFETY: the handlers call async-signal-safe functions alone.
     unsafe {
         libc::signal(libc::SIGABRT, aborted as *const () as libc::sighandler_t);
         // Where a parent ignores it, the system forgets how a child ended, and nobody can ask.
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         libc::signal(libc::SIGINT, interrupted as *const () as libc::sighandler_t);
-        // A reader that closes the pipe ends the output, as for any command-line tool.
+        // A closed pipe ends the output, as for any command-line tool.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         // A write beyond the size limit of a file fails, and does not end the process.
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
@@ -121,8 +119,8 @@ pub fn on_signals() {
 /// The signal by which the user wants this process to end; 0 for none.
 static INTERRUPTED_BY: AtomicI32 = AtomicI32::new(0);
 
-/// From now on Ctrl-C and SIGTERM are noted, and end the process only the second time: what was started on other machines
-/// has to be ended first.
+/// From now on Ctrl-C and SIGTERM are noted. They end the process only the second time: tasks on other machines have to
+/// end first.
 #[allow(unsafe_code)]
 pub fn note_interruptions() {
     extern "C" fn noted(signal: i32) {
@@ -131,7 +129,7 @@ pub fn note_interruptions() {
         }
     }
     for signal in [libc::SIGINT, libc::SIGTERM] {
-        // SAFETY: the handler does only what a signal handler may do.
+        // SAFETY: the handler calls async-signal-safe functions alone.
         unsafe { libc::signal(signal, noted as *const () as libc::sighandler_t) };
     }
 }

@@ -1,4 +1,4 @@
-//! `replay explain FIXTURE [NAME]`: what the front end makes of a source, and why not a faster form.
+//! `replay explain FIXTURE [NAME]`: the front end's forms of a source, and the obstacles to faster ones.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ impl From<BuildArg> for Build {
     }
 }
 
-/// What is to be explained: a fixture's harness, or a harness by itself.
+/// The subject: a fixture's harness, or a harness by itself.
 struct ExplainTarget {
     fixture: Option<Fixture>,
     harness: Harness,
@@ -150,14 +150,14 @@ fn open_target(path: &Path, cache: &Cache) -> CliResult<ExplainTarget> {
     Ok(ExplainTarget { fixture, harness, origin })
 }
 
-/// The error for sources that the front end refuses: the revision cannot be tested.
+/// The error for sources refused by the front end: the revision cannot be tested.
 fn refused_sources(error: CompileError) -> CommandError {
     let error = ReplayError::from(error);
     let kind = if error.refusal().is_some() { ErrorOwner::Revision } else { ErrorOwner::Elsewhere };
     CommandError::from(error).of_kind(kind)
 }
 
-/// The part of `explanation` that is about `name`; all of it if no name was given.
+/// The part of `explanation` about `name`; all of it without a name.
 fn narrow_explanation(explanation: Explanation, name: Option<&str>) -> CliResult<Explanation> {
     let Some(name) = name else { return Ok(explanation) };
     explanation.about(name).ok_or_else(|| {
@@ -169,7 +169,7 @@ fn narrow_explanation(explanation: Explanation, name: Option<&str>) -> CliResult
     })
 }
 
-/// Prints the text of each file that `explanation` is about. Only a terminal needs to be kept from what they hold.
+/// Prints the text of each file in `explanation`. Only a terminal needs harmless text.
 fn print_sources(sources: &[(String, Vec<u8>)], explanation: &Explanation) {
     let harmless = std::io::stdout().is_terminal();
     for (path, text) in sources {

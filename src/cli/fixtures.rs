@@ -1,4 +1,4 @@
-//! The fixtures that a command is about: those that were named, those in named folders, and the runs among these.
+//! The fixtures of a command: the named ones, those in named folders, and the runs among these.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use ::replay::series::{natural_sort_key, parse_step_number};
 
 use super::out::eprintln;
 
-/// The fixtures that `named_paths` stands for, in its order. A folder that is no fixture stands for all
-/// below it, as runs of a training lie in folders of their own, by name, `step9` before `step10`; the
-/// folders that hold none are printed, but for those of harnesses.
+/// The fixtures at and below `named_paths`, in their order. A folder other than a fixture stands for all below it, by name,
+/// `step9` before `step10`: runs of a training lie in folders of their own. Folders without fixtures are printed, but for
+/// those of harnesses.
 pub fn expand_fixtures<P: AsRef<Path>>(named_paths: &[P]) -> Vec<PathBuf> {
     let mut fixtures = Vec::new();
     for path in named_paths {
@@ -23,7 +23,7 @@ pub fn expand_fixtures<P: AsRef<Path>>(named_paths: &[P]) -> Vec<PathBuf> {
                 .for_each(|path| collect_fixtures(path, DEPTH, &mut inner_fixtures, &mut without));
         }
         if inner_fixtures.is_empty() {
-            // Loading it says what is wrong.
+            // Loading it gives the error.
             fixtures.push(path.to_owned());
             continue;
         }
@@ -35,13 +35,13 @@ pub fn expand_fixtures<P: AsRef<Path>>(named_paths: &[P]) -> Vec<PathBuf> {
     fixtures
 }
 
-/// What is reported together.
+/// Fixtures with a common report.
 pub enum FixtureGroup {
     /// A fixture by itself.
     Single(PathBuf),
     /// The steps of a run.
     Run {
-        /// The folder of the steps, below the one that the user named.
+        /// The folder of the steps, below the named one.
         name: String,
         steps: Vec<PathBuf>,
     },
@@ -57,8 +57,8 @@ impl FixtureGroup {
     }
 }
 
-/// The fixtures of [`expand_fixtures`], with the runs in named folders brought together. Fixtures that were named
-/// themselves stay single.
+/// The fixtures of [`expand_fixtures`], with the steps of runs in named folders brought together. Named fixtures stay
+/// single.
 pub fn group_fixtures<P: AsRef<Path>>(named_paths: &[P]) -> Vec<FixtureGroup> {
     let mut groups = Vec::new();
     for named_path in named_paths {
@@ -85,8 +85,7 @@ fn name_run(named_path: &Path, siblings: &[PathBuf]) -> String {
     name.display().to_string()
 }
 
-/// Whether fixtures that lie in one folder are steps of one run: they fit one harness, and each has a step number of
-/// its own.
+/// Whether fixtures of one folder are steps of one run: they fit one harness, and each has a step number of its own.
 fn are_steps_of_a_run(siblings: &[PathBuf]) -> bool {
     let mut numbers = BTreeSet::new();
     let mut harnesses = BTreeSet::new();
@@ -105,7 +104,7 @@ fn are_steps_of_a_run(siblings: &[PathBuf]) -> bool {
     siblings.len() > 1 && harnesses.len() == 1
 }
 
-/// Folders that deep below a named one are looked into: a run, its ranks, their steps.
+/// The searched depth below a named folder: a run, its ranks, their steps.
 const DEPTH: usize = 4;
 
 /// Adds the fixtures at and below `path` to `fixtures`, and to `without` the folder if it holds none.
@@ -137,7 +136,7 @@ fn is_fixture(path: &Path) -> bool {
     path.join("fixture.toml").exists()
 }
 
-/// Whether a folder holds what fixtures beside it fit, as capturing drafts it.
+/// Whether a folder holds a harness, as capturing drafts it beside fixtures.
 fn is_harness(path: &Path) -> bool {
     path.join("replay.toml").exists()
 }

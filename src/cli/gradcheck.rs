@@ -38,7 +38,7 @@ pub struct GradcheckArgs {
     report: Vec<PathBuf>,
 }
 
-/// Checks every gradient of every fixture. A fixture that cannot be checked does not stop the others.
+/// Checks every gradient of every fixture. A failed check does not stop the others.
 pub fn run_gradcheck(args: &GradcheckArgs, session: &Session) -> CliResult<u8> {
     let files = ReportFiles::named(&args.report, &FILES)?;
     let fixtures = fixtures::expand_fixtures(&args.fixtures);
@@ -84,7 +84,7 @@ pub fn run_gradcheck(args: &GradcheckArgs, session: &Session) -> CliResult<u8> {
     Ok(standings.into_iter().map(exit::standing_exit_code).fold(code, exit::worse_exit_code))
 }
 
-/// The whole report; none for text, which is printed as it comes.
+/// The whole report; none for text: it is printed as it comes.
 fn format_gradcheck_result(
     format: Format,
     entries: &[GradcheckEntry],

@@ -49,13 +49,13 @@ pub struct HelpArgs {
     words: Vec<String>,
 }
 
-/// Prints what was asked for.
+/// Prints the requested help.
 pub fn run_help(args: &HelpArgs) -> CliResult<u8> {
     if args.words == ["topics"] {
         TOPICS.iter().for_each(|topic| println!("{:16}{}", topic.name, page_title(topic.page)));
         return Ok(exit::SUCCESS);
     }
-    // A page that is named like a command is behind it: `replay help page bisect`.
+    // The page with a command's name stands behind it: `replay help page bisect`.
     let (words, page_alone) = match args.words.as_slice() {
         [first, page_words @ ..] if first == "page" => (page_words, true),
         words => (words, false),

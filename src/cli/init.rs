@@ -1,4 +1,4 @@
-//! `replay init`: writes a first `replay.toml`, asking nothing that the sources tell.
+//! `replay init`: writes a first `replay.toml` from the sources, without questions.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -31,7 +31,7 @@ pub struct InitArgs {
     output: PathBuf,
 }
 
-/// A CUDA source with functions that can be called.
+/// A CUDA source with callable functions.
 struct CallableSource {
     /// From the root of the repository, as a harness names it.
     path: String,
@@ -39,7 +39,7 @@ struct CallableSource {
     functions: Vec<FunctionSignature>,
 }
 
-/// A harness that is to be written.
+/// A harness to write.
 struct Harnessed {
     output: PathBuf,
     source: String,
@@ -47,7 +47,7 @@ struct Harnessed {
     text: String,
 }
 
-/// Writes the files and says what to do next.
+/// Writes the files and prints the next steps.
 pub fn run_init(args: &InitArgs) -> CliResult<u8> {
     let working_folder = fs::canonicalize(".").context(|| "cannot read the current folder")?;
     let history = History::discover(&working_folder)?;
@@ -99,7 +99,7 @@ pub fn run_init(args: &InitArgs) -> CliResult<u8> {
     Ok(exit::SUCCESS)
 }
 
-/// The texts of the headers among `files`; those that cannot be read tell nothing.
+/// The texts of the readable headers among `files`.
 fn read_headers(files: &[PathBuf]) -> Vec<String> {
     let headers = files.iter().filter(|path| path.extension().is_none_or(|ending| ending != "cu"));
     let texts = headers.filter_map(|path| files::read_regular_file(path, files::SOURCE_BYTES).ok());
@@ -131,12 +131,12 @@ fn find_callable_sources(
     candidates
 }
 
-/// Whether a function's name tells that it computes gradients or a loss.
+/// Whether a function computes gradients or a loss, by its name.
 fn is_gradient_or_loss(function: &&FunctionSignature) -> bool {
     ["grad", "backward", "loss"].iter().any(|word| function.name.contains(word))
 }
 
-/// The functions of `candidate` that launch kernels and are not among `called`, and why.
+/// The functions of `candidate` with launches outside of `called`, and the reasons.
 fn not_called(candidate: &CallableSource, called: &[&FunctionSignature]) -> Vec<String> {
     let called =
         |function: &FunctionSignature| called.iter().any(|callee| callee.name == function.name);
@@ -168,7 +168,7 @@ fn choose_draft_path(first: &Path, source: &str, draft: &Draft, earlier: &[Harne
     names.chain(numbered).find(is_free).unwrap_or_else(|| first.to_owned())
 }
 
-/// Files that may be CUDA sources or headers, in folders that are not hidden or built.
+/// Possible CUDA sources and headers, outside of hidden and built folders.
 fn collect_source_files(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
     const DEEPEST: usize = 12;
     const BUILT: [&str; 4] = ["target", "build", "node_modules", "__pycache__"];
@@ -217,7 +217,7 @@ fn nothing_to_call(place: &str) -> CommandError {
     CommandError::new(message).with_hint(hint)
 }
 
-/// Host functions that launch kernels and take pointers; kernels where no function does.
+/// Host functions with launches and pointers; kernels where there is no such function.
 fn worth_calling(functions: &[FunctionSignature]) -> Vec<&FunctionSignature> {
     let takes_pointers = |function: &&FunctionSignature| {
         function.parameters.iter().any(|parameter| parameter.ty.contains('*'))
@@ -246,7 +246,7 @@ fn takes_tensors(function: &FunctionSignature) -> bool {
     tensor(&function.returns) || function.parameters.iter().any(|p| tensor(&p.ty))
 }
 
-/// The folders, relative to the root, of the headers that `text` includes.
+/// The folders of the headers included by `text`, relative to the root.
 fn find_include_folders(text: &str, files: &[PathBuf], root: &Path) -> Vec<String> {
     let mut folders = Vec::new();
     for line in text.lines() {

@@ -1,4 +1,4 @@
-//! `replay inspect`: what a fixture holds, and whether it is whole.
+//! `replay inspect`: the content of a fixture, and whether it is whole.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ enum InspectFormat {
 
 const BOLD: Style = Style::new().bold();
 
-/// Shows each fixture; one that is broken does not hide the others.
+/// Shows each fixture. A broken one does not hide the others.
 pub fn run_inspect(args: &InspectArgs) -> CliResult<u8> {
     match args.format {
         InspectFormat::Text => print_fixtures(args),
@@ -171,7 +171,7 @@ fn load_with_origin(path: &Path) -> CliResult<(Arc<Fixture>, CaptureOrigin)> {
     }
 }
 
-/// The revision that was captured, beside the sources of the working tree.
+/// The captured revision, beside the sources of the working tree.
 fn capture_revision(project: &Project) -> CliResult<Option<CaptureRevision>> {
     let working_tree = project.target(None)?;
     project.capture_revision(&working_tree.sources)
@@ -230,7 +230,7 @@ fn inspect_fixture(fixture: &Fixture, origin: &str) -> CliResult<Text> {
     Ok(out)
 }
 
-/// Outputs that the fixture holds, and what they are.
+/// The outputs in the fixture, under their title.
 fn list_known_outputs(title: &str, outputs: &[KnownOutput], origin: &str, width: usize) -> Text {
     let mut out = Text::new();
     if outputs.is_empty() {
@@ -267,7 +267,7 @@ fn describe_input(input: &Input, width: usize) -> CliResult<Text> {
     Ok(out)
 }
 
-/// Integer inputs that are others, shifted by one: the targets of a language model.
+/// Integer inputs equal to others, shifted by one: the targets of a language model.
 fn find_shifted_inputs(inputs: &[Input]) -> CliResult<Vec<(&Input, &Input, Shift)>> {
     let holds_whole_numbers =
         |input: &&Input| input.present && !input.dtype.is_float() && input.dtype != DType::Bool;
@@ -304,7 +304,7 @@ fn describe_shift(tokens: &Input, next: &Input, token_shift: &Shift) -> String {
     format!("{} is {} shifted by one{along}{except}", next.name, tokens.name)
 }
 
-/// A path without the detours by which it was named, from the current folder if it lies there.
+/// A path without detours, from the current folder if it lies there.
 fn display_path(path: &Path) -> String {
     let working_folder = std::env::current_dir().and_then(std::fs::canonicalize);
     let Ok(absolute_path) = std::fs::canonicalize(path) else { return path.display().to_string() };

@@ -1,17 +1,17 @@
-//! What the shell lets this process have: less than any command needs is an error before it ends the process by a
-//! signal.
+//! The shell's limits on this process. Limits below every command's needs are an error here, before they end the process
+//! by a signal.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::error::{CliResult, CommandError};
 
-/// Something that every command needs.
+/// A need of every command.
 struct Need {
     resource: Resource,
     name: &'static str,
     option: &'static str,
     least: u64,
-    /// What it gets where the shell allows more than it has set.
+    /// The limit to set where the shell allows more than it has set.
     usual: u64,
 }
 
@@ -33,10 +33,10 @@ const NEEDS: [Need; 3] = [
     },
 ];
 
-/// Raises the limits of this process to what it needs, as far as it may.
+/// Raises the limits of this process to its needs, as far as it may.
 ///
 /// # Errors
-/// If the shell does not allow what every command needs.
+/// If the shell allows less than every command needs.
 pub fn raise_process_limits() -> CliResult<()> {
     NEEDS.iter().try_for_each(|need| need.settle(getrlimit(need.resource)))
 }

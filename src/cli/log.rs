@@ -1,4 +1,4 @@
-//! `replay log FIXTURE... RANGE`: every commit at which an output changes.
+//! `replay log FIXTURE... RANGE`: every commit with a changed output.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -70,7 +70,7 @@ pub fn replay_for_log(
     })
 }
 
-/// Judges what one commit of the range changes on the fixture with this number.
+/// Judges the changes of one commit of the range on the fixture with this number.
 pub fn judge_for_log(
     args: &LogArgs,
     session: &Session,

@@ -1,4 +1,4 @@
-//! The file of `--log`, which replaces an earlier log and nothing else.
+//! The file of `--log`. It replaces an earlier log and nothing else.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -10,10 +10,10 @@ use ::replay::files;
 
 use super::error::{CliResult, CommandError, ErrorContext};
 
-/// The first words of a log: a comment to git, which marks a file that may be replaced.
+/// The first words of a log: a comment to git, and the mark of a replaceable file.
 const HEAD: &str = "# replay ";
 
-/// A log that is being written.
+/// A log under way.
 pub struct LogFile {
     path: PathBuf,
     file: Mutex<File>,
@@ -83,7 +83,7 @@ fn open_existing_stream(path: &Path) -> CliResult<Option<File>> {
 
 fn open_log_stream(path: &Path) -> CliResult<File> {
     let open_with = |flags| OpenOptions::new().write(true).custom_flags(flags).open(path);
-    // Refuses a pipe that nobody reads; the other one waits for a slow reader.
+    // Refuses a pipe without a reader; the other one waits for a slow reader.
     let probe = open_with(libc::O_NONBLOCK | libc::O_NOCTTY);
     if probe.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENXIO)) {
         let message = format!("nobody reads the pipe {}", path.display());

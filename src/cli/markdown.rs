@@ -1,5 +1,5 @@
-//! Renders Markdown for a terminal. Knows the elements that docs/ uses: headings, paragraphs,
-//! lists, tables, code, emphasis, links.
+//! Renders Markdown for a terminal. Knows the elements in docs/: headings, paragraphs, lists, tables, code, emphasis,
+//! links.
 
 use std::fmt::Write;
 
@@ -49,7 +49,7 @@ fn parse_markdown_heading(line: &str) -> Option<(usize, &str)> {
     (level > 0).then(|| text.strip_prefix(' ').map(|text| (level, text)))?
 }
 
-/// The width of the mark that an item of a list begins with.
+/// The width of the mark before an item of a list.
 fn list_mark_width(line: &str) -> Option<usize> {
     let number = line.len() - line.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     match &line[number..] {

@@ -1,7 +1,7 @@
 //! `-v`, `-q` and `--log FILE`: the messages besides results and errors.
 //!
-//! The library reports what it does as spans and events of `tracing`; here they become lines with
-//! times. Without these options nothing listens.
+//! The library reports its work as spans and events of `tracing`. Here they become lines with times. Without these
+//! options nothing listens.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -42,7 +42,7 @@ pub struct MessageArgs {
 /// Listens for the rest of the process.
 static TELLER: OnceLock<Teller> = OnceLock::new();
 
-/// Starts the messages that were asked for.
+/// Starts the requested messages.
 pub fn start_messages(args: &MessageArgs) -> CliResult<()> {
     progress::set_progress_level(match (args.quiet, args.verbose) {
         (true, _) => progress::ProgressLevel::Quiet,
@@ -74,7 +74,7 @@ pub fn start_messages(args: &MessageArgs) -> CliResult<()> {
     Ok(())
 }
 
-/// This program and what it was asked for.
+/// This program and its command line.
 fn describe_invocation() -> String {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     sanitise_line(&format!("{}: {}", super::VERSION, words.collect::<Vec<_>>().join(" ")))
@@ -111,13 +111,13 @@ struct Sum {
     took: Duration,
 }
 
-/// Turns what was done into lines.
+/// Turns finished work into lines.
 struct Teller {
     begun: Instant,
     shown: LevelFilter,
     log: Option<LogFile>,
     sums: Mutex<BTreeMap<&'static str, Sum>>,
-    /// The text that the log ends with.
+    /// The text at the end of the log.
     end: Mutex<String>,
 }
 
@@ -143,7 +143,7 @@ impl Teller {
     }
 }
 
-/// A line: when, what, of what, how long.
+/// A line: time, action, subject, duration.
 fn format_message_line(
     elapsed: Duration,
     event: &str,
@@ -181,7 +181,7 @@ impl Visit for Words {
     }
 }
 
-/// Hears what the library does.
+/// Listens to the library.
 struct LibraryListener(&'static Teller);
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LibraryListener {

@@ -1,5 +1,5 @@
-//! The command line: the only place that prints, colours, reads the environment, or knows an
-//! exit code. A file per command, its arguments beside the function that uses them.
+//! The command line: only here are printing, colours, the environment and exit codes. A file per command, its arguments
+//! beside its function.
 
 mod accept;
 mod accepted_snapshots;
@@ -51,7 +51,7 @@ use self::global::GlobalArgs;
 use self::messages::MessageArgs;
 use self::session::{Session, SessionArgs};
 
-/// The version of this program, the commit that it was built from, and the compiler.
+/// The version of this program, its commit, and its compiler.
 pub const VERSION: &str = env!("REPLAY_VERSION");
 
 /// Replays captured inputs through the loss and gradient kernels of any revision.
@@ -75,7 +75,7 @@ struct Cli {
     command: Option<Command>,
 }
 
-/// The arguments of a command that replays.
+/// The arguments of a replaying command.
 #[derive(Debug, Args)]
 struct Replaying<T: Args> {
     #[command(flatten)]
@@ -87,7 +87,7 @@ struct Replaying<T: Args> {
 }
 
 impl<T: Args> Replaying<T> {
-    /// Runs the command, with the messages that were asked for.
+    /// Runs the command, with the requested messages.
     fn run(&self, run: impl FnOnce(&T, &Session) -> CliResult<u8>) -> CliResult<u8> {
         messages::start_messages(&self.messages)?;
         let code = Session::open(&self.session).and_then(|session| run(&self.args, &session));
@@ -180,24 +180,24 @@ pub fn is_task() -> bool {
     is_first_argument(cluster::TASK_ARGUMENT)
 }
 
-/// Makes the task that the command line names.
+/// Makes the task on the command line.
 pub fn make_task() -> ExitCode {
     exit::on_signals();
     settle_threads();
     cluster::run_cluster_task()
 }
 
-/// Makes the one replay that the parent process asks for.
+/// Makes one replay for the parent process.
 pub fn run_worker() -> ExitCode {
     ExitCode::from(worker::run_child() as u8)
 }
 
-/// Keeps the program that the parent process asks for.
+/// Keeps a program for the parent process.
 pub fn run_keeper() -> ExitCode {
     ExitCode::from(foreign::run_program_keeper())
 }
 
-/// Does what the command line says.
+/// Runs the command line.
 pub fn run_command_line() -> ExitCode {
     exit::on_signals();
     exit::leave_with(early_end::catch_early_end(|| {
@@ -252,7 +252,7 @@ fn dispatch_command(cli: Cli) -> CliResult<u8> {
     }
 }
 
-/// The command that the first argument seems to mean, if it is neither a command nor a path.
+/// The command nearest to the first argument, if this is neither a command nor a path.
 fn find_misspelt_command(words: &[OsString]) -> Option<String> {
     let word = words.get(1)?.to_string_lossy().into_owned();
     let word = Some(word).filter(|word| !std::path::Path::new(word).exists())?;

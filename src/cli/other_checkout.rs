@@ -1,5 +1,5 @@
-//! Finds fixtures and harnesses that the checked-out commit lacks or has in another form, while
-//! another revision has them. `git bisect run` meets this behind the commit that added a fixture.
+//! Finds the fixtures and harnesses of other revisions: the checked-out commit lacks them or has others. `git bisect run`
+//! meets this before the commit with a new fixture.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use ::replay::history::{History, OtherRevisionPath};
 
 use super::error::{CliResult, CommandError, ErrorOwner};
 
-/// A fixture that is younger than the checked-out commit, or of another time.
+/// A fixture younger than the checked-out commit, or of another time.
 #[derive(Debug, thiserror::Error)]
 #[error("the checkout at {} {}", .elsewhere.head, describe_other_checkout(.path, .elsewhere))]
 struct Younger {
@@ -40,7 +40,7 @@ impl From<Younger> for CommandError {
 }
 
 impl Younger {
-    /// How to test commits that are older than the fixture.
+    /// How to test commits older than the fixture.
     fn hint(&self) -> String {
         format!(
             "`replay bisect {} --good REV --bad REV` needs no checkout; for `git bisect run`, keep \
@@ -67,7 +67,7 @@ fn explain_checkout_fault(fixture: &Path, error: FixtureError) -> CommandError {
     for path in suspects {
         let moved_path =
             discover_history_around(&path).and_then(|history| history.elsewhere(&path));
-        // A fixture that is there and broken is the user's to mend, unless a bisection checked it out.
+        // A broken fixture is the user's to mend, unless a bisection checked it out.
         let at_fault = |candidate: &OtherRevisionPath| {
             if absent.is_some() { !candidate.here } else { candidate.bisecting && path.exists() }
         };
@@ -78,7 +78,7 @@ fn explain_checkout_fault(fixture: &Path, error: FixtureError) -> CommandError {
     error.into()
 }
 
-/// The path that `error` says does not exist.
+/// The missing path in `error`.
 fn missing_fixture_path(error: &FixtureError) -> Option<&Path> {
     let is_missing = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
     match error {
@@ -94,7 +94,7 @@ fn missing_fixture_path(error: &FixtureError) -> Option<&Path> {
     }
 }
 
-/// The repository around `path`, which need not exist.
+/// The repository around `path`. The path need not exist.
 fn discover_history_around(path: &Path) -> Option<History> {
     let absolute_path = std::path::absolute(path).ok()?;
     let existing_folder = absolute_path.ancestors().find(|folder| folder.exists())?;

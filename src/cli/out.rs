@@ -1,7 +1,7 @@
 //! Prints: results to standard output, everything else to standard error.
 //!
-//! A result that cannot be written is an error of the machine: it ends the command, as
-//! [`OutputLost`]. What standard error does not take is dropped, for there is nobody to tell.
+//! A lost result is an error of the machine: it ends the command, as [`OutputLost`]. Lost messages are dropped: nobody is
+//! left to tell.
 
 use std::fmt::Arguments;
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ impl OutputLost {
         self.0.kind() == io::ErrorKind::BrokenPipe
     }
 
-    /// Advice to the user on what to do about it.
+    /// Advice to the user.
     pub fn hint(&self) -> Option<String> {
         let is_full = matches!(
             self.0.kind(),
@@ -36,7 +36,7 @@ pub fn write_stdout(text: Arguments<'_>) {
     unwind_if_lost(anstream::stdout().lock().write_all(text.to_string().as_bytes()));
 }
 
-/// Writes out what is still held back.
+/// Writes out the buffer.
 ///
 /// # Panics
 /// As [`write_stdout`].
@@ -49,7 +49,7 @@ pub fn is_coloured() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
 }
 
-/// Writes to standard error as far as that works.
+/// Writes to standard error as far as possible.
 pub fn write_stderr(text: Arguments<'_>) {
     let _ = anstream::stderr().lock().write_all(text.to_string().as_bytes());
 }

@@ -11,7 +11,7 @@ use super::out::eprintln;
 /// How much of this is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgressLevel {
-    /// The line that moves, and notes.
+    /// The moving line, and notes.
     Progress,
     /// Notes alone, as other lines come between.
     Notes,
@@ -20,7 +20,7 @@ pub enum ProgressLevel {
 
 static WATCH: AtomicU8 = AtomicU8::new(ProgressLevel::Progress as u8);
 
-/// Sets what is shown from now on.
+/// Sets the level from now on.
 pub fn set_progress_level(watch: ProgressLevel) {
     WATCH.store(watch as u8, Ordering::Relaxed);
 }
@@ -29,7 +29,7 @@ fn is_shown(watch: ProgressLevel) -> bool {
     WATCH.load(Ordering::Relaxed) == watch as u8
 }
 
-/// A line that says what happens now, and disappears when it is dropped.
+/// A line about the current work. It disappears when dropped.
 pub struct Progress(ProgressBar);
 
 impl Progress {
@@ -40,7 +40,7 @@ impl Progress {
         Progress(hide_unless_watched(bar.with_style(style.expect("the template is right"))))
     }
 
-    /// Says what happens now.
+    /// Shows the current work.
     pub fn say(&self, message: impl Into<String>) {
         self.0.set_message(sanitise_line(&message.into()).into_owned());
     }
@@ -59,12 +59,12 @@ impl Progress {
         self.0.set_position(self.0.length().unwrap_or(left).saturating_sub(left));
     }
 
-    /// Does `work`, which prints, while the line is not there.
+    /// Hides the line while `work` prints.
     pub fn hidden(&self, work: impl FnOnce()) {
         self.0.suspend(work);
     }
 
-    /// Prints a line that stays, above the one that moves.
+    /// Prints a lasting line above the moving one.
     pub fn note(&self, line: &ReportLine) {
         if !is_shown(ProgressLevel::Quiet) {
             self.0.suspend(|| eprintln!("{line}"));
@@ -83,7 +83,7 @@ fn hide_unless_watched(bar: ProgressBar) -> ProgressBar {
     if std::env::var_os("CI").is_some() || !is_shown(ProgressLevel::Progress) {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
-    // The tick takes a thread, which the system may not give.
+    // The tick takes a thread. The system may refuse it.
     if !bar.is_hidden() {
         bar.enable_steady_tick(Duration::from_millis(120));
     }

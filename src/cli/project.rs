@@ -16,7 +16,7 @@ use crate::cli::error::{CliResult, CommandError};
 use crate::cli::other_checkout;
 use crate::cli::progress::Progress;
 
-/// A fixture with the history of the kernels that it fits.
+/// A fixture with the history of its kernels.
 pub struct Project {
     pub subject: Arc<Subject>,
     /// Where its kernels come from.
@@ -27,20 +27,20 @@ pub struct Project {
 pub struct HarnessSources {
     /// The repository or bundle.
     pub history: History,
-    /// The files of a revision that are compiled.
+    /// The compiled files of a revision.
     pub spec: SourceSpec,
     /// Where the files of the working tree lie, if there is one.
     root: Option<PathBuf>,
 }
 
-/// A revision that was asked for, with its sources.
+/// A requested revision, with its sources.
 pub struct RequestedRevision {
     /// The commit; none for the working tree.
     pub commit: Option<Commit>,
     pub sources: Arc<SourceSet>,
 }
 
-/// What a trusted revision has of the sources of a harness.
+/// The sources of a harness at a trusted revision.
 pub enum TrustedSources {
     Found(RequestedRevision),
     /// It has no such files under any name.
@@ -61,7 +61,7 @@ impl Project {
         Ok(Project { subject: Arc::new(Subject::new(fixture)), origin })
     }
 
-    /// The harness that the fixture fits.
+    /// The harness of the fixture.
     pub fn harness(&self) -> &Harness {
         &self.subject.fixture.harness
     }
@@ -71,8 +71,7 @@ impl Project {
         self.origin.target(rev)
     }
 
-    /// The revision whose outputs the fixture holds, beside the `sources` that were replayed; none if the
-    /// fixture does not name it.
+    /// The revision behind the captured outputs, beside the replayed `sources`; none if the fixture does not name it.
     pub fn capture_revision(&self, sources: &SourceSet) -> CliResult<Option<CaptureRevision>> {
         let provenance = &self.subject.fixture.provenance;
         let Some(named) = provenance.commit.clone() else { return Ok(None) };
@@ -127,7 +126,7 @@ impl HarnessSources {
         }
     }
 
-    /// The sources of `rev`, which is trusted.
+    /// The sources of the trusted `rev`.
     pub fn trusted(&self, rev: &str) -> CliResult<TrustedSources> {
         let commit = self.history.resolve(rev)?;
         match self.history.source_set(CommitId::from(&commit), &self.spec) {
@@ -142,7 +141,7 @@ impl HarnessSources {
         }
     }
 
-    /// The sources of a commit that was resolved.
+    /// The sources of a resolved commit.
     pub fn commit_target(&self, commit: Commit) -> CliResult<RequestedRevision> {
         let sources = self.history.source_set(CommitId::from(&commit), &self.spec)?;
         Ok(RequestedRevision { commit: Some(commit), sources: sources.into() })
@@ -164,7 +163,7 @@ impl HarnessSources {
     }
 }
 
-/// Says once that a history is not the one that git shows.
+/// Says once that a history differs from git's view of it.
 fn note_replaced_history(history: &History) {
     static ONCE: Once = Once::new();
     if let Some(notice) = replaced_words(history) {
@@ -172,7 +171,7 @@ fn note_replaced_history(history: &History) {
     }
 }
 
-/// What is said of a history whose objects git replaces; none if it replaces none.
+/// The notice on a history with replaced objects; none if git replaces none.
 pub fn replaced_words(history: &History) -> Option<String> {
     let replaced = history.replaced() as u64;
     let notice = format!(

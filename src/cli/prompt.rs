@@ -11,7 +11,7 @@ use super::out::{print, println};
 
 /// One answer.
 pub enum AnswerKey {
-    /// A letter, with what followed it on its line; none where keys come one by one.
+    /// A letter, with the rest of its line; none where keys come one by one.
     Letter(char, Option<String>),
     /// Ctrl-C.
     Interrupt,
@@ -43,7 +43,7 @@ impl Answers {
     pub fn key(&mut self, question: Arguments) -> Option<AnswerKey> {
         match self {
             Answers::Terminal(keys, terminal) => {
-                // Before the question: what is pressed at once is a key as well.
+                // Before the question: an early key counts too.
                 let _raw = Raw::enter(terminal)?;
                 print_question(question);
                 let letter = match keys.read_key_raw().ok()? {
@@ -67,7 +67,7 @@ impl Answers {
         }
     }
 
-    /// A whole line that answers `question`; none at the end of input.
+    /// A whole line as an answer to `question`; none at the end of input.
     pub fn line(&mut self, question: &str) -> Option<String> {
         print_question(format_args!("{question}"));
         let line = match self {
@@ -90,7 +90,7 @@ fn read_line(input: &mut impl BufRead) -> Option<String> {
     (byte_count > 0).then_some(line)
 }
 
-/// A terminal that gives every key at once, without showing it, until this is dropped.
+/// A terminal with every key at once and none shown, until this is dropped.
 struct Raw<'t> {
     terminal: &'t File,
     before: Termios,
@@ -100,7 +100,7 @@ impl Raw<'_> {
     fn enter(terminal: &File) -> Option<Raw<'_>> {
         let before = tcgetattr(terminal).ok()?;
         let mut raw = before.clone();
-        // Ctrl-C comes as a key, so that the settings are put back before the program ends.
+        // Ctrl-C comes as a key: the settings are put back before the program ends.
         raw.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
         tcsetattr(terminal, OptionalActions::Now, &raw).ok()?;
         Some(Raw { terminal, before })
@@ -109,7 +109,7 @@ impl Raw<'_> {
 
 impl Drop for Raw<'_> {
     fn drop(&mut self) {
-        // A terminal that is gone needs no settings.
+        // A lost terminal needs no settings.
         let _ = tcsetattr(self.terminal, OptionalActions::Now, &self.before);
     }
 }

@@ -15,7 +15,7 @@ pub struct RejectArgs {
     selection: SnapshotSelection,
 }
 
-/// Rejects what was selected.
+/// Rejects the selected snapshots.
 pub fn run_reject(args: &RejectArgs) -> CliResult<u8> {
     let selected = args.selection.pending()?;
     for pending in &selected.pending {

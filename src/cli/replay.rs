@@ -28,7 +28,7 @@ use super::run_record::{self, run_record};
 use super::session::Session;
 use super::snapshot::SnapshotSettings;
 
-/// The heading of the options that compare outcomes.
+/// The heading of the options for comparisons.
 const COMPARISON: &str = "Comparisons";
 
 /// The arguments of `replay`.
@@ -142,8 +142,7 @@ pub enum Format {
 const FILES: [FileFormat; 4] =
     [FileFormat::Html, FileFormat::Json, FileFormat::Markdown, FileFormat::Junit];
 
-/// Replays every fixture; the worst result decides about the exit code. A fixture that cannot be
-/// replayed does not stop the others.
+/// Replays every fixture. The worst result decides about the exit code. A failed replay does not stop the others.
 pub fn run_replay(args: &ReplayArgs, session: &Session) -> CliResult<u8> {
     let files = ReportFiles::named(&args.report, &FILES)?;
     let groups = fixtures::group_fixtures(&args.fixtures);
@@ -193,7 +192,7 @@ pub fn run_replay(args: &ReplayArgs, session: &Session) -> CliResult<u8> {
     Ok(code)
 }
 
-/// What the results on `fixtures` depend on besides the words of the command.
+/// The dependences of the results on `fixtures`, besides the words of the command.
 fn list_fixture_identities(args: &ReplayArgs, fixtures: &[PathBuf], cache: &Cache) -> Vec<String> {
     let identity = |path: &PathBuf| -> CliResult<String> {
         let project = Project::open(path, cache)?;
@@ -204,7 +203,7 @@ fn list_fixture_identities(args: &ReplayArgs, fixtures: &[PathBuf], cache: &Cach
     fixtures.iter().map(identity_text).collect()
 }
 
-/// The whole report; none for text, which is printed as it comes.
+/// The whole report; none for text: it is printed as it comes.
 fn format_replay_result(
     format: OutcomeFormat,
     entries: &[ReportEntry],
@@ -225,7 +224,7 @@ fn format_replay_result(
     })
 }
 
-/// One fixture on every device, and what the devices tell of each other.
+/// One fixture on every device, and the devices compared.
 fn format_replayed_fixture(on_devices: &[ReportEntry], is_short: bool) -> Text {
     if is_short {
         let mut whole_text = Text::new();
@@ -264,18 +263,18 @@ fn load_project(path: &Path, cache: &Cache) -> CliResult<Project> {
     Project::open(path, cache).map_err(|error| explain_misspelt_command(path, error))
 }
 
-/// All that was found.
+/// All results.
 #[derive(Default)]
 struct ReplayResults {
     entries: Vec<ReportEntry>,
     errors: Vec<RefusedFixture>,
     /// How each fixture or run stands, the worst of its devices and steps.
     standings: Vec<Standing>,
-    /// The worst exit code of fixtures that could not be replayed.
+    /// The worst exit code of fixtures without a replay.
     code: u8,
 }
 
-/// What the replays of all fixtures have in common.
+/// The common ground of the replays of all fixtures.
 struct ReplayRun<'a> {
     args: &'a ReplayArgs,
     session: &'a Session,
@@ -326,8 +325,8 @@ impl ReplayRun<'_> {
         Ok(())
     }
 
-    /// Replays the fixture at `path` on each device. One that cannot be replayed is told, and has no entries; an error
-    /// ends the command, for no lab can be made.
+    /// Replays the fixture at `path` on each device. A failed replay is printed, and has no entries. An error ends the
+    /// command: no lab can be made.
     fn replay_on_devices(
         &self,
         path: &Path,
@@ -394,7 +393,7 @@ impl ReplayRun<'_> {
         } else {
             None
         };
-        // A folder that is named is there to be compared with.
+        // A named folder is there for a comparison.
         let asks_for_snapshot = args.snapshot || args.snapshots.is_some();
         let snapshot = if args.rev.is_none() || asks_for_snapshot {
             self.snapshots.check(&trial, asks_for_snapshot)?
@@ -408,7 +407,7 @@ impl ReplayRun<'_> {
     }
 }
 
-/// What is known of `trial`, which replays `target`, by itself and beside `base`; without snapshots.
+/// The judgement of `trial`, a replay of `target`, by itself and beside `base`; without snapshots.
 pub fn judge_replayed_trial(
     project: &Project,
     target: &RequestedRevision,
@@ -451,14 +450,14 @@ pub fn judge_replayed_trial(
     })
 }
 
-/// The outputs that diverged.
+/// The diverged outputs.
 fn list_diverged_outputs(judgement: Option<&Judgement>) -> Vec<String> {
     let outputs = judgement.into_iter().flat_map(|judgement| &judgement.outputs);
     let outputs = outputs.filter(|output| output.story.verdict() >= Verdict::Diverged);
     outputs.map(|output| output.name.clone()).collect()
 }
 
-/// What tells the commit that made the difference to the trusted revision, if there is one.
+/// The condition for the commit behind the difference to the trusted revision, if there is a difference.
 fn choose_culprit_criterion(
     judgement: Option<&Judgement>,
     accesses: Option<&Accesses>,
@@ -514,7 +513,7 @@ pub fn target_name(target: &RequestedRevision) -> String {
     target.commit.as_ref().map_or("the working tree".to_owned(), |commit| commit.short.clone())
 }
 
-/// The report on a fixture that could not be replayed.
+/// The report on a fixture without a replay.
 pub fn create_fixture_refusal(path: &Path, error: &CommandError) -> RefusedFixture {
     RefusedFixture {
         fixture: path.display().to_string(),

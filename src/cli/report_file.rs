@@ -1,4 +1,4 @@
-//! The files of `--report`: the result once more, in the format that each file's ending names.
+//! The files of `--report`: the result once more, in the format of each file's ending.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use ::replay::files;
 use super::error::{CliResult, CommandError, ErrorContext};
 use super::replay::Format;
 
-/// The formats that most commands write to a file.
+/// The file formats of most commands.
 pub const FILES: [FileFormat; 2] = [FileFormat::Html, FileFormat::Json];
 
 /// The format of a report in a file.
@@ -44,18 +44,18 @@ impl From<FileFormat> for Format {
     }
 }
 
-/// A file that a result is to be written to.
+/// A file for a result.
 struct ReportFile {
     path: PathBuf,
-    /// The format that its ending names.
+    /// The format of its ending.
     format: FileFormat,
 }
 
-/// The files that a result is to be written to.
+/// The files for a result.
 pub struct ReportFiles(Vec<ReportFile>);
 
 impl ReportFiles {
-    /// The files at `paths`. `formats` are those that the command can write.
+    /// The files at `paths`. `formats` are those of the command.
     ///
     /// # Errors
     /// As [`ReportFile::named`], and if a file is named twice.
@@ -77,14 +77,14 @@ impl ReportFiles {
         self.0.iter().any(|file| file.format == FileFormat::Html)
     }
 
-    /// Writes each with the text that `render` makes in its format.
+    /// Writes each with the text of `render` in its format.
     pub fn write(&self, render: impl Fn(FileFormat) -> String) -> CliResult<()> {
         self.0.iter().try_for_each(|file| file.write(&render(file.format)))
     }
 }
 
 impl ReportFile {
-    /// The file at `path`. `formats` are those that the command can write.
+    /// The file at `path`. `formats` are those of the command.
     ///
     /// # Errors
     /// If the ending names none of them, or the folder does not exist: before anything is replayed.

@@ -20,7 +20,7 @@ pub struct ReviewArgs {
     selection: SnapshotSelection,
 }
 
-/// The user's choice of what comes next.
+/// The user's choice of the next step.
 enum ReviewStep {
     Next,
     /// The rest is accepted unseen, for this reason.
@@ -81,8 +81,7 @@ pub fn run_review(args: &ReviewArgs) -> CliResult<u8> {
     Ok(selected.complain())
 }
 
-/// Asks about one snapshot. Long text scrolls away, so that name and verdict stand above it and
-/// again above the question.
+/// Asks about one snapshot. Long text scrolls away: name and verdict stand above it and again above the question.
 fn review_pending(
     pending: &PendingSnapshot,
     name: &ReportLine,
@@ -131,7 +130,7 @@ fn review_pending(
     }
 }
 
-/// That the snapshot which `pending` took the place of could not be read, if so.
+/// The note on an unreadable snapshot in the place of `pending`, if it was one.
 fn replaced_damage(pending: &PendingSnapshot) -> String {
     match &pending.old {
         Before::Damaged(why) => format!("; the one that it replaced could not be read: {why}"),
@@ -154,7 +153,7 @@ fn describe_acceptance(pending: &PendingSnapshot) -> ReportLine {
     }
 }
 
-/// Shows what changed. Returns whether that may have scrolled the lines above it out of sight.
+/// Shows the changes. Returns whether they may have scrolled the lines above out of sight.
 fn show_pending_changes(pending: &PendingSnapshot, context: DiffContext) -> bool {
     /// Lines of a small terminal, less those of the question.
     const IN_SIGHT: usize = 20;

@@ -21,11 +21,11 @@ pub fn run_record() -> &'static RunRecord {
     })
 }
 
-/// The variable of the environment under which a task of a cluster writes its text without the record.
+/// The variable of the environment for a text without the record, as tasks of a cluster write it.
 pub const WITHOUT_HEAD: &str = "REPLAY_TASK_WITHOUT_HEAD";
 
-/// Prints the record, and what the text is about where it does not say so, above a text that is kept:
-/// where standard output is a file.
+/// Prints the record above a kept text: standard output is a file then. `about` names the subject where the text does not
+/// say it.
 pub fn print_record_head(about: &[ReportLine]) {
     if std::env::var_os(WITHOUT_HEAD).is_some() {
         return;

@@ -67,8 +67,7 @@ fn parse_norm_arg(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Takes the numbers of one step after the other, and says what they show. A step that cannot be read or
-/// replayed does not stop the others.
+/// Takes the numbers of one step after the other, and prints the findings. A failed step does not stop the others.
 pub fn run_series(args: &SeriesArgs, session: &Session) -> CliResult<u8> {
     let files = ReportFiles::named(&args.report, &FILES)?;
     let (steps, numbering, mut errors) =
@@ -146,7 +145,7 @@ fn name_series_steps(
     (steps, numbering, errors)
 }
 
-/// The harness that all steps fit; none where there are no steps.
+/// The harness of all steps; none where there are no steps.
 fn harness_of_all(steps: &[NamedStep]) -> CliResult<Option<Harness>> {
     let mut first_harness: Option<(PathBuf, PathBuf)> = None;
     for step in steps {
@@ -178,7 +177,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
         || text(one).is_some_and(|bytes| text(other) == Some(bytes))
 }
 
-/// What goes from step to step.
+/// The state between steps.
 struct SeriesWalk<'a> {
     args: &'a SeriesArgs,
     cache: &'a Cache,

@@ -1,4 +1,4 @@
-//! Cache, compiler and limits, from options and environment, for every command that replays: options are parsed into
+//! Cache, compiler and limits of replaying commands, from options and environment. Options are parsed into
 //! [`SessionArgs`], and one [`Session`] is built of them.
 
 use std::cell::OnceCell;
@@ -23,7 +23,7 @@ use clap::{Args, ValueEnum};
 
 use super::error::{CliResult, CommandError, ErrorContext};
 
-/// Options of every command that replays.
+/// Options of every replaying command.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Replays")]
 pub struct SessionArgs {
@@ -51,7 +51,7 @@ pub struct SessionArgs {
     fresh: bool,
 }
 
-/// The kinds of errors that compute-sanitizer looks for.
+/// The tools of compute-sanitizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum SanitizeArg {
     /// Accesses out of bounds and misaligned ones
@@ -80,7 +80,7 @@ impl From<SanitizeArg> for Tool {
 pub enum DeviceArg {
     /// The reference machine.
     Cpu,
-    /// The GPU with this number, or all that are like the first.
+    /// The GPU with this number, or all of the first one's kind.
     Cuda(Option<usize>),
 }
 
@@ -114,7 +114,7 @@ fn parse_seconds_arg(text: &str) -> Result<Duration, String> {
 
 /// Bytes with an optional K, M, G or T, of 1024 each.
 pub fn parse_bytes_arg(text: &str) -> Result<u64, String> {
-    /// The memory that an address on x86-64 and AArch64 reaches.
+    /// The address space of x86-64 and AArch64.
     const MOST: u128 = 1 << 47;
     let bare_text = text.trim().trim_end_matches(['B', 'b']).trim_end_matches('i');
     let (digits, shift) = match bare_text.char_indices().next_back() {
@@ -142,12 +142,12 @@ fn has_letters(text: &str) -> bool {
     text.contains(|c: char| c.is_ascii_alphabetic())
 }
 
-/// Cores that run thread blocks.
+/// Cores for thread blocks.
 fn parse_threads_arg(text: &str) -> Result<NonZeroUsize, String> {
     parse_number_arg(text, 1024)
 }
 
-/// Commits that are tested at a time.
+/// The number of concurrent tests.
 pub fn parse_jobs_arg(text: &str) -> Result<NonZeroUsize, String> {
     parse_number_arg(text, 256)
 }
@@ -173,12 +173,12 @@ impl SessionArgs {
         Limits { timeout: self.timeout, memory_limit_bytes }
     }
 
-    /// Cores that run thread blocks.
+    /// Cores for thread blocks.
     fn threads(&self) -> usize {
         self.threads.map_or_else(count_cores, NonZeroUsize::get)
     }
 
-    /// The classes of the devices that were named, as outcomes carry them.
+    /// The classes of the named devices, as in outcomes.
     pub fn device_classes(&self) -> CliResult<String> {
         let class = |device: &DeviceArg| match device {
             DeviceArg::Cpu => Ok("cpu".to_owned()),
@@ -209,7 +209,7 @@ impl SessionArgs {
     }
 }
 
-/// What a command replays with, built once of its options.
+/// The means of replaying, built once of a command's options.
 pub struct Session {
     options: SessionArgs,
     cache: Cache,
@@ -236,12 +236,12 @@ impl Session {
         &self.cache
     }
 
-    /// Cores that run thread blocks.
+    /// Cores for thread blocks.
     pub fn threads(&self) -> usize {
         self.options.threads()
     }
 
-    /// Complains where a command that takes one device was given several.
+    /// Complains about several devices for a command of one.
     pub fn require_one_device(&self) -> CliResult<()> {
         self.options.one_device().map(|_| ())
     }
@@ -251,7 +251,7 @@ impl Session {
         self.options.backend.len() == 1
     }
 
-    /// A lab for `harness` on each device that was named.
+    /// A lab for `harness` on each named device.
     pub fn labs_for(&self, harness: &Harness) -> CliResult<&[Arc<Lab>]> {
         let runner = RevisionRunner::from_harness(harness);
         let known_labs = match runner {
@@ -268,14 +268,14 @@ impl Session {
         Ok(known_labs.get_or_init(|| labs))
     }
 
-    /// The lab for `harness`, of a command that takes one device.
+    /// The lab for `harness`, of a command of one device.
     pub fn lab_for(&self, harness: &Harness) -> CliResult<&Arc<Lab>> {
         self.require_one_device()?;
         Ok(self.labs_for(harness)?.first().expect("a device was named"))
     }
 
-    /// What a search over trials of `harnesses` needs, with a share of the cores: a lab, and one that
-    /// passes over what the cache knows.
+    /// The labs of a search over trials of `harnesses`, with a share of the cores: one with the results of the cache, and
+    /// one without.
     pub fn search_labs(&self, harnesses: &[&Harness], threads: usize) -> CliResult<[Arc<Lab>; 2]> {
         let device = self.options.one_device()?;
         let runner =
@@ -298,7 +298,7 @@ impl Session {
                 self.make_lab(runner, device, threads, true)?,
             ]),
             RevisionRunner::Program => {
-                // One for both: what a program has loaded serves either.
+                // One for both: a loaded program serves either.
                 let backend = self.program_backend(device, threads)?;
                 let lab = |fresh| Lab::new(backend.clone(), self.cache.clone(), fresh);
                 Ok([lab(fresh), lab(true)])
@@ -320,7 +320,7 @@ impl Session {
         Ok(Lab::new(backend, self.cache.clone(), fresh))
     }
 
-    /// Programs, which compute on `device`.
+    /// Programs on `device`.
     fn program_backend(&self, device: DeviceArg, threads: usize) -> CliResult<Arc<dyn Backend>> {
         let options = &self.options;
         if options.sanitize.is_some() {
@@ -348,7 +348,7 @@ impl Session {
         Ok(Arc::new(Programs::new(runner, host, name, device_bytes)))
     }
 
-    /// Kernels that are compiled here, on `device`.
+    /// Kernels compiled here, on `device`.
     fn kernel_backend(&self, device: DeviceArg, threads: usize) -> CliResult<Arc<dyn Backend>> {
         let options = &self.options;
         let cache = &self.cache;
@@ -368,10 +368,10 @@ impl Session {
     }
 }
 
-/// What runs the revisions of a harness.
+/// The means to run the revisions of a harness.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RevisionRunner {
-    /// A call of kernels that are compiled here.
+    /// A call of kernels compiled here.
     Kernels,
     /// A program of the user's own.
     Program,
@@ -383,8 +383,7 @@ impl RevisionRunner {
     }
 }
 
-/// What starts programs that compute on `device`, in the user's environment.
-/// At most `processes` of each stay.
+/// A runner for programs on `device`, in the user's environment. At most `processes` of each stay.
 pub fn create_program_runner(
     device: program::ProgramDevice,
     limits: Limits,
@@ -396,7 +395,7 @@ pub fn create_program_runner(
     Ok(Runner::new(Keeper::new(&own_file()?), cache.clone(), setting))
 }
 
-/// The variable for the folder of a cache behind the cache, which several machines share.
+/// The variable for the folder of a shared cache behind the cache.
 pub const SHARED_CACHE: &str = "REPLAY_SHARED_CACHE_DIR";
 
 /// The cache, made if it does not exist.
@@ -408,7 +407,7 @@ pub fn open_session_cache() -> CliResult<Cache> {
     }
 }
 
-/// Where the user's environment says that CUDA is.
+/// The places of CUDA by the user's environment.
 pub fn search_path() -> SearchPath {
     let roots =
         ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"].into_iter().flat_map(list_env_folders).collect();
@@ -416,7 +415,7 @@ pub fn search_path() -> SearchPath {
     SearchPath { libraries: list_env_folders("LD_LIBRARY_PATH"), roots, python }
 }
 
-/// The folders that the environment variable `name` lists.
+/// The folders in the environment variable `name`.
 pub fn list_env_folders(name: &str) -> Vec<PathBuf> {
     let value = std::env::var_os(name).unwrap_or_default();
     std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect()
@@ -425,7 +424,7 @@ pub fn list_env_folders(name: &str) -> Vec<PathBuf> {
 /// How many times as long as a replay the compiler may take.
 const COMPILER_SHARE: u32 = 5;
 
-/// The C++ compiler that `CXX` names, else the system's; `cache` may know it already.
+/// The C++ compiler of `CXX`, else the system's; `cache` may know it already.
 pub fn find_session_compiler(cache: Option<&Cache>) -> CliResult<Compiler> {
     let cxx = std::env::var_os("CXX").map(|cxx| cxx.into_string()).transpose();
     let cxx = cxx.map_err(|cxx| {
@@ -445,8 +444,8 @@ fn own_file() -> CliResult<PathBuf> {
     std::env::current_exe().context(|| "cannot find this program's own file")
 }
 
-/// The folder that holds the cache's own: `REPLAY_CACHE_DIR`, else the one for caches in the XDG Base
-/// Directory Specification.
+/// The folder around the cache's own: `REPLAY_CACHE_DIR`, else the one for caches in the XDG Base Directory
+/// Specification.
 pub fn cache_folder() -> CliResult<PathBuf> {
     let folder = |name: &str| {
         std::env::var_os(name).map(PathBuf::from).filter(|path| !path.as_os_str().is_empty())

@@ -1,5 +1,5 @@
-//! Parts that the commands about snapshots share: settings from the environment, one comparison,
-//! and the pending snapshots.
+//! Common parts of the commands about snapshots: settings from the environment, one comparison, and the pending
+//! snapshots.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use super::exit;
 
 /// How snapshots are compared and written in this run.
 pub struct SnapshotSettings {
-    /// The folder that was named, if one was.
+    /// The named folder, if there is one.
     pub folder: Option<PathBuf>,
     update: SnapshotUpdate,
     ci: bool,
@@ -42,9 +42,8 @@ impl SnapshotSettings {
         Store::find(&fixture.dir, self.folder.as_deref()).or_else(store_beside)
     }
 
-    /// Compares the outcome of `trial` with its accepted snapshot and writes a snapshot to review.
-    /// None if it is untestable, or if neither a folder, the fixture nor the user (`is_asked`) says
-    /// that there are snapshots.
+    /// Compares the outcome of `trial` with its accepted snapshot and writes a snapshot to review. None if it is
+    /// untestable, or if neither a folder, the fixture nor the user (`is_asked`) asks for snapshots.
     pub fn check(&self, trial: &Trial, is_asked: bool) -> CliResult<Option<SnapshotCheck>> {
         let outcome = trial.outcome()?;
         if matches!(outcome.status, Status::Untestable { .. }) {
@@ -74,7 +73,7 @@ impl SnapshotSettings {
         let name = &fixture.name;
         let got =
             Snapshot::from_outcome(outcome, name, content, &noise, &shadows, accepted.as_ref());
-        // In CI nobody reviews: a snapshot that is not there must not pass for one that agrees.
+        // In CI nobody reviews: a missing snapshot must not pass for an equal one.
         let needed = self.ci && !matches!(write_mode, Write::Accepted { .. });
         let comparison = match &accepted {
             Some(old) => snapshot::compare_snapshots(old, &got),
@@ -90,7 +89,7 @@ impl SnapshotSettings {
                 None
             }
             writing_mode => {
-                // The reason that was given for these bits still holds.
+                // The reason for these bits still holds.
                 let description = meta.filter(|_| same_bits).and_then(|meta| meta.description);
                 let meta = Meta { description, ..store.meta() };
                 let file = SnapshotFile { meta, snapshot: got };
@@ -103,7 +102,7 @@ impl SnapshotSettings {
     }
 }
 
-/// Complains about a folder of snapshots that was named and is not there.
+/// Complains about a missing folder of snapshots.
 pub fn must_be_there(folder: &Path) -> CliResult<()> {
     if folder.is_dir() {
         return Ok(());
@@ -121,7 +120,7 @@ pub fn must_be_there(folder: &Path) -> CliResult<()> {
     Err(CommandError::new(message).with_hint(hint))
 }
 
-/// The folder beside `folder` that has nearly its name.
+/// The folder beside `folder` with the nearest name.
 fn nearest_folder(folder: &Path) -> Option<PathBuf> {
     let word = folder.file_name()?.to_str()?;
     let parent_folder = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -146,7 +145,7 @@ pub struct SnapshotSelection {
     snapshots: Option<PathBuf>,
 }
 
-/// The pending snapshots that a command found.
+/// The found pending snapshots.
 pub struct Selected {
     /// The readable ones.
     pub pending: Vec<PendingSnapshot>,

@@ -1,8 +1,8 @@
-//! `--on-cluster`: the work of a command as tasks of a scheduler, and its answer from what they leave in the cache.
+//! `--on-cluster`: the work of a command as tasks of a scheduler, and its answer from the results in the cache.
 //!
-//! Each task is this program, on a node, with the words of the command: it makes one test, one replay or one fixture
-//! and leaves what it finds in the cache that all nodes share. The last task is the command itself, which finds all of
-//! it there. Its output is the output.
+//! Each task is this program, on a node, with the words of the command. It makes one test, one replay or one fixture, and
+//! leaves the result in the cache of all nodes. The last task is the command itself: it finds all results there. Its
+//! output is the output.
 
 mod settings;
 mod task;
@@ -32,7 +32,7 @@ pub use self::settings::ClusterArgs;
 use self::settings::ClusterSettings;
 pub use self::task::run_cluster_task;
 
-/// The argument with which a node starts a task; not for users.
+/// The argument for a task on a node; not for users.
 pub const TASK_ARGUMENT: &str = "--replay-task";
 
 /// One task, as it is handed to a node.
@@ -40,23 +40,23 @@ pub const TASK_ARGUMENT: &str = "--replay-task";
 struct ClusterWork {
     /// The words of the command, without those about the cluster.
     words: Vec<String>,
-    /// The folder that they are meant in.
+    /// Their working folder.
     folder: PathBuf,
     what: ClusterWorkKind,
 }
 
-/// What a task does of a command.
+/// The part of a command in a task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum ClusterWorkKind {
-    /// Which of two ends has a defect, where nothing is claimed of them.
+    /// The search for the defective one of two ends without claims.
     Direction,
     /// A test of a search.
     Test { commit: String, orders: bool },
-    /// The compilation of a commit that a search may test.
+    /// The compilation of a commit for a likely test.
     Compile { commit: String },
     /// A replay of a log, on the fixture with this number.
     Variant { commit: String, fixture: usize },
-    /// The judgements of a log on what a commit changes, on the fixture with this number.
+    /// The judgements of a log on a commit's changes, on the fixture with this number.
     Judgement { commit: String, fixture: usize },
     /// The command on one of its fixtures.
     Fixture { path: PathBuf },
@@ -71,7 +71,7 @@ struct ClusterCommand<'s> {
     folder: PathBuf,
     width: usize,
     progress: Progress,
-    /// What is being done, for people.
+    /// The current action, for people.
     doing: String,
 }
 
@@ -134,7 +134,7 @@ impl ClusterCommand<'_> {
         Ok(finished.map(|finished_task| (finished_task.key, finished_task.found)))
     }
 
-    /// Runs the command itself on a node, prints what it prints, and returns its exit code.
+    /// Runs the command itself on a node, prints its output, and returns its exit code.
     fn answer(mut self) -> CliResult<u8> {
         let folder = self.task_pool.folder().to_owned();
         let stdout = folder.join("stdout");
@@ -159,8 +159,8 @@ impl ClusterCommand<'_> {
     }
 }
 
-/// The words that start a task on a node. The cache is the one of this process, or the node's own with one behind it
-/// in the folder of tasks.
+/// The words to start a task on a node. The cache is the one of this process, or the node's own with one behind it in
+/// the folder of tasks.
 fn worker_command_words(settings: &ClusterSettings) -> CliResult<Vec<OsString>> {
     let own_program = std::env::current_exe().context(|| "cannot find this program's own file")?;
     let variable = |name: &str, value: &Path| {
@@ -186,7 +186,7 @@ fn worker_command_words(settings: &ClusterSettings) -> CliResult<Vec<OsString>> 
     Ok(words)
 }
 
-/// What the results on `targets` depend on besides the words of the command.
+/// The dependences of the results on `targets`, besides the words of the command.
 fn list_target_identities(targets: &[SearchTarget]) -> CliResult<Vec<String>> {
     let cache = session::open_session_cache()?;
     Ok(targets.iter().map(|target| target.subject.identity(&cache)).collect::<Result<_, _>>()?)
@@ -273,7 +273,7 @@ impl RemoteTester for ClusterCommand<'_> {
     }
 }
 
-/// The key of a test, which begins with the commit's id.
+/// The key of a test. It begins with the commit's id.
 fn format_test_key(commit: CommitId, orders: bool) -> String {
     format!("{commit}-{}", if orders { "orders" } else { "plain" })
 }
@@ -288,8 +288,8 @@ fn parse_test_key(key: &str) -> CliResult<CommitId> {
     id.ok_or_else(|| CommandError::new(format!("`{key}` names no commit")))
 }
 
-/// `replay log` on a cluster: a task for each variant on each fixture, one for each commit that changes what comes
-/// out, then the command itself.
+/// `replay log` on a cluster: a task for each variant on each fixture, one for each commit with other results, then the
+/// command itself.
 pub fn run_log_on_cluster(
     args: &ClusterArgs,
     history: &History,
@@ -364,7 +364,7 @@ pub fn run_replay_on_cluster(
 }
 
 impl ClusterCommand<'_> {
-    /// Has a node find out which of the ends has a defect.
+    /// Has a node find the defective end.
     fn find_direction(&mut self) -> CliResult<Direction> {
         let task_name = "the comparison of the ends".to_owned();
         let task = self.task("direction".to_owned(), task_name, ClusterWorkKind::Direction);
@@ -374,7 +374,7 @@ impl ClusterCommand<'_> {
         Ok(direction)
     }
 
-    /// Makes all of `tasks`, which are `things`; returns what each has found, by its key.
+    /// Makes all of `tasks`, called `things` for people. Returns the finding of each, by its key.
     fn run_tasks<R: serde::de::DeserializeOwned>(
         &mut self,
         tasks: Vec<Task<ClusterWork>>,

@@ -1,4 +1,4 @@
-//! Where tasks run and what they ask for: options, and `replay.cluster.toml` for what a team writes once.
+//! The place and the needs of tasks: options, and `replay.cluster.toml` for a team's own.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ pub struct ClusterArgs {
     cluster_dir: Option<PathBuf>,
 }
 
-/// What starts tasks.
+/// The scheduler of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Engine {
     /// Slurm: job arrays
@@ -52,14 +52,14 @@ pub enum Engine {
     Local,
 }
 
-/// The options that are about the cluster, each with a value.
+/// The options about the cluster, each with a value.
 const OPTIONS: [&str; 5] =
     ["--on-cluster", "--partition", "--gres", "--cluster-arg", "--cluster-dir"];
 
-/// The option for the folder that a command begins in: a task begins there in any case.
+/// The option for the working folder of a command. A task works there in any case.
 const FOLDER: &str = "-C";
 
-/// The words of a command without those that are about the cluster.
+/// The words of a command without those about the cluster.
 pub(super) fn without_cluster(words: impl Iterator<Item = OsString>) -> CliResult<Vec<String>> {
     let mut kept_words = Vec::new();
     let mut words = words;
@@ -78,7 +78,7 @@ pub(super) fn without_cluster(words: impl Iterator<Item = OsString>) -> CliResul
     Ok(kept_words)
 }
 
-/// Options of `sbatch` that replay gives by itself, or that change what a task is.
+/// Options of `sbatch` with a value from replay itself, or at odds with its tasks.
 const OWN: [&str; 8] =
     ["--array", "-a", "--wait", "-W", "--wrap", "--parsable", "--job-name", "-J"];
 
@@ -104,7 +104,7 @@ struct ClusterFile {
     interval: Option<f64>,
 }
 
-/// What counts, of options and file.
+/// The settings from options and file.
 pub(super) struct ClusterSettings {
     engine: Engine,
     slurm: Slurm,
@@ -115,7 +115,7 @@ pub(super) struct ClusterSettings {
 }
 
 impl ClusterArgs {
-    /// What these options and the team's file say; `jobs` is the width that the user asks for.
+    /// The settings of these options and the team's file; `jobs` is the user's own width.
     pub(super) fn settings(&self, jobs: Option<usize>) -> CliResult<ClusterSettings> {
         let working_folder =
             std::env::current_dir().context(|| "cannot find the working directory")?;

@@ -14,7 +14,7 @@ use super::super::session::{Session, SessionArgs};
 use super::super::{Cli, Command, bisect, exit, log, replay, run_record};
 use super::{ClusterWork, ClusterWorkKind};
 
-/// Makes the task that the command line names: its array's folder, and its number.
+/// Makes the task on the command line: its array's folder, and its number.
 pub fn run_cluster_task() -> ExitCode {
     let words: Vec<String> =
         std::env::args_os().skip(2).map(|word| word.to_string_lossy().into_owned()).collect();
@@ -53,7 +53,7 @@ fn cluster_node_name() -> String {
     slurm_node.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned())
 }
 
-/// Makes the task; returns the class of the device, and what was found.
+/// Makes the task. Returns the class of the device, and the finding.
 fn perform_cluster_work(work: &ClusterWork) -> CliResult<(String, Value)> {
     std::env::set_current_dir(&work.folder)
         .context(|| format!("cannot enter {}", work.folder.display()))?;
@@ -106,7 +106,7 @@ fn parse_command_words(words: &[String]) -> CliResult<Cli> {
         .map_err(|error| CommandError::new(error.to_string()))
 }
 
-/// The options of replays that the command was given.
+/// The command's options of replays.
 fn command_session_options(cli: &Cli) -> &SessionArgs {
     match &cli.command {
         Some(Command::Bisect(command)) => &command.session,
