@@ -13,17 +13,17 @@ pub(super) struct AdamSetting {
     pub(super) beta1: f64,
     /// The decay of the second moment.
     pub(super) beta2: f64,
-    /// What is added to the root of the second moment.
+    /// The addend to the root of the second moment.
     pub(super) epsilon: f64,
     /// How often the moments were updated; none where it is not known: biases then stay.
     pub(super) step: Option<f64>,
 }
 
-/// Those that PyTorch takes, where none were captured.
+/// PyTorch's own, where none were captured.
 pub(super) const DEFAULT: AdamSetting =
     AdamSetting { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, step: None };
 
-/// What the moments of one parameter say.
+/// The figures of the moments of one parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Adam {
@@ -35,7 +35,7 @@ pub struct Adam {
     /// The greatest of them.
     #[serde(with = "Number")]
     pub largest: f64,
-    /// Elements that move by less than half of what they would without epsilon.
+    /// Elements moved by less than half as far as without epsilon.
     pub damped: u64,
     /// Elements whose second moment is negative.
     pub negative: u64,
@@ -43,12 +43,12 @@ pub struct Adam {
     pub unrelated: u64,
 }
 
-/// Elements that are read at a time.
+/// Elements in one read.
 const BLOCK: usize = 1 << 10;
 
 impl AdamSetting {
-    /// The square of the largest `|m| / sqrt(v)` that any gradients lead to, by the Cauchy-Schwarz
-    /// inequality; infinite where there is none.
+    /// The square of the largest `|m| / sqrt(v)` of any gradients, by the Cauchy-Schwarz inequality. Infinite where
+    /// there is no bound.
     fn most(&self) -> f64 {
         let ratio = self.beta1 * self.beta1 / self.beta2;
         if ratio < 1.0 && self.beta2 < 1.0 {
@@ -58,7 +58,7 @@ impl AdamSetting {
         }
     }
 
-    /// The factors that take the bias from both moments.
+    /// The factors against the bias of both moments.
     fn corrections(&self) -> (f64, f64) {
         let factor = |beta: f64| match self.step {
             Some(step) if step > 0.0 => 1.0 / (1.0 - beta.powf(step)),
@@ -68,7 +68,7 @@ impl AdamSetting {
     }
 }
 
-/// What two moments of the same shape say; none where they have another number of elements each.
+/// The figures of two moments; none if their numbers of elements differ.
 pub(super) fn measure_adam(
     first: &TensorView,
     second: &TensorView,

@@ -9,7 +9,7 @@ use crate::tensor::{TensorView, unravel_index};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Shift {
-    /// Places that were compared: all but the last of each row.
+    /// Compared places: all but the last of each row.
     pub of: usize,
     /// Places where the two differ.
     pub differ: usize,
@@ -26,8 +26,8 @@ pub fn find_token_shift(tokens: &TensorView, next: &TensorView) -> Option<Shift>
     (token_shift.differ * 2 <= token_shift.of).then_some(token_shift)
 }
 
-/// Compares `tokens`, `distance` places later, with `next`, where `counts` holds of both places: behind the last
-/// one that counts stands padding. None where there is nothing to compare, or nothing that such a comparison could tell.
+/// Compares `tokens`, `distance` places later, with `next`, where `counts` holds of both places: padding stands behind the
+/// last counting one. None where there is nothing to compare, or the comparison tells nothing.
 fn shifted_by(
     tokens: &TensorView,
     next: &TensorView,
@@ -63,12 +63,12 @@ fn shifted_by(
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Alignment {
-    /// How many places later the tokens are that agree best with the targets; none where no shift
-    /// agrees in half of the places.
+    /// The shift of the tokens with the best agreement with the targets; none where no shift agrees in half of the
+    /// places.
     pub shift: Option<i64>,
-    /// Places that count: not masked, nor is the place of the token one later.
+    /// Counting places: neither they nor the place one later are masked.
     pub of: usize,
-    /// Those at which the target is not the next token.
+    /// Places with a target other than the next token.
     pub differ: usize,
     /// The first of them, as an index of the targets.
     pub first: Option<Vec<usize>>,
@@ -88,7 +88,7 @@ pub(super) fn measure_alignment(
     let shift_by = |distance| shifted_by(tokens, targets, distance, &counts);
     let next = shift_by(1)?;
     let agree = |candidate: &Shift| (candidate.of - candidate.differ) as f64 / candidate.of as f64;
-    // The first of several that agree alike.
+    // The first of several with the same agreement.
     let agreements =
         [1, 0, 2, -1].into_iter().filter_map(|shift| Some((shift, agree(&shift_by(shift)?))));
     let best = agreements.fold(None, |best: Option<(isize, f64)>, scored_shift| match best {

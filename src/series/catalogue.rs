@@ -1,4 +1,4 @@
-//! Which tensor is what: roles that a harness declares, and those that names tell.
+//! The roles of tensors: declared by a harness, or told by names.
 //!
 //! docs/series.md lists the names.
 
@@ -8,20 +8,20 @@ use super::path::to_parameter_path;
 use crate::harness::{Harness, Role};
 use crate::tensor::DType;
 
-/// The tensors of a harness, by what they are in a step of a training.
+/// The tensors of a harness, by their roles in a step of a training.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TensorCatalogue {
-    /// The floating-point tensors of which numbers are kept: inputs, then outputs.
+    /// The floating-point tensors with kept numbers: inputs, then outputs.
     pub tensors: Vec<Tracked>,
     /// The parameters, and whatever else has a gradient, in the order of the harness.
     pub parameters: Vec<ParameterTensors>,
-    /// The tensors that are one number each, by role.
+    /// The tensors of one number each, by role.
     scalars: Vec<(Role, String)>,
-    /// The tokens, the targets, and which of these count.
+    /// The tokens, the targets, and the mask of counting ones.
     pub(super) language: Option<Language>,
 }
 
-/// A tensor of which numbers are kept.
+/// A tensor with kept numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tracked {
     /// Its name in the harness.
@@ -39,7 +39,7 @@ pub struct ParameterTensors {
     pub weight: Option<String>,
     /// The same after the step.
     pub after: Option<String>,
-    /// What the step adds to it.
+    /// The step's addend to it.
     pub update: Option<String>,
     /// The gradient with respect to it.
     pub gradient: Option<String>,
@@ -50,8 +50,8 @@ pub struct ParameterTensors {
 }
 
 impl ParameterTensors {
-    /// Whether it is trained, as far as the tensors show: it changes, or Adam keeps moments of it.
-    /// What else has a gradient is a value on the way, such as logits.
+    /// Whether it is trained, as far as the tensors show: it changes, or Adam keeps moments of it. Anything else with a
+    /// gradient is a value on the way, such as logits.
     pub fn is_trained(&self) -> bool {
         let related_names = [&self.after, &self.update, &self.exp_avg, &self.exp_avg_sq];
         self.gradient.is_none() || related_names.iter().any(|name| name.is_some())
@@ -69,7 +69,7 @@ pub(super) struct Language {
 /// A role with the path of its parameter.
 type AffixRole = fn(String) -> Role;
 
-/// A tensor that a harness declares.
+/// A declared tensor of a harness.
 struct HarnessTensor<'h> {
     name: &'h str,
     dtype: DType,
@@ -79,7 +79,7 @@ struct HarnessTensor<'h> {
 }
 
 impl TensorCatalogue {
-    /// The catalogue of the tensors that `harness` declares.
+    /// The catalogue of the declared tensors of `harness`.
     pub fn from_harness(harness: &Harness) -> TensorCatalogue {
         let inputs = harness.inputs.iter().map(|(name, spec)| HarnessTensor {
             name,
@@ -130,7 +130,7 @@ impl TensorCatalogue {
         catalogue
     }
 
-    /// The name of the tensor with `role`, which is one number.
+    /// The name of the tensor of one number with `role`.
     pub(super) fn scalar(&self, role: &Role) -> Option<&str> {
         self.scalars
             .iter()
@@ -138,13 +138,13 @@ impl TensorCatalogue {
             .map(|(_, name)| name.as_str())
     }
 
-    /// The place of `name` among the tensors of which numbers are kept.
+    /// The place of `name` among the tensors with kept numbers.
     pub fn place(&self, name: &str) -> Option<usize> {
         self.tensors.iter().position(|tensor| tensor.name == name)
     }
 
-    /// The gradients whose norm is that of the whole step: those of the parameters that are trained, or
-    /// all where no such parameter is known. With the places of their tensors.
+    /// The gradients in the norm of the whole step: those of trained parameters, or all where no trained parameter is
+    /// known. With the places of their tensors.
     pub fn gradients(&self) -> Vec<(&ParameterTensors, usize)> {
         let place = |parameter: &ParameterTensors| self.place(parameter.gradient.as_ref()?);
         let gradients =
@@ -155,7 +155,7 @@ impl TensorCatalogue {
     }
 }
 
-/// Notes that `name` has `role`.
+/// Notes the `role` of `name`.
 fn note_parameter_role(
     parameters: &mut IndexMap<String, ParameterTensors>,
     role: &Role,
@@ -193,7 +193,7 @@ fn settle_weights(
     }
 }
 
-/// The role that the name of a tensor tells, or what its harness says of it as an output.
+/// The role of a tensor by its name, or by its declaration as an output.
 fn infer_tensor_role(declared: &HarnessTensor<'_>, harness: &Harness, loss: Option<&str>) -> Role {
     if declared.is_scalar {
         return infer_scalar_role(declared.name, declared.dtype, loss);
@@ -208,7 +208,7 @@ fn infer_tensor_role(declared: &HarnessTensor<'_>, harness: &Harness, loss: Opti
             _ => Role::None,
         };
     }
-    /// What stands before or behind the name of a parameter, the longest first.
+    /// Prefixes and suffixes of parameters' names, the longest first.
     const AFFIXES: [(&str, AffixRole); 4] = [
         ("exp_avg_sq", Role::ExpAvgSq),
         ("exp_avg", Role::ExpAvg),

@@ -1,4 +1,4 @@
-//! Takes the numbers of one step from its tensors, which are dropped afterwards.
+//! Takes the numbers of one step from its tensors. The tensors are dropped afterwards.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -85,7 +85,7 @@ impl StepTensors<'_> {
         Ok(self.elements(name)?.map(|tensor| Cow::Owned(summarize_tensor(&tensor.view(), None))))
     }
 
-    /// The one number that `name` is, or the mean of its elements.
+    /// The one number of `name`, or the mean of its elements.
     fn scalar(&self, name: Option<&str>) -> Result<Option<f64>, FixtureError> {
         let Some(name) = name else { return Ok(None) };
         let summary = self.summary(name)?;
@@ -110,7 +110,7 @@ impl StepTensors<'_> {
         })
     }
 
-    /// Two tensors that may be missing.
+    /// Two tensors; none if one is missing.
     fn read_pair(
         &self,
         names: [&Option<String>; 2],
@@ -122,7 +122,7 @@ impl StepTensors<'_> {
     }
 }
 
-/// The numbers of the step that `fixture` holds.
+/// The numbers of the step in `fixture`.
 ///
 /// # Errors
 /// [`FixtureError`] if a widened tensor cannot be narrowed.
@@ -173,7 +173,7 @@ fn tensor_l2_norm(view: &TensorView) -> f64 {
 
 /// `||after - before||`; none where the shapes differ.
 fn measure_tensor_distance(before: &TensorView, after: &TensorView) -> Option<f64> {
-    /// Elements that are read at a time.
+    /// Elements in one read.
     const BLOCK: usize = 1 << 10;
     if before.shape != after.shape {
         return None;
@@ -203,11 +203,10 @@ fn measure_step_alignment(
     Ok(measure_alignment(&tokens.view(), &targets.view(), mask.as_ref()))
 }
 
-/// The captured numbers of the fixture in the folder `dir`. They are remembered for as long as its files
-/// do not change: what is known is not read again.
+/// The captured numbers of the fixture in the folder `dir`. The cache keeps them until its files change.
 ///
 /// # Errors
-/// [`FixtureError`], which names the file, the tensor and the size.
+/// [`FixtureError`] with the file, the tensor and the size.
 pub fn load_captured_numbers(
     dir: &Path,
     cache: &Cache,
@@ -223,12 +222,12 @@ pub fn load_captured_numbers(
     let fixture = Fixture::load(dir)?;
     let measured = captured_in(&fixture)?;
     let bytes = serde_json::to_vec(&measured).expect("numbers are plain data");
-    // A cache that takes nothing costs time alone.
+    // A full cache costs time alone.
     let _ = cache.write(CacheKind::Fact, &self::numbers_cache_key(&fixture), &bytes);
     Ok((measured, fixture.name))
 }
 
-/// The same of a fixture that was loaded.
+/// The same of a loaded fixture.
 ///
 /// # Errors
 /// [`FixtureError`] if a widened tensor cannot be narrowed.

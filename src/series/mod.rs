@@ -1,8 +1,8 @@
-//! A run as a series of steps: numbers of each, and what they show together.
+//! A run as a series of steps: numbers of each, and findings on all.
 //!
-//! A step is a fixture. Its numbers come from its captured tensors, or from a replay at a revision; the
-//! tensors are then dropped, so that memory does not grow with the number of steps but by their numbers.
-//! [`analyse_series`] says what the numbers show. docs/series.md has the formulas.
+//! A step is a fixture. Its numbers come from its captured tensors, or from a replay at a revision. The tensors are then
+//! dropped: a step takes memory for its numbers alone. [`analyse_series`] lists the findings. docs/series.md has the
+//! formulas.
 
 mod adam;
 mod alignment;

@@ -1,4 +1,4 @@
-//! What is kept of one step: numbers, no tensors.
+//! The kept numbers of one step. No tensors.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ pub struct SeriesStep {
 /// The numbers of one step, in the order of its [`TensorCatalogue`](super::TensorCatalogue).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepNumbers {
-    /// The tensors that are one number each.
+    /// The tensors of one number each.
     pub scalars: Scalars,
     /// The tensors; none where one is not there.
     pub tensors: Vec<Option<TensorNumbers>>,
@@ -37,7 +37,7 @@ pub struct StepNumbers {
     pub alignment: Option<Alignment>,
 }
 
-/// What a step says in one number each.
+/// The single numbers of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Scalars {
@@ -47,7 +47,7 @@ pub struct Scalars {
     /// The norm of all gradients together before they were clipped, as captured.
     #[serde(with = "OptionalNumber", default)]
     pub grad_norm: Option<f64>,
-    /// The norm above which they were clipped, as captured.
+    /// The limit of clipping, as captured.
     #[serde(with = "OptionalNumber", default)]
     pub max_norm: Option<f64>,
     /// The learning rate.
@@ -82,11 +82,11 @@ pub struct TensorNumbers {
     /// The mean; none where no element is finite.
     #[serde(with = "OptionalNumber", default)]
     pub mean: Option<f64>,
-    /// Elements that are zero.
+    /// Zeros.
     pub zeros: u64,
-    /// Elements that are NaN.
+    /// NaNs.
     pub nan: u64,
-    /// Elements that are infinite.
+    /// Infinities.
     pub inf: u64,
     /// 128 bits over dtype, shape and elements.
     pub checksum: Checksum,
@@ -110,7 +110,7 @@ impl TensorNumbers {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ParameterUpdate {
-    /// The norm of what the step adds.
+    /// The norm of the step's addend.
     #[serde(with = "Number")]
     pub norm: f64,
     /// The norm of the parameter before.
@@ -119,7 +119,7 @@ pub struct ParameterUpdate {
 }
 
 impl ParameterUpdate {
-    /// The update-to-weight ratio; none for a parameter that is zero.
+    /// The update-to-weight ratio; none for a zero parameter.
     pub fn ratio(&self) -> Option<f64> {
         (self.weight > 0.0).then(|| self.norm / self.weight)
     }
@@ -130,7 +130,7 @@ impl ParameterUpdate {
 pub struct StepReplay {
     /// How it ended.
     pub status: Status,
-    /// The outputs that are declared gradients, held against their loss.
+    /// The declared gradients, held against their loss.
     pub gradients: Vec<StepGradient>,
     /// The verdict against the trusted revision, where there is one.
     pub against: Option<Verdict>,
@@ -154,16 +154,16 @@ pub struct StepGradient {
     pub error: f64,
 }
 
-/// What an output is held against.
+/// The other side of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Other {
     /// The trusted revision.
     Trusted,
-    /// What the run computed.
+    /// The run's own output.
     Captured,
-    /// The truth that the fixture declares.
+    /// The declared truth of the fixture.
     Oracle,
 }
 
@@ -171,7 +171,7 @@ pub enum Other {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Distance {
-    /// What it is held against.
+    /// The other side.
     pub from: Other,
     /// The output.
     pub output: String,
@@ -185,6 +185,6 @@ pub struct Distance {
     pub beyond: u64,
     /// All elements.
     pub count: u64,
-    /// What the change means, where an oracle says so.
+    /// The meaning of the change, where an oracle tells.
     pub finding: Option<Finding>,
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::numerics::constants::MOST_MISSING_STEPS;
 
-/// A step that was named, before anything of it is read but its provenance.
+/// A named step. Only its provenance is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedStep {
     pub path: PathBuf,
@@ -15,21 +15,21 @@ pub struct NamedStep {
     pub number: Option<i64>,
 }
 
-/// What the numbers of the steps show.
+/// Irregular numbers of steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Numbering {
     /// Steps without a number, where others have one: all were then ordered by name.
     pub without: Vec<String>,
-    /// Numbers that several steps have.
+    /// Numbers shared by several steps.
     pub repeated: Vec<i64>,
-    /// Numbers that are left out between neighbours, where nearly all are equally far apart.
+    /// Left-out numbers between neighbours, where nearly all are equally far apart.
     pub missing: Vec<i64>,
 }
 
-/// A key that sorts paths by name, and numbers in names by their value: `step9` before `step10`.
+/// A sort key for paths by name, with numbers by their value: `step9` before `step10`.
 pub fn natural_sort_key(path: &Path) -> String {
-    /// Digits of the largest number that is sorted by value.
+    /// Digits of the largest number sorted by value.
     const DIGITS: usize = 20;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut key = String::new();
@@ -44,7 +44,7 @@ pub fn natural_sort_key(path: &Path) -> String {
     key + rest
 }
 
-/// The number that the provenance of a step gives as `text`.
+/// The number of a step, from the `text` in its provenance.
 pub fn parse_step_number(text: Option<&str>) -> Option<i64> {
     text?.trim().replace('_', "").parse().ok()
 }
@@ -79,7 +79,7 @@ fn find_repeated_numbers(sorted: &[i64]) -> Vec<i64> {
     repetitions
 }
 
-/// The numbers that are left out: none unless four of five neighbours are equally far apart.
+/// The left-out numbers: none unless four of five neighbours are equally far apart.
 fn find_missing_numbers(sorted: &[i64]) -> Vec<i64> {
     let gaps =
         || sorted.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).filter(|&gap| gap > 0);

@@ -1,8 +1,8 @@
 //! The names of parameters as a tree: `layers.3.attn.q` lies in `layers.3.attn`, in `layers.3`, in
 //! `layers`.
 
-/// The parts of a parameter's name. Dots part them; in a name without dots, numbers between underscores
-/// do, so that `layers_3_attn_q`, which is an identifier, has the parts `layers`, `3` and `attn_q`.
+/// The parts of a parameter's name, between dots. A name without dots is split at numbers between underscores:
+/// `layers_3_attn_q` has the parts `layers`, `3` and `attn_q`.
 pub(super) fn split_parameter_name(name: &str) -> Vec<String> {
     if name.contains('.') {
         return name.split('.').filter(|part| !part.is_empty()).map(str::to_owned).collect();
@@ -28,15 +28,15 @@ pub(super) fn to_parameter_path(name: &str) -> String {
     split_parameter_name(name).join(".")
 }
 
-/// The layer that a parameter lies in: the path up to the first number, and that number.
+/// The layer of a parameter: the path up to the first number, and this number.
 pub(super) fn parse_layer(path: &str) -> Option<(String, u64)> {
     let parts: Vec<&str> = path.split('.').collect();
     let layer_index = parts.iter().position(|part| part.parse::<u64>().is_ok())?;
     Some((parts[..layer_index].join("."), parts[layer_index].parse().ok()?))
 }
 
-/// The groups that hold at least two of `paths`, and not the same ones as a smaller group: all, which is
-/// the empty path, and prefixes. Sorted as a tree, in the order of `paths`.
+/// The groups of at least two of `paths`: prefixes, and the empty path for all. A group with the same paths as a smaller
+/// one is left out. Sorted as a tree, in the order of `paths`.
 pub fn group_paths(paths: &[&str]) -> Vec<String> {
     let mut groups: Vec<String> = Vec::new();
     for path in paths {

@@ -15,8 +15,7 @@ use crate::summary::POISON_A;
 use crate::trial::{Status, Trial};
 use crate::worker::Run;
 
-/// Replays the step of `trial`, against `base` where there is a trusted revision. What the cache knows is
-/// not replayed again.
+/// Replays the step of `trial`, against `base` where there is a trusted revision. Known results come from the cache.
 ///
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.

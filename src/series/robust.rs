@@ -1,6 +1,6 @@
-//! Robust statistics of a few numbers: medians, and distances that outliers do not move.
+//! Robust statistics of a few numbers: medians, and distances unmoved by outliers.
 //!
-//! Numbers that are not finite are left out.
+//! NaN and infinities are left out.
 
 /// Makes the median absolute deviation an estimate of the standard deviation of normal noise: one over
 /// the 0.75 quantile of the standard normal distribution.
@@ -25,8 +25,8 @@ pub(super) fn robust_deviation(values: &[f64]) -> Option<f64> {
     finite_median(distances).map(|distance| distance * CONSISTENCY)
 }
 
-/// How far noise moves one number of a series, whatever its trend: the deviation of the differences of
-/// neighbours, each of which has the noise of two.
+/// How far noise moves one number of a series, whatever its trend: the deviation of the differences of neighbours. Each
+/// difference has the noise of two numbers.
 pub(super) fn estimate_series_noise(series: &[f64]) -> Option<f64> {
     let finite_values: Vec<f64> = series.iter().copied().filter(|x| x.is_finite()).collect();
     let differences: Vec<f64> = finite_values.windows(2).map(|pair| pair[1] - pair[0]).collect();

@@ -1,4 +1,4 @@
-//! What Adam's moments show.
+//! Findings on Adam's moments.
 
 use super::{SeriesFinding, Spell, group_by_spell, list_parameter_paths};
 use crate::series::Series;
@@ -36,7 +36,7 @@ fn look_up_adam<'s>(series: &'s Series, parameter: usize, spell: &Spell) -> Opti
     series.steps[spell.first].measured.adam.get(parameter)?.as_ref()
 }
 
-/// The parameters of which `is_affected` holds at some step, with the steps.
+/// The parameters affected at some step, with the steps. `is_affected` decides.
 fn find_adam_spells(
     series: &Series,
     is_affected: impl Fn(&Adam) -> bool,

@@ -54,8 +54,8 @@ fn find_gradient_flow(
     Some(SeriesFinding::Flow { group, layers, first, last, factor })
 }
 
-/// The logarithm of the root mean square of the gradients of one layer: the median over the steps at which
-/// they are not zero.
+/// The logarithm of the root mean square of the gradients of one layer: the median over the steps with gradients other
+/// than zero.
 fn measure_layer_gradient(series: &Series, parameters: &[usize]) -> Option<f64> {
     let log_gradient = |step| {
         let mut squares = 0.0;

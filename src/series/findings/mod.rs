@@ -1,6 +1,6 @@
-//! What the numbers of a series show, ranked: what is wrong, what is unusual, what should be known.
+//! Findings on the numbers of a series, ranked: wrong ones, unusual ones, notes.
 //!
-//! Each finding has the figures that it rests on; **report** puts them into words. Pure.
+//! Each finding has its figures; **report** puts them into words. Pure.
 
 mod adam;
 mod flow;
@@ -22,7 +22,7 @@ use crate::trial::Failure;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// It cannot be so in a training that is right.
+    /// No correct training shows it.
     Wrong,
     /// It can, and is worth a look.
     Unusual,
@@ -30,13 +30,13 @@ pub enum Severity {
     Note,
 }
 
-/// At which steps something is so.
+/// The steps of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Spell {
     /// At how many.
     pub steps: usize,
-    /// Of how many that could show it.
+    /// Of how many steps with the numbers for it.
     pub of: usize,
     /// The first, by its place in the series.
     pub first: usize,
@@ -49,7 +49,7 @@ pub struct Spell {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Gradients {
-    /// They match, wherever that was checked.
+    /// They match at all checked steps.
     Match,
     /// They do not, at one step at least.
     Mismatch,
@@ -61,11 +61,11 @@ pub enum Gradients {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Parted {
-    /// What it parts from.
+    /// The other side.
     pub from: Other,
     /// The output.
     pub output: String,
-    /// The steps at which it lies beyond noise.
+    /// The steps beyond noise.
     pub spell: Spell,
     /// The relative distance at the first of them.
     #[serde(with = "Number")]
@@ -76,15 +76,14 @@ pub struct Parted {
     /// The greatest.
     #[serde(with = "Number")]
     pub largest: f64,
-    /// By what the distance is multiplied from step to step; none where it neither grows nor shrinks
-    /// beyond its own scatter.
+    /// The factor of the distance from step to step; none where it stays within its own scatter.
     #[serde(with = "OptionalNumber")]
     pub growth: Option<f64>,
-    /// What the change means at the first of them, where an oracle says so.
+    /// The meaning of the change at the first of them, where an oracle tells.
     pub meaning: Option<oracle::Finding>,
 }
 
-/// Something that a series shows, with the figures it rests on. Steps are told by their places.
+/// A finding on a series, with its figures. Steps are given by their places.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "kind")]
@@ -100,12 +99,12 @@ pub enum SeriesFinding {
     NotFinite {
         /// The steps.
         spell: Spell,
-        /// The tensors that are so at the first of them, in the order of the harness.
+        /// The affected tensors at the first of them, in the order of the harness.
         tensors: Vec<String>,
         /// How many tensors are so at any step.
         affected: usize,
     },
-    /// An output that is declared a gradient does not match its loss.
+    /// An output declared a gradient does not match its loss.
     GradientWrong {
         /// The output.
         output: String,
@@ -171,11 +170,11 @@ pub enum SeriesFinding {
         /// In the last layer, where the gradient comes from.
         #[serde(with = "Number")]
         last: f64,
-        /// By what it is multiplied from a layer to the one before.
+        /// Its factor from a layer to the one before.
         #[serde(with = "Number")]
         factor: f64,
     },
-    /// Steps that are large or small beside the parameters that they move.
+    /// Steps large or small beside their parameters.
     Updates {
         /// The parameters.
         parameters: Vec<String>,
@@ -209,7 +208,7 @@ pub enum SeriesFinding {
         #[serde(with = "Number")]
         part: f64,
     },
-    /// First moments that no gradients give beside their second ones.
+    /// First moments beyond those of any gradients with these second ones.
     AdamUnrelated {
         /// The parameters.
         parameters: Vec<String>,
@@ -227,12 +226,12 @@ pub enum SeriesFinding {
         /// Why, at the first of them.
         reason: String,
     },
-    /// Numbers of steps that are left out.
+    /// Left-out numbers of steps.
     Missing {
         /// The numbers.
         numbers: Vec<i64>,
     },
-    /// Numbers that several steps have.
+    /// Numbers shared by several steps.
     Repeated {
         /// The numbers.
         numbers: Vec<i64>,
@@ -250,11 +249,11 @@ pub enum SeriesFinding {
 pub struct Misalignment {
     /// The steps.
     pub spell: Spell,
-    /// How many places later the tokens are that agree, at the first of them.
+    /// The shift of the agreeing tokens at the first of them.
     pub shift: Option<i64>,
-    /// Places at which the targets are not the next token, at the first of them.
+    /// Places with a target other than the next token, at the first of them.
     pub differ: usize,
-    /// Places that count.
+    /// Counting places.
     pub of: usize,
     /// The first such place.
     pub place: Option<Vec<usize>>,
@@ -273,7 +272,7 @@ pub struct SeriesSpike {
     /// The value there.
     #[serde(with = "Number")]
     pub value: f64,
-    /// What the steps before it make one expect.
+    /// The expected value, from the steps before.
     #[serde(with = "Number")]
     pub expected: f64,
     /// How many deviations it lies above.
@@ -292,7 +291,7 @@ pub struct FrequentClipping {
     /// The median norm before.
     #[serde(with = "Number")]
     pub norm: f64,
-    /// The part of the norm that clipping removes: the median over the clipped steps.
+    /// The part of the norm removed by clipping: the median over the clipped steps.
     #[serde(with = "Number")]
     pub removed: f64,
     /// The same: the largest.
@@ -312,7 +311,7 @@ impl SeriesFinding {
             | SeriesFinding::AdamNegative { .. } => Severity::Wrong,
             SeriesFinding::Parted { parted } => match parted.from {
                 Other::Trusted | Other::Oracle => Severity::Wrong,
-                // What one revision gave on one machine makes no other wrong.
+                // One revision's values on one machine make no other wrong.
                 Other::Captured => Severity::Note,
             },
             SeriesFinding::Misaligned { .. }
@@ -333,7 +332,7 @@ impl SeriesFinding {
     }
 }
 
-/// What `series` shows, the worst first.
+/// The findings on `series`, the worst first.
 pub fn analyse_series(series: &Series) -> Vec<SeriesFinding> {
     let mut findings: Vec<SeriesFinding> = [
         replays::list_replay_findings(series),
@@ -344,14 +343,13 @@ pub fn analyse_series(series: &Series) -> Vec<SeriesFinding> {
         flow::list_flow_findings(series),
     ]
     .concat();
-    // The order above ranks those that are equally bad.
+    // The order above ranks findings of one severity.
     findings.sort_by_key(SeriesFinding::severity);
     findings
 }
 
 impl Spell {
-    /// The steps of which `predicate` says that it is so; those of which it says none do not count. None if
-    /// there is no such step.
+    /// The steps with a true `predicate`. Steps without a value of it do not count. None if no step has a true one.
     fn find<T>(values: &[T], predicate: impl Fn(&T) -> Option<bool>) -> Option<Spell> {
         let known_places: Vec<(usize, bool)> = values
             .iter()
@@ -364,14 +362,13 @@ impl Spell {
         Some(Spell { steps: such().count(), of: known_places.len(), first, last })
     }
 
-    /// Whether it is so at every step that could show it.
+    /// Whether it covers every step with the numbers for it.
     pub fn is_always(&self) -> bool {
         self.steps == self.of
     }
 }
 
-/// The parameters of which `spell` tells at which steps something is so, brought together where these are
-/// the same.
+/// The parameters with a spell, grouped by equal spells.
 fn group_by_spell(
     series: &Series,
     spell: impl Fn(usize) -> Option<Spell>,

@@ -1,4 +1,4 @@
-//! What replays at a revision show: failures, gradients that are not those of the loss, outputs that part.
+//! Findings on replays at a revision: failures, gradients at odds with the loss, outputs beyond noise.
 
 use super::{Parted, SeriesFinding, Spell};
 use crate::judge::{GradientVerdict, Verdict};
@@ -105,8 +105,7 @@ fn find_output_parting(
     Some(SeriesFinding::Parted { parted })
 }
 
-/// By what the distance is multiplied from step to step, where it changes by more than its scatter over
-/// all steps.
+/// The factor of the distance from step to step, where it changes by more than its scatter over all steps.
 fn fit_distance_growth(distances: &[Option<&Distance>]) -> Option<f64> {
     let points: Vec<(f64, f64)> = distances
         .iter()

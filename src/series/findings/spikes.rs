@@ -96,7 +96,7 @@ fn find_spikes(values: &[Option<f64>]) -> Vec<Spike> {
         else {
             continue;
         };
-        // The noise of the whole series keeps a window that happens to be quiet from speaking.
+        // The noise of the whole series guards against a window quiet by chance.
         let least_scale = if is_positive { 0.02 } else { 0.02 * expected.abs() };
         let scale = scatter.max(usual).max(least_scale).max(f64::MIN_POSITIVE);
         let height = scaled[at] - expected;
@@ -114,8 +114,8 @@ fn find_spikes(values: &[Option<f64>]) -> Vec<Spike> {
     spikes
 }
 
-/// What follows the values `earlier_values`, and how far they scatter around their trend: the line through them
-/// whose slope is the median of those between all pairs, or the median of the last where that is more.
+/// Predicts the value after `earlier_values`, and returns their scatter around their trend too. The trend is the line
+/// with the median slope of all pairs, or the median of the last values if it is higher.
 fn predict_next_value(earlier_values: &[f64]) -> Option<(f64, f64)> {
     let points: Vec<(f64, f64)> =
         earlier_values.iter().enumerate().map(|(x, &y)| (x as f64, y)).collect();

@@ -1,5 +1,4 @@
-//! Values that are not finite, gradients that are zero, parameters that do not move, data that is not
-//! aligned, steps that are not there.
+//! Findings on values: NaN and infinity, zero gradients, unmoved parameters, misaligned data, missing steps.
 
 use super::{
     Misalignment, SeriesFinding, Spell, find_gradient_numbers, group_by_spell, list_parameter_paths,
@@ -28,7 +27,7 @@ pub(super) fn list_value_findings(series: &Series) -> Vec<SeriesFinding> {
     findings
 }
 
-/// The tensors that hold a NaN or an infinity at one step; the loss has its role for a name.
+/// The tensors with a NaN or an infinity at one step. The loss has its role for a name.
 fn list_nonfinite_tensors<'s>(series: &'s Series, step: &SeriesStep) -> Vec<&'s str> {
     let tensors = series.catalogue.tensors.iter().zip(&step.measured.tensors);
     let is_bad = |numbers: &super::super::TensorNumbers| numbers.nan + numbers.inf > 0;
@@ -86,8 +85,7 @@ fn no_gradient(series: &Series) -> Vec<SeriesFinding> {
         .collect()
 }
 
-/// Parameters that keep their bits from step to step, or in each step, although they have gradients and a
-/// learning rate.
+/// Parameters with the same bits from step to step, or in each step, despite gradients and a learning rate.
 fn find_frozen_parameters(series: &Series) -> Vec<SeriesFinding> {
     let steps = &series.steps;
     let spell = |parameter: usize| {
@@ -125,7 +123,7 @@ fn find_frozen_parameters(series: &Series) -> Vec<SeriesFinding> {
         .collect()
 }
 
-/// Parameters that a step moves by more than a tenth of themselves, or by less than a millionth.
+/// Parameters moved by a step by more than a tenth of themselves, or by less than a millionth.
 fn find_extreme_updates(series: &Series) -> Vec<SeriesFinding> {
     let medians: Vec<(usize, f64)> = (0..series.catalogue.parameters.len())
         .filter_map(|parameter| {
