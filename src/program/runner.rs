@@ -106,6 +106,14 @@ struct Ended {
     answer: ProgramAnswer,
 }
 
+/// The meaning of a program's exit.
+enum ExitMeaning {
+    /// It answered: outputs are there to be read.
+    Answered(ProgramAnswer),
+    /// It ended without outputs.
+    Failed(Ending),
+}
+
 impl Runner {
     /// Runs programs by `keeper`, in `setting`; trees and temporary files lie in `cache`.
     pub fn new(keeper: Keeper, cache: Cache, setting: ProgramSettings) -> Runner {
@@ -267,8 +275,10 @@ impl Runner {
             ProgramEnd::Ended(End::Killed(signal)) => Ending::Killed(signal),
             ProgramEnd::Ended(End::Exited(code)) => {
                 match self.interpret_exit(replay, code, &finished, answer)? {
-                    Ok(answer) => return self.completed(replay, &answer, places, printed),
-                    Err(ending) => ending,
+                    ExitMeaning::Answered(answer) => {
+                        return self.completed(replay, &answer, places, printed);
+                    }
+                    ExitMeaning::Failed(ending) => ending,
                 }
             }
         };
@@ -277,14 +287,14 @@ impl Runner {
         Ok(run)
     }
 
-    /// The meaning of a program's exit with `code`: an answer with outputs, or another ending.
+    /// The meaning of a program's exit with `code`.
     fn interpret_exit(
         &self,
         replay: &ProgramReplay<'_>,
         code: i32,
         finished: &Finished,
         mut answer: ProgramAnswer,
-    ) -> Result<Result<ProgramAnswer, Ending>, ProgramError> {
+    ) -> Result<ExitMeaning, ProgramError> {
         if let Some(complaint) = answer.error.take() {
             return Err(complaint.error(describe_missing_files(replay.sources)));
         }
@@ -296,9 +306,9 @@ impl Runner {
             0 if replay.request.rounding != Rounding::Nearest
                 && answer.rounding.is_some_and(|effect| effect != Effect::Applied) =>
             {
-                Ok(Err(Ending::Status(CANNOT)))
+                Ok(ExitMeaning::Failed(Ending::Status(CANNOT)))
             }
-            0 => Ok(Ok(answer)),
+            0 => Ok(ExitMeaning::Answered(answer)),
             CANNOT => Err(ProgramError::Revision {
                 message: message
                     .unwrap_or_else(|| "the program says that it cannot be run".to_owned()),
@@ -313,7 +323,7 @@ impl Runner {
             }),
             _ => match startup::diagnose_startup_failure(replay.project, code, &stderr) {
                 Some(error) => Err(error),
-                None => Ok(Err(Ending::Status(code))),
+                None => Ok(ExitMeaning::Failed(Ending::Status(code))),
             },
         }
     }

@@ -113,9 +113,9 @@ impl<'a> SnapshotParser<'a> {
             parse_snapshot_number(text).filter(|noise| *noise >= 0.0 && noise.is_finite())
         })?;
         let norm = self.value("  norm ", "a number", parse_snapshot_number)?;
-        let min = self.value("  min ", "a number or `none`", optional_number)?;
-        let max = self.value("  max ", "a number or `none`", optional_number)?;
-        let mean = self.value("  mean ", "a number or `none`", optional_number)?;
+        let min = self.value("  min ", "a number or `none`", parse_statistic)?.number();
+        let max = self.value("  max ", "a number or `none`", parse_statistic)?.number();
+        let mean = self.value("  mean ", "a number or `none`", parse_statistic)?.number();
         let counts = "numbers of zeros, NaN, Inf and unwritten elements";
         let [zeros, nan, inf, unwritten] = self.value("  ", counts, parse_counts)?;
         let mut slices = Vec::new();
@@ -241,8 +241,27 @@ fn parse_snapshot_number(text: &str) -> Option<f64> {
     text.parse().ok().filter(|x: &f64| !x.is_nan())
 }
 
-fn optional_number(text: &str) -> Option<Option<f64>> {
-    if text == "none" { Some(None) } else { parse_snapshot_number(text).map(Some) }
+/// A statistic in a snapshot.
+enum Statistic {
+    /// `none`: no element counts.
+    Nothing,
+    Number(f64),
+}
+
+impl Statistic {
+    fn number(self) -> Option<f64> {
+        match self {
+            Statistic::Nothing => None,
+            Statistic::Number(number) => Some(number),
+        }
+    }
+}
+
+fn parse_statistic(text: &str) -> Option<Statistic> {
+    if text == "none" {
+        return Some(Statistic::Nothing);
+    }
+    parse_snapshot_number(text).map(Statistic::Number)
 }
 
 fn parse_dims(text: &str) -> Option<Vec<Dim>> {
