@@ -170,11 +170,18 @@ fn harness_of_all(steps: &[NamedStep]) -> CliResult<Option<Harness>> {
 
 /// Whether two paths lead to the same harness, or to copies of it.
 fn is_same(one: &Path, other: &Path) -> bool {
-    let place = |path: &Path| path.canonicalize().ok();
-    let text = |path: &Path| std::fs::read(path).ok();
-    one == other
-        || place(one).is_some_and(|real_path| place(other) == Some(real_path))
-        || text(one).is_some_and(|bytes| text(other) == Some(bytes))
+    if one == other {
+        return true;
+    }
+    let leads_to_same = match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    };
+    let has_same_text = match (std::fs::read(one), std::fs::read(other)) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    };
+    leads_to_same || has_same_text
 }
 
 /// The state between steps.

@@ -76,8 +76,6 @@ fn task_folder_error(
 
 /// Whether `file` is the one at `path`.
 fn is_at(file: &File, path: &Path) -> bool {
-    let place = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-    let own_place = file.metadata().map(place);
-    let path_place = fs::metadata(path).map(place);
-    matches!((own_place, path_place), (Ok(own), Ok(there)) if own == there)
+    let (Ok(own), Ok(there)) = (file.metadata(), fs::metadata(path)) else { return false };
+    own.dev() == there.dev() && own.ino() == there.ino()
 }

@@ -63,11 +63,8 @@ impl Slurm {
             format!("--output={log}"),
             format!("--error={log}"),
         ];
-        let option = |name: &str, value: &Option<String>| {
-            value.as_ref().map(|value| format!("--{name}={value}"))
-        };
-        words.extend(option("partition", &self.partition));
-        words.extend(option("gres", &self.gres));
+        words.extend(self.partition.as_ref().map(|name| format!("--partition={name}")));
+        words.extend(self.gres.as_ref().map(|list| format!("--gres={list}")));
         if !array.without.is_empty() {
             words.push(format!("--exclude={}", array.without.join(",")));
         }
@@ -102,12 +99,15 @@ fn run_slurm_program(program: &str, words: &[OsString]) -> Result<SlurmAnswer, C
     let start_error = |source| ClusterError::Missing { program: program.to_owned(), source };
     let output =
         Command::new(program).args(words).stdin(Stdio::null()).output().map_err(start_error)?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     Ok(SlurmAnswer {
         ok: output.status.success(),
-        stdout: text(&output.stdout),
-        stderr: text(&output.stderr),
+        stdout: trim_printed_text(&output.stdout),
+        stderr: trim_printed_text(&output.stderr),
     })
+}
+
+fn trim_printed_text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
 fn silent_slurm_error(answer: SlurmAnswer) -> ClusterError {

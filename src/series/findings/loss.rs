@@ -3,8 +3,8 @@
 use super::{FrequentClipping, Gradients, SeriesFinding, Spell};
 use crate::judge::GradientVerdict;
 use crate::numerics::constants::{LEAST_LOSS_STEPS, OFTEN_CLIPPED};
-use crate::series::Series;
 use crate::series::robust::{estimate_series_noise, finite_median};
+use crate::series::{Clipping, Series};
 
 pub(super) fn list_loss_findings(series: &Series) -> Vec<SeriesFinding> {
     [find_rising_loss(series), find_frequent_clipping(series)].into_iter().flatten().collect()
@@ -36,14 +36,15 @@ fn find_frequent_clipping(series: &Series) -> Option<SeriesFinding> {
     if (spell.steps as f64) < OFTEN_CLIPPED * spell.of as f64 {
         return None;
     }
-    let such = || clippings.iter().flatten().filter(|clipping| clipping.factor < 1.0);
-    let removed = || such().map(|clipping| 1.0 - clipping.factor);
+    let active: Vec<&Clipping> =
+        clippings.iter().flatten().filter(|clipping| clipping.factor < 1.0).collect();
+    let removed_parts: Vec<f64> = active.iter().map(|clipping| 1.0 - clipping.factor).collect();
     Some(SeriesFinding::Clipped {
         clipping: FrequentClipping {
             spell,
-            norm: finite_median(such().map(|clipping| clipping.norm))?,
-            removed: finite_median(removed())?,
-            most: removed().fold(0.0, f64::max),
+            norm: finite_median(active.iter().map(|clipping| clipping.norm))?,
+            removed: finite_median(removed_parts.iter().copied())?,
+            most: removed_parts.iter().copied().fold(0.0, f64::max),
             gradients: rate_loss_gradients(series),
         },
     })

@@ -356,10 +356,11 @@ impl Spell {
             .enumerate()
             .filter_map(|(place, value)| Some((place, predicate(value)?)))
             .collect();
-        let such = || known_places.iter().filter(|(_, holds)| *holds).map(|(place, _)| *place);
-        let first = such().next()?;
-        let last = such().next_back()?;
-        Some(Spell { steps: such().count(), of: known_places.len(), first, last })
+        let places: Vec<usize> =
+            known_places.iter().filter(|(_, holds)| *holds).map(|(place, _)| *place).collect();
+        let first = *places.first()?;
+        let last = *places.last()?;
+        Some(Spell { steps: places.len(), of: known_places.len(), first, last })
     }
 
     /// Whether it covers every step with the numbers for it.

@@ -12,10 +12,7 @@ pub(super) fn list_replay_findings(series: &Series) -> Vec<SeriesFinding> {
     let mut findings = Vec::new();
     let replays: Vec<Option<&StepReplay>> =
         series.steps.iter().map(|step| step.replay.as_ref()).collect();
-    let spell = |predicate: fn(&Status) -> bool| {
-        Spell::find(&replays, |replay| replay.map(|replay| predicate(&replay.status)))
-    };
-    if let Some(spell) = spell(|status| matches!(status, Status::Failed(_)))
+    if let Some(spell) = find_status_spell(&replays, |status| matches!(status, Status::Failed(_)))
         && let Some(Status::Failed(failures)) = replays[spell.first].map(|replay| &replay.status)
         && let Some(failure) = failures.first()
     {
@@ -33,13 +30,22 @@ pub(super) fn list_replay_findings(series: &Series) -> Vec<SeriesFinding> {
             ));
         }
     }
-    if let Some(spell) = spell(|status| matches!(status, Status::Untestable { .. }))
+    if let Some(spell) =
+        find_status_spell(&replays, |status| matches!(status, Status::Untestable { .. }))
         && let Some(Status::Untestable { reason, .. }) =
             replays[spell.first].map(|replay| &replay.status)
     {
         findings.push(SeriesFinding::Untestable { spell, reason: reason.clone() });
     }
     findings
+}
+
+/// The steps with a status of this kind.
+fn find_status_spell(
+    replays: &[Option<&StepReplay>],
+    is_of_kind: fn(&Status) -> bool,
+) -> Option<Spell> {
+    Spell::find(replays, |replay| replay.map(|replay| is_of_kind(&replay.status)))
 }
 
 /// The names of outputs, each once.
@@ -90,14 +96,13 @@ fn find_output_parting(
     let is_beyond = |distance: &Distance| distance.verdict >= Verdict::Diverged;
     let spell = Spell::find(distances, |distance| Some(is_beyond(distance.as_ref()?)))?;
     let first = distances[spell.first]?;
-    let relative = |distance: &Distance| distance.relative;
-    let largest = distances.iter().flatten().map(|distance| relative(distance)).fold(0.0, f64::max);
+    let largest = distances.iter().flatten().map(|distance| distance.relative).fold(0.0, f64::max);
     let parted = Parted {
         from,
         output: output.to_owned(),
         spell,
         first: first.relative,
-        last: distances[spell.last].map_or(first.relative, relative),
+        last: distances[spell.last].map_or(first.relative, |distance| distance.relative),
         largest,
         growth: fit_distance_growth(distances),
         meaning: first.finding,

@@ -40,15 +40,21 @@ pub(super) fn list_spike_findings(series: &Series) -> Vec<SeriesFinding> {
             single.push((parameter.path.clone(), spikes, values));
         }
     }
-    let height = |spikes: &[Spike]| find_worst_spike(spikes).map_or(0.0, |spike| spike.deviations);
     let other_count = single.len().saturating_sub(1);
-    let highest = single.iter().max_by(|a, b| height(&a.1).total_cmp(&height(&b.1)));
+    let highest = single
+        .iter()
+        .max_by(|a, b| measure_spike_height(&a.1).total_cmp(&measure_spike_height(&b.1)));
     findings.extend(
         highest.and_then(|(path, spikes, values)| {
             build_spike_finding(path, spikes, values, other_count)
         }),
     );
     findings
+}
+
+/// The deviations of the worst of `spikes`.
+fn measure_spike_height(spikes: &[Spike]) -> f64 {
+    find_worst_spike(spikes).map_or(0.0, |spike| spike.deviations)
 }
 
 fn find_worst_spike(spikes: &[Spike]) -> Option<&Spike> {

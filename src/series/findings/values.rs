@@ -50,12 +50,11 @@ fn not_finite(series: &Series) -> Option<SeriesFinding> {
 }
 
 fn find_misalignment(series: &Series) -> Option<SeriesFinding> {
-    let alignment = |step: &SeriesStep| step.measured.alignment.clone();
     let spell = Spell::find(&series.steps, |step| {
-        let step_alignment = alignment(step)?;
+        let step_alignment = step.measured.alignment.as_ref()?;
         Some(step_alignment.shift != Some(1) || step_alignment.differ > 0)
     })?;
-    let first = alignment(&series.steps[spell.first])?;
+    let first = series.steps[spell.first].measured.alignment.clone()?;
     let shift = first.shift;
     let differ = first.differ;
     let of = first.of;
