@@ -245,6 +245,11 @@ impl<'t> Planner<'t> {
         places[first..].iter().copied().take_while(move |&token_index| token_index < range.end)
     }
 
+    /// Whether `name` is mentioned among `range`, tokens of the kernel.
+    pub(super) fn is_mentioned(&self, name: &str, range: Range<usize>) -> bool {
+        self.mentions_of(name, range).next().is_some()
+    }
+
     pub(super) fn worst(&self, name: &str, range: Range<usize>) -> Use {
         let uses = self.mentions_of(name, range);
         uses.map(|token_index| {
@@ -283,7 +288,7 @@ impl<'t> Planner<'t> {
     }
 
     fn mentioned_before(&self, name: &str, token_index: usize) -> bool {
-        self.mentions_of(name, self.item.body.start..token_index).next().is_some()
+        self.is_mentioned(name, self.item.body.start..token_index)
     }
 }
 

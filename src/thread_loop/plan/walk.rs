@@ -178,19 +178,17 @@ impl Planner<'_> {
         let mut kept = Vec::new();
         for &index in &self.visible {
             let variable = &self.plan.variables[index];
-            let mut needing_ranges = vec![crossing_start..variable.scope.end];
+            let range_after = crossing_start..variable.scope.end;
+            let mut is_needed = self.is_mentioned(&variable.name, range_after);
             for loop_range in loops {
                 let is_inside = variable.scope.start < loop_range.start || variable.parameter;
                 // The head of its own loop repeats with the loop.
                 let is_own_loop = loop_range.start <= variable.scope.start
                     && loop_range.end == variable.scope.end;
                 if is_inside || is_own_loop {
-                    needing_ranges.push(loop_range.clone());
+                    is_needed |= self.is_mentioned(&variable.name, loop_range.clone());
                 }
             }
-            let is_needed = needing_ranges
-                .into_iter()
-                .any(|range| self.mentions_of(&variable.name, range).next().is_some());
             if is_needed || variable.parameter {
                 kept.push(index);
             }
