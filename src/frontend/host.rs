@@ -1,9 +1,10 @@
 //! Host C++ from CUDA C++: combines the edits of all rewritings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::edits::Edits;
 use super::instances;
+use super::integer_variables::{Declaration, collect_declarations};
 use super::launches::{self, Callee, LaunchSyntax};
 use super::lexer::{Token, TokenKind, Tokens, normalise_spacing};
 use super::macros::{self, Macro};
@@ -36,6 +37,8 @@ pub(super) struct HostContext<'s, 'a> {
     pub functions: Vec<Item>,
     /// The definitions of macros.
     pub macros: Vec<Macro<'a>>,
+    /// The declarations of each name, for the float64 shadow.
+    pub declarations: HashMap<&'a str, Vec<Declaration>>,
 }
 
 impl HostContext<'_, '_> {
@@ -67,7 +70,12 @@ pub(super) fn translate_host_source(
     let macros = directives
         .filter_map(|&token| macros::parse_macro_definition(source.text, token))
         .collect();
-    let context = HostContext { source, symbols, precision, place, tokens, functions, macros };
+    let declarations = match precision {
+        Precision::Shadow => collect_declarations(source.text, &tokens),
+        Precision::Native | Precision::Checked => HashMap::new(),
+    };
+    let context =
+        HostContext { source, symbols, precision, place, tokens, functions, macros, declarations };
     unsupported::refuse_unsupported_features(&context)?;
     let mut edits = Edits::default();
     let launches = rewrite_launches(&context, &mut edits)?;

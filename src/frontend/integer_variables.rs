@@ -1,6 +1,8 @@
 //! Finds variables of integers by their declarations. A cast of such a variable to another integer type looks at no
 //! float.
 
+use std::collections::HashMap;
+
 use super::host::HostContext;
 use super::lexer::{Token, TokenKind, Tokens};
 
@@ -53,37 +55,60 @@ pub(super) fn is_integer_operand(context: &HostContext, tokens: &Tokens, mut ind
 /// Whether all declarations of `variable` in the function around it, or without any there in the file, are those of
 /// integers, pointers to integers or arrays of integers.
 fn holds_integers(context: &HostContext, variable: &Token) -> bool {
-    let text = context.source.text;
-    let name = variable.text(text);
-    let function_types = match context.function(variable.start) {
-        Some(function) => declared_types(text, &context.tokens[function.tokens.clone()], name),
-        None => Vec::new(),
-    };
-    let types = if function_types.is_empty() {
-        declared_types(text, &context.tokens, name)
-    } else {
-        function_types
-    };
-    !types.is_empty() && types.iter().all(|last_word| SCALARS.contains(last_word))
-}
-
-/// The last words of the types of `name` in its declarations among `tokens`.
-fn declared_types<'t>(text: &'t str, tokens: &[Token], name: &str) -> Vec<&'t str> {
-    let mut types = Vec::new();
-    for (index, token) in tokens.iter().enumerate() {
-        if !token.is_spelled(text, name) {
-            continue;
-        }
-        let mut words_before = tokens[..index].iter().rev();
-        let last_word = words_before.find(|token| !is_declarator_sign(token.text(text)));
-        if let Some(last_word) = last_word
-            && (last_word.kind == TokenKind::Ident || last_word.is_spelled(text, ">"))
-            && !NO_TYPES.contains(&last_word.text(text))
-        {
-            types.push(last_word.text(text));
+    let name = variable.text(context.source.text);
+    let Some(declarations) = context.declarations.get(name) else { return false };
+    if let Some(function) = context.function(variable.start) {
+        let range = function.tokens.clone();
+        let first = declarations.partition_point(|declaration| declaration.index < range.start);
+        let end = declarations.partition_point(|declaration| declaration.index < range.end);
+        if first < end {
+            return are_all_integers(&declarations[first..end]);
         }
     }
-    types
+    are_all_integers(declarations)
+}
+
+/// A declaration of a name.
+pub(super) struct Declaration {
+    /// The token of the name.
+    index: usize,
+    is_integer: bool,
+    /// The declarations of the name up to here, this one included, of anything but integers.
+    others: usize,
+}
+
+/// Whether all of `declarations` of one name, of which there is one, are those of integers.
+fn are_all_integers(declarations: &[Declaration]) -> bool {
+    let (first, last) = (&declarations[0], &declarations[declarations.len() - 1]);
+    first.is_integer && first.others == last.others
+}
+
+/// The declarations in `tokens` by name, each in the order of the tokens. Made once: casts ask for one after the other.
+pub(super) fn collect_declarations<'t>(
+    text: &'t str,
+    tokens: &[Token],
+) -> HashMap<&'t str, Vec<Declaration>> {
+    let mut by_name: HashMap<&str, Vec<Declaration>> = HashMap::new();
+    // The last word that is no sign of a declarator.
+    let mut last_word: Option<&Token> = None;
+    for (index, token) in tokens.iter().enumerate() {
+        let word = token.text(text);
+        if token.kind == TokenKind::Ident
+            && let Some(type_word) = last_word
+            && (type_word.kind == TokenKind::Ident || type_word.is_spelled(text, ">"))
+            && !NO_TYPES.contains(&type_word.text(text))
+        {
+            let declarations = by_name.entry(word).or_default();
+            let is_integer = SCALARS.contains(&type_word.text(text));
+            let others_before = declarations.last().map_or(0, |last| last.others);
+            let others = others_before + usize::from(!is_integer);
+            declarations.push(Declaration { index, is_integer, others });
+        }
+        if !is_declarator_sign(word) {
+            last_word = Some(token);
+        }
+    }
+    by_name
 }
 
 /// Whether `word` may stand between a type and the declared name.

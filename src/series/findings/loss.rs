@@ -27,7 +27,7 @@ fn find_rising_loss(series: &Series) -> Option<SeriesFinding> {
     } else {
         ((to - from) / from.abs(), estimate_series_noise(&finite_losses)? / from.abs())
     };
-    (rise > 3.0 * noise && rise > 0.01).then(|| SeriesFinding::LossRises { from, to, noise })
+    (rise > 3.0 * noise && rise > 0.01).then_some(SeriesFinding::LossRises { from, to, noise })
 }
 
 fn find_frequent_clipping(series: &Series) -> Option<SeriesFinding> {
