@@ -4,14 +4,12 @@
 //! fuzzers in `fuzz/` call them, and so do the tests, over seeds and mutations of these. This
 //! module is part of neither the library nor the program. `docs/fuzzing.md` lists each property.
 
-mod draw;
 mod frontend;
 mod time;
 
 #[cfg(test)]
 mod tests;
 
-use std::error::Error;
 use std::path::Path;
 
 use crate::cache::{Cache, CacheKind};
@@ -22,7 +20,7 @@ use crate::search::{BisectTerms, LogEntry, LogMark, git_bisect_log};
 use crate::snapshot::{Meta, Snapshot, SnapshotFile, SnapshotVerdict, compare_snapshots};
 use crate::trial::{Outcome, Status};
 
-pub(crate) use draw::FuzzDraw;
+use replay_base::fuzz::{FuzzDraw, check_error_text};
 
 pub use crate::fixture::fuzz::{fixture_toml, fuzz_fixture, fuzz_safetensors, fuzz_tensors};
 pub use crate::history::fuzz::bundle_header;
@@ -56,16 +54,6 @@ pub const TARGETS: [FuzzTarget; 14] = [
     FuzzTarget { name: "snapshot", check: fuzz_snapshot },
     FuzzTarget { name: "tensors", check: fuzz_tensors },
 ];
-
-/// An error and each of its causes have words, and so has a hint if there is one.
-pub(crate) fn check_error_text(error: &dyn Error, hint: Option<String>) {
-    let mut next = Some(error);
-    while let Some(cause) = next {
-        assert!(!cause.to_string().is_empty(), "an error without words: {cause:?}");
-        next = cause.source();
-    }
-    assert!(hint.is_none_or(|hint| !hint.is_empty()), "an empty hint for {error}");
-}
 
 /// A harness that is accepted has sources, outputs and a call, and survives its way to a child.
 pub fn fuzz_harness(bytes: &[u8]) {

@@ -5,34 +5,21 @@
 #![deny(unreachable_pub)]
 #![deny(unsafe_code)]
 
-pub mod backend;
-pub mod bisect;
-pub mod cache;
-pub mod cluster;
-pub mod compile;
-pub mod cuda;
-pub mod files;
-pub mod fixture;
-pub mod foreign;
-pub mod frontend;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
-pub mod harness;
-pub mod history;
-pub mod judge;
-pub mod numerics;
-mod process;
-pub mod program;
-pub mod report;
-pub mod runtime;
-pub mod scratch;
-pub mod search;
-pub mod series;
-pub mod snapshot;
-pub mod summary;
-mod syntax;
-pub mod tensor;
-mod thread_loop;
-pub mod trial;
-pub mod worker;
+
+pub use replay_base::{cache, files, foreign, scratch, summary, tensor};
+pub use replay_bisect as bisect;
+pub use replay_cluster as cluster;
+pub use replay_cuda as cuda;
+pub use replay_engine::{backend, compile, judge, program, trial, worker};
+pub use replay_fixture::{fixture, harness};
+pub use replay_frontend as frontend;
+pub use replay_history as history;
+pub use replay_numerics as numerics;
+pub use replay_report as report;
+pub use replay_runtime as runtime;
+pub use replay_search as search;
+pub use replay_series as series;
+pub use replay_snapshot as snapshot;

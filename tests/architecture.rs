@@ -25,50 +25,71 @@ fn first_words(name: &str) -> Vec<String> {
     lines.map(|line| line.split_whitespace().next().expect("a word").to_owned()).collect()
 }
 
-/// A file of src/, without its comments and its tests.
+/// The parts and where each lies, from the root of the repository, as the page says.
+fn part_places() -> Vec<(String, PathBuf)> {
+    let mut places = Vec::new();
+    for line in block("parts") {
+        let mut words = line.split_whitespace();
+        let part = words.next().expect("a part").to_owned();
+        places.push((part, words.next().expect("its place").into()));
+    }
+    places
+}
+
+/// A file of the program or of a crate, without its comments and its tests.
 struct Source {
-    /// From src/.
-    path: String,
-    /// The folder or file directly in src/.
+    /// From the root of the repository.
+    path: PathBuf,
     part: String,
     code: String,
 }
 
 impl Source {
-    /// How far below the root of the package its module lies.
+    /// How far below the root of its crate its module lies.
     fn depth(&self) -> usize {
-        let modules = Path::new(&self.path).iter().count();
-        if self.path.ends_with("/mod.rs") { modules - 1 } else { modules }
+        let modules = self.path.iter().skip_while(|name| *name != "src").skip(1).count();
+        if self.path.ends_with("mod.rs") { modules - 1 } else { modules }
     }
 }
 
 fn sources() -> Vec<Source> {
-    let mut found = Vec::new();
-    walk(&root().join("src"), &mut found);
-    found
+    let mut paths = Vec::new();
+    list_sources(&root().join("src"), &mut paths);
+    list_sources(&root().join("crates"), &mut paths);
+    let places = part_places();
+    let mut sources = Vec::new();
+    for file in paths {
+        let path = file.strip_prefix(root()).expect("below the root").to_owned();
+        // A module that is a part of its own lies below another part.
+        let module = path.with_extension("");
+        let around = places.iter().filter(|(_, place)| module.starts_with(place));
+        let innermost = around.max_by_key(|(_, place)| place.iter().count());
+        let part = innermost.map_or_else(String::new, |(part, _)| part.clone());
+        let code = without_comments_and_tests(&fs::read_to_string(&file).expect("a source"));
+        sources.push(Source { path, part, code });
+    }
+    sources
 }
 
-fn walk(folder: &Path, found: &mut Vec<Source>) {
+/// The Rust files below `folder` but for tests, fuzzed properties and the list of a crate's parts.
+fn list_sources(folder: &Path, paths: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder").flatten() {
         let path = entry.path();
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        // `fuzz` stands beside the parts, in tests and fuzzers alone.
-        if ["tests", "fuzz"].contains(&name.as_str()) {
+        if ["tests", "fuzz", "build"].contains(&name.as_str()) {
             continue;
         }
         if path.is_dir() {
-            walk(&path, found);
+            list_sources(&path, paths);
         } else if path.extension().is_some_and(|kind| kind == "rs") {
-            let inside = path.strip_prefix(root().join("src")).expect("below src/");
-            let first = inside.iter().next().expect("a name").to_string_lossy();
-            let text = fs::read_to_string(&path).expect("a source");
-            found.push(Source {
-                path: inside.display().to_string(),
-                part: first.trim_end_matches(".rs").to_owned(),
-                code: without_comments_and_tests(&text),
-            });
+            paths.push(path);
         }
     }
+}
+
+/// Whether `path` only lists the parts of its crate.
+fn is_list_of_parts(path: &Path) -> bool {
+    path.ends_with("src/lib.rs")
 }
 
 fn without_comments_and_tests(text: &str) -> String {
@@ -122,56 +143,70 @@ fn first_segments(code: &str) -> Vec<String> {
 
 #[test]
 fn the_page_names_every_part_once() {
-    let mut parts = first_words("parts");
-    let in_code: BTreeSet<String> =
-        sources().into_iter().map(|source| source.part).filter(|part| part != "lib").collect();
-    let on_page: BTreeSet<String> = parts.iter().cloned().collect();
-    assert_eq!(on_page, in_code);
-    parts.sort();
-    assert_eq!(parts, on_page.into_iter().collect::<Vec<_>>(), "a part is named twice");
+    let mut parts = BTreeSet::new();
+    let mut places = BTreeSet::new();
+    for (part, place) in part_places() {
+        let exists = [place.clone(), place.with_extension("rs")]
+            .iter()
+            .any(|path| root().join(path).exists());
+        assert!(exists, "{part} does not lie in {}", place.display());
+        assert!(parts.insert(part.clone()), "{part} is named twice");
+        assert!(places.insert(place), "two parts lie where {part} lies");
+    }
+    for source in sources() {
+        let is_in_a_part = parts.contains(&source.part) || is_list_of_parts(&source.path);
+        assert!(is_in_a_part, "{} is in no part", source.path.display());
+    }
 }
 
+/// Cargo holds the arrows between crates; this holds those inside one.
 #[test]
 fn every_part_uses_only_those_below_it() {
-    let parts = first_words("parts");
-    let floor = |part: &str| parts.iter().position(|known| known == part);
+    let places = part_places();
+    let floor = |part: &str| places.iter().position(|(known, _)| known == part);
     let mut wrong = Vec::new();
     let mut seen = BTreeSet::new();
-    for source in sources() {
+    for source in sources().iter().filter(|source| !is_list_of_parts(&source.path)) {
         for used in uses(&source.code, source.depth()) {
             let (Some(from), Some(to)) = (floor(&source.part), floor(&used)) else { continue };
-            if to < from {
+            if to < from && is_module_of_same_crate(source, &places[to].1) {
                 let part = &source.part;
-                wrong.push(format!("src/{}: {part} uses {used}, which lies above", source.path));
+                wrong.push(format!(
+                    "{}: {part} uses {used}, which lies above",
+                    source.path.display()
+                ));
             }
             seen.insert((from, to));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(seen.len() > parts.len(), "too few uses were found: {seen:?}");
+    assert!(seen.len() > places.len(), "too few uses were found: {seen:?}");
+}
+
+/// Whether the part at `place` lies in the crate of `source`; in another, a module may have its name.
+fn is_module_of_same_crate(source: &Source, place: &Path) -> bool {
+    let crate_of = |path: &Path| path.iter().take_while(|name| *name != "src").collect::<PathBuf>();
+    crate_of(&source.path) == crate_of(place)
 }
 
 #[test]
 fn unsafe_lives_where_the_page_says() {
     let places = first_words("unsafe");
-    let lies_in = |path: &str, place: &str| {
-        path == place || path.strip_prefix(place).is_some_and(|rest| rest.starts_with('/'))
-    };
     let has_unsafe = |source: &Source| {
         let words = source.code.split(|c: char| !c.is_alphanumeric() && c != '_');
         words.into_iter().any(|word| word == "unsafe" || word == "unsafe_code")
     };
-    let found: Vec<String> = sources()
+    let found: Vec<PathBuf> = sources()
         .iter()
-        .filter(|source| source.part != "lib" && has_unsafe(source))
+        .filter(|source| !is_list_of_parts(&source.path) && has_unsafe(source))
         .map(|source| source.path.clone())
         .collect();
     for path in &found {
-        let named = places.iter().any(|place| lies_in(path, place));
-        assert!(named, "src/{path} has unsafe code, which the page does not say");
+        let named = places.iter().any(|place| path.starts_with(place));
+        assert!(named, "{} has unsafe code, which the page does not say", path.display());
     }
     for place in places {
-        let used = found.iter().any(|path| lies_in(path, &place));
+        let used = found.iter().any(|path| path.starts_with(&place));
         assert!(used, "the page names {place}, which has no unsafe code");
     }
 }
@@ -195,7 +230,7 @@ fn pure_parts_use_nothing_of_the_system() {
     ];
     for source in sources().iter().filter(|source| pure.contains(&source.part)) {
         for word in SYSTEM {
-            assert!(!source.code.contains(word), "src/{} uses {word}", source.path);
+            assert!(!source.code.contains(word), "{} uses {word}", source.path.display());
         }
     }
 }
@@ -205,7 +240,7 @@ fn only_the_command_line_prints() {
     const PRINTS: [&str; 5] = ["println!", "eprintln!", "print!(", "eprint!(", "dbg!"];
     for source in sources().iter().filter(|source| source.part != "cli") {
         for word in PRINTS {
-            assert!(!source.code.contains(word), "src/{} uses {word}", source.path);
+            assert!(!source.code.contains(word), "{} uses {word}", source.path.display());
         }
     }
 }
@@ -214,12 +249,12 @@ fn only_the_command_line_prints() {
 fn public_functions_and_types_say_what_they_are_for() {
     let mut undocumented = Vec::new();
     for source in sources() {
-        let text = fs::read_to_string(root().join("src").join(&source.path)).expect("a source");
+        let text = fs::read_to_string(root().join(&source.path)).expect("a source");
         let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         for (number, line) in lines.iter().enumerate() {
             if is_public_function_or_type(line) && !has_documentation(&lines[..number]) {
-                undocumented.push(format!("src/{}:{}: {line}", source.path, number + 1));
+                undocumented.push(format!("{}:{}: {line}", source.path.display(), number + 1));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The device's mathematical functions against the errors that `src/cuda/math_errors.rs`
+//! The device's mathematical functions against the errors that `crates/cuda/src/math_errors.rs`
 //! gives them: over all float32 arguments, or over many pairs of them.
 //!
 //! `ci/test-gpu` runs it.

@@ -1,4 +1,4 @@
-//! The kernel in `src/summary/device` against the CPU's summary, and against the memory's bandwidth.
+//! The kernel in `crates/base/src/summary/device` against the CPU's summary, and against the memory's bandwidth.
 //!
 //! `ci/test-gpu` runs it.
 

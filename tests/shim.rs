@@ -47,7 +47,7 @@ fn compile(compiler: &str, flags: &[&str], source: &Path, output: &Path) -> Outp
         .args(FLAGS)
         .args(flags)
         .arg("-I")
-        .arg(root().join("src/runtime/include"))
+        .arg(root().join("crates/runtime/include"))
         .arg("-I")
         .arg(root().join("tests/shim"))
         .arg(source)

@@ -1,0 +1,227 @@
+//! Keeps a process from sending signals to those above it, with a seccomp filter. The filter needs
+//! no privilege, and all processes below inherit it.
+//!
+//! It stops mistakes and simple attempts: `kill(getppid(), ...)`, `kill(-1, ...)`. It is not a
+//! sandbox. A `SIGKILL` from the process to itself becomes another signal. The process can handle it and know the
+//! sender. System calls of other architectures end the process.
+#![allow(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::raw::c_long;
+
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule,
+};
+
+use super::Pid;
+
+/// The value of `si_errno` in a handler of `SIGSYS` if the process sends `SIGKILL` to itself.
+pub const KILLS_ITSELF: u16 = 0x5250;
+
+/// A filter counts at most so many processes: the system takes 4096 instructions.
+const MOST: usize = 40;
+
+/// Calls with the process in the same argument. If they send a signal, it is in the same argument as well.
+struct FilteredCalls {
+    numbers: &'static [c_long],
+    process: u8,
+    signal: Option<u8>,
+}
+
+const CALLS: [FilteredCalls; 4] = [
+    FilteredCalls {
+        numbers: &[libc::SYS_kill, libc::SYS_tkill, libc::SYS_rt_sigqueueinfo],
+        process: 0,
+        signal: Some(1),
+    },
+    FilteredCalls {
+        numbers: &[libc::SYS_tgkill, libc::SYS_rt_tgsigqueueinfo],
+        process: 0,
+        signal: Some(2),
+    },
+    FilteredCalls {
+        numbers: &[libc::SYS_pidfd_open, libc::SYS_prlimit64, libc::SYS_process_vm_writev],
+        process: 0,
+        signal: None,
+    },
+    FilteredCalls { numbers: &[libc::SYS_ptrace], process: 1, signal: None },
+];
+
+/// Makes system calls on the processes `ancestors`, on their groups, or on all processes fail: in this
+/// thread and in its later children. A `SIGKILL` to this process itself arrives
+/// as `SIGSYS`.
+///
+/// # Errors
+/// If the system has no such filters. At most `no_new_privs` has changed then.
+pub fn install_seccomp_filter(ancestors: &[Pid]) -> io::Result<()> {
+    let programs =
+        build_filter_programs(ancestors, super::current_pid()).map_err(io::Error::other)?;
+    rustix::thread::set_no_new_privs(true)?;
+    programs.iter().try_for_each(|program| install_filter_program(program))
+}
+
+/// Puts `program` in front of the system calls of this thread.
+fn install_filter_program(program: &[seccompiler::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: program.len() as libc::c_ushort,
+        filter: program.as_ptr().cast_mut().cast(),
+    };
+    // seccompiler does not set this flag. Without it, older systems slow a process with a filter down.
+    let flags = libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+    let set = libc::SECCOMP_SET_MODE_FILTER;
+    // SAFETY: the program is read while the call lasts; both crates have the system's layout of an instruction.
+    match unsafe { libc::syscall(libc::SYS_seccomp, set, flags, &raw const program) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The filters for the process `this` below `above`: one refuses calls, and one reports a process's SIGKILL to
+/// itself. A filter has one action. If both match, the system takes the action of the second.
+fn build_filter_programs(above: &[Pid], this: Pid) -> Result<[BpfProgram; 2], BackendError> {
+    let refused =
+        compile_filter_rules(refused_calls(above)?, SeccompAction::Errno(libc::EPERM as u32))?;
+    let mut told = compile_filter_rules(self_killing_calls(this)?, SeccompAction::Trap)?;
+    for instruction in told.iter_mut().filter(|step| step.k == libc::SECCOMP_RET_TRAP) {
+        instruction.k |= u32::from(KILLS_ITSELF);
+    }
+    Ok([refused, told])
+}
+
+type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
+
+fn compile_filter_rules(rules: Rules, action: SeccompAction) -> Result<BpfProgram, BackendError> {
+    let architecture = std::env::consts::ARCH.try_into()?;
+    SeccompFilter::new(rules, SeccompAction::Allow, action, architecture)?.try_into()
+}
+
+fn refused_calls(above: &[Pid]) -> Result<Rules, BackendError> {
+    let nearest_ancestors = &above[..above.len().min(MOST)];
+    let groups = nearest_ancestors.iter().map(|&process| -process);
+    // 1 is written as -1 in no group: it means all processes.
+    let refused: Vec<Pid> = nearest_ancestors.iter().copied().chain(groups).chain([-1]).collect();
+    let mut rules = Rules::new();
+    for FilteredCalls { numbers, process, .. } in CALLS {
+        for &number in numbers {
+            let mut process_rules = Vec::new();
+            for &pid in &refused {
+                process_rules.push(SeccompRule::new(vec![argument_equals(process, pid)?])?);
+            }
+            rules.insert(number, process_rules);
+        }
+    }
+    // Whom a descriptor sends signals to.
+    let mut owner_rules = Vec::new();
+    for operation in [libc::F_SETOWN, F_SETOWN_EX] {
+        owner_rules.push(SeccompRule::new(vec![argument_equals(1, operation)?])?);
+    }
+    rules.insert(libc::SYS_fcntl, owner_rules);
+    // The call names a process by a descriptor, and the filter cannot see whose it is.
+    rules.insert(libc::SYS_pidfd_send_signal, Vec::new());
+    Ok(rules)
+}
+
+const F_SETOWN_EX: i32 = 15;
+
+fn self_killing_calls(this: Pid) -> Result<Rules, BackendError> {
+    let mut rules = Rules::new();
+    for FilteredCalls { numbers, process, signal } in CALLS {
+        let Some(signal) = signal else { continue };
+        for &number in numbers {
+            let mut process_rules = Vec::new();
+            for pid in [this, -this, 0] {
+                process_rules.push(SeccompRule::new(vec![
+                    argument_equals(process, pid)?,
+                    argument_equals(signal, libc::SIGKILL)?,
+                ])?);
+            }
+            rules.insert(number, process_rules);
+        }
+    }
+    Ok(rules)
+}
+
+/// The argument with this index is `value`.
+fn argument_equals(argument: u8, value: i32) -> Result<SeccompCondition, BackendError> {
+    let value = u64::from(value as u32);
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+    const REFUSE: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    const TELL: u32 = libc::SECCOMP_RET_TRAP | KILLS_ITSELF as u32;
+
+    /// The verdict on a call of this architecture, as the system's interpreter would compute it.
+    fn verdict(programs: &[BpfProgram; 2], number: c_long, arguments: [i32; 3]) -> u32 {
+        let verdicts = programs.each_ref().map(|program| interpret(program, number, arguments));
+        verdicts.into_iter().min().expect("two filters")
+    }
+
+    fn interpret(program: &BpfProgram, number: c_long, arguments: [i32; 3]) -> u32 {
+        let mut at = 0;
+        let mut value = 0;
+        loop {
+            let step = &program[at];
+            at += 1;
+            match u32::from(step.code) {
+                code if code == libc::BPF_RET | libc::BPF_K => return step.k,
+                code if code == libc::BPF_JMP | libc::BPF_JA => at += step.k as usize,
+                // The first comparison is of the architecture.
+                code if code == libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K => {
+                    let jump = if at == 2 || value == step.k { step.jt } else { step.jf };
+                    at += usize::from(jump);
+                }
+                code => {
+                    assert_eq!(code, libc::BPF_LD | libc::BPF_W | libc::BPF_ABS);
+                    value = match step.k {
+                        0 => number as u32,
+                        4 => 0,
+                        offset => arguments[(offset as usize - 16) / 8] as u32,
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn signals_to_those_above_and_to_all_are_refused() {
+        let programs = build_filter_programs(&[30, 20, 1], 31).unwrap();
+        let kill = |process, signal| verdict(&programs, libc::SYS_kill, [process, signal, 0]);
+        for process in [30, 20, 1, -30, -20, -1] {
+            assert_eq!(kill(process, libc::SIGTERM), REFUSE, "{process}");
+            assert_eq!(kill(process, libc::SIGKILL), REFUSE, "{process}");
+        }
+        for process in [31, 0, -31, 32, 2] {
+            assert_eq!(kill(process, libc::SIGTERM), ALLOW, "{process}");
+        }
+        let queue =
+            |process| verdict(&programs, libc::SYS_rt_tgsigqueueinfo, [process, process, 9]);
+        assert_eq!([queue(20), queue(31), queue(32)], [REFUSE, TELL, ALLOW]);
+        assert_eq!(verdict(&programs, libc::SYS_ptrace, [4, 30, 0]), REFUSE);
+        assert_eq!(verdict(&programs, libc::SYS_prlimit64, [30, 0, 0]), REFUSE);
+        assert_eq!(verdict(&programs, libc::SYS_fcntl, [1, libc::F_SETOWN, 30]), REFUSE);
+        assert_eq!(verdict(&programs, libc::SYS_fcntl, [1, libc::F_GETFL, 0]), ALLOW);
+        assert_eq!(verdict(&programs, libc::SYS_write, [30, 30, 30]), ALLOW);
+    }
+
+    #[test]
+    fn a_process_that_kills_itself_is_told_of_it() {
+        let programs = build_filter_programs(&[1], 31).unwrap();
+        let kill = |process, signal| verdict(&programs, libc::SYS_kill, [process, signal, 0]);
+        assert_eq!([31, 0, -31].map(|process| kill(process, libc::SIGKILL)), [TELL; 3]);
+        assert_eq!(kill(32, libc::SIGKILL), ALLOW);
+    }
+
+    #[test]
+    fn a_long_line_of_descent_is_filtered_as_far_as_a_filter_goes() {
+        let above: Vec<Pid> = (1..100).collect();
+        let programs = build_filter_programs(&above, 200).unwrap();
+        assert_eq!(verdict(&programs, libc::SYS_kill, [MOST as i32, 15, 0]), REFUSE);
+    }
+}

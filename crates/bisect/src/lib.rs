@@ -1,0 +1,172 @@
+//! Finds the commit at fault for a broken kernel: plans the search, replays its picks, and collects the
+//! evidence for its answer.
+//!
+//! Joins the pure search of [`search`](crate::search) with histories and replays. Prints nothing:
+//! it reports to a callback, in [`Event`]s.
+#![deny(unreachable_pub)]
+#![deny(unsafe_code)]
+
+mod captured;
+mod changes;
+mod conclusion;
+mod direction;
+mod flaky;
+mod lineage;
+mod plan;
+mod probe;
+mod range;
+mod recorded;
+mod remote;
+mod replayed;
+mod shared_defect;
+mod steady;
+mod symptom;
+mod workers;
+
+use replay_base::{cache, summary};
+use replay_engine::{backend, judge, trial};
+use replay_history as history;
+use replay_numerics as numerics;
+use replay_runtime as runtime;
+use replay_search as search;
+use replay_snapshot as snapshot;
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use crate::backend::{Held, ReplayError};
+use crate::history::{Commit, History, HistoryError, SourceSpec};
+use crate::search::{GraphError, SearchError, SearchState, TestAnswer};
+use crate::snapshot::Snapshot;
+use crate::trial::{AccessCheck, Lab, Subject};
+
+pub use captured::CapturedBy;
+pub use changes::{LogChange, LogReport, LogStep, LogWork, Repair, UntestedCommit, survey_range};
+pub use conclusion::{Behind, Culprit, SearchEnd, SearchReport, Tested};
+pub use direction::{BisectEnds, Direction};
+pub use lineage::{Knowledge, Lineage, LineageCommit};
+pub use plan::Plan;
+pub use probe::{Observation, Seen};
+pub use remote::{Look, Manner, RemoteTester, TestFindings, list_log_work, search_remotely};
+pub use shared_defect::{Oldest, SharedDefect};
+pub use symptom::{On, Symptom};
+
+/// A fixture, and the files of a commit for its harness.
+#[derive(Clone)]
+pub struct SearchTarget {
+    pub subject: Arc<Subject>,
+    /// Selects the sources among the files of a commit.
+    pub spec: SourceSpec,
+}
+
+impl SearchTarget {
+    /// The names of the fixtures of `targets`.
+    pub fn names(targets: &[SearchTarget]) -> Vec<String> {
+        targets.iter().map(|target| target.subject.fixture.name.clone()).collect()
+    }
+}
+
+/// The settings of a search.
+pub struct Bisection<'h> {
+    /// The history of the kernels; one for all fixtures.
+    pub history: &'h History,
+    /// The fixtures; a commit is bad if it is bad on any of them.
+    pub targets: Vec<SearchTarget>,
+    /// The lab for trials.
+    pub lab: Arc<Lab>,
+    /// The lab for repeated trials, to find flaky ones.
+    pub repeater: Arc<Lab>,
+    /// The condition for a bad commit.
+    pub on: On,
+    /// The good side: the base of comparisons.
+    pub trusted: Trusted,
+    /// The only output whose symptoms count, if the search is for one.
+    pub output: Option<String>,
+    /// The number of tests at a time.
+    pub jobs: NonZeroUsize,
+    /// Follow first parents only.
+    pub first_parent: bool,
+    /// Whether to check the accesses to memory of the culprit and of its parent or, in a log, of all commits. A
+    /// search on [`On::Race`] checks every tested commit.
+    pub check: AccessCheck,
+    /// Whether reports hold the extras of pages: the history as a graph, pictures of outputs.
+    pub illustrated: bool,
+}
+
+impl Bisection<'_> {
+    /// Whether there is room to compare commits on each of the fixtures by itself; asked before anything is
+    /// compiled.
+    fn has_room(&self) -> Result<(), ReplayError> {
+        let revisions = match self.trusted {
+            Trusted::GoodEnd => 2,
+            Trusted::Snapshots(_) => 1,
+        };
+        let mut fixtures = self.targets.iter().map(|target| &target.subject.fixture);
+        fixtures.try_for_each(|fixture| self.lab.room_for(fixture, Held::Noise { revisions }))
+    }
+}
+
+/// The good side of a search: the base of comparisons.
+#[derive(Clone)]
+pub enum Trusted {
+    /// The first of the good ends.
+    GoodEnd,
+    /// Recorded outcomes, one for each fixture, in their order; the good ends must agree with them.
+    Snapshots(Vec<Arc<Snapshot>>),
+}
+
+/// An event of a search.
+pub enum Event<'a> {
+    /// The history was read.
+    Planned {
+        /// Commits between the ends.
+        commits: usize,
+        /// Candidates for the culprit: commits with a changed source set.
+        candidates: usize,
+        /// The number of tests at a time.
+        jobs: usize,
+    },
+    /// A test begins.
+    Started {
+        /// The commit under test.
+        commit: &'a Commit,
+        /// How far the search is.
+        state: &'a SearchState,
+    },
+    /// A test has an answer.
+    Tested {
+        /// The tested commit.
+        commit: &'a Commit,
+        answer: TestAnswer,
+        /// The result in detail.
+        seen: &'a Seen,
+        /// How far the search is.
+        state: &'a SearchState,
+    },
+    /// Replays of this commit do not always come out the same: the search starts again, and
+    /// counts how often.
+    Flaky { commit: &'a Commit },
+}
+
+/// Receives the events of a search.
+pub type SearchListener<'l> = dyn FnMut(Event<'_>) + 'l;
+
+/// Why a search has no answer, though neither commits nor ends are at fault.
+#[derive(Debug, thiserror::Error)]
+pub enum BisectError {
+    /// The history cannot be read.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// A replay cannot be made.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// The history is no searchable graph.
+    #[error("cannot search the history")]
+    Graph(#[from] GraphError),
+    /// The ends are not in the history.
+    #[error("cannot search between these ends")]
+    Ends(#[from] SearchError),
+    /// A commit to test is not part of the search.
+    #[error("commit {commit} does not lie between the ends of the search")]
+    Outside { commit: String },
+}

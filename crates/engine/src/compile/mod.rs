@@ -1,0 +1,440 @@
+//! Turns a source set and a harness's call into an artifact to be loaded.
+//!
+//! Artifacts are found by content: equal sources, headers, compiler and flags are compiled once, for all their commits.
+//! A failed compilation is remembered with its log.
+
+mod call_place;
+mod compiler;
+mod encoding;
+mod environment;
+mod error;
+mod explanation;
+mod includes;
+mod joined_sources;
+mod key;
+mod memo;
+mod nvrtc;
+mod options;
+mod outside_files;
+mod tools;
+mod translation;
+mod unit;
+mod vectors;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
+
+pub use self::call_place::CallPlace;
+pub use self::compiler::{Compiler, CompilerError, Excess};
+pub use self::error::{About, CompileError, RefusedCode};
+pub use self::explanation::{
+    Build, ExplainedFile, Explanation, ObstacleEffect, ShadowObstacle, rewritten_sources,
+};
+pub use self::nvrtc::{DeviceModule, DeviceShadow, DeviceToolchain};
+pub use self::translation::source_byte_counts;
+pub use self::unit::Signature;
+
+use self::error::first_error;
+use self::key::KeyHasher;
+use self::memo::{CompileMemo, MemoEntry};
+use self::options::{LINK, compiler_options, owned_words, precision_flag};
+use self::outside_files::{Outside, outside_prerequisites};
+use self::translation::{Translation, translate_sources, write_source_tree};
+use crate::cache::{Cache, CacheKind};
+use crate::foreign::Finished;
+use crate::frontend::{Precision, Threads};
+use crate::harness::Harness;
+use crate::history::SourceSet;
+use crate::runtime::flags::{FLAGS, PRELUDE};
+use crate::runtime::{definitions, headers};
+
+/// A compiled variant.
+#[derive(Clone, Debug)]
+pub struct Artifact {
+    /// The shared object.
+    pub path: PathBuf,
+    /// Identifies its content: sources, call, flags, compiler, and the files from outside.
+    pub key: String,
+    /// The number of the fitting call of the harness, from 0.
+    pub call: usize,
+    /// Why `float` meaning `double` may not mean the same; empty unless it is a shadow.
+    pub shadow_obstacles: Vec<String>,
+    /// Whether it is a shadow with guarded obstacles, and so may end where one runs.
+    pub may_end: bool,
+    /// Whether this run compiled it.
+    pub fresh: bool,
+    /// The shared object, whoever removes it at its path.
+    kept: Option<Arc<File>>,
+}
+
+impl Artifact {
+    /// A lasting path of the shared object while this lives. Replayed code may remove the file itself.
+    pub(crate) fn place(&self) -> PathBuf {
+        match &self.kept {
+            Some(kept_file) => {
+                format!("/proc/{}/fd/{}", std::process::id(), kept_file.as_raw_fd()).into()
+            }
+            None => self.path.clone(),
+        }
+    }
+}
+
+/// The common state of all compilations of a run.
+pub struct Toolchain {
+    compiler: Compiler,
+    cache: Cache,
+    once: CompileMemo,
+    outside: Outside,
+    /// How threads are run; if nothing was said, as the size of the fixture suggests.
+    threads: Option<Threads>,
+    translations: AtomicUsize,
+}
+
+/// A result: the path of the artifact, its key, and whether this run compiled it.
+type Compiled = (PathBuf, String, bool);
+
+impl Toolchain {
+    /// Compiles with `compiler` and remembers in `cache`.
+    pub fn new(compiler: Compiler, cache: &Cache) -> Toolchain {
+        let once = CompileMemo::default();
+        let outside = Outside::default();
+        let cache = cache.clone();
+        let translations = AtomicUsize::new(0);
+        Toolchain { compiler, cache, once, outside, threads: None, translations }
+    }
+
+    /// The same with the threads of a block run as `threads` says. The default is
+    /// [`Threads::Lanes`] for large fixtures and [`Threads::Blocks`] for small ones. Where the
+    /// processor has no vectors for lanes, blocks are used. No bit depends on it.
+    pub fn with_threads(self, threads: Threads) -> Toolchain {
+        Toolchain { threads: Some(threads), ..self }
+    }
+
+    /// The compiler in use.
+    pub fn compiler(&self) -> &Compiler {
+        &self.compiler
+    }
+
+    /// Whether a compilation was given up in this process. A judgement without it may come out
+    /// otherwise on a faster machine.
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.once.has_given_up()
+    }
+
+    /// How often the front end has translated a source set.
+    pub fn translations(&self) -> usize {
+        self.translations.load(Ordering::Relaxed)
+    }
+
+    /// Compiles `sources` with the first fitting call of `harness`.
+    ///
+    /// # Errors
+    /// [`CompileError`]; a refusal tells whether the sources or the calls are to blame.
+    pub fn compile(
+        &self,
+        harness: &Harness,
+        signature: &Signature,
+        sources: &SourceSet,
+        precision: Precision,
+    ) -> Result<Artifact, CompileError> {
+        self.compile_while(harness, signature, sources, precision, &|| ())
+    }
+
+    /// The same; calls `meanwhile` while the compiler runs, if it has to.
+    ///
+    /// # Errors
+    /// As [`Toolchain::compile`].
+    pub fn compile_while(
+        &self,
+        harness: &Harness,
+        signature: &Signature,
+        sources: &SourceSet,
+        precision: Precision,
+        meanwhile: &(dyn Fn() + Sync),
+    ) -> Result<Artifact, CompileError> {
+        let by_default = threads_of(precision, signature.large);
+        let threads = match precision {
+            Precision::Checked => by_default,
+            Precision::Native | Precision::Shadow => self.threads.unwrap_or(by_default),
+        };
+        self.translations.fetch_add(1, Ordering::Relaxed);
+        let translated = translate_sources(sources, harness, precision, threads)?;
+        let mut refusal = None;
+        for call in 0..harness.calls.len() {
+            let unit = unit::generate_entry_point(
+                harness,
+                signature,
+                &translated.symbols,
+                call,
+                precision,
+            )?;
+            match self.compile_unit(harness, &translated, &unit, precision, meanwhile) {
+                Ok((path, key, fresh)) => {
+                    let statements = join_harness_statements(harness, call);
+                    let (shadow_obstacles, may_end) = translated.shadow_obstacles(&statements);
+                    let kept = File::open(&path).ok().map(Arc::new);
+                    return Ok(Artifact {
+                        path,
+                        key,
+                        call,
+                        shadow_obstacles,
+                        may_end,
+                        fresh,
+                        kept,
+                    });
+                }
+                // Another call cannot mend an error outside of this one.
+                Err(error) if !error.blames_call() => return Err(error),
+                Err(error) => refusal = Some(error.placed(harness, call, &unit)),
+            }
+        }
+        Err(refusal.expect("a harness has at least one call"))
+    }
+
+    fn compile_unit(
+        &self,
+        harness: &Harness,
+        translated: &Translation,
+        unit: &str,
+        precision: Precision,
+        meanwhile: &(dyn Fn() + Sync),
+    ) -> Result<Compiled, CompileError> {
+        let flags = compiler_options(&self.compiler, harness, translated, precision);
+        let first = self.first_key(&flags, translated, unit, precision);
+        if let Some(known_result) = self.recall_compilation(&first) {
+            return known_result;
+        }
+        std::thread::scope(|scope| {
+            // It only saves time: where the system has no thread for it, it is not done.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, meanwhile);
+            // Another thread may have compiled it meanwhile.
+            self.once.by_one(&first, || match self.recall_compilation(&first) {
+                Some(compilation) => compilation,
+                None => self.compile_anew(translated, unit, &flags, precision, &first),
+            })
+        })
+    }
+
+    /// The result of an earlier compilation, if there was one.
+    fn recall_compilation(&self, first: &str) -> Option<Result<Compiled, CompileError>> {
+        let key = match self.once.recall_entry(first) {
+            Some(MemoEntry::Key(key)) => key,
+            Some(MemoEntry::Excess(excess)) => {
+                let command = self.compiler.name();
+                return Some(Err(CompilerError::Excess { command, excess }.into()));
+            }
+            None => {
+                let key = self.outside.recall(&self.cache, first)?;
+                self.once.learn(first, MemoEntry::Key(key.clone()));
+                key
+            }
+        };
+        if let Some(path) = self.cache.find(CacheKind::Artifact, &key) {
+            return Some(Ok((path, key, false)));
+        }
+        let log = self.cache.read(CacheKind::Refusal, &key)?;
+        Some(Err(self.refused(&key, String::from_utf8_lossy(&log).into_owned())))
+    }
+
+    fn compile_anew(
+        &self,
+        translated: &Translation,
+        unit: &str,
+        flags: &[String],
+        precision: Precision,
+        first: &str,
+    ) -> Result<Compiled, CompileError> {
+        let _span = tracing::info_span!(
+            "compile",
+            message = translated.sources.join(" "),
+            ?precision,
+            compiler = self.compiler.name()
+        );
+        let scratch = self.cache.scratch()?;
+        let folder = scratch.path();
+        let start_time = SystemTime::now();
+        self.lay_out_unit(folder, translated, unit, precision)?;
+        let built = self.build(folder, flags, precision);
+        if let Err(CompilerError::Excess { excess, .. }) = &built {
+            self.once.learn(first, MemoEntry::Excess(*excess));
+        }
+        let Built { last, read, tools } = built?;
+        // If the list of files is incomplete, the dependencies are unknown.
+        let key = match read {
+            Some(read_files) => {
+                self.outside.remember(&self.cache, first, start_time, &read_files, &tools)?
+            }
+            None => None,
+        };
+        let key = key.unwrap_or_else(|| for_this_run(first));
+        self.once.learn(first, MemoEntry::Key(key.clone()));
+        if !last.success() {
+            let log = String::from_utf8_lossy(&last.stderr).into_owned();
+            self.cache.write(CacheKind::Refusal, &key, log.as_bytes())?;
+            return Err(self.refused(&key, log));
+        }
+        let object = folder.join("artifact.so");
+        let bytes = std::fs::read(&object).map_err(scratch_failed(&object))?;
+        let path = self.cache.write(CacheKind::Artifact, &key, &bytes)?;
+        Ok((path, key, true))
+    }
+
+    fn lay_out_unit(
+        &self,
+        folder: &Path,
+        translated: &Translation,
+        unit: &str,
+        precision: Precision,
+    ) -> Result<(), CompilerError> {
+        let unit_text = format!("{}{unit}", translated.head);
+        headers::write_headers(&folder.join(HEADERS))
+            .and_then(|()| write_source_tree(folder, &translated.files))
+            .and_then(|()| std::fs::write(folder.join("unit.cpp"), unit_text))
+            .and_then(|()| {
+                std::fs::write(folder.join("definitions.o"), definitions_object(precision))
+            })
+            .map_err(scratch_failed(folder))
+    }
+
+    /// Compiles and links the files in `folder`.
+    fn build(
+        &self,
+        folder: &Path,
+        flags: &[String],
+        precision: Precision,
+    ) -> Result<Built, CompilerError> {
+        let mut tools = self.tools()?.to_vec();
+        let (compiled, read) = self.compile_object(folder, flags, precision)?;
+        if !compiled.success() {
+            self.probe(folder, precision)?;
+            return Ok(Built { last: compiled, read, tools });
+        }
+        let last = self.link(folder)?;
+        tools.extend(tools::parse_linked_files(&last.stdout));
+        Ok(Built { last, read, tools })
+    }
+
+    /// Compiles the headers alone. If the compiler refuses them, the sources are not to blame.
+    fn probe(&self, folder: &Path, precision: Precision) -> Result<(), CompilerError> {
+        let source = folder.join("probe.cpp");
+        std::fs::write(&source, "").map_err(scratch_failed(&source))?;
+        let flags = owned_words(FLAGS)
+            .into_iter()
+            .chain(owned_words(PRELUDE))
+            .chain(precision_flag(precision));
+        let probe = owned_words(["-fsyntax-only", "probe.cpp"]);
+        let finished_run = self.run(folder, &[HEADERS], flags.chain(probe))?;
+        if finished_run.success() {
+            return Ok(());
+        }
+        let first_error = first_error(&String::from_utf8_lossy(&finished_run.stderr));
+        Err(CompilerError::Unsuitable { command: self.compiler.name(), first_error })
+    }
+
+    /// Runs the compiler in `folder`; `headers` in it come before the folders of the sources.
+    fn run(
+        &self,
+        folder: &Path,
+        headers: &[&str],
+        arguments: impl IntoIterator<Item = impl AsRef<std::ffi::OsStr>>,
+    ) -> Result<Finished, CompilerError> {
+        let header_options = headers.iter().map(|name| format!("-I{name}").into());
+        let all_arguments =
+            header_options.chain(arguments.into_iter().map(|word| word.as_ref().to_owned()));
+        self.compiler.run(Some(folder), all_arguments.collect::<Vec<std::ffi::OsString>>())
+    }
+
+    fn refused(&self, key: &str, log: String) -> CompileError {
+        let first_error = first_error(&log);
+        let of_call = first_error.starts_with(unit::CALL);
+        CompileError::Refused {
+            what: if of_call { RefusedCode::Call } else { RefusedCode::Sources },
+            about: About::from_message(&first_error),
+            first_error,
+            log,
+            log_path: self.cache.path(CacheKind::Refusal, key),
+            place: None,
+        }
+    }
+
+    /// The key of everything known before the compiler has run.
+    fn first_key(
+        &self,
+        flags: &[String],
+        translated: &Translation,
+        unit: &str,
+        precision: Precision,
+    ) -> String {
+        let mut hasher = KeyHasher::new("unit");
+        hasher.part(self.compiler.identity());
+        hasher.part(headers::hash_headers().as_bytes());
+        hasher.part(self.once.definitions_hash(precision).as_bytes());
+        hasher.list(flags);
+        hasher.list(LINK);
+        hasher.part(&translated.head);
+        hasher.part(unit);
+        for (path, text) in &translated.files {
+            hasher.part(path);
+            hasher.part(text);
+        }
+        hasher.finish()
+    }
+}
+
+/// The result of a compilation.
+struct Built {
+    /// The result of its last step.
+    last: Finished,
+    /// The files read from outside; none if the compiler does not list them.
+    read: Option<Vec<PathBuf>>,
+    /// The programs and libraries behind the result.
+    tools: Vec<PathBuf>,
+}
+
+/// A key for this run alone.
+fn for_this_run(first: &str) -> String {
+    let mut hasher = KeyHasher::new("not repeatable");
+    hasher.part(first);
+    hasher.part(std::process::id().to_le_bytes());
+    hasher.part(format!("{:?}", SystemTime::now()));
+    hasher.finish()
+}
+
+/// The folder with this program's headers, beside the sources.
+const HEADERS: &str = "headers";
+
+/// The object file in every artifact, compiled with this program.
+fn definitions_object(precision: Precision) -> &'static [u8] {
+    match precision {
+        Precision::Native => definitions::NATIVE,
+        Precision::Shadow => definitions::SHADOW,
+        Precision::Checked => definitions::CHECKED,
+    }
+}
+
+/// How threads are run where nothing else was said; `large` says whether the tensors are worth more of the compiler's
+/// time.
+fn threads_of(precision: Precision, large: bool) -> Threads {
+    match precision {
+        // Each thread is told apart by its stack.
+        Precision::Checked => Threads::Stacks,
+        Precision::Native | Precision::Shadow if large => Threads::Lanes,
+        Precision::Native | Precision::Shadow => Threads::Blocks,
+    }
+}
+
+/// The statements of the harness with call number `call`.
+fn join_harness_statements(harness: &Harness, call: usize) -> String {
+    let setup = harness.setup.iter().map(|setup| setup.text.as_str());
+    let all_statements: Vec<&str> = setup.chain([harness.calls[call].text.as_str()]).collect();
+    all_statements.join("\n")
+}
+
+fn scratch_failed(path: &Path) -> impl FnOnce(io::Error) -> CompilerError {
+    move |source| CompilerError::Scratch { path: path.to_owned(), source }
+}

@@ -1,0 +1,79 @@
+//! The command line of the compiler and the linker: options with an effect on bits, the precision, and the folders of
+//! headers.
+
+use std::collections::BTreeSet;
+
+use super::Compiler;
+use super::translation::{Translation, parent_folder, reserved_macros};
+use crate::frontend::Precision;
+use crate::harness::{Harness, SourcePath};
+use crate::history::OVERLAY;
+use crate::runtime::flags::{CHECKED, FLAGS, PRELUDE, SHADOW};
+
+/// Calls of mathematical functions stay inside of the artifact, and none may be undefined. The linker
+/// lists its inputs.
+pub(super) const LINK: [&str; 4] = ["-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs", "-Wl,-t"];
+
+/// The words as owned text.
+pub(super) fn owned_words<const N: usize>(words: [&str; N]) -> Vec<String> {
+    words.map(str::to_owned).into()
+}
+
+/// The option to tell the headers the precision; none for the native one.
+pub(super) fn precision_flag(precision: Precision) -> Option<String> {
+    let flag = match precision {
+        Precision::Native => None,
+        Precision::Shadow => Some(SHADOW),
+        Precision::Checked => Some(CHECKED),
+    };
+    flag.map(str::to_owned)
+}
+
+/// Makes the compiler call a function of ours before each access to memory open to other threads, and leave tables to
+/// tell the place of a call.
+///
+/// g++ tells nothing of an aggregate taken by value from memory in a call, or returned into it. It does tell of
+/// constructors and assignments. With `-fno-elide-constructors` it makes all of them: then each such aggregate is a
+/// copied temporary.
+fn check_flags(compiler: &Compiler) -> Vec<String> {
+    let compiler_flags: &[&str] = if compiler.version().contains("clang") {
+        &["-mllvm", "-tsan-instrument-func-entry-exit=0", "-mllvm", "-tsan-distinguish-volatile=1"]
+    } else {
+        &[
+            "--param=tsan-instrument-func-entry-exit=0",
+            "--param=tsan-distinguish-volatile=1",
+            "-fno-elide-constructors",
+        ]
+    };
+    let all_flags = ["-g1", "-fsanitize=thread"].iter().chain(compiler_flags);
+    all_flags.map(|&word| word.to_owned()).collect()
+}
+
+/// The options of `compiler` for the `translated` sources of `harness`.
+pub(super) fn compiler_options(
+    compiler: &Compiler,
+    harness: &Harness,
+    translated: &Translation,
+    precision: Precision,
+) -> Vec<String> {
+    let mut flags = [owned_words(FLAGS), owned_words(PRELUDE)].concat();
+    flags.extend(precision_flag(precision));
+    flags.extend(translated.lanes.clone());
+    flags.extend(reserved_macros(&harness.defines).map(|define| format!("-D{define}")));
+    let folders: BTreeSet<String> = harness
+        .include
+        .iter()
+        .flat_map(SourcePath::names)
+        .map(|include| {
+            let is_file = translated.files.iter().any(|(path, _)| path == include);
+            let folder = if is_file { parent_folder(include) } else { include };
+            format!("-Itree/{folder}")
+        })
+        .collect();
+    let overlay = harness.overlay.iter().map(|_| format!("-Itree/{OVERLAY}"));
+    flags.extend(overlay.chain(folders));
+    if precision == Precision::Checked {
+        flags.extend(check_flags(compiler));
+    }
+    flags
+}

@@ -1,0 +1,576 @@
+//! Checks gradients against their loss. The gradient's float64 shadow is compared with slopes of
+//! the loss, which need no reference and are good to nine digits (`numerics/derivative`). The
+//! gradient of the native sources is then compared with its shadow.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::gradient_story::{GradientStory, SpoiltInput, UncheckedGradient};
+use crate::backend::{Ability, Mode, ReplayError, Variant};
+use crate::cache::CacheKind;
+use crate::fixture::{Fixture, Output};
+use crate::numerics::constants::{ERROR_RATIO_BEYOND_NOISE, NOISE_FACTOR, SLOPE_EFFORT};
+use crate::numerics::derivative::{
+    self, GradientAnswer, GradientFinding, GradientMismatch, Question,
+};
+use crate::numerics::noise::{NoiseRef, Spread};
+use crate::numerics::oracle::{Accuracy, against_oracle};
+use crate::summary::{Number, POISON_A};
+use crate::tensor::step::{Scales, Step};
+use crate::tensor::{DType, TensorView, parallel, unravel_index};
+use crate::trial::{Measurement, Shadow, StepReach, Trial, run_both, why_unfinished};
+use crate::worker::{CallPart, Ending, InputChange, Run, Stepped};
+
+/// The verdict on one gradient.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum GradientVerdict {
+    /// It is the gradient of the loss.
+    Matches,
+    /// The check has no answer.
+    Unknown,
+    /// The native gradient departs from a matching shadow, or the shadow departs from its loss by no more
+    /// than its rounding on the way to a format of fewer digits.
+    Imprecise,
+    /// It is not the gradient of the loss.
+    Mismatch,
+}
+
+/// One gradient against its loss.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GradientCheck {
+    /// The output: a declared gradient.
+    pub output: String,
+    /// The input of the differentiation.
+    pub gradient_of: String,
+    /// The differentiated output; none where the harness has no loss.
+    pub of: Option<String>,
+    /// Why it stands as it does: its verdict and the reason.
+    pub story: GradientStory,
+    /// Directions with a smooth loss: only these count.
+    pub directions: u64,
+    /// The elements of the input.
+    pub elements: usize,
+    /// The elements of these directions: the others lie on kinks, or cannot be moved.
+    pub checked: usize,
+    /// The largest mismatch, relative to the gradient's norm.
+    #[serde(with = "Number")]
+    pub worst: f64,
+    /// The error of the slopes, relative to the gradient's norm.
+    #[serde(with = "Number")]
+    pub error: f64,
+    /// A place where the gradient does not match the loss, if there is one.
+    pub place: Option<GradientPlace>,
+    /// The native gradient's distance from the shadow's, relative in L2.
+    #[serde(with = "Number")]
+    pub native_error: f64,
+    /// The largest such distance of an element, as a multiple of its noise.
+    #[serde(with = "Number")]
+    pub native_ratio: f64,
+}
+
+/// Elements whose gradient is not the slope of the loss.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct GradientPlace {
+    /// The index of the first along each dimension.
+    pub index: Vec<usize>,
+    /// The number of elements, consecutive in row-major order; more than one if the check cannot tell
+    /// them apart.
+    pub elements: usize,
+    /// The gradient, or its sum along a direction if there are several.
+    #[serde(with = "Number")]
+    pub gradient: f64,
+    /// The slope of the loss.
+    #[serde(with = "Number")]
+    pub slope: f64,
+}
+
+impl GradientPlace {
+    /// That of `mismatch` in an input of `shape`.
+    fn of_mismatch(mismatch: &GradientMismatch, shape: &[usize]) -> GradientPlace {
+        GradientPlace {
+            index: unravel_index(mismatch.elements.start, shape),
+            elements: mismatch.elements.len(),
+            gradient: mismatch.gradient,
+            slope: mismatch.slope,
+        }
+    }
+}
+
+/// Checks every output of the harness with `gradient_of`. Each has a check, even where none could
+/// be made; the list is empty if the sources cannot be tested.
+///
+/// # Errors
+/// [`ReplayError`] if the machine or the fixture is at fault.
+pub fn check_gradients(trial: &Trial) -> Result<Vec<GradientCheck>, ReplayError> {
+    let fixture = trial.fixture();
+    let lab = trial.lab();
+    if !fixture.outputs.iter().any(has_differentiable_loss) {
+        return Ok(create_unknown_checks(fixture, &UncheckedGradient::NoLoss));
+    }
+    if trial.variant()?.is_none() {
+        return Ok(Vec::new());
+    }
+    let key = trial.key_of("gradcheck")?;
+    if let Some(known_checks) = lab.recall(CacheKind::Judgement, &key) {
+        return Ok(known_checks);
+    }
+    let check_result = match trial.shadow()? {
+        Shadow::Present(shadow) if shadow.can(Ability::Step) => check_all(trial, shadow)?,
+        Shadow::Present(_) => Ok(create_unknown_checks(fixture, &UncheckedGradient::FixedShadow)),
+        Shadow::Missing { reason } => {
+            Ok(create_unknown_checks(fixture, &UncheckedGradient::NoShadow(reason)))
+        }
+    };
+    let checks = match check_result {
+        Ok(checks) => checks,
+        Err(unfinished) => return Ok(create_unknown_checks(fixture, &unfinished)),
+    };
+    if !checks.iter().any(|check| check.story.rests_on_time()) {
+        lab.keep_judgement(&key, &checks)?;
+    }
+    Ok(checks)
+}
+
+/// Every gradient against its loss, or why a run for the check did not complete.
+fn check_all(
+    trial: &Trial,
+    shadow: &dyn Variant,
+) -> Result<Result<Vec<GradientCheck>, UncheckedGradient>, ReplayError> {
+    let fixture = trial.fixture();
+    let _span = tracing::info_span!("gradcheck", message = fixture.name);
+    let watched = list_declared_gradients(fixture).find_map(|output| output.of.clone());
+    let part = match &watched {
+        Some(watched) if shadow.can(Ability::CallPart) => CallPart::Watched(watched.clone()),
+        _ => CallPart::Whole,
+    };
+    let mode = Mode { part, ..Mode::plain(POISON_A) };
+    let slopes = || {
+        let base = shadow.run(&mode)?;
+        if let Some(reason) = trial.why_no_shadow(shadow, &base)? {
+            return Ok(Err(reason));
+        }
+        // Elsewhere slopes and noise would want the same cores, and memory for both.
+        let reference_checks = shadow
+            .reference()
+            .map(|_| check_shadow_gradients(trial, shadow, &base, &watched))
+            .transpose()?;
+        Ok::<_, ReplayError>(Ok((base, reference_checks)))
+    };
+    let (native, slopes) = run_both(|| trial.measurement(), slopes);
+    let Some(native) = native? else { return Ok(Ok(Vec::new())) };
+    if let Some(reason) = why_unfinished(&native.run, "the replay") {
+        return Ok(Err(UncheckedGradient::Unfinished(reason)));
+    }
+    let (base, slopes) = match slopes? {
+        Ok(made) => made,
+        Err(reason) => return Ok(Err(UncheckedGradient::Unfinished(reason))),
+    };
+    let mut gradient_checks =
+        slopes.map_or_else(|| check_shadow_gradients(trial, shadow, &base, &watched), Ok)?;
+    for check in &mut gradient_checks {
+        let departs = hold_native(check, native, &base);
+        if departs && !is_ill_conditioned(trial, shadow, native, &base, &check.output)? {
+            check.story = GradientStory::ImpreciseOutput;
+        }
+    }
+    Ok(Ok(gradient_checks))
+}
+
+/// Every gradient of the shadow, whose run is `base`, against its loss; `watched` is the output whose writes were
+/// watched.
+fn check_shadow_gradients(
+    trial: &Trial,
+    shadow: &dyn Variant,
+    base: &Run,
+    watched: &Option<String>,
+) -> Result<Vec<GradientCheck>, ReplayError> {
+    let neighbour = Neighbour { trial, checks: OnceCell::new() };
+    let check = |output: &Output| {
+        let part =
+            if output.of == *watched { part_enough(base, output, shadow) } else { CallPart::Whole };
+        GradientChecker { trial, shadow, base, output, part, neighbour: &neighbour }.check()
+    };
+    list_declared_gradients(trial.fixture()).map(check).collect()
+}
+
+/// The moved input.
+struct MovedInput<'m> {
+    input: &'m str,
+    scales: &'m Arc<Scales>,
+}
+
+/// The check of one gradient.
+struct GradientChecker<'c> {
+    trial: &'c Trial,
+    shadow: &'c dyn Variant,
+    /// The shadow's run on the inputs as they are.
+    base: &'c Run,
+    output: &'c Output,
+    /// The part of the call behind the loss.
+    part: CallPart,
+    /// The point to check at where inputs are not finite.
+    neighbour: &'c Neighbour<'c>,
+}
+
+/// A point beside the captured one, with finite neighbours in the place of NaN and infinities. It is made
+/// when the first gradient asks, for all of them.
+struct Neighbour<'t> {
+    trial: &'t Trial,
+    checks: OnceCell<Option<NeighbourChecks>>,
+}
+
+/// The checks of all gradients at a neighbour.
+struct NeighbourChecks {
+    /// The other inputs of that point.
+    inputs: Vec<SpoiltInput>,
+    checks: Vec<GradientCheck>,
+}
+
+impl Neighbour<'_> {
+    /// The check of gradient `output`; none where all inputs are finite.
+    fn check(&self, output: &str) -> Result<Option<GradientCheck>, ReplayError> {
+        let known = match self.checks.get() {
+            Some(known) => known,
+            None => {
+                let made = self.make_checks()?;
+                self.checks.get_or_init(|| made)
+            }
+        };
+        let Some(NeighbourChecks { inputs, checks }) = known else { return Ok(None) };
+        let check = checks.iter().find(|check| check.output == output).cloned();
+        Ok(check.map(|check| GradientCheck {
+            story: GradientStory::Beside { inputs: inputs.clone(), story: Box::new(check.story) },
+            ..check
+        }))
+    }
+
+    fn make_checks(&self) -> Result<Option<NeighbourChecks>, ReplayError> {
+        let Some((fixture, inputs)) = self.trial.fixture().with_finite_inputs()? else {
+            return Ok(None);
+        };
+        let inputs = inputs.into_iter().map(SpoiltInput::from).collect();
+        Ok(Some(NeighbourChecks {
+            inputs,
+            checks: check_gradients(&self.trial.with_fixture(fixture))?,
+        }))
+    }
+}
+
+impl GradientChecker<'_> {
+    fn check(&self) -> Result<GradientCheck, ReplayError> {
+        let fixture = self.trial.fixture();
+        let base = self.base;
+        let check = create_blank_check(self.output);
+        let Some(of) = &self.output.of else { return Ok(check.cannot(UncheckedGradient::NoLoss)) };
+        let input = fixture.inputs.iter().find(|i| i.name == check.gradient_of && i.present);
+        let Some(input) = input else { return Ok(check.cannot(UncheckedGradient::NoInput)) };
+        let (Some(gradient), Some(loss)) = (base.output(&self.output.name), base.output(of)) else {
+            return Ok(check.cannot(explain_missing_shadow(base, [&self.output.name, of])));
+        };
+        if gradient.is_empty() {
+            return Ok(check.cannot(UncheckedGradient::NoElements));
+        }
+        let is_loss_finite = is_finite(&loss);
+        if !(is_loss_finite && is_finite(&gradient))
+            && let Some(found) = self.neighbour.check(&self.output.name)?
+        {
+            return Ok(found);
+        }
+        if !is_loss_finite {
+            return Ok(check.cannot(UncheckedGradient::LossNotFinite(of.clone())));
+        }
+        let packed = input.packed()?;
+        let shape = input.shape();
+        let input = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
+        if input.len() != gradient.len() {
+            return Ok(check.cannot(UncheckedGradient::OtherSize));
+        }
+        let weights = find_upstream(fixture, self.output)?;
+        let weights = weights.as_ref().map(Upstream::elements);
+        let terms = || {
+            base.output(of)
+                .into_iter()
+                .flat_map(|loss_output| weigh_loss_terms(loss_output, weights))
+        };
+        let &(_, directions, budget) = SLOPE_EFFORT
+            .iter()
+            .find(|(most, ..)| input.len() <= *most)
+            .expect("the last takes any");
+        let scales = Arc::new(Scales::measure(&input, parallel::count_cores()));
+        let question = Question {
+            input,
+            scales: &scales,
+            gradient,
+            loss: terms().sum(),
+            magnitude: terms().map(f64::abs).sum(),
+            directions,
+            budget,
+            rounded: None,
+        };
+        let mut timed_out = false;
+        let mut known_losses = Vec::new();
+        let mut ask = |steps: &[Step]| {
+            let moved_input = MovedInput { input: &check.gradient_of, scales: &scales };
+            let losses = |new_steps: &[Step]| {
+                self.losses(of, &moved_input, new_steps, weights, &mut timed_out)
+            };
+            look_up_losses(&mut known_losses, steps, losses)
+        };
+        let gradient_finding = derivative::check_derivative(&question, &mut ask)?;
+        let is_rounded = gradient_finding.answer == GradientAnswer::Differs
+            && match self
+                .trial
+                .shadow_steps(&self.output.name, StepReach::from_shift(gradient_finding.worst))?
+            {
+                Some(steps) if steps.len() == gradient.len() => {
+                    let question = Question { rounded: Some(steps), ..question };
+                    derivative::check_derivative(&question, ask)?.answer == GradientAnswer::Agrees
+                }
+                _ => false,
+            };
+        let check = check.with_answer(&gradient_finding, &input, timed_out);
+        Ok(if is_rounded {
+            GradientCheck { story: GradientStory::RoundedShadow, ..check }
+        } else {
+            check
+        })
+    }
+
+    /// The loss `loss_name` after each of `steps`.
+    fn losses(
+        &self,
+        loss_name: &str,
+        moved_input: &MovedInput,
+        steps: &[Step],
+        weights: Option<TensorView>,
+        timed_out: &mut bool,
+    ) -> Result<Vec<Option<f64>>, ReplayError> {
+        let modes = steps.iter().map(|step| Mode {
+            change: InputChange::Step(Stepped {
+                input: moved_input.input.to_owned(),
+                step: step.clone(),
+                scales: moved_input.scales.clone(),
+            }),
+            part: self.part.clone(),
+            ..Mode::plain(POISON_A)
+        });
+        let modes: Vec<Mode> = modes.collect();
+        let mut losses = Vec::new();
+        let at_once = self.shadow.at_once(Some(self.base));
+        self.shadow.run_each(&modes, at_once, &mut |_, run| {
+            *timed_out |= matches!(run.ending, Ending::TimedOut(..));
+            losses.push(
+                run.output(loss_name)
+                    .map(|loss_output| weigh_loss_terms(loss_output, weights).sum()),
+            );
+            Ok(())
+        })?;
+        Ok(losses)
+    }
+}
+
+fn is_finite(tensor: &TensorView) -> bool {
+    (0..tensor.len()).into_par_iter().all(|index| tensor.get_f64(index).is_finite())
+}
+
+/// The losses after `steps`; `ask` tells those beyond `known_losses`.
+fn look_up_losses<E>(
+    known_losses: &mut Vec<(Step, Option<f64>)>,
+    steps: &[Step],
+    ask: impl FnOnce(&[Step]) -> Result<Vec<Option<f64>>, E>,
+) -> Result<Vec<Option<f64>>, E> {
+    let new_steps =
+        steps.iter().filter(|step| known_losses.iter().all(|(known_step, _)| known_step != *step));
+    let new_steps: Vec<Step> = new_steps.cloned().collect();
+    if !new_steps.is_empty() {
+        let losses = ask(&new_steps)?;
+        known_losses.extend(new_steps.into_iter().zip(losses));
+    }
+    let losses = steps.iter().map(|step| {
+        known_losses.iter().find(|(known_step, _)| known_step == step).and_then(|entry| entry.1)
+    });
+    Ok(losses.collect())
+}
+
+/// Whether `output` is the declared gradient of a differentiable output.
+pub(super) fn has_differentiable_loss(output: &Output) -> bool {
+    output.gradient_of.is_some() && output.of.is_some()
+}
+
+/// The declared gradients.
+fn list_declared_gradients(fixture: &Fixture) -> impl Iterator<Item = &Output> {
+    fixture.outputs.iter().filter(|output| output.gradient_of.is_some())
+}
+
+/// Why `base`, a shadow's run, has not all of `outputs`.
+fn explain_missing_shadow(base: &Run, outputs: [&String; 2]) -> UncheckedGradient {
+    let missing = outputs.into_iter().find(|name| base.output(name).is_none());
+    match missing.and_then(|name| Some((name, base.why_narrow(name)?))) {
+        Some((name, reason)) => UncheckedGradient::NoShadowOf(name.clone(), reason.to_owned()),
+        None => UncheckedGradient::NotInShadow,
+    }
+}
+
+/// The part of the call behind the differentiated output. Launches after its last write
+/// in `base` can be skipped; as a rule they compute the gradient.
+fn part_enough(base: &Run, output: &Output, shadow: &dyn Variant) -> CallPart {
+    match (base.last_write, output.of.clone()) {
+        (Some(launch), Some(output)) => CallPart::Before { launch, output },
+        (None, Some(output)) if shadow.can(Ability::SingleOutput) => CallPart::Told(output),
+        _ => CallPart::Whole,
+    }
+}
+
+fn create_blank_check(output: &Output) -> GradientCheck {
+    GradientCheck {
+        output: output.name.clone(),
+        gradient_of: output.gradient_of.clone().unwrap_or_default(),
+        of: output.of.clone(),
+        story: GradientStory::Unchecked(UncheckedGradient::NoLoss),
+        directions: 0,
+        elements: 0,
+        checked: 0,
+        worst: 0.0,
+        error: 0.0,
+        place: None,
+        native_error: 0.0,
+        native_ratio: 0.0,
+    }
+}
+
+/// An unanswered check of every gradient, and `why`.
+pub(super) fn create_unknown_checks(
+    fixture: &Fixture,
+    why: &UncheckedGradient,
+) -> Vec<GradientCheck> {
+    list_declared_gradients(fixture)
+        .map(|output| create_blank_check(output).cannot(why.clone()))
+        .collect()
+}
+
+impl GradientCheck {
+    fn cannot(self, why: UncheckedGradient) -> GradientCheck {
+        GradientCheck { story: GradientStory::Unchecked(why), ..self }
+    }
+
+    /// The check with the result `gradient_finding`, for a gradient with respect to `input`.
+    fn with_answer(
+        self,
+        gradient_finding: &GradientFinding,
+        input: &TensorView,
+        timed_out: bool,
+    ) -> GradientCheck {
+        let story = match gradient_finding.answer {
+            GradientAnswer::Agrees => GradientStory::Matches,
+            GradientAnswer::Differs => GradientStory::Mismatch,
+            GradientAnswer::Unknown | GradientAnswer::NoLoss if timed_out => {
+                return self.cannot(UncheckedGradient::OutOfTime);
+            }
+            GradientAnswer::NoLoss => return self.cannot(UncheckedGradient::NoLossBeside),
+            GradientAnswer::Unknown => return self.cannot(UncheckedGradient::NotSmooth),
+        };
+        GradientCheck {
+            story,
+            directions: gradient_finding.directions,
+            elements: input.len(),
+            checked: gradient_finding.checked,
+            worst: gradient_finding.worst,
+            error: gradient_finding.error,
+            place: gradient_finding
+                .place
+                .as_ref()
+                .map(|mismatch| GradientPlace::of_mismatch(mismatch, input.shape)),
+            ..self
+        }
+    }
+}
+
+/// Compares the native gradient with the shadow's. Returns whether it departs from a matching one.
+fn hold_native(check: &mut GradientCheck, native: &Measurement, shadow: &Run) -> bool {
+    let name = check.output.as_str();
+    let noise = native.noise_of(name);
+    let relative = native.noise_summary(name).relative_l2;
+    let Some((accuracy, departs)) = measure_departure(native, shadow, name, noise, relative) else {
+        return false;
+    };
+    check.native_error = accuracy.relative_l2;
+    check.native_ratio = accuracy.worst.map_or(0.0, |worst| worst.ratio);
+    departs && check.story == GradientStory::Matches
+}
+
+/// The error of output `name` against its shadow, and whether it is beyond `noise`, which is `relative` in
+/// L2.
+fn measure_departure(
+    native: &Measurement,
+    shadow: &Run,
+    name: &str,
+    noise: Option<&Spread>,
+    relative: f64,
+) -> Option<(Accuracy, bool)> {
+    let got = native.run.output(name)?;
+    let oracle = shadow.output(name)?;
+    let noise = NoiseRef { base: noise, got: None };
+    let accuracy = against_oracle(&got, &oracle, &noise).ok()?;
+    let is_beyond = accuracy.worst.is_some_and(|worst| worst.ratio > NOISE_FACTOR);
+    // One element may lie far off by chance; a loss of precision shows in the norm as well.
+    let in_norm = accuracy.relative_l2 > ERROR_RATIO_BEYOND_NOISE * relative;
+    Some((accuracy, is_beyond && in_norm))
+}
+
+/// Whether inputs that are moved by a unit in the last place of float32 move output `name` as far as it lies
+/// from its shadow. Directed rounding does not tell: it moves both terms of a difference alike.
+fn is_ill_conditioned(
+    trial: &Trial,
+    shadow: &dyn Variant,
+    native: &Measurement,
+    base: &Run,
+    name: &str,
+) -> Result<bool, ReplayError> {
+    let Some(noise) = trial.condition(shadow, base, name)? else { return Ok(false) };
+    let relative = noise.summary.relative_l2;
+    let departure = measure_departure(native, base, name, Some(&noise.per_element), relative);
+    Ok(departure.is_some_and(|(_, departs)| !departs))
+}
+
+/// The upstream gradient of the differentiated output.
+struct Upstream<'f> {
+    dtype: DType,
+    bytes: Cow<'f, [u8]>,
+}
+
+impl Upstream<'_> {
+    fn elements(&self) -> TensorView<'_> {
+        TensorView { dtype: self.dtype, shape: &[], bytes: &self.bytes }
+    }
+}
+
+/// The upstream gradient of the differentiated output; none means one.
+fn find_upstream<'f>(
+    fixture: &'f Fixture,
+    output: &Output,
+) -> Result<Option<Upstream<'f>>, ReplayError> {
+    let Some(name) = &output.upstream else { return Ok(None) };
+    let Some(input) = fixture.inputs.iter().find(|i| i.name == *name && i.present) else {
+        return Ok(None);
+    };
+    Ok(Some(Upstream { dtype: input.dtype, bytes: input.packed()? }))
+}
+
+/// The terms whose sum is the loss.
+fn weigh_loss_terms<'t>(
+    values: TensorView<'t>,
+    weights: Option<TensorView<'t>>,
+) -> impl Iterator<Item = f64> + 't {
+    let count = weights.map_or(values.len(), |weights| values.len().min(weights.len()));
+    (0..count).map(move |index| {
+        let weight = weights.map_or(1.0, |weights| weights.get_f64(index));
+        values.get_f64(index) * weight
+    })
+}

@@ -1,0 +1,158 @@
+//! Ends the float64 shadow before an obstacle runs: the function around it starts with a statement for this. An
+//! obstacle in code off the call's path does no harm.
+
+use std::ops::Range;
+
+use super::Obstacle;
+use super::edits::Edits;
+use super::escape_c_string;
+use super::host::HostContext;
+use super::lexer::{TokenKind, Tokens, lex_directive};
+use super::source::Source;
+
+/// Lets the function around byte `byte_offset` end the replay for `obstacle`. Returns whether a function there can.
+pub(super) fn guard_function(
+    context: &HostContext,
+    byte_offset: usize,
+    obstacle: &Obstacle,
+    edits: &mut Edits,
+) -> bool {
+    let text = context.source.text;
+    let tokens = &context.tokens;
+    let Some(function) = context.function(byte_offset) else { return false };
+    let body_start = tokens[function.body.start].end;
+    if function.has_specifier(text, tokens, "constexpr")
+        || function.has_specifier(text, tokens, "consteval")
+        || !are_together(context.source, body_start, byte_offset)
+    {
+        return false;
+    }
+    edits.insert(body_start, obstacle_statement(context, obstacle));
+    true
+}
+
+/// Lets a cast in a macro, whose first tokens are those of `part`, end the replay for `obstacle`; whether
+/// it is a cast.
+pub(super) fn guard_cast(
+    context: &HostContext,
+    tokens: &Tokens,
+    part: Range<usize>,
+    obstacle: &Obstacle,
+    edits: &mut Edits,
+) -> bool {
+    let text = context.source.text;
+    let first = tokens[part.start];
+    let reason = obstacle_arguments(context, obstacle);
+    let cast_end = match first.text(text) {
+        "reinterpret_cast" => tokens.skip_angles(text, part.start + 1),
+        "(" => tokens.skip_group(part.start),
+        _ => None,
+    };
+    let Some(last) = cast_end.map(|group_end| tokens[group_end - 1]) else { return false };
+    if first.kind == TokenKind::Ident {
+        edits.replace(first.start..first.end, "::replay_rt::bits_cast");
+        edits.replace(last.start..last.end, format!(">{reason}"));
+    } else {
+        edits.replace(first.start..first.end, "::replay_rt::bits_caster<");
+        edits.replace(last.start..last.end, format!(">{reason}->*"));
+    }
+    true
+}
+
+/// A statement to end the replay for `obstacle`.
+pub(super) fn obstacle_statement(context: &HostContext, obstacle: &Obstacle) -> String {
+    format!("::replay_rt::no_shadow{};", obstacle_arguments(context, obstacle))
+}
+
+/// The construct and its place, as arguments.
+pub(super) fn obstacle_arguments(context: &HostContext, obstacle: &Obstacle) -> String {
+    let obstacle_text = escape_c_string(&obstacle.what);
+    let path = escape_c_string(context.source.path);
+    format!("(\"{obstacle_text}\", \"{path}\", {})", obstacle.line)
+}
+
+/// Whether the preprocessor keeps byte `begin` wherever it keeps byte `end`: no branch around the first ends before
+/// the second.
+fn are_together(source: &Source, begin: usize, end: usize) -> bool {
+    let tokens_between = source.tokens.iter().skip_while(|token| token.start < begin);
+    let tokens_between = tokens_between.take_while(|token| token.start < end);
+    let mut open_conditionals = 0usize;
+    for &token in tokens_between.filter(|token| token.kind == TokenKind::Directive) {
+        let words = lex_directive(source.text, token);
+        match words.first().map_or("", |word| word.text(source.text)) {
+            "if" | "ifdef" | "ifndef" => open_conditionals += 1,
+            "endif" if open_conditionals > 0 => open_conditionals -= 1,
+            "else" | "elif" | "elifdef" | "elifndef" | "endif" if open_conditionals == 0 => {
+                return false;
+            }
+            _ => {}
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Precision, SourceUnit, Threads, scan_symbols, translate_for_host};
+
+    /// The shadow of `text`, and which of its obstacles it guards.
+    fn shadow(text: &str) -> (String, Vec<bool>) {
+        let unit = SourceUnit { path: "a.cu", text };
+        let made =
+            translate_for_host(&unit, &scan_symbols(&[unit]), Precision::Shadow, Threads::Lanes)
+                .unwrap();
+        let guarded = made.shadow_obstacles.iter().map(|obstacle| obstacle.guarded).collect();
+        (made.text, guarded)
+    }
+
+    #[test]
+    fn a_function_ends_the_shadow_before_it_looks_at_bits() {
+        let text = "__device__ int f(float x) {\n  if (x > 0) return 1;\n  return *(int*)&x;\n}\n\
+                    struct S { __device__ int g(float& x) { return reinterpret_cast<int&>(x); } };\n";
+        let (made, guarded) = shadow(text);
+        assert_eq!(guarded, [true, true]);
+        insta::assert_snapshot!(made, @r##"
+        #line 1 "a.cu"
+        __device__ int f(double x) {::replay_rt::no_shadow("(int*)&", "a.cu", 3);
+          if (x > 0) return 1;
+          return *(int*)&x;
+        }
+        struct S { __device__ int g(double& x) {::replay_rt::no_shadow("reinterpret_cast<int&>", "a.cu", 5); return reinterpret_cast<int&>(x); } };
+        "##);
+    }
+
+    #[test]
+    fn a_cast_in_a_macro_ends_the_shadow_where_it_is_made() {
+        let text = "#define BITS(x) (*(int*)&(x))\n#define AS_INT(x) reinterpret_cast<int&>(x)\n";
+        let (made, guarded) = shadow(text);
+        assert_eq!(guarded, [true, true]);
+        insta::assert_snapshot!(made, @r##"
+        #line 1 "a.cu"
+        #define BITS(x) (*::replay_rt::bits_caster<int*>("(int*)&", "a.cu", 1)->*&(x))
+        #define AS_INT(x) ::replay_rt::bits_cast<int&>("reinterpret_cast<int&>", "a.cu", 2)(x)
+        "##);
+    }
+
+    #[test]
+    fn obstacles_where_no_statement_can_stand_are_told_from_those_that_are_guarded() {
+        for (text, expected) in [
+            ("union B { float f; int i; };", vec![false]),
+            ("#define BITS(x) union { float f; int i; } x", vec![false]),
+            ("constexpr int f(float x) { return *(int*)&x; }", vec![false]),
+            ("#define BITS(x) (*(int*)&(x))", vec![true]),
+            // Calls end the replay themselves.
+            ("#define BITS(x) __float_as_int(x)", vec![true]),
+            ("const int bits = __float_as_int(1.0f);", vec![true]),
+            (
+                "#ifdef A\nint f(float x) {\n#else\nint f(double x) {\n#endif\nreturn *(int*)&x; }",
+                vec![false],
+            ),
+            (
+                "#ifdef A\nint f(float x) {\n#ifdef B\nx = 1;\n#endif\nreturn *(int*)&x; }\n#endif",
+                vec![true],
+            ),
+        ] {
+            assert_eq!(shadow(text).1, expected, "{text}");
+        }
+    }
+}

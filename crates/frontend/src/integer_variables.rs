@@ -1,0 +1,165 @@
+//! Finds variables of integers by their declarations. A cast of such a variable to another integer type looks at no
+//! float.
+
+use std::collections::HashMap;
+
+use super::host::HostContext;
+use super::lexer::{Token, TokenKind, Tokens};
+
+/// Scalar integer types but those of bytes: in bytes anything may lie. Pairs and more may pack floats.
+const SCALARS: [&str; 18] = [
+    "int",
+    "unsigned",
+    "signed",
+    "short",
+    "long",
+    "int16_t",
+    "uint16_t",
+    "int32_t",
+    "uint32_t",
+    "int64_t",
+    "uint64_t",
+    "uint",
+    "ushort",
+    "ulong",
+    "size_t",
+    "ptrdiff_t",
+    "intptr_t",
+    "uintptr_t",
+];
+
+/// Words before a name without a declaration.
+const NO_TYPES: [&str; 8] =
+    ["return", "else", "do", "case", "goto", "sizeof", "delete", "co_return"];
+
+/// Whether the operand of a cast at `index` of `tokens` is made of a variable of integers: `x`, `&x`, `x[i]` or
+/// `&x[i]`, with or without parentheses around it.
+pub(super) fn is_integer_operand(context: &HostContext, tokens: &Tokens, mut index: usize) -> bool {
+    let text = context.source.text;
+    while ["(", "&"].iter().any(|sign| tokens.is_spelled_at(text, index, sign)) {
+        index += 1;
+    }
+    let Some(variable) = tokens.get(index).filter(|token| token.kind == TokenKind::Ident) else {
+        return false;
+    };
+    let mut operand_end = index + 1;
+    while tokens.is_spelled_at(text, operand_end, "[") {
+        let Some(subscript_end) = tokens.skip_group(operand_end) else { return false };
+        operand_end = subscript_end;
+    }
+    let goes_on = [".", "->", "::", "("];
+    !goes_on.iter().any(|sign| tokens.is_spelled_at(text, operand_end, sign))
+        && holds_integers(context, variable)
+}
+
+/// Whether all declarations of `variable` in the function around it, or without any there in the file, are those of
+/// integers, pointers to integers or arrays of integers.
+fn holds_integers(context: &HostContext, variable: &Token) -> bool {
+    let name = variable.text(context.source.text);
+    let Some(declarations) = context.declarations.get(name) else { return false };
+    if let Some(function) = context.function(variable.start) {
+        let range = function.tokens.clone();
+        let first = declarations.partition_point(|declaration| declaration.index < range.start);
+        let end = declarations.partition_point(|declaration| declaration.index < range.end);
+        if first < end {
+            return are_all_integers(&declarations[first..end]);
+        }
+    }
+    are_all_integers(declarations)
+}
+
+/// A declaration of a name.
+pub(super) struct Declaration {
+    /// The token of the name.
+    index: usize,
+    is_integer: bool,
+    /// The declarations of the name up to here, this one included, of anything but integers.
+    others: usize,
+}
+
+/// Whether all of `declarations` of one name, of which there is one, are those of integers.
+fn are_all_integers(declarations: &[Declaration]) -> bool {
+    let (first, last) = (&declarations[0], &declarations[declarations.len() - 1]);
+    first.is_integer && first.others == last.others
+}
+
+/// The declarations in `tokens` by name, each in the order of the tokens. Made once: casts ask for one after the other.
+pub(super) fn collect_declarations<'t>(
+    text: &'t str,
+    tokens: &[Token],
+) -> HashMap<&'t str, Vec<Declaration>> {
+    let mut by_name: HashMap<&str, Vec<Declaration>> = HashMap::new();
+    // The last word that is no sign of a declarator.
+    let mut last_word: Option<&Token> = None;
+    for (index, token) in tokens.iter().enumerate() {
+        let word = token.text(text);
+        if token.kind == TokenKind::Ident
+            && let Some(type_word) = last_word
+            && (type_word.kind == TokenKind::Ident || type_word.is_spelled(text, ">"))
+            && !NO_TYPES.contains(&type_word.text(text))
+        {
+            let declarations = by_name.entry(word).or_default();
+            let is_integer = SCALARS.contains(&type_word.text(text));
+            let others_before = declarations.last().map_or(0, |last| last.others);
+            let others = others_before + usize::from(!is_integer);
+            declarations.push(Declaration { index, is_integer, others });
+        }
+        if !is_declarator_sign(word) {
+            last_word = Some(token);
+        }
+    }
+    by_name
+}
+
+/// Whether `word` may stand between a type and the declared name.
+fn is_declarator_sign(word: &str) -> bool {
+    matches!(word, "*" | "&" | "const" | "volatile" | "__restrict__" | "__restrict")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Precision, SourceUnit, Threads, scan_symbols, translate_for_host};
+
+    /// The obstacles of a kernel with `code`.
+    fn obstacles(code: &str) -> Vec<String> {
+        let text = format!(
+            "extern __shared__ int pool[];\n\
+             template <class T> __global__ void k(float* x, const int* __restrict__ n, T* t, unsigned char* raw) \
+             {{ {code} }}"
+        );
+        let unit = SourceUnit { path: "a.cu", text: &text };
+        let made =
+            translate_for_host(&unit, &scan_symbols(&[unit]), Precision::Shadow, Threads::Stacks);
+        made.unwrap().shadow_obstacles.into_iter().map(|obstacle| obstacle.what).collect()
+    }
+
+    #[test]
+    fn a_cast_from_integers_to_integers_looks_at_no_float() {
+        for code in [
+            "extern __shared__ int s[]; int32_t* p = (int32_t*)s;",
+            "__shared__ unsigned s[32]; int* p = (int*)&s[4]; long long* q = (long long*)&s;",
+            "uint32_t* p = (uint32_t*)n;",
+            "auto p = reinterpret_cast<const unsigned*>(n); auto q = reinterpret_cast<int*>(&pool[1]);",
+            "long long m = 1; unsigned lower = *(unsigned*)&m; int& r = reinterpret_cast<int&>(m);",
+        ] {
+            assert_eq!(obstacles(code), [""; 0], "{code}");
+        }
+    }
+
+    #[test]
+    fn a_cast_from_anything_else_may_look_at_floats() {
+        for code in [
+            "unsigned* p = (unsigned*)x;",
+            "int* p = (int*)&x[1];",
+            "int* p = (int*)t;",
+            "int* p = (int*)raw;",
+            "int* p = reinterpret_cast<int*>(x + 1);",
+            "int* p = reinterpret_cast<int*>(f(n));",
+            "int* p = (int*)&n->x;",
+            "int s; { float s = x[0]; s += *(int*)&s; }",
+            "int4 four; int* p = (int*)&four;",
+        ] {
+            assert_eq!(obstacles(code).len(), 1, "{code}");
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Rewrites CUDA C++ into host C++ and device CUDA C++. Text in, text out: no files, processes
+//! or devices.
+//!
+//! [`translate_for_host`] turns launches and shared memory into calls of the headers in `runtime/include`;
+//! [`translate_for_device`] leaves the code for NVRTC. Both keep every line where it was. `docs/frontend.md` tells
+//! the limits of the rewriting.
+#![deny(unreachable_pub)]
+#![deny(unsafe_code)]
+
+mod bounds;
+mod byte_counts;
+mod conditions;
+mod device;
+mod device_shadow;
+mod error;
+mod guards;
+mod host;
+mod in_place;
+mod includes;
+mod instances;
+mod integer_variables;
+mod launches;
+mod literals;
+mod loose_launches;
+mod own_names;
+mod packed_casts;
+mod parameter_uses;
+mod ptx;
+mod reachability;
+mod shadow;
+mod shared;
+mod shared_names;
+mod signatures;
+mod size_assertions;
+mod symbols;
+mod syntax;
+mod thread_loop;
+mod torch_extension;
+mod unsupported;
+mod void_casts;
+
+pub use error::FrontendError;
+pub use parameter_uses::ParameterUse;
+pub use signatures::{FunctionSignature, Parameter, TemplateParameter, find_function_signatures};
+pub use symbols::{Symbols, scan_symbols};
+pub use torch_extension::without_tensors;
+
+pub use crate::syntax::SourceUnit;
+pub use crate::thread_loop::{KernelForm, ShuffleReason, ShuffleSite, StackReason, ThreadForm};
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::syntax::source::Source;
+use crate::syntax::{edits, escape_c_string, lexer, macros, outline, source};
+
+/// The meaning of `float` in the translation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Precision {
+    /// The meaning in the source.
+    Native,
+    /// `double`: the float64 shadow of the source.
+    Shadow,
+    /// The meaning in the source; in addition, the engine is told of each access to memory.
+    Checked,
+}
+
+/// How the threads of a block are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Threads {
+    /// Each on a stack of its own.
+    Stacks,
+    /// By one call of the kernel, where the front end understands it in every detail; else each on a stack of its own.
+    /// Their order is the same.
+    Blocks,
+    /// The same, and strided loops run for several threads at once (`replay/lanes.h`).
+    Lanes,
+}
+
+/// A file as host C++.
+#[derive(Clone, Debug)]
+pub struct Translated {
+    /// A `#line` directive and the rewritten file, line for line.
+    pub text: String,
+    /// Every launch, in order.
+    pub launches: Vec<LaunchSite>,
+    /// Every kernel with a body in the file, in order.
+    pub kernels: Vec<Kernel>,
+    /// How the threads of each kernel with a body are run, in order; empty with [`Threads::Stacks`].
+    pub kernel_forms: Vec<KernelForm>,
+    /// Every shuffle in a function, in order; empty with [`Threads::Stacks`].
+    pub shuffles: Vec<ShuffleSite>,
+    /// Why the float64 shadow may not mean the same as the source; empty without a shadow.
+    pub shadow_obstacles: Vec<Obstacle>,
+}
+
+/// A launch in the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchSite {
+    /// 1-based.
+    pub line: usize,
+    /// The callee as written, white space folded.
+    pub callee: String,
+}
+
+/// A `__global__` function with its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// Its name without namespaces.
+    pub name: String,
+    /// The 1-based line of the name.
+    pub line: usize,
+    /// Whether it is a template or a specialisation of one.
+    pub template: bool,
+}
+
+/// A construct whose meaning changes if `float` means `double`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// 1-based.
+    pub line: usize,
+    /// The construct, as written.
+    pub what: String,
+    /// The function, class or macro around it. None: it always counts.
+    pub within: Option<String>,
+    /// Whether the shadow ends itself, with this reason, before it runs such code. Else it counts wherever
+    /// the names in a call lead to `within`.
+    pub guarded: bool,
+}
+
+/// A size in bytes without a `sizeof`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ByteCount {
+    /// 1-based.
+    pub line: usize,
+    /// The expression, white space folded.
+    pub written: String,
+    /// Whether one of its numbers may be the size of a floating-point number.
+    pub has_literal: bool,
+}
+
+/// The sizes in bytes without a `sizeof` in calls of the runtime API by `unit`.
+pub fn unit_byte_counts(unit: &SourceUnit) -> Vec<ByteCount> {
+    byte_counts::find_byte_counts(&Source::without_main(unit))
+}
+
+/// Translates one file for the host compiler.
+///
+/// Launches become calls of `::replay_rt::kernel` or `::replay_rt::kernel_at`, shared memory
+/// becomes references into the block's memory, and with [`Precision::Shadow`] `float` becomes
+/// `double`; `threads` says how kernels run. The first line of the result is `#line 1 "PATH"`; the
+/// file's lines follow.
+///
+/// # Errors
+/// [`FrontendError`] if a launch cannot be rewritten or a feature is not supported on the CPU.
+pub fn translate_for_host(
+    unit: &SourceUnit,
+    symbols: &Symbols,
+    precision: Precision,
+    threads: Threads,
+) -> Result<Translated, FrontendError> {
+    let mut translated = host::translate_host_source(
+        &Source::without_main(unit),
+        symbols,
+        precision,
+        host::HostScope::File,
+    )?;
+    if threads != Threads::Stacks {
+        let lanes = threads == Threads::Lanes;
+        let rewritten = thread_loop::rewrite_thread_loops(
+            unit.path,
+            &translated.text,
+            symbols.block_facts(),
+            lanes,
+        );
+        translated.text = rewritten.text;
+        translated.kernel_forms = rewritten.kernels;
+        translated.shuffles = rewritten.shuffles;
+    }
+    translated.text = bounds::uncover_bounds_entries(translated.text);
+    Ok(translated)
+}
+
+/// Translates the statements of a harness's `call` for the body of a function.
+///
+/// `origin` names them in messages. The result starts with a `#line` directive, like [`translate_for_host`]'s.
+///
+/// # Errors
+/// As [`translate_for_host`].
+pub fn translate_harness_call(
+    statements: &str,
+    origin: &str,
+    symbols: &Symbols,
+    precision: Precision,
+) -> Result<String, FrontendError> {
+    let source = Source::new(&SourceUnit { path: origin, text: statements });
+    host::translate_host_source(&source, symbols, precision, host::HostScope::Body)
+        .map(|translated| translated.text)
+}
+
+/// The part of one file for NVRTC: its kernels, device functions, types, constants and macros. Host functions,
+/// variables and headers are blank, so every line stays where it was.
+///
+/// Standard headers for kernels become `<replay_nvrtc/NAME>`, the headers in `runtime/nvrtc`. The result starts
+/// with an `#include` of the prelude there and with `#line 1 "PATH"`; the file's lines follow. With
+/// [`Precision::Shadow`] `float` becomes `double`.
+///
+/// # Errors
+/// None at present: NVRTC reports its own.
+pub fn translate_for_device(
+    unit: &SourceUnit,
+    symbols: &Symbols,
+    precision: Precision,
+) -> Result<String, FrontendError> {
+    Ok(device::translate_device_source(&Source::without_main(unit), symbols, precision))
+}
+
+/// Why `unit` has no device code in float64 to fit its host code in float64; none if it may have some.
+pub fn device_shadow_obstacle(unit: &SourceUnit) -> Option<&'static str> {
+    device_shadow::find_device_obstacle(&Source::without_main(unit))
+}
+
+/// The device shadow's name for `name`, the native name in a launch or a copy.
+pub fn device_shadow_name(name: &str) -> String {
+    device_shadow::widen_device_code(name)
+}
+
+/// The names of one file alone.
+#[derive(Clone, Debug, Default)]
+pub struct OwnNames {
+    /// Its functions, variables and types at namespace scope.
+    pub defined: BTreeSet<String>,
+    /// Its macros, and whether they have a body.
+    pub macros: BTreeMap<String, bool>,
+    /// The identifiers in its code outside of preprocessor lines.
+    pub words: BTreeSet<String>,
+}
+
+/// The names of `unit` alone.
+pub fn collect_own_names(unit: &SourceUnit) -> OwnNames {
+    own_names::find_own_names(&Source::without_main(unit))
+}
+
+/// `text` with launches written as `k << <g, b>> >(x)` closed up, if it has any; no byte moves beyond
+/// them.
+pub fn tighten_launches(text: &str) -> Option<String> {
+    loose_launches::tighten_launch_signs(text)
+}
+
+/// The identifiers in `unit`, each once; comments, literals and code under `#if 0` left out.
+pub fn collect_identifiers(unit: &SourceUnit) -> BTreeSet<String> {
+    let source = Source::new(unit);
+    let text = source.text;
+    let mut identifier_words = BTreeSet::new();
+    for &token in &source.tokens {
+        let inner_tokens = match token.kind {
+            lexer::TokenKind::Directive => lexer::lex_directive(text, token).to_vec(),
+            _ => vec![token],
+        };
+        let identifier_tokens =
+            inner_tokens.iter().filter(|token| token.kind == lexer::TokenKind::Ident);
+        identifier_words.extend(identifier_tokens.map(|token| token.text(text).to_owned()));
+    }
+    identifier_words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn translated(text: &str, precision: Precision) -> Translated {
+        let unit = SourceUnit { path: "a.cu", text };
+        translate_for_host(&unit, &scan_symbols(&[unit]), precision, Threads::Lanes).unwrap()
+    }
+
+    #[test]
+    fn literals_of_several_lines_leave_the_lines_behind_them_where_they_were() {
+        let text = "template <class T, int N = sizeof(\"a\\\nb\")> __global__ void k(T* x) {\n\
+                    __shared__ __attribute__((section(\"c\\\nd\"))) float fixed[2];\n\
+                    extern __shared__ decltype(\"e\\\nf\"[0]) dynamic[];\n}\n\
+                    extern __shared__ __attribute__((section(\"g\\\nh\"))) float global[];\n\
+                    void run(float* x) { k<<<1, 2>>>(x); } // last";
+        let last = text.lines().count();
+        for precision in [Precision::Native, Precision::Shadow] {
+            let made = translated(text, precision).text;
+            let place = made.lines().position(|line| line.ends_with("// last"));
+            assert_eq!(place, Some(last), "behind a #line directive:\n{made}");
+        }
+    }
+
+    #[test]
+    fn shared_memory_that_is_marked_twice_is_rewritten_once() {
+        let made =
+            translated("__global__ void k() { __shared__ __shared__ int a; }", Precision::Native);
+        assert_eq!(made.text.matches("typedef").count(), 1, "{}", made.text);
+        assert_eq!(made.text.matches("shared_slot").count(), 1, "{}", made.text);
+    }
+
+    #[test]
+    fn a_word_that_is_repeated_does_not_hide_the_kernel_behind_it() {
+        let text = "__global__ __global__ void k(int n);\nvoid run() { k<<<1, 2>>>(3); }";
+        let made = translated(text, Precision::Native);
+        assert!(made.text.contains("kernel<&k>"), "{}", made.text);
+    }
+
+    #[test]
+    fn members_of_classes_nested_too_deep_are_passed_over() {
+        let nested = |levels: usize| {
+            let text =
+                format!("{}void f(int n) {{}}{}", "struct A {".repeat(levels), "};".repeat(levels));
+            let unit = SourceUnit { path: "a.cu", text: &text };
+            let made =
+                translate_for_device(&unit, &scan_symbols(&[unit]), Precision::Native).unwrap();
+            made.contains("void f(int n)")
+        };
+        // Members of the host are blank.
+        assert!(!nested(3));
+        assert!(nested(1000));
+    }
+
+    #[test]
+    fn identifiers_are_those_of_code_and_macros_alone() {
+        let text =
+            "// logf\n#define E(x) expf(x)\n#if 0\ntanhf\n#endif\nfloat y = \"erff\" + E(z);";
+        let found = collect_identifiers(&SourceUnit { path: "a.cu", text });
+        let names: Vec<&str> = found.iter().map(String::as_str).collect();
+        assert_eq!(names, ["E", "define", "endif", "expf", "float", "x", "y", "z"]);
+    }
+}

@@ -1,0 +1,171 @@
+//! The page of `replay gradcheck FIXTURE...`.
+
+use maud::{Markup, html};
+
+use super::super::numbers::{format_noun_count, format_short_number};
+use super::super::spans::ReportLine;
+use super::super::text::{describe_failure, render_replay_heading};
+use super::super::{RefusedFixture, Revision, RunRecord, Standing, render_gradient_line, standing};
+use super::findings::gradient_mood;
+use super::launches;
+use super::outputs;
+use super::shell::{Mood, PageHead, render_badge, render_page, render_refusals};
+use super::table::render_table;
+use super::words::{render_line, render_revision};
+use replay_engine::judge::{GradientCheck, GradientVerdict, OutputPicture};
+use replay_engine::trial::{Outcome, Status};
+
+/// The gradients of one fixture at one revision.
+pub struct GradcheckEntry {
+    /// The fixture's name.
+    pub fixture: String,
+    /// The revision; none for the working tree.
+    pub revision: Option<Revision>,
+    /// The outcome of the replay.
+    pub outcome: Outcome,
+    /// The gradients, compared with their loss.
+    pub gradients: Vec<GradientCheck>,
+    /// Pictures of the outputs, if a page was asked for.
+    pub pictures: Vec<OutputPicture>,
+}
+
+impl GradcheckEntry {
+    /// How the gradients stand: if none could be checked, they are neither right nor wrong.
+    pub fn standing(&self) -> Standing {
+        let worst = self.gradients.iter().map(|check| check.story.verdict()).max();
+        let mut verdicts = self.gradients.iter().map(|check| check.story.verdict());
+        let is_told = verdicts.any(|verdict| verdict != GradientVerdict::Unknown);
+        match (&self.outcome.status, worst) {
+            (Status::Failed(_), _) => Standing::Failed,
+            (Status::Untestable { .. }, _) => Standing::Untestable,
+            (_, Some(worst)) if worst >= GradientVerdict::Imprecise => Standing::Diverged,
+            _ if is_told => Standing::Completed,
+            _ => Standing::Untestable,
+        }
+    }
+
+    /// Whether a gradient could not be checked.
+    fn has_unchecked(&self) -> bool {
+        self.gradients.iter().any(|check| check.story.verdict() == GradientVerdict::Unknown)
+    }
+
+    /// Why nothing is said of the gradients, if so.
+    pub fn untold(&self) -> Option<String> {
+        match &self.outcome.status {
+            Status::Failed(failures) => Some(format!("failed: {}", describe_failure(&failures[0]))),
+            Status::Untestable { reason, .. } => Some(format!("untestable: {reason}")),
+            Status::Completed if self.standing() == Standing::Untestable => {
+                Some("untestable: no gradient could be checked".to_owned())
+            }
+            Status::Completed => None,
+        }
+    }
+
+    /// The result in a sentence.
+    fn sentence(&self) -> String {
+        if let Some(untold) = self.untold() {
+            return untold;
+        }
+        let wrong =
+            self.gradients.iter().filter(|g| g.story.verdict() >= GradientVerdict::Imprecise);
+        let wrong: Vec<&str> = wrong.map(|check| check.output.as_str()).collect();
+        match wrong.as_slice() {
+            [] => "every gradient that could be checked matches its loss".to_owned(),
+            wrong => format!("diverged: {} not as the loss has it", wrong.join(", ")),
+        }
+    }
+}
+
+/// The page on `checked`, and on the refused fixtures.
+pub fn gradcheck_html(
+    checked: &[GradcheckEntry],
+    refused: &[RefusedFixture],
+    run: &RunRecord,
+) -> String {
+    let body = html! {
+        @for (number, one) in checked.iter().enumerate() { (render_gradcheck_entry(number, one)) }
+        (render_refusals(refused))
+    };
+    render_page(&build_gradcheck_head(checked, refused), &body, run)
+}
+
+fn build_gradcheck_head(entries: &[GradcheckEntry], refused: &[RefusedFixture]) -> PageHead {
+    let worst = entries.iter().map(GradcheckEntry::standing).max();
+    let mood = match worst {
+        Some(worst) if worst.is_wrong() || refused.is_empty() => {
+            Mood::from(worst).as_far_as_checked(entries.iter().any(GradcheckEntry::has_unchecked))
+        }
+        _ => Mood::Untold,
+    };
+    let (about, verdict) = match (entries, refused) {
+        ([entry], []) => {
+            (render_replay_heading(&entry.fixture, entry.revision.as_ref()), entry.sentence())
+        }
+        _ => {
+            let fixture_count =
+                format_noun_count((entries.len() + refused.len()) as u64, "fixture");
+            let tally = standing::tally_standings(
+                entries.iter().map(GradcheckEntry::standing),
+                refused.len(),
+            );
+            (ReportLine::from(fixture_count), tally)
+        }
+    };
+    PageHead { kind: "replay gradcheck", about, mood, verdict: verdict.into(), notes: Vec::new() }
+}
+
+fn render_gradcheck_entry(number: usize, one: &GradcheckEntry) -> Markup {
+    const COLUMNS: [&str; 8] = [
+        "gradient",
+        "verdict",
+        "of",
+        "by",
+        "#directions",
+        "#elements checked",
+        "#worst rel.",
+        "#noise",
+    ];
+    let standing = one.standing();
+    let rows = html! {
+        @for check in &one.gradients {
+            tr {
+                th scope="row" { (check.output) }
+                td { (render_badge(gradient_mood(check.story.verdict()), gradient_verdict_name(check.story.verdict()))) }
+                td { (check.of.as_deref().unwrap_or("loss")) }
+                td { (check.gradient_of) }
+                td class="number" { (check.directions) }
+                td class="number" { (check.checked) " of " (check.elements) }
+                td class="number" { (format_short_number(check.worst, 3)) }
+                td class="number" { (format_short_number(check.error, 3)) }
+            }
+        }
+    };
+    html! {
+        section class="card" id={ "f" (number) } {
+            h2 {
+                (one.fixture) " at " (render_revision(one.revision.as_ref())) " "
+                (render_badge(Mood::from(standing).as_far_as_checked(one.has_unchecked()), standing.name()))
+            }
+            p class="dim" { (one.outcome.device_description) ", " (one.outcome.compiler) }
+            @if let Some(untold) = one.untold() { p { (untold) } }
+            @if !one.gradients.is_empty() { (render_table("gradients", &COLUMNS, &rows)) }
+            ul class="lines" {
+                @for check in &one.gradients {
+                    li { strong { (check.output) } " " (render_line(&render_gradient_line(check))) }
+                }
+            }
+            (outputs::render_replay_pictures(&one.outcome.outputs, &one.pictures))
+            (launches::render_launches_table(&one.outcome))
+            (outputs::render_outputs_table(&one.outcome.outputs))
+        }
+    }
+}
+
+fn gradient_verdict_name(verdict: GradientVerdict) -> &'static str {
+    match verdict {
+        GradientVerdict::Matches => "matches",
+        GradientVerdict::Unknown => "not checked",
+        GradientVerdict::Imprecise => "imprecise",
+        GradientVerdict::Mismatch => "does not match",
+    }
+}

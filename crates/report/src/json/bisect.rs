@@ -1,0 +1,325 @@
+//! `replay bisect FIXTURE... --format json`: one event a line, the answer last.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::gradients::{CheckedGradient, checked_gradients};
+use super::log::{LogTold, build_json_log};
+use super::outputs::{JudgedOutput, judged_outputs};
+use super::{
+    AccessesTold, CapturedOutputs, build_json_accesses, captured_outputs, revisions_from_commits,
+};
+use crate::bisect::{
+    SearchRequest, answer_name, list_searches_before, list_searches_behind, observation_line,
+    warning_words,
+};
+use crate::refusal::render_refusal_text;
+use crate::{Revision, RunRecord};
+use replay_bisect::{
+    BisectEnds, Culprit, Direction, Event, Observation, SearchReport, Seen, Symptom,
+};
+use replay_engine::judge::{LaunchChange, Verdict};
+use replay_engine::trial::Status;
+use replay_history::Commit;
+use replay_search::Conclusion;
+
+/// The version of the events; it grows when a field changes its meaning or goes.
+const SCHEMA: &str = "replay-bisect/1";
+
+/// An event of `replay bisect --format json`, one a line; docs/schema.md explains the fields.
+#[derive(Serialize, schemars::JsonSchema)]
+#[schemars(title = "replay bisect --format json")]
+struct SearchEvent<'a> {
+    #[schemars(extend("const" = SCHEMA))]
+    schema: &'a str,
+    #[serde(flatten)]
+    event: EventTold<'a>,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "event")]
+enum EventTold<'a> {
+    /// The search begins: with the ends whose defects are known, `good` and `bad`, or without a claim, `old`
+    /// and `new`.
+    Begun {
+        run: &'a RunRecord,
+        fixtures: &'a [String],
+        #[serde(flatten)]
+        ends: EndsTold,
+    },
+    /// The good side is a snapshot; the search goes back to these commits.
+    Recorded { good: &'a str, back_to: Vec<Revision> },
+    /// The history was read.
+    Planned { commits: usize, candidates: usize, jobs: usize },
+    /// A test begins.
+    Started { commit: Revision, candidates_left: usize, rounds_left: u32 },
+    /// A test has an answer.
+    Tested {
+        commit: Revision,
+        #[schemars(extend("enum" = ["good", "bad", "untestable", "fails otherwise"]))]
+        answer: &'a str,
+        text: String,
+        fixtures: Vec<TestedFixture<'a>>,
+        candidates_left: usize,
+        rounds_left: u32,
+    },
+    /// Replays of this commit do not always come out the same: the search starts again, and counts.
+    Flaky { commit: Revision },
+    /// The answer.
+    Concluded {
+        tested: usize,
+        wanted: &'a BTreeSet<Symptom>,
+        flaky: bool,
+        direction: Direction,
+        before: Vec<OtherChange<'a>>,
+        behind: Vec<OtherChange<'a>>,
+        warnings: Vec<String>,
+        captured: Vec<CapturedOutputs<'a>>,
+        culprit: Option<Box<CulpritTold<'a>>>,
+        #[serde(flatten)]
+        conclusion: ConclusionTold<'a>,
+    },
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+#[serde(untagged)]
+enum EndsTold {
+    Claimed { good: Vec<Revision>, bad: Vec<Revision> },
+    Unclaimed { old: Vec<Revision>, new: Vec<Revision> },
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct TestedFixture<'a> {
+    fixture: &'a str,
+    verdict: Verdict,
+    symptoms: &'a BTreeSet<Symptom>,
+    untestable: Option<&'a str>,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "conclusion")]
+enum ConclusionTold<'a> {
+    /// The culprit is known, and so are its parents.
+    Found { unconfirmed_parents: Vec<Option<Revision>> },
+    /// Repeated tests point to the culprit.
+    Probable { probability: f64 },
+    /// Untestable commits hide the culprit, which is one of these.
+    Hidden { candidates: Vec<JsonCandidate> },
+    /// The history changes more than once.
+    NotMonotone {
+        commit: Option<Revision>,
+        bad_parents: Vec<Option<Revision>>,
+        log: Option<Box<LogTold<'a>>>,
+    },
+    /// The ends do not allow a search.
+    Refused { text: String },
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct JsonCandidate {
+    commit: Option<Revision>,
+    text: Option<String>,
+}
+
+/// A commit before or behind the culprit that changes something too.
+#[derive(Serialize, schemars::JsonSchema)]
+struct OtherChange<'a> {
+    wanted: &'a BTreeSet<Symptom>,
+    culprit: Option<CulpritTold<'a>>,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct CulpritTold<'a> {
+    commit: Option<Revision>,
+    fixtures: Vec<CulpritFixture<'a>>,
+    accesses: Vec<CulpritAccesses<'a>>,
+    launches_changed: &'a [LaunchChange],
+    parents: Vec<TestedCommit>,
+    acquitted: Vec<TestedCommit>,
+    diff: &'a str,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct CulpritFixture<'a> {
+    fixture: &'a str,
+    verdict: Verdict,
+    symptoms: &'a BTreeSet<Symptom>,
+    status: Option<&'a Status>,
+    outputs: Option<Vec<JudgedOutput<'a>>>,
+    gradients: Vec<CheckedGradient<'a>>,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct CulpritAccesses<'a> {
+    fixture: &'a str,
+    accesses: AccessesTold<'a>,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct TestedCommit {
+    commit: Option<Revision>,
+    verdict: Option<Verdict>,
+    text: Option<String>,
+}
+
+fn render_event_line(event: EventTold<'_>) -> String {
+    let event = SearchEvent { schema: SCHEMA, event };
+    serde_json::to_string(&event).expect("values are plain data")
+}
+
+/// The first event of a search, as one line.
+pub fn render_begin_json(request: &SearchRequest<'_>, run: &RunRecord) -> String {
+    let ends = match request.ends {
+        BisectEnds::Claimed { good, bad } => EndsTold::Claimed {
+            good: revisions_from_commits(good),
+            bad: revisions_from_commits(bad),
+        },
+        BisectEnds::Unclaimed { old, new } => EndsTold::Unclaimed {
+            old: revisions_from_commits(old),
+            new: revisions_from_commits(new),
+        },
+    };
+    render_event_line(EventTold::Begun { run, fixtures: &request.fixtures, ends })
+}
+
+/// The event that names the recorded snapshots and the commits that the search goes back to, as one
+/// line.
+pub fn render_recorded_json(snapshots: &str, back_to: &[Commit]) -> String {
+    render_event_line(EventTold::Recorded {
+        good: snapshots,
+        back_to: revisions_from_commits(back_to),
+    })
+}
+
+/// An event of a search, as one line.
+pub fn render_event_json(event: &Event<'_>) -> String {
+    render_event_line(match *event {
+        Event::Planned { commits, candidates, jobs } => {
+            EventTold::Planned { commits, candidates, jobs }
+        }
+        Event::Started { commit, state } => EventTold::Started {
+            commit: commit.clone().into(),
+            candidates_left: state.candidates,
+            rounds_left: state.rounds,
+        },
+        Event::Tested { commit, answer, seen, state } => EventTold::Tested {
+            commit: commit.clone().into(),
+            answer: answer_name(answer),
+            text: observation_line(seen),
+            fixtures: seen.observations.iter().map(tested_fixture).collect(),
+            candidates_left: state.candidates,
+            rounds_left: state.rounds,
+        },
+        Event::Flaky { commit } => EventTold::Flaky { commit: commit.clone().into() },
+    })
+}
+
+fn tested_fixture(observation: &Observation) -> TestedFixture<'_> {
+    TestedFixture {
+        fixture: &observation.fixture,
+        verdict: observation.verdict,
+        symptoms: &observation.symptoms,
+        untestable: observation.untestable.as_deref(),
+    }
+}
+
+/// The answer of a search, as one line.
+pub fn render_bisect_json(report: &SearchReport) -> String {
+    let warnings = report.warnings.iter().map(|warning| warning_words(report, warning).words());
+    render_event_line(EventTold::Concluded {
+        tested: report.tested.len(),
+        wanted: &report.wanted,
+        flaky: report.flaky,
+        direction: report.direction,
+        before: list_searches_before(report).into_iter().map(other_change).collect(),
+        behind: list_searches_behind(report).into_iter().map(other_change).collect(),
+        warnings: warnings.collect(),
+        captured: captured_outputs(&report.captured),
+        culprit: report.culprit.as_ref().map(|culprit| build_json_culprit(report, culprit).into()),
+        conclusion: build_json_conclusion(report),
+    })
+}
+
+fn other_change(other: &SearchReport) -> OtherChange<'_> {
+    let culprit = other.culprit.as_ref().map(|culprit| build_json_culprit(other, culprit));
+    OtherChange { wanted: &other.wanted, culprit }
+}
+
+fn look_up_revision(report: &SearchReport, commit: u32) -> Option<Revision> {
+    report.commit(commit).cloned().map(Revision::from)
+}
+
+fn look_up_revisions(report: &SearchReport, commits: &[u32]) -> Vec<Option<Revision>> {
+    commits.iter().map(|&commit| look_up_revision(report, commit)).collect()
+}
+
+fn build_json_conclusion(report: &SearchReport) -> ConclusionTold<'_> {
+    match &report.conclusion {
+        Conclusion::Found { unconfirmed_parents, .. } => ConclusionTold::Found {
+            unconfirmed_parents: look_up_revisions(report, unconfirmed_parents),
+        },
+        Conclusion::Probable { probability, .. } => {
+            ConclusionTold::Probable { probability: *probability }
+        }
+        Conclusion::Ambiguous { candidates } => {
+            let candidates = candidates.iter().map(|&commit| JsonCandidate {
+                commit: look_up_revision(report, commit),
+                text: report.test_result(commit).map(observation_line),
+            });
+            ConclusionTold::Hidden { candidates: candidates.collect() }
+        }
+        Conclusion::NotMonotone { commit, bad_parents } => ConclusionTold::NotMonotone {
+            commit: look_up_revision(report, *commit),
+            bad_parents: look_up_revisions(report, bad_parents),
+            log: report.log.as_ref().map(|log| Box::new(build_json_log(log))),
+        },
+        Conclusion::Refused(refusal) => {
+            let lines = render_refusal_text(report, refusal).words();
+            ConclusionTold::Refused { text: lines.iter().map(|line| format!("{line}\n")).collect() }
+        }
+    }
+}
+
+fn build_json_culprit<'a>(report: &'a SearchReport, culprit: &'a Culprit) -> CulpritTold<'a> {
+    let fixtures = culprit.seen.observations.iter().map(|observation| CulpritFixture {
+        fixture: &observation.fixture,
+        verdict: observation.verdict,
+        symptoms: &observation.symptoms,
+        status: observation.outcome.as_ref().map(|outcome| &outcome.status),
+        outputs: observation.judgement.as_ref().map(judged_outputs),
+        gradients: checked_gradients(&observation.gradients),
+    });
+    let culprit_accesses = culprit.accesses.iter().map(|(fixture, compared_accesses)| {
+        CulpritAccesses { fixture, accesses: build_json_accesses(compared_accesses) }
+    });
+    CulpritTold {
+        commit: look_up_revision(report, culprit.commit),
+        fixtures: fixtures.collect(),
+        accesses: culprit_accesses.collect(),
+        launches_changed: &culprit.launches,
+        parents: tested_commits(report, &culprit.parents),
+        acquitted: tested_commits(report, &culprit.acquitted),
+        diff: &culprit.diff,
+    }
+}
+
+fn tested_commits(report: &SearchReport, commits: &[u32]) -> Vec<TestedCommit> {
+    let tested = commits.iter().map(|&commit| TestedCommit {
+        commit: look_up_revision(report, commit),
+        verdict: report.test_result(commit).map(Seen::verdict),
+        text: report.test_result(commit).map(observation_line),
+    });
+    tested.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SearchEvent;
+    use crate::schema;
+
+    #[test]
+    fn the_schema_is_what_the_types_say() {
+        schema::assert_schema_file::<SearchEvent<'_>>("bisect-1");
+    }
+}

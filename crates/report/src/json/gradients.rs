@@ -1,0 +1,65 @@
+//! One gradient against its loss, in every document that tells of gradients.
+
+use serde::Serialize;
+
+use replay_base::summary::Number;
+use replay_engine::judge::{GradientCheck, GradientPlace, GradientVerdict};
+
+/// One gradient against its loss.
+#[derive(Serialize, schemars::JsonSchema)]
+#[schemars(rename = "GradientCheck")]
+pub(super) struct CheckedGradient<'a> {
+    /// The output that is declared to be a gradient.
+    output: &'a str,
+    /// The input that it is the gradient with respect to.
+    gradient_of: &'a str,
+    /// The output that is differentiated; none where the harness has no loss.
+    of: Option<&'a str>,
+    /// The verdict.
+    verdict: GradientVerdict,
+    /// Why it is unknown, or imprecise in the shadow too; where it was seen, if not at the captured inputs.
+    reason: Option<String>,
+    /// Directions that count: those along which the loss is smooth.
+    directions: u64,
+    /// The elements of the input.
+    elements: usize,
+    /// The elements that the directions move: the others lie on kinks, or cannot be moved.
+    checked: usize,
+    /// The largest mismatch, relative to the gradient's norm.
+    #[serde(with = "Number")]
+    worst: f64,
+    /// The error of the slopes, relative to the gradient's norm.
+    #[serde(with = "Number")]
+    error: f64,
+    /// A place where the gradient does not match the loss, if there is one.
+    place: Option<&'a GradientPlace>,
+    /// The native gradient's distance from the shadow's, relative in L2.
+    #[serde(with = "Number")]
+    native_error: f64,
+    /// The largest such distance of an element, as a multiple of its noise.
+    #[serde(with = "Number")]
+    native_ratio: f64,
+}
+
+/// `checks`, as documents have them.
+pub(super) fn checked_gradients(checks: &[GradientCheck]) -> Vec<CheckedGradient<'_>> {
+    checks.iter().map(checked_gradient).collect()
+}
+
+fn checked_gradient(check: &GradientCheck) -> CheckedGradient<'_> {
+    CheckedGradient {
+        output: &check.output,
+        gradient_of: &check.gradient_of,
+        of: check.of.as_deref(),
+        verdict: check.story.verdict(),
+        reason: check.story.reason(),
+        directions: check.directions,
+        elements: check.elements,
+        checked: check.checked,
+        worst: check.worst,
+        error: check.error,
+        place: check.place.as_ref(),
+        native_error: check.native_error,
+        native_ratio: check.native_ratio,
+    }
+}

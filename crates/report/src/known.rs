@@ -1,0 +1,133 @@
+//! Outputs beside those of the fixture, captured or declared to be true, for people.
+
+use super::judgement::{format_place_phrase, render_comparison, verdict_name, verdict_style};
+use super::spans::{ReportLine, Text};
+use super::style::{BOLD, DIM, GREEN, YELLOW};
+use super::{CaptureRevision, ReportEntry};
+use replay_engine::judge::{KnownCheck, Verdict};
+
+/// A cause of differences between equal sources on equal inputs.
+pub(super) const OUTSIDE: &str = "something outside of the inputs is at work, such as a buffer \
+                                  kept between calls, random numbers, or another version of a package";
+
+/// A block for each output with a captured one, and for each with an oracle.
+pub(super) fn render_known_outputs(entry: &ReportEntry) -> Text {
+    let mut out = render_known_block("oracle", &entry.oracle, |check| {
+        ReportLine::with_style(verdict_style(check.verdict), verdict_name(check.verdict))
+    });
+    out.append(render_known_block("captured outputs", &entry.captured, |check| {
+        let style = if check.verdict <= Verdict::Equivalent { GREEN } else { YELLOW };
+        ReportLine::with_style(style, captured_word(check.verdict))
+    }));
+    if !entry.captured.is_empty() {
+        let lines = describe_capture_origin(entry.captured_at.as_ref(), &entry.captured);
+        lines.into_iter().for_each(|line| out.line(ReportLine::from("  ").styled(DIM, line)));
+    }
+    out
+}
+
+fn render_known_block(
+    title: &str,
+    checks: &[KnownCheck],
+    word: impl Fn(&KnownCheck) -> ReportLine,
+) -> Text {
+    let mut out = Text::new();
+    if checks.is_empty() {
+        return out;
+    }
+    out.section(title);
+    let width = checks.iter().map(|check| check.output.len()).max().unwrap_or(0);
+    for check in checks {
+        for (number, line) in render_known_lines(check, word(check)).into_iter().enumerate() {
+            let name = if number == 0 { check.output.as_str() } else { "" };
+            out.line(ReportLine::from("  ").column(BOLD, name, width).and("  ").and(line));
+        }
+    }
+    out
+}
+
+/// The lines about one output, `word` first.
+fn render_known_lines(check: &KnownCheck, word: ReportLine) -> Vec<ReportLine> {
+    let mut lines = vec![word];
+    if check.verdict != Verdict::Identical {
+        lines.extend(render_comparison(check.dtype, &check.dims, &check.comparison));
+    }
+    lines.extend(check.place.as_ref().map(|place| ReportLine::from(format_place_phrase(place))));
+    lines
+}
+
+/// The words for an output beside the captured one: neither is the truth.
+pub(super) fn captured_word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Identical => "as captured",
+        Verdict::Equivalent => "within noise of what was captured",
+        _ => "not as captured",
+    }
+}
+
+/// A sentence on the captured outputs furthest off, if there are any.
+pub(super) fn captured_sentence(checks: &[KnownCheck]) -> Option<String> {
+    let worst = checks.iter().map(|check| check.verdict).max()?;
+    Some(describe_known_outputs(checks, worst, captured_word(worst)))
+}
+
+/// A sentence on the outputs furthest from the oracle, with verdict `worst`.
+pub(super) fn oracle_sentence(checks: &[KnownCheck], worst: Verdict) -> String {
+    let relation = match worst {
+        Verdict::Identical => "the oracle's",
+        Verdict::Equivalent => "within noise of the oracle",
+        _ => "beyond noise of the oracle",
+    };
+    describe_known_outputs(checks, worst, relation)
+}
+
+fn describe_known_outputs(checks: &[KnownCheck], worst: Verdict, relation: &str) -> String {
+    let such = checks.iter().filter(|check| check.verdict == worst);
+    let names: Vec<&str> = such.map(|check| check.output.as_str()).collect();
+    let verb = if names.len() == 1 { "is" } else { "are" };
+    format!("{} {verb} {relation}", names.join(", "))
+}
+
+/// The commit of the capture, and the consequence if the same sources do not give the outputs.
+fn describe_capture_origin(
+    captured_at: Option<&CaptureRevision>,
+    checks: &[KnownCheck],
+) -> Vec<String> {
+    let Some(revision) = captured_at else {
+        return vec!["captured at a commit that the fixture does not name".to_owned()];
+    };
+    let revision_words = revision.words();
+    let sources = match revision.same_sources {
+        true => ", with the sources that were replayed",
+        false if revision.commit.is_some() && !revision.dirty => ", with other sources",
+        false => "",
+    };
+    let mut lines = vec![format!("captured at {revision_words}{sources}")];
+    let differs = checks.iter().any(|check| check.verdict > Verdict::Equivalent);
+    if differs && revision.same_sources && !revision.dirty {
+        lines.push(OUTSIDE.to_owned());
+    }
+    lines
+}
+
+impl CaptureRevision {
+    /// The commit, in words behind `captured at`.
+    pub fn words(&self) -> String {
+        match &self.commit {
+            Some(commit) if self.dirty => {
+                format!("{} with changes that were not committed", commit.short)
+            }
+            Some(commit) => commit.short.clone(),
+            None => format!("{}, which is no commit of this repository", self.named),
+        }
+    }
+}
+
+/// The places where outputs lie beyond noise.
+pub(super) fn list_diverged_places(checks: &[KnownCheck]) -> Vec<String> {
+    let places = checks.iter().filter_map(|check| {
+        let place = check.place.as_ref()?;
+        Some(format!("{} {}", check.output, format_place_phrase(place)))
+    });
+    places.collect()
+}

@@ -1,0 +1,158 @@
+//! Findings on values: NaN and infinity, zero gradients, unmoved parameters, misaligned data, missing steps.
+
+use super::{
+    Misalignment, SeriesFinding, Spell, find_gradient_numbers, group_by_spell, list_parameter_paths,
+};
+use crate::Series;
+use crate::numbers::SeriesStep;
+use crate::numerics::constants::{LARGE_UPDATE, LASTING_STEPS, SMALL_UPDATE};
+
+pub(super) fn list_value_findings(series: &Series) -> Vec<SeriesFinding> {
+    let mut findings = Vec::new();
+    findings.extend(not_finite(series));
+    findings.extend(find_misalignment(series));
+    findings.extend(no_gradient(series));
+    findings.extend(find_frozen_parameters(series));
+    findings.extend(find_extreme_updates(series));
+    let numbering = series.numbering.clone();
+    if !numbering.missing.is_empty() {
+        findings.push(SeriesFinding::Missing { numbers: numbering.missing });
+    }
+    if !numbering.repeated.is_empty() {
+        findings.push(SeriesFinding::Repeated { numbers: numbering.repeated });
+    }
+    if !numbering.without.is_empty() {
+        findings.push(SeriesFinding::WithoutNumber { fixtures: numbering.without });
+    }
+    findings
+}
+
+/// The tensors with a NaN or an infinity at one step. The loss has its role for a name.
+fn list_nonfinite_tensors<'s>(series: &'s Series, step: &SeriesStep) -> Vec<&'s str> {
+    let tensors = series.catalogue.tensors.iter().zip(&step.measured.tensors);
+    let is_bad = |numbers: &super::super::TensorNumbers| numbers.nan + numbers.inf > 0;
+    let tensors = tensors.filter(|(_, numbers)| numbers.as_ref().is_some_and(is_bad));
+    let scalars = step.measured.scalars;
+    let named_scalars = [("loss", scalars.loss), ("grad_norm", scalars.grad_norm)];
+    let scalars =
+        named_scalars.into_iter().filter(|(_, value)| value.is_some_and(|x| !x.is_finite()));
+    let names = tensors.map(|(tensor, _)| tensor.name.as_str());
+    names.chain(scalars.map(|(name, _)| name)).collect()
+}
+
+fn not_finite(series: &Series) -> Option<SeriesFinding> {
+    let bad_tensors: Vec<Vec<&str>> =
+        series.steps.iter().map(|step| list_nonfinite_tensors(series, step)).collect();
+    let spell = Spell::find(&bad_tensors, |names| Some(!names.is_empty()))?;
+    let tensors = bad_tensors[spell.first].iter().map(|&name| name.to_owned()).collect();
+    let affected: std::collections::BTreeSet<&str> = bad_tensors.concat().into_iter().collect();
+    Some(SeriesFinding::NotFinite { spell, tensors, affected: affected.len() })
+}
+
+fn find_misalignment(series: &Series) -> Option<SeriesFinding> {
+    let spell = Spell::find(&series.steps, |step| {
+        let step_alignment = step.measured.alignment.as_ref()?;
+        Some(step_alignment.shift != Some(1) || step_alignment.differ > 0)
+    })?;
+    let first = series.steps[spell.first].measured.alignment.clone()?;
+    let shift = first.shift;
+    let differ = first.differ;
+    let of = first.of;
+    let place = first.first;
+    Some(SeriesFinding::Misaligned {
+        misalignment: Misalignment { spell, shift, differ, of, place },
+    })
+}
+
+/// Parameters whose gradient is zero in all elements: always, or from some step on to the end.
+fn no_gradient(series: &Series) -> Vec<SeriesFinding> {
+    let steps = &series.steps;
+    let spell = |parameter: usize| {
+        let spell = Spell::find(steps, |step| {
+            let numbers = find_gradient_numbers(series, parameter, step)?;
+            Some(numbers.count > 0 && numbers.zeros == numbers.count)
+        })?;
+        let lasts = spell.last + 1 == steps.len() && spell.steps == spell.last - spell.first + 1;
+        (spell.is_always() || (lasts && spell.steps >= LASTING_STEPS)).then_some(spell)
+    };
+    let grouped = group_by_spell(series, spell).into_iter();
+    grouped
+        .map(|(spell, affected)| SeriesFinding::NoGradient {
+            parameters: list_parameter_paths(series, &affected),
+            spell,
+        })
+        .collect()
+}
+
+/// Parameters with the same bits from step to step, or in each step, despite gradients and a learning rate.
+fn find_frozen_parameters(series: &Series) -> Vec<SeriesFinding> {
+    let steps = &series.steps;
+    let spell = |parameter: usize| {
+        let place =
+            series.catalogue.place(series.catalogue.parameters[parameter].weight.as_ref()?)?;
+        if !series.catalogue.parameters[parameter].is_trained() {
+            return None;
+        }
+        let moves = |step: &SeriesStep| {
+            let gradient = find_gradient_numbers(series, parameter, step)?;
+            let rate = step.measured.scalars.lr.unwrap_or(1.0);
+            Some(gradient.norm > 0.0 && rate != 0.0)
+        };
+        let checksum =
+            |index: usize| Some(steps[index].measured.tensors.get(place)?.as_ref()?.checksum);
+        let places: Vec<usize> = (0..steps.len()).collect();
+        let spell = Spell::find(&places, |&index| {
+            if !moves(&steps[index])? {
+                return Some(false);
+            }
+            match steps[index].measured.updates.get(parameter).copied().flatten() {
+                Some(update) => Some(update.norm == 0.0),
+                None if index + 1 < steps.len() => Some(checksum(index)? == checksum(index + 1)?),
+                None => None,
+            }
+        })?;
+        (spell.is_always() && spell.steps >= LASTING_STEPS).then_some(spell)
+    };
+    let grouped = group_by_spell(series, spell).into_iter();
+    grouped
+        .map(|(spell, affected)| SeriesFinding::Frozen {
+            parameters: list_parameter_paths(series, &affected),
+            spell,
+        })
+        .collect()
+}
+
+/// Parameters moved by a step by more than a tenth of themselves, or by less than a millionth.
+fn find_extreme_updates(series: &Series) -> Vec<SeriesFinding> {
+    let medians: Vec<(usize, f64)> = (0..series.catalogue.parameters.len())
+        .filter_map(|parameter| {
+            let ratios = series.update_ratios(parameter);
+            let middle = crate::finite_median(ratios.into_iter().flatten())?;
+            Some((parameter, middle))
+        })
+        .collect();
+    let mut findings = Vec::new();
+    for large in [true, false] {
+        let is = |ratio: f64| {
+            if large { ratio > LARGE_UPDATE } else { ratio > 0.0 && ratio < SMALL_UPDATE }
+        };
+        let extreme_ratios: Vec<(usize, f64)> =
+            medians.iter().copied().filter(|candidate| is(candidate.1)).collect();
+        let extreme = |a: &&(usize, f64), b: &&(usize, f64)| a.1.total_cmp(&b.1);
+        let first = if large {
+            extreme_ratios.iter().max_by(extreme)
+        } else {
+            extreme_ratios.iter().min_by(extreme)
+        };
+        let Some(&(first, ratio)) = first else { continue };
+        let other_parameters = extreme_ratios
+            .iter()
+            .map(|candidate| candidate.0)
+            .filter(|parameter| *parameter != first);
+        let all_parameters: Vec<usize> = std::iter::once(first).chain(other_parameters).collect();
+        let of = series.update_ratios(first).into_iter().flatten().count();
+        let parameters = list_parameter_paths(series, &all_parameters);
+        findings.push(SeriesFinding::Updates { parameters, ratio, large, of });
+    }
+    findings
+}
