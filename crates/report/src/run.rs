@@ -1,5 +1,7 @@
-//! The steps of a run for people: one heading, and a line for each thing that is not well, at whichever steps.
+//! The steps of a run for people: one heading, and a line for each thing that is not well, at whichever steps, and for
+//! the captured outputs.
 
+use super::known;
 use super::numbers::format_noun_count;
 use super::spans::{ReportLine, Text};
 use super::style::{BOLD, DIM};
@@ -17,6 +19,7 @@ pub fn render_run_text(name: &str, entries: &[ReportEntry], refused_count: usize
     };
     out.line(ReportLine::with_style(BOLD, title).and(format!(": {steps}: {tally}")));
     let mut faults = StepLines::default();
+    let mut captured = StepLines::default();
     let mut unchecked = StepLines::default();
     let mut written_count = 0;
     for (place, entry) in entries.iter().enumerate() {
@@ -24,6 +27,9 @@ pub fn render_run_text(name: &str, entries: &[ReportEntry], refused_count: usize
             for reason in standing::list_standing_reasons(entry) {
                 faults.add(place, reason.into());
             }
+        }
+        if let Some(sentence) = known::captured_sentence(&entry.captured) {
+            captured.add(place, ReportLine::with_style(DIM, sentence));
         }
         for missing_check in standing::list_missing_checks(entry) {
             let line = ReportLine::with_style(DIM, format!("not checked: {missing_check}"));
@@ -33,6 +39,7 @@ pub fn render_run_text(name: &str, entries: &[ReportEntry], refused_count: usize
         written_count += usize::from(written_path.is_some());
     }
     faults.write_to(&mut out, entries);
+    captured.write_to(&mut out, entries);
     unchecked.write_to(&mut out, entries);
     if written_count > 0 {
         let snapshots = format_noun_count(written_count as u64, "snapshot");
