@@ -290,6 +290,7 @@ fn a_folder_with_a_run_is_replayed_as_one_heading_with_a_line_for_what_is_not_we
     --- stdout
     run at 61b3d97 on cpu: 2 steps: 2 diverged
       grad_logits does not match d loss / d logits: 8 directional derivatives, worst rel. 0.36 (noise 3.1e-9), at [3, 2, 24] 0.00854439 instead of 0.0037243, at both steps
+      loss, grad_logits are as captured, at both steps
       hint: `replay series` shows the run, --full each step whole
     ");
     let named = env.replay(&["fixtures/run/step0", "fixtures/run/step1", "--rev", "61b3d97"]);

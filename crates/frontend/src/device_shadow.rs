@@ -124,6 +124,14 @@ fn wide_device_name(word: &str) -> Option<String> {
     Some(word.replacen(name, wide_prefix, 1))
 }
 
+/// Whether a directive of `source` includes `header`.
+fn includes(source: &Source, header: &str) -> bool {
+    source.tokens.iter().filter(|token| token.kind == TokenKind::Directive).any(|directive| {
+        let line = directive.text(source.text);
+        line.contains("include") && line.contains(header)
+    })
+}
+
 /// Whether code of `source` mentions `name`.
 fn mentions_name(source: &Source, name: &str) -> bool {
     source.tokens.iter().any(|token| token.is_spelled(source.text, name))
@@ -132,13 +140,8 @@ fn mentions_name(source: &Source, name: &str) -> bool {
 /// Why the device code of `source` has no float64 form to fit the host's; none if it may have one.
 pub(super) fn find_device_obstacle(source: &Source) -> Option<&'static str> {
     let text = source.text;
-    for token in source.tokens.iter().filter(|token| token.kind == TokenKind::Directive) {
-        let line = token.text(text);
-        if line.contains("include")
-            && let Some(header) = NARROW_HEADERS.iter().find(|header| line.contains(**header))
-        {
-            return Some(header);
-        }
+    if let Some(header) = NARROW_HEADERS.into_iter().find(|header| includes(source, header)) {
+        return Some(header);
     }
     if ["asm", "__asm", "__asm__"].iter().any(|word| mentions_name(source, word)) {
         return Some("inline PTX");

@@ -465,7 +465,7 @@ impl Pair<'_> {
         let scratch = self.scratch;
         let is_within_noise = told.evidence.agreement == Agreement::Equivalent;
         match &told.shadows {
-            Some(shadows) if is_within_noise && !told.evidence.is_imprecise() => {
+            Some(shadows) if is_within_noise && !matches!(told.story, Story::Imprecise(_)) => {
                 convert_numerics_error(shadows.moved(scratch))
             }
             // It lies within the noise of both sides, not of the trusted one.
