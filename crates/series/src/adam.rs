@@ -59,11 +59,15 @@ impl AdamSetting {
 
     /// The factors against the bias of both moments.
     fn corrections(&self) -> (f64, f64) {
-        let factor = |beta: f64| match self.step {
+        (self.compute_bias_factor(self.beta1), self.compute_bias_factor(self.beta2))
+    }
+
+    /// The factor against the bias of the moment with the decay rate `beta`.
+    fn compute_bias_factor(&self, beta: f64) -> f64 {
+        match self.step {
             Some(step) if step > 0.0 => 1.0 / (1.0 - beta.powf(step)),
             _ => 1.0,
-        };
-        (factor(self.beta1), factor(self.beta2))
+        }
     }
 }
 

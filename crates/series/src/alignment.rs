@@ -37,25 +37,29 @@ fn shifted_by(
     if tokens.shape != next.shape || tokens.is_empty() {
         return None;
     }
-    let shifted_place =
-        |place: usize| place.checked_add_signed(distance).expect("it lies in the same row");
-    let is_counted = |place: &usize| {
-        let is_in_row =
-            (place % row).checked_add_signed(distance).is_some_and(|shifted| shifted < row);
-        is_in_row && counts(*place) && counts(shifted_place(*place))
-    };
-    let is_constant = |place| tokens.get_f64(place) == tokens.get_f64(place / row * row);
-    if (0..tokens.len()).all(is_constant) {
+    if (0..tokens.len()).all(|place| tokens.get_f64(place) == tokens.get_f64(place / row * row)) {
         return None;
     }
-    let places = || (0..tokens.len()).filter(is_counted);
-    let mut differing =
-        places().filter(|&place| next.get_f64(place) != tokens.get_f64(shifted_place(place)));
-    let first = differing.next();
-    let differ = usize::from(first.is_some()) + differing.count();
-    let first = first.map(|place| unravel_index(place, next.shape));
-    let of = places().count();
-    (of > 0).then_some(Shift { of, differ, first })
+    let mut shift = Shift { of: 0, differ: 0, first: None };
+    for place in 0..tokens.len() {
+        let Some(shifted_place) = shift_place(place, row, distance) else { continue };
+        if !counts(place) || !counts(shifted_place) {
+            continue;
+        }
+        shift.of += 1;
+        if next.get_f64(place) != tokens.get_f64(shifted_place) {
+            shift.differ += 1;
+            shift.first.get_or_insert_with(|| unravel_index(place, next.shape));
+        }
+    }
+    (shift.of > 0).then_some(shift)
+}
+
+/// The place `distance` behind `place`; none beyond its row of `row` places.
+fn shift_place(place: usize, row: usize, distance: isize) -> Option<usize> {
+    let column = place % row;
+    let shifted_column = column.checked_add_signed(distance).filter(|shifted| *shifted < row)?;
+    Some(place - column + shifted_column)
 }
 
 /// How the targets of one step lie beside its tokens.
@@ -79,22 +83,31 @@ pub(super) fn measure_alignment(
     targets: &TensorView,
     mask: Option<&TensorView>,
 ) -> Option<Alignment> {
+    /// The shifts to try. The first is the one of a language model.
+    const SHIFTS: [isize; 4] = [1, 0, 2, -1];
     let mask = mask.filter(|mask| mask.shape == targets.shape);
-    let counts = |place: usize| {
-        targets.get_f64(place) >= 0.0 && mask.is_none_or(|mask| mask.get_f64(place) != 0.0)
-    };
-    let shift_by = |distance| shifted_by(tokens, targets, distance, &counts);
-    let next = shift_by(1)?;
-    let agree = |candidate: &Shift| (candidate.of - candidate.differ) as f64 / candidate.of as f64;
-    // The first of several with the same agreement.
-    let agreements =
-        [1, 0, 2, -1].into_iter().filter_map(|shift| Some((shift, agree(&shift_by(shift)?))));
-    let best = agreements.fold(None, |best: Option<(isize, f64)>, scored_shift| match best {
-        Some(best_so_far) if best_so_far.1 >= scored_shift.1 => Some(best_so_far),
-        _ => Some(scored_shift),
+    let compared_shifts = SHIFTS.map(|distance| {
+        shifted_by(tokens, targets, distance, &|place| is_counted(targets, mask, place))
     });
-    let shift = best.filter(|(_, agree)| *agree >= 0.5).map(|(shift, _)| shift as i64);
-    Some(Alignment { shift, of: next.of, differ: next.differ, first: next.first })
+    let mut best: Option<(isize, f64)> = None;
+    for (distance, compared_shift) in SHIFTS.into_iter().zip(&compared_shifts) {
+        let Some(Shift { of, differ, .. }) = compared_shift else { continue };
+        let agreement = (of - differ) as f64 / *of as f64;
+        // The first of several with the same agreement.
+        if best.is_none_or(|(_, best_agreement)| agreement > best_agreement) {
+            best = Some((distance, agreement));
+        }
+    }
+    let shift = best.filter(|(_, agreement)| *agreement >= 0.5);
+    let shift = shift.map(|(distance, _)| distance as i64);
+    let [next, ..] = compared_shifts;
+    let Shift { of, differ, first } = next?;
+    Some(Alignment { shift, of, differ, first })
+}
+
+/// Whether the target at `place` counts.
+fn is_counted(targets: &TensorView, mask: Option<&TensorView>, place: usize) -> bool {
+    targets.get_f64(place) >= 0.0 && mask.is_none_or(|mask| mask.get_f64(place) != 0.0)
 }
 
 #[cfg(test)]

@@ -146,9 +146,10 @@ impl TensorCatalogue {
     /// The gradients in the norm of the whole step: those of trained parameters, or all where no trained parameter is
     /// known. With the places of their tensors.
     pub fn gradients(&self) -> Vec<(&ParameterTensors, usize)> {
-        let place = |parameter: &ParameterTensors| self.place(parameter.gradient.as_ref()?);
-        let gradients =
-            self.parameters.iter().filter_map(|parameter| Some((parameter, place(parameter)?)));
+        let gradients = self.parameters.iter().filter_map(|parameter| {
+            let place = self.place(parameter.gradient.as_ref()?)?;
+            Some((parameter, place))
+        });
         let gradients: Vec<(&ParameterTensors, usize)> = gradients.collect();
         let trained = gradients.iter().any(|(parameter, _)| parameter.is_trained());
         gradients.into_iter().filter(|(parameter, _)| parameter.is_trained() || !trained).collect()
@@ -216,13 +217,7 @@ fn infer_tensor_role(declared: &HarnessTensor<'_>, harness: &Harness, loss: Opti
         ("grad", Role::Gradient),
     ];
     for (affix, role) in AFFIXES {
-        let path_after_prefix =
-            declared.name.strip_prefix(affix).and_then(|rest| rest.strip_prefix('_'));
-        let path_before_suffix =
-            || declared.name.strip_suffix(affix).and_then(|rest| rest.strip_suffix('_'));
-        if let Some(path) =
-            path_after_prefix.or_else(path_before_suffix).filter(|path| !path.is_empty())
-        {
+        if let Some(path) = strip_affix(declared.name, affix) {
             return role(path.to_owned());
         }
     }
@@ -230,6 +225,13 @@ fn infer_tensor_role(declared: &HarnessTensor<'_>, harness: &Harness, loss: Opti
         Some(path) if declared.is_output => Role::WeightAfter(path.to_owned()),
         _ => Role::None,
     }
+}
+
+/// The part of `name` behind the prefix `affix_`, or before the suffix `_affix`; none if it is empty.
+fn strip_affix<'n>(name: &'n str, affix: &str) -> Option<&'n str> {
+    let path_after_prefix = name.strip_prefix(affix).and_then(|rest| rest.strip_prefix('_'));
+    let path = path_after_prefix.or_else(|| name.strip_suffix(affix)?.strip_suffix('_'))?;
+    (!path.is_empty()).then_some(path)
 }
 
 /// The role of one number, by its name.

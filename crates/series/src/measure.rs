@@ -85,9 +85,13 @@ impl StepTensors<'_> {
         Ok(self.elements(name)?.map(|tensor| Cow::Owned(summarize_tensor(&tensor.view(), None))))
     }
 
-    /// The one number of `name`, or the mean of its elements.
-    fn scalar(&self, name: Option<&str>) -> Result<Option<f64>, FixtureError> {
-        let Some(name) = name else { return Ok(None) };
+    /// The one number of the tensor with `role`, or the mean of its elements.
+    fn read_scalar(
+        &self,
+        catalogue: &TensorCatalogue,
+        role: &Role,
+    ) -> Result<Option<f64>, FixtureError> {
+        let Some(name) = catalogue.scalar(role) else { return Ok(None) };
         let summary = self.summary(name)?;
         Ok(summary.map(|summary| match &*summary {
             Summary { nan, unwritten, .. } if nan + unwritten > 0 => f64::NAN,
@@ -97,16 +101,15 @@ impl StepTensors<'_> {
     }
 
     fn scalars(&self, catalogue: &TensorCatalogue) -> Result<Scalars, FixtureError> {
-        let read_scalar = |role| self.scalar(catalogue.scalar(&role));
         Ok(Scalars {
-            loss: read_scalar(Role::Loss)?,
-            grad_norm: read_scalar(Role::GradNorm)?,
-            max_norm: read_scalar(Role::MaxNorm)?,
-            lr: read_scalar(Role::LearningRate)?,
-            beta1: read_scalar(Role::Beta1)?,
-            beta2: read_scalar(Role::Beta2)?,
-            eps: read_scalar(Role::Epsilon)?,
-            adam_step: read_scalar(Role::AdamStep)?,
+            loss: self.read_scalar(catalogue, &Role::Loss)?,
+            grad_norm: self.read_scalar(catalogue, &Role::GradNorm)?,
+            max_norm: self.read_scalar(catalogue, &Role::MaxNorm)?,
+            lr: self.read_scalar(catalogue, &Role::LearningRate)?,
+            beta1: self.read_scalar(catalogue, &Role::Beta1)?,
+            beta2: self.read_scalar(catalogue, &Role::Beta2)?,
+            eps: self.read_scalar(catalogue, &Role::Epsilon)?,
+            adam_step: self.read_scalar(catalogue, &Role::AdamStep)?,
         })
     }
 

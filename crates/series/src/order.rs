@@ -51,14 +51,17 @@ pub fn parse_step_number(text: Option<&str>) -> Option<i64> {
 /// Puts `steps` in their order, each folder once.
 pub fn order_steps(mut steps: Vec<NamedStep>) -> (Vec<NamedStep>, Numbering) {
     let numbered = steps.iter().all(|step| step.number.is_some());
-    let key = |step: &NamedStep| (natural_sort_key(&step.path), step.path.clone());
     steps.sort_by(|a, b| {
         let numbers = if numbered { a.number.cmp(&b.number) } else { Ordering::Equal };
-        numbers.then_with(|| key(a).cmp(&key(b)))
+        numbers
+            .then_with(|| natural_sort_key(&a.path).cmp(&natural_sort_key(&b.path)))
+            .then_with(|| a.path.cmp(&b.path))
     });
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mut met = std::collections::HashSet::new();
-    steps.retain(|step| met.insert(real(&step.path)));
+    steps.retain(|step| {
+        let real_path = step.path.canonicalize().unwrap_or_else(|_| step.path.clone());
+        met.insert(real_path)
+    });
     let mut numbering = Numbering::default();
     if numbered {
         let numbers: Vec<i64> = steps.iter().filter_map(|step| step.number).collect();
@@ -80,11 +83,11 @@ fn find_repeated_numbers(sorted: &[i64]) -> Vec<i64> {
 
 /// The left-out numbers: none unless four of five neighbours are equally far apart.
 fn find_missing_numbers(sorted: &[i64]) -> Vec<i64> {
-    let gaps =
-        || sorted.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).filter(|&gap| gap > 0);
-    let Some(usual) = gaps().min() else { return Vec::new() };
-    let as_usual = gaps().filter(|&gap| gap == usual).count();
-    if as_usual * 5 < gaps().count() * 4 || as_usual < 2 {
+    let gaps = sorted.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+    let gaps: Vec<i64> = gaps.filter(|&gap| gap > 0).collect();
+    let Some(&usual) = gaps.iter().min() else { return Vec::new() };
+    let as_usual = gaps.iter().filter(|&&gap| gap == usual).count();
+    if as_usual * 5 < gaps.len() * 4 || as_usual < 2 {
         return Vec::new();
     }
     let skipped_numbers = sorted.windows(2).flat_map(|pair| {

@@ -43,10 +43,11 @@ pub fn group_paths(paths: &[&str]) -> Vec<String> {
         let parts: Vec<&str> = path.split('.').collect();
         for length in 0..parts.len() {
             let group = parts[..length].join(".");
-            let members = || paths.iter().filter(|other_path| is_in_group(other_path, &group));
+            let members: Vec<&&str> =
+                paths.iter().filter(|other_path| is_in_group(other_path, &group)).collect();
             let next = parts[..length + 1].join(".");
-            let is_whole = members().all(|member| is_in_group(member, &next));
-            if members().count() > 1 && !is_whole && !groups.contains(&group) {
+            let is_whole = members.iter().all(|member| is_in_group(member, &next));
+            if members.len() > 1 && !is_whole && !groups.contains(&group) {
                 groups.push(group);
             }
         }

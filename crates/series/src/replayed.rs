@@ -1,9 +1,9 @@
 //! Replays one step at a revision: its numbers, its gradients against their loss, its outputs beside
 //! the captured ones, and against the oracle and those of a trusted revision.
 
+use super::TensorCatalogue;
 use super::measure::{OutputSource, measure_step};
 use super::numbers::{Distance, Other, StepGradient, StepNumbers, StepReplay};
-use super::{ParameterTensors, TensorCatalogue};
 use crate::backend::{Mode, ReplayError};
 use crate::judge::{
     Judgement, KnownCheck, Verdict, check_captured, check_oracle, ensure_evidence_room,
@@ -56,16 +56,17 @@ pub fn replay_series_step(
 
 /// Whether numbers take more of an output than its summary.
 fn needs_elements(catalogue: &TensorCatalogue) -> bool {
-    let is_output = |name: &Option<String>| {
-        let place = name.as_ref().and_then(|name| catalogue.place(name));
-        place.is_some_and(|place| catalogue.tensors[place].is_output)
-    };
-    let has_outputs = |parameter: &ParameterTensors| {
-        [&parameter.after, &parameter.update, &parameter.exp_avg, &parameter.exp_avg_sq]
-            .into_iter()
-            .any(is_output)
-    };
-    catalogue.parameters.iter().any(has_outputs)
+    for parameter in &catalogue.parameters {
+        let names =
+            [&parameter.after, &parameter.update, &parameter.exp_avg, &parameter.exp_avg_sq];
+        for name in names.into_iter().flatten() {
+            let place = catalogue.place(name);
+            if place.is_some_and(|place| catalogue.tensors[place].is_output) {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// A plain run, for its outputs.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{SeriesFinding, find_gradient_numbers};
 use crate::Series;
+use crate::numbers::SeriesStep;
 use crate::numerics::constants::{FLOW_FACTOR, LEAST_LAYERS};
 use crate::path::parse_layer;
 use crate::robust::{finite_median, theil_sen_slope};
@@ -57,15 +58,19 @@ fn find_gradient_flow(
 /// The logarithm of the root mean square of the gradients of one layer: the median over the steps with gradients other
 /// than zero.
 fn measure_layer_gradient(series: &Series, parameters: &[usize]) -> Option<f64> {
-    let log_gradient = |step| {
-        let mut squares = 0.0;
-        let mut count = 0;
-        for &parameter in parameters {
-            let numbers = find_gradient_numbers(series, parameter, step)?;
-            squares += numbers.norm * numbers.norm;
-            count += numbers.count;
-        }
-        (squares > 0.0 && squares.is_finite()).then(|| 0.5 * (squares / count as f64).ln())
-    };
-    finite_median(series.steps.iter().filter_map(log_gradient))
+    let log_gradients =
+        series.steps.iter().filter_map(|step| measure_step_gradient(series, parameters, step));
+    finite_median(log_gradients)
+}
+
+/// The logarithm of the root mean square of the gradients of one layer at one step; none if it is not finite.
+fn measure_step_gradient(series: &Series, parameters: &[usize], step: &SeriesStep) -> Option<f64> {
+    let mut squares = 0.0;
+    let mut count = 0;
+    for &parameter in parameters {
+        let numbers = find_gradient_numbers(series, parameter, step)?;
+        squares += numbers.norm * numbers.norm;
+        count += numbers.count;
+    }
+    (squares > 0.0 && squares.is_finite()).then(|| 0.5 * (squares / count as f64).ln())
 }

@@ -73,19 +73,25 @@ fn list_compared_outputs(replays: &[Option<&StepReplay>], reference: Other) -> V
 }
 
 fn find_wrong_gradient(replays: &[Option<&StepReplay>], output: &str) -> Option<SeriesFinding> {
-    let check = |replay: &Option<&StepReplay>| -> Option<StepGradient> {
-        let matching_check =
-            replay.as_ref()?.gradients.iter().find(|check| check.output == output)?;
-        (matching_check.verdict != GradientVerdict::Unknown).then(|| matching_check.clone())
-    };
-    let is_wrong = |check: &StepGradient| check.verdict >= GradientVerdict::Imprecise;
-    let spell = Spell::find(replays, |replay| Some(is_wrong(&check(replay)?)))?;
-    let checks = replays.iter().filter_map(check).filter(is_wrong);
-    let worst = checks.max_by(|a, b| a.worst.total_cmp(&b.worst))?;
+    let checks: Vec<Option<&StepGradient>> =
+        replays.iter().map(|replay| find_known_check((*replay)?, output)).collect();
+    let spell = Spell::find(&checks, |check| check.map(is_wrong_gradient))?;
+    let wrong_checks = checks.into_iter().flatten().filter(|check| is_wrong_gradient(check));
+    let worst = wrong_checks.max_by(|a, b| a.worst.total_cmp(&b.worst))?;
     let output = output.to_owned();
     let error = worst.error;
     let worst = worst.worst;
     Some(SeriesFinding::GradientWrong { output, spell, worst, error })
+}
+
+/// The check of the gradient `output`, if it has an answer.
+fn find_known_check<'r>(replay: &'r StepReplay, output: &str) -> Option<&'r StepGradient> {
+    let check = replay.gradients.iter().find(|check| check.output == output)?;
+    (check.verdict != GradientVerdict::Unknown).then_some(check)
+}
+
+fn is_wrong_gradient(check: &StepGradient) -> bool {
+    check.verdict >= GradientVerdict::Imprecise
 }
 
 fn find_output_parting(
@@ -93,8 +99,7 @@ fn find_output_parting(
     from: Other,
     output: &str,
 ) -> Option<SeriesFinding> {
-    let is_beyond = |distance: &Distance| distance.verdict >= Verdict::Diverged;
-    let spell = Spell::find(distances, |distance| Some(is_beyond(distance.as_ref()?)))?;
+    let spell = Spell::find(distances, |distance| Some((*distance)?.verdict >= Verdict::Diverged))?;
     let first = distances[spell.first]?;
     let largest = distances.iter().flatten().map(|distance| distance.relative).fold(0.0, f64::max);
     let parted = Parted {

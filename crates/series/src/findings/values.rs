@@ -6,6 +6,7 @@ use super::{
 use crate::Series;
 use crate::numbers::SeriesStep;
 use crate::numerics::constants::{LARGE_UPDATE, LASTING_STEPS, SMALL_UPDATE};
+use crate::summary::Checksum;
 
 pub(super) fn list_value_findings(series: &Series) -> Vec<SeriesFinding> {
     let mut findings = Vec::new();
@@ -29,15 +30,19 @@ pub(super) fn list_value_findings(series: &Series) -> Vec<SeriesFinding> {
 
 /// The tensors with a NaN or an infinity at one step. The loss has its role for a name.
 fn list_nonfinite_tensors<'s>(series: &'s Series, step: &SeriesStep) -> Vec<&'s str> {
-    let tensors = series.catalogue.tensors.iter().zip(&step.measured.tensors);
-    let is_bad = |numbers: &super::super::TensorNumbers| numbers.nan + numbers.inf > 0;
-    let tensors = tensors.filter(|(_, numbers)| numbers.as_ref().is_some_and(is_bad));
+    let mut names = Vec::new();
+    for (tensor, numbers) in series.catalogue.tensors.iter().zip(&step.measured.tensors) {
+        if numbers.as_ref().is_some_and(|numbers| numbers.nan + numbers.inf > 0) {
+            names.push(tensor.name.as_str());
+        }
+    }
     let scalars = step.measured.scalars;
-    let named_scalars = [("loss", scalars.loss), ("grad_norm", scalars.grad_norm)];
-    let scalars =
-        named_scalars.into_iter().filter(|(_, value)| value.is_some_and(|x| !x.is_finite()));
-    let names = tensors.map(|(tensor, _)| tensor.name.as_str());
-    names.chain(scalars.map(|(name, _)| name)).collect()
+    for (name, value) in [("loss", scalars.loss), ("grad_norm", scalars.grad_norm)] {
+        if value.is_some_and(|x| !x.is_finite()) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 fn not_finite(series: &Series) -> Option<SeriesFinding> {
@@ -66,17 +71,8 @@ fn find_misalignment(series: &Series) -> Option<SeriesFinding> {
 
 /// Parameters whose gradient is zero in all elements: always, or from some step on to the end.
 fn no_gradient(series: &Series) -> Vec<SeriesFinding> {
-    let steps = &series.steps;
-    let spell = |parameter: usize| {
-        let spell = Spell::find(steps, |step| {
-            let numbers = find_gradient_numbers(series, parameter, step)?;
-            Some(numbers.count > 0 && numbers.zeros == numbers.count)
-        })?;
-        let lasts = spell.last + 1 == steps.len() && spell.steps == spell.last - spell.first + 1;
-        (spell.is_always() || (lasts && spell.steps >= LASTING_STEPS)).then_some(spell)
-    };
-    let grouped = group_by_spell(series, spell).into_iter();
-    grouped
+    group_by_spell(series, |parameter| find_zero_gradient_spell(series, parameter))
+        .into_iter()
         .map(|(spell, affected)| SeriesFinding::NoGradient {
             parameters: list_parameter_paths(series, &affected),
             spell,
@@ -84,42 +80,62 @@ fn no_gradient(series: &Series) -> Vec<SeriesFinding> {
         .collect()
 }
 
+/// The steps where the gradient of `parameter` is zero in all elements: all steps, or several up to the last.
+fn find_zero_gradient_spell(series: &Series, parameter: usize) -> Option<Spell> {
+    let steps = &series.steps;
+    let spell = Spell::find(steps, |step| {
+        let numbers = find_gradient_numbers(series, parameter, step)?;
+        Some(numbers.count > 0 && numbers.zeros == numbers.count)
+    })?;
+    let lasts = spell.last + 1 == steps.len() && spell.steps == spell.last - spell.first + 1;
+    (spell.is_always() || (lasts && spell.steps >= LASTING_STEPS)).then_some(spell)
+}
+
 /// Parameters with the same bits from step to step, or in each step, despite gradients and a learning rate.
 fn find_frozen_parameters(series: &Series) -> Vec<SeriesFinding> {
-    let steps = &series.steps;
-    let spell = |parameter: usize| {
-        let place =
-            series.catalogue.place(series.catalogue.parameters[parameter].weight.as_ref()?)?;
-        if !series.catalogue.parameters[parameter].is_trained() {
-            return None;
-        }
-        let moves = |step: &SeriesStep| {
-            let gradient = find_gradient_numbers(series, parameter, step)?;
-            let rate = step.measured.scalars.lr.unwrap_or(1.0);
-            Some(gradient.norm > 0.0 && rate != 0.0)
-        };
-        let checksum =
-            |index: usize| Some(steps[index].measured.tensors.get(place)?.as_ref()?.checksum);
-        let places: Vec<usize> = (0..steps.len()).collect();
-        let spell = Spell::find(&places, |&index| {
-            if !moves(&steps[index])? {
-                return Some(false);
-            }
-            match steps[index].measured.updates.get(parameter).copied().flatten() {
-                Some(update) => Some(update.norm == 0.0),
-                None if index + 1 < steps.len() => Some(checksum(index)? == checksum(index + 1)?),
-                None => None,
-            }
-        })?;
-        (spell.is_always() && spell.steps >= LASTING_STEPS).then_some(spell)
-    };
-    let grouped = group_by_spell(series, spell).into_iter();
-    grouped
+    group_by_spell(series, |parameter| find_frozen_spell(series, parameter))
+        .into_iter()
         .map(|(spell, affected)| SeriesFinding::Frozen {
             parameters: list_parameter_paths(series, &affected),
             spell,
         })
         .collect()
+}
+
+/// The steps where `parameter` keeps its bits, if these are all steps.
+fn find_frozen_spell(series: &Series, parameter: usize) -> Option<Spell> {
+    let tensors = &series.catalogue.parameters[parameter];
+    let place = series.catalogue.place(tensors.weight.as_ref()?)?;
+    if !tensors.is_trained() {
+        return None;
+    }
+    let steps = &series.steps;
+    let indices: Vec<usize> = (0..steps.len()).collect();
+    let spell = Spell::find(&indices, |&index| {
+        if !has_reason_to_move(series, parameter, &steps[index])? {
+            return Some(false);
+        }
+        match steps[index].measured.updates.get(parameter).copied().flatten() {
+            Some(update) => Some(update.norm == 0.0),
+            None => {
+                let next_checksum = find_tensor_checksum(steps.get(index + 1)?, place)?;
+                Some(find_tensor_checksum(&steps[index], place)? == next_checksum)
+            }
+        }
+    })?;
+    (spell.is_always() && spell.steps >= LASTING_STEPS).then_some(spell)
+}
+
+/// Whether `parameter` has a gradient and a learning rate other than zero; none without a gradient's numbers.
+fn has_reason_to_move(series: &Series, parameter: usize, step: &SeriesStep) -> Option<bool> {
+    let gradient = find_gradient_numbers(series, parameter, step)?;
+    let rate = step.measured.scalars.lr.unwrap_or(1.0);
+    Some(gradient.norm > 0.0 && rate != 0.0)
+}
+
+/// The checksum of the tensor at `place` of the catalogue.
+fn find_tensor_checksum(step: &SeriesStep, place: usize) -> Option<Checksum> {
+    Some(step.measured.tensors.get(place)?.as_ref()?.checksum)
 }
 
 /// Parameters moved by a step by more than a tenth of themselves, or by less than a millionth.
@@ -133,16 +149,13 @@ fn find_extreme_updates(series: &Series) -> Vec<SeriesFinding> {
         .collect();
     let mut findings = Vec::new();
     for large in [true, false] {
-        let is = |ratio: f64| {
-            if large { ratio > LARGE_UPDATE } else { ratio > 0.0 && ratio < SMALL_UPDATE }
-        };
-        let extreme_ratios: Vec<(usize, f64)> =
-            medians.iter().copied().filter(|candidate| is(candidate.1)).collect();
-        let extreme = |a: &&(usize, f64), b: &&(usize, f64)| a.1.total_cmp(&b.1);
+        let mut extreme_ratios = medians.clone();
         let first = if large {
-            extreme_ratios.iter().max_by(extreme)
+            extreme_ratios.retain(|(_, ratio)| *ratio > LARGE_UPDATE);
+            extreme_ratios.iter().max_by(|a, b| a.1.total_cmp(&b.1))
         } else {
-            extreme_ratios.iter().min_by(extreme)
+            extreme_ratios.retain(|(_, ratio)| *ratio > 0.0 && *ratio < SMALL_UPDATE);
+            extreme_ratios.iter().min_by(|a, b| a.1.total_cmp(&b.1))
         };
         let Some(&(first, ratio)) = first else { continue };
         let other_parameters = extreme_ratios
