@@ -66,7 +66,7 @@ fn create_task_folder(path: &Path) -> Result<(), ClusterError> {
     fs::create_dir_all(path).map_err(task_folder_error("make", path))
 }
 
-fn task_folder_error(
+pub(super) fn task_folder_error(
     doing: &'static str,
     path: &Path,
 ) -> impl FnOnce(std::io::Error) -> ClusterError {

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use super::folder::task_folder_error;
 use super::task_array::task_log_path;
 use super::{Array, ClusterError, Scheduler, TaskStanding};
 
@@ -96,9 +97,9 @@ struct SlurmAnswer {
 }
 
 fn run_slurm_program(program: &str, words: &[OsString]) -> Result<SlurmAnswer, ClusterError> {
-    let start_error = |source| ClusterError::Missing { program: program.to_owned(), source };
+    let output = Command::new(program).args(words).stdin(Stdio::null()).output();
     let output =
-        Command::new(program).args(words).stdin(Stdio::null()).output().map_err(start_error)?;
+        output.map_err(|source| ClusterError::Missing { program: program.to_owned(), source })?;
     Ok(SlurmAnswer {
         ok: output.status.success(),
         stdout: trim_printed_text(&output.stdout),
@@ -121,9 +122,8 @@ fn owned_slurm_words(words: &[&str]) -> Vec<OsString> {
 impl Scheduler for Slurm {
     fn submit(&mut self, array: &Array<'_>) -> Result<String, ClusterError> {
         let path = array.folder.join("script");
-        let write_error =
-            |source| ClusterError::Folder { doing: "write", path: path.clone(), source };
-        std::fs::write(&path, array_script(array.worker)).map_err(write_error)?;
+        std::fs::write(&path, array_script(array.worker))
+            .map_err(task_folder_error("write", &path))?;
         let mut words = self.options(array);
         words.push(path.clone().into_os_string());
         let answer = run_slurm_program("sbatch", &words)?;
@@ -173,9 +173,10 @@ impl Scheduler for Slurm {
     }
 
     fn most(&mut self) -> usize {
-        let words = owned_slurm_words(&["show", "config"]);
-        let configured_most = || most_in(&run_slurm_program("scontrol", &words).ok()?.stdout);
-        self.most = self.most.or_else(configured_most);
+        if self.most.is_none() {
+            let answer = run_slurm_program("scontrol", &owned_slurm_words(&["show", "config"]));
+            self.most = answer.ok().and_then(|answer| most_in(&answer.stdout));
+        }
         self.most.unwrap_or(usize::MAX)
     }
 
@@ -197,13 +198,21 @@ fn parse_task_standings(text: &str, tasks: usize) -> Vec<Option<TaskStanding>> {
     for line in text.lines() {
         let fields: HashMap<&str, &str> =
             line.split_whitespace().filter_map(|field| field.split_once('=')).collect();
-        let field = |name: &str| fields.get(name).copied().unwrap_or_default();
-        let standing = parse_slurm_state(field("JobState"), field("Reason"), field("NodeList"));
-        for number in parse_task_numbers(field("ArrayTaskId"), tasks) {
+        let standing = parse_slurm_state(
+            get_slurm_field(&fields, "JobState"),
+            get_slurm_field(&fields, "Reason"),
+            get_slurm_field(&fields, "NodeList"),
+        );
+        for number in parse_task_numbers(get_slurm_field(&fields, "ArrayTaskId"), tasks) {
             found_standings[number] = Some(standing.clone());
         }
     }
     found_standings
+}
+
+/// The field called `name`, or no text.
+fn get_slurm_field<'t>(fields: &HashMap<&str, &'t str>, name: &str) -> &'t str {
+    fields.get(name).copied().unwrap_or_default()
 }
 
 /// The state names of `squeue`'s manual.

@@ -80,12 +80,11 @@ impl<W: Serialize + DeserializeOwned + Clone> TaskPool<'_, W> {
                 Err(_) => drop(silent.insert(array)),
             }
         }
-        let runs = |key: &String, place: &ArrayPosition| {
-            let running = matches!(standings.get(place), Some(TaskStanding::Running { .. }));
-            wanted_keys.contains(key) && (running || silent.contains(&place.0))
-        };
         let (kept_places, ended) =
-            std::mem::take(&mut self.spare).into_iter().partition(|(key, place)| runs(key, place));
+            std::mem::take(&mut self.spare).into_iter().partition(|(key, place)| {
+                let running = matches!(standings.get(place), Some(TaskStanding::Running { .. }));
+                wanted_keys.contains(key) && (running || silent.contains(&place.0))
+            });
         self.spare = kept_places;
         self.cancel_at(BTreeMap::into_values(ended).collect());
         self.spare.keys().cloned().collect()
@@ -115,12 +114,12 @@ impl<W: Serialize + DeserializeOwned + Clone> TaskPool<'_, W> {
 
     /// Queues held tasks without a running spare task before them.
     pub(super) fn release(&mut self) {
-        let spare = &self.spare;
-        let is_held =
-            |task: &Task<W>| task.after.as_ref().is_some_and(|key| spare.contains_key(key));
-        let (held_tasks, free_tasks): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.held).into_iter().partition(is_held);
-        self.held = held_tasks;
-        self.queue.extend(free_tasks);
+        for task in std::mem::take(&mut self.held) {
+            if task.after.as_ref().is_some_and(|key| self.spare.contains_key(key)) {
+                self.held.push(task);
+            } else {
+                self.queue.push_back(task);
+            }
+        }
     }
 }

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::ClusterError;
+use super::folder::task_folder_error;
 use crate::files;
 
 /// The most bytes of a file of the shared folder.
@@ -68,9 +69,7 @@ pub(super) fn read_shared_value<T: DeserializeOwned>(path: &Path) -> Option<T> {
 
 pub(super) fn write_shared_value(path: &Path, value: &impl Serialize) -> Result<(), ClusterError> {
     let text = serde_json::to_vec(value).expect("what is written is plain data");
-    let write_error =
-        |source| ClusterError::Folder { doing: "write", path: path.to_owned(), source };
-    files::replace_file(path, &text).map_err(write_error)
+    files::replace_file(path, &text).map_err(task_folder_error("write", path))
 }
 
 /// Makes task `number` of the array in `folder`, unless its result is there, and leaves the result.
@@ -82,20 +81,21 @@ pub fn perform_array_task<W: DeserializeOwned, R: Serialize>(
     number: usize,
     make: impl FnOnce(W) -> TaskReport<R>,
 ) -> Result<(), ClusterError> {
-    let unreadable = || {
-        let source = std::io::Error::new(
-            std::io::ErrorKind::NotFound,
-            format!("no task {number} is planned there"),
-        );
-        ClusterError::Folder { doing: "read", path: array_plan_path(folder), source }
-    };
-    let plan: ArrayPlan<W> = read_shared_value(&array_plan_path(folder)).ok_or_else(unreadable)?;
-    let task = plan.tasks.into_iter().nth(number).ok_or_else(unreadable)?;
+    let plan: Option<ArrayPlan<W>> = read_shared_value(&array_plan_path(folder));
+    let plan = plan.ok_or_else(|| unplanned_task_error(folder, number))?;
+    let task = plan.tasks.into_iter().nth(number);
+    let task = task.ok_or_else(|| unplanned_task_error(folder, number))?;
     let result = task_result_path(&plan.results, &task.key);
     if result.exists() {
         return Ok(());
     }
     write_shared_value(&result, &make(task.work))
+}
+
+fn unplanned_task_error(folder: &Path, number: usize) -> ClusterError {
+    let message = format!("no task {number} is planned there");
+    let source = std::io::Error::new(std::io::ErrorKind::NotFound, message);
+    task_folder_error("read", &array_plan_path(folder))(source)
 }
 
 /// The end of a task's standard error, for people.

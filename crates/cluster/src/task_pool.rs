@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::folder::Folder;
+use super::folder::{Folder, task_folder_error};
 use super::task_array::{
     ArrayPlan, ArrayTask, TaskFailure, TaskReport, array_plan_path, read_shared_value,
     read_task_stderr, task_command_words, task_result_path, write_shared_value,
@@ -256,12 +256,12 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> TaskPool<'s, W> {
         let folder = self.folder.make_array(number)?;
         let run_name = self.folder.path.file_name().unwrap_or_default().to_string_lossy();
         let name = format!("{run_name}-{number}{}", if is_spare { "-spare" } else { "" });
-        let to_planned =
-            |task: &Task<W>| ArrayTask { key: task.key.clone(), work: task.work.clone() };
+        let planned_tasks =
+            tasks.iter().map(|task| ArrayTask { key: task.key.clone(), work: task.work.clone() });
         let plan = ArrayPlan {
             name: name.clone(),
             results: self.folder.results(),
-            tasks: tasks.iter().map(to_planned).collect(),
+            tasks: planned_tasks.collect(),
         };
         write_shared_value(&array_plan_path(&folder), &plan)?;
         let worker = task_command_words(&self.worker, &folder);
@@ -304,15 +304,17 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> TaskPool<'s, W> {
 
     /// How open tasks stand by the scheduler's last answer: how many run, how many wait, and why one of them waits.
     pub fn standing(&self) -> (usize, usize, Option<&str>) {
-        let running = |s: &&TaskStanding| matches!(s, TaskStanding::Running { .. });
-        let reasons: Vec<&str> = (self.standing.values())
-            .filter_map(|s| match s {
-                TaskStanding::Waiting { reason } => Some(reason.as_str()),
-                _ => None,
-            })
-            .collect();
+        let mut running = 0;
+        let mut reasons = Vec::new();
+        for standing in self.standing.values() {
+            match standing {
+                TaskStanding::Running { .. } => running += 1,
+                TaskStanding::Waiting { reason } => reasons.push(reason.as_str()),
+                _ => {}
+            }
+        }
         let waiting = reasons.len() + self.queue.len() + self.held.len();
-        (self.standing.values().filter(running).count(), waiting, reasons.first().copied())
+        (running, waiting, reasons.first().copied())
     }
 
     /// Waits for the next result; none if no task is open. Calls `glance` now and then.
@@ -403,9 +405,7 @@ impl<'s, W: Serialize + DeserializeOwned + Clone> TaskPool<'s, W> {
             }
             Some(TaskReport { node, found: Err(task_failure), .. }) => (node, task_failure.message),
         };
-        let remove_error =
-            |source| ClusterError::Folder { doing: "remove", path: path.clone(), source };
-        fs::remove_file(&path).map_err(remove_error)?;
+        fs::remove_file(&path).map_err(task_folder_error("remove", &path))?;
         self.try_again(open_task, &node, reason)?;
         Ok(None)
     }
