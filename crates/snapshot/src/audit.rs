@@ -61,10 +61,13 @@ fn in_output(old: &OutputSnapshot, got: &OutputRecord) -> Option<Contradiction> 
         let tolerance = if quantity == "norm" { NORM } else { SUMMED };
         !are_within_noise(*a, *b, ROUNDED * noise, tolerance)
     })?;
-    let text = |x: Option<f64>| x.map_or("none".to_owned(), |x| format_snapshot_number(x, 9));
-    let recorded = text(recorded);
-    let computed = text(computed);
+    let recorded = format_audited_number(recorded);
+    let computed = format_audited_number(computed);
     Some(Contradiction { output: old.name.clone(), what, recorded, computed })
+}
+
+fn format_audited_number(x: Option<f64>) -> String {
+    x.map_or("none".to_owned(), |x| format_snapshot_number(x, 9))
 }
 
 fn are_within_noise(a: Option<f64>, b: Option<f64>, noise: f64, tolerance: f64) -> bool {

@@ -114,9 +114,8 @@ impl Meta {
 /// in double quotes as in JSON (section 7.3.1).
 fn quote_yaml(text: &str) -> String {
     let text = flatten_text(text);
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || " /_-.".contains(c);
     let word = text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.contains(['/', ' ']);
-    if word && text.chars().all(is_plain) {
+    if word && text.chars().all(|c| c.is_ascii_alphanumeric() || " /_-.".contains(c)) {
         text
     } else {
         serde_json::Value::String(text).to_string()

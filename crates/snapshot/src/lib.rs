@@ -111,23 +111,11 @@ impl Snapshot {
         shadows: &[OutputImprint],
         accepted: Option<&Snapshot>,
     ) -> Snapshot {
-        let output = |record: &OutputRecord| {
-            let fresh = noise.iter().find(|noise| noise.name == record.name);
-            let fresh = fresh.map(|noise| noise.noise.relative_l2);
-            let accepted_output = accepted.and_then(|accepted| accepted.output(&record.name));
-            let shadow = shadows.iter().find(|shadow| shadow.name == record.name);
-            let shadow = shadow.map(|shadow| &shadow.imprint);
-            OutputSnapshot {
-                name: record.name.clone(),
-                dtype: record.dtype,
-                dims: record.dims.clone(),
-                summary: record.summary.clone(),
-                noise: settle_noise(fresh, accepted_output.map(|previous| previous.noise)),
-                slices: record.slices.clone(),
-                shadow: settle_shadow(record, shadow, accepted_output),
-            }
-            .in_written_digits()
-        };
+        let outputs = outcome
+            .outputs
+            .iter()
+            .map(|record| snapshot_output(record, noise, shadows, accepted))
+            .collect();
         let (status, failures) = snapshot_status(outcome);
         let made_with = (outcome.device != REFERENCE_DEVICE).then(|| {
             flatten_text(&format!("{}, {}", outcome.device_description, outcome.compiler))
@@ -142,7 +130,7 @@ impl Snapshot {
             failures,
             launch_count: outcome.launch_count,
             launches: launch_lines(outcome),
-            outputs: outcome.outputs.iter().map(output).collect(),
+            outputs,
         }
     }
 
@@ -173,16 +161,40 @@ impl Snapshot {
     /// Whether `outcome` ended the same way, with the same bits.
     pub fn has_bits_of(&self, outcome: &Outcome) -> bool {
         let (status, failures) = snapshot_status(outcome);
-        let has_same_bits = |(mine, theirs): (&OutputSnapshot, &OutputRecord)| {
-            mine.name == theirs.name
-                && mine.dims == theirs.dims
-                && mine.summary.checksum == theirs.summary.checksum
-        };
+        let mut output_pairs = self.outputs.iter().zip(&outcome.outputs);
         self.status == status
             && self.failures == failures
             && self.outputs.len() == outcome.outputs.len()
-            && self.outputs.iter().zip(&outcome.outputs).all(has_same_bits)
+            && output_pairs.all(|(mine, theirs)| {
+                mine.name == theirs.name
+                    && mine.dims == theirs.dims
+                    && mine.summary.checksum == theirs.summary.checksum
+            })
     }
+}
+
+/// The snapshot of one output: [`Snapshot::from_outcome`] tells how numbers stand still.
+fn snapshot_output(
+    record: &OutputRecord,
+    noise: &[OutputNoise],
+    shadows: &[OutputImprint],
+    accepted: Option<&Snapshot>,
+) -> OutputSnapshot {
+    let fresh = noise.iter().find(|noise| noise.name == record.name);
+    let fresh = fresh.map(|noise| noise.noise.relative_l2);
+    let accepted_output = accepted.and_then(|accepted| accepted.output(&record.name));
+    let shadow = shadows.iter().find(|shadow| shadow.name == record.name);
+    let shadow = shadow.map(|shadow| &shadow.imprint);
+    OutputSnapshot {
+        name: record.name.clone(),
+        dtype: record.dtype,
+        dims: record.dims.clone(),
+        summary: record.summary.clone(),
+        noise: settle_noise(fresh, accepted_output.map(|previous| previous.noise)),
+        slices: record.slices.clone(),
+        shadow: settle_shadow(record, shadow, accepted_output),
+    }
+    .in_written_digits()
 }
 
 /// The noise to record: the known one if the fresh one is similar.
@@ -207,12 +219,11 @@ fn settle_shadow(
     fresh: Option<&Imprint>,
     accepted_output: Option<&OutputSnapshot>,
 ) -> Option<Imprint> {
-    let same_kind =
-        |output: &&OutputSnapshot| (output.dtype, &output.dims) == (record.dtype, &record.dims);
     let same_bits =
         accepted_output.is_some_and(|output| output.summary.checksum == record.summary.checksum);
-    let accepted_imprint =
-        accepted_output.filter(same_kind).and_then(|output| output.shadow.as_ref());
+    let accepted_imprint = accepted_output
+        .filter(|output| output.dtype == record.dtype && output.dims == record.dims)
+        .and_then(|output| output.shadow.as_ref());
     match (fresh, accepted_imprint) {
         (Some(fresh), Some(imprint))
             if imprint.compare(fresh, record.dtype) == ShadowMove::Same =>

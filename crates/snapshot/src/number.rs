@@ -66,16 +66,16 @@ pub(super) fn format_sketch(sketch: &Sketch, noise: f64) -> String {
     let unit =
         if part.is_normal() { format!("1e{}", decimal_exponent(part)) } else { "1".to_owned() };
     let size: f64 = unit.parse().expect("a number that was just written");
-    let projection = |x: f64| {
+    let mut projections = Vec::new();
+    for x in sketch.0 {
         let units = x / size;
         // Beyond 2^53 nothing is rounded any more.
         if units == 0.0 || (part.is_normal() && units.abs() < 9e15) {
-            format!("{}", units.round() as i64)
+            projections.push(format!("{}", units.round() as i64));
         } else {
-            format!("{units:e}")
+            projections.push(format!("{units:e}"));
         }
-    };
-    let projections: Vec<String> = sketch.0.iter().map(|&x| projection(x)).collect();
+    }
     format!("{unit} * {}", projections.join(" "))
 }
 

@@ -269,14 +269,15 @@ fn parse_dims(text: &str) -> Option<Vec<Dim>> {
         return Some(Vec::new());
     }
     let inner = text.strip_prefix('[')?.strip_suffix(']')?;
-    let parse_dim = |text: &str| {
-        let (name, size) = match text.rsplit_once(' ') {
-            Some((name, size)) => (Some(name.to_owned()), size),
-            None => (None, text),
-        };
-        Some(Dim { name, size: size.parse().ok()? })
-    };
     inner.split(", ").map(parse_dim).collect()
+}
+
+fn parse_dim(text: &str) -> Option<Dim> {
+    let (name, size) = match text.rsplit_once(' ') {
+        Some((name, size)) => (Some(name.to_owned()), size),
+        None => (None, text),
+    };
+    Some(Dim { name, size: size.parse().ok()? })
 }
 
 fn parse_counts(text: &str) -> Option<[u64; 4]> {

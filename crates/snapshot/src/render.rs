@@ -74,14 +74,15 @@ impl OutputSnapshot {
         let noise = self.noise * summary.norm;
         let in_mean = noise / (summary.count.max(1) as f64).sqrt();
         let in_element = self.noise * summary.max_abs;
-        let norm_of_slice = |&x: &f64| format_steady_number(x, noise, 0);
-        let slices = self.slices.iter();
+        let slices = self.slices.iter().map(|slices| {
+            slices.norms.iter().map(|&norm| format_steady_number(norm, noise, 0)).collect()
+        });
         OutputNumbers {
             norm: format_steady_number(summary.norm, noise, 3),
             min: format_statistic(summary.min, in_element),
             max: format_statistic(summary.max, in_element),
             mean: format_statistic(summary.mean, in_mean),
-            slices: slices.map(|slices| slices.norms.iter().map(norm_of_slice).collect()).collect(),
+            slices: slices.collect(),
             sketch: format_sketch(&summary.sketch, noise),
         }
     }
@@ -132,10 +133,13 @@ impl Display for Dims<'_> {
         if self.0.is_empty() {
             return f.write_str("scalar");
         }
-        let dim_text = |dim: &Dim| match &dim.name {
-            Some(name) => format!("{name} {}", dim.size),
-            None => dim.size.to_string(),
-        };
-        write!(f, "[{}]", self.0.iter().map(dim_text).collect::<Vec<_>>().join(", "))
+        write!(f, "[{}]", self.0.iter().map(format_dim).collect::<Vec<_>>().join(", "))
+    }
+}
+
+fn format_dim(dim: &Dim) -> String {
+    match &dim.name {
+        Some(name) => format!("{name} {}", dim.size),
+        None => dim.size.to_string(),
     }
 }

@@ -69,11 +69,8 @@ fn format_shadow_share(relative: f64) -> String {
 
 /// The lines of the shadow of the output `name`.
 pub(super) fn render_imprint_lines(imprint: &Imprint, name: &str) -> [String; 3] {
-    let words = |values: &[u32]| {
-        values.iter().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(" ")
-    };
-    let signed = words(&imprint.signed);
-    let weighted = words(&imprint.weighted);
+    let signed = format_imprint_words(&imprint.signed);
+    let weighted = format_imprint_words(&imprint.weighted);
     let rounding = format_snapshot_number(imprint.rounding, 2);
     let seal = seal_imprint([name, &rounding, &signed, &weighted]);
     [
@@ -81,6 +78,10 @@ pub(super) fn render_imprint_lines(imprint: &Imprint, name: &str) -> [String; 3]
         format!("signed {signed}"),
         format!("weighted {weighted}"),
     ]
+}
+
+fn format_imprint_words(words: &[u32]) -> String {
+    words.iter().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(" ")
 }
 
 /// Eight digits over the parts: nobody takes a shadow from another output, or raises its rounding, by
@@ -103,7 +104,12 @@ pub(super) fn parse_head(text: &str) -> Option<(f64, String)> {
 
 /// The words in one of the other lines.
 pub(super) fn parse_imprint_words<const N: usize>(text: &str) -> Option<[u32; N]> {
-    let word = |text: &str| (text.len() == 8).then(|| u32::from_str_radix(text, 16).ok()).flatten();
-    let words: Option<Vec<u32>> = text.split(' ').map(word).collect();
-    words?.try_into().ok()
+    let mut words = Vec::new();
+    for digits in text.split(' ') {
+        if digits.len() != 8 {
+            return None;
+        }
+        words.push(u32::from_str_radix(digits, 16).ok()?);
+    }
+    words.try_into().ok()
 }

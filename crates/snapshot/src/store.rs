@@ -70,11 +70,12 @@ impl Store {
 
     fn in_folder(folder: PathBuf, fixture: &Path) -> Store {
         let root = folder.parent().unwrap_or(&folder);
-        let own_name = || PathBuf::from(fixture.file_name().unwrap_or_default());
         let relative_path = fixture.strip_prefix(root).ok();
         // `fixtures/a/b` becomes `a/b`: two fixtures of one name do not share a snapshot.
         let name = relative_path.map(|path| path.components().skip(1).collect::<PathBuf>());
-        let name = name.filter(|name| !name.as_os_str().is_empty()).unwrap_or_else(own_name);
+        let name = name
+            .filter(|name| !name.as_os_str().is_empty())
+            .unwrap_or_else(|| PathBuf::from(fixture.file_name().unwrap_or_default()));
         let source = relative_path.unwrap_or(fixture).to_string_lossy().into_owned();
         Store { name, source, folder }
     }
@@ -163,11 +164,15 @@ pub fn list_orphan_snapshots(folder: &Path) -> Result<Vec<Orphan>, SnapshotError
     collect_snapshot_files(folder, ACCEPTED, &mut paths)?;
     paths.sort();
     let root = folder.parent().unwrap_or(folder);
-    let orphan = |path: PathBuf| {
-        let source = SnapshotFile::read(&path).ok()?.meta.source;
-        (!root.join(&source).exists()).then_some(Orphan { path, source })
-    };
-    Ok(paths.into_iter().filter_map(orphan).collect())
+    let mut orphans = Vec::new();
+    for path in paths {
+        let Ok(file) = SnapshotFile::read(&path) else { continue };
+        let source = file.meta.source;
+        if !root.join(&source).exists() {
+            orphans.push(Orphan { path, source });
+        }
+    }
+    Ok(orphans)
 }
 
 /// The pending snapshot for `path`; none if it is gone, or is insta's own.
@@ -281,10 +286,10 @@ fn collect_snapshot_files(
     ending: &str,
     paths: &mut Vec<PathBuf>,
 ) -> Result<(), SnapshotError> {
-    let read_error = || snapshot_io_error("read", folder);
-    for entry in fs::read_dir(folder).map_err(read_error())? {
-        let entry = entry.map_err(read_error())?;
-        let kind = entry.file_type().map_err(read_error())?;
+    let read_error = snapshot_io_error("read", folder);
+    for entry in fs::read_dir(folder).map_err(&read_error)? {
+        let entry = entry.map_err(&read_error)?;
+        let kind = entry.file_type().map_err(&read_error)?;
         if kind.is_dir() {
             collect_snapshot_files(&entry.path(), ending, paths)?;
         } else if entry.file_name().to_string_lossy().ends_with(ending) {

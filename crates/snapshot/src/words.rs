@@ -101,18 +101,22 @@ pub(super) fn launch_lines(outcome: &Outcome) -> Vec<String> {
 
 /// `kernel<<<256, 34, 136>>>`, as CUDA writes it; dynamic shared memory of 0 is left out.
 fn format_launch_line(launch: &LaunchRecord) -> String {
-    let extent = |[x, y, z]: [u32; 3]| match (y, z) {
-        (1, 1) => format!("{x}"),
-        (_, 1) => format!("({x}, {y})"),
-        _ => format!("({x}, {y}, {z})"),
-    };
     let kernel = &launch.kernel;
-    let grid = extent(launch.grid);
-    let block = extent(launch.block);
+    let grid = format_launch_extent(launch.grid);
+    let block = format_launch_extent(launch.block);
     flatten_text(&match launch.shared_bytes {
         0 => format!("{kernel}<<<{grid}, {block}>>>"),
         bytes => format!("{kernel}<<<{grid}, {block}, {bytes}>>>"),
     })
+}
+
+/// The extent of a grid or block, without trailing dimensions of 1.
+fn format_launch_extent([x, y, z]: [u32; 3]) -> String {
+    match (y, z) {
+        (1, 1) => format!("{x}"),
+        (_, 1) => format!("({x}, {y})"),
+        _ => format!("({x}, {y}, {z})"),
+    }
 }
 
 /// Text without control characters, on one line.
