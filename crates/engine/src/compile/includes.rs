@@ -32,27 +32,36 @@ pub(super) fn find_reachable_files<'t>(
 ) -> BTreeSet<PathBuf> {
     let mut found_paths = BTreeSet::new();
     let mut pending_paths = Vec::new();
-    let mut meet =
-        |name: &str, including_folder: Option<&Path>, pending_paths: &mut Vec<PathBuf>| {
-            // An absolute path stays absolute.
-            let searched_folders =
-                including_folder.into_iter().chain(folders.iter().map(PathBuf::as_path));
-            let paths = searched_folders.map(|folder| normalise_lexically(&folder.join(name)));
-            for path in paths.filter(|path| path.is_file()) {
-                if found_paths.insert(path.clone()) {
-                    pending_paths.push(path);
-                }
-            }
-        };
     for text in texts {
-        find_include_names(text).for_each(|(_, name)| meet(name, None, &mut pending_paths));
+        pending_paths.extend(list_included_files(text, None, folders));
     }
     while let Some(path) = pending_paths.pop() {
+        if found_paths.contains(&path) {
+            continue;
+        }
         let bytes = std::fs::read(&path).unwrap_or_default();
-        find_include_names(&decode_source(&bytes).text)
-            .for_each(|(_, name)| meet(name, path.parent(), &mut pending_paths));
+        let text = decode_source(&bytes).text;
+        pending_paths.extend(list_included_files(&text, path.parent(), folders));
+        found_paths.insert(path);
     }
     found_paths
+}
+
+/// The files included by `text` itself, from the folder of `text` where it is known, and from `folders`.
+fn list_included_files(
+    text: &str,
+    including_folder: Option<&Path>,
+    folders: &[PathBuf],
+) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    for (_, name) in find_include_names(text) {
+        for folder in including_folder.into_iter().chain(folders.iter().map(PathBuf::as_path)) {
+            // An absolute path stays absolute.
+            paths.push(normalise_lexically(&folder.join(name)));
+        }
+    }
+    paths.retain(|path| path.is_file());
+    paths
 }
 
 #[cfg(test)]

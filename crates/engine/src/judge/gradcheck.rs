@@ -151,19 +151,21 @@ fn check_all(
         _ => CallPart::Whole,
     };
     let mode = Mode { part, ..Mode::plain(POISON_A) };
-    let slopes = || {
-        let base = shadow.run(&mode)?;
-        if let Some(reason) = trial.why_no_shadow(shadow, &base)? {
-            return Ok(Err(reason));
-        }
-        // Elsewhere slopes and noise would want the same cores, and memory for both.
-        let reference_checks = shadow
-            .reference()
-            .map(|_| check_shadow_gradients(trial, shadow, &base, &watched))
-            .transpose()?;
-        Ok::<_, ReplayError>(Ok((base, reference_checks)))
-    };
-    let (native, slopes) = run_both(|| trial.measurement(), slopes);
+    let (native, slopes) = run_both(
+        || trial.measurement(),
+        || {
+            let base = shadow.run(&mode)?;
+            if let Some(reason) = trial.why_no_shadow(shadow, &base)? {
+                return Ok(Err(reason));
+            }
+            // Elsewhere slopes and noise would want the same cores, and memory for both.
+            let reference_checks = shadow
+                .reference()
+                .map(|_| check_shadow_gradients(trial, shadow, &base, &watched))
+                .transpose()?;
+            Ok::<_, ReplayError>(Ok((base, reference_checks)))
+        },
+    );
     let Some(native) = native? else { return Ok(Ok(Vec::new())) };
     if let Some(reason) = why_unfinished(&native.run, "the replay") {
         return Ok(Err(UncheckedGradient::Unfinished(reason)));
@@ -192,12 +194,14 @@ fn check_shadow_gradients(
     watched: &Option<String>,
 ) -> Result<Vec<GradientCheck>, ReplayError> {
     let neighbour = Neighbour { trial, checks: OnceCell::new() };
-    let check = |output: &Output| {
+    let mut checks = Vec::new();
+    for output in list_declared_gradients(trial.fixture()) {
         let part =
             if output.of == *watched { part_enough(base, output, shadow) } else { CallPart::Whole };
-        GradientChecker { trial, shadow, base, output, part, neighbour: &neighbour }.check()
-    };
-    list_declared_gradients(trial.fixture()).map(check).collect()
+        let checker = GradientChecker { trial, shadow, base, output, part, neighbour: &neighbour };
+        checks.push(checker.check()?);
+    }
+    Ok(checks)
 }
 
 /// The moved input.
@@ -294,11 +298,6 @@ impl GradientChecker<'_> {
         }
         let weights = find_upstream(fixture, self.output)?;
         let weights = weights.as_ref().map(Upstream::elements);
-        let terms = || {
-            base.output(of)
-                .into_iter()
-                .flat_map(|loss_output| weigh_loss_terms(loss_output, weights))
-        };
         let &(_, directions, budget) = SLOPE_EFFORT
             .iter()
             .find(|(most, ..)| input.len() <= *most)
@@ -308,8 +307,8 @@ impl GradientChecker<'_> {
             input,
             scales: &scales,
             gradient,
-            loss: terms().sum(),
-            magnitude: terms().map(f64::abs).sum(),
+            loss: weigh_loss_terms(loss, weights).sum(),
+            magnitude: weigh_loss_terms(loss, weights).map(f64::abs).sum(),
             directions,
             budget,
             rounded: None,
@@ -318,10 +317,9 @@ impl GradientChecker<'_> {
         let mut known_losses = Vec::new();
         let mut ask = |steps: &[Step]| {
             let moved_input = MovedInput { input: &check.gradient_of, scales: &scales };
-            let losses = |new_steps: &[Step]| {
+            look_up_losses(&mut known_losses, steps, |new_steps| {
                 self.losses(of, &moved_input, new_steps, weights, &mut timed_out)
-            };
-            look_up_losses(&mut known_losses, steps, losses)
+            })
         };
         let gradient_finding = derivative::check_derivative(&question, &mut ask)?;
         let is_rounded = gradient_finding.answer == GradientAnswer::Differs

@@ -61,12 +61,16 @@ impl ProgramAnswer {
         if std::fs::symlink_metadata(path).is_err() {
             return Ok(ProgramAnswer::default());
         }
-        let wrong = |message: String| ProgramError::Mistake { message, source: None, hint: None };
         let bytes = files::read_regular_file(path, MOST_BYTES)
-            .map_err(|error| wrong(format!("its answer cannot be read: {error}")))?;
-        serde_json::from_slice(&bytes)
-            .map_err(|error| wrong(format!("its answer is not as the protocol says: {error}")))
+            .map_err(|error| wrong_answer_error(format!("its answer cannot be read: {error}")))?;
+        serde_json::from_slice(&bytes).map_err(|error| {
+            wrong_answer_error(format!("its answer is not as the protocol says: {error}"))
+        })
     }
+}
+
+fn wrong_answer_error(message: String) -> ProgramError {
+    ProgramError::Mistake { message, source: None, hint: None }
 }
 
 impl Complaint {

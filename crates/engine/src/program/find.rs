@@ -15,20 +15,19 @@ pub(super) fn find_program_executable(
     folder: &Path,
     path: Option<&OsStr>,
 ) -> Result<PathBuf, ProgramError> {
-    let program = || word.to_owned();
     if word.contains('/') {
         let named_file = folder.join(word);
         return if named_file.is_file() {
             Ok(named_file)
         } else {
-            Err(ProgramError::NotFound { program: program(), looked: None })
+            Err(ProgramError::NotFound { program: word.to_owned(), looked: None })
         };
     }
     let path = path.map(OsString::from).unwrap_or_default();
     let candidates = std::env::split_paths(&path).filter(|folder| !folder.as_os_str().is_empty());
     let program_file = candidates.map(|folder| folder.join(word)).find(|file| can_be_run(file));
     program_file.ok_or_else(|| ProgramError::NotFound {
-        program: program(),
+        program: word.to_owned(),
         looked: Some(path.to_string_lossy().into_owned()),
     })
 }

@@ -28,9 +28,10 @@ pub(super) fn write_program_inputs(
             InputChange::Step(stepped) if stepped.input == input.name => Some(stepped),
             _ => None,
         };
-        let is_narrower =
-            |wide_dtype: &DType| input.dtype.is_float() && input.dtype.size() < wide_dtype.size();
-        let dtype = wide_dtype.filter(is_narrower).unwrap_or(input.dtype);
+        let dtype = match wide_dtype {
+            Some(wide) if input.dtype.is_float() && input.dtype.size() < wide.size() => wide,
+            _ => input.dtype,
+        };
         let along = match change {
             InputChange::Line(along) if input.dtype.is_float() => Some(*along),
             _ => None,

@@ -98,30 +98,30 @@ impl HarnessProgram {
         bounds: &ProgramBounds,
     ) -> Result<String, ProgramError> {
         let mut hasher = blake3::Hasher::new_derive_key("replay program 1");
-        let mut add = |bytes: &[u8]| {
-            hasher.update(&(bytes.len() as u64).to_le_bytes());
-            hasher.update(bytes);
-        };
-        add(format!("{:?} {}", self.spec, device.name()).as_bytes());
-        add(executable_state(Path::new(&self.words[0])).as_bytes());
+        let spec_text = format!("{:?} {}", self.spec, device.name());
+        hash_identity_part(&mut hasher, spec_text.as_bytes());
+        let executable = executable_state(Path::new(&self.words[0]));
+        hash_identity_part(&mut hasher, executable.as_bytes());
         for file in find::find_command_files(&self.spec.words, &self.folder)? {
             let content = files::read_regular_file(&file, FILE_BYTES)
                 .map_err(|source| ProgramError::File { path: file.clone(), source })?;
-            add(file.strip_prefix(&self.folder).unwrap_or(&file).as_os_str().as_encoded_bytes());
-            add(&content);
+            let path = file.strip_prefix(&self.folder).unwrap_or(&file);
+            hash_identity_part(&mut hasher, path.as_os_str().as_encoded_bytes());
+            hash_identity_part(&mut hasher, &content);
         }
-        let decides = |name: &OsString| {
+        let deciding = user.iter().filter(|(name, _)| {
             let name = name.to_string_lossy();
             DECIDING.iter().any(|beginning| name.starts_with(beginning))
-        };
-        let mut deciding: Vec<_> = user.iter().filter(|(name, _)| decides(name)).collect();
+        });
+        let mut deciding: Vec<_> = deciding.collect();
         deciding.sort();
         for (name, value) in deciding {
-            add(name.as_encoded_bytes());
-            add(value.as_encoded_bytes());
+            hash_identity_part(&mut hasher, name.as_encoded_bytes());
+            hash_identity_part(&mut hasher, value.as_encoded_bytes());
         }
         if let Some(command) = &self.spec.identity {
-            add(&self.run_identity_command(command, keeper, bounds)?);
+            let printed = self.run_identity_command(command, keeper, bounds)?;
+            hash_identity_part(&mut hasher, &printed);
         }
         Ok(hasher.finalize().to_hex().to_string())
     }
@@ -159,9 +159,10 @@ impl HarnessProgram {
         folder: Option<&Path>,
         more_variables: &[(OsString, OsString)],
     ) -> ForeignProgram {
-        let is_said =
-            |name: &OsString| more_variables.iter().any(|(given_name, _)| given_name == name);
-        let kept_variables = self.environment.iter().filter(|(name, _)| !is_said(name));
+        let kept_variables = self
+            .environment
+            .iter()
+            .filter(|(name, _)| !more_variables.iter().any(|(given_name, _)| given_name == name));
         ForeignProgram {
             words,
             environment: kept_variables.chain(more_variables).cloned().collect(),
@@ -182,18 +183,25 @@ impl HarnessProgram {
     }
 }
 
+/// Adds `bytes` after their number, so that no two lists of parts hash alike.
+fn hash_identity_part(hasher: &mut blake3::Hasher, bytes: &[u8]) {
+    hasher.update(&(bytes.len() as u64).to_le_bytes());
+    hasher.update(bytes);
+}
+
 /// Runs `program` to its end.
 pub(super) fn run_program(
     keeper: &Keeper,
     bounds: &ProgramBounds,
     program: ForeignProgram,
 ) -> Result<Finished, ProgramError> {
-    let name = || program.words[0].to_string_lossy().into_owned();
     keeper.run(&program, bounds).map_err(|error| match error {
         KeeperError::Keeper(source) => {
             ProgramError::System { doing: "start a process that watches over it", source }
         }
-        KeeperError::Program(source) => ProgramError::Start { program: name(), source },
+        KeeperError::Program(source) => {
+            ProgramError::Start { program: program.words[0].to_string_lossy().into_owned(), source }
+        }
     })
 }
 

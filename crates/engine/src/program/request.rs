@@ -1,7 +1,7 @@
 //! Requests to a program, and their variables.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::runtime::cpu::Rounding;
 use crate::tensor::DType;
@@ -104,18 +104,17 @@ pub(super) fn request_variables(
     request: &ProgramRequest,
     places: &Places,
 ) -> Vec<(OsString, OsString)> {
-    let path = |path: &Path| path.as_os_str().to_owned();
-    let replay_variables = [
+    let replay_variables: [(&str, OsString); 10] = [
         ("REPLAY_PROTOCOL", PROTOCOL.into()),
-        ("REPLAY_INPUTS", path(&places.inputs)),
-        ("REPLAY_OUTPUTS", path(&places.outputs)),
-        ("REPLAY_ANSWER", path(&places.answer)),
-        ("REPLAY_TREE", path(&places.tree)),
+        ("REPLAY_INPUTS", places.inputs.clone().into()),
+        ("REPLAY_OUTPUTS", places.outputs.clone().into()),
+        ("REPLAY_ANSWER", places.answer.clone().into()),
+        ("REPLAY_TREE", places.tree.clone().into()),
         ("REPLAY_PRECISION", request.precision().into()),
         ("REPLAY_ROUNDING", request.rounding().into()),
         ("REPLAY_CASTS", request.casts().into()),
         ("REPLAY_SURROUNDINGS", request.surroundings().into()),
-        ("TMPDIR", path(&places.temporary)),
+        ("TMPDIR", places.temporary.clone().into()),
     ];
     replay_variables.into_iter().map(|(name, value)| (OsString::from(name), value)).collect()
 }
@@ -135,24 +134,30 @@ pub(super) fn program_environment<'e>(
         })
         .cloned()
         .collect();
-    let mut set = |name: &str, value: &str, replace: bool| match all_variables
-        .iter_mut()
-        .find(|(known_name, _)| known_name.as_os_str() == name)
-    {
-        Some((_, known_value)) if replace => *known_value = value.into(),
-        Some(_) => {}
-        None => all_variables.push((name.into(), value.into())),
-    };
-    set("PYTHONDONTWRITEBYTECODE", "1", true);
-    set("PYTHONHASHSEED", "0", true);
+    set_variable(&mut all_variables, "PYTHONDONTWRITEBYTECODE", "1");
+    set_variable(&mut all_variables, "PYTHONHASHSEED", "0");
     if let ProgramDevice::Cuda(Some(number)) = device {
-        set("CUDA_VISIBLE_DEVICES", &number.to_string(), true);
+        set_variable(&mut all_variables, "CUDA_VISIBLE_DEVICES", &number.to_string());
     }
-    own_variables.for_each(|(name, value)| set(name, value, true));
-    THREAD_VARIABLES.iter().for_each(|name| set(name, THREADS, false));
-    set("REPLAY_THREADS", THREADS, true);
-    set("REPLAY_DEVICE", device.name(), true);
+    for (name, value) in own_variables {
+        set_variable(&mut all_variables, name, value);
+    }
+    for name in THREAD_VARIABLES {
+        if !all_variables.iter().any(|(known_name, _)| known_name.as_os_str() == name) {
+            all_variables.push((name.into(), THREADS.into()));
+        }
+    }
+    set_variable(&mut all_variables, "REPLAY_THREADS", THREADS);
+    set_variable(&mut all_variables, "REPLAY_DEVICE", device.name());
     all_variables
+}
+
+/// Gives the variable `name` this value, whether it is there or not.
+fn set_variable(variables: &mut Vec<(OsString, OsString)>, name: &str, value: &str) {
+    match variables.iter_mut().find(|(known_name, _)| known_name.as_os_str() == name) {
+        Some((_, known_value)) => *known_value = value.into(),
+        None => variables.push((name.into(), value.into())),
+    }
 }
 
 #[cfg(test)]

@@ -189,13 +189,12 @@ impl Runner {
     pub fn run(&self, replay: &ProgramReplay<'_>) -> Result<Run, ProgramFault> {
         let tree = self.tree(replay.project, replay.sources)?;
         let work = self.cache.scratch()?;
-        let place = |name: &str| work.path().join(name);
         let places = Places {
-            inputs: place("inputs.safetensors"),
+            inputs: work.path().join("inputs.safetensors"),
             tree: tree.path(),
-            outputs: place("outputs.safetensors"),
-            answer: place("answer.json"),
-            temporary: place("tmp"),
+            outputs: work.path().join("outputs.safetensors"),
+            answer: work.path().join("answer.json"),
+            temporary: work.path().join("tmp"),
         };
         std::fs::create_dir(&places.temporary).map_err(program_system_error("make a folder"))?;
         inputs::write_program_inputs(
@@ -336,13 +335,10 @@ impl Runner {
         file: &AnswerFile,
         answered_outputs: &[AnsweredOutput],
     ) -> Result<Vec<String>, ProgramFault> {
-        let fits_native = |name: &str, view: &TensorView| {
-            declared_output_dtype(replay.fixture, name)
-                .is_none_or(|native| outputs::fits_native_format(view, native))
-        };
         let fitting = answered_outputs.iter().filter(|answered_output| {
             let bytes = &file.bytes()[answered_output.range.clone()];
-            fits_native(
+            fits_declared_format(
+                replay.fixture,
                 &answered_output.name,
                 &TensorView { dtype: answered_output.dtype, shape: &answered_output.shape, bytes },
             )
@@ -354,8 +350,10 @@ impl Runner {
         }
         let change = &InputChange::Line(BESIDE);
         let neighbour_run = self.run(&ProgramReplay { change, ..*replay })?;
-        doubted
-            .retain(|name| neighbour_run.output(name).is_none_or(|view| fits_native(name, &view)));
+        doubted.retain(|name| {
+            let view = neighbour_run.output(name);
+            view.is_none_or(|view| fits_declared_format(replay.fixture, name, &view))
+        });
         Ok(doubted)
     }
 
@@ -431,6 +429,12 @@ fn explain_narrow_output(
         reason.push_str(" (`widen_casts` is false)");
     }
     reason
+}
+
+/// Whether all numbers of `view` fit the declared dtype of output `name`, or nothing is declared.
+fn fits_declared_format(fixture: &Fixture, name: &str, view: &TensorView) -> bool {
+    declared_output_dtype(fixture, name)
+        .is_none_or(|native| outputs::fits_native_format(view, native))
 }
 
 /// The declared dtype of output `name` of `fixture`.

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -71,12 +70,11 @@ struct ServerLease<'s> {
 impl Here {
     /// An idle process: best one at work on `series` already, worst one at work on another.
     fn pick(&mut self, series: Option<u64>) -> Option<Server> {
-        let rank = |server: &Server| match &server.copy {
+        let best = (0..self.idle.len()).min_by_key(|&index| match &self.idle[index].copy {
             Some(copy) if Some(copy.series) == series => 0,
             None => 1,
             Some(_) => 2,
-        };
-        let best = (0..self.idle.len()).min_by_key(|&idle_index| rank(&self.idle[idle_index]))?;
+        })?;
         Some(self.idle.swap_remove(best))
     }
 }
@@ -196,8 +194,8 @@ impl Servers {
     ) -> Result<(Finished, Vec<String>), ProgramError> {
         loop {
             let (lease, mut server) = self.lease_server(project, terms, series)?;
-            let is_other = |copy: &Copy| Some(copy.series) != series;
-            if server.copy.as_ref().is_some_and(is_other) && !server.end_copy() {
+            let is_at_other = server.copy.as_ref().is_some_and(|copy| Some(copy.series) != series);
+            if is_at_other && !server.end_copy() {
                 continue;
             }
             let id = self.last_id.fetch_add(1, Ordering::SeqCst) + 1;
@@ -254,9 +252,11 @@ impl Servers {
 
     /// Ends the staying copies of `series`.
     pub(super) fn end_series(&self, series: u64) {
-        let is_of =
-            |server: &mut Server| server.copy.as_ref().is_some_and(|copy| copy.series == series);
-        let series_servers: Vec<Server> = self.lock().idle.extract_if(.., is_of).collect();
+        let series_servers: Vec<Server> = self
+            .lock()
+            .idle
+            .extract_if(.., |server| server.copy.as_ref().is_some_and(|copy| copy.series == series))
+            .collect();
         for mut server in series_servers {
             let lease = ServerLease { servers: self, is_kept: false };
             if server.end_copy() {
@@ -355,9 +355,8 @@ impl Server {
         streams: &mut [Stream],
     ) -> Result<Option<Message>, ProgramError> {
         loop {
-            let pipe =
-                |stream_index: usize| streams.get(stream_index).map(|stream| stream.pipe.as_fd());
-            let next_step = self.step(deadline, [pipe(0), pipe(1)])?;
+            let pipes = [0, 1].map(|index| streams.get(index).map(|stream| stream.pipe.as_fd()));
+            let next_step = self.step(deadline, pipes)?;
             streams.iter_mut().for_each(Stream::drain);
             match next_step {
                 ServerEvent::Message(message) => return Ok(Some(*message)),
@@ -413,21 +412,20 @@ fn format_run_message(
     request: &ProgramRequest,
     places: &Places,
 ) -> String {
-    let path = |path: &Path| path.to_string_lossy().into_owned();
     let message = json!({"run": {
         "id": id,
-        "inputs": path(&places.inputs),
-        "outputs": path(&places.outputs),
-        "answer": path(&places.answer),
-        "tree": path(&places.tree),
+        "inputs": places.inputs.to_string_lossy(),
+        "outputs": places.outputs.to_string_lossy(),
+        "answer": places.answer.to_string_lossy(),
+        "tree": places.tree.to_string_lossy(),
         "precision": request.precision(),
         "casts": request.casts(),
         "rounding": request.rounding(),
         "surroundings": request.surroundings(),
         "device": request.device.name(),
-        "tmp": path(&places.temporary),
-        "stdout": path(&places.temporary.join("stdout")),
-        "stderr": path(&places.temporary.join("stderr")),
+        "tmp": places.temporary.to_string_lossy(),
+        "stdout": places.temporary.join("stdout").to_string_lossy(),
+        "stderr": places.temporary.join("stderr").to_string_lossy(),
         "fork": fork,
         "series": series,
     }});

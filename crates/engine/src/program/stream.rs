@@ -17,20 +17,9 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(folder: &Path, name: &str) -> Result<Stream, ProgramError> {
-        let make_pipe = || -> io::Result<Stream> {
-            let path = folder.join(name);
-            let kind = rustix::fs::FileType::Fifo;
-            let mode = rustix::fs::Mode::from_raw_mode(0o600);
-            match rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0) {
-                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-                Err(error) => return Err(error.into()),
-            }
-            // Open for writing too: nobody waits to open it, and it never ends.
-            let mut options = OpenOptions::new();
-            let pipe = options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-            Ok(Stream { pipe, kept: Bounded::default() })
-        };
-        make_pipe().map_err(program_system_error("make a pipe"))
+        let pipe = open_named_pipe(&folder.join(name));
+        let pipe = pipe.map_err(program_system_error("make a pipe"))?;
+        Ok(Stream { pipe, kept: Bounded::default() })
     }
 
     /// Takes all bytes in the pipe.
@@ -48,4 +37,16 @@ impl Stream {
         self.drain();
         self.kept
     }
+}
+
+/// Opens the named pipe at `path`, and makes it first if it is missing.
+fn open_named_pipe(path: &Path) -> io::Result<File> {
+    let kind = rustix::fs::FileType::Fifo;
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    match rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    // Open for writing too: nobody waits to open it, and it never ends.
+    OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)
 }

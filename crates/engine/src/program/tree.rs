@@ -70,12 +70,11 @@ impl ProgramTree {
         let then = format_tree_manifest(&self.entries);
         let lines_before: std::collections::HashSet<&str> = then.lines().collect();
         let lines_now: std::collections::HashSet<&str> = now.lines().collect();
-        let name = |line: &str| line.split_once('\t').map_or("", |(path, _)| path).to_owned();
         // A new file changes its folder too: the file says more.
         let changed_lines = now.lines().filter(|line| !lines_before.contains(line));
         let mut changed_paths: Vec<String> = changed_lines
             .chain(then.lines().filter(|line| !lines_now.contains(line)))
-            .map(name)
+            .map(|line| line.split_once('\t').map_or("", |(path, _)| path).to_owned())
             .collect();
         changed_paths.sort_by_key(|path| std::cmp::Reverse(path.len()));
         changed_paths.into_iter().next()
@@ -139,24 +138,25 @@ impl Runner {
         home: &Path,
     ) -> Result<ProgramTree, ProgramError> {
         let _span = tracing::info_span!("lay out", message = %home.display());
-        let system_error =
-            |source| ProgramError::System { doing: "lay out the revision's tree", source };
-        let work = self.cache.scratch().map_err(|error| system_error(io::Error::other(error)))?;
+        let work =
+            self.cache.scratch().map_err(|error| tree_layout_error(io::Error::other(error)))?;
         let fresh = work.path().join("new");
         let tree = fresh.join(FILES);
-        fs::create_dir_all(&tree).map_err(system_error)?;
+        fs::create_dir_all(&tree).map_err(tree_layout_error)?;
         let mut reader = TreeReader::default();
         for file in &sources.tree {
             let content = reader.read(file).map_err(ProgramError::Tree)?;
-            write_tree_file(&tree, file, &content).map_err(system_error)?;
+            write_tree_file(&tree, file, &content).map_err(tree_layout_error)?;
         }
         self.build(project, sources, &tree, work.path())?;
-        forbid_tree_writing(&tree).map_err(system_error)?;
-        let entries = list_tree_entries(&tree).map_err(system_error)?;
-        fs::write(fresh.join(MANIFEST), format_tree_manifest(&entries)).map_err(system_error)?;
-        fs::create_dir_all(self.shelf()).map_err(system_error)?;
-        install_tree(&fresh, home, work.path()).map_err(system_error)?;
-        recall_tree(home).ok_or_else(|| system_error(io::Error::other("somebody else changes it")))
+        forbid_tree_writing(&tree).map_err(tree_layout_error)?;
+        let entries = list_tree_entries(&tree).map_err(tree_layout_error)?;
+        fs::write(fresh.join(MANIFEST), format_tree_manifest(&entries))
+            .map_err(tree_layout_error)?;
+        fs::create_dir_all(self.shelf()).map_err(tree_layout_error)?;
+        install_tree(&fresh, home, work.path()).map_err(tree_layout_error)?;
+        recall_tree(home)
+            .ok_or_else(|| tree_layout_error(io::Error::other("somebody else changes it")))
     }
 
     /// Builds the tree in `folder`, if the harness says how.
@@ -184,6 +184,10 @@ impl Runner {
         }
         Err(build_error(command, &finished, describe_missing_files(sources)))
     }
+}
+
+fn tree_layout_error(source: io::Error) -> ProgramError {
+    ProgramError::System { doing: "lay out the revision's tree", source }
 }
 
 fn build_error(command: String, finished: &Finished, lacks: Option<String>) -> ProgramError {

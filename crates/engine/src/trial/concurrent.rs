@@ -10,18 +10,21 @@ pub(crate) fn run_both<A: Send, B>(
     second_task: impl FnOnce() -> B,
 ) -> (A, B) {
     let first_cell = Mutex::new(Some(first_task));
-    let run_first = || {
-        let taken_task = first_cell.lock().unwrap_or_else(PoisonError::into_inner).take();
-        taken_task.expect("it is done once")()
-    };
     thread::scope(|scope| {
-        let first_thread = thread::Builder::new().spawn_scoped(scope, run_first);
+        let first_thread =
+            thread::Builder::new().spawn_scoped(scope, || run_cell_task(&first_cell));
         let second_result = second_task();
         let first_result = match first_thread {
             Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
             // The system has no thread for it.
-            Err(_) => run_first(),
+            Err(_) => run_cell_task(&first_cell),
         };
         (first_result, second_result)
     })
+}
+
+/// Runs the task in `cell`, which is taken once.
+fn run_cell_task<A>(cell: &Mutex<Option<impl FnOnce() -> A>>) -> A {
+    let taken_task = cell.lock().unwrap_or_else(PoisonError::into_inner).take();
+    taken_task.expect("it is done once")()
 }

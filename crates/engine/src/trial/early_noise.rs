@@ -44,12 +44,14 @@ pub(crate) fn measured_ahead<R>(
 /// replay of large tensors, which mostly waits for memory.
 fn measure_references(waiting: &[(&Trial, (&dyn Variant, Needed))]) {
     let Some(((trial, reference), following_trials)) = waiting.split_first() else { return };
-    // A measurement makes missing noise, and tells its faults then.
-    let measure_first = || drop(trial.measure_ahead(*reference));
+    // A measurement makes missing noise, and tells its faults then: they are dropped here.
     match reference.1 {
-        Needed::Order => drop(run_both(measure_first, || measure_references(following_trials))),
+        Needed::Order => drop(run_both(
+            || drop(trial.measure_ahead(*reference)),
+            || measure_references(following_trials),
+        )),
         Needed::All => {
-            measure_first();
+            drop(trial.measure_ahead(*reference));
             measure_references(following_trials);
         }
     }

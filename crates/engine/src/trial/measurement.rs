@@ -349,10 +349,10 @@ impl Trial {
         centre: &Run,
         accumulators: &mut [(String, NoiseAccumulator)],
     ) -> Result<Vec<String>, ReplayError> {
-        let still = |(_, accumulator): &&mut (String, NoiseAccumulator)| {
-            !accumulator.has_moved(NoiseSource::Rounding)
-        };
-        let mut still: Vec<_> = accumulators.iter_mut().filter(still).collect();
+        let still = accumulators
+            .iter_mut()
+            .filter(|(_, accumulator)| !accumulator.has_moved(NoiseSource::Rounding));
+        let mut still: Vec<_> = still.collect();
         if still.is_empty() || !variant.can(Ability::Nudge) {
             return Ok(Vec::new());
         }

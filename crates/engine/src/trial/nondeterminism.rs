@@ -62,17 +62,10 @@ fn not_deterministic(
         // Threads append to lists in any order.
         return None;
     }
-    let finite =
-        || (0..run_view.len()).map(|index| run_view.get_f64(index)).filter(|x| x.is_finite());
-    let rms = (finite().map(|x| x * x).sum::<f64>() / finite().count().max(1) as f64).sqrt();
-    let largest = finite().map(f64::abs).fold(0.0, f64::max);
-    let allowed = |size: f64| match (run_view.dtype.is_float(), atomics) {
-        (false, _) => 0.0,
-        (true, false) => REORDERED_ULPS * ulp(run_view.dtype, size.max(rms)),
-        (true, true) => {
-            (REORDERED_ULPS * ulp(run_view.dtype, size.max(rms))).max(POISON_SHARE * largest)
-        }
-    };
+    let finite_count = list_finite_elements(run_view).count();
+    let squares = list_finite_elements(run_view).map(|x| x * x).sum::<f64>();
+    let rms = (squares / finite_count.max(1) as f64).sqrt();
+    let largest = list_finite_elements(run_view).map(f64::abs).fold(0.0, f64::max);
     let mut count = 0;
     let mut first = None;
     let mut max_abs = 0.0f64;
@@ -80,7 +73,15 @@ fn not_deterministic(
         let left = run_view.get_f64(index);
         let right = repeated_view.get_f64(index);
         let difference = element_distance(left, right);
-        if difference > allowed(left.abs().min(right.abs())) {
+        let size = left.abs().min(right.abs()).max(rms);
+        let allowed = match (run_view.dtype.is_float(), atomics) {
+            (false, _) => 0.0,
+            (true, false) => REORDERED_ULPS * ulp(run_view.dtype, size),
+            (true, true) => {
+                (REORDERED_ULPS * ulp(run_view.dtype, size)).max(POISON_SHARE * largest)
+            }
+        };
+        if difference > allowed {
             count += 1;
             first.get_or_insert(index);
             max_abs = max_abs.max(difference);
@@ -90,6 +91,10 @@ fn not_deterministic(
     let output = name.to_owned();
     let of = run_view.len() as u64;
     Some(Failure::NotDeterministic { output, count, of, first, max_abs })
+}
+
+fn list_finite_elements(view: &TensorView) -> impl Iterator<Item = f64> {
+    (0..view.len()).map(|index| view.get_f64(index)).filter(|x| x.is_finite())
 }
 
 /// The distance of two elements; infinite where one of them alone is not finite.

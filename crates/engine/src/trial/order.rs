@@ -67,18 +67,18 @@ impl Trial {
         }
         let scratch = self.lab.scratch();
         for &order in orders {
-            let run = |rounding: Rounding| {
-                variant.run(&Mode { order, rounding, ..Mode::plain(POISON_A) })
-            };
-            let nearest_run = run(Rounding::Nearest)?;
+            let nearest = Mode { order, rounding: Rounding::Nearest, ..Mode::plain(POISON_A) };
+            let nearest_run = variant.run(&nearest)?;
             let mut rounded_accumulators = self.accumulators(&nearest_run, |name| {
                 suspects.iter().any(|suspect| suspect.name == name)
             })?;
             for rounding in [Rounding::Down, Rounding::Up] {
+                let rounded_run =
+                    variant.run(&Mode { order, rounding, ..Mode::plain(POISON_A) })?;
                 accumulate_deviations(
                     &mut rounded_accumulators,
                     &nearest_run,
-                    &run(rounding)?,
+                    &rounded_run,
                     NoiseSource::Rounding,
                 );
             }

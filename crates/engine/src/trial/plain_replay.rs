@@ -183,9 +183,10 @@ impl Trial {
         let mut failures = failures_of_the_call(runs, variant.can(Ability::PoisonAround));
         let fixture = self.fixture();
         let mut outputs = Vec::new();
-        let is_summarised =
-            |name: &str| run.summaries.iter().any(|(summarised, _)| summarised == name);
-        for (output, view) in run.outputs().filter(|(output, _)| !is_summarised(&output.name)) {
+        for (output, view) in run.outputs() {
+            if run.summaries.iter().any(|(summarised, _)| *summarised == output.name) {
+                continue;
+            }
             let declared_output = fixture.outputs.iter().find(|d| d.name == output.name);
             let Some(declared_output) = declared_output else { continue };
             let (summary, new_failures) = self.judge_output(variant, runs, &output.name, &view)?;
@@ -286,10 +287,8 @@ impl Trial {
 /// in `second`, a run on the other poison.
 fn summarize_written(whole: &Summary, view: &TensorView, second: &TensorView) -> Summary {
     let size = view.dtype.size();
-    let is_written =
-        |&index: &usize| !(POISON_A.is_in(view, index) && POISON_B.is_in(second, index));
     let written_bytes: Vec<u8> = (0..view.len())
-        .filter(is_written)
+        .filter(|&index| !(POISON_A.is_in(view, index) && POISON_B.is_in(second, index)))
         .flat_map(|index| &view.bytes[index * size..(index + 1) * size])
         .copied()
         .collect();

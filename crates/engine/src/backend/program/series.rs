@@ -53,12 +53,11 @@ impl ProgramSeries {
             drop(proven);
             return self.begun_state(true);
         }
-        let completed =
-            |mode| make(mode, Some(self.name)).ok().filter(|run| run.ending == Ending::Completed);
-        let mut runs = Vec::from_iter(completed(first));
+        let mut runs = Vec::from_iter(self.make_completed_run(first, &make));
         let mut may = false;
         if let [base] = &runs[..]
-            && let (Some(next), Some(repeated_run)) = (completed(second), completed(first))
+            && let (Some(next), Some(repeated_run)) =
+                (self.make_completed_run(second, &make), self.make_completed_run(first, &make))
         {
             may = base.gives_the_bits_of(&repeated_run)
                 || make(first, None).is_ok_and(|alone| is_as_near(base, &repeated_run, &alone));
@@ -66,6 +65,15 @@ impl ProgramSeries {
         }
         *proven = Some(may);
         Begun { series: may.then_some(self.name), runs }
+    }
+
+    /// A run of this series in `mode`; none unless it completes.
+    fn make_completed_run(
+        &self,
+        mode: &Mode,
+        make: impl Fn(&Mode, Option<u64>) -> Result<Run, ReplayError>,
+    ) -> Option<Run> {
+        make(mode, Some(self.name)).ok().filter(|run| run.ending == Ending::Completed)
     }
 
     /// The state so far; a series if it `is_wanted`.
