@@ -148,10 +148,8 @@ impl ClusterCommand<'_> {
         let code_answer = self.wait::<u8>()?;
         let (_, code) = code_answer.ok_or_else(|| CommandError::new("the answer never came"))?;
         drop(self.progress);
-        let read_file =
-            |path: &Path| std::fs::read(path).context(|| format!("cannot read {}", path.display()));
-        let result = read_file(&stdout)?;
-        let messages = read_file(&stderr)?;
+        let result = read_task_output(&stdout)?;
+        let messages = read_task_output(&stderr)?;
         out::write_stderr(format_args!("{}", String::from_utf8_lossy(&messages)));
         out::write_stdout(format_args!("{}", String::from_utf8_lossy(&result)));
         self.task_pool.finish();
@@ -159,31 +157,37 @@ impl ClusterCommand<'_> {
     }
 }
 
+fn read_task_output(path: &Path) -> CliResult<Vec<u8>> {
+    std::fs::read(path).context(|| format!("cannot read {}", path.display()))
+}
+
 /// The words to start a task on a node. The cache is the one of this process, or the node's own with one behind it in
 /// the folder of tasks.
 fn worker_command_words(settings: &ClusterSettings) -> CliResult<Vec<OsString>> {
     let own_program = std::env::current_exe().context(|| "cannot find this program's own file")?;
-    let variable = |name: &str, value: &Path| {
-        let mut text = OsString::from(format!("{name}="));
-        text.push(value);
-        text
-    };
     let mut words: Vec<OsString> = Vec::new();
     match &settings.cache {
         None => {
             words.push("env".into());
-            words.push(variable("REPLAY_CACHE_DIR", &session::cache_folder()?));
+            words.push(format_env_word("REPLAY_CACHE_DIR", &session::cache_folder()?));
         }
         Some(place) => {
             let script =
                 format!("REPLAY_CACHE_DIR=\"{place}\"; export REPLAY_CACHE_DIR; exec \"$@\"");
             words.extend(["sh", "-euc", &script, "replay", "env"].map(OsString::from));
-            words.push(variable(session::SHARED_CACHE, &settings.folder));
+            words.push(format_env_word(session::SHARED_CACHE, &settings.folder));
             Cache::open(&settings.folder)?;
         }
     }
     words.extend([own_program.into(), TASK_ARGUMENT.into()]);
     Ok(words)
+}
+
+/// A variable and its value, as a word for `env`.
+fn format_env_word(name: &str, value: &Path) -> OsString {
+    let mut word = OsString::from(format!("{name}="));
+    word.push(value);
+    word
 }
 
 /// The dependences of the results on `targets`, besides the words of the command.
@@ -223,15 +227,15 @@ impl RemoteTester for ClusterCommand<'_> {
     type Error = CommandError;
 
     fn start(&mut self, looks: &[Look]) -> CliResult<()> {
-        let task = |look: &Look| {
+        let mut tasks = Vec::with_capacity(looks.len());
+        for look in looks {
             let commit = look.commit.to_string();
             let short_commit = &commit[..7];
             let key = format_test_key(look.commit, look.orders);
             let work = ClusterWorkKind::Test { commit: commit.clone(), orders: look.orders };
             let task = self.task(key, format!("the test of {short_commit}"), work);
-            Task { after: Some(compiled_key(look.commit)), ..task }
-        };
-        let tasks = looks.iter().map(task).collect();
+            tasks.push(Task { after: Some(compiled_key(look.commit)), ..task });
+        }
         self.doing = format!("testing {} commits", looks.len());
         Ok(self.task_pool.start(tasks)?)
     }
@@ -243,12 +247,12 @@ impl RemoteTester for ClusterCommand<'_> {
     }
 
     fn compile_ahead(&mut self, commits: &[CommitId]) {
-        let task = |&commit: &CommitId| {
+        let mut tasks = Vec::with_capacity(commits.len());
+        for &commit in commits {
             let work_kind = ClusterWorkKind::Compile { commit: commit.to_string() };
             let name = format!("the compilation of {}", &commit.to_string()[..7]);
-            self.task(compiled_key(commit), name, work_kind)
-        };
-        let tasks = commits.iter().map(task).collect();
+            tasks.push(self.task(compiled_key(commit), name, work_kind));
+        }
         self.task_pool.start_spare(tasks);
     }
 
@@ -302,44 +306,64 @@ pub fn run_log_on_cluster(
     let mut parts = list_target_identities(targets)?;
     parts.extend(work.runs.iter().map(CommitId::to_string));
     let mut site = ClusterCommand::open(&settings, &parts)?;
-    let name = |fixture: usize| &targets[fixture].subject.fixture.name;
-    let key = |commit: CommitId, fixture: usize| format!("{commit}-{fixture}");
-    let pairs_of = |commits: &[CommitId]| -> Vec<(CommitId, usize)> {
-        let fixtures = 0..targets.len();
-        fixtures.flat_map(|fixture| commits.iter().map(move |id| (*id, fixture))).collect()
-    };
-    let replay = |(commit, fixture): (CommitId, usize)| {
-        let commit_name = commit.to_string();
-        let key = key(commit, fixture);
-        let task_name = format!("the replay of {} at {}", name(fixture), &commit_name[..7]);
-        site.task(key, task_name, ClusterWorkKind::Variant { commit: commit_name, fixture })
-    };
-    let tasks = pairs_of(&work.runs).into_iter().map(replay).collect();
+    let mut replays = Vec::with_capacity(targets.len() * work.runs.len());
+    for (fixture, target) in targets.iter().enumerate() {
+        let name = &target.subject.fixture.name;
+        for &commit in &work.runs {
+            let key = format_variant_key(commit, fixture);
+            let commit = commit.to_string();
+            let task_name = format!("the replay of {name} at {}", &commit[..7]);
+            replays.push(site.task(key, task_name, ClusterWorkKind::Variant { commit, fixture }));
+        }
+    }
     let fingerprints: HashMap<String, Option<String>> =
-        site.run_tasks(tasks, "replays")?.into_iter().collect();
-    let differ = |step: &LogStep, fixture: usize| {
-        let fingerprint = |run: Option<CommitId>| fingerprints.get(&key(run?, fixture))?.as_ref();
-        let before = fingerprint(step.before);
-        let after = fingerprint(step.after);
-        before.is_none() || before != after
-    };
-    let steps = work.steps.iter().flat_map(|step| (0..targets.len()).map(move |f| (step, f)));
-    let changed_pairs: BTreeSet<(usize, CommitId)> = steps
-        .filter(|(step, fixture)| differ(step, *fixture))
-        .map(|(step, fixture)| (fixture, step.commit))
-        .collect();
-    let judge = |(fixture, commit): (usize, CommitId)| {
-        let commit_name = commit.to_string();
-        let key = format!("{}-judged", key(commit, fixture));
-        let task_name = format!("the judgement on {} at {}", name(fixture), &commit_name[..7]);
-        site.task(key, task_name, ClusterWorkKind::Judgement { commit: commit_name, fixture })
-    };
+        site.run_tasks(replays, "replays")?.into_iter().collect();
+    let mut changed_pairs: BTreeSet<(usize, CommitId)> = BTreeSet::new();
+    for step in &work.steps {
+        for fixture in 0..targets.len() {
+            if changes_fingerprint(step, fixture, &fingerprints) {
+                changed_pairs.insert((fixture, step.commit));
+            }
+        }
+    }
     // One alone is made by the last task as soon.
     if changed_pairs.len() > 1 {
-        let tasks = changed_pairs.into_iter().map(judge).collect();
-        site.run_tasks::<()>(tasks, "judgements")?;
+        let mut judgements = Vec::with_capacity(changed_pairs.len());
+        for (fixture, commit) in changed_pairs {
+            let name = &targets[fixture].subject.fixture.name;
+            let key = format!("{}-judged", format_variant_key(commit, fixture));
+            let commit = commit.to_string();
+            let task_name = format!("the judgement on {name} at {}", &commit[..7]);
+            let work_kind = ClusterWorkKind::Judgement { commit, fixture };
+            judgements.push(site.task(key, task_name, work_kind));
+        }
+        site.run_tasks::<()>(judgements, "judgements")?;
     }
     site.answer()
+}
+
+/// The key of a replay of a log.
+fn format_variant_key(commit: CommitId, fixture: usize) -> String {
+    format!("{commit}-{fixture}")
+}
+
+/// Whether a commit's replay of a fixture differs from its parent's, or its parent has none.
+fn changes_fingerprint(
+    step: &LogStep,
+    fixture: usize,
+    fingerprints: &HashMap<String, Option<String>>,
+) -> bool {
+    let before = find_variant_fingerprint(fingerprints, step.before, fixture);
+    let after = find_variant_fingerprint(fingerprints, step.after, fixture);
+    before.is_none() || before != after
+}
+
+fn find_variant_fingerprint(
+    fingerprints: &HashMap<String, Option<String>>,
+    run: Option<CommitId>,
+    fixture: usize,
+) -> Option<&String> {
+    fingerprints.get(&format_variant_key(run?, fixture))?.as_ref()
 }
 
 /// `replay FIXTURE...` on a cluster: a task for each fixture, then the command itself.
@@ -350,15 +374,12 @@ pub fn run_replay_on_cluster(
 ) -> CliResult<u8> {
     let settings = args.settings(None)?;
     let mut site = ClusterCommand::open(&settings, parts)?;
-    let task = |(number, path): (usize, &PathBuf)| {
+    let mut tasks = Vec::with_capacity(fixtures.len());
+    for (number, path) in fixtures.iter().enumerate() {
+        let key = format!("fixture-{number}");
         let task_name = format!("the replay of {}", path.display());
-        site.task(
-            format!("fixture-{number}"),
-            task_name,
-            ClusterWorkKind::Fixture { path: path.clone() },
-        )
-    };
-    let tasks = fixtures.iter().enumerate().map(task).collect();
+        tasks.push(site.task(key, task_name, ClusterWorkKind::Fixture { path: path.clone() }));
+    }
     site.run_tasks::<()>(tasks, "replays")?;
     site.answer()
 }

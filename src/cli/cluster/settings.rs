@@ -161,41 +161,45 @@ impl ClusterSettings {
 }
 
 fn read_cluster_file(path: &Path) -> CliResult<ClusterFile> {
-    let wrong = || format!("cannot use {}", path.display());
-    let text = files::read_text(path, LIMIT).context(wrong)?;
+    let text =
+        files::read_text(path, LIMIT).context(|| format!("cannot use {}", path.display()))?;
     let file: ClusterFile = toml::from_str(&text).map_err(|error: toml::de::Error| {
         let spot = TextSpot::of_text(path, &text, error.span().unwrap_or(0..0));
         CommandError::new(format!("{} at {spot}", error.message()))
             .with_hint("its keys are partition, gres, arguments, folder, cache, jobs and interval")
             .with_spot(Some(&spot))
     })?;
-    let is_wrong = |wrong: bool, key: &str, complaint: &str| {
-        if !wrong {
-            return Ok(());
-        }
-        let lines = text.split_inclusive('\n').scan(0, |end, line| {
-            *end += line.len();
-            Some(*end - line.len()..*end - line.len() + line.trim_end().len())
-        });
-        let range = lines.into_iter().find(|range| text[range.clone()].starts_with(key));
-        let range = range.unwrap_or(0..0);
-        let spot = TextSpot::of_text(path, &text, range);
-        Err(CommandError::new(format!("{key} {complaint} at {spot}")).with_spot(Some(&spot)))
-    };
-    let is_many = |jobs: usize| !(1..=1024).contains(&jobs);
-    is_wrong(file.jobs.is_some_and(is_many), "jobs", "is not 1 to 1024")?;
-    let is_place = |cache: &String| {
-        let is_absolute = cache.starts_with('/') || cache.starts_with('$');
-        is_absolute && !["\"", "`", "\\", "$(", "\n"].iter().any(|part| cache.contains(part))
-    };
-    is_wrong(
-        file.cache.as_ref().is_some_and(|cache| !is_place(cache)),
-        "cache",
-        "is no absolute path, which may hold variables as $NAME and ${NAME},",
-    )?;
+    if file.jobs.is_some_and(|jobs| !(1..=1024).contains(&jobs)) {
+        return Err(cluster_key_error(path, &text, "jobs", "is not 1 to 1024"));
+    }
+    if let Some(cache) = &file.cache
+        && !is_absolute_cache_path(cache)
+    {
+        let complaint = "is no absolute path, which may hold variables as $NAME and ${NAME},";
+        return Err(cluster_key_error(path, &text, "cache", complaint));
+    }
     let interval = file.interval.unwrap_or(INTERVAL);
-    is_wrong(!(0.05..=3600.0).contains(&interval), "interval", "is not 0.05 to 3600 seconds")?;
+    if !(0.05..=3600.0).contains(&interval) {
+        return Err(cluster_key_error(path, &text, "interval", "is not 0.05 to 3600 seconds"));
+    }
     Ok(file)
+}
+
+/// Whether `cache` is an absolute path for a shell between double quotes: variables are its only expansions.
+fn is_absolute_cache_path(cache: &str) -> bool {
+    let is_absolute = cache.starts_with('/') || cache.starts_with('$');
+    is_absolute && !["\"", "`", "\\", "$(", "\n"].iter().any(|part| cache.contains(part))
+}
+
+/// The complaint about `key` in the settings `text` of the file `path`.
+fn cluster_key_error(path: &Path, text: &str, key: &str, complaint: &str) -> CommandError {
+    let mut lines = text.split_inclusive('\n').scan(0, |end, line| {
+        *end += line.len();
+        Some(*end - line.len()..*end - line.len() + line.trim_end().len())
+    });
+    let range = lines.find(|range| text[range.clone()].starts_with(key));
+    let spot = TextSpot::of_text(path, text, range.unwrap_or(0..0));
+    CommandError::new(format!("{key} {complaint} at {spot}")).with_spot(Some(&spot))
 }
 
 #[cfg(test)]

@@ -115,6 +115,10 @@ fn command_session_options(cli: &Cli) -> &SessionArgs {
     }
 }
 
+fn create_output_file(path: &Path) -> CliResult<File> {
+    File::create(path).context(|| format!("cannot write {}", path.display()))
+}
+
 /// Runs the command; returns its exit code.
 fn run_whole_command(
     words: &[String],
@@ -123,20 +127,19 @@ fn run_whole_command(
     colours: bool,
 ) -> CliResult<u8> {
     let own_program = std::env::current_exe().context(|| "cannot find this program's own file")?;
-    let file =
-        |path: &Path| File::create(path).context(|| format!("cannot write {}", path.display()));
     let mut process = Process::new(own_program);
     process.args(words);
     // What the tests were answered has been told while they ran.
-    let says = |word: &String| {
+    let sets_verbosity = words.iter().any(|word| {
         word.starts_with("-v") || ["--verbose", "-q", "--quiet"].contains(&word.as_str())
-    };
-    if !words.iter().any(says) {
+    });
+    if !sets_verbosity {
         process.arg("--quiet");
     }
     // The text is that of the command that was asked, which names its own run.
     process.env(run_record::WITHOUT_HEAD, "1");
-    process.stdin(Stdio::null()).stdout(file(stdout)?).stderr(file(stderr)?);
+    process.stdin(Stdio::null());
+    process.stdout(create_output_file(stdout)?).stderr(create_output_file(stderr)?);
     if colours {
         process.env("CLICOLOR_FORCE", "1");
     }
