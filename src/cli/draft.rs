@@ -114,19 +114,28 @@ impl Draft {
 
     /// Whether a draft of one function shares a tensor with this one, and no name stands for two things.
     fn agrees_with(&self, other: &Draft) -> bool {
-        let tensor_of = |name: &str| self.inputs.get(name).or_else(|| self.outputs.get(name));
-        let other_tensors = || other.inputs.iter().chain(&other.outputs);
-        let shares =
-            other_tensors().any(|(name, tensor)| !tensor.is_scalar() && tensor_of(name).is_some());
-        let has_same_types = other_tensors().all(|(name, tensor)| {
+        let shares = other
+            .tensors()
+            .any(|(name, tensor)| !tensor.is_scalar() && self.find_tensor(name).is_some());
+        let has_same_types = other.tensors().all(|(name, tensor)| {
             !self.sizes.contains(name)
-                && tensor_of(name).is_none_or(|own_tensor| {
+                && self.find_tensor(name).is_none_or(|own_tensor| {
                     own_tensor.dtype == tensor.dtype && own_tensor.is_scalar() == tensor.is_scalar()
                 })
         });
         let is_written_late = other.outputs.keys().any(|name| self.inputs.contains_key(name));
-        let has_same_sizes = other.sizes.iter().all(|size| tensor_of(size).is_none());
+        let has_same_sizes = other.sizes.iter().all(|size| self.find_tensor(size).is_none());
         shares && has_same_types && has_same_sizes && !is_written_late
+    }
+
+    /// The inputs, then the outputs.
+    fn tensors(&self) -> impl Iterator<Item = (&String, &DraftedTensor)> {
+        self.inputs.iter().chain(&self.outputs)
+    }
+
+    /// The input or output `name`.
+    fn find_tensor(&self, name: &str) -> Option<&DraftedTensor> {
+        self.inputs.get(name).or_else(|| self.outputs.get(name))
     }
 
     /// Calls `function`, too.
@@ -226,11 +235,11 @@ impl Draft {
     /// The output for the result of `function`.
     fn add_result(&mut self, function: &FunctionSignature, types: &TypeNames) -> Option<String> {
         let dtype = types.dtype(&function.returns).filter(|dtype| dtype.is_float())?;
-        let name = if function.name.contains("loss") { "loss" } else { "result" };
-        let is_taken =
-            |name: &str| self.inputs.contains_key(name) || self.outputs.contains_key(name);
-        let name =
-            if is_taken(name) { format!("{}_result", function.name) } else { name.to_owned() };
+        let usual_name = if function.name.contains("loss") { "loss" } else { "result" };
+        let name = match self.find_tensor(usual_name) {
+            Some(_) => format!("{}_result", function.name),
+            None => usual_name.to_owned(),
+        };
         self.outputs.insert(name.clone(), DraftedTensor::scalar(dtype));
         Some(name)
     }
@@ -395,24 +404,22 @@ fn draft_call_statement(
 /// The explicit template arguments of the call: of kernels all, of functions those beyond deduction.
 fn template_arguments(function: &FunctionSignature) -> String {
     let Some(parameters) = &function.template else { return String::new() };
-    let is_deduced = |name: &str| {
-        !function.kernel
-            && function
-                .parameters
-                .iter()
-                .any(|function_parameter| function_parameter.ty.split(' ').any(|word| word == name))
-    };
-    let is_needed = |parameter: &TemplateParameter| {
-        let TemplateParameter { name, has_default, .. } = parameter;
-        !has_default && !is_deduced(name)
-    };
-    let Some(last) = parameters.iter().rposition(is_needed) else { return String::new() };
+    let last_needed = parameters
+        .iter()
+        .rposition(|parameter| !parameter.has_default && !deduces_argument(function, parameter));
+    let Some(last) = last_needed else { return String::new() };
     let arguments = parameters[..=last].iter().map(|parameter| match parameter.ty.as_str() {
         "typename" | "class" => "float",
         "bool" => "false",
         _ => "32",
     });
     format!("<{}>", arguments.collect::<Vec<_>>().join(", "))
+}
+
+/// Whether a call of `function` deduces the argument of its template from the arguments of the call.
+fn deduces_argument(function: &FunctionSignature, template_parameter: &TemplateParameter) -> bool {
+    let mut type_words = function.parameters.iter().flat_map(|parameter| parameter.ty.split(' '));
+    !function.kernel && type_words.any(|word| word == template_parameter.name)
 }
 
 fn write_table(text: &mut String, kind: &str, name: &str, tensor: &DraftedTensor) {

@@ -10,9 +10,8 @@ use ::replay::frontend::{
 };
 use ::replay::harness::Harness;
 use ::replay::history::History;
-use indexmap::IndexMap;
 
-use super::draft::{Draft, DraftedTensor, TypeNames};
+use super::draft::{Draft, TypeNames};
 use super::error::{CliResult, CommandError, ErrorContext};
 use super::exit;
 use super::out::println;
@@ -138,17 +137,22 @@ fn is_gradient_or_loss(function: &&FunctionSignature) -> bool {
 
 /// The functions of `candidate` with launches outside of `called`, and the reasons.
 fn not_called(candidate: &CallableSource, called: &[&FunctionSignature]) -> Vec<String> {
-    let called =
-        |function: &FunctionSignature| called.iter().any(|callee| callee.name == function.name);
-    let host = candidate.functions.iter().filter(|function| is_host(function) && function.launches);
-    let missed = host.filter(|function| !called(function));
-    let reason = |function: &FunctionSignature| match () {
-        () if function.name == "main" => "it is the program, not a function to call",
-        () if takes_tensors(function) => "it takes tensors of PyTorch: a program calls it",
-        () => "it takes no pointer, so it neither reads nor writes a tensor",
-    };
-    let line = |f: &FunctionSignature| format!("{} in {}: {}", f.name, candidate.path, reason(f));
-    missed.map(line).collect()
+    let mut lines = Vec::new();
+    for function in &candidate.functions {
+        let is_called = called.iter().any(|callee| callee.name == function.name);
+        if is_called || !is_host(function) || !function.launches {
+            continue;
+        }
+        let reason = if function.name == "main" {
+            "it is the program, not a function to call"
+        } else if takes_tensors(function) {
+            "it takes tensors of PyTorch: a program calls it"
+        } else {
+            "it takes no pointer, so it neither reads nor writes a tensor"
+        };
+        lines.push(format!("{} in {}: {reason}", function.name, candidate.path));
+    }
+    lines
 }
 
 /// Where a draft goes: `first`, then `first` with the name of the source or of its first function.
@@ -157,15 +161,17 @@ fn choose_draft_path(first: &Path, source: &str, draft: &Draft, earlier: &[Harne
         return first.to_owned();
     }
     let stem = first.file_stem().unwrap_or_default().to_string_lossy();
-    let path_for = |name: &str| first.with_file_name(format!("{stem}-{name}.toml"));
     let of_file = Path::new(source).file_stem().unwrap_or_default().to_string_lossy();
     let functions = draft.functions.first().map(String::as_str);
     let is_source_drafted = earlier.iter().any(|harness| harness.source == source);
-    let names =
-        [(!is_source_drafted).then_some(&*of_file), functions].into_iter().flatten().map(path_for);
-    let numbered = (2..).map(|number| path_for(&format!("{of_file}-{number}")));
-    let is_free = |path: &PathBuf| earlier.iter().all(|harness| harness.output != *path);
-    names.chain(numbered).find(is_free).unwrap_or_else(|| first.to_owned())
+    let names = [(!is_source_drafted).then_some(&*of_file), functions].into_iter().flatten();
+    let numbered_names = (2..).map(|number| format!("{of_file}-{number}"));
+    let mut paths = names
+        .map(str::to_owned)
+        .chain(numbered_names)
+        .map(|name| first.with_file_name(format!("{stem}-{name}.toml")));
+    let free_path = paths.find(|path| earlier.iter().all(|harness| harness.output != *path));
+    free_path.unwrap_or_else(|| first.to_owned())
 }
 
 /// Possible CUDA sources and headers, outside of hidden and built folders.
@@ -219,16 +225,14 @@ fn nothing_to_call(place: &str) -> CommandError {
 
 /// Host functions with launches and pointers; kernels where there is no such function.
 fn worth_calling(functions: &[FunctionSignature]) -> Vec<&FunctionSignature> {
-    let takes_pointers = |function: &&FunctionSignature| {
-        function.parameters.iter().any(|parameter| parameter.ty.contains('*'))
-    };
     let launching = functions.iter().filter(|function| {
         is_host(function)
             && function.launches
             && function.name != "main"
             && !takes_tensors(function)
+            && takes_pointers(function)
     });
-    let called: Vec<&FunctionSignature> = launching.filter(takes_pointers).collect();
+    let called: Vec<&FunctionSignature> = launching.collect();
     if called.is_empty() {
         functions.iter().filter(|function| function.kernel).collect()
     } else {
@@ -240,10 +244,18 @@ fn is_host(function: &FunctionSignature) -> bool {
     !function.kernel && !function.device
 }
 
+fn takes_pointers(function: &FunctionSignature) -> bool {
+    function.parameters.iter().any(|parameter| parameter.ty.contains('*'))
+}
+
 /// Whether a function takes or returns tensors of PyTorch, whose headers are not here.
 fn takes_tensors(function: &FunctionSignature) -> bool {
-    let tensor = |words: &str| words.split(' ').any(|word| word.ends_with("Tensor"));
-    tensor(&function.returns) || function.parameters.iter().any(|p| tensor(&p.ty))
+    names_torch_tensor(&function.returns)
+        || function.parameters.iter().any(|parameter| names_torch_tensor(&parameter.ty))
+}
+
+fn names_torch_tensor(ty: &str) -> bool {
+    ty.split(' ').any(|word| word.ends_with("Tensor"))
 }
 
 /// The folders of the headers included by `text`, relative to the root.
@@ -297,9 +309,6 @@ fn print_drafts(harnesses: &[Harnessed], left_out: &[String]) {
     for line in left_out {
         println!("  {line}");
     }
-    let names = |drafted: &IndexMap<String, DraftedTensor>| {
-        drafted.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
-    };
     let first = &harnesses[0];
     let several = harnesses.len() > 1;
     println!("\nnext{}:", if several { ", for each harness" } else { "" });
@@ -316,7 +325,7 @@ fn print_drafts(harnesses: &[Harnessed], left_out: &[String]) {
     for (table, names) in needed_numbers.iter().filter(|(_, names)| !several && !names.is_empty()) {
         println!("     with numbers for {} in [{table}]", names.join(", "));
     }
-    let outputs =
-        if several { String::new() } else { format!(": {}", names(&first.draft.outputs)) };
+    let output_names: Vec<&str> = first.draft.outputs.keys().map(String::as_str).collect();
+    let outputs = if several { String::new() } else { format!(": {}", output_names.join(", ")) };
     println!("  4. replay inspect fixtures/NAME, then replay fixtures/NAME{outputs}");
 }

@@ -79,8 +79,6 @@ impl TypeNames {
 fn parse_type_alias(line: &str) -> Option<(String, String)> {
     let line = line.split("//").next()?.trim();
     let words: Vec<&str> = line.split_whitespace().collect();
-    let is_name =
-        |name: &str| name.chars().all(|c| c.is_alphanumeric() || c == '_') && !name.is_empty();
     let (name, meaning) = match words.as_slice() {
         ["#define", name, meaning @ ..] => (*name, meaning.join(" ")),
         ["typedef", meaning @ .., name] => (name.strip_suffix(';')?, meaning.join(" ")),
@@ -89,7 +87,8 @@ fn parse_type_alias(line: &str) -> Option<(String, String)> {
         }
         _ => return None,
     };
-    (is_name(name) && !meaning.is_empty() && name != meaning).then(|| (name.to_owned(), meaning))
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    (is_name && !meaning.is_empty() && name != meaning).then(|| (name.to_owned(), meaning))
 }
 
 fn parse_scalar_type(words: &str) -> Option<DType> {
