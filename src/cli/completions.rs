@@ -1,6 +1,6 @@
 //! `replay completions SHELL` and `replay man DIR`: writes completion scripts and manual pages.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ::replay::files;
 use clap::CommandFactory;
@@ -38,17 +38,19 @@ pub struct ManArgs {
 /// Writes the pages.
 pub fn run_man(args: &ManArgs) -> CliResult<u8> {
     let folder = &args.folder;
-    let write = || -> std::io::Result<()> {
-        // Pages go to the folder as files: a link there may lead anywhere.
-        let temporary_folder = tempfile::tempdir()?;
-        clap_mangen::generate_to(Cli::command(), &temporary_folder)?;
-        std::fs::create_dir_all(folder)?;
-        for page in std::fs::read_dir(&temporary_folder)? {
-            let page = page?;
-            files::replace_entry(&folder.join(page.file_name()), &std::fs::read(page.path())?)?;
-        }
-        Ok(())
-    };
-    write().context(|| format!("cannot write manual pages to {}", folder.display()))?;
+    write_manual_pages(folder)
+        .context(|| format!("cannot write manual pages to {}", folder.display()))?;
     Ok(exit::SUCCESS)
+}
+
+fn write_manual_pages(folder: &Path) -> std::io::Result<()> {
+    // Pages go to the folder as files: a link there may lead anywhere.
+    let temporary_folder = tempfile::tempdir()?;
+    clap_mangen::generate_to(Cli::command(), &temporary_folder)?;
+    std::fs::create_dir_all(folder)?;
+    for page in std::fs::read_dir(&temporary_folder)? {
+        let page = page?;
+        files::replace_entry(&folder.join(page.file_name()), &std::fs::read(page.path())?)?;
+    }
+    Ok(())
 }

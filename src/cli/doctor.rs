@@ -120,12 +120,11 @@ fn check_cache() -> DoctorCheck {
 
 /// The driver and its GPUs.
 fn check_gpus() -> Vec<DoctorCheck> {
-    let finding =
-        |works, detail, advice| DoctorCheck { what: "GPU", works, needed: false, detail, advice };
     match cuda::list_gpus() {
-        Err(error) => vec![finding(false, error.to_string(), error.hint())],
+        Err(error) => vec![make_optional_check("GPU", false, error.to_string(), error.hint())],
         Ok(devices) if devices.is_empty() => {
-            vec![finding(false, "the driver works and finds no device".to_owned(), None)]
+            let detail = "the driver works and finds no device".to_owned();
+            vec![make_optional_check("GPU", false, detail, None)]
         }
         Ok(devices) => devices
             .iter()
@@ -137,18 +136,26 @@ fn check_gpus() -> Vec<DoctorCheck> {
                     device.describe(),
                     device.architecture
                 );
-                finding(true, detail, None)
+                make_optional_check("GPU", true, detail, None)
             })
             .collect(),
     }
 }
 
+/// A finding about an optional part of the machine.
+fn make_optional_check(
+    what: &'static str,
+    works: bool,
+    detail: String,
+    advice: Option<String>,
+) -> DoctorCheck {
+    DoctorCheck { what, works, needed: false, detail, advice }
+}
+
 /// NVRTC and its headers.
 fn device_compiler(search: &SearchPath) -> Vec<DoctorCheck> {
-    let finding =
-        |what, works, detail, advice| DoctorCheck { what, works, needed: false, detail, advice };
     match Nvrtc::find(search) {
-        Err(error) => vec![finding("NVRTC", false, error.to_string(), error.hint())],
+        Err(error) => vec![make_optional_check("NVRTC", false, error.to_string(), error.hint())],
         Ok(nvrtc) => {
             let (major, minor) = nvrtc.version();
             let detail = format!("{major}.{minor}, {}", nvrtc.path().display());
@@ -158,11 +165,11 @@ fn device_compiler(search: &SearchPath) -> Vec<DoctorCheck> {
                 let advice = "pip install nvidia-cuda-runtime nvidia-cuda-cccl; without them \
                                   kernels cannot include cuda_fp16.h and its like";
                 let detail = "none beside NVRTC and in CUDA's usual folders".to_owned();
-                finding("CUDA headers", false, detail, Some(advice.to_owned()))
+                make_optional_check("CUDA headers", false, detail, Some(advice.to_owned()))
             } else {
-                finding("CUDA headers", true, list.join(", "), None)
+                make_optional_check("CUDA headers", true, list.join(", "), None)
             };
-            vec![finding("NVRTC", true, detail, None), headers]
+            vec![make_optional_check("NVRTC", true, detail, None), headers]
         }
     }
 }
@@ -197,19 +204,20 @@ fn check_sanitizer(search: &SearchPath) -> DoctorCheck {
 fn own_program() -> Option<DoctorCheck> {
     let harness = Harness::load(Path::new(HARNESS)).ok()?;
     let spec = harness.program.as_ref()?;
-    let ask_program = || -> CliResult<()> {
-        let cache = Cache::open(&cache_folder()?)?;
-        let runner =
-            create_program_runner(program::ProgramDevice::Cpu, Limits::default(), 1, &cache)?;
-        Ok(runner.answers(&harness).map_err(ReplayError::from)?)
-    };
     let words = spec.words.join(" ");
-    let (works, detail, advice) = match ask_program() {
+    let (works, detail, advice) = match ask_program(&harness) {
         Ok(()) if spec.preload.is_some() => (true, format!("{words} answers"), None),
         Ok(()) => (true, format!("{words} is here; it is started for each replay"), None),
         Err(error) => (false, error.in_a_line(), join_error_hints(&error)),
     };
     Some(DoctorCheck { what: "program", works, needed: true, detail, advice })
+}
+
+/// Finds the program of `harness`, and waits for the first word of a staying one.
+fn ask_program(harness: &Harness) -> CliResult<()> {
+    let cache = Cache::open(&cache_folder()?)?;
+    let runner = create_program_runner(program::ProgramDevice::Cpu, Limits::default(), 1, &cache)?;
+    Ok(runner.answers(harness).map_err(ReplayError::from)?)
 }
 
 /// The notice on the history of the harness in this folder, or of the repository around it.

@@ -30,13 +30,17 @@ pub fn standing_exit_code(standing: Standing) -> u8 {
 
 /// The worse of two codes, for several fixtures at once.
 pub fn worse_exit_code(one: u8, other: u8) -> u8 {
-    let badness = |code: u8| match code {
+    if rank_exit_code(other) > rank_exit_code(one) { other } else { one }
+}
+
+/// How bad a code is: more is worse.
+fn rank_exit_code(code: u8) -> u8 {
+    match code {
         SUCCESS => 0,
         UNTESTABLE => 1,
         FAILED => 2,
         _ => 3,
-    };
-    if badness(other) > badness(one) { other } else { one }
+    }
 }
 
 /// Prints clap's message, and the likely command. Clap's exit code 2 would blame an innocent commit in a bisection.

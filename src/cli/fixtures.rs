@@ -80,8 +80,11 @@ pub fn group_fixtures<P: AsRef<Path>>(named_paths: &[P]) -> Vec<FixtureGroup> {
 fn name_run(named_path: &Path, siblings: &[PathBuf]) -> String {
     let folder = siblings.first().and_then(|step| step.parent()).unwrap_or(named_path);
     let below = folder.strip_prefix(named_path).unwrap_or(folder);
-    let own_name = || named_path.file_name().map_or_else(|| named_path.into(), PathBuf::from);
-    let name = if below.as_os_str().is_empty() { own_name() } else { below.to_owned() };
+    let name = if below.as_os_str().is_empty() {
+        named_path.file_name().map_or(named_path, Path::new)
+    } else {
+        below
+    };
     name.display().to_string()
 }
 

@@ -87,9 +87,10 @@ pub fn put_behind_command(
             _ => break,
         }
     }
-    let is_command =
-        |word: &OsString| word.to_str().is_some_and(|word| command.find_subcommand(word).is_some());
-    if end > 1 && words.get(end).is_some_and(is_command) {
+    if end > 1
+        && let Some(word) = words.get(end).and_then(|word| word.to_str())
+        && command.find_subcommand(word).is_some()
+    {
         words[1..=end].rotate_right(1);
     }
     words

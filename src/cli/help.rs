@@ -93,6 +93,7 @@ fn unknown_topic_error(word: &str) -> CommandError {
 /// The columns of the terminal.
 fn terminal_width() -> usize {
     let environment_width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    let terminal_width = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
-    environment_width.or_else(terminal_width).unwrap_or(WIDEST).clamp(40, WIDEST)
+    let width = environment_width
+        .or_else(|| terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)));
+    width.unwrap_or(WIDEST).clamp(40, WIDEST)
 }

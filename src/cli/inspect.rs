@@ -183,13 +183,13 @@ fn inspect_fixture(fixture: &Fixture, origin: &str) -> CliResult<Text> {
     fixture.description.iter().flat_map(|text| text.lines()).for_each(|line| out.line(line));
     out.line(ReportLine::new());
     let widest = fixture.provenance.entries().map(|(key, _)| key.len()).max().unwrap_or(0).max(8);
-    let labelled_line =
-        |name: &str, value: &str| ReportLine::new().column(BOLD, name, widest).and(" ").and(value);
-    out.line(labelled_line("harness", &display_path(&fixture.harness.path)));
+    out.line(label_value("harness", &display_path(&fixture.harness.path), widest));
     let sizes: Vec<String> =
         fixture.sizes.iter().map(|(name, size)| format!("{name} {size}")).collect();
-    out.line(labelled_line("sizes", &sizes.join(", ")));
-    fixture.provenance.entries().for_each(|(key, value)| out.line(labelled_line(key, value)));
+    out.line(label_value("sizes", &sizes.join(", "), widest));
+    for (key, value) in fixture.provenance.entries() {
+        out.line(label_value(key, value, widest));
+    }
     out.section("files");
     for file in &fixture.files {
         let hash_words = match file.blake3 {
@@ -228,6 +228,11 @@ fn inspect_fixture(fixture: &Fixture, origin: &str) -> CliResult<Text> {
     out.line(ReportLine::new());
     out.line(format!("content  {}", fixture.content_hash()?.to_hex()));
     Ok(out)
+}
+
+/// A line with `value` behind its label, in a column of `width` characters.
+fn label_value(label: &str, value: &str, width: usize) -> ReportLine {
+    ReportLine::new().column(BOLD, label, width).and(" ").and(value)
 }
 
 /// The outputs in the fixture, under their title.
@@ -269,21 +274,19 @@ fn describe_input(input: &Input, width: usize) -> CliResult<Text> {
 
 /// Integer inputs equal to others, shifted by one: the targets of a language model.
 fn find_shifted_inputs(inputs: &[Input]) -> CliResult<Vec<(&Input, &Input, Shift)>> {
-    let holds_whole_numbers =
-        |input: &&Input| input.present && !input.dtype.is_float() && input.dtype != DType::Bool;
+    let mut integer_inputs: Vec<&Input> = inputs.iter().collect();
+    integer_inputs
+        .retain(|input| input.present && !input.dtype.is_float() && input.dtype != DType::Bool);
     let mut pairs = Vec::new();
-    for tokens in inputs.iter().filter(holds_whole_numbers) {
-        for next in
-            inputs.iter().filter(holds_whole_numbers).filter(|next| next.dims == tokens.dims)
-        {
-            let left = tokens.packed()?;
-            let right = next.packed()?;
+    for &tokens in &integer_inputs {
+        for &next in integer_inputs.iter().filter(|next| next.dims == tokens.dims) {
+            let left_bytes = tokens.packed()?;
+            let right_bytes = next.packed()?;
             let shape = tokens.shape();
-            let view =
-                |input: &Input, bytes| TensorView { dtype: input.dtype, shape: &shape, bytes };
+            let left = TensorView { dtype: tokens.dtype, shape: &shape, bytes: &left_bytes };
+            let right = TensorView { dtype: next.dtype, shape: &shape, bytes: &right_bytes };
             if tokens.name != next.name
-                && let Some(token_shift) =
-                    find_token_shift(&view(tokens, &left), &view(next, &right))
+                && let Some(token_shift) = find_token_shift(&left, &right)
             {
                 pairs.push((tokens, next, token_shift));
             }

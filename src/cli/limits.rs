@@ -42,14 +42,19 @@ pub fn raise_process_limits() -> CliResult<()> {
 }
 
 impl Need {
+    /// Whether a limit of `bytes` is enough; none is no limit.
+    fn is_met_by(&self, bytes: Option<u64>) -> bool {
+        bytes.is_none_or(|bytes| bytes >= self.least)
+    }
+
     fn settle(&self, limit: Rlimit) -> CliResult<()> {
-        let is_enough = |bytes: Option<u64>| bytes.is_none_or(|bytes| bytes >= self.least);
-        if is_enough(limit.current) {
+        if self.is_met_by(limit.current) {
             return Ok(());
         }
         let allowed = limit.maximum.unwrap_or(u64::MAX).min(self.usual);
         let current = (allowed < u64::MAX).then_some(allowed);
-        if is_enough(current) && setrlimit(self.resource, Rlimit { current, ..limit }).is_ok() {
+        if self.is_met_by(current) && setrlimit(self.resource, Rlimit { current, ..limit }).is_ok()
+        {
             return Ok(());
         }
         let kib = limit.current.unwrap_or_default() >> 10;

@@ -25,13 +25,8 @@ impl LogFile {
     /// written to; an existing file must be an earlier log.
     pub fn create(path: &Path, about: &str) -> CliResult<LogFile> {
         let head = format!("{HEAD}{about}\n");
-        let log = |file| LogFile {
-            path: path.to_owned(),
-            file: Mutex::new(file),
-            failure: Mutex::default(),
-        };
         if let Some(stream) = open_existing_stream(path)? {
-            let log = log(stream);
+            let log = LogFile::new(path, stream);
             log.write(&head);
             return Ok(log);
         }
@@ -39,7 +34,11 @@ impl LogFile {
         // The path may lead to something else by now: a pipe must not block.
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = OpenOptions::new().append(true).custom_flags(flags).open(path);
-        Ok(log(file.context(|| log_write_error(path))?))
+        Ok(LogFile::new(path, file.context(|| log_write_error(path))?))
+    }
+
+    fn new(path: &Path, file: File) -> LogFile {
+        LogFile { path: path.to_owned(), file: Mutex::new(file), failure: Mutex::default() }
     }
 
     /// Adds `text`. A failure to write it is reported by [`LogFile::finish`].
@@ -82,15 +81,18 @@ fn open_existing_stream(path: &Path) -> CliResult<Option<File>> {
 }
 
 fn open_log_stream(path: &Path) -> CliResult<File> {
-    let open_with = |flags| OpenOptions::new().write(true).custom_flags(flags).open(path);
     // Refuses a pipe without a reader; the other one waits for a slow reader.
-    let probe = open_with(libc::O_NONBLOCK | libc::O_NOCTTY);
+    let probe = open_with_flags(path, libc::O_NONBLOCK | libc::O_NOCTTY);
     if probe.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENXIO)) {
         let message = format!("nobody reads the pipe {}", path.display());
         return Err(CommandError::new(message));
     }
     let _probe = probe.context(|| log_write_error(path))?;
-    open_with(libc::O_NOCTTY).context(|| log_write_error(path))
+    open_with_flags(path, libc::O_NOCTTY).context(|| log_write_error(path))
+}
+
+fn open_with_flags(path: &Path, flags: i32) -> io::Result<File> {
+    OpenOptions::new().write(true).custom_flags(flags).open(path)
 }
 
 /// Whether the file is empty or a log.

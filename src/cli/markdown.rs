@@ -126,26 +126,27 @@ fn split_table_cells(line: &str) -> Vec<String> {
     inner.split('|').map(|cell| strip_inline_marks(cell.trim())).collect()
 }
 
+/// Whether a row separates the head of a table from the rest.
+fn is_table_rule(row: &[String]) -> bool {
+    row.iter().all(|cell| cell.chars().all(|c| "-: ".contains(c)))
+}
+
 /// Columns as wide as they need to be, the widest of them narrowed until the table fits.
 fn render_markdown_table(rows: &[Vec<String>], width: usize, out: &mut String) {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let is_rule = |row: &[String]| row.iter().all(|cell| cell.chars().all(|c| "-: ".contains(c)));
-    let natural = |column: usize| {
-        let text_rows = rows.iter().filter(|row| !is_rule(row));
-        text_rows
-            .filter_map(|row| row.get(column))
-            .map(|cell| cell.chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    let mut widths: Vec<usize> = (0..columns).map(natural).collect();
+    let mut widths = vec![0; columns];
+    for row in rows.iter().filter(|row| !is_table_rule(row)) {
+        for (cell, cell_width) in row.iter().zip(&mut widths) {
+            *cell_width = cell.chars().count().max(*cell_width);
+        }
+    }
     while widths.iter().sum::<usize>() + 2 * columns > width {
         let Some(widest) = widths.iter_mut().max().filter(|widest| **widest > NARROWEST) else {
             break;
         };
         *widest -= 1;
     }
-    for (number, row) in rows.iter().enumerate().filter(|(_, row)| !is_rule(row)) {
+    for (number, row) in rows.iter().enumerate().filter(|(_, row)| !is_table_rule(row)) {
         let cells: Vec<Vec<String>> = row
             .iter()
             .zip(&widths)

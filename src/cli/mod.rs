@@ -262,10 +262,11 @@ fn find_misspelt_command(words: &[OsString]) -> Option<String> {
 /// The command whose name is nearly `word`.
 fn nearest_command(word: &str) -> Option<String> {
     let command = Cli::command();
-    let distance = |name: &str| strsim::damerau_levenshtein(word, name);
     let command_names = command.get_subcommands().map(clap::Command::get_name);
-    let nearest = command_names.min_by_key(|name| distance(name))?;
-    (distance(nearest) <= 2 && distance(nearest) < word.len()).then(|| nearest.to_owned())
+    let (distance, nearest) = command_names
+        .map(|name| (strsim::damerau_levenshtein(word, name), name))
+        .min_by_key(|(distance, _)| *distance)?;
+    (distance <= 2 && distance < word.len()).then(|| nearest.to_owned())
 }
 
 #[cfg(test)]

@@ -59,19 +59,20 @@ pub fn load_fixture(path: &Path) -> CliResult<Fixture> {
 
 fn explain_checkout_fault(fixture: &Path, error: FixtureError) -> CommandError {
     let absent = missing_fixture_path(&error).map(Path::to_owned);
-    let harness = || Fixture::harness_path(fixture).ok();
     let suspects: Vec<PathBuf> = match &absent {
         Some(path) => vec![path.clone()],
-        None => [Some(fixture.to_owned()), harness()].into_iter().flatten().collect(),
+        None => {
+            std::iter::once(fixture.to_owned()).chain(Fixture::harness_path(fixture).ok()).collect()
+        }
     };
     for path in suspects {
         let moved_path =
             discover_history_around(&path).and_then(|history| history.elsewhere(&path));
+        let Some(elsewhere) = moved_path else { continue };
         // A broken fixture is the user's to mend, unless a bisection checked it out.
-        let at_fault = |candidate: &OtherRevisionPath| {
-            if absent.is_some() { !candidate.here } else { candidate.bisecting && path.exists() }
-        };
-        if let Some(elsewhere) = moved_path.filter(at_fault) {
+        let is_checkout_at_fault =
+            if absent.is_some() { !elsewhere.here } else { elsewhere.bisecting && path.exists() };
+        if is_checkout_at_fault {
             return Younger { fixture: fixture.to_owned(), path, elsewhere, source: error }.into();
         }
     }
@@ -80,13 +81,12 @@ fn explain_checkout_fault(fixture: &Path, error: FixtureError) -> CommandError {
 
 /// The missing path in `error`.
 fn missing_fixture_path(error: &FixtureError) -> Option<&Path> {
-    let is_missing = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
     match error {
         FixtureError::NoFolder { path, .. } | FixtureError::NoManifest { path } => Some(path),
         FixtureError::Toml(TomlError::Read { path, source })
         | FixtureError::Harness(HarnessError::Toml(TomlError::Read { path, source }))
         | FixtureError::File(FileError::Open { path, source })
-            if is_missing(source) =>
+            if source.kind() == std::io::ErrorKind::NotFound =>
         {
             Some(path)
         }

@@ -31,12 +31,18 @@ const CTRL_D: char = '\u{4}';
 impl Answers {
     /// The terminal where standard input is one, else standard input.
     pub fn open() -> Answers {
-        let terminal = || {
-            let keys = File::options().read(true).write(true).open("/dev/tty").ok()?;
-            let lines = keys.try_clone().ok()?;
-            Some(Answers::Terminal(Term::read_write_pair(keys.try_clone().ok()?, keys), lines))
-        };
-        io::stdin().is_terminal().then(terminal).flatten().unwrap_or(Answers::Lines)
+        if io::stdin().is_terminal() {
+            Answers::open_terminal().unwrap_or(Answers::Lines)
+        } else {
+            Answers::Lines
+        }
+    }
+
+    /// The terminal of this process; none if it cannot be opened.
+    fn open_terminal() -> Option<Answers> {
+        let keys = File::options().read(true).write(true).open("/dev/tty").ok()?;
+        let lines = keys.try_clone().ok()?;
+        Some(Answers::Terminal(Term::read_write_pair(keys.try_clone().ok()?, keys), lines))
     }
 
     /// The answer to `question`; none at the end of input.

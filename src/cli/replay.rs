@@ -194,13 +194,19 @@ pub fn run_replay(args: &ReplayArgs, session: &Session) -> CliResult<u8> {
 
 /// The dependences of the results on `fixtures`, besides the words of the command.
 fn list_fixture_identities(args: &ReplayArgs, fixtures: &[PathBuf], cache: &Cache) -> Vec<String> {
-    let identity = |path: &PathBuf| -> CliResult<String> {
-        let project = Project::open(path, cache)?;
-        let target = project.target(args.rev.as_deref())?;
-        Ok(format!("{} {:?}", project.subject.identity(cache)?, target.sources.id))
-    };
-    let identity_text = |path| identity(path).unwrap_or_else(|error| error.in_a_line());
-    fixtures.iter().map(identity_text).collect()
+    let mut identities = Vec::with_capacity(fixtures.len());
+    for path in fixtures {
+        let identity = identify_fixture(path, args.rev.as_deref(), cache);
+        identities.push(identity.unwrap_or_else(|error| error.in_a_line()));
+    }
+    identities
+}
+
+/// The dependences of the result on the fixture at `path` and on its sources.
+fn identify_fixture(path: &Path, revision: Option<&str>, cache: &Cache) -> CliResult<String> {
+    let project = Project::open(path, cache)?;
+    let target = project.target(revision)?;
+    Ok(format!("{} {:?}", project.subject.identity(cache)?, target.sources.id))
 }
 
 /// The whole report; none for text: it is printed as it comes.

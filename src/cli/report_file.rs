@@ -124,8 +124,8 @@ impl ReportFile {
 
     /// Writes the report; an earlier one is replaced.
     fn write(&self, text: &str) -> CliResult<()> {
-        let failure_message = || format!("cannot write the report to {}", self.path.display());
-        files::replace_entry(&self.path, text.as_bytes()).context(failure_message)
+        files::replace_entry(&self.path, text.as_bytes())
+            .context(|| format!("cannot write the report to {}", self.path.display()))
     }
 }
 

@@ -94,12 +94,9 @@ fn review_pending(
     {
         println!("the accepted one was accepted because: {}", sanitise_line(reason));
     }
-    let remind = |scrolled: bool| {
-        if scrolled {
-            println!("\n{name}\n{verdict}");
-        }
-    };
-    remind(show_pending_changes(pending, DiffContext::Near));
+    if show_pending_changes(pending, DiffContext::Near) {
+        println!("\n{name}\n{verdict}");
+    }
     loop {
         match answers.key(format_args!(
             "\n{BOLD}a{BOLD:#}ccept  {BOLD}r{BOLD:#}eject  {BOLD}s{BOLD:#}kip  accept this and the rest ({BOLD}y{BOLD:#})  show more ({BOLD}d{BOLD:#})  {BOLD}q{BOLD:#}uit > "
@@ -121,7 +118,9 @@ fn review_pending(
                 return Ok(ReviewStep::Next);
             }
             Some(AnswerKey::Letter('d', _)) => {
-                remind(show_pending_changes(pending, DiffContext::Whole));
+                if show_pending_changes(pending, DiffContext::Whole) {
+                    println!("\n{name}\n{verdict}");
+                }
             }
             Some(AnswerKey::Letter('q', _)) | None => return Ok(ReviewStep::Quit),
             Some(AnswerKey::Interrupt) => return Ok(ReviewStep::Interrupt),

@@ -85,15 +85,13 @@ pub enum DeviceArg {
 }
 
 fn parse_device_arg(text: &str) -> Result<DeviceArg, String> {
-    let wrong = || "the devices are cpu, cuda and cuda:N".to_owned();
-    match text.split_once(':') {
-        None if text == "cpu" => Ok(DeviceArg::Cpu),
-        None if text == "cuda" => Ok(DeviceArg::Cuda(None)),
-        Some(("cuda", number)) => {
-            number.parse().map(|n| DeviceArg::Cuda(Some(n))).map_err(|_| wrong())
-        }
-        _ => Err(wrong()),
-    }
+    let device = match text.split_once(':') {
+        None if text == "cpu" => Some(DeviceArg::Cpu),
+        None if text == "cuda" => Some(DeviceArg::Cuda(None)),
+        Some(("cuda", number)) => number.parse().ok().map(|n| DeviceArg::Cuda(Some(n))),
+        _ => None,
+    };
+    device.ok_or_else(|| "the devices are cpu, cuda and cuda:N".to_owned())
 }
 
 /// Seconds, as a number with or without a point.
@@ -180,13 +178,17 @@ impl SessionArgs {
 
     /// The classes of the named devices, as in outcomes.
     pub fn device_classes(&self) -> CliResult<String> {
-        let class = |device: &DeviceArg| match device {
-            DeviceArg::Cpu => Ok("cpu".to_owned()),
-            DeviceArg::Cuda(ordinal) => {
-                Ok(cuda::find_gpu(ordinal.unwrap_or(0)).map_err(DeviceError::from)?.architecture)
-            }
-        };
-        Ok(self.backend.iter().map(class).collect::<CliResult<Vec<String>>>()?.join(","))
+        let mut classes = Vec::with_capacity(self.backend.len());
+        for device in &self.backend {
+            classes.push(match device {
+                DeviceArg::Cpu => "cpu".to_owned(),
+                DeviceArg::Cuda(ordinal) => {
+                    let gpu = cuda::find_gpu(ordinal.unwrap_or(0)).map_err(DeviceError::from)?;
+                    gpu.architecture
+                }
+            });
+        }
+        Ok(classes.join(","))
     }
 
     /// Complains about a sanitizer without a GPU to use it on.
@@ -300,8 +302,7 @@ impl Session {
             RevisionRunner::Program => {
                 // One for both: a loaded program serves either.
                 let backend = self.program_backend(device, threads)?;
-                let lab = |fresh| Lab::new(backend.clone(), self.cache.clone(), fresh);
-                Ok([lab(fresh), lab(true)])
+                Ok([fresh, true].map(|fresh| Lab::new(backend.clone(), self.cache.clone(), fresh)))
             }
         }
     }
@@ -447,17 +448,19 @@ fn own_file() -> CliResult<PathBuf> {
 /// The folder around the cache's own: `REPLAY_CACHE_DIR`, else the one for caches in the XDG Base Directory
 /// Specification.
 pub fn cache_folder() -> CliResult<PathBuf> {
-    let folder = |name: &str| {
-        std::env::var_os(name).map(PathBuf::from).filter(|path| !path.as_os_str().is_empty())
-    };
-    let chosen_folder = folder("REPLAY_CACHE_DIR")
-        .or_else(|| folder("XDG_CACHE_HOME").filter(|path| path.is_absolute()))
-        .or_else(|| folder("HOME").map(|home| home.join(".cache")));
+    let chosen_folder = read_env_path("REPLAY_CACHE_DIR")
+        .or_else(|| read_env_path("XDG_CACHE_HOME").filter(|path| path.is_absolute()))
+        .or_else(|| read_env_path("HOME").map(|home| home.join(".cache")));
     let chosen_folder = chosen_folder.ok_or_else(|| {
         CommandError::new("no place for the cache: neither REPLAY_CACHE_DIR nor HOME is set")
             .with_hint("set REPLAY_CACHE_DIR to a folder that can be written")
     })?;
     Ok(std::path::absolute(&chosen_folder)?)
+}
+
+/// The path in the variable `name`; none if it is unset or empty.
+fn read_env_path(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from).filter(|path| !path.as_os_str().is_empty())
 }
 
 #[cfg(test)]

@@ -38,8 +38,8 @@ impl SnapshotSettings {
 
     fn store(&self, fixture: &Fixture, is_asked: bool) -> Option<Store> {
         let wants_snapshot = is_asked || fixture.snapshot || self.update.asks_for_new();
-        let store_beside = || wants_snapshot.then(|| Store::beside(&fixture.dir));
-        Store::find(&fixture.dir, self.folder.as_deref()).or_else(store_beside)
+        Store::find(&fixture.dir, self.folder.as_deref())
+            .or_else(|| wants_snapshot.then(|| Store::beside(&fixture.dir)))
     }
 
     /// Compares the outcome of `trial` with its accepted snapshot and writes a snapshot to review. None if it is
