@@ -139,7 +139,6 @@ fn mentions_name(source: &Source, name: &str) -> bool {
 
 /// Why the device code of `source` has no float64 form to fit the host's; none if it may have one.
 pub(super) fn find_device_obstacle(source: &Source) -> Option<&'static str> {
-    let text = source.text;
     if let Some(header) = NARROW_HEADERS.into_iter().find(|header| includes(source, header)) {
         return Some(header);
     }
