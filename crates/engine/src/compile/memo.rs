@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use super::{
-    CompilerError, Excess, FLAGS, HEADERS, KeyHasher, LINK, PRELUDE, Toolchain, definitions_object,
-    outside_prerequisites, owned_words, precision_flag, scratch_failed,
+    Compiler, CompilerError, Excess, FLAGS, HEADERS, KeyHasher, LINK, PRELUDE, Toolchain,
+    definitions_object, outside_prerequisites, owned_words, precision_flag, scratch_failed,
 };
 use crate::cache::CacheKind;
 use crate::foreign::Finished;
@@ -158,20 +158,22 @@ impl Toolchain {
         Ok(finished_run)
     }
 
-    /// The precompiled [`PRELUDE`], or none if only a few units are compiled or the compiler makes
-    /// none. g++ looks for it in the folders before those with headers, and checks that it fits;
-    /// clang++ does neither.
+    /// The precompiled [`PRELUDE`]; none if the compiler makes none, or if only a few units are compiled and the cache
+    /// has none of an earlier command. g++ looks for it in the folders before those with headers, and checks that it
+    /// fits; clang++ does neither.
     fn prelude(&self, precision: Precision) -> Option<&Prelude> {
         let is_clang = self.compiler.version().contains("clang");
         // Checked builds are few in any search.
-        let is_single = precision == Precision::Checked || !self.once.many.load(Ordering::Relaxed);
-        if is_clang || is_single {
+        if is_clang || precision == Precision::Checked {
             return None;
         }
         // It only saves time: without it the headers are there.
         // Comparisons of native code take shadows; another core is free for their prelude.
         let preludes = &self.once.preludes;
         let optional_prelude = preludes[precision_slot(precision)].get_or_init(|| {
+            if !self.once.many.load(Ordering::Relaxed) {
+                return self.recall_prelude(&prelude_key(&self.compiler, precision));
+            }
             std::thread::scope(|scope| {
                 if precision == Precision::Native {
                     // Without a thread for it, it is made on demand.
@@ -186,19 +188,19 @@ impl Toolchain {
         optional_prelude.as_ref()
     }
 
+    /// The precompiled header with the key `first` in the cache.
+    fn recall_prelude(&self, first: &str) -> Option<Prelude> {
+        let (key, read) = self.outside.recall_with_files(&self.cache, first)?;
+        let entry = self.cache.find(CacheKind::Precompiled, &key)?;
+        Some(Prelude { entry, read })
+    }
+
     fn make_prelude(&self, precision: Precision) -> Option<Prelude> {
         let [_, header] = PRELUDE;
-        let mut flags = owned_words(FLAGS);
-        flags.extend(precision_flag(precision));
-        let mut hasher = KeyHasher::new("prelude");
-        hasher.part(self.compiler.identity());
-        hasher.part(headers::hash_headers().as_bytes());
-        hasher.list(&flags);
-        let first = hasher.finish();
-        if let Some((key, read)) = self.outside.recall_with_files(&self.cache, &first)
-            && let Some(entry) = self.cache.find(CacheKind::Precompiled, &key)
-        {
-            return Some(Prelude { entry, read });
+        let flags = prelude_flags(precision);
+        let first = prelude_key(&self.compiler, precision);
+        if let Some(prelude) = self.recall_prelude(&first) {
+            return Some(prelude);
         }
         let scratch = self.cache.scratch().ok()?;
         let folder = scratch.path();
@@ -218,6 +220,21 @@ impl Toolchain {
         let entry = self.cache.write(CacheKind::Precompiled, &key, &bytes).ok()?;
         Some(Prelude { entry, read })
     }
+}
+
+fn prelude_flags(precision: Precision) -> Vec<String> {
+    let mut flags = owned_words(FLAGS);
+    flags.extend(precision_flag(precision));
+    flags
+}
+
+/// The key of everything known of a precompiled header before the compiler has run.
+fn prelude_key(compiler: &Compiler, precision: Precision) -> String {
+    let mut hasher = KeyHasher::new("prelude");
+    hasher.part(compiler.identity());
+    hasher.part(headers::hash_headers().as_bytes());
+    hasher.list(prelude_flags(precision));
+    hasher.finish()
 }
 
 /// The compiler's list of its files.
