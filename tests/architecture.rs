@@ -180,7 +180,7 @@ fn every_part_uses_only_those_below_it() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(seen.len() > places.len(), "too few uses were found: {seen:?}");
+    assert!(seen.len() > 20, "too few uses were found: {seen:?}");
 }
 
 /// Whether the part at `place` lies in the crate of `source`; in another, a module may have its name.

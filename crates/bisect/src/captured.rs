@@ -4,9 +4,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{BisectError, Bisection, SearchTarget};
-use crate::history::{Commit, CommitId};
-use crate::judge::{Verdict, check_captured, has_captured_bits};
-use crate::trial::{Outcome, Status};
+use replay_engine::judge::{Verdict, check_captured, has_captured_bits};
+use replay_engine::trial::{Outcome, Status};
+use replay_history::{Commit, CommitId};
 
 /// The commits with the captured outputs of a fixture: to the bit or, if there are none, within noise.
 #[derive(Clone, Debug)]

@@ -11,10 +11,10 @@ use super::lineage::{Lineage, build_range_lineage};
 use super::range::Range;
 use super::workers::PlannedSearch;
 use super::{BisectError, Bisection, On, SearchTarget};
-use crate::history::{Commit, CommitId, History};
-use crate::judge::{Accesses, Judgement, OutputPicture, Verdict};
-use crate::search::survey_graph;
-use crate::trial::{AccessCheck, Status};
+use replay_engine::judge::{Accesses, Judgement, OutputPicture, Verdict};
+use replay_engine::trial::{AccessCheck, Status};
+use replay_history::{Commit, CommitId, History};
+use replay_search::survey_graph;
 use view::FixtureSurvey;
 
 /// Where the outputs change in a range of commits.

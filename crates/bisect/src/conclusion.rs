@@ -14,11 +14,11 @@ use super::steady::{self, Steady, SteadyOutcome};
 use super::symptom::{On, Symptom, are_slight, same_bits, select_wanted};
 use super::workers::PlannedSearch;
 use super::{BisectError, Bisection, Event, SearchListener, SearchTarget, Trusted, flaky};
-use crate::history::{Commit, SourceSpec};
-use crate::judge::{
+use replay_engine::judge::{
     Accesses, LaunchChange, OutputPicture, Verdict, check_trial_accesses, diff_launches,
 };
-use crate::search::{Conclusion, EndsRefusal, TestAnswer, Warning};
+use replay_history::{Commit, SourceSpec};
+use replay_search::{Conclusion, EndsRefusal, TestAnswer, Warning};
 
 /// The search tests the acquitted commit with the largest diff, needed or not, in a history of at most this
 /// many variants. People suspect that commit.

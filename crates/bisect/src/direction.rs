@@ -7,8 +7,8 @@ use super::probe::Seen;
 use super::symptom::Symptom;
 use super::workers::PlannedSearch;
 use super::{BisectError, Bisection};
-use crate::history::{Commit, History};
-use crate::search::TestAnswer;
+use replay_history::{Commit, History};
+use replay_search::TestAnswer;
 
 /// The ends of a search.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use super::steady::Steady;
 use super::symptom::{ask_for_orders, select_wanted};
 use super::workers::{PlannedSearch, TestThreads};
 use super::{BisectError, Event, SearchListener};
-use crate::search::{Options, Rate, Search, TestAnswer};
+use replay_search::{Options, Rate, Search, TestAnswer};
 
 /// How often to test a bad end before it counts as one without symptoms.
 const PATIENCE: usize = 20;

@@ -1,7 +1,7 @@
 //! Finds the commit at fault for a broken kernel: plans the search, replays its picks, and collects the
 //! evidence for its answer.
 //!
-//! Joins the pure search of [`search`](crate::search) with histories and replays. Prints nothing:
+//! Joins the pure search of [`search`](replay_search) with histories and replays. Prints nothing:
 //! it reports to a callback, in [`Event`]s.
 #![deny(unreachable_pub)]
 #![deny(unsafe_code)]
@@ -23,22 +23,14 @@ mod steady;
 mod symptom;
 mod workers;
 
-use replay_base::{cache, summary};
-use replay_engine::{backend, judge, trial};
-use replay_history as history;
-use replay_numerics as numerics;
-use replay_runtime as runtime;
-use replay_search as search;
-use replay_snapshot as snapshot;
-
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use crate::backend::{Held, ReplayError};
-use crate::history::{Commit, History, HistoryError, SourceSpec};
-use crate::search::{GraphError, SearchError, SearchState, TestAnswer};
-use crate::snapshot::Snapshot;
-use crate::trial::{AccessCheck, Lab, Subject};
+use replay_engine::backend::{Held, ReplayError};
+use replay_engine::trial::{AccessCheck, Lab, Subject};
+use replay_history::{Commit, History, HistoryError, SourceSpec};
+use replay_search::{GraphError, SearchError, SearchState, TestAnswer};
+use replay_snapshot::Snapshot;
 
 pub use captured::CapturedBy;
 pub use changes::{LogChange, LogReport, LogStep, LogWork, Repair, UntestedCommit, survey_range};

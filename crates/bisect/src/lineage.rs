@@ -7,8 +7,8 @@ use super::conclusion::all_sources;
 use super::probe::Seen;
 use super::range::Range;
 use super::{BisectError, Bisection, Direction};
-use crate::history::{Commit, CommitId, History, SourceSpec};
-use crate::search::{Graph, TestAnswer};
+use replay_history::{Commit, CommitId, History, SourceSpec};
+use replay_search::{Graph, TestAnswer};
 
 /// The most commits of one graph. The newest stay.
 const SHOWN: usize = 600;

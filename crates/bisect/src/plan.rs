@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{BisectError, Direction, SearchTarget};
-use crate::history::{Commit, CommitId, GraphNode, History, HistoryError, SourceKey, SourceSpec};
-use crate::search::Graph;
+use replay_history::{Commit, CommitId, GraphNode, History, HistoryError, SourceKey, SourceSpec};
+use replay_search::Graph;
 
 /// A history made ready for a search.
 #[derive(Debug)]

@@ -7,19 +7,19 @@ use serde::Serialize;
 
 use super::recorded;
 use super::symptom::{self, On, Symptom};
-use crate::backend::ReplayError;
-use crate::history::{CommitId, History, HistoryError, SourceSet, SourceSpec};
-use crate::judge::{
+use replay_base::summary::{Checksum, summarize_tensor};
+use replay_engine::backend::ReplayError;
+use replay_engine::judge::{
     AccessStory, Accesses, Equivalence, GradientCheck, GradientVerdict, Judgement, OutputPicture,
     Story, Verdict, WrongBy, check_gradients, check_trial_accesses, draw_output_pictures,
     find_order_dependences, judge_trial,
 };
-use crate::numerics::compare::Agreement;
-use crate::runtime::report::AccessFinding;
-use crate::search::TestAnswer;
-use crate::snapshot::{Snapshot, SnapshotComparison};
-use crate::summary::{Checksum, summarize_tensor};
-use crate::trial::{AccessCheck, Failure, Lab, Outcome, Shadow, Status, Subject, Trial};
+use replay_engine::trial::{AccessCheck, Failure, Lab, Outcome, Shadow, Status, Subject, Trial};
+use replay_history::{CommitId, History, HistoryError, SourceSet, SourceSpec};
+use replay_numerics::compare::Agreement;
+use replay_runtime::report::AccessFinding;
+use replay_search::TestAnswer;
+use replay_snapshot::{Snapshot, SnapshotComparison};
 
 /// The sources of a commit for one fixture.
 #[derive(Clone, Debug)]
@@ -590,7 +590,7 @@ impl Test<'_> {
             let noise = self.trial.noise()?;
             let shadows =
                 if snapshot.knows_shadows() { self.trial.imprints()? } else { Vec::new() };
-            let comparison = crate::snapshot::compare_outcome(snapshot, &outcome, &noise, &shadows);
+            let comparison = replay_snapshot::compare_outcome(snapshot, &outcome, &noise, &shadows);
             let symptoms =
                 recorded::symptoms_from_snapshot(probe.name(), probe.on, &comparison, &outcome);
             let verdict = recorded::verdict_from_snapshot(&comparison);

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::{BisectError, SearchTarget};
-use crate::history::{CommitId, History, SourceSpec};
-use crate::search::Graph;
+use replay_history::{CommitId, History, SourceSpec};
+use replay_search::Graph;
 
 /// The commits of a range, as numbers.
 pub(super) struct Range {

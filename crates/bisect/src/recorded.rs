@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use super::symptom::{On, Symptom};
-use crate::judge::Verdict;
-use crate::snapshot::{SnapshotComparison, SnapshotVerdict};
-use crate::trial::Outcome;
+use replay_engine::judge::Verdict;
+use replay_engine::trial::Outcome;
+use replay_snapshot::{SnapshotComparison, SnapshotVerdict};
 
 /// The verdict, in the terms of a comparison of two revisions.
 pub(super) fn verdict_from_snapshot(comparison: &SnapshotComparison) -> Verdict {

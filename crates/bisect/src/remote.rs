@@ -16,8 +16,8 @@ use super::steady::TESTED;
 use super::symptom::{self, Symptom, ask_for_orders, select_wanted};
 use super::workers::PlannedSearch;
 use super::{BisectEnds, BisectError, Bisection, SearchTarget};
-use crate::history::{Commit, CommitId, History};
-use crate::search::{Options, Search, SearchState, TestAnswer};
+use replay_history::{Commit, CommitId, History};
+use replay_search::{Options, Search, SearchState, TestAnswer};
 
 /// The part of a test's result for the search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use super::probe::collect_checksums;
 use super::symptom::same_bits;
-use crate::backend::ReplayError;
-use crate::judge::{Accesses, TrustedReplay, find_order_dependences};
-use crate::trial::{AccessCheck, CheckedReplay, Failure, Outcome, Status, Trial};
+use replay_engine::backend::ReplayError;
+use replay_engine::judge::{Accesses, TrustedReplay, find_order_dependences};
+use replay_engine::trial::{AccessCheck, CheckedReplay, Failure, Outcome, Status, Trial};
 
 /// The replay of a variant.
 #[derive(Clone)]

@@ -3,9 +3,9 @@
 use super::direction::Direction;
 use super::workers::PlannedSearch;
 use super::{BisectError, Bisection};
-use crate::history::{Commit, CommitId, SourceSpec};
-use crate::judge::{GradientCheck, GradientVerdict, check_gradients};
-use crate::search::{Conclusion, EndsRefusal};
+use replay_engine::judge::{GradientCheck, GradientVerdict, check_gradients};
+use replay_history::{Commit, CommitId, SourceSpec};
+use replay_search::{Conclusion, EndsRefusal};
 
 /// A defect of both ends of a search. A comparison with the good end cannot show it.
 #[derive(Clone, Debug)]

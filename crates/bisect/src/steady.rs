@@ -7,9 +7,9 @@ use super::probe::Seen;
 use super::symptom::{Symptom, ask_for_orders, select_wanted};
 use super::workers::{PlannedSearch, TestThreads};
 use super::{BisectError, Event, SearchListener};
-use crate::backend::ReplayError;
-use crate::search::{Conclusion, EndsRefusal, Options, Phase, Search, TestAnswer};
-use crate::trial::Lab;
+use replay_engine::backend::ReplayError;
+use replay_engine::trial::Lab;
+use replay_search::{Conclusion, EndsRefusal, Options, Phase, Search, TestAnswer};
 
 /// The mark of a variant whose verdict is in the cache.
 pub(super) const TESTED: &str = "tested";

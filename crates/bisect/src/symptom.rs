@@ -5,14 +5,14 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::judge::{
+use replay_engine::judge::{
     Equivalence, GradientCheck, GradientVerdict, Judgement, OutputJudgement, ShadowShift, Story,
     Verdict, WrongBy,
 };
-use crate::numerics::oracle::Finding;
-use crate::runtime::report::{AccessFinding, FoundKind};
-use crate::search::TestAnswer;
-use crate::trial::{OrderDependence, Outcome, Status};
+use replay_engine::trial::{OrderDependence, Outcome, Status};
+use replay_numerics::oracle::Finding;
+use replay_runtime::report::{AccessFinding, FoundKind};
+use replay_search::TestAnswer;
 
 /// The condition for a bad commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -101,7 +101,7 @@ pub enum Symptom {
     Failed {
         /// The fixture.
         fixture: String,
-        /// The kind of failure, in the words of [`Failure::kind`](crate::trial::Failure::kind).
+        /// The kind of failure, in the words of [`Failure::kind`](replay_engine::trial::Failure::kind).
         kind: String,
     },
 }

@@ -12,10 +12,10 @@ use std::thread;
 use super::plan::Plan;
 use super::probe::{Base, CommitProbe, Seen, Sources};
 use super::{BisectError, Bisection, Trusted};
-use crate::backend::ReplayError;
-use crate::cache::CacheKind;
-use crate::history::Commit;
-use crate::trial::Lab;
+use replay_base::cache::CacheKind;
+use replay_engine::backend::ReplayError;
+use replay_engine::trial::Lab;
+use replay_history::Commit;
 
 /// Threads with one task and one result each.
 ///

@@ -18,8 +18,6 @@ mod task_pool;
 #[cfg(test)]
 mod tests;
 
-use replay_base::{files, process};
-
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;

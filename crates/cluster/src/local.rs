@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::task_array::task_log_path;
 use super::{Array, ClusterError, Scheduler, TaskStanding};
-use crate::process::tree;
+use replay_base::process::tree;
 
 /// The name of the only node.
 const NODE: &str = "localhost";

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ClusterError;
 use super::folder::task_folder_error;
-use crate::files;
+use replay_base::files;
 
 /// The most bytes of a file of the shared folder.
 const LIMIT: u64 = 64 << 20;

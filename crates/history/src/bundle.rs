@@ -15,7 +15,7 @@ use git2::{ErrorClass, ObjectType, Reference, Repository, RepositoryInitOptions}
 use tempfile::TempDir;
 
 use super::{HistoryError, bundle_header::BundleHeader};
-use crate::files;
+use replay_base::files;
 
 const REPOSITORY: &str = "repo.git";
 const MANIFEST: &str = "manifest";

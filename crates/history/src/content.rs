@@ -9,7 +9,7 @@ use git2::{Oid, Repository, RepositoryOpenFlags};
 
 use super::HistoryError;
 use super::tree::{GitTree, Node, Stop, Tree};
-use crate::files;
+use replay_base::files;
 
 /// The digests of git's objects read so far: revisions share most of their files.
 static KNOWN: LazyLock<Mutex<HashMap<Oid, Digest>>> = LazyLock::new(Mutex::default);

@@ -19,7 +19,7 @@ use super::{
     tree::{GitTree, Node, Stop, node_from_entry},
     walk::{MAX_DEPTH, TreeWalk},
 };
-use crate::tensor::parallel;
+use replay_base::tensor::parallel;
 
 /// One thread computes the keys of fewer trees than these: opening a repository has its price.
 const TREES_PER_THREAD: usize = 500;

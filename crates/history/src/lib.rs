@@ -27,9 +27,6 @@ mod tree;
 mod walk;
 mod whole_tree;
 
-use replay_base::{files, tensor};
-use replay_fixture::harness;
-
 use std::{
     cell::RefCell,
     collections::HashMap,
@@ -39,6 +36,7 @@ use std::{
 };
 
 use git2::{ErrorCode, Oid, Repository, RepositoryOpenFlags};
+use replay_base::files;
 use tempfile::TempDir;
 
 pub use content::{FileKind, TreeFile, TreeReader};

@@ -6,7 +6,7 @@ use git2::{Commit, Delta, Diff, DiffFindOptions, DiffOptions, Oid, Tree};
 
 use super::source_set::{from_prefix, from_root};
 use super::{History, HistoryError, Rename, SourceFault, SourceSpec};
-use crate::harness::SourcePath;
+use replay_fixture::harness::SourcePath;
 
 /// As many commits behind a revision are asked for a path that it lacks.
 const MOST_COMMITS: usize = 4096;

@@ -13,8 +13,8 @@ use super::{
     walk::{TreeWalk, WalkedFile},
     whole_tree,
 };
-use crate::files;
-use crate::harness::SourcePath;
+use replay_base::files;
+use replay_fixture::harness::SourcePath;
 
 /// Selects the files of a kernel project.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -13,7 +13,7 @@ use std::{
 use git2::{ErrorClass, ErrorCode, ObjectType, Oid, Repository};
 
 use super::{HistoryError, SourceFault};
-use crate::files;
+use replay_base::files;
 
 /// As long as Linux lets a name be, in bytes.
 const LONGEST_NAME: usize = 255;

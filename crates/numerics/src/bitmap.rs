@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
-use crate::scratch::{Scratch, ScratchError, ScratchNumbers};
-use crate::tensor::TensorView;
+use replay_base::scratch::{Scratch, ScratchError, ScratchNumbers};
+use replay_base::tensor::TensorView;
 
 /// The elements of a tensor that belong to a class, by row-major index.
 #[derive(Debug, PartialEq)]

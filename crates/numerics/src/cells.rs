@@ -5,8 +5,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::constants::{LEAST_ROW, ROW_SHARE};
-use crate::scratch::ScratchNumber;
-use crate::tensor::TensorView;
+use replay_base::scratch::ScratchNumber;
+use replay_base::tensor::TensorView;
 
 /// A float for deviations.
 pub(super) trait DeviationFloat: ScratchNumber + Default + PartialOrd {
@@ -267,7 +267,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::tensor::DType;
+    use replay_base::tensor::DType;
 
     /// What becomes of `noise` beside `values`, in rows of `row`.
     fn raised(values: &[f32], noise: &[f32], row: usize) -> Vec<f32> {

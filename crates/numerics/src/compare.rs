@@ -8,9 +8,9 @@ use super::constants::{COARSE_ROUNDING, COARSEST_SHARE, NOISE_FACTOR};
 use super::measure::{Squares, ulp, value_distance};
 use super::noise::NoiseRef;
 use super::{CompareError, NumericsError, check_shapes};
-use crate::scratch::Scratch;
-use crate::summary::Number;
-use crate::tensor::{DType, TensorView};
+use replay_base::scratch::Scratch;
+use replay_base::summary::Number;
+use replay_base::tensor::{DType, TensorView};
 
 /// Elements of one task. The number is fixed: sums do not depend on the number of threads.
 const BLOCK: usize = 1 << 14;
@@ -153,7 +153,7 @@ pub fn compare_outputs(
 /// The elements beyond noise, by the rules of [`compare_outputs`].
 ///
 /// # Errors
-/// Those of [`compare_outputs`], and [`ScratchError`](crate::scratch::ScratchError) if there is no room.
+/// Those of [`compare_outputs`], and [`ScratchError`](replay_base::scratch::ScratchError) if there is no room.
 pub fn beyond_noise(
     base: &TensorView,
     got: &TensorView,
@@ -407,7 +407,7 @@ impl ComparisonBlock {
 mod tests {
     use super::*;
     use crate::noise::Spread;
-    use crate::tensor::step::draw_bits;
+    use replay_base::tensor::step::draw_bits;
 
     /// Values of which some are none or infinite, and others that differ from some of them.
     fn sides(count: u64) -> [Vec<f32>; 2] {

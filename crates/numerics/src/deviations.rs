@@ -7,9 +7,9 @@ use super::bitmap::Bitmap;
 use super::cells::DeviationFloat;
 use super::measure::value_distance;
 use super::noise::NoiseSource;
-use crate::scratch::{Scratch, ScratchError, ScratchNumbers};
-use crate::tensor::TensorView;
-use crate::tensor::vectors::widest;
+use replay_base::scratch::{Scratch, ScratchError, ScratchNumbers};
+use replay_base::tensor::TensorView;
+use replay_base::tensor::vectors::widest;
 
 /// Elements of one comparison.
 pub(super) const BLOCK: usize = 1 << 10;
@@ -284,7 +284,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::tensor::DType;
+    use replay_base::tensor::DType;
 
     fn bytes(values: &[f64]) -> Vec<u8> {
         values.iter().flat_map(|x| (*x as f32).to_le_bytes()).collect()

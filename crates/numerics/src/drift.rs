@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::constants::{LEAST_SLICE, NARROW_ROUNDING, NOISE_FACTOR, WIDER_NOISE};
 use super::measure::{Squares, ulp};
 use super::noise::NoiseRef;
-use crate::summary::Number;
-use crate::tensor::{DType, Dim, TensorView};
+use replay_base::summary::Number;
+use replay_base::tensor::{DType, Dim, TensorView};
 
 /// A common shift of the elements of one slice, or of all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]

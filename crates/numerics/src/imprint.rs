@@ -17,8 +17,8 @@ use super::constants::{
 use super::measure::{root_mean_square, ulp};
 use super::noise::NoiseRef;
 use super::shadow::{median_row_magnitude, row_of};
-use crate::summary::{Number, draw_splitmix64};
-use crate::tensor::{DType, TensorView};
+use replay_base::summary::{Number, draw_splitmix64};
+use replay_base::tensor::{DType, TensorView};
 
 /// The sums of one kind.
 pub(crate) const SUMS: usize = 16;

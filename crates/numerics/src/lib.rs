@@ -1,5 +1,5 @@
 //! Judges outputs: noise, oracle, comparison, slices, derivatives. Pure numerics: no files, devices or printing.
-//! Per-element results lie in a [`Scratch`](crate::scratch::Scratch) that the caller provides, so that the heap
+//! Per-element results lie in a [`Scratch`](replay_base::scratch::Scratch) that the caller provides, so that the heap
 //! does not grow with the tensors.
 //!
 //! `docs/verdicts.md` describes the method and justifies its constants.
@@ -25,10 +25,8 @@ pub mod steps;
 mod tests;
 pub mod zeros;
 
-use replay_base::{scratch, summary, tensor};
-
-use crate::scratch::ScratchError;
-use crate::tensor::TensorView;
+use replay_base::scratch::ScratchError;
+use replay_base::tensor::TensorView;
 
 /// Two tensors that cannot be compared element by element.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::tensor::{DType, TensorView};
+use replay_base::tensor::{DType, TensorView};
 
 /// The distance between neighbouring numbers of `dtype` at the magnitude of `value`; 0 for
 /// integers, and where `value` is not finite.

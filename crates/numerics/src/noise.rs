@@ -11,9 +11,9 @@ use super::constants::{FLIP_FACTOR, FLIP_REPLAYS, ORDER_FACTOR};
 use super::deviations::{BLOCK, ElementDeviations, Of};
 use super::measure::{Squares, ulp};
 use super::{CompareError, NumericsError, check_shapes};
-use crate::scratch::{Scratch, ScratchError, ScratchNumber, ScratchNumbers};
-use crate::tensor::vectors::widest;
-use crate::tensor::{DType, TensorView};
+use replay_base::scratch::{Scratch, ScratchError, ScratchNumber, ScratchNumbers};
+use replay_base::tensor::vectors::widest;
+use replay_base::tensor::{DType, TensorView};
 
 /// The most listed indices of flips and of unstable elements.
 const LISTED: usize = 8;
@@ -134,7 +134,7 @@ pub struct NoiseSummary {
     /// Replays beside the base.
     pub replays: u32,
     /// The L2 norm of the noise over the L2 norm of the output, over finite elements.
-    #[serde(with = "crate::summary::Number")]
+    #[serde(with = "replay_base::summary::Number")]
     pub relative_l2: f64,
     /// Elements with a jump in at most two replays, far beyond all the others.
     pub flips: u64,

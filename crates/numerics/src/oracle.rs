@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::measure::{Squares, ulp, value_distance};
 use super::noise::NoiseRef;
 use super::{CompareError, check_shapes};
-use crate::summary::Number;
-use crate::tensor::TensorView;
-use crate::tensor::vectors::widest;
+use replay_base::summary::Number;
+use replay_base::tensor::TensorView;
+use replay_base::tensor::vectors::widest;
 
 /// How far an output lies from its oracle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -210,8 +210,8 @@ pub enum Finding {
 mod tests {
     use super::*;
     use crate::noise::Spread;
-    use crate::tensor::DType;
-    use crate::tensor::step::draw_bits;
+    use replay_base::tensor::DType;
+    use replay_base::tensor::step::draw_bits;
 
     #[test]
     fn the_worst_element_is_that_of_all_blocks() {

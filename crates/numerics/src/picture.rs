@@ -14,8 +14,8 @@ use super::compare::compare_element;
 use super::constants::NOISE_FACTOR;
 use super::measure::{ulp, value_distance};
 use super::noise::NoiseRef;
-use crate::summary::{POISON_A, POISON_B};
-use crate::tensor::TensorView;
+use replay_base::summary::{POISON_A, POISON_B};
+use replay_base::tensor::TensorView;
 
 /// Cells of a map, at most: down and across.
 pub const CELLS: [usize; 2] = [24, 48];

@@ -18,9 +18,9 @@ use super::constants::{
 use super::measure::{Squares, root_mean_square, ulp, value_distance};
 use super::noise::{NoiseRef, Spread};
 use super::{CompareError, NumericsError, check_shapes};
-use crate::scratch::{Scratch, ScratchNumbers};
-use crate::summary::Number;
-use crate::tensor::{DType, TensorView};
+use replay_base::scratch::{Scratch, ScratchNumbers};
+use replay_base::summary::Number;
+use replay_base::tensor::{DType, TensorView};
 
 /// How two shadows of one output differ.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -109,7 +109,7 @@ impl<'a> Shadows<'a> {
     ///
     /// # Errors
     /// [`CompareError::Shape`] if the shapes differ, [`CompareError::Noise`] if the noise belongs to
-    /// another tensor; [`ScratchError`](crate::scratch::ScratchError) if there is no room.
+    /// another tensor; [`ScratchError`](replay_base::scratch::ScratchError) if there is no room.
     pub fn new(
         base: TensorView<'a>,
         got: TensorView<'a>,
@@ -338,7 +338,7 @@ impl<'a> Shadows<'a> {
     /// The moved elements.
     ///
     /// # Errors
-    /// [`ScratchError`](crate::scratch::ScratchError) if there is no room.
+    /// [`ScratchError`](replay_base::scratch::ScratchError) if there is no room.
     pub fn moved(&self, scratch: &Scratch) -> Result<Bitmap, NumericsError> {
         Ok(Bitmap::in_scratch(scratch, self.base.len(), |index| self.has_moved(index))?)
     }

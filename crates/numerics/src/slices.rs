@@ -12,8 +12,8 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 use super::bitmap::Bitmap;
-use crate::scratch::{Scratch, ScratchError};
-use crate::tensor::{Dim, TensorView, unravel_index};
+use replay_base::scratch::{Scratch, ScratchError};
+use replay_base::tensor::{Dim, TensorView, unravel_index};
 
 pub(super) use self::location_text::describe_term;
 pub use self::location_text::has_shape;

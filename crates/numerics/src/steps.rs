@@ -9,8 +9,8 @@ use super::cells::median_of;
 use super::constants::{FEW_TIES, LEAST_ROW};
 use super::noise::Spread;
 use super::{CompareError, NumericsError, check_shapes};
-use crate::scratch::{Scratch, ScratchNumbers};
-use crate::tensor::TensorView;
+use replay_base::scratch::{Scratch, ScratchNumbers};
+use replay_base::tensor::TensorView;
 
 /// The points beside the middle one.
 pub const POINTS: [i8; 6] = [-4, -2, -1, 1, 2, 4];
@@ -41,7 +41,7 @@ impl Steps {
     /// The output `middle`, in the middle of the line.
     ///
     /// # Errors
-    /// [`ScratchError`](crate::scratch::ScratchError) if there is no room.
+    /// [`ScratchError`](replay_base::scratch::ScratchError) if there is no room.
     pub fn new(middle: &TensorView, scratch: &Scratch) -> Result<Steps, NumericsError> {
         let near = scratch.zeros(middle.len())?;
         let far = scratch.zeros(middle.len())?;
@@ -78,7 +78,7 @@ impl Steps {
     /// larger by the share `growth` there: they vanish where both outputs move along one curve, however steep it is.
     ///
     /// # Errors
-    /// [`ScratchError`](crate::scratch::ScratchError) if there is no room.
+    /// [`ScratchError`](replay_base::scratch::ScratchError) if there is no room.
     pub fn between(
         &self,
         other: &Steps,
@@ -98,7 +98,7 @@ impl Steps {
     /// The same sums once more.
     ///
     /// # Errors
-    /// [`ScratchError`](crate::scratch::ScratchError) if there is no room.
+    /// [`ScratchError`](replay_base::scratch::ScratchError) if there is no room.
     pub fn copied(&self) -> Result<Steps, NumericsError> {
         let mut near: ScratchNumbers<f64> = self.scratch.zeros(self.near.len())?;
         let mut far: ScratchNumbers<f64> = self.scratch.zeros(self.far.len())?;
@@ -112,7 +112,7 @@ impl Steps {
     /// not finite do not move.
     ///
     /// # Errors
-    /// [`ScratchError`](crate::scratch::ScratchError) if there is no room.
+    /// [`ScratchError`](replay_base::scratch::ScratchError) if there is no room.
     pub fn finish(self, middle: &TensorView) -> Result<Spread, NumericsError> {
         let Steps { mut near, mut far, scratch } = self;
         let row = middle.shape.last().copied().unwrap_or(1).max(1);
@@ -170,7 +170,7 @@ fn of_most(values: &mut [f64]) -> f64 {
 mod tests {
     use super::super::constants::NOISE_FACTOR;
     use super::*;
-    use crate::tensor::DType;
+    use replay_base::tensor::DType;
 
     fn seen<'v>(shape: &'v [usize], bytes: &'v [u8]) -> TensorView<'v> {
         TensorView { dtype: DType::F64, shape, bytes }

@@ -8,8 +8,8 @@ use super::noise::{Noise, NoiseAccumulator, NoiseRef, NoiseSource, Spread};
 use super::oracle::against_oracle;
 use super::shadow::{Errors, ShadowChange, Shadows};
 use super::*;
-use crate::scratch::{Scratch, ScratchNumbers};
-use crate::tensor::DType;
+use replay_base::scratch::{Scratch, ScratchNumbers};
+use replay_base::tensor::DType;
 
 struct Owned {
     dtype: DType,
@@ -507,7 +507,7 @@ fn measured(bits: &[(u32, u32, u32)], columns: usize, scratch: &Scratch) -> Stri
     let both = NoiseRef { base: Some(&noise.per_element), got: None };
     let compared = compare_outputs(&base, &got, &both).unwrap();
     let beyond = beyond_noise(&base, &got, &both, scratch).unwrap();
-    let dims = [rows, columns].map(|size| crate::tensor::Dim { name: None, size });
+    let dims = [rows, columns].map(|size| replay_base::tensor::Dim { name: None, size });
     let place = super::slices::locate_elements(&beyond, &dims, &[], scratch).unwrap();
     let zeros = super::zeros::zero_slices(&base, &got, &dims, scratch).unwrap();
     format!("{told} {noise:?} {compared:?} {beyond:?} {place:?} {zeros:?}")

@@ -4,8 +4,8 @@ use rayon::prelude::*;
 
 use super::bitmap::Bitmap;
 use super::slices::{describe_term, dimension_term};
-use crate::scratch::{Scratch, ScratchError};
-use crate::tensor::{Dim, TensorView};
+use replay_base::scratch::{Scratch, ScratchError};
+use replay_base::tensor::{Dim, TensorView};
 
 /// The indices along each dimension at which all of `got` is zero and some of `base` is not, in
 /// words: `heads 1..3`. A dimension is left out if all its indices are so, unless all of `got` is
@@ -67,7 +67,7 @@ fn is_filled(view: &TensorView, index: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::DType;
+    use replay_base::tensor::DType;
 
     fn found(base: [f32; 12], got: [f32; 12]) -> Vec<String> {
         let bytes = |values: [f32; 12]| values.map(f32::to_le_bytes).concat();

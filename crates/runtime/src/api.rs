@@ -11,7 +11,7 @@ use super::abi::{Abi, CallSite, RawLaunch};
 use super::limits::{MULTIPROCESSORS, check_bounds, check_limits, resident_blocks};
 use super::report::{LaunchRecord, NO_SHADOW};
 use super::{CopyKind, Launch, cpu, end_replay, math, runtime_of_process};
-use crate::cuda::CudaError;
+use replay_cuda::CudaError;
 
 /// The runtime API's state of the process.
 #[derive(Default)]

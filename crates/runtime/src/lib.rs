@@ -19,9 +19,6 @@ mod math;
 pub mod report;
 pub mod signals;
 
-use replay_base::{process, summary, tensor};
-use replay_cuda as cuda;
-
 use std::ffi::c_void;
 use std::fs::File;
 use std::io;
@@ -29,10 +26,11 @@ use std::sync::OnceLock;
 
 use self::abi::Thunk;
 use self::report::{AccessFindings, ChildReport, ReplayFault, Reporter};
-use crate::cuda::{CudaError, DirectedRounding};
-use crate::summary::{Poison, Summary};
-use crate::tensor::DType;
-use crate::tensor::step::{Scales, Step};
+use replay_base::process;
+use replay_base::summary::{Poison, Summary};
+use replay_base::tensor::DType;
+use replay_base::tensor::step::{Scales, Step};
+use replay_cuda::{CudaError, DirectedRounding};
 
 /// Where copies go, as `cudaMemcpyKind` numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

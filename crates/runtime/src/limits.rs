@@ -2,7 +2,7 @@
 
 use super::abi::RawLaunch;
 use super::cpu;
-use crate::cuda::CudaError;
+use replay_cuda::CudaError;
 
 /// Multiprocessors of the device behind the CPU's limits.
 pub(super) const MULTIPROCESSORS: u64 = 132;

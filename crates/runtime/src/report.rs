@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::journal::{Journal, Weight};
-use crate::summary::Summary;
+use replay_base::summary::Summary;
 
 /// One `kernel<<<grid, block, shared>>>` of host code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]

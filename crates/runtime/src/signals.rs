@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::report::{LastWord, Reporter};
 use super::{REPORTED, process_reporter};
-use crate::process::Pid;
-use crate::process::seccomp_filter::KILLS_ITSELF;
+use replay_base::process::Pid;
+use replay_base::process::seccomp_filter::KILLS_ITSELF;
 
 /// The bytes of a stack for handlers.
 const STACK_BYTES: usize = 64 << 10;

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::numerics::constants::{LEAST_MOMENT, MOMENT_SLACK};
-use crate::summary::Number;
-use crate::tensor::TensorView;
+use replay_base::summary::Number;
+use replay_base::tensor::TensorView;
+use replay_numerics::constants::{LEAST_MOMENT, MOMENT_SLACK};
 
 /// Adam's numbers of one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -110,7 +110,7 @@ pub(super) fn measure_adam(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::DType;
+    use replay_base::tensor::DType;
 
     fn told(m: &[f64], v: &[f64], setting: AdamSetting) -> Adam {
         let bytes = |x: &[f64]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();

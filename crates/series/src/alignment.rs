@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::tensor::{TensorView, unravel_index};
+use replay_base::tensor::{TensorView, unravel_index};
 
 /// `next[.., i] == tokens[.., i + 1]` for at least half of all places.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -113,7 +113,7 @@ fn is_counted(targets: &TensorView, mask: Option<&TensorView>, place: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::DType;
+    use replay_base::tensor::DType;
 
     fn view<'a>(shape: &'a [usize], bytes: &'a [u8]) -> TensorView<'a> {
         TensorView { dtype: DType::I8, shape, bytes }

@@ -5,8 +5,8 @@
 use indexmap::IndexMap;
 
 use super::path::to_parameter_path;
-use crate::harness::{Harness, Role};
-use crate::tensor::DType;
+use replay_base::tensor::DType;
+use replay_fixture::harness::{Harness, Role};
 
 /// The tensors of a harness, by their roles in a step of a training.
 #[derive(Clone, Debug, Default, PartialEq)]

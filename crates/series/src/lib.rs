@@ -19,11 +19,6 @@ mod robust;
 #[cfg(test)]
 mod tests;
 
-use replay_base::{cache, summary, tensor};
-use replay_engine::{backend, judge, trial, worker};
-use replay_fixture::{fixture, harness};
-use replay_numerics as numerics;
-
 pub use adam::Adam;
 pub use alignment::{Alignment, Shift, find_token_shift};
 pub use catalogue::{ParameterTensors, TensorCatalogue, Tracked};
@@ -58,10 +53,10 @@ pub struct Series {
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct Clipping {
     /// The norm of all gradients before.
-    #[serde(with = "crate::summary::Number")]
+    #[serde(with = "replay_base::summary::Number")]
     pub norm: f64,
     /// What it is multiplied by: 1 where nothing is clipped.
-    #[serde(with = "crate::summary::Number")]
+    #[serde(with = "replay_base::summary::Number")]
     pub factor: f64,
 }
 

@@ -7,13 +7,13 @@ use super::TensorCatalogue;
 use super::adam::{AdamSetting, DEFAULT, measure_adam};
 use super::alignment::{Alignment, measure_alignment};
 use super::numbers::{ParameterUpdate, Scalars, StepNumbers, TensorNumbers};
-use crate::cache::{Cache, CacheKind};
-use crate::fixture::{Fixture, FixtureError, Input};
-use crate::harness::Role;
-use crate::summary::{Summary, summarize_tensor};
-use crate::tensor::{DType, TensorView};
-use crate::trial::Outcome;
-use crate::worker::Run;
+use replay_base::cache::{Cache, CacheKind};
+use replay_base::summary::{Summary, summarize_tensor};
+use replay_base::tensor::{DType, TensorView};
+use replay_engine::trial::Outcome;
+use replay_engine::worker::Run;
+use replay_fixture::fixture::{Fixture, FixtureError, Input};
+use replay_fixture::harness::Role;
 
 /// A tensor of a step.
 struct StepElements<'a> {

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::adam::Adam;
 use super::alignment::Alignment;
-use crate::judge::{GradientVerdict, Verdict};
-use crate::numerics::oracle::Finding;
-use crate::summary::{Checksum, Number, OptionalNumber, Summary};
-use crate::trial::Status;
+use replay_base::summary::{Checksum, Number, OptionalNumber, Summary};
+use replay_engine::judge::{GradientVerdict, Verdict};
+use replay_engine::trial::Status;
+use replay_numerics::oracle::Finding;
 
 /// One step of a run.
 #[derive(Clone, Debug, PartialEq)]

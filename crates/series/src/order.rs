@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::numerics::constants::MOST_MISSING_STEPS;
+use replay_numerics::constants::MOST_MISSING_STEPS;
 
 /// A named step. Only its provenance is read.
 #[derive(Clone, Debug, PartialEq, Eq)]

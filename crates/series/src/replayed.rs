@@ -4,16 +4,16 @@
 use super::TensorCatalogue;
 use super::measure::{OutputSource, measure_step};
 use super::numbers::{Distance, Other, StepGradient, StepNumbers, StepReplay};
-use crate::backend::{Mode, ReplayError};
-use crate::judge::{
+use replay_base::summary::POISON_A;
+use replay_engine::backend::{Mode, ReplayError};
+use replay_engine::judge::{
     Judgement, KnownCheck, Verdict, check_captured, check_oracle, ensure_evidence_room,
     judge_trial, outcome_and_gradients,
 };
-use crate::numerics::compare::Comparison;
-use crate::numerics::oracle::Finding;
-use crate::summary::POISON_A;
-use crate::trial::{Status, Trial};
-use crate::worker::Run;
+use replay_engine::trial::{Status, Trial};
+use replay_engine::worker::Run;
+use replay_numerics::compare::Comparison;
+use replay_numerics::oracle::Finding;
 
 /// Replays the step of `trial`, against `base` where there is a trusted revision. Known results come from the cache.
 ///

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use super::*;
-use crate::harness::Harness;
-use crate::judge::{GradientVerdict, Verdict};
-use crate::summary::draw_splitmix64;
-use crate::trial::Status;
+use replay_base::summary::draw_splitmix64;
+use replay_engine::judge::{GradientVerdict, Verdict};
+use replay_engine::trial::Status;
+use replay_fixture::harness::Harness;
 
 /// A training of `layers` layers, with weights, gradients and Adam's moments of each.
 fn catalogue(layers: usize) -> TensorCatalogue {

@@ -4,7 +4,7 @@
 
 use super::number::format_snapshot_number;
 use super::{OutputSnapshot, Snapshot};
-use crate::trial::{Outcome, OutputRecord};
+use replay_engine::trial::{Outcome, OutputRecord};
 
 /// A number in a snapshot at odds with the bits beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::number::format_snapshot_number;
 use super::{OutputSnapshot, ShadowChanged, Snapshot};
-use crate::numerics::constants::{ERROR_RATIO_WITHIN_NOISE, NARROW_ROUNDING, NOISE_FACTOR};
-use crate::numerics::measure::ulp;
-use crate::summary::{Checksum, Estimate, Number, estimate_distance};
-use crate::trial::{Outcome, OutputImprint, OutputNoise};
+use replay_base::summary::{Checksum, Estimate, Number, estimate_distance};
+use replay_engine::trial::{Outcome, OutputImprint, OutputNoise};
+use replay_numerics::constants::{ERROR_RATIO_WITHIN_NOISE, NARROW_ROUNDING, NOISE_FACTOR};
+use replay_numerics::measure::ulp;
 
 /// The verdict of a snapshot on a later outcome; ordered from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]

@@ -7,7 +7,7 @@ use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 
 use super::{Snapshot, SnapshotError, flatten_text, parse};
-use crate::files;
+use replay_base::files;
 
 /// insta's metadata on a snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]

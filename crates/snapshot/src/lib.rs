@@ -17,11 +17,6 @@ mod store;
 mod update;
 mod words;
 
-use replay_base::{files, summary, tensor};
-use replay_engine::trial;
-use replay_numerics as numerics;
-use replay_runtime as runtime;
-
 pub use audit::{Contradiction, find_contradiction};
 pub use compare::{
     OutputChange, SnapshotComparison, SnapshotVerdict, compare_outcome, compare_snapshots,
@@ -35,10 +30,10 @@ pub use store::{
 };
 pub use update::{SnapshotUpdate, Write};
 
-use crate::numerics::imprint::{Imprint, ShadowMove};
-use crate::summary::Summary;
-use crate::tensor::{DType, Dim};
-use crate::trial::{Outcome, OutputImprint, OutputNoise, OutputRecord, Slices, Status};
+use replay_base::summary::Summary;
+use replay_base::tensor::{DType, Dim};
+use replay_engine::trial::{Outcome, OutputImprint, OutputNoise, OutputRecord, Slices, Status};
+use replay_numerics::imprint::{Imprint, ShadowMove};
 
 use self::words::{failure_line, flatten_text, launch_lines};
 

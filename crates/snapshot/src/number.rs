@@ -1,7 +1,7 @@
 //! Numbers in the digits above noise: they stand still while only noise moves. They belong to a stable format, apart
 //! from the numbers of reports.
 
-use crate::summary::{PROJECTIONS, Sketch};
+use replay_base::summary::{PROJECTIONS, Sketch};
 
 /// A number is rounded to a power of ten of at least this many times its noise.
 const STEADY: f64 = 16.0;

@@ -6,10 +6,10 @@ use std::path::Path;
 use super::number::{format_snapshot_number, parse_sketch, unit_fits};
 use super::render::largest_magnitude;
 use super::{FORMAT, OutputSnapshot, Snapshot, SnapshotError, WITHOUT_SHADOWS, shadow};
-use crate::numerics::imprint::Imprint;
-use crate::summary::{Checksum, Summary};
-use crate::tensor::{DType, Dim};
-use crate::trial::Slices;
+use replay_base::summary::{Checksum, Summary};
+use replay_base::tensor::{DType, Dim};
+use replay_engine::trial::Slices;
+use replay_numerics::imprint::Imprint;
 
 /// Reads the text of the file `path`; its first line is line `first` of the file.
 pub(super) fn parse_snapshot(

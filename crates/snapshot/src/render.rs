@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::number::{format_sketch, format_snapshot_number, format_steady_number, parse_sketch};
 use super::{OutputSnapshot, Snapshot, shadow};
-use crate::tensor::Dim;
+use replay_base::tensor::Dim;
 
 impl Display for Snapshot {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::OutputSnapshot;
 use super::number::format_snapshot_number;
-use crate::numerics::imprint::{Imprint, ShadowMove, position_unit};
-use crate::summary::Number;
+use replay_base::summary::Number;
+use replay_numerics::imprint::{Imprint, ShadowMove, position_unit};
 
 /// The shadow of an output that changed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]

@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use std::path::{Component, Path, PathBuf};
 
 use super::{Meta, SnapshotError, SnapshotFile, Write, flatten_text};
-use crate::files;
+use replay_base::files;
 
 /// The folder's name.
 const FOLDER: &str = "snapshots";

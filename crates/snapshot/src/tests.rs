@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use super::*;
-use crate::numerics::imprint::Imprint;
-use crate::numerics::noise::{NoiseRef, NoiseSummary};
-use crate::runtime::report::LaunchRecord;
-use crate::summary::{POISON_A, summarize_tensor};
-use crate::tensor::TensorView;
-use crate::trial::{Failure, OutputImprint, OutputNoise};
+use replay_base::summary::{POISON_A, summarize_tensor};
+use replay_base::tensor::TensorView;
+use replay_engine::trial::{Failure, OutputImprint, OutputNoise};
+use replay_numerics::imprint::Imprint;
+use replay_numerics::noise::{NoiseRef, NoiseSummary};
+use replay_runtime::report::LaunchRecord;
 
 const ROWS: usize = 4;
 const COLUMNS: usize = 500;
@@ -26,7 +26,7 @@ fn outcome(values: &[f32]) -> Outcome {
     let view = TensorView { dtype: DType::F32, shape: &[ROWS, COLUMNS], bytes: &bytes };
     let dim = |name: &str, size| Dim { name: Some(name.to_owned()), size };
     let dims = vec![dim("head", ROWS), dim("item", COLUMNS)];
-    let norms = crate::summary::slice_norms(&view, 0);
+    let norms = replay_base::summary::slice_norms(&view, 0);
     Outcome {
         device: "cpu".to_owned(),
         device_description: "CPU".to_owned(),

@@ -7,8 +7,8 @@
 use std::fmt::Write;
 
 use super::number::format_snapshot_number;
-use crate::runtime::report::{LaunchRecord, ReplayFault};
-use crate::trial::{Failure, Outcome};
+use replay_engine::trial::{Failure, Outcome};
+use replay_runtime::report::{LaunchRecord, ReplayFault};
 
 /// The most lines of launches in a snapshot.
 const LAUNCHES: usize = 64;

@@ -4,18 +4,18 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::{LogChange, Repair, UntestedCommit};
 use crate::captured;
-use crate::history::Commit;
-use crate::judge::{
-    Accesses, GradientVerdict, Judgement, OutputJudgement, OutputPicture, Story, Verdict,
-    check_gradients, draw_output_pictures, judge_trial,
-};
-use crate::numerics::oracle::Finding;
 use crate::probe::Sources;
 use crate::range::Range;
 use crate::replayed::{VariantReplay, accesses_agree, is_unchanged_replay};
-use crate::trial::{AccessCheck, CheckedReplay, Status, Trial};
 use crate::workers::TestThreads;
 use crate::{BisectError, Bisection, SearchTarget};
+use replay_engine::judge::{
+    Accesses, GradientVerdict, Judgement, OutputJudgement, OutputPicture, Story, Verdict,
+    check_gradients, draw_output_pictures, judge_trial,
+};
+use replay_engine::trial::{AccessCheck, CheckedReplay, Status, Trial};
+use replay_history::Commit;
+use replay_numerics::oracle::Finding;
 
 /// A diverged commit, and the commit before it.
 type DivergenceEdge = (u32, u32);

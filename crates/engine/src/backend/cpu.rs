@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::in_order::in_order;
 use super::{Ability, Backend, DeviceName, Held, Host, Mode, NoRoom, ReplayError, Take, Variant};
 use crate::compile::{Artifact, Signature, Toolchain};
-use crate::fixture::{Fixture, InputElements};
-use crate::frontend::Precision;
-use crate::history::SourceSet;
-use crate::scratch::Budget;
-use crate::summary::POISON_A;
 use crate::worker::{self, DeviceJob, Job, Run, RunSeries};
+use replay_base::scratch::Budget;
+use replay_base::summary::POISON_A;
+use replay_fixture::fixture::{Fixture, InputElements};
+use replay_frontend::Precision;
+use replay_history::SourceSet;
 
 /// Templates to keep for further runs: those of two revisions with their shadows.
 const TEMPLATES: usize = 4;

@@ -3,13 +3,13 @@
 use std::error::Error;
 
 use super::NoRoom;
-use crate::cache::CacheError;
 use crate::compile::CompileError;
-use crate::cuda::sanitizer::SanitizerError;
-use crate::fixture::FixtureError;
 use crate::program::{ProgramError, ProgramFault};
-use crate::scratch::ScratchError;
 use crate::worker::WorkerError;
+use replay_base::cache::CacheError;
+use replay_base::scratch::ScratchError;
+use replay_cuda::sanitizer::SanitizerError;
+use replay_fixture::fixture::FixtureError;
 
 /// The reason for a missing outcome. The machine or the fixture is at fault, unless there is a
 /// [`ReplayError::refusal`].

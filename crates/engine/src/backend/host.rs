@@ -7,12 +7,12 @@ use std::time::SystemTime;
 
 use super::{Held, Mode, NoRoom, room};
 use crate::compile::Artifact;
-use crate::cuda::sanitizer::Wrapper;
-use crate::fixture::Fixture;
-use crate::frontend::Precision;
 use crate::worker::{
     DeviceJob, Ending, Job, JobCalls, Limits, ReplayWorkers, Run, RunSeries, WorkerError,
 };
+use replay_cuda::sanitizer::Wrapper;
+use replay_fixture::fixture::Fixture;
+use replay_frontend::Precision;
 
 /// How child processes are run.
 pub struct Host {

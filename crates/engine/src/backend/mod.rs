@@ -24,12 +24,12 @@ pub use self::mode::{Ability, Mode};
 pub use self::program::Programs;
 pub use self::room::{Held, NoRoom};
 
-use crate::cuda::sanitizer::{SanitizerFinding, Tool};
-use crate::fixture::Fixture;
-use crate::frontend::Precision;
-use crate::harness::Harness;
-use crate::history::SourceSet;
 use crate::worker::Run;
+use replay_cuda::sanitizer::{SanitizerFinding, Tool};
+use replay_fixture::fixture::Fixture;
+use replay_fixture::harness::Harness;
+use replay_frontend::Precision;
+use replay_history::SourceSet;
 
 /// A device, as reports and snapshots name it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! The ways to run a variant, and the abilities for each.
 
-use crate::runtime::cpu::Rounding;
-use crate::summary::{POISON_A, Poison};
 use crate::worker::{CallPart, InputChange, OutputTransfer};
+use replay_base::summary::{POISON_A, Poison};
+use replay_runtime::cpu::Rounding;
 
 /// One way to run a variant. [`Mode::plain`] is the device's own.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,9 +127,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::summary::POISON_B;
-    use crate::tensor::step::{LinePoint, Step, StepClass, StepUnit};
     use crate::worker::Stepped;
+    use replay_base::summary::POISON_B;
+    use replay_base::tensor::step::{LinePoint, Step, StepClass, StepUnit};
 
     #[test]
     fn each_mode_that_is_not_plain_takes_an_ability_of_its_own() {

@@ -8,17 +8,17 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use self::series::{Begun, ProgramSeries};
 use super::in_order::in_order;
 use super::{Ability, Backend, DeviceName, Held, Host, Mode, NoRoom, ReplayError, Take, Variant};
-use crate::fixture::Fixture;
-use crate::frontend::Precision;
-use crate::harness::Harness;
-use crate::history::SourceSet;
-use crate::process;
 use crate::program::{
     self, HarnessProgram, ProgramDevice, ProgramReplay, ProgramRequest, ProgramSurroundings, Runner,
 };
-use crate::summary::POISON_A;
-use crate::tensor::DType;
 use crate::worker::{Ending, Run, tensor_bytes};
+use replay_base::process;
+use replay_base::summary::POISON_A;
+use replay_base::tensor::DType;
+use replay_fixture::fixture::Fixture;
+use replay_fixture::harness::Harness;
+use replay_frontend::Precision;
+use replay_history::SourceSet;
 
 /// The most bytes of outputs at a time, over all replays.
 const BYTES_AT_ONCE: usize = 128 << 20;

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::fixture::Fixture;
-use crate::frontend::Precision;
-use crate::process;
-use crate::process::memory::Bytes;
-use crate::scratch::Budget;
-use crate::tensor::DType;
 use crate::worker;
+use replay_base::process;
+use replay_base::process::memory::Bytes;
+use replay_base::scratch::Budget;
+use replay_base::tensor::DType;
+use replay_fixture::fixture::Fixture;
+use replay_frontend::Precision;
 
 /// More than any machine has: `--memory` takes no more.
 const MOST: u64 = 1 << 47;

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::harness::{Call, excerpt_line};
+use replay_fixture::harness::{Call, excerpt_line};
 
 /// The line of the harness with the error, and a caret where the column is known.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::key::KeyHasher;
 use super::{environment, outside_files, tools};
-use crate::cache::{Cache, CacheKind};
-use crate::foreign::{
+use replay_base::cache::{Cache, CacheKind};
+use replay_base::foreign::{
     self, Finished, ForeignProgram, Keeper, KeeperError, ProgramBounds, ProgramEnd,
 };
-use crate::process::{self, tree::End};
+use replay_base::process::{self, tree::End};
 
 /// Why the compiler cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use super::translation::UNITS;
 use super::{CallPlace, CompilerError, call_place, environment, unit};
-use crate::cache::CacheError;
-use crate::cuda::NvrtcError;
-use crate::frontend::FrontendError;
-use crate::harness::Harness;
+use replay_base::cache::CacheError;
+use replay_cuda::NvrtcError;
+use replay_fixture::harness::Harness;
+use replay_frontend::FrontendError;
 
 /// The refused code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use super::translation::{
 };
 use super::unit::Signature;
 use super::{CompileError, join_harness_statements, threads_of};
-use crate::frontend::{self, KernelForm, Precision, ShuffleSite};
-use crate::harness::Harness;
-use crate::history::SourceSet;
+use replay_fixture::harness::Harness;
+use replay_frontend::{KernelForm, Precision, ShuffleSite};
+use replay_history::SourceSet;
 
 /// The front end's results for a source set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Explanation {
                 kernels: forms.kernels,
                 shuffles: forms.shuffles,
                 shadow_obstacles: Vec::new(),
-                device_shadow_obstacle: frontend::device_shadow_obstacle(&unit),
+                device_shadow_obstacle: replay_frontend::device_shadow_obstacle(&unit),
             });
         }
         for (path, obstacle, effect) in shadow.obstacle_effects(&calls.join("\n")) {
@@ -158,7 +158,7 @@ pub fn rewritten_sources(
     if build == Build::Device {
         let mut files = Vec::new();
         for (unit, (path, decoded)) in create_source_units(&texts).iter().zip(&texts) {
-            let text = frontend::translate_for_device(unit, &host.symbols, precision)?;
+            let text = replay_frontend::translate_for_device(unit, &host.symbols, precision)?;
             files.push(((*path).to_owned(), decoded.encode(text)));
         }
         return Ok(files);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use crate::frontend::{self, OwnNames, SourceUnit};
+use replay_frontend::{OwnNames, SourceUnit};
 
 /// The lines to include `sources`, which are among `units`. A definition under the name of an earlier one gets a name of
 /// its own. The first keeps its name, and a harness's call means the first. Names in headers stay.
@@ -13,11 +13,12 @@ pub(super) fn include_joined_sources(units: &[SourceUnit], sources: &[String]) -
         return sources.iter().map(|path| include_source_line(path)).collect();
     }
     let headers = units.iter().filter(|unit| !sources.iter().any(|path| path == unit.path));
-    let header_words: BTreeSet<String> = headers.flat_map(frontend::collect_identifiers).collect();
+    let header_words: BTreeSet<String> =
+        headers.flat_map(replay_frontend::collect_identifiers).collect();
     let mut files = Vec::new();
     for path in sources {
         let unit = units.iter().find(|unit| unit.path == path);
-        files.push(unit.map(frontend::collect_own_names).unwrap_or_default());
+        files.push(unit.map(replay_frontend::collect_own_names).unwrap_or_default());
     }
     let mut out = String::new();
     let mut defined_names = BTreeSet::new();

@@ -10,10 +10,10 @@ use super::{
     Compiler, CompilerError, Excess, FLAGS, HEADERS, KeyHasher, LINK, PRELUDE, Toolchain,
     definitions_object, outside_prerequisites, owned_words, precision_flag, scratch_failed,
 };
-use crate::cache::CacheKind;
-use crate::foreign::Finished;
-use crate::frontend::Precision;
-use crate::runtime::headers;
+use replay_base::cache::CacheKind;
+use replay_base::foreign::Finished;
+use replay_frontend::Precision;
+use replay_runtime::headers;
 
 /// A linker for a third of the usual one's time, where it is installed.
 const FAST_LINKER: &str = "-fuse-ld=gold";

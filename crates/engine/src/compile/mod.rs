@@ -45,13 +45,13 @@ use self::memo::{CompileMemo, MemoEntry};
 use self::options::{LINK, compiler_options, owned_words, precision_flag};
 use self::outside_files::{Outside, outside_prerequisites};
 use self::translation::{Translation, translate_sources, write_source_tree};
-use crate::cache::{Cache, CacheKind};
-use crate::foreign::Finished;
-use crate::frontend::{Precision, Threads};
-use crate::harness::Harness;
-use crate::history::SourceSet;
-use crate::runtime::flags::{FLAGS, PRELUDE};
-use crate::runtime::{definitions, headers};
+use replay_base::cache::{Cache, CacheKind};
+use replay_base::foreign::Finished;
+use replay_fixture::harness::Harness;
+use replay_frontend::{Precision, Threads};
+use replay_history::SourceSet;
+use replay_runtime::flags::{FLAGS, PRELUDE};
+use replay_runtime::{definitions, headers};
 
 /// A compiled variant.
 #[derive(Clone, Debug)]

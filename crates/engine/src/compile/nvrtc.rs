@@ -18,17 +18,17 @@ use super::translation::{
 use super::{
     About, CompileError, HEADERS, RefusedCode, first_error, for_this_run, includes, scratch_failed,
 };
-use crate::cache::{Cache, CacheKind};
-use crate::cuda::{
+use replay_base::cache::{Cache, CacheKind};
+use replay_base::summary;
+use replay_base::tensor::DType;
+use replay_cuda::{
     DEVIATIONS_SOURCE, DirectedRounding, FILL_SOURCE, Module, Nvrtc, NvrtcAnswer, SearchPath,
     WIDEN_SOURCE, math_error_ulps, round_ptx,
 };
-use crate::frontend::{self, Precision, SourceUnit};
-use crate::harness::{Harness, SourcePath};
-use crate::history::{OVERLAY, SourceSet};
-use crate::runtime::headers;
-use crate::summary;
-use crate::tensor::DType;
+use replay_fixture::harness::{Harness, SourcePath};
+use replay_frontend::{Precision, SourceUnit};
+use replay_history::{OVERLAY, SourceSet};
+use replay_runtime::headers;
 
 /// NVRTC for one architecture, with its headers and its cache.
 #[derive(Clone, Debug)]
@@ -328,7 +328,7 @@ fn expressions_key(key: &str) -> String {
 fn shadow_obstacle(sources: &SourceSet) -> Result<Option<String>, CompileError> {
     let texts = decode_source_texts(sources)?;
     let obstacle_text = create_source_units(&texts).into_iter().find_map(|unit| {
-        let obstacle = frontend::device_shadow_obstacle(&unit)?;
+        let obstacle = replay_frontend::device_shadow_obstacle(&unit)?;
         Some(format!("{} has {obstacle}", unit.path))
     });
     Ok(obstacle_text)
@@ -356,7 +356,7 @@ impl DeviceUnit {
     /// `name`, a name in host code, as this code has it.
     fn named(&self, name: &str) -> String {
         match self.precision {
-            Precision::Shadow => frontend::device_shadow_name(name),
+            Precision::Shadow => replay_frontend::device_shadow_name(name),
             Precision::Native | Precision::Checked => name.to_owned(),
         }
     }
@@ -368,13 +368,14 @@ impl DeviceUnit {
     ) -> Result<DeviceUnit, CompileError> {
         let texts = decode_source_texts(sources)?;
         let units = create_source_units(&texts);
-        let symbols = frontend::scan_symbols(&units);
+        let symbols = replay_frontend::scan_symbols(&units);
         let mut files = Vec::new();
         let mut math_ulps = 1.0f64;
         let mut atomics = false;
         for (unit, (_, decoded)) in units.iter().zip(&texts) {
-            let text = frontend::translate_for_device(unit, &symbols, precision)?;
-            let names = frontend::collect_identifiers(&SourceUnit { path: unit.path, text: &text });
+            let text = replay_frontend::translate_for_device(unit, &symbols, precision)?;
+            let names =
+                replay_frontend::collect_identifiers(&SourceUnit { path: unit.path, text: &text });
             let errors = names.iter().filter_map(|name| math_error_ulps(name));
             math_ulps = errors.fold(math_ulps, f64::max);
             atomics |= names.iter().any(|name| name.starts_with("atomic"));

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use super::Compiler;
 use super::translation::{Translation, parent_folder, reserved_macros};
-use crate::frontend::Precision;
-use crate::harness::{Harness, SourcePath};
-use crate::history::OVERLAY;
-use crate::runtime::flags::{CHECKED, FLAGS, PRELUDE, SHADOW};
+use replay_fixture::harness::{Harness, SourcePath};
+use replay_frontend::Precision;
+use replay_history::OVERLAY;
+use replay_runtime::flags::{CHECKED, FLAGS, PRELUDE, SHADOW};
 
 /// Calls of mathematical functions stay inside of the artifact, and none may be undefined. The linker
 /// lists its inputs.

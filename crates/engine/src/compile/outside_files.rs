@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::key::KeyHasher;
-use crate::cache::{Cache, CacheError, CacheKind};
+use replay_base::cache::{Cache, CacheError, CacheKind};
 
 /// The most compilations remembered for one first key. Machines with one cache have different states of the files
 /// outside.

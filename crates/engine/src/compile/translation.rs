@@ -6,11 +6,11 @@ use std::path::Path;
 use super::encoding::{Decoded, decode_source};
 use super::unit::harness_file_name;
 use super::{CompileError, ObstacleEffect, includes, joined_sources, vectors};
-use crate::frontend::{
-    self, ByteCount, KernelForm, Obstacle, Precision, ShuffleSite, SourceUnit, Symbols, Threads,
+use replay_fixture::harness::Harness;
+use replay_frontend::{
+    ByteCount, KernelForm, Obstacle, Precision, ShuffleSite, SourceUnit, Symbols, Threads,
 };
-use crate::harness::Harness;
-use crate::history::{SourceFile, SourceRole, SourceSet};
+use replay_history::{SourceFile, SourceRole, SourceSet};
 
 /// A source set as host C++.
 pub(super) struct Translation {
@@ -94,13 +94,15 @@ pub(super) fn decode_source_texts(
 pub fn source_byte_counts(sources: &SourceSet, harness: &Harness) -> Vec<(String, ByteCount)> {
     let mut counts = Vec::new();
     for (path, decoded) in decode_source_texts(sources).unwrap_or_default() {
-        for count in frontend::unit_byte_counts(&SourceUnit { path, text: &decoded.text }) {
+        for count in replay_frontend::unit_byte_counts(&SourceUnit { path, text: &decoded.text }) {
             counts.push((format!("{path}:{}", count.line), count));
         }
     }
     let origin = harness_file_name(harness);
     for call in harness.setup.iter().chain(&harness.calls) {
-        for count in frontend::unit_byte_counts(&SourceUnit { path: &origin, text: &call.text }) {
+        for count in
+            replay_frontend::unit_byte_counts(&SourceUnit { path: &origin, text: &call.text })
+        {
             counts.push((format!("{origin}:{}", call.line + count.line - 1), count));
         }
     }
@@ -113,10 +115,10 @@ fn decode_source_file<'f>(
     is_own_file: &dyn Fn(&str) -> bool,
 ) -> (&'f str, Decoded<'f>) {
     let mut decoded = decode_source(&file.content);
-    if let Some(text) = frontend::tighten_launches(&decoded.text) {
+    if let Some(text) = replay_frontend::tighten_launches(&decoded.text) {
         decoded.text = text.into();
     }
-    if let Some(text) = frontend::without_tensors(&decoded.text, is_own_file) {
+    if let Some(text) = replay_frontend::without_tensors(&decoded.text, is_own_file) {
         decoded.text = text.into();
     }
     (file.path.as_str(), decoded)
@@ -201,7 +203,7 @@ pub(super) fn translate_sources(
     let units = create_source_units(&texts);
     let macros = as_directives(&harness.defines);
     let command_line = SourceUnit { path: "defines", text: &macros };
-    let symbols = frontend::scan_symbols(&[&units[..], &[command_line]].concat());
+    let symbols = replay_frontend::scan_symbols(&[&units[..], &[command_line]].concat());
     let lanes = vectors::vector_options().filter(|_| threads == Threads::Lanes);
     let threads = match threads {
         Threads::Lanes if lanes.is_none() => Threads::Blocks,
@@ -212,7 +214,7 @@ pub(super) fn translate_sources(
     let mut shadow_obstacles = Vec::new();
     let mut files = Vec::new();
     for (unit, (_, decoded)) in units.iter().zip(&texts) {
-        let translated = frontend::translate_for_host(unit, &symbols, precision, threads)?;
+        let translated = replay_frontend::translate_for_host(unit, &symbols, precision, threads)?;
         strided |= translated.kernel_forms.iter().any(KernelForm::has_strided_loops);
         let obstacles = translated.shadow_obstacles.into_iter();
         shadow_obstacles.extend(obstacles.map(|obstacle| (unit.path.to_owned(), obstacle)));
@@ -283,7 +285,7 @@ pub(super) fn write_source_tree(folder: &Path, files: &[(String, Vec<u8>)]) -> i
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{SourceSpec, source_set_from_dir};
+    use replay_history::{SourceSpec, source_set_from_dir};
 
     #[test]
     fn an_include_of_a_device_or_a_folder_is_refused_before_anything_waits_for_it() {

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use crate::fixture::Fixture;
-use crate::frontend::{self, FrontendError, Precision, Symbols};
-use crate::harness::{Call, Extent, Harness, Init, OutputSpec};
-use crate::tensor::DType;
+use replay_base::tensor::DType;
+use replay_fixture::fixture::Fixture;
+use replay_fixture::harness::{Call, Extent, Harness, Init, OutputSpec};
+use replay_frontend::{FrontendError, Precision, Symbols};
 
 /// How messages of the compiler name the harness's call.
 pub(super) const CALL: &str = "call in ";
@@ -102,7 +102,7 @@ pub(super) fn generate_entry_point(
     call: usize,
     precision: Precision,
 ) -> Result<String, FrontendError> {
-    let statements = frontend::translate_harness_call(
+    let statements = replay_frontend::translate_harness_call(
         &pad_call_to_position(&harness.calls[call]),
         &harness_origin(harness),
         symbols,
@@ -157,7 +157,7 @@ pub(super) fn generate_entry_point(
         }));
     }
     if let Some(setup) = &harness.setup {
-        text.push_str(&frontend::translate_harness_call(
+        text.push_str(&replay_frontend::translate_harness_call(
             &pad_call_to_position(setup),
             &harness_origin(harness),
             symbols,

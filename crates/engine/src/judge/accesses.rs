@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::backend::{Ability, ReplayError};
-use crate::runtime::report::AccessFinding;
 use crate::trial::{AccessCheck, CheckedReplay, Trial};
+use replay_runtime::report::AccessFinding;
 
 /// A checked replay beside the trusted side's.
 #[derive(Clone, Debug, PartialEq)]

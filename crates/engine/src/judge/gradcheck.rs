@@ -11,19 +11,19 @@ use serde::{Deserialize, Serialize};
 
 use super::gradient_story::{GradientStory, SpoiltInput, UncheckedGradient};
 use crate::backend::{Ability, Mode, ReplayError, Variant};
-use crate::cache::CacheKind;
-use crate::fixture::{Fixture, Output};
-use crate::numerics::constants::{ERROR_RATIO_BEYOND_NOISE, NOISE_FACTOR, SLOPE_EFFORT};
-use crate::numerics::derivative::{
-    self, GradientAnswer, GradientFinding, GradientMismatch, Question,
-};
-use crate::numerics::noise::{NoiseRef, Spread};
-use crate::numerics::oracle::{Accuracy, against_oracle};
-use crate::summary::{Number, POISON_A};
-use crate::tensor::step::{Scales, Step};
-use crate::tensor::{DType, TensorView, parallel, unravel_index};
 use crate::trial::{Measurement, Shadow, StepReach, Trial, run_both, why_unfinished};
 use crate::worker::{CallPart, Ending, InputChange, Run, Stepped};
+use replay_base::cache::CacheKind;
+use replay_base::summary::{Number, POISON_A};
+use replay_base::tensor::step::{Scales, Step};
+use replay_base::tensor::{DType, TensorView, parallel, unravel_index};
+use replay_fixture::fixture::{Fixture, Output};
+use replay_numerics::constants::{ERROR_RATIO_BEYOND_NOISE, NOISE_FACTOR, SLOPE_EFFORT};
+use replay_numerics::derivative::{
+    self, GradientAnswer, GradientFinding, GradientMismatch, Question,
+};
+use replay_numerics::noise::{NoiseRef, Spread};
+use replay_numerics::oracle::{Accuracy, against_oracle};
 
 /// The verdict on one gradient.
 #[derive(

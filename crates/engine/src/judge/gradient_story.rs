@@ -5,8 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::GradientVerdict;
-use crate::fixture::NonFiniteInput;
-use crate::summary::Number;
+use replay_base::summary::Number;
+use replay_fixture::fixture::NonFiniteInput;
 
 /// Why the check of a gradient stands as it does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -13,17 +13,17 @@ use serde::{Deserialize, Serialize};
 use super::Verdict;
 use super::masks::Masks;
 use crate::backend::{ReplayError, Variant};
-use crate::cuda::math_error_ulps;
-use crate::fixture::{Fixture, KnownOutput};
-use crate::frontend::{self, SourceUnit};
-use crate::history::SourceSet;
-use crate::numerics::compare::{Agreement, Comparison, beyond_noise, compare_outputs};
-use crate::numerics::noise::{Noise, NoiseRef, NoiseSummary};
-use crate::numerics::slices::{describe_location, locate_elements};
-use crate::scratch::Scratch;
-use crate::summary::{Checksum, summarize_tensor};
-use crate::tensor::{DType, Dim, TensorView, float8};
 use crate::trial::{Outcome, Status, Trial, convert_numerics_error};
+use replay_base::scratch::Scratch;
+use replay_base::summary::{Checksum, summarize_tensor};
+use replay_base::tensor::{DType, Dim, TensorView, float8};
+use replay_cuda::math_error_ulps;
+use replay_fixture::fixture::{Fixture, KnownOutput};
+use replay_frontend::SourceUnit;
+use replay_history::SourceSet;
+use replay_numerics::compare::{Agreement, Comparison, beyond_noise, compare_outputs};
+use replay_numerics::noise::{Noise, NoiseRef, NoiseSummary};
+use replay_numerics::slices::{describe_location, locate_elements};
 
 /// One output beside that of the fixture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -119,7 +119,7 @@ fn gpu_error(sources: &SourceSet, variant: &dyn Variant) -> f64 {
     }
     let names = sources.files.iter().flat_map(|file| {
         let text = String::from_utf8_lossy(&file.content);
-        frontend::collect_identifiers(&SourceUnit { path: &file.path, text: &text })
+        replay_frontend::collect_identifiers(&SourceUnit { path: &file.path, text: &text })
     });
     names.filter_map(|name| math_error_ulps(&name)).fold(1.0, f64::max)
 }

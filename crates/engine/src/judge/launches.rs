@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-use crate::runtime::report::LaunchRecord;
+use replay_runtime::report::LaunchRecord;
 
 /// A new launch, a lost one, or one of another shape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::fixture::Fixture;
-use crate::numerics::slices::Mask;
-use crate::tensor::{DType, Dim, TensorView};
+use replay_base::tensor::{DType, Dim, TensorView};
+use replay_fixture::fixture::Fixture;
+use replay_numerics::slices::Mask;
 
 /// Narrow integer inputs whose dimensions an output shares: they tell its rows apart.
 pub(super) struct Masks<'a> {

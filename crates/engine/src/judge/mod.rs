@@ -24,18 +24,18 @@ use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 
 use crate::backend::{Ability, Held, ReplayError, Variant};
-use crate::fixture::Fixture;
-use crate::numerics::compare::Comparison;
-use crate::numerics::noise::NoiseSummary;
-use crate::numerics::oracle::Accuracy;
-use crate::numerics::shadow::ShadowChange;
-use crate::numerics::slices::Location;
-use crate::summary::Checksum;
-use crate::tensor::{DType, Dim};
 use crate::trial::{
     Failure, Nondeterminism, OrderDependence, Outcome, OutputRecord, Probe, Status, Trial,
     digest_key_parts, measured_ahead, run_both,
 };
+use replay_base::summary::Checksum;
+use replay_base::tensor::{DType, Dim};
+use replay_fixture::fixture::Fixture;
+use replay_numerics::compare::Comparison;
+use replay_numerics::noise::NoiseSummary;
+use replay_numerics::oracle::Accuracy;
+use replay_numerics::shadow::ShadowChange;
+use replay_numerics::slices::Location;
 
 pub use self::accesses::{
     AccessStory, Accesses, JudgedAccess, TrustedReplay, UncheckedSide, check_accesses_on_both,

@@ -1,9 +1,9 @@
 //! Whether outputs depend on the order of blocks and threads.
 
 use crate::backend::{Ability, Mode, ReplayError, Variant};
-use crate::summary::{POISON_A, summarize_tensor};
 use crate::trial::{ORDERS, OrderDependence, Outcome, Status, Trial};
 use crate::worker::Run;
+use replay_base::summary::{POISON_A, summarize_tensor};
 
 /// The outputs of `trial` that depend on the order of blocks and threads; none if it did not
 /// complete. Where other orders give the same bits, nothing else is replayed.

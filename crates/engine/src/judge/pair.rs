@@ -10,22 +10,22 @@ use super::story::{
     ErrorEvidence, Evidence, OrderEvidence, ShadowEvidence, StepEvidence, Story, tell_story,
 };
 use crate::backend::{Ability, ReplayError};
-use crate::fixture::Fixture;
-use crate::numerics::bitmap::Bitmap;
-use crate::numerics::compare::{
+use crate::trial::{Probe, Shadow, StepReach, convert_numerics_error, run_both, steps_between};
+use replay_base::scratch::Scratch;
+use replay_base::tensor::{DType, Dim, TensorView};
+use replay_fixture::fixture::Fixture;
+use replay_numerics::bitmap::Bitmap;
+use replay_numerics::compare::{
     Agreement, Unexplained, beyond_noise, compare_outputs, is_unexplained, share_beyond,
 };
-use crate::numerics::constants::{ERROR_RATIO_BEYOND_NOISE, ERROR_RATIO_WITHIN_NOISE};
-use crate::numerics::drift::find_drift;
-use crate::numerics::measure::{relative_half_unit, ulp};
-use crate::numerics::noise::{NoiseRef, Spread};
-use crate::numerics::oracle::{Accuracy, against_oracle, measure_accuracies};
-use crate::numerics::shadow::{Errors, ShadowChange, Shadows, error_without_ties};
-use crate::numerics::slices::{Location, block_map, describe_location, has_shape, locate_elements};
-use crate::numerics::zeros::zero_slices;
-use crate::scratch::Scratch;
-use crate::tensor::{DType, Dim, TensorView};
-use crate::trial::{Probe, Shadow, StepReach, convert_numerics_error, run_both, steps_between};
+use replay_numerics::constants::{ERROR_RATIO_BEYOND_NOISE, ERROR_RATIO_WITHIN_NOISE};
+use replay_numerics::drift::find_drift;
+use replay_numerics::measure::{relative_half_unit, ulp};
+use replay_numerics::noise::{NoiseRef, Spread};
+use replay_numerics::oracle::{Accuracy, against_oracle, measure_accuracies};
+use replay_numerics::shadow::{Errors, ShadowChange, Shadows, error_without_ties};
+use replay_numerics::slices::{Location, block_map, describe_location, has_shape, locate_elements};
+use replay_numerics::zeros::zero_slices;
 
 /// One output of both sides, with everything known about them.
 pub(super) struct Pair<'a> {

@@ -7,12 +7,12 @@ use super::gradcheck::has_differentiable_loss;
 use super::known::RoundedOutput;
 use super::side::MeasuredTrial;
 use crate::backend::{Ability, Mode, ReplayError};
-use crate::numerics::noise::NoiseRef;
-use crate::numerics::picture::{Picture, Scene};
-use crate::summary::POISON_B;
-use crate::tensor::TensorView;
 use crate::trial::{Failure, Status, Trial, digest_key_parts};
 use crate::worker::Run;
+use replay_base::summary::POISON_B;
+use replay_base::tensor::TensorView;
+use replay_numerics::noise::NoiseRef;
+use replay_numerics::picture::{Picture, Scene};
 
 /// The picture of one output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,9 +1,9 @@
 //! One of two compared trials.
 
 use crate::backend::ReplayError;
-use crate::tensor::TensorView;
 use crate::trial::{Measurement, Shadow, Trial, run_both};
 use crate::worker::Run;
+use replay_base::tensor::TensorView;
 
 /// A trial with all its measurements.
 pub(super) struct MeasuredTrial<'t> {

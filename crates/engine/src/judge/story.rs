@@ -9,15 +9,15 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 use super::Verdict;
-use crate::numerics::compare::{Agreement, Unexplained};
-use crate::numerics::constants::{
+use replay_base::tensor::DType;
+use replay_numerics::compare::{Agreement, Unexplained};
+use replay_numerics::constants::{
     ERROR_RATIO_BEYOND_NOISE, ERROR_RATIO_WITHIN_NOISE, LOST_SHARE, NARROW_ROUNDING,
 };
-use crate::numerics::drift::Drift;
-use crate::numerics::measure::ulp;
-use crate::numerics::oracle::Finding;
-use crate::numerics::shadow::ShadowChange;
-use crate::tensor::DType;
+use replay_numerics::drift::Drift;
+use replay_numerics::measure::ulp;
+use replay_numerics::oracle::Finding;
+use replay_numerics::shadow::ShadowChange;
 
 /// Why an output stands as it does beside that of a trusted revision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,9 +6,9 @@ use std::borrow::Cow;
 
 use super::side::MeasuredTrial;
 use crate::backend::ReplayError;
-use crate::fixture::KnownOutput;
-use crate::summary::POISON_A;
-use crate::tensor::{DType, TensorView};
+use replay_base::summary::POISON_A;
+use replay_base::tensor::{DType, TensorView};
+use replay_fixture::fixture::KnownOutput;
 
 /// One output of both sides, with the shadows and the oracle. An element is zero in all of them if either side left it
 /// unwritten.

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::ProgramError;
 use super::error::PrintedTail;
-use crate::files;
+use replay_base::files;
 
 /// The most bytes of an answer.
 const MOST_BYTES: u64 = 4 << 20;

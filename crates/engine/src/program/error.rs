@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use crate::history::HistoryError;
+use replay_history::HistoryError;
 
 /// Lines of a program's output in an error.
 const LINES: usize = 12;

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use crate::fixture::{self, Fixture, FixtureError, Input};
-use crate::tensor::step::{self, LinePoint, draw_bits, draw_sign};
-use crate::tensor::{DType, TensorView, parallel, unravel_index};
 use crate::worker::{InputChange, Stepped};
+use replay_base::tensor::step::{self, LinePoint, draw_bits, draw_sign};
+use replay_base::tensor::{DType, TensorView, parallel, unravel_index};
+use replay_fixture::fixture::{self, Fixture, FixtureError, Input};
 
 /// One of so many elements is nudged.
 const NUDGED: u64 = 10;

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use half::{bf16, f16};
 
-use crate::fixture::{AnswerFile, Fixture, Output};
-use crate::tensor::float8::{E4M3, E5M2, encode_float8};
-use crate::tensor::{DType, TensorView};
+use replay_base::tensor::float8::{E4M3, E5M2, encode_float8};
+use replay_base::tensor::{DType, TensorView};
+use replay_fixture::fixture::{AnswerFile, Fixture, Output};
 
 /// One output, checked against the harness.
 #[derive(Debug)]

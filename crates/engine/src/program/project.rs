@@ -9,10 +9,12 @@ use super::request::{ProgramDevice, program_environment};
 use super::runner::ProgramSettings;
 use super::server::Servers;
 use super::{ProgramError, find};
-use crate::files;
-use crate::foreign::{Finished, ForeignProgram, Keeper, KeeperError, ProgramBounds, ProgramEnd};
-use crate::harness::{Harness, ProgramSpec};
-use crate::process::tree::End;
+use replay_base::files;
+use replay_base::foreign::{
+    Finished, ForeignProgram, Keeper, KeeperError, ProgramBounds, ProgramEnd,
+};
+use replay_base::process::tree::End;
+use replay_fixture::harness::{Harness, ProgramSpec};
 
 /// The most bytes of a program's file.
 const FILE_BYTES: u64 = 256 << 20;

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::runtime::cpu::Rounding;
-use crate::tensor::DType;
+use replay_base::tensor::DType;
+use replay_runtime::cpu::Rounding;
 
 /// The version of the protocol.
 pub(super) const PROTOCOL: &str = "1";

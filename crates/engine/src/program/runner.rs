@@ -15,17 +15,17 @@ use super::project::{self, HarnessProgram, is_lacking};
 use super::request::{Places, ProgramDevice, ProgramRequest, request_variables};
 use super::startup;
 use super::tree::{ProgramTree, describe_missing_files};
-use crate::cache::{Cache, CacheError};
-use crate::fixture::{AnswerFile, Fixture, FixtureError};
-use crate::foreign::{Finished, Keeper, ProgramBounds, ProgramEnd};
-use crate::harness::Harness;
-use crate::history::SourceSet;
-use crate::process::tree::End;
-use crate::runtime::cpu::Rounding;
-use crate::runtime::report;
-use crate::tensor::step::LinePoint;
-use crate::tensor::{DType, TensorView};
 use crate::worker::{Ending, InputChange, Limits, NOTE, Narrow, Run, WorkerError};
+use replay_base::cache::{Cache, CacheError};
+use replay_base::foreign::{Finished, Keeper, ProgramBounds, ProgramEnd};
+use replay_base::process::tree::End;
+use replay_base::tensor::step::LinePoint;
+use replay_base::tensor::{DType, TensorView};
+use replay_fixture::fixture::{AnswerFile, Fixture, FixtureError};
+use replay_fixture::harness::Harness;
+use replay_history::SourceSet;
+use replay_runtime::cpu::Rounding;
+use replay_runtime::report;
 
 /// A move of inputs by digits beyond every native format of 32 bits or fewer.
 const BESIDE: LinePoint = LinePoint { by: 1, exponent: 30 };

@@ -15,8 +15,8 @@ use super::request::{Places, ProgramRequest};
 use super::startup;
 use super::stream::Stream;
 use super::{HarnessProgram, ProgramError};
-use crate::foreign::{Finished, Keeper, KeeperError, ProgramBounds, ProgramEnd, Served};
-use crate::process::tree::End;
+use replay_base::foreign::{Finished, Keeper, KeeperError, ProgramBounds, ProgramEnd, Served};
+use replay_base::process::tree::End;
 
 /// The variable with the number of the socket.
 const SOCKET: &str = "REPLAY_SOCKET";

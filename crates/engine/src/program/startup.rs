@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::error::{PrintedTail, last_line};
 use super::project::HarnessProgram;
 use super::{ProgramError, find};
-use crate::files;
+use replay_base::files;
 
 /// Python's exit status after an uncaught exception.
 const UNCAUGHT: i32 = 1;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::ProgramError;
 use super::error::program_system_error;
-use crate::foreign::Bounded;
+use replay_base::foreign::Bounded;
 
 /// The output of a replay: a named pipe. It is drained, so nothing fills it.
 pub(super) struct Stream {

@@ -14,10 +14,10 @@ use std::time::SystemTime;
 use super::error::{PrintedTail, last_line};
 use super::project::{self, HarnessProgram, is_lacking};
 use super::{ProgramError, Runner};
-use crate::cache::{TREES, make_removable};
-use crate::foreign::{Finished, ProgramEnd};
-use crate::history::{FileKind, SourceSet, TreeFile, TreeReader};
-use crate::process::tree::End;
+use replay_base::cache::{TREES, make_removable};
+use replay_base::foreign::{Finished, ProgramEnd};
+use replay_base::process::tree::End;
+use replay_history::{FileKind, SourceSet, TreeFile, TreeReader};
 
 /// The files of a tree, in its folder.
 const FILES: &str = "tree";

@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{Failure, Status, Trial, VariantBuild};
 use crate::backend::{Ability, Mode, ReplayError, Variant};
-use crate::cache::CacheKind;
-use crate::fixture::Fixture;
-use crate::frontend::Precision;
-use crate::runtime::report::{
+use crate::worker::{Ending, Run};
+use replay_base::cache::CacheKind;
+use replay_base::summary::POISON_A;
+use replay_base::tensor::{DType, unravel_index};
+use replay_fixture::fixture::Fixture;
+use replay_frontend::Precision;
+use replay_runtime::report::{
     AccessFinding, AccessFindings, DEVICE_ACCESS, FoundKind, HOST_ACCESS,
 };
-use crate::summary::POISON_A;
-use crate::tensor::{DType, unravel_index};
-use crate::worker::{Ending, Run};
 
 /// When accesses to memory are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use super::Trial;
 use super::concurrent::run_both;
 use super::measurement::{Around, Needed, needed_beside};
 use crate::backend::{Mode, ReplayError, Variant};
-use crate::cache::CacheKind;
-use crate::summary::POISON_A;
 use crate::worker::{Ending, Run};
+use replay_base::cache::CacheKind;
+use replay_base::summary::POISON_A;
 
 /// The noise of a reference.
 #[derive(Default)]

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Shadow, Status, Trial, convert_numerics_error};
 use crate::backend::ReplayError;
-use crate::cache::CacheKind;
-use crate::numerics::imprint::Imprint;
-use crate::numerics::noise::NoiseRef;
+use replay_base::cache::CacheKind;
+use replay_numerics::imprint::Imprint;
+use replay_numerics::noise::NoiseRef;
 
 /// The imprint of the shadow of one output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,11 +7,11 @@ use serde::de::DeserializeOwned;
 
 use super::{Subject, Trial};
 use crate::backend::{Backend, Held, ReplayError};
-use crate::cache::{Cache, CacheKind};
-use crate::fixture::Fixture;
-use crate::frontend::Precision;
-use crate::history::SourceSet;
-use crate::scratch::Scratch;
+use replay_base::cache::{Cache, CacheKind};
+use replay_base::scratch::Scratch;
+use replay_fixture::fixture::Fixture;
+use replay_frontend::Precision;
+use replay_history::SourceSet;
 
 /// A backend, a cache, and room for numbers.
 pub struct Lab {

@@ -10,20 +10,20 @@ use super::order::OrderDependence;
 use super::plain_replay::Plain;
 use super::{Shadow, Trial};
 use crate::backend::{Ability, Mode, ReplayError, Variant};
-use crate::numerics::NumericsError;
-use crate::numerics::compare::compare_outputs;
-use crate::numerics::constants::FLIP_FACTOR;
-use crate::numerics::measure::ulp;
-use crate::numerics::noise::{
+use crate::worker::{Ending, InputChange, Run, Stepped};
+use replay_base::scratch::Scratch;
+use replay_base::summary::{Number, POISON_A};
+use replay_base::tensor::step::{Scales, Step, StepClass, StepUnit};
+use replay_base::tensor::{DType, TensorView, parallel};
+use replay_numerics::NumericsError;
+use replay_numerics::compare::compare_outputs;
+use replay_numerics::constants::FLIP_FACTOR;
+use replay_numerics::measure::ulp;
+use replay_numerics::noise::{
     Noise, NoiseAccumulator, NoiseRef, NoiseSource, NoiseSummary, Ordered, Spread,
 };
-use crate::runtime::cpu::Rounding;
-use crate::runtime::cpu::order::Order;
-use crate::scratch::Scratch;
-use crate::summary::{Number, POISON_A};
-use crate::tensor::step::{Scales, Step, StepClass, StepUnit};
-use crate::tensor::{DType, TensorView, parallel};
-use crate::worker::{Ending, InputChange, Run, Stepped};
+use replay_runtime::cpu::Rounding;
+use replay_runtime::cpu::order::Order;
 
 /// The orders of blocks and threads for replays, besides the order of the indices.
 pub(crate) const ORDERS: [u64; 3] = [0x5eed_0001, 0x5eed_0002, 0x5eed_0003];

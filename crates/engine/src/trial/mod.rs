@@ -43,13 +43,13 @@ use self::early_noise::Ahead;
 use self::lazy_value::LazyValue;
 use self::plain_replay::Plain;
 use crate::backend::{Held, Mode, Refusal, ReplayError, Variant};
-use crate::cache::CacheKind;
-use crate::fixture::Fixture;
-use crate::frontend::Precision;
-use crate::history::SourceSet;
-use crate::numerics::noise::{Noise, Spread};
-use crate::summary::POISON_A;
 use crate::worker::{Run, tensor_bytes};
+use replay_base::cache::CacheKind;
+use replay_base::summary::POISON_A;
+use replay_fixture::fixture::Fixture;
+use replay_frontend::Precision;
+use replay_history::SourceSet;
+use replay_numerics::noise::{Noise, Spread};
 
 /// A source set on a fixture, with its results so far. Each is made on first demand and kept as
 /// long as the trial.

@@ -4,11 +4,11 @@
 use super::outcome::Failure;
 use super::{Shadow, Trial};
 use crate::backend::{Mode, ReplayError, Variant};
-use crate::numerics::constants::{POISON_FACTOR, POISON_SHARE, REORDERED_ULPS, TWIN_SHARE};
-use crate::numerics::measure::ulp;
-use crate::summary::{POISON_A, POISON_B, Poison, PoisonComparison};
-use crate::tensor::{TensorView, unravel_index};
 use crate::worker::Ending;
+use replay_base::summary::{POISON_A, POISON_B, Poison, PoisonComparison};
+use replay_base::tensor::{TensorView, unravel_index};
+use replay_numerics::constants::{POISON_FACTOR, POISON_SHARE, REORDERED_ULPS, TWIN_SHARE};
+use replay_numerics::measure::ulp;
 
 impl Trial {
     /// The failure of output `name` if two identical replays of `variant` give elements otherwise, by more than
@@ -178,8 +178,8 @@ fn holds_poison(poison: &Poison, view: &TensorView, index: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::compare_poisons;
-    use crate::tensor::DType;
+    use replay_base::summary::compare_poisons;
+    use replay_base::tensor::DType;
 
     fn unsteady(one: &[f32], other: &[f32], atomics: bool) -> Option<(u64, Vec<usize>)> {
         let bytes = |values: &[f32]| -> Vec<u8> {

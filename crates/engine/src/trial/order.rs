@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 use super::Trial;
 use super::measurement::{accumulate_deviations, convert_numerics_error};
 use crate::backend::{Ability, Mode, ReplayError, Variant};
-use crate::fixture::Fixture;
-use crate::numerics::bitmap::Bitmap;
-use crate::numerics::constants::ORDER_FACTOR;
-use crate::numerics::noise::{NoiseAccumulator, NoiseSource, Ordered, Spread};
-use crate::numerics::slices::{describe_location, locate_elements};
-use crate::runtime::cpu::Rounding;
-use crate::scratch::Scratch;
-use crate::summary::{Number, POISON_A};
-use crate::tensor::{TensorView, unravel_index};
 use crate::worker::Run;
+use replay_base::scratch::Scratch;
+use replay_base::summary::{Number, POISON_A};
+use replay_base::tensor::{TensorView, unravel_index};
+use replay_fixture::fixture::Fixture;
+use replay_numerics::bitmap::Bitmap;
+use replay_numerics::constants::ORDER_FACTOR;
+use replay_numerics::noise::{NoiseAccumulator, NoiseSource, Ordered, Spread};
+use replay_numerics::slices::{describe_location, locate_elements};
+use replay_runtime::cpu::Rounding;
 
 /// An output with a dependence on the order of blocks and threads beyond rounding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]

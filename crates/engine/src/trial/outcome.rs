@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cuda::sanitizer::{SanitizerFinding, Tool};
-use crate::fixture::{Fixture, FixtureError};
-use crate::process::memory::MemoryExcess;
-use crate::runtime::report::{LaunchRecord, ReplayFault};
-use crate::summary::{Number, Summary, slice_norms, summarize_tensor};
-use crate::tensor::{DType, Dim, TensorView, unravel_index};
 use crate::worker::{Ending, NOTE};
+use replay_base::process::memory::MemoryExcess;
+use replay_base::summary::{Number, Summary, slice_norms, summarize_tensor};
+use replay_base::tensor::{DType, Dim, TensorView, unravel_index};
+use replay_cuda::sanitizer::{SanitizerFinding, Tool};
+use replay_fixture::fixture::{Fixture, FixtureError};
+use replay_runtime::report::{LaunchRecord, ReplayFault};
 
 /// The outcome of one revision, as far as it shows without another revision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -326,7 +326,7 @@ pub(super) fn failure_of(ending: &Ending) -> Option<Failure> {
 pub(super) fn memory_failures(
     name: &str,
     view: &TensorView,
-    write_summary: &crate::summary::PoisonComparison,
+    write_summary: &replay_base::summary::PoisonComparison,
     is_around: bool,
 ) -> Vec<Failure> {
     let of = view.len() as u64;

@@ -10,14 +10,16 @@ use super::outcome::{
 };
 use super::{Trial, nondeterminism};
 use crate::backend::{Ability, Mode, Refusal, ReplayError, Variant};
-use crate::cache::CacheKind;
-use crate::cuda::sanitizer::{SanitizerFinding, Tool};
-use crate::fixture::Output;
-use crate::numerics::constants::{ENDING_REPETITIONS, POISON_REPETITIONS};
-use crate::scratch::Budget;
-use crate::summary::{Checksum, POISON_A, POISON_B, Summary, compare_poisons, summarize_tensor};
-use crate::tensor::TensorView;
 use crate::worker::{Ending, OutputTransfer, Run};
+use replay_base::cache::CacheKind;
+use replay_base::scratch::Budget;
+use replay_base::summary::{
+    Checksum, POISON_A, POISON_B, Summary, compare_poisons, summarize_tensor,
+};
+use replay_base::tensor::TensorView;
+use replay_cuda::sanitizer::{SanitizerFinding, Tool};
+use replay_fixture::fixture::Output;
+use replay_numerics::constants::{ENDING_REPETITIONS, POISON_REPETITIONS};
 
 /// Outputs larger than this in all are summarised on their device, where it can.
 const SUMMARIZED_BYTES: usize = 64 << 20;
@@ -446,7 +448,7 @@ fn with_findings(mut outcome: Outcome, tool_findings: Vec<(Tool, SanitizerFindin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::DType;
+    use replay_base::tensor::DType;
 
     fn outcome(status: Status) -> Outcome {
         Outcome {
@@ -491,7 +493,7 @@ mod tests {
                    =========     at f(int *)+0x60 in k.cu:6\n\
                    ========= ERROR SUMMARY: 1 error\n";
         let kinds = |status| {
-            let findings = crate::cuda::sanitizer::parse_transcript(log).findings;
+            let findings = replay_cuda::sanitizer::parse_transcript(log).findings;
             let found = findings.into_iter().map(|finding| (Tool::Memcheck, finding)).collect();
             let Status::Failed(failures) = with_findings(outcome(status), found).status else {
                 panic!("a finding is a failure")

@@ -3,12 +3,12 @@
 use super::measurement::convert_numerics_error;
 use super::{Shadow, Trial};
 use crate::backend::{Ability, Mode, ReplayError};
-use crate::numerics::constants::NARROW_SHIFT;
-use crate::numerics::noise::Spread;
-use crate::numerics::steps::{POINTS, Steps};
-use crate::summary::POISON_A;
-use crate::tensor::step::LinePoint;
 use crate::worker::{Ending, InputChange};
+use replay_base::summary::POISON_A;
+use replay_base::tensor::step::LinePoint;
+use replay_numerics::constants::NARROW_SHIFT;
+use replay_numerics::noise::Spread;
+use replay_numerics::steps::{POINTS, Steps};
 
 /// How far inputs are moved to find steps: several times a unit in the last place of the format whose
 /// rounding is looked for, and little for the mathematics.

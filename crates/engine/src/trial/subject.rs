@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::backend::ReplayError;
-use crate::cache::{Cache, CacheKind};
-use crate::fixture::Fixture;
+use replay_base::cache::{Cache, CacheKind};
+use replay_fixture::fixture::Fixture;
 
 /// The fixture of trials.
 pub struct Subject {

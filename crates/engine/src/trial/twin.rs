@@ -5,12 +5,12 @@ use rayon::prelude::*;
 use super::{Trial, cannot_mean_double};
 use crate::backend::{Ability, Mode, ReplayError, Variant};
 use crate::compile::source_byte_counts;
-use crate::frontend::ByteCount;
-use crate::numerics::constants::LEAST_POISON_SIZE;
-use crate::runtime::report::NO_SHADOW;
-use crate::summary::{POISON_B, compare_poisons};
-use crate::tensor::TensorView;
 use crate::worker::{Ending, Run};
+use replay_base::summary::{POISON_B, compare_poisons};
+use replay_base::tensor::TensorView;
+use replay_frontend::ByteCount;
+use replay_numerics::constants::LEAST_POISON_SIZE;
+use replay_runtime::report::NO_SHADOW;
 
 /// The name of an incomplete shadow.
 const SHADOW: &str = "the float64 shadow";

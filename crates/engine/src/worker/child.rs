@@ -9,17 +9,17 @@ use super::run::{DeclaredTensors, OutputTensor};
 use super::tensors::{CallTensors, TensorFiles, lay_out_tensors};
 use super::{CallPart, DeviceJob, Job, JobCalls};
 use super::{deviations, evaluations};
-use crate::cuda::CudaError;
-use crate::cuda::sanitizer::Tool;
-use crate::fixture::{Fixture, FixtureError};
-use crate::frontend::Precision;
-use crate::process::{Pid, seccomp_filter};
-use crate::runtime::artifact::{LoadError, LoadedArtifact};
-use crate::runtime::cpu::{CpuDevice, CpuSettings, Rounding};
-use crate::runtime::gpu::{self, Gpu, StartError};
-use crate::runtime::report::{AccessFindings, ChildReport, Reporter};
-use crate::runtime::{self, Runtime, api};
-use crate::summary::Poison;
+use replay_base::process::{Pid, seccomp_filter};
+use replay_base::summary::Poison;
+use replay_cuda::CudaError;
+use replay_cuda::sanitizer::Tool;
+use replay_fixture::fixture::{Fixture, FixtureError};
+use replay_frontend::Precision;
+use replay_runtime::artifact::{LoadError, LoadedArtifact};
+use replay_runtime::cpu::{CpuDevice, CpuSettings, Rounding};
+use replay_runtime::gpu::{self, Gpu, StartError};
+use replay_runtime::report::{AccessFindings, ChildReport, Reporter};
+use replay_runtime::{Runtime, api};
 
 /// Why the call cannot be made. The parent shows it to the user.
 #[derive(Debug, thiserror::Error)]
@@ -149,7 +149,7 @@ fn replay_job(
         Closing { runtime, tensors, outputs, poison, is_fetched, inputs_us, begun, begun_cpu };
     if let CallPart::Before { .. } = job.part {
         let end = end.clone();
-        runtime::on_early_end(move || {
+        replay_runtime::on_early_end(move || {
             if let Err(error) = end.reach() {
                 send_refusal(reporter, &error);
             }
@@ -157,9 +157,9 @@ fn replay_job(
     }
     runtime.device.run_host(true);
     if let DeviceJob::Cpu { .. } = job.device {
-        runtime::cpu::limit_host_memory(job.memory_limit_bytes);
+        replay_runtime::cpu::limit_host_memory(job.memory_limit_bytes);
     }
-    runtime::cpu::code_runs();
+    replay_runtime::cpu::code_runs();
     // SAFETY: the artifact was compiled for this fixture's signature, in this order.
     unsafe { artifact.call(&tensors.pointers, &sizes, &strides) };
     runtime.device.run_host(false);
@@ -212,14 +212,14 @@ impl Closing {
     /// Waits for the device, writes the outputs and says so.
     fn reach(&self) -> Result<(), ChildError> {
         let Closing { runtime, inputs_us, .. } = *self;
-        runtime::cpu::lift_host_limit();
+        replay_runtime::cpu::lift_host_limit();
         let device = &*runtime.device;
         let reporter = runtime.reporter;
         let synchronized = device.synchronize();
         let call_us = elapsed_microseconds(self.begun);
         let cpu_us = (process_cpu_time() - self.begun_cpu).as_micros() as u64;
         if let Err(error) = synchronized {
-            runtime::end_replay("device error", error.to_string(), None);
+            replay_runtime::end_replay("device error", error.to_string(), None);
         }
         let started_at = Instant::now();
         let last_write = device.last_write();
@@ -300,7 +300,7 @@ fn start_device(
             artifact.bind(&api::TABLE, rounding.number(), &job.artifact)?;
             let settings = CpuSettings {
                 poison: job.poison,
-                order: runtime::cpu::order::Order(order),
+                order: replay_runtime::cpu::order::Order(order),
                 threads,
                 memory_limit_bytes,
                 rounding,
@@ -309,7 +309,7 @@ fn start_device(
                 end_before: job.part.end(),
             };
             let cpu = CpuDevice::new(settings, move || artifact.thread_pointers());
-            Ok(runtime::start_runtime(Box::new(cpu), reporter))
+            Ok(replay_runtime::start_runtime(Box::new(cpu), reporter))
         }
         DeviceJob::Cuda {
             ordinal, ref module, ref summaries, ref libraries, sanitizer, ..
@@ -326,7 +326,7 @@ fn start_device(
             let gpu = Gpu::new(settings, module, summaries, libraries.clone(), move || {
                 artifact.thread_pointers()
             })?;
-            Ok(runtime::start_runtime(Box::new(gpu), reporter))
+            Ok(replay_runtime::start_runtime(Box::new(gpu), reporter))
         }
     }
 }

@@ -10,10 +10,10 @@ use super::inputs::Common;
 use super::run::{DeclaredTensors, bytes_of};
 use super::tensors::CallTensors;
 use super::{CallPart, Job, JobCalls};
-use crate::cuda::DirectedRounding;
-use crate::fixture::{Fixture, Input};
-use crate::runtime::artifact::LoadedArtifact;
-use crate::runtime::{self, Deviating, DeviationPass, Device, Runtime};
+use replay_cuda::DirectedRounding;
+use replay_fixture::fixture::{Fixture, Input};
+use replay_runtime::artifact::LoadedArtifact;
+use replay_runtime::{Deviating, DeviationPass, Device, Runtime};
 
 /// Makes the calls of `job`, and writes the deviations of each output to its place in `memory`.
 pub(super) fn measure_job_deviations(
@@ -37,7 +37,7 @@ pub(super) fn measure_job_deviations(
     let tensors = CallTensors::new(&memory, deviation_layout.bytes)?;
     // Replayed code finds no descriptor to change its size by.
     drop(memory);
-    runtime::cpu::code_runs();
+    replay_runtime::cpu::code_runs();
     let mut calls =
         RepeatedCalls { fixture, artifact, runtime, all, tensors, time: Duration::ZERO };
     let begun_cpu = process_cpu_time();

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io;
 
-use crate::scratch::ScratchError;
+use replay_base::scratch::ScratchError;
 
 /// Why no replay could be made.
 #[derive(Debug, thiserror::Error)]

@@ -9,11 +9,11 @@ use super::inputs::Common;
 use super::run::{DeclaredTensors, OutputTensor};
 use super::tensors::{CallTensors, load_step_scales};
 use super::{CallPart, Job, Stepped};
-use crate::fixture::{Fixture, Input};
-use crate::runtime::artifact::LoadedArtifact;
-use crate::runtime::report::ChildReport;
-use crate::runtime::{self, Runtime};
-use crate::tensor::step::Step;
+use replay_base::tensor::step::Step;
+use replay_fixture::fixture::{Fixture, Input};
+use replay_runtime::Runtime;
+use replay_runtime::artifact::LoadedArtifact;
+use replay_runtime::report::ChildReport;
 
 /// Makes a call of `job` for each of `steps`, and writes the output of each to its place in `memory`.
 pub(super) fn evaluate_job(
@@ -31,7 +31,7 @@ pub(super) fn evaluate_job(
     let tensors = CallTensors::new(&memory, part_layout.bytes)?;
     // Replayed code finds no descriptor to change its size by.
     drop(memory);
-    runtime::cpu::code_runs();
+    replay_runtime::cpu::code_runs();
     let all = declared_tensors.layout(&CallPart::Whole).outputs;
     let mut calls =
         RepeatedCalls { fixture, artifact, runtime, all, tensors, time: Duration::ZERO };
@@ -98,7 +98,7 @@ impl RepeatedCalls<'_> {
         unsafe { artifact.call(&tensors.pointers, &sizes, &strides) };
         device.run_host(false);
         if let Err(error) = device.synchronize() {
-            runtime::end_replay("device error", error.to_string(), None);
+            replay_runtime::end_replay("device error", error.to_string(), None);
         }
         self.time += started_at.elapsed();
         Ok(first)

@@ -9,11 +9,11 @@ use std::time::Duration;
 use super::memory::OutputMemory;
 use super::run::{Account, DeclaredTensors, Ending, finish_run};
 use super::{CallPart, WorkerError};
-use crate::fixture::Output;
-use crate::process::tree::End;
-use crate::runtime::journal;
-use crate::tensor::{DType, Dim};
 use replay_base::fuzz::{FuzzDraw, check_error_text};
+use replay_base::process::tree::End;
+use replay_base::tensor::{DType, Dim};
+use replay_fixture::fixture::Output;
+use replay_runtime::journal;
 
 /// Any journal gives either a run whose outputs can be read or a refusal with a message, and a
 /// journal of any bytes can be read. The first byte says how the child ended, the second whether it

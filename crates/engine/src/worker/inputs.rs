@@ -11,11 +11,11 @@ use std::time::Instant;
 use super::Job;
 use super::memory::{self, OutputMemory};
 use super::run::{ALIGNMENT, bytes_of};
-use crate::fixture::{Fixture, Input};
-use crate::process;
-use crate::runtime::cpu::pages_of;
-use crate::scratch::Budget;
-use crate::tensor::parallel;
+use replay_base::process;
+use replay_base::scratch::Budget;
+use replay_base::tensor::parallel;
+use replay_fixture::fixture::{Fixture, Input};
+use replay_runtime::cpu::pages_of;
 
 /// The places of such inputs.
 #[derive(Clone, Debug, Default)]
@@ -163,13 +163,13 @@ impl Inputs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{self, InputElements};
-    use crate::frontend::Precision;
-    use crate::runtime::cpu::Rounding;
-    use crate::summary::POISON_A;
-    use crate::tensor::DType;
     use crate::worker::run::DeclaredTensors;
     use crate::worker::{CallPart, DeviceJob, JobCalls};
+    use replay_base::summary::POISON_A;
+    use replay_base::tensor::DType;
+    use replay_fixture::fixture::{self, InputElements};
+    use replay_frontend::Precision;
+    use replay_runtime::cpu::Rounding;
 
     /// Elements of 4 bytes that are large together.
     const LARGE: usize = (4 << 20) / 4 + 3;

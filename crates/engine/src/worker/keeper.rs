@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use super::template::{self, Template};
 use super::{GOING, KeeperAnswer, KeeperRequest, ReplayOrder, replay_process, socket};
-use crate::process::tree::{self, Deaths, End};
-use crate::process::{self, Pid};
+use replay_base::process::tree::{self, Deaths, End};
+use replay_base::process::{self, Pid};
 
 /// Why no replay was begun.
 enum KeeperFailure {

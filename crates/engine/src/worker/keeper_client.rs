@@ -19,10 +19,10 @@ use super::{
     CHILD_ARGUMENT, DeviceJob, Ending, Job, KeeperAnswer, KeeperRequest, Limits, ReplayOrder,
     Wrapping,
 };
-use crate::cuda::sanitizer::Wrapper;
-use crate::fixture::Fixture;
-use crate::process::{self, tree::End};
-use crate::runtime::journal;
+use replay_base::process::{self, tree::End};
+use replay_cuda::sanitizer::Wrapper;
+use replay_fixture::fixture::Fixture;
+use replay_runtime::journal;
 
 /// How long a child may take to report its position after SIGTERM.
 const GRACE: Duration = Duration::from_millis(300);

@@ -11,9 +11,9 @@ use rayon::prelude::*;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use super::error::{WorkerError, system_error};
-use crate::process;
-use crate::runtime::journal;
-use crate::scratch::{self, Budget, Taken};
+use replay_base::process;
+use replay_base::scratch::{self, Budget, Taken};
+use replay_runtime::journal;
 
 /// From this size on, the inputs or the outputs of one replay count as memory. If memory is short, they lie in a file:
 /// the system can write out its pages.

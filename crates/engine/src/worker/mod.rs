@@ -36,14 +36,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cuda::sanitizer::Tool;
-use crate::fixture::InputElements;
-use crate::frontend::Precision;
-use crate::process::tree::End;
-use crate::runtime::cpu::Rounding;
-use crate::summary::Poison;
-use crate::tensor::step::{LinePoint, Scales, Step};
-use crate::tensor::{DType, parallel};
+use replay_base::process::tree::End;
+use replay_base::summary::Poison;
+use replay_base::tensor::step::{LinePoint, Scales, Step};
+use replay_base::tensor::{DType, parallel};
+use replay_cuda::sanitizer::Tool;
+use replay_fixture::fixture::InputElements;
+use replay_frontend::Precision;
+use replay_runtime::cpu::Rounding;
 
 pub use self::error::WorkerError;
 pub use self::keeper_client::ReplayWorkers;

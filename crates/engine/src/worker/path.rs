@@ -70,7 +70,7 @@ pub(super) mod by_dtype {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::tensor::DType;
+    use replay_base::tensor::DType;
 
     /// Writes them.
     pub(crate) fn serialize<S: Serializer>(
@@ -98,7 +98,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::tensor::DType;
+    use replay_base::tensor::DType;
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Names {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::foreign::omission_note;
+use replay_base::foreign::omission_note;
 
 /// The head and the tail are kept, each up to this many bytes.
 const KEPT: usize = 32 << 10;
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn what_was_left_out_twice_is_counted_once() {
         let length = 3_000_000;
-        let mut kept = crate::foreign::Bounded::default();
+        let mut kept = replay_base::foreign::Bounded::default();
         (0..length / 1000).for_each(|_| kept.push(&[b'x'; 1000]));
         let (text, left_out) = kept.finish();
         let shown = shorten_printed_text(&text, left_out);

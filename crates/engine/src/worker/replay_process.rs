@@ -11,12 +11,12 @@ use rustix::io::fcntl_dupfd_cloexec;
 
 use super::child::{self, ReplayResources};
 use super::{GO_FIRST, ReplayOrder, Wrapping, memory};
-use crate::fixture::Fixture;
-use crate::process::{self, Pid, Resource, seccomp_filter, tree};
-use crate::runtime::artifact::LoadedArtifact;
-use crate::runtime::journal::Journal;
-use crate::runtime::report::Reporter;
-use crate::runtime::{self, cpu, journal, signals};
+use replay_base::process::{self, Pid, Resource, seccomp_filter, tree};
+use replay_fixture::fixture::Fixture;
+use replay_runtime::artifact::LoadedArtifact;
+use replay_runtime::journal::Journal;
+use replay_runtime::report::Reporter;
+use replay_runtime::{cpu, journal, signals};
 
 /// The descriptor of the journal in a process under a wrapper.
 const JOURNAL: RawFd = 3;
@@ -66,7 +66,7 @@ fn run_in(
     if let Some(wrapper) = &order.wrapper {
         let error = execute_wrapper(order, wrapper, &journal, &outputs);
         let program = wrapper.program.display();
-        runtime::refuse_replay(format!("cannot start {program}: {error}"), None)
+        replay_runtime::refuse_replay(format!("cannot start {program}: {error}"), None)
     }
     if loaded.is_none() {
         process::go_first(GO_FIRST);
@@ -116,8 +116,8 @@ pub(super) fn run_alone() -> i32 {
 
 /// Begins to write to `journal`.
 fn report_to(journal: &File) -> Option<&'static Reporter> {
-    let reporter = runtime::set_reporter(Reporter::new(Journal::open(journal).ok()?));
-    runtime::own_up_to_panics();
+    let reporter = replay_runtime::set_reporter(Reporter::new(Journal::open(journal).ok()?));
+    replay_runtime::own_up_to_panics();
     Some(reporter)
 }
 
@@ -141,7 +141,7 @@ fn limit_replay_memory(bytes: u64) {
             process::memory_limit() >> 20
         );
         let hint = "lift the limit (ulimit -v unlimited), or lower --memory";
-        runtime::refuse_replay(message, Some(hint.to_owned()))
+        replay_runtime::refuse_replay(message, Some(hint.to_owned()))
     }
 }
 

@@ -10,14 +10,14 @@ use super::error::{WorkerError, system_error};
 use super::inputs::Common;
 use super::memory::{self, OutputMemory, RunOutputs, Spares};
 use super::{CallPart, Job, JobCalls};
-use crate::fixture::{Fixture, Input, Output};
-use crate::process;
-use crate::process::memory::MemoryExcess;
-use crate::process::tree::End;
-use crate::runtime::cpu::pages_of;
-use crate::runtime::report::{AccessFindings, ChildReport, LaunchRecord, ReplayFault};
-use crate::summary::Summary;
-use crate::tensor::{DType, TensorView};
+use replay_base::process;
+use replay_base::process::memory::MemoryExcess;
+use replay_base::process::tree::End;
+use replay_base::summary::Summary;
+use replay_base::tensor::{DType, TensorView};
+use replay_fixture::fixture::{Fixture, Input, Output};
+use replay_runtime::cpu::pages_of;
+use replay_runtime::report::{AccessFindings, ChildReport, LaunchRecord, ReplayFault};
 
 /// Lines of [`Run::printed`] with this beginning are a program's notes on a replay.
 pub(crate) const NOTE: &str = "note: ";

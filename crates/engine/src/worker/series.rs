@@ -12,7 +12,7 @@ use super::inputs::{Captured, Common};
 use super::keeper_client::{KeeperClient, ReplayWorkers, RunTerms, address_space};
 use super::run::{DeclaredTensors, Run};
 use super::{Job, Limits};
-use crate::fixture::Fixture;
+use replay_fixture::fixture::Fixture;
 
 /// Runs of one artifact on one fixture on the CPU.
 pub struct RunSeries {

@@ -8,10 +8,10 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::{GO_FIRST, Job, ReplayOrder, memory, replay_process, socket};
-use crate::fixture::Fixture;
-use crate::process::{self, Pid, seccomp_filter, tree};
-use crate::runtime::artifact::LoadedArtifact;
-use crate::runtime::signals;
+use replay_base::process::{self, Pid, seccomp_filter, tree};
+use replay_fixture::fixture::Fixture;
+use replay_runtime::artifact::LoadedArtifact;
+use replay_runtime::signals;
 
 /// A template, as its keeper knows it.
 pub(super) struct Template {

@@ -11,10 +11,10 @@ use super::child::{ChildError, copy_error};
 use super::inputs::Common;
 use super::run::{DeclaredTensors, OutputTensor, bytes_of};
 use super::{CallPart, Job, JobCalls};
-use crate::fixture::{Fixture, Input};
-use crate::runtime::{self, CopyKind, Device, Widening};
-use crate::tensor::step::{self, Scales};
-use crate::tensor::{DType, TensorView};
+use replay_base::tensor::step::{self, Scales};
+use replay_base::tensor::{DType, TensorView};
+use replay_fixture::fixture::{Fixture, Input};
+use replay_runtime::{CopyKind, Device, Widening};
 
 /// The files of the host's tensors.
 #[derive(Clone, Copy)]
@@ -226,7 +226,7 @@ impl CallTensors {
         let copied = unsafe { device.copy(place, pointer, range.len(), kind, stream) };
         if let Err(error) = copied {
             let detail = format!("{} cannot be read after the call: {error}", output.name);
-            runtime::end_replay("output is gone", detail, None);
+            replay_runtime::end_replay("output is gone", detail, None);
         }
     }
 

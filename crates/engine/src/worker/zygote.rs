@@ -9,8 +9,8 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 
 use super::{GOING, KeeperAnswer, keeper, socket};
-use crate::process::tree::{self, Deaths};
-use crate::process::{self, Pid};
+use replay_base::process::tree::{self, Deaths};
+use replay_base::process::{self, Pid};
 
 /// The request for a keeper; its end of a socket comes with it.
 pub(super) const KEEPER: &[u8] = b"keeper";

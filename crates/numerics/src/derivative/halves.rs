@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::constants::{HALF_SHARE, MOST_ROUGH_RANGES, SMOOTH_SHARE};
-use crate::tensor::step::Step;
+use replay_base::tensor::step::Step;
 
 use super::slope::{Slope, SlopeProbe, VALUES};
 use super::{GradientMismatch, SlopeSearch, unite_ranges};

@@ -15,8 +15,8 @@ use std::ops::Range;
 
 use crate::constants::{COARSEST_MISMATCH, DIRECTION_ROUNDS, SLOPE_ERROR_FACTOR, SLOPE_FLOOR};
 use crate::noise::Spread;
-use crate::tensor::TensorView;
-use crate::tensor::step::{Scales, Step, StepClass};
+use replay_base::tensor::TensorView;
+use replay_base::tensor::step::{Scales, Step, StepClass};
 
 use slope::{DirectionalGradient, LADDER, LONGEST, Slope, SlopeProbe};
 

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use crate::constants::{CANCELLATION_FACTOR, NOISE_FACTOR, SMOOTH_SHARE};
-use crate::tensor::parallel;
-use crate::tensor::step::{Step, StepClass, StepUnit};
+use replay_base::tensor::parallel;
+use replay_base::tensor::step::{Step, StepClass, StepUnit};
 
 use super::Question;
 

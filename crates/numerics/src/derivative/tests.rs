@@ -1,7 +1,7 @@
 use std::convert::Infallible;
 
 use super::*;
-use crate::tensor::DType;
+use replay_base::tensor::DType;
 
 /// A small generator of random numbers (splitmix64).
 struct Random(u64);

@@ -1,7 +1,7 @@
 //! Pictures of small tensors.
 
 use super::*;
-use crate::tensor::DType;
+use replay_base::tensor::DType;
 
 fn bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::tensor::DType;
+use replay_base::tensor::DType;
 
 fn dims(sizes: &[(&str, usize)]) -> Vec<Dim> {
     sizes.iter().map(|&(name, size)| Dim { name: Some(name.to_owned()), size }).collect()

@@ -29,8 +29,8 @@ use super::shape::{LaunchShape, MAX_THREADS};
 use super::waiting::WaitingGroup;
 use super::warp::{LANES, Lanes, Offer, bit_positions};
 use crate::abi::{BlockState, BlockThread, BlockThreads, CallSite, ThreadPointers, Thunk, WarpOp};
-use crate::summary::Poison;
 use crate::{end_replay, lack_of_memory};
+use replay_base::summary::Poison;
 
 /// The fewest stacks to make: a larger block after small ones then rarely needs new ones.
 const LEAST_STACKS: usize = 256;

@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 
 use super::fiber::page_bytes;
-use crate::process::{self, Resource};
+use replay_base::process::{self, Resource};
 
 /// The machine's uncounted memory, such as its heap.
 const SPARE_BYTES: u64 = 64 << 20;

@@ -20,9 +20,9 @@ use super::pages::{
 use super::pool::{self, SlotPool};
 use super::space::AddressSpace;
 use super::{check, host_memory};
-use crate::cuda::CudaError;
-use crate::summary::Poison;
 use crate::{lack_of_memory, limit_is_reached};
+use replay_base::summary::Poison;
+use replay_cuda::CudaError;
 
 /// Untouchable bytes before and after an allocation outside of the reservation; a multiple of every
 /// system's page.
@@ -447,7 +447,7 @@ fn refuse_allocation(label: &str, bytes: usize, error: &io::Error) -> CudaError 
 mod tests {
     use super::*;
     use crate::cpu::pages::ALIGNMENT;
-    use crate::summary::{POISON_A, POISON_B};
+    use replay_base::summary::{POISON_A, POISON_B};
     use std::os::unix::fs::FileExt;
 
     const FILLED: PageBody = PageBody { place: None, fill: Some(POISON_A) };

@@ -77,8 +77,8 @@ use self::waiting::WaitingGroup;
 use super::abi::{ArgumentKind, CallSite, ThreadPointers};
 use super::report::AccessFindings;
 use super::{CopyKind, Device, Launch, end_replay, finish_early, lack_of_memory, signals};
-use crate::cuda::CudaError;
-use crate::summary::Poison;
+use replay_base::summary::Poison;
+use replay_cuda::CudaError;
 
 /// The differences of this replay from the plain one, and its limits.
 #[derive(Clone, Debug)]

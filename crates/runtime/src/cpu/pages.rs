@@ -9,8 +9,8 @@ use std::os::fd::AsRawFd;
 use rustix::fs::{MemfdFlags, fcntl_get_seals, memfd_create};
 
 use super::fiber::page_bytes;
-use crate::summary::Poison;
-use crate::tensor::parallel;
+use replay_base::summary::Poison;
+use replay_base::tensor::parallel;
 
 /// CUDA's alignment of an allocation.
 pub(super) const ALIGNMENT: usize = 256;

@@ -15,8 +15,8 @@ use super::pages::{fill_with_poison, reserve_guarded_pages};
 use super::space::AddressSpace;
 use super::{check, host_memory};
 use crate::abi::BlockState;
-use crate::summary::Poison;
 use crate::{end_replay, lack_of_memory};
+use replay_base::summary::Poison;
 
 /// A block's default limit of shared memory (CUDA C++ Programming Guide, "Compute Capabilities").
 pub(crate) const DEFAULT_BYTES: usize = 48 << 10;

@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use super::library::library_refusal;
-use crate::cuda::LibraryError;
-use crate::cuda::blas::{
+use crate::{Launch, REPORT_IT, end_with_report, refuse_replay};
+use replay_cuda::LibraryError;
+use replay_cuda::blas::{
     Blas, BlasFiles, BlasOperand, BlasSettings, CALLED, Gemm, MatrixLayout, Product,
 };
-use crate::cuda::driver::Context;
-use crate::{Launch, REPORT_IT, end_with_report, refuse_replay};
+use replay_cuda::driver::Context;
 
 /// The libraries' workspace: cuBLAS's own default on a device of compute capability 9.0.
 const WORKSPACE_BYTES: usize = 32 << 20;

@@ -6,10 +6,10 @@ use std::ffi::c_void;
 use std::sync::Mutex;
 
 use super::Gpu;
-use crate::cuda::driver::{Address, Context, Function, LaunchConfiguration, Loaded};
-use crate::cuda::{CudaError, DirectedRounding};
-use crate::tensor::DType;
 use crate::{Deviating, DeviationPass};
+use replay_base::tensor::DType;
+use replay_cuda::driver::{Address, Context, Function, LaunchConfiguration, Loaded};
+use replay_cuda::{CudaError, DirectedRounding};
 
 /// Threads of a block, and the most blocks.
 const THREADS: u32 = 256;

@@ -1,7 +1,7 @@
 //! Launches without a kernel of the sources: functions of NVIDIA's libraries, and kernels without a name.
 
-use crate::cuda::LibraryError;
 use crate::report::ChildReport;
+use replay_cuda::LibraryError;
 
 /// A library of NVIDIA's whose functions host code calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

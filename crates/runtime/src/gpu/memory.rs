@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use super::GpuSettings;
-use crate::cuda::CudaError;
-use crate::cuda::driver::{Address, Context};
-use crate::summary::Poison;
+use replay_base::summary::Poison;
+use replay_cuda::CudaError;
+use replay_cuda::driver::{Address, Context};
 
 /// Poisoned bytes before and behind each allocation; CUDA aligns allocations to as many.
 const MARGIN: usize = 256;
@@ -190,7 +190,7 @@ fn find_other_byte(bytes: &[u8], poison: &Poison, phase: usize) -> Option<usize>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::POISON_A;
+    use replay_base::summary::POISON_A;
 
     fn found(bytes: usize, spoil: Option<(bool, usize)>) -> Option<String> {
         let allocation = GpuAllocation { bytes, label: "x".into(), margin: MARGIN };

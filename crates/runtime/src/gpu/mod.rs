@@ -36,12 +36,12 @@ use self::widen::StoredInputs;
 use super::abi::ThreadPointers;
 use super::report::{ChildReport, ReplayFault};
 use super::{CopyKind, Deviating, Device, Launch, Widening, cpu, end_with_report};
-use crate::cuda::driver::{
+use replay_base::summary::{Poison, Summary};
+use replay_base::tensor::DType;
+use replay_cuda::driver::{
     Address, Context, Function, LaunchConfiguration, Loaded, driver_error_text,
 };
-use crate::cuda::{CudaError, DeviceInfo, DirectedRounding, GpuError, Module, find_gpu, round_ptx};
-use crate::summary::{Poison, Summary};
-use crate::tensor::DType;
+use replay_cuda::{CudaError, DeviceInfo, DirectedRounding, GpuError, Module, find_gpu, round_ptx};
 
 /// Why a replay on the GPU cannot begin.
 #[derive(Debug, thiserror::Error)]

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use super::library::library_refusal;
-use crate::cuda::LibraryError;
-use crate::cuda::random::{Generator, GeneratorAnswer, Random, RandomDistribution, find_curand};
 use crate::{Launch, REPORT_IT, end_with_report, refuse_replay};
+use replay_cuda::LibraryError;
+use replay_cuda::random::{Generator, GeneratorAnswer, Random, RandomDistribution, find_curand};
 
 /// `replay_rt::curand_call`.
 #[derive(Clone, Copy)]

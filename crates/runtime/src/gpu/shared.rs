@@ -5,9 +5,9 @@
 
 use std::ffi::c_void;
 
-use crate::cuda::driver::{Function, LaunchConfiguration, Loaded, SharedSizes};
-use crate::cuda::{CudaError, FILL_KERNEL};
-use crate::summary::Poison;
+use replay_base::summary::Poison;
+use replay_cuda::driver::{Function, LaunchConfiguration, Loaded, SharedSizes};
+use replay_cuda::{CudaError, FILL_KERNEL};
 
 const THREADS: u32 = 1024;
 

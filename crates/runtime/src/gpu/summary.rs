@@ -3,11 +3,11 @@
 
 use std::ffi::c_void;
 
-use crate::cuda::CudaError;
-use crate::cuda::driver::{Address, Context, Function, LaunchConfiguration, Loaded};
-use crate::summary::device::{DevicePart, combine_device_parts};
-use crate::summary::{Poison, Summary};
-use crate::tensor::{DType, element_count};
+use replay_base::summary::device::{DevicePart, combine_device_parts};
+use replay_base::summary::{Poison, Summary};
+use replay_base::tensor::{DType, element_count};
+use replay_cuda::CudaError;
+use replay_cuda::driver::{Address, Context, Function, LaunchConfiguration, Loaded};
 
 /// Threads of a block, as the kernel is compiled for.
 const THREADS: u32 = 128;

@@ -11,9 +11,9 @@ use std::thread;
 
 use cudarc::driver::sys;
 
-use crate::cuda::CudaError;
-use crate::cuda::driver::{Address, Context, check_driver_result};
-use crate::tensor::parallel;
+use replay_base::tensor::parallel;
+use replay_cuda::CudaError;
+use replay_cuda::driver::{Address, Context, check_driver_result};
 
 /// Smaller copies are left to the driver.
 pub(super) const LARGE: usize = 64 << 20;

@@ -7,10 +7,10 @@ use std::sync::Mutex;
 
 use super::upload::{self, Uploader};
 use crate::Widening;
-use crate::cuda::CudaError;
-use crate::cuda::driver::{Address, Context, Function, LaunchConfiguration, Loaded};
-use crate::tensor::DType;
-use crate::tensor::step::{Scales, Step, StepClass, StepUnit};
+use replay_base::tensor::DType;
+use replay_base::tensor::step::{Scales, Step, StepClass, StepUnit};
+use replay_cuda::CudaError;
+use replay_cuda::driver::{Address, Context, Function, LaunchConfiguration, Loaded};
 
 /// Threads of a block, and the most blocks.
 const THREADS: u32 = 256;

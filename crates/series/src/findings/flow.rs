@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::{SeriesFinding, find_gradient_numbers};
 use crate::Series;
 use crate::numbers::SeriesStep;
-use crate::numerics::constants::{FLOW_FACTOR, LEAST_LAYERS};
 use crate::path::parse_layer;
 use crate::robust::{finite_median, theil_sen_slope};
+use replay_numerics::constants::{FLOW_FACTOR, LEAST_LAYERS};
 
 pub(super) fn list_flow_findings(series: &Series) -> Vec<SeriesFinding> {
     let mut groups: Vec<(String, BTreeMap<u64, Vec<usize>>)> = Vec::new();

@@ -1,10 +1,10 @@
 //! Where the loss goes, and how gradients are clipped.
 
 use super::{FrequentClipping, Gradients, SeriesFinding, Spell};
-use crate::judge::GradientVerdict;
-use crate::numerics::constants::{LEAST_LOSS_STEPS, OFTEN_CLIPPED};
 use crate::robust::{estimate_series_noise, finite_median};
 use crate::{Clipping, Series};
+use replay_engine::judge::GradientVerdict;
+use replay_numerics::constants::{LEAST_LOSS_STEPS, OFTEN_CLIPPED};
 
 pub(super) fn list_loss_findings(series: &Series) -> Vec<SeriesFinding> {
     [find_rising_loss(series), find_frequent_clipping(series)].into_iter().flatten().collect()

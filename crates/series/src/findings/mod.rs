@@ -13,9 +13,9 @@ use serde::Serialize;
 
 use super::Series;
 use super::numbers::{Other, SeriesStep};
-use crate::numerics::oracle;
-use crate::summary::{Number, OptionalNumber};
-use crate::trial::Failure;
+use replay_base::summary::{Number, OptionalNumber};
+use replay_engine::trial::Failure;
+use replay_numerics::oracle;
 
 /// How bad it is; ordered from worst to best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]

@@ -2,11 +2,11 @@
 
 use super::{Parted, SeriesFinding, Spell};
 use crate::Series;
-use crate::judge::{GradientVerdict, Verdict};
 use crate::numbers::{Distance, Other, StepGradient, StepReplay};
-use crate::numerics::constants::{LEAST_GROWTH_STEPS, MOST_GROWTH_STEPS};
 use crate::robust::{estimate_series_noise, theil_sen_slope};
-use crate::trial::Status;
+use replay_engine::judge::{GradientVerdict, Verdict};
+use replay_engine::trial::Status;
+use replay_numerics::constants::{LEAST_GROWTH_STEPS, MOST_GROWTH_STEPS};
 
 pub(super) fn list_replay_findings(series: &Series) -> Vec<SeriesFinding> {
     let mut findings = Vec::new();

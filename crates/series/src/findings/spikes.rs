@@ -2,10 +2,10 @@
 
 use super::{SeriesFinding, SeriesSpike, Spell};
 use crate::Series;
-use crate::numerics::constants::{
+use crate::robust::{estimate_series_noise, finite_median, robust_deviation, theil_sen_slope};
+use replay_numerics::constants::{
     LEAST_SPIKE_STEPS, RECENT_STEPS, SPIKE_DEVIATIONS, SPIKE_FACTOR, SPIKE_WINDOW,
 };
-use crate::robust::{estimate_series_noise, finite_median, robust_deviation, theil_sen_slope};
 
 /// One spike.
 struct Spike {

@@ -5,8 +5,8 @@ use super::{
 };
 use crate::Series;
 use crate::numbers::SeriesStep;
-use crate::numerics::constants::{LARGE_UPDATE, LASTING_STEPS, SMALL_UPDATE};
-use crate::summary::Checksum;
+use replay_base::summary::Checksum;
+use replay_numerics::constants::{LARGE_UPDATE, LASTING_STEPS, SMALL_UPDATE};
 
 pub(super) fn list_value_findings(series: &Series) -> Vec<SeriesFinding> {
     let mut findings = Vec::new();

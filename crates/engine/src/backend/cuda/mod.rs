@@ -15,15 +15,15 @@ use self::pool::DevicePool;
 use self::shadow::CudaShadow;
 use self::variant::CudaVariant;
 use super::{Backend, CpuBackend, DeviceName, Held, NoRoom, ReplayError, Variant, room};
-use crate::cache::Cache;
 use crate::compile::{DeviceModule, DeviceToolchain};
-use crate::cuda::sanitizer::Sanitizer;
-use crate::cuda::{self, DeviceInfo, GpuError, Nvrtc, NvrtcError, SearchPath};
-use crate::fixture::Fixture;
-use crate::frontend::Precision;
-use crate::history::SourceSet;
-use crate::tensor::DType;
 use crate::worker::tensor_bytes;
+use replay_base::cache::Cache;
+use replay_base::tensor::DType;
+use replay_cuda::sanitizer::Sanitizer;
+use replay_cuda::{DeviceInfo, GpuError, Nvrtc, NvrtcError, SearchPath};
+use replay_fixture::fixture::Fixture;
+use replay_frontend::Precision;
+use replay_history::SourceSet;
 
 /// GPUs of one kind, and the compiler for them.
 #[derive(Clone, Debug)]
@@ -88,10 +88,10 @@ impl Cuda {
         search: &SearchPath,
         cache: &Cache,
     ) -> Result<Cuda, DeviceError> {
-        let device = cuda::find_gpu(ordinal.unwrap_or(0))?;
+        let device = replay_cuda::find_gpu(ordinal.unwrap_or(0))?;
         let ordinals = match ordinal {
             Some(ordinal) => vec![ordinal],
-            None => find_like_devices(&device, &cuda::list_gpus()?),
+            None => find_like_devices(&device, &replay_cuda::list_gpus()?),
         };
         let nvrtc = Nvrtc::find(search)?;
         let toolchain = DeviceToolchain::new(nvrtc, search, &device.architecture, cache);

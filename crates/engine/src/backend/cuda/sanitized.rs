@@ -2,10 +2,10 @@
 
 use super::variant::{CudaVariant, run_and_extend_module};
 use crate::backend::{Mode, ReplayError};
-use crate::cuda::sanitizer::{self, Sanitizer, SanitizerError, SanitizerFinding, Tool, Transcript};
-use crate::frontend::Precision;
-use crate::summary::POISON_A;
 use crate::worker::{DeviceJob, Ending, Run};
+use replay_base::summary::POISON_A;
+use replay_cuda::sanitizer::{self, Sanitizer, SanitizerError, SanitizerFinding, Tool, Transcript};
+use replay_frontend::Precision;
 
 impl CudaVariant {
     /// The findings of the sanitizer; empty without one.

@@ -10,11 +10,11 @@ use crate::backend::cpu::CpuVariant;
 use crate::backend::in_order::in_order;
 use crate::backend::{Ability, Mode, ReplayError, Take, Variant};
 use crate::compile::DeviceModule;
-use crate::fixture::Fixture;
-use crate::frontend::Precision;
-use crate::tensor::TensorView;
-use crate::tensor::step::Step;
 use crate::worker::{CallPart, DeviceJob, Ending, Job, JobCalls, Run};
+use replay_base::tensor::TensorView;
+use replay_base::tensor::step::Step;
+use replay_fixture::fixture::Fixture;
+use replay_frontend::Precision;
 
 /// A shadow's host code, the module with its kernels, and its fixture.
 pub(super) struct CudaShadow {
@@ -206,10 +206,10 @@ impl Variant for CudaShadow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::{POISON_A, POISON_B};
-    use crate::tensor::DType;
-    use crate::tensor::step::{StepClass, StepUnit};
     use crate::worker::{InputChange, Stepped};
+    use replay_base::summary::{POISON_A, POISON_B};
+    use replay_base::tensor::DType;
+    use replay_base::tensor::step::{StepClass, StepUnit};
 
     fn mode(input: &str, length: f64) -> Mode {
         let among = 0..4;

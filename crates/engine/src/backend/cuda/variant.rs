@@ -10,14 +10,14 @@ use crate::backend::cpu::CpuVariant;
 use crate::backend::in_order::in_order;
 use crate::backend::{Ability, Mode, ReplayError, Take, Variant};
 use crate::compile::{DeviceModule, DeviceToolchain};
-use crate::cuda::blas::BlasFiles;
-use crate::cuda::sanitizer::{Sanitizer, SanitizerFinding, Tool};
-use crate::cuda::{identify_library, random};
-use crate::fixture::Fixture;
-use crate::frontend::Precision;
-use crate::history::SourceSet;
-use crate::summary::POISON_A;
 use crate::worker::{DeviceJob, Ending, Job, JobCalls, Run};
+use replay_base::summary::POISON_A;
+use replay_cuda::blas::BlasFiles;
+use replay_cuda::sanitizer::{Sanitizer, SanitizerFinding, Tool};
+use replay_cuda::{identify_library, random};
+use replay_fixture::fixture::Fixture;
+use replay_frontend::Precision;
+use replay_history::SourceSet;
 
 /// Host code, the module with its kernels, and their fixture.
 pub(super) struct CudaVariant {

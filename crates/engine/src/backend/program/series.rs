@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::{Mode, ReplayError};
-use crate::tensor::TensorView;
 use crate::worker::{Ending, InputChange, Run};
+use replay_base::tensor::TensorView;
 
 /// A repetition after other replays in its process may be so many times as far from the first as one in
 /// a process of its own.
