@@ -242,7 +242,7 @@ def test_a_captured_step_gives_its_own_bits_and_then_finds_a_defect(
     replayed = run(replay, "fixtures/")
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
     # Each fixture ends well, and a line says so of all its captured outputs; the steps of a run share one.
-    ends = re.findall(r" as captured(, at both steps)?$", replayed.stdout, re.MULTILINE)
+    ends = re.findall(r" (?:is|are) as captured(, at both steps)?$", replayed.stdout, re.MULTILINE)
     assert sum(2 if end else 1 for end in ends) == len(project.fixtures), replayed.stdout
     assert "not as captured" not in replayed.stdout
     assert "skipped" not in replayed.stderr
