@@ -190,6 +190,7 @@ pub struct TensorView<'a> {
 
 impl TensorView<'_> {
     /// The number of elements.
+    #[inline]
     pub fn len(&self) -> usize {
         self.bytes.len() / self.dtype.size()
     }
@@ -203,6 +204,8 @@ impl TensorView<'_> {
     ///
     /// # Panics
     /// If `index` is not below [`TensorView::len`].
+    // Called for each element, from other packages.
+    #[inline]
     pub fn get_f64(&self, index: usize) -> f64 {
         let size = self.dtype.size();
         let bytes = &self.bytes[index * size..(index + 1) * size];
