@@ -33,6 +33,8 @@ pub(super) struct HostContext<'s, 'a> {
     pub place: HostScope,
     /// The tokens behind the indices in `functions`.
     pub tokens: Tokens,
+    /// All tokens of the file.
+    pub code: Tokens,
     /// The functions with a body in the file; none for the body of a function.
     pub functions: Vec<Item>,
     /// The definitions of macros.
@@ -41,7 +43,13 @@ pub(super) struct HostContext<'s, 'a> {
     pub declarations: HashMap<&'a str, Vec<Declaration>>,
 }
 
-impl HostContext<'_, '_> {
+impl<'a> HostContext<'_, 'a> {
+    /// The tokens of the body of each macro, with the macro, and those of the file.
+    pub(super) fn token_lists(&self) -> impl Iterator<Item = (&Tokens, Option<&Macro<'a>>)> {
+        let bodies = self.macros.iter().map(|defined| (&defined.body, Some(defined)));
+        bodies.chain([(&self.code, None)])
+    }
+
     /// The function in whose body byte `byte_offset` lies.
     pub(super) fn function(&self, byte_offset: usize) -> Option<&Item> {
         // Functions come in order and do not nest: the last one to start before is the one.
@@ -74,8 +82,18 @@ pub(super) fn translate_host_source(
         Precision::Shadow => collect_declarations(source.text, &tokens),
         Precision::Native | Precision::Checked => HashMap::new(),
     };
-    let context =
-        HostContext { source, symbols, precision, place, tokens, functions, macros, declarations };
+    let code = Tokens::new(source.text, source.tokens.clone());
+    let context = HostContext {
+        source,
+        symbols,
+        precision,
+        place,
+        tokens,
+        code,
+        functions,
+        macros,
+        declarations,
+    };
     unsupported::refuse_unsupported_features(&context)?;
     let mut edits = Edits::default();
     let launches = rewrite_launches(&context, &mut edits)?;

@@ -15,9 +15,7 @@ use super::lexer::{TokenKind, Tokens};
 /// Rewrites the initialisers of `new` and of constructors, in the file and in its macros.
 pub(super) fn copy_call_results(context: &HostContext, edits: &mut Edits) {
     let text = context.source.text;
-    let code = Tokens::new(text, context.source.tokens.clone());
-    let bodies = context.macros.iter().map(|defined| &defined.body);
-    for tokens in bodies.chain([&code]) {
+    for (tokens, _) in context.token_lists() {
         let mut copier = ResultCopier { text, tokens, edits };
         for index in 0..tokens.len() {
             if tokens.is_spelled_at(text, index, "new") {

@@ -28,11 +28,10 @@ pub(super) fn rewrite_asm_statements(
     edits: &mut Edits,
 ) -> Result<Vec<Obstacle>, FrontendError> {
     let source = context.source;
-    let code = Tokens::new(source.text, source.tokens.clone());
-    let bodies = context.macros.iter().map(|defined| (&defined.body, Some(defined.name)));
     let mut items: Option<Vec<Item>> = None;
     let mut obstacles = Vec::new();
-    for (tokens, macro_name) in bodies.chain([(&code, None)]) {
+    for (tokens, within) in context.token_lists() {
+        let macro_name = within.map(|defined| defined.name);
         let mut next_index = 0;
         while next_index < tokens.len() {
             let index = next_index;

@@ -178,13 +178,12 @@ const FLOATS: [&[&str]; 3] = [&["float"], &VECTORS, &NARROW];
 /// Widens every token of float32, and lists the obstacles to the shadow.
 pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Vec<Obstacle> {
     let source = context.source;
-    let code = Tokens::new(source.text, source.tokens.clone());
-    let bodies = context.macros.iter().map(|defined| (&defined.body, Some(defined.name)));
     let items = outline_items(source.text, &context.tokens);
     let packed = PackedVariables::from_tokens(source.text, &source.tokens);
     let left_out = conditions::find_dropped_code(source);
     let mut obstacles = Vec::new();
-    for (tokens, name) in bodies.chain([(&code, None)]) {
+    for (tokens, within) in context.token_lists() {
+        let name = within.map(|defined| defined.name);
         for (index, token) in tokens.iter().enumerate() {
             if let Some(text) = widen_token(*token, source.text) {
                 edits.replace(token.start..token.end, text);

@@ -14,9 +14,7 @@ pub(super) fn rewrite_shared_memory(
     context: &HostContext,
     edits: &mut Edits,
 ) -> Result<(), FrontendError> {
-    let code = Tokens::new(context.source.text, context.source.tokens.clone());
-    let bodies = context.macros.iter().map(|defined| (&defined.body, Some(defined)));
-    for (tokens, within) in bodies.chain([(&code, None)]) {
+    for (tokens, within) in context.token_lists() {
         let rewriter = SharedRewriter { context, tokens, within };
         let mut shared_names = Vec::new();
         let mut rewritten_end = 0;

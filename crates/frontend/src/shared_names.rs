@@ -110,9 +110,7 @@ fn mentions_variable(text: &str, tokens: &Tokens, mut range: Range<usize>, name:
 /// taken.
 pub(super) fn rewrite_global_operands(context: &HostContext, edits: &mut Edits) {
     let text = context.source.text;
-    let code = Tokens::new(text, context.source.tokens.clone());
-    let bodies = context.macros.iter().map(|defined| &defined.body);
-    for tokens in bodies.chain([&code]) {
+    for (tokens, _) in context.token_lists() {
         for (index, token) in tokens.iter().enumerate() {
             if token.kind == TokenKind::Ident
                 && context.symbols.is_global_shared_array(token.text(text))

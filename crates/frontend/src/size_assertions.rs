@@ -19,9 +19,7 @@ const RATIOS: [usize; 3] = [1, 2, 4];
 /// Rewrites the assertions in the file and in its macros.
 pub(super) fn rewrite_size_assertions(context: &HostContext, edits: &mut Edits) {
     let text = context.source.text;
-    let code = Tokens::new(text, context.source.tokens.clone());
-    let bodies = context.macros.iter().map(|defined| &defined.body);
-    for tokens in bodies.chain([&code]) {
+    for (tokens, _) in context.token_lists() {
         for index in 0..tokens.len() {
             if tokens.is_spelled_at(text, index, "static_assert")
                 && let Some(condition) = size_condition(text, tokens, index + 1)
