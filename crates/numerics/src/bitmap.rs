@@ -1,5 +1,7 @@
 //! One bit for each element of a tensor, set if the element belongs to a class.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use replay_base::scratch::{Scratch, ScratchError, ScratchNumbers};
@@ -71,19 +73,95 @@ impl Bitmap {
 
     /// The number of elements in the class.
     pub fn count(&self) -> u64 {
-        self.words.iter().map(|word| u64::from(word.count_ones())).sum()
+        self.words.par_iter().with_min_len(1 << 12).map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// The number of elements of the class in `range`.
+    pub(super) fn count_in(&self, range: Range<usize>) -> u64 {
+        self.words_of(range).map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Whether an element of the class lies in `range`.
+    pub(super) fn has_any_in(&self, range: Range<usize>) -> bool {
+        self.words_of(range).any(|word| word != 0)
+    }
+
+    /// Adds the elements of `other` in `range`, counted from its start.
+    pub(super) fn insert_all(&mut self, other: &Bitmap, range: Range<usize>) {
+        self.words.iter_mut().zip(other.words_of(range)).for_each(|(own, word)| *own |= word);
+    }
+
+    /// The last element in the class.
+    pub(super) fn last(&self) -> Option<usize> {
+        let word_index = self.words.iter().rposition(|&word| word != 0)?;
+        Some(64 * word_index + self.words[word_index].ilog2() as usize)
+    }
+
+    /// The bits of `range`, 64 at a time.
+    fn words_of(&self, range: Range<usize>) -> impl Iterator<Item = u64> + '_ {
+        let end = range.end;
+        range.step_by(64).map(move |start| {
+            let rest = end - start;
+            let mask = if rest < 64 { (1 << rest) - 1 } else { u64::MAX };
+            self.word_from(start) & mask
+        })
+    }
+
+    /// The 64 bits from element `start` on; those beyond the end are zeros.
+    fn word_from(&self, start: usize) -> u64 {
+        let word_index = start / 64;
+        let shift = start % 64;
+        let low = self.words.get(word_index).map_or(0, |word| word >> shift);
+        let next = self.words.get(word_index + 1).filter(|_| shift > 0);
+        low | next.map_or(0, |word| word << (64 - shift))
     }
 
     /// The elements in the class, in order.
     pub fn ones(&self) -> impl Iterator<Item = usize> + '_ {
-        self.words.iter().enumerate().flat_map(|(word_index, &word)| {
+        self.ones_in(0..self.len)
+    }
+
+    /// The elements of the class in `range`, in order.
+    pub(super) fn ones_in(&self, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
+        let starts = range.clone().step_by(64);
+        starts.zip(self.words_of(range)).flat_map(|(start, word)| {
             let mut remaining_bits = word;
             std::iter::from_fn(move || {
                 let bit =
                     (remaining_bits != 0).then(|| remaining_bits.trailing_zeros() as usize)?;
                 remaining_bits &= remaining_bits - 1;
-                Some(64 * word_index + bit)
+                Some(start + bit)
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use replay_base::tensor::step::draw_bits;
+
+    #[test]
+    fn a_range_has_the_elements_of_the_class_in_it() {
+        for (len, sparsity) in [(1, 2), (63, 2), (64, 3), (200, 2), (1000, 40)] {
+            let class = Bitmap::from_fn(len, |index| {
+                draw_bits(len as u64, index as u64).is_multiple_of(sparsity)
+            });
+            assert_eq!(class.last(), (0..len).rfind(|&index| class.contains(index)));
+            for draw in 0..100 {
+                let first = draw_bits(1, draw) as usize % (len + 1);
+                let end = first + draw_bits(2, draw) as usize % (len + 1 - first);
+                let inside: Vec<usize> = (first..end).filter(|&i| class.contains(i)).collect();
+                assert_eq!(class.ones_in(first..end).collect::<Vec<_>>(), inside);
+                assert_eq!(class.count_in(first..end), inside.len() as u64);
+                assert_eq!(class.has_any_in(first..end), !inside.is_empty());
+                let mut moved = Bitmap::from_fn(len, |index| index == 0);
+                moved.insert_all(&class, first..end);
+                let expected = Bitmap::from_fn(len, |i| {
+                    i == 0 || i < end - first && class.contains(first + i)
+                });
+                assert_eq!(moved, expected);
+            }
+        }
     }
 }

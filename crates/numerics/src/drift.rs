@@ -5,11 +5,15 @@
 //! independently of each other, so a common factor or offset of many stands out from their errors
 //! long before any of them does.
 
+use std::ops::Range;
+
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::constants::{LEAST_SLICE, NARROW_ROUNDING, NOISE_FACTOR, WIDER_NOISE};
 use super::measure::{Squares, ulp};
 use super::noise::NoiseRef;
+use super::parts::measure_parts;
 use replay_base::summary::Number;
 use replay_base::tensor::{DType, Dim, TensorView};
 
@@ -31,6 +35,10 @@ pub struct Drift {
     pub ratio: f64,
 }
 
+/// The parts of a whole output whose sums are made side by side. The number is fixed: sums do not depend on the number
+/// of threads, and each part has a weight for each value.
+const WHOLE_PARTS: usize = 16;
+
 /// The largest drift of `got` from `base`, of dimensions `dims`, if rounding does not explain it: of
 /// the whole output, else of a slice. None for outputs in float32 and wider, and where arithmetic is
 /// as narrow as the output.
@@ -44,20 +52,39 @@ pub fn find_drift(
     if !narrow || base.shape != got.shape || !is_computed_wider(base, got, noise) {
         return None;
     }
-    let mut values = Values::default();
-    let whole_drift = values.drift_of(base, got, slice_indices(base.shape, None));
+    let whole_drift = sum_whole_shift(base, got).take_drift();
     if whole_drift.is_some() {
         return whole_drift;
     }
-    let slices = (0..base.shape.len())
-        .flat_map(|axis| (0..base.shape[axis]).map(move |slice_index| (axis, slice_index)));
-    let of_slices = slices.filter(|&(axis, _)| base.len() / base.shape[axis].max(1) >= LEAST_SLICE);
-    let drifts = of_slices.filter_map(|(axis, slice_index)| {
-        let indices = slice_indices(base.shape, Some((axis, slice_index)));
-        let drift = values.drift_of(base, got, indices)?;
-        Some(Drift { slice: Some((axis_name(dims, axis), slice_index)), ..drift })
+    let axes = 0..base.shape.len();
+    let long_axes = axes.filter(|&axis| base.len() / base.shape[axis].max(1) >= LEAST_SLICE);
+    let slices = long_axes.flat_map(|axis| (0..base.shape[axis]).map(move |index| (axis, index)));
+    let slices: Vec<(usize, usize)> = slices.collect();
+    let drifts =
+        slices.into_par_iter().map_init(ShiftSums::default, |sums, (axis, slice_index)| {
+            sums.add(base, got, slice_indices(base.shape, axis, slice_index));
+            let drift = sums.take_drift()?;
+            Some(Drift { slice: Some((axis_name(dims, axis), slice_index)), ..drift })
+        });
+    // In order: the last of equal ones is told.
+    let drifts: Vec<Drift> = drifts.flatten_iter().collect();
+    drifts
+        .into_iter()
+        .max_by(|left_drift, right_drift| left_drift.ratio.total_cmp(&right_drift.ratio))
+}
+
+/// The shift of all elements, summed up in a fixed number of parts.
+fn sum_whole_shift(base: &TensorView, got: &TensorView) -> ShiftSums {
+    let part_len = base.len().div_ceil(WHOLE_PARTS).max(1);
+    let starts: Vec<usize> = (0..base.len()).step_by(part_len).collect();
+    let parts = starts.into_par_iter().map(|start| {
+        let mut sums = ShiftSums::default();
+        sums.add(base, got, start..base.len().min(start + part_len));
+        sums
     });
-    drifts.max_by(|left_drift, right_drift| left_drift.ratio.total_cmp(&right_drift.ratio))
+    let mut whole_sums = ShiftSums::default();
+    parts.collect::<Vec<ShiftSums>>().iter().for_each(|part| whole_sums.merge(part));
+    whole_sums
 }
 
 fn axis_name(dims: &[Dim], axis: usize) -> String {
@@ -67,85 +94,120 @@ fn axis_name(dims: &[Dim], axis: usize) -> String {
 
 /// Whether the noise of both sides is no more than that of their last roundings.
 fn is_computed_wider(base: &TensorView, got: &TensorView, noise: &NoiseRef) -> bool {
-    let mut units = Squares::default();
-    let mut noises = Squares::default();
-    for index in 0..base.len() {
+    let [mut units, mut noises] = [Squares::EMPTY; 2];
+    let parts = measure_parts(base.len(), |range| sum_units_and_noise(base, got, noise, range));
+    for [part_units, part_noises] in &parts {
+        units.merge(part_units);
+        noises.merge(part_noises);
+    }
+    noises.root() <= WIDER_NOISE * units.root()
+}
+
+/// The squares of the units in the last place in `range`, and those of the noise.
+fn sum_units_and_noise(
+    base: &TensorView,
+    got: &TensorView,
+    noise: &NoiseRef,
+    range: Range<usize>,
+) -> [Squares; 2] {
+    let [mut units, mut noises] = [Squares::EMPTY; 2];
+    for index in range {
         let left = base.get_f64(index);
         let right = got.get_f64(index);
         units.add(ulp(base.dtype, left).max(ulp(base.dtype, right)));
         noises.add(noise.sum_at(base.dtype, index, left, right));
     }
-    noises.root() <= WIDER_NOISE * units.root()
+    [units, noises]
 }
 
-/// The row-major indices of `slice`, an axis and an index along it, or of all elements.
+/// The row-major indices of the slice at `slice_index` along `axis`.
 fn slice_indices(
     shape: &[usize],
-    slice: Option<(usize, usize)>,
-) -> Box<dyn Iterator<Item = usize> + '_> {
-    let count: usize = shape.iter().product();
-    let Some((axis, slice_index)) = slice else { return Box::new(0..count) };
+    axis: usize,
+    slice_index: usize,
+) -> impl Iterator<Item = usize> + use<> {
+    let outer_count: usize = shape[..axis].iter().product();
     let inner: usize = shape[axis + 1..].iter().product();
     let step = inner * shape[axis];
-    let outer = (0..count / step.max(1)).map(move |outer| outer * step + slice_index * inner);
-    Box::new(outer.flat_map(move |first| first..first + inner))
+    let starts = (0..outer_count).map(move |outer| outer * step + slice_index * inner);
+    starts.flat_map(move |start| start..start + inner)
 }
 
-/// Weights of the elements of each value, by the bits of the value.
-struct Values {
-    offset: Vec<f64>,
-    scale: Vec<f64>,
+/// Sums over some elements of both sides.
+struct ShiftSums {
+    elements: u64,
+    differences: f64,
+    products: f64,
+    squares: f64,
+    /// How far the elements of each value, by its bits, shift all by rounding: by an offset, and by a factor.
+    weights: Vec<[f64; 2]>,
+    /// The values with a weight.
+    seen_bits: Vec<usize>,
 }
 
-impl Default for Values {
-    fn default() -> Values {
-        Values { offset: vec![0.0; 1 << 16], scale: vec![0.0; 1 << 16] }
+impl Default for ShiftSums {
+    fn default() -> ShiftSums {
+        ShiftSums {
+            elements: 0,
+            differences: 0.0,
+            products: 0.0,
+            squares: 0.0,
+            weights: vec![[0.0; 2]; 1 << 16],
+            seen_bits: Vec::new(),
+        }
     }
 }
 
-impl Values {
-    /// The drift of the elements at `indices`, if rounding does not explain it.
-    fn drift_of(
-        &mut self,
-        base: &TensorView,
-        got: &TensorView,
-        indices: impl Iterator<Item = usize>,
-    ) -> Option<Drift> {
-        let mut elements = 0u64;
-        let mut differences = 0.0;
-        let mut products = 0.0;
-        let mut squares = 0.0;
-        let mut seen_bits: Vec<usize> = Vec::new();
+impl ShiftSums {
+    /// Adds the finite elements at `indices`.
+    fn add(&mut self, base: &TensorView, got: &TensorView, indices: impl Iterator<Item = usize>) {
         for index in indices {
             let left = base.get_f64(index);
             let right = got.get_f64(index);
             if !left.is_finite() || !right.is_finite() {
                 continue;
             }
-            elements += 1;
-            differences += right - left;
-            products += (right - left) * left;
-            squares += left * left;
-            let bits =
-                usize::from(u16::from_le_bytes([base.bytes[2 * index], base.bytes[2 * index + 1]]));
-            if self.offset[bits] == 0.0 {
-                seen_bits.push(bits);
-            }
+            self.elements += 1;
+            self.differences += right - left;
+            self.products += (right - left) * left;
+            self.squares += left * left;
+            let bits = u16::from_le_bytes([base.bytes[2 * index], base.bytes[2 * index + 1]]);
             // Both sides round once, by half a unit at most.
             let error = ulp(base.dtype, left).max(ulp(base.dtype, right));
-            self.offset[bits] += error;
-            self.scale[bits] += error * left.abs();
+            self.add_weight(usize::from(bits), [error, error * left.abs()]);
         }
+    }
+
+    fn add_weight(&mut self, bits: usize, [offset, scale]: [f64; 2]) {
+        let weight = &mut self.weights[bits];
+        if weight[0] == 0.0 {
+            self.seen_bits.push(bits);
+        }
+        weight[0] += offset;
+        weight[1] += scale;
+    }
+
+    fn merge(&mut self, next: &ShiftSums) {
+        self.elements += next.elements;
+        self.differences += next.differences;
+        self.products += next.products;
+        self.squares += next.squares;
+        next.seen_bits.iter().for_each(|&bits| self.add_weight(bits, next.weights[bits]));
+    }
+
+    /// The drift of the elements, if rounding does not explain it. The sums begin anew.
+    fn take_drift(&mut self) -> Option<Drift> {
         // Elements of one value round alike.
-        let by_offset = norm_of_weights(&self.offset, &seen_bits);
-        let by_scale = norm_of_weights(&self.scale, &seen_bits);
-        for &bits in &seen_bits {
-            (self.offset[bits], self.scale[bits]) = (0.0, 0.0);
-        }
+        let [by_offset, by_scale] = [0, 1].map(|kind| self.norm_of_weights(kind));
+        let count = self.elements as f64;
+        let elements = std::mem::take(&mut self.elements);
+        let differences = std::mem::take(&mut self.differences);
+        let products = std::mem::take(&mut self.products);
+        let squares = std::mem::take(&mut self.squares);
+        self.seen_bits.drain(..).for_each(|bits| self.weights[bits] = [0.0; 2]);
         if elements < LEAST_SLICE as u64 || squares == 0.0 {
             return None;
         }
-        let count = elements as f64;
         let size = (squares / count).sqrt();
         let scale = products / squares;
         let offset = differences / count / size;
@@ -154,11 +216,12 @@ impl Values {
         let ratio = of_scale.max(of_offset);
         (ratio > 1.0).then_some(Drift { slice: None, elements, scale, offset, ratio })
     }
-}
 
-/// The L2 norm of the weights at `seen_bits`.
-fn norm_of_weights(weights: &[f64], seen_bits: &[usize]) -> f64 {
-    seen_bits.iter().map(|&bits| weights[bits] * weights[bits]).sum::<f64>().sqrt()
+    /// The L2 norm of the weights of one kind.
+    fn norm_of_weights(&self, kind: usize) -> f64 {
+        let weights = self.seen_bits.iter().map(|&bits| self.weights[bits][kind]);
+        weights.map(|weight| weight * weight).sum::<f64>().sqrt()
+    }
 }
 
 /// The least shift beyond rounding, where independent roundings add up to `by_chance`.

@@ -17,6 +17,7 @@ pub mod imprint;
 pub mod measure;
 pub mod noise;
 pub mod oracle;
+mod parts;
 pub mod picture;
 pub mod shadow;
 pub mod slices;

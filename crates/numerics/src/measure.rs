@@ -1,7 +1,8 @@
 //! Small measures that the judges share: units in the last place, sums of squares.
 
-use rayon::prelude::*;
+use std::ops::Range;
 
+use super::parts::measure_parts;
 use replay_base::tensor::{DType, TensorView};
 
 /// The distance between neighbouring numbers of `dtype` at the magnitude of `value`; 0 for
@@ -44,27 +45,24 @@ pub(super) struct Squares {
     small: f64,
 }
 
-/// Elements whose squares one task adds up; fixed, so that a sum does not depend on the number of threads.
-const PART: usize = 1 << 18;
 /// Elements that are read at a time.
 const BLOCK: usize = 1 << 10;
 
 /// The root mean square of a tensor, in which elements that are not finite count as 0.
 pub(super) fn root_mean_square(view: &TensorView) -> f64 {
-    let parts = (0..view.len().div_ceil(PART)).into_par_iter();
-    let parts: Vec<Squares> = parts.map(|part| squares_of_part(view, part)).collect();
     let mut total_squares = Squares::default();
-    parts.iter().for_each(|part| total_squares.merge(part));
+    measure_parts(view.len(), |range| sum_squares(view, range))
+        .iter()
+        .for_each(|part| total_squares.merge(part));
     total_squares.root() / (view.len().max(1) as f64).sqrt()
 }
 
-/// The squares of the finite elements in part `part` of `view`.
-fn squares_of_part(view: &TensorView, part: usize) -> Squares {
+/// The squares of the finite elements in `range`.
+fn sum_squares(view: &TensorView, range: Range<usize>) -> Squares {
     let mut squares = Squares::default();
-    let end = view.len().min((part + 1) * PART);
     let mut values = [0.0; BLOCK];
-    for first in (part * PART..end).step_by(BLOCK) {
-        let values = &mut values[..BLOCK.min(end - first)];
+    for first in range.clone().step_by(BLOCK) {
+        let values = &mut values[..BLOCK.min(range.end - first)];
         view.read(first, values);
         values.iter().filter(|x| x.is_finite()).for_each(|&value| squares.add(value));
     }
@@ -74,23 +72,21 @@ fn squares_of_part(view: &TensorView, part: usize) -> Squares {
 /// Half a unit in the last place of `view`, relative, in L2, over finite elements: the most by which rounding it once to
 /// nearest errs.
 pub fn relative_half_unit(view: &TensorView) -> f64 {
-    let parts = (0..view.len().div_ceil(PART)).into_par_iter();
-    let parts: Vec<[Squares; 2]> = parts.map(|part| half_units_of_part(view, part)).collect();
     let [mut units, mut values] = [Squares::EMPTY; 2];
-    for [part_units, part_values] in &parts {
-        units.merge(part_units);
-        values.merge(part_values);
+    for [part_units, part_values] in measure_parts(view.len(), |range| sum_half_units(view, range))
+    {
+        units.merge(&part_units);
+        values.merge(&part_values);
     }
     units.relative_to(&values)
 }
 
-/// The squares of the half units in part `part` of `view`, and those of its elements.
-fn half_units_of_part(view: &TensorView, part: usize) -> [Squares; 2] {
+/// The squares of the half units in `range`, and those of the elements.
+fn sum_half_units(view: &TensorView, range: Range<usize>) -> [Squares; 2] {
     let [mut units, mut squares] = [Squares::EMPTY; 2];
-    let end = view.len().min((part + 1) * PART);
     let mut values = [0.0; BLOCK];
-    for first in (part * PART..end).step_by(BLOCK) {
-        let values = &mut values[..BLOCK.min(end - first)];
+    for first in range.clone().step_by(BLOCK) {
+        let values = &mut values[..BLOCK.min(range.end - first)];
         view.read(first, values);
         for &value in values.iter().filter(|value| value.is_finite()) {
             units.add(ulp(view.dtype, value) / 2.0);

@@ -10,6 +10,7 @@ use super::cells::{DeviationFloat, raise_to_neighbours};
 use super::constants::{FLIP_FACTOR, FLIP_REPLAYS, ORDER_FACTOR};
 use super::deviations::{BLOCK, ElementDeviations, Of};
 use super::measure::{Squares, ulp};
+use super::parts::measure_parts;
 use super::{CompareError, NumericsError, check_shapes};
 use replay_base::scratch::{Scratch, ScratchError, ScratchNumber, ScratchNumbers};
 use replay_base::tensor::vectors::widest;
@@ -56,8 +57,17 @@ impl Spread {
     /// The L2 norm.
     fn norm(&self) -> f64 {
         let mut squares = Squares::default();
-        (0..self.len()).for_each(|index| squares.add(self.value_at(index)));
+        measure_parts(self.len(), |range| self.sum_squares(range))
+            .iter()
+            .for_each(|part| squares.merge(part));
         squares.root()
+    }
+
+    /// The squares of the numbers in `range`.
+    fn sum_squares(&self, range: Range<usize>) -> Squares {
+        let mut squares = Squares::default();
+        range.for_each(|index| squares.add(self.value_at(index)));
+        squares
     }
 
     /// Adds the numbers from `first` on to `sums`.
@@ -375,9 +385,6 @@ fn raise_to_floor<T: DeviationFloat>(
     deviations
 }
 
-/// Elements whose squares are added up in their order.
-const PART: usize = 1 << 20;
-
 /// Sums the noise up, before its neighbours raise it.
 fn summarize_noise<T: DeviationFloat>(
     element_deviations: &ElementDeviations<T>,
@@ -385,14 +392,9 @@ fn summarize_noise<T: DeviationFloat>(
     included_sources: Of,
     replays: u32,
 ) -> NoiseSummary {
-    let count = element_deviations.len();
-    let parts = (0..count.div_ceil(PART)).into_par_iter();
-    let parts: Vec<NoisePart> = parts
-        .map(|part| {
-            let range = part * PART..count.min((part + 1) * PART);
-            NoisePart::measure(element_deviations, base, range, included_sources, replays)
-        })
-        .collect();
+    let parts = measure_parts(element_deviations.len(), |range| {
+        NoisePart::measure(element_deviations, base, range, included_sources, replays)
+    });
     let whole_part = parts.into_iter().reduce(NoisePart::followed_by).unwrap_or_default();
     NoiseSummary {
         replays,

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::measure::{Squares, ulp, value_distance};
 use super::noise::NoiseRef;
+use super::parts::measure_parts;
 use super::{CompareError, check_shapes};
 use replay_base::summary::Number;
 use replay_base::tensor::TensorView;
@@ -68,13 +68,7 @@ pub fn measure_accuracies<const N: usize>(
         check_shapes(oracle, output, false)?;
     }
     noise.check_len(oracle.len())?;
-    let count = oracle.len();
-    let parts: Vec<[AccuracyPart; N]> = (0..count.div_ceil(PART))
-        .into_par_iter()
-        .map(|part| {
-            measure_parts(outputs, oracle, noise, part * PART..count.min((part + 1) * PART))
-        })
-        .collect();
+    let parts = measure_parts(oracle.len(), |range| measure_range(outputs, oracle, noise, range));
     let mut wholes = [const { None }; N];
     for part in parts {
         for (whole, next) in wholes.iter_mut().zip(part) {
@@ -87,8 +81,6 @@ pub fn measure_accuracies<const N: usize>(
     Ok(wholes.map(|whole| whole.unwrap_or_default().finish()))
 }
 
-/// Elements whose squares are added up in their order.
-const PART: usize = 1 << 20;
 /// Elements that are read at a time.
 const BLOCK: usize = 1 << 10;
 
@@ -102,7 +94,7 @@ struct AccuracyPart {
 }
 
 /// How far the elements in `range` of each of `outputs` lie off.
-fn measure_parts<const N: usize>(
+fn measure_range<const N: usize>(
     outputs: [&TensorView; N],
     oracle: &TensorView,
     noise: &NoiseRef,

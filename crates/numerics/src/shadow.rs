@@ -1,7 +1,6 @@
 //! The shadows of one output at two revisions, in float64 or, of programs, in float32: whether the mathematics changed, and whether
 //! each side errs as far as the other.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use rayon::prelude::*;
@@ -17,6 +16,7 @@ use super::constants::{
 };
 use super::measure::{Squares, root_mean_square, ulp, value_distance};
 use super::noise::{NoiseRef, Spread};
+use super::parts::measure_parts;
 use super::{CompareError, NumericsError, check_shapes};
 use replay_base::scratch::{Scratch, ScratchNumbers};
 use replay_base::summary::Number;
@@ -69,8 +69,6 @@ pub struct Shadows<'a> {
     root_mean_square: f64,
 }
 
-/// Elements of one task. The number is fixed: sums do not depend on the number of threads.
-const PART: usize = 1 << 18;
 /// Elements of one read.
 const BLOCK: usize = 1 << 10;
 
@@ -86,6 +84,14 @@ struct Changed {
     moved: u64,
     moved_by: Squares,
     moved_from: Squares,
+}
+
+/// The differences of some elements, and those that steps do not explain.
+#[derive(Default)]
+struct LeftOver {
+    all_squares: f64,
+    squares: f64,
+    count: u64,
 }
 
 impl Changed {
@@ -221,25 +227,47 @@ impl<'a> Shadows<'a> {
         let mut all_squares = 0.0;
         let mut left = 0.0;
         let mut count = 0;
-        for index in 0..self.base.len() {
-            let difference = value_distance(self.base.get_f64(index), self.got.get_f64(index));
-            all_squares += difference * difference;
-            if self.has_moved(index) {
-                left += difference * difference;
-                count += 1;
-            }
+        for part in measure_parts(self.base.len(), |range| self.sum_left_over(range)) {
+            all_squares += part.all_squares;
+            left += part.squares;
+            count += part.count;
         }
         all_squares.is_finite()
             && LEFT_OVER * count as f64 <= moved_count as f64
             && left <= LEFT_SHARE * all_squares
     }
 
+    /// The squares of all differences in `range`, and of those that have moved all the same.
+    fn sum_left_over(&self, range: Range<usize>) -> LeftOver {
+        let mut left_over = LeftOver::default();
+        for index in range {
+            let difference = value_distance(self.base.get_f64(index), self.got.get_f64(index));
+            left_over.all_squares += difference * difference;
+            if self.has_moved(index) {
+                left_over.squares += difference * difference;
+                left_over.count += 1;
+            }
+        }
+        left_over
+    }
+
     /// Whether steps by themselves explain a quarter of the change at least, in squares.
     pub fn steps_explain(&self) -> bool {
         let Some(steps) = self.steps else { return false };
-        let mut all_squares = 0.0;
-        let mut explained = 0.0;
-        for index in 0..self.base.len() {
+        let [mut all_squares, mut explained] = [0.0; 2];
+        for [part_squares, part_explained] in
+            measure_parts(self.base.len(), |range| self.sum_explained(steps, range))
+        {
+            all_squares += part_squares;
+            explained += part_explained;
+        }
+        all_squares.is_finite() && all_squares > 0.0 && explained >= EXPLAINED_SHARE * all_squares
+    }
+
+    /// The squares of all differences in `range`, and those that `steps` explain.
+    fn sum_explained(&self, steps: NoiseRef, range: Range<usize>) -> [f64; 2] {
+        let [mut all_squares, mut explained] = [0.0; 2];
+        for index in range {
             let left = self.base.get_f64(index);
             let right = self.got.get_f64(index);
             let difference = value_distance(left, right);
@@ -247,7 +275,7 @@ impl<'a> Shadows<'a> {
             all_squares += difference * difference;
             explained += difference.min(step_difference).powi(2);
         }
-        all_squares.is_finite() && all_squares > 0.0 && explained >= EXPLAINED_SHARE * all_squares
+        [all_squares, explained]
     }
 
     /// Whether they are in float64, and not in float32.
@@ -275,10 +303,7 @@ impl<'a> Shadows<'a> {
 
     /// Compares the two element by element.
     pub fn change(&self) -> ShadowChange {
-        let count = self.base.len();
-        let parts = (0..count.div_ceil(PART)).into_par_iter();
-        let parts: Vec<Changed> =
-            parts.map(|part| self.changed(part * PART..count.min((part + 1) * PART))).collect();
+        let parts = measure_parts(self.base.len(), |range| self.changed(range));
         let total_change = parts.into_iter().fold(Changed::default(), Changed::followed_by);
         ShadowChange {
             relative_l2: total_change.differences.relative_to(&total_change.truth),
@@ -462,14 +487,9 @@ pub fn error_without_ties(
 ) -> Result<f64, CompareError> {
     check_shapes(shadow, output, false)?;
     own_noise.check_len(shadow.len())?;
-    let count = shadow.len();
-    let parts = (0..count.div_ceil(PART)).into_par_iter();
-    let parts: Vec<[Squares; 2]> = parts
-        .map(|part| {
-            let range = part * PART..count.min((part + 1) * PART);
-            sum_errors_without_ties(output, shadow, own_noise, range)
-        })
-        .collect();
+    let parts = measure_parts(shadow.len(), |range| {
+        sum_errors_without_ties(output, shadow, own_noise, range)
+    });
     let [mut errors, mut truth] = [Squares::EMPTY; 2];
     for [part_errors, part_truth] in &parts {
         errors.merge(part_errors);
@@ -515,21 +535,34 @@ pub struct Errors<'a> {
 }
 
 /// The errors of the trusted side in elements of about one magnitude.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct MagnitudeClass {
     errors: Squares,
     elements: u64,
 }
 
+/// The numbers of exponents of a float64.
+const EXPONENTS: usize = 1 << 11;
+
 /// The errors of some elements on both sides.
-#[derive(Default)]
 struct ErrorSums {
     base: Squares,
     got: Squares,
     /// The largest error of an element of zero in the trusted output.
     largest_lost: f64,
     /// The errors of the trusted side by the exponent of the truth.
-    classes: BTreeMap<u16, MagnitudeClass>,
+    classes: Vec<MagnitudeClass>,
+}
+
+impl Default for ErrorSums {
+    fn default() -> ErrorSums {
+        ErrorSums {
+            base: Squares::EMPTY,
+            got: Squares::EMPTY,
+            largest_lost: 0.0,
+            classes: vec![MagnitudeClass::default(); EXPONENTS],
+        }
+    }
 }
 
 impl ErrorSums {
@@ -537,8 +570,7 @@ impl ErrorSums {
         self.base.merge(&next.base);
         self.got.merge(&next.got);
         self.largest_lost = self.largest_lost.max(next.largest_lost);
-        for (exponent, next_class) in next.classes {
-            let class = self.classes.entry(exponent).or_default();
+        for (class, next_class) in self.classes.iter_mut().zip(next.classes) {
             class.errors.merge(&next_class.errors);
             class.elements += next_class.elements;
         }
@@ -556,20 +588,19 @@ impl Errors<'_> {
     /// -9 down in float32, and from -19 down in float64.
     pub fn are_alike(&self) -> bool {
         let count = self.base.len();
-        let parts = (0..count.div_ceil(PART)).into_par_iter();
-        let parts: Option<Vec<ErrorSums>> =
-            parts.map(|part| self.sum_errors(part * PART..count.min((part + 1) * PART))).collect();
-        let Some(parts) = parts else { return false };
         let mut sums = ErrorSums::default();
-        parts.into_iter().for_each(|part| sums.merge(part));
+        for part in measure_parts(count, |range| self.sum_errors(range)) {
+            let Some(part) = part else { return false };
+            sums.merge(part);
+        }
         if sums.got.root() > ERROR_RATIO_BEYOND_NOISE * sums.base.root() {
             return false;
         }
         let largest_lost = sums.largest_lost;
-        let typical = typical_errors(sums.classes);
+        let typical = typical_errors(&sums.classes);
         (0..count).into_par_iter().all(|index| {
             let error = self.got_error(index);
-            error <= NOISE_FACTOR * typical[&self.class(index)]
+            error <= NOISE_FACTOR * typical[self.class(index)]
                 || self.vanishes(index) && error <= largest_lost
                 || !is_beyond(&self.base, &self.got, &self.noise, index)
         })
@@ -589,7 +620,7 @@ impl Errors<'_> {
             if self.base.get_f64(index) == 0.0 {
                 sums.largest_lost = sums.largest_lost.max(error_before);
             }
-            let class = sums.classes.entry(self.class(index)).or_default();
+            let class = &mut sums.classes[self.class(index)];
             class.errors.add(error_before);
             class.elements += 1;
         }
@@ -636,30 +667,30 @@ impl Errors<'_> {
     }
 
     /// The exponent of the truth.
-    fn class(&self, index: usize) -> u16 {
-        (self.base_shadow.get_f64(index).to_bits() >> 52) as u16 & 0x7FF
+    fn class(&self, index: usize) -> usize {
+        (self.base_shadow.get_f64(index).to_bits() >> 52) as usize % EXPONENTS
     }
 }
 
 /// The root mean square of the errors of each class. One with few elements takes in those of the
 /// next larger magnitudes.
-fn typical_errors(classes: BTreeMap<u16, MagnitudeClass>) -> BTreeMap<u16, f64> {
-    let mut typical = BTreeMap::new();
-    let mut waiting: Vec<u16> = Vec::new();
+fn typical_errors(classes: &[MagnitudeClass]) -> Vec<f64> {
+    let mut typical = vec![0.0; classes.len()];
+    let mut first_waiting = 0;
     let mut sum = MagnitudeClass::default();
     let mut last = 0.0;
-    for (exponent, class) in classes {
-        waiting.push(exponent);
+    for (exponent, class) in classes.iter().enumerate() {
         sum.errors.merge(&class.errors);
         sum.elements += class.elements;
         if sum.elements >= LEAST_CLASS {
             last = sum.errors.root() / (sum.elements as f64).sqrt();
-            typical.extend(waiting.drain(..).map(|exponent| (exponent, last)));
+            typical[first_waiting..=exponent].fill(last);
+            first_waiting = exponent + 1;
             sum = MagnitudeClass::default();
         }
     }
     // The largest elements may be few: they err at least as far as those below them.
     let rest_error = sum.errors.root() / (sum.elements.max(1) as f64).sqrt();
-    typical.extend(waiting.into_iter().map(|exponent| (exponent, rest_error.max(last))));
+    typical[first_waiting..].fill(rest_error.max(last));
     typical
 }

@@ -9,6 +9,8 @@ mod location_text;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::bitmap::Bitmap;
@@ -109,10 +111,23 @@ impl IndexSelection {
         }
     }
 
+    /// The number of selected indices below `size`.
+    pub(super) fn count_below(&self, size: usize) -> u64 {
+        let count = match self {
+            IndexSelection::All => size,
+            IndexSelection::Range { first, last } => size.min(last + 1).saturating_sub(*first),
+            IndexSelection::Modulo { modulus, remainder } => {
+                size.saturating_sub(*remainder).div_ceil(*modulus)
+            }
+            IndexSelection::List(list) => list.iter().filter(|&&index| index < size).count(),
+        };
+        count as u64
+    }
+
     /// The selection of exactly the indices that are `touched`, or of the range around them.
     fn around(touched: &Bitmap) -> IndexSelection {
         let list: Vec<usize> = touched.ones().take(LISTED + 1).collect();
-        let (Some(&first), Some(last)) = (list.first(), touched.ones().last()) else {
+        let (Some(&first), Some(last)) = (list.first(), touched.last()) else {
             return IndexSelection::List(list);
         };
         let count = touched.count() as usize;
@@ -231,7 +246,7 @@ pub(super) fn dimension_term((axis, (dim, touched)): (usize, (&Dim, &Bitmap))) -
     Term { dim: name, size: dim.size, selection: IndexSelection::around(touched) }
 }
 
-/// Visits the elements of a class once.
+/// Gathers the facts about `class`, row by row.
 fn survey_elements(
     class: &Bitmap,
     shape: Vec<usize>,
@@ -239,39 +254,52 @@ fn survey_elements(
     scratch: &Scratch,
 ) -> Result<ElementClass, ScratchError> {
     let empty_bitmaps = shape.iter().map(|&size| Bitmap::in_scratch(scratch, size, |_| false));
-    let mut element_class = ElementClass {
-        touched: empty_bitmaps.collect::<Result<_, _>>()?,
-        elements: 0,
-        rows: 0,
-        first: Vec::new(),
-        sides: vec![[false; 2]; masks.len()],
-        shape,
-    };
-    let row_size = element_class.shape.last().copied().unwrap_or(1).max(1);
-    let mut row = None;
-    let mut index = Vec::new();
-    for linear in class.ones() {
-        if row != Some(linear / row_size) {
-            row = Some(linear / row_size);
-            element_class.rows += 1;
-            index = unravel_index(linear, &element_class.shape);
-            for (touched, &i) in element_class.touched.iter_mut().zip(&index) {
-                touched.insert(i);
-            }
+    let mut touched = empty_bitmaps.collect::<Result<Vec<Bitmap>, _>>()?;
+    let mut sides = vec![[false; 2]; masks.len()];
+    let mut rows = 0;
+    let row_size = shape.last().copied().unwrap_or(1).max(1);
+    for start in (0..class.len()).step_by(row_size) {
+        let row = start..start + row_size;
+        if !class.has_any_in(row.clone()) {
+            continue;
         }
-        if let (Some(last), Some(touched)) = (index.last_mut(), element_class.touched.last_mut()) {
-            *last = linear % row_size;
-            touched.insert(*last);
+        rows += 1;
+        let first = unravel_index(start, &shape);
+        if let Some((touched_columns, touched_rows)) = touched.split_last_mut() {
+            touched_rows.iter_mut().zip(&first).for_each(|(touched, &i)| touched.insert(i));
+            touched_columns.insert_all(class, row.clone());
         }
-        for (sides, mask) in element_class.sides.iter_mut().zip(masks) {
-            sides[usize::from(!mask.is_zero_at(&index))] = true;
-        }
-        element_class.elements += 1;
-        if element_class.first.len() < EXAMPLES {
-            element_class.first.push(index.clone());
+        for (sides, mask) in sides.iter_mut().zip(masks) {
+            add_sides(sides, mask, class, row.clone(), &first);
         }
     }
-    Ok(element_class)
+    let first = class.ones().take(EXAMPLES).map(|linear| unravel_index(linear, &shape)).collect();
+    Ok(ElementClass { elements: class.count(), touched, rows, first, sides, shape })
+}
+
+/// Adds to `sides` on which sides of `mask` the elements of `class` in `row` lie; `first` is the row's first index along
+/// each dimension.
+fn add_sides(
+    sides: &mut [bool; 2],
+    mask: &Mask,
+    class: &Bitmap,
+    row: Range<usize>,
+    first: &[usize],
+) {
+    let mut index = first.to_vec();
+    let has_columns = mask.dims.last().is_some_and(|&dim| dim + 1 == index.len());
+    for linear in class.ones_in(row.clone()) {
+        if *sides == [true, true] {
+            return;
+        }
+        if let Some(column) = index.last_mut() {
+            *column = linear - row.start;
+        }
+        sides[usize::from(!mask.is_zero_at(&index))] = true;
+        if !has_columns {
+            return;
+        }
+    }
 }
 
 /// The terms, without those that the side of the mask implies already.
@@ -290,7 +318,7 @@ fn without_redundant(mut terms: Vec<Term>, mask: &Mask, zero: bool) -> Vec<Term>
 fn measure_region(class: &ElementClass, terms: &[Term], mask: Option<(&Mask, bool)>) -> Location {
     let selected = |dim: usize| -> u64 {
         let term = &terms[dim];
-        (0..term.size).filter(|&index| term.selection.contains(index)).count() as u64
+        term.selection.count_below(term.size)
     };
     let masked = |dim: &usize| mask.is_some_and(|(mask, _)| mask.dims.contains(dim));
     let in_mask = mask.map_or(1, |(mask, zero)| count_in_mask(terms, mask, zero));

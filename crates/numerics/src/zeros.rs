@@ -28,31 +28,21 @@ pub fn zero_slices(
     if !(0..count).into_par_iter().any(|index| is_filled(base, index) && !is_filled(got, index)) {
         return Ok(Vec::new());
     }
-    if !(0..count).any(|index| is_filled(got, index)) {
+    if !(0..count).into_par_iter().any(|index| is_filled(got, index)) {
         return Ok(vec!["everything".to_owned()]);
     }
     let mut inner = count;
     let mut slices = Vec::new();
     for (place, dim) in dims.iter().enumerate() {
         inner /= dim.size;
-        let mut in_base = Bitmap::in_scratch(scratch, dim.size, |_| false)?;
-        let mut in_got = Bitmap::in_scratch(scratch, dim.size, |_| false)?;
-        for index in 0..count {
-            let along = index / inner % dim.size;
-            if is_filled(base, index) {
-                in_base.insert(along);
-            }
-            if is_filled(got, index) {
-                in_got.insert(along);
-            }
-        }
+        let outer = count / inner / dim.size;
         let zero = Bitmap::in_scratch(scratch, dim.size, |along| {
-            in_base.contains(along) && !in_got.contains(along)
+            let starts = (0..outer).map(|outer| (outer * dim.size + along) * inner);
+            is_any_filled(base, starts.clone(), inner) && !is_any_filled(got, starts, inner)
         })?;
         let zero_term = dimension_term((place, (dim, &zero)));
         // A widened selection would claim slices that are not zero.
-        let exact = (0..dim.size)
-            .all(|position| zero_term.selection.contains(position) == zero.contains(position));
+        let exact = zero_term.selection.count_below(dim.size) == zero.count();
         if exact && zero.count() > 0 {
             slices.extend(describe_term(&zero_term));
         }
@@ -62,6 +52,11 @@ pub fn zero_slices(
 
 fn is_filled(view: &TensorView, index: usize) -> bool {
     view.get_f64(index) != 0.0
+}
+
+/// Whether an element of the runs of `inner` elements from `starts` on is filled.
+fn is_any_filled(view: &TensorView, starts: impl Iterator<Item = usize>, inner: usize) -> bool {
+    starts.into_iter().any(|start| (start..start + inner).any(|index| is_filled(view, index)))
 }
 
 #[cfg(test)]

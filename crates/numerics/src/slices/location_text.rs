@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use rayon::prelude::*;
+
 use super::{IndexSelection, Location, Term};
 use crate::bitmap::Bitmap;
 
@@ -74,22 +76,24 @@ pub fn block_map(class: &Bitmap, shape: &[usize]) -> String {
     }
     let rows = class.len() / columns;
     let [height, width] = [rows.min(MAP[0]), columns.min(MAP[1])];
-    let mut filled = vec![0u64; height * width];
-    for linear in class.ones() {
-        let row = linear / columns;
-        let column = linear % columns;
-        filled[block_of(row, rows, height) * width + block_of(column, columns, width)] += 1;
-    }
-    let mut lines = Vec::new();
-    for y in 0..height {
-        let tall = block_size(y, rows, height);
-        let mut line = String::new();
-        for x in 0..width {
-            let total = tall * block_size(x, columns, width);
-            line.push(fill_character(filled[y * width + x], total));
-        }
-        lines.push(line);
-    }
+    let lines: Vec<String> = (0..height)
+        .into_par_iter()
+        .map(|y| {
+            let mut filled = vec![0; width];
+            for row in find_block_start(y, rows, height)..find_block_start(y + 1, rows, height) {
+                for (x, filled) in filled.iter_mut().enumerate() {
+                    let first = row * columns + find_block_start(x, columns, width);
+                    let end = row * columns + find_block_start(x + 1, columns, width);
+                    *filled += class.count_in(first..end);
+                }
+            }
+            let tall = block_size(y, rows, height);
+            let shades = filled.iter().enumerate();
+            let shades = shades
+                .map(|(x, &count)| fill_character(count, tall * block_size(x, columns, width)));
+            shades.collect()
+        })
+        .collect();
     lines.join("\n")
 }
 
@@ -100,19 +104,14 @@ pub fn has_shape(map: &str) -> bool {
     shades.any(|shade| Some(shade) != first)
 }
 
-/// The block, out of `blocks`, that contains `index` out of `size`.
-fn block_of(index: usize, size: usize, blocks: usize) -> usize {
-    ((index as u128 * blocks as u128) / size as u128) as usize
-}
-
 /// The number of indices in `block`.
 fn block_size(block: usize, size: usize, blocks: usize) -> u64 {
     (find_block_start(block + 1, size, blocks) - find_block_start(block, size, blocks)) as u64
 }
 
 /// The first index in `block`.
-fn find_block_start(block: usize, size: usize, blocks: usize) -> u128 {
-    (block as u128 * size as u128).div_ceil(blocks as u128)
+fn find_block_start(block: usize, size: usize, blocks: usize) -> usize {
+    (block as u128 * size as u128).div_ceil(blocks as u128) as usize
 }
 
 fn fill_character(filled: u64, total: u64) -> char {
