@@ -149,8 +149,7 @@ fn what_is_said_of_commits_with_the_same_bits_does_not_depend_on_which_was_teste
     ];
     let (env, ids) = history(TestEnv::isolated(), &versions);
     let said = ["1", "2", "4"].map(|jobs| {
-        // The first search finds no cache.
-        let _ = std::fs::remove_dir_all(env.cache_parent());
+        env.forget_results();
         let run = search(&env, &format!("--good main~6 --bad main --jobs {jobs} --format json"));
         let events = masked(&run.stdout, &ids);
         let events = events.lines().map(|line| serde_json::from_str(line).expect("JSON"));

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use crate::bisect_cli::{RIGHT, WRONG, history, isolated};
 use crate::common::env::{Run, TestEnv};
 
-/// Runs `words` here and then, from an empty cache, as tasks of local processes.
+/// Runs `words` here and then, with no result known, as tasks of local processes.
 fn both(env: &TestEnv, words: &[&str]) -> [crate::common::env::Run; 2] {
     let here = env.replay(words);
-    std::fs::remove_dir_all(env.cache_parent()).expect("a cache");
+    env.forget_results();
     [here, env.replay(&[words, &["--on-cluster", "local"]].concat())]
 }
 

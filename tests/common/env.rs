@@ -106,6 +106,13 @@ impl TestEnv {
         Cache::place(&self.cache)
     }
 
+    /// Empties the cache of all but what compilers made.
+    pub fn forget_results(&self) {
+        for kind in ["outcomes", "judgements", "facts"] {
+            let _ = fs::remove_dir_all(self.cache().join(kind));
+        }
+    }
+
     /// Entries of one kind in the cache.
     pub fn cached(&self, kind: &str) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.cache().join(kind)).into_iter().flatten().flatten();

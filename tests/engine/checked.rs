@@ -2,7 +2,8 @@
 
 use crate::common::checked_cases;
 
-use std::sync::LazyLock;
+use std::collections::HashMap;
+use std::sync::{LazyLock, OnceLock};
 
 use replay::backend::Mode;
 use replay::frontend::Precision;
@@ -23,11 +24,17 @@ fn run(case: &str) -> Run {
     CHECKED.run_as(Precision::Checked, case, &Mode::plain(POISON_A), Machine::PLAIN)
 }
 
-fn found(case: &str) -> Vec<AccessFinding> {
-    let run = run(case);
-    assert_eq!(run.ending, Ending::Completed, "{case}");
-    assert_eq!(run.findings.refused, None, "{case}");
-    run.findings.found
+/// The findings of a replay of `case`, made once for all tests.
+fn found(case: &str) -> &'static [AccessFinding] {
+    static FOUND: LazyLock<HashMap<&str, OnceLock<Vec<AccessFinding>>>> = LazyLock::new(|| {
+        CHECKED.cases().iter().map(|case| (case.as_str(), OnceLock::new())).collect()
+    });
+    FOUND[case].get_or_init(|| {
+        let run = run(case);
+        assert_eq!(run.ending, Ending::Completed, "{case}");
+        assert_eq!(run.findings.refused, None, "{case}");
+        run.findings.found
+    })
 }
 
 fn cases(prefix: &str) -> impl Iterator<Item = &'static String> {
@@ -165,7 +172,7 @@ fn kernels_that_touch_memory_of_the_host_are_found_with_their_line() {
 fn work_of_two_streams_without_an_event_races_whichever_comes_first() {
     for case in ["race_two_streams", "race_two_streams_reader_first"] {
         let found = found(case);
-        let [race] = found.as_slice() else { panic!("{case}: {found:?}") };
+        let [race] = found else { panic!("{case}: {found:?}") };
         let first = race.first.as_ref().expect("a race has two sides");
         let mut names = [first.name.as_str(), race.second.name.as_str()];
         names.sort_unstable();
@@ -182,7 +189,7 @@ fn a_finding_names_both_places_and_the_element() {
     let at = checked_cases::TEXT.lines().position(|line| line.starts_with(kernel));
     let line = |behind: usize| format!("src/cases.cu:{}", at.expect("the kernel") + 1 + behind);
     let found = found("race_first_thread_broadcasts");
-    let [race] = found.as_slice() else { panic!("{found:?}") };
+    let [race] = found else { panic!("{found:?}") };
     let first = race.first.as_ref().expect("a race has two sides");
     assert_eq!((first.site.clone(), race.second.site.clone()), (line(2), line(3)));
     assert_eq!((first.writes, race.second.writes), (true, false));
