@@ -26,6 +26,7 @@ fn compile_definitions(folder: &Path, precision: Option<&str>) -> PathBuf {
     build
         .cpp(true)
         .no_default_flags(true)
+        .flag(flags::STANDARD)
         .flags(flags::FLAGS)
         .flags(flags::PRELUDE)
         .flags(precision)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use replay::tensor::DType;
 
-use crate::common::env::{Run, TestEnv};
+use crate::common::env::{Run, TestEnv, harness};
 
 const CALL: &str = "twice<<<1, n>>>(x, y, n);";
 
@@ -379,4 +379,32 @@ fn what_a_compiler_says_without_an_end_is_bounded() {
     );
     let size: u64 = env.cached("refusals").iter().map(|log| log.metadata().unwrap().len()).sum();
     assert!(size < 2 << 20, "{size} bytes");
+}
+
+#[test]
+fn sources_of_a_later_standard_compile_if_the_harness_names_it() {
+    let kernel = "#include <type_traits>\n\
+        template <class T> __global__ void twice(const T* x, std::type_identity_t<T>* y) {\n\
+          y[threadIdx.x] = x[threadIdx.x] + x[threadIdx.x];\n}\n\
+        void call(const float* x, float* y) { twice<<<1, 4>>>(x, y); }\n";
+    let env = TestEnv::new().with_kernel(kernel, "call(x, y)");
+    let run = env.replay(&["fixtures/tiny"]);
+    insta::assert_snapshot!(run.text(), @"
+    exit code 125
+    --- stdout
+    tiny at the working tree
+    CPU, [COMPILER]
+
+    untestable: the sources do not compile: k.cu:2:54: error: 'std::type_identity_t' has not been declared
+    hint: if the sources are of C++20 or later, say `standard = \"c++20\"` in the harness; the whole log: [CACHE]/refusals/[KEY]
+    ");
+    for standard in ["c++20", "c++23"] {
+        env.repo.write(
+            "replay.toml",
+            harness(&format!("standard = \"{standard}\"\ncall = \"call(x, y)\"")),
+        );
+        let run = env.replay(&["fixtures/tiny", "--check", "always"]);
+        assert_eq!(run.code, Some(0), "{}", run.text());
+        assert!(run.stdout.contains("twice<float><<<1, 4>>>"), "{}", run.stdout);
+    }
 }

@@ -1,8 +1,10 @@
 //! The options with an effect on bits, for everything in an artifact; `build.rs` uses them too.
 
-/// Options with an effect on bits, or on the sources' view of the headers, except for [`PRELUDE`].
-pub const FLAGS: [&str; 17] = [
-    "-std=c++17",
+/// The standard of C++ of everything but sources of another one.
+pub const STANDARD: &str = "-std=c++17";
+
+/// Options with an effect on bits, or on the sources' view of the headers, except for [`PRELUDE`] and [`STANDARD`].
+pub const FLAGS: [&str; 16] = [
     "-O2",
     "-x",
     "c++",

@@ -37,6 +37,8 @@ pub enum About {
     Header,
     /// A template whose arguments cannot be deduced.
     Deduction,
+    /// A word or a name of a later standard of C++.
+    Standard,
     /// Anything else.
     Other,
 }
@@ -48,10 +50,40 @@ impl About {
             About::Deduction
         } else if first_error.contains("No such file") || first_error.contains("not found") {
             About::Header
+        } else if needs_later_standard(first_error) {
+            About::Standard
         } else {
             About::Other
         }
     }
+}
+
+/// Beginnings of words and of members of `std` since C++20.
+const LATER_NAMES: [&str; 11] = [
+    "type_identity",
+    "remove_cvref",
+    "bit_cast",
+    "span",
+    "source_location",
+    "numbers",
+    "ranges",
+    "is_constant_evaluated",
+    "concept",
+    "requires",
+    "consteval",
+];
+
+/// Whether `message` of a compiler for C++17 is about a later standard.
+fn needs_later_standard(message: &str) -> bool {
+    let unknown_names = ["not a member of", "does not name", "no type named", "no member named"];
+    let says_unknown = unknown_names
+        .into_iter()
+        .chain(["no template named", "unknown type name", "not been declared", "undeclared"])
+        .any(|words| message.contains(words));
+    let has_later_name = LATER_NAMES.iter().any(|name| {
+        ['‘', '\'', ':'].iter().any(|before| message.contains(&format!("{before}{name}")))
+    });
+    says_unknown && has_later_name
 }
 
 /// Why a revision has no artifact.
@@ -165,6 +197,9 @@ impl CompileError {
                             "name the folder of the header in `include` of the harness{withheld}; {log}"
                         )
                     }
+                    About::Standard => format!(
+                        "if the sources are of C++20 or later, say `standard = \"c++20\"` in the harness; {log}"
+                    ),
                     About::Other => log,
                 })
             }

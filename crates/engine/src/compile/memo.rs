@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use super::{
-    Compiler, CompilerError, Excess, FLAGS, HEADERS, KeyHasher, LINK, PRELUDE, Toolchain,
+    Compiler, CompilerError, Excess, FLAGS, HEADERS, KeyHasher, LINK, PRELUDE, STANDARD, Toolchain,
     definitions_object, outside_prerequisites, owned_words, precision_flag, scratch_failed,
 };
 use replay_base::cache::CacheKind;
@@ -122,7 +122,9 @@ impl Toolchain {
         }
         let list = owned_words(["-MD", "-MT", "unit", "-MF", RULE]);
         let words = flags.iter().chain(&object).chain(&list);
-        if let Some(prelude) = self.prelude(precision) {
+        // It was compiled for one standard of C++.
+        let fits_prelude = flags.iter().any(|flag| flag == STANDARD);
+        if let Some(prelude) = self.prelude(precision).filter(|_| fits_prelude) {
             link_prelude(folder, &prelude.entry)?;
             let finished_run = self.run(folder, &[PRECOMPILED, HEADERS], words.clone())?;
             if finished_run.success() {
@@ -223,7 +225,7 @@ impl Toolchain {
 }
 
 fn prelude_flags(precision: Precision) -> Vec<String> {
-    let mut flags = owned_words(FLAGS);
+    let mut flags = [owned_words([STANDARD]), owned_words(FLAGS)].concat();
     flags.extend(precision_flag(precision));
     flags
 }

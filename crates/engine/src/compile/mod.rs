@@ -50,7 +50,7 @@ use replay_base::foreign::Finished;
 use replay_fixture::harness::Harness;
 use replay_frontend::{Precision, Threads};
 use replay_history::SourceSet;
-use replay_runtime::flags::{FLAGS, PRELUDE};
+use replay_runtime::flags::{FLAGS, PRELUDE, STANDARD};
 use replay_runtime::{definitions, headers};
 
 /// A compiled variant.
@@ -323,8 +323,9 @@ impl Toolchain {
     fn probe(&self, folder: &Path, precision: Precision) -> Result<(), CompilerError> {
         let source = folder.join("probe.cpp");
         std::fs::write(&source, "").map_err(scratch_failed(&source))?;
-        let flags = owned_words(FLAGS)
+        let flags = owned_words([STANDARD])
             .into_iter()
+            .chain(owned_words(FLAGS))
             .chain(owned_words(PRELUDE))
             .chain(precision_flag(precision));
         let probe = owned_words(["-fsyntax-only", "probe.cpp"]);

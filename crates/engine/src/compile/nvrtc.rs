@@ -25,7 +25,7 @@ use replay_cuda::{
     DEVIATIONS_SOURCE, DirectedRounding, FILL_SOURCE, Module, Nvrtc, NvrtcAnswer, SearchPath,
     WIDEN_SOURCE, math_error_ulps, round_ptx,
 };
-use replay_fixture::harness::{Harness, SourcePath};
+use replay_fixture::harness::{CppStandard, Harness, SourcePath};
 use replay_frontend::{Precision, SourceUnit};
 use replay_history::{OVERLAY, SourceSet};
 use replay_runtime::headers;
@@ -57,9 +57,6 @@ pub struct DeviceModule {
 
 /// A shadow in device code, or why there is none.
 pub type DeviceShadow = Result<DeviceModule, String>;
-
-/// nvcc's default standard; `-fmad`, `-prec-div`, `-prec-sqrt` and `-ftz` have the same defaults in NVRTC.
-const OPTIONS: [&str; 1] = ["--std=c++17"];
 
 impl DeviceModule {
     /// The greatest documented error, in units in the last place, of the mathematical functions in the device code; 1 if
@@ -186,6 +183,7 @@ impl DeviceToolchain {
             files: Vec::new(),
             defines: vec![format!("ELEMENT={}", summary::device::kernel_element_name(dtype))],
             undefine: Vec::new(),
+            standard: CppStandard::default(),
             folders: Vec::new(),
             math_ulps: 1.0,
             atomics: false,
@@ -240,8 +238,11 @@ impl DeviceToolchain {
     }
 
     fn options(&self, unit: &DeviceUnit, folder: &Path) -> Vec<String> {
-        let mut options = OPTIONS.map(str::to_owned).to_vec();
-        options.push(format!("--gpu-architecture={}", self.architecture));
+        // `-fmad`, `-prec-div`, `-prec-sqrt` and `-ftz` have nvcc's defaults.
+        let mut options = vec![
+            format!("--std={}", unit.standard.name()),
+            format!("--gpu-architecture={}", self.architecture),
+        ];
         if unit.precision == Precision::Shadow {
             // As on the CPU: only the mathematical functions differ.
             options.push("--fmad=false".to_owned());
@@ -296,7 +297,7 @@ impl DeviceToolchain {
         hasher.part(headers::device_identity().as_bytes());
         hasher.part(format!("{} {major}.{minor} {}", self.architecture, self.lines));
         hasher.part(format!("{:?}", unit.precision));
-        hasher.list(OPTIONS);
+        hasher.part(unit.standard.name());
         hasher.list(self.include.iter().map(|folder| folder.as_os_str().as_encoded_bytes()));
         hasher.list(&unit.undefine);
         hasher.list(&unit.defines);
@@ -341,6 +342,7 @@ struct DeviceUnit {
     files: Vec<(String, Vec<u8>)>,
     defines: Vec<String>,
     undefine: Vec<String>,
+    standard: CppStandard,
     /// The harness's `include` folders, relative to the tree.
     folders: Vec<String>,
     /// The result of [`DeviceModule::math_ulps`].
@@ -401,6 +403,7 @@ impl DeviceUnit {
             files,
             defines: harness.defines.clone(),
             undefine: harness.undefine.clone(),
+            standard: harness.standard,
             math_ulps,
             atomics,
             precision,

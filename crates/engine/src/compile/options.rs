@@ -56,7 +56,8 @@ pub(super) fn compiler_options(
     translated: &Translation,
     precision: Precision,
 ) -> Vec<String> {
-    let mut flags = [owned_words(FLAGS), owned_words(PRELUDE)].concat();
+    let mut flags = vec![format!("-std={}", harness.standard.name())];
+    flags.extend([owned_words(FLAGS), owned_words(PRELUDE)].concat());
     flags.extend(precision_flag(precision));
     flags.extend(translated.lanes.clone());
     flags.extend(reserved_macros(&harness.defines).map(|define| format!("-D{define}")));
