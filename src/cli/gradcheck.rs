@@ -81,7 +81,15 @@ pub fn run_gradcheck(args: &GradcheckArgs, session: &Session) -> CliResult<u8> {
     files.write(|format| {
         format_gradcheck_result(format.into(), &entries, &errors).unwrap_or_default()
     })?;
-    Ok(standings.into_iter().map(exit::standing_exit_code).fold(code, exit::worse_exit_code))
+    Ok(standings.into_iter().map(gradcheck_exit_code).fold(code, exit::worse_exit_code))
+}
+
+/// The exit code for the standing of gradients. The whole question is whether they match: without an answer it is open.
+fn gradcheck_exit_code(standing: Standing) -> u8 {
+    match standing {
+        Standing::Unchecked => exit::UNTESTABLE,
+        standing => exit::standing_exit_code(standing),
+    }
 }
 
 /// The whole report; none for text: it is printed as it comes.
@@ -144,9 +152,7 @@ fn format_checked_gradients(entry: &GradcheckEntry) -> Text {
     let mut text = Text::new();
     text.line(report::render_replay_heading(&entry.fixture, entry.revision.as_ref()));
     text.append(report::render_gradients_text(&entry.gradients));
-    if let Some(last) = entry.untold() {
-        text.line(ReportLine::new());
-        text.line(last);
-    }
+    text.line(ReportLine::new());
+    text.line(entry.verdict_line());
     text
 }

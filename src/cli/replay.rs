@@ -693,6 +693,7 @@ mod tests {
         let judged = [
             Verdict::Identical,
             Verdict::Equivalent,
+            Verdict::Unchecked,
             Verdict::Unknown,
             Verdict::Untestable,
             Verdict::Diverged,
@@ -701,6 +702,7 @@ mod tests {
         let compared = [
             SnapshotVerdict::Matches,
             SnapshotVerdict::Equivalent,
+            SnapshotVerdict::Unchecked,
             SnapshotVerdict::New,
             SnapshotVerdict::Missing,
             SnapshotVerdict::Stale,

@@ -66,13 +66,20 @@ fn a_gradient_without_a_loss_is_said_to_be_unchecked_in_every_format() {
     insta::assert_snapshot!(told(&env.replay(&["fixtures/tiny"])), @"
       y  not checked: the harness declares no loss to differentiate
 
-    completed: every output is written and finite; 1 gradient not checked
+    unchecked: gradient y not checked; otherwise completed: every output is written and finite
     [0]
     ");
     let json = env.replay(&["fixtures/tiny", "--format", "json"]).stdout;
     let document: Value = serde_json::from_str(&json).expect("a document");
     assert_eq!(schema::problems(&document), [""; 0]);
     insta::assert_snapshot!(document["replays"][0]["gradients"][0]["reason"], @r#""the harness declares no loss to differentiate""#);
+    assert_eq!(document["replays"][0]["verdict"], "unchecked");
+    let junit = env.replay(&["fixtures/tiny", "--format", "junit"]).stdout;
+    assert!(junit.contains("<skipped ") && junit.contains("type=\"unchecked\""), "{junit}");
+    let markdown = env.replay(&["fixtures/tiny", "--format", "markdown"]).stdout;
+    assert!(markdown.contains("## replay: 1 unchecked\n"), "{markdown}");
+    let page = env.replay(&["fixtures/tiny", "--format", "html"]).stdout;
+    assert!(page.contains("<title>replay: unchecked: "), "{page}");
     for format in ["markdown", "markdown-summary", "junit"] {
         let run = env.replay(&["fixtures/tiny", "--format", format]);
         assert!(run.stdout.contains("not checked"), "{format}: {}", run.text());
@@ -96,13 +103,13 @@ fn a_gradient_without_a_shadow_is_unchecked_and_the_check_is_no_success() {
     insta::assert_snapshot!(said(env.replay(&["gradcheck", "fixtures/tiny"])), @"
       y  not checked: the float64 shadow does not compile: k.cu:2: error: [MESSAGE]
 
-    untestable: no gradient could be checked
+    unchecked: no gradient could be checked
     [125]
     ");
     insta::assert_snapshot!(said(env.replay(&["fixtures/tiny"])), @"
       y  not checked: the float64 shadow does not compile: k.cu:2: error: [MESSAGE]
 
-    completed: every output is written and finite; 1 gradient not checked
+    unchecked: gradient y not checked; otherwise completed: every output is written and finite
     [0]
     ");
 }
@@ -118,7 +125,7 @@ fn a_shadow_that_runs_out_of_time_is_no_check() {
     insta::assert_snapshot!(told(&run), @"
       y  not checked: the float64 shadow ran out of time
 
-    untestable: no gradient could be checked
+    unchecked: no gradient could be checked
     [125]
     ");
 }
@@ -145,6 +152,8 @@ fn one_fixture_without_gradients_does_not_keep_others_from_being_checked() {
 
     gradients
       y  matches d loss / d x: 8 directional derivatives, worst rel. 0 (noise 1.8e-11)
+
+    completed: the gradient matches its loss
 
     2 fixtures: 1 not replayed, 1 completed
     --- stderr
@@ -249,7 +258,9 @@ fn a_loss_that_an_input_spoils_names_the_input_and_the_rest_is_checked() {
       y  not checked: x is NaN at [2]; it matches with finite neighbours in their place
       z  matches d loss_w / d w: 8 directional derivatives, worst rel. 0 (noise 2e-11)
       r  not checked: x is NaN at [2]; it matches with finite neighbours in their place
-    [0]
+
+    unchecked: y, r could not be checked, the others match their loss
+    [125]
     ");
 }
 
@@ -263,6 +274,8 @@ fn a_wrong_gradient_is_seen_beside_an_input_that_is_infinite() {
       y  does not match d loss / d x: 8 directional derivatives, worst rel. 0.25 (noise 1.8e-11), at [4] 12.5 instead of 10; x is inf at [1] and 1 more; seen with finite neighbours in their place
       z  matches d loss_w / d w: 8 directional derivatives, worst rel. 0 (noise 2e-11)
       r  does not match d rows / d x: 8 directional derivatives, worst rel. 0.16 (noise 1.1e-11), at [4] 437.5 instead of 375; x is inf at [1] and 1 more; seen with finite neighbours in their place
+
+    diverged: y, r not as the loss has it
     [1]
     ");
 }
@@ -277,6 +290,8 @@ fn a_loss_that_is_infinite_beside_a_spoilt_input_too_is_not_checked() {
       y  not checked: x is NaN at [0] and 4 more; with finite neighbours in their place, loss is not finite
       z  matches d loss_w / d w: 8 directional derivatives, worst rel. 0 (noise 2e-11)
       r  not checked: x is NaN at [0] and 4 more; with finite neighbours in their place, the loss is not smooth at most elements
-    [0]
+
+    unchecked: y, r could not be checked, the others match their loss
+    [125]
     ");
 }

@@ -240,7 +240,32 @@ fn rounding_to_bfloat16_is_imprecise_without_a_shadow() {
     let lost = said("main~1", "main");
     assert!(lost.starts_with("  y  diverged: imprecise: roundings move it "), "{lost}");
     let gained = said("main", "main~1");
-    assert!(gained.starts_with("  y  equivalent: more accurate: "), "{gained}");
+    assert!(gained.starts_with("  y  unchecked: more accurate: "), "{gained}");
+}
+
+#[test]
+fn what_lies_within_noise_without_a_shadow_is_unchecked_in_every_format() {
+    let x: Vec<f32> = (0..256).map(drawn).collect();
+    let values = ["of(x[i]) / 7.0f", "of(x[i]) * (1.0f / 7.0f)"];
+    let env = project(&values.map(|value| elementwise(true, value)), &x);
+    let run = diff(&env);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(outputs(&run).starts_with("  y  unchecked: within noise"), "{}", run.text());
+    let last_line = "unchecked: y within noise, and no float64 shadow shows its mathematics";
+    assert_eq!(run.last_line(), last_line);
+    let written = |format| {
+        env.replay(&["diff", "fixtures/many", "main~1", "main", "--format", format]).stdout
+    };
+    let document: serde_json::Value = serde_json::from_str(&written("json")).expect("a document");
+    let told = &document["diffs"][0];
+    assert_eq!(
+        (&told["verdict"], &told["outputs"][0]["verdict"]),
+        (&"unchecked".into(), &"unchecked".into())
+    );
+    let markdown = written("markdown");
+    assert!(markdown.contains("## replay: 1 unchecked\n"), "{markdown}");
+    let page = written("html");
+    assert!(page.contains("<title>replay diff: unchecked: "), "{page}");
 }
 
 #[test]

@@ -6,9 +6,10 @@ use replay::judge::Verdict;
 
 use super::families::Effect;
 
-const COLUMNS: [Verdict; 5] = [
+const COLUMNS: [Verdict; 6] = [
     Verdict::Identical,
     Verdict::Equivalent,
+    Verdict::Unchecked,
     Verdict::Diverged,
     Verdict::Failed,
     Verdict::Untestable,
@@ -18,7 +19,7 @@ const COLUMNS: [Verdict; 5] = [
 /// indices only is wrong.
 fn is_right(verdict: Verdict, effect: Effect) -> bool {
     match verdict {
-        Verdict::Identical | Verdict::Equivalent => effect == Effect::Rounding,
+        Verdict::Identical | Verdict::Equivalent | Verdict::Unchecked => effect == Effect::Rounding,
         Verdict::Diverged | Verdict::Failed => effect != Effect::Rounding,
         Verdict::Unknown | Verdict::Untestable => false,
     }

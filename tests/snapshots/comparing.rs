@@ -167,7 +167,7 @@ fn a_snapshot_of_the_first_format_stays_valid_and_says_what_it_lacks() {
     rewrite(&env, BENIGN);
     let run = replay(&env);
     assert_eq!(run.code, Some(0), "{}", run.text());
-    insta::assert_snapshot!(run.last_line(), @"equivalent: y moved by rel. 1.6e-8 (noise 1.7e-7), the snapshot has no float64 shadow");
+    insta::assert_snapshot!(run.last_line(), @"unchecked: y moved by rel. 1.6e-8 (noise 1.7e-7), the snapshot has no float64 shadow");
 }
 
 #[test]

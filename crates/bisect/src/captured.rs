@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{BisectError, Bisection, SearchTarget};
-use replay_engine::judge::{Verdict, check_captured, has_captured_bits};
+use replay_engine::judge::{check_captured, has_captured_bits};
 use replay_engine::trial::{Outcome, Status};
 use replay_history::{Commit, CommitId};
 
@@ -105,5 +105,5 @@ fn gives_captured(
     };
     let checks = check_captured(&bisection.lab.trial(&target.subject, &sources))?;
     let worst = checks.iter().map(|check| check.verdict).max();
-    Ok(worst.map(|worst| worst <= Verdict::Equivalent))
+    Ok(worst.map(|worst| worst.agrees()))
 }

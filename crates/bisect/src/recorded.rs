@@ -13,6 +13,7 @@ pub(super) fn verdict_from_snapshot(comparison: &SnapshotComparison) -> Verdict 
     match comparison.verdict {
         SnapshotVerdict::Matches => Verdict::Identical,
         SnapshotVerdict::Equivalent => Verdict::Equivalent,
+        SnapshotVerdict::Unchecked => Verdict::Unchecked,
         SnapshotVerdict::New | SnapshotVerdict::Missing | SnapshotVerdict::Stale => {
             Verdict::Untestable
         }

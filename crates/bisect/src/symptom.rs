@@ -352,7 +352,7 @@ fn symptom_of_output(fixture: &str, on: On, output: &OutputJudgement) -> Option<
             ShadowShift::BelowDtype | ShadowShift::BelowNoise => {
                 (on == On::Changed).then(|| Symptom::shifted(fixture, name))
             }
-            ShadowShift::None | ShadowShift::Rounded => None,
+            ShadowShift::None | ShadowShift::Unseen | ShadowShift::Rounded => None,
         },
         Story::Agrees(Equivalence::Identical) | Story::OrderDependent(_) | Story::Unsteady => None,
         Story::Drifted { accuracy, .. } => match accuracy {

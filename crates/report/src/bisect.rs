@@ -531,7 +531,7 @@ fn wanted_outputs(report: &SearchReport) -> String {
 pub(super) fn describe_acquittal(test_result: &Seen) -> String {
     let verdict = test_result.verdict();
     match test_result.observations.as_slice() {
-        [observation] if observation.untestable.is_none() && verdict <= Verdict::Equivalent => {
+        [observation] if observation.untestable.is_none() && verdict.agrees() => {
             if !observation.compared && verdict == Verdict::Equivalent {
                 not_compared(observation)
             } else {

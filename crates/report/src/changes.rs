@@ -83,8 +83,7 @@ pub(super) const NOT_CHECKED: &str = "races were not looked for";
 
 /// Whether a commit without a finding may yet have begun a race.
 pub(super) fn leaves_races_open(report: &LogReport) -> bool {
-    let has_harmless_change =
-        report.changes.iter().any(|change| change.verdict() <= Verdict::Equivalent);
+    let has_harmless_change = report.changes.iter().any(|change| change.verdict().agrees());
     report.without_races && (!report.acquitted.is_empty() || has_harmless_change)
 }
 

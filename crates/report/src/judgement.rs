@@ -21,6 +21,7 @@ pub fn verdict_name(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Identical => "identical",
         Verdict::Equivalent => "equivalent",
+        Verdict::Unchecked => "unchecked",
         Verdict::Unknown => "unknown",
         Verdict::Untestable => "untestable",
         Verdict::Diverged => "diverged",
@@ -32,7 +33,7 @@ pub fn verdict_name(verdict: Verdict) -> &'static str {
 pub fn verdict_style(verdict: Verdict) -> Style {
     match verdict {
         Verdict::Identical | Verdict::Equivalent => GREEN,
-        Verdict::Unknown | Verdict::Untestable => YELLOW,
+        Verdict::Unchecked | Verdict::Unknown | Verdict::Untestable => YELLOW,
         Verdict::Diverged | Verdict::Failed => RED,
     }
 }
@@ -397,7 +398,7 @@ pub(super) fn describe_shadow_shift(output: &OutputJudgement) -> Option<String> 
     let elements = format_noun_count(shadow.changed, "element");
     let by = format_shift_share(shadow.changed_by);
     match shift {
-        ShadowShift::None => None,
+        ShadowShift::None | ShadowShift::Unseen => None,
         ShadowShift::Rounded => Some(format!(
             "the {name} changed by {by} in {elements}, as its rounding on the way explains"
         )),
@@ -451,7 +452,7 @@ pub(super) fn verdict_reason(judgement: &Judgement) -> String {
     match (&judgement.got.status, &judgement.base.status) {
         _ if judgement.is_non_finite_on_both() => {
             let outputs = list_outputs_by_verdict(&judgement.outputs, judgement.verdict);
-            let is_equivalent = judgement.verdict <= Verdict::Equivalent;
+            let is_equivalent = judgement.verdict.agrees();
             if is_equivalent { format!("{outputs}, {NON_FINITE}") } else { outputs }
         }
         (Status::Failed(failures), _) => describe_failure(&failures[0]),
@@ -462,7 +463,13 @@ pub(super) fn verdict_reason(judgement: &Judgement) -> String {
         (_, Status::Untestable { reason, .. }) => {
             format!("the trusted side is untestable: {reason}")
         }
-        _ => list_outputs_by_verdict(&judgement.outputs, judgement.verdict),
+        _ => {
+            let outputs = list_outputs_by_verdict(&judgement.outputs, judgement.verdict);
+            match judgement.verdict {
+                Verdict::Unchecked => format!("{outputs} within noise, {UNSEEN}"),
+                _ => outputs,
+            }
+        }
     }
 }
 
@@ -511,6 +518,9 @@ pub(super) fn format_place_phrase(place: &str) -> String {
 
 /// The words for non-finite values on both sides.
 pub(super) const NON_FINITE: &str = "not finite where the trusted side is not either";
+
+/// The words for an output within noise whose mathematics nobody knows.
+const UNSEEN: &str = "and no float64 shadow shows its mathematics";
 
 /// The words for an invisible change of the mathematics.
 pub(super) const HIDDEN: &str = "hidden by rounding";

@@ -241,7 +241,7 @@ fn explain_disagreeing_ends(
             "it differs, but is no worse than the good end: swap --good and --bad if they are the \
              wrong way round, or search with --on changed"
         }
-        Some(Verdict::Equivalent) => {
+        Some(Verdict::Equivalent | Verdict::Unchecked) => {
             "they differ within noise only: --on bits finds where the bits change"
         }
         _ => {

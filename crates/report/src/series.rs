@@ -222,6 +222,7 @@ impl SeriesReport {
         let replays = self.series.steps.iter().filter_map(|step| step.replay.as_ref());
         let of_replay = replays.map(|replay| {
             let own_standing = match replay.status {
+                Status::Completed if replay.has_unchecked_gradient() => Standing::Unchecked,
                 Status::Completed => Standing::Completed,
                 Status::Failed(_) => Standing::Failed,
                 Status::Untestable { .. } => Standing::Untestable,

@@ -89,7 +89,10 @@ pub fn render_snapshot_sentence(comparison: &SnapshotComparison) -> ReportLine {
 fn snapshot_verdict_style(verdict: SnapshotVerdict) -> Style {
     match verdict {
         SnapshotVerdict::Matches | SnapshotVerdict::Equivalent => GREEN,
-        SnapshotVerdict::New | SnapshotVerdict::Missing | SnapshotVerdict::Stale => YELLOW,
+        SnapshotVerdict::Unchecked
+        | SnapshotVerdict::New
+        | SnapshotVerdict::Missing
+        | SnapshotVerdict::Stale => YELLOW,
         SnapshotVerdict::Diverged => RED,
     }
 }

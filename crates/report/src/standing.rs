@@ -32,6 +32,9 @@ pub enum Standing {
     Equivalent,
     /// No snapshot was accepted yet, or the trusted side has no such sources.
     New,
+    /// Nothing is known to be wrong, and a check was not made: a gradient was not held against its loss, or an output
+    /// within noise has no float64 shadow.
+    Unchecked,
     /// It could not be run, or the trusted side could not.
     Untestable,
     /// There is no accepted snapshot where there must be one.
@@ -47,11 +50,12 @@ pub enum Standing {
 
 impl Standing {
     /// All of them, from best to worst.
-    pub const ALL: [Standing; 9] = [
+    pub const ALL: [Standing; 10] = [
         Standing::Completed,
         Standing::Identical,
         Standing::Equivalent,
         Standing::New,
+        Standing::Unchecked,
         Standing::Untestable,
         Standing::Missing,
         Standing::Stale,
@@ -66,6 +70,7 @@ impl Standing {
             Standing::Identical => "identical",
             Standing::Equivalent => "equivalent",
             Standing::New => "new",
+            Standing::Unchecked => "unchecked",
             Standing::Untestable => "untestable",
             Standing::Missing => "missing",
             Standing::Stale => "stale",
@@ -89,10 +94,11 @@ impl Standing {
         assess_entry(entry).0
     }
 
-    fn style(self) -> Style {
+    /// How it is coloured.
+    pub(super) fn style(self) -> Style {
         match self {
             _ if self.is_wrong() => RED,
-            Standing::New => YELLOW,
+            Standing::New | Standing::Unchecked => YELLOW,
             _ if self.is_untold() => YELLOW,
             _ => GREEN,
         }
@@ -104,6 +110,7 @@ impl From<Verdict> for Standing {
         match verdict {
             Verdict::Identical => Standing::Identical,
             Verdict::Equivalent => Standing::Equivalent,
+            Verdict::Unchecked => Standing::Unchecked,
             Verdict::Unknown | Verdict::Untestable => Standing::Untestable,
             Verdict::Diverged => Standing::Diverged,
             Verdict::Failed => Standing::Failed,
@@ -116,6 +123,7 @@ impl From<SnapshotVerdict> for Standing {
         match verdict {
             SnapshotVerdict::Matches => Standing::Identical,
             SnapshotVerdict::Equivalent => Standing::Equivalent,
+            SnapshotVerdict::Unchecked => Standing::Unchecked,
             SnapshotVerdict::New => Standing::New,
             SnapshotVerdict::Missing => Standing::Missing,
             SnapshotVerdict::Stale => Standing::Stale,
@@ -187,9 +195,7 @@ fn assess_entry(entry: &ReportEntry) -> (Standing, Vec<Point>) {
     }));
     if let Some(reason) = &entry.base_lacks {
         // New sources are judged by themselves.
-        let worst = points.iter().map(|point| point.standing).max();
-        let worst_point = points.iter().find(|point| Some(point.standing) == worst);
-        let own_words = worst_point.map_or(String::new(), |point| {
+        let own_words = find_worst(&points).map_or(String::new(), |point| {
             format!("; by itself {}: {}", point.standing.name(), point.sentence)
         });
         let sentence = format!("the base has no such sources{own_words}");
@@ -197,8 +203,41 @@ fn assess_entry(entry: &ReportEntry) -> (Standing, Vec<Point>) {
         point.reasons.push(reason.clone());
         points.push(point);
     }
-    let worst = points.iter().map(|point| point.standing).max().unwrap_or(Standing::Completed);
+    points.extend(assess_unchecked_gradients(entry, &points));
+    let worst = find_worst(&points).map_or(Standing::Completed, |point| point.standing);
     (worst, points)
+}
+
+/// The first of the worst of `points`.
+fn find_worst(points: &[Point]) -> Option<&Point> {
+    let worst = points.iter().map(|point| point.standing).max()?;
+    points.iter().find(|point| point.standing == worst)
+}
+
+/// The finding that gradients were not held against their loss, though the replay completed, beside the other `points`.
+fn assess_unchecked_gradients(entry: &ReportEntry, points: &[Point]) -> Option<Point> {
+    let names: Vec<&str> =
+        list_unchecked_gradients(&entry.gradients).map(|check| check.output.as_str()).collect();
+    if names.is_empty() || matches!(entry.outcome.status, Status::Failed(_)) {
+        return None;
+    }
+    let worst = find_worst(points)?;
+    let gradients = if names.len() == 1 { "gradient" } else { "gradients" };
+    let sentence = format!(
+        "{gradients} {} not checked; otherwise {}: {}",
+        names.join(", "),
+        worst.standing.name(),
+        worst.sentence
+    );
+    // The checks left out tell the reasons.
+    Some(Point { standing: Standing::Unchecked, sentence, reasons: Vec::new() })
+}
+
+/// The gradients that were not held against their loss.
+pub(super) fn list_unchecked_gradients(
+    checks: &[GradientCheck],
+) -> impl Iterator<Item = &GradientCheck> {
+    checks.iter().filter(|check| check.story.verdict() == GradientVerdict::Unknown)
 }
 
 /// The finding of the replay by itself.
@@ -253,15 +292,9 @@ fn describe_completion(entry: &ReportEntry) -> String {
             format!("{filled_words}; {}", if finite { "all are finite" } else { NOT_ALL_FINITE })
         }
     };
-    let unchecked =
-        entry.gradients.iter().filter(|check| check.story.verdict() == GradientVerdict::Unknown);
-    let unchecked = match unchecked.count() as u64 {
-        0 => String::new(),
-        n => format!("; {} not checked", format_noun_count(n, "gradient")),
-    };
     let captured = known::captured_sentence(&entry.captured);
     let captured = captured.map_or(String::new(), |sentence| format!("; {sentence}"));
-    format!("{written_words}{unchecked}{captured}")
+    format!("{written_words}{captured}")
 }
 
 /// The finding of the comparison with a trusted revision.
@@ -288,8 +321,8 @@ pub(super) fn is_wrong(check: &GradientCheck) -> bool {
 /// The standing of `entry` and its reason in a line. The word for the standing comes first.
 pub(super) fn render_entry_verdict(entry: &ReportEntry) -> ReportLine {
     let (worst, points) = assess_entry(entry);
-    let worst_point = points.into_iter().find(|point| point.standing == worst);
-    let reason_words = worst_point.map_or(String::new(), |point| format!(": {}", point.sentence));
+    let reason_words =
+        find_worst(&points).map_or(String::new(), |point| format!(": {}", point.sentence));
     ReportLine::with_style(worst.style(), worst.name()).and(reason_words)
 }
 
@@ -310,10 +343,8 @@ pub(crate) fn list_standing_reasons(entry: &ReportEntry) -> Vec<String> {
 
 /// The checks left out on `entry`, and why: silence would pass for a check.
 pub(super) fn list_missing_checks(entry: &ReportEntry) -> Vec<String> {
-    let gradients =
-        entry.gradients.iter().filter(|g| g.story.verdict() == GradientVerdict::Unknown);
-    let mut lines: Vec<String> = gradients
-        .map(|check| format!("{} {}", check.output, render_gradient_line(check).words()))
+    let mut lines: Vec<String> = list_unchecked_gradients(&entry.gradients)
+        .map(|check| format!("{}: {}", check.output, check.story.reason().unwrap_or_default()))
         .collect();
     lines.extend(entry.accesses.as_ref().and_then(describe_unchecked_side));
     if let Some(judgement) = &entry.judgement {

@@ -135,6 +135,13 @@ pub struct StepReplay {
     pub distances: Vec<Distance>,
 }
 
+impl StepReplay {
+    /// Whether a gradient was not held against its loss.
+    pub fn has_unchecked_gradient(&self) -> bool {
+        self.gradients.iter().any(|check| check.verdict == GradientVerdict::Unknown)
+    }
+}
+
 /// A gradient held against its loss.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct StepGradient {
@@ -170,7 +177,7 @@ pub struct Distance {
     /// The output.
     pub output: String,
     /// Whether the two agree.
-    #[schemars(extend("enum" = ["identical", "equivalent", "diverged"]))]
+    #[schemars(extend("enum" = ["identical", "equivalent", "unchecked", "diverged"]))]
     pub verdict: Verdict,
     /// `||got - base|| / ||base||`.
     #[serde(with = "Number")]

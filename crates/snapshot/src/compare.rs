@@ -19,6 +19,8 @@ pub enum SnapshotVerdict {
     Matches,
     /// Other bits, within noise.
     Equivalent,
+    /// Other bits, within noise, and no float64 shadow tells whether the mathematics is the same.
+    Unchecked,
     /// No snapshot was accepted yet.
     New,
     /// There is no accepted snapshot where there must be one.
@@ -35,6 +37,7 @@ impl SnapshotVerdict {
         match self {
             SnapshotVerdict::Matches => "matches",
             SnapshotVerdict::Equivalent => "equivalent",
+            SnapshotVerdict::Unchecked => "unchecked",
             SnapshotVerdict::New => "new",
             SnapshotVerdict::Missing => "missing",
             SnapshotVerdict::Stale => "stale",
@@ -62,7 +65,7 @@ pub struct OutputChange {
     /// Its name.
     pub name: String,
     /// Whether it moved beyond noise.
-    #[schemars(extend("enum" = ["equivalent", "diverged"]))]
+    #[schemars(extend("enum" = ["equivalent", "unchecked", "diverged"]))]
     pub verdict: SnapshotVerdict,
     /// The checksum in the snapshot; none where the output is new.
     pub before: Option<Checksum>,
@@ -228,9 +231,11 @@ fn compare_output_snapshot(
     change.noise = (old.noise + got.noise).max(0.0);
     change.shadow = ShadowChanged::between(old, got);
     let within = is_within(distance, old, got);
-    if within && !change.shadow.is_some_and(|shadow| shadow.moved) {
-        change.verdict = SnapshotVerdict::Equivalent;
-    }
+    change.verdict = match change.shadow {
+        Some(shadow) if within && !shadow.moved => SnapshotVerdict::Equivalent,
+        None if within => SnapshotVerdict::Unchecked,
+        Some(_) | None => SnapshotVerdict::Diverged,
+    };
     change.notes = list_change_notes(old, got);
     change.notes.extend(shadow_note(old, got, change.shadow, within));
     Some(change)
@@ -266,6 +271,7 @@ fn shadow_note(
         Some(shadow) => Some(shadow.note(within)),
         None if got.shadow.is_some() => Some("the snapshot has no float64 shadow".to_owned()),
         None if old.shadow.is_some() => Some("there is no float64 shadow now".to_owned()),
+        None if within => Some("without float64 shadows".to_owned()),
         None => None,
     }
 }

@@ -168,12 +168,12 @@ fn a_shadow_that_moved_diverges_within_noise_and_a_smaller_change_is_a_note() {
     insta::assert_snapshot!(told(&base, &near, &shadows(1.0)), @"equivalent: grad moved by rel. 8.3e-8 (noise 1.2e-7), the float64 shadow is the same");
     insta::assert_snapshot!(told(&base, &moved(1e-4), &shadows(1.0)), @"diverged: grad moved by rel. 8.5e-5 (noise 1.2e-7), the float64 shadow did not move");
     insta::assert_snapshot!(told(&base, &moved(1e-4), &shadows(1.02)), @"diverged: grad moved by rel. 8.5e-5 (noise 1.2e-7), the float64 shadow moves too");
-    insta::assert_snapshot!(told(&base, &near, &[]), @"equivalent: grad moved by rel. 8.3e-8 (noise 1.2e-7), there is no float64 shadow now");
+    insta::assert_snapshot!(told(&base, &near, &[]), @"unchecked: grad moved by rel. 8.3e-8 (noise 1.2e-7), there is no float64 shadow now");
     assert_eq!(told(&base, &values(), &shadows(1.02)), "matches");
     let old = filed(of(&values(), 6e-8));
     assert!(old.to_string().starts_with("format: 1\n"));
-    insta::assert_snapshot!(told(&old, &near, &shadows(1.02)), @"equivalent: grad moved by rel. 8.3e-8 (noise 1.2e-7), the snapshot has no float64 shadow");
-    insta::assert_snapshot!(told(&old, &near, &[]), @"equivalent: grad moved by rel. 8.3e-8 (noise 1.2e-7)");
+    insta::assert_snapshot!(told(&old, &near, &shadows(1.02)), @"unchecked: grad moved by rel. 8.3e-8 (noise 1.2e-7), the snapshot has no float64 shadow");
+    insta::assert_snapshot!(told(&old, &near, &[]), @"unchecked: grad moved by rel. 8.3e-8 (noise 1.2e-7), without float64 shadows");
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn what_is_not_finite_survives_its_text() {
 fn rounding_is_equivalent_and_more_than_that_is_not() {
     let base = filed(of(&values(), 6e-8));
     assert_eq!(verdict(&base, &values(), 6e-8), SnapshotVerdict::Matches);
-    assert_eq!(verdict(&base, &moved(6e-8), 6e-8), SnapshotVerdict::Equivalent);
+    assert_eq!(verdict(&base, &moved(6e-8), 6e-8), SnapshotVerdict::Unchecked);
     assert_eq!(verdict(&base, &moved(1e-5), 6e-8), SnapshotVerdict::Diverged);
     let mut one = values();
     one[1234] += 1e-2;
@@ -261,7 +261,7 @@ fn noise_that_grew_with_the_error_excuses_nothing() {
     let base = filed(of(&values(), 6e-8));
     assert_eq!(verdict(&base, &moved(2e-3), 4e-3), SnapshotVerdict::Diverged);
     let narrow = filed(of(&values(), 4e-3));
-    assert_eq!(verdict(&narrow, &moved(2e-3), 4e-3), SnapshotVerdict::Equivalent);
+    assert_eq!(verdict(&narrow, &moved(2e-3), 4e-3), SnapshotVerdict::Unchecked);
 }
 
 #[test]

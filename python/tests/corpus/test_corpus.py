@@ -45,7 +45,7 @@ def replay() -> Path:
 def printed() -> Iterator[None]:
     """The table, printed when all has been judged."""
     yield
-    verdicts = ("identical", "equivalent", "diverged", "failed")
+    verdicts = ("identical", "equivalent", "unchecked", "diverged", "failed")
     print("\n| framework | truth |", " | ".join(verdicts), "|")
     for framework in ("numpy", "jax", "torch"):
         for truth in ("benign", "wrong", "imprecise", "between"):
@@ -94,7 +94,7 @@ def mistake(truth: str, judgement: Judged, or_wrong: bool = False) -> str | None
     """In what a judgement is not the truth."""
     seen = f"{judgement.verdict}, {judgement.outputs}"
     if truth == "benign":
-        return None if judgement.verdict in ("identical", "equivalent") else seen
+        return None if judgement.verdict in ("identical", "equivalent", "unchecked") else seen
     if truth == "wrong" and judgement.verdict == "failed":
         # It is a fault by itself, such as a number that is not finite.
         return None

@@ -380,7 +380,7 @@ impl<'a> FixtureSurvey<'a> {
                 (Some(_), Some(_)) => self.judge(like, commit, false)?.0.verdict,
                 _ => continue,
             };
-            if verdict <= Verdict::Equivalent {
+            if verdict.agrees() {
                 trail.truncate(index);
                 let of_defect = self.defects.contains(&changed_commit);
                 let of = self.commit(changed_commit)?;

@@ -62,6 +62,8 @@ pub enum Verdict {
     Identical,
     /// Other bits, within noise.
     Equivalent,
+    /// Other bits, within noise, and no float64 shadow tells whether the mathematics is the same.
+    Unchecked,
     /// Identical replays of one side differ by more than rounding: nothing can be compared.
     Unknown,
     /// It could not be run.
@@ -70,6 +72,13 @@ pub enum Verdict {
     Diverged,
     /// It ran and failed, whatever a comparison says.
     Failed,
+}
+
+impl Verdict {
+    /// Whether nothing is known to have changed.
+    pub fn agrees(self) -> bool {
+        self <= Verdict::Unchecked
+    }
 }
 
 /// One revision against a trusted one.

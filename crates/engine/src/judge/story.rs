@@ -76,8 +76,10 @@ pub enum Equivalence {
 /// The change of the shadow of an agreeing output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ShadowShift {
-    /// Not at all, or there are no shadows of both sides.
+    /// Not at all.
     None,
+    /// Nobody knows: there are no shadows of both sides.
+    Unseen,
     /// By less than the output's dtype can hold.
     BelowDtype,
     /// By more, and less than noise tells.
@@ -113,6 +115,9 @@ impl Story {
     pub fn verdict(&self) -> Verdict {
         match self {
             Story::Agrees(Equivalence::Identical) => Verdict::Identical,
+            Story::Agrees(Equivalence::WithinNoise { shadow: ShadowShift::Unseen, .. }) => {
+                Verdict::Unchecked
+            }
             Story::Agrees(Equivalence::WithinNoise { .. } | Equivalence::ErrsAlike { .. }) => {
                 Verdict::Equivalent
             }
@@ -414,7 +419,10 @@ impl Evidence {
                     ShadowShift::BelowDtype
                 }
             }
-            Some(_) | None => ShadowShift::None,
+            Some(_) => ShadowShift::None,
+            None if self.agreement == Agreement::Equivalent => ShadowShift::Unseen,
+            // The shadows of integers beyond noise are held against each other element by element.
+            None => ShadowShift::None,
         }
     }
 

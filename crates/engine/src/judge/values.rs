@@ -47,7 +47,7 @@ impl Judgement {
     pub(super) fn settle(&mut self) {
         let by_outcomes = Judgement::verdict_of(&self.base, &self.got);
         self.verdict = match by_outcomes {
-            Verdict::Identical | Verdict::Equivalent => {
+            Verdict::Identical | Verdict::Equivalent | Verdict::Unchecked => {
                 self.worst_of_outputs().unwrap_or(by_outcomes)
             }
             ended => ended,

@@ -30,48 +30,63 @@ pub struct GradcheckEntry {
 }
 
 impl GradcheckEntry {
-    /// How the gradients stand: if none could be checked, they are neither right nor wrong.
+    /// How the gradients stand. One that could not be checked is neither right nor wrong: beside right ones it leaves the
+    /// question open.
     pub fn standing(&self) -> Standing {
         let worst = self.gradients.iter().map(|check| check.story.verdict()).max();
-        let mut verdicts = self.gradients.iter().map(|check| check.story.verdict());
-        let is_told = verdicts.any(|verdict| verdict != GradientVerdict::Unknown);
         match (&self.outcome.status, worst) {
             (Status::Failed(_), _) => Standing::Failed,
             (Status::Untestable { .. }, _) => Standing::Untestable,
-            (_, Some(worst)) if worst >= GradientVerdict::Imprecise => Standing::Diverged,
-            _ if is_told => Standing::Completed,
-            _ => Standing::Untestable,
+            (_, Some(GradientVerdict::Imprecise | GradientVerdict::Mismatch)) => Standing::Diverged,
+            (_, Some(GradientVerdict::Matches)) => Standing::Completed,
+            (_, Some(GradientVerdict::Unknown) | None) => Standing::Unchecked,
         }
+    }
+
+    /// The gradients that could not be checked.
+    fn unchecked(&self) -> Vec<&str> {
+        let unchecked = standing::list_unchecked_gradients(&self.gradients);
+        unchecked.map(|check| check.output.as_str()).collect()
     }
 
     /// Whether a gradient could not be checked.
     fn has_unchecked(&self) -> bool {
-        self.gradients.iter().any(|check| check.story.verdict() == GradientVerdict::Unknown)
+        !self.unchecked().is_empty()
     }
 
-    /// Why nothing is said of the gradients, if so.
-    pub fn untold(&self) -> Option<String> {
+    /// The result in a line.
+    pub fn verdict_line(&self) -> ReportLine {
+        let standing = self.standing();
+        ReportLine::with_style(standing.style(), standing.name())
+            .and(format!(": {}", self.reason()))
+    }
+
+    /// The reason for the standing.
+    fn reason(&self) -> String {
         match &self.outcome.status {
-            Status::Failed(failures) => Some(format!("failed: {}", describe_failure(&failures[0]))),
-            Status::Untestable { reason, .. } => Some(format!("untestable: {reason}")),
-            Status::Completed if self.standing() == Standing::Untestable => {
-                Some("untestable: no gradient could be checked".to_owned())
-            }
-            Status::Completed => None,
+            Status::Failed(failures) => return describe_failure(&failures[0]),
+            Status::Untestable { reason, .. } => return reason.clone(),
+            Status::Completed => {}
         }
-    }
-
-    /// The result in a sentence.
-    fn sentence(&self) -> String {
-        if let Some(untold) = self.untold() {
-            return untold;
-        }
-        let wrong =
-            self.gradients.iter().filter(|g| g.story.verdict() >= GradientVerdict::Imprecise);
+        let wrong = self.gradients.iter().filter(|check| standing::is_wrong(check));
         let wrong: Vec<&str> = wrong.map(|check| check.output.as_str()).collect();
-        match wrong.as_slice() {
-            [] => "every gradient that could be checked matches its loss".to_owned(),
-            wrong => format!("diverged: {} not as the loss has it", wrong.join(", ")),
+        let unchecked = self.unchecked();
+        if !wrong.is_empty() {
+            let beside = match unchecked.as_slice() {
+                [] => String::new(),
+                names => format!("; {} could not be checked", names.join(", ")),
+            };
+            return format!("{} not as the loss has it{beside}", wrong.join(", "));
+        }
+        let total = self.gradients.len();
+        match unchecked.len() {
+            0 if total == 1 => "the gradient matches its loss".to_owned(),
+            0 => format!("all {total} gradients match their loss"),
+            count if count == total => "no gradient could be checked".to_owned(),
+            _ => format!(
+                "{} could not be checked, the others match their loss",
+                unchecked.join(", ")
+            ),
         }
     }
 }
@@ -99,7 +114,7 @@ fn build_gradcheck_head(entries: &[GradcheckEntry], refused: &[RefusedFixture]) 
     };
     let (about, verdict) = match (entries, refused) {
         ([entry], []) => {
-            (render_replay_heading(&entry.fixture, entry.revision.as_ref()), entry.sentence())
+            (render_replay_heading(&entry.fixture, entry.revision.as_ref()), entry.verdict_line())
         }
         _ => {
             let fixture_count =
@@ -108,10 +123,10 @@ fn build_gradcheck_head(entries: &[GradcheckEntry], refused: &[RefusedFixture]) 
                 entries.iter().map(GradcheckEntry::standing),
                 refused.len(),
             );
-            (ReportLine::from(fixture_count), tally)
+            (ReportLine::from(fixture_count), tally.into())
         }
     };
-    PageHead { kind: "replay gradcheck", about, mood, verdict: verdict.into(), notes: Vec::new() }
+    PageHead { kind: "replay gradcheck", about, mood, verdict, notes: Vec::new() }
 }
 
 fn render_gradcheck_entry(number: usize, one: &GradcheckEntry) -> Markup {
@@ -147,7 +162,7 @@ fn render_gradcheck_entry(number: usize, one: &GradcheckEntry) -> Markup {
                 (render_badge(Mood::from(standing).as_far_as_checked(one.has_unchecked()), standing.name()))
             }
             p class="dim" { (one.outcome.device_description) ", " (one.outcome.compiler) }
-            @if let Some(untold) = one.untold() { p { (untold) } }
+            p { (render_line(&one.verdict_line())) }
             @if !one.gradients.is_empty() { (render_table("gradients", &COLUMNS, &rows)) }
             ul class="lines" {
                 @for check in &one.gradients {

@@ -78,7 +78,7 @@ fn render_replay_overview(entries: &[ReportEntry]) -> Markup {
                 th scope="row" { a href={ "#" (entry_anchor(number)) } { (entry.fixture) } }
                 td { (entry.outcome.device) }
                 td { (render_badge(entry_mood(entry), standing.name())) }
-                td { (standing::list_standing_reasons(entry).first().map_or("", String::as_str)) }
+                td { (format_first_reason(entry)) }
                 td { (render_blamed_commit(entry)) }
             }
         }
@@ -89,6 +89,13 @@ fn render_replay_overview(entries: &[ReportEntry]) -> Markup {
             (render_table("fixtures", &["fixture", "device", "verdict", "why", "culprit"], &rows))
         }
     }
+}
+
+/// The worst that is known of a replay, or else the first check left out.
+fn format_first_reason(entry: &ReportEntry) -> String {
+    let reasons = standing::list_standing_reasons(entry);
+    let reasons = reasons.into_iter().chain(standing::list_missing_checks(entry));
+    reasons.into_iter().next().unwrap_or_default()
 }
 
 fn render_blamed_commit(entry: &ReportEntry) -> Markup {

@@ -67,6 +67,7 @@ impl From<Standing> for Mood {
         match standing {
             _ if standing.is_wrong() => Mood::Bad,
             Standing::New => Mood::Caution,
+            Standing::Unchecked => Mood::Untold,
             _ if standing.is_untold() => Mood::Untold,
             _ => Mood::Good,
         }
