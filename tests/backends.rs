@@ -242,7 +242,7 @@ fn noise_is_measured_by_other_roundings_and_orders(given: &Given) {
 fn a_shadow_computes_in_float64_beside_inputs_that_were_stepped(given: &Given) {
     let shadow = given.variant(Precision::Shadow);
     assert_ne!(shadow.key(), given.native().key());
-    assert_eq!(shadow.obstacle(), None);
+    assert!(shadow.obstacles().is_empty());
     assert!(shadow.can(Ability::Step));
     let out = 2..4;
     let step = Step {

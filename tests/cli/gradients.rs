@@ -287,11 +287,65 @@ fn a_loss_that_is_infinite_beside_a_spoilt_input_too_is_not_checked() {
     spoilt at the working tree
 
     gradients
-      y  not checked: x is NaN at [0] and 4 more; with finite neighbours in their place, loss is not finite
+      y  not checked: x is NaN at [0] and 4 more; with finite neighbours in their place, loss is inf
       z  matches d loss_w / d w: 8 directional derivatives, worst rel. 0 (noise 2e-11)
       r  not checked: x is NaN at [0] and 4 more; with finite neighbours in their place, the loss is not smooth at most elements
 
     unchecked: y, r could not be checked, the others match their loss
+    [125]
+    ");
+}
+
+/// The kernel with another value in its float64 shadow alone.
+fn with_shadow_value(value: &str) -> String {
+    let index = "threadIdx.x";
+    let own = format!("2.0f * x[{index}]");
+    KERNEL.replace(
+        &format!("y[{index}] = {own}"),
+        &format!("y[{index}] = sizeof(x[0]) == 8 && {index} > 0 ? {value} : {own}"),
+    )
+}
+
+#[test]
+fn a_shadow_that_is_not_finite_convicts_no_gradient_and_tells_its_place() {
+    let env = project(&with_shadow_value("x[0] / 0.0f"));
+    insta::assert_snapshot!(told(&env.replay(&["gradcheck", "fixtures/tiny"])), @"
+      y  not checked: y is inf at [1] in the float64 shadow alone
+
+    unchecked: no gradient could be checked
+    [125]
+    ");
+    let env =
+        project(&KERNEL.replace("*loss = 0.0f;", "*loss = sizeof(x[0]) == 8 ? 1 / 0.0f : 0.0f;"));
+    insta::assert_snapshot!(told(&env.replay(&["gradcheck", "fixtures/tiny"])), @"
+      y  not checked: loss is inf in the float64 shadow alone
+
+    unchecked: no gradient could be checked
+    [125]
+    ");
+}
+
+#[test]
+fn a_shadow_that_no_rounding_brings_near_the_output_convicts_no_gradient() {
+    let env = project(&with_shadow_value("-3.0f * x[threadIdx.x]"));
+    insta::assert_snapshot!(told(&env.replay(&["gradcheck", "fixtures/tiny"])), @"
+      y  not checked: the float64 shadow is none: no rounding explains how far it lies off: y is -6e0 at [1] in it, and 4e0 in the output
+
+    unchecked: no gradient could be checked
+    [125]
+    ");
+}
+
+#[test]
+fn a_shadow_that_ends_early_says_how_and_what_it_printed_last() {
+    let end = "*loss = 0.0f;\n    if (sizeof(x[0]) == 8) {\n        puts(\"no wide path\");\n        \
+               fflush(stdout);\n        exit(3);\n    }";
+    let kernel = KERNEL.replace("*loss = 0.0f;", end);
+    let env = project(&format!("#include <stdio.h>\n#include <stdlib.h>\n{kernel}"));
+    insta::assert_snapshot!(told(&env.replay(&["gradcheck", "fixtures/tiny"])), @"
+      y  not checked: the float64 shadow does not run to its end: exit(3): no wide path
+
+    unchecked: no gradient could be checked
     [125]
     ");
 }

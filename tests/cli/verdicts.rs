@@ -269,6 +269,34 @@ fn what_lies_within_noise_without_a_shadow_is_unchecked_in_every_format() {
 }
 
 #[test]
+fn a_shadow_that_is_not_finite_makes_no_benign_change_wrong() {
+    let x: Vec<f32> = (0..64).map(|at| 1.0 + drawn(at).abs()).collect();
+    // The branch of doubles stores NaN, on both sides, and elsewhere on the second.
+    let value = |own: &str, place: usize| {
+        format!("sizeof(x[i]) == 8 && i == {place} ? (x[i] - x[i]) / (x[i] - x[i]) : {own}")
+    };
+    let versions = [value("x[i] / 7.0f", 3), value("x[i] * (1.0f / 7.0f)", 5)];
+    let env = project(&versions.map(|value| elementwise(false, &value)), &x);
+    let run = diff(&env);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(outputs(&run).starts_with("  y  unchecked: within noise"), "{}", run.text());
+    let place = "it has no float64 shadow: y is NaN at [3] in it, and ";
+    assert!(run.stdout.contains(place), "{}", run.text());
+}
+
+#[test]
+fn shadows_that_no_rounding_brings_near_both_outputs_are_none() {
+    let x: Vec<f32> = (0..64).map(|at| 1.0 + drawn(at).abs()).collect();
+    let value = |own: &str, factor: &str| format!("sizeof(x[i]) == 8 ? {factor} * x[i] : {own}");
+    let versions = [value("x[i] / 7.0f", "-1.0f"), value("x[i] * (1.0f / 7.0f)", "-2.0f")];
+    let env = project(&versions.map(|value| elementwise(false, &value)), &x);
+    let run = diff(&env);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    let place = "it has no float64 shadow: no rounding explains how far it lies off: y is ";
+    assert!(run.stdout.contains(place), "{}", run.text());
+}
+
+#[test]
 fn a_constant_that_rounding_explains_is_a_note_and_a_larger_factor_is_wrong() {
     let x: Vec<f32> = (0..256).map(|at| 10.0 * drawn(at)).collect();
     // The same base of the power, larger by a share of itself, in digits that stand for nothing else.

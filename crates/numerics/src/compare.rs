@@ -223,9 +223,7 @@ pub fn is_unexplained(
     let coarser = (COARSE_ROUNDING / (ulp(base.dtype, 1.0) / 2.0)).max(1.0);
     Ok((0..base.len()).into_par_iter().any(|index| {
         let element = compare_element(base, got, noise, index);
-        element.is_some_and(|element| {
-            element.ratio > NOISE_FACTOR * coarser && element.is_far(unexplained_kind)
-        })
+        element.is_some_and(|element| element.is_unexplained(coarser, unexplained_kind))
     }))
 }
 
@@ -251,7 +249,12 @@ pub(super) struct DifferingElement {
 
 impl DifferingElement {
     /// The element with these values on the two sides, whose bits differ; none if both are NaN.
-    fn from_values(dtype: DType, base: f64, got: f64, noise: f64) -> Option<DifferingElement> {
+    pub(super) fn from_values(
+        dtype: DType,
+        base: f64,
+        got: f64,
+        noise: f64,
+    ) -> Option<DifferingElement> {
         if base.is_nan() && got.is_nan() {
             return None;
         }
@@ -264,6 +267,11 @@ impl DifferingElement {
             (false, false) => f64::INFINITY,
         };
         Some(DifferingElement { base, got, noise, distance, ratio })
+    }
+
+    /// Whether no rounding explains it, be it `coarser` by this factor than the output's.
+    pub(super) fn is_unexplained(&self, coarser: f64, unexplained_kind: Unexplained) -> bool {
+        self.ratio > NOISE_FACTOR * coarser && self.is_far(unexplained_kind)
     }
 
     /// Whether both sides are finite, and too far apart for one rounding in the coarsest format.

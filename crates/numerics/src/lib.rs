@@ -24,6 +24,7 @@ pub mod slices;
 pub mod steps;
 #[cfg(test)]
 mod tests;
+pub mod twin;
 pub mod zeros;
 
 use replay_base::scratch::ScratchError;

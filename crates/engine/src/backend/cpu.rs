@@ -207,8 +207,8 @@ impl Variant for CpuVariant {
         }
     }
 
-    fn obstacle(&self) -> Option<&str> {
-        self.artifact.shadow_obstacles.first().map(String::as_str)
+    fn obstacles(&self) -> &[String] {
+        &self.artifact.shadow_obstacles
     }
 
     fn run(&self, mode: &Mode) -> Result<Run, ReplayError> {

@@ -127,9 +127,9 @@ pub trait Variant: Send + Sync {
         None
     }
 
-    /// Why float64 may change the meaning of the sources; always none except for a shadow.
-    fn obstacle(&self) -> Option<&str> {
-        None
+    /// Why float64 may change the meaning of the sources, a line of them each; always empty except for a shadow.
+    fn obstacles(&self) -> &[String] {
+        &[]
     }
 
     /// The greatest error of the mathematical functions in the code, in units in the last place.

@@ -10,20 +10,25 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::gradient_story::{GradientStory, SpoiltInput, UncheckedGradient};
+use super::twins::describe_far;
 use crate::backend::{Ability, Mode, ReplayError, Variant};
-use crate::trial::{Measurement, Shadow, StepReach, Trial, run_both, why_unfinished};
+use crate::trial::{
+    Measurement, Shadow, StepReach, Trial, convert_numerics_error, run_both, why_unfinished,
+};
 use crate::worker::{CallPart, Ending, InputChange, Run, Stepped};
 use replay_base::cache::CacheKind;
 use replay_base::summary::{Number, POISON_A};
 use replay_base::tensor::step::{Scales, Step};
 use replay_base::tensor::{DType, TensorView, parallel, unravel_index};
 use replay_fixture::fixture::{Fixture, Output};
+use replay_numerics::NumericsError;
 use replay_numerics::constants::{ERROR_RATIO_BEYOND_NOISE, NOISE_FACTOR, SLOPE_EFFORT};
 use replay_numerics::derivative::{
     self, GradientAnswer, GradientFinding, GradientMismatch, Question,
 };
 use replay_numerics::noise::{NoiseRef, Spread};
 use replay_numerics::oracle::{Accuracy, against_oracle};
+use replay_numerics::twin::find_unexplained;
 
 /// The verdict on one gradient.
 #[derive(
@@ -123,14 +128,16 @@ pub fn check_gradients(trial: &Trial) -> Result<Vec<GradientCheck>, ReplayError>
     }
     let check_result = match trial.shadow()? {
         Shadow::Present(shadow) if shadow.can(Ability::Step) => check_all(trial, shadow)?,
-        Shadow::Present(_) => Ok(create_unknown_checks(fixture, &UncheckedGradient::FixedShadow)),
+        Shadow::Present(_) => {
+            ChecksMade::All(create_unknown_checks(fixture, &UncheckedGradient::FixedShadow))
+        }
         Shadow::Missing { reason } => {
-            Ok(create_unknown_checks(fixture, &UncheckedGradient::NoShadow(reason)))
+            ChecksMade::All(create_unknown_checks(fixture, &UncheckedGradient::NoShadow(reason)))
         }
     };
     let checks = match check_result {
-        Ok(checks) => checks,
-        Err(unfinished) => return Ok(create_unknown_checks(fixture, &unfinished)),
+        ChecksMade::All(checks) => checks,
+        ChecksMade::None { why } => return Ok(create_unknown_checks(fixture, &why)),
     };
     if !checks.iter().any(|check| check.story.rests_on_time()) {
         lab.keep_judgement(&key, &checks)?;
@@ -138,11 +145,27 @@ pub fn check_gradients(trial: &Trial) -> Result<Vec<GradientCheck>, ReplayError>
     Ok(checks)
 }
 
-/// Every gradient against its loss, or why a run for the check did not complete.
-fn check_all(
-    trial: &Trial,
-    shadow: &dyn Variant,
-) -> Result<Result<Vec<GradientCheck>, UncheckedGradient>, ReplayError> {
+/// The checks of all gradients of a trial.
+enum ChecksMade {
+    /// Of every gradient.
+    All(Vec<GradientCheck>),
+    /// Of none: a run did not complete.
+    None {
+        /// The reason.
+        why: UncheckedGradient,
+    },
+}
+
+/// The plain run of a shadow, or the reason that it means nothing.
+enum ShadowStart {
+    /// The run, and the checks where they were made at once.
+    Ready(Run, Option<Vec<GradientCheck>>),
+    /// In words.
+    Meaningless(String),
+}
+
+/// Every gradient against its loss.
+fn check_all(trial: &Trial, shadow: &dyn Variant) -> Result<ChecksMade, ReplayError> {
     let fixture = trial.fixture();
     let _span = tracing::info_span!("gradcheck", message = fixture.name);
     let watched = list_declared_gradients(fixture).find_map(|output| output.of.clone());
@@ -156,23 +179,25 @@ fn check_all(
         || {
             let base = shadow.run(&mode)?;
             if let Some(reason) = trial.why_no_shadow(shadow, &base)? {
-                return Ok(Err(reason));
+                return Ok(ShadowStart::Meaningless(reason));
             }
             // Elsewhere slopes and noise would want the same cores, and memory for both.
             let reference_checks = shadow
                 .reference()
                 .map(|_| check_shadow_gradients(trial, shadow, &base, &watched))
                 .transpose()?;
-            Ok::<_, ReplayError>(Ok((base, reference_checks)))
+            Ok::<_, ReplayError>(ShadowStart::Ready(base, reference_checks))
         },
     );
-    let Some(native) = native? else { return Ok(Ok(Vec::new())) };
+    let Some(native) = native? else { return Ok(ChecksMade::All(Vec::new())) };
     if let Some(reason) = why_unfinished(&native.run, "the replay") {
-        return Ok(Err(UncheckedGradient::Unfinished(reason)));
+        return Ok(ChecksMade::None { why: UncheckedGradient::Unfinished(reason) });
     }
     let (base, slopes) = match slopes? {
-        Ok(made) => made,
-        Err(reason) => return Ok(Err(UncheckedGradient::Unfinished(reason))),
+        ShadowStart::Ready(base, checks) => (base, checks),
+        ShadowStart::Meaningless(reason) => {
+            return Ok(ChecksMade::None { why: UncheckedGradient::Unfinished(reason) });
+        }
     };
     let mut gradient_checks =
         slopes.map_or_else(|| check_shadow_gradients(trial, shadow, &base, &watched), Ok)?;
@@ -181,8 +206,11 @@ fn check_all(
         if departs && !is_ill_conditioned(trial, shadow, native, &base, &check.output)? {
             check.story = GradientStory::ImpreciseOutput;
         }
+        if let Some(far_shadow) = find_far_shadow(check, native, &base)? {
+            *check = create_unlocated_check(check).cannot(far_shadow);
+        }
     }
-    Ok(Ok(gradient_checks))
+    Ok(ChecksMade::All(gradient_checks))
 }
 
 /// Every gradient of the shadow, whose run is `base`, against its loss; `watched` is the output whose writes were
@@ -281,14 +309,22 @@ impl GradientChecker<'_> {
         if gradient.is_empty() {
             return Ok(check.cannot(UncheckedGradient::NoElements));
         }
-        let is_loss_finite = is_finite(&loss);
-        if !(is_loss_finite && is_finite(&gradient))
-            && let Some(found) = self.neighbour.check(&self.output.name)?
-        {
-            return Ok(found);
-        }
-        if !is_loss_finite {
-            return Ok(check.cannot(UncheckedGradient::LossNotFinite(of.clone())));
+        let non_finite = [(of, &loss), (&self.output.name, &gradient)]
+            .into_iter()
+            .find_map(|(name, view)| Some((name, view, find_non_finite_element(view)?)));
+        if let Some((name, view, index)) = non_finite {
+            if let Some(found) = self.neighbour.check(&self.output.name)? {
+                return Ok(found);
+            }
+            let value = view.get_f64(index);
+            let element = match unravel_index(index, view.shape).as_slice() {
+                [] => value.to_string(),
+                place => format!("{value} at {place:?}"),
+            };
+            let is_output_finite = self.trial.outcome()?.is_finite(name);
+            let output = name.clone();
+            let why = UncheckedGradient::NotFinite { output, element, is_output_finite };
+            return Ok(check.cannot(why));
         }
         let packed = input.packed()?;
         let shape = input.shape();
@@ -374,8 +410,9 @@ impl GradientChecker<'_> {
     }
 }
 
-fn is_finite(tensor: &TensorView) -> bool {
-    (0..tensor.len()).into_par_iter().all(|index| tensor.get_f64(index).is_finite())
+/// The index of the first NaN or infinity.
+fn find_non_finite_element(tensor: &TensorView) -> Option<usize> {
+    (0..tensor.len()).into_par_iter().find_first(|&index| !tensor.get_f64(index).is_finite())
 }
 
 /// The losses after `steps`; `ask` tells those beyond `known_losses`.
@@ -488,6 +525,31 @@ impl GradientCheck {
             ..self
         }
     }
+}
+
+/// Why the shadow's gradient says nothing of the native one, though it does not match the loss: no rounding explains how
+/// far it lies off.
+fn find_far_shadow(
+    check: &GradientCheck,
+    native: &Measurement,
+    shadow: &Run,
+) -> Result<Option<UncheckedGradient>, ReplayError> {
+    let name = check.output.as_str();
+    let outputs = native.run.output(name).zip(shadow.output(name));
+    let Some((output, shadow)) = outputs.filter(|_| check.story == GradientStory::Mismatch) else {
+        return Ok(None);
+    };
+    let noise = NoiseRef { base: native.noise_of(name), got: None };
+    let rounding = native.noise_summary(name).relative_l2;
+    let fault = find_unexplained(&output, &shadow, &noise, rounding).map_err(NumericsError::from);
+    let fault = convert_numerics_error(fault)?;
+    let words = fault.map(|fault| describe_far(name, &fault, output.shape));
+    Ok(words.map(UncheckedGradient::FarShadow))
+}
+
+/// `check` without a place.
+fn create_unlocated_check(check: &GradientCheck) -> GradientCheck {
+    GradientCheck { place: None, ..check.clone() }
 }
 
 /// Compares the native gradient with the shadow's. Returns whether it departs from a matching one.

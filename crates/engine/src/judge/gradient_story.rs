@@ -71,8 +71,17 @@ pub enum UncheckedGradient {
     NotInShadow,
     /// The gradient is empty.
     NoElements,
-    /// This loss is not finite.
-    LossNotFinite(String),
+    /// The shadow of this output is not finite.
+    NotFinite {
+        /// The loss or the gradient.
+        output: String,
+        /// The first such element and its value, in words.
+        element: String,
+        /// Whether the output itself is finite.
+        is_output_finite: bool,
+    },
+    /// The shadow of the gradient lies further off the output than any rounding explains, and where.
+    FarShadow(String),
     /// The gradient does not have the size of the input.
     OtherSize,
     /// The loss has no value beside the captured inputs.
@@ -98,7 +107,15 @@ impl fmt::Display for UncheckedGradient {
             }
             UncheckedGradient::NotInShadow => "it is not computed in float64 when the inputs are",
             UncheckedGradient::NoElements => "it has no elements",
-            UncheckedGradient::LossNotFinite(loss) => return write!(f, "{loss} is not finite"),
+            UncheckedGradient::NotFinite { output, element, is_output_finite: true } => {
+                return write!(f, "{output} is {element} in the float64 shadow alone");
+            }
+            UncheckedGradient::NotFinite { output, element, .. } => {
+                return write!(f, "{output} is {element}");
+            }
+            UncheckedGradient::FarShadow(words) => {
+                return write!(f, "the float64 shadow is none: {words}");
+            }
             UncheckedGradient::OtherSize => "it has not as many elements as the input",
             UncheckedGradient::NoLossBeside => {
                 "the loss cannot be computed beside the captured inputs"
@@ -171,7 +188,8 @@ impl GradientStory {
                 | UncheckedGradient::NoShadowOf(..)
                 | UncheckedGradient::NotInShadow
                 | UncheckedGradient::NoElements
-                | UncheckedGradient::LossNotFinite(_)
+                | UncheckedGradient::NotFinite { .. }
+                | UncheckedGradient::FarShadow(_)
                 | UncheckedGradient::OtherSize
                 | UncheckedGradient::NoLossBeside
                 | UncheckedGradient::NotSmooth => false,

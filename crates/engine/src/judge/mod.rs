@@ -16,6 +16,7 @@ mod pair;
 mod pictures;
 mod side;
 mod story;
+mod twins;
 mod values;
 mod written;
 
@@ -26,11 +27,12 @@ use std::sync::OnceLock;
 use crate::backend::{Ability, Held, ReplayError, Variant};
 use crate::trial::{
     Failure, Nondeterminism, OrderDependence, Outcome, OutputRecord, Probe, Status, Trial,
-    digest_key_parts, measured_ahead, run_both,
+    convert_numerics_error, digest_key_parts, measured_ahead, run_both,
 };
 use replay_base::summary::Checksum;
 use replay_base::tensor::{DType, Dim};
 use replay_fixture::fixture::Fixture;
+use replay_numerics::NumericsError;
 use replay_numerics::compare::Comparison;
 use replay_numerics::noise::NoiseSummary;
 use replay_numerics::oracle::Accuracy;
@@ -364,9 +366,12 @@ impl Judgement {
         let scratch = trial.lab().scratch();
         for output in &fixture.outputs {
             let oracle = fixture.oracle.iter().find(|oracle| oracle.name == output.name);
-            let Some(tensors) = WrittenTensors::collect(base, got, oracle, &output.name)? else {
+            let Some(mut tensors) = WrittenTensors::collect(base, got, oracle, &output.name)?
+            else {
                 continue;
             };
+            let false_twin = twins::drop_false_twins(&mut tensors, [base, got], &output.name);
+            let false_twin = convert_numerics_error(false_twin.map_err(NumericsError::from))?;
             let pair = Pair {
                 fixture,
                 base,
@@ -377,6 +382,7 @@ impl Judgement {
                 got_shadow: tensors.got_shadow.as_ref().map(WrittenTensor::view),
                 oracle: tensors.oracle.as_ref().map(WrittenTensor::view),
                 scratch,
+                false_twin,
                 steps: OnceLock::new(),
             };
             self.outputs.push(pair.judge(&output.name, &output.dims)?);

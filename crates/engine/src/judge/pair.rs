@@ -47,6 +47,8 @@ pub(super) struct Pair<'a> {
     pub(super) oracle: Option<TensorView<'a>>,
     /// Space for values of every element.
     pub(super) scratch: &'a Scratch,
+    /// Why a shadow of it is none, if so.
+    pub(super) false_twin: Option<String>,
     /// How far the difference of the shadows steps, where it was asked for.
     pub(super) steps: OnceLock<Option<Spread>>,
 }
@@ -128,6 +130,9 @@ impl Pair<'_> {
 
     /// Why one of both sides has no shadow of output `name`, where it has others.
     fn why_narrow(&self, name: &str) -> Option<String> {
+        if let Some(reason) = &self.false_twin {
+            return Some(reason.clone());
+        }
         let runs = [self.base, self.got].into_iter().filter_map(|side| side.shadow.present());
         runs.filter_map(|run| run.why_narrow(name)).next().map(str::to_owned)
     }

@@ -7,6 +7,7 @@ use crate::backend::ReplayError;
 use replay_base::cache::CacheKind;
 use replay_numerics::imprint::Imprint;
 use replay_numerics::noise::NoiseRef;
+use replay_numerics::twin::find_non_finite;
 
 /// The imprint of the shadow of one output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,6 +50,13 @@ impl Trial {
         let mut imprints = Vec::new();
         for output in outputs {
             let Some(view) = shadow.output(&output.name) else { continue };
+            let native = measurement.run.output(&output.name);
+            let is_twin = native.is_none_or(|native| {
+                find_non_finite(&native, &view).is_ok_and(|fault| fault.is_none())
+            });
+            if !is_twin {
+                continue;
+            }
             let noise = NoiseRef { base: measurement.noise_of(&output.name), got: None };
             let own_noise = NoiseRef { base: self.shadow_noise(&output.name)?, got: None };
             let imprint = Imprint::from_shadow(&view, output.dtype, &noise, &own_noise);

@@ -197,10 +197,10 @@ impl Trial {
     ) -> Result<Shadow<&dyn Variant>, ReplayError> {
         let shadow_build = self.shadow.get(|| {
             let reason = match self.prepare(Precision::Shadow, meanwhile)? {
-                VariantBuild::Ready(shadow) => match shadow.obstacle() {
-                    Some(obstacle) => cannot_mean_double(obstacle),
-                    None => return Ok::<_, ReplayError>(Shadow::Present(shadow)),
-                },
+                VariantBuild::Ready(shadow) if shadow.obstacles().is_empty() => {
+                    return Ok::<_, ReplayError>(Shadow::Present(shadow));
+                }
+                VariantBuild::Ready(shadow) => cannot_mean_double(&shadow.obstacles().join("; ")),
                 VariantBuild::Refused(Refusal { first_error: Some(error), .. }) => {
                     format!("the float64 shadow does not compile: {error}")
                 }

@@ -2,13 +2,15 @@
 //! deterministic from those that rounding moves.
 
 use super::outcome::Failure;
-use super::{Shadow, Trial};
+use super::{Shadow, Trial, convert_numerics_error};
 use crate::backend::{Mode, ReplayError, Variant};
 use crate::worker::Ending;
 use replay_base::summary::{POISON_A, POISON_B, Poison, PoisonComparison};
 use replay_base::tensor::{TensorView, unravel_index};
+use replay_numerics::NumericsError;
 use replay_numerics::constants::{POISON_FACTOR, POISON_SHARE, REORDERED_ULPS, TWIN_SHARE};
 use replay_numerics::measure::ulp;
+use replay_numerics::twin::find_non_finite;
 
 impl Trial {
     /// The failure of output `name` if two identical replays of `variant` give elements otherwise, by more than
@@ -48,6 +50,11 @@ impl Trial {
         }
         let outputs = first.output(name).zip(second.output(name));
         let Some((first, second)) = outputs else { return Ok(false) };
+        let non_finite =
+            convert_numerics_error(find_non_finite(run_view, &first).map_err(NumericsError::from))?;
+        if non_finite.is_some() {
+            return Ok(false);
+        }
         Ok(tensor_distance(&first, &second) < TWIN_SHARE * tensor_distance(run_view, repeated_view))
     }
 }

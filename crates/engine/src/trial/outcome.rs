@@ -45,6 +45,12 @@ impl Outcome {
         failures.iter().any(|failure| matches!(failure, Failure::Timeout { .. }))
     }
 
+    /// Whether output `name` is written, and finite.
+    pub(crate) fn is_finite(&self, name: &str) -> bool {
+        let records = self.outputs.iter().filter(|record| record.name == name);
+        records.into_iter().all(|record| record.summary.nan + record.summary.inf == 0)
+    }
+
     /// Whether identical replays give other values in output `name`, by more than rounding.
     pub fn is_unsteady(&self, name: &str) -> bool {
         let Status::Failed(failures) = &self.status else { return false };

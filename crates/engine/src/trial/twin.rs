@@ -93,10 +93,24 @@ pub(crate) fn why_unfinished(run: &Run, what: &str) -> Option<String> {
         Ending::Fault(fault) => {
             let place = fault.kernel.as_deref().map(|kernel| format!(" in {kernel}"));
             let place = place.unwrap_or_else(|| " in host code".to_owned());
-            Some(format!("{what} does not run to its end: {}{place}", fault.what))
+            let detail = match fault.detail.as_str() {
+                "" => String::new(),
+                detail => format!(": {detail}"),
+            };
+            Some(format!("{what} does not run to its end: {}{place}{detail}", fault.what))
         }
-        _ => Some(format!("{what} does not run to its end")),
+        Ending::Unfit(problem) => Some(format!("{what} does not run to its end: {problem}")),
+        Ending::Exited(code) => Some(describe_early_end(run, what, &format!("exit({code})"))),
+        Ending::Status(code) => Some(describe_early_end(run, what, &format!("exit status {code}"))),
+        Ending::Killed(signal) => Some(describe_early_end(run, what, &format!("signal {signal}"))),
     }
+}
+
+/// `what` ended by `cause`, with the last of the lines that it printed: as a rule an exception.
+fn describe_early_end(run: &Run, what: &str, cause: &str) -> String {
+    let last_line = run.printed.lines().map(str::trim).rfind(|line| !line.is_empty());
+    let last_words = last_line.map_or(String::new(), |line| format!(": {line}"));
+    format!("{what} does not run to its end: {cause}{last_words}")
 }
 
 /// Advice where one of `counts` may be of the bytes of float32.

@@ -267,7 +267,7 @@ impl Backend for Cuda {
         let host = self.shared.cpu.variant(fixture, sources, precision, meanwhile)?;
         let module = match precision {
             Precision::Native => self.shared.toolchain.compile(&fixture.harness, sources)?,
-            Precision::Shadow if host.obstacle().is_none() && !host.artifact.may_end => {
+            Precision::Shadow if host.obstacles().is_empty() && !host.artifact.may_end => {
                 match self.shared.shadow(fixture, sources)? {
                     Some(module) => {
                         let cuda = self.shared.clone();
