@@ -360,6 +360,60 @@ fn the_commit_that_repairs_a_gradient_is_found_without_a_claim() {
 }
 
 #[test]
+fn a_repair_that_was_claimed_to_be_a_defect_is_called_a_repair() {
+    let said = answer_on_losses(&["2.5f", "2.5f", "2.0f", "2.0f"], "--good main~3 --bad main");
+    insta::assert_snapshot!(said, @"
+    exit code 0
+    [C2] repairs dx: c2
+      dx matches its loss, and does not before it
+      compared with the good end:
+      dx diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.2)
+         100 % of bits differ, rel. 0.2, 4 elements beyond noise
+         worst at [2]: 7.5 -> 6, 1572864 x noise, 3145728 ulp
+         error against the trusted shadow: 0 -> 0.2
+         everywhere
+      [C1], its parent, was tested: identical
+    ");
+}
+
+#[test]
+fn a_commit_at_which_another_output_differs_too_is_judged_by_the_wanted_one() {
+    let kernel = |(number, (first, second)): (usize, &(&str, &str))| {
+        format!(
+            "__global__ void k(const float* x, float* y, float* z) {{\n\
+             int i = threadIdx.x;\ny[i] = {first};\nz[i] = {second};\n}}\n// {number}\n"
+        )
+    };
+    let right = "x[i] * 2.0f";
+    let wrong = "x[i] * 2.5f";
+    let not_a_number = "(x[i] - x[i]) / 0.0f";
+    // The second output is wrong for a while, and no number after that: the end shows none of it.
+    let versions = [
+        (right, right),
+        (right, wrong),
+        (right, wrong),
+        (right, not_a_number),
+        (right, not_a_number),
+        (wrong, not_a_number),
+        (wrong, not_a_number),
+        (wrong, right),
+    ];
+    let kernels: Vec<String> = versions.iter().enumerate().map(kernel).collect();
+    let (env, ids) = committed(TestEnv::new(), "k<<<1, n>>>(x, y, z);", &kernels);
+    env.repo.write(
+        "replay.toml",
+        "sources = [\"k.cu\"]\ncall = \"k<<<1, n>>>(x, y, z);\"\n\
+         [inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+         [outputs.y]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+         [outputs.z]\ndtype = \"f32\"\nshape = [\"n\"]\n",
+    );
+    let run = search(&env, "--good main~7 --bad main --jobs 1");
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    let said = without_diff(&run.stdout, &ids);
+    assert!(said.starts_with("[C5] is the first bad commit: c5\n"), "{said}");
+}
+
+#[test]
 fn ends_that_nothing_is_claimed_of_may_be_named_in_either_order() {
     let said = answer_on_losses(&["2.5f", "2.0f"], "--old main --new main~1");
     assert_eq!(said, answer_on_losses(&["2.5f", "2.0f"], "--old main~1 --new main"));

@@ -7,6 +7,7 @@ use super::captured::{CapturedBy, ReplayedCommit, find_captured};
 use super::changes::{LogReport, survey_between};
 use super::direction::{BisectEnds, Direction};
 use super::lineage::{Lineage, LineageFacts};
+use super::mended::{Mended, find_mended};
 use super::plan::Plan;
 use super::probe::{Seen, Sources};
 use super::shared_defect::{SharedDefect, find_shared_defect};
@@ -43,6 +44,8 @@ pub struct SearchReport {
     pub wanted: BTreeSet<Symptom>,
     /// The evidence against the culprit, if there is one.
     pub culprit: Option<Culprit>,
+    /// What the culprit mends, though the search took it for a defect.
+    pub mended: Vec<Mended>,
     /// The search between the good end and the culprit's parent. It finds an earlier change with other symptoms.
     pub before: Option<Box<SearchReport>>,
     /// The symptoms of the bad end beyond those of the culprit.
@@ -283,6 +286,10 @@ fn conclude_search(
         }
         _ => None,
     };
+    let mended = match &culprit {
+        Some(culprit) => find_mended(planned.bisection, &planned.plan, &steady.wanted, culprit)?,
+        None => Vec::new(),
+    };
     let log = match &conclusion {
         Conclusion::NotMonotone { .. } => Some(survey_between(planned)?),
         _ => None,
@@ -320,6 +327,7 @@ fn conclude_search(
         on: planned.bisection.on,
         direction: planned.plan.direction,
         conclusion,
+        mended,
         before: None,
         behind: Behind::Nothing,
         accesses,

@@ -12,6 +12,7 @@ mod conclusion;
 mod direction;
 mod flaky;
 mod lineage;
+mod mended;
 mod plan;
 mod probe;
 mod range;
@@ -37,6 +38,7 @@ pub use changes::{LogChange, LogReport, LogStep, LogWork, Repair, UntestedCommit
 pub use conclusion::{Behind, Culprit, SearchEnd, SearchReport, Tested};
 pub use direction::{BisectEnds, Direction};
 pub use lineage::{Knowledge, Lineage, LineageCommit};
+pub use mended::{Mended, MendedBy};
 pub use plan::Plan;
 pub use probe::{Observation, Seen};
 pub use remote::{Look, Manner, RemoteTester, TestFindings, list_log_work, search_remotely};

@@ -112,6 +112,26 @@ impl Observation {
     }
 }
 
+impl Observation {
+    /// Whether `failure` is one of outputs that `wanted_symptoms` does not name.
+    fn fails_beside(&self, failure: &Symptom, wanted_symptoms: &BTreeSet<Symptom>) -> bool {
+        let (Symptom::Failed { kind, .. }, Some(Outcome { status: Status::Failed(failures), .. })) =
+            (failure, &self.outcome)
+        else {
+            return false;
+        };
+        let wanted_outputs: Vec<&str> = wanted_symptoms
+            .iter()
+            .filter(|symptom| symptom.fixture() == self.fixture)
+            .filter_map(Symptom::output)
+            .collect();
+        failures
+            .iter()
+            .filter(|failure| failure.kind() == kind)
+            .all(|failure| failure.output().is_some_and(|name| !wanted_outputs.contains(&name)))
+    }
+}
+
 impl Seen {
     /// The symptoms on all fixtures.
     pub fn symptoms(&self) -> BTreeSet<Symptom> {
@@ -150,13 +170,14 @@ impl Seen {
     pub fn answer(&self, wanted_symptoms: &BTreeSet<Symptom>) -> TestAnswer {
         let is_unclear =
             self.untestable().is_some() || !self.unknown().is_disjoint(wanted_symptoms);
-        // What was written was compared, and shows the wanted values or does not.
+        // What was written was compared, and shows the wanted values or does not; so do the outputs beside a failing one.
         let minds_values = wanted_symptoms.iter().any(Symptom::is_of_values);
         let symptoms = self.observations.iter().flat_map(|observation| {
             let says_nothing = |symptom: &&Symptom| {
                 minds_values
                     && observation.compared
-                    && symptom.is_unwritten()
+                    && (symptom.is_unwritten()
+                        || observation.fails_beside(symptom, wanted_symptoms))
                     && !wanted_symptoms.contains(*symptom)
             };
             observation.symptoms.iter().filter(move |symptom| !says_nothing(symptom)).cloned()
@@ -544,18 +565,17 @@ impl Test<'_> {
             }
             (Status::Failed(_), Base::Sources(_)) => {
                 let symptoms = symptom::symptoms_from_failures(probe.name(), &outcome);
-                let is_written_in_part = symptoms.iter().all(Symptom::is_unwritten);
-                if is_written_in_part && matches!(probe.on, On::Wrong | On::Changed) {
-                    return self.written_part(outcome, symptoms);
+                if has_comparable_part(&outcome) && matches!(probe.on, On::Wrong | On::Changed) {
+                    return self.compared_part(outcome, symptoms);
                 }
                 Ok(probe.observation(outcome, symptoms, Verdict::Failed))
             }
         }
     }
 
-    /// The observation of an `outcome` that left elements unwritten, which is all of its `failures`: what was written is
-    /// compared where the good side can be.
-    fn written_part(
+    /// The observation of an `outcome` whose `failures` are those of outputs: what was written, and the outputs in order,
+    /// are compared where the good side can be.
+    fn compared_part(
         &self,
         outcome: Outcome,
         failures: BTreeSet<Symptom>,
@@ -564,6 +584,10 @@ impl Test<'_> {
         if observation.untestable.is_some() {
             return Ok(self.probe.observation(outcome, failures, Verdict::Failed));
         }
+        let spoilt_outputs = list_spoilt_outputs(&outcome);
+        observation
+            .symptoms
+            .retain(|symptom| symptom.output().is_none_or(|name| !spoilt_outputs.contains(&name)));
         observation.symptoms.extend(failures);
         observation.verdict = Verdict::Failed;
         observation.compared = true;
@@ -665,9 +689,26 @@ impl Test<'_> {
     fn of_judgement(&self, outcome: Outcome, judgement: Judgement) -> Observation {
         let symptoms =
             symptom::symptoms_from_judgement(self.probe.name(), self.probe.on, &judgement);
+        let unknown = symptom::unknown_symptoms(self.probe.name(), &judgement);
         let observation = self.probe.observation(outcome, symptoms, judgement.verdict);
+        let observation = Observation { unknown, ..observation };
         Observation { judgement: Some(judgement), compared: true, ..observation }
     }
+}
+
+/// Whether the failures of `outcome` are those of outputs, and leave something to compare.
+fn has_comparable_part(outcome: &Outcome) -> bool {
+    let Status::Failed(failures) = &outcome.status else { return false };
+    let spoilt_outputs = list_spoilt_outputs(outcome);
+    failures.iter().all(|failure| failure.output().is_some())
+        && outcome.outputs.iter().any(|output| !spoilt_outputs.contains(&output.name.as_str()))
+}
+
+/// The outputs without values to compare: their failure is more than elements that nobody wrote.
+fn list_spoilt_outputs(outcome: &Outcome) -> Vec<&str> {
+    let Status::Failed(failures) = &outcome.status else { return Vec::new() };
+    let spoilt = failures.iter().filter(|failure| !matches!(failure, Failure::Unwritten { .. }));
+    spoilt.filter_map(Failure::output).collect()
 }
 
 /// The checksums of the float64 shadow of `trial`; none where it has none.

@@ -28,7 +28,7 @@ pub struct Oldest {
 
 impl Bisection<'_> {
     /// By fixture: the gradients of `commit` beside their loss; none where it cannot be tested.
-    fn gradients(
+    pub(super) fn gradients(
         &self,
         commit: CommitId,
     ) -> Result<Vec<(String, Vec<GradientCheck>)>, BisectError> {

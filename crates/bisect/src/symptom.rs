@@ -214,12 +214,13 @@ impl Symptom {
     fn counts_in_search_for(&self, wanted_symptoms: &BTreeSet<Symptom>) -> bool {
         match self {
             Symptom::Ordered { .. } => ask_for_orders(wanted_symptoms),
-            Symptom::Hidden { .. } | Symptom::Shifted { .. } | Symptom::Imprecise { .. } => {
-                self.is_among(wanted_symptoms)
-            }
-            Symptom::Diverged { .. } | Symptom::Bits { .. } | Symptom::Mismatch { .. } => {
-                !ask_for_failures_alone(wanted_symptoms, self.fixture())
-            }
+            // Other outputs may differ as well: the wanted ones are there, and tell.
+            Symptom::Diverged { .. }
+            | Symptom::Hidden { .. }
+            | Symptom::Shifted { .. }
+            | Symptom::Bits { .. }
+            | Symptom::Mismatch { .. }
+            | Symptom::Imprecise { .. } => self.is_among(wanted_symptoms),
             Symptom::Access { .. } | Symptom::Failed { .. } => true,
         }
     }
@@ -250,12 +251,6 @@ pub(super) fn select_wanted(shown_symptoms: BTreeSet<Symptom>) -> BTreeSet<Sympt
     } else {
         shown_symptoms.into_iter().filter(|symptom| !symptom.is_slight()).collect()
     }
-}
-
-/// Whether failures are the only symptoms in `wanted` for a fixture. A completed replay then leaves nothing open.
-fn ask_for_failures_alone(wanted: &BTreeSet<Symptom>, fixture: &str) -> bool {
-    let mut asked = wanted.iter().filter(|symptom| symptom.fixture() == fixture).peekable();
-    asked.peek().is_some() && asked.all(Symptom::is_failure)
 }
 
 /// Whether `wanted_symptoms` has a dependence on the order of blocks and threads. Equal bits then do not
@@ -342,6 +337,17 @@ pub(super) fn symptoms_from_judgement(
     judgement.outputs.iter().filter_map(|output| symptom_of_output(fixture, on, output)).collect()
 }
 
+/// The symptoms that `judgement` leaves open: without float64 shadows, those that only a shadow shows.
+pub(super) fn unknown_symptoms(fixture: &str, judgement: &Judgement) -> BTreeSet<Symptom> {
+    let unseen =
+        judgement.outputs.iter().filter(|output| output.story.verdict() == Verdict::Unchecked);
+    unseen
+        .flat_map(|output| {
+            [Symptom::hidden(fixture, &output.name), Symptom::shifted(fixture, &output.name)]
+        })
+        .collect()
+}
+
 /// The symptom of one output, whatever the order of blocks and threads does to it.
 fn symptom_of_output(fixture: &str, on: On, output: &OutputJudgement) -> Option<Symptom> {
     let name = output.name.as_str();
@@ -395,10 +401,9 @@ pub(super) fn same_bits(one: &Outcome, other: &Outcome) -> bool {
         && symptoms_from_bits("", one, other).is_empty()
 }
 
-/// The answer of `symptoms` to a search for `wanted_symptoms`: good where there are none. Some symptoms count
-/// only if they are wanted: a dependence on the order, since not every commit is tested for one; invisible
-/// changes; imprecise gradients, since they are no other defect. In a search for a failure values count for
-/// nothing.
+/// The answer of `symptoms` to a search for `wanted_symptoms`: good where there are none. Values and gradients count only
+/// if they are wanted, and so does a dependence on the order, since not every commit is tested for one. A failure leaves
+/// open what was searched for.
 pub(super) fn answer_from_symptoms(
     symptoms: &BTreeSet<Symptom>,
     untestable: bool,
@@ -446,11 +451,10 @@ mod tests {
         );
         let both = BTreeSet::from([failed("fault"), diverged("loss")]);
         assert_eq!(answer_from_symptoms(&both, false, &wanted), TestAnswer::Bad);
-        // The bad end tells nothing of another fixture.
         let elsewhere = Symptom::Diverged { fixture: "step1".into(), output: "loss".into() };
         assert_eq!(
             answer_from_symptoms(&BTreeSet::from([elsewhere]), false, &wanted),
-            TestAnswer::Other
+            TestAnswer::Good
         );
         // A commit may crash where the bad end drifts: nothing can be compared.
         let drift = BTreeSet::from([diverged("loss")]);
@@ -501,10 +505,21 @@ mod tests {
             answer_from_symptoms(&BTreeSet::from([diverged("grad")]), false, &wanted),
             TestAnswer::Bad
         );
-        assert_eq!(
-            answer_from_symptoms(&BTreeSet::from([diverged("loss")]), false, &wanted),
-            TestAnswer::Other
-        );
+    }
+
+    #[test]
+    fn a_commit_is_judged_by_the_wanted_outputs_whatever_others_do() {
+        let bits = |output: &str| Symptom::bits("step0", output);
+        let mismatch = |output: &str| Symptom::mismatch("step0", output);
+        for wanted in [diverged("grad"), hidden("grad"), bits("grad"), mismatch("grad")] {
+            let wanted = BTreeSet::from([wanted]);
+            for other in [diverged("loss"), hidden("loss"), bits("loss"), mismatch("loss")] {
+                let beside = BTreeSet::from([other]);
+                assert_eq!(answer_from_symptoms(&beside, false, &wanted), TestAnswer::Good);
+                let both = beside.union(&wanted).cloned().collect();
+                assert_eq!(answer_from_symptoms(&both, false, &wanted), TestAnswer::Bad);
+            }
+        }
     }
 
     #[test]

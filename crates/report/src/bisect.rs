@@ -9,7 +9,7 @@ use super::judgement::{
     ORDER, describe_launch_change, more_accurate, output_lines, render_gradient_line, verdict_line,
     verdict_name, verdict_style,
 };
-use super::numbers::format_noun_count;
+use super::numbers::{format_noun_count, format_short_number};
 use super::refusal::{Claim, join_report_lines, refusal_words, render_refusal_text};
 use super::spans::{ReportLine, Text};
 use super::standing::is_wrong;
@@ -17,7 +17,8 @@ use super::style::{BOLD, COMMIT, DIM, GREEN, RED, YELLOW};
 use super::text::describe_failure;
 use super::{Blame, Revision};
 use replay_bisect::{
-    Behind, BisectEnds, Culprit, Direction, Observation, SearchReport, Seen, Symptom, Tested,
+    Behind, BisectEnds, Culprit, Direction, Mended, MendedBy, Observation, SearchReport, Seen,
+    Symptom, Tested,
 };
 use replay_engine::judge::{GradientCheck, GradientVerdict, Judgement, Verdict};
 use replay_engine::trial::{Outcome, Status};
@@ -233,6 +234,11 @@ pub(super) fn render_search_headline(report: &SearchReport) -> ReportLine {
 
 /// The effect of the culprit: `is`, `the first bad commit`; or `repairs`, `loss, grad`.
 pub(super) fn describe_culprit_effect(report: &SearchReport) -> [String; 2] {
+    if !report.mended.is_empty() {
+        let mut names: Vec<&str> = report.mended.iter().map(|mended| &*mended.output).collect();
+        names.dedup();
+        return ["repairs".to_owned(), names.join(", ")];
+    }
     match report.direction {
         Direction::Breaks => ["is".to_owned(), "the first bad commit".to_owned()],
         Direction::Repairs => ["repairs".to_owned(), join_wanted_names(report)],
@@ -344,10 +350,8 @@ fn write_conviction(
              the same"
         ));
     }
-    match report.direction {
-        Direction::Breaks => {}
-        Direction::Repairs => out.line("  before it, compared with the good end:"),
-        Direction::Changes => out.line(format!("  {UNCLAIMED}; compared with the old end:")),
+    for line in list_comparison_lines(report) {
+        out.line(format!("  {line}"));
     }
     evidence_by_fixture(out, &culprit.seen);
     let several = culprit.seen.observations.len() > 1;
@@ -357,6 +361,32 @@ fn write_conviction(
         }
         for line in access_lines(accesses) {
             out.line(ReportLine::from("  ").and(line));
+        }
+    }
+}
+
+/// The sides of the comparison below the culprit's line, and the truth about them.
+pub(super) fn list_comparison_lines(report: &SearchReport) -> Vec<String> {
+    let mut lines: Vec<String> = report.mended.iter().map(describe_mended).collect();
+    let is_mended = !lines.is_empty();
+    match report.direction {
+        Direction::Breaks if is_mended => lines.push("compared with the good end:".to_owned()),
+        Direction::Breaks => {}
+        Direction::Repairs => lines.push("before it, compared with the good end:".to_owned()),
+        Direction::Changes if is_mended => lines.push("compared with the old end:".to_owned()),
+        Direction::Changes => lines.push(format!("{UNCLAIMED}; compared with the old end:")),
+    }
+    lines
+}
+
+/// `dx matches its loss, and does not before it`.
+fn describe_mended(mended: &Mended) -> String {
+    let output = &mended.output;
+    match mended.by {
+        MendedBy::Loss => format!("{output} matches its loss, and does not before it"),
+        MendedBy::Accuracy { before, after } => {
+            let [before, after] = [before, after].map(|error| format_short_number(error, 2));
+            format!("{output} errs by rel. {after}, and by rel. {before} before it")
         }
     }
 }

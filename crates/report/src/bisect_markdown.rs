@@ -6,13 +6,13 @@ use std::fmt::Write;
 use super::RunRecord;
 use super::accesses::access_lines;
 use super::bisect::{
-    SearchRequest, UNCLAIMED, describe_acquittal, describe_culprit_effect, observation_line,
-    other_change_line, other_changes, render_bisect_text,
+    SearchRequest, describe_acquittal, describe_culprit_effect, list_comparison_lines,
+    observation_line, other_change_line, other_changes, render_bisect_text,
 };
 use super::captured_by::captured_lines;
 use super::judgement::{finding_words, launch_change};
 use super::markdown::{Page, build_output_row, changed_row, escape_markdown};
-use replay_bisect::{Culprit, Direction, Observation, SearchReport};
+use replay_bisect::{Culprit, Observation, SearchReport};
 use replay_engine::judge::Verdict;
 use replay_search::Conclusion;
 
@@ -91,11 +91,7 @@ fn list_conviction_lines(report: &SearchReport, culprit: &Culprit) -> Vec<String
             "with a probability of {percent:.2} %: verdicts are not always the same"
         ));
     }
-    match report.direction {
-        Direction::Breaks => {}
-        Direction::Repairs => lines.push("before it, compared with the good end:".to_owned()),
-        Direction::Changes => lines.push(format!("{UNCLAIMED}; compared with the old end:")),
-    }
+    lines.extend(list_comparison_lines(report));
     for observation in &culprit.seen.observations {
         let outputs = observation.judgement.iter().flat_map(|judgement| &judgement.outputs);
         for output in outputs.filter(|output| output.story.verdict() == Verdict::Diverged) {

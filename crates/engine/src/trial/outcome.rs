@@ -243,6 +243,18 @@ impl Failure {
         }
     }
 
+    /// The output whose elements are the failure; none for a failure of the whole replay.
+    pub fn output(&self) -> Option<&str> {
+        match self {
+            Failure::NonFinite { output, .. }
+            | Failure::Unwritten { output, .. }
+            | Failure::PoisonDependent { output, .. }
+            | Failure::OutsideRead { output, .. }
+            | Failure::NotDeterministic { output, .. } => Some(output),
+            _ => None,
+        }
+    }
+
     /// The kind of failure: a search finds its first commit.
     pub fn kind(&self) -> &'static str {
         match self {

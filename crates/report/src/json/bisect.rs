@@ -17,7 +17,7 @@ use crate::bisect::{
 use crate::refusal::render_refusal_text;
 use crate::{Revision, RunRecord};
 use replay_bisect::{
-    BisectEnds, Culprit, Direction, Event, Observation, SearchReport, Seen, Symptom,
+    BisectEnds, Culprit, Direction, Event, Mended, Observation, SearchReport, Seen, Symptom,
 };
 use replay_engine::judge::{LaunchChange, Verdict};
 use replay_engine::trial::Status;
@@ -72,6 +72,8 @@ enum EventTold<'a> {
         wanted: &'a BTreeSet<Symptom>,
         flaky: bool,
         direction: Direction,
+        /// What the culprit mends, though the search took it for a defect.
+        mended: &'a [Mended],
         before: Vec<OtherChange<'a>>,
         behind: Vec<OtherChange<'a>>,
         warnings: Vec<String>,
@@ -232,6 +234,7 @@ pub fn render_bisect_json(report: &SearchReport) -> String {
         wanted: &report.wanted,
         flaky: report.flaky,
         direction: report.direction,
+        mended: &report.mended,
         before: list_searches_before(report).into_iter().map(other_change).collect(),
         behind: list_searches_behind(report).into_iter().map(other_change).collect(),
         warnings: warnings.collect(),
