@@ -624,6 +624,7 @@ mod tests {
             checksum: "0".repeat(32).parse::<Checksum>().expect("a checksum"),
             comparison,
             noise: NoiseSummary::default(),
+            imprecision: None,
             place: None,
         }
     }

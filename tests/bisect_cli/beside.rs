@@ -122,7 +122,7 @@ fn a_log_compares_what_can_be_compared_behind_a_failure() {
     races were not looked for: `--check auto` looks for them
     4 changes at 4 commits of 5 commits, 6 variants replayed
     ");
-    let run = search(&env, "--good main~5 --bad main");
+    let run = search(&env, "--good main~5 --bad main --jobs 1");
     assert_eq!(run.code, Some(0), "{}", run.text());
     let answer = masked(&run.stdout, &ids);
     let (found, _) = answer.split_once("\ndiff --git").expect("a difference");

@@ -388,10 +388,20 @@ fn what_was_written_is_judged_without_what_was_not() {
     let env = written_in_part("3.0f", false);
     let run = env.replay(&["diff", "fixtures/tiny", "HEAD~2", "HEAD~1"]);
     insta::assert_snapshot!(outputs(&run), @"
-      y  identical
+      y  identical where written
 
     failed: unwritten: 1 of 4 elements of y, first at [0]
     ");
+    let diff = |format| {
+        env.replay(&["diff", "fixtures/tiny", "HEAD~2", "HEAD~1", "--format", format]).stdout
+    };
+    let document: serde_json::Value = serde_json::from_str(&diff("json")).expect("a document");
+    let output = &document["diffs"][0]["outputs"][0];
+    assert_eq!((&output["verdict"], &output["unwritten"]), (&"identical".into(), &1.into()));
+    for format in ["markdown", "html"] {
+        let told = diff(format);
+        assert!(told.contains("identical where written"), "{told}");
+    }
     let run = env.replay(&["diff", "fixtures/tiny", "HEAD~2", "HEAD"]);
     insta::assert_snapshot!(outputs(&run), @"
       y  diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.5)

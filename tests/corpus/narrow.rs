@@ -11,7 +11,7 @@ use half::bf16;
 use replay::fixture::{Fixture, NewTensor, write_file, write_safetensors};
 use replay::frontend::Threads;
 use replay::history::{SourceSpec, source_set_from_dir};
-use replay::judge::{ImpreciseBy, OutputJudgement, Story, Verdict, judge_trial};
+use replay::judge::{ImpreciseBy, OutputJudgement, Story, Verdict, check_oracle, judge_trial};
 use replay::numerics::oracle::Finding;
 use replay::tensor::DType;
 use replay::trial::{Lab, Subject, Trial};
@@ -232,4 +232,21 @@ fn sums_in_bfloat16_are_imprecise_and_other_sums_in_float_equivalent() {
 #[test]
 fn beside_an_oracle_sums_in_bfloat16_are_imprecise_too() {
     judge_forms(&Problem::new(SIZES[0], first_seed()), true);
+}
+
+#[test]
+fn beside_an_oracle_alone_sums_in_bfloat16_are_imprecise_and_others_within_noise() {
+    let problem = Problem::new(SIZES[0], first_seed());
+    for form in [TRUSTED].into_iter().chain(BENIGN).chain(NARROW) {
+        let checks = check_oracle(&problem.trial(form, true)).expect("the machine can replay");
+        assert_eq!(checks.len(), OUTPUTS.len());
+        let imprecise = checks.iter().filter(|check| check.imprecision.is_some()).count();
+        println!("form {form}: {checks:?}");
+        assert_eq!(imprecise >= 2, NARROW.contains(&form), "form {form}: {imprecise}");
+        for check in checks {
+            let is_off = check.verdict > Verdict::Equivalent;
+            assert_eq!(is_off, check.imprecision.is_some(), "form {form}: {check:?}");
+            assert!(!is_off || NARROW.contains(&form), "form {form}: {check:?}");
+        }
+    }
 }

@@ -29,6 +29,13 @@ pub fn verdict_name(verdict: Verdict) -> &'static str {
     }
 }
 
+/// The word for the verdict on `output`, with the elements that it is about.
+pub(super) fn name_output_verdict(output: &OutputJudgement) -> String {
+    let verdict = output.story.verdict();
+    let part = if output.unwritten > 0 && verdict.agrees() { " where written" } else { "" };
+    format!("{}{part}", verdict_name(verdict))
+}
+
 /// How a verdict is coloured.
 pub fn verdict_style(verdict: Verdict) -> Style {
     match verdict {
@@ -151,7 +158,7 @@ pub(super) fn describe_launch_change(change: &LaunchChange) -> String {
 /// The lines about one output, the verdict first.
 pub fn output_lines(output: &OutputJudgement) -> Vec<ReportLine> {
     let verdict_word = output.story.verdict();
-    let verdict = ReportLine::with_style(verdict_style(verdict_word), verdict_name(verdict_word));
+    let verdict = ReportLine::with_style(verdict_style(verdict_word), name_output_verdict(output));
     if verdict_word == Verdict::Identical {
         let empty_note = if output.comparison.count == 0 { ": it has no elements" } else { "" };
         let mut lines = vec![verdict.and(empty_note)];

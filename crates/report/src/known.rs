@@ -1,10 +1,11 @@
 //! Outputs beside those of the fixture, captured or declared to be true, for people.
 
 use super::judgement::{format_place_phrase, render_comparison, verdict_name, verdict_style};
+use super::numbers::format_short_number;
 use super::spans::{ReportLine, Text};
 use super::style::{BOLD, DIM, GREEN, YELLOW};
 use super::{CaptureRevision, ReportEntry};
-use replay_engine::judge::{KnownCheck, Verdict};
+use replay_engine::judge::{Imprecision, KnownCheck, Verdict};
 
 /// A cause of differences between equal sources on equal inputs.
 pub(super) const OUTSIDE: &str = "something outside of the inputs is at work, such as a buffer \
@@ -52,8 +53,27 @@ fn render_known_lines(check: &KnownCheck, word: ReportLine) -> Vec<ReportLine> {
     if check.verdict != Verdict::Identical {
         lines.extend(render_comparison(check.dtype, &check.dims, &check.comparison));
     }
-    lines.extend(check.place.as_ref().map(|place| ReportLine::from(format_place_phrase(place))));
+    lines.extend(describe_known_fault(check).map(ReportLine::from));
     lines
+}
+
+/// The words for an output within its own noise that errs all the same.
+const IMPRECISE: &str = "imprecise beside the oracle";
+
+/// Where an output lies beyond noise, or how far it errs within its own.
+pub(super) fn describe_known_fault(check: &KnownCheck) -> Option<String> {
+    match check.imprecision {
+        Some(imprecision) => Some(describe_imprecision(imprecision)),
+        None => check.place.as_deref().map(format_place_phrase),
+    }
+}
+
+fn describe_imprecision(imprecision: Imprecision) -> String {
+    let Imprecision { error, last_rounding } = imprecision;
+    let [error, last_rounding] = [error, last_rounding].map(|part| format_short_number(part, 2));
+    format!(
+        "imprecise: it errs by rel. {error} around the oracle, and its last rounding by rel. {last_rounding} at most"
+    )
 }
 
 /// The words for an output beside the captured one: neither is the truth.
@@ -78,12 +98,22 @@ pub(super) fn oracle_sentence(checks: &[KnownCheck], worst: Verdict) -> String {
         Verdict::Equivalent => "within noise of the oracle",
         _ => "beyond noise of the oracle",
     };
-    describe_known_outputs(checks, worst, relation)
+    let (imprecise, others): (Vec<&KnownCheck>, Vec<&KnownCheck>) = checks
+        .iter()
+        .filter(|check| check.verdict == worst)
+        .partition(|check| check.imprecision.is_some());
+    let parts = [(others, relation), (imprecise, IMPRECISE)];
+    let parts = parts.into_iter().filter(|(such, _)| !such.is_empty());
+    parts.map(|(such, relation)| describe_such(&such, relation)).collect::<Vec<_>>().join("; ")
 }
 
 fn describe_known_outputs(checks: &[KnownCheck], worst: Verdict, relation: &str) -> String {
-    let such = checks.iter().filter(|check| check.verdict == worst);
-    let names: Vec<&str> = such.map(|check| check.output.as_str()).collect();
+    let such: Vec<&KnownCheck> = checks.iter().filter(|check| check.verdict == worst).collect();
+    describe_such(&such, relation)
+}
+
+fn describe_such(such: &[&KnownCheck], relation: &str) -> String {
+    let names: Vec<&str> = such.iter().map(|check| check.output.as_str()).collect();
     let verb = if names.len() == 1 { "is" } else { "are" };
     format!("{} {verb} {relation}", names.join(", "))
 }
@@ -123,11 +153,11 @@ impl CaptureRevision {
     }
 }
 
-/// The places where outputs lie beyond noise.
+/// The places where outputs lie beyond noise, and what is known of imprecise ones.
 pub(super) fn list_diverged_places(checks: &[KnownCheck]) -> Vec<String> {
     let places = checks.iter().filter_map(|check| {
-        let place = check.place.as_ref()?;
-        Some(format!("{} {}", check.output, format_place_phrase(place)))
+        let fault = describe_known_fault(check)?;
+        Some(format!("{} {fault}", check.output))
     });
     places.collect()
 }

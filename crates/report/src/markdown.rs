@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::accesses::{access_note_lines, gone_lines};
-use super::judgement::{launch_change, verdict_name};
+use super::judgement::{launch_change, name_output_verdict, verdict_name};
 use super::known::captured_word;
 use super::numbers::{format_noun_count, format_short_number};
 use super::spans::sanitise_line;
@@ -109,7 +109,8 @@ fn render_refusal_block(refused: &RefusedFixture) -> String {
 /// The cells of a row for each changed output.
 fn collect_changed_rows(entry: &ReportEntry) -> Vec<Vec<String>> {
     let judged_outputs = entry.judgement.iter().flat_map(|judgement| &judgement.outputs);
-    let judged = judged_outputs.filter(|output| output.story.verdict() != Verdict::Identical);
+    let judged = judged_outputs
+        .filter(|output| output.story.verdict() != Verdict::Identical || output.unwritten > 0);
     let judged_outputs: Vec<&OutputJudgement> = judged.collect();
     let changes = entry.snapshot.iter().flat_map(|check| &check.comparison.changes);
     let mut rows = Vec::new();
@@ -153,12 +154,8 @@ pub(super) fn build_output_row(
         find_checksum(&judgement.base, &output.name),
         find_checksum(&judgement.got, &output.name),
     );
-    let mut cells = vec![
-        fixture.to_owned(),
-        output.name.clone(),
-        verdict_name(output.story.verdict()).to_owned(),
-        sums,
-    ];
+    let mut cells =
+        vec![fixture.to_owned(), output.name.clone(), name_output_verdict(output), sums];
     cells.extend(build_distance_cells(&output.dims, &output.comparison));
     cells
 }

@@ -15,14 +15,17 @@ use super::masks::Masks;
 use crate::backend::{ReplayError, Variant};
 use crate::trial::{Outcome, Status, Trial, convert_numerics_error};
 use replay_base::scratch::Scratch;
-use replay_base::summary::{Checksum, summarize_tensor};
+use replay_base::summary::{Checksum, Number, summarize_tensor};
 use replay_base::tensor::{DType, Dim, TensorView, float8};
 use replay_cuda::math_error_ulps;
 use replay_fixture::fixture::{Fixture, KnownOutput};
 use replay_frontend::SourceUnit;
 use replay_history::SourceSet;
 use replay_numerics::compare::{Agreement, Comparison, beyond_noise, compare_outputs};
+use replay_numerics::constants::NARROW_ROUNDING;
+use replay_numerics::measure::{relative_half_unit, ulp};
 use replay_numerics::noise::{Noise, NoiseRef, NoiseSummary};
+use replay_numerics::oracle::against_oracle;
 use replay_numerics::slices::{describe_location, locate_elements};
 
 /// One output beside that of the fixture.
@@ -43,9 +46,25 @@ pub struct KnownCheck {
     pub comparison: Comparison,
     /// The noise of the replay.
     pub noise: NoiseSummary,
+    /// Its loss of precision beside an oracle, if its own noise would excuse one.
+    pub imprecision: Option<Imprecision>,
     /// The location of the elements beyond noise, in words.
     pub place: Option<String>,
 }
+
+/// How far an output in a narrow format errs, and how far its last rounding explains.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Imprecision {
+    /// The error around the oracle, relative, in L2.
+    #[serde(with = "Number")]
+    pub error: f64,
+    /// The most by which rounding to the output's format errs.
+    #[serde(with = "Number")]
+    pub last_rounding: f64,
+}
+
+/// The name of oracles in keys of the cache.
+const ORACLE: &str = "oracle";
 
 /// Compares the outputs of `trial` with the captured ones of its fixture; empty if there are none,
 /// or if the replay did not complete. Measures noise only where the captured bits differ.
@@ -61,7 +80,7 @@ pub fn check_captured(trial: &Trial) -> Result<Vec<KnownCheck>, ReplayError> {
 /// # Errors
 /// As [`check_captured`].
 pub fn check_oracle(trial: &Trial) -> Result<Vec<KnownCheck>, ReplayError> {
-    check_known(trial, &trial.fixture().oracle, "oracle")
+    check_known(trial, &trial.fixture().oracle, ORACLE)
 }
 
 /// Whether `outcome` has the bits of all captured outputs of `fixture`.
@@ -81,8 +100,10 @@ fn check_known(
     }
     let Some(variant) = trial.variant()? else { return Ok(Vec::new()) };
     trial.lab().remember(&trial.key_of(evidence_kind)?, || {
-        let known_outputs: Vec<RoundedOutput> =
-            outputs.iter().map(|output| RoundedOutput::new(fixture, output)).collect();
+        let known_outputs: Vec<RoundedOutput> = outputs
+            .iter()
+            .map(|output| RoundedOutput::new(fixture, output).as_truth(evidence_kind == ORACLE))
+            .collect();
         if known_outputs.iter().all(|output| output.has_bits_of(outcome)) {
             return Ok(known_outputs.iter().map(RoundedOutput::identical).collect());
         }
@@ -131,6 +152,10 @@ pub(super) struct RoundedOutput<'f> {
     dims: &'f [Dim],
     shape: Vec<usize>,
     bytes: Cow<'f, [u8]>,
+    /// The same as the fixture has it.
+    stored: &'f KnownOutput,
+    /// Whether it is the declared truth.
+    is_truth: bool,
 }
 
 impl<'f> RoundedOutput<'f> {
@@ -145,7 +170,30 @@ impl<'f> RoundedOutput<'f> {
             dims: &known_output.dims,
             shape: known_output.shape(),
             bytes,
+            stored: known_output,
+            is_truth: false,
         }
+    }
+
+    /// The same as the declared truth, where it `is_truth`.
+    fn as_truth(self, is_truth: bool) -> RoundedOutput<'f> {
+        RoundedOutput { is_truth, ..self }
+    }
+
+    /// The loss of precision of `got`, whose noise would excuse it: it errs further around the truth than a last rounding,
+    /// of its own and of the truth.
+    fn imprecision(&self, got: &TensorView) -> Option<Imprecision> {
+        let is_narrow = self.dtype.is_float() && ulp(self.dtype, 1.0) / 2.0 > NARROW_ROUNDING;
+        if !self.is_truth || !is_narrow {
+            return None;
+        }
+        let truth =
+            TensorView { dtype: self.stored.dtype, shape: &self.shape, bytes: self.stored.bytes() };
+        let half_unit = relative_half_unit(got);
+        let last_rounding = if truth.dtype == self.dtype { 2.0 * half_unit } else { half_unit };
+        let error = against_oracle(got, &truth, &NoiseRef::default()).ok()?.relative_l2;
+        let is_loss = error.is_finite() && error > last_rounding + NARROW_ROUNDING;
+        is_loss.then_some(Imprecision { error, last_rounding })
     }
 
     /// Its elements.
@@ -166,7 +214,7 @@ impl<'f> RoundedOutput<'f> {
     /// The check of an output where the replay gave these bits.
     fn identical(&self) -> KnownCheck {
         let comparison = Comparison::identical(self.view().len() as u64);
-        self.build_check(comparison, NoiseSummary::default(), None)
+        self.build_check(comparison, NoiseSummary::default(), None, None)
     }
 
     fn check(
@@ -192,13 +240,18 @@ impl<'f> RoundedOutput<'f> {
             }
             _ => None,
         };
-        Ok(self.build_check(comparison, summary, place))
+        let imprecision = match comparison.verdict {
+            Agreement::Equivalent => self.imprecision(got),
+            Agreement::Identical | Agreement::Diverged => None,
+        };
+        Ok(self.build_check(comparison, summary, imprecision, place))
     }
 
     fn build_check(
         &self,
         comparison: Comparison,
         noise: NoiseSummary,
+        imprecision: Option<Imprecision>,
         place: Option<String>,
     ) -> KnownCheck {
         KnownCheck {
@@ -207,12 +260,14 @@ impl<'f> RoundedOutput<'f> {
             dims: self.dims.to_vec(),
             verdict: match comparison.verdict {
                 Agreement::Identical => Verdict::Identical,
+                Agreement::Equivalent if imprecision.is_some() => Verdict::Diverged,
                 Agreement::Equivalent => Verdict::Equivalent,
                 Agreement::Diverged => Verdict::Diverged,
             },
             checksum: self.checksum(),
             comparison,
             noise,
+            imprecision,
             place,
         }
     }

@@ -45,7 +45,7 @@ pub use self::accesses::{
 };
 pub use self::gradcheck::{GradientCheck, GradientPlace, GradientVerdict, check_gradients};
 pub use self::gradient_story::{GradientStory, SpoiltInput, UncheckedGradient};
-pub use self::known::{KnownCheck, check_captured, check_oracle, has_captured_bits};
+pub use self::known::{Imprecision, KnownCheck, check_captured, check_oracle, has_captured_bits};
 pub use self::launches::{LaunchChange, diff_launches};
 pub use self::orders::find_order_dependences;
 use self::pair::Pair;
@@ -109,6 +109,8 @@ pub struct OutputJudgement {
     pub dtype: DType,
     /// The dimensions.
     pub dims: Vec<Dim>,
+    /// The elements that either side left unwritten. The verdict is on the others.
+    pub unwritten: u64,
     /// Why it stands as it does: its verdict and its meaning.
     pub story: Story,
     /// The comparison, element by element.
@@ -152,6 +154,7 @@ impl OutputJudgement {
             name: record.name.clone(),
             dtype: record.dtype,
             dims: record.dims.clone(),
+            unwritten: record.summary.unwritten,
             story: Story::Agrees(Equivalence::Identical),
             comparison: Comparison::identical(count),
             base_noise: NoiseSummary::default(),
@@ -378,6 +381,7 @@ impl Judgement {
                 got,
                 base_view: tensors.base.view(),
                 got_view: tensors.got.view(),
+                unwritten: tensors.unwritten,
                 base_shadow: tensors.base_shadow.as_ref().map(WrittenTensor::view),
                 got_shadow: tensors.got_shadow.as_ref().map(WrittenTensor::view),
                 oracle: tensors.oracle.as_ref().map(WrittenTensor::view),

@@ -39,6 +39,8 @@ pub(super) struct Pair<'a> {
     pub(super) base_view: TensorView<'a>,
     /// The output of the other side.
     pub(super) got_view: TensorView<'a>,
+    /// The elements that either side left unwritten.
+    pub(super) unwritten: u64,
     /// The float64 shadow of the trusted side.
     pub(super) base_shadow: Option<TensorView<'a>>,
     /// The float64 shadow of the other side.
@@ -85,6 +87,7 @@ impl Pair<'_> {
             name: name.to_owned(),
             dtype: self.base_view.dtype,
             dims: dims.to_vec(),
+            unwritten: self.unwritten,
             comparison,
             base_noise: self.base.measured.noise_summary(name),
             got_noise: self.got.measured.noise_summary(name),

@@ -18,6 +18,8 @@ pub(super) struct WrittenTensors<'a> {
     pub(super) base_shadow: Option<WrittenTensor<'a>>,
     pub(super) got_shadow: Option<WrittenTensor<'a>>,
     pub(super) oracle: Option<WrittenTensor<'a>>,
+    /// How many elements are left out.
+    pub(super) unwritten: u64,
 }
 
 /// A tensor, or a copy with zeros in it.
@@ -39,6 +41,8 @@ impl<'a> WrittenTensors<'a> {
         let Some((base_output, got_output)) = outputs else { return Ok(None) };
         let mut unwritten = list_unwritten(base, name, &base_output)?;
         unwritten.extend(list_unwritten(got, name, &got_output)?);
+        unwritten.sort_unstable();
+        unwritten.dedup();
         let oracle = oracle.map(|output| WrittenTensor {
             dtype: output.dtype,
             shape: Cow::Owned(output.shape()),
@@ -54,6 +58,7 @@ impl<'a> WrittenTensors<'a> {
                 .shadow_of(name)
                 .map(|shadow| WrittenTensor::from(shadow).without(&unwritten)),
             oracle: oracle.map(|tensor| tensor.without(&unwritten)),
+            unwritten: unwritten.len() as u64,
         }))
     }
 }

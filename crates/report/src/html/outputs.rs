@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::super::judgement::{finding_words, output_lines, verdict_name};
-use super::super::known::captured_word;
+use super::super::judgement::{finding_words, name_output_verdict, output_lines, verdict_name};
+use super::super::known::{captured_word, describe_known_fault};
 use super::super::numbers::{format_dims, format_optional_number, format_short_number};
 use super::chart;
 use super::shell::render_badge;
@@ -82,7 +82,7 @@ pub(super) fn render_output_comparison(
         @for (number, output) in outputs.iter().enumerate() {
             tr {
                 th scope="row" { (render_output_link(output, &output_anchor(anchor, number))) }
-                td { (render_badge(output.story.verdict().into(), verdict_name(output.story.verdict()))) }
+                td { (render_badge(output.story.verdict().into(), &name_output_verdict(output))) }
                 td { (output.place.as_deref().unwrap_or("")) }
                 (render_distance_cells(&output.comparison))
                 td { (finding_words(&output.story).unwrap_or_default()) }
@@ -145,7 +145,7 @@ fn render_output_details(output: &OutputJudgement, picture: Option<&Picture>, id
             summary {
                 strong { (output.name) } " "
                 span class="dim" { (output.dtype) " " (format_dims(&output.dims)) } " "
-                (render_badge(output.story.verdict().into(), verdict_name(output.story.verdict())))
+                (render_badge(output.story.verdict().into(), &name_output_verdict(output)))
             }
             (render_line_list(&output_lines(output)))
             @if let Some(picture) = picture {
@@ -266,7 +266,7 @@ fn render_known_checks(
             tr {
                 th scope="row" { (check.output) }
                 td { (word(check.verdict)) }
-                td { (check.place.as_deref().unwrap_or("")) }
+                td { (describe_known_fault(check).unwrap_or_default()) }
                 (render_distance_cells(&check.comparison))
             }
         }

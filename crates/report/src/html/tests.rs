@@ -164,6 +164,7 @@ pub(super) fn diverged(name: &str) -> OutputJudgement {
         name: name.to_owned(),
         dtype: DType::F32,
         dims: vec![dim("row", 16), dim("column", 32)],
+        unwritten: 0,
         story: Story::BeyondNoise { order_dependent: false },
         comparison: Comparison {
             verdict: Agreement::Diverged,

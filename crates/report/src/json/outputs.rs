@@ -24,6 +24,8 @@ pub(super) struct JudgedOutput<'a> {
     dims: &'a [Dim],
     /// Whether the two sides agree.
     verdict: Verdict,
+    /// The elements that either side left unwritten: the verdict is on the others.
+    unwritten: u64,
     /// The comparison, element by element.
     comparison: &'a Comparison,
     /// The noise of the trusted side.
@@ -72,6 +74,7 @@ fn judged_output(output: &OutputJudgement) -> JudgedOutput<'_> {
         dtype: output.dtype,
         dims: &output.dims,
         verdict: output.story.verdict(),
+        unwritten: output.unwritten,
         comparison: &output.comparison,
         base_noise: &output.base_noise,
         got_noise: &output.got_noise,
