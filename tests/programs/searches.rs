@@ -71,6 +71,24 @@ fn a_bisect_names_the_commit_among_those_that_cannot_be_run() {
 }
 
 #[test]
+fn commits_with_other_outputs_are_judged_by_the_wanted_ones_wherever_they_exist() {
+    for other in ["extra", "omit", "flat", "double"] {
+        let env = TestEnv::with_speaker();
+        let good = env.kernel("divide 3");
+        env.kernel(&format!("divide 3\n{other}"));
+        env.kernel(&format!("divide 3\n{other}\nsay again"));
+        let culprit = env.kernel(&format!("divide 4\n{other}"));
+        env.kernel(&format!("divide 4\n{other}\nsay more"));
+        let bad = env.kernel("divide 4");
+        let ends = ["bisect", "fixtures/tiny", "--good", &good, "--bad", &bad, "--jobs", "1"];
+        let found = env.replay(&ends);
+        assert_eq!(found.code, Some(0), "{other}: {}", found.text());
+        let answer = format!("{} is the first bad commit: ", &culprit[..7]);
+        assert!(found.stdout.starts_with(&answer), "{other}: {}", found.text());
+    }
+}
+
+#[test]
 fn two_revisions_are_compared_tensor_by_tensor() {
     let env = TestEnv::with_speaker();
     let before = env.kernel("divide 3");

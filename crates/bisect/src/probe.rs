@@ -113,7 +113,7 @@ impl Observation {
 }
 
 impl Observation {
-    /// Whether `failure` is one of outputs that `wanted_symptoms` does not name.
+    /// Whether `failure` leaves outputs to compare that `wanted_symptoms` names.
     fn fails_beside(&self, failure: &Symptom, wanted_symptoms: &BTreeSet<Symptom>) -> bool {
         let (Symptom::Failed { kind, .. }, Some(Outcome { status: Status::Failed(failures), .. })) =
             (failure, &self.outcome)
@@ -125,10 +125,8 @@ impl Observation {
             .filter(|symptom| symptom.fixture() == self.fixture)
             .filter_map(Symptom::output)
             .collect();
-        failures
-            .iter()
-            .filter(|failure| failure.kind() == kind)
-            .all(|failure| failure.output().is_some_and(|name| !wanted_outputs.contains(&name)))
+        let mut of_kind = failures.iter().filter(|failure| failure.kind() == kind);
+        of_kind.all(|failure| leaves_outputs_to_compare(failure, &wanted_outputs))
     }
 }
 
@@ -696,11 +694,23 @@ impl Test<'_> {
     }
 }
 
+/// Whether `failure` leaves outputs to compare among `wanted_outputs`. One of them may be missing, for the others show the
+/// defect as well; but one that is no number has changed in a way of its own.
+fn leaves_outputs_to_compare(failure: &Failure, wanted_outputs: &[&str]) -> bool {
+    let spoilt_outputs = failure.outputs();
+    let is_spoilt = |name: &&str| spoilt_outputs.contains(name);
+    !spoilt_outputs.is_empty()
+        && match failure {
+            Failure::Outputs { .. } => !wanted_outputs.iter().all(is_spoilt),
+            _ => !wanted_outputs.iter().any(is_spoilt),
+        }
+}
+
 /// Whether the failures of `outcome` are those of outputs, and leave something to compare.
 fn has_comparable_part(outcome: &Outcome) -> bool {
     let Status::Failed(failures) = &outcome.status else { return false };
     let spoilt_outputs = list_spoilt_outputs(outcome);
-    failures.iter().all(|failure| failure.output().is_some())
+    failures.iter().all(|failure| !failure.outputs().is_empty())
         && outcome.outputs.iter().any(|output| !spoilt_outputs.contains(&output.name.as_str()))
 }
 
@@ -708,7 +718,7 @@ fn has_comparable_part(outcome: &Outcome) -> bool {
 fn list_spoilt_outputs(outcome: &Outcome) -> Vec<&str> {
     let Status::Failed(failures) = &outcome.status else { return Vec::new() };
     let spoilt = failures.iter().filter(|failure| !matches!(failure, Failure::Unwritten { .. }));
-    spoilt.filter_map(Failure::output).collect()
+    spoilt.flat_map(Failure::outputs).collect()
 }
 
 /// The checksums of the float64 shadow of `trial`; none where it has none.

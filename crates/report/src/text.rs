@@ -235,7 +235,7 @@ pub fn describe_failure(failure: &Failure) -> String {
             format!("exit: the code called exit({code}) before the call returned")
         }
         Failure::Status { code } => format!("exit: the program ended with exit status {code}"),
-        Failure::Outputs { problem } => format!("outputs: {problem}"),
+        Failure::Outputs { problem, .. } => format!("outputs: {problem}"),
         Failure::OutsideRead { output, count, of, first } => {
             let first = first_at(first);
             format!("reads outside its tensors: {count} of {of} elements of {output}{first}")

@@ -25,7 +25,7 @@ pub(super) fn failure_line(run_failure: &Failure) -> String {
             format!("exit: the code called exit({code}) before the call returned")
         }
         Failure::Status { code } => format!("exit: the program ended with exit status {code}"),
-        Failure::Outputs { problem } => format!("outputs: {problem}"),
+        Failure::Outputs { problem, .. } => format!("outputs: {problem}"),
         Failure::OutsideRead { output, count, of, first } => format!(
             "reads outside its tensors: {count} of {of} elements of {output}, first at {first:?}"
         ),
@@ -189,7 +189,7 @@ mod tests {
                 first: vec![2],
                 max_abs: 0.5,
             },
-            Failure::Outputs { problem: "output `y` is missing".to_owned() },
+            Failure::Outputs { problem: "output `y` is missing".to_owned(), outputs: Vec::new() },
             Failure::Memory { taken: 9, limit: 8 },
             Failure::Sanitizer { tool: Tool::Memcheck, finding },
         ];

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use half::{bf16, f16};
 
+use crate::worker::UnfitOutput;
 use replay_base::tensor::float8::{E4M3, E5M2, encode_float8};
 use replay_base::tensor::{DType, TensorView};
 use replay_fixture::fixture::{AnswerFile, Fixture, Output};
@@ -21,12 +22,21 @@ pub(super) struct AnsweredOutput {
     pub range: Range<usize>,
 }
 
+/// The outputs that a program wrote.
+pub(super) struct ProgramOutputs {
+    pub(super) file: AnswerFile,
+    /// Those of the harness.
+    pub(super) answered: Vec<AnsweredOutput>,
+    /// What is missing, otherwise, or too much.
+    pub(super) unfit: Vec<UnfitOutput>,
+}
+
 /// The outputs at `path`, or all faults of theirs, in words.
 pub(super) fn read_program_outputs(
     path: &Path,
     fixture: &Fixture,
     is_wide: bool,
-) -> Result<(AnswerFile, Vec<AnsweredOutput>), String> {
+) -> Result<ProgramOutputs, String> {
     if std::fs::symlink_metadata(path).is_err() {
         return Err("it ended without an error and wrote no outputs".to_owned());
     }
@@ -36,20 +46,24 @@ pub(super) fn read_program_outputs(
         // The folder is gone when the message is read.
         text.replace(&path.display().to_string(), "the file with its outputs")
     })?;
-    let mut answered_outputs = Vec::new();
-    let mut wrong = Vec::new();
+    let mut answered = Vec::new();
+    let mut unfit = Vec::new();
     for output in &fixture.outputs {
         match check_answered_output(&file, output, is_wide) {
-            Ok(answered_output) => answered_outputs.push(answered_output),
-            Err(problem) => wrong.push(problem),
+            Ok(answered_output) => answered.push(answered_output),
+            Err(problem) => unfit.push(UnfitOutput { output: output.name.clone(), problem }),
         }
     }
     for (name, ..) in file.tensors() {
         if !fixture.outputs.iter().any(|output| output.name == name) {
-            wrong.push(format!("output `{name}` is not one of the harness's"));
+            let problem = format!("output `{name}` is not one of the harness's");
+            unfit.push(UnfitOutput { output: name.to_owned(), problem });
         }
     }
-    if wrong.is_empty() { Ok((file, answered_outputs)) } else { Err(wrong.join("; ")) }
+    if answered.is_empty() && !unfit.is_empty() {
+        return Err(UnfitOutput::join_problems(&unfit));
+    }
+    Ok(ProgramOutputs { file, answered, unfit })
 }
 
 fn check_answered_output(

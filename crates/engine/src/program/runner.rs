@@ -10,7 +10,7 @@ use super::ProgramError;
 use super::answer::{Effect, ProgramAnswer};
 use super::error::{PrintedTail, last_line, program_system_error};
 use super::inputs;
-use super::outputs::{self, AnsweredOutput};
+use super::outputs::{self, AnsweredOutput, ProgramOutputs};
 use super::project::{self, HarnessProgram, is_lacking};
 use super::request::{Places, ProgramDevice, ProgramRequest, request_variables};
 use super::startup;
@@ -365,18 +365,19 @@ impl Runner {
         printed: String,
     ) -> Result<Run, ProgramFault> {
         let wide_dtype = replay.request.wide;
-        let (file, mut answered_outputs) = match outputs::read_program_outputs(
+        let ProgramOutputs { file, answered, unfit } = match outputs::read_program_outputs(
             &places.outputs,
             replay.fixture,
             wide_dtype.is_some(),
         ) {
-            Ok(file_and_outputs) => file_and_outputs,
+            Ok(written_outputs) => written_outputs,
             Err(problem) => {
                 let mut run = Run::without_outputs(Ending::Unfit(problem));
                 run.printed = printed;
                 return Ok(run);
             }
         };
+        let mut answered_outputs = answered;
         let mut narrow = Vec::new();
         // Beside the captured inputs nothing is held against the native outputs.
         if let Some(wide_dtype) = wide_dtype
@@ -404,6 +405,7 @@ impl Runner {
         });
         let mut run = Run::of_bytes(file.bytes(), tensors, wide_dtype, &self.cache.temporary())?;
         run.narrow = narrow;
+        run.unfit = unfit;
         run.is_unpoisoned = answer.surroundings.is_some_and(|effect| effect != Effect::Applied);
         run.printed = printed;
         Ok(run)

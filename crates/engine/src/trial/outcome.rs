@@ -224,6 +224,8 @@ pub enum Failure {
     Outputs {
         /// The fault, in words.
         problem: String,
+        /// The outputs that are missing, otherwise or too much; none if there are no others.
+        outputs: Vec<String>,
     },
     /// compute-sanitizer found an error.
     Sanitizer {
@@ -243,15 +245,16 @@ impl Failure {
         }
     }
 
-    /// The output whose elements are the failure; none for a failure of the whole replay.
-    pub fn output(&self) -> Option<&str> {
+    /// The outputs that are the failure; none for a failure of the whole replay.
+    pub fn outputs(&self) -> Vec<&str> {
         match self {
             Failure::NonFinite { output, .. }
             | Failure::Unwritten { output, .. }
             | Failure::PoisonDependent { output, .. }
             | Failure::OutsideRead { output, .. }
-            | Failure::NotDeterministic { output, .. } => Some(output),
-            _ => None,
+            | Failure::NotDeterministic { output, .. } => vec![output],
+            Failure::Outputs { outputs, .. } => outputs.iter().map(String::as_str).collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -333,7 +336,9 @@ pub(super) fn failure_of(ending: &Ending) -> Option<Failure> {
         Ending::TookMemory(MemoryExcess { taken, limit }) => {
             Some(Failure::Memory { taken: *taken, limit: *limit })
         }
-        Ending::Unfit(problem) => Some(Failure::Outputs { problem: problem.clone() }),
+        Ending::Unfit(problem) => {
+            Some(Failure::Outputs { problem: problem.clone(), outputs: Vec::new() })
+        }
         Ending::Unable(message) => Some(Failure::Raised { message: message.clone() }),
         Ending::TimedOut(limit, place) => {
             Some(Failure::Timeout { seconds: limit.as_secs_f64(), place: place.clone() })

@@ -10,7 +10,7 @@ use super::outcome::{
 };
 use super::{Trial, nondeterminism};
 use crate::backend::{Ability, Mode, Refusal, ReplayError, Variant};
-use crate::worker::{Ending, OutputTransfer, Run};
+use crate::worker::{Ending, OutputTransfer, Run, UnfitOutput};
 use replay_base::cache::CacheKind;
 use replay_base::scratch::Budget;
 use replay_base::summary::{
@@ -317,6 +317,12 @@ fn failures_of_the_call(runs: &Runs, is_around: bool) -> Vec<Failure> {
     let endings = [&first.ending, &second.ending];
     let ending =
         endings.into_iter().filter_map(failure_of).find(|candidate| !failures.contains(candidate));
+    if !first.unfit.is_empty() {
+        failures.push(Failure::Outputs {
+            problem: UnfitOutput::join_problems(&first.unfit),
+            outputs: first.unfit.iter().map(|unfit| unfit.output.clone()).collect(),
+        });
+    }
     failures.extend(ending.map(|failure| match (runs.parting, Box::new(failure)) {
         (None, failure) => *failure,
         (Some(Parting::Poison), failure) => Failure::EndsByPoison { outside: is_around, failure },

@@ -50,7 +50,7 @@ pub use self::keeper_client::ReplayWorkers;
 pub use self::limits::Limits;
 pub(crate) use self::memory::round_up_memory;
 pub(crate) use self::printed_text::shorten_printed_text;
-pub use self::run::{Ending, Narrow, OutputTensor, Run};
+pub use self::run::{Ending, Narrow, OutputTensor, Run, UnfitOutput};
 pub(crate) use self::run::{NOTE, tensor_bytes};
 pub use self::series::RunSeries;
 

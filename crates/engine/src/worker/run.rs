@@ -56,6 +56,21 @@ pub struct Narrow {
     pub reason: String,
 }
 
+/// An output that is not as the harness has it: missing, of another dtype or shape, or not declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnfitOutput {
+    pub output: String,
+    /// In words.
+    pub problem: String,
+}
+
+impl UnfitOutput {
+    /// The problems of all of `unfit`.
+    pub fn join_problems(unfit: &[UnfitOutput]) -> String {
+        unfit.iter().map(|one| one.problem.as_str()).collect::<Vec<_>>().join("; ")
+    }
+}
+
 /// One output of a completed run.
 #[derive(Clone, Debug)]
 pub struct OutputTensor {
@@ -90,6 +105,8 @@ pub struct Run {
     pub unresolved: Option<String>,
     /// The outputs missing in a wide computation, each with the reason.
     pub narrow: Vec<Narrow>,
+    /// The outputs that are not as the harness has them; it has those that are.
+    pub unfit: Vec<UnfitOutput>,
     /// The device's description and class.
     pub device: Option<(String, String)>,
     /// Whether memory did not hold the requested poison.
@@ -121,8 +138,10 @@ impl Run {
 
     /// Why output `name` was not computed in the requested wider format, if it is known.
     pub fn why_narrow(&self, name: &str) -> Option<&str> {
-        let narrow_output = self.narrow.iter().find(|narrow| narrow.output == name);
-        narrow_output.map(|narrow| narrow.reason.as_str())
+        let narrow = self.narrow.iter().map(|narrow| (&narrow.output, &narrow.reason));
+        let unfit = self.unfit.iter().map(|unfit| (&unfit.output, &unfit.problem));
+        let found = narrow.chain(unfit).find(|(output, _)| *output == name);
+        found.map(|(_, reason)| reason.as_str())
     }
 
     /// Bytes of all outputs.
