@@ -68,15 +68,33 @@ pub fn find_unexplained(
     }))
 }
 
+/// Elements that one thread looks through.
+const PART: usize = 1 << 16;
+/// Elements that are read at a time.
+const BLOCK: usize = 1 << 10;
+
 /// The first element of which `is_fault` holds.
 fn find_first(
     output: &TensorView,
     shadow: &TensorView,
     is_fault: impl Fn(&TwinFault) -> bool + Sync,
 ) -> Option<TwinFault> {
-    let element =
-        |index| TwinFault { index, output: output.get_f64(index), shadow: shadow.get_f64(index) };
-    (0..output.len()).into_par_iter().map(element).find_first(|fault| is_fault(fault))
+    let count = output.len();
+    (0..count.div_ceil(PART)).into_par_iter().find_map_first(|part| {
+        let end = count.min((part + 1) * PART);
+        let mut blocks = (part * PART..end).step_by(BLOCK);
+        blocks.find_map(|first| {
+            let [mut outputs, mut shadows] = [[0.0; BLOCK]; 2];
+            let outputs = &mut outputs[..BLOCK.min(end - first)];
+            let shadows = &mut shadows[..outputs.len()];
+            output.read(first, outputs);
+            shadow.read(first, shadows);
+            let pairs = outputs.iter().zip(shadows.iter()).zip(first..);
+            let mut faults =
+                pairs.map(|((&output, &shadow), index)| TwinFault { index, output, shadow });
+            faults.find(&is_fault)
+        })
+    })
 }
 
 #[cfg(test)]

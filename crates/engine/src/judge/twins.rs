@@ -17,6 +17,10 @@ pub(super) fn drop_false_twins(
 ) -> Result<Option<String>, CompareError> {
     let base_output = tensors.base.view();
     let got_output = tensors.got.view();
+    if base_output.bytes == got_output.bytes {
+        // Their shadows are not asked.
+        return Ok(None);
+    }
     let mut reasons = Vec::new();
     let sides = [
         (&mut tensors.base_shadow, &base_output, "the trusted side"),
