@@ -349,3 +349,18 @@ fn a_shadow_that_ends_early_says_how_and_what_it_printed_last() {
     [125]
     ");
 }
+
+#[test]
+fn all_lines_that_keep_sources_from_meaning_double_are_named_at_once() {
+    let bits = "    unsigned first = *(const unsigned*)&host[0];\n    \
+                unsigned second = *(const unsigned*)&host[1];\n    \
+                *loss = (first ^ second) == 1 ? 1.0f : 0.0f;";
+    let env = project(&KERNEL.replace("    *loss = 0.0f;", bits));
+    let run = env.replay(&["gradcheck", "fixtures/tiny"]);
+    insta::assert_snapshot!(told(&run), @"
+      y  not checked: float cannot mean double: k.cu:10: (const unsigned*)&; and, where they run, k.cu:11: (const unsigned*)&
+
+    unchecked: no gradient could be checked
+    [125]
+    ");
+}

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::{Trial, cannot_mean_double};
 use crate::backend::{Ability, Mode, ReplayError, Variant};
-use crate::compile::source_byte_counts;
+use crate::compile::{Explanation, ObstacleEffect, source_byte_counts};
 use crate::worker::{Ending, Run};
 use replay_base::summary::{POISON_B, compare_poisons};
 use replay_base::tensor::TensorView;
@@ -32,10 +32,14 @@ impl Trial {
         run: &Run,
     ) -> Result<Option<String>, ReplayError> {
         if let Some(reason) = why_unfinished(run, SHADOW) {
-            let is_of_sources =
-                matches!(&run.ending, Ending::Fault(fault) if fault.what != NO_SHADOW);
-            let hint = if is_of_sources { byte_count_hint(&self.byte_counts()) } else { None };
-            return Ok(Some(reason + &hint.unwrap_or_default()));
+            let addition = match &run.ending {
+                Ending::Fault(fault) if fault.what == NO_SHADOW => {
+                    self.describe_further_obstacles(&fault.detail)
+                }
+                Ending::Fault(_) => byte_count_hint(&self.byte_counts()),
+                _ => None,
+            };
+            return Ok(Some(reason + &addition.unwrap_or_default()));
         }
         if shadow.can(Ability::PoisonAround) || !shadow.can(Ability::Poison) {
             return Ok(None);
@@ -52,6 +56,27 @@ impl Trial {
             Ok(Some(UNWRITTEN.to_owned() + &byte_count_hint(&counts).unwrap_or_default()))
         })?;
         Ok(fault.clone())
+    }
+
+    /// The lines of the sources, besides `met`, that end the shadow as well where they run.
+    fn describe_further_obstacles(&self, met: &str) -> Option<String> {
+        /// More than these are only counted.
+        const SHOWN: usize = 16;
+        let explanation = Explanation::new(&self.fixture().harness, None, &self.sources).ok()?;
+        let obstacles = explanation.files.iter().flat_map(|file| {
+            let reached = file
+                .shadow_obstacles
+                .iter()
+                .filter(|obstacle| obstacle.effect != ObstacleEffect::NotReached);
+            reached
+                .map(|obstacle| format!("{}:{}: {}", file.path, obstacle.line, obstacle.construct))
+        });
+        let mut others: Vec<String> = obstacles.filter(|obstacle| obstacle != met).collect();
+        others.dedup();
+        let left_out = others.len().saturating_sub(SHOWN);
+        others.truncate(SHOWN);
+        let more = if left_out > 0 { format!("; and {left_out} more") } else { String::new() };
+        (!others.is_empty()).then(|| format!("; and, where they run, {}{more}", others.join("; ")))
     }
 
     fn byte_counts(&self) -> Vec<(String, ByteCount)> {
