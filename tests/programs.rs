@@ -92,6 +92,8 @@ fn a_wrong_gradient_is_told_from_the_loss() {
 
     gradients
       dx  does not match d loss / d x: 8 directional derivatives, worst rel. 0.68 (noise 1.2e-11), at [3] 2.66667 instead of 1.33333
+
+    diverged: dx not as the loss has it
     ");
 }
 
@@ -110,6 +112,8 @@ fn what_a_narrow_format_costs_is_imprecise_by_every_command() {
 
     gradients
       dx  imprecise: the float64 shadow is rounded on the way to fewer digits, too; off d loss / d x by rel. 0.00059, at [61] 5.3825 instead of 5.39
+
+    diverged: dx not as the loss has it
     ");
     insta::assert_snapshot!(run(&["diff", "fixtures/many", &before, &after]), @"
     exit code 1
@@ -146,6 +150,8 @@ fn what_a_narrow_format_costs_is_imprecise_by_every_command() {
 
     gradients
       dx  does not match d loss / d x: 8 directional derivatives, worst rel. 0.1 (noise 1.5e-10), at [17] 6.47021 instead of 5.88333
+
+    diverged: dx not as the loss has it
     ");
 }
 

@@ -129,8 +129,8 @@ fn help_with_exit_codes_fits_a_narrow_terminal() {
     error must not blame a commit, so it is never 2.
 
       code  meaning
-      0     nothing diverged, nothing failed; also where the
-            trusted revision has no such sources, and the other
+      0     nothing diverged, nothing failed; `unchecked` as
+            well, in all commands but `gradcheck`; also where
     ");
 }
 

@@ -69,7 +69,7 @@ fn an_output_without_elements_is_said_to_have_none() {
     gradients
       y  not checked: it has no elements
 
-    untestable: no gradient could be checked
+    unchecked: no gradient could be checked
     [125]
     ");
 }

@@ -161,3 +161,36 @@ pub(super) fn list_diverged_places(checks: &[KnownCheck]) -> Vec<String> {
     });
     places.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use replay_base::tensor::DType;
+    use replay_numerics::compare::Comparison;
+    use replay_numerics::noise::NoiseSummary;
+
+    fn check(output: &str, place: Option<&str>, imprecision: Option<Imprecision>) -> KnownCheck {
+        KnownCheck {
+            output: output.to_owned(),
+            dtype: DType::BF16,
+            dims: Vec::new(),
+            verdict: Verdict::Diverged,
+            checksum: "0".repeat(32).parse().expect("a checksum"),
+            comparison: Comparison::identical(1),
+            noise: NoiseSummary::default(),
+            imprecision,
+            place: place.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn an_output_within_its_own_noise_is_told_apart_from_one_beyond_it() {
+        let imprecision = Imprecision { error: 0.02, last_rounding: 0.0028 };
+        let checks = [check("dx", None, Some(imprecision)), check("dw", Some("row 3"), None)];
+        insta::assert_snapshot!(oracle_sentence(&checks, Verdict::Diverged), @"dw is beyond noise of the oracle; dx is imprecise beside the oracle");
+        insta::assert_snapshot!(list_diverged_places(&checks).join("\n"), @"
+        dx imprecise: it errs by rel. 0.02 around the oracle, and its last rounding by rel. 0.0028 at most
+        dw at row 3
+        ");
+    }
+}

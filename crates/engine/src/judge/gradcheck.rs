@@ -159,7 +159,7 @@ enum ChecksMade {
 /// The plain run of a shadow, or the reason that it means nothing.
 enum ShadowStart {
     /// The run, and the checks where they were made at once.
-    Ready(Run, Option<Vec<GradientCheck>>),
+    Ready(Box<Run>, Option<Vec<GradientCheck>>),
     /// In words.
     Meaningless(String),
 }
@@ -186,7 +186,7 @@ fn check_all(trial: &Trial, shadow: &dyn Variant) -> Result<ChecksMade, ReplayEr
                 .reference()
                 .map(|_| check_shadow_gradients(trial, shadow, &base, &watched))
                 .transpose()?;
-            Ok::<_, ReplayError>(ShadowStart::Ready(base, reference_checks))
+            Ok::<_, ReplayError>(ShadowStart::Ready(Box::new(base), reference_checks))
         },
     );
     let Some(native) = native? else { return Ok(ChecksMade::All(Vec::new())) };
@@ -316,15 +316,18 @@ impl GradientChecker<'_> {
             if let Some(found) = self.neighbour.check(&self.output.name)? {
                 return Ok(found);
             }
-            let value = view.get_f64(index);
-            let element = match unravel_index(index, view.shape).as_slice() {
-                [] => value.to_string(),
-                place => format!("{value} at {place:?}"),
-            };
             let is_output_finite = self.trial.outcome()?.is_finite(name);
-            let output = name.clone();
-            let why = UncheckedGradient::NotFinite { output, element, is_output_finite };
-            return Ok(check.cannot(why));
+            // An infinite gradient of a finite loss is wrong by itself.
+            if name == of || is_output_finite {
+                let value = view.get_f64(index);
+                let element = match unravel_index(index, view.shape).as_slice() {
+                    [] => value.to_string(),
+                    place => format!("{value} at {place:?}"),
+                };
+                let output = name.clone();
+                let why = UncheckedGradient::NotFinite { output, element, is_output_finite };
+                return Ok(check.cannot(why));
+            }
         }
         let packed = input.packed()?;
         let shape = input.shape();

@@ -102,7 +102,9 @@ fn check_known(
     trial.lab().remember(&trial.key_of(evidence_kind)?, || {
         let known_outputs: Vec<RoundedOutput> = outputs
             .iter()
-            .map(|output| RoundedOutput::new(fixture, output).as_truth(evidence_kind == ORACLE))
+            .map(|output| {
+                RoundedOutput::new(fixture, output).taken_for_truth(evidence_kind == ORACLE)
+            })
             .collect();
         if known_outputs.iter().all(|output| output.has_bits_of(outcome)) {
             return Ok(known_outputs.iter().map(RoundedOutput::identical).collect());
@@ -176,7 +178,7 @@ impl<'f> RoundedOutput<'f> {
     }
 
     /// The same as the declared truth, where it `is_truth`.
-    fn as_truth(self, is_truth: bool) -> RoundedOutput<'f> {
+    fn taken_for_truth(self, is_truth: bool) -> RoundedOutput<'f> {
         RoundedOutput { is_truth, ..self }
     }
 

@@ -190,16 +190,11 @@ pub(crate) fn render_series_verdict(report: &SeriesReport) -> ReportLine {
             format!("{} wrong, {unusual} unusual", format_noun_count(wrong, "thing"))
         }
     };
-    let style = match standing {
-        standing if standing.is_wrong() => RED,
-        standing if standing.is_untold() => YELLOW,
-        _ => GREEN,
-    };
     let errors = match report.errors.len() as u64 {
         0 => String::new(),
         unread => format!("; {} not read", format_noun_count(unread, "step")),
     };
-    ReportLine::with_style(style, series_standing_name(report, standing))
+    ReportLine::with_style(standing.style(), series_standing_name(report, standing))
         .and(": ")
         .and(findings_words)
         .and(errors)
