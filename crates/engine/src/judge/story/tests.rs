@@ -310,6 +310,19 @@ fn within_noise_nothing_is_called_wrong_without_shadows() {
 }
 
 #[test]
+fn what_lies_within_noise_is_equivalent_with_shadows_and_unchecked_without() {
+    for evidence in all_evidence(Agreement::Equivalent) {
+        let story = tell_story(&evidence);
+        if matches!(story, Story::Agrees(Equivalence::WithinNoise { .. })) {
+            let is_unseen = evidence.shadow.is_none();
+            let expected = if is_unseen { Verdict::Unchecked } else { Verdict::Equivalent };
+            assert_eq!(story.verdict(), expected, "{evidence:?}");
+            assert!(story.verdict().agrees());
+        }
+    }
+}
+
+#[test]
 fn a_new_dependence_on_the_order_diverges_and_says_nothing_of_accuracy() {
     for agreement in [Agreement::Identical, Agreement::Equivalent, Agreement::Diverged] {
         for evidence in all_evidence(agreement) {
