@@ -123,6 +123,39 @@ def test_the_interpreter_rounds_as_asked(server: Any, project: Project) -> None:
     assert up.array("y").tobytes() != down.array("y").tobytes()
 
 
+def test_functions_known_by_another_name_and_of_libdevice_are_called(
+    server: Any, project: Project
+) -> None:
+    kernels = """
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+from triton.language.extra.libdevice import tanh
+exp = tl.exp
+
+@triton.jit
+def kernel(a, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    v = tl.load(a + at)
+    tl.store(out + at, tanh(v) + exp(v) * libdevice.rsqrt(1 + v * v))
+"""
+    body = """
+    def step(a, b):
+        import torch
+        from kernels import kernel
+        out = torch.empty(16)
+        kernel[(1,)](a, out, N=16)
+        return {"y": out}
+    """
+    given = matrices("F32")
+    done = server(body).run(given, project.tree(kernels=kernels))
+    assert done.code == 0, done.stderr
+    v = given["a"].array()[0]
+    wanted = np.tanh(v) + np.exp(v) / np.sqrt(1 + v * v)
+    np.testing.assert_allclose(done.array("y"), wanted, rtol=1e-6)
+
+
 def test_every_operation_that_is_guarded_is_one_of_the_interpreters() -> None:
     # A method that another version calls differently would slip through.
     builder = importlib.import_module("triton.runtime.interpreter").InterpreterBuilder

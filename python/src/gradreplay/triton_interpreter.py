@@ -1,14 +1,16 @@
-"""What Triton's interpreter gets wrong, refused where it is used or told where it is harmless.
+"""What Triton's interpreter gets wrong or lacks: refused, told or mended.
 
 The interpreter holds bfloat16 as its 16 bits. Moves and conversions to and from float32 are right
-(the latter cut off instead of rounding); arithmetic is that of integers, `tl.dot` included. Seen in
-triton 3.6.
+(the latter cut off instead of rounding); arithmetic is that of integers, `tl.dot` included. A function of
+`triton.language` imported by name (`exp = tl.exp`) fails in it, and one of libdevice returns nothing: both
+are mended here. Seen in triton 3.6.
 """
 
 from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -63,17 +65,28 @@ def check_versions() -> None:
 
 def guard() -> None:
     """Makes the interpreter refuse arithmetic of bfloat16, now or when it is imported."""
-    if not is_used():
-        return
+    if is_used():
+        when_loaded(guard_module)
+
+
+def when_loaded(change: Callable[[Any], None]) -> None:
+    """Calls `change` with the interpreter's module, now or when it is imported."""
     loaded = sys.modules.get(_INTERPRETER)
     if loaded is not None:
-        guard_module(loaded)
-    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+        change(loaded)
+        return
+    finder = next((finder for finder in sys.meta_path if isinstance(finder, _Finder)), None)
+    if finder is None:
+        finder = _Finder()
+        sys.meta_path.insert(0, finder)
+    finder.changes.append(change)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the interpreter as others do, and guards it once it is loaded."""
+    """Finds the interpreter as others do, and changes it once it is loaded."""
+
+    def __init__(self) -> None:
+        self.changes: list[Callable[[Any], None]] = []
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -86,7 +99,8 @@ class _Finder(importlib.abc.MetaPathFinder):
 
             def exec_module(module: ModuleType) -> None:
                 load(module)
-                guard_module(module)
+                for change in self.changes:
+                    change(module)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
@@ -104,6 +118,8 @@ def guard_module(interpreter: Any) -> None:
     for name in _CASTS:
         if cast := getattr(builder, name, None):
             setattr(builder, name, _telling(cast))
+    if (patch := getattr(interpreter, "_patch_lang", None)) is not None:
+        interpreter._patch_lang = _binding(interpreter, patch)
 
 
 def _refusing(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -111,16 +127,20 @@ def _refusing(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
 
     def guarded(self: Any, *operands: Any, **named: Any) -> Any:
         if any(_is_bfloat16(operand) for operand in operands):
-            raise Blame(
-                "environment",
-                f"triton {_version()}'s interpreter computes {operation} of bfloat16 on the raw "
-                "bits: its results mean nothing",
-                "replay on a GPU (--backend cuda), or let the harness give the kernel float32 "
-                "where `device` is cpu",
-            )
+            raise _bfloat16_error(operation)
         return compute(self, *operands, **named)
 
     return guarded
+
+
+def _bfloat16_error(operation: str) -> Blame:
+    return Blame(
+        "environment",
+        f"triton {_version()}'s interpreter computes {operation} of bfloat16 on the raw "
+        "bits: its results mean nothing",
+        "replay on a GPU (--backend cuda), or let the harness give the kernel float32 "
+        "where `device` is cpu",
+    )
 
 
 def _telling(cast: Callable[..., Any]) -> Callable[..., Any]:
@@ -133,6 +153,85 @@ def _telling(cast: Callable[..., Any]) -> Callable[..., Any]:
         return cast(self, source, target, *others, **named)
 
     return guarded
+
+
+def _binding(interpreter: Any, patch: Callable[..., Any]) -> Callable[..., Any]:
+    """Binds what a kernel knows by a name of its own to the interpreter, besides `tl`'s functions."""
+    core: Any = sys.modules["triton.language.core"]
+    device = {
+        name: _elementwise(interpreter, name, compute) for name, compute in _LIBDEVICE.items()
+    }
+
+    def patched(function: Any) -> Any:
+        names: dict[str, Any] = function.__globals__
+        for name, value in list(names.items()):
+            if core.is_builtin(value):
+                names[name] = _bound(interpreter, core, value)
+            elif getattr(value, "__module__", None) == _LIBDEVICE_MODULE:
+                names[name] = device.get(value.__name__, value)
+            elif getattr(value, "__name__", None) == _LIBDEVICE_MODULE:
+                vars(value).update(device)
+        return patch(function)
+
+    return patched
+
+
+def _bound(interpreter: Any, core: Any, builtin: Callable[..., Any]) -> Callable[..., Any]:
+    def bound(*args: Any, **named: Any) -> Any:
+        if builtin.__name__ in ("reduce", "associative_scan"):
+            # The interpreter has its own.
+            return getattr(core, builtin.__name__)(*args, **named)
+        return builtin(*args, **named | {"_semantic": interpreter.interpreter_semantic})
+
+    return bound
+
+
+_LIBDEVICE_MODULE = "triton.language.extra.libdevice"
+# Functions of libdevice that loss kernels call.
+_LIBDEVICE: dict[str, Callable[..., Any]] = {
+    "tanh": np.tanh,
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log2": np.log2,
+    "log1p": np.log1p,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "erf": np.vectorize(math.erf),
+    "pow": np.power,
+    "sin": np.sin,
+    "cos": np.cos,
+    "abs": np.abs,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "rint": np.rint,
+    "trunc": np.trunc,
+    "div_rn": np.divide,
+    "fast_dividef": np.divide,
+    "fast_expf": np.exp,
+    "fast_logf": np.log,
+    "fast_powf": np.power,
+    "fast_tanhf": np.tanh,
+}
+
+
+def _elementwise(interpreter: Any, name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
+    def computed(*args: Any, **_named: Any) -> Any:
+        semantic = interpreter.interpreter_semantic
+        operands = [semantic.to_tensor(arg) for arg in args]
+        if any(_is_bfloat16(operand.handle) for operand in operands):
+            raise _bfloat16_error(f"`{name}`")
+        first = operands[0].dtype
+        numbers = compute(*(operand.handle.data for operand in operands))
+        handle = interpreter.TensorHandle(
+            numbers.astype(interpreter._get_np_dtype(first)), first.scalar
+        )
+        blocks = [operand.type for operand in operands if operand.type.is_block()]
+        kind = blocks[0].with_element_ty(first) if blocks else first
+        return semantic.tensor(handle, kind)
+
+    return computed
 
 
 def _is_bfloat16(operand: object) -> bool:

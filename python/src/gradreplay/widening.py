@@ -2,8 +2,9 @@
 
 A twin has float64 inputs, and `x.float()`, `dtype=torch.float32` or a tensor made without a dtype would round
 it on the way. PyTorch's operations are seen below autograd, so in backward functions and in compiled code:
-where one is told float32, it makes float64. JAX's conversions are told so where they are traced. Random
-numbers are drawn in float32, and are those of the native replay.
+where one is told float32, it makes float64. Its name `torch.float32` means float64, so tests of dtypes go
+as they go natively. JAX's conversions are told so where they are traced. Random numbers are drawn in
+float32, and are those of the native replay.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from . import triton_widening
+from .patches import replaced
 from .signatures import signature
 from .tensors import Framework
 
@@ -42,7 +45,12 @@ def _torch_widened() -> Iterator[None]:
     if default is torch.float32:
         torch.set_default_dtype(torch.float64)
     try:
-        with _torch_mode(torch):
+        with ExitStack() as patches:
+            patches.enter_context(_torch_mode(torch))
+            patches.enter_context(replaced(torch, "finfo", _limits(torch)))
+            for name in ("float32", "float"):
+                patches.enter_context(replaced(torch, name, torch.float64))
+            patches.enter_context(triton_widening.widened())
             yield
     finally:
         torch.set_default_dtype(default)
@@ -52,7 +60,7 @@ def _torch_mode(torch: Any) -> Any:
     modes: Any = importlib.import_module("torch.utils._python_dispatch")
     narrow, wide = torch.float32, torch.float64
 
-    def replaced(argument: Any) -> Any:
+    def wider(argument: Any) -> Any:
         return wide if argument is narrow else argument
 
     class Widening(modes.TorchDispatchMode):  # type: ignore[misc]
@@ -66,13 +74,23 @@ def _torch_mode(torch: Any) -> Any:
             named = dict(kwargs or {})
             name = operation.overloadpacket.__name__
             if name in _DRAWING:
-                return _draw(torch, operation, args, named)
+                return _draw(operation, args, named, narrow, wide)
             if name in _REINTERPRETING:
                 return operation(*args, **named)
-            args = tuple(map(replaced, args))
-            return operation(*args, **{key: replaced(value) for key, value in named.items()})
+            args = tuple(map(wider, args))
+            return operation(*args, **{key: wider(value) for key, value in named.items()})
 
     return Widening()
+
+
+def _limits(torch: Any) -> Callable[..., Any]:
+    """`torch.finfo`, in which float64 stands for float32: epsilons are those of the native replay."""
+    limits, narrow, wide = torch.finfo, torch.float32, torch.float64
+
+    def limits_of(dtype: Any = None) -> Any:
+        return limits(narrow if dtype is None or dtype is wide else dtype)
+
+    return limits_of
 
 
 # Operations of PyTorch that take a dtype for what bits mean.
@@ -88,12 +106,17 @@ _DRAWING = set(
 )
 
 
-def _draw(torch: Any, operation: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+def _draw(
+    operation: Any,
+    args: tuple[Any, ...],
+    named: dict[str, Any],
+    narrow: Any,
+    wide: Any,
+) -> Any:
     """What `operation` draws in float32, as float64."""
-    narrow, wide = torch.float32, torch.float64
 
     def narrowed(argument: Any) -> Any:
-        is_wide = isinstance(argument, torch.Tensor) and argument.dtype is wide
+        is_wide = getattr(argument, "dtype", None) is wide
         return argument.to(narrow) if is_wide else argument
 
     name = operation.overloadpacket.__name__
@@ -172,13 +195,13 @@ def _jax_widened() -> Iterator[None]:
         return drawn
 
     with ExitStack() as patches:
-        patches.enter_context(_set(lax, "_convert_element_type", converted))
+        patches.enter_context(replaced(lax, "_convert_element_type", converted))
         for primitive, key in (
             (conversions, "new_dtype"),
             (products, "preferred_element_type"),
             (ranges, "dtype"),
         ):
-            patches.enter_context(_set(primitive, "bind", bound(primitive, key)))
+            patches.enter_context(replaced(primitive, "bind", bound(primitive, key)))
         for name in _JAX_DRAWING:
             draw = getattr(jax.random, name, None)
             if draw is None:
@@ -186,7 +209,7 @@ def _jax_widened() -> Iterator[None]:
             wrapped = drawing(draw)
             for module in (jax.random, core):
                 if getattr(module, name, None) is draw:
-                    patches.enter_context(_set(module, name, wrapped))
+                    patches.enter_context(replaced(module, name, wrapped))
         yield
 
 
@@ -197,17 +220,3 @@ _JAX_DRAWING = """
     orthogonal pareto rayleigh t triangular wald weibull_min ball
 """.split()
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
-
-
-@contextmanager
-def _set(target: Any, name: str, value: Any) -> Iterator[None]:
-    """An attribute with another value for the length of a block."""
-    own = vars(target).get(name, _set)
-    setattr(target, name, value)
-    try:
-        yield
-    finally:
-        if own is _set:
-            delattr(target, name)
-        else:
-            setattr(target, name, own)

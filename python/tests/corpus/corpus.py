@@ -87,6 +87,8 @@ class Family:
     inputs: Callable[[np.random.Generator], dict[str, dict[str, Array]]]
     variants: Sequence[Variant]
     framework: str = "numpy"
+    # By output the input whose gradient it is, the loss, and the upstream gradient.
+    gradients: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
     # What twins compute in; float64 if the harness does not say.
     precision: str | None = None
 
@@ -142,9 +144,8 @@ class Bench:
         ]
         if self.family.precision is not None:
             lines.append(f"precision = {json.dumps(self.family.precision)}")
-        named = {name: f"{name}{{}}" for name in some}
         for name, array in some.items():
-            dims = [f"{named[name].format(axis)}" for axis in range(array.ndim)]
+            dims = self._dims(name, array)
             lines += [f"[inputs.{name}]", f"dtype = '{short(array)}'", f"shape = {dims}"]
         for name, out in self.family.outputs.items():
             like = some[out.like] if isinstance(out.like, str) else None
@@ -152,8 +153,11 @@ class Bench:
             if like is None:
                 shape: list[Any] = list(out.like)
             else:
-                shape = [f"{out.like}{axis}" for axis in range(like.ndim)]
+                shape = self._dims(str(out.like), like)
             lines += [f"[outputs.{name}]", f"dtype = '{dtype}'", f"shape = {shape}"]
+            keys = ("gradient_of", "of", "upstream")
+            told = zip(keys, self.family.gradients.get(name, ()), strict=False)
+            lines += [f"{key} = '{value}'" for key, value in told]
         (self.root / "replay.toml").write_text("\n".join(lines) + "\n")
         (self.root / "replay_step.py").write_text(STEP.format(framework=self.family.framework))
         for kind, arrays in data.items():
@@ -162,6 +166,12 @@ class Bench:
             (folder / "fixture.toml").write_text("harness = '../replay.toml'\n")
             taken = {name: tensors.take(name, array) for name, array in arrays.items()}
             tensors.write(folder / "inputs.safetensors", taken)
+
+    def _dims(self, name: str, array: Array) -> list[str]:
+        """The names of an input's dimensions. A loss and its upstream gradient share theirs."""
+        if self.family.gradients:
+            return [f"of{size}" for size in array.shape]
+        return [f"{name}{axis}" for axis in range(array.ndim)]
 
     def _git(self, *words: str, given: str | None = None) -> str:
         people = ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL")
@@ -185,13 +195,23 @@ class Bench:
 
     def judge(self, variant: Variant, kinds: Sequence[str]) -> dict[str, Judged]:
         """What replay says of a version, compared with the first, on these kinds of data."""
+        document = self._told(*kinds, "--rev", self.commits[variant.name], "--against", self.first)
+        return {replayed["fixture"]: judged(replayed) for replayed in document["replays"]}
+
+    def check_gradients(self, variant: Variant | None, kind: str) -> dict[str, str]:
+        """What replay says of the gradients of a version, the first without one, by output."""
+        revision = self.commits[variant.name] if variant else self.first
+        [checked] = self._told("gradcheck", kind, "--rev", revision)["gradchecks"]
+        return {gradient["output"]: gradient["verdict"] for gradient in checked["gradients"]}
+
+    def _told(self, *words: str) -> dict[str, Any]:
+        """The document that replay writes."""
         environment = {
             "REPLAY_CACHE_DIR": str(self.root / "cache"),
             "PYTHONPATH": str(PACKAGE),
         }
         done = subprocess.run(
-            [self.replay, *kinds, "--rev", self.commits[variant.name], "--against", self.first]
-            + ["--format", "json"],
+            [self.replay, *words, "--format", "json"],
             cwd=self.root,
             env=os.environ | environment,
             capture_output=True,
@@ -199,9 +219,9 @@ class Bench:
             timeout=TIMEOUT_S,
         )
         assert done.stdout, done.stderr
-        document = json.loads(done.stdout)
+        document: dict[str, Any] = json.loads(done.stdout)
         assert not document["errors"], document["errors"]
-        return {replayed["fixture"]: judged(replayed) for replayed in document["replays"]}
+        return document
 
 
 def judged(replayed: Mapping[str, Any]) -> Judged:

@@ -17,8 +17,9 @@ from frameworks import need
 from jax_families import FAMILIES as JAX
 from numpy_families import FAMILIES as NUMPY
 from triton_families import FAMILIES as TRITON
+from triton_library_families import FAMILIES as LIBRARIES
 
-FAMILIES = [*NUMPY, *JAX, *TRITON]
+FAMILIES = [*NUMPY, *JAX, *TRITON, *LIBRARIES]
 # The largest relative error in L2 that float32 arithmetic makes here, of the native outputs.
 PRECISE = 2.0**-15
 # A unit in the last place of float32.
@@ -70,6 +71,20 @@ def test_replay_tells_rounding_from_defects(family: Family, tmp_path: Path, repl
             if (problem := mistake(truth, judgement, variant.may_be_called_wrong)) is not None:
                 missed.append(f"{truth} `{variant.name}` on {kind}: {problem}")
     assert not missed, "\n".join(missed)
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family.gradients], ids=named)
+def test_gradients_are_held_against_their_loss(
+    family: Family, tmp_path: Path, replay: Path
+) -> None:
+    for framework in MODULES[family.framework]:
+        need(framework)
+    bench = Bench(family, tmp_path, replay)
+    kind = next(iter(family.data()))
+    assert set(bench.check_gradients(None, kind).values()) == {"matches"}
+    # The first wrong version is one of the gradient alone.
+    defect = next(variant for variant in family.variants if variant.truth == "wrong")
+    assert "mismatch" in bench.check_gradients(defect, kind).values(), defect.name
 
 
 def takes_all() -> bool:
