@@ -54,8 +54,12 @@ fn describe_spot(spot: &FoundSpot) -> String {
     };
     let site = if spot.site.is_empty() { "a call of the runtime" } else { spot.site.as_str() };
     let mut text = format!("{site} {verb} in {}", spot.name);
-    if let (Some([bx, by, bz]), Some([tx, ty, tz])) = (spot.block, spot.thread) {
-        text += &format!(", block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz})");
+    match (spot.block, spot.thread) {
+        (Some([bx, by, bz]), Some([tx, ty, tz])) => {
+            text += &format!(", block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz})");
+        }
+        (Some([x, y, z]), None) => text += &format!(", program ({x}, {y}, {z})"),
+        (None, _) => {}
     }
     text
 }

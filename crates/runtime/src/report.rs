@@ -152,6 +152,8 @@ pub struct AccessFindings {
     pub left_out: u64,
     /// The bytes of device memory beyond the limit, if it ended early for want of them.
     pub refused: Option<u64>,
+    /// Why the accesses were not looked at, if they were not.
+    pub not_checked: Option<String>,
 }
 
 impl FoundSpot {

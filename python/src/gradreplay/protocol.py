@@ -23,6 +23,8 @@ Precision = Literal["native", "float32", "float64"]
 Device = Literal["cpu", "cuda"]
 # What becomes of casts to float32 that code names, in a twin in float64.
 Casts = Literal["wide", "kept"]
+# Whether accesses to memory are looked at.
+Check = Literal["off", "accesses"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Request:
     surroundings: Surroundings = "none"
     device: Device = "cpu"
     casts: Casts = "wide"
+    check: Check = "off"
     threads: int | None = None
 
     def environment(self) -> dict[str, str]:
@@ -51,6 +54,7 @@ class Request:
             "REPLAY_SURROUNDINGS": self.surroundings,
             "REPLAY_DEVICE": self.device,
             "REPLAY_CASTS": self.casts,
+            "REPLAY_CHECK": self.check,
         }
         if self.answer is not None:
             variables["REPLAY_ANSWER"] = os.fspath(self.answer)
@@ -81,6 +85,8 @@ class Answer:
     rounding: Obeyed | None = None
     surroundings: Literal["applied", "unsupported"] | None = None
     twins: Mapping[str, bool] = field(default_factory=dict)
+    # The findings of a checked replay, or why there is none.
+    accesses: Mapping[str, Any] | None = None
     notes: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
@@ -94,6 +100,8 @@ class Answer:
             content["surroundings"] = self.surroundings
         if self.twins:
             content["twins"] = dict(self.twins)
+        if self.accesses is not None:
+            content["accesses"] = dict(self.accesses)
         if self.notes:
             content["notes"] = self.notes
         return content
@@ -157,6 +165,7 @@ _KEYS = (
     "surroundings",
     "device",
     "casts",
+    "check",
     "threads",
 )
 
@@ -178,6 +187,7 @@ def _request(values: Mapping[str, Any]) -> Request:
         ),
         device=cast(Device, _choice("device", values, "cpu", get_args(Device))),
         casts=cast(Casts, _choice("casts", values, "wide", get_args(Casts))),
+        check=cast(Check, _choice("check", values, "off", get_args(Check))),
         threads=int(threads) if threads else None,
     )
 

@@ -24,6 +24,7 @@ from .protocol import Answer, Request
 from .rounding import directed
 from .signatures import signature
 from .tensors import Framework, MissingPackage, Tensor, TensorError, TensorFileError
+from .triton_accesses import Recorder
 from .widening import widened
 
 
@@ -83,8 +84,9 @@ def _outputs(harness: Harness, request: Request, place: Place, answer: Answer) -
             # The call would tell nothing: it is not made.
             answer.rounding = rounding.obeyed
             return {}
+        recorder = Recorder(place) if request.check == "accesses" else None
         try:
-            with _widened(harness.framework, request):
+            with _widened(harness.framework, request), _recorded(recorder):
                 restored.restore()
                 result = harness.function(**arguments)
                 _finish(harness.framework, request.device, result)
@@ -93,6 +95,8 @@ def _outputs(harness: Harness, request: Request, place: Place, answer: Answer) -
             triton_interpreter.check_versions()
     if request.rounding != "nearest":
         answer.rounding = rounding.obeyed
+    if recorder is not None:
+        answer.accesses = recorder.as_json(arrays, result)
     restored.tell(request.device)
     _tell_strangers(place, set(sys.modules) - before)
     return _taken(harness, result)
@@ -202,6 +206,11 @@ def _arguments(harness: Harness, arrays: Mapping[str, Any], request: Request) ->
                 f"an input that is optional needs a default: {name}=None",
             )
     return arguments
+
+
+def _recorded(recorder: Recorder | None) -> AbstractContextManager[None]:
+    """Looks at accesses to memory, if there is a recorder."""
+    return nullcontext() if recorder is None else recorder.recording()
 
 
 def _taken(harness: Harness, result: object) -> dict[str, Tensor]:

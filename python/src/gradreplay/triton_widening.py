@@ -124,8 +124,8 @@ class _Widening:
     def _bitcast(self, known: Callable[..., Any]) -> Callable[..., Any]:
         def bitcast(semantic: Any, given: Any, target: Any) -> Any:
             source, to = given.type.scalar, target.scalar
-            widths = {source.primitive_bitwidth, to.primitive_bitwidth}
-            if widths != {32, 64} or self._single not in (source, to):
+            is_single = self._single in (source, to) and not (source.is_ptr() or to.is_ptr())
+            if not is_single or {source.primitive_bitwidth, to.primitive_bitwidth} != {32, 64}:
                 return known(semantic, given, target)
             block = given.type.with_element_ty(to) if given.type.is_block() else target
             return semantic.tensor(semantic.builder.create_bitcast(given.handle, to), block)

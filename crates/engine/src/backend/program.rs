@@ -107,6 +107,7 @@ impl Backend for Programs {
         let shared = self.shared.clone();
         let fixture = fixture.clone();
         let sources = sources.clone();
+        let checks_accesses = precision == Precision::Checked;
         let wide = (precision == Precision::Shadow).then_some(project.spec.precision);
         let series = wide.and_then(|_| project.name_series()).map(ProgramSeries::new);
         let is_settled = wide != Some(DType::F64) || !project.spec.widen_casts;
@@ -118,6 +119,7 @@ impl Backend for Programs {
             fixture,
             sources,
             wide,
+            checks_accesses,
             widens,
             why_kept,
             series,
@@ -133,6 +135,8 @@ struct ProgramVariant {
     sources: SourceSet,
     /// The precision of a twin: float64 or float32. None for the precision of the harness.
     wide: Option<DType>,
+    /// Whether the program looks at its accesses to memory.
+    checks_accesses: bool,
     /// Whether the twin widens explicit casts. Its first replay settles it.
     widens: Mutex<Option<bool>>,
     /// Why it does not, where it failed so.
@@ -205,6 +209,7 @@ impl ProgramVariant {
             widen_casts: widens,
             rounding: mode.rounding,
             device: self.shared.runner.device(),
+            checks_accesses: self.checks_accesses,
             surroundings: if mode.poison == POISON_A {
                 ProgramSurroundings::Zero
             } else {
@@ -252,6 +257,7 @@ impl Variant for ProgramVariant {
         hasher.update(self.project.identity().as_bytes());
         hasher.update(&self.sources.id);
         hasher.update(self.wide.map_or("", DType::name).as_bytes());
+        hasher.update(&[u8::from(self.checks_accesses)]);
         hasher.finalize().to_hex()[..40].to_owned()
     }
 
@@ -268,11 +274,11 @@ impl Variant for ProgramVariant {
             Ability::Step => self.wide == Some(DType::F64),
             Ability::Nudge => self.wide.is_none(),
             Ability::Line => self.wide.is_some(),
+            Ability::AccessCheck => self.checks_accesses,
             Ability::Order
             | Ability::CallPart
             | Ability::SingleOutput
             | Ability::Summary
-            | Ability::AccessCheck
             | Ability::Deviations
             | Ability::SharedDevice
             | Ability::Repetition => false,

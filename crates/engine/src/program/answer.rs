@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::ProgramError;
 use super::error::PrintedTail;
 use replay_base::files;
+use replay_runtime::report::{AccessFinding, AccessFindings};
 
 /// The most bytes of an answer.
 const MOST_BYTES: u64 = 4 << 20;
@@ -21,9 +22,42 @@ pub(super) struct ProgramAnswer {
     pub rounding: Option<Effect>,
     /// Whether tensors were surrounded as asked.
     pub surroundings: Option<Effect>,
+    /// What a look at its accesses to memory has found.
+    pub accesses: Option<AnsweredAccesses>,
     /// By output, whether wider inputs widened its computation.
     pub twins: HashMap<String, bool>,
     pub notes: Vec<String>,
+}
+
+/// The findings of a checked replay, or why there are none.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum AnsweredAccesses {
+    Unchecked {
+        unchecked: String,
+    },
+    Checked {
+        findings: Vec<AccessFinding>,
+        #[serde(default)]
+        left_out: u64,
+    },
+}
+
+impl AnsweredAccesses {
+    /// The findings of a replay that was asked for them; none if the program does not know the request.
+    pub(super) fn findings_of(answered: Option<AnsweredAccesses>) -> AccessFindings {
+        let not_checked = |reason: String| AccessFindings {
+            not_checked: Some(reason),
+            ..AccessFindings::default()
+        };
+        match answered {
+            None => not_checked("the program does not look at its accesses".to_owned()),
+            Some(AnsweredAccesses::Unchecked { unchecked }) => not_checked(unchecked),
+            Some(AnsweredAccesses::Checked { findings, left_out }) => {
+                AccessFindings { found: findings, left_out, ..AccessFindings::default() }
+            }
+        }
+    }
 }
 
 /// The fate of a request.

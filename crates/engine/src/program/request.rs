@@ -60,6 +60,8 @@ pub struct ProgramRequest {
     pub surroundings: ProgramSurroundings,
     /// Where it computes.
     pub device: ProgramDevice,
+    /// Whether the program looks at its accesses to memory.
+    pub checks_accesses: bool,
 }
 
 impl ProgramRequest {
@@ -84,6 +86,10 @@ impl ProgramRequest {
         if self.widen_casts { "wide" } else { "kept" }
     }
 
+    pub(super) fn check(&self) -> &'static str {
+        if self.checks_accesses { "accesses" } else { "off" }
+    }
+
     pub(super) fn surroundings(&self) -> &'static str {
         self.surroundings.name()
     }
@@ -104,7 +110,7 @@ pub(super) fn request_variables(
     request: &ProgramRequest,
     places: &Places,
 ) -> Vec<(OsString, OsString)> {
-    let replay_variables: [(&str, OsString); 10] = [
+    let replay_variables: [(&str, OsString); 11] = [
         ("REPLAY_PROTOCOL", PROTOCOL.into()),
         ("REPLAY_INPUTS", places.inputs.clone().into()),
         ("REPLAY_OUTPUTS", places.outputs.clone().into()),
@@ -114,6 +120,7 @@ pub(super) fn request_variables(
         ("REPLAY_ROUNDING", request.rounding().into()),
         ("REPLAY_CASTS", request.casts().into()),
         ("REPLAY_SURROUNDINGS", request.surroundings().into()),
+        ("REPLAY_CHECK", request.check().into()),
         ("TMPDIR", places.temporary.clone().into()),
     ];
     replay_variables.into_iter().map(|(name, value)| (OsString::from(name), value)).collect()

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::ProgramError;
-use super::answer::{Effect, ProgramAnswer};
+use super::answer::{AnsweredAccesses, Effect, ProgramAnswer};
 use super::error::{PrintedTail, last_line, program_system_error};
 use super::inputs;
 use super::outputs::{self, AnsweredOutput, ProgramOutputs};
@@ -274,8 +274,13 @@ impl Runner {
             ProgramEnd::Ended(End::Killed(signal)) => Ending::Killed(signal),
             ProgramEnd::Ended(End::Exited(code)) => {
                 match self.interpret_exit(replay, code, &finished, answer)? {
-                    ExitMeaning::Answered(answer) => {
-                        return self.completed(replay, &answer, places, printed);
+                    ExitMeaning::Answered(mut answer) => {
+                        let accesses = answer.accesses.take();
+                        let mut run = self.completed(replay, &answer, places, printed)?;
+                        if replay.request.checks_accesses {
+                            run.findings = AnsweredAccesses::findings_of(accesses);
+                        }
+                        return Ok(run);
                     }
                     ExitMeaning::Failed(ending) => ending,
                 }

@@ -422,6 +422,7 @@ fn format_run_message(
         "casts": request.casts(),
         "rounding": request.rounding(),
         "surroundings": request.surroundings(),
+        "check": request.check(),
         "device": request.device.name(),
         "tmp": places.temporary.to_string_lossy(),
         "stdout": places.temporary.join("stdout").to_string_lossy(),

@@ -126,6 +126,9 @@ impl Trial {
                 bytes.div_ceil(1 << 20)
             )));
         }
+        if let Some(reason) = run.findings.not_checked {
+            return Ok(CheckedReplay::not(reason));
+        }
         let checked_result = match run.ending {
             Ending::Completed => self.conclude_check(run, variant)?,
             // Earlier findings hold all the same.
@@ -183,7 +186,10 @@ impl Trial {
         let is_unused = findings.iter().any(is_of_undefined_lane)
             && run.gives_the_bits_of(&plain_variant.for_noise().run(&Mode::plain(POISON_A))?);
         for finding in &mut findings {
-            finding.index = find_element_index(self.fixture(), finding);
+            // A program knows how its tensors lie in memory.
+            if finding.index.is_none() {
+                finding.index = find_element_index(self.fixture(), finding);
+            }
             if is_unused && is_of_undefined_lane(finding) {
                 finding.kind = FoundKind::UnusedLane;
             }
