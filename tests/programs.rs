@@ -61,14 +61,14 @@ fn a_revision_is_replayed_by_its_program() {
 
     outputs
       loss  f32 scalar  3cd4abad2c2adcb4ac53e5234225d5a4
-            norm 5  min 5  max 5  mean 5  zeros 0  NaN 0  Inf 0  unwritten 0
+            norm 5  min 5  max 5  mean 5  zeros 0  NaN 0  Inf 0  unwritten unknown
       dx    f32 [n 4]   c52cb310da734984726d68ab0489b50a
-            norm 1.82574  min 0.333333  max 1.33333  mean 0.833333  zeros 0  NaN 0  Inf 0  unwritten 0
+            norm 1.82574  min 0.333333  max 1.33333  mean 0.833333  zeros 0  NaN 0  Inf 0  unwritten unknown
 
     gradients
       dx  matches d loss / d x: 8 directional derivatives, worst rel. 1.5e-11 (noise 1.8e-11)
 
-    completed: every output is written and finite
+    completed: every output is finite; unwritten elements do not show
     ");
 }
 

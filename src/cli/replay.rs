@@ -560,6 +560,7 @@ mod tests {
             launch_count: 0,
             outputs: Vec::new(),
             printed: String::new(),
+            is_unwritten_unknown: false,
         }
     }
 

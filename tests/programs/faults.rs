@@ -65,11 +65,11 @@ fn a_program_that_takes_more_memory_than_it_may_fails() {
             insta::with_settings!({filters => vec![(r"took \d+\.\d [MG]B", "took [N]")]}, {
                 insta::assert_snapshot!(told, @"
                 [take 100000000, divide 3]
-                0: completed: every output is written and finite
+                0: completed: every output is finite; unwritten elements do not show
                 [take 1000000000, divide 3]
                 1: failed: memory: the program took [N] of memory, and a replay may have 209.7 MB (--memory)
                 [share 100000000, divide 3]
-                0: completed: every output is written and finite
+                0: completed: every output is finite; unwritten elements do not show
                 [spread 100000000, divide 3]
                 1: failed: memory: the program took [N] of memory, and a replay may have 209.7 MB (--memory)
                 ");

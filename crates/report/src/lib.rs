@@ -208,6 +208,7 @@ fn create_sample_entry(status: replay_engine::trial::Status) -> ReportEntry {
         launch_count: 0,
         outputs: Vec::new(),
         printed: String::new(),
+        is_unwritten_unknown: false,
     };
     ReportEntry {
         fixture: "step0".to_owned(),

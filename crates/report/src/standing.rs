@@ -280,6 +280,12 @@ fn describe_completion(entry: &ReportEntry) -> String {
     let outputs = &entry.outcome.outputs;
     let all_finite = outputs.iter().all(|o| o.summary.nan + o.summary.inf == 0);
     let written_words = match (entry.filled.len(), all_finite) {
+        (_, true) if entry.outcome.is_unwritten_unknown => {
+            "every output is finite; unwritten elements do not show".to_owned()
+        }
+        (_, false) if entry.outcome.is_unwritten_unknown => {
+            format!("unwritten elements do not show, {NOT_ALL_FINITE}")
+        }
         (0, true) => "every output is written and finite".to_owned(),
         (0, false) => format!("every output is written, {NOT_ALL_FINITE}"),
         (filled, finite) => {

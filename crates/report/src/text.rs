@@ -160,7 +160,7 @@ fn write_output_section(out: &mut Text, entry: &ReportEntry) {
         let checksum = output.summary.checksum;
         let words = format!("  {:kind$}  {checksum}", self::format_output_kind(output));
         out.line(ReportLine::from("  ").column(BOLD, &output.name, name).and(words));
-        let unwritten = if entry.filled.contains(&output.name) {
+        let unwritten = if outcome.is_unwritten_unknown || entry.filled.contains(&output.name) {
             ReportLine::from("unwritten unknown")
         } else {
             render_unwanted_count("unwritten", output.summary.unwritten)

@@ -43,6 +43,7 @@ fn outcome(values: &[f32]) -> Outcome {
             slices: vec![Slices { dim: "head".to_owned(), norms }],
         }],
         printed: String::new(),
+        is_unwritten_unknown: false,
     }
 }
 

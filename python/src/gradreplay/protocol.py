@@ -41,6 +41,8 @@ class Request:
     device: Device = "cpu"
     casts: Casts = "wide"
     check: Check = "off"
+    # Eight bytes that repeat in memory before anybody writes it; empty: what is there.
+    unwritten: bytes = b""
     threads: int | None = None
 
     def environment(self) -> dict[str, str]:
@@ -55,6 +57,7 @@ class Request:
             "REPLAY_DEVICE": self.device,
             "REPLAY_CASTS": self.casts,
             "REPLAY_CHECK": self.check,
+            "REPLAY_UNWRITTEN": self.unwritten.hex(),
         }
         if self.answer is not None:
             variables["REPLAY_ANSWER"] = os.fspath(self.answer)
@@ -84,6 +87,7 @@ class Answer:
     error: Fault | None = None
     rounding: Obeyed | None = None
     surroundings: Literal["applied", "unsupported"] | None = None
+    unwritten: Literal["applied", "unsupported"] | None = None
     twins: Mapping[str, bool] = field(default_factory=dict)
     # The findings of a checked replay, or why there is none.
     accesses: Mapping[str, Any] | None = None
@@ -98,6 +102,8 @@ class Answer:
             content["rounding"] = self.rounding
         if self.surroundings is not None:
             content["surroundings"] = self.surroundings
+        if self.unwritten is not None:
+            content["unwritten"] = self.unwritten
         if self.twins:
             content["twins"] = dict(self.twins)
         if self.accesses is not None:
@@ -166,6 +172,7 @@ _KEYS = (
     "device",
     "casts",
     "check",
+    "unwritten",
     "threads",
 )
 
@@ -188,8 +195,19 @@ def _request(values: Mapping[str, Any]) -> Request:
         device=cast(Device, _choice("device", values, "cpu", get_args(Device))),
         casts=cast(Casts, _choice("casts", values, "wide", get_args(Casts))),
         check=cast(Check, _choice("check", values, "off", get_args(Check))),
+        unwritten=_pattern(values["unwritten"]),
         threads=int(threads) if threads else None,
     )
+
+
+def _pattern(given: Any) -> bytes:
+    try:
+        pattern = bytes.fromhex(given or "")
+    except (TypeError, ValueError):
+        pattern = b"?"
+    if len(pattern) not in (0, 8):
+        raise Blame("environment", f"replay asked for unwritten memory of `{given}`, not 8 bytes")
+    return pattern
 
 
 def _choice(key: str, values: Mapping[str, Any], default: str, choices: tuple[str, ...]) -> str:

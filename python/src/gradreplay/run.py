@@ -25,6 +25,7 @@ from .rounding import directed
 from .signatures import signature
 from .tensors import Framework, MissingPackage, Tensor, TensorError, TensorFileError
 from .triton_accesses import Recorder
+from .unwritten import filled
 from .widening import widened
 
 
@@ -70,6 +71,8 @@ def _outputs(harness: Harness, request: Request, place: Place, answer: Answer) -
     _set_precision(harness.framework, request, given)
     if request.surroundings != "none":
         answer.surroundings = "unsupported" if harness.framework == "jax" else "applied"
+    if request.unwritten:
+        answer.unwritten = "unsupported" if harness.framework == "jax" else "applied"
     arrays = {
         name: tensors.place(name, tensor, harness.framework, request.device, request.surroundings)
         for name, tensor in given.items()
@@ -86,7 +89,11 @@ def _outputs(harness: Harness, request: Request, place: Place, answer: Answer) -
             return {}
         recorder = Recorder(place) if request.check == "accesses" else None
         try:
-            with _widened(harness.framework, request), _recorded(recorder):
+            with (
+                filled(request.unwritten, harness.framework),
+                _widened(harness.framework, request),
+                _recorded(recorder),
+            ):
                 restored.restore()
                 result = harness.function(**arguments)
                 _finish(harness.framework, request.device, result)

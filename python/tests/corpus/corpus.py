@@ -77,6 +77,11 @@ def imprecise_or_wrong(name: str, *edits: tuple[str, str]) -> Variant:
     return Variant(name, "imprecise", edits, may_be_called_wrong=True)
 
 
+def racing(name: str, *edits: tuple[str, str]) -> Variant:
+    """Programs of a grid race, whatever the numbers are."""
+    return Variant(name, "wrong", edits)
+
+
 @dataclass(frozen=True)
 class Family:
     """A program with its versions, and data to replay them on by kind."""
@@ -89,6 +94,8 @@ class Family:
     framework: str = "numpy"
     # By output the input whose gradient it is, the loss, and the upstream gradient.
     gradients: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
+    # Versions in which programs of a grid race; those of the others do not.
+    races: Sequence[Variant] = ()
     # What twins compute in; float64 if the harness does not say.
     precision: str | None = None
 
@@ -131,7 +138,7 @@ class Bench:
         self.first = self._commit(family.text(), None)
         self.commits = {
             variant.name: self._commit(family.text(variant), self.first)
-            for variant in family.variants
+            for variant in (*family.variants, *family.races)
         }
 
     def _write(self) -> None:
@@ -203,6 +210,13 @@ class Bench:
         revision = self.commits[variant.name] if variant else self.first
         [checked] = self._told("gradcheck", kind, "--rev", revision)["gradchecks"]
         return {gradient["output"]: gradient["verdict"] for gradient in checked["gradients"]}
+
+    def check_accesses(self, variant: Variant | None, kind: str) -> list[dict[str, Any]]:
+        """The findings of a checked replay of a version, the first without one."""
+        revision = self.commits[variant.name] if variant else self.first
+        [replayed] = self._told(kind, "--rev", revision, "--check=always")["replays"]
+        found: list[dict[str, Any]] = replayed["accesses"]["findings"]
+        return found
 
     def _told(self, *words: str) -> dict[str, Any]:
         """The document that replay writes."""

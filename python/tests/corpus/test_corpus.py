@@ -87,6 +87,20 @@ def test_gradients_are_held_against_their_loss(
     assert "mismatch" in bench.check_gradients(defect, kind).values(), defect.name
 
 
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family.races], ids=named)
+def test_races_of_a_grid_are_found_where_there_are_any(
+    family: Family, tmp_path: Path, replay: Path
+) -> None:
+    for framework in MODULES[family.framework]:
+        need(framework)
+    bench = Bench(family, tmp_path, replay)
+    kind = next(iter(family.data()))
+    assert bench.check_accesses(None, kind) == []
+    for variant in family.races:
+        kinds = {finding["kind"] for finding in bench.check_accesses(variant, kind)}
+        assert kinds == {"race"}, variant.name
+
+
 def takes_all() -> bool:
     return os.environ.get("REPLAY_TEST_CORPUS") == "all"
 

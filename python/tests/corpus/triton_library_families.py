@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import numpy as np
-from corpus import Array, Family, Out, benign, imprecise, wrong
+from corpus import Array, Family, Out, benign, imprecise, racing, wrong
 from numpy_families import normal
 
 HEAD = """import torch
@@ -356,6 +356,17 @@ def step(x, w, b, dy):
     outputs={"y": Out("x"), "dx": Out("x"), "dw": Out("w"), "db": Out("b")},
     gradients={"dx": ("x", "y", "dy"), "dw": ("w", "y", "dy"), "db": ("b", "y", "dy")},
     inputs=layer_norm_data,
+    races=(
+        racing(
+            "the lock is not taken",
+            ("while tl.atomic_cas(Lock, 0, 1) == 1:", "while count_of(Lock) == 1:"),
+            (
+                "@triton.jit\ndef _layer_norm_bwd",
+                '@triton.jit\ndef count_of(lock):\n    return tl.atomic_add(lock, 0, sem="relaxed")\n\n\n@triton.jit\ndef _layer_norm_bwd',
+            ),
+        ),
+        racing("one row of partial sums", ("DW = DW + lock_id * N + cols", "DW = DW + cols")),
+    ),
     variants=(
         benign(
             "divides by the deviation",
@@ -637,6 +648,15 @@ def step(q, k, v, do):
     outputs={"o": Out("q"), "dq": Out("q"), "dk": Out("k"), "dv": Out("v")},
     gradients={"dq": ("q", "o", "do"), "dk": ("k", "o", "do"), "dv": ("v", "o", "do")},
     inputs=attention_data,
+    races=(
+        racing(
+            "adds to dq without an atomic",
+            (
+                "tl.atomic_add(DQ + offs_m[:, None] * HEAD_DIM + offs_k[None, :], dq * sm_scale)",
+                "at = DQ + offs_m[:, None] * HEAD_DIM + offs_k[None, :]\n        tl.store(at, tl.load(at) + dq * sm_scale)",
+            ),
+        ),
+    ),
     variants=(
         benign(
             "the scale on the queries",

@@ -9,6 +9,8 @@ use replay_runtime::cpu::Rounding;
 pub struct Mode {
     /// The pattern in memory before the code writes to it.
     pub poison: Poison,
+    /// The pattern around the given tensors.
+    pub around: Poison,
     /// How operations round.
     pub rounding: Rounding,
     /// The order of blocks and threads; 0 is that of their indices.
@@ -22,10 +24,11 @@ pub struct Mode {
 }
 
 impl Mode {
-    /// The device's own mode, with `poison` in memory.
+    /// The device's own mode, with `poison` in memory and around the given tensors.
     pub fn plain(poison: Poison) -> Mode {
         Mode {
             poison,
+            around: poison,
             rounding: Rounding::Nearest,
             order: 0,
             change: InputChange::None,
@@ -36,10 +39,13 @@ impl Mode {
 
     /// The abilities of a variant for a run in this mode.
     pub fn needed_abilities(&self) -> Vec<Ability> {
-        let Mode { poison, rounding, order, change, part, outputs } = self;
+        let Mode { poison, around, rounding, order, change, part, outputs } = self;
         let mut needed = Vec::new();
         if *poison != POISON_A {
             needed.push(Ability::Poison);
+        }
+        if around != poison {
+            needed.push(Ability::PoisonAround);
         }
         if *rounding != Rounding::Nearest {
             needed.push(Ability::Rounding);

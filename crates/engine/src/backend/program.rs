@@ -157,7 +157,7 @@ impl ProgramVariant {
     /// Whether the revision is answerable for `mode`. A failure in another mode says only that the program does not
     /// support it.
     fn is_plain(&self, mode: &Mode) -> bool {
-        self.wide.is_none() && *mode == Mode { poison: mode.poison, ..Mode::plain(POISON_A) }
+        self.wide.is_none() && *mode == Mode { around: mode.around, ..Mode::plain(mode.poison) }
     }
 
     /// How many programs with the tensors in memory leave half of the machine's memory to others.
@@ -210,7 +210,8 @@ impl ProgramVariant {
             rounding: mode.rounding,
             device: self.shared.runner.device(),
             checks_accesses: self.checks_accesses,
-            surroundings: if mode.poison == POISON_A {
+            unwritten: mode.poison,
+            surroundings: if mode.around == POISON_A {
                 ProgramSurroundings::Zero
             } else {
                 ProgramSurroundings::Nan
@@ -298,7 +299,7 @@ impl Variant for ProgramVariant {
             }
             // If it fails among zeros too, the replay with zeros reports it.
             Err(program::ProgramFault::Program(error))
-                if error.is_revision_fault() && mode.poison != POISON_A =>
+                if error.is_revision_fault() && *mode != Mode::plain(POISON_A) =>
             {
                 Run::without_outputs(Ending::Unable(error.to_string()))
             }

@@ -22,6 +22,8 @@ pub(super) struct ProgramAnswer {
     pub rounding: Option<Effect>,
     /// Whether tensors were surrounded as asked.
     pub surroundings: Option<Effect>,
+    /// Whether memory held the requested pattern before anybody wrote it.
+    pub unwritten: Option<Effect>,
     /// What a look at its accesses to memory has found.
     pub accesses: Option<AnsweredAccesses>,
     /// By output, whether wider inputs widened its computation.

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use replay_base::summary::Poison;
 use replay_base::tensor::DType;
 use replay_runtime::cpu::Rounding;
 
@@ -62,6 +63,8 @@ pub struct ProgramRequest {
     pub device: ProgramDevice,
     /// Whether the program looks at its accesses to memory.
     pub checks_accesses: bool,
+    /// The pattern in memory before anybody writes it.
+    pub unwritten: Poison,
 }
 
 impl ProgramRequest {
@@ -90,6 +93,11 @@ impl ProgramRequest {
         if self.checks_accesses { "accesses" } else { "off" }
     }
 
+    /// The pattern's bytes, in hexadecimal.
+    pub(super) fn unwritten(&self) -> String {
+        self.unwritten.pattern.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     pub(super) fn surroundings(&self) -> &'static str {
         self.surroundings.name()
     }
@@ -110,7 +118,7 @@ pub(super) fn request_variables(
     request: &ProgramRequest,
     places: &Places,
 ) -> Vec<(OsString, OsString)> {
-    let replay_variables: [(&str, OsString); 11] = [
+    let replay_variables: [(&str, OsString); 12] = [
         ("REPLAY_PROTOCOL", PROTOCOL.into()),
         ("REPLAY_INPUTS", places.inputs.clone().into()),
         ("REPLAY_OUTPUTS", places.outputs.clone().into()),
@@ -121,6 +129,7 @@ pub(super) fn request_variables(
         ("REPLAY_CASTS", request.casts().into()),
         ("REPLAY_SURROUNDINGS", request.surroundings().into()),
         ("REPLAY_CHECK", request.check().into()),
+        ("REPLAY_UNWRITTEN", request.unwritten().into()),
         ("TMPDIR", places.temporary.clone().into()),
     ];
     replay_variables.into_iter().map(|(name, value)| (OsString::from(name), value)).collect()

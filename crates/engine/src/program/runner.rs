@@ -412,6 +412,7 @@ impl Runner {
         run.narrow = narrow;
         run.unfit = unfit;
         run.is_unpoisoned = answer.surroundings.is_some_and(|effect| effect != Effect::Applied);
+        run.is_unwritten_unknown = answer.unwritten != Some(Effect::Applied);
         run.printed = printed;
         Ok(run)
     }

@@ -423,6 +423,7 @@ fn format_run_message(
         "rounding": request.rounding(),
         "surroundings": request.surroundings(),
         "check": request.check(),
+        "unwritten": request.unwritten(),
         "device": request.device.name(),
         "tmp": places.temporary.to_string_lossy(),
         "stdout": places.temporary.join("stdout").to_string_lossy(),

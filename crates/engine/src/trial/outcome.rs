@@ -31,6 +31,9 @@ pub struct Outcome {
     pub outputs: Vec<OutputRecord>,
     /// The text printed by the code.
     pub printed: String,
+    /// Whether unwritten elements of the outputs do not show.
+    #[serde(default)]
+    pub is_unwritten_unknown: bool,
 }
 
 impl Outcome {

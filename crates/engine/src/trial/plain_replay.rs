@@ -44,6 +44,23 @@ struct Runs {
     again: Option<Again>,
     /// Why one of both completed and the other did not.
     parting: Option<Parting>,
+    /// The first with other poison around the given tensors alone, where `first` and `second` differ.
+    around: Option<Run>,
+}
+
+impl Runs {
+    /// Whether what `first` and `second` differ in comes from around the given tensors: of output `name`, or of
+    /// how they end.
+    fn is_around(&self, name: Option<&str>) -> bool {
+        let Some(around) = &self.around else { return false };
+        match name {
+            None => end_differently(&self.first, around),
+            Some(name) => {
+                let [first, around] = [&self.first, around].map(|run| run.output(name));
+                first.map(|view| view.bytes) != around.map(|view| view.bytes)
+            }
+        }
+    }
 }
 
 /// Why two runs on different poison end differently.
@@ -107,7 +124,13 @@ impl Trial {
         } else {
             None
         };
-        Ok(Runs { first, second, again, parting })
+        let differ = again.is_some() || parting.is_some();
+        let around = if differ && variant.can(Ability::PoisonAround) {
+            Some(variant.run(&Mode { around: POISON_B, ..Mode::plain(POISON_A) })?)
+        } else {
+            None
+        };
+        Ok(Runs { first, second, again, parting, around })
     }
 
     /// Two plain runs on different poison. Large outputs are summarised on the device where
@@ -176,13 +199,14 @@ impl Trial {
             launch_count: 0,
             outputs: Vec::new(),
             printed: String::new(),
+            is_unwritten_unknown: false,
         }
     }
 
     /// The outcome of two runs on different poison.
     fn outcome_of(&self, variant: &dyn Variant, runs: &Runs) -> Result<Outcome, ReplayError> {
         let run = &runs.first;
-        let mut failures = failures_of_the_call(runs, variant.can(Ability::PoisonAround));
+        let mut failures = failures_of_the_call(runs);
         let fixture = self.fixture();
         let mut outputs = Vec::new();
         for (output, view) in run.outputs() {
@@ -215,6 +239,7 @@ impl Trial {
             launch_count: run.launch_count,
             outputs,
             printed: run.printed.clone(),
+            is_unwritten_unknown: run.is_unwritten_unknown,
         })
     }
 
@@ -250,8 +275,7 @@ impl Trial {
             }
             summary.unwritten = write_summary.unwritten;
             poison_dependent = write_summary.poison_dependent;
-            let is_around = variant.can(Ability::PoisonAround);
-            failures = memory_failures(name, view, &write_summary, is_around);
+            failures = memory_failures(name, view, &write_summary, runs.is_around(Some(name)));
         }
         if let Some(repetition) = &runs.again
             && let Some(repeated) = repetition.run.output(name)
@@ -304,9 +328,8 @@ fn summarize_written(whole: &Summary, view: &TensorView, second: &TensorView) ->
     }
 }
 
-/// The failures of the call, whatever its outputs are; poison lies around the tensors that it was given if that
-/// `is_around`.
-fn failures_of_the_call(runs: &Runs, is_around: bool) -> Vec<Failure> {
+/// The failures of the call, whatever its outputs are.
+fn failures_of_the_call(runs: &Runs) -> Vec<Failure> {
     let Runs { first, second, .. } = runs;
     let refused_launches = first.launches.iter().filter(|launch| launch.error.is_some());
     let launch_failures = refused_launches.map(|launch| Failure::Launch { launch: launch.clone() });
@@ -325,7 +348,9 @@ fn failures_of_the_call(runs: &Runs, is_around: bool) -> Vec<Failure> {
     }
     failures.extend(ending.map(|failure| match (runs.parting, Box::new(failure)) {
         (None, failure) => *failure,
-        (Some(Parting::Poison), failure) => Failure::EndsByPoison { outside: is_around, failure },
+        (Some(Parting::Poison), failure) => {
+            Failure::EndsByPoison { outside: runs.is_around(None), failure }
+        }
         (Some(Parting::Chance), failure) => Failure::EndsByChance { failure },
     }));
     failures
@@ -467,6 +492,7 @@ mod tests {
             launch_count: 0,
             outputs: Vec::new(),
             printed: String::new(),
+            is_unwritten_unknown: false,
         }
     }
 

@@ -111,6 +111,8 @@ pub struct Run {
     pub device: Option<(String, String)>,
     /// Whether memory did not hold the requested poison.
     pub is_unpoisoned: bool,
+    /// Whether unwritten elements of its outputs do not show.
+    pub is_unwritten_unknown: bool,
     /// The text printed by the code.
     pub printed: String,
     /// Time until the inputs lay on the device, from when it was ready.

@@ -171,7 +171,7 @@ fn render_gradcheck_entry(number: usize, one: &GradcheckEntry) -> Markup {
             }
             (outputs::render_replay_pictures(&one.outcome.outputs, &one.pictures))
             (launches::render_launches_table(&one.outcome))
-            (outputs::render_outputs_table(&one.outcome.outputs))
+            (outputs::render_outputs_table(&one.outcome))
         }
     }
 }

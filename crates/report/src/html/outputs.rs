@@ -11,13 +11,14 @@ use super::table::render_table;
 use super::words::render_line_list;
 use replay_base::tensor::{DType, Dim};
 use replay_engine::judge::{Judgement, KnownCheck, OutputJudgement, OutputPicture, Verdict};
-use replay_engine::trial::OutputRecord;
+use replay_engine::trial::{Outcome, OutputRecord};
 use replay_numerics::compare::Comparison;
 use replay_numerics::picture::{Classes, Picture, Shade};
 use replay_numerics::slices::Location;
 
 /// The outputs of one side, with their statistics.
-pub(super) fn render_outputs_table(records: &[OutputRecord]) -> Markup {
+pub(super) fn render_outputs_table(outcome: &Outcome) -> Markup {
+    let records = &outcome.outputs;
     const COLUMNS: [&str; 11] = [
         "output",
         "kind",
@@ -42,7 +43,9 @@ pub(super) fn render_outputs_table(records: &[OutputRecord]) -> Markup {
                 td class="number" { (format_optional_number(summary.max, 6)) }
                 td class="number" { (format_optional_number(summary.mean, 6)) }
                 td class="number" { (summary.zeros) }
-                (render_unwanted_cell(summary.nan)) (render_unwanted_cell(summary.inf)) (render_unwanted_cell(summary.unwritten))
+                (render_unwanted_cell(summary.nan)) (render_unwanted_cell(summary.inf))
+                @if outcome.is_unwritten_unknown { td { "unknown" } }
+                @else { (render_unwanted_cell(summary.unwritten)) }
                 td { code { (summary.checksum) } }
             }
         }

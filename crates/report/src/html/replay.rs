@@ -144,7 +144,7 @@ pub(super) fn render_entry_section(number: usize, entry: &ReportEntry) -> Markup
             (findings::render_order_dependences(&entry.orders))
             (findings::render_access_findings(entry.accesses.as_ref()))
             (findings::render_snapshot_check(entry.snapshot.as_ref()))
-            (outputs::render_outputs_table(&outcome.outputs))
+            (outputs::render_outputs_table(outcome))
             (findings::render_printed_output(&outcome.printed))
         }
     }
