@@ -98,7 +98,7 @@ def test_races_of_a_grid_are_found_where_there_are_any(
     assert bench.check_accesses(None, kind) == []
     for variant in family.races:
         kinds = {finding["kind"] for finding in bench.check_accesses(variant, kind)}
-        assert kinds == {"race"}, variant.name
+        assert "race" in kinds, variant.name
 
 
 def takes_all() -> bool:

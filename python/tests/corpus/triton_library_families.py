@@ -542,7 +542,7 @@ def step(q, cos, sin, dout):
 
 
 def attention_data(rng: np.random.Generator) -> dict[str, dict[str, Array]]:
-    usual = {name: normal(rng, 2, 32, 16) for name in ("q", "k", "v", "do")}
+    usual = {name: normal(rng, 2, 32, 16) for name in ("q", "k", "v", "dout")}
     return {"usual": usual, "peaked": {**usual, "q": 5 * usual["q"]}}
 
 
@@ -631,7 +631,8 @@ def _attn_bwd(Q, K, V, sm_scale, DO, DQ, DK, DV, M, D, stride_h, N_CTX, HEAD_DIM
     tl.store(DK + off_h * stride_h + offs_n[:, None] * HEAD_DIM + offs_k[None, :], dk * sm_scale)
 
 
-def step(q, k, v, do):
+def step(q, k, v, dout):
+    do = dout
     H, N_CTX, HEAD_DIM = q.shape
     scale = HEAD_DIM**-0.5
     o = torch.empty_like(q)
@@ -646,7 +647,7 @@ def step(q, k, v, do):
     return {"o": o, "dq": dq.to(q.dtype), "dk": dk, "dv": dv}
 """,
     outputs={"o": Out("q"), "dq": Out("q"), "dk": Out("k"), "dv": Out("v")},
-    gradients={"dq": ("q", "o", "do"), "dk": ("k", "o", "do"), "dv": ("v", "o", "do")},
+    gradients={"dq": ("q", "o", "dout"), "dk": ("k", "o", "dout"), "dv": ("v", "o", "dout")},
     inputs=attention_data,
     races=(
         racing(
