@@ -51,6 +51,14 @@ impl TestEnv {
 }
 
 #[test]
+fn a_program_that_does_not_look_at_its_accesses_is_told_so() {
+    let env = TestEnv::isolated().with_program("program = [\"./speaker\"]", GRADIENT);
+    let told = env.replay_kernel("divide 3", &["--check=always"]).text();
+    let reason = "races are not looked for: the program does not look at its accesses";
+    assert!(told.contains(reason), "{told}");
+}
+
+#[test]
 fn a_revision_is_replayed_by_its_program() {
     let env = TestEnv::isolated().with_program("program = [\"./speaker\"]", GRADIENT);
     insta::assert_snapshot!(env.replay_kernel("divide 3", &[]).text(), @"
