@@ -106,6 +106,11 @@ fn the_shadow_never_rounds_to_less_than_double() {
     passes("shadow.cpp");
 }
 
+#[test]
+fn the_bits_of_a_number_in_the_shadow_are_those_of_the_float() {
+    passes("shadow_bits.cpp");
+}
+
 /// Rounding by search: the nearest value, or its neighbour on the side that the mode asks for.
 fn rounded(bits: u16, value: f64, exact: f64, mode: usize) -> u16 {
     let wrong_side = match mode {

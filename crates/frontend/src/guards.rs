@@ -6,8 +6,9 @@ use std::ops::Range;
 use super::Obstacle;
 use super::edits::Edits;
 use super::escape_c_string;
-use super::host::HostContext;
+use super::host::{HostContext, HostScope};
 use super::lexer::{TokenKind, Tokens, lex_directive};
+use super::shadow::is_on_device;
 use super::source::Source;
 
 /// Lets the function around byte `byte_offset` end the replay for `obstacle`. Returns whether a function there can.
@@ -49,14 +50,36 @@ pub(super) fn guard_cast(
         _ => None,
     };
     let Some(last) = cast_end.map(|group_end| tokens[group_end - 1]) else { return false };
+    let in_host_code = context.place == HostScope::Body
+        || context.function(first.start).is_some() && !is_on_device(context, first.start);
+    let cast = if in_host_code { "::replay_rt::host_bits_cast" } else { "::replay_rt::bits_cast" };
     if first.kind == TokenKind::Ident {
-        edits.replace(first.start..first.end, "::replay_rt::bits_cast");
+        edits.replace(first.start..first.end, cast);
         edits.replace(last.start..last.end, format!(">{reason}"));
-    } else {
-        edits.replace(first.start..first.end, "::replay_rt::bits_caster<");
-        edits.replace(last.start..last.end, format!(">{reason}->*"));
+        return true;
     }
+    let operand_start = tokens.index_at(last.end);
+    let Some(operand_end) = skip_operand(text, tokens, operand_start) else { return false };
+    edits.replace(first.start..first.end, format!("{cast}<"));
+    edits.replace(last.start..last.end, format!(">{reason}("));
+    edits.insert(tokens[operand_end - 1].end, ")");
     true
+}
+
+/// The index after the operand of a cast at `index`.
+fn skip_operand(text: &str, tokens: &Tokens, index: usize) -> Option<usize> {
+    let mut at = index;
+    while matches!(tokens.text_at(text, at), "&" | "*" | "-" | "~" | "!") {
+        at += 1;
+    }
+    at = tokens.skip_group(at).unwrap_or(at + 1);
+    loop {
+        at = match tokens.text_at(text, at) {
+            "(" | "[" => tokens.skip_group(at)?,
+            "." | "->" | "::" => at + 2,
+            _ => return (at <= tokens.len()).then_some(at),
+        };
+    }
 }
 
 /// A statement to end the replay for `obstacle`.
@@ -106,18 +129,20 @@ mod tests {
     }
 
     #[test]
-    fn a_function_ends_the_shadow_before_it_looks_at_bits() {
+    fn a_cast_to_integers_asks_what_is_cast_and_a_double_ends_the_shadow() {
         let text = "__device__ int f(float x) {\n  if (x > 0) return 1;\n  return *(int*)&x;\n}\n\
-                    struct S { __device__ int g(float& x) { return reinterpret_cast<int&>(x); } };\n";
+                    struct S { __device__ int g(float& x) { return reinterpret_cast<int&>(x); } };\n\
+                    __device__ int h(double y) { return *(int*)&y; }\n";
         let (made, guarded) = shadow(text);
-        assert_eq!(guarded, [true, true]);
+        assert_eq!(guarded, [true, true, true]);
         insta::assert_snapshot!(made, @r##"
         #line 1 "a.cu"
-        __device__ int f(double x) {::replay_rt::no_shadow("(int*)&", "a.cu", 3);
+        __device__ int f(double x) {
           if (x > 0) return 1;
-          return *(int*)&x;
+          return *::replay_rt::bits_cast<int*>("(int*)&", "a.cu", 3)(&x);
         }
-        struct S { __device__ int g(double& x) {::replay_rt::no_shadow("reinterpret_cast<int&>", "a.cu", 5); return reinterpret_cast<int&>(x); } };
+        struct S { __device__ int g(double& x) { return ::replay_rt::bits_cast<int&>("reinterpret_cast<int&>", "a.cu", 5)(x); } };
+        __device__ int h(double y) {::replay_rt::no_shadow("(int*)&", "a.cu", 6); return *(int*)&y; }
         "##);
     }
 
@@ -128,7 +153,7 @@ mod tests {
         assert_eq!(guarded, [true, true]);
         insta::assert_snapshot!(made, @r##"
         #line 1 "a.cu"
-        #define BITS(x) (*::replay_rt::bits_caster<int*>("(int*)&", "a.cu", 1)->*&(x))
+        #define BITS(x) (*::replay_rt::bits_cast<int*>("(int*)&", "a.cu", 1)(&(x)))
         #define AS_INT(x) ::replay_rt::bits_cast<int&>("reinterpret_cast<int&>", "a.cu", 2)(x)
         "##);
     }
@@ -136,19 +161,20 @@ mod tests {
     #[test]
     fn obstacles_where_no_statement_can_stand_are_told_from_those_that_are_guarded() {
         for (text, expected) in [
-            ("union B { float f; int i; };", vec![false]),
-            ("#define BITS(x) union { float f; int i; } x", vec![false]),
+            ("union B { float f; int i; };", vec![true]),
+            ("union B { float f[2]; int i; };", vec![false]),
+            ("#define BITS(x) union { float f; int i; } x", vec![true]),
             ("constexpr int f(float x) { return *(int*)&x; }", vec![false]),
             ("#define BITS(x) (*(int*)&(x))", vec![true]),
             // Calls end the replay themselves.
             ("#define BITS(x) __float_as_int(x)", vec![true]),
             ("const int bits = __float_as_int(1.0f);", vec![true]),
             (
-                "#ifdef A\nint f(float x) {\n#else\nint f(double x) {\n#endif\nreturn *(int*)&x; }",
+                "#ifdef A\nint f(float x) {\n#else\nint f(double x) {\n#endif\nunion { float f[2]; int i; } u; }",
                 vec![false],
             ),
             (
-                "#ifdef A\nint f(float x) {\n#ifdef B\nx = 1;\n#endif\nreturn *(int*)&x; }\n#endif",
+                "#ifdef A\nint f(float x) {\n#ifdef B\nx = 1;\n#endif\nunion { float f[2]; int i; } u; }\n#endif",
                 vec![true],
             ),
         ] {

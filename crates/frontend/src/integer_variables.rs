@@ -52,20 +52,71 @@ pub(super) fn is_integer_operand(context: &HostContext, tokens: &Tokens, mut ind
         && holds_integers(context, variable)
 }
 
+/// Whether the operand of a cast at `index` of `tokens` is made of a variable declared as `double` by the sources.
+pub(super) fn is_double_operand(context: &HostContext, tokens: &Tokens, index: usize) -> bool {
+    let operand = tokens[index.min(tokens.len())..].iter().take(4);
+    let variable = operand.clone().find(|token| token.kind == TokenKind::Ident);
+    variable.is_some_and(|variable| {
+        declarations_in_reach(context, variable).iter().any(|declaration| declaration.is_double)
+    })
+}
+
+/// Types of a byte.
+const BYTES: [&str; 4] = ["char", "uint8_t", "int8_t", "byte"];
+
+/// Whether the operand of a cast at `index` of `tokens` is a part of shared memory declared as bytes in `code`: all of it,
+/// or from an offset that follows the sizes of its other parts.
+pub(super) fn carves_bytes(text: &str, code: &Tokens, tokens: &Tokens, index: usize) -> bool {
+    let mut end = index;
+    while tokens.is_spelled_at(text, end, "&") {
+        end += 1;
+    }
+    end = tokens.skip_group(end).unwrap_or(end + 1);
+    while tokens.is_spelled_at(text, end, "[") {
+        let Some(subscript_end) = tokens.skip_group(end) else { return false };
+        end = subscript_end;
+    }
+    let operand = &tokens[index.min(tokens.len())..end.min(tokens.len())];
+    let Some(array) = operand.iter().find(|token| token.kind == TokenKind::Ident) else {
+        return false;
+    };
+    let is_whole = operand
+        .iter()
+        .all(|token| token.start == array.start || matches!(token.text(text), "(" | ")" | "&"));
+    let follows_sizes = operand.iter().any(|token| token.is_spelled(text, "sizeof"));
+    (is_whole || follows_sizes) && is_shared_array_of_bytes(text, code, array.text(text))
+}
+
+/// Whether `code` declares `name` as an array of bytes in shared memory.
+fn is_shared_array_of_bytes(text: &str, code: &Tokens, name: &str) -> bool {
+    (0..code.len()).filter(|&index| code.is_spelled_at(text, index, "__shared__")).any(|index| {
+        let declaration = code[index..].iter().take(16);
+        let words: Vec<&str> = declaration.map(|token| token.text(text)).collect();
+        let array = words.windows(2).position(|pair| pair[0] == name && pair[1] == "[");
+        array.is_some_and(|array| BYTES.contains(&words[array - 1]))
+    })
+}
+
 /// Whether all declarations of `variable` in the function around it, or without any there in the file, are those of
 /// integers, pointers to integers or arrays of integers.
 fn holds_integers(context: &HostContext, variable: &Token) -> bool {
+    let declarations = declarations_in_reach(context, variable);
+    !declarations.is_empty() && are_all_integers(declarations)
+}
+
+/// The declarations of `variable` in the function around it, or without any there in the file.
+fn declarations_in_reach<'c>(context: &'c HostContext, variable: &Token) -> &'c [Declaration] {
     let name = variable.text(context.source.text);
-    let Some(declarations) = context.declarations.get(name) else { return false };
+    let Some(declarations) = context.declarations.get(name) else { return &[] };
     if let Some(function) = context.function(variable.start) {
         let range = function.tokens.clone();
         let first = declarations.partition_point(|declaration| declaration.index < range.start);
         let end = declarations.partition_point(|declaration| declaration.index < range.end);
         if first < end {
-            return are_all_integers(&declarations[first..end]);
+            return &declarations[first..end];
         }
     }
-    are_all_integers(declarations)
+    declarations
 }
 
 /// A declaration of a name.
@@ -73,6 +124,7 @@ pub(super) struct Declaration {
     /// The token of the name.
     index: usize,
     is_integer: bool,
+    is_double: bool,
     /// The declarations of the name up to here, this one included, of anything but integers.
     others: usize,
 }
@@ -102,7 +154,8 @@ pub(super) fn collect_declarations<'t>(
             let is_integer = SCALARS.contains(&type_word.text(text));
             let others_before = declarations.last().map_or(0, |last| last.others);
             let others = others_before + usize::from(!is_integer);
-            declarations.push(Declaration { index, is_integer, others });
+            let is_double = type_word.is_spelled(text, "double");
+            declarations.push(Declaration { index, is_integer, is_double, others });
         }
         if !is_declarator_sign(word) {
             last_word = Some(token);

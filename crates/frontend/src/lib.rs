@@ -22,6 +22,7 @@ mod integer_variables;
 mod launches;
 mod literals;
 mod loose_launches;
+mod number_bits;
 mod own_names;
 mod packed_casts;
 mod parameter_uses;

@@ -10,11 +10,22 @@ use super::edits::Edits;
 use super::guards::obstacle_arguments;
 use super::host::HostContext;
 use super::lexer::{Token, TokenKind, Tokens};
+use super::macros;
 use super::shadow::create_shadow_obstacle;
 use super::source::Source;
 
 /// Integer vectors of 16 bytes.
 const WIDE: [&str; 4] = ["int4", "uint4", "longlong2", "ulonglong2"];
+/// Members of cooperative groups that tell the place of a thread or a block, and sizes.
+const POSITIONS: [&str; 7] = [
+    "group_index",
+    "thread_index",
+    "block_index",
+    "cluster_index",
+    "group_dim",
+    "dim_threads",
+    "dim_blocks",
+];
 /// Vectors of floats: as many doubles in the shadow.
 pub(super) const VECTORS: [&str; 3] = ["float2", "float3", "float4"];
 /// Half and bfloat16, and pairs of them.
@@ -29,14 +40,18 @@ pub(super) const NARROW: [&str; 8] = [
     "__nv_bfloat162",
 ];
 
-/// Whether `source` casts to pointers to such integers.
+/// Whether `source` casts to pointers to such integers, or gives them other names.
 pub(super) fn has_packed_casts(source: &Source) -> bool {
     let text = source.text;
     source.tokens.iter().any(|token| match token.kind {
         TokenKind::Ident => {
-            WIDE.contains(&token.text(text)) && text[token.end..].trim_start().starts_with('*')
+            let (before, after) = (text[..token.start].trim_end(), text[token.end..].trim_start());
+            let is_alias = before.ends_with('=') && after.starts_with(';');
+            WIDE.contains(&token.text(text))
+                && (after.starts_with('*') || is_alias || before.ends_with("typedef"))
         }
-        TokenKind::Directive => WIDE.iter().any(|wide_type| token.text(text).contains(wide_type)),
+        TokenKind::Directive => macros::parse_macro_definition(text, *token)
+            .is_some_and(|defined| defined.body.iter().any(|word| WIDE.contains(&word.text(text)))),
         _ => false,
     })
 }
@@ -149,6 +164,7 @@ impl<'t> PackedVariables<'t> {
         if matches!(self.word(tokens, index), "." | "->") && index > 0 {
             let member = matches!(self.word(tokens, index + 1), "x" | "y" | "z" | "w");
             let is_integer = match self.word(tokens, index - 1) {
+                ")" if self.is_position(tokens, index - 1) => false,
                 "]" | ")" => self.is_cast_before(tokens, index - 1),
                 name => self.integers.contains(name),
             };
@@ -163,6 +179,12 @@ impl<'t> PackedVariables<'t> {
         let is_taken = self.word(tokens, cast_end) == "&"
             && (self.integers.contains(operand) || self.floats.contains(operand));
         (is_narrow && is_taken).then_some(cast_end + 2)
+    }
+
+    /// Whether the call that ends at `last` tells the place of a thread or a block.
+    fn is_position(&self, tokens: &Tokens, last: usize) -> bool {
+        let open_parenthesis = tokens.group_start(last).unwrap_or(last);
+        open_parenthesis > 0 && POSITIONS.contains(&self.word(tokens, open_parenthesis - 1))
     }
 
     /// Whether such an integer stands in the expression up to `last`.

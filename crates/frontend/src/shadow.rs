@@ -3,6 +3,7 @@
 //! Sound only if a source does not look at the bits of its numbers. Such looks are listed as obstacles, as far as
 //! tokens show them.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::Obstacle;
@@ -10,9 +11,10 @@ use super::conditions;
 use super::edits::Edits;
 use super::guards::{guard_cast, guard_function};
 use super::host::HostContext;
-use super::integer_variables::is_integer_operand;
+use super::integer_variables::{carves_bytes, is_double_operand, is_integer_operand};
 use super::lexer::{Token, TokenKind, Tokens, lex_tokens};
 use super::literals;
+use super::number_bits;
 use super::outline::outline_items;
 use super::packed_casts::{NARROW, PackedVariables, VECTORS};
 use super::reachability::{find_enclosing_name, is_generic};
@@ -141,7 +143,7 @@ const OF_BITS: [&str; 6] = [
 const CONSTANT: &str = "replay_constant";
 
 /// Integer types for looks at the bits of numbers. `char` is none: sources pass raw memory around as bytes.
-const INTEGERS: [&str; 28] = [
+pub(super) const INTEGERS: [&str; 28] = [
     "int",
     "unsigned",
     "short",
@@ -181,6 +183,8 @@ pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Ve
     let items = outline_items(source.text, &context.tokens);
     let packed = PackedVariables::from_tokens(source.text, &source.tokens);
     let left_out = conditions::find_dropped_code(source);
+    let open_names = number_bits::open_type_names(source.text, &context.tokens);
+    number_bits::keep_numbers_in_words(context, edits);
     let mut obstacles = Vec::new();
     for (tokens, within) in context.token_lists() {
         let name = within.map(|defined| defined.name);
@@ -202,8 +206,11 @@ pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Ve
                 packed.rewrite(context, tokens, index, generic, edits);
                 end = packed.look(tokens, index);
             }
+            let looks_into_pack = end.is_some();
             if !context.symbols.packs() || !packed.is_cast(tokens, index) {
                 end = end.or_else(|| skip_shadow_obstacle(context, tokens, index));
+                end = end.or_else(|| skip_open_cast(context, tokens, index, &open_names));
+                end = end.or_else(|| skip_float_cast(context, tokens, index));
             }
             if let Some(end) = end
                 && !left_out.iter().any(|range| range.contains(&token.start))
@@ -215,10 +222,22 @@ pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Ve
                 let part = index..end.min(tokens.len());
                 let mut new_obstacle =
                     create_shadow_obstacle(context, &tokens[part.clone()], within);
-                new_obstacle.guarded = match name {
-                    _ if BIT_CASTS.contains(&token.text(source.text)) => true,
-                    None => guard_function(context, token.start, &new_obstacle, edits),
-                    Some(_) => guard_cast(context, tokens, part, &new_obstacle, edits),
+                let within_constant =
+                    name.is_none() && is_in_constant_function(context, token.start);
+                new_obstacle.guarded = if BIT_CASTS.contains(&token.text(source.text)) {
+                    true
+                } else if token.is_spelled(source.text, "union")
+                    && number_bits::share_union(source.text, tokens, end, edits)
+                {
+                    true
+                } else if !looks_into_pack
+                    && !within_constant
+                    && !is_double_operand(context, tokens, end.saturating_sub(1))
+                    && guard_cast(context, tokens, part, &new_obstacle, edits)
+                {
+                    true
+                } else {
+                    name.is_none() && guard_function(context, token.start, &new_obstacle, edits)
                 };
                 obstacles.push(new_obstacle);
             }
@@ -314,8 +333,9 @@ fn skip_shadow_obstacle(context: &HostContext, tokens: &Tokens, index: usize) ->
             word if BIT_CASTS.contains(&word) || BIT_NAMES.contains(&word) => Some(index + 1),
             "reinterpret_cast" => {
                 let angles_end = tokens.skip_angles(text, index + 1)?;
-                let looks = names_any(text, &tokens[index + 2..angles_end - 1], &INTEGERS)
-                    && !is_integer_operand(context, tokens, angles_end);
+                let looks = names_integers(text, &tokens[index + 2..angles_end - 1])
+                    && !is_integer_operand(context, tokens, angles_end)
+                    && !carves_bytes(text, &context.tokens, tokens, angles_end);
                 looks.then_some(angles_end)
             }
             "union" => {
@@ -332,6 +352,73 @@ fn skip_shadow_obstacle(context: &HostContext, tokens: &Tokens, index: usize) ->
     c_cast(context, tokens, index)
 }
 
+/// The index after a cast at `index` that takes the bits of one variable for a float, as in `*(float*)&bits`.
+fn skip_float_cast(context: &HostContext, tokens: &Tokens, index: usize) -> Option<usize> {
+    let text = context.source.text;
+    let (type_start, cast_end) = match tokens.text_at(text, index) {
+        "reinterpret_cast" => (index + 2, tokens.skip_angles(text, index + 1)?),
+        "(" => (index + 1, tokens.skip_group(index)?),
+        _ => return None,
+    };
+    let (sign, words) = tokens.get(type_start..cast_end - 1)?.split_last()?;
+    let is_float = words.iter().any(|word| word.is_spelled(text, "float"))
+        && words.iter().all(|word| matches!(word.text(text), "float" | "const" | "volatile"));
+    let mut operand = cast_end;
+    if tokens.is_spelled_at(text, index, "reinterpret_cast") {
+        operand += 1;
+    }
+    let takes_address = tokens.is_spelled_at(text, operand, "&");
+    let is_reference = sign.is_spelled(text, "&") && operand > cast_end;
+    if !is_float || !(takes_address && sign.is_spelled(text, "*") || is_reference) {
+        return None;
+    }
+    operand += usize::from(takes_address);
+    let is_variable = tokens.get(operand)?.kind == TokenKind::Ident
+        && !matches!(tokens.text_at(text, operand + 1), "[" | "." | "->" | "::" | "(")
+        && (is_reference || !tokens.is_spelled_at(text, operand + 1, "+"));
+    is_variable.then_some(cast_end)
+}
+
+/// The index after a cast at `index` to a type that may be an integer.
+fn skip_open_cast(
+    context: &HostContext,
+    tokens: &Tokens,
+    index: usize,
+    open_names: &BTreeSet<&str>,
+) -> Option<usize> {
+    let text = context.source.text;
+    let (type_start, cast_end) = match tokens.text_at(text, index) {
+        "reinterpret_cast" => (index + 2, tokens.skip_angles(text, index + 1)?),
+        "(" => (index + 1, tokens.skip_group(index)?),
+        _ => return None,
+    };
+    let (sign, words) = tokens.get(type_start..cast_end - 1)?.split_last()?;
+    let is_pointer = sign.is_spelled(text, "*")
+        || (sign.is_spelled(text, "&") && tokens.is_spelled_at(text, index, "reinterpret_cast"));
+    let is_followed = tokens
+        .get(cast_end)
+        .is_some_and(|next| next.kind == TokenKind::Ident || matches!(next.text(text), "(" | "&"));
+    let is_open = number_bits::is_open_type(text, words, open_names);
+    (is_pointer && is_followed && is_open).then_some(cast_end)
+}
+
+/// Whether byte `byte_offset` lies in device code.
+pub(super) fn is_on_device(context: &HostContext, byte_offset: usize) -> bool {
+    context
+        .function(byte_offset)
+        .is_some_and(|function| function.on_device(context.source.text, &context.tokens))
+}
+
+/// Whether byte `byte_offset` lies in a function for constant expressions.
+fn is_in_constant_function(context: &HostContext, byte_offset: usize) -> bool {
+    let text = context.source.text;
+    context.function(byte_offset).is_some_and(|function| {
+        ["constexpr", "consteval"]
+            .iter()
+            .any(|word| function.has_specifier(text, &context.tokens, word))
+    })
+}
+
 /// The index after a cast like `(int*)&x`, or in device code `(unsigned*)x`.
 fn c_cast(context: &HostContext, tokens: &Tokens, index: usize) -> Option<usize> {
     let text = context.source.text;
@@ -343,17 +430,26 @@ fn c_cast(context: &HostContext, tokens: &Tokens, index: usize) -> Option<usize>
     if !star.is_spelled(text, "*")
         || !words.iter().all(|word| word.kind == TokenKind::Ident)
         || is_integer_operand(context, tokens, cast_end)
+        || carves_bytes(text, &context.tokens, tokens, cast_end)
     {
         return None;
     }
     let operand = tokens.get(cast_end)?;
-    let takes_address = operand.is_spelled(text, "&") && names_any(text, words, &INTEGERS);
-    let on_device = context
-        .function(operand.start)
-        .is_some_and(|function| function.on_device(text, &context.tokens));
-    let pointer =
-        on_device && operand.kind == TokenKind::Ident && names_any(text, words, &INTEGERS);
+    let takes_address = operand.is_spelled(text, "&") && names_integers(text, words);
+    let on_device = is_on_device(context, operand.start);
+    // Functions of host code return memory without a type.
+    let is_operand = if on_device {
+        operand.kind == TokenKind::Ident || operand.is_spelled(text, "(")
+    } else {
+        operand.kind == TokenKind::Ident && !tokens.is_spelled_at(text, cast_end + 1, "(")
+    };
+    let pointer = is_operand && names_integers(text, words);
     (takes_address || pointer).then_some(cast_end + 1)
+}
+
+/// Whether `tokens` name a type of integers wider than a byte.
+fn names_integers(text: &str, tokens: &[Token]) -> bool {
+    names_any(text, tokens, &INTEGERS) && !names_any(text, tokens, &["char"])
 }
 
 fn names_any(text: &str, tokens: &[Token], names: &[&str]) -> bool {

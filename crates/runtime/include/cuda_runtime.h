@@ -34,6 +34,7 @@
 #include "replay/warp.h"
 #include "replay/atomics.h"
 #include "replay/memory_hints.h"
+#include "replay/number_casts.h"
 #include "replay/print.h"
 #include "replay/ptx.h"
 #ifdef REPLAY_CHECKED

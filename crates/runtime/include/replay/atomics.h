@@ -168,6 +168,51 @@ REPLAY_ATOMIC_CAS(unsigned short)
 #undef REPLAY_ATOMIC_ORDER
 #undef REPLAY_ATOMIC_CAS
 
+#ifdef REPLAY_SHADOW
+namespace replay_rt {
+/// The bits of a double in the order in which sources compare those of a float as an `I`.
+template <class I>
+inline auto order_of_bits(double number) {
+  using Wide = std::conditional_t<std::is_signed<I>::value, long long, unsigned long long>;
+  return bits<Wide>(number);
+}
+/// Replaces the number at `place`, seen as an `I`, by `value` if `replaces` says so of the old number and the new one.
+template <class I, class Replaces>
+inline number_bits<I> atomic_bits(bits_pointer<I> place, const bits_word<I>& value, Replaces replaces) {
+  const double number = value.as_number(place.what, place.file, place.line);
+  return {atomic_change(place.number, [=](double old) { return replaces(old, number) ? number : old; })};
+}
+}  // namespace replay_rt
+// Numbers whose bits sources compare and swap, as there is no such atomic of floats.
+#define REPLAY_ATOMIC_NUMBER(I)                                                                     \
+  inline replay_rt::number_bits<I> atomicExch(replay_rt::bits_pointer<I> place,                     \
+                                              const replay_rt::bits_word<I>& value) {               \
+    return replay_rt::atomic_bits(place, value, [](double, double) { return true; });               \
+  }                                                                                                 \
+  inline replay_rt::number_bits<I> atomicMin(replay_rt::bits_pointer<I> place,                      \
+                                             const replay_rt::bits_word<I>& value) {                \
+    return replay_rt::atomic_bits(place, value, [](double old, double by) {                         \
+      return replay_rt::order_of_bits<I>(by) < replay_rt::order_of_bits<I>(old);                    \
+    });                                                                                             \
+  }                                                                                                 \
+  inline replay_rt::number_bits<I> atomicMax(replay_rt::bits_pointer<I> place,                      \
+                                             const replay_rt::bits_word<I>& value) {                \
+    return replay_rt::atomic_bits(place, value, [](double old, double by) {                         \
+      return replay_rt::order_of_bits<I>(by) > replay_rt::order_of_bits<I>(old);                    \
+    });                                                                                             \
+  }                                                                                                 \
+  inline replay_rt::number_bits<I> atomicCAS(replay_rt::bits_pointer<I> place,                      \
+                                             const replay_rt::bits_word<I>& compare,                \
+                                             const replay_rt::bits_word<I>& value) {                \
+    return replay_rt::atomic_bits(place, value, [&](double old, double) {                           \
+      return replay_rt::bits_word<I>(replay_rt::number_bits<I>{old}) == compare;                    \
+    });                                                                                             \
+  }
+REPLAY_ATOMIC_NUMBER(int)
+REPLAY_ATOMIC_NUMBER(unsigned)
+#undef REPLAY_ATOMIC_NUMBER
+#endif
+
 // Compute capability 9.0: vectors of floats in global memory.
 inline float2 atomicAdd(float2* address, float2 value) {
   return replay_rt::atomic_change_each(

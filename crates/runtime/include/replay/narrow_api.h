@@ -147,10 +147,22 @@ REPLAY_INTEGER(unsigned long long, ull)
 
 // Bit patterns.
 #ifdef REPLAY_SHADOW
-REPLAY_BIT_CAST(unsigned short, REPLAY_API(__, _as_ushort), REPLAY_N)
-REPLAY_BIT_CAST(short, REPLAY_API(__, _as_short), REPLAY_N)
-REPLAY_BIT_CAST(REPLAY_N, REPLAY_API(__ushort_as_, ), unsigned short)
-REPLAY_BIT_CAST(REPLAY_N, REPLAY_API(__short_as_, ), short)
+inline unsigned short REPLAY_API(__, _as_ushort)(REPLAY_N x) {
+  const unsigned short rounded = replay_rt::narrow<replay_rt::REPLAY_FORMAT>(x.value, 0);
+  const double denoted = replay_rt::widen(replay_rt::REPLAY_FORMAT(), rounded);
+  if (denoted != x.value && x.value == x.value) replay_rt::note_rounded_bits();
+  return rounded;
+}
+inline short REPLAY_API(__, _as_short)(REPLAY_N x) { return (short)REPLAY_API(__, _as_ushort)(x); }
+inline REPLAY_N REPLAY_API(__ushort_as_, )(unsigned short x, const char* file = __builtin_FILE(),
+                                           uint32_t line = __builtin_LINE()) {
+  if (replay_rt::has_noted_rounded_bits()) replay_rt::no_shadow("bits of a number", file, line);
+  return REPLAY_N::of((double)replay_rt::widen(replay_rt::REPLAY_FORMAT(), x));
+}
+inline REPLAY_N REPLAY_API(__short_as_, )(short x, const char* file = __builtin_FILE(),
+                                          uint32_t line = __builtin_LINE()) {
+  return REPLAY_API(__ushort_as_, )((unsigned short)x, file, line);
+}
 // With constant bits sources call these.
 inline REPLAY_N REPLAY_API(replay_constant__ushort_as_, )(unsigned short x) {
   return REPLAY_N::of((double)replay_rt::widen(replay_rt::REPLAY_FORMAT(), x));

@@ -65,26 +65,6 @@ template <class T, size_t N, size_t Divisor>
 inline constexpr size_t native_size<T[N], Divisor> = N * native_size<T, Divisor>;
 template <class T, size_t N, size_t Divisor>
 inline constexpr size_t native_size<const T[N], Divisor> = N * native_size<T, Divisor>;
-
-/// `reinterpret_cast<To>` of what the sources look into.
-template <class To>
-struct bits_cast {
-  bits_cast(const char* what, const char* file, uint32_t line) { no_shadow(what, file, line); }
-  template <class From>
-  To operator()(From&& from) const { return reinterpret_cast<To>(from); }
-};
-/// The same written as in C: the operand of `->*` reaches as far as that of a cast.
-template <class To>
-struct bits_caster {
-  struct dereferenced {
-    template <class From>
-    decltype(*To()) operator->*(From&& from) const { return *(To)from; }
-  };
-  bits_caster(const char* what, const char* file, uint32_t line) { no_shadow(what, file, line); }
-  dereferenced operator*() const { return {}; }
-  template <class From>
-  To operator->*(From&& from) const { return (To)from; }
-};
 }  // namespace replay_rt
 
 // A bit pattern of a type that is, or may be, wider in the shadow: there it has no meaning.

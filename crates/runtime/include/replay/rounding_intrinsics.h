@@ -7,6 +7,7 @@
 #pragma once
 
 #include "replay/exact.h"
+#include "replay/number_bits.h"
 
 namespace replay_rt {
 
@@ -216,10 +217,6 @@ inline float __double2float_rd(double x) {
 
 // Bit patterns.
 #ifdef REPLAY_SHADOW
-REPLAY_BIT_CAST(int, __float_as_int, double)
-REPLAY_BIT_CAST(unsigned, __float_as_uint, double)
-REPLAY_BIT_CAST(double, __int_as_float, int)
-REPLAY_BIT_CAST(double, __uint_as_float, unsigned)
 REPLAY_BIT_CAST(long long, __double_as_longlong, double)
 REPLAY_BIT_CAST(double, __longlong_as_double, long long)
 REPLAY_BIT_CAST(int, __double2hiint, double)

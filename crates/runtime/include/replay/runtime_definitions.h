@@ -51,6 +51,7 @@ void no_shadow(const char* what, const char* file, uint32_t line) {
   if (!meaningless) meaningless = what, meaningless_site = site;
 }
 void begin_shadow() {
+  has_read_rounded_bits = false;
   if (meaningless) abi->no_shadow(meaningless, meaningless_site);
 }
 #endif

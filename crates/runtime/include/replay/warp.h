@@ -3,6 +3,7 @@
 // Functions", "Warp Reduce Functions", "Synchronization Functions" (__syncwarp).
 #pragma once
 
+#include "replay/number_bits.h"
 #include "replay/thread.h"
 
 namespace replay_rt {
@@ -68,7 +69,10 @@ REPLAY_SHUFFLES(unsigned long)
 REPLAY_SHUFFLES(long long)
 REPLAY_SHUFFLES(unsigned long long)
 REPLAY_SHUFFLES(double)
-#ifndef REPLAY_SHADOW
+#ifdef REPLAY_SHADOW
+REPLAY_SHUFFLES(replay_rt::number_bits<int>)
+REPLAY_SHUFFLES(replay_rt::number_bits<unsigned>)
+#else
 REPLAY_SHUFFLES(float)
 #endif
 

@@ -66,13 +66,13 @@ __global__ void abs_kernel9(float* out, const float* inp, int N) {
 
 #ifdef WITH_UNION
 union Word {
-    float as_number;
+    float as_numbers[2];
     unsigned as_bits;
 };
 
 __global__ void abs_kernel10(float* out, const float* inp, int N) {
     Word word;
-    word.as_number = inp[0];
+    word.as_numbers[0] = inp[0];
     out[0] = word.as_bits;
 }
 #endif

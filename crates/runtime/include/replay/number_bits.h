@@ -1,0 +1,189 @@
+// Bits of numbers in the float64 shadow: those of the number rounded to its native type. Sources move numbers as
+// integers; then the number itself comes along. A number made of bits is the one that they denote. Bits of a number
+// that is no float do not tell it, so from then on the shadow ends where bits become a number.
+#pragma once
+
+#include "replay/real.h"
+
+#ifdef REPLAY_SHADOW
+#include <type_traits>
+
+namespace replay_rt {
+
+/// Whether the call has read the bits of a number that is no float.
+inline bool has_read_rounded_bits = false;
+inline void note_rounded_bits() { __atomic_store_n(&has_read_rounded_bits, true, __ATOMIC_RELAXED); }
+inline bool has_noted_rounded_bits() {
+  return __atomic_load_n(&has_read_rounded_bits, __ATOMIC_RELAXED);
+}
+
+/// The bits of the float nearest to `number`.
+template <class I>
+inline I read_bits(double number) {
+  const float rounded = (float)number;
+  if ((double)rounded != number && number == number) note_rounded_bits();
+  return bits<I>(rounded);
+}
+/// The number with these bits, for `what` at a place of the sources.
+template <class I>
+inline double number_of_bits(I from, const char* what, const char* file, uint32_t line) {
+  if (has_noted_rounded_bits()) no_shadow(what, file, line);
+  return bits<float>(from);
+}
+
+/// The bits of a number, as an `I`.
+template <class I>
+struct number_bits {
+  double number;
+  operator I() const { return read_bits<I>(number); }
+};
+
+/// An integer of the sources that may be the bits of a number.
+template <class I>
+struct bits_word {
+  I integer = 0;
+  double number = 0;
+  bool is_number = false;
+  bits_word() = default;
+  bits_word(I from) : integer(from) {}
+  bits_word(number_bits<I> from) : number(from.number), is_number(true) {}
+  operator I() const { return is_number ? read_bits<I>(number) : integer; }
+  friend bool operator==(const bits_word& a, const bits_word& b) {
+    return a.is_number && b.is_number ? bits<long long>(a.number) == bits<long long>(b.number)
+                                      : (I)a == (I)b;
+  }
+  friend bool operator!=(const bits_word& a, const bits_word& b) { return !(a == b); }
+  double as_number(const char* what, const char* file, uint32_t line) const {
+    return is_number ? number : number_of_bits(integer, what, file, line);
+  }
+};
+
+/// A number seen as an `I`.
+template <class I>
+struct bits_place {
+  double* number;
+  const char* what;
+  const char* file;
+  uint32_t line;
+  operator number_bits<I>() const { return {*number}; }
+  operator bits_word<I>() const { return number_bits<I>{*number}; }
+  operator I() const { return read_bits<I>(*number); }
+  bits_place& operator=(const bits_word<I>& from) {
+    *number = from.as_number(what, file, line);
+    return *this;
+  }
+  bits_place& operator=(I from) { return *this = bits_word<I>(from); }
+  bits_place& operator=(number_bits<I> from) { return *this = bits_word<I>(from); }
+  bits_place& operator=(const bits_place& from) { return *this = number_bits<I>{*from.number}; }
+  bits_place(const bits_place&) = default;
+  bits_place(double* number, const char* what, const char* file, uint32_t line)
+      : number(number), what(what), file(file), line(line) {}
+#define REPLAY_CHANGE(OP) \
+  bits_place& operator OP##=(I by) { return *this = (I)((I)*this OP by); }
+  REPLAY_CHANGE(+) REPLAY_CHANGE(-) REPLAY_CHANGE(*) REPLAY_CHANGE(&) REPLAY_CHANGE(|)
+  REPLAY_CHANGE(^) REPLAY_CHANGE(<<) REPLAY_CHANGE(>>)
+#undef REPLAY_CHANGE
+};
+
+/// A pointer to numbers seen as `I`.
+template <class I>
+struct bits_pointer {
+  double* number;
+  const char* what;
+  const char* file;
+  uint32_t line;
+  bits_place<I> operator*() const { return {number, what, file, line}; }
+  template <class Index>
+  bits_place<I> operator[](Index index) const { return {number + index, what, file, line}; }
+  template <class Index>
+  bits_pointer operator+(Index by) const { return {number + by, what, file, line}; }
+  bits_pointer& operator++() { return ++number, *this; }
+  bits_pointer operator++(int) { bits_pointer old = *this; ++number; return old; }
+  /// Sources that keep it as a pointer to integers look into the number.
+  operator I*() const { return no_shadow(what, file, line), (I*)number; }
+  operator const I*() const { return no_shadow(what, file, line), (const I*)number; }
+  explicit operator double*() const { return number; }
+};
+
+/// A word seen as a number.
+template <class I>
+struct number_place {
+  I* word;
+  const char* what;
+  const char* file;
+  uint32_t line;
+  operator double() const { return number_of_bits(*word, what, file, line); }
+  number_place& operator=(double from) { return *word = read_bits<I>(from), *this; }
+};
+template <class I>
+struct number_pointer {
+  I* word;
+  const char* what;
+  const char* file;
+  uint32_t line;
+  number_place<I> operator*() const { return {word, what, file, line}; }
+  number_place<I> operator[](int) const { return **this; }
+  operator double*() const { return no_shadow(what, file, line), (double*)word; }
+  operator const double*() const { return no_shadow(what, file, line), (const double*)word; }
+};
+
+/// The integer of a union that shares its place with a number.
+template <class I>
+class bits_member {
+  double number;
+
+ public:
+  bits_member() = default;
+  bits_member(I from, const char* file = __builtin_FILE(), uint32_t line = __builtin_LINE())
+      : number(number_of_bits(from, "union", file, line)) {}
+  bits_member(number_bits<I> from) : number(from.number) {}
+  operator I() const { return read_bits<I>(number); }
+#define REPLAY_CHANGE(OP) \
+  bits_member& operator OP##=(I by) { return *this = bits_member((I)((I)*this OP by)); }
+  REPLAY_CHANGE(+) REPLAY_CHANGE(-) REPLAY_CHANGE(*) REPLAY_CHANGE(&) REPLAY_CHANGE(|)
+  REPLAY_CHANGE(^) REPLAY_CHANGE(<<) REPLAY_CHANGE(>>)
+#undef REPLAY_CHANGE
+};
+
+}  // namespace replay_rt
+
+inline replay_rt::number_bits<int> __float_as_int(double x) { return {x}; }
+inline replay_rt::number_bits<unsigned> __float_as_uint(double x) { return {x}; }
+#define REPLAY_OF_BITS(I, name)                                                          \
+  inline double name(replay_rt::number_bits<I> from) { return from.number; }             \
+  inline double name(const replay_rt::bits_word<I>& from, const char* file = __builtin_FILE(), \
+                     uint32_t line = __builtin_LINE()) {                                 \
+    return from.as_number(#name, file, line);                                            \
+  }                                                                                      \
+  template <class T>                                                                     \
+  inline std::enable_if_t<std::is_integral<T>::value, double> name(                      \
+      T from, const char* file = __builtin_FILE(), uint32_t line = __builtin_LINE()) {   \
+    return replay_rt::number_of_bits((I)from, #name, file, line);                        \
+  }                                                                                      \
+  template <class T>                                                                     \
+  inline double name(const replay_rt::bits_place<T>& from) { return *from.number; }
+REPLAY_OF_BITS(int, __int_as_float)
+REPLAY_OF_BITS(unsigned, __uint_as_float)
+#undef REPLAY_OF_BITS
+
+// Copies between a number and a word. Other copies are of one type, or of bytes.
+#define REPLAY_COPY(I)                                                                          \
+  inline void* memcpy(I* to, const double* from, size_t bytes, const char* file = __builtin_FILE(), \
+                      uint32_t line = __builtin_LINE()) {                                       \
+    if (bytes != 4 && bytes != 8) replay_rt::no_shadow("memcpy", file, line);                   \
+    *to = replay_rt::read_bits<I>(*from);                                                       \
+    return to;                                                                                  \
+  }                                                                                             \
+  inline void* memcpy(double* to, const I* from, size_t bytes, const char* file = __builtin_FILE(), \
+                      uint32_t line = __builtin_LINE()) {                                       \
+    if (bytes != 4 && bytes != 8) replay_rt::no_shadow("memcpy", file, line);                   \
+    *to = replay_rt::number_of_bits(*from, "memcpy", file, line);                               \
+    return to;                                                                                  \
+  }
+REPLAY_COPY(int)
+REPLAY_COPY(unsigned)
+namespace std {
+using ::memcpy;
+}  // namespace std
+#undef REPLAY_COPY
+#endif
