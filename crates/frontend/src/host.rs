@@ -12,8 +12,8 @@ use super::outline::{Item, ItemKind, outline_items};
 use super::source::Source;
 use super::{FrontendError, LaunchSite, Precision, Symbols, Translated};
 use super::{
-    bounds, byte_counts, escape_c_string, in_place, ptx, shadow, shared, size_assertions, symbols,
-    unsupported, void_casts,
+    bounds, byte_counts, double_twins, escape_c_string, in_place, native_sizes, ptx, shadow,
+    shared, size_assertions, symbols, unsupported, void_casts,
 };
 
 /// The surroundings of a text.
@@ -107,6 +107,7 @@ pub(super) fn translate_host_source(
     if precision == Precision::Shadow {
         byte_counts::widen_byte_counts(&context, &mut edits);
         size_assertions::rewrite_size_assertions(&context, &mut edits);
+        native_sizes::rewrite_deciding_sizes(&context, &mut edits);
     }
     if precision == Precision::Checked {
         in_place::copy_call_results(&context, &mut edits);
@@ -114,6 +115,9 @@ pub(super) fn translate_host_source(
     let packed = ptx::rewrite_asm_statements(&context, &mut edits)?;
     shadow_obstacles.extend(packed);
     shadow_obstacles.sort_by_key(|obstacle| obstacle.line);
+    if precision == Precision::Shadow && place == HostScope::File {
+        double_twins::leave_out_double_twins(&context, &mut edits);
+    }
     if let Some(main) = source.main.clone() {
         edits.remove(source.text, main);
     }

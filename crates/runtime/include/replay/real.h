@@ -65,6 +65,18 @@ template <class T, size_t N, size_t Divisor>
 inline constexpr size_t native_size<T[N], Divisor> = N * native_size<T, Divisor>;
 template <class T, size_t N, size_t Divisor>
 inline constexpr size_t native_size<const T[N], Divisor> = N * native_size<T, Divisor>;
+/// `sizeof(T)` in the sources where it decides something: a `double` is a `float` there.
+template <class T>
+inline constexpr size_t deciding_size = source_bytes<T> ? source_bytes<T> : sizeof(T);
+template <>
+inline constexpr size_t deciding_size<double> = 4;
+template <class T>
+inline constexpr size_t deciding_size<const T> = deciding_size<T>;
+template <class T>
+inline constexpr size_t deciding_size<T&> = deciding_size<T>;
+template <class T, size_t N>
+inline constexpr size_t deciding_size<T[N]> = N * deciding_size<T>;
+
 }  // namespace replay_rt
 
 // A bit pattern of a type that is, or may be, wider in the shadow: there it has no meaning.
