@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::lexer::TokenKind;
+use super::lexer::{TokenKind, lex_directive};
 use super::source::Source;
 
 /// The groups of `#if` around the current line.
@@ -210,6 +210,27 @@ fn known_or(left: Option<bool>, right: Option<bool>) -> Option<bool> {
 
 fn known_not(value: Option<bool>) -> Option<bool> {
     value.map(|value| !value)
+}
+
+/// Whether every conditional of the preprocessor that begins or goes on in the bytes of `range` lies in them.
+pub(super) fn is_balanced(source: &Source, range: Range<usize>) -> bool {
+    let mut open_conditionals = 0usize;
+    for &token in source.tokens.iter().filter(|token| range.contains(&token.start)) {
+        if token.kind != TokenKind::Directive {
+            continue;
+        }
+        let words = lex_directive(source.text, token);
+        match words.first().map_or("", |word| word.text(source.text)) {
+            "if" | "ifdef" | "ifndef" => open_conditionals += 1,
+            "else" | "elif" | "elifdef" | "elifndef" if open_conditionals == 0 => return false,
+            "endif" => match open_conditionals.checked_sub(1) {
+                Some(fewer) => open_conditionals = fewer,
+                None => return false,
+            },
+            _ => {}
+        }
+    }
+    open_conditionals == 0
 }
 
 #[cfg(test)]

@@ -39,6 +39,7 @@ mod symbols;
 mod syntax;
 mod thread_loop;
 mod torch_extension;
+mod traps;
 mod unsupported;
 mod void_casts;
 
@@ -47,6 +48,7 @@ pub use parameter_uses::ParameterUse;
 pub use signatures::{FunctionSignature, Parameter, TemplateParameter, find_function_signatures};
 pub use symbols::{Symbols, scan_symbols};
 pub use torch_extension::without_tensors;
+pub use traps::{RefusedLine, trap_refused_lines};
 
 pub use crate::syntax::SourceUnit;
 pub use crate::thread_loop::{KernelForm, ShuffleReason, ShuffleSite, StackReason, ThreadForm};

@@ -175,5 +175,5 @@ fn translate_for_precision(
     precision: Precision,
 ) -> Result<Translation, CompileError> {
     let large = signature.is_some_and(|signature| signature.large);
-    translate_sources(sources, harness, precision, threads_of(precision, large))
+    translate_sources(sources, harness, precision, threads_of(precision, large), &[])
 }

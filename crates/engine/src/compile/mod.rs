@@ -16,6 +16,7 @@ mod memo;
 mod nvrtc;
 mod options;
 mod outside_files;
+mod refused_lines;
 mod tools;
 mod translation;
 mod unit;
@@ -44,7 +45,7 @@ use self::key::KeyHasher;
 use self::memo::{CompileMemo, MemoEntry};
 use self::options::{LINK, compiler_options, owned_words, precision_flag};
 use self::outside_files::{Outside, outside_prerequisites};
-use self::translation::{Translation, translate_sources, write_source_tree};
+use self::translation::{Translation, can_trap, translate_sources, write_source_tree};
 use replay_base::cache::{Cache, CacheKind};
 use replay_base::foreign::Finished;
 use replay_fixture::harness::Harness;
@@ -94,6 +95,9 @@ pub struct Toolchain {
     threads: Option<Threads>,
     translations: AtomicUsize,
 }
+
+/// Functions of a float64 shadow are made traps for at most so many lines that the compiler refuses.
+const MOST_REFUSED_LINES: usize = 200;
 
 /// A result: the path of the artifact, its key, and whether this run compiled it.
 type Compiled = (PathBuf, String, bool);
@@ -163,7 +167,37 @@ impl Toolchain {
             Precision::Native | Precision::Shadow => self.threads.unwrap_or(by_default),
         };
         self.translations.fetch_add(1, Ordering::Relaxed);
-        let translated = translate_sources(sources, harness, precision, threads)?;
+        let mut refused = Vec::new();
+        loop {
+            let translated = translate_sources(sources, harness, precision, threads, &refused)?;
+            let compiled = self.compile_call(harness, signature, &translated, precision, meanwhile);
+            let more = match &compiled {
+                Err(CompileError::Refused { what: RefusedCode::Sources, log, .. })
+                    if precision == Precision::Shadow && refused.len() < MOST_REFUSED_LINES =>
+                {
+                    refused_lines::find_refused_lines(log).unwrap_or_default()
+                }
+                _ => Vec::new(),
+            };
+            let known = refused.len();
+            refused.extend(
+                more.into_iter().filter(|line| !refused.contains(line)).collect::<Vec<_>>(),
+            );
+            if refused.len() == known || !can_trap(sources, &refused) {
+                return compiled;
+            }
+        }
+    }
+
+    /// Compiles `translated` with the first fitting call of `harness`.
+    fn compile_call(
+        &self,
+        harness: &Harness,
+        signature: &Signature,
+        translated: &Translation,
+        precision: Precision,
+        meanwhile: &(dyn Fn() + Sync),
+    ) -> Result<Artifact, CompileError> {
         let mut refusal = None;
         for call in 0..harness.calls.len() {
             let unit = unit::generate_entry_point(
@@ -173,7 +207,7 @@ impl Toolchain {
                 call,
                 precision,
             )?;
-            match self.compile_unit(harness, &translated, &unit, precision, meanwhile) {
+            match self.compile_unit(harness, translated, &unit, precision, meanwhile) {
                 Ok((path, key, fresh)) => {
                     let statements = join_harness_statements(harness, call);
                     let (shadow_obstacles, may_end) = translated.shadow_obstacles(&statements);

@@ -8,7 +8,8 @@ use super::unit::harness_file_name;
 use super::{CompileError, ObstacleEffect, includes, joined_sources, vectors};
 use replay_fixture::harness::Harness;
 use replay_frontend::{
-    ByteCount, KernelForm, Obstacle, Precision, ShuffleSite, SourceUnit, Symbols, Threads,
+    ByteCount, KernelForm, Obstacle, Precision, RefusedLine, ShuffleSite, SourceUnit, Symbols,
+    Threads,
 };
 use replay_history::{SourceFile, SourceRole, SourceSet};
 
@@ -190,16 +191,50 @@ fn joined_source_names(sources: &SourceSet) -> String {
     names.join(" ")
 }
 
-/// Translates `sources`.
+/// Whether the front end can make traps of all `refused` lines, each with its file.
+pub(super) fn can_trap(sources: &SourceSet, refused: &[(String, RefusedLine)]) -> bool {
+    decode_source_texts(sources).is_ok_and(|mut texts| set_traps(&mut texts, refused).is_some())
+}
+
+/// Makes traps of the `refused` lines of `texts`. The obstacles behind them, each with its file; none if a line cannot be
+/// one.
+fn set_traps(
+    texts: &mut [(&str, Decoded<'_>)],
+    refused: &[(String, RefusedLine)],
+) -> Option<Vec<(String, Obstacle)>> {
+    let mut obstacles = Vec::new();
+    if !refused.iter().all(|(path, _)| texts.iter().any(|(known_path, _)| known_path == path)) {
+        return None;
+    }
+    for (path, decoded) in texts {
+        let lines: Vec<&RefusedLine> = refused
+            .iter()
+            .filter(|(refused_path, _)| refused_path == path)
+            .map(|(_, line)| line)
+            .collect();
+        if lines.is_empty() {
+            continue;
+        }
+        let unit = SourceUnit { path, text: &decoded.text };
+        let (text, trapped) = replay_frontend::trap_refused_lines(&unit, &lines)?;
+        obstacles.extend(trapped.into_iter().map(|obstacle| ((*path).to_owned(), obstacle)));
+        decoded.text = text.into();
+    }
+    Some(obstacles)
+}
+
+/// Translates `sources`. In the float64 shadow, the functions around `refused` lines are traps.
 pub(super) fn translate_sources(
     sources: &SourceSet,
     harness: &Harness,
     precision: Precision,
     threads: Threads,
+    refused: &[(String, RefusedLine)],
 ) -> Result<Translation, CompileError> {
     let _span =
         tracing::info_span!("translate", message = joined_source_names(sources), ?precision);
-    let texts = decode_source_texts(sources)?;
+    let mut texts = decode_source_texts(sources)?;
+    let mut shadow_obstacles = set_traps(&mut texts, refused).unwrap_or_default();
     let units = create_source_units(&texts);
     let macros = as_directives(&harness.defines);
     let command_line = SourceUnit { path: "defines", text: &macros };
@@ -211,7 +246,6 @@ pub(super) fn translate_sources(
     };
     let mut strided = false;
     let mut forms = Vec::new();
-    let mut shadow_obstacles = Vec::new();
     let mut files = Vec::new();
     for (unit, (_, decoded)) in units.iter().zip(&texts) {
         let translated = replay_frontend::translate_for_host(unit, &symbols, precision, threads)?;
@@ -298,7 +332,8 @@ mod tests {
             let text = [b"// \xe9\n", line.as_bytes(), b"\n"].concat();
             std::fs::write(folder.path().join("k.cu"), text).unwrap();
             let sources = source_set_from_dir(folder.path(), &spec).unwrap();
-            let done = translate_sources(&sources, &harness, Precision::Native, Threads::Blocks);
+            let done =
+                translate_sources(&sources, &harness, Precision::Native, Threads::Blocks, &[]);
             done.err().map(|error| format!("{error}; {}", error.hint().unwrap_or_default()))
         };
         insta::assert_snapshot!(refused("#include \"/dev/zero\"").unwrap(), @"k.cu:2 includes /dev/zero, which is no file; only files can be included");
