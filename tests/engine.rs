@@ -18,6 +18,7 @@ mod strays;
 mod strided;
 mod tensor;
 mod thread_loop;
+mod twins;
 
 use std::sync::LazyLock;
 use std::time::Duration;

@@ -1,0 +1,3 @@
+// Only its name looks like a vector of integers.
+#pragma once
+struct Shape { int rows, columns; };
