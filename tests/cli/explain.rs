@@ -203,7 +203,7 @@ fn the_rewritten_source_is_what_the_compiler_gets() {
     insta::assert_snapshot!(lines("--source", "#line"), @r#"#line 1 "src/k.cu""#);
     insta::assert_snapshot!(lines("--source", "whole_block"), @"__global__ void halves(float* y) { typedef float replay_shared_part_t[32");
     insta::assert_snapshot!(lines("--source=checked", "whole_block"), @"");
-    insta::assert_snapshot!(lines("--source=shadow", "bits_cast"), @"__device__ unsigned bits(double v) { return *::replay_rt::bits_cast<const");
+    insta::assert_snapshot!(lines("--source=shadow", "bits_cast"), @r#"    return *::replay_rt::bits_cast<const unsigned*>("(const unsigned*)&""#);
     insta::assert_snapshot!(lines("--source=device", "__global__ void s"), @"
     __global__ void scale(float* y, const float* x, int n) {
     __global__ void sums(float* y) {
