@@ -14,7 +14,7 @@ pub(super) fn leave_out_double_twins(context: &HostContext, edits: &mut Edits) {
     let text = context.source.text;
     let tokens = &context.tokens;
     let scopes = enclosing_braces(text, tokens);
-    let mut twins: BTreeMap<(usize, String), Vec<(Range<usize>, bool)>> = BTreeMap::new();
+    let mut twins: BTreeMap<(usize, String), Vec<Definition>> = BTreeMap::new();
     for item in outline_items(text, tokens) {
         let words = head_words(text, tokens, &item);
         let has = |name: &str| words.contains(&name);
@@ -25,15 +25,28 @@ pub(super) fn leave_out_double_twins(context: &HostContext, edits: &mut Edits) {
         let key = words.iter().map(|word| if *word == "float" { "double" } else { word });
         let key = format!("{:?} {}", item.kind, key.collect::<Vec<_>>().join(" "));
         let scope = scopes[item.tokens.start];
-        twins.entry((scope, key)).or_default().push((item.tokens.clone(), for_double));
+        twins
+            .entry((scope, key))
+            .or_default()
+            .push(Definition { tokens: item.tokens.clone(), for_double });
     }
     for definitions in twins.into_values() {
-        if definitions.iter().any(|(_, for_double)| !for_double) {
-            for (range, _) in definitions.iter().filter(|(_, for_double)| *for_double) {
-                edits.remove(text, tokens[range.start].start..tokens[range.end - 1].end);
-            }
+        if definitions.iter().all(|definition| definition.for_double) {
+            continue;
+        }
+        for Definition { tokens: range, .. } in
+            definitions.iter().filter(|definition| definition.for_double)
+        {
+            edits.remove(text, tokens[range.start].start..tokens[range.end - 1].end);
         }
     }
+}
+
+/// A definition for one of both types.
+struct Definition {
+    /// Indices of its tokens.
+    tokens: Range<usize>,
+    for_double: bool,
 }
 
 /// The index of the open brace around each token, plus one; zero outside of all.

@@ -224,21 +224,16 @@ pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Ve
                     create_shadow_obstacle(context, &tokens[part.clone()], within);
                 let within_constant =
                     name.is_none() && is_in_constant_function(context, token.start);
-                new_obstacle.guarded = if BIT_CASTS.contains(&token.text(source.text)) {
-                    true
-                } else if token.is_spelled(source.text, "union")
-                    && number_bits::share_union(source.text, tokens, end, edits)
-                {
-                    true
-                } else if !looks_into_pack
+                let carries_numbers = BIT_CASTS.contains(&token.text(source.text))
+                    || token.is_spelled(source.text, "union")
+                        && number_bits::share_union(source.text, tokens, end, edits);
+                let asks_for_type = !carries_numbers
+                    && !looks_into_pack
                     && !within_constant
-                    && !is_double_operand(context, tokens, end.saturating_sub(1))
-                    && guard_cast(context, tokens, part, &new_obstacle, edits)
-                {
-                    true
-                } else {
-                    name.is_none() && guard_function(context, token.start, &new_obstacle, edits)
-                };
+                    && !is_double_operand(context, tokens, end.saturating_sub(1));
+                new_obstacle.guarded = carries_numbers
+                    || asks_for_type && guard_cast(context, tokens, part, &new_obstacle, edits)
+                    || name.is_none() && guard_function(context, token.start, &new_obstacle, edits);
                 obstacles.push(new_obstacle);
             }
         }
