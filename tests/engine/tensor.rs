@@ -115,7 +115,7 @@ fn inline_ptx_of_single_numbers_has_a_shadow_and_packed_numbers_end_it() {
     src/ptx.cu:8: cp.async.cg.shared.global.L2::128B [%0], [%1], %2;
     src/ptx.cu:8: cp.async.cg.shared.global.L2::128B [%0], [%1], %2;
     src/ptx.cu:74: cvt.rna.tf32.f32 %0, %1;
-    src/ptx.cu:100: (uint32_t*)&
+    src/ptx.cu:100: stmatrix.sync.aligned.m8n8.x1.trans.shared.b16 [%0], {%1};
     ");
 }
 

@@ -62,7 +62,9 @@ pub(super) fn guard_cast(
     let Some(operand_end) = skip_operand(text, tokens, operand_start) else { return false };
     edits.replace(first.start..first.end, format!("{cast}<"));
     edits.replace(last.start..last.end, format!(">{reason}("));
-    edits.insert(tokens[operand_end - 1].end, ")");
+    // A replacement, as an `asm` statement around it takes no insertions over.
+    let operand_last = tokens[operand_end - 1];
+    edits.replace(operand_last.start..operand_last.end, format!("{})", operand_last.text(text)));
     true
 }
 
