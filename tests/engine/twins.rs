@@ -122,7 +122,7 @@ fn arithmetic_on_bits_and_offsets_without_sizes_end_the_shadow_at_their_line() {
 fn traits_by_size_or_for_double_are_those_of_float() {
     assert_twin("convolution", 0, "", 1e-6, |x, factor| {
         let one = |index: usize| {
-            let before = if index % 4 == 0 { 0.0 } else { x[index - 1] };
+            let before = if index.is_multiple_of(4) { 0.0 } else { x[index - 1] };
             (x[index] * 0.3 + before * 0.7) * factor
         };
         (0..COUNT).map(one).collect()
