@@ -301,7 +301,7 @@ fn with_shadow_value(value: &str) -> String {
     let own = format!("2.0f * x[{index}]");
     KERNEL.replace(
         &format!("y[{index}] = {own}"),
-        &format!("y[{index}] = sizeof(x[0]) == 8 && {index} > 0 ? {value} : {own}"),
+        &format!("y[{index}] = sizeof(x[0]) + 1 == 9 && {index} > 0 ? {value} : {own}"),
     )
 }
 
@@ -314,8 +314,9 @@ fn a_shadow_that_is_not_finite_convicts_no_gradient_and_tells_its_place() {
     unchecked: no gradient could be checked
     [125]
     ");
-    let env =
-        project(&KERNEL.replace("*loss = 0.0f;", "*loss = sizeof(x[0]) == 8 ? 1 / 0.0f : 0.0f;"));
+    let env = project(
+        &KERNEL.replace("*loss = 0.0f;", "*loss = sizeof(x[0]) + 1 == 9 ? 1 / 0.0f : 0.0f;"),
+    );
     insta::assert_snapshot!(told(&env.replay(&["gradcheck", "fixtures/tiny"])), @"
       y  not checked: loss is inf in the float64 shadow alone
 
@@ -337,7 +338,7 @@ fn a_shadow_that_no_rounding_brings_near_the_output_convicts_no_gradient() {
 
 #[test]
 fn a_shadow_that_ends_early_says_how_and_what_it_printed_last() {
-    let end = "*loss = 0.0f;\n    if (sizeof(x[0]) == 8) {\n        puts(\"no wide path\");\n        \
+    let end = "*loss = 0.0f;\n    if (sizeof(x[0]) + 1 == 9) {\n        puts(\"no wide path\");\n        \
                fflush(stdout);\n        exit(3);\n    }";
     let kernel = KERNEL.replace("*loss = 0.0f;", end);
     let env = project(&format!("#include <stdio.h>\n#include <stdlib.h>\n{kernel}"));
@@ -351,13 +352,14 @@ fn a_shadow_that_ends_early_says_how_and_what_it_printed_last() {
 
 #[test]
 fn all_lines_that_keep_sources_from_meaning_double_are_named_at_once() {
-    let bits = "    unsigned first = *(const unsigned*)&host[0];\n    \
-                unsigned second = *(const unsigned*)&host[1];\n    \
-                *loss = (first ^ second) == 1 ? 1.0f : 0.0f;";
-    let env = project(&KERNEL.replace("    *loss = 0.0f;", bits));
+    let bits = "    Pair pair = {{host[0], host[1]}};\n    Word word = {{host[2], host[3]}};\n    \
+                *loss = (pair.bits[0] ^ word.bits[0]) == 1 ? 1.0f : 0.0f;";
+    let unions = "union Pair { float values[2]; unsigned bits[2]; };\n\
+                  union Word { float values[2]; int bits[2]; };\n";
+    let env = project(&format!("{unions}{}", KERNEL.replace("    *loss = 0.0f;", bits)));
     let run = env.replay(&["gradcheck", "fixtures/tiny"]);
     insta::assert_snapshot!(told(&run), @"
-      y  not checked: float cannot mean double: k.cu:10: (const unsigned*)&; and, where they run, k.cu:11: (const unsigned*)&
+      y  not checked: float cannot mean double: k.cu:1: union Pair; k.cu:2: union Word
 
     unchecked: no gradient could be checked
     [125]

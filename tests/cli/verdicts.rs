@@ -101,15 +101,15 @@ fn integers_that_roundings_of_a_side_flip_are_noise_and_others_are_not() {
     assert!(run.stdout.contains("y  diverged\n"), "{}", run.text());
 }
 
-/// `y[i]` for each `x[i]`, without a shadow: in it both functions take a double.
+/// `y[i]` for each `x[i]`; `without_shadow`, because in it a float has eight bytes, through the function `of`.
 fn elementwise(without_shadow: bool, value: &str) -> String {
-    let overloads = "__device__ float of(float a) { return a; }\n\
-                     __device__ double of(double a) { return a; }\n";
+    let narrow = "__device__ char left[5 - sizeof(float)];\n\
+                  __device__ float of(float a) { return a; }\n";
     format!(
         "{}__global__ void k(const float* x, float* y, int n)\n\
          {{\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n\
          \x20   if (i < n) y[i] = {value};\n}}\n",
-        if without_shadow { overloads } else { "" },
+        if without_shadow { narrow } else { "" },
     )
 }
 
@@ -156,7 +156,7 @@ fn a_distance_that_no_rounding_explains_is_wrong_with_a_shadow_and_without() {
         elementwise(true, "x[i] == 0.0f ? 1.06f : of(x[i]) * 1.001f"),
         // The shadow is the same: it has another size of a float.
         elementwise(false, "x[i]"),
-        elementwise(false, "sizeof(x[i]) == 4 && x[i] == 0.0f ? 1.06f : x[i]"),
+        elementwise(false, "sizeof(x[i]) + 1 == 5 && x[i] == 0.0f ? 1.06f : x[i]"),
     ];
     let env = project(&versions, &x);
     let said = |base: &str, got: &str| {
@@ -273,7 +273,7 @@ fn a_shadow_that_is_not_finite_makes_no_benign_change_wrong() {
     let x: Vec<f32> = (0..64).map(|at| 1.0 + drawn(at).abs()).collect();
     // The branch of doubles stores NaN, on both sides, and elsewhere on the second.
     let value = |own: &str, place: usize| {
-        format!("sizeof(x[i]) == 8 && i == {place} ? (x[i] - x[i]) / (x[i] - x[i]) : {own}")
+        format!("sizeof(x[i]) + 1 == 9 && i == {place} ? (x[i] - x[i]) / (x[i] - x[i]) : {own}")
     };
     let versions = [value("x[i] / 7.0f", 3), value("x[i] * (1.0f / 7.0f)", 5)];
     let env = project(&versions.map(|value| elementwise(false, &value)), &x);
@@ -287,7 +287,8 @@ fn a_shadow_that_is_not_finite_makes_no_benign_change_wrong() {
 #[test]
 fn shadows_that_no_rounding_brings_near_both_outputs_are_none() {
     let x: Vec<f32> = (0..64).map(|at| 1.0 + drawn(at).abs()).collect();
-    let value = |own: &str, factor: &str| format!("sizeof(x[i]) == 8 ? {factor} * x[i] : {own}");
+    let value =
+        |own: &str, factor: &str| format!("sizeof(x[i]) + 1 == 9 ? {factor} * x[i] : {own}");
     let versions = [value("x[i] / 7.0f", "-1.0f"), value("x[i] * (1.0f / 7.0f)", "-2.0f")];
     let env = project(&versions.map(|value| elementwise(false, &value)), &x);
     let run = diff(&env);
