@@ -377,6 +377,20 @@ fn a_repair_that_was_claimed_to_be_a_defect_is_called_a_repair() {
 }
 
 #[test]
+fn a_gradient_that_matches_another_loss_than_before_is_no_repair() {
+    let (env, mut ids) = losses(&["2.0f"]);
+    let kernel = std::fs::read_to_string(env.path("k.cu")).expect("a file");
+    let weighed = kernel.replace("sum += x[i]", "sum += 1.25f * x[i]");
+    for (number, text) in [&weighed, &weighed, &kernel].into_iter().enumerate() {
+        env.repo.commit_file("k.cu", &format!("{text}// again {number}\n"), "Again");
+        ids.push(env.repo.git(&["rev-parse", "HEAD"]));
+    }
+    let run = search(&env, "--good main~2 --bad main --jobs 1");
+    let said = without_diff(&run.stdout, &ids);
+    assert!(said.starts_with("[C3] is the first bad commit: Again"), "{said}");
+}
+
+#[test]
 fn a_commit_at_which_another_output_differs_too_is_judged_by_the_wanted_one() {
     let kernel = |(number, (first, second)): (usize, &(&str, &str))| {
         format!(

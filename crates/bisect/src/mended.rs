@@ -26,7 +26,7 @@ pub struct Mended {
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MendedBy {
-    /// Its loss: the gradient matches it, and did not before.
+    /// Its loss, which is the same: the gradient matches it, and did not before.
     Loss,
     /// The float64 shadow, which is the same on both sides, or the declared oracle.
     Accuracy {
@@ -81,13 +81,23 @@ pub(super) fn find_mended(
             .filter(|check| check.story.verdict() == GradientVerdict::Matches)
             .map(|check| check.output.as_str())
             .collect();
-        for GradientCheck { output, .. } in checks {
-            if matching.contains(&output.as_str()) {
+        for GradientCheck { output, of, .. } in checks {
+            let keeps_loss = of.is_some_and(|loss| keeps_output(culprit, &fixture, &loss));
+            if keeps_loss && matching.contains(&output.as_str()) {
                 mended.push(Mended { fixture: fixture.clone(), output, by: MendedBy::Loss });
             }
         }
     }
     Ok(mended)
+}
+
+/// Whether `culprit` leaves the output `name` as it was. A gradient may match a loss that is another one.
+fn keeps_output(culprit: &Culprit, fixture: &str, name: &str) -> bool {
+    let of_fixture = culprit.seen.observations.iter().filter(|seen| *seen.fixture == *fixture);
+    let outputs = of_fixture
+        .filter_map(|seen| seen.judgement.as_ref())
+        .flat_map(|judgement| &judgement.outputs);
+    outputs.filter(|output| output.name == name).all(|output| output.story.verdict().agrees())
 }
 
 /// The outputs of `judgement` with a symptom among `wanted`.
