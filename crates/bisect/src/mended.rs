@@ -64,7 +64,10 @@ pub(super) fn find_mended(
     if !mended.is_empty() && mended.len() == wanted_outputs.len() {
         return Ok(mended);
     }
-    let may_be_mended = wanted_outputs.iter().any(|(_, output)| is_other_mathematics(output));
+    // A program is run many times for its gradients: a claim about it is not questioned at this price.
+    let has_cheap_gradients = bisection.lab.backend().has_orders();
+    let may_be_mended = has_cheap_gradients
+        && wanted_outputs.iter().any(|(_, output)| is_other_mathematics(output));
     let (true, Some(&parent)) = (may_be_mended, culprit.parents.first()) else {
         return Ok(Vec::new());
     };
