@@ -212,8 +212,9 @@ fn known_not(value: Option<bool>) -> Option<bool> {
     value.map(|value| !value)
 }
 
-/// Whether every conditional of the preprocessor that begins or goes on in the bytes of `range` lies in them.
-pub(super) fn is_balanced(source: &Source, range: Range<usize>) -> bool {
+/// How many conditionals of the preprocessor begin in the bytes of `range` and end behind it; none if one around its
+/// start ends in it, or goes on with another branch.
+pub(super) fn count_open_conditionals(source: &Source, range: Range<usize>) -> Option<usize> {
     let mut open_conditionals = 0usize;
     for &token in source.tokens.iter().filter(|token| range.contains(&token.start)) {
         if token.kind != TokenKind::Directive {
@@ -222,15 +223,12 @@ pub(super) fn is_balanced(source: &Source, range: Range<usize>) -> bool {
         let words = lex_directive(source.text, token);
         match words.first().map_or("", |word| word.text(source.text)) {
             "if" | "ifdef" | "ifndef" => open_conditionals += 1,
-            "else" | "elif" | "elifdef" | "elifndef" if open_conditionals == 0 => return false,
-            "endif" => match open_conditionals.checked_sub(1) {
-                Some(fewer) => open_conditionals = fewer,
-                None => return false,
-            },
+            "else" | "elif" | "elifdef" | "elifndef" if open_conditionals == 0 => return None,
+            "endif" => open_conditionals = open_conditionals.checked_sub(1)?,
             _ => {}
         }
     }
-    open_conditionals == 0
+    Some(open_conditionals)
 }
 
 #[cfg(test)]

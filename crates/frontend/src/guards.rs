@@ -4,11 +4,12 @@
 use std::ops::Range;
 
 use super::Obstacle;
+use super::conditions::count_open_conditionals;
 use super::edits::Edits;
 use super::escape_c_string;
 use super::host::{HostContext, HostScope};
-use super::lexer::{TokenKind, Tokens, lex_directive};
-use super::shadow::is_on_device;
+use super::lexer::{TokenKind, Tokens};
+use super::shadow::{find_cast_type, is_in_constant_function, is_on_device};
 use super::source::Source;
 
 /// Lets the function around byte `byte_offset` end the replay for `obstacle`. Returns whether a function there can.
@@ -18,22 +19,18 @@ pub(super) fn guard_function(
     obstacle: &Obstacle,
     edits: &mut Edits,
 ) -> bool {
-    let text = context.source.text;
-    let tokens = &context.tokens;
     let Some(function) = context.function(byte_offset) else { return false };
-    let body_start = tokens[function.body.start].end;
-    if function.has_specifier(text, tokens, "constexpr")
-        || function.has_specifier(text, tokens, "consteval")
-        || !are_together(context.source, body_start, byte_offset)
-    {
+    let body_start = context.tokens[function.body.start].end;
+    // The preprocessor keeps the body's start wherever it keeps the obstacle.
+    let are_together = count_open_conditionals(context.source, body_start..byte_offset).is_some();
+    if is_in_constant_function(context, byte_offset) || !are_together {
         return false;
     }
-    edits.insert(body_start, obstacle_statement(context, obstacle));
+    edits.insert(body_start, obstacle_statement(context.source, obstacle));
     true
 }
 
-/// Lets a cast in a macro, whose first tokens are those of `part`, end the replay for `obstacle`; whether
-/// it is a cast.
+/// Lets a cast, whose first tokens are those of `part`, end the replay for `obstacle`; whether it is a cast.
 pub(super) fn guard_cast(
     context: &HostContext,
     tokens: &Tokens,
@@ -43,13 +40,9 @@ pub(super) fn guard_cast(
 ) -> bool {
     let text = context.source.text;
     let first = tokens[part.start];
-    let reason = obstacle_arguments(context, obstacle);
-    let cast_end = match first.text(text) {
-        "reinterpret_cast" => tokens.skip_angles(text, part.start + 1),
-        "(" => tokens.skip_group(part.start),
-        _ => None,
-    };
-    let Some(last) = cast_end.map(|group_end| tokens[group_end - 1]) else { return false };
+    let reason = obstacle_arguments(context.source, obstacle);
+    let Some(cast_type) = find_cast_type(text, tokens, part.start) else { return false };
+    let last = tokens[cast_type.end];
     let in_host_code = context.place == HostScope::Body
         || context.function(first.start).is_some() && !is_on_device(context, first.start);
     let cast = if in_host_code { "::replay_rt::host_bits_cast" } else { "::replay_rt::bits_cast" };
@@ -85,35 +78,15 @@ fn skip_operand(text: &str, tokens: &Tokens, index: usize) -> Option<usize> {
 }
 
 /// A statement to end the replay for `obstacle`.
-pub(super) fn obstacle_statement(context: &HostContext, obstacle: &Obstacle) -> String {
-    format!("::replay_rt::no_shadow{};", obstacle_arguments(context, obstacle))
+pub(super) fn obstacle_statement(source: &Source, obstacle: &Obstacle) -> String {
+    format!("::replay_rt::no_shadow{};", obstacle_arguments(source, obstacle))
 }
 
 /// The construct and its place, as arguments.
-pub(super) fn obstacle_arguments(context: &HostContext, obstacle: &Obstacle) -> String {
+pub(super) fn obstacle_arguments(source: &Source, obstacle: &Obstacle) -> String {
     let obstacle_text = escape_c_string(&obstacle.what);
-    let path = escape_c_string(context.source.path);
+    let path = escape_c_string(source.path);
     format!("(\"{obstacle_text}\", \"{path}\", {})", obstacle.line)
-}
-
-/// Whether the preprocessor keeps byte `begin` wherever it keeps byte `end`: no branch around the first ends before
-/// the second.
-fn are_together(source: &Source, begin: usize, end: usize) -> bool {
-    let tokens_between = source.tokens.iter().skip_while(|token| token.start < begin);
-    let tokens_between = tokens_between.take_while(|token| token.start < end);
-    let mut open_conditionals = 0usize;
-    for &token in tokens_between.filter(|token| token.kind == TokenKind::Directive) {
-        let words = lex_directive(source.text, token);
-        match words.first().map_or("", |word| word.text(source.text)) {
-            "if" | "ifdef" | "ifndef" => open_conditionals += 1,
-            "endif" if open_conditionals > 0 => open_conditionals -= 1,
-            "else" | "elif" | "elifdef" | "elifndef" | "endif" if open_conditionals == 0 => {
-                return false;
-            }
-            _ => {}
-        }
-    }
-    true
 }
 
 #[cfg(test)]

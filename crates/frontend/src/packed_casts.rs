@@ -146,7 +146,7 @@ impl<'t> PackedVariables<'t> {
             return;
         }
         let reason = obstacle_arguments(
-            context,
+            context.source,
             &create_shadow_obstacle(context, &tokens[index..cast_end], None),
         );
         let last = tokens[cast_end - 1];

@@ -70,7 +70,7 @@ pub(super) fn rewrite_asm_statements(
                 let obstacle = Obstacle { line: source.line(start), what, within, guarded: true };
                 code = format!(
                     "do {{ {} {code}; }} while (0)",
-                    guards::obstacle_statement(context, &obstacle)
+                    guards::obstacle_statement(source, &obstacle)
                 );
                 obstacles.push(obstacle);
             }

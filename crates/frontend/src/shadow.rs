@@ -347,15 +347,21 @@ fn skip_shadow_obstacle(context: &HostContext, tokens: &Tokens, index: usize) ->
     c_cast(context, tokens, index)
 }
 
+/// The tokens of the type in a cast at `index`, `reinterpret_cast<T>` or `(T)`; the cast's last token is behind them.
+pub(super) fn find_cast_type(text: &str, tokens: &Tokens, index: usize) -> Option<Range<usize>> {
+    match tokens.text_at(text, index) {
+        "reinterpret_cast" => Some(index + 2..tokens.skip_angles(text, index + 1)? - 1),
+        "(" => Some(index + 1..tokens.skip_group(index)? - 1),
+        _ => None,
+    }
+}
+
 /// The index after a cast at `index` that takes the bits of one variable for a float, as in `*(float*)&bits`.
 fn skip_float_cast(context: &HostContext, tokens: &Tokens, index: usize) -> Option<usize> {
     let text = context.source.text;
-    let (type_start, cast_end) = match tokens.text_at(text, index) {
-        "reinterpret_cast" => (index + 2, tokens.skip_angles(text, index + 1)?),
-        "(" => (index + 1, tokens.skip_group(index)?),
-        _ => return None,
-    };
-    let (sign, words) = tokens.get(type_start..cast_end - 1)?.split_last()?;
+    let cast_type = find_cast_type(text, tokens, index)?;
+    let cast_end = cast_type.end + 1;
+    let (sign, words) = tokens.get(cast_type)?.split_last()?;
     let is_float = words.iter().any(|word| word.is_spelled(text, "float"))
         && words.iter().all(|word| matches!(word.text(text), "float" | "const" | "volatile"));
     let mut operand = cast_end;
@@ -382,12 +388,9 @@ fn skip_open_cast(
     open_names: &BTreeSet<&str>,
 ) -> Option<usize> {
     let text = context.source.text;
-    let (type_start, cast_end) = match tokens.text_at(text, index) {
-        "reinterpret_cast" => (index + 2, tokens.skip_angles(text, index + 1)?),
-        "(" => (index + 1, tokens.skip_group(index)?),
-        _ => return None,
-    };
-    let (sign, words) = tokens.get(type_start..cast_end - 1)?.split_last()?;
+    let cast_type = find_cast_type(text, tokens, index)?;
+    let cast_end = cast_type.end + 1;
+    let (sign, words) = tokens.get(cast_type)?.split_last()?;
     let is_pointer = sign.is_spelled(text, "*")
         || (sign.is_spelled(text, "&") && tokens.is_spelled_at(text, index, "reinterpret_cast"));
     let is_followed = tokens
@@ -405,7 +408,7 @@ pub(super) fn is_on_device(context: &HostContext, byte_offset: usize) -> bool {
 }
 
 /// Whether byte `byte_offset` lies in a function for constant expressions.
-fn is_in_constant_function(context: &HostContext, byte_offset: usize) -> bool {
+pub(super) fn is_in_constant_function(context: &HostContext, byte_offset: usize) -> bool {
     let text = context.source.text;
     context.function(byte_offset).is_some_and(|function| {
         ["constexpr", "consteval"]

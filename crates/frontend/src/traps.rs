@@ -3,10 +3,11 @@
 
 use super::conditions;
 use super::edits::Edits;
+use super::guards;
 use super::outline::{ItemKind, outline_items};
 use super::reachability::find_enclosing_name;
 use super::source::Source;
-use super::{Obstacle, SourceUnit, escape_c_string};
+use super::{Obstacle, SourceUnit};
 
 /// A line of the sources that the compiler refuses in the float64 shadow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,18 +51,15 @@ pub fn trap_refused_lines(
                 continue;
             }
             trapped.push(open_brace.start);
-            if !conditions::is_balanced(&source, open_brace.end..close_brace.start) {
+            let body = open_brace.end..close_brace.start;
+            if conditions::count_open_conditionals(&source, body.clone()) != Some(0) {
                 return None;
             }
             obstacle.within = Some(function.name.clone());
-            let statement = format!(
-                "::replay_rt::no_shadow(\"{}\", \"{}\", {}); __builtin_trap();",
-                escape_c_string(&obstacle.what),
-                escape_c_string(source.path),
-                obstacle.line
-            );
+            let statement =
+                format!("{} __builtin_trap();", guards::obstacle_statement(&source, &obstacle));
             edits.insert(open_brace.end, statement);
-            edits.remove(text, open_brace.end..close_brace.start);
+            edits.remove(text, body);
         } else {
             let assertion = (0..tokens.len()).find(|&index| {
                 tokens.is_spelled_at(text, index, "static_assert")
