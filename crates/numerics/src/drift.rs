@@ -11,9 +11,8 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::constants::{LEAST_SLICE, NARROW_ROUNDING, NOISE_FACTOR, WIDER_NOISE};
-use super::measure::{Squares, ulp};
+use super::measure::{Squares, sum_parts, ulp};
 use super::noise::NoiseRef;
-use super::parts::measure_parts;
 use replay_base::summary::Number;
 use replay_base::tensor::{DType, Dim, TensorView};
 
@@ -94,12 +93,8 @@ fn axis_name(dims: &[Dim], axis: usize) -> String {
 
 /// Whether the noise of both sides is no more than that of their last roundings.
 fn is_computed_wider(base: &TensorView, got: &TensorView, noise: &NoiseRef) -> bool {
-    let [mut units, mut noises] = [Squares::EMPTY; 2];
-    let parts = measure_parts(base.len(), |range| sum_units_and_noise(base, got, noise, range));
-    for [part_units, part_noises] in &parts {
-        units.merge(part_units);
-        noises.merge(part_noises);
-    }
+    let [units, noises] =
+        sum_parts(base.len(), |range| sum_units_and_noise(base, got, noise, range));
     noises.root() <= WIDER_NOISE * units.root()
 }
 

@@ -48,13 +48,22 @@ pub(super) struct Squares {
 /// Elements that are read at a time.
 const BLOCK: usize = 1 << 10;
 
+/// The sums of squares that `sum` makes of each part of `count` elements, added up.
+pub(super) fn sum_parts<const N: usize>(
+    count: usize,
+    sum: impl Fn(Range<usize>) -> [Squares; N] + Sync,
+) -> [Squares; N] {
+    let mut totals = [Squares::EMPTY; N];
+    for part in measure_parts(count, sum) {
+        totals.iter_mut().zip(&part).for_each(|(total, part)| total.merge(part));
+    }
+    totals
+}
+
 /// The root mean square of a tensor, in which elements that are not finite count as 0.
 pub(super) fn root_mean_square(view: &TensorView) -> f64 {
-    let mut total_squares = Squares::default();
-    measure_parts(view.len(), |range| sum_squares(view, range))
-        .iter()
-        .for_each(|part| total_squares.merge(part));
-    total_squares.root() / (view.len().max(1) as f64).sqrt()
+    let [squares] = sum_parts(view.len(), |range| [sum_squares(view, range)]);
+    squares.root() / (view.len().max(1) as f64).sqrt()
 }
 
 /// The squares of the finite elements in `range`.
@@ -72,12 +81,7 @@ fn sum_squares(view: &TensorView, range: Range<usize>) -> Squares {
 /// Half a unit in the last place of `view`, relative, in L2, over finite elements: the most by which rounding it once to
 /// nearest errs.
 pub fn relative_half_unit(view: &TensorView) -> f64 {
-    let [mut units, mut values] = [Squares::EMPTY; 2];
-    for [part_units, part_values] in measure_parts(view.len(), |range| sum_half_units(view, range))
-    {
-        units.merge(&part_units);
-        values.merge(&part_values);
-    }
+    let [units, values] = sum_parts(view.len(), |range| sum_half_units(view, range));
     units.relative_to(&values)
 }
 

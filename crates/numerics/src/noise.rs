@@ -9,7 +9,7 @@ use super::bitmap::Bitmap;
 use super::cells::{DeviationFloat, raise_to_neighbours};
 use super::constants::{FLIP_FACTOR, FLIP_REPLAYS, ORDER_FACTOR};
 use super::deviations::{BLOCK, ElementDeviations, Of};
-use super::measure::{Squares, ulp};
+use super::measure::{Squares, sum_parts, ulp};
 use super::parts::measure_parts;
 use super::{CompareError, NumericsError, check_shapes};
 use replay_base::scratch::{Scratch, ScratchError, ScratchNumber, ScratchNumbers};
@@ -56,10 +56,7 @@ impl Spread {
 
     /// The L2 norm.
     fn norm(&self) -> f64 {
-        let mut squares = Squares::default();
-        measure_parts(self.len(), |range| self.sum_squares(range))
-            .iter()
-            .for_each(|part| squares.merge(part));
+        let [squares] = sum_parts(self.len(), |range| [self.sum_squares(range)]);
         squares.root()
     }
 

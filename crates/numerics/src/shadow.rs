@@ -14,7 +14,7 @@ use super::constants::{
     LEAST_CLASS, LEAST_ROW, LEFT_OVER, LEFT_SHARE, NOISE_FACTOR, ROUNDOFF_UNITS, SAMPLED_ROW,
     SHADOW_ABSOLUTE, SHADOW_FACTOR, SHADOW_RELATIVE,
 };
-use super::measure::{Squares, root_mean_square, ulp, value_distance};
+use super::measure::{Squares, root_mean_square, sum_parts, ulp, value_distance};
 use super::noise::{NoiseRef, Spread};
 use super::parts::measure_parts;
 use super::{CompareError, NumericsError, check_shapes};
@@ -487,14 +487,8 @@ pub fn error_without_ties(
 ) -> Result<f64, CompareError> {
     check_shapes(shadow, output, false)?;
     own_noise.check_len(shadow.len())?;
-    let parts = measure_parts(shadow.len(), |range| {
-        sum_errors_without_ties(output, shadow, own_noise, range)
-    });
-    let [mut errors, mut truth] = [Squares::EMPTY; 2];
-    for [part_errors, part_truth] in &parts {
-        errors.merge(part_errors);
-        truth.merge(part_truth);
-    }
+    let [errors, truth] =
+        sum_parts(shadow.len(), |range| sum_errors_without_ties(output, shadow, own_noise, range));
     Ok(errors.relative_to(&truth))
 }
 
