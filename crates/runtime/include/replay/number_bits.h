@@ -58,6 +58,12 @@ struct bits_word {
   }
 };
 
+// Changes of an integer by arithmetic, for a class `T` that reads and takes an `I`.
+#define REPLAY_CHANGE(T, OP) \
+  T& operator OP##=(I by) { return *this = (I)((I)*this OP by); }
+#define REPLAY_CHANGES(T)                                                               \
+  REPLAY_CHANGE(T, +) REPLAY_CHANGE(T, -) REPLAY_CHANGE(T, *) REPLAY_CHANGE(T, &)       \
+  REPLAY_CHANGE(T, |) REPLAY_CHANGE(T, ^) REPLAY_CHANGE(T, <<) REPLAY_CHANGE(T, >>)
 /// A number seen as an `I`.
 template <class I>
 struct bits_place {
@@ -78,11 +84,7 @@ struct bits_place {
   bits_place(const bits_place&) = default;
   bits_place(double* number, const char* what, const char* file, uint32_t line)
       : number(number), what(what), file(file), line(line) {}
-#define REPLAY_CHANGE(OP) \
-  bits_place& operator OP##=(I by) { return *this = (I)((I)*this OP by); }
-  REPLAY_CHANGE(+) REPLAY_CHANGE(-) REPLAY_CHANGE(*) REPLAY_CHANGE(&) REPLAY_CHANGE(|)
-  REPLAY_CHANGE(^) REPLAY_CHANGE(<<) REPLAY_CHANGE(>>)
-#undef REPLAY_CHANGE
+  REPLAY_CHANGES(bits_place)
 };
 
 /// A pointer to numbers seen as `I`.
@@ -138,10 +140,8 @@ class bits_member {
       : number(number_of_bits(from, "union", file, line)) {}
   bits_member(number_bits<I> from) : number(from.number) {}
   operator I() const { return read_bits<I>(number); }
-#define REPLAY_CHANGE(OP) \
-  bits_member& operator OP##=(I by) { return *this = bits_member((I)((I)*this OP by)); }
-  REPLAY_CHANGE(+) REPLAY_CHANGE(-) REPLAY_CHANGE(*) REPLAY_CHANGE(&) REPLAY_CHANGE(|)
-  REPLAY_CHANGE(^) REPLAY_CHANGE(<<) REPLAY_CHANGE(>>)
+  REPLAY_CHANGES(bits_member)
+#undef REPLAY_CHANGES
 #undef REPLAY_CHANGE
 };
 
