@@ -92,6 +92,8 @@ class Project:
 
     def variables(self, extra: Mapping[str, str]) -> dict[str, str]:
         kept = {key: value for key, value in os.environ.items() if not key.startswith("REPLAY_")}
+        # The tests' own process has it; the package sets it by itself.
+        del kept["TRITON_INTERPRET"]
         kept |= {
             "REPLAY_PROTOCOL": "1",
             "REPLAY_CACHE_DIR": str(self.root / "cache"),

@@ -79,10 +79,9 @@ Found = Callable[..., list[dict[str, Any]]]
 
 
 @pytest.fixture(autouse=True)
-def triton(monkeypatch: pytest.MonkeyPatch) -> None:
+def triton() -> None:
     need("torch")
     need("triton")
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
     triton_interpreter.guard()
 
 
