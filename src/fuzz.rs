@@ -108,7 +108,6 @@ pub fn fuzz_outcome(bytes: &[u8]) {
         fixture: "step0".to_owned(),
         revision: None,
         outcome,
-        filled: Vec::new(),
         gradients: Vec::new(),
         orders: Vec::new(),
         trusted: None,

@@ -440,7 +440,6 @@ pub fn judge_replayed_trial(
         fixture: project.subject.fixture.name.clone(),
         revision: target.commit.clone().map(Revision::from),
         outcome: outcome.clone(),
-        filled: project.subject.fixture.harness.filled().map(str::to_owned).collect(),
         captured,
         captured_at,
         oracle,
@@ -560,7 +559,6 @@ mod tests {
             launch_count: 0,
             outputs: Vec::new(),
             printed: String::new(),
-            is_unwritten_unknown: false,
         }
     }
 
@@ -734,7 +732,6 @@ mod tests {
                                     fixture: "tiny".to_owned(),
                                     revision: None,
                                     outcome: outcome(&status),
-                                    filled: Vec::new(),
                                     captured: captured.map(known).into_iter().collect(),
                                     captured_at: None,
                                     oracle: oracle.map(known).into_iter().collect(),

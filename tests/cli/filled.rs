@@ -40,6 +40,11 @@ fn an_output_that_is_filled_before_the_call_is_not_said_to_be_written() {
     ");
     let markdown = env.replay(&["fixtures/tiny", "--format", "markdown"]).stdout;
     assert!(!markdown.contains("every output is written"), "{markdown}");
+    let run = env.replay(&["fixtures/tiny", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    let outputs = json["replays"][0]["outputs"].as_array().unwrap();
+    let shown: Vec<bool> = outputs.iter().map(|y| y["shows_unwritten"] == true).collect();
+    assert_eq!(shown, [false, true]);
     let run = project("init = \"x\"\n", "init = 0\n").replay(&["fixtures/tiny"]);
-    insta::assert_snapshot!(run.last_line(), @"completed: `init` fills the outputs, so that unwritten elements do not show; all are finite");
+    insta::assert_snapshot!(run.last_line(), @"completed: every output is finite; unwritten elements do not show");
 }

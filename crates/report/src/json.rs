@@ -100,6 +100,7 @@ struct JsonOutput<'a> {
     name: &'a str,
     dtype: DType,
     dims: &'a [Dim],
+    shows_unwritten: bool,
     #[serde(flatten)]
     summary: &'a Summary,
 }
@@ -251,6 +252,7 @@ fn build_json_output(output: &OutputRecord) -> JsonOutput<'_> {
         name: &output.name,
         dtype: output.dtype,
         dims: &output.dims,
+        shows_unwritten: output.shows_unwritten,
         summary: &output.summary,
     }
 }

@@ -91,8 +91,6 @@ pub struct ReportEntry {
     pub revision: Option<Revision>,
     /// The outcome of the replay.
     pub outcome: Outcome,
-    /// The outputs filled with zeros or an input before the call: unwritten elements do not show in them.
-    pub filled: Vec<String>,
     /// The outputs beside the captured ones of the fixture.
     pub captured: Vec<KnownCheck>,
     /// The revision whose outputs were captured, if the fixture names it.
@@ -208,13 +206,11 @@ fn create_sample_entry(status: replay_engine::trial::Status) -> ReportEntry {
         launch_count: 0,
         outputs: Vec::new(),
         printed: String::new(),
-        is_unwritten_unknown: false,
     };
     ReportEntry {
         fixture: "step0".to_owned(),
         revision: None,
         outcome,
-        filled: Vec::new(),
         captured: Vec::new(),
         captured_at: None,
         oracle: Vec::new(),

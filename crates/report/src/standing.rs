@@ -279,24 +279,23 @@ const NOT_ALL_FINITE: &str = "not all finite, as inputs or harness allow";
 fn describe_completion(entry: &ReportEntry) -> String {
     let outputs = &entry.outcome.outputs;
     let all_finite = outputs.iter().all(|o| o.summary.nan + o.summary.inf == 0);
-    let written_words = match (entry.filled.len(), all_finite) {
-        (_, true) if entry.outcome.is_unwritten_unknown => {
-            "every output is finite; unwritten elements do not show".to_owned()
+    let hidden: Vec<&str> = outputs
+        .iter()
+        .filter(|output| !output.shows_unwritten)
+        .map(|output| output.name.as_str())
+        .collect();
+    let finite_words = if all_finite { "all are finite" } else { NOT_ALL_FINITE };
+    let written_words = match hidden.len() {
+        0 if all_finite => "every output is written and finite".to_owned(),
+        0 => format!("every output is written, {NOT_ALL_FINITE}"),
+        count if count < outputs.len() => {
+            let names = hidden.join(", ");
+            format!(
+                "every output but {names}, which `init` fills, is known to be written; {finite_words}"
+            )
         }
-        (_, false) if entry.outcome.is_unwritten_unknown => {
-            format!("unwritten elements do not show, {NOT_ALL_FINITE}")
-        }
-        (0, true) => "every output is written and finite".to_owned(),
-        (0, false) => format!("every output is written, {NOT_ALL_FINITE}"),
-        (filled, finite) => {
-            let filled_words = if filled < outputs.len() {
-                let names = entry.filled.join(", ");
-                format!("every output but {names}, which `init` fills, is known to be written")
-            } else {
-                "`init` fills the outputs, so that unwritten elements do not show".to_owned()
-            };
-            format!("{filled_words}; {}", if finite { "all are finite" } else { NOT_ALL_FINITE })
-        }
+        _ if all_finite => "every output is finite; unwritten elements do not show".to_owned(),
+        _ => format!("unwritten elements do not show, {NOT_ALL_FINITE}"),
     };
     let captured = known::captured_sentence(&entry.captured);
     let captured = captured.map_or(String::new(), |sentence| format!("; {sentence}"));

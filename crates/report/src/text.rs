@@ -160,10 +160,10 @@ fn write_output_section(out: &mut Text, entry: &ReportEntry) {
         let checksum = output.summary.checksum;
         let words = format!("  {:kind$}  {checksum}", self::format_output_kind(output));
         out.line(ReportLine::from("  ").column(BOLD, &output.name, name).and(words));
-        let unwritten = if outcome.is_unwritten_unknown || entry.filled.contains(&output.name) {
-            ReportLine::from("unwritten unknown")
-        } else {
+        let unwritten = if output.shows_unwritten {
             render_unwanted_count("unwritten", output.summary.unwritten)
+        } else {
+            ReportLine::from("unwritten unknown")
         };
         let statistics = numbers::render_statistics(&output.summary).and("  ").and(unwritten);
         out.line(ReportLine::from(" ".repeat(name + 4)).and(statistics));

@@ -40,10 +40,10 @@ fn outcome(values: &[f32]) -> Outcome {
             dtype: DType::F32,
             dims,
             summary: summarize_tensor(&view, Some(&POISON_A)),
+            shows_unwritten: true,
             slices: vec![Slices { dim: "head".to_owned(), norms }],
         }],
         printed: String::new(),
-        is_unwritten_unknown: false,
     }
 }
 

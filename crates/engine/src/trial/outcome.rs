@@ -31,9 +31,6 @@ pub struct Outcome {
     pub outputs: Vec<OutputRecord>,
     /// The text printed by the code.
     pub printed: String,
-    /// Whether unwritten elements of the outputs do not show.
-    #[serde(default)]
-    pub is_unwritten_unknown: bool,
 }
 
 impl Outcome {
@@ -298,6 +295,8 @@ pub struct OutputRecord {
     pub dims: Vec<Dim>,
     /// Checksum and statistics.
     pub summary: Summary,
+    /// Whether unwritten elements show: not where `init` or a program fills them first.
+    pub shows_unwritten: bool,
     /// The norms of its slices along small named dimensions.
     pub slices: Vec<Slices>,
 }

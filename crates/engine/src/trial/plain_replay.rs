@@ -199,7 +199,6 @@ impl Trial {
             launch_count: 0,
             outputs: Vec::new(),
             printed: String::new(),
-            is_unwritten_unknown: false,
         }
     }
 
@@ -218,12 +217,12 @@ impl Trial {
             let (summary, new_failures) = self.judge_output(variant, runs, &output.name, &view)?;
             failures.extend(new_failures);
             let slices = Slices::measure(&view, &declared_output.dims);
-            outputs.push(record_output(declared_output, summary, slices));
+            outputs.push(self.record_output(run, declared_output, summary, slices));
         }
         outputs.extend(run.summaries.iter().filter_map(|(name, summary)| {
             let declared_output = fixture.outputs.iter().find(|output| output.name == *name)?;
             // Slices take the elements, and these stay on the device.
-            Some(record_output(declared_output, summary.clone(), Vec::new()))
+            Some(self.record_output(run, declared_output, summary.clone(), Vec::new()))
         }));
         outputs.sort_by_key(|output| {
             fixture.outputs.iter().position(|declared| declared.name == output.name)
@@ -239,8 +238,22 @@ impl Trial {
             launch_count: run.launch_count,
             outputs,
             printed: run.printed.clone(),
-            is_unwritten_unknown: run.is_unwritten_unknown,
         })
+    }
+
+    /// The record of output `declared_output` of `run`.
+    fn record_output(
+        &self,
+        run: &Run,
+        declared_output: &Output,
+        summary: Summary,
+        slices: Vec<Slices>,
+    ) -> OutputRecord {
+        let name = declared_output.name.clone();
+        let mut filled = self.fixture().harness.filled();
+        let shows_unwritten = !run.is_unwritten_unknown && !filled.any(|output| output == name);
+        let dims = declared_output.dims.clone();
+        OutputRecord { name, dtype: declared_output.dtype, dims, summary, shows_unwritten, slices }
     }
 
     /// The summary of one output, and its failures.
@@ -377,12 +390,6 @@ fn classify_parting(variant: &dyn Variant, first: &Run) -> Result<Parting, Repla
     Ok(Parting::Poison)
 }
 
-fn record_output(declared_output: &Output, summary: Summary, slices: Vec<Slices>) -> OutputRecord {
-    let name = declared_output.name.clone();
-    let dims = declared_output.dims.clone();
-    OutputRecord { name, dtype: declared_output.dtype, dims, summary, slices }
-}
-
 /// A repetition of one of two runs that differ in their poison: one that gives other bits, if any does.
 ///
 /// Code may choose among a few algorithms by the clock: two runs may differ by chance, and one repetition
@@ -492,7 +499,6 @@ mod tests {
             launch_count: 0,
             outputs: Vec::new(),
             printed: String::new(),
-            is_unwritten_unknown: false,
         }
     }
 

@@ -37,7 +37,6 @@ impl Compared {
             fixture: self.fixture.clone(),
             revision: self.got.clone(),
             outcome: self.judgement.got.clone(),
-            filled: Vec::new(),
             captured: Vec::new(),
             captured_at: None,
             oracle: Vec::new(),

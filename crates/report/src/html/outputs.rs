@@ -44,8 +44,8 @@ pub(super) fn render_outputs_table(outcome: &Outcome) -> Markup {
                 td class="number" { (format_optional_number(summary.mean, 6)) }
                 td class="number" { (summary.zeros) }
                 (render_unwanted_cell(summary.nan)) (render_unwanted_cell(summary.inf))
-                @if outcome.is_unwritten_unknown { td { "unknown" } }
-                @else { (render_unwanted_cell(summary.unwritten)) }
+                @if record.shows_unwritten { (render_unwanted_cell(summary.unwritten)) }
+                @else { td { "unknown" } }
                 td { code { (summary.checksum) } }
             }
         }
