@@ -3,6 +3,7 @@
 #![deny(unsafe_code)]
 
 pub mod cache;
+pub mod concurrent;
 pub mod files;
 pub mod foreign;
 #[doc(hidden)]

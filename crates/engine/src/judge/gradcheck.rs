@@ -12,11 +12,10 @@ use serde::{Deserialize, Serialize};
 use super::gradient_story::{GradientStory, SpoiltInput, UncheckedGradient};
 use super::twins::describe_far;
 use crate::backend::{Ability, Mode, ReplayError, Variant};
-use crate::trial::{
-    Measurement, Shadow, StepReach, Trial, convert_numerics_error, run_both, why_unfinished,
-};
+use crate::trial::{Measurement, Shadow, StepReach, Trial, convert_numerics_error, why_unfinished};
 use crate::worker::{CallPart, Ending, InputChange, Run, Stepped};
 use replay_base::cache::CacheKind;
+use replay_base::concurrent::run_both;
 use replay_base::summary::{Number, POISON_A};
 use replay_base::tensor::step::{Scales, Step};
 use replay_base::tensor::{DType, TensorView, parallel, unravel_index};

@@ -27,8 +27,9 @@ use std::sync::OnceLock;
 use crate::backend::{Ability, Held, ReplayError, Variant};
 use crate::trial::{
     Failure, Nondeterminism, OrderDependence, Outcome, OutputRecord, Probe, Status, Trial,
-    convert_numerics_error, digest_key_parts, measured_ahead, run_both,
+    convert_numerics_error, digest_key_parts, measured_ahead,
 };
+use replay_base::concurrent::run_both;
 use replay_base::summary::Checksum;
 use replay_base::tensor::{DType, Dim};
 use replay_fixture::fixture::Fixture;

@@ -10,7 +10,8 @@ use super::story::{
     ErrorEvidence, Evidence, OrderEvidence, ShadowEvidence, StepEvidence, Story, tell_story,
 };
 use crate::backend::{Ability, ReplayError};
-use crate::trial::{Probe, Shadow, StepReach, convert_numerics_error, run_both, steps_between};
+use crate::trial::{Probe, Shadow, StepReach, convert_numerics_error, steps_between};
+use replay_base::concurrent::run_both;
 use replay_base::scratch::Scratch;
 use replay_base::tensor::{DType, Dim, TensorView};
 use replay_fixture::fixture::Fixture;

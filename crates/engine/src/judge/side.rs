@@ -1,8 +1,9 @@
 //! One of two compared trials.
 
 use crate::backend::ReplayError;
-use crate::trial::{Measurement, Shadow, Trial, run_both};
+use crate::trial::{Measurement, Shadow, Trial};
 use crate::worker::Run;
+use replay_base::concurrent::run_both;
 use replay_base::tensor::TensorView;
 
 /// A trial with all its measurements.

@@ -4,11 +4,11 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use super::Trial;
-use super::concurrent::run_both;
 use super::measurement::{Around, Needed, needed_beside};
 use crate::backend::{Mode, ReplayError, Variant};
 use crate::worker::{Ending, Run};
 use replay_base::cache::CacheKind;
+use replay_base::concurrent::run_both;
 use replay_base::summary::POISON_A;
 
 /// The noise of a reference.

@@ -5,12 +5,12 @@ use std::sync::{Arc, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::concurrent::run_both;
 use super::order::OrderDependence;
 use super::plain_replay::Plain;
 use super::{Shadow, Trial};
 use crate::backend::{Ability, Mode, ReplayError, Variant};
 use crate::worker::{Ending, InputChange, Run, Stepped};
+use replay_base::concurrent::run_both;
 use replay_base::scratch::Scratch;
 use replay_base::summary::{Number, POISON_A};
 use replay_base::tensor::step::{Scales, Step, StepClass, StepUnit};

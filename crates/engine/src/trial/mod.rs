@@ -6,7 +6,6 @@
 
 mod build;
 mod checked_replay;
-mod concurrent;
 mod early_noise;
 mod imprints;
 mod lab;
@@ -20,7 +19,6 @@ mod steps;
 mod subject;
 mod twin;
 
-pub(crate) use self::concurrent::run_both;
 pub(crate) use self::early_noise::measured_ahead;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};

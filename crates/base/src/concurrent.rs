@@ -5,7 +5,7 @@ use std::thread;
 
 /// Runs both, `first_task` on a thread of its own. Must not be used for work of rayon's: each may wait for a
 /// result of another thread.
-pub(crate) fn run_both<A: Send, B>(
+pub fn run_both<A: Send, B>(
     first_task: impl FnOnce() -> A + Send,
     second_task: impl FnOnce() -> B,
 ) -> (A, B) {
