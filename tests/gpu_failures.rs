@@ -33,7 +33,8 @@ fn what_nvrtc_rejects_is_the_revision_s_fault_and_is_remembered() {
     let source =
         "#include <stdlib.h>\n__global__ void k(int* out, int n) {\n  out[0] = rand();\n}\n";
     let small = Small::new(source, "k<<<1, 1>>>(out, n);");
-    let compile = || toolchain.compile(&small.subject.fixture.harness, &small.sources).unwrap_err();
+    let compile =
+        || toolchain.compile(&small.subject.fixture.harness, &small.sources, None).unwrap_err();
     for error in [compile(), compile()] {
         assert!(error.is_revision_fault());
         insta::allow_duplicates! { insta::assert_snapshot!(error, @r#"the device code does not compile: kernel.cu(3): error: identifier "rand" is undefined"#) }

@@ -3,13 +3,49 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use replay::compile::DeviceToolchain;
+use replay::compile::{DeviceToolchain, Signature};
 use replay::cuda::Module;
+use replay::frontend::Precision;
 use replay::harness::Harness;
 use replay::history::{SourceSpec, source_set_from_dir};
+use replay::trial::Subject;
 
 use crate::common::gpu_lab::*;
 use crate::gpu::{DEDUCED, Demo, HEADERS, NAMES, WIDENED};
+
+/// Instances for numbers of each kind, for types and for a template.
+const NUMBERS: &str = r#"
+enum class Side { Left, Right };
+template <typename T> struct Pair { T first, second; };
+template <unsigned N, bool Up> __global__ void count(int* out) { out[0] += Up ? N : -int(N); }
+template <long long N, unsigned long M> __global__ void wide(int* out) { out[1] += int(N + (long long)M); }
+template <short N, char C> __global__ void narrow(int* out) { out[2] += N + C; }
+template <Side S> __global__ void side(int* out) { out[3] += int(S); }
+template <typename T> __global__ void pairs(T* out, int n) { if (n > 4) ((int*)out)[4] += sizeof(T); }
+void all(const int* x, int* out, int n) {
+    count<3u, true><<<1, 1>>>(out);
+    count<7, false><<<1, 1>>>(out);
+    wide<-5, 9ul><<<1, 1>>>(out);
+    narrow<-2, 'a'><<<1, 1>>>(out);
+    side<Side::Right><<<1, 1>>>(out);
+    pairs<<<1, 1>>>((Pair<unsigned char>*)out, n);
+    pairs<Pair<Pair<float>>><<<1, 1>>>((Pair<Pair<float>>*)out, n);
+}
+"#;
+
+/// An instance that host code names, and device code refuses.
+const UNLAUNCHED: &str = r#"
+#ifdef __CUDACC_RTC__
+#define FITS(T) static_assert(T, "not on a device");
+#else
+#define FITS(T)
+#endif
+template <bool Bad> __global__ void put(int* out) { FITS(!Bad) out[0] = 1; }
+void all(const int* x, int* out, int n) {
+    if (n > 1 << 20) put<true><<<1, 1>>>(out);
+    else put<false><<<1, 1>>>(out);
+}
+"#;
 
 /// Commits of the demonstration: the suspect, the declared fixes, what came before and after.
 const COMMITS: [&str; 7] =
@@ -25,7 +61,7 @@ fn every_demonstration_commit_compiles_for_a_gpu_and_every_launched_name_resolve
     let cpu = lab(&cache, Device::Cpu, MINUTE);
     for revision in COMMITS {
         let sources = demo.sources(revision);
-        let module = toolchain.compile(&demo.subject.fixture.harness, &sources);
+        let module = toolchain.compile(&demo.subject.fixture.harness, &sources, None);
         let module = module.unwrap_or_else(|error| panic!("{revision}: {error}"));
         let module = Module::decode(&std::fs::read(&module.path).unwrap()).unwrap();
         let trial = cpu.trial(&demo.subject, &sources.into());
@@ -48,7 +84,7 @@ fn instances_of_templates_and_variables_are_compiled_once_they_are_asked_for() {
     let harness = &small.subject.fixture.harness;
     let read = |path: &Path| Module::decode(&std::fs::read(path).unwrap()).unwrap();
 
-    let plain = toolchain.compile(harness, &small.sources).unwrap();
+    let plain = toolchain.compile(harness, &small.sources, None).unwrap();
     let kernels = read(&plain.path);
     for name in ["plain::add", "flip", "reverse"] {
         assert!(kernels.kernel(name, None).is_some(), "{name} in {:?}", kernels.kernels());
@@ -63,8 +99,52 @@ fn instances_of_templates_and_variables_are_compiled_once_they_are_asked_for() {
     assert!(kernels.kernel("weigh<2, int>", None).is_some());
     assert!(kernels.names.contains_key("&bias"));
     // The next run begins with what this one learned.
-    let again = toolchain.compile(harness, &small.sources).unwrap();
+    let again = toolchain.compile(harness, &small.sources, None).unwrap();
     assert_eq!((again.path, again.expressions), (more.path, more.expressions));
+}
+
+#[test]
+#[ignore = "needs NVRTC"]
+fn the_instances_in_host_code_are_compiled_at_once_by_the_names_of_their_launches() {
+    let nvrtc = nvrtc();
+    let (_folder, cache) = cache();
+    let devices = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
+    for source in [DEDUCED, NUMBERS] {
+        let small = Small::new(source, "all(x, out, n);");
+        let Subject { fixture, .. } = &*small.subject;
+        let signature = Signature::from_fixture(fixture);
+        let host = toolchain(&cache)
+            .compile(&fixture.harness, &signature, &small.sources, Precision::Native)
+            .unwrap();
+        let early = devices.compile_early(&fixture.harness, &small.sources).unwrap();
+        assert!(early.is_none(), "host code has yet to tell");
+        let module = devices.compile(&fixture.harness, &small.sources, Some(&host)).unwrap();
+        let outcome = small.replay(&lab(&cache, Device::Cpu, MINUTE));
+        let launched: BTreeSet<String> =
+            outcome.launches.iter().map(|launch| launch.kernel.clone()).collect();
+        assert_eq!(module.expressions, launched);
+        let built = Module::decode(&std::fs::read(&module.path).unwrap()).unwrap();
+        for kernel in launched {
+            assert!(built.kernel(&kernel, None).is_some(), "{kernel}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs NVRTC"]
+fn an_instance_that_does_not_compile_for_a_gpu_hurts_nobody_unless_it_is_launched() {
+    let nvrtc = nvrtc();
+    let (_folder, cache) = cache();
+    let devices = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
+    let small = Small::new(UNLAUNCHED, "all(x, out, n);");
+    let Subject { fixture, .. } = &*small.subject;
+    let signature = Signature::from_fixture(fixture);
+    let host = toolchain(&cache)
+        .compile(&fixture.harness, &signature, &small.sources, Precision::Native)
+        .unwrap();
+    let module = devices.compile(&fixture.harness, &small.sources, Some(&host)).unwrap();
+    assert!(module.expressions.is_empty(), "{:?}", module.expressions);
+    devices.extend(&module, "put<false>").unwrap();
 }
 
 #[test]
@@ -75,7 +155,8 @@ fn a_deduced_instance_compiles_for_a_gpu_by_the_name_that_the_host_gives_it() {
     let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
     let small = Small::new(DEDUCED, "all(x, out, n);");
     let outcome = small.replay(&lab(&cache, Device::Cpu, MINUTE));
-    let mut module = toolchain.compile(&small.subject.fixture.harness, &small.sources).unwrap();
+    let mut module =
+        toolchain.compile(&small.subject.fixture.harness, &small.sources, None).unwrap();
     for launch in &outcome.launches {
         module = toolchain.extend(&module, &launch.kernel).unwrap();
         let built = Module::decode(&std::fs::read(&module.path).unwrap()).unwrap();
@@ -91,7 +172,7 @@ fn cuda_s_own_headers_are_found_beside_nvrtc() {
     let (_folder, cache) = cache();
     let toolchain = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
     let small = Small::new(HEADERS, "all_of_them(x, out, n);");
-    let module = toolchain.compile(&small.subject.fixture.harness, &small.sources).unwrap();
+    let module = toolchain.compile(&small.subject.fixture.harness, &small.sources, None).unwrap();
     toolchain.extend(&module, "narrow<__nv_bfloat16>").unwrap();
 }
 
@@ -114,7 +195,7 @@ fn the_kernels_of_public_repositories_compile_for_a_gpu() {
         let include = harness.include.clone();
         let spec = SourceSpec { sources, include, ..SourceSpec::default() };
         let sources = source_set_from_dir(&folder, &spec).unwrap();
-        let module = toolchain.compile(&harness, &sources);
+        let module = toolchain.compile(&harness, &sources, None);
         assert!(module.is_ok(), "{name}: {}", module.unwrap_err());
     }
 }
@@ -133,7 +214,8 @@ fn kernels_that_include_all_of_cub_or_wait_for_their_grid_compile_for_a_gpu() {
     let harness = Harness::parse(text, &folder.join("replay.toml")).unwrap();
     let spec = SourceSpec { sources: harness.sources.clone(), ..SourceSpec::default() };
     let sources = source_set_from_dir(&folder, &spec).unwrap();
-    let module = toolchain.compile(&harness, &sources).unwrap_or_else(|error| panic!("{error}"));
+    let module =
+        toolchain.compile(&harness, &sources, None).unwrap_or_else(|error| panic!("{error}"));
     for instance in ["block_statistics<256>", "add_rank<float, 32>"] {
         toolchain.extend(&module, instance).unwrap();
     }
@@ -149,17 +231,18 @@ fn shadows_compile_for_a_gpu_by_the_names_that_native_launches_have() {
     let demo = Demo::new("step0", &cache);
     for revision in COMMITS {
         let shadow =
-            toolchain.compile_shadow(&demo.subject.fixture.harness, &demo.sources(revision));
+            toolchain.compile_shadow(&demo.subject.fixture.harness, &demo.sources(revision), None);
         let shadow = shadow.unwrap().unwrap_or_else(|why| panic!("{revision}: {why}"));
         let kernels = read(&shadow.path).kernels().join(" ");
         assert!(kernels.contains("PKd") && !kernels.contains("PKf"), "{revision}: {kernels}");
     }
     let small = Small::floats(WIDENED, "all_of_them(x, out, n);");
-    let shadow = toolchain.compile_shadow(&small.subject.fixture.harness, &small.sources).unwrap();
+    let shadow =
+        toolchain.compile_shadow(&small.subject.fixture.harness, &small.sources, None).unwrap();
     let shadow = toolchain.extend(&shadow.unwrap(), "scale<float>").unwrap();
     let symbol = read(&shadow.path).kernel("scale<float>", None);
     assert_eq!(symbol.as_deref(), Some("_Z5scaleIdEvPKT_PS0_iS0_"));
     let narrow = Small::new(HEADERS, "all_of_them(x, out, n);");
-    let refused = toolchain.compile_shadow(&narrow.subject.fixture.harness, &narrow.sources);
+    let refused = toolchain.compile_shadow(&narrow.subject.fixture.harness, &narrow.sources, None);
     assert_eq!(refused.unwrap().unwrap_err(), "kernel.cu has cuda_fp16.h");
 }

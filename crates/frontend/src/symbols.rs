@@ -49,6 +49,11 @@ struct KernelFacts {
 }
 
 impl Symbols {
+    /// Whether a kernel is a template.
+    pub fn has_kernel_templates(&self) -> bool {
+        self.kernels.values().any(|kernel| kernel.template)
+    }
+
     /// Whether `name`, without namespaces, is a `__global__` function.
     pub fn is_kernel(&self, name: &str) -> bool {
         self.kernels.contains_key(name)

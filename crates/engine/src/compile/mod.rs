@@ -10,6 +10,7 @@ mod environment;
 mod error;
 mod explanation;
 mod includes;
+mod instances;
 mod joined_sources;
 mod key;
 mod memo;

@@ -1,7 +1,7 @@
 //! Compiles a source set to a module for one GPU architecture, with NVRTC.
 //!
-//! Modules are found by content, like artifacts. Only launches by host code show the instances of templates for a
-//! module. They are remembered for the next run.
+//! Modules are found by content, like artifacts. The instances of templates in a module are those of the host code, by the
+//! symbols of its artifact. A launch of any other is remembered for the next run.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::encoding::decode_source;
+use super::instances::find_instances;
 use super::key::KeyHasher;
 use super::outside_files::Outside;
 use super::translation::{
@@ -16,7 +17,8 @@ use super::translation::{
     write_source_tree,
 };
 use super::{
-    About, CompileError, HEADERS, RefusedCode, first_error, for_this_run, includes, scratch_failed,
+    About, Artifact, CompileError, HEADERS, RefusedCode, first_error, for_this_run, includes,
+    scratch_failed,
 };
 use replay_base::cache::{Cache, CacheKind};
 use replay_base::summary;
@@ -118,7 +120,8 @@ impl DeviceToolchain {
         &self.nvrtc
     }
 
-    /// Compiles the device code of `sources`, with every known instance of a template.
+    /// Compiles the device code of `sources`, with every known instance of a template: those of earlier launches, or else
+    /// those of `host`, their host code.
     ///
     /// # Errors
     /// [`CompileError`]; it tells the program at fault.
@@ -126,11 +129,29 @@ impl DeviceToolchain {
         &self,
         harness: &Harness,
         sources: &SourceSet,
+        host: Option<&Artifact>,
     ) -> Result<DeviceModule, CompileError> {
-        self.compile_unit(DeviceUnit::translate(harness, sources, Precision::Native)?)
+        self.compile_unit(DeviceUnit::translate(harness, sources, Precision::Native)?, host)
     }
 
-    /// The same with `float` meaning `double`, or why such code cannot run on the device, in words.
+    /// The same before there is host code; none where it has to tell the instances.
+    ///
+    /// # Errors
+    /// As [`DeviceToolchain::compile`].
+    pub fn compile_early(
+        &self,
+        harness: &Harness,
+        sources: &SourceSet,
+    ) -> Result<Option<DeviceModule>, CompileError> {
+        let unit = DeviceUnit::translate(harness, sources, Precision::Native)?;
+        if unit.has_templates && self.remembered(&self.key(&unit)?).is_empty() {
+            return Ok(None);
+        }
+        self.compile_unit(unit, None).map(Some)
+    }
+
+    /// The same as [`DeviceToolchain::compile`] with `float` meaning `double`, or why such code cannot run on the
+    /// device, in words.
     ///
     /// # Errors
     /// As [`DeviceToolchain::compile`].
@@ -138,22 +159,39 @@ impl DeviceToolchain {
         &self,
         harness: &Harness,
         sources: &SourceSet,
+        host: Option<&Artifact>,
     ) -> Result<DeviceShadow, CompileError> {
         if let Some(obstacle) = shadow_obstacle(sources)? {
             return Ok(Err(obstacle));
         }
-        match self.compile_unit(DeviceUnit::translate(harness, sources, Precision::Shadow)?) {
+        match self.compile_unit(DeviceUnit::translate(harness, sources, Precision::Shadow)?, host) {
             Err(CompileError::Refused { first_error, .. }) => Ok(Err(first_error)),
             compiled => compiled.map(Ok),
         }
     }
 
-    fn compile_unit(&self, unit: DeviceUnit) -> Result<DeviceModule, CompileError> {
+    fn compile_unit(
+        &self,
+        unit: DeviceUnit,
+        host: Option<&Artifact>,
+    ) -> Result<DeviceModule, CompileError> {
         let unit = Arc::new(unit);
         let key = self.key(&unit)?;
-        let expressions = self.remembered(&key);
-        let path = self.compile_with(&unit, &key, &expressions)?;
-        Ok(DeviceModule { path, key, expressions, unit })
+        let remembered = self.remembered(&key);
+        let of_host = host.filter(|_| remembered.is_empty());
+        let of_host = of_host.map_or_else(BTreeSet::new, |host| find_instances(&host.path));
+        if !of_host.is_empty() {
+            match self.compile_with(&unit, &key, &of_host) {
+                // One of them may be launched by nobody, and not compile for the device.
+                Err(CompileError::Refused { .. }) => {}
+                compiled => {
+                    let path = compiled?;
+                    return Ok(DeviceModule { path, key, expressions: of_host, unit });
+                }
+            }
+        }
+        let path = self.compile_with(&unit, &key, &remembered)?;
+        Ok(DeviceModule { path, key, expressions: remembered, unit })
     }
 
     /// Compiles `module` again with the instance `expression`, and remembers it.
@@ -187,6 +225,7 @@ impl DeviceToolchain {
             folders: Vec::new(),
             math_ulps: 1.0,
             atomics: false,
+            has_templates: false,
             precision: Precision::Native,
             rounds: false,
         };
@@ -349,6 +388,8 @@ struct DeviceUnit {
     math_ulps: f64,
     /// The result of [`DeviceModule::has_atomics`].
     atomics: bool,
+    /// Whether a kernel is a template.
+    has_templates: bool,
     precision: Precision,
     /// Whether its module is to be rounded in other directions.
     rounds: bool,
@@ -406,6 +447,7 @@ impl DeviceUnit {
             standard: harness.standard,
             math_ulps,
             atomics,
+            has_templates: symbols.has_kernel_templates(),
             precision,
             rounds: precision == Precision::Native,
         })

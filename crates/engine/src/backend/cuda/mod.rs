@@ -15,9 +15,10 @@ use self::pool::DevicePool;
 use self::shadow::CudaShadow;
 use self::variant::CudaVariant;
 use super::{Backend, CpuBackend, DeviceName, Held, NoRoom, ReplayError, Variant, room};
-use crate::compile::{DeviceModule, DeviceToolchain};
+use crate::compile::{Artifact, DeviceModule, DeviceToolchain};
 use crate::worker::tensor_bytes;
 use replay_base::cache::Cache;
+use replay_base::concurrent::run_both;
 use replay_base::tensor::DType;
 use replay_cuda::sanitizer::Sanitizer;
 use replay_cuda::{DeviceInfo, GpuError, Nvrtc, NvrtcError, SearchPath};
@@ -141,6 +142,7 @@ impl CudaShared {
         &self,
         fixture: &Fixture,
         sources: &SourceSet,
+        host: &Artifact,
     ) -> Result<Option<DeviceModule>, ReplayError> {
         let bytes = wide_bytes(fixture);
         // Inputs lie there as they are stored, too.
@@ -149,7 +151,7 @@ impl CudaShared {
         if bytes < self.evidence_from || bytes.saturating_add(stored_bytes) > room {
             return Ok(None);
         }
-        match self.toolchain.compile_shadow(&fixture.harness, sources)? {
+        match self.toolchain.compile_shadow(&fixture.harness, sources, Some(host))? {
             Ok(module) => Ok(Some(module)),
             Err(why) => {
                 tracing::info!("the float64 shadow runs on the CPU: {why}");
@@ -264,11 +266,23 @@ impl Backend for Cuda {
         precision: Precision,
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Arc<dyn Variant>, ReplayError> {
-        let host = self.shared.cpu.variant(fixture, sources, precision, meanwhile)?;
+        let CudaShared { cpu, toolchain, .. } = &*self.shared;
+        let harness = &fixture.harness;
+        let (early_module, host) = run_both(
+            || match precision {
+                Precision::Native => toolchain.compile_early(harness, sources),
+                Precision::Shadow | Precision::Checked => Ok(None),
+            },
+            || cpu.variant(fixture, sources, precision, meanwhile),
+        );
+        let host = host?;
         let module = match precision {
-            Precision::Native => self.shared.toolchain.compile(&fixture.harness, sources)?,
+            Precision::Native => match early_module? {
+                Some(module) => module,
+                None => toolchain.compile(harness, sources, Some(&host.artifact))?,
+            },
             Precision::Shadow if host.obstacles().is_empty() && !host.artifact.may_end => {
-                match self.shared.shadow(fixture, sources)? {
+                match self.shared.shadow(fixture, sources, &host.artifact)? {
                     Some(module) => {
                         let cuda = self.shared.clone();
                         let fixture = fixture.clone();

@@ -20,7 +20,8 @@ impl CudaVariant {
         let cuda = &self.cuda;
         let fixture = &self.fixture;
         let toolchain = cuda.toolchain.clone().with_lines();
-        let mut module = toolchain.compile(&fixture.harness, &self.sources)?;
+        let mut module =
+            toolchain.compile(&fixture.harness, &self.sources, Some(&self.host.artifact))?;
         let scratch = cuda.cache.scratch()?;
         let log = scratch.path().join("compute-sanitizer.txt");
         let device = cuda.pool.lease();
