@@ -18,7 +18,15 @@ pub(super) fn rewrite_shared_memory(
         let rewriter = SharedRewriter { context, tokens, within };
         let mut shared_names = Vec::new();
         let mut rewritten_end = 0;
+        // The ends of the blocks around a token.
+        let mut block_ends: Vec<usize> = Vec::new();
         for index in 0..tokens.len() {
+            while block_ends.last().is_some_and(|&end| end <= index) {
+                block_ends.pop();
+            }
+            if rewriter.is_spelled_at(index, "{") {
+                block_ends.push(tokens.skip_group(index).map_or(tokens.len(), |end| end - 1));
+            }
             if index < rewritten_end
                 || !rewriter.is_spelled_at(index, "__shared__")
                 || rewriter.marks_parameter(index)
@@ -27,7 +35,8 @@ pub(super) fn rewrite_shared_memory(
             }
             let declaration = rewriter.rewrite(index, edits)?;
             rewritten_end = declaration.end;
-            shared_names.extend(rewriter.scoped_names(&declaration));
+            let block_end = block_ends.last().copied().unwrap_or(tokens.len());
+            shared_names.extend(rewriter.scoped_names(&declaration, block_end));
         }
         capture_shared_names(context.source.text, tokens, &shared_names, edits);
     }
@@ -350,13 +359,13 @@ impl SharedRewriter<'_> {
         }
     }
 
-    /// The names of `declaration` with the tokens of their scope.
-    fn scoped_names(&self, declaration: &SharedDeclaration) -> Vec<ScopedName<'_>> {
-        let mut scope_end = declaration.end;
-        while scope_end < self.tokens.len() && !self.is_spelled_at(scope_end, "}") {
-            scope_end = self.tokens.skip_group(scope_end).unwrap_or(scope_end + 1);
-        }
-        let scope = declaration.end..scope_end;
+    /// The names of `declaration` with the tokens of their scope, up to `block_end`.
+    fn scoped_names(
+        &self,
+        declaration: &SharedDeclaration,
+        block_end: usize,
+    ) -> Vec<ScopedName<'_>> {
+        let scope = declaration.end..block_end;
         let names = declaration.declarators.iter().map(|declarator| self.tokens[declarator.name]);
         names
             .map(|name| ScopedName { name: name.text(self.text()), scope: scope.clone() })
