@@ -63,8 +63,24 @@ pub struct Imprecision {
     pub last_rounding: f64,
 }
 
-/// The name of oracles in keys of the cache.
-const ORACLE: &str = "oracle";
+/// Where the outputs of a fixture come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum KnownSource {
+    /// One revision gave them on one machine.
+    Captured,
+    /// A person declares them to be the truth.
+    Oracle,
+}
+
+impl KnownSource {
+    /// Its name in keys of the cache.
+    fn name(self) -> &'static str {
+        match self {
+            KnownSource::Captured => "captured",
+            KnownSource::Oracle => "oracle",
+        }
+    }
+}
 
 /// Compares the outputs of `trial` with the captured ones of its fixture; empty if there are none,
 /// or if the replay did not complete. Measures noise only where the captured bits differ.
@@ -72,7 +88,7 @@ const ORACLE: &str = "oracle";
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
 pub fn check_captured(trial: &Trial) -> Result<Vec<KnownCheck>, ReplayError> {
-    check_known(trial, &trial.fixture().captured, "captured")
+    check_known(trial, &trial.fixture().captured, KnownSource::Captured)
 }
 
 /// Compares the outputs of `trial` with the oracle of its fixture; as [`check_captured`].
@@ -80,7 +96,7 @@ pub fn check_captured(trial: &Trial) -> Result<Vec<KnownCheck>, ReplayError> {
 /// # Errors
 /// As [`check_captured`].
 pub fn check_oracle(trial: &Trial) -> Result<Vec<KnownCheck>, ReplayError> {
-    check_known(trial, &trial.fixture().oracle, ORACLE)
+    check_known(trial, &trial.fixture().oracle, KnownSource::Oracle)
 }
 
 /// Whether `outcome` has the bits of all captured outputs of `fixture`.
@@ -91,7 +107,7 @@ pub fn has_captured_bits(fixture: &Fixture, outcome: &Outcome) -> bool {
 fn check_known(
     trial: &Trial,
     outputs: &[KnownOutput],
-    evidence_kind: &str,
+    known_source: KnownSource,
 ) -> Result<Vec<KnownCheck>, ReplayError> {
     let fixture = trial.fixture();
     let outcome = trial.outcome()?;
@@ -99,11 +115,12 @@ fn check_known(
         return Ok(Vec::new());
     }
     let Some(variant) = trial.variant()? else { return Ok(Vec::new()) };
-    trial.lab().remember(&trial.key_of(evidence_kind)?, || {
+    trial.lab().remember(&trial.key_of(known_source.name())?, || {
         let known_outputs: Vec<RoundedOutput> = outputs
             .iter()
             .map(|output| {
-                RoundedOutput::new(fixture, output).taken_for_truth(evidence_kind == ORACLE)
+                let rounded = RoundedOutput::new(fixture, output);
+                rounded.taken_for_truth(known_source == KnownSource::Oracle)
             })
             .collect();
         if known_outputs.iter().all(|output| output.has_bits_of(outcome)) {
