@@ -136,6 +136,11 @@ fn line(site: &str) -> &'static str {
     line.unwrap_or_else(|| panic!("no line: {site:?}")).trim()
 }
 
+/// Whether `case` may end with the access that it shows.
+fn crosses(case: &str) -> bool {
+    case.starts_with("host_") || case.starts_with("device_")
+}
+
 /// What a case shows that may end with the access itself.
 fn crossings(prefix: &str, kind: FoundKind) -> String {
     let told = cases(prefix).map(|case| {
@@ -195,6 +200,22 @@ fn a_finding_names_both_places_and_the_element() {
     assert_eq!((first.writes, race.second.writes), (true, false));
     assert_eq!((first.thread, race.second.thread), (Some([0, 0, 0]), Some([1, 0, 0])));
     assert_eq!((race.memory.as_str(), race.offset, race.bytes), ("shared memory best", 0, 4));
+}
+
+#[test]
+fn every_finding_names_lines_of_the_sources_and_none_of_the_headers() {
+    let mut atomics = 0;
+    for case in CHECKED.cases().iter().filter(|case| !crosses(case)) {
+        for finding in found(case) {
+            let spots = finding.first.iter().chain([&finding.second]);
+            // A copy by the driver has no thread.
+            for spot in spots.filter(|spot| spot.thread.is_some()) {
+                assert!(spot.site.starts_with("src/cases.cu:"), "{case}: {finding:?}");
+                atomics += usize::from(spot.atomic);
+            }
+        }
+    }
+    assert!(atomics >= 10, "{atomics}");
 }
 
 #[test]

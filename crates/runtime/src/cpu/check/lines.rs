@@ -49,13 +49,23 @@ fn copies_an_object(name: &str) -> bool {
 
 /// The user's name of `file`; none for our headers and the system's.
 fn of_the_user(file: &str) -> Option<&str> {
+    let file = file.trim_start_matches("./");
     (!file.starts_with('/') && !file.starts_with("headers/"))
-        .then(|| file.trim_start_matches("./").trim_start_matches("tree/"))
+        .then(|| file.trim_start_matches("tree/"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn headers_of_ours_and_of_the_system_are_no_files_of_the_user() {
+        assert_eq!(of_the_user("./tree/src/a.cu"), Some("src/a.cu"));
+        assert_eq!(of_the_user("unit.cpp"), Some("unit.cpp"));
+        for file in ["./headers/replay/atomics.h", "headers/cuda_fp16.h", "/usr/include/math.h"] {
+            assert_eq!(of_the_user(file), None, "{file}");
+        }
+    }
 
     #[test]
     fn functions_that_copy_an_object_are_known_by_their_names() {

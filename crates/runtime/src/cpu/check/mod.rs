@@ -275,16 +275,11 @@ pub fn collect_access_findings(path: &Path) -> AccessFindings {
         let findings = checker.findings();
         let found =
             findings.kept.iter().map(|finding| resolve_finding_sites(finding, lines.as_ref()));
-        all_findings.found = merge_unrolled_findings(found.filter(|found| !is_own_flag(found)));
+        all_findings.found = merge_unrolled_findings(found);
         all_findings.left_out = findings.left_out;
         all_findings.refused = checker.refused.map(|bytes| bytes as u64);
     });
     all_findings
-}
-
-/// Whether it is about the headers' own guard of a variable in shared memory.
-fn is_own_flag(found: &AccessFinding) -> bool {
-    found.kind == FoundKind::Flag && found.second.site.starts_with("headers/replay/launch.h:")
 }
 
 /// Merges findings of the same lines: an unrolled loop has several places for one line.
