@@ -289,6 +289,9 @@ fn two_runs_of_a_wild_write_say_the_same() {
     launches
       twice<<<64, 256>>>  call in replay.toml:2
 
+    accesses
+      out of bounds: k.cu:2 writes in twice, block (0, 0, 0), thread (0, 0, 0), 4 bytes at byte 36000 of y
+
     failed: out-of-bounds access in twice, block (0, 0, 0), thread (0, 0, 0): 35984 bytes past the end of y (16 bytes)
     ");
     for threads in ["1", "2", "8", "2"] {

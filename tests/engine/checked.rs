@@ -136,9 +136,9 @@ fn line(site: &str) -> &'static str {
     line.unwrap_or_else(|| panic!("no line: {site:?}")).trim()
 }
 
-/// Whether `case` may end with the access that it shows.
-fn crosses(case: &str) -> bool {
-    case.starts_with("host_") || case.starts_with("device_")
+/// Whether `case` may end with what it shows.
+fn may_end(case: &str) -> bool {
+    ["host_", "device_", "beyond_", "ended_"].iter().any(|prefix| case.starts_with(prefix))
 }
 
 /// What a case shows that may end with the access itself.
@@ -174,6 +174,20 @@ fn kernels_that_touch_memory_of_the_host_are_found_with_their_line() {
 }
 
 #[test]
+fn an_access_that_ends_the_replay_is_found_with_its_line() {
+    insta::assert_snapshot!(crossings("beyond_", FoundKind::OutOfBounds), @"
+    beyond_the_end ends: beyond_the_end_kernel (Some([0, 0, 0]), Some([3, 0, 0])), byte 1073741824 of out: KERNEL(beyond_the_end) { if (threadIdx.x == 3) out[1 << 28] = x[0]; }
+    beyond_the_begin ends: beyond_the_begin_kernel (Some([0, 0, 0]), Some([0, 0, 0])), byte -4194304 of cudaMalloc at src/cases.cu:12: KERNEL(beyond_the_begin) { out[0] = s[-(1 << 20)]; }
+    beyond_null ends: beyond_null_kernel (Some([0, 0, 0]), Some([0, 0, 0])), byte 8 of the null pointer: KERNEL(beyond_null) { *((float* volatile*)&s) = nullptr; out[0] = s[2]; }
+    ");
+}
+
+#[test]
+fn a_race_before_a_trap_is_found() {
+    insta::assert_snapshot!(crossings("ended_", FoundKind::Race), @"ended_by_a_trap ends: ended_by_a_trap_kernel (Some([0, 0, 0]), Some([1, 0, 0])), byte 4 of cudaMalloc at src/cases.cu:12: if (threadIdx.x < 2) s[1] = threadIdx.x;");
+}
+
+#[test]
 fn work_of_two_streams_without_an_event_races_whichever_comes_first() {
     for case in ["race_two_streams", "race_two_streams_reader_first"] {
         let found = found(case);
@@ -205,7 +219,7 @@ fn a_finding_names_both_places_and_the_element() {
 #[test]
 fn every_finding_names_lines_of_the_sources_and_none_of_the_headers() {
     let mut atomics = 0;
-    for case in CHECKED.cases().iter().filter(|case| !crosses(case)) {
+    for case in CHECKED.cases().iter().filter(|case| !may_end(case)) {
         for finding in found(case) {
             let spots = finding.first.iter().chain([&finding.second]);
             // A copy by the driver has no thread.

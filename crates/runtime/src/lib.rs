@@ -422,6 +422,7 @@ pub type KernelPlace = (&'static str, [u32; 3], [u32; 3]);
 pub fn end_replay(fault_name: &str, detail: String, place: Option<KernelPlace>) -> ! {
     if place.is_some() {
         cpu::wait_for_blocks_before();
+        cpu::report_findings_so_far();
     }
     end_with_report(&ChildReport::Fault(ReplayFault {
         what: fault_name.to_owned(),

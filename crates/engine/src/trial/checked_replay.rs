@@ -12,9 +12,7 @@ use replay_base::summary::POISON_A;
 use replay_base::tensor::{DType, unravel_index};
 use replay_fixture::fixture::Fixture;
 use replay_frontend::Precision;
-use replay_runtime::report::{
-    AccessFinding, AccessFindings, DEVICE_ACCESS, FoundKind, HOST_ACCESS,
-};
+use replay_runtime::report::{AccessFinding, AccessFindings, FoundKind};
 
 /// When accesses to memory are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +39,7 @@ impl AccessCheck {
             AccessCheck::Always => None,
         };
         let ends = trial.comes_to_its_end()?;
-        if !ends && !trial.crosses()? {
+        if !ends && !trial.faults()? {
             return Ok(None);
         }
         let checked_replay = trial.checked(time_limit)?;
@@ -91,7 +89,7 @@ impl Trial {
         let Some(variant) = self.variant()? else {
             return Ok(CheckedReplay::not("the sources cannot be run"));
         };
-        if !self.comes_to_its_end()? && !self.crosses()? {
+        if !self.comes_to_its_end()? && !self.faults()? {
             return Ok(CheckedReplay::not("the replay does not run to its end"));
         }
         let key = self.key_of(CHECKED)?;
@@ -165,14 +163,10 @@ impl Trial {
         })
     }
 
-    /// Whether what ended the call is an access of one side to the memory of the other, whose line a checked
-    /// replay tells.
-    fn crosses(&self) -> Result<bool, ReplayError> {
+    /// Whether a fault ended the call: a checked replay may tell its line, and what was wrong before it.
+    fn faults(&self) -> Result<bool, ReplayError> {
         let Status::Failed(failures) = &self.outcome()?.status else { return Ok(false) };
-        Ok(failures.iter().any(|failure| match failure {
-            Failure::Fault { fault } => [HOST_ACCESS, DEVICE_ACCESS].contains(&fault.what.as_str()),
-            _ => false,
-        }))
+        Ok(failures.iter().any(|failure| matches!(failure, Failure::Fault { .. })))
     }
 
     fn conclude_check(

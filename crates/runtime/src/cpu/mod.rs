@@ -45,7 +45,9 @@ pub(crate) use self::block::coresident::{
 };
 pub(crate) use self::block::running::current_place;
 pub(crate) use self::block::turns::{block_turns, turn_barrier, turn_end, turn_fold, turn_yield};
-pub(crate) use self::check::{all_arrived, check_access, check_state, note_fence};
+pub(crate) use self::check::{
+    all_arrived, check_access, check_state, note_fence, report_findings_so_far,
+};
 pub(crate) use self::clusters::{
     MOST_BLOCKS as MOST_CLUSTER_BLOCKS, PORTABLE_BLOCKS as PORTABLE_CLUSTER_BLOCKS,
 };

@@ -234,13 +234,13 @@ pub unsafe extern "C" fn check_access(
         with_checker(|checker| crosses = checker.access(thread, address, bytes, touch, site));
     }
     if crosses {
-        tell_now();
+        report_findings_so_far();
     }
 }
 
-/// Reports the findings so far: the access that follows may end the replay.
+/// Reports the findings so far, where a replay is checked: what follows may end it.
 #[cold]
-fn tell_now() {
+pub fn report_findings_so_far() {
     let mut artifact = None;
     with_checker(|checker| artifact = Some(checker.artifact.clone()));
     if let (Some(artifact), Some(reporter)) = (artifact, crate::process_reporter()) {

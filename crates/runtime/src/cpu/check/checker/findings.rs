@@ -122,4 +122,10 @@ impl CheckerFindings {
         self.kept.push(finding);
         Some(self.kept.len() - 1)
     }
+
+    /// The same. Returns whether it is the first at `places`.
+    pub(crate) fn note_first(&mut self, finding: CheckerFinding, places: [u32; 2]) -> bool {
+        let kept_index = self.note(finding, places);
+        kept_index.is_some_and(|index| self.kept[index].count == 1)
+    }
 }

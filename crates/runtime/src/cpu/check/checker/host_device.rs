@@ -7,6 +7,9 @@ use super::{Checker, spot_of};
 use crate::abi::CallSite;
 use crate::cpu::traps;
 
+/// The system maps nothing below this address by default (proc_sys_vm(5), `mmap_min_addr`).
+const NULL_PAGES: usize = 1 << 16;
+
 impl Checker {
     /// Host code may touch the memory at `address` too.
     pub(crate) fn managed(&mut self, address: usize, bytes: usize) {
@@ -57,7 +60,8 @@ impl Checker {
         );
     }
 
-    /// A kernel touches memory outside of the device's. Returns whether it is the host's.
+    /// A kernel touches memory outside of the device's. Returns whether this finding may be the last: it is the host's
+    /// memory, or nobody's.
     pub(super) fn elsewhere(
         &mut self,
         address: usize,
@@ -72,6 +76,16 @@ impl Checker {
                 [number, 0],
             );
             return true;
+        }
+        if address < NULL_PAGES {
+            let finding = CheckerFinding::new(
+                CheckerFindingKind::OutOfBounds,
+                spot,
+                "the null pointer".to_owned(),
+                address as i64,
+                bytes,
+            );
+            return self.findings.note_first(finding, [number, 0]);
         }
         if let Some(slot) = self.regions.slot(address) {
             self.state().learn(address, slot);

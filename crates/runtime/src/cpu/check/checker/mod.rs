@@ -394,8 +394,8 @@ impl Checker {
         &self.findings
     }
 
-    /// `thread` of the running block touches `bytes` at `address` from the code at `site`. Returns whether this is
-    /// the host's memory.
+    /// `thread` of the running block touches `bytes` at `address` from the code at `site`. Returns whether this finding may
+    /// be the last: what follows is an access to memory that no kernel has.
     pub(super) fn access(
         &mut self,
         thread: u16,
@@ -426,8 +426,7 @@ impl Checker {
                     offset,
                     bytes,
                 );
-                self.findings.note(finding, [number, 0]);
-                return false;
+                return self.findings.note_first(finding, [number, 0]);
             }
         };
         let first = region.offset(address);
