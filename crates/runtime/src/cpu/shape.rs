@@ -29,6 +29,11 @@ impl LaunchShape {
         [(linear % x) as u32, (linear / x % y) as u32, (linear / (x * y)) as u32]
     }
 
+    /// The warp of the thread at this index of a block.
+    pub(crate) fn warp(&self, [x, y, z]: [u32; 3]) -> u32 {
+        ((z * self.block[1] + y) * self.block[0] + x) / 32
+    }
+
     /// The index of thread `linear` of a block along x, y, z.
     pub(crate) fn thread_index(&self, linear: usize) -> [u32; 3] {
         let [x, y] = [self.block[0] as usize, self.block[1] as usize];

@@ -51,6 +51,18 @@ pub(crate) struct CheckerSpot {
     pub place: Option<([u32; 3], [u32; 3])>,
 }
 
+/// How far apart the two sides of a finding are. The further, the less can a device order them by chance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Apart {
+    /// Threads of one warp, or one side alone.
+    #[default]
+    InWarp,
+    /// Threads of two warps of one block.
+    InBlock,
+    /// Two blocks, or two operations.
+    Beyond,
+}
+
 /// Something wrong, once for each pair of places in the code.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CheckerFinding {
@@ -62,6 +74,8 @@ pub(crate) struct CheckerFinding {
     pub first: Option<CheckerSpot>,
     /// The access that showed it.
     pub second: CheckerSpot,
+    /// How far apart the two are.
+    pub apart: Apart,
     /// The memory's name.
     pub memory: String,
     /// The first byte of the access in it; beyond its end or negative if outside.
@@ -87,6 +101,7 @@ impl CheckerFinding {
             between_streams,
             first: None,
             second,
+            apart: Apart::default(),
             memory,
             offset,
             bytes,
@@ -107,11 +122,19 @@ pub(crate) struct CheckerFindings {
 }
 
 impl CheckerFindings {
-    /// Counts `finding`, and keeps it if it is the first at `places`. Returns the index of the kept one.
+    /// Counts `finding`, and keeps it as the example of `places` if it is the first there, or further apart than those
+    /// before. Returns the index of the kept one.
     pub(crate) fn note(&mut self, finding: CheckerFinding, places: [u32; 2]) -> Option<usize> {
         let key = (finding.kind, places);
         if let Some(&finding_index) = self.known.get(&key) {
-            self.kept[finding_index].count += 1;
+            let kept_finding = &mut self.kept[finding_index];
+            let CheckerFinding { kind, count, .. } = *kept_finding;
+            if finding.apart > kept_finding.apart {
+                *kept_finding = finding;
+            }
+            // An example says nothing of the others.
+            kept_finding.kind = kind;
+            kept_finding.count = count + 1;
             return Some(finding_index);
         }
         if self.kept.len() == MAX_FINDINGS {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
 use self::coresident::CoresidentBlocks;
-use self::findings::{At, CheckerFinding, CheckerFindingKind, CheckerFindings, CheckerSpot};
+use self::findings::{Apart, At, CheckerFinding, CheckerFindingKind, CheckerFindings, CheckerSpot};
 use self::swaps::{Doubt, Unsure};
 use super::cells::{CheckedAccess, Race, Stamp, Touch};
 use super::clocks::{Clocks, Moment};
@@ -553,11 +553,20 @@ impl Checker {
             place = race.by.another_lane().and_then(place_of_thread);
         }
         let first = CheckerSpot { touch: race.touch, site: self.site(site), name, place };
+        let apart = match (shape, place, second.place) {
+            (Some(shape), Some((block_before, thread_before)), Some((block, thread)))
+                if operation == self.operation && block_before == block =>
+            {
+                let is_one_warp = shape.warp(thread_before) == shape.warp(thread);
+                if is_one_warp { Apart::InWarp } else { Apart::InBlock }
+            }
+            _ => Apart::Beyond,
+        };
         let key = [number, site.wrapping_add(1)];
         let offset = (offset - origin) as i64;
         let finding = CheckerFinding::new(kind, second, label.clone(), offset, bytes);
         let between_streams = operation != self.operation;
-        (CheckerFinding { first: Some(first), between_streams, ..finding }, key)
+        (CheckerFinding { first: Some(first), between_streams, apart, ..finding }, key)
     }
 
     fn race(&mut self, race: &Race, access: &Accessed, offset: usize) {
