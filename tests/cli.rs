@@ -11,6 +11,7 @@ mod compiling;
 mod culprit;
 mod demonstration;
 mod documents;
+mod dump;
 mod explain;
 mod filled;
 mod fixtures;

@@ -10,6 +10,7 @@ use ::replay::report::{
 use ::replay::trial::Lab;
 use clap::ValueEnum;
 
+use super::dump::DumpFolder;
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
@@ -38,6 +39,9 @@ pub struct DiffArgs {
     /// Write the result to a file too, or to several; the ending names the format: .html, .json, .md
     #[arg(long, value_name = "FILE")]
     report: Vec<PathBuf>,
+    /// Write outputs, float64 twin and noise to DIR/FIXTURE/COMMIT.DEVICE/*.safetensors; no file is replaced
+    #[arg(long, value_name = "DIR")]
+    dump: Option<PathBuf>,
 }
 
 /// How comparisons are written.
@@ -98,7 +102,8 @@ pub fn run_diff(args: &DiffArgs, session: &Session) -> CliResult<u8> {
         let fixture_diff = match Project::open(path, session.cache()) {
             Ok(project) => {
                 let lab = session.lab_for(project.harness())?;
-                let comparison = RevisionComparison { path, project, trusted, other };
+                let dump = args.dump.as_deref();
+                let comparison = RevisionComparison { path, project, trusted, other, dump };
                 comparison.compare(lab, args.check, illustrated)
             }
             Err(error) => Err(error),
@@ -192,6 +197,8 @@ struct RevisionComparison<'a> {
     project: Project,
     trusted: &'a str,
     other: &'a str,
+    /// The folder for the tensors of both.
+    dump: Option<&'a Path>,
 }
 
 impl RevisionComparison<'_> {
@@ -201,11 +208,12 @@ impl RevisionComparison<'_> {
         check: CheckArg,
         illustrated: bool,
     ) -> CliResult<FixtureDiff> {
-        let RevisionComparison { path, project, trusted, other } = self;
+        let RevisionComparison { path, project, trusted, other, dump } = self;
         let progress = Progress::start();
         let base = project.origin.trusted(trusted)?;
         let got = project.target(Some(other))?;
         let after_trial = lab.trial(&project.subject, &got.sources);
+        let after_dump = DumpFolder::plan(*dump, &got, &after_trial)?;
         let base = match base {
             TrustedSources::Found(base) => base,
             TrustedSources::Absent { reason } => {
@@ -213,6 +221,9 @@ impl RevisionComparison<'_> {
                 let base: Revision = project.origin.history.resolve(trusted)?.into();
                 let entry =
                     judge_replayed_trial(project, &got, &after_trial, None, check, illustrated)?;
+                if let Some(dump) = &after_dump {
+                    dump.write(&after_trial, &progress)?;
+                }
                 let entry = Box::new(ReportEntry { base_lacks: Some(reason), ..entry });
                 return Ok(FixtureDiff::New { base, entry });
             }
@@ -221,7 +232,15 @@ impl RevisionComparison<'_> {
         let got_name = target_name(&got);
         progress.say(format!("comparing {} at {base_name} and {got_name}", path.display()));
         let before_trial = lab.trial(&project.subject, &base.sources);
+        let is_same = got.commit.is_some() && got.commit == base.commit;
+        let before_dump =
+            if is_same { None } else { DumpFolder::plan(*dump, &base, &before_trial)? };
         let judgement = judge_trial(&before_trial, &after_trial)?;
+        for (dump, trial) in [(&before_dump, &before_trial), (&after_dump, &after_trial)] {
+            if let Some(dump) = dump {
+                dump.write(trial, &progress)?;
+            }
+        }
         let pictures = if illustrated {
             draw_output_pictures(Some(&before_trial), &after_trial)?
         } else {

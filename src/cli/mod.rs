@@ -11,6 +11,7 @@ mod completions;
 mod diff;
 mod doctor;
 mod draft;
+mod dump;
 mod early_end;
 mod error;
 mod exit;

@@ -17,6 +17,7 @@ use clap::ValueEnum;
 
 use super::bisect::{Sought, find_fixture_culprit};
 use super::cluster::{self, ClusterArgs};
+use super::dump::DumpFolder;
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures::{self, FixtureGroup};
@@ -55,6 +56,9 @@ pub struct ReplayArgs {
     /// Write the result to a file too, or to several; the ending names the format: .html, .json, .md, .xml
     #[arg(long, value_name = "FILE")]
     report: Vec<PathBuf>,
+    /// Write outputs, float64 twin and noise to DIR/FIXTURE/COMMIT.DEVICE/*.safetensors; no file is replaced
+    #[arg(long, value_name = "DIR")]
+    dump: Option<PathBuf>,
     /// Show each fixture whole also where there are several
     #[arg(long, conflicts_with = "short")]
     full: bool,
@@ -72,9 +76,10 @@ pub struct ReplayArgs {
 }
 
 impl ReplayArgs {
-    /// The same for one fixture alone.
+    /// The same for one fixture alone, without files.
     pub fn only(&self, fixture: &Path) -> ReplayArgs {
-        ReplayArgs { fixtures: vec![fixture.to_owned()], report: Vec::new(), ..self.clone() }
+        let fixtures = vec![fixture.to_owned()];
+        ReplayArgs { fixtures, report: Vec::new(), dump: None, ..self.clone() }
     }
 }
 
@@ -367,9 +372,13 @@ impl ReplayRun<'_> {
         progress.say(format!("replaying {} at {}", path.display(), target_name(&target)));
         let trial = lab.trial(&project.subject, &target.sources);
         let trusted = args.against.as_deref().map(|rev| project.origin.trusted(rev)).transpose()?;
+        let dump = DumpFolder::plan(args.dump.as_deref(), &target, &trial)?;
+        let mut base_dump = None;
         let (base, base_lacks) = match trusted {
             Some(TrustedSources::Found(base)) => {
-                (Some(lab.trial(&project.subject, &base.sources)), None)
+                let base_trial = lab.trial(&project.subject, &base.sources);
+                base_dump = DumpFolder::plan(args.dump.as_deref(), &base, &base_trial)?;
+                (Some(base_trial), None)
             }
             Some(TrustedSources::Absent { reason }) => (None, Some(reason)),
             None => (None, None),
@@ -382,6 +391,12 @@ impl ReplayRun<'_> {
             args.check,
             self.illustrated,
         )?;
+        if let Some(dump) = &dump {
+            dump.write(&trial, &progress)?;
+        }
+        if let Some((dump, base)) = base_dump.as_ref().zip(base.as_ref()) {
+            dump.write(base, &progress)?;
+        }
         drop(base);
         let judgement = judged_entry.judgement.as_ref();
         let culprit = if args.culprit
