@@ -134,7 +134,7 @@ fn has_something_to_check(path: &Path, fixture: &Fixture) -> CliResult<()> {
             format!("no output of {} is declared to be a gradient", path.display()),
             "name its input with `gradient_of` in the harness",
         ),
-        Some(first) if first.of.is_none() && gradients.all(|output| output.of.is_none()) => (
+        Some(first) if first.of.is_empty() && gradients.all(|output| output.of.is_empty()) => (
             format!(
                 "no loss is declared of which {} of {} is the gradient",
                 first.name,

@@ -377,7 +377,9 @@ impl ReplayRun<'_> {
         let (base, base_lacks) = match trusted {
             Some(TrustedSources::Found(base)) => {
                 let base_trial = lab.trial(&project.subject, &base.sources);
-                base_dump = DumpFolder::plan(args.dump.as_deref(), &base, &base_trial)?;
+                if base.commit != target.commit {
+                    base_dump = DumpFolder::plan(args.dump.as_deref(), &base, &base_trial)?;
+                }
                 (Some(base_trial), None)
             }
             Some(TrustedSources::Absent { reason }) => (None, Some(reason)),
@@ -604,7 +606,7 @@ mod tests {
         GradientCheck {
             output: "g".to_owned(),
             gradient_of: "x".to_owned(),
-            of: Some("loss".to_owned()),
+            of: vec!["loss".to_owned()],
             story,
             directions: 8,
             elements: 3,

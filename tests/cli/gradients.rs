@@ -365,3 +365,44 @@ fn all_lines_that_keep_sources_from_meaning_double_are_named_at_once() {
     [125]
     ");
 }
+
+/// Squares and cubes of `x`, and the gradient of both together.
+const TWO_OUTPUTS: &str = "\
+__global__ void both(const float* x, const float* dy, const float* dz, float* y, float* z, float* dx, int n)
+{
+    int i = threadIdx.x;
+    if (i >= n) return;
+    y[i] = x[i] * x[i];
+    z[i] = x[i] * x[i] * x[i];
+    dx[i] = 2.0f * x[i] * dy[i] + 3.0f * x[i] * x[i] * dz[i];
+}
+";
+
+#[test]
+fn a_gradient_of_two_outputs_is_held_against_the_sum_of_their_products_with_its_upstreams() {
+    let told_of = |kernel: &str| {
+        let env = TestEnv::new().with_kernel(kernel, "");
+        let floats = "dtype = \"f32\"\nshape = [\"n\"]\n";
+        let mut harness = "sources = [\"k.cu\"]\n\
+            call = \"both<<<1, n>>>(x, dy, dz, y, z, dx, n);\"\n"
+            .to_owned();
+        for table in ["inputs.x", "inputs.dy", "inputs.dz", "outputs.y", "outputs.z", "outputs.dx"]
+        {
+            harness += &format!("[{table}]\n{floats}");
+        }
+        harness += "gradient_of = \"x\"\nof = [\"y\", \"z\"]\nupstream = [\"dy\", \"dz\"]\n";
+        env.repo.write("replay.toml", harness);
+        let bytes: Vec<u8> = [1f32, 2.0, 3.0, 5.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let tensors = ["x", "dy", "dz"].map(|name| (name, DType::F32, &[4][..], &bytes[..]));
+        env.write_fixture("two", &tensors);
+        told(&env.replay(&["gradcheck", "fixtures/two"]))
+    };
+    insta::assert_snapshot!(told_of(TWO_OUTPUTS), @"
+      dx  matches d (y, z) / d x: 8 directional derivatives, worst rel. 2.5e-12 (noise 1.3e-11)
+
+    completed: the gradient matches its loss
+    [0]
+    ");
+    let wrong = told_of(&TWO_OUTPUTS.replace("3.0f * x[i]", "2.0f * x[i]"));
+    assert!(wrong.starts_with("  dx  does not match d (y, z) / d x: "), "{wrong}");
+}

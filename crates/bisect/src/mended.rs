@@ -85,7 +85,8 @@ pub(super) fn find_mended(
             .map(|check| check.output.as_str())
             .collect();
         for GradientCheck { output, of, .. } in checks {
-            let keeps_loss = of.is_some_and(|loss| keeps_output(culprit, &fixture, &loss));
+            let keeps_loss =
+                !of.is_empty() && of.iter().all(|term| keeps_output(culprit, &fixture, term));
             if keeps_loss && matching.contains(&output.as_str()) {
                 mended.push(Mended { fixture: fixture.clone(), output, by: MendedBy::Loss });
             }

@@ -610,8 +610,7 @@ fn describe_gradient_place(place: &GradientPlace) -> String {
 
 /// The line about one gradient.
 pub fn render_gradient_line(check: &GradientCheck) -> ReportLine {
-    let GradientCheck { of, gradient_of, .. } = check;
-    let derivative = format!(" d {} / d {gradient_of}", of.as_deref().unwrap_or("loss"));
+    let derivative = format!(" d {} / d {}", check.loss_name(), check.gradient_of);
     let elements = match check.elements - check.checked {
         0 => String::new(),
         _ => format!(" of {} of {} elements", check.checked, check.elements),

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::convert::identity;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -53,8 +54,8 @@ pub struct GradientCheck {
     pub output: String,
     /// The input of the differentiation.
     pub gradient_of: String,
-    /// The differentiated output; none where the harness has no loss.
-    pub of: Option<String>,
+    /// The differentiated outputs; empty where the harness has no loss.
+    pub of: Vec<String>,
     /// Why it stands as it does: its verdict and the reason.
     pub story: GradientStory,
     /// Directions with a smooth loss: only these count.
@@ -167,7 +168,7 @@ enum ShadowStart {
 fn check_all(trial: &Trial, shadow: &dyn Variant) -> Result<ChecksMade, ReplayError> {
     let fixture = trial.fixture();
     let _span = tracing::info_span!("gradcheck", message = fixture.name);
-    let watched = list_declared_gradients(fixture).find_map(|output| output.of.clone());
+    let watched = list_declared_gradients(fixture).find_map(single_loss).cloned();
     let part = match &watched {
         Some(watched) if shadow.can(Ability::CallPart) => CallPart::Watched(watched.clone()),
         _ => CallPart::Whole,
@@ -223,8 +224,11 @@ fn check_shadow_gradients(
     let neighbour = Neighbour { trial, checks: OnceCell::new() };
     let mut checks = Vec::new();
     for output in list_declared_gradients(trial.fixture()) {
-        let part =
-            if output.of == *watched { part_enough(base, output, shadow) } else { CallPart::Whole };
+        let part = if single_loss(output) == watched.as_ref() {
+            part_enough(base, output, shadow)
+        } else {
+            CallPart::Whole
+        };
         let checker = GradientChecker { trial, shadow, base, output, part, neighbour: &neighbour };
         checks.push(checker.check()?);
     }
@@ -299,25 +303,34 @@ impl GradientChecker<'_> {
         let fixture = self.trial.fixture();
         let base = self.base;
         let check = create_blank_check(self.output);
-        let Some(of) = &self.output.of else { return Ok(check.cannot(UncheckedGradient::NoLoss)) };
+        let losses = &self.output.of;
+        if losses.is_empty() {
+            return Ok(check.cannot(UncheckedGradient::NoLoss));
+        }
         let input = fixture.inputs.iter().find(|i| i.name == check.gradient_of && i.present);
         let Some(input) = input else { return Ok(check.cannot(UncheckedGradient::NoInput)) };
-        let (Some(gradient), Some(loss)) = (base.output(&self.output.name), base.output(of)) else {
-            return Ok(check.cannot(explain_missing_shadow(base, [&self.output.name, of])));
+        let watched_names: Vec<&String> = losses.iter().chain([&self.output.name]).collect();
+        let watched: Vec<TensorView> =
+            watched_names.iter().filter_map(|name| base.output(name)).collect();
+        let Some(gradient) =
+            watched.last().copied().filter(|_| watched.len() == watched_names.len())
+        else {
+            return Ok(check.cannot(explain_missing_shadow(base, &watched_names)));
         };
         if gradient.is_empty() {
             return Ok(check.cannot(UncheckedGradient::NoElements));
         }
-        let non_finite = [(of, &loss), (&self.output.name, &gradient)]
-            .into_iter()
-            .find_map(|(name, view)| Some((name, view, find_non_finite_element(view)?)));
+        let non_finite = watched_names
+            .iter()
+            .zip(&watched)
+            .find_map(|(&name, view)| Some((name, view, find_non_finite_element(view)?)));
         if let Some((name, view, index)) = non_finite {
             if let Some(found) = self.neighbour.check(&self.output.name)? {
                 return Ok(found);
             }
             let is_output_finite = self.trial.outcome()?.is_finite(name);
             // An infinite gradient of a finite loss is wrong by itself.
-            if name == of || is_output_finite {
+            if losses.contains(name) || is_output_finite {
                 let value = view.get_f64(index);
                 let element = match unravel_index(index, view.shape).as_slice() {
                     [] => value.to_string(),
@@ -334,8 +347,7 @@ impl GradientChecker<'_> {
         if input.len() != gradient.len() {
             return Ok(check.cannot(UncheckedGradient::OtherSize));
         }
-        let weights = find_upstream(fixture, self.output)?;
-        let weights = weights.as_ref().map(Upstream::elements);
+        let terms = list_loss_terms(fixture, self.output)?;
         let &(_, directions, budget) = SLOPE_EFFORT
             .iter()
             .find(|(most, ..)| input.len() <= *most)
@@ -345,8 +357,8 @@ impl GradientChecker<'_> {
             input,
             scales: &scales,
             gradient,
-            loss: weigh_loss_terms(loss, weights).sum(),
-            magnitude: weigh_loss_terms(loss, weights).map(f64::abs).sum(),
+            loss: sum_loss(&terms, base, identity).unwrap_or(f64::NAN),
+            magnitude: sum_loss(&terms, base, f64::abs).unwrap_or(f64::NAN),
             directions,
             budget,
             rounded: None,
@@ -356,7 +368,7 @@ impl GradientChecker<'_> {
         let mut ask = |steps: &[Step]| {
             let moved_input = MovedInput { input: &check.gradient_of, scales: &scales };
             look_up_losses(&mut known_losses, steps, |new_steps| {
-                self.losses(of, &moved_input, new_steps, weights, &mut timed_out)
+                self.losses(&terms, &moved_input, new_steps, &mut timed_out)
             })
         };
         let gradient_finding = derivative::check_derivative(&question, &mut ask)?;
@@ -379,13 +391,12 @@ impl GradientChecker<'_> {
         })
     }
 
-    /// The loss `loss_name` after each of `steps`.
+    /// The loss of `terms` after each of `steps`.
     fn losses(
         &self,
-        loss_name: &str,
+        terms: &[LossTerm<'_>],
         moved_input: &MovedInput,
         steps: &[Step],
-        weights: Option<TensorView>,
         timed_out: &mut bool,
     ) -> Result<Vec<Option<f64>>, ReplayError> {
         let modes = steps.iter().map(|step| Mode {
@@ -402,10 +413,7 @@ impl GradientChecker<'_> {
         let at_once = self.shadow.at_once(Some(self.base));
         self.shadow.run_each(&modes, at_once, &mut |_, run| {
             *timed_out |= matches!(run.ending, Ending::TimedOut(..));
-            losses.push(
-                run.output(loss_name)
-                    .map(|loss_output| weigh_loss_terms(loss_output, weights).sum()),
-            );
+            losses.push(sum_loss(terms, &run, identity));
             Ok(())
         })?;
         Ok(losses)
@@ -438,7 +446,15 @@ fn look_up_losses<E>(
 
 /// Whether `output` is the declared gradient of a differentiable output.
 pub(super) fn has_differentiable_loss(output: &Output) -> bool {
-    output.gradient_of.is_some() && output.of.is_some()
+    output.gradient_of.is_some() && !output.of.is_empty()
+}
+
+/// The differentiated output of the gradient `output`, if it is one alone.
+fn single_loss(output: &Output) -> Option<&String> {
+    match output.of.as_slice() {
+        [loss] => Some(loss),
+        _ => None,
+    }
 }
 
 /// The declared gradients.
@@ -447,8 +463,8 @@ fn list_declared_gradients(fixture: &Fixture) -> impl Iterator<Item = &Output> {
 }
 
 /// Why `base`, a shadow's run, has not all of `outputs`.
-fn explain_missing_shadow(base: &Run, outputs: [&String; 2]) -> UncheckedGradient {
-    let missing = outputs.into_iter().find(|name| base.output(name).is_none());
+fn explain_missing_shadow(base: &Run, outputs: &[&String]) -> UncheckedGradient {
+    let missing = outputs.iter().copied().find(|name| base.output(name).is_none());
     match missing.and_then(|name| Some((name, base.why_narrow(name)?))) {
         Some((name, reason)) => UncheckedGradient::NoShadowOf(name.clone(), reason.to_owned()),
         None => UncheckedGradient::NotInShadow,
@@ -458,7 +474,7 @@ fn explain_missing_shadow(base: &Run, outputs: [&String; 2]) -> UncheckedGradien
 /// The part of the call behind the differentiated output. Launches after its last write
 /// in `base` can be skipped; as a rule they compute the gradient.
 fn part_enough(base: &Run, output: &Output, shadow: &dyn Variant) -> CallPart {
-    match (base.last_write, output.of.clone()) {
+    match (base.last_write, single_loss(output).cloned()) {
         (Some(launch), Some(output)) => CallPart::Before { launch, output },
         (None, Some(output)) if shadow.can(Ability::SingleOutput) => CallPart::Told(output),
         _ => CallPart::Whole,
@@ -493,6 +509,15 @@ pub(super) fn create_unknown_checks(
 }
 
 impl GradientCheck {
+    /// The loss for people: its output, or the outputs whose weighted sum it is.
+    pub fn loss_name(&self) -> String {
+        match self.of.as_slice() {
+            [] => "loss".to_owned(),
+            [output] => output.clone(),
+            outputs => format!("({})", outputs.join(", ")),
+        }
+    }
+
     fn cannot(self, why: UncheckedGradient) -> GradientCheck {
         GradientCheck { story: GradientStory::Unchecked(why), ..self }
     }
@@ -601,38 +626,59 @@ fn is_ill_conditioned(
     Ok(departure.is_some_and(|(_, departs)| !departs))
 }
 
-/// The upstream gradient of the differentiated output.
+/// A differentiated output, and the gradient flowing into it.
+struct LossTerm<'f> {
+    output: &'f str,
+    /// None means one.
+    upstream: Option<Upstream<'f>>,
+}
+
+/// The gradient flowing into a differentiated output.
 struct Upstream<'f> {
     dtype: DType,
     bytes: Cow<'f, [u8]>,
 }
 
-impl Upstream<'_> {
-    fn elements(&self) -> TensorView<'_> {
-        TensorView { dtype: self.dtype, shape: &[], bytes: &self.bytes }
+impl LossTerm<'_> {
+    /// Each element of `values` times what flows into it.
+    fn products<'t>(&'t self, values: TensorView<'t>) -> impl Iterator<Item = f64> + 't {
+        let weights = self.upstream.as_ref().map(|upstream| TensorView {
+            dtype: upstream.dtype,
+            shape: &[],
+            bytes: &upstream.bytes,
+        });
+        let count = weights.map_or(values.len(), |weights| values.len().min(weights.len()));
+        (0..count).map(move |index| {
+            let weight = weights.map_or(1.0, |weights| weights.get_f64(index));
+            values.get_f64(index) * weight
+        })
     }
 }
 
-/// The upstream gradient of the differentiated output; none means one.
-fn find_upstream<'f>(
+/// The differentiated outputs of the gradient `output`.
+fn list_loss_terms<'f>(
     fixture: &'f Fixture,
-    output: &Output,
-) -> Result<Option<Upstream<'f>>, ReplayError> {
-    let Some(name) = &output.upstream else { return Ok(None) };
-    let Some(input) = fixture.inputs.iter().find(|i| i.name == *name && i.present) else {
-        return Ok(None);
-    };
-    Ok(Some(Upstream { dtype: input.dtype, bytes: input.packed()? }))
+    output: &'f Output,
+) -> Result<Vec<LossTerm<'f>>, ReplayError> {
+    let mut terms = Vec::new();
+    for (index, name) in output.of.iter().enumerate() {
+        let input = output.upstream.get(index).and_then(|upstream| {
+            fixture.inputs.iter().find(|input| input.name == *upstream && input.present)
+        });
+        let upstream = match input {
+            Some(input) => Some(Upstream { dtype: input.dtype, bytes: input.packed()? }),
+            None => None,
+        };
+        terms.push(LossTerm { output: name, upstream });
+    }
+    Ok(terms)
 }
 
-/// The terms whose sum is the loss.
-fn weigh_loss_terms<'t>(
-    values: TensorView<'t>,
-    weights: Option<TensorView<'t>>,
-) -> impl Iterator<Item = f64> + 't {
-    let count = weights.map_or(values.len(), |weights| values.len().min(weights.len()));
-    (0..count).map(move |index| {
-        let weight = weights.map_or(1.0, |weights| weights.get_f64(index));
-        values.get_f64(index) * weight
-    })
+/// The sum of `measure` over the products of all `terms` in `run`; none without one of the outputs.
+fn sum_loss(terms: &[LossTerm<'_>], run: &Run, measure: fn(f64) -> f64) -> Option<f64> {
+    let mut sum = 0.0;
+    for term in terms {
+        sum += term.products(run.output(term.output)?).map(measure).sum::<f64>();
+    }
+    Some(sum)
 }

@@ -72,8 +72,8 @@ fn sample_outputs() -> Vec<Output> {
         dtype: DType::F32,
         dims: sizes.iter().map(|&size| Dim { name: None, size }).collect(),
         gradient_of: None,
-        of: None,
-        upstream: None,
+        of: Vec::new(),
+        upstream: Vec::new(),
         non_finite: false,
     };
     vec![output("loss", &[]), output("grad", &[4, 5])]

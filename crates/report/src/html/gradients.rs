@@ -146,7 +146,7 @@ fn render_gradcheck_entry(number: usize, one: &GradcheckEntry) -> Markup {
             tr {
                 th scope="row" { (check.output) }
                 td { (render_badge(gradient_mood(check.story.verdict()), gradient_verdict_name(check.story.verdict()))) }
-                td { (check.of.as_deref().unwrap_or("loss")) }
+                td { (check.loss_name()) }
                 td { (check.gradient_of) }
                 td class="number" { (check.directions) }
                 td class="number" { (check.checked) " of " (check.elements) }

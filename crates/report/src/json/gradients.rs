@@ -14,7 +14,7 @@ pub(super) struct CheckedGradient<'a> {
     /// The input that it is the gradient with respect to.
     gradient_of: &'a str,
     /// The output that is differentiated; none where the harness has no loss.
-    of: Option<&'a str>,
+    of: &'a [String],
     /// The verdict.
     verdict: GradientVerdict,
     /// Why it is unknown, or imprecise in the shadow too; where it was seen, if not at the captured inputs.
@@ -50,7 +50,7 @@ fn checked_gradient(check: &GradientCheck) -> CheckedGradient<'_> {
     CheckedGradient {
         output: &check.output,
         gradient_of: &check.gradient_of,
-        of: check.of.as_deref(),
+        of: &check.of,
         verdict: check.story.verdict(),
         reason: check.story.reason(),
         directions: check.directions,

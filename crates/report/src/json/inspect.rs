@@ -108,8 +108,10 @@ struct DeclaredOutput {
     dtype: DType,
     dims: Vec<Dim>,
     gradient_of: Option<String>,
-    of: Option<String>,
-    upstream: Option<String>,
+    /// The differentiated outputs.
+    of: Vec<String>,
+    /// The gradient flowing into each of them; empty means ones.
+    upstream: Vec<String>,
     non_finite: bool,
 }
 
