@@ -35,4 +35,5 @@ mod races;
 mod revisions;
 mod series;
 mod streams;
+mod system_headers;
 mod verdicts;

@@ -98,6 +98,12 @@ impl HarnessSources {
             None => History::discover(&harness.path)?,
         };
         note_replaced_history(&history);
+        if let Some(folder) = harness.system_include.iter().find(|folder| !folder.is_dir()) {
+            let message =
+                format!("{}, which `system_include` names, is no folder", folder.display());
+            return Err(CommandError::new(message)
+                .with_hint(format!("check it out there, or edit {}", harness.path.display())));
+        }
         let overlay = harness.overlay.as_deref().map(Overlay::read).transpose()?;
         let spec = SourceSpec {
             sources: harness.sources.clone(),

@@ -92,7 +92,7 @@ fn variables_that_name_folders_of_headers_are_not_passed_on() {
     let told = env.finish(command.env("CPATH", outside.path()));
     assert_eq!(told.code, Some(125), "{}", told.text());
     let hint = told.stdout.lines().find(|line| line.starts_with("hint: ")).unwrap_or_default();
-    insta::assert_snapshot!(hint, @r#"hint: name the folder of the header in `include` of the harness, or write it into CXX as in `CXX="g++ -isystem DIR"`: CPATH is not passed on; the whole log: [CACHE]/refusals/[KEY]"#);
+    insta::assert_snapshot!(hint, @r#"hint: name the folder of the header in `include` of the harness, or in `system_include` where it lies outside of the repository, or write it into CXX as in `CXX="g++ -isystem DIR"`: CPATH is not passed on; the whole log: [CACHE]/refusals/[KEY]"#);
     let mut command = env.command(&["fixtures/tiny"]);
     let named = format!("{} -isystem '{}'", real_compiler(), outside.path().display());
     checksum(&env.finish(command.env("CXX", named)));

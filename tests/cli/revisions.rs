@@ -73,7 +73,7 @@ fn revisions_whose_sources_cannot_be_read_are_untestable() {
     == a submodule: exit code 125
     --- stderr
     error: revision [COMMIT] has a submodule at `k.cu`, whose files are not in this repository
-    hint: name folders without submodules in `sources` and `include`; where the kernels need its files, let `overlay` name a folder that holds a copy of them, for every revision
+    hint: name folders without submodules in `sources`; a copy of its files outside of the repository serves as headers for every revision: `system_include`, or `overlay` for device code
     ");
 }
 

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::symlink};
 
 use insta::assert_snapshot;
-use replay::history::{History, HistoryError, SourceSpec};
+use replay::history::{History, HistoryError, SourceSet, SourceSpec};
 
 use super::{error_text, kernel_history, kernels, open, spec};
 use crate::common::repo::TestRepo;
@@ -53,20 +53,43 @@ fn an_lfs_pointer_is_the_revisions_fault() {
 }
 
 #[test]
-fn a_submodule_is_the_revisions_fault() {
+fn a_submodule_among_the_sources_is_the_revisions_fault() {
     let add = |repo: &TestRepo| {
         let other = TestRepo::new();
         other.commit_file("x.h", "x", "Add");
         repo.git(&["submodule", "--quiet", "add", other.root().to_str().unwrap(), "include/other"]);
     };
-    assert_snapshot!(fault_of(add, &kernels()), @r"
+    let told = fault_of(add, &spec(&["include/other/x.h"], &[]));
+    assert_eq!(told, fault_of(add, &spec(&["include"], &[])));
+    assert_snapshot!(told, @r"
     revision SHORT has a submodule at `include/other`, whose files are not in this repository
-    hint: name folders without submodules in `sources` and `include`; where the kernels need its files, let `overlay` name a folder that holds a copy of them, for every revision
+    hint: name folders without submodules in `sources`; a copy of its files outside of the repository serves as headers for every revision: `system_include`, or `overlay` for device code
     ");
-    assert_snapshot!(fault_of(add, &spec(&["include/other/x.h"], &[])), @r"
-    revision SHORT has a submodule at `include/other`, whose files are not in this repository
-    hint: name folders without submodules in `sources` and `include`; where the kernels need its files, let `overlay` name a folder that holds a copy of them, for every revision
-    ");
+}
+
+#[test]
+fn a_submodule_among_the_headers_is_absent_like_any_header() {
+    let repo = kernel_history();
+    let other = TestRepo::new();
+    other.commit_file("x.h", "x", "Add");
+    let before = open(&repo);
+    let before = before.source_set(&before.head().unwrap(), &kernels()).unwrap();
+    repo.git(&["submodule", "--quiet", "add", other.root().to_str().unwrap(), "include/other"]);
+    symlink("other/x.h", repo.root().join("include/linked.h")).unwrap();
+    repo.commit("Add a submodule");
+    let history = open(&repo);
+    let head = history.head().unwrap();
+    for named in
+        [kernels(), spec(&["src"], &["include/other"]), spec(&["src"], &["include/other/deep"])]
+    {
+        let set = history.source_set(&head, &named).unwrap();
+        let paths =
+            |set: &SourceSet| set.files.iter().map(|file| file.path.clone()).collect::<Vec<_>>();
+        assert!(paths(&set).iter().all(|path| paths(&before).contains(path)), "{:?}", paths(&set));
+        assert!(set.submodules.contains(&"include/other".to_owned()), "{:?}", set.submodules);
+        assert_eq!(set, history.working_tree(&named).unwrap());
+        history.source_key(&head, &named).unwrap();
+    }
 }
 
 #[test]

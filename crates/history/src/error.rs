@@ -419,9 +419,9 @@ impl SourceFault {
             SourceFault::Missing { similar, .. } => suggest_similar_names(similar),
             SourceFault::Submodule { .. } => {
                 Some(
-                    "name folders without submodules in `sources` and `include`; where the kernels need \
-                     its files, let `overlay` name a folder that holds a copy of them, for every \
-                     revision"
+                    "name folders without submodules in `sources`; a copy of its files outside of the \
+                     repository serves as headers for every revision: `system_include`, or `overlay` \
+                     for device code"
                         .into(),
                 )
             }

@@ -193,7 +193,7 @@ impl History {
         named_path: &NamedPath,
         hasher: &mut blake3::Hasher,
     ) -> Result<(), Stop> {
-        let Resolved { path, real, node } = named_path.resolve(walk)?;
+        let Resolved { path, node, .. } = named_path.resolve(walk)?;
         hash_bytes(hasher, path.as_bytes());
         match node {
             // As it is: symlinks are not followed, and git's ids cover modes.
@@ -208,7 +208,7 @@ impl History {
             }
             // A symlink may lead out of the folder, whose id does not cover its target then.
             _ => {
-                for walked_file in walk.files(path, real, node)? {
+                for walked_file in walk.files(named_path)?.files {
                     hash_bytes(hasher, walked_file.path.as_bytes());
                     hasher.update(walked_file.id.as_bytes());
                 }

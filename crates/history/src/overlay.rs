@@ -7,7 +7,7 @@ use super::source_set::{
     NamedPath, SourceFile, SourceRole, hash_bytes, read_files, unreadable_sources,
 };
 use super::tree::DiskTree;
-use super::{HistoryError, SourceKey, SourceOrigin};
+use super::{HistoryError, SourceFault, SourceKey, SourceOrigin};
 
 /// The folder for the files of an overlay beside those of a revision.
 pub const OVERLAY: &str = "(overlay)";
@@ -51,7 +51,11 @@ impl Overlay {
         let tree = DiskTree::new(path, None);
         let named_paths = [NamedPath { role: SourceRole::Include, names: vec![String::new()] }];
         let read_result = read_files(&tree, &named_paths, "");
-        let (mut files, _) = read_result.map_err(|stop| {
+        let read_result = read_result.and_then(|read| match read.submodules.into_iter().next() {
+            Some(path) => Err(SourceFault::Submodule { path }.into()),
+            None => Ok(read.files),
+        });
+        let mut files = read_result.map_err(|stop| {
             unreadable_sources(&tree, stop, || SourceOrigin::Overlay(path.to_owned()))
         })?;
         let mut hasher = blake3::Hasher::new();

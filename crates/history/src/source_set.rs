@@ -64,6 +64,8 @@ pub struct SourceSet {
     pub files: Vec<SourceFile>,
     /// Those below `tree`, likewise.
     pub tree: Vec<TreeFile>,
+    /// The submodules below `include`, in the names of folders: their headers are absent.
+    pub submodules: Vec<String>,
     /// blake3 over role, path and content of all files, and over their kinds below `tree`.
     pub id: [u8; 32],
 }
@@ -167,7 +169,7 @@ impl History {
     /// Symlinks are followed within the tree.
     ///
     /// # Errors
-    /// [`HistoryError::Unusable`] if the revision lacks a named path, or has a submodule, a Git
+    /// [`HistoryError::Unusable`] if the revision lacks a named path, or has a submodule among the sources, a Git
     /// LFS pointer or a symlink that leads outside among the files;
     /// [`HistoryError::PathOutside`] if `spec` itself leads outside.
     pub fn source_set(
@@ -262,8 +264,9 @@ fn read_set(
     place: impl Fn() -> SourceOrigin,
 ) -> Result<SourceSet, HistoryError> {
     let named_paths = spec.named()?;
-    let (mut files, whole_files) = read_files(tree, &named_paths, &spec.prefix)
-        .map_err(|stop| unreadable_sources(tree, stop, &place))?;
+    let ReadFiles { mut files, whole_files, submodules } =
+        read_files(tree, &named_paths, &spec.prefix)
+            .map_err(|stop| unreadable_sources(tree, stop, &place))?;
     if let (false, Some(taken_path)) = (spec.overlay.files().is_empty(), taken_by_overlay(&files)) {
         return Err(HistoryError::Unusable {
             place: place(),
@@ -271,7 +274,7 @@ fn read_set(
         });
     }
     files.extend_from_slice(spec.overlay.files());
-    Ok(SourceSet::new(files, whole_files))
+    Ok(SourceSet { submodules, ..SourceSet::new(files, whole_files) })
 }
 
 /// The path of a file in the place of an overlay.
@@ -295,25 +298,39 @@ pub(super) fn unreadable_sources(
     }
 }
 
+/// The files of a spec.
+#[derive(Default)]
+pub(super) struct ReadFiles {
+    /// Below `sources` and `include`.
+    pub files: Vec<SourceFile>,
+    /// Below `tree`.
+    pub whole_files: Vec<TreeFile>,
+    /// Submodules below `include`.
+    pub submodules: Vec<String>,
+}
+
 pub(super) fn read_files(
     tree: &impl Tree,
     named_paths: &[NamedPath],
     prefix: &str,
-) -> Result<(Vec<SourceFile>, Vec<TreeFile>), Stop> {
+) -> Result<ReadFiles, Stop> {
     let walk = TreeWalk::new(tree);
-    let mut files = Vec::new();
-    let mut whole_files = Vec::new();
+    let mut read = ReadFiles::default();
     for named_path in named_paths {
-        let Resolved { path, real, node } = named_path.resolve(&walk)?;
         if named_path.role == SourceRole::Tree {
-            whole_files.extend(whole_tree::read_whole_tree(tree, path, &real, node, prefix)?);
+            let Resolved { path, real, node } = named_path.resolve(&walk)?;
+            let whole_files = whole_tree::read_whole_tree(tree, path, &real, node, prefix)?;
+            read.whole_files.extend(whole_files);
             continue;
         }
-        for walked_file in walk.files(path, real, node)? {
-            files.push(read_file(tree, named_path.role, prefix, &walked_file)?);
+        let walked = walk.files(named_path)?;
+        for walked_file in &walked.files {
+            read.files.push(read_file(tree, named_path.role, prefix, walked_file)?);
         }
+        let submodules = walked.submodules.iter().map(|path| from_prefix(prefix, path));
+        read.submodules.extend(submodules);
     }
-    Ok((files, whole_files))
+    Ok(read)
 }
 
 fn read_file(
@@ -347,7 +364,7 @@ impl SourceSet {
             hash_bytes(&mut hasher, file.path.as_bytes());
             hasher.update(file.hash());
         }
-        SourceSet { files, tree, id: *hasher.finalize().as_bytes() }
+        SourceSet { files, tree, submodules: Vec::new(), id: *hasher.finalize().as_bytes() }
     }
 }
 

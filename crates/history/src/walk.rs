@@ -7,7 +7,8 @@ use std::{cell::Cell, collections::VecDeque};
 use git2::Oid;
 
 use super::{
-    SourceFault,
+    SourceFault, SourceRole,
+    source_set::{NamedPath, Resolved},
     tree::{Node, Stop, Tree, join_tree_path},
 };
 
@@ -32,6 +33,14 @@ pub(super) struct WalkedFile {
     /// Where it really lies.
     pub real: String,
     pub id: Oid,
+}
+
+/// What lies below the named paths.
+#[derive(Default)]
+pub(super) struct Walked {
+    pub files: Vec<WalkedFile>,
+    /// The submodules among headers, under the names that the sources would include them by.
+    pub submodules: Vec<String>,
 }
 
 pub(super) struct TreeWalk<'t, T> {
@@ -102,16 +111,23 @@ impl<'t, T: Tree> TreeWalk<'t, T> {
         Ok(target)
     }
 
-    /// All files at or below `real`, under the names they have below `path`.
-    pub(super) fn files(
-        &self,
-        path: &str,
-        real: String,
-        node: Node,
-    ) -> Result<Vec<WalkedFile>, Stop> {
-        let mut walked_files = Vec::new();
-        self.collect(path.to_owned(), real, node, &mut Vec::new(), &mut walked_files)?;
-        Ok(walked_files)
+    /// All files at or below the first existing name of `named_path`, under the names they have below it. Headers in
+    /// submodules are absent, like any header that a revision lacks; sources in submodules are a fault.
+    pub(super) fn files(&self, named_path: &NamedPath) -> Result<Walked, Stop> {
+        let mut walked = Walked::default();
+        let is_passed = named_path.role == SourceRole::Include;
+        match named_path.resolve(self) {
+            Ok(Resolved { path, real, node }) => {
+                let mut folders_above = Vec::new();
+                self.collect(path.to_owned(), real, node, &mut folders_above, &mut walked)?;
+            }
+            Err(Stop::Fault(SourceFault::Submodule { path })) => walked.submodules.push(path),
+            Err(stop) => return Err(stop),
+        }
+        match walked.submodules.first() {
+            Some(path) if !is_passed => Err(SourceFault::Submodule { path: path.clone() }.into()),
+            _ => Ok(walked),
+        }
     }
 
     fn collect(
@@ -120,7 +136,7 @@ impl<'t, T: Tree> TreeWalk<'t, T> {
         real: String,
         node: Node,
         folders_above: &mut Vec<String>,
-        walked_files: &mut Vec<WalkedFile>,
+        walked: &mut Walked,
     ) -> Result<(), Stop> {
         self.entries.set(self.entries.get() + 1);
         if self.entries.get() > MAX_FILES {
@@ -128,14 +144,15 @@ impl<'t, T: Tree> TreeWalk<'t, T> {
         }
         match node {
             Node::File(id) | Node::Executable(id) => {
-                walked_files.push(WalkedFile { path, real, id })
+                walked.files.push(WalkedFile { path, real, id })
             }
-            Node::Submodule => return Err(SourceFault::Submodule { path }.into()),
+            Node::Submodule => walked.submodules.push(path),
             Node::Other(kind) => return Err(SourceFault::NotAFile { path, kind }.into()),
-            Node::Link(_) => {
-                let (real, node) = self.resolve(&real)?;
-                self.collect(path, real, node, folders_above, walked_files)?;
-            }
+            Node::Link(_) => match self.resolve(&real) {
+                Ok((real, node)) => self.collect(path, real, node, folders_above, walked)?,
+                Err(Stop::Fault(SourceFault::Submodule { .. })) => walked.submodules.push(path),
+                Err(stop) => return Err(stop),
+            },
             Node::Folder(_) => {
                 if folders_above.iter().filter(|folder| **folder == real).count() >= MAX_VISITS {
                     return Ok(());
@@ -151,7 +168,7 @@ impl<'t, T: Tree> TreeWalk<'t, T> {
                         join_tree_path(&real, &name),
                         child,
                         folders_above,
-                        walked_files,
+                        walked,
                     )?;
                 }
                 folders_above.pop();

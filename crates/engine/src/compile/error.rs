@@ -7,8 +7,9 @@ use super::translation::UNITS;
 use super::{CallPlace, CompilerError, call_place, environment, unit};
 use replay_base::cache::CacheError;
 use replay_cuda::NvrtcError;
-use replay_fixture::harness::Harness;
+use replay_fixture::harness::{Harness, SourcePath};
 use replay_frontend::FrontendError;
+use replay_history::SourceSet;
 
 /// The refused code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +49,10 @@ impl About {
     pub(super) fn from_message(first_error: &str) -> About {
         if first_error.contains("instance of function template") {
             About::Deduction
-        } else if first_error.contains("No such file") || first_error.contains("not found") {
+        } else if ["No such file", "not found", "cannot open source file"]
+            .iter()
+            .any(|words| first_error.contains(words))
+        {
             About::Header
         } else if needs_later_standard(first_error) {
             About::Standard
@@ -115,6 +119,8 @@ pub enum CompileError {
         first_error: String,
         /// The subject of the first error.
         about: About,
+        /// The submodule that would hold the missing header.
+        submodule: Option<String>,
         /// The whole log.
         log: String,
         /// Where the log is kept.
@@ -165,6 +171,28 @@ impl CompileError {
         self
     }
 
+    /// With the submodule of `sources` in which the folders of `harness` would have the missing header.
+    pub(super) fn with_submodule(mut self, harness: &Harness, sources: &SourceSet) -> CompileError {
+        if let CompileError::Refused { about: About::Header, first_error, submodule, .. } =
+            &mut self
+            && let Some(header) = missing_header(first_error)
+        {
+            let includes = harness.include.iter().flat_map(SourcePath::names);
+            let paths: Vec<String> = includes
+                .map(|folder| match folder {
+                    "." => header.to_owned(),
+                    folder => format!("{folder}/{header}"),
+                })
+                .collect();
+            let holds_header = |submodule: &&String| {
+                let folder = format!("{submodule}/");
+                paths.iter().any(|path| path.starts_with(&folder))
+            };
+            *submodule = sources.submodules.iter().find(holds_header).cloned();
+        }
+        self
+    }
+
     /// Whether the compiler refused the call of the harness: another call may fit.
     pub(super) fn blames_call(&self) -> bool {
         matches!(self, CompileError::Refused { what: RefusedCode::Call, .. })
@@ -179,6 +207,12 @@ impl CompileError {
                     .to_owned(),
             ),
             CompileError::NoFile { .. } => Some("only files can be included".to_owned()),
+            CompileError::Refused { log_path, submodule: Some(submodule), .. } => Some(format!(
+                "{submodule} is a submodule, so no revision of this repository holds its headers: check them out \
+                 (`git submodule update --init`), and name the folder in `system_include` of the harness; the \
+                 whole log: {}",
+                log_path.display()
+            )),
             CompileError::Refused { log_path, about, .. } => {
                 let log = format!("the whole log: {}", log_path.display());
                 Some(match about {
@@ -194,7 +228,8 @@ impl CompileError {
                             )
                         });
                         format!(
-                            "name the folder of the header in `include` of the harness{withheld}; {log}"
+                            "name the folder of the header in `include` of the harness, or in \
+                             `system_include` where it lies outside of the repository{withheld}; {log}"
                         )
                     }
                     About::Standard => format!(
@@ -208,6 +243,16 @@ impl CompileError {
             CompileError::Cache(error) => error.hint(),
         }
     }
+}
+
+/// The name of the header in `first_error` about a missing one.
+fn missing_header(first_error: &str) -> Option<&str> {
+    let (_, message) = first_error.split_once("error: ")?;
+    let name = match message.split_once(": No such file") {
+        Some((name, _)) => name,
+        None => message.split(['\'', '"']).nth(1)?,
+    };
+    Some(name.trim())
 }
 
 /// The first error line, of the compiler or of the linker.

@@ -185,7 +185,7 @@ impl Toolchain {
                 more.into_iter().filter(|line| !refused.contains(line)).collect::<Vec<_>>(),
             );
             if refused.len() == known || !can_trap(sources, &refused) {
-                return compiled;
+                return compiled.map_err(|error| error.with_submodule(harness, sources));
             }
         }
     }
@@ -391,6 +391,7 @@ impl Toolchain {
         CompileError::Refused {
             what: if of_call { RefusedCode::Call } else { RefusedCode::Sources },
             about: About::from_message(&first_error),
+            submodule: None,
             first_error,
             log,
             log_path: self.cache.path(CacheKind::Refusal, key),

@@ -132,6 +132,7 @@ impl DeviceToolchain {
         host: Option<&Artifact>,
     ) -> Result<DeviceModule, CompileError> {
         self.compile_unit(DeviceUnit::translate(harness, sources, Precision::Native)?, host)
+            .map_err(|error| error.with_submodule(harness, sources))
     }
 
     /// The same before there is host code; none where it has to tell the instances.
@@ -147,7 +148,8 @@ impl DeviceToolchain {
         if unit.has_templates && self.remembered(&self.key(&unit)?).is_empty() {
             return Ok(None);
         }
-        self.compile_unit(unit, None).map(Some)
+        let module = self.compile_unit(unit, None);
+        module.map(Some).map_err(|error| error.with_submodule(harness, sources))
     }
 
     /// The same as [`DeviceToolchain::compile`] with `float` meaning `double`, or why such code cannot run on the
@@ -223,6 +225,7 @@ impl DeviceToolchain {
             undefine: Vec::new(),
             standard: CppStandard::default(),
             folders: Vec::new(),
+            system_folders: Vec::new(),
             math_ulps: 1.0,
             atomics: false,
             has_templates: false,
@@ -295,7 +298,7 @@ impl DeviceToolchain {
         let headers = folder.join(HEADERS);
         let all_folders =
             std::iter::once(folder.to_owned()).chain(include_folders).chain([headers]);
-        let all_folders = all_folders.chain(self.include.iter().cloned());
+        let all_folders = all_folders.chain(self.outside_folders(unit));
         options.extend(all_folders.map(|include| format!("--include-path={}", include.display())));
         options
     }
@@ -305,6 +308,7 @@ impl DeviceToolchain {
         CompileError::Refused {
             what: RefusedCode::DeviceCode,
             about: About::from_message(&first_error),
+            submodule: None,
             first_error,
             log: log.to_owned(),
             log_path: self.cache.path(CacheKind::Refusal, key),
@@ -323,10 +327,17 @@ impl DeviceToolchain {
         let files: Vec<_> = unit.files.iter().map(|(_, bytes)| decode_source(bytes)).collect();
         let texts = files.iter().map(|file| &*file.text).chain([unit.text.as_str()]);
         let read_files: Vec<PathBuf> =
-            includes::find_reachable_files(texts, &self.include).into_iter().collect();
+            includes::find_reachable_files(texts, &self.outside_folders(unit))
+                .into_iter()
+                .collect();
         let library = [self.nvrtc.path().to_owned()];
         let key = self.outside.remember(&self.cache, &first, start_time, &read_files, &library)?;
         Ok(key.unwrap_or_else(|| for_this_run(&first)))
+    }
+
+    /// The folders of headers outside of the sources, CUDA's first.
+    fn outside_folders(&self, unit: &DeviceUnit) -> Vec<PathBuf> {
+        self.include.iter().chain(&unit.system_folders).cloned().collect()
     }
 
     /// The key of everything known without reading files outside of the sources.
@@ -337,7 +348,8 @@ impl DeviceToolchain {
         hasher.part(format!("{} {major}.{minor} {}", self.architecture, self.lines));
         hasher.part(format!("{:?}", unit.precision));
         hasher.part(unit.standard.name());
-        hasher.list(self.include.iter().map(|folder| folder.as_os_str().as_encoded_bytes()));
+        let outside_folders = self.outside_folders(unit);
+        hasher.list(outside_folders.iter().map(|folder| folder.as_os_str().as_encoded_bytes()));
         hasher.list(&unit.undefine);
         hasher.list(&unit.defines);
         hasher.list(&unit.folders);
@@ -384,6 +396,8 @@ struct DeviceUnit {
     standard: CppStandard,
     /// The harness's `include` folders, relative to the tree.
     folders: Vec<String>,
+    /// The harness's `system_include` folders.
+    system_folders: Vec<PathBuf>,
     /// The result of [`DeviceModule::math_ulps`].
     math_ulps: f64,
     /// The result of [`DeviceModule::has_atomics`].
@@ -393,6 +407,23 @@ struct DeviceUnit {
     precision: Precision,
     /// Whether its module is to be rounded in other directions.
     rounds: bool,
+}
+
+/// What the names of functions in device code tell of its results.
+struct NamedFunctions {
+    /// The result of [`DeviceModule::math_ulps`].
+    math_ulps: f64,
+    /// The result of [`DeviceModule::has_atomics`].
+    atomics: bool,
+}
+
+impl NamedFunctions {
+    fn add_names(&mut self, unit: &SourceUnit<'_>) {
+        let names = replay_frontend::collect_identifiers(unit);
+        let errors = names.iter().filter_map(|name| math_error_ulps(name));
+        self.math_ulps = errors.fold(self.math_ulps, f64::max);
+        self.atomics |= names.iter().any(|name| name.starts_with("atomic"));
+    }
 }
 
 impl DeviceUnit {
@@ -413,16 +444,17 @@ impl DeviceUnit {
         let units = create_source_units(&texts);
         let symbols = replay_frontend::scan_symbols(&units);
         let mut files = Vec::new();
-        let mut math_ulps = 1.0f64;
-        let mut atomics = false;
+        let mut functions = NamedFunctions { math_ulps: 1.0, atomics: false };
         for (unit, (_, decoded)) in units.iter().zip(&texts) {
             let text = replay_frontend::translate_for_device(unit, &symbols, precision)?;
-            let names =
-                replay_frontend::collect_identifiers(&SourceUnit { path: unit.path, text: &text });
-            let errors = names.iter().filter_map(|name| math_error_ulps(name));
-            math_ulps = errors.fold(math_ulps, f64::max);
-            atomics |= names.iter().any(|name| name.starts_with("atomic"));
+            functions.add_names(&SourceUnit { path: unit.path, text: &text });
             files.push((unit.path.to_owned(), decoded.encode(text)));
+        }
+        let read_texts = texts.iter().map(|(_, decoded)| &*decoded.text);
+        for path in includes::find_reachable_files(read_texts, &harness.system_include) {
+            let bytes = std::fs::read(&path).unwrap_or_default();
+            let text = decode_source(&bytes).text;
+            functions.add_names(&SourceUnit { path: &path.display().to_string(), text: &text });
         }
         files.extend(untranslated_files(sources));
         let included = unit_sources(sources)?;
@@ -441,12 +473,13 @@ impl DeviceUnit {
                 .chain(included.iter().map(|path| format!("#include \"tree/{path}\"\n")))
                 .collect(),
             folders: overlay.chain(folders.collect::<BTreeSet<_>>()).collect(),
+            system_folders: harness.system_include.clone(),
             files,
             defines: harness.defines.clone(),
             undefine: harness.undefine.clone(),
             standard: harness.standard,
-            math_ulps,
-            atomics,
+            math_ulps: functions.math_ulps,
+            atomics: functions.atomics,
             has_templates: symbols.has_kernel_templates(),
             precision,
             rounds: precision == Precision::Native,

@@ -73,6 +73,9 @@ pub(super) fn compiler_options(
         .collect();
     let overlay = harness.overlay.iter().map(|_| format!("-Itree/{OVERLAY}"));
     flags.extend(overlay.chain(folders));
+    for folder in &harness.system_include {
+        flags.extend(["-isystem".to_owned(), folder.display().to_string()]);
+    }
     if precision == Precision::Checked {
         flags.extend(check_flags(compiler));
     }

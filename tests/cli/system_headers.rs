@@ -1,0 +1,95 @@
+//! Headers outside of the repository: folders of this machine, and submodules, which no revision holds.
+
+use std::fs;
+
+use crate::common::env::{Run, TestEnv};
+use crate::common::repo::TestRepo;
+
+const KERNEL: &str = "\
+#include <vendor/scale.h>
+__global__ void scale(const float* x, float* y, int n)
+{
+    int i = threadIdx.x;
+    if (i < n) y[i] = vendor::scaled(x[i]);
+}
+";
+
+/// A kernel that includes a vendor's header, which lies in `vendor_headers` beside the repository.
+fn project(include: &str, system_include: bool) -> TestEnv {
+    let env = TestEnv::isolated().with_kernel(KERNEL, "scale<<<1, n>>>(x, y, n);");
+    let path = env.path("replay.toml");
+    let harness = fs::read_to_string(&path).unwrap();
+    let folder = env.repo.beside("vendor_headers");
+    let folder =
+        if system_include { format!("system_include = [{folder:?}]\n") } else { String::new() };
+    fs::write(&path, format!("include = [{include:?}]\n{folder}{harness}")).unwrap();
+    env
+}
+
+fn write_header(env: &TestEnv, factor: &str) {
+    let folder = env.repo.beside("vendor_headers/vendor");
+    fs::create_dir_all(&folder).unwrap();
+    let text = format!(
+        "#pragma once\nnamespace vendor {{ template <class T> __host__ __device__ T scaled(T x) {{ return {factor} * x; }} }}\n"
+    );
+    fs::write(folder.join("scale.h"), text).unwrap();
+}
+
+fn checksum(run: &Run) -> String {
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    let line = run.stdout.lines().find(|line| line.trim_start().starts_with("y "));
+    line.expect("an output").to_owned()
+}
+
+#[test]
+fn headers_outside_of_the_repository_are_found_and_are_part_of_the_key_by_their_content() {
+    let env = project(".", true);
+    let with = |factor: &str| {
+        write_header(&env, factor);
+        // A header of the moment of the compilation belongs to no key.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        checksum(&env.replay(&["fixtures/tiny"]))
+    };
+    let two = with("2");
+    let three = with("3");
+    assert_ne!(two, three);
+    assert_eq!(two, with("2"));
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_no_fault_of_the_revision() {
+    let run = project(".", true).replay(&["fixtures/tiny"]);
+    assert_eq!(run.code, Some(128), "{}", run.text());
+    assert!(
+        run.stderr.contains("vendor_headers, which `system_include` names, is no folder"),
+        "{}",
+        run.text()
+    );
+    assert!(run.stderr.contains("hint: check it out there, or edit "), "{}", run.text());
+}
+
+#[test]
+fn a_header_that_a_submodule_would_hold_names_the_submodule() {
+    for include in [".", "third_party", "third_party/lib"] {
+        let env = project(include, false);
+        let library = TestRepo::new();
+        library.commit_file("vendor/scale.h", "", "A header");
+        let url = library.root();
+        env.repo.git(&["submodule", "--quiet", "add", url.to_str().unwrap(), "third_party/lib"]);
+        let kernel = KERNEL.replace(
+            "vendor/scale.h",
+            match include {
+                "." => "third_party/lib/vendor/scale.h",
+                "third_party" => "lib/vendor/scale.h",
+                _ => "vendor/scale.h",
+            },
+        );
+        env.repo.write("k.cu", kernel);
+        env.repo.commit("Use a library");
+        let run = env.replay(&["fixtures/tiny", "--rev", "HEAD"]);
+        assert_eq!(run.code, Some(125), "{}", run.text());
+        let hint = "third_party/lib is a submodule, so no revision of this repository holds its headers: \
+                    check them out (`git submodule update --init`), and name the folder in `system_include`";
+        assert!(run.text().contains(hint), "{include}: {}", run.text());
+    }
+}
