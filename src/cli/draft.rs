@@ -1,14 +1,17 @@
 //! Drafts a `replay.toml` from the functions of a CUDA source. Pure: text in, text out. Names, types, `const` and bodies
 //! tell inputs from outputs and numbers from sizes. Nothing tells shapes, so each is marked.
 
+mod build_standard;
 mod types;
 
 use std::fmt::Write;
 
 use ::replay::frontend::{FunctionSignature, Parameter, ParameterUse, TemplateParameter};
+use ::replay::harness::CppStandard;
 use ::replay::tensor::DType;
 use indexmap::IndexMap;
 
+pub use build_standard::{find_build_standard, find_command_standard};
 pub use types::TypeNames;
 use types::{PointeeType, VALUE_TYPES};
 
@@ -109,7 +112,50 @@ impl Draft {
                 None => drafts.push(own_draft),
             }
         }
+        drafts.iter_mut().for_each(Draft::align_gradients);
         drafts
+    }
+
+    /// Gives each gradient the shape of the tensor whose gradient it is.
+    fn align_gradients(&mut self) {
+        for (of, upstream) in self.flows() {
+            if let Some(shape) = self.outputs.get(&of).map(|output| output.shape.clone())
+                && let Some(input) = self.inputs.get_mut(&upstream)
+            {
+                input.shape = shape;
+            }
+        }
+        let gradients: Vec<(String, String)> = self
+            .outputs
+            .iter()
+            .filter_map(|(name, tensor)| {
+                Some((name.clone(), self.gradient_of(name, tensor)?.to_owned()))
+            })
+            .collect();
+        for (name, input) in gradients {
+            if let Some(shape) = self.inputs.get(&input).map(|input| input.shape.clone())
+                && let Some(output) = self.outputs.get_mut(&name)
+            {
+                output.shape = shape;
+            }
+        }
+    }
+
+    /// The outputs with an input for the gradient that flows into them, each with that input: `out` with `dout`.
+    fn flows(&self) -> Vec<(String, String)> {
+        let outputs = self
+            .outputs
+            .iter()
+            .filter(|(name, tensor)| tensor.is_float() && self.gradient_of(name, tensor).is_none());
+        let flows = outputs.filter_map(|(name, tensor)| {
+            let (upstream, _) = self.inputs.iter().find(|(input_name, input)| {
+                primal_names(input_name).any(|primal_name| primal_name == name)
+                    && input.dtype == tensor.dtype
+                    && input.is_scalar() == tensor.is_scalar()
+            })?;
+            Some((name.clone(), upstream.clone()))
+        });
+        flows.collect()
     }
 
     /// Whether a draft of one function shares a tensor with this one, and no name stands for two things.
@@ -245,7 +291,7 @@ impl Draft {
     }
 
     /// The text of `replay.toml`.
-    pub fn text(&self, source: &str, include: &[String]) -> String {
+    pub fn text(&self, source: &str, include: &[String], standard: CppStandard) -> String {
         let mut text = format!(
             "# How to call the kernels of {source}, whatever the revision. A draft by `replay init`:\n\
              # what is marked EDIT has to be checked, shapes above all. An output to which the call adds gets\n\
@@ -255,6 +301,9 @@ impl Draft {
             quote_toml(source),
             include.iter().map(|folder| quote_toml(folder)).collect::<Vec<_>>().join(", ")
         );
+        if standard != CppStandard::default() {
+            let _ = writeln!(text, "standard = {:?}", standard.name());
+        }
         let sizes = self.sizes_by_number();
         if !sizes.is_empty() {
             let _ = writeln!(text, "sizes = {sizes:?}");
@@ -270,6 +319,7 @@ impl Draft {
         for (name, tensor) in &self.inputs {
             write_table(&mut text, "inputs", name, tensor);
         }
+        let flows = self.flows();
         // A returned scalar comes first, for the others are its gradients.
         let (scalars, arrays): (Vec<_>, Vec<_>) =
             self.outputs.iter().partition(|(_, tensor)| tensor.is_scalar());
@@ -277,6 +327,7 @@ impl Draft {
             write_table(&mut text, "outputs", name, tensor);
             if let Some(input_name) = self.gradient_of(name, tensor) {
                 let _ = writeln!(text, "gradient_of = {input_name:?} {MARK}");
+                write_flows(&mut text, &flows);
             }
         }
         text
@@ -305,14 +356,36 @@ impl Draft {
 
     /// `logits` for `grad_logits`, `dlogits` and the like.
     fn gradient_of(&self, name: &str, tensor: &DraftedTensor) -> Option<&str> {
-        let bare_names = ["grad_", "d_", "d"].iter().filter_map(|prefix| name.strip_prefix(prefix));
-        let mut bare_names = bare_names.chain(name.strip_suffix("_grad"));
-        bare_names.find_map(|bare_name| {
+        primal_names(name).find_map(|bare_name| {
             let (input_name, input) = self.inputs.get_key_value(bare_name)?;
             let is_alike = input.dtype == tensor.dtype && !input.is_scalar() && input.is_float();
             is_alike.then_some(input_name.as_str())
         })
     }
+}
+
+/// The possible names of the tensor whose gradient is called `name`.
+fn primal_names(name: &str) -> impl Iterator<Item = &str> {
+    let bare_names =
+        ["grad_", "d_", "d"].into_iter().filter_map(|prefix| name.strip_prefix(prefix));
+    let bare_names = bare_names.chain(name.strip_suffix("_grad"));
+    bare_names.flat_map(|bare_name| match bare_name {
+        "out" | "output" => ["out", "output"],
+        _ => [bare_name; 2],
+    })
+}
+
+/// Writes the outputs of which an output is the gradient, with what flows into them.
+fn write_flows(text: &mut String, flows: &[(String, String)]) {
+    let _ = match flows {
+        [] => Ok(()),
+        [(of, upstream)] => writeln!(text, "of = {of:?} {MARK}\nupstream = {upstream:?} {MARK}"),
+        flows => {
+            let (of, upstream): (Vec<&str>, Vec<&str>) =
+                flows.iter().map(|(of, upstream)| (of.as_str(), upstream.as_str())).unzip();
+            writeln!(text, "of = {of:?} {MARK}\nupstream = {upstream:?} {MARK}")
+        }
+    };
 }
 
 impl TypeNames {

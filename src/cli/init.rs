@@ -8,13 +8,14 @@ use ::replay::files;
 use ::replay::frontend::{
     FunctionSignature, SourceUnit, find_function_signatures, scan_symbols, tighten_launches,
 };
-use ::replay::harness::Harness;
+use ::replay::harness::{CppStandard, Harness};
 use ::replay::history::History;
 
-use super::draft::{Draft, TypeNames};
+use super::draft::{Draft, TypeNames, find_build_standard, find_command_standard};
 use super::error::{CliResult, CommandError, ErrorContext};
 use super::exit;
 use super::out::println;
+use super::random_fixture::{RandomFixture, RandomSizes};
 
 /// Nobody reads more drafts than this; the rest is only named.
 const MOST: usize = 48;
@@ -28,6 +29,9 @@ pub struct InitArgs {
     /// The file to write; it must not exist. Further drafts lie beside it, as FILE-NAME.toml
     #[arg(short, long, value_name = "FILE", default_value = "replay.toml")]
     output: PathBuf,
+    /// Write a fixture of random inputs as well, which is marked as synthetic: the numbers of all sizes
+    #[arg(long, value_name = "NAME=SIZE,...")]
+    random: Option<String>,
 }
 
 /// A CUDA source with callable functions.
@@ -61,16 +65,20 @@ pub fn run_init(args: &InitArgs) -> CliResult<u8> {
         }
         None => find_callable_sources(&files, &root, &mut left_out),
     };
-    let headers = read_headers(&files);
     let mut harnesses: Vec<Harnessed> = Vec::new();
     for candidate in &candidates {
-        let functions = worth_calling(&candidate.functions);
+        let mut functions = worth_calling(&candidate.functions);
         left_out.extend(not_called(candidate, &functions));
-        let include = find_include_folders(&candidate.text, &files, &root);
-        let texts = headers.iter().map(String::as_str);
+        // A backward pass reads what the forward pass writes, wherever it stands.
+        functions.sort_by_key(|function| is_backward(function));
+        let reached =
+            ReachedHeaders::of_source(&root.join(&candidate.path), &candidate.text, &files);
+        let include = reached.folders(&root);
+        let texts = reached.headers.iter().map(|(_, text)| text.as_str());
         let types = TypeNames::from_texts(texts.chain([candidate.text.as_str()]));
+        let standard = find_source_standard(&candidate.path, &root);
         for draft in Draft::from_functions(&functions, &types) {
-            let text = draft.text(&candidate.path, &include);
+            let text = draft.text(&candidate.path, &include, standard);
             let output = choose_draft_path(&args.output, &candidate.path, &draft, &harnesses);
             harnesses.push(Harnessed { output, source: candidate.path.clone(), draft, text });
         }
@@ -88,21 +96,88 @@ pub fn run_init(args: &InitArgs) -> CliResult<u8> {
             surplus.source
         ));
     }
-    write_harness_drafts(&harnesses)?;
+    let mut parsed = Vec::new();
+    let mut problems = Vec::new();
     for harness in &harnesses {
-        if let Err(problem) = Harness::parse(&harness.text, &harness.output) {
-            CommandError::from(problem).context("the draft has to be edited first").print();
+        match Harness::parse(&harness.text, &harness.output) {
+            Ok(harness) => parsed.push(harness),
+            Err(problem) => problems
+                .push(CommandError::from(problem).context("the draft has to be edited first")),
         }
     }
-    print_drafts(&harnesses, &left_out);
+    let random_fixtures = match &args.random {
+        Some(sizes) => plan_random_fixtures(&RandomSizes::parse(sizes)?, &parsed, &mut left_out)?,
+        None => Vec::new(),
+    };
+    write_harness_drafts(&harnesses)?;
+    random_fixtures.iter().try_for_each(RandomFixture::write)?;
+    problems.iter().for_each(CommandError::print);
+    print_drafts(&harnesses, &left_out, &random_fixtures);
     Ok(exit::SUCCESS)
 }
 
-/// The texts of the readable headers among `files`.
-fn read_headers(files: &[PathBuf]) -> Vec<String> {
-    let headers = files.iter().filter(|path| path.extension().is_none_or(|ending| ending != "cu"));
-    let texts = headers.filter_map(|path| files::read_regular_file(path, files::SOURCE_BYTES).ok());
-    texts.map(|text| String::from_utf8_lossy(&text).into_owned()).collect()
+/// Fixtures of random inputs for the drafted `harnesses`. One alone must have all its sizes; of several `left_out` names
+/// those without.
+fn plan_random_fixtures(
+    sizes: &RandomSizes,
+    harnesses: &[Harness],
+    left_out: &mut Vec<String>,
+) -> CliResult<Vec<RandomFixture>> {
+    sizes.check_known(harnesses)?;
+    let mut fixtures = Vec::new();
+    let mut first_error = None;
+    for harness in harnesses {
+        let first_stem = harnesses[0].path.file_stem().unwrap_or_default().to_string_lossy();
+        let stem = harness.path.file_stem().unwrap_or_default().to_string_lossy();
+        let name = match stem.strip_prefix(&*first_stem) {
+            Some(rest) => format!("random{rest}"),
+            None => format!("random-{stem}"),
+        };
+        match sizes.plan_fixture(harness, &name) {
+            Ok(fixture) => fixtures.push(fixture),
+            Err(error) => {
+                left_out.push(error.in_a_line());
+                first_error.get_or_insert(error);
+            }
+        }
+    }
+    match first_error {
+        Some(error) if fixtures.is_empty() => Err(error),
+        _ => Ok(fixtures),
+    }
+}
+
+/// The latest standard of C++ that the build gives the source at `path`, from `root`: by its command, or else by the
+/// nearest script with a standard.
+fn find_source_standard(path: &str, root: &Path) -> CppStandard {
+    for folder in ["", "build"] {
+        let commands = read_build_text(&root.join(folder).join("compile_commands.json"));
+        if let Some(standard) =
+            commands.and_then(|text| find_command_standard(&text, Path::new(path)))
+        {
+            return standard;
+        }
+    }
+    for folder in Path::new(path).ancestors().skip(1) {
+        let scripts = ["setup.py", "CMakeLists.txt"]
+            .map(|name| read_build_text(&root.join(folder).join(name)));
+        let mut standards = scripts.iter().flatten().filter_map(|text| find_build_standard(text));
+        if let Some(standard) = standards.next() {
+            return standard;
+        }
+    }
+    CppStandard::default()
+}
+
+/// The text of the file at `path`, if it can be read.
+fn read_build_text(path: &Path) -> Option<String> {
+    files::read_text(path, files::TEXT_BYTES).ok()
+}
+
+/// Whether a function is a backward pass, by its name.
+fn is_backward(function: &FunctionSignature) -> bool {
+    let name = function.name.to_lowercase();
+    ["backward", "bwd", "grad"].iter().any(|word| name.contains(word))
 }
 
 /// The sources with something to call, those with gradients first. `left_out` names the others.
@@ -258,23 +333,94 @@ fn names_torch_tensor(ty: &str) -> bool {
     ty.split(' ').any(|word| word.ends_with("Tensor"))
 }
 
-/// The folders of the headers included by `text`, relative to the root.
-fn find_include_folders(text: &str, files: &[PathBuf], root: &Path) -> Vec<String> {
-    let mut folders = Vec::new();
-    for line in text.lines() {
-        let Some(directive) = line.trim_start().strip_prefix('#') else { continue };
-        let Some(included) = directive.trim_start().strip_prefix("include") else { continue };
-        let name = included.trim().trim_start_matches(['"', '<']).split(['"', '>']).next();
-        let name = Path::new(name.unwrap_or_default());
-        let Some(header) = files.iter().find(|file| file.ends_with(name)) else { continue };
-        let depth = name.components().count();
-        let folder =
-            header.ancestors().nth(depth).and_then(|folder| folder.strip_prefix(root).ok());
-        let folder = folder.map(|folder| folder.display().to_string());
-        let folder = folder.map(|folder| if folder.is_empty() { ".".to_owned() } else { folder });
-        folders.extend(folder.filter(|folder| !folders.contains(folder)));
+/// The headers of the repository within reach of a source.
+struct ReachedHeaders {
+    /// Their paths, with their texts.
+    headers: Vec<(PathBuf, String)>,
+    /// The folders that their names are relative to.
+    folders: Vec<PathBuf>,
+}
+
+impl ReachedHeaders {
+    /// Those included by the source at `path` with `text`, directly or through others; `files` are all candidates.
+    fn of_source(path: &Path, text: &str, files: &[PathBuf]) -> ReachedHeaders {
+        let mut reached = ReachedHeaders { headers: Vec::new(), folders: Vec::new() };
+        reached.add_included(path, text, files);
+        let mut next = 0;
+        while next < reached.headers.len() {
+            let (path, text) = reached.headers[next].clone();
+            reached.add_included(&path, &text, files);
+            next += 1;
+        }
+        reached
     }
-    folders
+
+    fn add_included(&mut self, includer: &Path, text: &str, files: &[PathBuf]) {
+        for line in text.lines() {
+            let Some((header, folder)) = resolve_include(line, includer, files) else { continue };
+            if !self.folders.contains(&folder) {
+                self.folders.push(folder);
+            }
+            if self.headers.iter().any(|(known_header, _)| *known_header == header) {
+                continue;
+            }
+            if let Ok(bytes) = files::read_regular_file(&header, files::SOURCE_BYTES) {
+                self.headers.push((header, String::from_utf8_lossy(&bytes).into_owned()));
+            }
+        }
+    }
+
+    /// The folders, relative to `root`.
+    fn folders(&self, root: &Path) -> Vec<String> {
+        let folders = self.folders.iter().filter_map(|folder| folder.strip_prefix(root).ok());
+        let names = folders.map(|folder| match folder.display().to_string() {
+            name if name.is_empty() => ".".to_owned(),
+            name => name,
+        });
+        names.collect()
+    }
+}
+
+/// The header of `files` that `line` of `includer` includes, and the folder that its name is relative to; none for headers
+/// of the system. Of several headers the one nearest to `includer` is meant.
+fn resolve_include(line: &str, includer: &Path, files: &[PathBuf]) -> Option<(PathBuf, PathBuf)> {
+    let directive = line.trim_start().strip_prefix('#')?;
+    let included = directive.trim_start().strip_prefix("include")?.trim();
+    let is_quoted = included.starts_with('"');
+    let name = included.trim_start_matches(['"', '<']).split(['"', '>']).next()?;
+    let name = Path::new(name);
+    if is_quoted && let Ok(beside) = fs::canonicalize(includer.parent()?.join(name)) {
+        let has_plain_name = beside.ends_with(name);
+        let depth = if has_plain_name { name.components().count() } else { 1 };
+        let folder = beside.ancestors().nth(depth)?.to_owned();
+        return files.contains(&beside).then_some((beside, folder));
+    }
+    if !is_quoted && is_system_header(name) {
+        return None;
+    }
+    let common_length = |file: &Path| {
+        file.components().zip(includer.components()).take_while(|(own, other)| own == other).count()
+    };
+    let candidates = files.iter().filter(|file| file.ends_with(name));
+    // Of equally near ones the first counts.
+    let header = candidates.rev().max_by_key(|file| common_length(file))?;
+    let folder = header.ancestors().nth(name.components().count())?;
+    Some((header.clone(), folder.to_owned()))
+}
+
+/// Whether the system, or its C++ compiler, has a header `name`.
+fn is_system_header(name: &Path) -> bool {
+    let mut folders = vec![PathBuf::from("/usr/include"), PathBuf::from("/usr/local/include")];
+    let of_compiler = format!("/usr/lib/gcc/{}-linux-gnu", std::env::consts::ARCH);
+    for parent in ["/usr/include", "/usr/include/c++", of_compiler.as_str()] {
+        let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+        let versions = entries.map(|entry| entry.path()).filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.ends_with("-linux-gnu") || name.starts_with(|c: char| c.is_ascii_digit())
+        });
+        folders.extend(versions.flat_map(|version| [version.join("include"), version]));
+    }
+    folders.iter().any(|folder| folder.join(name).is_file())
 }
 
 /// Writes all of them or none.
@@ -296,12 +442,15 @@ fn write_harness_drafts(harnesses: &[Harnessed]) -> CliResult<()> {
     Ok(())
 }
 
-fn print_drafts(harnesses: &[Harnessed], left_out: &[String]) {
+fn print_drafts(harnesses: &[Harnessed], left_out: &[String], random: &[RandomFixture]) {
     for Harnessed { output, source, draft, .. } in harnesses {
         println!("wrote {}, which calls {source}:", output.display());
         for call in &draft.calls {
             println!("  {call}");
         }
+    }
+    for fixture in random {
+        println!("wrote {}: random inputs, marked as synthetic", fixture.folder.display());
     }
     if !left_out.is_empty() {
         println!("\nleft out:");
@@ -309,10 +458,20 @@ fn print_drafts(harnesses: &[Harnessed], left_out: &[String]) {
     for line in left_out {
         println!("  {line}");
     }
+    print_next_steps(harnesses, random);
+}
+
+/// What to do with the drafts.
+fn print_next_steps(harnesses: &[Harnessed], random: &[RandomFixture]) {
     let first = &harnesses[0];
     let several = harnesses.len() > 1;
     println!("\nnext{}:", if several { ", for each harness" } else { "" });
     println!("  1. check every line marked EDIT: pointers do not tell shapes");
+    if let [fixture, ..] = random {
+        println!("  2. replay {}", fixture.folder.display());
+        println!("  3. capture one step in its place: random inputs tell nothing of a training");
+        return;
+    }
     let tensors = first.draft.inputs.iter().filter(|(_, tensor)| !tensor.is_scalar());
     let tensors: Vec<&str> = tensors.map(|(name, _)| name.as_str()).collect();
     let inputs =

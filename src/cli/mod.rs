@@ -32,6 +32,7 @@ mod out;
 mod progress;
 mod project;
 mod prompt;
+mod random_fixture;
 mod reject;
 mod replay;
 mod report_file;

@@ -205,3 +205,110 @@ fn fixtures_in_the_folders_of_runs_are_found_below_a_named_folder() {
     ");
     assert_eq!(run.code, Some(0));
 }
+
+/// A forward and a backward pass, the latter first.
+const SQUARE: &str = "\
+#include <unistd.h>
+#include \"scale.cuh\"
+#include <shapes.h>
+__global__ void backward(const float* x, const float* dy, float* dx, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) dx[i] = scaled(2.0f * x[i] * dy[i]);
+}
+__global__ void forward(const float* x, float* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = scaled(x[i] * x[i]);
+}
+void square_backward(const real* x, const real* dy, real* dx, int rows, int cols)
+{
+    backward<<<(rows * cols + 31) / 32, 32>>>(x, dy, dx, rows * cols);
+}
+void square_forward(const real* x, real* y, int rows, int cols)
+{
+    forward<<<(rows * cols + 31) / 32, 32>>>(x, y, rows * cols);
+}
+";
+
+fn square_project() -> TestEnv {
+    let env = TestEnv::new();
+    env.repo.write("csrc/square.cu", SQUARE);
+    env.repo.write(
+        "csrc/scale.cuh",
+        "#pragma once\n__device__ inline float scaled(float x) { return 3.0f * x; }\n",
+    );
+    env.repo.write("other/scale.cuh", "#error another scale.cuh\n");
+    env.repo.write("csrc/detail/shapes.h", "#pragma once\ntypedef float real;\n");
+    env.repo.write("a/shapes.h", "#error another shapes.h\ntypedef double real;\n");
+    env.repo.write("windows/unistd.h", "#error only for Windows\n");
+    env.repo.write("setup.py", "flags = {'nvcc': ['-O3', '-std=c++20']}\n");
+    env.repo.commit("Squares");
+    env
+}
+
+#[test]
+fn init_joins_forward_and_backward_and_replays_random_inputs_at_once() {
+    let env = square_project();
+    insta::assert_snapshot!(env.replay(&["init", "--random", "rows=4,cols=8"]).text(), @"
+    exit code 0
+    --- stdout
+    wrote replay.toml, which calls csrc/square.cu:
+      square_forward(x, y, rows, cols);
+      square_backward(x, dy, dx, rows, cols);
+    wrote fixtures/random: random inputs, marked as synthetic
+
+    next:
+      1. check every line marked EDIT: pointers do not tell shapes
+      2. replay fixtures/random
+      3. capture one step in its place: random inputs tell nothing of a training
+    ");
+    let harness = fs::read_to_string(env.path("replay.toml")).unwrap();
+    for line in [
+        "include = [\"csrc\", \"csrc/detail\"]\nstandard = \"c++20\"\n",
+        "dtype = \"f32\"\n",
+        "of = \"y\" # EDIT\nupstream = \"dy\" # EDIT\n",
+    ] {
+        assert!(harness.contains(line), "{line}: {harness}");
+    }
+    let run = env.replay(&["fixtures/random"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(run.stdout.contains("  dx  matches d y / d x: "), "{}", run.text());
+    insta::assert_snapshot!(fs::read_to_string(env.path("fixtures/random/fixture.toml")).unwrap(), @r#"
+    harness = "../../replay.toml"
+    description = "synthetic: random inputs, not captured ones"
+
+    [provenance]
+    framework = "synthetic"
+    command = "replay init --random rows=4,cols=8"
+    "#);
+}
+
+#[test]
+fn sizes_that_do_not_fit_the_drafts_are_told_before_anything_is_written() {
+    let env = square_project();
+    let told = |sizes: &str| {
+        let run = env.replay(&["init", "--random", sizes]);
+        assert!(!env.path("replay.toml").exists() && !env.path("fixtures").exists());
+        run.text()
+    };
+    insta::assert_snapshot!(told("rows=4"), @"
+    exit code 128
+    --- stderr
+    error: no random inputs for replay.toml
+    caused by: no number is given for cols
+    hint: give every size: --random rows=8,cols=8
+    ");
+    insta::assert_snapshot!(told("rows=4,cols=8,heads=2"), @"
+    exit code 128
+    --- stderr
+    error: no draft has a size `heads`
+    hint: the sizes are cols, rows
+    ");
+    insta::assert_snapshot!(told("rows"), @"
+    exit code 128
+    --- stderr
+    error: `rows` in --random is not NAME=SIZE
+    hint: such as --random rows=64,cols=768
+    ");
+}

@@ -43,10 +43,10 @@ pub(super) fn find_parameter_uses(
     tokens: &Tokens,
     bodies: &[FunctionBody],
 ) -> Vec<Vec<ParameterUse>> {
-    // Of several functions with one name the first counts.
-    let by_name =
-        bodies.iter().enumerate().rev().map(|(number, body)| (body.name.as_str(), number));
-    let numbers = by_name.collect();
+    let mut numbers: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (number, body) in bodies.iter().enumerate() {
+        numbers.entry(body.name.as_str()).or_default().push(number);
+    }
     let mut reader = UseReader { text, tokens, bodies, numbers, known: HashMap::new() };
     let uses_of = |(function, body): (usize, &FunctionBody)| {
         (0..body.parameters.len()).map(|parameter| reader.use_of(function, parameter)).collect()
@@ -58,8 +58,8 @@ struct UseReader<'t> {
     text: &'t str,
     tokens: &'t Tokens,
     bodies: &'t [FunctionBody],
-    /// The number of each function among the bodies, by name.
-    numbers: HashMap<&'t str, usize>,
+    /// The numbers of the functions of each name among the bodies.
+    numbers: HashMap<&'t str, Vec<usize>>,
     /// By function and parameter. A parameter that is under way is unknown, so that recursion ends.
     known: HashMap<(usize, usize), ParameterUse>,
 }
@@ -164,10 +164,11 @@ impl<'t> UseReader<'t> {
 
     /// How the function that `argument` is passed to uses it.
     fn use_in_callee(&mut self, argument: &CallArgument<'_>) -> ParameterUse {
-        match self.numbers.get(argument.callee) {
-            Some(&callee) => self.use_of(callee, argument.number),
-            None => ParameterUse::Unknown,
-        }
+        let callees = self.numbers.get(argument.callee).cloned().unwrap_or_default();
+        // Of several functions with one name the call does not tell which it means.
+        let mut uses = callees.into_iter().map(|callee| self.use_of(callee, argument.number));
+        let Some(first_use) = uses.next() else { return ParameterUse::Unknown };
+        if uses.all(|other_use| other_use == first_use) { first_use } else { ParameterUse::Unknown }
     }
 
     /// Whether `(float)` or `(double)` stands before `index`.
@@ -205,7 +206,7 @@ impl<'t> UseReader<'t> {
         if close - open > MOST_TOKENS {
             return None;
         }
-        let arguments = self.tokens.split_arguments(self.text, open + 1..close);
+        let arguments = self.tokens.split_call_arguments(self.text, open + 1..close);
         let number = arguments.iter().position(|range| range.contains(&index))?;
         let callee = self.callee_before(open).unwrap_or_default();
         Some(CallArgument { callee, number, tokens: arguments[number].clone() })

@@ -375,6 +375,26 @@ mod tests {
     }
 
     #[test]
+    fn a_comma_in_a_template_argument_hides_no_argument_of_a_call() {
+        let text = "void last(float* one, float* many, float* flag) { many[threadIdx.x] = *one; *flag = 1; }\n\
+                    void run(float* workspace, int n) { last(make<int, float>(n), workspace, Pair<1, 2>::none); }\n\
+                    void compare(float* kept, int a, int b) { last(a < b, all, kept); }\n";
+        assert_snapshot!(uses(text), @"
+        last one OneElement
+        last flag OneElement
+        compare kept OneElement
+        ");
+    }
+
+    #[test]
+    fn of_several_functions_with_one_name_none_speaks_for_the_others() {
+        let text = "void add(float* y) { *y += 1; }\n\
+                    void add(double* y) { y[threadIdx.x] += 1; }\n\
+                    void run(double* sums) { add(sums); }\n";
+        assert_snapshot!(uses(text), @"add y OneElement");
+    }
+
+    #[test]
     fn templates_and_namespaces_are_told() {
         let found = of("namespace a { namespace b::c {\n\
              template <typename T, int WIDTH = 4, bool CAUSAL>\n\

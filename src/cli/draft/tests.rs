@@ -12,7 +12,7 @@ fn draft(text: &str) -> String {
     let functions: Vec<&FunctionSignature> = found.iter().collect();
     let drafts = Draft::from_functions(&functions, &TypeNames::from_texts([text]));
     let texts = drafts.iter().map(|draft| {
-        let text = draft.text("k.cu", &[]);
+        let text = draft.text("k.cu", &[], CppStandard::default());
         Harness::parse(&text, Path::new("replay.toml")).unwrap();
         text
     });
@@ -230,5 +230,78 @@ fn a_step_is_a_number_and_a_loss_of_one_element_a_scalar() {
     [outputs.probs]
     dtype = "f32"
     shape = ["n"] # EDIT
+    "#);
+}
+
+#[test]
+fn forward_and_backward_are_one_call_with_the_outputs_and_what_flows_into_them() {
+    let text = "void norm_forward(float* y, float* rms, const float* x, int rows, int cols) {}\n\
+                void norm_backward(float* dx, const float* dy, const float* x, const float* rms, int rows, int cols) {}\n\
+                void attention(float* out, float* lse, const float* q, int heads, int width) {}\n\
+                void attention_backward(const float* grad_output, const float* dlse, const float* q, float* grad_q, int heads) {}\n";
+    insta::assert_snapshot!(draft_below_comment(text), @r#"
+    sources = ["k.cu"]
+    include = []
+    call = """
+    norm_forward(y, rms, x, rows, cols);
+    norm_backward(dx, dy, x, rms, rows, cols);
+    """
+
+    [inputs.x]
+    dtype = "f32"
+    shape = ["rows", "cols"] # EDIT
+
+    [inputs.dy]
+    dtype = "f32"
+    shape = ["rows", "cols"] # EDIT
+
+    [outputs.y]
+    dtype = "f32"
+    shape = ["rows", "cols"] # EDIT
+
+    [outputs.rms]
+    dtype = "f32"
+    shape = ["rows", "cols"] # EDIT
+
+    [outputs.dx]
+    dtype = "f32"
+    shape = ["rows", "cols"] # EDIT
+    gradient_of = "x" # EDIT
+    of = "y" # EDIT
+    upstream = "dy" # EDIT
+
+    sources = ["k.cu"]
+    include = []
+    call = """
+    attention(out, lse, q, heads, width);
+    attention_backward(grad_output, dlse, q, grad_q, heads);
+    """
+
+    [inputs.q]
+    dtype = "f32"
+    shape = ["heads", "width"] # EDIT
+
+    [inputs.grad_output]
+    dtype = "f32"
+    shape = ["heads", "width"] # EDIT
+
+    [inputs.dlse]
+    dtype = "f32"
+    shape = ["heads", "width"] # EDIT
+
+    [outputs.out]
+    dtype = "f32"
+    shape = ["heads", "width"] # EDIT
+
+    [outputs.lse]
+    dtype = "f32"
+    shape = ["heads", "width"] # EDIT
+
+    [outputs.grad_q]
+    dtype = "f32"
+    shape = ["heads", "width"] # EDIT
+    gradient_of = "q" # EDIT
+    of = ["out", "lse"] # EDIT
+    upstream = ["grad_output", "dlse"] # EDIT
     "#);
 }

@@ -147,6 +147,24 @@ impl Tokens {
         self.split_at_commas(text, range, |index| self.skip_group(index))
     }
 
+    /// The parts of `range` between its commas. Groups stay whole, and so does a template argument list in front of
+    /// the arguments of a call, of braces or of `::`; another `<` compares.
+    pub(crate) fn split_call_arguments(
+        &self,
+        text: &str,
+        range: Range<usize>,
+    ) -> Vec<Range<usize>> {
+        self.split_at_commas(text, range, |index| {
+            let is_named =
+                index.checked_sub(1).is_some_and(|name| self.list[name].kind == TokenKind::Ident);
+            let list_end = if is_named { self.skip_angles(text, index) } else { None };
+            let is_list = list_end.is_some_and(|end| {
+                ["(", "{", "::"].iter().any(|next| self.is_spelled_at(text, end, next))
+            });
+            if is_list { list_end } else { self.skip_group(index) }
+        })
+    }
+
     /// The parts of `range` between its commas. Groups and template argument lists stay whole.
     pub(crate) fn split_parameters(&self, text: &str, range: Range<usize>) -> Vec<Range<usize>> {
         self.split_at_commas(text, range, |index| self.skip_group_or_angles(text, index))

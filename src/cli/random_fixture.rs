@@ -1,0 +1,149 @@
+//! `replay init --random SIZES`: fixtures of random inputs for drafted harnesses, marked as synthetic.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use ::replay::files;
+use ::replay::fixture::{NewTensor, RandomInput, draw_random_inputs, write_safetensors};
+use ::replay::harness::Harness;
+use ::replay::tensor::DType;
+
+use super::error::{CliResult, CommandError, ErrorContext};
+
+/// The sizes of random inputs, by name.
+pub struct RandomSizes {
+    sizes: BTreeMap<String, usize>,
+    /// As the user gave them.
+    words: String,
+}
+
+/// A fixture to write.
+pub struct RandomFixture {
+    /// Its folder.
+    pub folder: PathBuf,
+    manifest: String,
+    inputs: Vec<RandomInput>,
+}
+
+impl RandomSizes {
+    /// Reads `rows=64,cols=768`.
+    pub fn parse(words: &str) -> CliResult<RandomSizes> {
+        let mut sizes = BTreeMap::new();
+        for pair in words.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+            let size = pair.split_once('=').and_then(|(name, size)| {
+                Some((name.trim().to_owned(), size.trim().parse::<usize>().ok()?))
+            });
+            let Some((name, size)) = size else {
+                return Err(CommandError::new(format!("`{pair}` in --random is not NAME=SIZE"))
+                    .with_hint("such as --random rows=64,cols=768"));
+            };
+            if sizes.insert(name.clone(), size).is_some() {
+                return Err(CommandError::new(format!("--random gives `{name}` twice")));
+            }
+        }
+        Ok(RandomSizes { sizes, words: words.to_owned() })
+    }
+
+    /// Refuses sizes that none of `harnesses` has.
+    pub fn check_known(&self, harnesses: &[Harness]) -> CliResult<()> {
+        let mut known: Vec<&str> = harnesses.iter().flat_map(Harness::size_names).collect();
+        known.sort_unstable();
+        known.dedup();
+        match self.sizes.keys().find(|name| !known.contains(&name.as_str())) {
+            None => Ok(()),
+            Some(name) => Err(CommandError::new(format!("no draft has a size `{name}`"))
+                .with_hint(format!("the sizes are {}", known.join(", ")))),
+        }
+    }
+
+    /// The fixture for `harness` in the folder `fixtures/NAME` beside it.
+    pub fn plan_fixture(&self, harness: &Harness, name: &str) -> CliResult<RandomFixture> {
+        let inputs = draw_random_inputs(harness, &self.sizes).map_err(|error| {
+            let needed: Vec<String> =
+                harness.size_names().map(|size| format!("{size}=8")).collect();
+            CommandError::from_error(&error)
+                .context(format!("no random inputs for {}", harness.path.display()))
+                .with_hint(format!("give every size: --random {}", needed.join(",")))
+        })?;
+        let beside = harness.path.parent().unwrap_or(Path::new(""));
+        let folder = beside.join("fixtures").join(name);
+        if folder.symlink_metadata().is_ok() {
+            let message = format!("{} exists and is left as it is", folder.display());
+            return Err(CommandError::new(message).with_hint("remove it, or leave --random out"));
+        }
+        let manifest = self.write_manifest(harness);
+        Ok(RandomFixture { folder, manifest, inputs })
+    }
+
+    /// The text of `fixture.toml`.
+    fn write_manifest(&self, harness: &Harness) -> String {
+        let file = harness.path.file_name().unwrap_or_default().to_string_lossy();
+        let command = quote_toml(&format!("replay init --random {}", self.words));
+        let mut text = format!(
+            "harness = {}\n\
+             description = \"synthetic: random inputs, not captured ones\"\n\n\
+             [provenance]\nframework = \"synthetic\"\ncommand = {command}\n",
+            quote_toml(&format!("../../{file}"))
+        );
+        let scalars: Vec<(&String, DType)> = harness
+            .inputs
+            .iter()
+            .filter(|(_, spec)| spec.shape.is_empty())
+            .map(|(name, spec)| (name, spec.dtype))
+            .collect();
+        if !scalars.is_empty() {
+            text.push_str("\n[scalars]\n");
+        }
+        for (name, dtype) in scalars {
+            let _ = writeln!(text, "{name} = {} # EDIT", usual_scalar(name, dtype));
+        }
+        if !harness.sizes.is_empty() {
+            text.push_str("\n[sizes]\n");
+        }
+        for name in &harness.sizes {
+            let _ =
+                writeln!(text, "{name} = {}", self.sizes.get(name).copied().unwrap_or_default());
+        }
+        text
+    }
+}
+
+impl RandomFixture {
+    /// Writes the folder.
+    pub fn write(&self) -> CliResult<()> {
+        let folder = &self.folder;
+        std::fs::create_dir_all(folder)
+            .context(|| format!("cannot make the folder {}", folder.display()))?;
+        let tensors: Vec<NewTensor<'_>> = self
+            .inputs
+            .iter()
+            .map(|input| (&*input.name, input.dtype, &input.shape[..], &input.bytes[..]))
+            .collect();
+        if !tensors.is_empty() {
+            write_safetensors(folder, &tensors, &[("synthetic", "random numbers")])?;
+        }
+        let manifest = folder.join("fixture.toml");
+        files::create_new_file(&manifest, self.manifest.as_bytes())
+            .context(|| format!("cannot write {}", manifest.display()))
+    }
+}
+
+/// A value that a scalar of this name often has.
+fn usual_scalar(name: &str, dtype: DType) -> &'static str {
+    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    match dtype {
+        DType::Bool => "false",
+        dtype if !dtype.is_float() => "1",
+        _ if has(&["eps"]) => "1e-5",
+        _ if has(&["lr", "learning_rate", "decay"]) => "1e-3",
+        _ if has(&["beta", "momentum"]) => "0.9",
+        _ if has(&["drop"]) => "0.0",
+        _ => "1.0",
+    }
+}
+
+/// `text` as a string of TOML.
+fn quote_toml(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
