@@ -252,6 +252,7 @@ fn a_shadow_computes_in_float64_beside_inputs_that_were_stepped(given: &Given) {
         without: Vec::from_iter([out.clone()]),
         unit: StepUnit::Own,
         length: (2f64).powi(-40),
+        constraint: None,
     };
     let x: Vec<u8> = (0..N).flat_map(|index| (1.0 + index as f32).to_le_bytes()).collect();
     let scales = Scales::measure(&TensorView { dtype: DType::F32, shape: &[N], bytes: &x }, 1);

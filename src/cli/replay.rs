@@ -607,6 +607,8 @@ mod tests {
             output: "g".to_owned(),
             gradient_of: "x".to_owned(),
             of: vec!["loss".to_owned()],
+            constraint: None,
+            matches_along: None,
             story,
             directions: 8,
             elements: 3,

@@ -406,3 +406,57 @@ fn a_gradient_of_two_outputs_is_held_against_the_sum_of_their_products_with_its_
     let wrong = told_of(&TWO_OUTPUTS.replace("3.0f * x[i]", "2.0f * x[i]"));
     assert!(wrong.starts_with("  dx  does not match d (y, z) / d x: "), "{wrong}");
 }
+
+/// A quadratic form of unit vectors. Its gradient is the one along the sphere alone: of `q / |q|`.
+const ON_SPHERE: &str = "\
+__global__ void form(const float* q, const float* up, float* y, float* dq, int n)
+{
+    if (threadIdx.x >= n) return;
+    const float* v = q + 4 * threadIdx.x;
+    float weights[4] = {1.0f, 2.0f, 3.0f, 5.0f};
+    float sum = 0.0f;
+    for (int i = 0; i < 4; i++) sum += weights[i] * v[i] * v[i];
+    y[threadIdx.x] = sum;
+    for (int i = 0; i < 4; i++)
+        dq[4 * threadIdx.x + i] = 2.0f * up[threadIdx.x] * (weights[i] * v[i] - sum * v[i]);
+}
+";
+
+#[test]
+fn a_gradient_along_the_constraint_of_its_input_matches_and_without_one_the_constraint_is_named() {
+    let told_of = |kernel: &str, constraint: &str| {
+        let env = TestEnv::new().with_kernel(kernel, "");
+        env.repo.write(
+            "replay.toml",
+            format!(
+                "sources = [\"k.cu\"]\ncall = \"form<<<1, 32>>>(q, up, y, dq, n);\"\n\
+                 [inputs.q]\ndtype = \"f32\"\nshape = [\"n\", 4]\n{constraint}\
+                 [inputs.up]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+                 [outputs.y]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+                 [outputs.dq]\ndtype = \"f32\"\nshape = [\"n\", 4]\n\
+                 gradient_of = \"q\"\nof = \"y\"\nupstream = \"up\"\n"
+            ),
+        );
+        let vectors = [0.5f32, 0.5, -0.5, 0.5, 0.6, 0.0, -0.8, 0.0];
+        let bytes: Vec<u8> = vectors.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let up: Vec<u8> = [1.0f32, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let tensors = [("q", DType::F32, &[2, 4][..], &bytes[..]), ("up", DType::F32, &[2], &up)];
+        env.write_fixture("unit", &tensors);
+        told(&env.replay(&["gradcheck", "fixtures/unit"]))
+    };
+    let unit = "constraint = \"unit\"\n";
+    let right = told_of(ON_SPHERE, unit);
+    assert!(right.starts_with("  dq  matches d y / d q along \"unit\": "), "{right}");
+    let unnamed = told_of(ON_SPHERE, "");
+    assert!(unnamed.starts_with("  dq  does not match d y / d q: "), "{unnamed}");
+    let hint =
+        "; it matches where q stays on its constraint: constraint = \"unit\" in [inputs.q]\n";
+    assert!(unnamed.contains(hint), "{unnamed}");
+    for constraint in [unit, ""] {
+        let wrong = told_of(&ON_SPHERE.replace("- sum * v[i]", "- sum * v[3 - i]"), constraint);
+        assert!(
+            wrong.starts_with("  dq  does not match ") && !wrong.contains("stays on"),
+            "{wrong}"
+        );
+    }
+}

@@ -2,6 +2,7 @@
 //!
 //! Nothing here reads files, knows of devices, or judges numbers.
 
+pub mod constraint;
 pub mod float8;
 pub mod parallel;
 pub mod step;

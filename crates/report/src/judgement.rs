@@ -610,7 +610,9 @@ fn describe_gradient_place(place: &GradientPlace) -> String {
 
 /// The line about one gradient.
 pub fn render_gradient_line(check: &GradientCheck) -> ReportLine {
-    let derivative = format!(" d {} / d {}", check.loss_name(), check.gradient_of);
+    let along = check.constraint.map(|constraint| format!(" along \"{constraint}\""));
+    let along = along.unwrap_or_default();
+    let derivative = format!(" d {} / d {}{along}", check.loss_name(), check.gradient_of);
     let elements = match check.elements - check.checked {
         0 => String::new(),
         _ => format!(" of {} of {} elements", check.checked, check.elements),
@@ -629,7 +631,14 @@ pub fn render_gradient_line(check: &GradientCheck) -> ReportLine {
     ));
     match &check.story {
         GradientStory::Matches => ReportLine::with_style(GREEN, "matches").and(numbers),
-        GradientStory::Mismatch => ReportLine::with_style(RED, "does not match").and(numbers).and(place),
+        GradientStory::Mismatch => {
+            let hint = check.matches_along.map(|constraint| {
+                let input = &check.gradient_of;
+                format!("; it matches where {input} stays on its constraint: constraint = \"{constraint}\" in [inputs.{input}]")
+            });
+            let line = ReportLine::with_style(RED, "does not match").and(numbers).and(place);
+            line.and(hint.unwrap_or_default())
+        }
         GradientStory::RoundedShadow => off_in_shadow.and(place),
         GradientStory::ImpreciseOutput => ReportLine::with_style(RED, "imprecise").and(format!(
             ": the float64 shadow matches{derivative}, the output is off by rel. {}, {} x its noise",

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use super::constraint::Constraint;
 use super::vectors::widest;
 use super::{DType, TensorView, parallel};
 
@@ -67,6 +68,8 @@ pub struct Step {
     pub unit: StepUnit,
     /// How far they move, in their scales. Negative is the other way.
     pub length: f64,
+    /// The constraint onto whose tangent space the displacement of the whole tensor is projected.
+    pub constraint: Option<Constraint>,
 }
 
 impl Step {
@@ -301,6 +304,34 @@ pub fn widen_tensor(
             places.iter_mut().zip(values).for_each(|(place, x)| *place = x.to_le_bytes());
         }
     });
+    if let Some(constraint) = step.and_then(|(step, _)| step.constraint) {
+        project_moved(tensor, constraint, threads, out);
+    }
+}
+
+/// Replaces the displacements of `moved`, the elements of `tensor` as float64 after a step, by those along `constraint`.
+fn project_moved(tensor: &TensorView, constraint: Constraint, threads: usize, moved: &mut [u8]) {
+    const SIZE: usize = DType::F64.size();
+    let group_len = constraint.group_len(tensor.shape).filter(|length| *length > 0);
+    let Some(group_len) = group_len else { return };
+    parallel::fill_in_parallel(threads, moved, group_len * SIZE, 1, |group, moved| {
+        for (number, moved) in moved.chunks_mut(group_len * SIZE).enumerate() {
+            let mut point = vec![0.0; group_len];
+            tensor.read((group + number) * group_len, &mut point);
+            let places = moved.as_chunks_mut::<SIZE>().0;
+            let displacements =
+                places.iter().zip(&point).map(|(place, x)| f64::from_le_bytes(*place) - x);
+            let mut displacements: Vec<f64> = displacements.collect();
+            // A group that stays may hold infinities.
+            if displacements.iter().all(|distance| *distance == 0.0) {
+                continue;
+            }
+            constraint.project(&point, &mut displacements);
+            for ((place, x), distance) in places.iter_mut().zip(&point).zip(&displacements) {
+                *place = (x + distance).to_le_bytes();
+            }
+        }
+    });
 }
 
 /// The bits of a positive number.
@@ -460,6 +491,7 @@ mod tests {
             without: Vec::from_iter([out.clone()]),
             unit: StepUnit::Row,
             length: 0.25,
+            constraint: None,
         };
         let moved = |class| -> Vec<f64> {
             let step = step(class);
@@ -528,6 +560,7 @@ mod tests {
                 without: vec![out.0..out.0 + out.1 + 1, between..between + out.3],
                 unit: if is_own { StepUnit::Own } else { StepUnit::Row },
                 length: 0.5,
+                constraint: None,
             };
             let mut bytes = vec![0u8; values.len() * 8];
             let stored: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();

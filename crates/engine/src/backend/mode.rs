@@ -148,6 +148,7 @@ mod tests {
             without: Vec::new(),
             unit: StepUnit::Row,
             length: 0.5,
+            constraint: None,
         };
         let step = Stepped { input: "x".to_owned(), step, scales: Arc::default() };
         let point = LinePoint { by: 1, exponent: 20 };

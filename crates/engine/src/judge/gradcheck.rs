@@ -18,6 +18,7 @@ use crate::worker::{CallPart, Ending, InputChange, Run, Stepped};
 use replay_base::cache::CacheKind;
 use replay_base::concurrent::run_both;
 use replay_base::summary::{Number, POISON_A};
+use replay_base::tensor::constraint::Constraint;
 use replay_base::tensor::step::{Scales, Step};
 use replay_base::tensor::{DType, TensorView, parallel, unravel_index};
 use replay_fixture::fixture::{Fixture, Output};
@@ -56,6 +57,10 @@ pub struct GradientCheck {
     pub gradient_of: String,
     /// The differentiated outputs; empty where the harness has no loss.
     pub of: Vec<String>,
+    /// The declared constraint of the input: the check moves it along this alone.
+    pub constraint: Option<Constraint>,
+    /// For a mismatch, the constraint that the input lies on and along which the gradient matches.
+    pub matches_along: Option<Constraint>,
     /// Why it stands as it does: its verdict and the reason.
     pub story: GradientStory,
     /// Directions with a smooth loss: only these count.
@@ -239,6 +244,8 @@ fn check_shadow_gradients(
 struct MovedInput<'m> {
     input: &'m str,
     scales: &'m Arc<Scales>,
+    /// The steps go along it.
+    constraint: Option<Constraint>,
 }
 
 /// The check of one gradient.
@@ -341,6 +348,7 @@ impl GradientChecker<'_> {
                 return Ok(check.cannot(why));
             }
         }
+        let constraint = input.constraint;
         let packed = input.packed()?;
         let shape = input.shape();
         let input = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
@@ -348,6 +356,10 @@ impl GradientChecker<'_> {
             return Ok(check.cannot(UncheckedGradient::OtherSize));
         }
         let terms = list_loss_terms(fixture, self.output)?;
+        let projected =
+            constraint.map(|constraint| project_gradient(constraint, &input, &gradient));
+        let raw_gradient = gradient;
+        let gradient = view_projected(&projected, raw_gradient);
         let &(_, directions, budget) = SLOPE_EFFORT
             .iter()
             .find(|(most, ..)| input.len() <= *most)
@@ -365,8 +377,8 @@ impl GradientChecker<'_> {
         };
         let mut timed_out = false;
         let mut known_losses = Vec::new();
+        let moved_input = MovedInput { input: &check.gradient_of, scales: &scales, constraint };
         let mut ask = |steps: &[Step]| {
-            let moved_input = MovedInput { input: &check.gradient_of, scales: &scales };
             look_up_losses(&mut known_losses, steps, |new_steps| {
                 self.losses(&terms, &moved_input, new_steps, &mut timed_out)
             })
@@ -383,12 +395,52 @@ impl GradientChecker<'_> {
                 }
                 _ => false,
             };
+        let differs = gradient_finding.answer == GradientAnswer::Differs && !is_rounded;
+        let matches_along = if differs && constraint.is_none() {
+            self.find_matching_constraint(
+                &Question { gradient: raw_gradient, ..question },
+                &terms,
+                &moved_input,
+            )?
+        } else {
+            None
+        };
         let check = check.with_answer(&gradient_finding, &input, timed_out);
+        let check = GradientCheck { constraint, matches_along, ..check };
         Ok(if is_rounded {
             GradientCheck { story: GradientStory::RoundedShadow, ..check }
         } else {
             check
         })
+    }
+
+    /// The constraint that the input of `question` lies on, and along which its gradient matches the loss.
+    fn find_matching_constraint(
+        &self,
+        question: &Question,
+        terms: &[LossTerm<'_>],
+        moved_input: &MovedInput,
+    ) -> Result<Option<Constraint>, ReplayError> {
+        for constraint in Constraint::ALL {
+            if !lies_on(constraint, &question.input) {
+                continue;
+            }
+            let projected = Some(project_gradient(constraint, &question.input, &question.gradient));
+            let question = Question {
+                gradient: view_projected(&projected, question.gradient),
+                rounded: None,
+                ..*question
+            };
+            let moved_input = MovedInput { constraint: Some(constraint), ..*moved_input };
+            let mut timed_out = false;
+            let finding = derivative::check_derivative(&question, |steps| {
+                self.losses(terms, &moved_input, steps, &mut timed_out)
+            })?;
+            if finding.answer == GradientAnswer::Agrees {
+                return Ok(Some(constraint));
+            }
+        }
+        Ok(None)
     }
 
     /// The loss of `terms` after each of `steps`.
@@ -402,7 +454,7 @@ impl GradientChecker<'_> {
         let modes = steps.iter().map(|step| Mode {
             change: InputChange::Step(Stepped {
                 input: moved_input.input.to_owned(),
-                step: step.clone(),
+                step: Step { constraint: moved_input.constraint, ..step.clone() },
                 scales: moved_input.scales.clone(),
             }),
             part: self.part.clone(),
@@ -486,6 +538,8 @@ fn create_blank_check(output: &Output) -> GradientCheck {
         output: output.name.clone(),
         gradient_of: output.gradient_of.clone().unwrap_or_default(),
         of: output.of.clone(),
+        constraint: None,
+        matches_along: None,
         story: GradientStory::Unchecked(UncheckedGradient::NoLoss),
         directions: 0,
         elements: 0,
@@ -624,6 +678,39 @@ fn is_ill_conditioned(
     let relative = noise.summary.relative_l2;
     let departure = measure_departure(native, base, name, Some(&noise.per_element), relative);
     Ok(departure.is_some_and(|(_, departs)| !departs))
+}
+
+/// Whether every group of `input` lies on `constraint`.
+fn lies_on(constraint: Constraint, input: &TensorView) -> bool {
+    let group_len = constraint.group_len(input.shape).filter(|length| *length > 1);
+    let Some(group_len) = group_len else { return false };
+    let mut point = vec![0.0; group_len];
+    (0..input.len() / group_len).all(|group| {
+        input.read(group * group_len, &mut point);
+        constraint.holds(&point)
+    })
+}
+
+/// The elements of `gradient` as float64, projected onto the tangent space of `constraint` at `input`.
+fn project_gradient(constraint: Constraint, input: &TensorView, gradient: &TensorView) -> Vec<u8> {
+    let mut values = vec![0.0; gradient.len()];
+    gradient.read(0, &mut values);
+    if let Some(group_len) = constraint.group_len(input.shape).filter(|length| *length > 0) {
+        let mut point = vec![0.0; group_len];
+        for (group, values) in values.chunks_mut(group_len).enumerate() {
+            input.read(group * group_len, &mut point);
+            constraint.project(&point, values);
+        }
+    }
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// The `projected` gradient; where there is none, `gradient` itself.
+fn view_projected<'t>(projected: &'t Option<Vec<u8>>, gradient: TensorView<'t>) -> TensorView<'t> {
+    match projected {
+        Some(bytes) => TensorView { dtype: DType::F64, shape: gradient.shape, bytes },
+        None => gradient,
+    }
 }
 
 /// A differentiated output, and the gradient flowing into it.

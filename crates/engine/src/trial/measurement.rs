@@ -392,6 +392,7 @@ impl Trial {
                     without: Vec::new(),
                     unit: StepUnit::Own,
                     length: ulp(DType::F32, 1.0),
+                    constraint: None,
                 };
                 let change = InputChange::Step(Stepped { input, step, scales });
                 modes.push(Mode { change, ..Mode::plain(POISON_A) });

@@ -248,6 +248,10 @@ fn widen_on_device(
 ) -> Result<bool, ChildError> {
     let stepped = job.step.as_ref().filter(|stepped| stepped.input == input.name);
     let step = stepped.map(|stepped| &stepped.step).zip(scales);
+    if step.is_some_and(|(step, _)| step.constraint.is_some()) {
+        // The device moves each element by itself.
+        return Ok(false);
+    }
     let packed = input.packed()?;
     let is_kept = matches!(job.calls, JobCalls::AtSteps(_));
     let name = input.name.as_str();

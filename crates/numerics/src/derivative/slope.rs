@@ -59,6 +59,7 @@ impl SlopeProbe {
             without: self.without.clone(),
             unit: LADDER[self.rung].0,
             length: 1.0,
+            constraint: None,
         }
     }
 }

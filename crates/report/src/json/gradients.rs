@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use replay_base::summary::Number;
+use replay_base::tensor::constraint::Constraint;
 use replay_engine::judge::{GradientCheck, GradientPlace, GradientVerdict};
 
 /// One gradient against its loss.
@@ -15,6 +16,10 @@ pub(super) struct CheckedGradient<'a> {
     gradient_of: &'a str,
     /// The output that is differentiated; none where the harness has no loss.
     of: &'a [String],
+    /// The declared constraint of the input: the check moves it along this alone.
+    constraint: Option<Constraint>,
+    /// For a mismatch, the constraint that the input lies on and along which the gradient matches.
+    matches_along: Option<Constraint>,
     /// The verdict.
     verdict: GradientVerdict,
     /// Why it is unknown, or imprecise in the shadow too; where it was seen, if not at the captured inputs.
@@ -51,6 +56,8 @@ fn checked_gradient(check: &GradientCheck) -> CheckedGradient<'_> {
         output: &check.output,
         gradient_of: &check.gradient_of,
         of: &check.of,
+        constraint: check.constraint,
+        matches_along: check.matches_along,
         verdict: check.story.verdict(),
         reason: check.story.reason(),
         directions: check.directions,

@@ -104,7 +104,8 @@ fn is_sound(run: &Run) -> bool {
 fn plan_evaluations(modes: &[Mode]) -> Option<Vec<Option<Step>>> {
     let [first, .., _] = modes else { return None };
     let input = &first.change.step()?.input;
-    if !matches!(first.part, CallPart::Told(_)) {
+    let is_constrained = first.change.step()?.step.constraint.is_some();
+    if is_constrained || !matches!(first.part, CallPart::Told(_)) {
         return None;
     }
     let mut steps = vec![None];
@@ -216,7 +217,8 @@ mod tests {
         let without = Vec::new();
         let class = StepClass::Ordinary;
         let unit = StepUnit::Row;
-        let step = Step { seed: 1, class, among, without, unit, length };
+        let constraint = None;
+        let step = Step { seed: 1, class, among, without, unit, length, constraint };
         let stepped = Stepped { input: input.to_owned(), step, scales: Arc::default() };
         let part = CallPart::Told("loss".to_owned());
         Mode { change: InputChange::Step(stepped), part, ..Mode::plain(POISON_A) }
