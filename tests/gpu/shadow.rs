@@ -102,6 +102,7 @@ fn steps(count: usize) -> Vec<Step> {
         without: vec![10..20, 40..41, 500..700],
         unit,
         length: -0.375,
+        constraint: None,
     };
     kinds.map(step).collect()
 }

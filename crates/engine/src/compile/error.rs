@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::translation::UNITS;
+use super::translation::{UNITS, is_unit};
 use super::{CallPlace, CompilerError, call_place, environment, unit};
 use replay_base::cache::CacheError;
 use replay_cuda::NvrtcError;
@@ -40,6 +40,8 @@ pub enum About {
     Deduction,
     /// A word or a name of a later standard of C++.
     Standard,
+    /// A second definition of a name.
+    Redefinition,
     /// Anything else.
     Other,
 }
@@ -54,10 +56,43 @@ impl About {
             .any(|words| first_error.contains(words))
         {
             About::Header
+        } else if first_error.contains("redefinition of") {
+            About::Redefinition
         } else if needs_later_standard(first_error) {
             About::Standard
         } else {
             About::Other
+        }
+    }
+}
+
+/// What the files of a revision tell of a compiler's error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceFinding {
+    /// The missing header would lie in this submodule.
+    Submodule(String),
+    /// This header defines a name, and several sources include it.
+    RepeatedHeader(String),
+    /// This source defines a name that another source or a header defines as well.
+    RepeatedName(String),
+}
+
+impl SourceFinding {
+    /// Advice to the user.
+    fn hint(&self) -> String {
+        match self {
+            SourceFinding::Submodule(path) => format!(
+                "{path} is a submodule, so no revision of this repository holds its headers: check them out \
+                 (`git submodule update --init`), and name the folder in `system_include` of the harness"
+            ),
+            SourceFinding::RepeatedHeader(path) => format!(
+                "the sources are compiled together, and {path} has no guard such as `#pragma once`: name one of the \
+                 sources that include it, or give each a harness of its own"
+            ),
+            SourceFinding::RepeatedName(path) => format!(
+                "the sources are compiled together, and {path} defines a name once more: leave one of the two out of \
+                 `sources`, or give each a harness of its own"
+            ),
         }
     }
 }
@@ -119,8 +154,8 @@ pub enum CompileError {
         first_error: String,
         /// The subject of the first error.
         about: About,
-        /// The submodule that would hold the missing header.
-        submodule: Option<String>,
+        /// What the sources tell of the error.
+        finding: Option<Box<SourceFinding>>,
         /// The whole log.
         log: String,
         /// Where the log is kept.
@@ -171,24 +206,15 @@ impl CompileError {
         self
     }
 
-    /// With the submodule of `sources` in which the folders of `harness` would have the missing header.
-    pub(super) fn with_submodule(mut self, harness: &Harness, sources: &SourceSet) -> CompileError {
-        if let CompileError::Refused { about: About::Header, first_error, submodule, .. } =
-            &mut self
-            && let Some(header) = missing_header(first_error)
-        {
-            let includes = harness.include.iter().flat_map(SourcePath::names);
-            let paths: Vec<String> = includes
-                .map(|folder| match folder {
-                    "." => header.to_owned(),
-                    folder => format!("{folder}/{header}"),
-                })
-                .collect();
-            let holds_header = |submodule: &&String| {
-                let folder = format!("{submodule}/");
-                paths.iter().any(|path| path.starts_with(&folder))
+    /// With what `sources` tell of the error.
+    pub(super) fn with_finding(mut self, harness: &Harness, sources: &SourceSet) -> CompileError {
+        if let CompileError::Refused { about, first_error, finding, .. } = &mut self {
+            let found = match about {
+                About::Header => find_submodule(first_error, harness, sources),
+                About::Redefinition => find_repetition(first_error, sources),
+                About::Deduction | About::Standard | About::Other => None,
             };
-            *submodule = sources.submodules.iter().find(holds_header).cloned();
+            *finding = found.map(Box::new);
         }
         self
     }
@@ -207,12 +233,9 @@ impl CompileError {
                     .to_owned(),
             ),
             CompileError::NoFile { .. } => Some("only files can be included".to_owned()),
-            CompileError::Refused { log_path, submodule: Some(submodule), .. } => Some(format!(
-                "{submodule} is a submodule, so no revision of this repository holds its headers: check them out \
-                 (`git submodule update --init`), and name the folder in `system_include` of the harness; the \
-                 whole log: {}",
-                log_path.display()
-            )),
+            CompileError::Refused { log_path, finding: Some(finding), .. } => {
+                Some(format!("{}; the whole log: {}", finding.hint(), log_path.display()))
+            }
             CompileError::Refused { log_path, about, .. } => {
                 let log = format!("the whole log: {}", log_path.display());
                 Some(match about {
@@ -235,7 +258,7 @@ impl CompileError {
                     About::Standard => format!(
                         "if the sources are of C++20 or later, say `standard = \"c++20\"` in the harness; {log}"
                     ),
-                    About::Other => log,
+                    About::Redefinition | About::Other => log,
                 })
             }
             CompileError::Compiler(error) => error.hint(),
@@ -243,6 +266,42 @@ impl CompileError {
             CompileError::Cache(error) => error.hint(),
         }
     }
+}
+
+/// The submodule of `sources` in which the folders of `harness` would have the header that `first_error` lacks.
+fn find_submodule(
+    first_error: &str,
+    harness: &Harness,
+    sources: &SourceSet,
+) -> Option<SourceFinding> {
+    let header = missing_header(first_error)?;
+    let includes = harness.include.iter().flat_map(SourcePath::names);
+    let paths: Vec<String> = includes
+        .map(|folder| match folder {
+            "." => header.to_owned(),
+            folder => format!("{folder}/{header}"),
+        })
+        .collect();
+    let holds_header = |submodule: &&String| {
+        let folder = format!("{submodule}/");
+        paths.iter().any(|path| path.starts_with(&folder))
+    };
+    sources.submodules.iter().find(holds_header).cloned().map(SourceFinding::Submodule)
+}
+
+/// The file of `sources` in which `first_error` is, a second definition.
+fn find_repetition(first_error: &str, sources: &SourceSet) -> Option<SourceFinding> {
+    let (path, _) = first_error.split_once(':')?;
+    let files = sources.files.iter();
+    if files.clone().filter(|file| is_unit(&file.path)).count() < 2 {
+        return None;
+    }
+    let file = files.into_iter().find(|file| file.path == path)?;
+    Some(if is_unit(path) {
+        SourceFinding::RepeatedName(path.to_owned())
+    } else {
+        SourceFinding::RepeatedHeader(file.path.clone())
+    })
 }
 
 /// The name of the header in `first_error` about a missing one.

@@ -33,7 +33,7 @@ use std::time::SystemTime;
 
 pub use self::call_place::CallPlace;
 pub use self::compiler::{Compiler, CompilerError, Excess};
-pub use self::error::{About, CompileError, RefusedCode};
+pub use self::error::{About, CompileError, RefusedCode, SourceFinding};
 pub use self::explanation::{
     Build, ExplainedFile, Explanation, ObstacleEffect, ShadowObstacle, rewritten_sources,
 };
@@ -185,7 +185,7 @@ impl Toolchain {
                 more.into_iter().filter(|line| !refused.contains(line)).collect::<Vec<_>>(),
             );
             if refused.len() == known || !can_trap(sources, &refused) {
-                return compiled.map_err(|error| error.with_submodule(harness, sources));
+                return compiled.map_err(|error| error.with_finding(harness, sources));
             }
         }
     }
@@ -391,7 +391,7 @@ impl Toolchain {
         CompileError::Refused {
             what: if of_call { RefusedCode::Call } else { RefusedCode::Sources },
             about: About::from_message(&first_error),
-            submodule: None,
+            finding: None,
             first_error,
             log,
             log_path: self.cache.path(CacheKind::Refusal, key),

@@ -132,7 +132,7 @@ impl DeviceToolchain {
         host: Option<&Artifact>,
     ) -> Result<DeviceModule, CompileError> {
         self.compile_unit(DeviceUnit::translate(harness, sources, Precision::Native)?, host)
-            .map_err(|error| error.with_submodule(harness, sources))
+            .map_err(|error| error.with_finding(harness, sources))
     }
 
     /// The same before there is host code; none where it has to tell the instances.
@@ -149,7 +149,7 @@ impl DeviceToolchain {
             return Ok(None);
         }
         let module = self.compile_unit(unit, None);
-        module.map(Some).map_err(|error| error.with_submodule(harness, sources))
+        module.map(Some).map_err(|error| error.with_finding(harness, sources))
     }
 
     /// The same as [`DeviceToolchain::compile`] with `float` meaning `double`, or why such code cannot run on the
@@ -308,7 +308,7 @@ impl DeviceToolchain {
         CompileError::Refused {
             what: RefusedCode::DeviceCode,
             about: About::from_message(&first_error),
-            submodule: None,
+            finding: None,
             first_error,
             log: log.to_owned(),
             log_path: self.cache.path(CacheKind::Refusal, key),

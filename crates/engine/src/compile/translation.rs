@@ -163,7 +163,7 @@ fn is_code(path: &str) -> bool {
 /// The endings of files compiled by themselves.
 pub(super) const UNITS: [&str; 5] = [".cu", ".c", ".cc", ".cpp", ".cxx"];
 
-fn is_unit(path: &str) -> bool {
+pub(super) fn is_unit(path: &str) -> bool {
     let ending = Path::new(path).extension().and_then(|ending| ending.to_str());
     ending.is_some_and(|ending| UNITS.iter().any(|unit| unit[1..] == *ending))
 }
