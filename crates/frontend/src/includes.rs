@@ -38,7 +38,7 @@ const REPLACED: [(&str, &str); 24] = [
 ];
 
 /// Host headers with an extension; those without one are the C++ standard library's.
-const HOST: [&str; 46] = [
+const HOST: [&str; 47] = [
     "complex.h",
     "ctype.h",
     "cublas.h",
@@ -66,6 +66,7 @@ const HOST: [&str; 46] = [
     "mpi.h",
     "nccl.h",
     "nvToolsExt.h",
+    "nvToolsExtCudaRt.h",
     "nvml.h",
     "nvrtc.h",
     "omp.h",

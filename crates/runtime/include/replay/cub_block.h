@@ -6,6 +6,8 @@
 // then the warps in their order. A scan combines threads in their order.
 #pragma once
 
+#include <algorithm>
+
 #include "replay/cub_operators.h"
 #include "replay/warp.h"
 

@@ -6,6 +6,8 @@
 // manner. Scans go from first to last. Sorts are stable.
 #pragma once
 
+#include <algorithm>
+
 #include "replay/cub_keys.h"
 #include "replay/cub_operators.h"
 #include "replay/memory.h"

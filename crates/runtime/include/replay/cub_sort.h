@@ -133,6 +133,72 @@ class replay_block_sort {
   replay_storage<TempStorage> storage_;
 };
 
+/// The digit of a key's bits that a radix sort ranks by.
+template <class Bits>
+struct BFEDigitExtractor {
+  uint32_t bit_start, num_bits;
+  explicit BFEDigitExtractor(uint32_t bit_start = 0, uint32_t num_bits = 0)
+      : bit_start(bit_start), num_bits(num_bits) {}
+  uint32_t Digit(Bits key) const { return (uint32_t)(key >> bit_start) & ((1u << num_bits) - 1); }
+};
+
+template <int X, int Bits, bool Descending, bool = false, BlockScanAlgorithm = BLOCK_SCAN_WARP_SCANS, int = 0,
+          int Y = 1, int Z = 1>
+class BlockRadixRank {
+  static constexpr int digits = 1 << Bits, threads = X * Y * Z;
+
+ public:
+  static constexpr int BINS_TRACKED_PER_THREAD = (digits + threads - 1) / threads;
+  struct TempStorage {
+    // By thread, then by digit: the keys before those of the thread.
+    int before[threads + 1][digits];
+    int first[digits];
+  };
+  BlockRadixRank() {}
+  explicit BlockRadixRank(TempStorage& storage) : storage_(storage) {}
+
+  /// The place of each key among those of the block, ordered by the digit and then by the place before.
+  template <class Unsigned, int Items, class Extractor>
+  void RankKeys(Unsigned (&keys)[Items], int (&ranks)[Items], Extractor extractor, REPLAY_SITE_PARAMS) {
+    TempStorage& s = *storage_.storage;
+    const int me = (int)replay_rt::block.linear_thread;
+    for (int digit = 0; digit < digits; digit++) s.before[me + 1][digit] = 0;
+    for (int i = 0; i < Items; i++) s.before[me + 1][digit_of(extractor, keys[i])]++;
+    __syncthreads(file, line);
+    if (me == 0) {
+      int all = 0;
+      for (int place = 0; place < digits; place++) {
+        const int digit = Descending ? digits - 1 - place : place;
+        s.first[digit] = all;
+        s.before[0][digit] = 0;
+        for (int thread = 0; thread < threads; thread++) s.before[thread + 1][digit] += s.before[thread][digit];
+        all += s.before[threads][digit];
+      }
+    }
+    __syncthreads(file, line);
+    for (int i = 0; i < Items; i++) {
+      const int digit = digit_of(extractor, keys[i]);
+      ranks[i] = s.first[digit] + s.before[me][digit];
+      for (int j = 0; j < i; j++) ranks[i] += digit_of(extractor, keys[j]) == digit;
+    }
+  }
+  /// The same, with the keys of smaller digits for the digits of this thread.
+  template <class Unsigned, int Items, class Extractor>
+  void RankKeys(Unsigned (&keys)[Items], int (&ranks)[Items], Extractor extractor,
+                int (&exclusive_digit_prefix)[BINS_TRACKED_PER_THREAD], REPLAY_SITE_PARAMS) {
+    RankKeys(keys, ranks, extractor, file, line);
+    for (int i = 0; i < BINS_TRACKED_PER_THREAD; i++) {
+      const int bin = (int)replay_rt::block.linear_thread * BINS_TRACKED_PER_THREAD + i;
+      if (bin < digits) exclusive_digit_prefix[i] = storage_.storage->first[Descending ? digits - 1 - bin : bin];
+    }
+  }
+
+ private:
+  template <class Extractor, class Unsigned>
+  static int digit_of(const Extractor& extractor, Unsigned key) { return (int)extractor.Digit(key); }
+  replay_storage<TempStorage> storage_;
+};
+
 template <class K, int X, int Items, class V = NullType, int = 4, bool = true,
           BlockScanAlgorithm = BLOCK_SCAN_WARP_SCANS, int = 0, int Y = 1, int Z = 1, int = 0>
 class BlockRadixSort : public replay_block_sort<K, V, X * Y * Z, Items> {

@@ -108,8 +108,8 @@ enum cudaDeviceAttr {
   cudaDevAttrClusterLaunch = 120,
 };
 
-typedef struct replay_stream* cudaStream_t;
-typedef struct replay_event* cudaEvent_t;
+typedef struct CUstream_st* cudaStream_t;
+typedef struct CUevent_st* cudaEvent_t;
 
 #define cudaStreamDefault 0x00
 #define cudaStreamNonBlocking 0x01

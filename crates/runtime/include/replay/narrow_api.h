@@ -282,6 +282,10 @@ inline REPLAY_N __hmin_nan(REPLAY_N a, REPLAY_N b) {
   }                                                                                          \
   inline unsigned __h##name##2_mask(REPLAY_N2 a, REPLAY_N2 b) {                              \
     return (__h##name(a.x, b.x) ? 0xffffu : 0u) | (__h##name(a.y, b.y) ? 0xffff0000u : 0u);  \
+  }                                                                                          \
+  inline unsigned __h##name##u2_mask(REPLAY_N2 a, REPLAY_N2 b) {                             \
+    return (__h##name##u(a.x, b.x) ? 0xffffu : 0u) |                                         \
+           (__h##name##u(a.y, b.y) ? 0xffff0000u : 0u);                                      \
   }
 REPLAY_COMPARE(eq, ==)
 REPLAY_COMPARE(ne, !=)

@@ -1,6 +1,7 @@
 // Thrust's pointers, iterators, policies and operators. Thrust: "Fancy Iterators", "Function Objects".
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <iterator>
 #include <utility>

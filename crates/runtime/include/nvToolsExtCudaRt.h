@@ -1,0 +1,2 @@
+// NVTX under its older name.
+#include "nvtx3/nvToolsExtCudaRt.h"
