@@ -13,7 +13,7 @@ use super::source::Source;
 use super::{FrontendError, LaunchSite, Precision, Symbols, Translated};
 use super::{
     bounds, byte_counts, double_twins, escape_c_string, in_place, native_sizes, ptx, shadow,
-    shared, size_assertions, symbols, unsupported, void_casts,
+    shared, size_assertions, symbols, typenames, unsupported, void_casts,
 };
 
 /// The surroundings of a text.
@@ -100,6 +100,7 @@ pub(super) fn translate_host_source(
     shared::rewrite_shared_memory(&context, &mut edits)?;
     void_casts::remove_void_casts(&context, &mut edits);
     rename_noinline(&context, &mut edits);
+    typenames::mark_dependent_types(&context, &mut edits);
     let mut shadow_obstacles = match precision {
         Precision::Native | Precision::Checked => Vec::new(),
         Precision::Shadow => shadow::rewrite_for_shadow(&context, &mut edits),

@@ -41,6 +41,7 @@ mod thread_loop;
 mod torch_extension;
 mod traps;
 mod unsupported;
+mod typenames;
 mod void_casts;
 
 pub use error::FrontendError;
