@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use replay::backend::{Mode, ReplayError};
+use replay::frontend::Precision;
 use replay::summary::POISON_A;
 use replay::worker::{Ending, Run, WorkerError};
 
@@ -371,4 +372,13 @@ static void case_takes_little(const float* x, float* out) {
     for run in project.runs("takes_little", machine, 2) {
         completes(&run);
     }
+}
+
+#[test]
+fn a_static_variable_with_a_destructor_ends_a_checked_replay_in_no_other_way() {
+    let text = "#include <vector>\nstatic void case_only(const float* x, float* out) {\n\
+                static std::vector<int> sizes;\nsizes.push_back(2);\nfill(out);\n}\n";
+    let mode = Mode::plain(POISON_A);
+    let run = project(text).run_as(Precision::Checked, "only", &mode, Machine::PLAIN);
+    completes(&run);
 }
