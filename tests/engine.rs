@@ -5,6 +5,7 @@ mod blas;
 mod borders;
 mod checked;
 mod exponentials;
+mod extensions;
 mod hostile;
 mod libraries;
 mod once;

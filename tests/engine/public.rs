@@ -432,5 +432,5 @@ fn a_kernel_beside_collective_calls_is_replayed_and_such_a_call_is_named() {
     let expected: Vec<f64> = values.iter().map(|&x| f64::from(x) / 2.0).collect();
     public(false).assert_gives("grads", &expected, 0.0);
     let ended = public(true).run(Precision::Native);
-    insta::assert_snapshot!(format!("{:?}", ended.ending), @r#"Fault(ReplayFault { what: "device code stopped itself", detail: "ncclAllReduce is not supported: a replay has one process and one device", kernel: None, block: None, thread: None })"#);
+    insta::assert_snapshot!(format!("{:?}", ended.ending), @r#"Fault(ReplayFault { what: "host code stopped itself", detail: "ncclAllReduce is not supported: a replay has one process and one device", kernel: None, block: None, thread: None })"#);
 }

@@ -19,6 +19,23 @@ use super::symbols::Symbols;
 /// Namespaces of the host alone.
 const HOST_NAMESPACES: [&str; 4] = ["at", "c10", "thrust", "torch"];
 
+/// Names of PyTorch for kernels too.
+const DEVICE_TORCH: [&str; 13] = [
+    "AccumulateType",
+    "BFloat16",
+    "DefaultPtrTraits",
+    "GenericPackedTensorAccessor",
+    "Half",
+    "OpMathType",
+    "PackedTensorAccessor32",
+    "PackedTensorAccessor64",
+    "RestrictPtrTraits",
+    "TensorAccessor",
+    "acc_type",
+    "ceil_div",
+    "opmath_type",
+];
+
 /// Types of the host alone.
 const HOST_TYPES: [&str; 10] = [
     "FILE",
@@ -319,7 +336,10 @@ impl<'s> DeviceTranslator<'s> {
         let text = self.source.text;
         range.clone().any(|token_index| {
             let qualifies = self.tokens.is_spelled_at(text, token_index + 1, "::");
-            qualifies && HOST_NAMESPACES.contains(&self.tokens[token_index].text(text))
+            let name = self.tokens.get(token_index + 2).map_or("", |token| token.text(text));
+            qualifies
+                && !DEVICE_TORCH.contains(&name)
+                && HOST_NAMESPACES.contains(&self.tokens[token_index].text(text))
         })
     }
 

@@ -11,7 +11,7 @@ pub(super) enum Fate {
 
 /// Standard headers for kernels, by either name, and their replacements on the device.
 const REPLACED: [(&str, &str); 24] = [
-    ("replay/extension.h", "extension"),
+    ("replay/torch.h", "torch_kernels.h"),
     ("cmath", "cmath"),
     ("math.h", "cmath"),
     ("cfloat", "cfloat"),

@@ -9,6 +9,7 @@
 
 mod bounds;
 mod byte_counts;
+mod call_results;
 mod conditions;
 mod device;
 mod device_shadow;
@@ -40,15 +41,16 @@ mod syntax;
 mod thread_loop;
 mod torch_extension;
 mod traps;
-mod unsupported;
 mod typenames;
+mod unsupported;
 mod void_casts;
 
+pub use call_results::bind_call_results;
 pub use error::FrontendError;
 pub use parameter_uses::ParameterUse;
 pub use signatures::{FunctionSignature, Parameter, TemplateParameter, find_function_signatures};
 pub use symbols::{Symbols, scan_symbols};
-pub use torch_extension::without_tensors;
+pub use torch_extension::{keep_called_tensor_code, uses_tensors};
 pub use traps::{RefusedLine, trap_refused_lines};
 
 pub use crate::syntax::SourceUnit;

@@ -42,7 +42,7 @@ fn is_type_keyword(word: &str) -> bool {
 }
 
 /// The names defined by `item`.
-fn names_defined_by_item(text: &str, tokens: &Tokens, item: &Item) -> Vec<String> {
+pub(super) fn names_defined_by_item(text: &str, tokens: &Tokens, item: &Item) -> Vec<String> {
     let range = item.tokens.start..item.tokens.end;
     match item.kind {
         ItemKind::Function if item.name != "operator" => {

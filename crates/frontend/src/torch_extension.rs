@@ -1,5 +1,6 @@
-//! Leaves PyTorch out of the source of an extension, since its headers are not here: the includes of them, and the
-//! host code with tensors at namespace scope. Kernels and device functions stay. Lines stay where they were.
+//! Makes a PyTorch extension's sources fit the small PyTorch of `runtime/include/replay/torch.h`: its headers take the
+//! place of PyTorch's, and host code with tensors stays where the call reaches it by name. The rest may use any part
+//! of PyTorch and is left out. Kernels and device functions stay. Lines stay where they were.
 
 use std::collections::BTreeSet;
 
@@ -7,46 +8,77 @@ use super::SourceUnit;
 use super::edits::Edits;
 use super::lexer::{Token, TokenKind, Tokens};
 use super::outline::{Item, ItemKind, outline_items};
+use super::own_names::names_defined_by_item;
+use super::reachability::MentionGraph;
 use super::source::Source;
 
 /// The folders of PyTorch's headers, and of its library for Python modules.
 const FOLDERS: [&str; 5] = ["torch/", "ATen/", "c10/", "pybind11/", "caffe2/"];
-/// The header with names of types for kernels.
-const STAND_IN: &str = "#include <replay/extension.h>";
+/// The header in the place of PyTorch's.
+const STAND_IN: &str = "#include <replay/torch.h>";
 /// Beginnings of PyTorch's macros.
 const MACROS: [&str; 7] =
     ["AT_DISPATCH", "TORCH_", "PYBIND11_", "AT_ERROR", "AT_ASSERT", "AT_CUDA", "C10_CUDA"];
 /// PyTorch's namespaces.
 const NAMESPACES: [&str; 5] = ["torch", "at", "c10", "py", "pybind11"];
 
-/// `text` without PyTorch, if it includes a header of PyTorch. `has_header` tells whether the sources have a header of
-/// this name, such as a stand-in of the user's: includes of it stay.
-pub fn without_tensors(text: &str, has_header: impl Fn(&str) -> bool) -> Option<String> {
-    if !FOLDERS.iter().any(|folder| text.contains(folder)) {
+/// Whether `text` uses the small PyTorch.
+pub fn uses_tensors(text: &str) -> bool {
+    text.contains(STAND_IN)
+}
+
+/// The texts of `units` for the small PyTorch, if one of them includes a header of PyTorch: without the host code with
+/// tensors that `calls` do not reach. `has_header` tells whether the sources have a header of this name, such as a
+/// stand-in of the user's: includes of it stay.
+pub fn keep_called_tensor_code(
+    units: &[SourceUnit],
+    calls: &str,
+    has_header: impl Fn(&str) -> bool,
+) -> Option<Vec<String>> {
+    if !units.iter().any(|unit| FOLDERS.iter().any(|folder| unit.text.contains(folder))) {
         return None;
     }
-    let source = Source::new(&SourceUnit { path: "", text });
-    let text = source.text;
-    let tokens = source.view(true);
-    let mut edits = Edits::default();
+    let sources: Vec<Source> = units.iter().map(Source::new).collect();
+    let mut all_edits: Vec<Edits> = Vec::new();
     let mut stands_in = false;
-    for &token in tokens.iter().filter(|token| token.kind == TokenKind::Directive) {
-        let Some(name) = included_name(&text[token.start..token.end]) else { continue };
-        if FOLDERS.iter().any(|folder| name.starts_with(folder)) && !has_header(name) {
-            edits.remove(text, token.start..token.end);
-            if !stands_in {
-                edits.insert(token.start, STAND_IN);
-            }
-            stands_in = true;
-        }
+    for source in &sources {
+        let mut edits = Edits::default();
+        stands_in |= replace_includes(source, &has_header, &mut edits);
+        all_edits.push(edits);
     }
     if !stands_in {
         return None;
     }
-    for item in find_tensor_code(text, &tokens) {
-        edits.blank(text, tokens[item.start].start..tokens[item.end - 1].end);
+    let files: Vec<ExtensionFile> = sources.iter().map(ExtensionFile::new).collect();
+    let reached = reached_names(&sources, &files, calls);
+    for ((file, removed_items), edits) in
+        files.iter().zip(find_unused_items(&files, &reached)).zip(&mut all_edits)
+    {
+        for index in removed_items {
+            let range = file.items[index].tokens.clone();
+            edits.blank(file.text, file.tokens[range.start].start..file.tokens[range.end - 1].end);
+        }
     }
-    Some(edits.apply(text))
+    let texts = all_edits.into_iter().zip(&sources).map(|(edits, source)| edits.apply(source.text));
+    Some(texts.collect())
+}
+
+/// Replaces the includes of PyTorch's headers in `source`; tells whether there are any.
+fn replace_includes(
+    source: &Source,
+    has_header: &impl Fn(&str) -> bool,
+    edits: &mut Edits,
+) -> bool {
+    let text = source.text;
+    let mut stands_in = false;
+    for &token in source.tokens.iter().filter(|token| token.kind == TokenKind::Directive) {
+        let Some(name) = included_name(&text[token.start..token.end]) else { continue };
+        if FOLDERS.iter().any(|folder| name.starts_with(folder)) && !has_header(name) {
+            edits.replace(token.start..token.end, STAND_IN);
+            stands_in = true;
+        }
+    }
+    stands_in
 }
 
 /// The name of the header in the directive `line`.
@@ -57,35 +89,99 @@ fn included_name(line: &str) -> Option<&str> {
     include_text.get(1..)?.split_once(closing_quote).map(|(name, _)| name)
 }
 
-/// The tokens of the code with tensors, and of its users.
-fn find_tensor_code(text: &str, tokens: &Tokens) -> Vec<std::ops::Range<usize>> {
-    let items: Vec<Item> =
-        outline_items(text, tokens).into_iter().filter(|item| !item.member).collect();
-    let mut removed_items = BTreeSet::new();
-    let mut names = BTreeSet::new();
+/// A file of an extension with its declarations.
+struct ExtensionFile<'s> {
+    text: &'s str,
+    tokens: Tokens,
+    /// Those at namespace scope.
+    items: Vec<Item>,
+}
+
+impl<'s> ExtensionFile<'s> {
+    fn new(source: &'s Source) -> ExtensionFile<'s> {
+        let tokens = source.view(true);
+        let mut items = outline_items(source.text, &tokens);
+        items.retain(|item| !item.member);
+        ExtensionFile { text: source.text, tokens, items }
+    }
+
+    fn words(&self, item: &Item) -> &[Token] {
+        &self.tokens[item.tokens.clone()]
+    }
+
+    /// Whether the declaration of `item` opens a namespace to names that may be used anywhere.
+    fn opens_namespace(&self, item: &Item) -> bool {
+        let start = item.tokens.start;
+        let is_spelled = |index, word| self.tokens.is_spelled_at(self.text, index, word);
+        is_spelled(start, "namespace")
+            || is_spelled(start, "using") && is_spelled(start + 1, "namespace")
+    }
+
+    /// The names by which other code uses `item`.
+    fn names(&self, item: &Item) -> Vec<String> {
+        let first = self.tokens.text_at(self.text, item.tokens.start);
+        match item.kind {
+            ItemKind::Function | ItemKind::Prototype => vec![item.name.clone()],
+            ItemKind::Other if matches!(first, "using" | "typedef") => {
+                let words = self.words(item).iter().map(|token| token.text(self.text));
+                let words = words.filter(|word| *word != first && !NAMESPACES.contains(word));
+                words.map(str::to_owned).collect()
+            }
+            ItemKind::Type | ItemKind::Other => {
+                names_defined_by_item(self.text, &self.tokens, item)
+            }
+        }
+    }
+}
+
+/// The names within reach of `calls` and of device code: all of it stays.
+fn reached_names(sources: &[Source], files: &[ExtensionFile], calls: &str) -> BTreeSet<String> {
+    let mut graph = MentionGraph::default();
+    sources.iter().for_each(|source| graph.add(source));
+    let mut roots = calls.to_owned();
+    for file in files {
+        for item in file.items.iter().filter(|item| item.on_device(file.text, &file.tokens)) {
+            for token in file.words(item).iter().filter(|token| token.kind == TokenKind::Ident) {
+                roots.push(' ');
+                roots.push_str(token.text(file.text));
+            }
+        }
+    }
+    graph.from(&roots)
+}
+
+/// For each file, the items with tensors out of reach, and their users.
+fn find_unused_items(files: &[ExtensionFile], reached: &BTreeSet<String>) -> Vec<BTreeSet<usize>> {
+    let mut removed_items = vec![BTreeSet::new(); files.len()];
+    let mut names: BTreeSet<&str> = BTreeSet::new();
     // Each turn takes the users of the names of the turn before.
     loop {
-        let count_before = removed_items.len();
-        for (index, item) in items.iter().enumerate() {
-            let words = &tokens[item.tokens.clone()];
-            let mut idents = words.iter().filter(|token| token.kind == TokenKind::Ident);
-            if !removed_items.contains(&index)
-                && !item.on_device(text, tokens)
-                && (names_tensors(text, words)
-                    || idents.any(|token| names.contains(token.text(text))))
-            {
-                removed_items.insert(index);
-                let is_function = matches!(item.kind, ItemKind::Function | ItemKind::Prototype);
-                if is_function && !kept_elsewhere(&items, &removed_items, &item.name) {
-                    names.insert(item.name.as_str());
+        let count_before: usize = removed_items.iter().map(BTreeSet::len).sum();
+        for (file, removed_items) in files.iter().zip(&mut removed_items) {
+            for (index, item) in file.items.iter().enumerate() {
+                let words = file.words(item);
+                let mut idents = words.iter().filter(|token| token.kind == TokenKind::Ident);
+                let is_kept = removed_items.contains(&index)
+                    || item.on_device(file.text, &file.tokens)
+                    || file.opens_namespace(item)
+                    || file.names(item).iter().any(|name| reached.contains(name));
+                if !is_kept
+                    && (names_tensors(file.text, words)
+                        || idents.any(|token| names.contains(token.text(file.text))))
+                {
+                    removed_items.insert(index);
+                    let is_function = matches!(item.kind, ItemKind::Function | ItemKind::Prototype);
+                    if is_function && !kept_elsewhere(&file.items, removed_items, &item.name) {
+                        names.insert(item.name.as_str());
+                    }
                 }
             }
         }
-        if removed_items.len() == count_before {
+        if removed_items.iter().map(BTreeSet::len).sum::<usize>() == count_before {
             break;
         }
     }
-    removed_items.into_iter().map(|index| items[index].tokens.clone()).collect()
+    removed_items
 }
 
 /// Whether another function `name` stays.
@@ -100,11 +196,10 @@ fn names_tensors(text: &str, words: &[Token]) -> bool {
     words.iter().enumerate().any(|(word_index, token)| {
         let word = token.text(text);
         let is_scope = words.get(word_index + 1).is_some_and(|next| next.is_spelled(text, "::"));
-        let is_used = word_index > 0 && words[word_index - 1].is_spelled(text, "namespace");
         token.kind == TokenKind::Ident
             && (word == "Tensor"
                 || MACROS.iter().any(|beginning| word.starts_with(beginning))
-                || NAMESPACES.contains(&word) && (is_scope || is_used))
+                || NAMESPACES.contains(&word) && is_scope)
     })
 }
 
@@ -140,9 +235,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
 int main() { twice_cuda({}); }
 ";
 
-    #[test]
-    fn what_names_tensors_goes_and_lines_stay() {
-        let found = without_tensors(EXTENSION, |_| false).unwrap();
+    /// The lines of [`EXTENSION`] for the call `calls`, with their numbers.
+    fn kept_lines(calls: &str) -> String {
+        let unit = SourceUnit { path: "a.cu", text: EXTENSION };
+        let found = keep_called_tensor_code(&[unit], calls, |_| false).unwrap().remove(0);
         assert_eq!(found.lines().count(), EXTENSION.lines().count());
         let kept: Vec<String> = found
             .lines()
@@ -150,10 +246,17 @@ int main() { twice_cuda({}); }
             .filter(|(line, _)| !line.trim().is_empty())
             .map(|(line, number)| format!("{number} {}", line.trim_end()))
             .collect();
-        insta::assert_snapshot!(kept.join("\n"), @r#"
-        1 #include <replay/extension.h>
+        kept.join("\n")
+    }
+
+    #[test]
+    fn tensor_code_out_of_reach_goes_and_lines_stay() {
+        insta::assert_snapshot!(kept_lines("launch(y, x, n);"), @r#"
+        1 #include <replay/torch.h>
+        2 #include <replay/torch.h>
         3 #include <cuda_runtime.h>
         4 #define CHECK_INPUT(x) TORCH_CHECK(x.is_cuda(), #x " must be on the GPU")
+        5 using namespace torch;
         6 template <typename scalar_t>
         7 __device__ scalar_t twice(scalar_t x) { return x + x; }
         8 template <typename scalar_t>
@@ -167,9 +270,19 @@ int main() { twice_cuda({}); }
     }
 
     #[test]
+    fn a_function_of_tensors_in_the_call_stays() {
+        let lines = kept_lines("y = twice_cuda(x);");
+        assert!(lines.contains("14 torch::Tensor twice_cuda(torch::Tensor x) {"), "{lines}");
+        assert!(!lines.contains("PYBIND11_MODULE"), "{lines}");
+    }
+
+    #[test]
     fn a_header_that_is_there_is_used() {
-        assert_eq!(without_tensors(EXTENSION, |_| true), None);
-        assert_eq!(without_tensors("#include <torch_like.h>\nint Tensor;", |_| false), None);
-        assert_eq!(without_tensors("// as torch/extension.h has it\nint a;", |_| false), None);
+        let kept = |text, has_header: bool| {
+            keep_called_tensor_code(&[SourceUnit { path: "a.cu", text }], "", |_| has_header)
+        };
+        assert_eq!(kept(EXTENSION, true), None);
+        assert_eq!(kept("#include <torch_like.h>\nint Tensor;", false), None);
+        assert_eq!(kept("// as torch/extension.h has it\nint a;", false), None);
     }
 }

@@ -163,7 +163,10 @@ unsafe extern "C" fn device_abort(reason_pointer: *const c_char, site: CallSite)
         place if place.is_empty() => reason.into_owned(),
         place => format!("{reason} at {place}"),
     };
-    end_replay("device code stopped itself", detail, cpu::current_place())
+    let place = cpu::current_place();
+    let what =
+        if place.is_some() { "device code stopped itself" } else { "host code stopped itself" };
+    end_replay(what, detail, place)
 }
 
 unsafe extern "C" fn no_shadow(obstacle_pointer: *const c_char, site: CallSite) -> ! {

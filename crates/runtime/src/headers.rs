@@ -12,6 +12,8 @@ use include_dir::{Dir, include_dir};
 
 static INCLUDE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/include");
 static NVRTC: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/nvrtc");
+/// The headers for the host compiler that NVRTC reads too.
+const SHARED: [&str; 1] = ["replay/torch_kernels.h"];
 
 /// A hash over the names and contents of the headers for the host compiler.
 pub fn hash_headers() -> blake3::Hash {
@@ -21,7 +23,14 @@ pub fn hash_headers() -> blake3::Hash {
 
 /// A hash over the names and contents of the headers for NVRTC.
 pub fn device_identity() -> blake3::Hash {
-    static IDENTITY: LazyLock<blake3::Hash> = LazyLock::new(|| hash_header_folder(&NVRTC));
+    static IDENTITY: LazyLock<blake3::Hash> = LazyLock::new(|| {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(hash_header_folder(&NVRTC).as_bytes());
+        for (_, content) in shared_headers() {
+            hasher.update(content);
+        }
+        hasher.finalize()
+    });
     *IDENTITY
 }
 
@@ -158,7 +167,17 @@ fn is_reserved_word(word: &str) -> bool {
 /// # Errors
 /// The error of the file system.
 pub fn write_device(folder: &Path) -> io::Result<()> {
-    write_header_folder(&NVRTC, &folder.join("replay_nvrtc"))
+    let folder = folder.join("replay_nvrtc");
+    write_header_folder(&NVRTC, &folder)?;
+    shared_headers().try_for_each(|(name, content)| write_one(&folder.join(name), content))
+}
+
+/// The names and contents of [`SHARED`].
+fn shared_headers() -> impl Iterator<Item = (&'static std::ffi::OsStr, &'static [u8])> {
+    SHARED.iter().filter_map(|path| INCLUDE.get_file(path)).filter_map(|file| {
+        let name = file.path().file_name()?;
+        Some((name, file.contents()))
+    })
 }
 
 fn write_header_folder(dir: &Dir<'_>, folder: &Path) -> io::Result<()> {

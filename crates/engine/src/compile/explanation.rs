@@ -83,7 +83,7 @@ impl Explanation {
     ) -> Result<Explanation, CompileError> {
         let native = translate_for_precision(harness, signature, sources, Precision::Native)?;
         let shadow = translate_for_precision(harness, signature, sources, Precision::Shadow)?;
-        let texts = decode_source_texts(sources)?;
+        let texts = decode_source_texts(sources, harness)?;
         let calls: Vec<String> =
             (0..harness.calls.len()).map(|call| join_harness_statements(harness, call)).collect();
         let mut files: Vec<ExplainedFile> = Vec::new();
@@ -154,7 +154,7 @@ pub fn rewritten_sources(
         Build::Checked => Precision::Checked,
     };
     let host = translate_for_precision(harness, signature, sources, precision)?;
-    let texts = decode_source_texts(sources)?;
+    let texts = decode_source_texts(sources, harness)?;
     if build == Build::Device {
         let mut files = Vec::new();
         for (unit, (path, decoded)) in create_source_units(&texts).iter().zip(&texts) {

@@ -184,7 +184,7 @@ impl Toolchain {
             refused.extend(
                 more.into_iter().filter(|line| !refused.contains(line)).collect::<Vec<_>>(),
             );
-            if refused.len() == known || !can_trap(sources, &refused) {
+            if refused.len() == known || !can_trap(sources, harness, &refused) {
                 return compiled.map_err(|error| error.with_finding(harness, sources));
             }
         }
@@ -201,13 +201,7 @@ impl Toolchain {
     ) -> Result<Artifact, CompileError> {
         let mut refusal = None;
         for call in 0..harness.calls.len() {
-            let unit = unit::generate_entry_point(
-                harness,
-                signature,
-                &translated.symbols,
-                call,
-                precision,
-            )?;
+            let unit = unit::generate_entry_point(harness, signature, translated, call, precision)?;
             match self.compile_unit(harness, translated, &unit, precision, meanwhile) {
                 Ok((path, key, fresh)) => {
                     let statements = join_harness_statements(harness, call);

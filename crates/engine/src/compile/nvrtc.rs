@@ -163,7 +163,7 @@ impl DeviceToolchain {
         sources: &SourceSet,
         host: Option<&Artifact>,
     ) -> Result<DeviceShadow, CompileError> {
-        if let Some(obstacle) = shadow_obstacle(sources)? {
+        if let Some(obstacle) = shadow_obstacle(sources, harness)? {
             return Ok(Err(obstacle));
         }
         match self.compile_unit(DeviceUnit::translate(harness, sources, Precision::Shadow)?, host) {
@@ -377,8 +377,8 @@ fn expressions_key(key: &str) -> String {
 }
 
 /// The file of `sources` without a shadow in device code, and the reason in it.
-fn shadow_obstacle(sources: &SourceSet) -> Result<Option<String>, CompileError> {
-    let texts = decode_source_texts(sources)?;
+fn shadow_obstacle(sources: &SourceSet, harness: &Harness) -> Result<Option<String>, CompileError> {
+    let texts = decode_source_texts(sources, harness)?;
     let obstacle_text = create_source_units(&texts).into_iter().find_map(|unit| {
         let obstacle = replay_frontend::device_shadow_obstacle(&unit)?;
         Some(format!("{} has {obstacle}", unit.path))
@@ -440,7 +440,7 @@ impl DeviceUnit {
         sources: &SourceSet,
         precision: Precision,
     ) -> Result<DeviceUnit, CompileError> {
-        let texts = decode_source_texts(sources)?;
+        let texts = decode_source_texts(sources, harness)?;
         let units = create_source_units(&texts);
         let symbols = replay_frontend::scan_symbols(&units);
         let mut files = Vec::new();

@@ -21,6 +21,8 @@ pub(super) struct Translation {
     /// The begin of the translation unit: the harness's macros and the sources.
     pub head: String,
     pub symbols: Symbols,
+    /// Whether the sources use the small PyTorch, so a call may name functions of tensors.
+    pub has_tensors: bool,
     /// How kernels and shuffles are done, by file.
     pub forms: Vec<FileForms>,
     /// The obstacles to the shadow, each with its file.
@@ -73,17 +75,25 @@ impl Translation {
 }
 
 /// The sources of CUDA C++, as text.
-pub(super) fn decode_source_texts(
-    sources: &SourceSet,
-) -> Result<Vec<(&str, Decoded<'_>)>, CompileError> {
+///
+/// Host code with tensors of PyTorch stays where the calls of `harness` reach it.
+pub(super) fn decode_source_texts<'s>(
+    sources: &'s SourceSet,
+    harness: &Harness,
+) -> Result<Vec<(&'s str, Decoded<'s>)>, CompileError> {
     let code = sources.files.iter().filter(|file| is_code(&file.path));
-    let texts: Vec<_> = code
-        .map(|file| {
-            decode_source_file(file, &|name| {
-                sources.files.iter().any(|file| leads_to(&file.path, name))
-            })
-        })
-        .collect();
+    let mut texts: Vec<_> = code.map(decode_source_file).collect();
+    let calls: Vec<&str> =
+        harness.setup.iter().chain(&harness.calls).map(|call| call.text.as_str()).collect();
+    let has_header = |name: &str| sources.files.iter().any(|file| leads_to(&file.path, name));
+    let kept_texts = replay_frontend::keep_called_tensor_code(
+        &create_source_units(&texts),
+        &calls.join("\n"),
+        has_header,
+    );
+    for ((_, decoded), text) in texts.iter_mut().zip(kept_texts.into_iter().flatten()) {
+        decoded.text = text.into();
+    }
     for (path, decoded) in &texts {
         refuse_devices(path, &decoded.text)?;
     }
@@ -94,7 +104,7 @@ pub(super) fn decode_source_texts(
 /// refused by the front end have none.
 pub fn source_byte_counts(sources: &SourceSet, harness: &Harness) -> Vec<(String, ByteCount)> {
     let mut counts = Vec::new();
-    for (path, decoded) in decode_source_texts(sources).unwrap_or_default() {
+    for (path, decoded) in decode_source_texts(sources, harness).unwrap_or_default() {
         for count in replay_frontend::unit_byte_counts(&SourceUnit { path, text: &decoded.text }) {
             counts.push((format!("{path}:{}", count.line), count));
         }
@@ -110,16 +120,10 @@ pub fn source_byte_counts(sources: &SourceSet, harness: &Harness) -> Vec<(String
     counts
 }
 
-/// The path and the text of one file. `is_own_file` tells whether the source set has a header.
-fn decode_source_file<'f>(
-    file: &'f SourceFile,
-    is_own_file: &dyn Fn(&str) -> bool,
-) -> (&'f str, Decoded<'f>) {
+/// The path and the text of one file.
+fn decode_source_file(file: &SourceFile) -> (&str, Decoded<'_>) {
     let mut decoded = decode_source(&file.content);
     if let Some(text) = replay_frontend::tighten_launches(&decoded.text) {
-        decoded.text = text.into();
-    }
-    if let Some(text) = replay_frontend::without_tensors(&decoded.text, is_own_file) {
         decoded.text = text.into();
     }
     (file.path.as_str(), decoded)
@@ -192,8 +196,13 @@ fn joined_source_names(sources: &SourceSet) -> String {
 }
 
 /// Whether the front end can make traps of all `refused` lines, each with its file.
-pub(super) fn can_trap(sources: &SourceSet, refused: &[(String, RefusedLine)]) -> bool {
-    decode_source_texts(sources).is_ok_and(|mut texts| set_traps(&mut texts, refused).is_some())
+pub(super) fn can_trap(
+    sources: &SourceSet,
+    harness: &Harness,
+    refused: &[(String, RefusedLine)],
+) -> bool {
+    decode_source_texts(sources, harness)
+        .is_ok_and(|mut texts| set_traps(&mut texts, refused).is_some())
 }
 
 /// Makes traps of the `refused` lines of `texts`. The obstacles behind them, each with its file; none if a line cannot be
@@ -233,7 +242,7 @@ pub(super) fn translate_sources(
 ) -> Result<Translation, CompileError> {
     let _span =
         tracing::info_span!("translate", message = joined_source_names(sources), ?precision);
-    let mut texts = decode_source_texts(sources)?;
+    let mut texts = decode_source_texts(sources, harness)?;
     let mut shadow_obstacles = set_traps(&mut texts, refused).unwrap_or_default();
     let units = create_source_units(&texts);
     let macros = as_directives(&harness.defines);
@@ -263,7 +272,8 @@ pub(super) fn translate_sources(
     let lanes = lanes.filter(|_| strided).unwrap_or_default();
     let sources = unit_sources(sources)?;
     let head = translation_head(harness, &joined_sources::include_joined_sources(&units, &sources));
-    Ok(Translation { files, sources, head, symbols, forms, shadow_obstacles, lanes })
+    let has_tensors = texts.iter().any(|(_, decoded)| replay_frontend::uses_tensors(&decoded.text));
+    Ok(Translation { files, sources, head, symbols, has_tensors, forms, shadow_obstacles, lanes })
 }
 
 /// The harness's changes of macros and `includes`. The headers of this program come before: no macro of a harness

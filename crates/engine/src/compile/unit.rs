@@ -5,7 +5,9 @@ use std::fmt::Write;
 use replay_base::tensor::DType;
 use replay_fixture::fixture::Fixture;
 use replay_fixture::harness::{Call, Extent, Harness, Init, OutputSpec};
-use replay_frontend::{FrontendError, Precision, Symbols};
+use replay_frontend::{FrontendError, Precision};
+
+use super::translation::Translation;
 
 /// How messages of the compiler name the harness's call.
 pub(super) const CALL: &str = "call in ";
@@ -98,12 +100,18 @@ fn cpp_type_name(dtype: DType, precision: Precision) -> &'static str {
 pub(super) fn generate_entry_point(
     harness: &Harness,
     signature: &Signature,
-    symbols: &Symbols,
+    translated: &Translation,
     call: usize,
     precision: Precision,
 ) -> Result<String, FrontendError> {
+    let Translation { symbols, has_tensors, .. } = translated;
+    let mut call_text = pad_call_to_position(&harness.calls[call]);
+    if *has_tensors {
+        let outputs: Vec<&str> = harness.outputs.keys().map(String::as_str).collect();
+        call_text = replay_frontend::bind_call_results(&call_text, &outputs);
+    }
     let statements = replay_frontend::translate_harness_call(
-        &pad_call_to_position(&harness.calls[call]),
+        &call_text,
         &harness_origin(harness),
         symbols,
         precision,
@@ -151,6 +159,9 @@ pub(super) fn generate_entry_point(
         let ty = if *is_wide { "long long" } else { "int" };
         let _ = writeln!(text, "  const {ty} {name} = ({ty})replay_sizes[{index}]; (void){name};");
     }
+    if *has_tensors {
+        text.push_str(&declare_call_tensors(harness, signature));
+    }
     for (name, spec) in &harness.outputs {
         text.push_str(&initialise_output_statement(name, spec, |input| {
             signature.tensors.iter().any(|parameter| parameter.name == input && parameter.strides)
@@ -168,6 +179,51 @@ pub(super) fn generate_entry_point(
     text.push_str(&statements);
     text.push_str("\n;}\n");
     Ok(text)
+}
+
+/// The statements to tell the small PyTorch of the harness's tensors: their pointers stand for them in the call.
+fn declare_call_tensors(harness: &Harness, signature: &Signature) -> String {
+    let mut text = "  ::replay_torch::begin_call();\n".to_owned();
+    for tensor in signature.tensors.iter().filter(|tensor| !tensor.scalar) {
+        let EntryParameter { name, dtype, strides, .. } = tensor;
+        let input_shape = harness.inputs.get(name).map(|spec| &spec.shape);
+        let output_shape = harness.outputs.get(name).map(|spec| &spec.shape);
+        let extents =
+            input_shape.or(output_shape).into_iter().flatten().map(|extent| match extent {
+                Extent::Fixed(size) => size.to_string(),
+                Extent::Named(size) => size.clone(),
+            });
+        let sizes = extents.collect::<Vec<_>>().join(", ");
+        let strides = if *strides { format!("{name}_stride") } else { "nullptr".to_owned() };
+        let scalar_type = torch_type_name(*dtype);
+        let _ = writeln!(
+            text,
+            "  ::replay_torch::add_call_tensor(\"{name}\", {name}, ::c10::ScalarType::{scalar_type}, \
+             {{{sizes}}}, {strides});"
+        );
+    }
+    text
+}
+
+/// PyTorch's name of `dtype`.
+fn torch_type_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F64 => "Double",
+        DType::F32 => "Float",
+        DType::F16 => "Half",
+        DType::BF16 => "BFloat16",
+        DType::F8E4M3 => "Float8_e4m3fn",
+        DType::F8E5M2 => "Float8_e5m2",
+        DType::I64 => "Long",
+        DType::I32 => "Int",
+        DType::I16 => "Short",
+        DType::I8 => "Char",
+        DType::U64 => "UInt64",
+        DType::U32 => "UInt32",
+        DType::U16 => "UInt16",
+        DType::U8 => "Byte",
+        DType::Bool => "Bool",
+    }
 }
 
 /// The statement to fill the output `name` before the call, if it begins with a value. `has_strides` tells of inputs.

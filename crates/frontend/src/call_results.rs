@@ -1,0 +1,126 @@
+//! Results of a harness's call that returns tensors, as Python writes them: `dx, dw = backward(dy, x, w)`.
+
+use std::ops::Range;
+
+use super::edits::Edits;
+use super::lexer::{TokenKind, Tokens, lex_tokens};
+
+/// The name for a result that is no output.
+const IGNORED: &str = "_";
+
+/// The harness's `statements` with results brought to the `outputs`.
+///
+/// `dx, _ = f(x)` becomes `::replay_torch::results(..., ...) = f(x)`. A single call that names no output, `f(x)`,
+/// becomes `(f(x), ::replay_torch::results(...))`, with all outputs in the order of the harness.
+pub fn bind_call_results(statements: &str, outputs: &[&str]) -> String {
+    let tokens = Tokens::new(statements, lex_tokens(statements));
+    let mut edits = Edits::default();
+    let mut index = 0;
+    let mut is_start = true;
+    while let Some(token) = tokens.get(index) {
+        if is_start && let Some((names, equals)) = assigned_names(statements, &tokens, index) {
+            if names.iter().any(|name| outputs.contains(name))
+                && names.iter().all(|name| *name == IGNORED || outputs.contains(name))
+            {
+                edits.replace(token.start..tokens[equals].start, list_results(&names));
+            }
+            index = equals;
+        }
+        is_start = [";", "{", "}"].iter().any(|end| tokens.is_spelled_at(statements, index, end));
+        index += 1;
+    }
+    let names_output = tokens
+        .iter()
+        .any(|token| token.kind == TokenKind::Ident && outputs.contains(&token.text(statements)));
+    if !names_output && let Some(call) = find_single_call(statements, &tokens) {
+        edits.insert(call.start, "(");
+        edits.insert(call.end, format!(", {})", list_results(outputs).trim_end()));
+    }
+    edits.apply(statements)
+}
+
+fn list_results(names: &[&str]) -> String {
+    let slots = names.iter().map(|&name| match name {
+        IGNORED => "::replay_torch::ignored()".to_owned(),
+        name => format!("::replay_torch::output(\"{name}\", {name})"),
+    });
+    format!("::replay_torch::results({}) ", slots.collect::<Vec<_>>().join(", "))
+}
+
+/// The names of the assignment `a, b = ...` from `index` on, and where its `=` is.
+fn assigned_names<'t>(
+    text: &'t str,
+    tokens: &Tokens,
+    mut index: usize,
+) -> Option<(Vec<&'t str>, usize)> {
+    let mut names = Vec::new();
+    loop {
+        let token = tokens.get(index).filter(|token| token.kind == TokenKind::Ident)?;
+        names.push(token.text(text));
+        match tokens.get(index + 1)?.text(text) {
+            "," => index += 2,
+            "=" if !tokens.is_spelled_at(text, index + 2, "=") => return Some((names, index + 1)),
+            _ => return None,
+        }
+    }
+}
+
+/// The bytes of the only statement in `tokens`, if it is the call of a function.
+fn find_single_call(text: &str, tokens: &Tokens) -> Option<Range<usize>> {
+    let mut index = usize::from(tokens.is_spelled_at(text, 0, "::"));
+    loop {
+        tokens.get(index).filter(|token| token.kind == TokenKind::Ident)?;
+        if !tokens.is_spelled_at(text, index + 1, "::") {
+            break;
+        }
+        index += 2;
+    }
+    index += 1;
+    if tokens.is_spelled_at(text, index, "<") {
+        index = tokens.skip_angles(text, index)?;
+    }
+    if !tokens.is_spelled_at(text, index, "(") {
+        return None;
+    }
+    let end = tokens.skip_group(index)?;
+    let is_last = tokens[end..].iter().all(|token| token.is_spelled(text, ";"));
+    is_last.then(|| tokens[0].start..tokens[end - 1].end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bound(statements: &str) -> String {
+        bind_call_results(statements, &["dx", "dw"]).replace("::replay_torch::", "")
+    }
+
+    #[test]
+    fn results_go_to_the_named_outputs() {
+        insta::assert_snapshot!(bound("dx = f(x);"), @r#"results(output("dx", dx)) = f(x);"#);
+        insta::assert_snapshot!(bound("int k = 1; dx, _ = f(x, k);"), @r#"int k = 1; results(output("dx", dx), ignored()) = f(x, k);"#);
+        insta::assert_snapshot!(bound("if (n) { dw, dx = f<T>(x) }"), @r#"if (n) { results(output("dw", dw), output("dx", dx)) = f<T>(x) }"#);
+    }
+
+    #[test]
+    fn a_call_without_an_output_gives_all_of_them() {
+        insta::assert_snapshot!(bound(" f(x)"), @r#" (f(x), results(output("dx", dx), output("dw", dw)))"#);
+        insta::assert_snapshot!(bound("a::f<T, 2>(x, {y});"), @r#"(a::f<T, 2>(x, {y}), results(output("dx", dx), output("dw", dw)));"#);
+    }
+
+    #[test]
+    fn other_statements_stay() {
+        for statements in [
+            "f(x, dx, dw);",
+            "k<<<1, 2>>>(x);",
+            "k<<<1, 2>>>(dx, dw, x);",
+            "n = f(x); g(n);",
+            "dx == y;",
+            "a(x); b(x);",
+            "int n(3);",
+            "",
+        ] {
+            assert_eq!(bound(statements), statements);
+        }
+    }
+}

@@ -1,0 +1,759 @@
+// Tensors: memory with sizes, strides and an element type. Views share memory; nothing is computed but copies,
+// conversions and fills.
+// PyTorch C++ API: "at::Tensor", "Tensor Creation API".
+#pragma once
+
+#include "replay/torch_types.h"
+
+namespace at {
+class Tensor;
+}
+
+namespace replay_torch {
+using c10::IntArrayRef;
+using c10::ScalarType;
+
+/// Memory of tensors, on the device or the host. It goes with its last tensor, unless it belongs to somebody else.
+struct storage {
+  char* data;
+  size_t bytes;
+  bool on_device, is_owned;
+  storage(char* data, size_t bytes, bool on_device, bool is_owned)
+      : data(data), bytes(bytes), on_device(on_device), is_owned(is_owned) {}
+  storage(const storage&) = delete;
+  ~storage() {
+    if (!is_owned) return;
+    if (on_device)
+      (void)cudaFree(data);
+    else
+      (void)cudaFreeHost(data);
+  }
+};
+inline std::shared_ptr<storage> allocate(size_t bytes, bool on_device, const char* file, uint32_t line) {
+  void* data = nullptr;
+  const cudaError_t error =
+      on_device ? cudaMalloc(&data, bytes, file, line) : bytes ? cudaMallocHost(&data, bytes) : cudaSuccess;
+  if (error != cudaSuccess)
+    fail(file, line, c10::str("no memory for a tensor of ", bytes, " bytes: ", cudaGetErrorString(error)));
+  return std::make_shared<storage>(static_cast<char*>(data), bytes, on_device, true);
+}
+
+inline std::vector<int64_t> packed_strides(IntArrayRef sizes) {
+  std::vector<int64_t> strides(sizes.size());
+  int64_t stride = 1;
+  for (size_t i = sizes.size(); i-- > 0; stride *= std::max<int64_t>(sizes[i], 1)) strides[i] = stride;
+  return strides;
+}
+inline int64_t count(IntArrayRef sizes) {
+  int64_t elements = 1;
+  for (int64_t size : sizes) elements *= size;
+  return elements;
+}
+
+struct tensor_state {
+  std::shared_ptr<storage> memory;
+  int64_t offset;  // in elements
+  std::vector<int64_t> sizes, strides;
+  ScalarType type;
+};
+
+/// A tensor of the harness: a call passes it by its pointer.
+struct call_tensor {
+  std::string name;
+  void* data;
+  ScalarType type;
+  std::vector<int64_t> sizes, strides;
+};
+inline std::vector<call_tensor>& call_tensors() {
+  // Never destroyed: nothing of an artifact runs behind its call.
+  static auto* const all = new std::vector<call_tensor>;
+  return *all;
+}
+/// A call begins: it has no tensors yet.
+inline void begin_call() { call_tensors().clear(); }
+inline void add_call_tensor(const char* name, const volatile void* data, ScalarType type,
+                            std::initializer_list<int64_t> sizes, const long long* strides) {
+  if (data == nullptr) return;
+  call_tensor tensor{name, const_cast<void*>(data), type, sizes, packed_strides(IntArrayRef(sizes))};
+  for (size_t i = 0; strides && i < sizes.size(); i++) tensor.strides[i] = strides[i];
+  call_tensors().push_back(std::move(tensor));
+}
+inline const call_tensor* find_call_tensor(const void* data) {
+  for (const call_tensor& tensor : call_tensors())
+    if (tensor.data == data) return &tensor;
+  return nullptr;
+}
+
+/// A number of any element type.
+struct number_value {
+  bool floats;
+  double real;
+  int64_t whole;
+};
+template <class T>
+number_value load_as(const char* from) {
+  T value;
+  std::copy_n(from, sizeof value, reinterpret_cast<char*>(&value));
+  if constexpr (std::is_integral<T>::value)
+    return {false, static_cast<double>(value), static_cast<int64_t>(value)};
+  else
+    return {true, static_cast<double>(value), 0};
+}
+template <class T>
+void store_as(char* to, const number_value& number) {
+  T value;
+  if constexpr (std::is_same<T, bool>::value)
+    value = number.floats ? number.real != 0 : number.whole != 0;
+  else if constexpr (std::is_integral<T>::value)
+    value = static_cast<T>(number.floats ? static_cast<int64_t>(number.real) : number.whole);
+  else if constexpr (std::is_same<T, double>::value)
+    value = number.floats ? number.real : static_cast<double>(number.whole);
+  else
+    value = T(number.floats ? static_cast<real>(number.real) : static_cast<real>(number.whole));
+  std::copy_n(reinterpret_cast<const char*>(&value), sizeof value, to);
+}
+#define REPLAY_ELEMENT_CASE(Name, what)                                                        \
+  case ScalarType::Name: {                                                                     \
+    using T = c10::impl::ScalarTypeToCPPTypeT<ScalarType::Name>;                               \
+    return what;                                                                               \
+  }
+#define REPLAY_ELEMENT_CASES(what)                                                             \
+  REPLAY_ELEMENT_CASE(Byte, what)                                                              \
+  REPLAY_ELEMENT_CASE(Char, what)                                                              \
+  REPLAY_ELEMENT_CASE(Short, what)                                                             \
+  REPLAY_ELEMENT_CASE(Int, what)                                                               \
+  REPLAY_ELEMENT_CASE(Long, what)                                                              \
+  REPLAY_ELEMENT_CASE(Half, what)                                                              \
+  REPLAY_ELEMENT_CASE(Float, what)                                                             \
+  REPLAY_ELEMENT_CASE(Double, what)                                                            \
+  REPLAY_ELEMENT_CASE(Bool, what)                                                              \
+  REPLAY_ELEMENT_CASE(BFloat16, what)                                                          \
+  REPLAY_ELEMENT_CASE(UInt16, what)                                                            \
+  REPLAY_ELEMENT_CASE(UInt32, what)                                                            \
+  REPLAY_ELEMENT_CASE(UInt64, what)                                                            \
+  default: fail(c10::str("elements of ", type, " cannot be read here"))
+inline number_value load_number(ScalarType type, const char* from) {
+  switch (type) { REPLAY_ELEMENT_CASES(load_as<T>(from)); }
+}
+inline void store_number(ScalarType type, char* to, const number_value& number) {
+  switch (type) { REPLAY_ELEMENT_CASES(store_as<T>(to, number)); }
+}
+
+/// Calls `visit(offset, count)` for each run of elements one behind the other, in the order of the indices.
+template <class Visit>
+void each_run(IntArrayRef sizes, IntArrayRef strides, Visit visit) {
+  if (count(sizes) == 0) return;
+  size_t outer = sizes.size();
+  int64_t run = 1;
+  while (outer > 0 && (sizes[outer - 1] == 1 || strides[outer - 1] == run)) run *= sizes[--outer];
+  std::vector<int64_t> index(outer, 0);
+  for (;;) {
+    int64_t offset = 0;
+    for (size_t i = 0; i < outer; i++) offset += index[i] * strides[i];
+    visit(offset, run);
+    size_t i = outer;
+    while (i > 0 && ++index[i - 1] == sizes[i - 1]) index[--i] = 0;
+    if (i == 0) return;
+  }
+}
+
+/// Whether type `T` of an access has elements of `type`.
+template <class T>
+bool holds(ScalarType type) {
+  using Plain = std::remove_cv_t<T>;
+#ifdef REPLAY_SHADOW
+  if (std::is_same<Plain, double>::value && type == ScalarType::Double) return true;
+#endif
+  return c10::CppTypeToScalarType<Plain>::value == type;
+}
+template <class T, class = void>
+struct is_element : std::false_type {};
+template <class T>
+struct is_element<T, decltype((void)c10::CppTypeToScalarType<std::remove_cv_t<T>>::value)> : std::true_type {};
+#ifdef REPLAY_SHADOW
+template <>
+struct is_element<double> : std::true_type {};
+#endif
+}  // namespace replay_torch
+
+namespace at {
+using namespace c10;
+
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(std::shared_ptr<replay_torch::tensor_state> state) : state_(std::move(state)) {}
+  /// A tensor of the harness, by its pointer in the call; an absent one is undefined.
+  template <class T, class = std::enable_if_t<replay_torch::is_element<T>::value>>
+  Tensor(T* data) {
+    if (data == nullptr) return;
+    const replay_torch::call_tensor* known = replay_torch::find_call_tensor(data);
+    if (known == nullptr)
+      replay_torch::fail("a pointer to a tensor's place that is no tensor of the harness: torch::from_blob names its sizes");
+    const size_t bytes = replay_torch::count(known->sizes) * elementSize(known->type);
+    auto memory = std::make_shared<replay_torch::storage>(static_cast<char*>(known->data), bytes, true, false);
+    state_ = std::make_shared<replay_torch::tensor_state>(
+        replay_torch::tensor_state{memory, 0, known->sizes, known->strides, known->type});
+  }
+
+  bool defined() const { return state_ != nullptr; }
+  void reset() { state_.reset(); }
+  bool is_same(const Tensor& other) const { return state_ == other.state_; }
+  size_t use_count() const { return state_.use_count(); }
+
+  // Its properties.
+  int64_t dim() const { return static_cast<int64_t>(state().sizes.size()); }
+  int64_t ndimension() const { return dim(); }
+  IntArrayRef sizes() const { return state().sizes; }
+  IntArrayRef strides() const { return state().strides; }
+  IntArrayRef sym_sizes() const { return sizes(); }
+  int64_t size(int64_t dimension) const { return state().sizes[wrap(dimension)]; }
+  int64_t sym_size(int64_t dimension) const { return size(dimension); }
+  int64_t stride(int64_t dimension) const { return state().strides[wrap(dimension)]; }
+  int64_t storage_offset() const { return state().offset; }
+  int64_t numel() const { return replay_torch::count(sizes()); }
+  int64_t sym_numel() const { return numel(); }
+  size_t element_size() const { return elementSize(scalar_type()); }
+  size_t itemsize() const { return element_size(); }
+  size_t nbytes() const { return numel() * element_size(); }
+  ScalarType scalar_type() const { return state().type; }
+  TypeMeta dtype() const { return scalar_type(); }
+  Device device() const { return is_cuda() ? Device(kCUDA, 0) : Device(kCPU); }
+  int64_t get_device() const { return is_cuda() ? 0 : -1; }
+  TensorOptions options() const { return TensorOptions(scalar_type()).device(device()); }
+  bool is_cuda() const { return state().memory->on_device; }
+  bool is_cpu() const { return !is_cuda(); }
+  bool is_floating_point() const { return isFloatingType(scalar_type()); }
+  bool is_complex() const { return false; }
+  bool is_sparse() const { return false; }
+  bool is_pinned() const { return is_cpu(); }
+  bool is_non_overlapping_and_dense() const { return is_dense(); }
+  bool requires_grad() const { return false; }
+  const Tensor& requires_grad_(bool = true) const { return *this; }
+  const Tensor& set_requires_grad(bool) const { return *this; }
+  Tensor detach() const { return *this; }
+  bool is_contiguous(MemoryFormat = MemoryFormat::Contiguous) const {
+    int64_t stride = 1;
+    for (size_t i = state().sizes.size(); i-- > 0;) {
+      if (state().sizes[i] == 0) return true;
+      if (state().sizes[i] != 1 && state().strides[i] != stride) return numel() == 0;
+      stride *= state().sizes[i];
+    }
+    return true;
+  }
+
+  // Its memory.
+  void* data_ptr() const { return address(); }
+  void* mutable_data_ptr() const { return address(); }
+  const void* const_data_ptr() const { return address(); }
+  template <class T>
+  T* data_ptr() const {
+    if (!replay_torch::holds<T>(scalar_type()))
+      replay_torch::fail(str("expected scalar type ", CppTypeToScalarTypeName<T>(), " but found ", scalar_type()));
+    return reinterpret_cast<T*>(address());
+  }
+  template <class T>
+  T* data() const {
+    return data_ptr<T>();
+  }
+  template <class T>
+  T* mutable_data_ptr() const {
+    return data_ptr<T>();
+  }
+  template <class T>
+  const std::remove_const_t<T>* const_data_ptr() const {
+    return data_ptr<const std::remove_const_t<T>>();
+  }
+  template <class T, size_t N>
+  TensorAccessor<T, N> accessor() const& {
+    expect_dimensions(N);
+    return TensorAccessor<T, N>(data_ptr<T>(), state().sizes.data(), state().strides.data());
+  }
+  template <class T, size_t N, template <class> class Traits = DefaultPtrTraits, class Index = int64_t>
+  GenericPackedTensorAccessor<T, N, Traits, Index> generic_packed_accessor() const {
+    expect_dimensions(N);
+    return {data_ptr<T>(), state().sizes.data(), state().strides.data()};
+  }
+  template <class T, size_t N, template <class> class Traits = DefaultPtrTraits>
+  PackedTensorAccessor32<T, N, Traits> packed_accessor32() const {
+    if (numel() > INT32_MAX) replay_torch::fail("numel needs to be smaller than int32_t max; otherwise, please use packed_accessor64");
+    return generic_packed_accessor<T, N, Traits, int32_t>();
+  }
+  template <class T, size_t N, template <class> class Traits = DefaultPtrTraits>
+  PackedTensorAccessor64<T, N, Traits> packed_accessor64() const {
+    return generic_packed_accessor<T, N, Traits, int64_t>();
+  }
+  template <class T, size_t N, template <class> class Traits = DefaultPtrTraits, class Index = int64_t>
+  GenericPackedTensorAccessor<T, N, Traits, Index> packed_accessor() const {
+    return generic_packed_accessor<T, N, Traits, Index>();
+  }
+  Scalar item() const {
+    if (numel() != 1) replay_torch::fail(str("a Tensor with ", numel(), " elements cannot be converted to Scalar"));
+    std::vector<char> bytes = packed_bytes();
+    const replay_torch::number_value value = replay_torch::load_number(scalar_type(), bytes.data());
+    return value.floats ? Scalar(value.real) : Scalar(value.whole);
+  }
+  template <class T>
+  T item() const {
+    return item().to<T>();
+  }
+
+  // Views.
+  Tensor select(int64_t dimension, int64_t index) const {
+    const size_t d = wrap(dimension);
+    const int64_t i = index < 0 ? index + state().sizes[d] : index;
+    if (i < 0 || i >= state().sizes[d])
+      replay_torch::fail(str("select(): index ", index, " out of range for tensor of size ", sizes(), " at dimension ", d));
+    return view_with([&](replay_torch::tensor_state& view) {
+      view.offset += i * view.strides[d];
+      view.sizes.erase(view.sizes.begin() + d);
+      view.strides.erase(view.strides.begin() + d);
+    });
+  }
+  Tensor operator[](int64_t index) const { return select(0, index); }
+  Tensor slice(int64_t dimension = 0, std::optional<int64_t> start = std::nullopt,
+               std::optional<int64_t> end = std::nullopt, int64_t step = 1) const {
+    const size_t d = wrap(dimension);
+    const int64_t size = state().sizes[d];
+    auto clamp = [&](int64_t i) { return std::min(std::max<int64_t>(i < 0 ? i + size : i, 0), size); };
+    const int64_t first = clamp(start.value_or(0)), last = std::max(first, clamp(end.value_or(size)));
+    if (step <= 0) replay_torch::fail("slice step must be positive");
+    return view_with([&](replay_torch::tensor_state& view) {
+      view.offset += first * view.strides[d];
+      view.sizes[d] = (last - first + step - 1) / step;
+      view.strides[d] *= step;
+    });
+  }
+  Tensor narrow(int64_t dimension, int64_t start, int64_t length) const {
+    const size_t d = wrap(dimension);
+    if (start < 0 || length < 0 || start + length > state().sizes[d])
+      replay_torch::fail(str("start (", start, ") + length (", length, ") exceeds dimension size (", state().sizes[d], ")."));
+    return slice(dimension, start, start + length);
+  }
+  Tensor permute(IntArrayRef order) const {
+    if (order.size() != state().sizes.size()) replay_torch::fail(str("permute of ", sizes(), " by ", order));
+    return view_with([&](replay_torch::tensor_state& view) {
+      for (size_t i = 0; i < order.size(); i++) {
+        view.sizes[i] = size(order[i]);
+        view.strides[i] = stride(order[i]);
+      }
+    });
+  }
+  Tensor transpose(int64_t a, int64_t b) const {
+    return view_with([&](replay_torch::tensor_state& view) {
+      std::swap(view.sizes[wrap(a)], view.sizes[wrap(b)]);
+      std::swap(view.strides[wrap(a)], view.strides[wrap(b)]);
+    });
+  }
+  Tensor t() const { return dim() < 2 ? *this : transpose(0, 1); }
+  Tensor unsqueeze(int64_t dimension) const {
+    const int64_t d = dimension < 0 ? dimension + dim() + 1 : dimension;
+    if (d < 0 || d > dim()) replay_torch::fail(str("unsqueeze(", dimension, ") of a tensor of ", dim(), " dimensions"));
+    return view_with([&](replay_torch::tensor_state& view) {
+      view.strides.insert(view.strides.begin() + d, d < dim() ? view.sizes[d] * view.strides[d] : 1);
+      view.sizes.insert(view.sizes.begin() + d, 1);
+    });
+  }
+  Tensor squeeze(int64_t dimension) const { return size(dimension) == 1 ? select(dimension, 0) : *this; }
+  Tensor squeeze() const {
+    Tensor view = *this;
+    for (int64_t d = dim(); d-- > 0;) view = view.squeeze(d);
+    return view;
+  }
+  Tensor expand(IntArrayRef wanted, bool = false) const {
+    const size_t added = wanted.size() - state().sizes.size();
+    if (wanted.size() < state().sizes.size()) replay_torch::fail(str("expand of ", sizes(), " to ", wanted));
+    return view_with([&](replay_torch::tensor_state& view) {
+      view.sizes.insert(view.sizes.begin(), added, 1);
+      view.strides.insert(view.strides.begin(), added, 0);
+      for (size_t i = 0; i < wanted.size(); i++) {
+        if (wanted[i] == view.sizes[i] || (wanted[i] == -1 && i >= added)) continue;
+        if (view.sizes[i] != 1) replay_torch::fail(str("expand of ", sizes(), " to ", wanted));
+        view.sizes[i] = wanted[i];
+        view.strides[i] = 0;
+      }
+    });
+  }
+  Tensor expand_as(const Tensor& other) const { return expand(other.sizes()); }
+  Tensor view(IntArrayRef wanted) const {
+    Tensor viewed = try_view(wanted);
+    if (!viewed.defined())
+      replay_torch::fail("view size is not compatible with input tensor's size and stride (at least one dimension spans "
+                         "across two contiguous subspaces). Use .reshape(...) instead.");
+    return viewed;
+  }
+  Tensor view_as(const Tensor& other) const { return view(other.sizes()); }
+  Tensor reshape(IntArrayRef wanted) const {
+    Tensor viewed = try_view(wanted);
+    return viewed.defined() ? viewed : contiguous().view(wanted);
+  }
+  Tensor reshape_as(const Tensor& other) const { return reshape(other.sizes()); }
+  Tensor flatten(int64_t first = 0, int64_t last = -1) const {
+    if (dim() == 0) return reshape({1});
+    std::vector<int64_t> wanted(state().sizes.begin(), state().sizes.begin() + wrap(first));
+    wanted.push_back(1);
+    for (size_t d = wrap(first); d <= wrap(last); d++) wanted.back() *= state().sizes[d];
+    wanted.insert(wanted.end(), state().sizes.begin() + wrap(last) + 1, state().sizes.end());
+    return reshape(wanted);
+  }
+
+  // Copies.
+  Tensor contiguous(MemoryFormat = MemoryFormat::Contiguous) const { return is_contiguous() ? *this : clone(); }
+  Tensor clone(std::optional<MemoryFormat> = std::nullopt) const { return copied(scalar_type(), is_cuda()); }
+  Tensor to(ScalarType type, bool = false, bool copy = false, std::optional<MemoryFormat> = std::nullopt) const {
+    return type == scalar_type() && !copy ? *this : copied(type, is_cuda());
+  }
+  Tensor to(TypeMeta type, bool = false, bool copy = false) const { return to(type.toScalarType(), false, copy); }
+  Tensor to(Device device, bool = false, bool copy = false) const {
+    return device.is_cuda() == is_cuda() && !copy ? *this : copied(scalar_type(), device.is_cuda());
+  }
+  Tensor to(DeviceType device, bool = false, bool copy = false) const { return to(Device(device), false, copy); }
+  Tensor to(Device device, ScalarType type, bool = false, bool copy = false) const {
+    return to(type, false, copy).to(device);
+  }
+  Tensor to(const TensorOptions& options, bool = false, bool copy = false) const {
+    const ScalarType type = options.dtype_opt().value_or(scalar_type());
+    return to(options.device_opt().value_or(device()), type, false, copy);
+  }
+  Tensor to(const Tensor& other, bool = false, bool copy = false) const { return to(other.options(), false, copy); }
+  Tensor toType(ScalarType type) const { return to(type); }
+  Tensor type_as(const Tensor& other) const { return to(other); }
+  Tensor cpu() const { return to(kCPU); }
+  Tensor cuda() const { return to(kCUDA); }
+  Tensor to_float() const { return to(kFloat); }
+  const Tensor& copy_(const Tensor& from, bool = false) const {
+    const Tensor fitting = from.expand(sizes()).to(scalar_type());
+    write(fitting.packed_bytes());
+    return *this;
+  }
+  const Tensor& fill_(const Scalar& value) const {
+    const size_t bytes = element_size();
+    std::vector<char> packed(nbytes());
+    for (size_t at = 0; at < packed.size(); at += bytes) store(packed.data() + at, value);
+    write(packed);
+    return *this;
+  }
+  const Tensor& zero_() const {
+    if (is_cuda() && is_dense()) {
+      check(cudaMemset(lowest(), 0, nbytes()));
+      return *this;
+    }
+    return fill_(0);
+  }
+  Tensor new_empty(IntArrayRef sizes, TensorOptions options = {}) const;
+  Tensor new_zeros(IntArrayRef sizes, TensorOptions options = {}) const;
+
+  /// Its elements one behind the other, in the order of the indices.
+  std::vector<char> packed_bytes() const {
+    const size_t bytes = element_size();
+    std::vector<char> packed(nbytes());
+    if (packed.empty()) return packed;
+    const char* first = address();
+    std::vector<char> whole;
+    if (is_dense() && !is_contiguous()) {
+      whole.resize(packed.size());
+      read(whole.data(), lowest(), whole.size());
+      first = whole.data() + (address() - lowest());
+    }
+    char* to = packed.data();
+    replay_torch::each_run(sizes(), strides(), [&](int64_t offset, int64_t run) {
+      if (whole.empty())
+        read(to, first + offset * bytes, run * bytes);
+      else
+        std::copy_n(first + offset * bytes, run * bytes, to);
+      to += run * bytes;
+    });
+    return packed;
+  }
+  /// The same the other way round.
+  void write(const std::vector<char>& packed) const {
+    const size_t bytes = element_size();
+    const char* from = packed.data();
+    std::vector<char> whole;
+    if (is_dense() && !is_contiguous()) whole.resize(packed.size());
+    char* first = whole.empty() ? address() : whole.data() + (address() - lowest());
+    replay_torch::each_run(sizes(), strides(), [&](int64_t offset, int64_t run) {
+      char* to = first + offset * bytes;
+      if (whole.empty() && is_cuda())
+        check(cudaMemcpy(to, from, run * bytes, cudaMemcpyHostToDevice));
+      else
+        std::copy_n(from, run * bytes, to);
+      from += run * bytes;
+    });
+    if (whole.empty()) return;
+    if (is_cuda())
+      check(cudaMemcpy(lowest(), whole.data(), whole.size(), cudaMemcpyHostToDevice));
+    else
+      std::copy_n(whole.data(), whole.size(), lowest());
+  }
+
+ private:
+  const replay_torch::tensor_state& state() const {
+    if (state_ == nullptr) replay_torch::fail("an undefined tensor is used");
+    return *state_;
+  }
+  char* address() const {
+    return state().memory->data ? state().memory->data + state().offset * static_cast<int64_t>(element_size()) : nullptr;
+  }
+  /// The address of its lowest element; no stride is negative.
+  char* lowest() const { return address(); }
+  static void check(cudaError_t error) {
+    if (error != cudaSuccess) replay_torch::fail(str("CUDA error: ", cudaGetErrorString(error)));
+  }
+  void read(char* to, const char* from, size_t bytes) const {
+    if (is_cuda())
+      check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost));
+    else
+      std::copy_n(from, bytes, to);
+  }
+  void store(char* to, const Scalar& value) const {
+    replay_torch::store_number(scalar_type(), to, {value.isFloatingPoint(), value.toDouble(), value.toLong()});
+  }
+  size_t wrap(int64_t dimension) const {
+    const int64_t d = dimension < 0 ? dimension + dim() : dimension;
+    if (d < 0 || d >= dim())
+      replay_torch::fail(str("Dimension out of range (expected to be in range of [", -dim(), ", ", dim() - 1,
+                             "], but got ", dimension, ")"));
+    return static_cast<size_t>(d);
+  }
+  void expect_dimensions(size_t wanted) const {
+    if (wanted != state().sizes.size())
+      replay_torch::fail(str("TensorAccessor expected ", wanted, " dims but tensor has ", dim()));
+  }
+  template <class T>
+  static const char* CppTypeToScalarTypeName() {
+    return toString(CppTypeToScalarType<std::remove_cv_t<T>>::value);
+  }
+  /// Whether its elements fill their memory, in some order of the dimensions.
+  bool is_dense() const {
+    std::vector<std::pair<int64_t, int64_t>> order;
+    for (size_t i = 0; i < state().sizes.size(); i++)
+      if (state().sizes[i] != 1) order.emplace_back(state().strides[i], state().sizes[i]);
+    std::sort(order.begin(), order.end());
+    int64_t stride = 1;
+    for (const auto& [own, size] : order) {
+      if (own != stride) return numel() == 0;
+      stride *= size;
+    }
+    return true;
+  }
+  template <class Change>
+  Tensor view_with(Change change) const {
+    auto view = std::make_shared<replay_torch::tensor_state>(state());
+    change(*view);
+    return Tensor(view);
+  }
+  /// The elements with other sizes, if strides can tell them; -1 is the size that is left.
+  Tensor try_view(IntArrayRef given) const {
+    std::vector<int64_t> wanted = given.vec();
+    int64_t known = 1;
+    std::optional<size_t> open;
+    for (size_t i = 0; i < wanted.size(); i++) {
+      if (wanted[i] == -1)
+        open = i;
+      else
+        known *= wanted[i];
+    }
+    if (open) wanted[*open] = known ? numel() / known : 0;
+    if (replay_torch::count(wanted) != numel())
+      replay_torch::fail(str("shape '", given, "' is invalid for input of size ", numel()));
+    std::vector<int64_t> strides = replay_torch::packed_strides(wanted);
+    if (!is_contiguous()) {
+      // Chunks of dimensions one behind the other; each new dimension lies within one.
+      size_t d = state().sizes.size(), w = wanted.size();
+      while (d > 0) {
+        const int64_t base = state().strides[d - 1];
+        int64_t chunk = 1;
+        do
+          chunk *= state().sizes[--d];
+        while (d > 0 && (state().sizes[d - 1] == 1 || state().strides[d - 1] == chunk * base));
+        int64_t filled = 1;
+        while (w > 0 && (filled < chunk || wanted[w - 1] == 1)) {
+          strides[w - 1] = filled * base;
+          filled *= wanted[--w];
+        }
+        if (filled != chunk) return Tensor();
+      }
+    }
+    return view_with([&](replay_torch::tensor_state& view) {
+      view.sizes = wanted;
+      view.strides = strides;
+    });
+  }
+  Tensor copied(ScalarType type, bool on_device) const;
+
+  std::shared_ptr<replay_torch::tensor_state> state_;
+};
+}  // namespace at
+
+/// A tensor that may be absent. An absent tensor of the harness is a null pointer in its call.
+template <>
+class std::optional<at::Tensor> {
+ public:
+  using value_type = at::Tensor;
+  optional() = default;
+  optional(std::nullopt_t) {}
+  optional(const at::Tensor& tensor) : tensor_(tensor), has_value_(true) {}
+  template <class T, class = std::enable_if_t<replay_torch::is_element<T>::value>>
+  optional(T* data) : tensor_(data), has_value_(data != nullptr) {}
+  optional& operator=(std::nullopt_t) { return *this = optional(); }
+  bool has_value() const { return has_value_; }
+  explicit operator bool() const { return has_value_; }
+  const at::Tensor& value() const {
+    if (!has_value_) replay_torch::fail("bad optional access: the tensor is absent");
+    return tensor_;
+  }
+  at::Tensor& value() { return const_cast<at::Tensor&>(std::as_const(*this).value()); }
+  const at::Tensor& operator*() const { return value(); }
+  at::Tensor& operator*() { return value(); }
+  const at::Tensor* operator->() const { return &value(); }
+  at::Tensor* operator->() { return &value(); }
+  at::Tensor value_or(const at::Tensor& otherwise) const { return has_value_ ? tensor_ : otherwise; }
+  void reset() { *this = optional(); }
+  template <class... A>
+  at::Tensor& emplace(A&&... arguments) {
+    *this = optional(at::Tensor(std::forward<A>(arguments)...));
+    return tensor_;
+  }
+  friend bool operator==(const optional& a, std::nullopt_t) { return !a.has_value_; }
+  friend bool operator!=(const optional& a, std::nullopt_t) { return a.has_value_; }
+
+ private:
+  at::Tensor tensor_;
+  bool has_value_ = false;
+};
+
+namespace at {
+using TensorList = ArrayRef<Tensor>;
+using ITensorListRef = ArrayRef<Tensor>;
+using OptionalTensorRef = std::optional<Tensor>;
+
+inline Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, TensorOptions options = {},
+                            REPLAY_SITE_PARAMS) {
+  for (int64_t size : sizes)
+    if (size < 0) replay_torch::fail(file, line, str("a tensor of sizes ", sizes));
+  int64_t elements = sizes.size() && replay_torch::count(sizes) == 0 ? 0 : 1;
+  for (size_t i = 0; elements && i < sizes.size(); i++) elements += (sizes[i] - 1) * strides[i];
+  const ScalarType type = options.dtype();
+  auto memory = replay_torch::allocate(elements * elementSize(type), options.device().is_cuda(), file, line);
+  return Tensor(std::make_shared<replay_torch::tensor_state>(
+      replay_torch::tensor_state{memory, 0, sizes.vec(), strides.vec(), type}));
+}
+inline Tensor empty(IntArrayRef sizes, TensorOptions options = {},
+                    std::optional<MemoryFormat> = std::nullopt, REPLAY_SITE_PARAMS) {
+  return empty_strided(sizes, replay_torch::packed_strides(sizes), options, file, line);
+}
+inline Tensor zeros(IntArrayRef sizes, TensorOptions options = {}, REPLAY_SITE_PARAMS) {
+  Tensor made = empty(sizes, options, std::nullopt, file, line);
+  made.zero_();
+  return made;
+}
+inline Tensor full(IntArrayRef sizes, const Scalar& value, TensorOptions options, REPLAY_SITE_PARAMS) {
+  Tensor made = empty(sizes, options, std::nullopt, file, line);
+  made.fill_(value);
+  return made;
+}
+inline Tensor full(IntArrayRef sizes, const Scalar& value, REPLAY_SITE_PARAMS) {
+  const ScalarType type = value.isFloatingPoint() ? kFloat : value.isBoolean() ? kBool : kLong;
+  return full(sizes, value, TensorOptions(type), file, line);
+}
+inline Tensor ones(IntArrayRef sizes, TensorOptions options = {}, REPLAY_SITE_PARAMS) {
+  return full(sizes, 1, options, file, line);
+}
+/// The options of `other`, unless `options` say otherwise.
+inline TensorOptions options_like(const Tensor& other, TensorOptions options) {
+  return other.options().dtype(options.dtype_opt()).device(options.device_opt());
+}
+inline Tensor empty_like(const Tensor& other, TensorOptions options = {},
+                         std::optional<MemoryFormat> format = std::nullopt, REPLAY_SITE_PARAMS) {
+  // A dense tensor keeps its order of dimensions.
+  const bool keeps = other.is_non_overlapping_and_dense() && format.value_or(MemoryFormat::Preserve) == MemoryFormat::Preserve;
+  const std::vector<int64_t> strides = keeps ? other.strides().vec() : replay_torch::packed_strides(other.sizes());
+  return empty_strided(other.sizes(), strides, options_like(other, options), file, line);
+}
+inline Tensor zeros_like(const Tensor& other, TensorOptions options = {},
+                         std::optional<MemoryFormat> format = std::nullopt, REPLAY_SITE_PARAMS) {
+  Tensor made = empty_like(other, options, format, file, line);
+  made.zero_();
+  return made;
+}
+inline Tensor full_like(const Tensor& other, const Scalar& value, TensorOptions options = {},
+                        std::optional<MemoryFormat> format = std::nullopt, REPLAY_SITE_PARAMS) {
+  Tensor made = empty_like(other, options, format, file, line);
+  made.fill_(value);
+  return made;
+}
+inline Tensor ones_like(const Tensor& other, TensorOptions options = {},
+                        std::optional<MemoryFormat> format = std::nullopt, REPLAY_SITE_PARAMS) {
+  return full_like(other, 1, options, format, file, line);
+}
+/// Memory of somebody else as a tensor; on the device if the options say so or kernels can use it.
+inline Tensor from_blob(void* data, IntArrayRef sizes, IntArrayRef strides, TensorOptions options = {}) {
+  const ScalarType type = options.dtype();
+  const bool on_device = options.device().is_cuda();
+  const size_t bytes = replay_torch::count(sizes) * elementSize(type);
+  auto memory = std::make_shared<replay_torch::storage>(static_cast<char*>(data), bytes, on_device, false);
+  return Tensor(std::make_shared<replay_torch::tensor_state>(
+      replay_torch::tensor_state{memory, 0, sizes.vec(), strides.vec(), type}));
+}
+inline Tensor from_blob(void* data, IntArrayRef sizes, TensorOptions options = {}) {
+  return from_blob(data, sizes, replay_torch::packed_strides(sizes), options);
+}
+template <class T>
+Tensor tensor(const std::vector<T>& values, TensorOptions options = {}) {
+  const Tensor host = empty({static_cast<int64_t>(values.size())}, TensorOptions(CppTypeToScalarType<T>::value));
+  std::copy(values.begin(), values.end(), host.data_ptr<T>());
+  return host.to(options_like(host, options));
+}
+template <class T>
+Tensor tensor(std::initializer_list<T> values, TensorOptions options = {}) {
+  return tensor(std::vector<T>(values), options);
+}
+
+inline Tensor Tensor::new_empty(IntArrayRef sizes, TensorOptions options) const {
+  return empty(sizes, options_like(*this, options));
+}
+inline Tensor Tensor::new_zeros(IntArrayRef sizes, TensorOptions options) const {
+  return zeros(sizes, options_like(*this, options));
+}
+inline Tensor Tensor::copied(ScalarType type, bool on_device) const {
+  const Tensor made = empty(sizes(), TensorOptions(type).device(on_device ? kCUDA : kCPU));
+  if (type == scalar_type() && is_cuda() && on_device && is_contiguous()) {
+    check(cudaMemcpy(made.address(), address(), nbytes(), cudaMemcpyDeviceToDevice));
+    return made;
+  }
+  const std::vector<char> packed = packed_bytes();
+  if (type == scalar_type()) {
+    made.write(packed);
+    return made;
+  }
+  const size_t from_bytes = element_size(), to_bytes = elementSize(type);
+  std::vector<char> converted(made.nbytes());
+  for (int64_t i = 0; i < numel(); i++) {
+    const auto number = replay_torch::load_number(scalar_type(), packed.data() + i * from_bytes);
+    replay_torch::store_number(type, converted.data() + i * to_bytes, number);
+  }
+  made.write(converted);
+  return made;
+}
+inline std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
+  if (!tensor.defined()) return out << "[ Tensor (undefined) ]";
+  return out << "[ " << tensor.device() << tensor.scalar_type() << "Type" << tensor.sizes() << " ]";
+}
+inline std::optional<Device> device_of(const Tensor& tensor) {
+  return tensor.defined() ? std::optional<Device>(tensor.device()) : std::nullopt;
+}
+}  // namespace at
+
+namespace torch {
+using namespace at;
+using at::Tensor;
+namespace jit {
+struct CustomClassHolder : c10::intrusive_ptr_target {};
+}  // namespace jit
+using CustomClassHolder = jit::CustomClassHolder;
+struct NoGradGuard {};
+struct AutoGradMode {
+  explicit AutoGradMode(bool) {}
+};
+}  // namespace torch

@@ -1,0 +1,190 @@
+//! PyTorch extensions whose own launchers are called, with their checks: `tests/engine/public/tensor_*`.
+
+use replay::frontend::Precision;
+use replay::worker::{Ending, Run};
+
+use super::project::elements;
+use super::public::{Public, Tensor, assert_close, numbers};
+
+const ROWS: usize = 6;
+const COLUMNS: usize = 40;
+
+const LAYER_NORM: &str = "\
+[inputs.x]\ndtype = \"f32\"\nshape = [\"rows\", \"columns\"]\n\
+[inputs.dy]\ndtype = \"f32\"\nshape = [\"rows\", \"columns\"]\n\
+[inputs.weight]\ndtype = \"f32\"\nshape = [\"columns\"]\n\
+[inputs.bias]\ndtype = \"f32\"\nshape = [\"columns\"]\n\
+[outputs.y]\ndtype = \"f32\"\nshape = [\"rows\", \"columns\"]\n\
+[outputs.mean]\ndtype = \"f32\"\nshape = [\"rows\"]\n\
+[outputs.dx]\ndtype = \"f32\"\nshape = [\"rows\", \"columns\"]\n\
+[outputs.dweight]\ndtype = \"f32\"\nshape = [\"columns\"]\n\
+[outputs.dbias]\ndtype = \"f32\"\nshape = [\"columns\"]\n";
+
+fn layer_norm(call: &str, defines: &str) -> Public {
+    let (x, dy) = (numbers(ROWS * COLUMNS, 1), numbers(ROWS * COLUMNS, 2));
+    let (weight, bias) = (numbers(COLUMNS, 3), numbers(COLUMNS, 4));
+    let tensors: [Tensor; 4] = [
+        ("x", &x, &[ROWS, COLUMNS]),
+        ("dy", &dy, &[ROWS, COLUMNS]),
+        ("weight", &weight, &[COLUMNS]),
+        ("bias", &bias, &[COLUMNS]),
+    ];
+    let harness = format!("call = \"\"\"{call}\"\"\"\ndefines = [{defines}]\n{LAYER_NORM}");
+    Public::new("tensor_layer_norm", &harness, &tensors)
+}
+
+const BOTH: &str = "\
+auto made = layer_norm_forward(x, weight, bias, 1e-5);
+y, mean, _ = made;
+dx, dweight, dbias = layer_norm_backward(dy, x, std::get<1>(made), std::get<2>(made), weight);";
+
+fn widened(values: Vec<f32>) -> Vec<f64> {
+    values.into_iter().map(f64::from).collect()
+}
+
+/// `y`, the means, `dx` and `dweight`.
+fn expected_layer_norm() -> [Vec<f64>; 4] {
+    let (x, dy) = (widened(numbers(ROWS * COLUMNS, 1)), widened(numbers(ROWS * COLUMNS, 2)));
+    let (weight, bias) = (widened(numbers(COLUMNS, 3)), widened(numbers(COLUMNS, 4)));
+    let (mut y, mut means, mut dx) = (Vec::new(), Vec::new(), Vec::new());
+    let mut dweight = vec![0.0; COLUMNS];
+    for (x, dy) in x.chunks(COLUMNS).zip(dy.chunks(COLUMNS)) {
+        let average = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / COLUMNS as f64;
+        let mean = average(&mut x.iter().copied());
+        let variance = average(&mut x.iter().map(|x| (x - mean) * (x - mean)));
+        let scale = (variance + 1e-5).sqrt().recip();
+        let normal: Vec<f64> = x.iter().map(|x| (x - mean) * scale).collect();
+        let g: Vec<f64> = dy.iter().zip(&weight).map(|(dy, w)| dy * w).collect();
+        let mean_g = average(&mut g.iter().copied());
+        let mean_gn = average(&mut g.iter().zip(&normal).map(|(g, n)| g * n));
+        for i in 0..COLUMNS {
+            y.push(normal[i] * weight[i] + bias[i]);
+            dx.push((g[i] - mean_g - normal[i] * mean_gn) * scale);
+            dweight[i] += dy[i] * normal[i];
+        }
+        means.push(mean);
+    }
+    [y, means, dx, dweight]
+}
+
+/// Why the native replay ends.
+fn end(run: &Run) -> String {
+    match &run.ending {
+        Ending::Fault(fault) => format!("{}: {}", fault.what, fault.detail),
+        ending => format!("{ending:?}"),
+    }
+}
+
+#[test]
+fn a_layer_norm_gives_its_tensors_to_the_outputs_that_the_call_names() {
+    let public = layer_norm(BOTH, "");
+    let [y, mean, dx, dweight] = expected_layer_norm();
+    public.assert_gives("y", &y, 1e-5);
+    public.assert_gives("mean", &mean, 1e-6);
+    public.assert_gives("dx", &dx, 1e-5);
+    public.assert_gives("dweight", &dweight, 1e-5);
+    let checked = public.run(Precision::Checked);
+    assert_eq!(checked.findings.found, []);
+    assert_close(&elements(&checked, "dx", dx.len()), &dx, 1e-5, "checked");
+    let defect = elements(&layer_norm(BOTH, "\"DEFECT\"").run(Precision::Native), "dx", dx.len());
+    assert!(defect.iter().zip(&dx).any(|(found, dx)| (found - dx).abs() > 1e-2));
+}
+
+#[test]
+fn a_failed_check_of_a_launcher_ends_the_replay_with_its_message() {
+    let ended = |call: &str| end(&layer_norm(call, "").run(Precision::Native));
+    insta::assert_snapshot!(ended("y, mean, _ = layer_norm_forward(x, at::Tensor(weight).slice(0, 1), bias, 1e-5);"), @"");
+    insta::assert_snapshot!(ended("y, mean, _ = layer_norm_forward(x, weight, bias, 1e-5);\nlayer_norm_backward(at::Tensor(dy).to(at::kHalf), x, mean, mean, weight);"), @"");
+    insta::assert_snapshot!(ended("y, mean = layer_norm_forward(x, weight, bias, 1e-5);"), @"");
+    insta::assert_snapshot!(ended("_, y, mean = layer_norm_forward(x, weight, bias, 1e-5);"), @"");
+    insta::assert_snapshot!(ended("y, mean, _ = layer_norm_forward(x + 4, weight, bias, 1e-5);"), @"");
+}
+
+const POINTS: [f32; 12] = [3.0, 2.0, 0.5, 10.5, 1.0, 0.75, 12.0, 3.0, 1.0, 18.0, 1.5, 0.25];
+const PIXELS: usize = 20;
+
+fn splat(call: &str, tensors: &[Tensor]) -> Public {
+    let harness = format!(
+        "call = \"{call}\"\n\
+         [inputs.points]\ndtype = \"f32\"\nshape = [\"n\", 3]\n\
+         [inputs.colors]\ndtype = \"f32\"\nshape = [\"n\", 1]\noptional = true\n\
+         [inputs.flags]\ndtype = \"f32\"\nshape = [\"n\"]\noptional = true\n\
+         [outputs.image]\ndtype = \"f32\"\nshape = [{PIXELS}, 1]\n\
+         [outputs.counts]\ndtype = \"i32\"\nshape = [{PIXELS}]\n\
+         [outputs.drawn]\ndtype = \"i32\"\nshape = []\n"
+    );
+    Public::new("tensor_splat", &harness, tensors)
+}
+
+fn expected_image(colors: &[f64], mask: &[f64]) -> Vec<f64> {
+    let points = widened(POINTS.to_vec());
+    let pixel = |pixel: usize| {
+        let bells = points.chunks(3).zip(colors).zip(mask).map(|((point, color), mask)| {
+            let z = (pixel as f64 - point[0]) / point[1];
+            let bell = point[2] * (-z * z / 2.0).exp();
+            if bell < 1e-6 { 0.0 } else { bell * color * mask }
+        });
+        bells.sum()
+    };
+    (0..PIXELS).map(pixel).collect()
+}
+
+#[test]
+fn an_absent_tensor_is_none_and_a_tuple_may_hold_numbers() {
+    let points: Tensor = ("points", &POINTS, &[4, 3]);
+    let absent = splat("splat::draw(points, colors, std::nullopt, 20)", &[points]);
+    absent.assert_gives("image", &expected_image(&[1.0; 4], &[1.0; 4]), 1e-5);
+    absent.assert_gives("drawn", &[20.0], 0.0);
+    let colors: Tensor = ("colors", &[1.0, 0.5, 2.0, 0.25], &[4, 1]);
+    let flags: Tensor = ("flags", &[1.0, 0.0, 1.0, 1.0], &[4]);
+    let call =
+        "image, counts, drawn = splat::draw(points, colors, at::Tensor(flags).to(at::kBool), 20);";
+    let image = expected_image(&[1.0, 0.5, 2.0, 0.25], &[1.0, 0.0, 1.0, 1.0]);
+    let public = splat(call, &[points, colors, flags]);
+    public.assert_gives("image", &image, 1e-5);
+    let checked = public.run(Precision::Checked);
+    assert_eq!(checked.findings.found, []);
+    // A mask of another type, and colours that are too few.
+    let ended = |call: &str| end(&splat(call, &[points, colors, flags]).run(Precision::Native));
+    insta::assert_snapshot!(ended("splat::draw(points, colors, flags, n)"), @"");
+    insta::assert_snapshot!(ended("splat::draw(colors, points, std::nullopt, n)"), @"");
+}
+
+fn activation(call: &str, defines: &str) -> Public {
+    let values = numbers(5 * 8, 6);
+    let harness = format!(
+        "call = \"{call}\"\ndefines = [{defines}]\n\
+         [inputs.x]\ndtype = \"f32\"\nshape = [\"rows\", \"columns\"]\n\
+         [outputs.out]\ndtype = \"f32\"\nshape = [\"rows\", 2, 4]\n"
+    );
+    Public::new("tensor_activation", &harness, &[("x", &values, &[5, 8])])
+}
+
+#[test]
+fn views_are_written_in_place_and_a_result_keeps_its_strides() {
+    let call = "leaky_halves(x, 0.25, true)";
+    let leaky = |x: &f32| {
+        let x = f64::from(*x);
+        let y = if x < 0.0 { 0.25 * x } else { x };
+        y * y
+    };
+    let expected: Vec<f64> = numbers(5 * 8, 6).iter().map(leaky).collect();
+    let public = activation(call, "");
+    public.assert_gives("out", &expected, 1e-6);
+    assert_eq!(public.run(Precision::Checked).findings.found, []);
+    let defect = elements(&activation(call, "\"DEFECT\"").run(Precision::Native), "out", 40);
+    assert!(defect.iter().zip(&expected).any(|(found, wanted)| (found - wanted).abs() > 1e-2));
+    let half = "out = leaky_halves(at::Tensor(x).to(torch::kHalf), 0.25).to(torch::kFloat);";
+    let expected: Vec<f64> = numbers(5 * 8, 6)
+        .iter()
+        .map(|x| if *x < 0.0 { 0.25 * f64::from(*x) } else { f64::from(*x) })
+        .collect();
+    let native = elements(&activation(half, "").run(Precision::Native), "out", 40);
+    assert_close(&native, &expected, 1e-3, "half");
+    let wrong = activation("out = leaky_halves(at::Tensor(x).to(torch::kHalf), 0.25);", "");
+    insta::assert_snapshot!(end(&wrong.run(Precision::Native)), @"");
+    let strided = activation("leaky_halves(at::Tensor(x).t(), 0.25)", "");
+    insta::assert_snapshot!(end(&strided.run(Precision::Native)), @"");
+    let uncounted = activation("leaky_halves(at::Tensor(x).slice(1, 1), 0.25)", "");
+    insta::assert_snapshot!(end(&uncounted.run(Precision::Native)), @"");
+}
