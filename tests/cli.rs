@@ -36,4 +36,5 @@ mod revisions;
 mod series;
 mod streams;
 mod system_headers;
+mod tensor_calls;
 mod verdicts;

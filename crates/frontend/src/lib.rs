@@ -9,7 +9,7 @@
 
 mod bounds;
 mod byte_counts;
-mod call_results;
+mod call_tensors;
 mod conditions;
 mod device;
 mod device_shadow;
@@ -45,12 +45,12 @@ mod typenames;
 mod unsupported;
 mod void_casts;
 
-pub use call_results::bind_call_results;
+pub use call_tensors::{CallTensors, bind_call_tensors};
 pub use error::FrontendError;
 pub use parameter_uses::ParameterUse;
 pub use signatures::{FunctionSignature, Parameter, TemplateParameter, find_function_signatures};
 pub use symbols::{Symbols, scan_symbols};
-pub use torch_extension::{keep_called_tensor_code, uses_tensors};
+pub use torch_extension::{find_changed_tensors, keep_called_tensor_code, uses_tensors};
 pub use traps::{RefusedLine, trap_refused_lines};
 
 pub use crate::syntax::SourceUnit;

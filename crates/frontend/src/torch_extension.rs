@@ -2,7 +2,7 @@
 //! place of PyTorch's, and host code with tensors stays where the call reaches it by name. The rest may use any part
 //! of PyTorch and is left out. Kernels and device functions stay. Lines stay where they were.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::SourceUnit;
 use super::edits::Edits;
@@ -10,10 +10,12 @@ use super::lexer::{Token, TokenKind, Tokens};
 use super::outline::{Item, ItemKind, outline_items};
 use super::own_names::names_defined_by_item;
 use super::reachability::MentionGraph;
+use super::signatures::find_function_signatures;
 use super::source::Source;
+use super::symbols::Symbols;
 
 /// The folders of PyTorch's headers, and of its library for Python modules.
-const FOLDERS: [&str; 5] = ["torch/", "ATen/", "c10/", "pybind11/", "caffe2/"];
+const FOLDERS: [&str; 6] = ["torch/", "ATen/", "c10/", "pybind11/", "caffe2/", "THC/"];
 /// The header in the place of PyTorch's.
 const STAND_IN: &str = "#include <replay/torch.h>";
 /// Beginnings of PyTorch's macros.
@@ -61,6 +63,39 @@ pub fn keep_called_tensor_code(
     }
     let texts = all_edits.into_iter().zip(&sources).map(|(edits, source)| edits.apply(source.text));
     Some(texts.collect())
+}
+
+/// For each function of `units`, the parameters that refer to a tensor open to changes, by their places.
+pub fn find_changed_tensors(
+    units: &[SourceUnit],
+    symbols: &Symbols,
+) -> BTreeMap<String, BTreeSet<usize>> {
+    let mut changed_tensors: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
+    for unit in units.iter().filter(|unit| unit.text.contains("Tensor")) {
+        for signature in find_function_signatures(unit, symbols) {
+            let places = signature.parameters.iter().enumerate();
+            let changed = places.filter(|(_, parameter)| is_changed_tensor(&parameter.ty));
+            let changed: Vec<usize> = changed.map(|(place, _)| place).collect();
+            if !changed.is_empty() {
+                changed_tensors.entry(signature.name).or_default().extend(changed);
+            }
+        }
+    }
+    changed_tensors
+}
+
+/// Whether `ty` is a reference to a tensor.
+fn is_changed_tensor(ty: &str) -> bool {
+    let words: Vec<&str> = ty
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
+        .collect();
+    ty.trim_end().ends_with('&')
+        && !ty.trim_end().ends_with("& &")
+        && !ty.trim_end().ends_with("&&")
+        && words.last() == Some(&"Tensor")
+        && !words.contains(&"const")
+        && !ty.contains('<')
 }
 
 /// Replaces the includes of PyTorch's headers in `source`; tells whether there are any.

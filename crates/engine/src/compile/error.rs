@@ -42,6 +42,8 @@ pub enum About {
     Standard,
     /// A second definition of a name.
     Redefinition,
+    /// A name of PyTorch outside of the small PyTorch for host code.
+    Tensors,
     /// Anything else.
     Other,
 }
@@ -60,6 +62,8 @@ impl About {
             About::Redefinition
         } else if needs_later_standard(first_error) {
             About::Standard
+        } else if misses_part_of_pytorch(first_error) {
+            About::Tensors
         } else {
             About::Other
         }
@@ -123,6 +127,21 @@ fn needs_later_standard(message: &str) -> bool {
         ['‘', '\'', ':'].iter().any(|before| message.contains(&format!("{before}{name}")))
     });
     says_unknown && has_later_name
+}
+
+/// Whether `message` of a compiler misses a name in PyTorch's namespaces or classes.
+fn misses_part_of_pytorch(message: &str) -> bool {
+    let unknown_names =
+        ["not a member of", "has no member named", "no member named", "no match for"];
+    let says_unknown = unknown_names
+        .into_iter()
+        .chain(["has not been declared", "no matching function", "invalid operands"])
+        .any(|words| message.contains(words));
+    let mut words = message.split(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | ':'));
+    says_unknown
+        && words.any(|word| {
+            ["torch", "at", "c10"].contains(&word.split(':').next().unwrap_or_default())
+        })
 }
 
 /// Why a revision has no artifact.
@@ -212,7 +231,7 @@ impl CompileError {
             let found = match about {
                 About::Header => find_submodule(first_error, harness, sources),
                 About::Redefinition => find_repetition(first_error, sources),
-                About::Deduction | About::Standard | About::Other => None,
+                About::Deduction | About::Standard | About::Tensors | About::Other => None,
             };
             *finding = found.map(Box::new);
         }
@@ -257,6 +276,10 @@ impl CompileError {
                     }
                     About::Standard => format!(
                         "if the sources are of C++20 or later, say `standard = \"c++20\"` in the harness; {log}"
+                    ),
+                    About::Tensors => format!(
+                        "operators of PyTorch are not among the tensors here (docs/cuda-support.md, \"PyTorch \
+                         extensions\"): a harness with a program calls PyTorch itself; {log}"
                     ),
                     About::Redefinition | About::Other => log,
                 })
@@ -320,4 +343,28 @@ pub(super) fn first_error(log: &str) -> String {
         log.lines().find(|line| line.contains("error: ") || line.contains("undefined reference"));
     let line = error_line.or_else(|| log.lines().next()).unwrap_or("no message");
     line.trim().trim_start_matches("tree/").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_part_of_pytorch_is_told_from_other_missing_names() {
+        for message in [
+            "a.cu:3:9: error: ‘sum’ is not a member of ‘torch’",
+            "a.cu:3:9: error: ‘class at::Tensor’ has no member named ‘sum’",
+            "a.cu:3:9: error: 'torch::nn' has not been declared",
+            "a.cu:3:9: error: no match for ‘operator+’ (operand types are ‘at::Tensor’ and ‘at::Tensor’)",
+        ] {
+            assert_eq!(About::from_message(message), About::Tensors, "{message}");
+        }
+        for message in [
+            "a.cu:3:9: error: ‘sum’ is not a member of ‘mine’",
+            "a.cu:3:9: error: ‘struct format::at’ is private",
+            "a.cu:3:9: error: ‘x’ was not declared in this scope",
+        ] {
+            assert_eq!(About::from_message(message), About::Other, "{message}");
+        }
+    }
 }

@@ -427,11 +427,12 @@ impl NamedFunctions {
 }
 
 impl DeviceUnit {
-    /// `name`, a name in host code, as this code has it.
+    /// `name`, a name in host code, as this code has it. NVRTC finds names in namespaces without one by themselves.
     fn named(&self, name: &str) -> String {
+        let name = name.replace("(anonymous namespace)::", "");
         match self.precision {
-            Precision::Shadow => replay_frontend::device_shadow_name(name),
-            Precision::Native | Precision::Checked => name.to_owned(),
+            Precision::Shadow => replay_frontend::device_shadow_name(&name),
+            Precision::Native | Precision::Checked => name,
         }
     }
 

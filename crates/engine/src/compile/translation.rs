@@ -1,5 +1,6 @@
 //! A source set as host C++, and how it is laid out for the compiler.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
@@ -21,8 +22,8 @@ pub(super) struct Translation {
     /// The begin of the translation unit: the harness's macros and the sources.
     pub head: String,
     pub symbols: Symbols,
-    /// Whether the sources use the small PyTorch, so a call may name functions of tensors.
-    pub has_tensors: bool,
+    /// If the sources use the small PyTorch: the places of the parameters of functions that may change a tensor.
+    pub changed_tensors: Option<BTreeMap<String, BTreeSet<usize>>>,
     /// How kernels and shuffles are done, by file.
     pub forms: Vec<FileForms>,
     /// The obstacles to the shadow, each with its file.
@@ -273,7 +274,18 @@ pub(super) fn translate_sources(
     let sources = unit_sources(sources)?;
     let head = translation_head(harness, &joined_sources::include_joined_sources(&units, &sources));
     let has_tensors = texts.iter().any(|(_, decoded)| replay_frontend::uses_tensors(&decoded.text));
-    Ok(Translation { files, sources, head, symbols, has_tensors, forms, shadow_obstacles, lanes })
+    let changed_tensors =
+        has_tensors.then(|| replay_frontend::find_changed_tensors(&units, &symbols));
+    Ok(Translation {
+        files,
+        sources,
+        head,
+        symbols,
+        changed_tensors,
+        forms,
+        shadow_obstacles,
+        lanes,
+    })
 }
 
 /// The harness's changes of macros and `includes`. The headers of this program come before: no macro of a harness

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use replay_base::tensor::DType;
 use replay_fixture::fixture::Fixture;
 use replay_fixture::harness::{Call, Extent, Harness, Init, OutputSpec};
-use replay_frontend::{FrontendError, Precision};
+use replay_frontend::{CallTensors, FrontendError, Precision};
 
 use super::translation::Translation;
 
@@ -104,11 +104,14 @@ pub(super) fn generate_entry_point(
     call: usize,
     precision: Precision,
 ) -> Result<String, FrontendError> {
-    let Translation { symbols, has_tensors, .. } = translated;
+    let Translation { symbols, changed_tensors, .. } = translated;
     let mut call_text = pad_call_to_position(&harness.calls[call]);
-    if *has_tensors {
+    if let Some(changed) = changed_tensors {
+        let pointers = signature.tensors.iter().filter(|tensor| !tensor.scalar);
+        let pointers: Vec<&str> = pointers.map(|tensor| tensor.name.as_str()).collect();
         let outputs: Vec<&str> = harness.outputs.keys().map(String::as_str).collect();
-        call_text = replay_frontend::bind_call_results(&call_text, &outputs);
+        let tensors = CallTensors { pointers: &pointers, outputs: &outputs, changed };
+        call_text = replay_frontend::bind_call_tensors(&call_text, tensors);
     }
     let statements = replay_frontend::translate_harness_call(
         &call_text,
@@ -159,7 +162,7 @@ pub(super) fn generate_entry_point(
         let ty = if *is_wide { "long long" } else { "int" };
         let _ = writeln!(text, "  const {ty} {name} = ({ty})replay_sizes[{index}]; (void){name};");
     }
-    if *has_tensors {
+    if changed_tensors.is_some() {
         text.push_str(&declare_call_tensors(harness, signature));
     }
     for (name, spec) in &harness.outputs {

@@ -7,6 +7,7 @@
 namespace replay_torch {
 inline c10::ScalarType type_of(c10::ScalarType type) { return type; }
 inline c10::ScalarType type_of(caffe2::TypeMeta type) { return type.toScalarType(); }
+inline c10::ScalarType type_of(at::Tensor::Properties properties) { return properties.type_; }
 }  // namespace replay_torch
 
 #define AT_DISPATCH_SWITCH(TYPE, NAME, ...)                                                       \

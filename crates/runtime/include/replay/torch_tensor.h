@@ -189,7 +189,7 @@ class Tensor {
     if (data == nullptr) return;
     const replay_torch::call_tensor* known = replay_torch::find_call_tensor(data);
     if (known == nullptr)
-      replay_torch::fail("a pointer to a tensor's place that is no tensor of the harness: torch::from_blob names its sizes");
+      replay_torch::fail("no tensor of the harness begins at a pointer that is passed as one: torch::from_blob names its sizes");
     const size_t bytes = replay_torch::count(known->sizes) * elementSize(known->type);
     auto memory = std::make_shared<replay_torch::storage>(static_cast<char*>(known->data), bytes, true, false);
     state_ = std::make_shared<replay_torch::tensor_state>(
@@ -229,63 +229,79 @@ class Tensor {
   bool is_pinned() const { return is_cpu(); }
   bool is_non_overlapping_and_dense() const { return is_dense(); }
   bool requires_grad() const { return false; }
-  const Tensor& requires_grad_(bool = true) const { return *this; }
+  Tensor& requires_grad_(bool = true) const { return self(); }
   const Tensor& set_requires_grad(bool) const { return *this; }
   Tensor detach() const { return *this; }
-  bool is_contiguous(MemoryFormat = MemoryFormat::Contiguous) const {
+  bool is_contiguous(MemoryFormat format = MemoryFormat::Contiguous) const {
+    if (has_channels(format)) return channels_last(true).is_contiguous();
     int64_t stride = 1;
     for (size_t i = state().sizes.size(); i-- > 0;) {
       if (state().sizes[i] == 0) return true;
       if (state().sizes[i] != 1 && state().strides[i] != stride) return numel() == 0;
       stride *= state().sizes[i];
     }
-    return true;
+    return !is_channels_last(format);
   }
+  MemoryFormat suggest_memory_format() const {
+    const bool last = !is_contiguous() && is_contiguous(MemoryFormat::ChannelsLast);
+    return last ? MemoryFormat::ChannelsLast : MemoryFormat::Contiguous;
+  }
+  /// Its type and place, as older sources ask for them.
+  struct Properties {
+    ScalarType type_;
+    bool is_cuda_;
+    ScalarType scalarType() const { return type_; }
+    bool is_cuda() const { return is_cuda_; }
+    operator ScalarType() const { return type_; }
+  };
+  Properties type() const { return {scalar_type(), is_cuda()}; }
 
   // Its memory.
   void* data_ptr() const { return address(); }
   void* mutable_data_ptr() const { return address(); }
   const void* const_data_ptr() const { return address(); }
   template <class T>
-  T* data_ptr() const {
+  T* data_ptr(REPLAY_SITE_PARAMS) const {
     if (!replay_torch::holds<T>(scalar_type()))
-      replay_torch::fail(str("expected scalar type ", CppTypeToScalarTypeName<T>(), " but found ", scalar_type()));
+      replay_torch::fail(file, line, str("expected scalar type ", CppTypeToScalarType<std::remove_cv_t<T>>::value,
+                                         " but found ", scalar_type()));
     return reinterpret_cast<T*>(address());
   }
   template <class T>
-  T* data() const {
-    return data_ptr<T>();
+  T* data(REPLAY_SITE_PARAMS) const {
+    return data_ptr<T>(file, line);
   }
   template <class T>
-  T* mutable_data_ptr() const {
-    return data_ptr<T>();
+  T* mutable_data_ptr(REPLAY_SITE_PARAMS) const {
+    return data_ptr<T>(file, line);
   }
   template <class T>
-  const std::remove_const_t<T>* const_data_ptr() const {
-    return data_ptr<const std::remove_const_t<T>>();
+  const std::remove_const_t<T>* const_data_ptr(REPLAY_SITE_PARAMS) const {
+    return data_ptr<const std::remove_const_t<T>>(file, line);
   }
   template <class T, size_t N>
-  TensorAccessor<T, N> accessor() const& {
-    expect_dimensions(N);
-    return TensorAccessor<T, N>(data_ptr<T>(), state().sizes.data(), state().strides.data());
+  TensorAccessor<T, N> accessor(REPLAY_SITE_PARAMS) const& {
+    expect_dimensions(N, file, line);
+    return TensorAccessor<T, N>(data_ptr<T>(file, line), state().sizes.data(), state().strides.data());
   }
   template <class T, size_t N, template <class> class Traits = DefaultPtrTraits, class Index = int64_t>
-  GenericPackedTensorAccessor<T, N, Traits, Index> generic_packed_accessor() const {
-    expect_dimensions(N);
-    return {data_ptr<T>(), state().sizes.data(), state().strides.data()};
+  GenericPackedTensorAccessor<T, N, Traits, Index> generic_packed_accessor(REPLAY_SITE_PARAMS) const {
+    expect_dimensions(N, file, line);
+    return {data_ptr<T>(file, line), state().sizes.data(), state().strides.data()};
   }
   template <class T, size_t N, template <class> class Traits = DefaultPtrTraits>
-  PackedTensorAccessor32<T, N, Traits> packed_accessor32() const {
-    if (numel() > INT32_MAX) replay_torch::fail("numel needs to be smaller than int32_t max; otherwise, please use packed_accessor64");
-    return generic_packed_accessor<T, N, Traits, int32_t>();
+  PackedTensorAccessor32<T, N, Traits> packed_accessor32(REPLAY_SITE_PARAMS) const {
+    if (numel() > INT32_MAX)
+      replay_torch::fail(file, line, "numel needs to be smaller than int32_t max; otherwise, please use packed_accessor64");
+    return generic_packed_accessor<T, N, Traits, int32_t>(file, line);
   }
   template <class T, size_t N, template <class> class Traits = DefaultPtrTraits>
-  PackedTensorAccessor64<T, N, Traits> packed_accessor64() const {
-    return generic_packed_accessor<T, N, Traits, int64_t>();
+  PackedTensorAccessor64<T, N, Traits> packed_accessor64(REPLAY_SITE_PARAMS) const {
+    return generic_packed_accessor<T, N, Traits, int64_t>(file, line);
   }
   template <class T, size_t N, template <class> class Traits = DefaultPtrTraits, class Index = int64_t>
-  GenericPackedTensorAccessor<T, N, Traits, Index> packed_accessor() const {
-    return generic_packed_accessor<T, N, Traits, Index>();
+  GenericPackedTensorAccessor<T, N, Traits, Index> packed_accessor(REPLAY_SITE_PARAMS) const {
+    return generic_packed_accessor<T, N, Traits, Index>(file, line);
   }
   Scalar item() const {
     if (numel() != 1) replay_torch::fail(str("a Tensor with ", numel(), " elements cannot be converted to Scalar"));
@@ -398,7 +414,10 @@ class Tensor {
   }
 
   // Copies.
-  Tensor contiguous(MemoryFormat = MemoryFormat::Contiguous) const { return is_contiguous() ? *this : clone(); }
+  Tensor contiguous(MemoryFormat format = MemoryFormat::Contiguous) const {
+    if (is_contiguous(format)) return *this;
+    return has_channels(format) ? channels_last(true).contiguous().channels_last(false) : clone();
+  }
   Tensor clone(std::optional<MemoryFormat> = std::nullopt) const { return copied(scalar_type(), is_cuda()); }
   Tensor to(ScalarType type, bool = false, bool copy = false, std::optional<MemoryFormat> = std::nullopt) const {
     return type == scalar_type() && !copy ? *this : copied(type, is_cuda());
@@ -421,24 +440,39 @@ class Tensor {
   Tensor cpu() const { return to(kCPU); }
   Tensor cuda() const { return to(kCUDA); }
   Tensor to_float() const { return to(kFloat); }
-  const Tensor& copy_(const Tensor& from, bool = false) const {
+  Tensor& copy_(const Tensor& from, bool = false) const {
     const Tensor fitting = from.expand(sizes()).to(scalar_type());
     write(fitting.packed_bytes());
-    return *this;
+    return self();
   }
-  const Tensor& fill_(const Scalar& value) const {
+  Tensor& fill_(const Scalar& value) const {
     const size_t bytes = element_size();
     std::vector<char> packed(nbytes());
     for (size_t at = 0; at < packed.size(); at += bytes) store(packed.data() + at, value);
     write(packed);
-    return *this;
+    return self();
   }
-  const Tensor& zero_() const {
+  Tensor& zero_() const {
     if (is_cuda() && is_dense()) {
-      check(cudaMemset(lowest(), 0, nbytes()));
-      return *this;
+      check(cudaMemset(address(), 0, nbytes()));
+      return self();
     }
     return fill_(0);
+  }
+  /// With other sizes and, where its memory is too small for them, with new memory.
+  Tensor& resize_(IntArrayRef sizes, REPLAY_SITE_PARAMS) const {
+    replay_torch::tensor_state& changed = *state_;
+    const size_t bytes = replay_torch::count(sizes) * element_size(), kept = nbytes();
+    if (changed.offset * element_size() + bytes > changed.memory->bytes) {
+      auto memory = replay_torch::allocate(bytes, is_cuda(), file, line);
+      if (kept && is_cuda()) check(cudaMemcpy(memory->data, address(), kept, cudaMemcpyDeviceToDevice));
+      if (kept && !is_cuda()) std::copy_n(address(), kept, memory->data);
+      changed.memory = memory;
+      changed.offset = 0;
+    }
+    changed.sizes = sizes.vec();
+    changed.strides = replay_torch::packed_strides(sizes);
+    return self();
   }
   Tensor new_empty(IntArrayRef sizes, TensorOptions options = {}) const;
   Tensor new_zeros(IntArrayRef sizes, TensorOptions options = {}) const;
@@ -452,8 +486,8 @@ class Tensor {
     std::vector<char> whole;
     if (is_dense() && !is_contiguous()) {
       whole.resize(packed.size());
-      read(whole.data(), lowest(), whole.size());
-      first = whole.data() + (address() - lowest());
+      read(whole.data(), address(), whole.size());
+      first = whole.data();
     }
     char* to = packed.data();
     replay_torch::each_run(sizes(), strides(), [&](int64_t offset, int64_t run) {
@@ -471,7 +505,7 @@ class Tensor {
     const char* from = packed.data();
     std::vector<char> whole;
     if (is_dense() && !is_contiguous()) whole.resize(packed.size());
-    char* first = whole.empty() ? address() : whole.data() + (address() - lowest());
+    char* first = whole.empty() ? address() : whole.data();
     replay_torch::each_run(sizes(), strides(), [&](int64_t offset, int64_t run) {
       char* to = first + offset * bytes;
       if (whole.empty() && is_cuda())
@@ -482,9 +516,9 @@ class Tensor {
     });
     if (whole.empty()) return;
     if (is_cuda())
-      check(cudaMemcpy(lowest(), whole.data(), whole.size(), cudaMemcpyHostToDevice));
+      check(cudaMemcpy(address(), whole.data(), whole.size(), cudaMemcpyHostToDevice));
     else
-      std::copy_n(whole.data(), whole.size(), lowest());
+      std::copy_n(whole.data(), whole.size(), address());
   }
 
  private:
@@ -495,8 +529,25 @@ class Tensor {
   char* address() const {
     return state().memory->data ? state().memory->data + state().offset * static_cast<int64_t>(element_size()) : nullptr;
   }
-  /// The address of its lowest element; no stride is negative.
-  char* lowest() const { return address(); }
+  static bool is_channels_last(MemoryFormat format) {
+    return format == MemoryFormat::ChannelsLast || format == MemoryFormat::ChannelsLast3d;
+  }
+  /// Whether it has the dimensions for channels as the last one.
+  bool has_channels(MemoryFormat format) const {
+    return is_channels_last(format) && dim() == (format == MemoryFormat::ChannelsLast ? 4 : 5);
+  }
+  /// Its channels, the second dimension, as the last one, or back.
+  Tensor channels_last(bool to_last) const {
+    std::vector<int64_t> order(dim());
+    std::iota(order.begin(), order.end(), 0);
+    if (to_last)
+      std::rotate(order.begin() + 1, order.begin() + 2, order.end());
+    else
+      std::rotate(order.begin() + 1, order.end() - 1, order.end());
+    return permute(order);
+  }
+  /// Functions in place change what a tensor refers to, and give it back.
+  Tensor& self() const { return const_cast<Tensor&>(*this); }
   static void check(cudaError_t error) {
     if (error != cudaSuccess) replay_torch::fail(str("CUDA error: ", cudaGetErrorString(error)));
   }
@@ -516,13 +567,9 @@ class Tensor {
                              "], but got ", dimension, ")"));
     return static_cast<size_t>(d);
   }
-  void expect_dimensions(size_t wanted) const {
+  void expect_dimensions(size_t wanted, const char* file, uint32_t line) const {
     if (wanted != state().sizes.size())
-      replay_torch::fail(str("TensorAccessor expected ", wanted, " dims but tensor has ", dim()));
-  }
-  template <class T>
-  static const char* CppTypeToScalarTypeName() {
-    return toString(CppTypeToScalarType<std::remove_cv_t<T>>::value);
+      replay_torch::fail(file, line, str("TensorAccessor expected ", wanted, " dims but tensor has ", dim()));
   }
   /// Whether its elements fill their memory, in some order of the dimensions.
   bool is_dense() const {
@@ -640,7 +687,10 @@ inline Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, TensorOption
       replay_torch::tensor_state{memory, 0, sizes.vec(), strides.vec(), type}));
 }
 inline Tensor empty(IntArrayRef sizes, TensorOptions options = {},
-                    std::optional<MemoryFormat> = std::nullopt, REPLAY_SITE_PARAMS) {
+                    std::optional<MemoryFormat> format = std::nullopt, REPLAY_SITE_PARAMS) {
+  const MemoryFormat wanted = format.value_or(options.memory_format_opt().value_or(MemoryFormat::Contiguous));
+  if (wanted == MemoryFormat::ChannelsLast || wanted == MemoryFormat::ChannelsLast3d)
+    replay_torch::fail(file, line, "a new tensor with its channels last is not supported");
   return empty_strided(sizes, replay_torch::packed_strides(sizes), options, file, line);
 }
 inline Tensor zeros(IntArrayRef sizes, TensorOptions options = {}, REPLAY_SITE_PARAMS) {
@@ -667,7 +717,10 @@ inline TensorOptions options_like(const Tensor& other, TensorOptions options) {
 inline Tensor empty_like(const Tensor& other, TensorOptions options = {},
                          std::optional<MemoryFormat> format = std::nullopt, REPLAY_SITE_PARAMS) {
   // A dense tensor keeps its order of dimensions.
-  const bool keeps = other.is_non_overlapping_and_dense() && format.value_or(MemoryFormat::Preserve) == MemoryFormat::Preserve;
+  const MemoryFormat wanted = format.value_or(options.memory_format_opt().value_or(MemoryFormat::Preserve));
+  if (wanted != MemoryFormat::Preserve && wanted != MemoryFormat::Contiguous)
+    replay_torch::fail(file, line, "a new tensor with its channels last is not supported");
+  const bool keeps = other.is_non_overlapping_and_dense() && wanted == MemoryFormat::Preserve;
   const std::vector<int64_t> strides = keeps ? other.strides().vec() : replay_torch::packed_strides(other.sizes());
   return empty_strided(other.sizes(), strides, options_like(other, options), file, line);
 }
@@ -736,6 +789,19 @@ inline Tensor Tensor::copied(ScalarType type, bool on_device) const {
   made.write(converted);
   return made;
 }
+}  // namespace at
+
+namespace replay_torch {
+/// A tensor of the harness for a function that may change what the parameter refers to.
+template <class T>
+at::Tensor& changed(T* data) {
+  static auto* const all = new std::vector<std::unique_ptr<at::Tensor>>;
+  all->push_back(std::make_unique<at::Tensor>(data));
+  return *all->back();
+}
+}  // namespace replay_torch
+
+namespace at {
 inline std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   if (!tensor.defined()) return out << "[ Tensor (undefined) ]";
   return out << "[ " << tensor.device() << tensor.scalar_type() << "Type" << tensor.sizes() << " ]";

@@ -316,6 +316,7 @@ struct TensorOptions {
   TensorOptions(Device device) : device_(device) {}
   TensorOptions(DeviceType type) : device_(type) {}
   TensorOptions(Layout) {}
+  TensorOptions(MemoryFormat format) : format_(format) {}
   TensorOptions dtype(ScalarType type) const { return with([&](TensorOptions& o) { o.type_ = type; }); }
   TensorOptions dtype(TypeMeta type) const { return dtype(type.toScalarType()); }
   TensorOptions dtype(std::optional<ScalarType> type) const { return type ? dtype(*type) : *this; }
@@ -328,7 +329,7 @@ struct TensorOptions {
   TensorOptions device(std::optional<Device> place) const { return place ? device(*place) : *this; }
   TensorOptions device_index(DeviceIndex index) const { return device(kCUDA, index); }
   TensorOptions layout(Layout) const { return *this; }
-  TensorOptions memory_format(MemoryFormat) const { return *this; }
+  TensorOptions memory_format(MemoryFormat format) const { return with([&](TensorOptions& o) { o.format_ = format; }); }
   TensorOptions requires_grad(bool = true) const { return *this; }
   TensorOptions pinned_memory(bool = true) const { return *this; }
   TypeMeta dtype() const { return type_.value_or(ScalarType::Float); }
@@ -337,6 +338,7 @@ struct TensorOptions {
   bool has_device() const { return device_.has_value(); }
   std::optional<ScalarType> dtype_opt() const { return type_; }
   std::optional<Device> device_opt() const { return device_; }
+  std::optional<MemoryFormat> memory_format_opt() const { return format_; }
   Layout layout() const { return kStrided; }
   bool requires_grad() const { return false; }
 
@@ -349,6 +351,7 @@ struct TensorOptions {
   }
   std::optional<ScalarType> type_;
   std::optional<Device> device_;
+  std::optional<MemoryFormat> format_;
 };
 inline TensorOptions dtype(ScalarType type) { return TensorOptions(type); }
 inline TensorOptions dtype(TypeMeta type) { return TensorOptions(type); }
@@ -430,6 +433,8 @@ inline std::string message(const char* otherwise, const std::string& given) {
                            ::c10::str("CUDA error: ", cudaGetErrorString(replay_error)));         \
   } while (0)
 #define AT_CUDA_CHECK(call) C10_CUDA_CHECK(call)
+#define LEGACY_CONTIGUOUS_MEMORY_FORMAT ::c10::MemoryFormat::Contiguous
+#define THCudaCheck(call) C10_CUDA_CHECK(call)
 #define C10_CUDA_CHECK_WARN(call) ((void)(call))
 #define C10_CUDA_KERNEL_LAUNCH_CHECK() C10_CUDA_CHECK(cudaGetLastError())
 #define TORCH_CUDA_KERNEL_LAUNCH_CHECK C10_CUDA_KERNEL_LAUNCH_CHECK

@@ -29,11 +29,11 @@ void leaky_out(torch::Tensor& out, const torch::Tensor& in, const c10::intrusive
   AT_DISPATCH_SWITCH(in.scalar_type(), "leaky_out",
                      AT_DISPATCH_CASE_FLOATING_TYPES([&] {
                        leaky_kernel<scalar_t><<<(rows * columns + 127) / 128, 128>>>(
-                           out.data_ptr<scalar_t>(), in.const_data_ptr<scalar_t>(), rows, columns, in.stride(0),
+                           out.data_ptr<scalar_t>(), in.const_data_ptr<scalar_t>(), rows, columns, in.stride(-2),
                            config->slope, config->squared);
                      }) AT_DISPATCH_CASE(at::ScalarType::Half, [&] {
                        leaky_kernel<scalar_t><<<(rows * columns + 127) / 128, 128>>>(
-                           out.data_ptr<scalar_t>(), in.const_data_ptr<scalar_t>(), rows, columns, in.stride(0),
+                           out.data_ptr<scalar_t>(), in.const_data_ptr<scalar_t>(), rows, columns, in.stride(-2),
                            config->slope, config->squared);
                      }));
   C10_CUDA_KERNEL_LAUNCH_CHECK();

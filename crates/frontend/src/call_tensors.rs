@@ -1,5 +1,6 @@
-//! Results of a harness's call that returns tensors, as Python writes them: `dx, dw = backward(dy, x, w)`.
+//! Tensors in a harness's call, as Python writes them: `dx, dw = backward(dy, x, w)`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::edits::Edits;
@@ -8,13 +9,28 @@ use super::lexer::{TokenKind, Tokens, lex_tokens};
 /// The name for a result that is no output.
 const IGNORED: &str = "_";
 
-/// The harness's `statements` with results brought to the `outputs`.
+/// The tensors of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct CallTensors<'a> {
+    /// Those with a pointer in the call.
+    pub pointers: &'a [&'a str],
+    /// The outputs, in the order of the harness.
+    pub outputs: &'a [&'a str],
+    /// For functions, the places of parameters of type `Tensor&`.
+    pub changed: &'a BTreeMap<String, BTreeSet<usize>>,
+}
+
+/// The harness's `statements` with tensors in the place of pointers where a function may change one, and with results
+/// brought to the outputs.
 ///
+/// With `f(Tensor& out, ...)`, `f(out, x)` becomes `f(::replay_torch::changed(out), x)`.
 /// `dx, _ = f(x)` becomes `::replay_torch::results(..., ...) = f(x)`. A single call that names no output, `f(x)`,
 /// becomes `(f(x), ::replay_torch::results(...))`, with all outputs in the order of the harness.
-pub fn bind_call_results(statements: &str, outputs: &[&str]) -> String {
+pub fn bind_call_tensors(statements: &str, call: CallTensors) -> String {
+    let outputs = call.outputs;
     let tokens = Tokens::new(statements, lex_tokens(statements));
     let mut edits = Edits::default();
+    pass_changed_tensors(statements, &tokens, call, &mut edits);
     let mut index = 0;
     let mut is_start = true;
     while let Some(token) = tokens.get(index) {
@@ -37,6 +53,26 @@ pub fn bind_call_results(statements: &str, outputs: &[&str]) -> String {
         edits.insert(call.end, format!(", {})", list_results(outputs).trim_end()));
     }
     edits.apply(statements)
+}
+
+/// Passes tensors to the parameters of functions that may change them.
+fn pass_changed_tensors(text: &str, tokens: &Tokens, call: CallTensors, edits: &mut Edits) {
+    for index in 0..tokens.len() {
+        let Some(places) = call.changed.get(tokens.text_at(text, index)) else { continue };
+        let open = match tokens.is_spelled_at(text, index + 1, "<") {
+            true => tokens.skip_angles(text, index + 1).unwrap_or(index + 1),
+            false => index + 1,
+        };
+        let Some(end) = tokens.skip_group(open) else { continue };
+        let arguments = tokens.split_arguments(text, open + 1..end - 1);
+        for (_, argument) in arguments.into_iter().enumerate().filter(|(i, _)| places.contains(i)) {
+            let name = tokens.text_at(text, argument.start);
+            if argument.len() == 1 && call.pointers.contains(&name) {
+                let token = tokens[argument.start];
+                edits.replace(token.start..token.end, format!("::replay_torch::changed({name})"));
+            }
+        }
+    }
 }
 
 fn list_results(names: &[&str]) -> String {
@@ -92,7 +128,10 @@ mod tests {
     use super::*;
 
     fn bound(statements: &str) -> String {
-        bind_call_results(statements, &["dx", "dw"]).replace("::replay_torch::", "")
+        let changed = BTreeMap::from([("f_out".to_owned(), BTreeSet::from([0]))]);
+        let call =
+            CallTensors { pointers: &["x", "dx", "dw"], outputs: &["dx", "dw"], changed: &changed };
+        bind_call_tensors(statements, call).replace("::replay_torch::", "")
     }
 
     #[test]
@@ -106,6 +145,11 @@ mod tests {
     fn a_call_without_an_output_gives_all_of_them() {
         insta::assert_snapshot!(bound(" f(x)"), @r#" (f(x), results(output("dx", dx), output("dw", dw)))"#);
         insta::assert_snapshot!(bound("a::f<T, 2>(x, {y});"), @r#"(a::f<T, 2>(x, {y}), results(output("dx", dx), output("dw", dw)));"#);
+    }
+
+    #[test]
+    fn a_tensor_that_a_function_may_change_is_an_object() {
+        insta::assert_snapshot!(bound("a::f_out(dx, x); f_out<T>(dw + 1, dw);"), @"a::f_out(changed(dx), x); f_out<T>(dw + 1, dw);");
     }
 
     #[test]

@@ -1,0 +1,129 @@
+//! Launchers of PyTorch extensions, called by the harness as Python calls them, right and with a defect.
+
+use std::fs;
+use std::path::Path;
+
+use replay::fixture::NewTensor;
+use replay::tensor::DType;
+
+use crate::common::env::{Run, TestEnv};
+
+/// `count` numbers between -1 and 1.
+fn numbers(count: usize, seed: usize) -> Vec<u8> {
+    let number = |i: usize| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.5 - 1.0;
+    (0..count).flat_map(|i| number(i).to_le_bytes()).collect()
+}
+
+/// The project `tests/engine/public/FOLDER` with `source`, committed, and then with `right` replaced by `wrong`.
+fn project(
+    [folder, source]: [&str; 2],
+    harness: &str,
+    tensors: &[NewTensor],
+    [right, wrong]: [&str; 2],
+) -> TestEnv {
+    let env = TestEnv::new();
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/engine/public").join(folder);
+    for entry in shipped.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        env.repo.write(&format!("csrc/{name}"), &fs::read_to_string(&path).unwrap());
+    }
+    let head = format!("sources = [\"csrc/{source}\"]\ninclude = [\"csrc\"]\n");
+    env.repo.write("replay.toml", head + harness);
+    env.repo.write(".gitignore", "fixtures\n");
+    env.write_fixture("step", tensors);
+    env.repo.commit("A right launcher");
+    let text = fs::read_to_string(shipped.join(source)).unwrap();
+    assert!(text.contains(right));
+    env.repo.write(&format!("csrc/{source}"), text.replace(right, wrong));
+    env.repo.commit("A launcher with a defect");
+    env
+}
+
+fn assert_told(env: &TestEnv, words: &str) {
+    let run = env.replay(&["fixtures/step", "--rev", "HEAD~1", "--check=always"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    let run = env.replay(&["fixtures/step", "--rev", "HEAD", "--against", "HEAD~1"]);
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    assert!(run.stdout.contains(words), "{}", run.text());
+}
+
+#[test]
+fn a_layer_norm_with_a_wrong_gradient_is_told_by_its_own_loss() {
+    let harness = "call = \"\"\"\n\
+        y, mean, rstd = layer_norm_forward(x, weight, bias, 1e-5);\n\
+        dx, dweight, _ = layer_norm_backward(dy, x, mean, rstd, weight);\"\"\"\n\
+        inputs.x = { dtype = \"f32\", shape = [\"rows\", \"columns\"] }\n\
+        inputs.dy = { dtype = \"f32\", shape = [\"rows\", \"columns\"] }\n\
+        inputs.weight = { dtype = \"f32\", shape = [\"columns\"] }\n\
+        inputs.bias = { dtype = \"f32\", shape = [\"columns\"] }\n\
+        outputs.y = { dtype = \"f32\", shape = [\"rows\", \"columns\"] }\n\
+        outputs.mean = { dtype = \"f32\", shape = [\"rows\"] }\n\
+        outputs.rstd = { dtype = \"f32\", shape = [\"rows\"] }\n\
+        outputs.dx = { dtype = \"f32\", shape = [\"rows\", \"columns\"], gradient_of = \"x\", of = \"y\", upstream = \"dy\" }\n\
+        outputs.dweight = { dtype = \"f32\", shape = [\"columns\"], gradient_of = \"weight\", of = \"y\", upstream = \"dy\" }\n";
+    let (x, dy) = (numbers(4 * 40, 1), numbers(4 * 40, 2));
+    let (weight, bias) = (numbers(40, 3), numbers(40, 4));
+    let tensors: [NewTensor; 4] = [
+        ("x", DType::F32, &[4, 40], &x),
+        ("dy", DType::F32, &[4, 40], &dy),
+        ("weight", DType::F32, &[40], &weight),
+        ("bias", DType::F32, &[40], &bias),
+    ];
+    let change = ["(g - mean_g - normal * mean_gn)", "(g - mean_g)"];
+    let source = ["tensor_layer_norm", "layer_norm_cuda.cu"];
+    let env = project(source, harness, &tensors, change);
+    assert_told(&env, "dx       does not match d y / d x");
+}
+
+#[test]
+fn a_mask_that_is_turned_round_is_told() {
+    let harness = "call = \"image, counts, _ = splat::draw(points, colors, mask, 30);\"\n\
+        inputs.points = { dtype = \"f32\", shape = [\"n\", 3] }\n\
+        inputs.colors = { dtype = \"f32\", shape = [\"n\", 2], optional = true }\n\
+        inputs.mask = { dtype = \"bool\", shape = [\"n\"], optional = true }\n\
+        outputs.image = { dtype = \"f32\", shape = [30, 1] }\n\
+        outputs.counts = { dtype = \"i32\", shape = [30] }\n";
+    let places = [3.5f32, 2.0, 0.5, 9.0, 1.5, 1.0, 17.25, 4.0, 0.75, 25.0, 2.5, 0.25];
+    let points: Vec<u8> = places.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let tensors: [NewTensor; 2] =
+        [("points", DType::F32, &[4, 3], &points), ("mask", DType::Bool, &[4], &[1, 0, 1, 1])];
+    let change = ["!mask[n]", "mask[n]"];
+    let env = project(["tensor_splat", "splat.cu"], harness, &tensors, change);
+    assert_told(&env, "image   diverged");
+}
+
+#[test]
+fn a_view_that_begins_one_column_early_is_told() {
+    let harness = "call = \"leaky_halves(x, 0.25, true)\"\n\
+        inputs.x = { dtype = \"f32\", shape = [\"rows\", \"columns\"] }\n\
+        outputs.out = { dtype = \"f32\", shape = [\"rows\", 2, 4] }\n";
+    let x = numbers(5 * 8, 5);
+    let change = ["in.slice(-1, half)", "in.slice(-1, half - 1, 2 * half - 1)"];
+    let source = ["tensor_activation", "activation.cu"];
+    let env = project(source, harness, &[("x", DType::F32, &[5, 8], &x)], change);
+    assert_told(&env, "out  diverged");
+}
+
+#[test]
+fn a_function_of_pytorch_itself_is_named_with_its_line() {
+    let env = TestEnv::new();
+    env.repo.write(
+        "k.cu",
+        "#include <torch/extension.h>\ntorch::Tensor total(torch::Tensor x) {\n  return torch::sum(x, 0);\n}\n",
+    );
+    let harness = "sources = [\"k.cu\"]\ncall = \"total(x)\"\n\
+                   [inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+                   [outputs.y]\ndtype = \"f32\"\nshape = [1]\n";
+    env.repo.write("replay.toml", harness);
+    env.write_tiny();
+    env.repo.commit("An operator of PyTorch");
+    let run: Run = env.replay(&["fixtures/tiny"]);
+    assert_eq!(run.code, Some(125), "{}", run.text());
+    assert!(run.stdout.contains("k.cu:3:"), "{}", run.text());
+    assert!(
+        run.stdout.contains("operators of PyTorch are not among the tensors here"),
+        "{}",
+        run.text()
+    );
+}
