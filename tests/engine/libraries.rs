@@ -453,3 +453,25 @@ fn from_hexadecimal(text: &str) -> f64 {
     let all = u64::from_str_radix(&format!("{whole}{fraction}"), 16).unwrap() as f64;
     sign * all * 2f64.powi(exponent.parse::<i32>().unwrap() - 4 * fraction.len() as i32)
 }
+
+#[test]
+fn a_block_ranks_keys_by_a_digit_with_the_smaller_headers_of_cuda() {
+    let keys: Vec<f32> = (0..128).map(|i| ((i * 7919) % 61 % 16) as f32).collect();
+    let rank = |descending: bool| {
+        let before = |a: f32, b: f32| if descending { a > b } else { a < b };
+        let of = |(i, &key): (usize, &f32)| {
+            let others = keys.iter().enumerate();
+            others.filter(|&(j, &k)| before(k, key) || (k == key && j < i)).count() as f64
+        };
+        keys.iter().enumerate().map(of).collect::<Vec<f64>>()
+    };
+    for descending in [false, true] {
+        let harness = format!(
+            "call = \"run(out, in, {descending});\"\n[inputs.in]\ndtype = \"f32\"\nshape = [128]\n\
+             [outputs.out]\ndtype = \"f32\"\nshape = [128]\n"
+        );
+        let public = Public::new("smaller", &harness, &[("in", &keys, &[128])]);
+        public.assert_gives("out", &rank(descending), 0.0);
+        assert_eq!(public.run(Precision::Checked).findings.found, []);
+    }
+}
