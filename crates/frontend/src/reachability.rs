@@ -20,6 +20,15 @@ pub(super) struct MentionGraph {
 impl MentionGraph {
     /// Adds the definitions of `source`.
     pub(super) fn add(&mut self, source: &Source) {
+        self.add_items(source, |_, _| true);
+    }
+
+    /// Adds the definitions of `source` other than device code.
+    pub(super) fn add_host_code(&mut self, source: &Source) {
+        self.add_items(source, |tokens, item| !item.on_device(source.text, tokens));
+    }
+
+    fn add_items(&mut self, source: &Source, counts: impl Fn(&Tokens, &Item) -> bool) {
         let text = source.text;
         for &token in &source.tokens {
             if let Some(defined) = macros::parse_macro_definition(text, token) {
@@ -30,6 +39,9 @@ impl MentionGraph {
             if first || source.has_alternatives() {
                 let tokens = source.view(first);
                 for item in outline_items(text, &tokens) {
+                    if !counts(&tokens, &item) {
+                        continue;
+                    }
                     for name in names_reaching_item(text, &tokens, &item) {
                         self.mention(name, text, &tokens[item.tokens.clone()]);
                     }

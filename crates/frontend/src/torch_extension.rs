@@ -52,7 +52,7 @@ pub fn keep_called_tensor_code(
         return None;
     }
     let files: Vec<ExtensionFile> = sources.iter().map(ExtensionFile::new).collect();
-    let reached = reached_names(&sources, &files, calls);
+    let reached = ReachedNames::find(&sources, &files, calls);
     for ((file, removed_items), edits) in
         files.iter().zip(find_unused_items(&files, &reached)).zip(&mut all_edits)
     {
@@ -169,24 +169,45 @@ impl<'s> ExtensionFile<'s> {
     }
 }
 
-/// The names within reach of `calls` and of device code: all of it stays.
-fn reached_names(sources: &[Source], files: &[ExtensionFile], calls: &str) -> BTreeSet<String> {
-    let mut graph = MentionGraph::default();
-    sources.iter().for_each(|source| graph.add(source));
-    let mut roots = calls.to_owned();
-    for file in files {
-        for item in file.items.iter().filter(|item| item.on_device(file.text, &file.tokens)) {
-            for token in file.words(item).iter().filter(|token| token.kind == TokenKind::Ident) {
-                roots.push(' ');
-                roots.push_str(token.text(file.text));
+/// The names within reach, which stay.
+struct ReachedNames {
+    from_calls: BTreeSet<String>,
+    /// Device code can name a type, but no function of tensors.
+    from_device_code: BTreeSet<String>,
+}
+
+impl ReachedNames {
+    fn find(sources: &[Source], files: &[ExtensionFile], calls: &str) -> ReachedNames {
+        let mut graph = MentionGraph::default();
+        let mut host_graph = MentionGraph::default();
+        for source in sources {
+            graph.add(source);
+            host_graph.add_host_code(source);
+        }
+        let mut device_words = String::new();
+        for file in files {
+            for item in file.items.iter().filter(|item| item.on_device(file.text, &file.tokens)) {
+                for token in file.words(item).iter().filter(|token| token.kind == TokenKind::Ident)
+                {
+                    device_words.push(' ');
+                    device_words.push_str(token.text(file.text));
+                }
             }
         }
+        let from_device_code = graph.from(&device_words);
+        ReachedNames { from_calls: host_graph.from(calls), from_device_code }
     }
-    graph.from(&roots)
+
+    fn reach(&self, file: &ExtensionFile, item: &Item) -> bool {
+        let is_function = matches!(item.kind, ItemKind::Function | ItemKind::Prototype);
+        file.names(item).iter().any(|name| {
+            self.from_calls.contains(name) || !is_function && self.from_device_code.contains(name)
+        })
+    }
 }
 
 /// For each file, the items with tensors out of reach, and their users.
-fn find_unused_items(files: &[ExtensionFile], reached: &BTreeSet<String>) -> Vec<BTreeSet<usize>> {
+fn find_unused_items(files: &[ExtensionFile], reached: &ReachedNames) -> Vec<BTreeSet<usize>> {
     let mut removed_items = vec![BTreeSet::new(); files.len()];
     let mut names: BTreeSet<&str> = BTreeSet::new();
     // Each turn takes the users of the names of the turn before.
@@ -199,7 +220,7 @@ fn find_unused_items(files: &[ExtensionFile], reached: &BTreeSet<String>) -> Vec
                 let is_kept = removed_items.contains(&index)
                     || item.on_device(file.text, &file.tokens)
                     || file.opens_namespace(item)
-                    || file.names(item).iter().any(|name| reached.contains(name));
+                    || reached.reach(file, item);
                 if !is_kept
                     && (names_tensors(file.text, words)
                         || idents.any(|token| names.contains(token.text(file.text))))
@@ -309,6 +330,18 @@ int main() { twice_cuda({}); }
         let lines = kept_lines("y = twice_cuda(x);");
         assert!(lines.contains("14 torch::Tensor twice_cuda(torch::Tensor x) {"), "{lines}");
         assert!(!lines.contains("PYBIND11_MODULE"), "{lines}");
+    }
+
+    #[test]
+    fn a_function_of_tensors_with_the_name_of_a_device_function_is_out_of_reach() {
+        let text = "#include <torch/extension.h>\n\
+                    __device__ float relu(float x);\n\
+                    __global__ void k(float* x) { *x = relu(*x); }\n\
+                    at::Tensor relu(at::Tensor x) { return at::relu(x); }\n";
+        let unit = SourceUnit { path: "a.cu", text };
+        let kept = keep_called_tensor_code(&[unit], "k<<<1, 1>>>(x);", |_| false).unwrap();
+        assert!(!kept[0].contains("at::relu"), "{}", kept[0]);
+        assert!(kept[0].contains("*x = relu(*x)"), "{}", kept[0]);
     }
 
     #[test]

@@ -69,14 +69,28 @@ inline std::vector<call_tensor>& call_tensors() {
   static auto* const all = new std::vector<call_tensor>;
   return *all;
 }
+/// Whether the call has a tensor without elements: its pointer is null, as that of an absent one.
+inline bool has_empty_tensor = false;
 /// A call begins: it has no tensors yet.
-inline void begin_call() { call_tensors().clear(); }
+inline void begin_call() {
+  call_tensors().clear();
+  has_empty_tensor = false;
+}
 inline void add_call_tensor(const char* name, const volatile void* data, ScalarType type,
                             std::initializer_list<int64_t> sizes, const long long* strides) {
-  if (data == nullptr) return;
+  if (data == nullptr) {
+    has_empty_tensor |= count(IntArrayRef(sizes)) == 0;
+    return;
+  }
   call_tensor tensor{name, const_cast<void*>(data), type, sizes, packed_strides(IntArrayRef(sizes))};
   for (size_t i = 0; strides && i < sizes.size(); i++) tensor.strides[i] = strides[i];
   call_tensors().push_back(std::move(tensor));
+}
+/// Whether `data` stands for an absent tensor.
+inline bool is_absent(const void* data) {
+  if (data == nullptr && has_empty_tensor)
+    fail("a tensor of the harness without elements cannot be told from an absent one where a function takes it");
+  return data == nullptr;
 }
 inline const call_tensor* find_call_tensor(const void* data) {
   for (const call_tensor& tensor : call_tensors())
@@ -186,7 +200,7 @@ class Tensor {
   /// A tensor of the harness, by its pointer in the call; an absent one is undefined.
   template <class T, class = std::enable_if_t<replay_torch::is_element<T>::value>>
   Tensor(T* data) {
-    if (data == nullptr) return;
+    if (replay_torch::is_absent(data)) return;
     const replay_torch::call_tensor* known = replay_torch::find_call_tensor(data);
     if (known == nullptr)
       replay_torch::fail("no tensor of the harness begins at a pointer that is passed as one: torch::from_blob names its sizes");
