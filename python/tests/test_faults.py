@@ -173,6 +173,34 @@ def test_a_package_that_a_package_needs_and_that_is_missing_is_the_environments_
         assert blamed(call(project, losses, body))[:2] == (126, "environment")
 
 
+@pytest.mark.parametrize(
+    ("imports", "call"),
+    [
+        ("from model.losses import loss", "loss(x)"),
+        ("from model import losses", "losses.loss(x)"),
+        ("from model import loss", "loss(x)"),
+        ("import model", "model.loss(x)"),
+    ],
+)
+def test_a_package_ends_where_it_imports_what_is_missing(
+    project: Project, imports: str, call: str
+) -> None:
+    package = "import numpy\nimport sympy_that_is_missing\nfrom .losses import loss\n"
+    losses = "def loss(x):\n    return x"
+    tree = project.tree(model__losses=losses)
+    (tree / "model" / "__init__.py").write_text(package)
+    project.write_program(f"def step(x):\n    {imports}\n    return {{'y': {call}}}")
+    done = project.run(project.inputs(**ONE), tree)
+    told = "ModuleNotFoundError: No module named 'sympy_that_is_missing'"
+    assert done.answer is not None
+    assert done.answer["notes"] == [f"`model/__init__.py` ends at its line 2: {told}"]
+    if "losses" in imports:
+        assert done.code == 0, done.stderr
+    else:
+        # The package would have it, were it not for what is missing.
+        assert blamed(done) == (126, "environment", f"model/__init__.py:2: {told}")
+
+
 def test_a_name_that_an_installed_package_lacks_is_the_environments_fault(project: Project) -> None:
     code, party, told = blamed(call(project, "from numpy import nothing\n"))
     assert (code, party) == (126, "environment")

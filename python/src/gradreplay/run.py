@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import tensors, triton_interpreter
+from . import packages, tensors, triton_interpreter
 from .faults import Blame, Fault, Place, judge
 from .generators import restored
 from .notes import note, said
@@ -262,6 +262,7 @@ def enter_tree(place: Place) -> None:
     ]
     sys.path[:] = first + kept
     importlib.invalidate_caches()
+    packages.shorten(place)
 
 
 def _refuse_early(place: Place) -> None:
