@@ -1,8 +1,9 @@
-"""Triton's interpreter: right in float32, refused where it is wrong."""
+"""Triton's interpreter, with what it lacks."""
 
 from __future__ import annotations
 
 import importlib
+import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from frameworks import need
 from replay import Project, Server
 
-from gradreplay import tensors, triton_interpreter
+from gradreplay import tensors, triton_bfloat16, triton_interpreter, triton_libdevice
 from gradreplay.faults import Blame
 from gradreplay.tensors import DTYPES
 
@@ -26,14 +27,23 @@ def product(a, b, out, N: tl.constexpr):
     tl.store(out + rows, tl.dot(tl.load(a + rows), tl.load(b + rows), input_precision="ieee"))
 
 @triton.jit
-def twice(a, out, N: tl.constexpr):
-    at = tl.arange(0, N)
-    tl.store(out + at, tl.load(a + at) + tl.load(a + at))
+def plus(x, y):
+    return x + y
 
 @triton.jit
-def narrow(a, out, N: tl.constexpr):
+def narrow(a, b, cast, sum, product, scaled, quotient, least, fused, added, scanned, N: tl.constexpr):
     at = tl.arange(0, N)
-    tl.store(out + at, tl.load(a + at).to(tl.bfloat16))
+    x = tl.load(a + at).to(tl.bfloat16)
+    y = tl.load(b + at)
+    tl.store(cast + at, x)
+    tl.store(sum + at, x + y)
+    tl.store(product + at, x * y)
+    tl.store(scaled + at, x * 1.7)
+    tl.store(quotient + at, x / y)
+    tl.store(least + at, tl.where(x < y, x, y))
+    tl.store(fused + at, tl.fma(x, y, x))
+    tl.atomic_add(added + at % (N // 2), x)
+    tl.store(scanned + at, tl.associative_scan(x, 0, plus))
 """
 PRODUCT = """
 def step(a, b):
@@ -78,41 +88,79 @@ def test_a_product_in_float32_is_right(server: Any, project: Project) -> None:
 
 
 @pytest.mark.parametrize("preload", ["torch,triton,triton.language", "torch"])
-def test_a_product_in_bfloat16_is_refused(server: Any, project: Project, preload: str) -> None:
+def test_a_product_in_bfloat16_adds_up_in_float32(
+    server: Any, project: Project, preload: str
+) -> None:
     # Whether the interpreter is there already, or is imported by the revision.
-    done = server(PRODUCT, preload).run(matrices("BF16"), project.tree(kernels=KERNELS))
-    assert (done.code, done.outputs, done.error["fault"]) == (126, None, "environment")
-    assert "interpreter computes tl.dot of bfloat16 on the raw bits" in done.error["message"]
-    assert done.error["hint"].startswith("replay on a GPU (--backend cuda)")
-
-
-def test_a_sum_in_bfloat16_is_refused(server: Any, project: Project) -> None:
-    body = """
-    def step(a, b):
-        import torch
-        from kernels import twice
-        out = torch.empty(16, dtype=torch.bfloat16)
-        twice[(1,)](a, out, N=16)
-        return {"y": out}
-    """
-    done = server(body).run(matrices("BF16"), project.tree(kernels=KERNELS))
-    assert (done.code, done.error["fault"]) == (126, "environment")
-    assert "computes `fadd` of bfloat16 on the raw bits" in done.error["message"]
-
-
-def test_a_cast_to_bfloat16_is_noted(server: Any, project: Project) -> None:
-    body = """
-    def step(a, b):
-        import torch
-        from kernels import narrow
-        out = torch.empty(16, dtype=torch.bfloat16)
-        narrow[(1,)](a, out, N=16)
-        return {"y": out}
-    """
-    done = server(body).run(matrices("F32"), project.tree(kernels=KERNELS))
+    given = matrices("BF16")
+    done = server(PRODUCT, preload).run(given, project.tree(kernels=KERNELS))
     assert done.code == 0, done.stderr
-    [line] = done.answer["notes"]
-    assert "interpreter cuts off where it casts to bfloat16" in line
+    a, b = (given[name].array().astype(np.float32) for name in "ab")
+    np.testing.assert_allclose(done.array("y"), a @ b, rtol=1e-5, atol=1e-5)
+    assert done.answer == {}
+
+
+NARROW = """
+def step(a, b):
+    import torch
+    from kernels import narrow
+    names = "cast sum product scaled quotient least fused added scanned".split()
+    outs = {name: torch.zeros(256, dtype=torch.bfloat16) for name in names}
+    narrow[(1,)](a, b, *outs.values(), N=256)
+    return outs
+"""
+
+
+def test_arithmetic_in_bfloat16_is_rounded_once_to_nearest(server: Any, project: Project) -> None:
+    import torch
+
+    given = matrices("BF16")
+    given["a"] = tensors.take("a", given["a"].array().astype(np.float32) * (1 + 2.0**-10))
+    done = server(NARROW).run(given, project.tree(kernels=KERNELS))
+    assert done.code == 0, done.stderr
+    single = torch.tensor(given["a"].array().reshape(-1))
+    a = single.bfloat16()
+    b = torch.tensor(given["b"].array().astype(np.float32).reshape(-1)).bfloat16()
+    fused = a.double() * b.double() + a.double()
+    scanned = [a[0]]
+    for element in a[1:]:
+        scanned.append(scanned[-1] + element)
+    wanted = {
+        "cast": a,
+        "sum": a + b,
+        "product": a * b,
+        "scaled": a * torch.tensor(1.7, dtype=torch.bfloat16),
+        "quotient": a / b,
+        "least": torch.minimum(a, b),
+        "fused": fused.bfloat16(),
+        # Both halves add to the first one.
+        "added": torch.cat([a[:128] + a[128:], torch.zeros(128)]),
+        "scanned": torch.stack(scanned),
+    }
+    for name, expected in wanted.items():
+        got = torch.tensor(done.array(name).astype(np.float32))
+        assert torch.equal(got, expected.float()), name
+    assert done.answer == {}
+
+
+def test_numbers_between_two_of_bfloat16_are_rounded_once() -> None:
+    rng = np.random.RandomState(0)
+    bits = rng.randint(0x0080, 0x7F00, 4096).astype(np.uint16)
+    low, high = (triton_bfloat16.to_float32(each).astype(np.float64) for each in (bits, bits + 1))
+    middle = (low + high) / 2
+    even = np.where(bits % 2 == 0, bits, bits + 1)
+    # A part of the distance that float32 does not hold.
+    nudge = (high - low) * 2.0**-30
+    for sign in (1, -1):
+        rounded = [
+            triton_bfloat16.to_bits(sign * x) for x in (middle, middle + nudge, middle - nudge)
+        ]
+        mask = np.uint16(0x8000 if sign < 0 else 0)
+        for got, wanted in zip(rounded, (even, bits + 1, bits), strict=True):
+            np.testing.assert_array_equal(got, wanted.astype(np.uint16) | mask)
+    special = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 1e300, 1e-300])
+    wanted = np.array([0x7F80, 0xFF80, 0x7FC0, 0, 0x8000, 0x7F80, 0], np.uint16)
+    np.testing.assert_array_equal(triton_bfloat16.to_bits(special), wanted)
 
 
 def test_the_interpreter_rounds_as_asked(server: Any, project: Project) -> None:
@@ -156,11 +204,42 @@ def kernel(a, out, N: tl.constexpr):
     np.testing.assert_allclose(done.array("y"), wanted, rtol=1e-6)
 
 
-def test_every_operation_that_is_guarded_is_one_of_the_interpreters() -> None:
+def test_every_operation_of_bfloat16_is_one_of_the_interpreters() -> None:
     # A method that another version calls differently would slip through.
     builder = importlib.import_module("triton.runtime.interpreter").InterpreterBuilder
-    names = [*triton_interpreter._ARITHMETIC, *triton_interpreter._CASTS]
-    assert [name for name in names if not hasattr(builder, name)] == []
+    assert [name for name in triton_bfloat16.ARITHMETIC if not hasattr(builder, name)] == []
+
+
+def test_functions_of_libdevice_are_those_of_math() -> None:
+    x = np.array([-2.5, -0.5, 0.0, 0.49999997, 0.5, 3.25], np.float32)
+    n = np.array([0, 1, -8, 40, -(2**31), 2**31 - 1], np.int32)
+    for symbol, operands, wanted in (
+        ("__nv_erff", (x,), [math.erf(each) for each in x]),
+        ("__nv_roundf", (x,), [-3, -1, 0, 0, 1, 3]),
+        ("__nv_saturatef", (x,), [0, 0, 0, 0.49999997, 0.5, 1]),
+        ("__nv_powif", (x, np.full(6, 3, np.int32)), x.astype(np.float64) ** 3),
+        ("__nv_isnanf", (x,), [0] * 6),
+        ("__nv_ffs", (n,), [0, 1, 4, 4, 32, 1]),
+        ("__nv_popc", (n,), [0, 1, 29, 2, 1, 31]),
+        ("__nv_clz", (n,), [32, 31, 0, 26, 0, 1]),
+        ("__nv_brev", (np.array([1, 2], np.int32),), [-(2**31), 2**30]),
+        ("__nv_mulhi", (n, n), [int(each) ** 2 >> 32 for each in n]),
+        ("__nv_float2int_rd", (x,), [-3, -1, 0, 0, 0, 3]),
+    ):
+        function = triton_libdevice.find(symbol)
+        assert function is not None, symbol
+        np.testing.assert_allclose(function(*operands), wanted, rtol=1e-6, err_msg=symbol)
+    assert triton_libdevice.find("__nv_fdiv_rz") is None
+
+
+def test_integers_of_floats_beyond_them_are_the_nearest() -> None:
+    far = np.array([1e20, -1e20, np.nan, 1.5])
+    for dtype, wanted in (
+        (np.int32, [2**31 - 1, -(2**31), 0, 1]),
+        (np.uint64, [2**64 - 1, 0, 0, 1]),
+    ):
+        got = triton_libdevice._as_type(far, np.dtype(dtype))
+        assert [int(each) for each in got] == wanted
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
+import numpy as np
+
 Party = Literal["revision", "environment", "program"]
 
 # The lines of a traceback that are handed on: its last ones, which say what happened.
@@ -127,8 +129,51 @@ def judge(error: BaseException, place: Place) -> Fault:
         return Fault(party, _message(error, place), text)
     if isinstance(error, ImportError):
         return _judge_import(error, place, text)
+    if (kernel := _raised_in_kernel(error)) is not error:
+        return _judge_kernel(kernel, place, text)
     hint = _MEMORY_HINT if isinstance(error, MemoryError) else _other_version(error, place)
     return Fault(_judge_raised(error, place), _message(error, place), text, hint)
+
+
+def _raised_in_kernel(error: BaseException) -> BaseException:
+    """What a kernel raised, without the wrappers of Triton's interpreter; else the error itself."""
+    while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+# The file with what Triton's interpreter does itself.
+_INTERPRETER = os.path.join("triton", "runtime", "interpreter.py")
+
+
+def _judge_kernel(error: BaseException, place: Place, text: str) -> Fault:
+    message = _message(error, place)
+    if isinstance(error, MemoryError):
+        return Fault("revision", message, text, _MEMORY_HINT)
+    if _is_interpreters_own(error):
+        hint = "Triton's interpreter cannot run this kernel: replay on a GPU (--backend cuda)"
+        return Fault("environment", message, text, hint)
+    # The language's own refusals are those of a compiler.
+    return Fault("revision", message, text, _other_version(error, place))
+
+
+def _is_interpreters_own(error: BaseException) -> bool:
+    """Whether a kernel failed for what the interpreter lacks, and no compiler does."""
+    if (
+        isinstance(error, AttributeError)
+        and type(error.obj).__module__ == "triton.runtime.interpreter"
+    ):
+        return True
+    if isinstance(error, ValueError) and "@triton.jit" in first_line(error):
+        # A function of the language by a name that was not bound.
+        return True
+    if isinstance(error, AssertionError):
+        # `tl.device_assert` and its like.
+        return False
+    numpy = os.path.dirname(os.path.realpath(np.__file__)) + os.sep
+    files = [os.path.realpath(file) for file, _ in _lines(error)]
+    innermost = next((file for file in reversed(files) if not file.startswith(numpy)), "")
+    return innermost.endswith(_INTERPRETER) or os.path.dirname(innermost) == _PACKAGE
 
 
 def _other_version(error: BaseException, place: Place) -> str | None:

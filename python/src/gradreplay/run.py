@@ -80,7 +80,7 @@ def _outputs(harness: Harness, request: Request, place: Place, answer: Answer) -
     arguments = _arguments(harness, arrays, request)
     enter_tree(place)
     before = set(sys.modules)
-    triton_interpreter.guard()
+    triton_interpreter.complete(place, request.device)
     triton_interpreter.check_versions()
     with directed(request.rounding, harness.framework, request.device) as rounding:
         if rounding.is_known:

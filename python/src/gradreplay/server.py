@@ -67,7 +67,6 @@ def preload(names: str, variables: Mapping[str, str]) -> Fault | None:
     name = ""
     try:
         check_version(variables)
-        triton_interpreter.guard()
         for name in filter(None, (item.strip() for item in names.split(","))):
             importlib.import_module(name)
         triton_interpreter.check_versions()

@@ -1,40 +1,28 @@
-"""What Triton's interpreter gets wrong or lacks: refused, told or mended.
+"""Triton's interpreter, for kernels as they are written for a GPU: what it lacks, gets wrong or cannot do.
 
-The interpreter holds bfloat16 as its 16 bits. Moves and conversions to and from float32 are right
-(the latter cut off instead of rounding); arithmetic is that of integers, `tl.dot` included. A function of
-`triton.language` imported by name (`exp = tl.exp`) fails in it, and one of libdevice returns nothing: both
-are mended here. Seen in triton 3.6.
+A kernel may know functions of `triton.language` by names of its own (`exp = tl.exp`), call libdevice, compute
+in bfloat16, be autotuned, and be launched by the properties of a device. The interpreter of triton 3.6
+refuses, misses or miscomputes these. All changes stay for the rest of the process.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.abc
 import importlib.machinery
-import math
 import os
 import sys
+import types
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from .faults import Blame
-from .notes import note
+from . import triton_bfloat16, triton_device, triton_libdevice
+from .faults import Blame, Place
 
 _INTERPRETER = "triton.runtime.interpreter"
-
-# Methods of the interpreter's builder that compute with the elements of their operands.
-_ARITHMETIC = """
-    create_dot create_fma create_clampf create_atomic_rmw
-    create_fadd create_fsub create_fmul create_fdiv create_frem create_precise_divf
-    create_minimumf create_minnumf create_maximumf create_maxnumf
-    create_fcmpOLT create_fcmpOGT create_fcmpOLE create_fcmpOGE create_fcmpOEQ create_fcmpONE
-    create_fcmpULT create_fcmpUGT create_fcmpULE create_fcmpUGE create_fcmpUEQ create_fcmpUNE
-    create_cos create_sin create_exp create_exp2 create_log create_log2 create_erf
-    create_sqrt create_precise_sqrt create_rsqrt create_floor create_ceil
-""".split()
-_CASTS = ("create_fp_trunc", "create_fp_to_fp")
 
 
 def is_used() -> bool:
@@ -63,10 +51,10 @@ def check_versions() -> None:
         )
 
 
-def guard() -> None:
-    """Makes the interpreter refuse arithmetic of bfloat16, now or when it is imported."""
+def complete(place: Place, device: str) -> None:
+    """Completes the interpreter, now or when it is imported."""
     if is_used():
-        when_loaded(guard_module)
+        when_loaded(lambda interpreter: _complete_module(interpreter, place, device))
 
 
 def when_loaded(change: Callable[[Any], None]) -> None:
@@ -106,136 +94,117 @@ class _Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
-def guard_module(interpreter: Any) -> None:
-    """Guards the builder of an interpreter's module; a second time does nothing."""
-    builder = getattr(interpreter, "InterpreterBuilder", None)
-    if builder is None or getattr(builder, "guarded", False):
+def _complete_module(interpreter: Any, place: Place, device: str) -> None:
+    """Completes an interpreter's module; a second time does nothing."""
+    if getattr(interpreter.InterpreterBuilder, "completed", False):
         return
-    builder.guarded = True
-    for name in _ARITHMETIC:
-        if compute := getattr(builder, name, None):
-            setattr(builder, name, _refusing(name, compute))
-    for name in _CASTS:
-        if cast := getattr(builder, name, None):
-            setattr(builder, name, _telling(cast))
-    if (patch := getattr(interpreter, "_patch_lang", None)) is not None:
-        interpreter._patch_lang = _binding(interpreter, patch)
+    interpreter.InterpreterBuilder.completed = True
+    triton_bfloat16.apply(interpreter)
+    triton_libdevice.apply(interpreter)
+    if device == "cpu":
+        triton_device.apply(place)
+    _choose_first_config()
+    interpreter._patch_lang = _Language(interpreter, place).enter
 
 
-def _refusing(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
-    operation = "tl.dot" if name == "create_dot" else f"`{name.removeprefix('create_')}`"
+def _choose_first_config() -> None:
+    """Autotuned kernels run the first of their configurations, or of those that pruning leaves."""
+    autotuner: Any = sys.modules["triton.runtime.autotuner"].Autotuner
 
-    def guarded(self: Any, *operands: Any, **named: Any) -> Any:
-        if any(_is_bfloat16(operand) for operand in operands):
-            raise _bfloat16_error(operation)
-        return compute(self, *operands, **named)
+    def first(tuner: Any, named: dict[str, Any]) -> list[Any]:
+        configs = list(tuner.configs)
+        if tuner.early_config_prune:
+            configs = list(tuner.early_config_prune(tuner.configs, tuner.nargs, **named))
+        return configs[:1] or list(tuner.configs)[:1]
 
-    return guarded
+    def measured(_tuner: Any, *_args: Any, **_named: Any) -> list[float]:
+        return [0.0, 0.0, 0.0]
 
-
-def _bfloat16_error(operation: str) -> Blame:
-    return Blame(
-        "environment",
-        f"triton {_version()}'s interpreter computes {operation} of bfloat16 on the raw "
-        "bits: its results mean nothing",
-        "replay on a GPU (--backend cuda), or let the harness give the kernel float32 "
-        "where `device` is cpu",
-    )
+    autotuner.prune_configs = first
+    autotuner._bench = measured
 
 
-def _telling(cast: Callable[..., Any]) -> Callable[..., Any]:
-    def guarded(self: Any, source: Any, target: Any, *others: Any, **named: Any) -> Any:
-        if "bf16" in str(target):
-            note(
-                f"triton {_version()}'s interpreter cuts off where it casts to bfloat16: "
-                "a GPU rounds to nearest"
-            )
-        return cast(self, source, target, *others, **named)
-
-    return guarded
+# What the interpreter has of its own for functions of `triton.language`.
+_OWN = """
+    reduce associative_scan range static_range static_assert static_print
+    multiple_of max_contiguous max_constancy
+""".split()
+_LIBDEVICE = ("triton.language.extra.libdevice", "triton.language.extra.cuda.libdevice")
 
 
-def _binding(interpreter: Any, patch: Callable[..., Any]) -> Callable[..., Any]:
-    """Binds what a kernel knows by a name of its own to the interpreter, besides `tl`'s functions."""
-    core: Any = sys.modules["triton.language.core"]
-    device = {
-        name: _elementwise(interpreter, name, compute) for name, compute in _LIBDEVICE.items()
-    }
+class _Language:
+    """The functions of `triton.language` while kernels are interpreted."""
 
-    def patched(function: Any) -> Any:
-        names: dict[str, Any] = function.__globals__
+    def __init__(self, interpreter: Any, place: Place) -> None:
+        self._interpreter, self._place = interpreter, place
+        self._patch: Callable[..., Any] = interpreter._patch_lang
+        self._language: Any = sys.modules["triton.language"]
+        self._core: Any = sys.modules["triton.language.core"]
+        self._is_entered = False
+        # Namespaces whose functions are bound, by their identity.
+        self._bound: dict[int, dict[str, Any]] = {}
+
+    def enter(self, function: Any) -> Any:
+        """Binds what a function knows to the interpreter; a launch leaves it again by `restore`."""
+        names = function.__globals__
+        self._bind_names(names, str(names.get("__name__", "")).partition(".")[0])
+        if self._is_entered:
+            # A function that a kernel calls.
+            return types.SimpleNamespace(restore=lambda: None)
+        self._is_entered = True
+        # A module may know functions of Triton alone, and not the module that they are of.
+        language = {"tl": self._language, "core": self._core}
+        scope = self._patch(types.SimpleNamespace(__globals__=language))
+        return types.SimpleNamespace(restore=lambda: self._leave(scope))
+
+    def _leave(self, scope: Any) -> None:
+        self._is_entered = False
+        if scope is not None:
+            scope.restore()
+
+    def _bind_names(self, names: dict[str, Any], package: str) -> None:
+        """Binds functions of Triton in a namespace, and in modules of its package that it names."""
+        if id(names) in self._bound:
+            return
+        self._bound[id(names)] = names
         for name, value in list(names.items()):
-            if core.is_builtin(value):
-                names[name] = _bound(interpreter, core, value)
-            elif getattr(value, "__module__", None) == _LIBDEVICE_MODULE:
-                names[name] = device.get(value.__name__, value)
-            elif getattr(value, "__name__", None) == _LIBDEVICE_MODULE:
-                vars(value).update(device)
-        return patch(function)
+            if isinstance(value, ModuleType):
+                if self._may_know_kernels(value, package):
+                    self._bind_names(vars(value), package)
+            elif not name.startswith("__") and (bound := self._bind(value)) is not value:
+                names[name] = bound
 
-    return patched
+    def _may_know_kernels(self, module: ModuleType, package: str) -> bool:
+        top = module.__name__.partition(".")[0]
+        if top == "triton":
+            # The interpreter binds the language itself.
+            return module.__name__ in _LIBDEVICE
+        return top == package or self._place.in_tree(getattr(module, "__file__", None))
 
+    def _bind(self, value: Any) -> Any:
+        name, module = getattr(value, "__name__", ""), getattr(value, "__module__", None)
+        if module == self._core.__name__ and name in _OWN:
+            return lambda *args, **named: getattr(self._language, name)(*args, **named)
+        if module == _LIBDEVICE[0] and callable(value):
+            # It has names alone, for which a compiler takes those of the device.
+            value = getattr(importlib.import_module(_LIBDEVICE[1]), name, value)
+        return self._call(value) if self._core.is_builtin(value) else value
 
-def _bound(interpreter: Any, core: Any, builtin: Callable[..., Any]) -> Callable[..., Any]:
-    def bound(*args: Any, **named: Any) -> Any:
-        if builtin.__name__ in ("reduce", "associative_scan"):
-            # The interpreter has its own.
-            return getattr(core, builtin.__name__)(*args, **named)
-        return builtin(*args, **named | {"_semantic": interpreter.interpreter_semantic})
+    def _call(self, builtin: Callable[..., Any]) -> Callable[..., Any]:
+        semantic = self._interpreter.interpreter_semantic
 
-    return bound
+        def call(*args: Any, **named: Any) -> Any:
+            result = builtin(*args, **named | {"_semantic": semantic})
+            is_device = builtin.__module__ == _LIBDEVICE[1]
+            return self._in_own_types(result) if is_device else result
 
+        return call
 
-_LIBDEVICE_MODULE = "triton.language.extra.libdevice"
-# Functions of libdevice that loss kernels call.
-_LIBDEVICE: dict[str, Callable[..., Any]] = {
-    "tanh": np.tanh,
-    "exp": np.exp,
-    "exp2": np.exp2,
-    "expm1": np.expm1,
-    "log": np.log,
-    "log2": np.log2,
-    "log1p": np.log1p,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "erf": np.vectorize(math.erf),
-    "pow": np.power,
-    "sin": np.sin,
-    "cos": np.cos,
-    "abs": np.abs,
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "rint": np.rint,
-    "trunc": np.trunc,
-    "div_rn": np.divide,
-    "fast_dividef": np.divide,
-    "fast_expf": np.exp,
-    "fast_logf": np.log,
-    "fast_powf": np.power,
-    "fast_tanhf": np.tanh,
-}
-
-
-def _elementwise(interpreter: Any, name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
-    def computed(*args: Any, **_named: Any) -> Any:
-        semantic = interpreter.interpreter_semantic
-        operands = [semantic.to_tensor(arg) for arg in args]
-        if any(_is_bfloat16(operand.handle) for operand in operands):
-            raise _bfloat16_error(f"`{name}`")
-        first = operands[0].dtype
-        numbers = compute(*(operand.handle.data for operand in operands))
-        handle = interpreter.TensorHandle(
-            numbers.astype(interpreter._get_np_dtype(first)), first.scalar
-        )
-        blocks = [operand.type for operand in operands if operand.type.is_block()]
-        kind = blocks[0].with_element_ty(first) if blocks else first
-        return semantic.tensor(handle, kind)
-
-    return computed
-
-
-def _is_bfloat16(operand: object) -> bool:
-    return "bf16" in str(getattr(operand, "dtype", "")) and hasattr(operand, "data")
+    def _in_own_types(self, result: Any) -> Any:
+        """A result of libdevice in the language's types, which a twin changes; its own are equal copies."""
+        scalar = result.handle.dtype.scalar
+        kind = result.type.with_element_ty(scalar) if result.type.is_block() else scalar
+        return self._core.tensor(result.handle, kind)
 
 
 def _version() -> str:
