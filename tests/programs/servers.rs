@@ -104,6 +104,17 @@ fn a_preload_that_fails_is_told_with_its_advice() {
     ");
 }
 
+#[test]
+fn modules_that_take_longer_to_load_than_a_replay_may_are_no_mistake_of_the_program() {
+    let run = serving("slow", "").replay_kernel("divide 3", &["--timeout", "0.2"]);
+    insta::assert_snapshot!(run.text(), @"
+    exit code 128
+    --- stderr
+    error: the program's environment: it was still loading a, b after 0.2 s (--timeout)
+    hint: modules come from the disk at first, and slowly: replay it again, allow more with --timeout, or name fewer modules in `preload`
+    ");
+}
+
 /// What a gradient check says of a program that does what `words` say, and by how many processes how many
 /// replays were made.
 fn checked(behaviour: &str, words: &str, more: &[&str]) -> (String, usize, usize) {

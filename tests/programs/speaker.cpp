@@ -306,6 +306,7 @@ static int serve(int socket) {
   }
   if (!variable("SPEAKER_LOG").empty()) std::ofstream(variable("SPEAKER_LOG"), std::ios::app) << getpid() << "\n";
   if (behaviour == "dies") return 3;
+  if (behaviour == "slow") pause();
   send(socket, "{\"hello\":1,\"identity\":\"speaker " + variable("REPLAY_PRELOAD") + "\",\"notes\":[]}");
   std::string pending;
   for (char buffer[4096];;) {

@@ -294,9 +294,7 @@ impl Server {
                 Ok(Server { identity, notes, ..server })
             }
             Some(_) => Err(server_mistake_error("it does not begin with `hello`", "")),
-            None if Instant::now() >= deadline => {
-                Err(server_mistake_error("it did not say `hello` in time", ""))
-            }
+            None if Instant::now() >= deadline => Err(late_start_error(project, bounds.timeout)),
             None => match server.served.ended() {
                 Ok((end, error_output)) => {
                     Err(server_exit_error(project, end, &String::from_utf8_lossy(&error_output)))
@@ -437,6 +435,25 @@ fn format_run_message(
 fn server_mistake_error(mistake_text: &str, error_output: &str) -> ProgramError {
     let source = PrintedTail::last(error_output);
     ProgramError::Mistake { message: mistake_text.to_owned(), source, hint: None }
+}
+
+/// The error for a process still on its way to `hello` after `timeout`.
+fn late_start_error(project: &HarnessProgram, timeout: Duration) -> ProgramError {
+    let seconds = timeout.as_secs_f64();
+    let preload = project.spec.preload.clone().unwrap_or_default();
+    let (doing, advice) = match preload.as_slice() {
+        [] => ("starting".to_owned(), "allow more with --timeout"),
+        modules => (
+            format!("loading {}", modules.join(", ")),
+            "modules come from the disk at first, and slowly: replay it again, allow more with --timeout, or \
+             name fewer modules in `preload`",
+        ),
+    };
+    ProgramError::Environment {
+        message: format!("it was still {doing} after {seconds} s (--timeout)"),
+        source: None,
+        hint: Some(advice.to_owned()),
+    }
 }
 
 /// The error for a process gone without a word.
