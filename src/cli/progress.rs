@@ -1,9 +1,11 @@
 //! The progress of long work: one line on standard error, on a terminal only.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use ::replay::report::{ReportLine, sanitise_line};
+use ::replay::report::{ReportLine, format_short_number, sanitise_line};
+use ::replay::trial::GradientWork;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::out::eprintln;
@@ -29,6 +31,48 @@ fn is_shown(watch: ProgressLevel) -> bool {
     WATCH.load(Ordering::Relaxed) == watch as u8
 }
 
+/// The line of the current command, for work deep below it.
+static CURRENT: Mutex<Option<ProgressBar>> = Mutex::new(None);
+/// When a line about long work was printed last.
+static LAST_LINE: Mutex<Option<Instant>> = Mutex::new(None);
+/// Work on gradients that takes longer is told of, and how often where nobody watches a moving line.
+const LONG_WORK: Duration = Duration::from_secs(30);
+
+/// Shows work on gradients: in the moving line, or where there is none by a line now and then.
+pub fn show_gradient_work(work: &GradientWork) {
+    let message = describe_gradient_work(work);
+    let message = sanitise_line(&message);
+    let current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match current {
+        Some(bar) if !bar.is_hidden() => bar.set_message(message.into_owned()),
+        _ if is_shown(ProgressLevel::Quiet) => {}
+        _ => {
+            let mut last_line = LAST_LINE.lock().unwrap_or_else(PoisonError::into_inner);
+            let since = match *last_line {
+                Some(last_line) => last_line.elapsed(),
+                None if work.done == 0 => work.each.saturating_mul(work.fewest as u32),
+                None => work.elapsed,
+            };
+            if since >= LONG_WORK {
+                *last_line = Some(Instant::now());
+                eprintln!("{message}");
+            }
+        }
+    }
+}
+
+fn describe_gradient_work(work: &GradientWork) -> String {
+    let GradientWork { fixture, output, done, most, fewest, each, .. } = work;
+    let each = format_short_number(each.as_secs_f64(), 2);
+    let step = match done {
+        0 => format!("{fewest} evaluations or more"),
+        _ => format!("{done} of at most {most} evaluations"),
+    };
+    format!(
+        "checking {output} of {fixture}: {step}, {each} s each (--gradients quick takes fewer, off none)"
+    )
+}
+
 /// A line about the current work. It disappears when dropped.
 pub struct Progress(ProgressBar);
 
@@ -37,7 +81,9 @@ impl Progress {
     pub fn start() -> Progress {
         let bar = ProgressBar::new_spinner();
         let style = ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}");
-        Progress(hide_unless_watched(bar.with_style(style.expect("the template is right"))))
+        let bar = hide_unless_watched(bar.with_style(style.expect("the template is right")));
+        *CURRENT.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+        Progress(bar)
     }
 
     /// Shows the current work.
@@ -74,6 +120,7 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
+        *CURRENT.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.0.finish_and_clear();
     }
 }
@@ -88,4 +135,28 @@ fn hide_unless_watched(bar: ProgressBar) -> ProgressBar {
         bar.enable_steady_tick(Duration::from_millis(120));
     }
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_on_gradients_says_what_it_takes_before_it_begins_and_how_far_it_is() {
+        let told = [0, 40].map(|done| {
+            describe_gradient_work(&GradientWork {
+                fixture: "step0",
+                output: "dq",
+                done,
+                most: 1024,
+                fewest: 96,
+                each: Duration::from_millis(1240),
+                elapsed: Duration::from_secs(50),
+            })
+        });
+        insta::assert_snapshot!(told.join("\n"), @"
+        checking dq of step0: 96 evaluations or more, 1.2 s each (--gradients quick takes fewer, off none)
+        checking dq of step0: 40 of at most 1024 evaluations, 1.2 s each (--gradients quick takes fewer, off none)
+        ");
+    }
 }

@@ -611,6 +611,7 @@ mod tests {
             matches_along: None,
             story,
             directions: 8,
+            of_directions: 8,
             elements: 3,
             checked: 3,
             worst: 0.5,

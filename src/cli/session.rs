@@ -17,11 +17,12 @@ use ::replay::foreign::Keeper;
 use ::replay::harness::Harness;
 use ::replay::program::{self, Runner};
 use ::replay::tensor::count_cores;
-use ::replay::trial::Lab;
+use ::replay::trial::{GradientEffort, GradientWatcher, Lab};
 use ::replay::worker::Limits;
 use clap::{Args, ValueEnum};
 
 use super::error::{CliResult, CommandError, ErrorContext};
+use super::progress;
 
 /// Options of every replaying command.
 #[derive(Clone, Debug, Args)]
@@ -46,6 +47,11 @@ pub struct SessionArgs {
     /// Cores that run thread blocks; the outcome does not depend on them [default: all]
     #[arg(long, value_name = "N", value_parser = parse_threads_arg, allow_negative_numbers = true)]
     threads: Option<NonZeroUsize>,
+    /// How thoroughly gradients are held against their loss: off, quick (two directions), full (all directions, every
+    /// kink), or the seconds for those of a fixture, in which as much of it is done as there is time for
+    #[arg(long, value_name = "EFFORT", default_value_t = GradientEffort::USUAL,
+          value_parser = parse_gradients_arg, allow_negative_numbers = true)]
+    gradients: GradientEffort,
     /// Replay again, also where the outcome is in the cache
     #[arg(long)]
     fresh: bool,
@@ -107,6 +113,19 @@ fn parse_seconds_arg(text: &str) -> Result<Duration, String> {
             Duration::ZERO => Err("less than a nanosecond".to_owned()),
             duration => Ok(duration),
         },
+    }
+}
+
+/// The effort of a check of gradients.
+fn parse_gradients_arg(text: &str) -> Result<GradientEffort, String> {
+    match text {
+        "off" => Ok(GradientEffort::Off),
+        "quick" => Ok(GradientEffort::Quick),
+        "full" => Ok(GradientEffort::Full),
+        seconds if seconds.parse::<f64>().is_ok() => {
+            parse_seconds_arg(seconds).map(GradientEffort::Within)
+        }
+        _ => Err("it is off, quick, full or a number of seconds".to_owned()),
     }
 }
 
@@ -302,7 +321,7 @@ impl Session {
             RevisionRunner::Program => {
                 // One for both: a loaded program serves either.
                 let backend = self.program_backend(device, threads)?;
-                Ok([fresh, true].map(|fresh| Lab::new(backend.clone(), self.cache.clone(), fresh)))
+                Ok([fresh, true].map(|fresh| self.equip_lab(backend.clone(), fresh)))
             }
         }
     }
@@ -318,7 +337,13 @@ impl Session {
             RevisionRunner::Kernels => self.kernel_backend(device, threads)?,
             RevisionRunner::Program => self.program_backend(device, threads)?,
         };
-        Ok(Lab::new(backend, self.cache.clone(), fresh))
+        Ok(self.equip_lab(backend, fresh))
+    }
+
+    fn equip_lab(&self, backend: Arc<dyn Backend>, fresh: bool) -> Arc<Lab> {
+        let effort = self.options.gradients;
+        let watcher: GradientWatcher = Arc::new(progress::show_gradient_work);
+        Lab::with_gradient_effort(backend, self.cache.clone(), fresh, effort, Some(watcher))
     }
 
     /// Programs on `device`.
@@ -528,6 +553,19 @@ mod tests {
         99999999999999999999: at most 1024
         ");
         assert_eq!(parse_jobs_arg("256").map(NonZeroUsize::get), Ok(256));
+    }
+
+    #[test]
+    fn the_effort_for_gradients_is_a_word_or_seconds() {
+        let words = ["off", "quick", "full", "90", "0.5"];
+        let told = words.map(|word| parse_gradients_arg(word).map(|effort| effort.to_string()));
+        assert_eq!(told, words.map(|word| Ok(word.to_owned())));
+        insta::assert_snapshot!(refused(parse_gradients_arg, &["", "some", "0", "-1"]), @"
+        : it is off, quick, full or a number of seconds
+        some: it is off, quick, full or a number of seconds
+        0: must be more than 0
+        -1: must be more than 0
+        ");
     }
 
     #[test]

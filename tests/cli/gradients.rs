@@ -61,6 +61,30 @@ fn told(run: &Run) -> String {
 }
 
 #[test]
+fn a_check_of_gradients_says_its_effort_and_a_fuller_one_is_made_anew() {
+    let env = project(KERNEL);
+    let checked = |effort: &str| {
+        let run = env.replay(&["gradcheck", "fixtures/tiny", "--gradients", effort]);
+        let line = run.stdout.lines().find(|line| line.starts_with("  y")).expect("a gradient");
+        format!("{} [{}]", line.trim(), run.code.unwrap_or(-1))
+    };
+    insta::assert_snapshot!(checked("off"), @"y  not checked: left out by --gradients off [125]");
+    assert!(checked("quick").contains(": 2 of 8 directional derivatives, "));
+    assert!(checked("full").contains(": 8 directional derivatives, "));
+    // What was found by another effort does not come back, but for a full check within a limit.
+    assert!(checked("quick").contains(": 2 of 8 directional derivatives, "));
+    assert!(checked("1e-9").contains(": 8 directional derivatives, "));
+    let words = ["gradcheck", "fixtures/tiny", "--gradients", "1e-9", "--fresh"];
+    let late = env.replay(&words);
+    assert!(late.stdout.contains("not checked: 1024 evaluations would take "), "{}", late.text());
+    assert!(late.stdout.contains(": --gradients full"), "{}", late.text());
+    assert_eq!(late.code, Some(125));
+    let replayed = env.replay(&["fixtures/tiny", "--gradients", "off"]);
+    assert_eq!(replayed.code, Some(0), "{}", replayed.text());
+    assert!(replayed.stdout.contains("unchecked: gradient y not checked; "), "{}", replayed.text());
+}
+
+#[test]
 fn a_gradient_without_a_loss_is_said_to_be_unchecked_in_every_format() {
     let env = without_a_loss();
     insta::assert_snapshot!(told(&env.replay(&["fixtures/tiny"])), @"

@@ -145,6 +145,9 @@ pub(crate) const LEAST_UNIT: f64 = 1.0 / (1u64 << 29) as f64;
 pub const SLOPE_EFFORT: [(usize, u64, usize); 3] =
     [(1 << 16, 8, 1024), (1 << 20, 8, 256), (usize::MAX, 2, 64)];
 
+/// The same where little work is asked for, whatever the elements.
+pub const QUICK_SLOPE_EFFORT: (u64, usize) = (2, 64);
+
 /// An element depends on the poison if this moves it so many times further than a repetition does.
 pub const POISON_FACTOR: f64 = 8.0;
 

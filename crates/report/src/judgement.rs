@@ -617,9 +617,14 @@ pub fn render_gradient_line(check: &GradientCheck) -> ReportLine {
         0 => String::new(),
         _ => format!(" of {} of {} elements", check.checked, check.elements),
     };
+    let directions = match check.directions {
+        directions if directions < check.of_directions => {
+            format!("{directions} of {}", check.of_directions)
+        }
+        directions => directions.to_string(),
+    };
     let numbers = format!(
-        "{derivative}: {} directional derivatives{elements}, worst rel. {} (noise {})",
-        check.directions,
+        "{derivative}: {directions} directional derivatives{elements}, worst rel. {} (noise {})",
         format_short_number(check.worst, 2),
         format_short_number(check.error, 2)
     );

@@ -130,7 +130,7 @@ def _returning(value: Any) -> Callable[..., Any]:
 
 def _claim_tensors(torch: Any, place: Place) -> None:
     """Files of the revision that import Triton are told that tensors are on a GPU: it chooses the kernel."""
-    is_on_gpu = torch._C.TensorBase.is_cuda
+    is_on_gpu = torch.Tensor.__base__.is_cuda
 
     def is_cuda(tensor: Any) -> bool:
         asking = sys._getframe(1)

@@ -6,14 +6,19 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::convert::identity;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::gradient_budget::{GradientBudget, SlopeError};
 use super::gradient_story::{GradientStory, SpoiltInput, UncheckedGradient};
 use super::twins::describe_far;
 use crate::backend::{Ability, Mode, ReplayError, Variant};
-use crate::trial::{Measurement, Shadow, StepReach, Trial, convert_numerics_error, why_unfinished};
+use crate::trial::{
+    GradientEffort, Measurement, Shadow, SlopeEffort, StepReach, Trial, convert_numerics_error,
+    why_unfinished,
+};
 use crate::worker::{CallPart, Ending, InputChange, Run, Stepped};
 use replay_base::cache::CacheKind;
 use replay_base::concurrent::run_both;
@@ -23,7 +28,7 @@ use replay_base::tensor::step::{Scales, Step};
 use replay_base::tensor::{DType, TensorView, parallel, unravel_index};
 use replay_fixture::fixture::{Fixture, Output};
 use replay_numerics::NumericsError;
-use replay_numerics::constants::{ERROR_RATIO_BEYOND_NOISE, NOISE_FACTOR, SLOPE_EFFORT};
+use replay_numerics::constants::{ERROR_RATIO_BEYOND_NOISE, NOISE_FACTOR};
 use replay_numerics::derivative::{
     self, GradientAnswer, GradientFinding, GradientMismatch, Question,
 };
@@ -65,6 +70,8 @@ pub struct GradientCheck {
     pub story: GradientStory,
     /// Directions with a smooth loss: only these count.
     pub directions: u64,
+    /// The directions of a full check.
+    pub of_directions: u64,
     /// The elements of the input.
     pub elements: usize,
     /// The elements of these directions: the others lie on kinks, or cannot be moved.
@@ -127,12 +134,25 @@ pub fn check_gradients(trial: &Trial) -> Result<Vec<GradientCheck>, ReplayError>
     if trial.variant()?.is_none() {
         return Ok(Vec::new());
     }
-    let key = trial.key_of("gradcheck")?;
-    if let Some(known_checks) = lab.recall(CacheKind::Judgement, &key) {
-        return Ok(known_checks);
+    let effort = lab.gradient_effort();
+    if effort == GradientEffort::Off {
+        return Ok(create_unknown_checks(fixture, &UncheckedGradient::LeftOut));
     }
+    let key = trial.key_of(&format!("gradcheck {effort}"))?;
+    let full_key = trial.key_of(&format!("gradcheck {}", GradientEffort::Full))?;
+    // A full check does for any limit in time.
+    let keys = match effort {
+        GradientEffort::Within(_) => &[&full_key, &key][..],
+        _ => &[&key],
+    };
+    for key in keys {
+        if let Some(known_checks) = lab.recall(CacheKind::Judgement, key) {
+            return Ok(known_checks);
+        }
+    }
+    let budget = GradientBudget::new(effort, list_declared_gradients(fixture).count());
     let check_result = match trial.shadow()? {
-        Shadow::Present(shadow) if shadow.can(Ability::Step) => check_all(trial, shadow)?,
+        Shadow::Present(shadow) if shadow.can(Ability::Step) => check_all(trial, shadow, &budget)?,
         Shadow::Present(_) => {
             ChecksMade::All(create_unknown_checks(fixture, &UncheckedGradient::FixedShadow))
         }
@@ -145,7 +165,8 @@ pub fn check_gradients(trial: &Trial) -> Result<Vec<GradientCheck>, ReplayError>
         ChecksMade::None { why } => return Ok(create_unknown_checks(fixture, &why)),
     };
     if !checks.iter().any(|check| check.story.rests_on_time()) {
-        lab.keep_judgement(&key, &checks)?;
+        let is_full = effort != GradientEffort::Quick && !budget.was_short();
+        lab.keep_judgement(if is_full { &full_key } else { &key }, &checks)?;
     }
     Ok(checks)
 }
@@ -170,7 +191,11 @@ enum ShadowStart {
 }
 
 /// Every gradient against its loss.
-fn check_all(trial: &Trial, shadow: &dyn Variant) -> Result<ChecksMade, ReplayError> {
+fn check_all(
+    trial: &Trial,
+    shadow: &dyn Variant,
+    budget: &GradientBudget,
+) -> Result<ChecksMade, ReplayError> {
     let fixture = trial.fixture();
     let _span = tracing::info_span!("gradcheck", message = fixture.name);
     let watched = list_declared_gradients(fixture).find_map(single_loss).cloned();
@@ -189,7 +214,7 @@ fn check_all(trial: &Trial, shadow: &dyn Variant) -> Result<ChecksMade, ReplayEr
             // Elsewhere slopes and noise would want the same cores, and memory for both.
             let reference_checks = shadow
                 .reference()
-                .map(|_| check_shadow_gradients(trial, shadow, &base, &watched))
+                .map(|_| check_shadow_gradients(trial, shadow, &base, &watched, budget))
                 .transpose()?;
             Ok::<_, ReplayError>(ShadowStart::Ready(Box::new(base), reference_checks))
         },
@@ -204,8 +229,10 @@ fn check_all(trial: &Trial, shadow: &dyn Variant) -> Result<ChecksMade, ReplayEr
             return Ok(ChecksMade::None { why: UncheckedGradient::Unfinished(reason) });
         }
     };
-    let mut gradient_checks =
-        slopes.map_or_else(|| check_shadow_gradients(trial, shadow, &base, &watched), Ok)?;
+    let mut gradient_checks = match slopes {
+        Some(checks) => checks,
+        None => check_shadow_gradients(trial, shadow, &base, &watched, budget)?,
+    };
     for check in &mut gradient_checks {
         let departs = hold_native(check, native, &base);
         if departs && !is_ill_conditioned(trial, shadow, native, &base, &check.output)? {
@@ -225,7 +252,9 @@ fn check_shadow_gradients(
     shadow: &dyn Variant,
     base: &Run,
     watched: &Option<String>,
+    budget: &GradientBudget,
 ) -> Result<Vec<GradientCheck>, ReplayError> {
+    budget.begin(base.call / shadow.at_once(Some(base)).max(1) as u32);
     let neighbour = Neighbour { trial, checks: OnceCell::new() };
     let mut checks = Vec::new();
     for output in list_declared_gradients(trial.fixture()) {
@@ -234,8 +263,10 @@ fn check_shadow_gradients(
         } else {
             CallPart::Whole
         };
-        let checker = GradientChecker { trial, shadow, base, output, part, neighbour: &neighbour };
+        let neighbour = &neighbour;
+        let checker = GradientChecker { trial, shadow, base, output, part, neighbour, budget };
         checks.push(checker.check()?);
+        budget.end_gradient();
     }
     Ok(checks)
 }
@@ -259,6 +290,8 @@ struct GradientChecker<'c> {
     part: CallPart,
     /// The point to check at where inputs are not finite.
     neighbour: &'c Neighbour<'c>,
+    /// The work that the check may be.
+    budget: &'c GradientBudget,
 }
 
 /// A point beside the captured one, with finite neighbours in the place of NaN and infinities. It is made
@@ -360,10 +393,8 @@ impl GradientChecker<'_> {
             constraint.map(|constraint| project_gradient(constraint, &input, &gradient));
         let raw_gradient = gradient;
         let gradient = view_projected(&projected, raw_gradient);
-        let &(_, directions, budget) = SLOPE_EFFORT
-            .iter()
-            .find(|(most, ..)| input.len() <= *most)
-            .expect("the last takes any");
+        let (full, quick) = (SlopeEffort::full(input.len()), SlopeEffort::quick(input.len()));
+        let check = GradientCheck { of_directions: full.directions, ..check };
         let scales = Arc::new(Scales::measure(&input, parallel::count_cores()));
         let question = Question {
             input,
@@ -371,8 +402,8 @@ impl GradientChecker<'_> {
             gradient,
             loss: sum_loss(&terms, base, identity).unwrap_or(f64::NAN),
             magnitude: sum_loss(&terms, base, f64::abs).unwrap_or(f64::NAN),
-            directions,
-            budget,
+            directions: full.directions,
+            budget: full.budget,
             rounded: None,
         };
         let mut timed_out = false;
@@ -380,10 +411,15 @@ impl GradientChecker<'_> {
         let moved_input = MovedInput { input: &check.gradient_of, scales: &scales, constraint };
         let mut ask = |steps: &[Step]| {
             look_up_losses(&mut known_losses, steps, |new_steps| {
-                self.losses(&terms, &moved_input, new_steps, &mut timed_out)
+                self.budget.admit(new_steps.len())?;
+                Ok(self.losses(&terms, &moved_input, new_steps, &mut timed_out)?)
             })
         };
-        let gradient_finding = derivative::check_derivative(&question, &mut ask)?;
+        let Some((effort, gradient_finding)) =
+            self.answer_as_time_allows(&question, [full, quick], &mut ask)?
+        else {
+            return Ok(check.cannot(self.budget.explain_shortage(full)));
+        };
         let is_rounded = gradient_finding.answer == GradientAnswer::Differs
             && match self
                 .trial
@@ -391,7 +427,10 @@ impl GradientChecker<'_> {
             {
                 Some(steps) if steps.len() == gradient.len() => {
                     let question = Question { rounded: Some(steps), ..question };
-                    derivative::check_derivative(&question, ask)?.answer == GradientAnswer::Agrees
+                    match answer_question(&question, effort, &mut ask)? {
+                        Some(finding) => finding.answer == GradientAnswer::Agrees,
+                        None => return Ok(check.cannot(self.budget.explain_shortage(full))),
+                    }
                 }
                 _ => false,
             };
@@ -401,6 +440,7 @@ impl GradientChecker<'_> {
                 &Question { gradient: raw_gradient, ..question },
                 &terms,
                 &moved_input,
+                effort,
             )?
         } else {
             None
@@ -420,6 +460,7 @@ impl GradientChecker<'_> {
         question: &Question,
         terms: &[LossTerm<'_>],
         moved_input: &MovedInput,
+        effort: SlopeEffort,
     ) -> Result<Option<Constraint>, ReplayError> {
         for constraint in Constraint::ALL {
             if !lies_on(constraint, &question.input) {
@@ -433,14 +474,43 @@ impl GradientChecker<'_> {
             };
             let moved_input = MovedInput { constraint: Some(constraint), ..*moved_input };
             let mut timed_out = false;
-            let finding = derivative::check_derivative(&question, |steps| {
-                self.losses(terms, &moved_input, steps, &mut timed_out)
+            let finding = answer_question(&question, effort, &mut |steps: &[Step]| {
+                self.budget.admit(steps.len())?;
+                Ok(self.losses(terms, &moved_input, steps, &mut timed_out)?)
             })?;
-            if finding.answer == GradientAnswer::Agrees {
+            if finding.is_some_and(|finding| finding.answer == GradientAnswer::Agrees) {
                 return Ok(Some(constraint));
             }
         }
         Ok(None)
+    }
+
+    /// The answer to `question` by as much as there is time for of the `full` effort, or else of the `quick` one, and by
+    /// which of them; none if there is too little for either.
+    fn answer_as_time_allows(
+        &self,
+        question: &Question,
+        [full, quick]: [SlopeEffort; 2],
+        ask: &mut impl FnMut(&[Step]) -> Result<Vec<Option<f64>>, SlopeError>,
+    ) -> Result<Option<(SlopeEffort, GradientFinding)>, ReplayError> {
+        let Some(first) = self.budget.choose_first(full, quick) else { return Ok(None) };
+        self.budget.tell(self.trial, &self.output.name);
+        let first_finding = answer_question(question, first, ask)?;
+        if first == full || !self.budget.is_timed() {
+            return Ok(first_finding.map(|finding| (first, finding)));
+        }
+        if self.budget.allows_all(full)
+            && let Some(finding) = answer_question(question, full, ask)?
+        {
+            return Ok(Some((full, finding)));
+        }
+        self.budget.note_shortage();
+        // A full check might know more.
+        let answered = first_finding.filter(|finding| match finding.answer {
+            GradientAnswer::Agrees | GradientAnswer::Differs => true,
+            GradientAnswer::Unknown | GradientAnswer::NoLoss => false,
+        });
+        Ok(answered.map(|finding| (first, finding)))
     }
 
     /// The loss of `terms` after each of `steps`.
@@ -463,12 +533,29 @@ impl GradientChecker<'_> {
         let modes: Vec<Mode> = modes.collect();
         let mut losses = Vec::new();
         let at_once = self.shadow.at_once(Some(self.base));
+        let begun_at = Instant::now();
         self.shadow.run_each(&modes, at_once, &mut |_, run| {
+            self.budget.count_evaluation(self.trial, &self.output.name);
             *timed_out |= matches!(run.ending, Ending::TimedOut(..));
             losses.push(sum_loss(terms, &run, identity));
             Ok(())
         })?;
+        self.budget.add_time(begun_at.elapsed());
         Ok(losses)
+    }
+}
+
+/// The answer to `question` by `effort`; none if its time is over.
+fn answer_question(
+    question: &Question,
+    effort: SlopeEffort,
+    ask: &mut impl FnMut(&[Step]) -> Result<Vec<Option<f64>>, SlopeError>,
+) -> Result<Option<GradientFinding>, ReplayError> {
+    let SlopeEffort { directions, budget } = effort;
+    match derivative::check_derivative(&Question { directions, budget, ..*question }, ask) {
+        Ok(finding) => Ok(Some(finding)),
+        Err(SlopeError::OutOfTime) => Ok(None),
+        Err(SlopeError::Replay(error)) => Err(error),
     }
 }
 
@@ -542,6 +629,7 @@ fn create_blank_check(output: &Output) -> GradientCheck {
         matches_along: None,
         story: GradientStory::Unchecked(UncheckedGradient::NoLoss),
         directions: 0,
+        of_directions: 0,
         elements: 0,
         checked: 0,
         worst: 0.0,

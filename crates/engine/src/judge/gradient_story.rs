@@ -90,6 +90,15 @@ pub enum UncheckedGradient {
     NotSmooth,
     /// A replay took too long. This says as much about the machine.
     OutOfTime,
+    /// The user wants none.
+    LeftOut,
+    /// The check takes longer than it may. This says as much about the machine.
+    TooLong {
+        /// How many more evaluations of the loss it may need.
+        evaluations: usize,
+        /// The time that they would take, in seconds.
+        seconds: u64,
+    },
 }
 
 impl fmt::Display for UncheckedGradient {
@@ -122,6 +131,11 @@ impl fmt::Display for UncheckedGradient {
             }
             UncheckedGradient::NotSmooth => "the loss is not smooth at most elements",
             UncheckedGradient::OutOfTime => "a replay beside the captured inputs ran out of time",
+            UncheckedGradient::LeftOut => "left out by --gradients off",
+            UncheckedGradient::TooLong { evaluations, seconds } => {
+                let time = describe_duration(*seconds);
+                return write!(f, "{evaluations} evaluations would take {time}: --gradients full");
+            }
         };
         f.write_str(words)
     }
@@ -178,8 +192,9 @@ impl GradientStory {
     pub(super) fn rests_on_time(&self) -> bool {
         match self {
             GradientStory::Unchecked(why) => match why {
-                UncheckedGradient::OutOfTime => true,
-                UncheckedGradient::NoLoss
+                UncheckedGradient::OutOfTime | UncheckedGradient::TooLong { .. } => true,
+                UncheckedGradient::LeftOut
+                | UncheckedGradient::NoLoss
                 | UncheckedGradient::ReplayFailed
                 | UncheckedGradient::NoShadow(_)
                 | UncheckedGradient::FixedShadow
@@ -200,6 +215,15 @@ impl GradientStory {
             | GradientStory::Mismatch => false,
             GradientStory::Beside { story, .. } => story.rests_on_time(),
         }
+    }
+}
+
+/// `40 s`, `7 minutes`, `3 hours`.
+fn describe_duration(seconds: u64) -> String {
+    match seconds {
+        0..100 => format!("{} s", seconds.max(1)),
+        100..5400 => format!("{} minutes", (seconds + 30) / 60),
+        _ => format!("{} hours", (seconds + 1800) / 3600),
     }
 }
 
@@ -228,6 +252,20 @@ mod tests {
         assert!(beside(late).rests_on_time());
         assert!(!beside(GradientStory::Matches).rests_on_time());
         assert!(!GradientStory::Unchecked(UncheckedGradient::NotSmooth).rests_on_time());
+        let long = UncheckedGradient::TooLong { evaluations: 400, seconds: 415 };
+        assert!(GradientStory::Unchecked(long).rests_on_time());
+    }
+
+    #[test]
+    fn work_that_takes_too_long_says_how_much_there_is_and_what_does_it() {
+        let told = [0, 40, 415, 11_000]
+            .map(|seconds| UncheckedGradient::TooLong { evaluations: 400, seconds }.to_string());
+        insta::assert_snapshot!(told.join("\n"), @"
+        400 evaluations would take 1 s: --gradients full
+        400 evaluations would take 40 s: --gradients full
+        400 evaluations would take 7 minutes: --gradients full
+        400 evaluations would take 3 hours: --gradients full
+        ");
     }
 
     #[test]

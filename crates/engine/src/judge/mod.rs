@@ -7,6 +7,7 @@
 
 mod accesses;
 mod gradcheck;
+mod gradient_budget;
 mod gradient_story;
 mod known;
 mod launches;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Subject, Trial};
+use super::{GradientEffort, GradientWatcher, GradientWork, Subject, Trial};
 use crate::backend::{Backend, Held, ReplayError};
 use replay_base::cache::{Cache, CacheKind};
 use replay_base::scratch::Scratch;
@@ -19,14 +19,39 @@ pub struct Lab {
     cache: Cache,
     fresh: bool,
     scratch: Scratch,
+    gradient_effort: GradientEffort,
+    gradient_watcher: Option<GradientWatcher>,
 }
 
 impl Lab {
     /// A lab that runs trials on `backend` and remembers in `cache`. With `fresh` it ignores the
     /// outcomes, noise and judgements in the cache.
     pub fn new(backend: Arc<dyn Backend>, cache: Cache, fresh: bool) -> Arc<Lab> {
+        Lab::with_gradient_effort(backend, cache, fresh, GradientEffort::USUAL, None)
+    }
+
+    /// The same with an effort for gradients, and with word of their progress to `gradient_watcher`.
+    pub fn with_gradient_effort(
+        backend: Arc<dyn Backend>,
+        cache: Cache,
+        fresh: bool,
+        gradient_effort: GradientEffort,
+        gradient_watcher: Option<GradientWatcher>,
+    ) -> Arc<Lab> {
         let scratch = Scratch::of_process(&cache.temporary());
-        Arc::new(Lab { backend, cache, fresh, scratch })
+        Arc::new(Lab { backend, cache, fresh, scratch, gradient_effort, gradient_watcher })
+    }
+
+    /// How much work the check of gradients may be.
+    pub(crate) fn gradient_effort(&self) -> GradientEffort {
+        self.gradient_effort
+    }
+
+    /// Tells of the work on a gradient.
+    pub(crate) fn tell_gradient_work(&self, work: &GradientWork) {
+        if let Some(watcher) = &self.gradient_watcher {
+            watcher(work);
+        }
     }
 
     /// The trial of `sources` on `subject`.

@@ -7,6 +7,7 @@
 mod build;
 mod checked_replay;
 mod early_noise;
+mod gradient_effort;
 mod imprints;
 mod lab;
 mod lazy_value;
@@ -26,6 +27,8 @@ use std::time::Duration;
 
 pub use self::build::{Shadow, VariantBuild};
 pub use self::checked_replay::{AccessCheck, CheckedReplay};
+pub(crate) use self::gradient_effort::SlopeEffort;
+pub use self::gradient_effort::{GradientEffort, GradientWatcher, GradientWork};
 pub use self::imprints::OutputImprint;
 pub use self::lab::Lab;
 pub use self::measurement::{Measurement, Nondeterminism, OutputNoise, Probe};

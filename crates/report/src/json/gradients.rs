@@ -26,6 +26,8 @@ pub(super) struct CheckedGradient<'a> {
     reason: Option<String>,
     /// Directions that count: those along which the loss is smooth.
     directions: u64,
+    /// The directions of a full check.
+    of_directions: u64,
     /// The elements of the input.
     elements: usize,
     /// The elements that the directions move: the others lie on kinks, or cannot be moved.
@@ -61,6 +63,7 @@ fn checked_gradient(check: &GradientCheck) -> CheckedGradient<'_> {
         verdict: check.story.verdict(),
         reason: check.story.reason(),
         directions: check.directions,
+        of_directions: check.of_directions,
         elements: check.elements,
         checked: check.checked,
         worst: check.worst,
