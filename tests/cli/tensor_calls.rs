@@ -26,7 +26,7 @@ fn project(
     for entry in shipped.read_dir().unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
-        env.repo.write(&format!("csrc/{name}"), &fs::read_to_string(&path).unwrap());
+        env.repo.write(&format!("csrc/{name}"), fs::read_to_string(&path).unwrap());
     }
     let head = format!("sources = [\"csrc/{source}\"]\ninclude = [\"csrc\"]\n");
     env.repo.write("replay.toml", head + harness);
