@@ -102,7 +102,8 @@ fn check_refusal_line(error: &FrontendError, lines: usize) {
     let (FrontendError::UnseenLaunch { line, .. }
     | FrontendError::UnseenMacroLaunch { line, .. }
     | FrontendError::SharedMemory { line, .. }
-    | FrontendError::Unsupported { line, .. }) = error;
+    | FrontendError::Unsupported { line, .. }
+    | FrontendError::KeywordArgument { line, .. }) = error;
     check_line_number(*line, lines);
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::FrontendError;
 use super::edits::Edits;
 use super::lexer::{TokenKind, Tokens, lex_tokens};
 
@@ -25,10 +26,18 @@ pub struct CallTensors<'a> {
 ///
 /// With `f(Tensor& out, ...)`, `f(out, x)` becomes `f(::replay_torch::changed(out), x)`.
 /// `dx, _ = f(x)` becomes `::replay_torch::results(..., ...) = f(x)`. A single call that names no output, `f(x)`,
-/// becomes `(f(x), ::replay_torch::results(...))`, with all outputs in the order of the harness.
-pub fn bind_call_tensors(statements: &str, call: CallTensors) -> String {
+/// becomes `(f(x), ::replay_torch::results(...))`, with all outputs in the order of the harness. Lines are of `origin`.
+///
+/// # Errors
+/// [`FrontendError::KeywordArgument`] for `f(x=x)`.
+pub fn bind_call_tensors(
+    statements: &str,
+    origin: &str,
+    call: CallTensors,
+) -> Result<String, FrontendError> {
     let outputs = call.outputs;
     let tokens = Tokens::new(statements, lex_tokens(statements));
+    refuse_keyword_arguments(statements, origin, &tokens)?;
     let mut edits = Edits::default();
     pass_changed_tensors(statements, &tokens, call, &mut edits);
     let mut index = 0;
@@ -52,7 +61,36 @@ pub fn bind_call_tensors(statements: &str, call: CallTensors) -> String {
         edits.insert(call.start, "(");
         edits.insert(call.end, format!(", {})", list_results(outputs).trim_end()));
     }
-    edits.apply(statements)
+    Ok(edits.apply(statements))
+}
+
+/// Refuses `f(x=x)`: in C++ it assigns, and passes by position.
+fn refuse_keyword_arguments(
+    text: &str,
+    origin: &str,
+    tokens: &Tokens,
+) -> Result<(), FrontendError> {
+    const STATEMENTS: [&str; 4] = ["for", "if", "switch", "while"];
+    for index in 0..tokens.len() {
+        let is_call = tokens[index].kind == TokenKind::Ident
+            && tokens.is_spelled_at(text, index + 1, "(")
+            && !STATEMENTS.contains(&tokens[index].text(text));
+        let Some(end) = tokens.skip_group(index + 1).filter(|_| is_call) else { continue };
+        for argument in tokens.split_arguments(text, index + 2..end - 1) {
+            let name = tokens[argument.start];
+            let is_assignment = name.kind == TokenKind::Ident
+                && tokens.is_spelled_at(text, argument.start + 1, "=")
+                && !tokens.is_spelled_at(text, argument.start + 2, "=");
+            if argument.len() > 2 && is_assignment {
+                return Err(FrontendError::KeywordArgument {
+                    name: name.text(text).to_owned(),
+                    path: origin.to_owned(),
+                    line: text[..name.start].matches('\n').count() + 1,
+                });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Passes tensors to the parameters of functions that may change them.
@@ -131,7 +169,16 @@ mod tests {
         let changed = BTreeMap::from([("f_out".to_owned(), BTreeSet::from([0]))]);
         let call =
             CallTensors { pointers: &["x", "dx", "dw"], outputs: &["dx", "dw"], changed: &changed };
-        bind_call_tensors(statements, call).replace("::replay_torch::", "")
+        bind_call_tensors(statements, "call in a.toml", call)
+            .map_or_else(|error| error.to_string(), |text| text.replace("::replay_torch::", ""))
+    }
+
+    #[test]
+    fn an_argument_by_its_name_is_refused() {
+        insta::assert_snapshot!(bound("\ndx = f(x, ns::g(1, dy=x));"), @"`dy=` at call in a.toml:2 names an argument, and C++ would assign to it");
+        for right in ["f(x == dx);", "for (k = 0; k < n; k++) f(x);", "f((k = 1), x);", "f();"] {
+            assert!(!bound(right).contains("names an argument"), "{right}");
+        }
     }
 
     #[test]

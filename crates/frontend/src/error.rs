@@ -35,6 +35,14 @@ pub enum FrontendError {
         /// 1-based.
         line: usize,
     },
+    /// An argument of a call in the harness is given by its name, as Python has it.
+    #[error("`{name}=` at {path}:{line} names an argument, and C++ would assign to it")]
+    KeywordArgument {
+        name: String,
+        path: String,
+        /// 1-based.
+        line: usize,
+    },
 }
 
 impl FrontendError {
@@ -53,6 +61,7 @@ impl FrontendError {
             Self::Unsupported { .. } => {
                 "guard it with #ifdef __CUDA_ARCH__ and give plain C++ in the #else branch"
             }
+            Self::KeywordArgument { .. } => "give the arguments in the order of the function",
         };
         Some(hint.to_owned())
     }

@@ -111,7 +111,8 @@ pub(super) fn generate_entry_point(
         let pointers: Vec<&str> = pointers.map(|tensor| tensor.name.as_str()).collect();
         let outputs: Vec<&str> = harness.outputs.keys().map(String::as_str).collect();
         let tensors = CallTensors { pointers: &pointers, outputs: &outputs, changed };
-        call_text = replay_frontend::bind_call_tensors(&call_text, tensors);
+        call_text =
+            replay_frontend::bind_call_tensors(&call_text, &harness_origin(harness), tensors)?;
     }
     let statements = replay_frontend::translate_harness_call(
         &call_text,
