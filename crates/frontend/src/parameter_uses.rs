@@ -138,12 +138,25 @@ impl<'t> UseReader<'t> {
         Some(ParameterUse::Unknown)
     }
 
+    /// Whether a `*` before the pointer at `index` reads it, and multiplies nothing.
+    fn is_dereferenced(&self, index: usize) -> bool {
+        let Some(before) = index.checked_sub(2).map(|before| self.tokens[before]) else {
+            return false;
+        };
+        let ends_operand = match before.kind {
+            TokenKind::Ident => before.text(self.text) != "return",
+            TokenKind::Number => true,
+            _ => [")", "]"].contains(&before.text(self.text)),
+        };
+        self.is_spelled_before(index, "*") && !ends_operand
+    }
+
     /// What the pointer at `index` tells; none if nothing.
     fn use_of_pointer(&mut self, index: usize) -> Option<ParameterUse> {
         let is_first_element = self.is_spelled(index + 1, "[")
             && self.tokens.get(index + 2).is_some_and(|token| token.text(self.text) == "0")
             && self.is_spelled(index + 3, "]");
-        if is_first_element || self.is_spelled_before(index, "*") {
+        if is_first_element || self.is_dereferenced(index) {
             return Some(ParameterUse::OneElement);
         }
         if self.is_compared_for_equality(index) {

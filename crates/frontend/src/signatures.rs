@@ -365,6 +365,7 @@ mod tests {
                     cudaMemset(total, 0, sizeof(float)); if (total) mean<<<1, n>>>(total, rows, x, n);\n\
                     if (kept != nullptr) last<<<1, 1>>>(kept, rows); }\n\
                     void at(float* sums) { atomicAdd(&sums[blockIdx.x], 1.0f); atomicAdd(sums + 1, 1.0f); }\n\
+                    void scaled(float* y, const float* w, float a, int i) { y[i] = a * w[i] + x[i] * w[i]; }\n\
                     void again(float* y) { again(y); }\n";
         assert_snapshot!(uses(text), @"
         mean loss OneElement
