@@ -315,15 +315,14 @@ fn find_submodule(
 /// The file of `sources` in which `first_error` is, a second definition.
 fn find_repetition(first_error: &str, sources: &SourceSet) -> Option<SourceFinding> {
     let (path, _) = first_error.split_once(':')?;
-    let files = sources.files.iter();
-    if files.clone().filter(|file| is_unit(&file.path)).count() < 2 {
+    let units = sources.files.iter().filter(|file| is_unit(&file.path)).count();
+    if units < 2 || sources.files.iter().all(|file| file.path != path) {
         return None;
     }
-    let file = files.into_iter().find(|file| file.path == path)?;
     Some(if is_unit(path) {
         SourceFinding::RepeatedName(path.to_owned())
     } else {
-        SourceFinding::RepeatedHeader(file.path.clone())
+        SourceFinding::RepeatedHeader(path.to_owned())
     })
 }
 
