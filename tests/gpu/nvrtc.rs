@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use replay::compile::{DeviceToolchain, Signature};
+use replay::cache::Cache;
+use replay::compile::{Artifact, DeviceToolchain, Signature};
 use replay::cuda::Module;
 use replay::frontend::Precision;
 use replay::harness::Harness;
 use replay::history::{SourceSpec, source_set_from_dir};
-use replay::trial::Subject;
 
 use crate::common::gpu_lab::*;
 use crate::gpu::{DEDUCED, Demo, HEADERS, NAMES, WIDENED};
@@ -46,6 +46,14 @@ void all(const int* x, int* out, int n) {
     else put<false><<<1, 1>>>(out);
 }
 "#;
+
+fn compile_host(small: &Small, cache: &Cache) -> Artifact {
+    let fixture = &small.subject.fixture;
+    let signature = Signature::from_fixture(fixture);
+    toolchain(cache)
+        .compile(&fixture.harness, &signature, &small.sources, Precision::Native)
+        .unwrap()
+}
 
 /// Commits of the demonstration: the suspect, the declared fixes, what came before and after.
 const COMMITS: [&str; 7] =
@@ -111,14 +119,14 @@ fn the_instances_in_host_code_are_compiled_at_once_by_the_names_of_their_launche
     let devices = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
     for source in [DEDUCED, NUMBERS] {
         let small = Small::new(source, "all(x, out, n);");
-        let Subject { fixture, .. } = &*small.subject;
-        let signature = Signature::from_fixture(fixture);
-        let host = toolchain(&cache)
-            .compile(&fixture.harness, &signature, &small.sources, Precision::Native)
-            .unwrap();
-        let early = devices.compile_early(&fixture.harness, &small.sources).unwrap();
+        let harness = &small.subject.fixture.harness;
+        let host = compile_host(&small, &cache);
+        let early = devices.compile_early(harness, &small.sources).unwrap();
         assert!(early.is_none(), "host code has yet to tell");
-        let module = devices.compile(&fixture.harness, &small.sources, Some(&host)).unwrap();
+        let module = devices.compile(harness, &small.sources, Some(&host)).unwrap();
+        // The next run knows them before there is host code.
+        let early = devices.compile_early(harness, &small.sources).unwrap().unwrap();
+        assert_eq!((early.path, &early.expressions), (module.path.clone(), &module.expressions));
         let outcome = small.replay(&lab(&cache, Device::Cpu, MINUTE));
         let launched: BTreeSet<String> =
             outcome.launches.iter().map(|launch| launch.kernel.clone()).collect();
@@ -137,12 +145,9 @@ fn an_instance_that_does_not_compile_for_a_gpu_hurts_nobody_unless_it_is_launche
     let (_folder, cache) = cache();
     let devices = DeviceToolchain::new(nvrtc, &search(), "sm_90", &cache);
     let small = Small::new(UNLAUNCHED, "all(x, out, n);");
-    let Subject { fixture, .. } = &*small.subject;
-    let signature = Signature::from_fixture(fixture);
-    let host = toolchain(&cache)
-        .compile(&fixture.harness, &signature, &small.sources, Precision::Native)
-        .unwrap();
-    let module = devices.compile(&fixture.harness, &small.sources, Some(&host)).unwrap();
+    let host = compile_host(&small, &cache);
+    let harness = &small.subject.fixture.harness;
+    let module = devices.compile(harness, &small.sources, Some(&host)).unwrap();
     assert!(module.expressions.is_empty(), "{:?}", module.expressions);
     devices.extend(&module, "put<false>").unwrap();
 }

@@ -1,7 +1,7 @@
 //! Compiles a source set to a module for one GPU architecture, with NVRTC.
 //!
 //! Modules are found by content, like artifacts. The instances of templates in a module are those of the host code, by the
-//! symbols of its artifact. A launch of any other is remembered for the next run.
+//! symbols of its artifact. They are remembered for the next run, as a launch of any other is.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -120,7 +120,7 @@ impl DeviceToolchain {
         &self.nvrtc
     }
 
-    /// Compiles the device code of `sources`, with every known instance of a template: those of earlier launches, or else
+    /// Compiles the device code of `sources`, with every known instance of a template: those of earlier runs, or else
     /// those of `host`, their host code.
     ///
     /// # Errors
@@ -188,6 +188,7 @@ impl DeviceToolchain {
                 Err(CompileError::Refused { .. }) => {}
                 compiled => {
                     let path = compiled?;
+                    self.remember(&key, &of_host)?;
                     return Ok(DeviceModule { path, key, expressions: of_host, unit });
                 }
             }
@@ -208,8 +209,7 @@ impl DeviceToolchain {
         let mut expressions = module.expressions.clone();
         expressions.insert(expression.to_owned());
         let path = self.compile_with(&module.unit, &module.key, &expressions)?;
-        let text = serde_json::to_vec(&expressions).expect("names are plain data");
-        self.cache.write(CacheKind::Fact, &expressions_key(&module.key), &text)?;
+        self.remember(&module.key, &expressions)?;
         Ok(DeviceModule { path, expressions, ..module.clone() })
     }
 
@@ -233,6 +233,12 @@ impl DeviceToolchain {
             rounds: false,
         };
         self.compile_with(&unit, &self.key(&unit)?, &BTreeSet::new())
+    }
+
+    fn remember(&self, key: &str, expressions: &BTreeSet<String>) -> Result<(), CompileError> {
+        let text = serde_json::to_vec(expressions).expect("names are plain data");
+        self.cache.write(CacheKind::Fact, &expressions_key(key), &text)?;
+        Ok(())
     }
 
     fn remembered(&self, key: &str) -> BTreeSet<String> {
