@@ -27,6 +27,7 @@ fn compile_definitions(folder: &Path, precision: Option<&str>) -> PathBuf {
         .cpp(true)
         .no_default_flags(true)
         .flag(flags::STANDARD)
+        .flag("-O2")
         .flags(flags::FLAGS)
         .flags(flags::PRELUDE)
         .flags(precision)

@@ -4,8 +4,8 @@
 pub const STANDARD: &str = "-std=c++17";
 
 /// Options with an effect on bits, or on the sources' view of the headers, except for [`PRELUDE`] and [`STANDARD`].
-pub const FLAGS: [&str; 16] = [
-    "-O2",
+/// The level of optimisation has no effect on bits.
+pub const FLAGS: [&str; 15] = [
     "-x",
     "c++",
     "-w",

@@ -3,7 +3,7 @@
 //! A macro of the user's sources means nothing in them: every word of a header is undefined
 //! while the compiler reads it, unless it is a macro of these headers or of the system's.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::LazyLock;
 use std::{fs, io};
@@ -61,12 +61,16 @@ fn guard_headers() -> Vec<(&'static Path, Vec<u8>)> {
     collect_headers(&INCLUDE, &mut files);
     let texts: Vec<&str> =
         files.iter().map(|file| file.contents_utf8().unwrap_or_default()).collect();
-    let own_macros: BTreeSet<&str> = texts.iter().copied().flat_map(header_macros).collect();
-    let definition_words: BTreeSet<&str> =
-        texts.iter().copied().flat_map(macro_definitions).flat_map(header_words).collect();
-    let mut guarded_files = Vec::new();
+    let own_macros: HashSet<&str> = texts.iter().copied().flat_map(header_macros).collect();
+    let definition_words = texts.iter().copied().flat_map(macro_definitions).flat_map(header_words);
+    let shared_names: BTreeSet<&str> =
+        definition_words.filter(|word| needs_guard(word, &own_macros)).collect();
+    let mut guarded_files = vec![
+        (Path::new(GUARD_BEGIN), save_macros(&shared_names).into_bytes()),
+        (Path::new(GUARD_END), restore_macros(&shared_names).into_bytes()),
+    ];
     for (file, text) in files.iter().zip(texts) {
-        let guarded_text = guard_header(text, &own_macros, &definition_words);
+        let guarded_text = guard_header(text, &own_macros, &shared_names);
         guarded_files.push((file.path(), guarded_text.into_bytes()));
     }
     guarded_files
@@ -76,6 +80,10 @@ fn collect_headers<'d>(dir: &'d Dir<'d>, files: &mut Vec<&'d include_dir::File<'
     files.extend(dir.files());
     dir.dirs().for_each(|dir| collect_headers(dir, files));
 }
+
+/// The headers with the lines for the words of these headers' macros, at the beginning and at the end of each other one.
+const GUARD_BEGIN: &str = "replay/guard_begin.h";
+const GUARD_END: &str = "replay/guard_end.h";
 
 /// The headers' macros from the system's headers, and operators: no macro can be an operator.
 const KEPT: [&str; 25] = [
@@ -132,29 +140,43 @@ fn header_words(code: &str) -> impl Iterator<Item = &str> {
     parts.filter(|word| word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
 }
 
-/// `text` between lines that undefine its words and those of macros, `definition_words`, and lines that restore
-/// them. Names with a prefix of CUDA's, of these headers or of the compiler's stay as they are,
-/// and so do `own_macros`.
-fn guard_header(
-    text: &str,
-    own_macros: &BTreeSet<&str>,
-    definition_words: &BTreeSet<&str>,
-) -> String {
+/// `text` between lines that undefine its words and `shared_names`, the words of the headers' macros, and lines that
+/// restore them.
+fn guard_header(text: &str, own_macros: &HashSet<&str>, shared_names: &BTreeSet<&str>) -> String {
     let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
     let code = code.filter(|line| !line.trim_start().starts_with("#include"));
-    let all_words = code.flat_map(header_words).chain(definition_words.iter().copied());
-    let names: BTreeSet<&str> = all_words
-        .filter(|word| {
-            !is_reserved_word(word) && !own_macros.contains(word) && !KEPT.contains(word)
-        })
+    let names: BTreeSet<&str> = code
+        .flat_map(header_words)
+        .filter(|word| !shared_names.contains(word) && needs_guard(word, own_macros))
         .collect();
-    let mut lines_before = String::new();
-    let mut lines_after = String::new();
+    let (saved, restored) = (save_macros(&names), restore_macros(&names));
+    format!(
+        "#include \"{GUARD_BEGIN}\"\n{saved}#line 1\n{text}\n{restored}#include \"{GUARD_END}\"\n"
+    )
+}
+
+/// The lines to undefine the macros `names` until [`restore_macros`].
+fn save_macros(names: &BTreeSet<&str>) -> String {
+    let mut lines = String::new();
     for name in names {
-        lines_before += &format!("#pragma push_macro(\"{name}\")\n#undef {name}\n");
-        lines_after += &format!("#pragma pop_macro(\"{name}\")\n");
+        lines += &format!("#pragma push_macro(\"{name}\")\n#undef {name}\n");
     }
-    format!("{lines_before}#line 1\n{text}\n{lines_after}")
+    lines
+}
+
+/// The lines to restore the macros `names`.
+fn restore_macros(names: &BTreeSet<&str>) -> String {
+    let mut lines = String::new();
+    for name in names {
+        lines += &format!("#pragma pop_macro(\"{name}\")\n");
+    }
+    lines
+}
+
+/// Whether a macro of the user's may be called `word`. Names with a prefix of CUDA's, of these headers or of the
+/// compiler's stay as they are, and so do `own_macros`.
+fn needs_guard(word: &str, own_macros: &HashSet<&str>) -> bool {
+    !is_reserved_word(word) && !own_macros.contains(word) && !KEPT.contains(&word)
 }
 
 /// Whether `word` begins as the names of the compiler, of CUDA and of these headers do.
@@ -205,17 +227,16 @@ mod tests {
 
     #[test]
     fn macros_of_the_user_end_where_a_header_begins() {
-        let own = BTreeSet::from(["REAL"]);
+        let own = HashSet::from(["REAL"]);
         let text =
             "#include <stdio.h>\ntemplate <class T> REAL f(T x); // by hand\n__device__ int n;";
-        let shared = BTreeSet::from(["f", "REAL"]);
+        let shared = BTreeSet::from(["f"]);
         insta::assert_snapshot!(guard_header(text, &own, &shared), @r#"
+        #include "replay/guard_begin.h"
         #pragma push_macro("T")
         #undef T
         #pragma push_macro("class")
         #undef class
-        #pragma push_macro("f")
-        #undef f
         #pragma push_macro("int")
         #undef int
         #pragma push_macro("n")
@@ -230,11 +251,15 @@ mod tests {
         __device__ int n;
         #pragma pop_macro("T")
         #pragma pop_macro("class")
-        #pragma pop_macro("f")
         #pragma pop_macro("int")
         #pragma pop_macro("n")
         #pragma pop_macro("template")
         #pragma pop_macro("x")
+        #include "replay/guard_end.h"
+        "#);
+        insta::assert_snapshot!(save_macros(&shared), @r#"
+        #pragma push_macro("f")
+        #undef f
         "#);
     }
 }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use super::{
-    Compiler, CompilerError, Excess, FLAGS, HEADERS, KeyHasher, LINK, PRELUDE, STANDARD, Toolchain,
-    definitions_object, outside_prerequisites, owned_words, precision_flag, scratch_failed,
+    CompilerError, Excess, HEADERS, KeyHasher, LINK, PRELUDE, Toolchain, UnitKind,
+    definitions_object, outside_prerequisites, owned_words, scratch_failed,
 };
 use replay_base::cache::CacheKind;
 use replay_base::foreign::Finished;
@@ -27,8 +27,8 @@ pub(super) struct CompileMemo {
     many: AtomicBool,
     /// The programs of the compiler.
     pub tools: OnceLock<Vec<PathBuf>>,
-    /// By precision: the precompiled header, if there is one.
-    preludes: [OnceLock<Option<Prelude>>; 3],
+    /// The precompiled headers, where there is one.
+    preludes: Mutex<HashMap<UnitKind, Arc<OnceLock<Option<Prelude>>>>>,
     /// By precision: the hash of every artifact's common object.
     definitions: [OnceLock<blake3::Hash>; 3],
     fast_linker_fails: AtomicBool,
@@ -58,6 +58,10 @@ struct Prelude {
 impl CompileMemo {
     fn lock_busy(&self) -> MutexGuard<'_, HashMap<String, Arc<Mutex<()>>>> {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_preludes(&self) -> MutexGuard<'_, HashMap<UnitKind, Arc<OnceLock<Option<Prelude>>>>> {
+        self.preludes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does `work`, but never at the same time as other work of this process with the same `key`.
@@ -101,8 +105,7 @@ impl CompileMemo {
 }
 
 impl Toolchain {
-    /// Prepares for the compilation of many variants: the first compilation also precompiles the
-    /// headers.
+    /// Prepares for the compilation of many variants: the first compilation already precompiles the headers.
     pub fn expect_many(&self) {
         self.once.many.store(true, Ordering::Relaxed);
     }
@@ -113,18 +116,17 @@ impl Toolchain {
         &self,
         folder: &Path,
         flags: &[String],
-        precision: Precision,
+        kind: UnitKind,
     ) -> Result<(Finished, Option<Vec<PathBuf>>), CompilerError> {
         let mut object = owned_words(["-c", "unit.cpp", "-o", "unit.o"]);
-        if precision == Precision::Checked {
+        if kind.precision == Precision::Checked {
             // Places are told as the user names them, wherever they were compiled.
             object.push(format!("-fdebug-prefix-map={}=.", folder.display()));
         }
         let list = owned_words(["-MD", "-MT", "unit", "-MF", RULE]);
         let words = flags.iter().chain(&object).chain(&list);
-        // It was compiled for one standard of C++.
-        let fits_prelude = flags.iter().any(|flag| flag == STANDARD);
-        if let Some(prelude) = self.prelude(precision).filter(|_| fits_prelude) {
+        let prelude = self.prelude(kind);
+        if let Some(prelude) = prelude.get().and_then(Option::as_ref) {
             link_prelude(folder, &prelude.entry)?;
             let finished_run = self.run(folder, &[PRECOMPILED, HEADERS], words.clone())?;
             if finished_run.success() {
@@ -160,34 +162,48 @@ impl Toolchain {
         Ok(finished_run)
     }
 
-    /// The precompiled [`PRELUDE`]; none if the compiler makes none, or if only a few units are compiled and the cache
-    /// has none of an earlier command. g++ looks for it in the folders before those with headers, and checks that it
-    /// fits; clang++ does neither.
-    fn prelude(&self, precision: Precision) -> Option<&Prelude> {
-        let is_clang = self.compiler.version().contains("clang");
-        // Checked builds are few in any search.
-        if is_clang || precision == Precision::Checked {
-            return None;
-        }
+    /// The precompiled [`PRELUDE`] for units of this `kind`; none if the compiler makes none, or if this is the first
+    /// command to compile one and compiles a few. g++ looks for it in the folders before those with headers, and checks
+    /// that it fits; clang++ does neither.
+    fn prelude(&self, kind: UnitKind) -> Arc<OnceLock<Option<Prelude>>> {
+        let slot = self.once.lock_preludes().entry(kind).or_default().clone();
         // It only saves time: without it the headers are there.
-        // Comparisons of native code take shadows; another core is free for their prelude.
-        let preludes = &self.once.preludes;
-        let optional_prelude = preludes[precision_slot(precision)].get_or_init(|| {
-            if !self.once.many.load(Ordering::Relaxed) {
-                return self.recall_prelude(&prelude_key(&self.compiler, precision));
+        slot.get_or_init(|| {
+            if self.compiler.version().contains("clang") {
+                return None;
             }
-            std::thread::scope(|scope| {
-                if precision == Precision::Native {
-                    // Without a thread for it, it is made on demand.
-                    let _ = std::thread::Builder::new().spawn_scoped(scope, || {
-                        preludes[precision_slot(Precision::Shadow)]
-                            .get_or_init(|| self.make_prelude(Precision::Shadow));
-                    });
-                }
-                self.make_prelude(precision)
+            let key = self.prelude_key(kind);
+            self.recall_prelude(&key).or_else(|| {
+                // Checked builds are few in any search.
+                let many =
+                    kind.precision != Precision::Checked && self.once.many.load(Ordering::Relaxed);
+                (many || self.has_compiled_before(&key)).then(|| self.make_prelude(kind, &key))?
             })
         });
-        optional_prelude.as_ref()
+        slot
+    }
+
+    /// Whether an earlier command found no precompiled header with the key `first` either; later ones find that this one
+    /// did not.
+    fn has_compiled_before(&self, first: &str) -> bool {
+        let mut hasher = KeyHasher::new("compiled without a precompiled header");
+        hasher.part(first);
+        let key = hasher.finish();
+        let is_known = self.cache.read(CacheKind::Fact, &key).is_some();
+        if !is_known {
+            // It only saves time.
+            let _ = self.cache.write(CacheKind::Fact, &key, b"");
+        }
+        is_known
+    }
+
+    /// The key of everything known of a precompiled header before the compiler has run.
+    fn prelude_key(&self, kind: UnitKind) -> String {
+        let mut hasher = KeyHasher::new("prelude");
+        hasher.part(self.compiler.identity());
+        hasher.part(headers::hash_headers().as_bytes());
+        hasher.list(kind.options(&self.compiler));
+        hasher.finish()
     }
 
     /// The precompiled header with the key `first` in the cache.
@@ -197,13 +213,8 @@ impl Toolchain {
         Some(Prelude { entry, read })
     }
 
-    fn make_prelude(&self, precision: Precision) -> Option<Prelude> {
+    fn make_prelude(&self, kind: UnitKind, first: &str) -> Option<Prelude> {
         let [_, header] = PRELUDE;
-        let flags = prelude_flags(precision);
-        let first = prelude_key(&self.compiler, precision);
-        if let Some(prelude) = self.recall_prelude(&first) {
-            return Some(prelude);
-        }
         let scratch = self.cache.scratch().ok()?;
         let folder = scratch.path();
         let start_time = SystemTime::now();
@@ -212,31 +223,17 @@ impl Toolchain {
         let mut last =
             owned_words(["-c", "-x", "c++-header", "-MD", "-MT", "unit", "-MF", RULE, "-o"]);
         last.extend([precompiled_path.display().to_string(), format!("{HEADERS}/{header}")]);
+        let flags = kind.options(&self.compiler);
         if !self.run(folder, &[HEADERS], flags.iter().chain(&last)).ok()?.success() {
             return None;
         }
         let bytes = std::fs::read(&precompiled_path).ok()?;
         let read = files_read(folder)?;
         let tools = self.tools().ok()?;
-        let key = self.outside.remember(&self.cache, &first, start_time, &read, tools).ok()??;
+        let key = self.outside.remember(&self.cache, first, start_time, &read, tools).ok()??;
         let entry = self.cache.write(CacheKind::Precompiled, &key, &bytes).ok()?;
         Some(Prelude { entry, read })
     }
-}
-
-fn prelude_flags(precision: Precision) -> Vec<String> {
-    let mut flags = [owned_words([STANDARD]), owned_words(FLAGS)].concat();
-    flags.extend(precision_flag(precision));
-    flags
-}
-
-/// The key of everything known of a precompiled header before the compiler has run.
-fn prelude_key(compiler: &Compiler, precision: Precision) -> String {
-    let mut hasher = KeyHasher::new("prelude");
-    hasher.part(compiler.identity());
-    hasher.part(headers::hash_headers().as_bytes());
-    hasher.list(prelude_flags(precision));
-    hasher.finish()
 }
 
 /// The compiler's list of its files.

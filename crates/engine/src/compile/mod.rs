@@ -44,15 +44,15 @@ pub use self::unit::Signature;
 use self::error::first_error;
 use self::key::KeyHasher;
 use self::memo::{CompileMemo, MemoEntry};
-use self::options::{LINK, compiler_options, owned_words, precision_flag};
+use self::options::{LINK, UnitKind, compiler_options, owned_words};
 use self::outside_files::{Outside, outside_prerequisites};
 use self::translation::{Translation, can_trap, translate_sources, write_source_tree};
 use replay_base::cache::{Cache, CacheKind};
 use replay_base::foreign::Finished;
-use replay_fixture::harness::Harness;
+use replay_fixture::harness::{CppStandard, Harness};
 use replay_frontend::{Precision, Threads};
 use replay_history::SourceSet;
-use replay_runtime::flags::{FLAGS, PRELUDE, STANDARD};
+use replay_runtime::flags::PRELUDE;
 use replay_runtime::{definitions, headers};
 
 /// A compiled variant.
@@ -202,7 +202,9 @@ impl Toolchain {
         let mut refusal = None;
         for call in 0..harness.calls.len() {
             let unit = unit::generate_entry_point(harness, signature, translated, call, precision)?;
-            match self.compile_unit(harness, translated, &unit, precision, meanwhile) {
+            let kind =
+                UnitKind { standard: harness.standard, precision, is_large: signature.large };
+            match self.compile_unit(harness, translated, &unit, kind, meanwhile) {
                 Ok((path, key, fresh)) => {
                     let statements = join_harness_statements(harness, call);
                     let (shadow_obstacles, may_end) = translated.shadow_obstacles(&statements);
@@ -230,11 +232,11 @@ impl Toolchain {
         harness: &Harness,
         translated: &Translation,
         unit: &str,
-        precision: Precision,
+        kind: UnitKind,
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Compiled, CompileError> {
-        let flags = compiler_options(&self.compiler, harness, translated, precision);
-        let first = self.first_key(&flags, translated, unit, precision);
+        let flags = compiler_options(&self.compiler, harness, translated, kind);
+        let first = self.first_key(&flags, translated, unit, kind.precision);
         if let Some(known_result) = self.recall_compilation(&first) {
             return known_result;
         }
@@ -244,7 +246,7 @@ impl Toolchain {
             // Another thread may have compiled it meanwhile.
             self.once.by_one(&first, || match self.recall_compilation(&first) {
                 Some(compilation) => compilation,
-                None => self.compile_anew(translated, unit, &flags, precision, &first),
+                None => self.compile_anew(translated, unit, &flags, kind, &first),
             })
         })
     }
@@ -275,20 +277,20 @@ impl Toolchain {
         translated: &Translation,
         unit: &str,
         flags: &[String],
-        precision: Precision,
+        kind: UnitKind,
         first: &str,
     ) -> Result<Compiled, CompileError> {
         let _span = tracing::info_span!(
             "compile",
             message = translated.sources.join(" "),
-            ?precision,
+            precision = ?kind.precision,
             compiler = self.compiler.name()
         );
         let scratch = self.cache.scratch()?;
         let folder = scratch.path();
         let start_time = SystemTime::now();
-        self.lay_out_unit(folder, translated, unit, precision)?;
-        let built = self.build(folder, flags, precision);
+        self.lay_out_unit(folder, translated, unit, kind.precision)?;
+        let built = self.build(folder, flags, kind);
         if let Err(CompilerError::Excess { excess, .. }) = &built {
             self.once.learn(first, MemoEntry::Excess(*excess));
         }
@@ -335,12 +337,12 @@ impl Toolchain {
         &self,
         folder: &Path,
         flags: &[String],
-        precision: Precision,
+        kind: UnitKind,
     ) -> Result<Built, CompilerError> {
         let mut tools = self.tools()?.to_vec();
-        let (compiled, read) = self.compile_object(folder, flags, precision)?;
+        let (compiled, read) = self.compile_object(folder, flags, kind)?;
         if !compiled.success() {
-            self.probe(folder, precision)?;
+            self.probe(folder, kind)?;
             return Ok(Built { last: compiled, read, tools });
         }
         let last = self.link(folder)?;
@@ -349,14 +351,11 @@ impl Toolchain {
     }
 
     /// Compiles the headers alone. If the compiler refuses them, the sources are not to blame.
-    fn probe(&self, folder: &Path, precision: Precision) -> Result<(), CompilerError> {
+    fn probe(&self, folder: &Path, kind: UnitKind) -> Result<(), CompilerError> {
         let source = folder.join("probe.cpp");
         std::fs::write(&source, "").map_err(scratch_failed(&source))?;
-        let flags = owned_words([STANDARD])
-            .into_iter()
-            .chain(owned_words(FLAGS))
-            .chain(owned_words(PRELUDE))
-            .chain(precision_flag(precision));
+        let kind = UnitKind { standard: CppStandard::default(), ..kind };
+        let flags = kind.options(&self.compiler).into_iter().chain(owned_words(PRELUDE));
         let probe = owned_words(["-fsyntax-only", "probe.cpp"]);
         let finished_run = self.run(folder, &[HEADERS], flags.chain(probe))?;
         if finished_run.success() {

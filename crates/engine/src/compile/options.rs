@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::Compiler;
 use super::translation::{Translation, parent_folder, reserved_macros};
-use replay_fixture::harness::{Harness, SourcePath};
+use replay_fixture::harness::{CppStandard, Harness, SourcePath};
 use replay_frontend::Precision;
 use replay_history::OVERLAY;
 use replay_runtime::flags::{CHECKED, FLAGS, PRELUDE, SHADOW};
@@ -49,16 +49,39 @@ fn check_flags(compiler: &Compiler) -> Vec<String> {
     all_flags.map(|&word| word.to_owned()).collect()
 }
 
-/// The options of `compiler` for the `translated` sources of `harness`.
+/// What the options depend on that a precompiled header must share with the unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct UnitKind {
+    pub standard: CppStandard,
+    pub precision: Precision,
+    /// Whether the tensors are large enough to spend more of the compiler's time on kernels.
+    pub is_large: bool,
+}
+
+impl UnitKind {
+    /// The options of `compiler` that a precompiled header must share with the unit.
+    pub(super) fn options(self, compiler: &Compiler) -> Vec<String> {
+        // A replay of a small fixture ends before -O2 has saved the time that it takes.
+        let level = if self.is_large { "-O2" } else { "-O1" };
+        let mut flags = vec![format!("-std={}", self.standard.name()), level.to_owned()];
+        flags.extend(owned_words(FLAGS));
+        flags.extend(precision_flag(self.precision));
+        if self.precision == Precision::Checked {
+            flags.extend(check_flags(compiler));
+        }
+        flags
+    }
+}
+
+/// The options of `compiler` for the `translated` sources of `harness`, a unit of this `kind`.
 pub(super) fn compiler_options(
     compiler: &Compiler,
     harness: &Harness,
     translated: &Translation,
-    precision: Precision,
+    kind: UnitKind,
 ) -> Vec<String> {
-    let mut flags = vec![format!("-std={}", harness.standard.name())];
-    flags.extend([owned_words(FLAGS), owned_words(PRELUDE)].concat());
-    flags.extend(precision_flag(precision));
+    let mut flags = kind.options(compiler);
+    flags.extend(owned_words(PRELUDE));
     flags.extend(translated.lanes.clone());
     flags.extend(reserved_macros(&harness.defines).map(|define| format!("-D{define}")));
     let folders: BTreeSet<String> = harness
@@ -75,9 +98,6 @@ pub(super) fn compiler_options(
     flags.extend(overlay.chain(folders));
     for folder in &harness.system_include {
         flags.extend(["-isystem".to_owned(), folder.display().to_string()]);
-    }
-    if precision == Precision::Checked {
-        flags.extend(check_flags(compiler));
     }
     flags
 }
