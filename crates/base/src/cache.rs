@@ -332,7 +332,7 @@ impl Cache {
             for part in [payload, MARK, digest.as_bytes(), b"\n"] {
                 file.write_all(part)?;
             }
-            file.as_file().sync_all()?;
+            // What a crash of the system leaves of it does not have its digest.
             file.persist(&path)?;
             Ok(())
         });

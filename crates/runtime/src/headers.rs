@@ -207,8 +207,13 @@ fn write_header_folder(dir: &Dir<'_>, folder: &Path) -> io::Result<()> {
 }
 
 fn write_one(path: &Path, content: &[u8]) -> io::Result<()> {
-    fs::create_dir_all(path.parent().expect("a header lies in a folder"))?;
-    fs::write(path, content)
+    match fs::write(path, content) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(path.parent().expect("a header lies in a folder"))?;
+            fs::write(path, content)
+        }
+        written => written,
+    }
 }
 
 fn for_each(

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use super::{
-    CompilerError, Excess, HEADERS, KeyHasher, LINK, PRELUDE, Toolchain, UnitKind,
+    CompileError, CompilerError, Excess, HEADERS, KeyHasher, LINK, PRELUDE, Toolchain, UnitKind,
     definitions_object, outside_prerequisites, owned_words, scratch_failed,
 };
-use replay_base::cache::CacheKind;
+use replay_base::cache::{CacheKind, WorkFolder};
 use replay_base::foreign::Finished;
 use replay_frontend::Precision;
 use replay_runtime::headers;
@@ -27,6 +27,8 @@ pub(super) struct CompileMemo {
     many: AtomicBool,
     /// The programs of the compiler.
     pub tools: OnceLock<Vec<PathBuf>>,
+    /// The folder with this program's headers.
+    headers: Mutex<Option<WorkFolder>>,
     /// The precompiled headers, where there is one.
     preludes: Mutex<HashMap<UnitKind, Arc<OnceLock<Option<Prelude>>>>>,
     /// By precision: the hash of every artifact's common object.
@@ -108,6 +110,26 @@ impl Toolchain {
     /// Prepares for the compilation of many variants: the first compilation already precompiles the headers.
     pub fn expect_many(&self) {
         self.once.many.store(true, Ordering::Relaxed);
+    }
+
+    /// Makes this program's headers appear as [`HEADERS`] in `folder`. They are written once for each process, and again
+    /// if somebody has removed them.
+    pub(super) fn link_headers(&self, folder: &Path) -> Result<(), CompileError> {
+        let [_, prelude] = PRELUDE;
+        let mut headers = self.once.headers.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = headers.take().filter(|known| known.path().join(prelude).exists());
+        let written = match known {
+            Some(known) => known,
+            None => {
+                let new = self.cache.scratch()?;
+                headers::write_headers(new.path()).map_err(scratch_failed(new.path()))?;
+                new
+            }
+        };
+        let link = folder.join(HEADERS);
+        let linked = std::os::unix::fs::symlink(written.path(), &link);
+        *headers = Some(written);
+        Ok(linked.map_err(scratch_failed(&link))?)
     }
 
     /// Compiles `unit.cpp` in `folder` to `unit.o`. Also returns the files read from outside, if the compiler lists them.
@@ -218,7 +240,7 @@ impl Toolchain {
         let scratch = self.cache.scratch().ok()?;
         let folder = scratch.path();
         let start_time = SystemTime::now();
-        headers::write_headers(&folder.join(HEADERS)).ok()?;
+        self.link_headers(folder).ok()?;
         let precompiled_path = folder.join("prelude.gch");
         let mut last =
             owned_words(["-c", "-x", "c++-header", "-MD", "-MT", "unit", "-MF", RULE, "-o"]);

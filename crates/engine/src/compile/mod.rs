@@ -321,15 +321,16 @@ impl Toolchain {
         translated: &Translation,
         unit: &str,
         precision: Precision,
-    ) -> Result<(), CompilerError> {
+    ) -> Result<(), CompileError> {
         let unit_text = format!("{}{unit}", translated.head);
-        headers::write_headers(&folder.join(HEADERS))
-            .and_then(|()| write_source_tree(folder, &translated.files))
+        self.link_headers(folder)?;
+        write_source_tree(folder, &translated.files)
             .and_then(|()| std::fs::write(folder.join("unit.cpp"), unit_text))
             .and_then(|()| {
                 std::fs::write(folder.join("definitions.o"), definitions_object(precision))
             })
-            .map_err(scratch_failed(folder))
+            .map_err(scratch_failed(folder))?;
+        Ok(())
     }
 
     /// Compiles and links the files in `folder`.
