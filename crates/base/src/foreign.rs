@@ -55,8 +55,8 @@ pub struct ForeignProgram {
     pub environment: Vec<(OsString, OsString)>,
     /// The working directory; by default this process's.
     pub folder: Option<PathBuf>,
-    /// Whether `folder` is removed if this process ends before the program does.
-    pub folder_is_temporary: bool,
+    /// Folders that are removed if this process ends before the program does.
+    pub temporary_folders: Vec<PathBuf>,
 }
 
 /// How a program ended.
@@ -147,7 +147,8 @@ impl Keeper {
         let mut command = Command::new(&self.program);
         let bounds_text = serde_json::to_string(bounds).expect("bounds are plain data");
         command.arg(KEEPER_ARGUMENT).arg(bounds_text);
-        command.arg(if program.folder_is_temporary { "temporary" } else { "lasting" });
+        command.arg(format!("removing {}", program.temporary_folders.len()));
+        command.args(&program.temporary_folders);
         command.args(&program.words).env_clear().envs(program.environment.iter().cloned());
         if let Some(folder) = &program.folder {
             command.current_dir(folder);

@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,8 @@ pub fn run_program_keeper() -> u8 {
     let bounds = words.next().and_then(|text| serde_json::from_str(text.to_str()?).ok());
     let manner = words.next().unwrap_or_default().to_string_lossy().into_owned();
     let served = manner.strip_prefix("serving ");
+    let removed = manner.strip_prefix("removing ").and_then(|count| count.parse().ok());
+    let temporary_folders = words.by_ref().take(removed.unwrap_or(0)).map(PathBuf::from).collect();
     let words: Vec<OsString> = words.collect();
     let (Some(bounds), Some(_)) = (bounds, words.first()) else { return 1 };
     // If orphans cannot be adopted, those whose parents end are left behind.
@@ -38,8 +41,7 @@ pub fn run_program_keeper() -> u8 {
         .and_then(|deaths| Ok((start_kept_program(&words, &bounds, served)?, deaths)));
     match started {
         Ok((child, deaths)) => {
-            let temporary = manner == "temporary";
-            Keeping { parent, child, deaths, bounds, temporary }.keep();
+            Keeping { parent, child, deaths, bounds, temporary_folders }.keep();
         }
         Err(error) => {
             let number = error.raw_os_error().unwrap_or(libc::EINVAL);
@@ -98,7 +100,7 @@ struct Keeping {
     child: Pid,
     deaths: Deaths,
     bounds: ProgramBounds,
-    temporary: bool,
+    temporary_folders: Vec<PathBuf>,
 }
 
 /// Why a keeper waits no longer.
@@ -132,13 +134,12 @@ impl Keeping {
                     &KeeperReport::Ended(ProgramEnd::TookMemory(excess)),
                 );
             }
-            Reason::ParentGone if self.temporary => {
-                if let Ok(folder) = std::env::current_dir() {
+            Reason::ParentGone => {
+                for folder in self.temporary_folders {
                     // If files cannot be removed, they stay for `cache gc`.
                     let _ = std::fs::remove_dir_all(folder);
                 }
             }
-            Reason::ParentGone => {}
         }
     }
 

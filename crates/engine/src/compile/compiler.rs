@@ -221,7 +221,7 @@ impl Compiler {
         {
             return Ok(cached_answer);
         }
-        let finished_run = self.run(None, [question])?;
+        let finished_run = self.run(None, Vec::new(), [question])?;
         let compiler_answer = String::from_utf8_lossy(&finished_run.stdout).trim().to_owned();
         if !finished_run.success() || compiler_answer.is_empty() {
             let complaint = String::from_utf8_lossy(&finished_run.stderr).trim().to_owned();
@@ -288,10 +288,12 @@ impl Compiler {
         &self.words
     }
 
-    /// Runs it with `arguments` in `folder`. The folder also holds its temporary files, and goes with this process.
+    /// Runs it with `arguments` in `folder`, which also holds its temporary files. The folders `temporary` go with this
+    /// process.
     pub(super) fn run(
         &self,
         folder: Option<&Path>,
+        temporary: Vec<PathBuf>,
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Result<Finished, CompilerError> {
         let compiler_words = self.words.iter().map(OsString::from);
@@ -300,7 +302,7 @@ impl Compiler {
             words: compiler_words.chain(arguments).collect(),
             environment: environment::compiler_environment(std::env::vars_os(), folder),
             folder: folder.map(Path::to_owned),
-            folder_is_temporary: folder.is_some(),
+            temporary_folders: temporary,
         };
         let finished = self.keeper.run(&program, &self.bounds).map_err(|error| match error {
             KeeperError::Keeper(source) => CompilerError::Keeper { source },

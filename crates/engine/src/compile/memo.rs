@@ -62,6 +62,12 @@ impl CompileMemo {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The folder with this program's headers, if they were written.
+    pub(super) fn header_folder(&self) -> Option<PathBuf> {
+        let headers = self.headers.lock().unwrap_or_else(PoisonError::into_inner);
+        headers.as_ref().map(|headers| headers.path().to_owned())
+    }
+
     fn lock_preludes(&self) -> MutexGuard<'_, HashMap<UnitKind, Arc<OnceLock<Option<Prelude>>>>> {
         self.preludes.lock().unwrap_or_else(PoisonError::into_inner)
     }

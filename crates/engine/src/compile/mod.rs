@@ -376,7 +376,9 @@ impl Toolchain {
         let header_options = headers.iter().map(|name| format!("-I{name}").into());
         let all_arguments =
             header_options.chain(arguments.into_iter().map(|word| word.as_ref().to_owned()));
-        self.compiler.run(Some(folder), all_arguments.collect::<Vec<std::ffi::OsString>>())
+        let temporary = self.once.header_folder().into_iter().chain([folder.to_owned()]).collect();
+        let all_arguments = all_arguments.collect::<Vec<std::ffi::OsString>>();
+        self.compiler.run(Some(folder), temporary, all_arguments)
     }
 
     fn refused(&self, key: &str, log: String) -> CompileError {

@@ -169,7 +169,7 @@ impl HarnessProgram {
             words,
             environment: kept_variables.chain(more_variables).cloned().collect(),
             folder: Some(folder.unwrap_or(&self.folder).to_owned()),
-            folder_is_temporary: false,
+            temporary_folders: Vec::new(),
         }
     }
 
