@@ -27,7 +27,7 @@ fn without_a_compiler_the_error_says_what_to_install() {
 
 #[test]
 fn a_cache_that_cannot_be_written_is_named() {
-    let env = TestEnv::isolated().with_kernel(KERNEL, CALL);
+    let env = TestEnv::without_cache().with_kernel(KERNEL, CALL);
     fs::write(env.cache_parent(), "a file where the folder should be").unwrap();
     insta::assert_snapshot!(env.replay(&["fixtures/tiny"]).text(), @"
     exit code 128
