@@ -29,7 +29,7 @@ fn compile_definitions(folder: &Path, precision: Option<&str>) -> PathBuf {
         .flag(flags::STANDARD)
         .flag("-O2")
         .flags(flags::FLAGS)
-        .flags(flags::PRELUDE)
+        .flags(["-include", flags::PRELUDE])
         .flags(precision)
         .include("include")
         .file("src/definitions.cpp")

@@ -24,8 +24,8 @@ pub const FLAGS: [&str; 15] = [
     "-D__TIMESTAMP__=\"Thu Jan  1 00:00:00 1970\"",
 ];
 
-/// Makes the sources see CUDA's header without including it.
-pub const PRELUDE: [&str; 2] = ["-include", "replay/prelude.h"];
+/// The header before all sources: they see CUDA's without including it.
+pub const PRELUDE: &str = "replay/prelude.h";
 
 /// Makes `float`, `half` and `bf16` mean `double`: the float64 shadow.
 pub const SHADOW: &str = "-DREPLAY_SHADOW";

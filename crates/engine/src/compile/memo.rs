@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use super::{
-    CompileError, CompilerError, Excess, HEADERS, KeyHasher, LINK, PRELUDE, Toolchain, UnitKind,
+    CompileError, CompilerError, Excess, HEADERS, KeyHasher, LINK, Toolchain, UnitKind,
     definitions_object, outside_prerequisites, owned_words, scratch_failed,
 };
 use replay_base::cache::{CacheKind, WorkFolder};
 use replay_base::foreign::Finished;
 use replay_frontend::Precision;
+use replay_runtime::flags::PRELUDE;
 use replay_runtime::headers;
 
 /// A linker for a third of the usual one's time, where it is installed.
@@ -121,9 +122,8 @@ impl Toolchain {
     /// Makes this program's headers appear as [`HEADERS`] in `folder`. They are written once for each process, and again
     /// if somebody has removed them.
     pub(super) fn link_headers(&self, folder: &Path) -> Result<(), CompileError> {
-        let [_, prelude] = PRELUDE;
         let mut headers = self.once.headers.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = headers.take().filter(|known| known.path().join(prelude).exists());
+        let known = headers.take().filter(|known| known.path().join(PRELUDE).exists());
         let written = match known {
             Some(known) => known,
             None => {
@@ -155,7 +155,7 @@ impl Toolchain {
         let words = flags.iter().chain(&object).chain(&list);
         let prelude = self.prelude(kind);
         if let Some(prelude) = prelude.get().and_then(Option::as_ref) {
-            link_prelude(folder, &prelude.entry)?;
+            link_prelude(folder, kind.prelude_header(), &prelude.entry)?;
             let finished_run = self.run(folder, &[PRECOMPILED, HEADERS], words.clone())?;
             if finished_run.success() {
                 let read_files =
@@ -190,9 +190,9 @@ impl Toolchain {
         Ok(finished_run)
     }
 
-    /// The precompiled [`PRELUDE`] for units of this `kind`; none if the compiler makes none, or if this is the first
-    /// command to compile one and compiles a few. g++ looks for it in the folders before those with headers, and checks
-    /// that it fits; clang++ does neither.
+    /// The precompiled [`UnitKind::prelude_header`]; none if the compiler makes none, or if this is the first command to
+    /// compile units of this `kind` and compiles a few. g++ looks for it in the folders before those with headers, and
+    /// checks that it fits; clang++ does neither.
     fn prelude(&self, kind: UnitKind) -> Arc<OnceLock<Option<Prelude>>> {
         let slot = self.once.lock_preludes().entry(kind).or_default().clone();
         // It only saves time: without it the headers are there.
@@ -230,6 +230,7 @@ impl Toolchain {
         let mut hasher = KeyHasher::new("prelude");
         hasher.part(self.compiler.identity());
         hasher.part(headers::hash_headers().as_bytes());
+        hasher.part(kind.prelude_header());
         hasher.list(kind.options(&self.compiler));
         hasher.finish()
     }
@@ -242,7 +243,7 @@ impl Toolchain {
     }
 
     fn make_prelude(&self, kind: UnitKind, first: &str) -> Option<Prelude> {
-        let [_, header] = PRELUDE;
+        let header = kind.prelude_header();
         let scratch = self.cache.scratch().ok()?;
         let folder = scratch.path();
         let start_time = SystemTime::now();
@@ -272,8 +273,7 @@ fn files_read(folder: &Path) -> Option<Vec<PathBuf>> {
     Some(outside_prerequisites(folder, &std::fs::read(folder.join(RULE)).ok()?))
 }
 
-fn link_prelude(folder: &Path, entry: &Path) -> Result<(), CompilerError> {
-    let [_, header] = PRELUDE;
+fn link_prelude(folder: &Path, header: &str, entry: &Path) -> Result<(), CompilerError> {
     let path = folder.join(PRECOMPILED).join(format!("{header}.gch"));
     let link_folder = path.parent().expect("a file lies in a folder");
     std::fs::create_dir_all(link_folder)

@@ -52,7 +52,6 @@ use replay_base::foreign::Finished;
 use replay_fixture::harness::{CppStandard, Harness};
 use replay_frontend::{Precision, Threads};
 use replay_history::SourceSet;
-use replay_runtime::flags::PRELUDE;
 use replay_runtime::{definitions, headers};
 
 /// A compiled variant.
@@ -202,8 +201,12 @@ impl Toolchain {
         let mut refusal = None;
         for call in 0..harness.calls.len() {
             let unit = unit::generate_entry_point(harness, signature, translated, call, precision)?;
-            let kind =
-                UnitKind { standard: harness.standard, precision, is_large: signature.large };
+            let kind = UnitKind {
+                standard: harness.standard,
+                precision,
+                is_large: signature.large,
+                has_tensors: translated.changed_tensors.is_some(),
+            };
             match self.compile_unit(harness, translated, &unit, kind, meanwhile) {
                 Ok((path, key, fresh)) => {
                     let statements = join_harness_statements(harness, call);
@@ -356,7 +359,10 @@ impl Toolchain {
         let source = folder.join("probe.cpp");
         std::fs::write(&source, "").map_err(scratch_failed(&source))?;
         let kind = UnitKind { standard: CppStandard::default(), ..kind };
-        let flags = kind.options(&self.compiler).into_iter().chain(owned_words(PRELUDE));
+        let flags = kind
+            .options(&self.compiler)
+            .into_iter()
+            .chain(owned_words(["-include", kind.prelude_header()]));
         let probe = owned_words(["-fsyntax-only", "probe.cpp"]);
         let finished_run = self.run(folder, &[HEADERS], flags.chain(probe))?;
         if finished_run.success() {

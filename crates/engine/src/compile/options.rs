@@ -56,9 +56,19 @@ pub(super) struct UnitKind {
     pub precision: Precision,
     /// Whether the tensors are large enough to spend more of the compiler's time on kernels.
     pub is_large: bool,
+    /// Whether host code has tensors of PyTorch.
+    pub has_tensors: bool,
 }
 
+/// [`PRELUDE`] with the small PyTorch.
+const TENSOR_PRELUDE: &str = "replay/torch_prelude.h";
+
 impl UnitKind {
+    /// The header before all sources, which can be precompiled.
+    pub(super) fn prelude_header(self) -> &'static str {
+        if self.has_tensors { TENSOR_PRELUDE } else { PRELUDE }
+    }
+
     /// The options of `compiler` that a precompiled header must share with the unit.
     pub(super) fn options(self, compiler: &Compiler) -> Vec<String> {
         // A replay of a small fixture ends before -O2 has saved the time that it takes.
@@ -81,7 +91,7 @@ pub(super) fn compiler_options(
     kind: UnitKind,
 ) -> Vec<String> {
     let mut flags = kind.options(compiler);
-    flags.extend(owned_words(PRELUDE));
+    flags.extend(owned_words(["-include", kind.prelude_header()]));
     flags.extend(translated.lanes.clone());
     flags.extend(reserved_macros(&harness.defines).map(|define| format!("-D{define}")));
     let folders: BTreeSet<String> = harness
