@@ -24,8 +24,9 @@ if sys.version_info < (3, 10):  # noqa: UP036
 from .generators import restore_random
 from .harness import harness, main, watch
 from .notes import note
+from .structures import children, instance, tree_node
 
-__all__ = ["harness", "main", "note", "restore_random"]
+__all__ = ["children", "harness", "instance", "main", "note", "restore_random", "tree_node"]
 
 if "REPLAY_PROTOCOL" in os.environ:
     watch(os.environ)

@@ -72,10 +72,11 @@ def test_an_argument_that_no_fixture_can_hold_is_named(caplog: pytest.LogCapture
 
     wrapped = capture.function(ignore)
     with capture.step("fixtures/step{step}", step=0):
-        wrapped(np.ones(1), {1, 2})
+        wrapped(np.ones(1), object())
     assert messages(caplog) == [
-        "not captured: argument `config` is a set, which no fixture can hold "
-        "(hint: capture a function of arrays, numbers, texts, and tuples, lists and dicts of them)"
+        "not captured: argument `config` is of type object, which no fixture can hold "
+        "(hint: capture a function of arrays, numbers, texts and what holds them: tuples, lists, dicts, "
+        "dataclasses, objects with attributes, registered pytrees)"
     ]
 
 

@@ -1,13 +1,16 @@
 """The arguments and results of a call: which arrays they hold, by which names, and how to write the call.
 
-Arrays and numbers become inputs of the harness. What a call is told besides (`None`, texts) stands in the
-drafted script as it is.
+Arrays and numbers become inputs of the harness. What a call is told besides (`None`, texts, functions) stands
+in the drafted script as it is; what holds others is made there as it was.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import functools
 import keyword
+import math
 import re
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -18,7 +21,10 @@ import numpy as np
 
 from .. import tensors
 from ..signatures import signature
+from . import keys, structures
 from .errors import CaptureError
+from .imports import Imported, Imports
+from .structures import Structure
 
 # Words of CUDA C++ that a harness cannot use as a name, and names that a drafted script uses itself.
 _TAKEN = frozenset(
@@ -83,6 +89,7 @@ class Arguments:
     # The arguments as the script writes them.
     text: str
     names: Names
+    imports: Imported
     _positional: list[Make]
     _keywords: dict[str, Make]
 
@@ -92,69 +99,194 @@ class Arguments:
         return positional, {name: make(arrays) for name, make in self._keywords.items()}
 
 
+# More values than this are a program's state, and no arguments.
+_MOST_VALUES = 1 << 16
+
+_HINT = (
+    "capture a function of arrays, numbers, texts and what holds them: tuples, lists, dicts, "
+    "dataclasses, objects with attributes, registered pytrees"
+)
+_BUILD_HINT = (
+    'name a function without parameters that makes it: build={{"{path}": "module:function"}}'
+)
+
+
 class _Reader:
     """Walks through arguments and notes what they hold."""
 
-    def __init__(self) -> None:
+    def __init__(self, build: Mapping[str, str]) -> None:
         self.arrays: dict[str, Any] = {}
         self.numbers: dict[str, np.ndarray[Any, Any]] = {}
         self.names = Names()
+        self.imports = Imports(self.names.give)
+        self._build = build
         self._met: dict[Hashable, str] = {}
+        # The structures around the value that is read.
+        self._around: list[Any] = []
+        self._count = 0
 
-    def read(self, value: Any, name: str) -> tuple[str, Make]:
-        """How a script writes `value`, and how to make it again from other arrays."""
+    def read(self, value: Any, path: str, *, is_static: bool = False) -> tuple[str, Make]:
+        """How a script writes `value`, and how to make it again from other arrays.
+
+        `path` says where the arguments hold it. What is static becomes no input."""
+        self._count += 1
+        if self._count > _MOST_VALUES:
+            raise CaptureError(f"the arguments hold more than {_MOST_VALUES} values", _HINT)
+        if path in self._build:
+            module, _, name = self._build[path].partition(":")
+            return f"{self.imports.attribute(module, name)}()", lambda arrays: value
         if is_array(value):
-            return self._array(value, name)
-        if isinstance(value, (bool, int, float)) and type(value) in (bool, int, float):
-            return self._number(value, name)
-        if value is None or isinstance(value, (str, bytes)):
-            return repr(value), lambda arrays: value
-        if isinstance(value, (list, tuple)) and _is_plain(value):
-            return self._sequence(value, name)
-        if type(value) is dict and all(isinstance(key, str) for key in value):
-            return self._mapping(value, name)
-        text = _constant(value)
-        if text is not None:
-            return text, lambda arrays: value
-        kind = type(value)
-        prefix = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-        raise CaptureError(
-            f"argument `{name}` is a {prefix}{kind.__qualname__}, which no fixture can hold",
-            "capture a function of arrays, numbers, texts, and tuples, lists and dicts of them",
-        )
+            return self._array(value, path, is_static=is_static)
+        if type(value) in (bool, int, float) and not is_static:
+            return self._number(value, path)
+        text = self._constant(value)
+        if text is None and not self._is_inside(value):
+            structure = structures.take_apart(value)
+            if structure is not None:
+                return self._structure(value, structure, path, is_static=is_static)
+            if structures.is_function(value):
+                text = self.imports.expression(value)
+            structure = structures.take_attributes(value) if text is None else None
+            if structure is not None:
+                return self._structure(value, structure, path, is_static=is_static)
+        if text is None:
+            raise self._refused(value, path)
+        return text, lambda arrays: value
 
-    def _array(self, value: Any, name: str) -> tuple[str, Make]:
+    def _is_inside(self, value: Any) -> bool:
+        return any(value is outer for outer in self._around)
+
+    def _refused(self, value: Any, path: str) -> CaptureError:
+        named = _type_name(value)
+        if self._is_inside(value):
+            return CaptureError(f"argument `{path}` is a {named} that holds itself", _HINT)
+        if callable(value):
+            problem = (
+                f"argument `{path}` is `{_callable_name(value)}`, which no module holds by a name"
+            )
+            return CaptureError(problem, _BUILD_HINT.format(path=path))
+        problem = f"argument `{path}` is of type {named}, which no fixture can hold"
+        return CaptureError(problem, _HINT)
+
+    def _array(self, value: Any, path: str, *, is_static: bool) -> tuple[str, Make]:
+        if is_static:
+            raise CaptureError(
+                f"argument `{path}` is an array in a static place, where JAX does not trace it",
+                _BUILD_HINT.format(path=path),
+            )
+        if keys.is_typed(value):
+            return self._key(value, path)
+        given = self._given(value, path, value)
+        return given, lambda arrays: arrays[given]
+
+    def _given(self, value: Any, path: str, array: Any) -> str:
+        """The name of the input `array`, which stands for `value`."""
         same = _identity(value)
         given = self._met.get(same)
         if given is None:
-            given = self.names.give(name)
+            given = self.names.give(path)
             self._met[same] = given
-            self.arrays[given] = value
-        return given, lambda arrays: arrays[given]
+            self.arrays[given] = array
+        return given
 
-    def _number(self, value: Any, name: str) -> tuple[str, Make]:
+    def _key(self, value: Any, path: str) -> tuple[str, Make]:
+        """A key of random numbers with a type of its own: its words are an array."""
+        words = keys.words(value)
+        given = self._given(value, path, words)
+        kind = keys.kind(value)
+        self.imports.framework("jax")
+
+        def make(arrays: Mapping[str, Any]) -> Any:
+            return value if arrays[given] is words else keys.wrap(arrays[given], kind)
+
+        return f"jax.random.wrap_key_data({given}, impl={kind!r})", make
+
+    def _number(self, value: Any, path: str) -> tuple[str, Make]:
         kind = type(value).__name__
         if kind == "int" and not -(2**63) <= value < 2**63:
             return repr(value), lambda arrays: value
         dtype: Any = {"bool": np.bool_, "int": np.int64, "float": np.float64}[kind]
-        given = self.names.give(name)
+        given = self.names.give(path)
         self.numbers[given] = np.array(value, dtype)
         return f"{kind}({given})", lambda arrays: value
 
-    def _sequence(self, value: Sequence[Any], name: str) -> tuple[str, Make]:
-        read = [self.read(item, f"{name}_{number}") for number, item in enumerate(value)]
-        texts, makes = [text for text, _ in read], [make for _, make in read]
-        if isinstance(value, list):
-            return f"[{', '.join(texts)}]", lambda arrays: [make(arrays) for make in makes]
-        joined = f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
-        kind: Any = type(value)
-        return joined, lambda arrays: kind(make(arrays) for make in makes)
+    def _structure(
+        self, value: Any, structure: Structure, path: str, *, is_static: bool
+    ) -> tuple[str, Make]:
+        name = ""
+        if structure.kind is not None:
+            found = self.imports.expression(structure.kind)
+            if found is None:
+                raise CaptureError(
+                    f"argument `{path}` is a {_type_name(value)}, a class that no module holds by its name",
+                    "define the class at the top of a module",
+                )
+            name = found
+        self._around.append(value)
+        read = [
+            self.read(part.value, f"{path}.{part.label}", is_static=is_static or part.is_static)
+            for part in structure.parts
+        ]
+        self._around.pop()
 
-    def _mapping(self, value: Mapping[str, Any], name: str) -> tuple[str, Make]:
-        read = {key: self.read(item, f"{name}_{key}") for key, item in value.items()}
-        text = ", ".join(f"{key!r}: {text}" for key, (text, _) in read.items())
-        makes = {key: make for key, (_, make) in read.items()}
-        return f"{{{text}}}", lambda arrays: {key: make(arrays) for key, make in makes.items()}
+        def make(arrays: Mapping[str, Any]) -> Any:
+            again = [make_part(arrays) for _, make_part in read]
+            # What the function is given stays the same object where nothing in it changes.
+            pairs = zip(again, structure.parts, strict=True)
+            same = all(new is part.value for new, part in pairs)
+            return value if same else structure.make(again)
+
+        return structure.write(name, [text for text, _ in read]), make
+
+    def _constant(self, value: Any) -> str | None:
+        """The text of what stands in the script as it is."""
+        if value is None or isinstance(value, (bool, int, str, bytes)) and type(value) in _LITERALS:
+            return repr(value)
+        if type(value) is float:
+            return repr(value) if math.isfinite(value) else f"float('{value}')"
+        if value is Ellipsis:
+            return "..."
+        if isinstance(value, enum.Enum):
+            kind = self.imports.expression(type(value))
+            return f"{kind}[{value.name!r}]" if kind is not None else None
+        if type(value) in (set, frozenset, slice, range):
+            return self._collection(value)
+        torch: Any = sys.modules.get("torch")
+        if torch is not None and isinstance(value, (torch.dtype, torch.memory_format)):
+            self.imports.framework("torch")
+            return str(value)
+        if isinstance(value, np.dtype) or (
+            isinstance(value, type) and issubclass(value, np.generic)
+        ):
+            self.imports.framework("numpy", "np")
+            return f"np.dtype({np.dtype(value).name!r})"
+        return None
+
+    def _collection(self, value: Any) -> str | None:
+        """The text of a set of constants, a slice or a range."""
+        kind = type(value)
+        if kind is range:
+            return repr(value)
+        parts = (value.start, value.stop, value.step) if kind is slice else sorted(value, key=repr)
+        texts = [self._constant(part) for part in parts]
+        if None in texts:
+            return None
+        joined = ", ".join(map(str, texts))
+        return f"slice({joined})" if kind is slice else f"{kind.__name__}([{joined}])"
+
+
+_LITERALS = (bool, int, str, bytes)
+
+
+def _type_name(value: Any) -> str:
+    kind = type(value)
+    prefix = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"{prefix}{kind.__qualname__}"
+
+
+def _callable_name(value: Any) -> str:
+    name = getattr(value, "__qualname__", None)
+    return f"{value.__module__}.{name}" if name and value.__module__ else _type_name(value)
 
 
 def _identity(value: Any) -> Hashable:
@@ -172,26 +304,6 @@ def _identity(value: Any) -> Hashable:
         # Tensors of tracers lie nowhere.
         pass
     return id(value)
-
-
-def _is_plain(value: Any) -> bool:
-    torch: Any = sys.modules.get("torch")
-    return type(value) in (list, tuple) or (torch is not None and type(value) is torch.Size)
-
-
-def _constant(value: Any) -> str | None:
-    """The text of a dtype of PyTorch or NumPy, of `...` and of slices of numbers."""
-    torch: Any = sys.modules.get("torch")
-    if torch is not None and isinstance(value, (torch.dtype, torch.memory_format)):
-        return str(value)
-    if value is Ellipsis:
-        return "..."
-    if isinstance(value, (type, np.dtype)):
-        try:
-            return f"np.dtype({np.dtype(value).name!r})"
-        except TypeError:
-            return None
-    return None
 
 
 class Parameters:
@@ -216,12 +328,18 @@ class Parameters:
         return known
 
 
-def read(parameters: Parameters, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
+def read(
+    parameters: Parameters,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    build: Mapping[str, str] | None = None,
+) -> Arguments:
     """The arguments of a call of a function with these parameters.
 
+    `build` names functions as `module:name` by the paths of the values that they make.
     Raises :class:`CaptureError` for an argument that a fixture cannot hold."""
     names = parameters.first(len(args))
-    reader = _Reader()
+    reader = _Reader(build or {})
     positional = [reader.read(value, name) for name, value in zip(names, args, strict=False)]
     keywords = {name: reader.read(value, name) for name, value in kwargs.items()}
     texts = [text for text, _ in positional]
@@ -229,11 +347,18 @@ def read(parameters: Parameters, args: tuple[Any, ...], kwargs: Mapping[str, Any
     return Arguments(
         arrays=reader.arrays,
         numbers=reader.numbers,
-        text=", ".join(texts),
+        text=_joined(texts),
         names=reader.names,
+        imports=reader.imports.done(),
         _positional=[make for _, make in positional],
         _keywords={name: make for name, (_, make) in keywords.items()},
     )
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """Arguments between parentheses: in one line, or a line each where that is too long."""
+    line = ", ".join(texts)
+    return line if len(line) < 80 else "".join(f"\n    {text}," for text in texts) + "\n"
 
 
 def _signature_names(function: Callable[..., Any] | None, count: int) -> list[str]:
@@ -298,19 +423,47 @@ def _default_name(array: Any) -> str:
 
 def _collect(value: Any, name: str, text: str, found: list[tuple[str, str, Any]]) -> None:
     if is_array(value):
+        if keys.is_typed(value):
+            value, text = keys.words(value), f"jax.random.key_data({text})"
         if not any(array is value for _, _, array in found):
             found.append((name, text, value))
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            inner = f"{name}_{key}" if name else str(key)
-            _collect(item, inner, f"{text}[{key!r}]", found)
-    elif isinstance(value, (list, tuple)):
-        fields = getattr(value, "_fields", None)
-        for number, item in enumerate(value):
-            label = fields[number] if fields else str(number)
-            prefix = name or ("" if fields else "out")
-            inner = f"{prefix}_{label}" if prefix else label
-            _collect(item, inner, f"{text}[{number}]", found)
+        return
+    for label, inner, item in _held(value, text):
+        # Items of a tuple are told by their numbers; what has a name needs nothing before it.
+        prefix = name or ("out" if label.isdecimal() else "")
+        _collect(item, f"{prefix}_{label}" if prefix else label, inner, found)
+
+
+def _held(value: Any, text: str) -> list[tuple[str, str, Any]]:
+    """The values that a result holds: what names them, and what a script writes for them."""
+    if isinstance(value, Mapping):
+        return [
+            (structures.label_of(key), _item_text(text, number, key), item)
+            for number, (key, item) in enumerate(value.items())
+        ]
+    if isinstance(value, (list, tuple)):
+        labels = getattr(value, "_fields", None) or map(str, range(len(value)))
+        return [
+            (label, f"{text}[{number}]", item)
+            for number, (label, item) in enumerate(zip(labels, value, strict=True))
+        ]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [
+            (label, f"{text}.{label}", item)
+            for label, item in structures.attributes_of(value).items()
+        ]
+    if structures.flattened(value) is None:
+        return []
+    return [
+        (part.label, f"replay.children({text})[{number}]", part.value)
+        for number, part in enumerate(structures.tree_children(value))
+    ]
+
+
+def _item_text(text: str, number: int, key: Any) -> str:
+    if isinstance(key, (str, bytes, int, bool)) and type(key) in _LITERALS:
+        return f"{text}[{key!r}]"
+    return f"list({text}.values())[{number}]"
 
 
 def holds_array(value: Any) -> bool:

@@ -41,6 +41,7 @@ class Options:
     harness: Path | None
     rename: Mapping[str, str]
     import_as: str | None
+    build: Mapping[str, str]
     strict: bool
 
 
@@ -56,6 +57,7 @@ def function(
     harness: str | Path | None = None,
     rename: Mapping[str, str] | None = None,
     import_as: str | None = None,
+    build: Mapping[str, str] | None = None,
     strict: bool = False,
 ) -> _T:
     """What behaves as `function` does, and is captured in the steps of `capture.step`.
@@ -72,6 +74,8 @@ def function(
     - `harness`: a `replay.toml` that the fixtures fit; else one is drafted.
     - `rename`: other names for gradients, such as `{"grad_out": "dout"}`.
     - `import_as`: `module:name` by which a replay imports it; for a module, what builds one.
+    - `build`: functions, as `module:name`, that make what no fixture can hold, by the path of the argument:
+      `{"state.tx": "model.training:make_optimizer"}`.
     - `strict`: whether errors of capturing are raised instead of logged.
 
     Raises :class:`CaptureError` if the name is taken, whatever `strict` says."""
@@ -90,6 +94,7 @@ def function(
         Path(harness).resolve() if harness is not None else None,
         dict(rename or {}),
         import_as,
+        dict(build or {}),
         strict,
     )
     torch: Any = sys.modules.get("torch")
@@ -139,7 +144,7 @@ def _wrap(
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if not state.on or is_sealed():
             return call(*args, **kwargs)
-        return captured(*args, **kwargs)
+        return captured(args, kwargs)
 
     try:
         functools.update_wrapper(wrapper, call)
@@ -155,8 +160,8 @@ def _undisturbed(captured: Callable[..., Any]) -> Callable[..., Any]:
     if compiler is None:
         return captured
 
-    def run(*args: Any, **kwargs: Any) -> Any:
-        return captured(*args, **kwargs)
+    def run(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        return captured(args, kwargs)
 
     disabled: Callable[..., Any] = compiler.disable(run)
     return disabled
@@ -198,8 +203,8 @@ def _captured(
     described: Callable[[str], Function],
     options: Options,
     parameters: Parameters,
-    *args: Any,
-    **kwargs: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
 ) -> Any:
     """Calls the function, and captures the call as its arguments allow."""
     step = state.step
@@ -207,7 +212,7 @@ def _captured(
         return call(*args, **kwargs)
     strict = options.strict or step.strict
     try:
-        given = arguments.read(parameters, args, kwargs)
+        given = arguments.read(parameters, args, kwargs, options.build)
         framework = _framework(given)
         made = _call(framework, described(framework), given, options.writes)
         arrays = made.begin()
@@ -313,7 +318,7 @@ def _wrap_module(module: Any, options: Options) -> Any:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if not state.on or is_sealed():
             return forward(*args, **kwargs)
-        return captured(*args, **kwargs)
+        return captured(args, kwargs)
 
     functools.update_wrapper(wrapper, forward)
     module.forward = wrapper
@@ -326,15 +331,15 @@ def _captured_module(
     described: Callable[[], Function],
     options: Options,
     parameters: Parameters,
-    *args: Any,
-    **kwargs: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
 ) -> Any:
     step = state.step
     if step is None:
         return forward(*args, **kwargs)
     strict = options.strict or step.strict
     try:
-        given = arguments.read(parameters, args, kwargs)
+        given = arguments.read(parameters, args, kwargs, options.build)
         built = torch_.Module(module, *torch_.built(module, options.import_as))
         made = torch_.Call(step, _with_problem(described(), built.problem), given, options.writes)
         arrays = made.begin(built)

@@ -25,7 +25,7 @@ from . import arguments, host
 from .arguments import Arguments, Names, Parameters
 from .errors import CaptureError, tell
 from .record import Function, Record, ShapeNames
-from .scripts import Lines, script
+from .scripts import Lines, indented, script
 from .session import Step, register, state
 from .target import find
 from .writer import Writer
@@ -50,6 +50,7 @@ def jax_function(
     harness: str | Path | None = None,
     rename: Mapping[str, str] | None = None,
     import_as: str | None = None,
+    build: Mapping[str, str] | None = None,
     strict: bool = False,
 ) -> Callable[_P, _R]:
     """What behaves as `function` does, inside `jit`, `grad`, `scan` and `shard_map`, and is captured.
@@ -63,6 +64,8 @@ def jax_function(
     - `harness`: a `replay.toml` that the fixtures fit; else one is drafted.
     - `rename`: other names for gradients, such as `{"grad_out": "dout"}`.
     - `import_as`: `module:name` by which a replay imports it.
+    - `build`: functions, as `module:name`, that make what no fixture can hold, by the path of the argument:
+      `{"state.tx": "model.training:make_optimizer"}`.
     - `strict`: whether errors of capturing are raised instead of logged.
 
     Raises :class:`CaptureError` if the name is taken, whatever `strict` says."""
@@ -80,7 +83,7 @@ def jax_function(
         harness=Path(harness).resolve() if harness is not None else None,
         rename=dict(rename or {}),
     )
-    tap = Tap(described, function, gradients, mesh_axis)
+    tap = Tap(described, function, gradients, mesh_axis, dict(build or {}))
 
     @functools.wraps(function)
     def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -158,12 +161,14 @@ class Tap:
     original: Callable[..., Any]
     gradients: Sequence[str] | None
     mesh_axis: str | None
+    build: Mapping[str, str]
 
     def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Traces the function with taps around it, or without if they cannot be."""
         strict = self.function.strict or (state.step is not None and state.step.strict)
         try:
-            traced = Traced(self, arguments.read(Parameters(None, self.original), args, kwargs))
+            parameters = Parameters(None, self.original)
+            traced = Traced(self, arguments.read(parameters, args, kwargs, self.build))
             arrays, number = traced.enter()
         except Exception as error:
             tell(error, strict=strict)
@@ -240,6 +245,7 @@ class Traced:
         jax: Any = importlib.import_module("jax")
         found = arguments.read_results(result, self.tap.function.outputs, self.names)
         arrays, self.texts = found.arrays, found.texts
+        self._check_leaves(jax, result, arrays)
         self.outputs = {name: host.sketch(name, value) for name, value in arrays.items()}
         self.flowing = tuple(name for name, value in arrays.items() if _is_float(value))
 
@@ -262,6 +268,17 @@ class Traced:
         by_identity = {id(value): tapped[name] for name, value in arrays.items()}
         return jax.tree_util.tree_map(lambda leaf: by_identity.get(id(leaf), leaf), result)
 
+    def _check_leaves(self, jax: Any, result: Any, arrays: Mapping[str, Any]) -> None:
+        """Refuses results in which JAX does not see the arrays: nothing would flow into those."""
+        leaves = {id(leaf) for leaf in jax.tree_util.tree_leaves(result)}
+        for name, value in arrays.items():
+            is_words = self.texts[name].startswith("jax.random.key_data(")
+            if id(value) not in leaves and not is_words:
+                raise CaptureError(
+                    f"`{name}` lies in an object of a class that JAX does not know as a pytree",
+                    "register the class, as by jax.tree_util.register_dataclass",
+                )
+
     # Called by the compiled program
 
     def inputs(self, differentiated: tuple[str, ...], index: Any, arrays: Any) -> Any:
@@ -283,6 +300,7 @@ class Traced:
             function=self.tap.function,
             names=Names(set(self.names.taken)),
             text=self.given.text,
+            imports=self.given.imports,
             inputs=inputs,
             differentiated=differentiated,
             device=_device(),
@@ -437,7 +455,7 @@ def _forward(record: Record, texts: Mapping[str, str], flowing: Sequence[str]) -
     first = ", ".join(f'"{name}": {text}' for name, text in texts.items() if name not in flowing)
     second = ", ".join(f'"{name}": {text}' for name, text in texts.items() if name in flowing)
     return [
-        f"    result = {expression}({record.text})",
+        indented(f"result = {expression}({record.text})"),
         f"    return {{{second}}}, {{{first}}}" if flowing else f"    return {{{first}}}, {{}}",
     ]
 
@@ -447,7 +465,7 @@ def _with_gradients(
 ) -> list[str]:
     given = ", ".join(f'"{name}": {record.upstream_names[name]}' for name in flowing)
     gradients = ", ".join(f'"{record.gradient_names[name]}"' for name in wanted)
-    call = [f"    {line}" for line in _forward(record, record.result_texts, flowing)]
+    call = map(indented, _forward(record, record.result_texts, flowing))
     return [
         "@jax.jit",
         f"def run(upstream, {', '.join(arrays)}):",

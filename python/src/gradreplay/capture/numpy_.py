@@ -35,6 +35,7 @@ class Call:
             function=self.function,
             names=given.names,
             text=given.text,
+            imports=given.imports,
             inputs=inputs,
             differentiated=(),
             device=_device(given.arrays),

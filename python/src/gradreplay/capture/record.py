@@ -12,6 +12,7 @@ from .arguments import Names
 from .draft import Input, Output, Plan, Shape
 from .errors import CaptureError
 from .host import Taken
+from .imports import Imported
 from .staged import Staged
 from .target import Target
 
@@ -52,6 +53,8 @@ class Record:
     script: Callable[[Record], str]
     # The states of random generators at the call, as they stand in the metadata of its inputs.
     random: Mapping[str, str] = field(default_factory=dict)
+    # What the script imports for the arguments.
+    imports: Imported = Imported()
     # Parts of the script that depend on the call, and so are part of what a harness fits.
     variant: str = ""
     result_texts: dict[str, str] = field(default_factory=dict)
@@ -156,7 +159,7 @@ class Record:
             title=f"How to call `{self.function.target.expression}` as the training called it.",
             framework=self.function.framework,
             repository=self.function.target.repository,
-            call=(self.text, self.variant, self.differentiated, self.function.target),
+            call=(self.text, self.imports, self.variant, self.differentiated, self.function.target),
             inputs=inputs,
             upstream=self._upstream(results),
             outputs=self._outputs(results),

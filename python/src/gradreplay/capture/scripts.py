@@ -29,8 +29,10 @@ def script(record: Record, lines: Lines) -> str:
     arguments += [f"{record.upstream_names[name]}=None" for name in record.flowing()]
     arguments += ["*", *lines.parameters] if lines.parameters else []
     options = [f'framework="{function.framework}"']
-    if target.folder not in (None, ".", "src"):
-        options.append(f'path=["{target.folder}"]')
+    folders = dict.fromkeys((target.folder, *record.imports.folders))
+    paths = [f'"{folder}"' for folder in folders if folder not in (None, ".", "src")]
+    if paths:
+        options.append(f"path=[{', '.join(paths)}]")
     text = [
         f'"""Calls `{target.expression}` as the training called it. Drafted: edit it as you like."""',
         "",
@@ -43,11 +45,16 @@ def script(record: Record, lines: Lines) -> str:
     body = list(lines.imports)
     if target.problem is not None:
         body.append(f"# Mend this line: {target.problem}.")
-    body.append(target.statement)
-    body += ["", *lines.body]
-    text += [f"    {line}" if line else "" for line in body]
+    body += [target.statement, *record.imports.statements]
+    body = [*dict.fromkeys(body), "", *lines.body]
+    text += map(indented, body)
     text += ["", "", 'if __name__ == "__main__":', "    replay.main()", ""]
     return "\n".join(text)
+
+
+def indented(line: str) -> str:
+    """A line, or a statement of several, one level deeper."""
+    return "\n".join(f"    {part}" if part else "" for part in line.split("\n"))
 
 
 def results(record: Record) -> Iterable[str]:

@@ -56,6 +56,58 @@ def _leads_to(function: Any, module: str, qualname: str) -> bool:
     return found is not None and found is not type(function)
 
 
+@dataclass(frozen=True)
+class Named:
+    """A class, a function or another object that a module holds, as another process imports it."""
+
+    module: str
+    qualname: str
+    # As of a `Target`.
+    folder: str | None
+
+
+# Those that were found, by the objects' numbers; modules hold the objects as long as this.
+_named: dict[int, tuple[Any, Named]] = {}
+
+
+def find_named(value: Any) -> Named | None:
+    """The module and name that lead to an object itself; `None` if none do."""
+    known = _named.get(id(value))
+    if known is not None and known[0] is value:
+        return known[1]
+    found = _public(value) or _variable(value)
+    if found is None:
+        return None
+    name, file = _module(found[0])
+    named = Named(name, found[1], _folder(name, file, _repository(file)))
+    _named[id(value)] = value, named
+    return named
+
+
+def _public(value: Any) -> tuple[str, str] | None:
+    """The most public of the modules of its package that hold an object under its own name."""
+    module, qualname = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(qualname, str) or "<" in qualname:
+        return None
+    package = module.partition(".")[0]
+    found = [
+        (name, qualname)
+        for name in list(sys.modules)
+        if name.partition(".")[0] == package and _is_at(value, name, qualname)
+    ]
+    own = (module, qualname)
+    is_hidden = any(part.startswith("_") for part in module.split("."))
+    return own if own in found and not is_hidden else min(found, key=_obscurity, default=None)
+
+
+def _is_at(value: Any, module: str, qualname: str) -> bool:
+    """Whether a name leads to an object, or to what wraps it, as capturing does."""
+    found: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found is not None and (found is value or getattr(found, "__wrapped__", None) is value)
+
+
 def _variable(function: Any) -> tuple[str, str] | None:
     """The module and the name of a variable that holds a function whose own name leads nowhere, as of those
     that compiled extensions hold, or that TorchScript and `functools.partial` make."""

@@ -49,6 +49,7 @@ class Call:
             function=self.function,
             names=self.given.names,
             text=self.given.text,
+            imports=self.given.imports,
             inputs=inputs,
             differentiated=tuple(
                 name for name, value in arrays.items() if _is_wanted(torch, value)
