@@ -190,6 +190,11 @@ fn inspect_fixture(fixture: &Fixture, origin: &str) -> CliResult<Text> {
     for (key, value) in fixture.provenance.entries() {
         out.line(label_value(key, value, widest));
     }
+    if !fixture.metrics.is_empty() {
+        let metrics: Vec<String> =
+            fixture.metrics.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        out.line(label_value("metrics", &metrics.join(", "), widest));
+    }
     out.section("files");
     for file in &fixture.files {
         let hash_words = match file.blake3 {

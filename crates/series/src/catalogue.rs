@@ -234,6 +234,11 @@ fn strip_affix<'n>(name: &'n str, affix: &str) -> Option<&'n str> {
     (!path.is_empty()).then_some(path)
 }
 
+/// The role of a metric, by its name.
+pub(super) fn infer_metric_role(name: &str) -> Role {
+    infer_scalar_role(name, DType::F64, None)
+}
+
 /// The role of one number, by its name.
 fn infer_scalar_role(name: &str, dtype: DType, loss: Option<&str>) -> Role {
     match name {

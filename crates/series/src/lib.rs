@@ -36,6 +36,8 @@ pub use path::{group_paths, is_in_group};
 pub use replayed::replay_series_step;
 pub use robust::finite_median;
 
+use replay_fixture::harness::Role;
+
 /// The steps of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
@@ -85,15 +87,17 @@ impl Series {
         let gradients = self.catalogue.gradients();
         let replayed = gradients.iter().any(|(_, place)| self.catalogue.tensors[*place].is_output);
         let norms = self.gradient_norms("");
+        let has_norm_tensor = self.catalogue.scalar(&Role::GradNorm).is_some();
         let step_clipping = |(step, computed): (&SeriesStep, Option<f64>)| {
             let scalars = &step.measured.scalars;
             let reported_norm = scalars.grad_norm.filter(|_| step.replay.is_none() || !replayed);
             let norm = reported_norm.or(computed).filter(|norm| norm.is_finite())?;
             let clipped_norm = match self.clip.or(scalars.max_norm) {
                 Some(threshold) => threshold,
-                // Rounding alone brings two norms of the same gradients this far apart.
+                // Rounding alone brings two norms of the same gradients this far apart. A metric may be of more
+                // gradients than those of this function.
                 None => computed.filter(|candidate| {
-                    reported_norm.is_some() && *candidate < norm * (1.0 - 1e-3)
+                    reported_norm.is_some() && has_norm_tensor && *candidate < norm * (1.0 - 1e-3)
                 })?,
             };
             Some(Clipping {

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::TensorCatalogue;
 use super::adam::{AdamSetting, DEFAULT, measure_adam};
 use super::alignment::{Alignment, measure_alignment};
+use super::catalogue::infer_metric_role;
 use super::numbers::{ParameterUpdate, Scalars, StepNumbers, TensorNumbers};
 use replay_base::cache::{Cache, CacheKind};
 use replay_base::summary::{Summary, summarize_tensor};
@@ -85,19 +86,28 @@ impl StepTensors<'_> {
         Ok(self.elements(name)?.map(|tensor| Cow::Owned(summarize_tensor(&tensor.view(), None))))
     }
 
-    /// The one number of the tensor with `role`, or the mean of its elements.
+    /// The one number of the tensor with `role`, or the mean of its elements; without one, the metric.
     fn read_scalar(
         &self,
         catalogue: &TensorCatalogue,
         role: &Role,
     ) -> Result<Option<f64>, FixtureError> {
-        let Some(name) = catalogue.scalar(role) else { return Ok(None) };
+        let Some(name) = catalogue.scalar(role) else { return Ok(self.find_metric(role)) };
         let summary = self.summary(name)?;
         Ok(summary.map(|summary| match &*summary {
             Summary { nan, unwritten, .. } if nan + unwritten > 0 => f64::NAN,
             Summary { inf, .. } if *inf > 0 => f64::INFINITY,
             Summary { mean, .. } => mean.unwrap_or(f64::NAN),
         }))
+    }
+
+    /// The metric of the captured step with `role`. Its loss is not that of a replay.
+    fn find_metric(&self, role: &Role) -> Option<f64> {
+        if *role == Role::Loss && matches!(self.outputs, OutputSource::Replayed(..)) {
+            return None;
+        }
+        let mut metrics = self.fixture.metrics.iter();
+        metrics.find(|(name, _)| infer_metric_role(name) == *role).map(|(_, value)| *value)
     }
 
     fn scalars(&self, catalogue: &TensorCatalogue) -> Result<Scalars, FixtureError> {

@@ -8,8 +8,19 @@ use replay_engine::judge::{GradientVerdict, Verdict};
 use replay_engine::trial::Status;
 use replay_fixture::harness::Harness;
 
-/// A training of `layers` layers, with weights, gradients and Adam's moments of each.
+/// A training of `layers` layers, with weights, gradients and Adam's moments of each, and the norm before clipping.
 fn catalogue(layers: usize) -> TensorCatalogue {
+    let norm = "[inputs.grad_norm]\ndtype = \"f32\"\nshape = []\n";
+    catalogue_of(&(harness_text(layers) + norm))
+}
+
+fn catalogue_of(text: &str) -> TensorCatalogue {
+    let harness = Harness::parse(text, Path::new("replay.toml")).expect("a harness");
+    TensorCatalogue::from_harness(&harness)
+}
+
+/// The harness of a training of `layers` layers.
+fn harness_text(layers: usize) -> String {
     let vector = "dtype = \"f32\"\nshape = [\"n\"]\n";
     let scalar = "dtype = \"f32\"\nshape = []\n";
     let words = "dtype = \"i32\"\nshape = [\"n\"]\n";
@@ -24,9 +35,7 @@ fn catalogue(layers: usize) -> TensorCatalogue {
     for layer in 0..layers {
         text += &format!("[outputs.grad_layers_{layer}_w]\n{vector}");
     }
-    TensorCatalogue::from_harness(
-        &Harness::parse(&text, Path::new("replay.toml")).expect("a harness"),
-    )
+    text
 }
 
 /// Close to the standard normal distribution.
@@ -195,6 +204,25 @@ fn a_gradient_that_is_clipped_and_matches_its_loss_is_large_and_not_wrong() {
             clipping: FrequentClipping { gradients: Gradients::Mismatch, .. }
         }
     ));
+}
+
+#[test]
+fn a_norm_that_is_a_metric_needs_a_threshold_to_tell_of_clipping() {
+    let mut series = training(1, 20, 0.0, 0);
+    // Of all parameters of the training, of which this function has a few.
+    series.catalogue = catalogue_of(&harness_text(1));
+    for step in &mut series.steps {
+        step.measured.scalars.grad_norm = Some(1.2);
+    }
+    assert_eq!(analyse_series(&series), []);
+    for step in &mut series.steps {
+        step.measured.scalars.max_norm = Some(1.0);
+    }
+    let SeriesFinding::Clipped { clipping: FrequentClipping { spell, norm, .. } } = only(&series)
+    else {
+        panic!("clipping")
+    };
+    assert_eq!((spell.steps, norm), (20, 1.2));
 }
 
 #[test]

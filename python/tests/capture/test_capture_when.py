@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -201,3 +202,46 @@ def test_a_condition_on_no_step_is_refused() -> None:
     for make in (capture.first, capture.every):
         with pytest.raises(ValueError, match="a number of steps is at least 1"):
             make(0)
+
+
+def test_metrics_stand_in_the_fixtures_of_their_step() -> None:
+    wrapped = capture.function(np.copy, name="f", parameters=["x"])
+    for when in (capture.every(1), capture.nonfinite(), capture.crash()):
+        path = f"fixtures/{type(when).__name__}" + "{step}"
+        for step in range(2):
+            try:
+                with capture.step(path, step=step, when=when, strict=True):
+                    wrapped(np.zeros(2))
+                    capture.metric("grad norm", math.inf if step else 0.1)
+                    capture.metric("max_norm", np.float32(1))
+                    if step:
+                        raise KeyError
+            except KeyError:
+                pass
+    assert names() == ["Crash1", "Every0", "Every1", "Nonfinite1"]
+    for name in names():
+        norm = "inf" if name.endswith("1") else "0.1"
+        text = Path("fixtures", name, "fixture.toml").read_text()
+        assert f'\n\n[metrics]\n"grad norm" = {norm}\n"max_norm" = 1.0\n\n' in text, name
+
+
+def test_a_step_that_tells_nothing_has_no_metrics() -> None:
+    wrapped = capture.function(np.copy, name="f", parameters=["x"])
+    with capture.step("fixtures/step{step}", step=0):
+        wrapped(np.zeros(2))
+    capture.flush()
+    assert "[metrics]" not in Path("fixtures/step0/fixture.toml").read_text()
+
+
+def test_series_tells_of_clipping_that_metrics_show(replay: str) -> None:
+    wrapped = capture.function(np.copy, name="f", parameters=["x"])
+    for step in range(8):
+        with capture.step("fixtures/step{step}", step=step, when=capture.every(1), strict=True):
+            wrapped(np.zeros(2))
+            capture.metric("grad_norm", 4.0)
+            capture.metric("max_norm", 1.0)
+    capture.flush()
+    command = [replay, "series", *(f"fixtures/step{step}" for step in range(8))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "clipped" in done.stdout, done.stdout

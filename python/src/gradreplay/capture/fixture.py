@@ -46,9 +46,11 @@ class Folder:
     facts: Mapping[str, Fact]
     entries: list[Entry] = field(default_factory=list)
     # Files of the fixture that are not written yet: in pieces, or where they lie.
+    # What the training told of the step; known when it has ended.
+    metrics: Mapping[str, float] = field(default_factory=dict)
     _added: dict[str, Iterable[Any] | Path] = field(default_factory=dict)
-    # The harness that `fixture.toml` names.
-    _published: Path | None = None
+    # The harness and the metrics that `fixture.toml` names.
+    _published: tuple[Path, Mapping[str, float]] | None = None
     # Folders with names that are not on the disk yet.
     _unsynced: list[Path] = field(default_factory=list)
     # The folder's device and number, once it is there.
@@ -104,7 +106,8 @@ class Folder:
         """Puts the files added so far and `fixture.toml` on the disk, unless they are there already.
 
         Raises :class:`TensorFileError` or :class:`OSError` if it cannot; then they are no part of it."""
-        if harness == self._published and not self._added:
+        told = harness, self.metrics
+        if told == self._published and not self._added:
             return
         known = list(self.entries)
         files, self._added = {**self._added, MANIFEST: self._manifest(harness)}, {}
@@ -113,7 +116,7 @@ class Folder:
         except BaseException:
             self.entries = known
             raise
-        self._unsynced, self._published = [], harness
+        self._unsynced, self._published = [], told
 
     def _put(self, files: dict[str, Any]) -> None:
         if self._identity is not None:
@@ -142,6 +145,9 @@ class Folder:
             if entry.axis is not None:
                 lines += [f"axis = {text(entry.axis)}", f"order = {entry.order}"]
         yield ("\n".join(lines) + "\n").encode()
+        if self.metrics:
+            lines += ["", "[metrics]"]
+            lines += [f"{text(name)} = {value!r}" for name, value in self.metrics.items()]
 
     def discard(self) -> None:
         """Deletes the fixture, which is none from the first moment on, and nothing else in its folder."""

@@ -52,6 +52,8 @@ class Parts:
         self.base = base
         self.path = path
         self.facts = facts
+        # As of a fixture's folder.
+        self.metrics: Mapping[str, float] = {}
         self._home = path.with_name(path.name + ".parts")
         self._writers: dict[Part, Writer] = {}
 
@@ -156,7 +158,7 @@ class Parts:
     def _join(self, parts: list[Part]) -> None:
         name = self.function.target.expression
         text = f"{len(parts)} calls of {name} in step {self.facts['step']}"
-        folder = Folder(self.path, text, self.facts)
+        folder = Folder(self.path, text, self.facts, metrics=self.metrics)
         folder.begin()
         for order, part in enumerate(parts):
             source = self._home / part.name / INPUTS

@@ -49,7 +49,9 @@ state = State()
 
 
 def metric(name: str, value: Any) -> None:
-    """Tells the current step a number, such as the norm of the gradient, for `spike` and `nonfinite`."""
+    """Tells the current step a number, such as the norm of the gradient.
+
+    Conditions such as `spike` look at it, and it stands in the fixtures of the step."""
     current = _open_step()
     if current is not None:
         current.metrics[name] = float(value)
@@ -240,6 +242,9 @@ class Step:
     def _end(self, failed: bool) -> None:
         for writer in self.writers:
             writer.record.closed = True
+            writer.folder.metrics = self.metrics
+        for parts in self.parts.values():
+            parts.metrics = self.metrics
         # An exception ends a step before anybody can tell what would have become of it.
         fired = self.early or failed
         if not fired:
