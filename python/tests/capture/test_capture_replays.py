@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -221,5 +222,57 @@ def test_provenance_names_step_seed_commit_command_and_versions() -> None:
     python("train.py")
     text = Path("fixtures/step0/fixture.toml").read_text()
     assert f'commit = "{commit}"\ndirty = true\n' in text
+    assert not Path("fixtures/old/uncommitted.diff").exists()
+    diff = Path("fixtures/step0/uncommitted.diff").read_text()
+    assert diff.startswith("diff --git a/losses.py b/losses.py\n") and diff.endswith("+# changed\n")
     entries, _ = header("fixtures/step0/inputs.safetensors")
     assert set(entries) == {"x", "axis"}
+
+
+def repository(**files: str) -> None:
+    """Commits files of the current folder; `__` in a name stands for a folder."""
+    for name, text in files.items():
+        path = Path(name.replace("__", "/") + ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q", "."], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *command], check=True)
+
+
+def test_a_drafted_harness_names_what_was_loaded_of_the_repository_and_its_interpreter() -> None:
+    repository(
+        src__model____init__="",
+        src__model__losses="import helpers, shared.tables\n" + LOSSES["numpy"],
+        src__unused="",
+        lib__shared__tables="",
+        helpers="",
+        docs__conf="",
+        train="import sys; sys.path[1:1] = ['src', 'lib']\n"
+        + TRAININGS["numpy"].replace("np, losses", "np, untracked, model.losses as losses"),
+    )
+    Path("untracked.py").write_text("")
+    python("train.py")
+    harness = Path("fixtures/harness-softmax/replay.toml").read_text()
+    assert '\ntree = ["helpers.py", "lib/shared", "src/model"]\n' in harness
+    # The tests run in a virtual environment.
+    assert f'\nprogram = ["{sys.executable}", "replay_step.py"]\n' in harness
+
+
+def test_a_function_of_the_training_s_own_script_has_the_script_in_its_tree() -> None:
+    repository(other="", train=LOSSES["numpy"] + TRAININGS["numpy"].replace("losses.", "").replace(
+        "np, losses", "np"
+    ))  # fmt: skip
+    python("train.py")
+    assert '\ntree = ["train.py"]\n' in Path("fixtures/harness-softmax/replay.toml").read_text()
+
+
+def test_a_long_diff_is_cut_and_says_so() -> None:
+    repository(losses=LOSSES["numpy"], train=TRAININGS["numpy"])
+    Path("losses.py").write_text(LOSSES["numpy"] + "# a line of a change\n" * 5000)
+    python("train.py")
+    lines = Path("fixtures/step0/uncommitted.diff").read_text().splitlines()
+    assert lines[-2] == "+# a line of a change"
+    left = 2**16 - len("\n".join(lines[:-1])) - 1
+    assert 0 <= left < len(lines[-2]) + 1
+    assert re.fullmatch(r"# Cut here: \d{5} bytes more\.", lines[-1])

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import disk
+from . import disk, surroundings
 from .errors import CaptureError
 
 Shape = tuple[str | int, ...]
@@ -56,6 +56,8 @@ class Plan:
     upstream: tuple[Input, ...]
     outputs: tuple[Output, ...]
     script: Callable[[], str]
+    # The files and folders of a revision that the script needs; none where all of it is laid out.
+    tree: Callable[[], tuple[str, ...]]
     # Whether the function has returned, so that its outputs are known.
     returned: bool
 
@@ -150,7 +152,11 @@ def toml(plan: Plan, home: Path) -> str:
     else:
         relative = os.path.relpath(plan.repository.resolve(), home.resolve())
         lines.append(f"repository = {text(relative)}")
-    lines.append('program = ["python3", "replay_step.py"]')
+    lines.append(f'program = [{text(surroundings.interpreter())}, "replay_step.py"]')
+    tree = plan.tree()
+    if tree:
+        lines.append("# What the training had loaded. Add what the function reads besides.")
+        lines.append(f"tree = [{', '.join(map(text, tree))}]")
     if plan.framework in ("torch", "jax"):
         lines.append(f"preload = [{text(plan.framework)}]")
     for tensor in plan.inputs + plan.upstream:

@@ -25,6 +25,7 @@ from .provenance import Fact
 MANIFEST = "fixture.toml"
 INPUTS = "inputs.safetensors"
 EXPECTED = "expected.safetensors"
+UNCOMMITTED = "uncommitted.diff"
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,11 @@ class Folder:
     description: str
     facts: Mapping[str, Fact]
     entries: list[Entry] = field(default_factory=list)
-    # Files of the fixture that are not written yet: in pieces, or where they lie.
     # What the training told of the step; known when it has ended.
     metrics: Mapping[str, float] = field(default_factory=dict)
+    # Files of the fixture that are not written yet: in pieces, or where they lie.
     _added: dict[str, Iterable[Any] | Path] = field(default_factory=dict)
+    _attached: list[str] = field(default_factory=list)
     # The harness and the metrics that `fixture.toml` names.
     _published: tuple[Path, Mapping[str, float]] | None = None
     # Folders with names that are not on the disk yet.
@@ -91,6 +93,11 @@ class Folder:
     ) -> None:
         """Makes a file of inputs part of the fixture; it is written by the next :meth:`publish`."""
         self._added[name] = self._noted(name, tensors.pieces(content, metadata))
+
+    def attach(self, name: str, content: bytes) -> None:
+        """Puts a file beside those of tensors with the next :meth:`publish`."""
+        self._added[name] = [content]
+        self._attached.append(name)
 
     def _noted(self, name: str, pieces: Iterable[Any]) -> Iterator[Any]:
         """Passes the pieces of a file on, and then notes it with its hash."""
@@ -138,6 +145,9 @@ class Folder:
             "[provenance]",
         ]
         lines += _facts(self.facts)
+        if self.metrics:
+            lines += ["", "[metrics]"]
+            lines += [f"{text(name)} = {value!r}" for name, value in self.metrics.items()]
         for entry in self.entries:
             lines += ["", "[[files]]", f"path = {text(entry.path)}"]
             if entry.blake3 is not None:
@@ -145,9 +155,6 @@ class Folder:
             if entry.axis is not None:
                 lines += [f"axis = {text(entry.axis)}", f"order = {entry.order}"]
         yield ("\n".join(lines) + "\n").encode()
-        if self.metrics:
-            lines += ["", "[metrics]"]
-            lines += [f"{text(name)} = {value!r}" for name, value in self.metrics.items()]
 
     def discard(self) -> None:
         """Deletes the fixture, which is none from the first moment on, and nothing else in its folder."""
@@ -155,7 +162,8 @@ class Folder:
             return
         # Others must not take the folder while this deletes files in it.
         with disk.locked(os.path.dirname(os.path.realpath(self.path))):
-            for name in (MANIFEST, EXPECTED, *(entry.path for entry in self.entries)):
+            tensors = (entry.path for entry in self.entries)
+            for name in (MANIFEST, EXPECTED, *self._attached, *tensors):
                 (self.path / name).unlink(missing_ok=True)
             # What others have put into the folder stays.
             with contextlib.suppress(OSError):

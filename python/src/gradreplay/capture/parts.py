@@ -20,7 +20,7 @@ from .. import tensors
 from ..tensors import Tensor
 from . import disk, draft, provenance
 from .errors import CaptureError
-from .fixture import INPUTS, Entry, Folder, blake3
+from .fixture import INPUTS, UNCOMMITTED, Entry, Folder, blake3
 from .host import take
 from .provenance import Fact
 from .record import Function, Record
@@ -159,6 +159,9 @@ class Parts:
         name = self.function.target.expression
         text = f"{len(parts)} calls of {name} in step {self.facts['step']}"
         folder = Folder(self.path, text, self.facts, metrics=self.metrics)
+        diff = provenance.uncommitted()
+        if diff:
+            folder.attach(UNCOMMITTED, diff)
         folder.begin()
         for order, part in enumerate(parts):
             source = self._home / part.name / INPUTS

@@ -39,15 +39,49 @@ def repository(folder: Path) -> Repository | None:
     return Repository(Path(root), commit or None, bool(status))
 
 
+def uncommitted() -> bytes:
+    """What tracked files of the repository around this folder have beyond the commit, as a diff.
+
+    A long one is cut after a line, and says so."""
+    where = repository(Path.cwd())
+    return _diff(where.root) if where is not None and where.dirty else b""
+
+
+@functools.cache
+def _diff(root: Path) -> bytes:
+    diff = _git_bytes(root, "diff", "--no-color", "--no-ext-diff", "HEAD") or b""
+    if len(diff) <= _MOST_DIFF:
+        return diff
+    kept = diff[: diff.rfind(b"\n", 0, _MOST_DIFF) + 1]
+    return kept + f"# Cut here: {len(diff) - len(kept)} bytes more.\n".encode()
+
+
+# The most bytes of a diff that stand beside each fixture.
+_MOST_DIFF = 1 << 16
+
+
+@functools.cache
+def tracked(root: Path, paths: tuple[str, ...]) -> frozenset[str]:
+    """Those of `paths` at or below which git tracks a file."""
+    listed = _git_bytes(root, "ls-files", "-z", "--", *paths) if paths else None
+    files = [os.fsdecode(name) for name in (listed or b"").split(b"\0")]
+    return frozenset(
+        path for path in paths if any(f"{file}/".startswith(f"{path}/") for file in files)
+    )
+
+
 def _git(folder: Path, *arguments: str) -> str | None:
+    told = _git_bytes(folder, *arguments)
+    return os.fsdecode(told).strip() if told is not None else None
+
+
+def _git_bytes(folder: Path, *arguments: str) -> bytes | None:
     command = ["git", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20
-        )
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    return done.stdout if done.returncode == 0 else None
 
 
 @functools.cache

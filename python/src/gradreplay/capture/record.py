@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from . import draft, host
+from . import draft, host, surroundings
 from .arguments import Names
 from .draft import Input, Output, Plan, Shape
 from .errors import CaptureError
@@ -164,8 +164,18 @@ class Record:
             upstream=self._upstream(results),
             outputs=self._outputs(results),
             script=lambda: self.script(self),
+            tree=self._tree,
             returned=self.outputs is not None,
         )
+
+    def _tree(self) -> tuple[str, ...]:
+        target = self.function.target
+        # A function of a library may be called by anything in the repository.
+        if target.repository is None or target.folder is None:
+            return ()
+        statements = (target.statement, *self.imports.statements)
+        needed = tuple(statement.split()[1] for statement in statements)
+        return surroundings.loaded_tree(target.repository, needed)
 
     def _upstream(self, results: _ResultShapes) -> tuple[Input, ...]:
         outputs = self.outputs or {}

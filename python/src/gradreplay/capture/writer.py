@@ -7,10 +7,10 @@ from pathlib import Path
 
 from ..tensors import Tensor
 from . import disk, draft
-from .fixture import EXPECTED, INPUTS, Folder
+from .fixture import EXPECTED, INPUTS, UNCOMMITTED, Folder
 from .host import Taken
 from .kept import InMemory, Kept, OnDisk
-from .provenance import Fact
+from .provenance import Fact, uncommitted
 from .record import Record
 from .staged import Staged
 
@@ -40,6 +40,9 @@ class Writer:
         # Parts of one fixture each have states of their own.
         random = {} if self._part else self.record.random
         self._add(INPUTS, self.record.inputs, random)
+        diff = uncommitted() if self.folder.facts.get("dirty") and not self._part else b""
+        if diff:
+            self.folder.attach(UNCOMMITTED, diff)
         self._publish()
         self.written = True
 
