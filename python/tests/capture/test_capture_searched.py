@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,26 +25,25 @@ def environment(cache: Path) -> dict[str, str]:
     }
 
 
+Captured = Callable[[str], dict[str, Written]]
+
+
 @pytest.fixture(scope="module")
-def captured(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> dict[tuple[str, str], Written]:
-    """Every training, captured at the end of its history."""
-    root = tmp_path_factory.mktemp("trainings")
-    found: dict[tuple[str, str], Written] = {}
-    for framework, all_of_it in TRAININGS.items():
-        try:
-            __import__(framework)
-        except ImportError:
-            continue
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Captured:
+    """Every training of a framework, captured at the end of its history by one process."""
+
+    @functools.cache
+    def capture(framework: str) -> dict[str, Written]:
+        root = tmp_path_factory.mktemp(framework)
         written = {
-            name: trainings.write(framework, training, root / framework / name)
-            for name, training in all_of_it.items()
+            name: trainings.write(framework, training, root / "trainings" / name)
+            for name, training in TRAININGS[framework].items()
         }
         homes = [one.home for one in written.values()]
         trainings.capture_all(framework, homes, environment(root / "cache"))
-        found |= {(framework, name): one for name, one in written.items()}
-    return found
+        return written
+
+    return capture
 
 
 def bisect(replay: str, home: Path, cache: Path) -> subprocess.CompletedProcess[str]:
@@ -58,13 +59,14 @@ def bisect(replay: str, home: Path, cache: Path) -> subprocess.CompletedProcess[
     )
 
 
-@pytest.mark.parametrize("framework", TRAININGS)
+# Framework by framework, so that a process of pytest-xdist captures those of one as a rule.
 @pytest.mark.parametrize("name", trainings.TORCH)
+@pytest.mark.parametrize("framework", TRAININGS)
 def test_a_step_captured_at_the_bad_end_finds_the_culprit(
-    framework: str, name: str, replay: str, captured: dict[tuple[str, str], Written]
+    framework: str, name: str, replay: str, captured: Captured
 ) -> None:
     pytest.importorskip(framework)
-    training = captured[framework, name]
+    training = captured(framework)[name]
     assert (training.home / "fixtures/step0/expected.safetensors").exists()
     found = bisect(replay, training.home, training.home.parents[1] / "cache")
     assert found.returncode == 0, found.stdout + found.stderr
