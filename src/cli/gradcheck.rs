@@ -10,6 +10,7 @@ use ::replay::report::{
 };
 use ::replay::trial::Lab;
 
+use super::call_misfit::refuse_call_misfit;
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
@@ -119,6 +120,7 @@ fn gradcheck_fixture(
     let trial = lab.trial(&project.subject, &target.sources);
     ensure_evidence_room(&trial, false)?;
     let outcome = trial.outcome()?.clone();
+    refuse_call_misfit(&project.subject.fixture, &outcome, None)?;
     let gradients = check_gradients(&trial)?;
     let pictures = if illustrated { draw_output_pictures(None, &trial)? } else { Vec::new() };
     let fixture = project.subject.fixture.name.clone();

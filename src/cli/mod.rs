@@ -6,6 +6,7 @@ mod accepted_snapshots;
 mod bisect;
 mod bisect_log;
 mod cache;
+mod call_misfit;
 mod cluster;
 mod completions;
 mod diff;

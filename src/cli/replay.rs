@@ -16,6 +16,7 @@ use ::replay::trial::{AccessCheck, Lab, Trial};
 use clap::ValueEnum;
 
 use super::bisect::{Sought, find_fixture_culprit};
+use super::call_misfit::refuse_call_misfit;
 use super::cluster::{self, ClusterArgs};
 use super::dump::DumpFolder;
 use super::error::{CliResult, CommandError};
@@ -441,6 +442,8 @@ pub fn judge_replayed_trial(
 ) -> CliResult<ReportEntry> {
     ensure_evidence_room(trial, base.is_some())?;
     let (outcome, gradients) = outcome_and_gradients(trial)?;
+    let base_outcome = base.map(|base| base.outcome()).transpose()?;
+    refuse_call_misfit(&project.subject.fixture, outcome, base_outcome)?;
     let checked_accesses = check_trial_accesses(trial, base, check.into())?;
     let captured = check_captured(trial)?;
     let oracle = check_oracle(trial)?;

@@ -127,3 +127,70 @@ fn a_function_of_pytorch_itself_is_named_with_its_line() {
         run.text()
     );
 }
+
+const TWO_RESULTS: &str = "\
+#include <torch/extension.h>
+__global__ void twice_kernel(float* y, const float* x, int n) {
+  int i = threadIdx.x;
+  if (i < n) y[i] = 2 * x[i];
+}
+std::vector<at::Tensor> twice(at::Tensor x) {
+  auto y = at::empty_like(x);
+  twice_kernel<<<1, 64>>>(y.data_ptr<float>(), x.data_ptr<float>(), x.numel());
+  return {y, y};
+}
+at::Tensor pick(at::Tensor x, at::Tensor index) {
+  TORCH_CHECK(index.numel() < 2, \"one index alone\");
+  return x;
+}
+at::Tensor gather(at::Tensor x, at::Tensor index) {
+  (void)index.data_ptr<int64_t>();
+  return at::empty_like(x);
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def(\"forward\", &twice); }
+";
+
+/// The replay of [`TWO_RESULTS`] with `call`, its output `y` of `shape`.
+fn replay_twice(call: &str, shape: &str) -> Run {
+    let env = TestEnv::new();
+    env.repo.write("k.cu", TWO_RESULTS);
+    let harness = format!(
+        "sources = [\"k.cu\"]\ncall = \"{call}\"\n\
+         [inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+         [outputs.y]\ndtype = \"f32\"\nshape = [{shape}]\n"
+    );
+    env.repo.write("replay.toml", harness);
+    env.write_tiny();
+    env.repo.commit("Two results");
+    env.replay(&["fixtures/tiny"])
+}
+
+#[test]
+fn a_call_that_does_not_fit_is_a_fault_of_the_harness() {
+    insta::assert_snapshot!(replay_twice("y = twice(x);", "\"n\"").text(), @"
+    exit code 128
+    --- stderr
+    error: the call of replay.toml does not fit: the call gives 2 results for 1 names: `a, _, b = f(...)` says which is which
+    hint: give each result a name in the call, `_` for one that is no output; give a tensor the dtype and the shape of the function in the harness and in the fixture, or convert it in the call: `at::Tensor(x).to(at::kHalf)`
+    ");
+    insta::assert_snapshot!(replay_twice("y, _ = twice(x);", "2").text(), @"
+    exit code 128
+    --- stderr
+    error: the call of replay.toml does not fit: the call gives Float [4] for the output `y`, in the harness Float [2]
+    hint: give each result a name in the call, `_` for one that is no output; give a tensor the dtype and the shape of the function in the harness and in the fixture, or convert it in the call: `at::Tensor(x).to(at::kHalf)`
+    ");
+    insta::assert_snapshot!(replay_twice("y = gather(x, x);", "\"n\"").text(), @"
+    exit code 128
+    --- stderr
+    error: the call of replay.toml does not fit: expected scalar type Long but found Float in `x` of the harness at k.cu:16
+    hint: give each result a name in the call, `_` for one that is no output; give a tensor the dtype and the shape of the function in the harness and in the fixture, or convert it in the call: `at::Tensor(x).to(at::kHalf)`
+    ");
+}
+
+#[test]
+fn a_failed_check_of_the_sources_says_once_that_it_is_in_host_code() {
+    let run = replay_twice("y = pick(x, at::Tensor(x).to(at::kLong));", "\"n\"");
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    let failed = run.stdout.lines().find(|line| line.contains("failed"));
+    insta::assert_snapshot!(failed.unwrap_or_default().trim(), @"failed: host code stopped itself: one index alone at k.cu:12");
+}

@@ -95,9 +95,9 @@ fn a_failed_check_of_a_launcher_ends_the_replay_with_its_message() {
     let ended = |call: &str| end(&layer_norm(call, "").run(Precision::Native));
     insta::assert_snapshot!(ended("y, mean, _ = layer_norm_forward(x, at::Tensor(weight).slice(0, 1), bias, 1e-5);"), @"host code stopped itself: weight has 39 elements, rows have 40 at src/layer_norm_cuda.cu:109");
     insta::assert_snapshot!(ended("y, mean, _ = layer_norm_forward(x, weight, bias, 1e-5);\nlayer_norm_backward(at::Tensor(dy).to(at::kHalf), x, mean, mean, weight);"), @"host code stopped itself: expected scalar type Float but found Half at src/layer_norm_cuda.cu:140");
-    insta::assert_snapshot!(ended("y, mean = layer_norm_forward(x, weight, bias, 1e-5);"), @"host code stopped itself: the call gives 3 results for 2 outputs: `a, _, b = f(...)` in the harness says which is which");
-    insta::assert_snapshot!(ended("_, y, mean = layer_norm_forward(x, weight, bias, 1e-5);"), @"host code stopped itself: the call gives Float [6] for the output `y`, in the harness Float [6, 40]");
-    insta::assert_snapshot!(ended("y, mean, _ = layer_norm_forward(x + 4, weight, bias, 1e-5);"), @"host code stopped itself: no tensor of the harness begins at a pointer that is passed as one: torch::from_blob names its sizes");
+    insta::assert_snapshot!(ended("y, mean = layer_norm_forward(x, weight, bias, 1e-5);"), @"the call does not fit: the call gives 3 results for 2 names: `a, _, b = f(...)` says which is which");
+    insta::assert_snapshot!(ended("_, y, mean = layer_norm_forward(x, weight, bias, 1e-5);"), @"the call does not fit: the call gives Float [6] for the output `y`, in the harness Float [6, 40]");
+    insta::assert_snapshot!(ended("y, mean, _ = layer_norm_forward(x + 4, weight, bias, 1e-5);"), @"the call does not fit: no tensor of the harness begins at a pointer that is passed as one: torch::from_blob names its sizes");
 }
 
 const POINTS: [f32; 12] = [3.0, 2.0, 0.5, 10.5, 1.0, 0.75, 12.0, 3.0, 1.0, 18.0, 1.5, 0.25];
@@ -187,7 +187,7 @@ fn views_are_written_in_place_and_a_result_keeps_its_strides() {
     let written = elements(&activation(in_place, "").run(Precision::Native), "out", 40);
     assert_close(&written, &expected, 1e-6, "in place");
     let wrong = activation("out = leaky_halves(at::Tensor(x).to(torch::kHalf), 0.25);", "");
-    insta::assert_snapshot!(end(&wrong.run(Precision::Native)), @"host code stopped itself: the call gives Half [5, 2, 4] for the output `out`, in the harness Float [5, 2, 4]");
+    insta::assert_snapshot!(end(&wrong.run(Precision::Native)), @"the call does not fit: the call gives Half [5, 2, 4] for the output `out`, in the harness Float [5, 2, 4]");
     let strided = activation("leaky_halves(at::Tensor(x).t(), 0.25)", "");
     insta::assert_snapshot!(end(&strided.run(Precision::Native)), @"host code stopped itself: an even number of columns is needed, not 5 at src/activation.cu:43");
     let uncounted = activation("leaky_halves(at::Tensor(x).slice(1, 1), 0.25)", "");

@@ -305,7 +305,7 @@ fn describe_fault(fault: &ReplayFault) -> String {
         if let (Some([bx, by, bz]), Some([tx, ty, tz])) = (fault.block, fault.thread) {
             let _ = write!(text, ", block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz})");
         }
-    } else {
+    } else if !fault.tells_host_code() {
         text.push_str(" in host code");
     }
     if !fault.detail.is_empty() {

@@ -251,6 +251,7 @@ pub struct Abi {
     pub shared_slot: unsafe extern "C" fn() -> u32,
     pub device_print: unsafe extern "C" fn(*const c_char, usize),
     pub device_abort: unsafe extern "C" fn(*const c_char, CallSite) -> !,
+    pub call_misfit: unsafe extern "C" fn(*const c_char, CallSite) -> !,
     pub no_shadow: unsafe extern "C" fn(*const c_char, CallSite) -> !,
 
     pub launch: unsafe extern "C" fn(*const RawLaunch) -> CudaStatus,

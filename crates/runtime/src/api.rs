@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use super::abi::{Abi, CallSite, RawLaunch};
 use super::limits::{MULTIPROCESSORS, check_bounds, check_limits, resident_blocks};
-use super::report::{LaunchRecord, NO_SHADOW};
+use super::report::{CALL_MISFIT, HOST_STOP, LaunchRecord, NO_SHADOW};
 use super::{CopyKind, Launch, cpu, end_replay, math, runtime_of_process};
 use replay_cuda::CudaError;
 
@@ -80,6 +80,7 @@ pub static TABLE: Abi = Abi {
     shared_slot: cpu::shared_slot,
     device_print,
     device_abort,
+    call_misfit,
     no_shadow,
     launch: launch_kernel,
     malloc: malloc_device,
@@ -157,16 +158,28 @@ unsafe extern "C" fn device_print(text: *const c_char, bytes: usize) {
 }
 
 unsafe extern "C" fn device_abort(reason_pointer: *const c_char, site: CallSite) -> ! {
+    let place = cpu::current_place();
+    let what = if place.is_some() { "device code stopped itself" } else { HOST_STOP };
     // SAFETY: the artifact passes a C string.
-    let reason = unsafe { CStr::from_ptr(reason_pointer) }.to_string_lossy();
-    let detail = match site.describe() {
+    end_replay(what, unsafe { describe_reason(reason_pointer, site) }, place)
+}
+
+unsafe extern "C" fn call_misfit(reason_pointer: *const c_char, site: CallSite) -> ! {
+    // SAFETY: the artifact passes a C string.
+    end_replay(CALL_MISFIT, unsafe { describe_reason(reason_pointer, site) }, None)
+}
+
+/// The reason of an artifact, with its place.
+///
+/// # Safety
+/// `reason` must be a C string.
+unsafe fn describe_reason(reason: *const c_char, site: CallSite) -> String {
+    // SAFETY: the caller's promise.
+    let reason = unsafe { CStr::from_ptr(reason) }.to_string_lossy();
+    match site.describe() {
         place if place.is_empty() => reason.into_owned(),
         place => format!("{reason} at {place}"),
-    };
-    let place = cpu::current_place();
-    let what =
-        if place.is_some() { "device code stopped itself" } else { "host code stopped itself" };
-    end_replay(what, detail, place)
+    }
 }
 
 unsafe extern "C" fn no_shadow(obstacle_pointer: *const c_char, site: CallSite) -> ! {

@@ -45,8 +45,20 @@ pub struct ReplayFault {
     pub thread: Option<[u32; 3]>,
 }
 
+impl ReplayFault {
+    /// Whether the kind of error says by itself that host code is at fault.
+    pub fn tells_host_code(&self) -> bool {
+        self.what.contains("host code") || self.what == CALL_MISFIT
+    }
+}
+
 /// The failure of host code with an access to device memory.
 pub const HOST_ACCESS: &str = "host access to device memory";
+/// The failure of host code that ends the replay: a check of the sources failed, or something is not supported.
+pub const HOST_STOP: &str = "host code stopped itself";
+/// The end of a replay whose call differs from the functions that it calls: in the number of results, or in the dtype or
+/// the shape of a tensor.
+pub const CALL_MISFIT: &str = "the call does not fit";
 /// The end of a float64 shadow whose code looks at the bits of its numbers, or at their size.
 pub const NO_SHADOW: &str = "no float64 shadow";
 /// The failure of a kernel with an access to host memory.

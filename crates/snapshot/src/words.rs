@@ -74,7 +74,9 @@ pub(super) fn failure_line(run_failure: &Failure) -> String {
 
 fn format_fault_line(fault: &ReplayFault) -> String {
     let ReplayFault { what, kernel, block, thread, .. } = fault;
-    let Some(kernel) = kernel else { return format!("{what} in host code") };
+    let Some(kernel) = kernel else {
+        return if fault.tells_host_code() { what.clone() } else { format!("{what} in host code") };
+    };
     let mut text = format!("{what} in {kernel}");
     if let (Some([bx, by, bz]), Some([tx, ty, tz])) = (block, thread) {
         let _ = write!(text, ", block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz})");

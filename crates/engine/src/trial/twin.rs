@@ -117,7 +117,11 @@ pub(crate) fn why_unfinished(run: &Run, what: &str) -> Option<String> {
         Ending::Fault(fault) if fault.what == NO_SHADOW => Some(cannot_mean_double(&fault.detail)),
         Ending::Fault(fault) => {
             let place = fault.kernel.as_deref().map(|kernel| format!(" in {kernel}"));
-            let place = place.unwrap_or_else(|| " in host code".to_owned());
+            let place = match place {
+                Some(place) => place,
+                None if fault.tells_host_code() => String::new(),
+                None => " in host code".to_owned(),
+            };
             let detail = match fault.detail.as_str() {
                 "" => String::new(),
                 detail => format!(": {detail}"),

@@ -162,6 +162,8 @@ struct replay_abi {
   uint32_t (*shared_slot)(void);  // a new slot number, unique in the process
   void (*device_print)(const char* text, size_t bytes);
   __attribute__((noreturn)) void (*device_abort)(const char* why, struct replay_site site);
+  // The harness's call and the functions that it calls differ about a tensor.
+  __attribute__((noreturn)) void (*call_misfit)(const char* why, struct replay_site site);
   // In a shadow: the construct `what` of the sources is about to run, and has no meaning for double.
   __attribute__((noreturn)) void (*no_shadow)(const char* what, struct replay_site site);
 

@@ -8,6 +8,12 @@ namespace replay_torch {
 inline c10::ScalarType type_of(c10::ScalarType type) { return type; }
 inline c10::ScalarType type_of(caffe2::TypeMeta type) { return type.toScalarType(); }
 inline c10::ScalarType type_of(at::Tensor::Properties properties) { return properties.type_; }
+/// Ends the replay: the dispatch `name` has no case for `type`.
+[[noreturn]] inline void refuse_type(const char* name, c10::ScalarType type, const char* file, uint32_t line) {
+  const std::string why = c10::str('"', name, "\" not implemented for '", type, '\'');
+  blame_call_type(type, why, file, line);
+  fail(file, line, why);
+}
 }  // namespace replay_torch
 
 #define AT_DISPATCH_SWITCH(TYPE, NAME, ...)                                                       \
@@ -18,9 +24,7 @@ inline c10::ScalarType type_of(at::Tensor::Properties properties) { return prope
     switch (replay_type) {                                                                        \
       __VA_ARGS__                                                                                 \
       default:                                                                                    \
-        ::replay_torch::fail(__FILE__, __LINE__,                                                  \
-                             ::c10::str('"', at_dispatch_name, "\" not implemented for '",        \
-                                        replay_type, '\''));                                      \
+        ::replay_torch::refuse_type(at_dispatch_name, replay_type, __FILE__, __LINE__);           \
     }                                                                                             \
   }()
 #define AT_PRIVATE_CASE_TYPE_USING_HINT(TYPE, HINT, ...)                                          \

@@ -17,7 +17,7 @@ inline std::string described(ScalarType type, IntArrayRef sizes) { return c10::s
 inline void store_result(const char* name, const call_tensor& output, const at::Tensor& result) {
   if (!result.defined()) return;
   if (result.scalar_type() != output.type || !result.sizes().equals(output.sizes))
-    fail(c10::str("the call gives ", described(result.scalar_type(), result.sizes()), " for the output `", name,
+    misfit(c10::str("the call gives ", described(result.scalar_type(), result.sizes()), " for the output `", name,
                   "`, in the harness ", described(output.type, output.sizes)));
   if (result.data_ptr() == output.data || result.numel() == 0) return;
   if (result.is_contiguous() && result.is_cuda()) {
@@ -82,8 +82,8 @@ class results {
  private:
   void expect(size_t count) const {
     if (count != slots_.size())
-      fail(c10::str("the call gives ", count, " results for ", slots_.size(),
-                    " outputs: `a, _, b = f(...)` in the harness says which is which"));
+      misfit(c10::str("the call gives ", count, " results for ", slots_.size(),
+                      " names: `a, _, b = f(...)` says which is which"));
   }
   void take(size_t i, const at::Tensor& result) const { slots_[i].take_tensor(result); }
   void take(size_t i, const std::optional<at::Tensor>& result) const {
@@ -91,7 +91,8 @@ class results {
   }
   template <class T, class = std::enable_if_t<std::is_arithmetic<T>::value>>
   void take(size_t i, T result) const {
-    if (!slots_[i].take_number) fail(c10::str("the call gives a number for the output `", slots_[i].name, "`, a tensor"));
+    if (!slots_[i].take_number)
+      misfit(c10::str("the call gives a number for the output `", slots_[i].name, "`, a tensor"));
     slots_[i].take_number(c10::Scalar(result));
   }
 

@@ -89,13 +89,24 @@ inline void add_call_tensor(const char* name, const volatile void* data, ScalarT
 /// Whether `data` stands for an absent tensor.
 inline bool is_absent(const void* data) {
   if (data == nullptr && has_empty_tensor)
-    fail("a tensor of the harness without elements cannot be told from an absent one where a function takes it");
+    misfit("a tensor of the harness without elements cannot be told from an absent one where a function takes it");
   return data == nullptr;
 }
 inline const call_tensor* find_call_tensor(const void* data) {
   for (const call_tensor& tensor : call_tensors())
     if (tensor.data == data) return &tensor;
   return nullptr;
+}
+
+/// Ends the replay for `why` if the tensor at `data` is one of the harness, with the harness's own type.
+inline void blame_call_tensor(const void* data, ScalarType type, const std::string& why, const char* file, uint32_t line) {
+  const call_tensor* known = find_call_tensor(data);
+  if (known != nullptr && known->type == type) misfit(c10::str(why, " in `", known->name, "` of the harness"), file, line);
+}
+/// Ends the replay for `why` if a tensor of the harness has the `type` that a dispatch lacks.
+inline void blame_call_type(ScalarType type, const std::string& why, const char* file, uint32_t line) {
+  for (const call_tensor& tensor : call_tensors())
+    if (tensor.type == type) misfit(c10::str(why, ", the type of `", tensor.name, "` in the harness"), file, line);
 }
 
 /// A number of any element type.
@@ -203,7 +214,7 @@ class Tensor {
     if (replay_torch::is_absent(data)) return;
     const replay_torch::call_tensor* known = replay_torch::find_call_tensor(data);
     if (known == nullptr)
-      replay_torch::fail("no tensor of the harness begins at a pointer that is passed as one: torch::from_blob names its sizes");
+      replay_torch::misfit("no tensor of the harness begins at a pointer that is passed as one: torch::from_blob names its sizes");
     const size_t bytes = replay_torch::count(known->sizes) * elementSize(known->type);
     auto memory = std::make_shared<replay_torch::storage>(static_cast<char*>(known->data), bytes, true, false);
     state_ = std::make_shared<replay_torch::tensor_state>(
@@ -276,9 +287,12 @@ class Tensor {
   const void* const_data_ptr() const { return address(); }
   template <class T>
   T* data_ptr(REPLAY_SITE_PARAMS) const {
-    if (!replay_torch::holds<T>(scalar_type()))
-      replay_torch::fail(file, line, str("expected scalar type ", CppTypeToScalarType<std::remove_cv_t<T>>::value,
-                                         " but found ", scalar_type()));
+    if (!replay_torch::holds<T>(scalar_type())) {
+      const std::string why =
+          str("expected scalar type ", CppTypeToScalarType<std::remove_cv_t<T>>::value, " but found ", scalar_type());
+      replay_torch::blame_call_tensor(state().memory->data, scalar_type(), why, file, line);
+      replay_torch::fail(file, line, why);
+    }
     return reinterpret_cast<T*>(address());
   }
   template <class T>

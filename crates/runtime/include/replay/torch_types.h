@@ -11,6 +11,10 @@ namespace replay_torch {
   ::replay_rt::abi->device_abort(why.c_str(), replay_site{file, line});
 }
 [[noreturn]] inline void fail(const std::string& why) { fail(nullptr, 0, why); }
+/// Ends the replay: the harness's call and the functions that it calls differ.
+[[noreturn]] inline void misfit(const std::string& why, const char* file = nullptr, uint32_t line = 0) {
+  ::replay_rt::abi->call_misfit(why.c_str(), replay_site{file, line});
+}
 }  // namespace replay_torch
 
 namespace c10 {
