@@ -2,6 +2,7 @@
 //! tell inputs from outputs and numbers from sizes. Nothing tells shapes, so each is marked.
 
 mod build_standard;
+mod tensor_calls;
 mod types;
 
 use std::fmt::Write;
@@ -12,6 +13,7 @@ use ::replay::tensor::DType;
 use indexmap::IndexMap;
 
 pub use build_standard::{find_build_standard, find_command_standard};
+pub use tensor_calls::takes_tensors;
 pub use types::TypeNames;
 use types::{PointeeType, VALUE_TYPES};
 
@@ -35,6 +37,10 @@ pub struct Draft {
     setup: Vec<String>,
     /// Statements behind the calls: they copy scalars from the device.
     copies: Vec<String>,
+    /// The outputs that kernels write.
+    kernel_outputs: Vec<String>,
+    /// Whether the functions take tensors of PyTorch.
+    calls_with_tensors: bool,
 }
 
 /// A tensor, as far as a parameter tells.
@@ -46,6 +52,8 @@ pub struct DraftedTensor {
     shape: Vec<String>,
     /// Why the shape has to be checked; none where it is certain.
     doubt: Option<ShapeDoubt>,
+    /// Whether a fixture may leave it out.
+    is_optional: bool,
 }
 
 /// Why a drafted shape has to be checked.
@@ -57,6 +65,8 @@ enum ShapeDoubt {
     OneElement,
     /// An integer without anything to count, by the sources or by its name.
     Number,
+    /// A tensor that a function may write in place, by its name.
+    InPlace,
 }
 
 impl ShapeDoubt {
@@ -66,13 +76,14 @@ impl ShapeDoubt {
             ShapeDoubt::Pointer => MARK.to_owned(),
             ShapeDoubt::OneElement => format!("{MARK}: one element is accessed"),
             ShapeDoubt::Number => format!("{MARK}: a number, not a size"),
+            ShapeDoubt::InPlace => format!("{MARK}: written in place, by its name"),
         }
     }
 }
 
 impl DraftedTensor {
     fn scalar(dtype: DType) -> DraftedTensor {
-        DraftedTensor { dtype: Some(dtype), shape: Vec::new(), doubt: None }
+        DraftedTensor { dtype: Some(dtype), shape: Vec::new(), doubt: None, is_optional: false }
     }
 
     /// Whether it has no dimensions.
@@ -155,7 +166,11 @@ impl Draft {
             })?;
             Some((name.clone(), upstream.clone()))
         });
-        flows.collect()
+        let flows: Vec<(String, String)> = flows.collect();
+        match self.only_flow() {
+            Some(flow) if flows.is_empty() && self.calls_with_tensors => vec![flow],
+            _ => flows,
+        }
     }
 
     /// Whether a draft of one function shares a tensor with this one, and no name stands for two things.
@@ -186,6 +201,9 @@ impl Draft {
 
     /// Calls `function`, too.
     fn add_call(&mut self, function: &FunctionSignature, types: &TypeNames) {
+        if takes_tensors(function) {
+            return self.add_tensor_call(function, types);
+        }
         let roles: Vec<ParameterRole> =
             function.parameters.iter().map(|parameter| types.role(function, parameter)).collect();
         let names: Vec<String> =
@@ -196,6 +214,9 @@ impl Draft {
         let mut guesses = Vec::new();
         let mut arguments = Vec::new();
         for (name, role) in names.into_iter().zip(roles) {
+            let is_written =
+                function.kernel && matches!(role, ParameterRole::Tensor { is_const: false, .. });
+            let name = if is_written { self.name_kernel_output(function, name) } else { name };
             arguments.push(self.add_parameter(name, role, &sizes, &mut guesses));
         }
         let result = self.add_result(function, types);
@@ -206,6 +227,17 @@ impl Draft {
             result.as_deref(),
             guesses,
         ));
+    }
+
+    /// The name for what the kernel `function` writes through its parameter `name`: apart from what another kernel writes.
+    fn name_kernel_output(&mut self, function: &FunctionSignature, name: String) -> String {
+        let own_name = if self.kernel_outputs.contains(&name) {
+            format!("{}_{name}", function.name)
+        } else {
+            name
+        };
+        self.kernel_outputs.push(own_name.clone());
+        own_name
     }
 
     /// Takes in a parameter; gives the argument for it.
@@ -445,7 +477,7 @@ fn draft_tensor(element: &PointeeType, sizes: &[String], has_one_element: bool) 
     };
     shape.extend((element.lanes > 1).then(|| element.lanes.to_string()));
     let doubt = if has_one_element { ShapeDoubt::OneElement } else { ShapeDoubt::Pointer };
-    DraftedTensor { dtype: element.dtype, shape, doubt: Some(doubt) }
+    DraftedTensor { dtype: element.dtype, shape, doubt: Some(doubt), is_optional: false }
 }
 
 /// The statement with the call of `function` with `arguments`. `result` takes its value, `guesses` are guessed
@@ -509,6 +541,9 @@ fn write_table(text: &mut String, kind: &str, name: &str, tensor: &DraftedTensor
     let extents = extents.collect::<Vec<_>>().join(", ");
     let comment = tensor.doubt.map_or(String::new(), |doubt| format!(" {}", doubt.comment()));
     let _ = writeln!(text, "shape = [{extents}]{comment}");
+    if tensor.is_optional {
+        text.push_str("optional = true\n");
+    }
 }
 
 /// `text` as a string of TOML.

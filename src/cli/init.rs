@@ -11,7 +11,7 @@ use ::replay::frontend::{
 use ::replay::harness::{CppStandard, Harness};
 use ::replay::history::History;
 
-use super::draft::{Draft, TypeNames, find_build_standard, find_command_standard};
+use super::draft::{Draft, TypeNames, find_build_standard, find_command_standard, takes_tensors};
 use super::error::{CliResult, CommandError, ErrorContext};
 use super::exit;
 use super::out::println;
@@ -84,8 +84,10 @@ pub fn run_init(args: &InitArgs) -> CliResult<u8> {
         }
     }
     if harnesses.is_empty() {
-        let place = args.source.as_ref().map(|path| path.display().to_string());
-        return Err(nothing_to_call(&place.unwrap_or("this folder".to_owned())));
+        return Err(match candidates.first().filter(|_| args.source.is_some()) {
+            Some(candidate) => no_launch(candidate, &files, &root),
+            None => nothing_to_call(),
+        });
     }
     for surplus in harnesses.drain(MOST.min(harnesses.len())..) {
         let functions = surplus.draft.functions.join(", ");
@@ -220,8 +222,6 @@ fn not_called(candidate: &CallableSource, called: &[&FunctionSignature]) -> Vec<
         }
         let reason = if function.name == "main" {
             "it is the program, not a function to call"
-        } else if takes_tensors(function) {
-            "it takes tensors of PyTorch: a program calls it"
         } else {
             "it takes no pointer, so it neither reads nor writes a tensor"
         };
@@ -292,20 +292,42 @@ fn parse_callable_source(path: String, text: String) -> CallableSource {
     CallableSource { path, functions, text }
 }
 
-fn nothing_to_call(place: &str) -> CommandError {
-    let message = format!("{place} holds no CUDA source with a kernel to call");
+fn nothing_to_call() -> CommandError {
     let hint = "name the source: `replay init path/to/kernel.cu`".to_owned();
-    CommandError::new(message).with_hint(hint)
+    CommandError::new("this folder holds no CUDA source with a kernel to call").with_hint(hint)
 }
 
-/// Host functions with launches and pointers; kernels where there is no such function.
+/// The error for the source `candidate` without a launch; it names those of `files` whose functions it calls.
+fn no_launch(candidate: &CallableSource, files: &[PathBuf], root: &Path) -> CommandError {
+    let path = &candidate.path;
+    let is_mentioned = |function: &&FunctionSignature| {
+        let mut words = candidate.text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.any(|word| word == function.name)
+    };
+    for launching in find_callable_sources(files, root, &mut Vec::new()) {
+        let functions = worth_calling(&launching.functions).into_iter().filter(is_mentioned);
+        let names: Vec<&str> = functions.map(|function| function.name.as_str()).collect();
+        if !names.is_empty() {
+            let message = format!(
+                "{path} launches no kernel itself: it uses {} of {}",
+                names.join(", "),
+                launching.path
+            );
+            return CommandError::new(message)
+                .with_hint(format!("`replay init {}` drafts the call of them", launching.path));
+        }
+    }
+    CommandError::new(format!("{path} holds no kernel and no function that launches one"))
+        .with_hint("name the source with the kernels: `replay init path/to/kernel.cu`".to_owned())
+}
+
+/// Host functions with launches and pointers or tensors; kernels where there is no such function.
 fn worth_calling(functions: &[FunctionSignature]) -> Vec<&FunctionSignature> {
     let launching = functions.iter().filter(|function| {
         is_host(function)
             && function.launches
             && function.name != "main"
-            && !takes_tensors(function)
-            && takes_pointers(function)
+            && (takes_tensors(function) || takes_pointers(function))
     });
     let called: Vec<&FunctionSignature> = launching.collect();
     if called.is_empty() {
@@ -321,16 +343,6 @@ fn is_host(function: &FunctionSignature) -> bool {
 
 fn takes_pointers(function: &FunctionSignature) -> bool {
     function.parameters.iter().any(|parameter| parameter.ty.contains('*'))
-}
-
-/// Whether a function takes or returns tensors of PyTorch, whose headers are not here.
-fn takes_tensors(function: &FunctionSignature) -> bool {
-    names_torch_tensor(&function.returns)
-        || function.parameters.iter().any(|parameter| names_torch_tensor(&parameter.ty))
-}
-
-fn names_torch_tensor(ty: &str) -> bool {
-    ty.split(' ').any(|word| word.ends_with("Tensor"))
 }
 
 /// The headers of the repository within reach of a source.

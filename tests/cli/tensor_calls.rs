@@ -194,3 +194,94 @@ fn a_failed_check_of_the_sources_says_once_that_it_is_in_host_code() {
     let failed = run.stdout.lines().find(|line| line.contains("failed"));
     insta::assert_snapshot!(failed.unwrap_or_default().trim(), @"failed: host code stopped itself: one index alone at k.cu:12");
 }
+
+#[test]
+fn a_name_of_python_in_the_call_is_told_from_that_of_the_function() {
+    let run = replay_twice("y, _ = forward(x);", "\"n\"");
+    assert_eq!(run.code, Some(125), "{}", run.text());
+    let hint = run.stdout.lines().find(|line| line.contains("Python"));
+    insta::assert_snapshot!(hint.unwrap_or_default().trim(), @"hint: `forward` is the name in Python: k.cu:19 binds it to `twice`, and the call names the function; the whole log: [CACHE]/refusals/[KEY]");
+}
+
+#[test]
+fn init_drafts_the_launchers_of_an_extension_and_replays_them() {
+    let env = TestEnv::new();
+    env.repo.write("csrc/op.cpp", BINDINGS);
+    env.repo.write("csrc/op.cu", LAUNCHERS);
+    env.repo.commit("An extension");
+    insta::assert_snapshot!(env.replay(&["init", "csrc/op.cpp"]).text(), @"
+    exit code 128
+    --- stderr
+    error: csrc/op.cpp launches no kernel itself: it uses fused_forward, fused_backward of csrc/op.cu
+    hint: `replay init csrc/op.cu` drafts the call of them
+    ");
+    insta::assert_snapshot!(env.replay(&["init", "--random", "rows=4,cols=8,w_0=8"]).text(), @"
+    exit code 0
+    --- stdout
+    wrote replay.toml, which calls csrc/op.cu:
+      out = fused_forward(x, w, eps);
+      dx, dw = fused_backward(dy, x, w);
+    wrote fixtures/random: random inputs, marked as synthetic
+
+    next:
+      1. check every line marked EDIT: pointers do not tell shapes
+      2. replay fixtures/random
+      3. capture one step in its place: random inputs tell nothing of a training
+    ");
+    let run = env.replay(&["fixtures/random"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(run.stdout.contains("dw  matches d out / d w"), "{}", run.text());
+}
+
+const BINDINGS: &str = "\
+#include <torch/extension.h>
+at::Tensor fused_forward(at::Tensor x, at::Tensor w, double eps);
+std::vector<at::Tensor> fused_backward(at::Tensor dy, at::Tensor x, at::Tensor w);
+at::Tensor op_forward(at::Tensor x, at::Tensor w, double eps) { return fused_forward(x, w, eps); }
+std::vector<at::Tensor> op_backward(at::Tensor dy, at::Tensor x, at::Tensor w) { return fused_backward(dy, x, w); }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.def(\"forward\", &op_forward);
+  m.def(\"backward\", &op_backward);
+}
+";
+
+const LAUNCHERS: &str = "\
+#include <torch/extension.h>
+template <typename scalar_t>
+__global__ void forward_kernel(const scalar_t* x, const scalar_t* w, scalar_t* out, int rows, int cols, float eps) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < rows * cols) out[i] = x[i] * w[i % cols] + eps;
+}
+template <typename scalar_t>
+__global__ void backward_kernel(const scalar_t* dy, const scalar_t* x, const scalar_t* w, scalar_t* dx, scalar_t* out,
+                                int rows, int cols) {
+  int c = blockIdx.x * blockDim.x + threadIdx.x;
+  if (c >= cols) return;
+  scalar_t sum = 0;
+  for (int r = 0; r < rows; r++) {
+    dx[r * cols + c] = dy[r * cols + c] * w[c];
+    sum += dy[r * cols + c] * x[r * cols + c];
+  }
+  out[c] = sum;
+}
+at::Tensor fused_forward(at::Tensor x, at::Tensor w, double eps) {
+  const int rows = x.size(0), cols = x.size(1);
+  auto out = at::empty_like(x);
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), \"forward\", ([&] {
+    forward_kernel<scalar_t><<<(rows * cols + 255) / 256, 256>>>(
+        x.data_ptr<scalar_t>(), w.data_ptr<scalar_t>(), out.data_ptr<scalar_t>(), rows, cols, eps);
+  }));
+  return out;
+}
+std::vector<at::Tensor> fused_backward(at::Tensor dy, at::Tensor x, at::Tensor w) {
+  const int rows = x.size(0), cols = x.size(1);
+  auto dx = at::empty_like(x);
+  auto dw = at::empty_like(w);
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), \"backward\", ([&] {
+    backward_kernel<scalar_t><<<(cols + 255) / 256, 256>>>(
+        dy.data_ptr<scalar_t>(), x.data_ptr<scalar_t>(), w.data_ptr<scalar_t>(), dx.data_ptr<scalar_t>(),
+        dw.data_ptr<scalar_t>(), rows, cols);
+  }));
+  return {dx, dw};
+}
+";

@@ -38,6 +38,7 @@ mod signatures;
 mod size_assertions;
 mod symbols;
 mod syntax;
+mod tensor_bodies;
 mod thread_loop;
 mod torch_extension;
 mod traps;
@@ -50,6 +51,7 @@ pub use error::FrontendError;
 pub use parameter_uses::ParameterUse;
 pub use signatures::{FunctionSignature, Parameter, TemplateParameter, find_function_signatures};
 pub use symbols::{Symbols, scan_symbols};
+pub use tensor_bodies::{PythonName, TensorBody, find_python_names};
 pub use torch_extension::{find_changed_tensors, keep_called_tensor_code, uses_tensors};
 pub use traps::{RefusedLine, trap_refused_lines};
 

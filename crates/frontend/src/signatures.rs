@@ -9,6 +9,7 @@ use super::outline::{Item, ItemKind, outline_items};
 use super::parameter_uses::{FunctionBody, ParameterUse, find_parameter_uses};
 use super::source::Source;
 use super::symbols::{self, Symbols};
+use super::tensor_bodies::{TensorBody, read_tensor_body};
 
 /// A function with its body at namespace scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub struct FunctionSignature {
     pub parameters: Vec<Parameter>,
     /// Whether its body launches a kernel or has a library multiply matrices.
     pub launches: bool,
+    /// What its body tells of tensors of PyTorch; empty in a file without any.
+    pub tensors: TensorBody,
 }
 
 /// One parameter of a template.
@@ -126,6 +129,11 @@ fn parse_function_signature(
             close_parenthesis,
         ),
         launches,
+        tensors: if text.contains("Tensor") {
+            read_tensor_body(text, tokens, item.body.clone())
+        } else {
+            TensorBody::default()
+        },
     })
 }
 

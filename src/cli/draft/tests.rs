@@ -305,3 +305,134 @@ fn forward_and_backward_are_one_call_with_the_outputs_and_what_flows_into_them()
     upstream = ["grad_output", "dlse"] # EDIT
     "#);
 }
+
+#[test]
+fn functions_of_tensors_are_called_as_python_calls_them() {
+    insta::assert_snapshot!(draft_below_comment(
+        "torch::Tensor forward(const torch::Tensor& x, torch::Tensor w, c10::optional<at::Tensor> bias, double eps) {\n\
+         const int rows = x.size(0), cols = x.size(1); auto out = torch::empty_like(x); return out; }\n\
+         std::vector<torch::Tensor> backward(torch::Tensor grad_out, torch::Tensor x, torch::Tensor w) {\n\
+         auto dx = torch::empty_like(x); auto dw = at::zeros({w.size(0)}, w.options()); return {dx, dw}; }\n\
+         torch::Tensor again(at::Tensor x, bool exact) { at::Tensor out; return out; }\n"
+    ), @r#"
+    sources = ["k.cu"]
+    include = []
+    sizes = ["out_0"]
+    call = """
+    out = forward(x, w, bias, eps);
+    dx, dw = backward(grad_out, x, w);
+    again_out = again(x, exact);
+    """
+
+    [inputs.x]
+    dtype = "f32"
+    shape = ["rows", "cols"] # EDIT
+
+    [inputs.w]
+    dtype = "f32"
+    shape = ["w_0"] # EDIT
+
+    [inputs.bias]
+    dtype = "f32"
+    shape = ["bias_0"] # EDIT
+    optional = true
+
+    [inputs.eps]
+    dtype = "f64"
+    shape = []
+
+    [inputs.grad_out]
+    dtype = "f32"
+    shape = ["rows", "cols"] # EDIT
+
+    [inputs.exact]
+    dtype = "bool"
+    shape = []
+
+    [outputs.out]
+    dtype = "f32"
+    shape = ["rows", "cols"] # EDIT
+
+    [outputs.dx]
+    dtype = "f32"
+    shape = ["rows", "cols"] # EDIT
+    gradient_of = "x" # EDIT
+    of = "out" # EDIT
+    upstream = "grad_out" # EDIT
+
+    [outputs.dw]
+    dtype = "f32"
+    shape = ["w_0"] # EDIT
+    gradient_of = "w" # EDIT
+    of = "out" # EDIT
+    upstream = "grad_out" # EDIT
+
+    [outputs.again_out]
+    dtype = "f32"
+    shape = ["out_0"] # EDIT
+    "#);
+}
+
+#[test]
+fn a_function_of_tensors_without_a_result_writes_one_by_its_name() {
+    insta::assert_snapshot!(draft_below_comment(
+        "void rotate(at::Tensor& out, at::Tensor& index, const at::Tensor& x, std::vector<at::Tensor> more) {\n\
+         int64_t n = x.size(0); k<<<1, 1>>>(index.data_ptr<int64_t>()); }\n\
+         void scale_(torch::Tensor values, int64_t times) {}\n\
+         std::tuple<at::Tensor, at::Tensor> split(at::Tensor values) { return halves(values); }\n"
+    ), @r#"
+    sources = ["k.cu"]
+    include = []
+    sizes = ["out_0"]
+    call = """
+    rotate(out, index, x, {}); // EDIT: {} for more
+    """
+
+    [inputs.index]
+    dtype = "i64"
+    shape = ["index_0"] # EDIT
+
+    [inputs.x]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+
+    [outputs.out]
+    dtype = "f32"
+    shape = ["out_0"] # EDIT: written in place, by its name
+
+    sources = ["k.cu"]
+    include = []
+    sizes = ["times", "values_0", "out_0_0", "out_1_0"]
+    call = """
+    scale_(values, times);
+    out_0, out_1 = split(values); // EDIT: the results
+    """
+
+    [outputs.values]
+    dtype = "f32"
+    shape = ["values_0"] # EDIT: written in place, by its name
+
+    [outputs.out_0]
+    dtype = "f32"
+    shape = ["out_0_0"] # EDIT
+
+    [outputs.out_1]
+    dtype = "f32"
+    shape = ["out_1_0"] # EDIT
+    "#);
+}
+
+#[test]
+fn kernels_that_write_one_name_have_outputs_of_their_own() {
+    let text = draft_below_comment(
+        "__global__ void first(const float* x, float* out, int n) {}\n\
+         __global__ void second(const float* x, float* out, int n) {}\n",
+    );
+    let lines = text.lines().filter(|line| line.contains("<<<") || line.starts_with("[outputs"));
+    insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @"
+    first<<<1, 256>>>(x, out, n); // EDIT: grid, block
+    second<<<1, 256>>>(x, second_out, n); // EDIT: grid, block
+    [outputs.out]
+    [outputs.second_out]
+    ");
+}

@@ -8,7 +8,7 @@ use super::{CallPlace, CompilerError, call_place, environment, unit};
 use replay_base::cache::CacheError;
 use replay_cuda::NvrtcError;
 use replay_fixture::harness::{Harness, SourcePath};
-use replay_frontend::FrontendError;
+use replay_frontend::{FrontendError, SourceUnit, find_python_names};
 use replay_history::SourceSet;
 
 /// The refused code.
@@ -79,6 +79,15 @@ pub enum SourceFinding {
     RepeatedHeader(String),
     /// This source defines a name that another source or a header defines as well.
     RepeatedName(String),
+    /// The call names a function as Python does.
+    PythonName {
+        /// The name in Python.
+        name: String,
+        /// The function of C++.
+        function: String,
+        /// File and line of the binding.
+        place: String,
+    },
 }
 
 impl SourceFinding {
@@ -96,6 +105,9 @@ impl SourceFinding {
             SourceFinding::RepeatedName(path) => format!(
                 "the sources are compiled together, and {path} defines a name once more: leave one of the two out of \
                  `sources`, or give each a harness of its own"
+            ),
+            SourceFinding::PythonName { name, function, place } => format!(
+                "`{name}` is the name in Python: {place} binds it to `{function}`, and the call names the function"
             ),
         }
     }
@@ -231,7 +243,8 @@ impl CompileError {
             let found = match about {
                 About::Header => find_submodule(first_error, harness, sources),
                 About::Redefinition => find_repetition(first_error, sources),
-                About::Deduction | About::Standard | About::Tensors | About::Other => None,
+                About::Other => find_python_name(first_error, sources),
+                About::Deduction | About::Standard | About::Tensors => None,
             };
             *finding = found.map(Box::new);
         }
@@ -289,6 +302,22 @@ impl CompileError {
             CompileError::Cache(error) => error.hint(),
         }
     }
+}
+
+/// The function of C++ that `sources` bind to the unknown name of `first_error`.
+fn find_python_name(first_error: &str, sources: &SourceSet) -> Option<SourceFinding> {
+    let unknown_words = ["was not declared", "undeclared identifier", "no member named"];
+    if !unknown_words.iter().any(|words| first_error.contains(words)) {
+        return None;
+    }
+    let name = first_error.split(['‘', '’', '\'']).nth(1)?;
+    sources.files.iter().find_map(|file| {
+        let text = String::from_utf8_lossy(&file.content);
+        let unit = SourceUnit { path: &file.path, text: &text };
+        let bound = find_python_names(&unit).into_iter().find(|bound| bound.name == name)?;
+        let place = format!("{}:{}", file.path, bound.line);
+        Some(SourceFinding::PythonName { name: bound.name, function: bound.function, place })
+    })
 }
 
 /// The submodule of `sources` in which the folders of `harness` would have the header that `first_error` lacks.

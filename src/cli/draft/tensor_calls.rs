@@ -1,0 +1,209 @@
+//! Drafts calls of functions of tensors, as Python writes them: `dx, dw = backward(dy, x, w);`. Their bodies tell the names of
+//! results, and some sizes.
+
+use ::replay::frontend::{FunctionSignature, Parameter, TensorBody};
+use ::replay::tensor::DType;
+
+use super::types::TypeNames;
+use super::{
+    Draft, DraftedTensor, ParameterRole, ShapeDoubt, draft_call_statement, parameter_name,
+    primal_names,
+};
+
+/// Names and their beginnings for tensors that a function writes in place.
+const OUTPUT_NAMES: [&str; 7] = ["out", "output", "result", "dst", "dest", "y", "ret"];
+/// The dtype of a tensor about which the body tells nothing.
+const USUAL_DTYPE: DType = DType::F32;
+
+/// Whether a function takes or returns tensors of PyTorch.
+pub fn takes_tensors(function: &FunctionSignature) -> bool {
+    names_tensor(&function.returns)
+        || function.parameters.iter().any(|parameter| names_tensor(&parameter.ty))
+}
+
+fn names_tensor(ty: &str) -> bool {
+    ty.split(' ').any(|word| matches!(word, "Tensor" | "TensorList"))
+}
+
+/// Whether `ty` is of several tensors.
+fn names_tensor_list(ty: &str) -> bool {
+    ty.split(' ').any(|word| matches!(word, "TensorList" | "vector" | "ArrayRef" | "tuple"))
+}
+
+impl Draft {
+    /// Calls `function`, which takes or returns tensors, too.
+    pub(super) fn add_tensor_call(&mut self, function: &FunctionSignature, types: &TypeNames) {
+        self.calls_with_tensors = true;
+        let body = &function.tensors;
+        let mut guesses = Vec::new();
+        let mut arguments = Vec::new();
+        let written_parameters = find_written_parameters(function);
+        for (place, parameter) in function.parameters.iter().enumerate() {
+            let name = parameter_name((place, parameter));
+            if !names_tensor(&parameter.ty) {
+                let role = types.role(function, parameter);
+                arguments.push(self.add_parameter(name, role, &[], &mut guesses));
+                continue;
+            }
+            if names_tensor_list(&parameter.ty) {
+                let role = ParameterRole::Literal { text: "{}", is_guess: true };
+                arguments.push(self.add_parameter(name, role, &[], &mut guesses));
+                continue;
+            }
+            if written_parameters.contains(&place) {
+                let own_name = self.name_apart(function, &name);
+                let tensor = DraftedTensor {
+                    doubt: Some(ShapeDoubt::InPlace),
+                    ..self.draft_body_tensor(&name, body, types, function)
+                };
+                self.outputs.insert(own_name.clone(), tensor);
+                arguments.push(own_name);
+                continue;
+            }
+            if !self.outputs.contains_key(&name) && !self.inputs.contains_key(&name) {
+                let tensor = DraftedTensor {
+                    is_optional: parameter.ty.contains("optional"),
+                    ..self.draft_body_tensor(&name, body, types, function)
+                };
+                self.inputs.insert(name.clone(), tensor);
+            }
+            arguments.push(name);
+        }
+        let results = self.add_results(function, types, &mut guesses);
+        self.functions.push(function.name.clone());
+        let results = (!results.is_empty()).then(|| results.join(", "));
+        let statement =
+            draft_call_statement(function, &arguments.join(", "), results.as_deref(), guesses);
+        self.calls.push(statement);
+    }
+
+    /// The outputs for the results of `function`, in order.
+    fn add_results(
+        &mut self,
+        function: &FunctionSignature,
+        types: &TypeNames,
+        guesses: &mut Vec<String>,
+    ) -> Vec<String> {
+        if !names_tensor(&function.returns) {
+            return Vec::new();
+        }
+        let mut names = function.tensors.results.clone();
+        if names.is_empty() {
+            let count = function.returns.split(' ').filter(|word| *word == "Tensor").count();
+            names = vec![String::new(); count];
+            if names_tensor_list(&function.returns) {
+                guesses.push("the results".to_owned());
+            }
+        }
+        let count = names.len();
+        let mut outputs = Vec::new();
+        for (place, name) in names.into_iter().enumerate() {
+            let name = match name.as_str() {
+                "" if count == 1 => "out".to_owned(),
+                "" => format!("out_{place}"),
+                _ => name,
+            };
+            let tensor = self.draft_body_tensor(&name, &function.tensors, types, function);
+            let own_name = self.name_apart(function, &name);
+            self.outputs.insert(own_name.clone(), tensor);
+            outputs.push(own_name);
+        }
+        outputs
+    }
+
+    /// A name for the tensor `name` that `function` writes, apart from all others.
+    fn name_apart(&self, function: &FunctionSignature, name: &str) -> String {
+        let names = [name.to_owned(), format!("{name}_out"), format!("{}_{name}", function.name)];
+        let [first, of_input, of_function] = names;
+        if self.find_tensor(&first).is_none() {
+            first
+        } else if self.inputs.contains_key(&first) && self.find_tensor(&of_input).is_none() {
+            of_input
+        } else {
+            of_function
+        }
+    }
+
+    /// The tensor `name` as the `body` of `function` tells of it: otherwise of one dimension.
+    fn draft_body_tensor(
+        &self,
+        name: &str,
+        body: &TensorBody,
+        types: &TypeNames,
+        function: &FunctionSignature,
+    ) -> DraftedTensor {
+        let model = body.models.get(name).map_or(name, String::as_str);
+        let drafted_model = self.find_tensor(model).filter(|_| model != name);
+        let element = body.elements.get(name).and_then(|ty| types.dtype(ty));
+        let dtype = element.or(drafted_model.and_then(|tensor| tensor.dtype));
+        let mut shape = match (body.shapes.get(model), drafted_model) {
+            (_, Some(tensor)) => tensor.shape.clone(),
+            (Some(shape), None) => shape.clone(),
+            (None, None) => vec![String::new()],
+        };
+        let is_tensor = |size: &str| {
+            self.find_tensor(size).is_some()
+                || function
+                    .parameters
+                    .iter()
+                    .any(|parameter| parameter.name == size && types.dtype(&parameter.ty).is_none())
+        };
+        for (dimension, size) in shape.iter_mut().enumerate() {
+            if size.is_empty() || is_tensor(size) {
+                *size = format!("{name}_{dimension}");
+            }
+        }
+        DraftedTensor {
+            dtype: Some(dtype.unwrap_or(USUAL_DTYPE)),
+            shape,
+            doubt: Some(ShapeDoubt::Pointer),
+            is_optional: false,
+        }
+    }
+
+    /// The only output that is no gradient, with the only input that is named as one.
+    pub(super) fn only_flow(&self) -> Option<(String, String)> {
+        let mut outputs = self.outputs.iter().filter(|(name, tensor)| {
+            tensor.is_float() && !tensor.is_scalar() && self.gradient_of(name, tensor).is_none()
+        });
+        let mut upstreams = self.inputs.iter().filter(|(name, tensor)| {
+            tensor.is_float()
+                && !tensor.is_scalar()
+                && is_gradient_name(name)
+                && !primal_names(name).any(|primal| self.find_tensor(primal).is_some())
+        });
+        let flow = (outputs.next()?.0.clone(), upstreams.next()?.0.clone());
+        let is_only = outputs.next().is_none() && upstreams.next().is_none();
+        is_only.then_some(flow)
+    }
+}
+
+/// Whether a tensor is a gradient by its name.
+fn is_gradient_name(name: &str) -> bool {
+    name.starts_with("grad") || name.ends_with("_grad") || name.starts_with('d') && name.len() <= 4
+}
+
+/// The places of the tensors that `function` writes in place, where it returns none.
+fn find_written_parameters(function: &FunctionSignature) -> Vec<usize> {
+    if names_tensor(&function.returns) {
+        return Vec::new();
+    }
+    let parameters = function.parameters.iter().enumerate();
+    let tensors: Vec<(usize, &Parameter)> =
+        parameters.filter(|(_, parameter)| names_tensor(&parameter.ty)).collect();
+    let is_const = |parameter: &Parameter| parameter.ty.starts_with("const ");
+    let names: Vec<&str> = tensors.iter().map(|(_, parameter)| parameter.name.as_str()).collect();
+    let is_output = |parameter: &Parameter| {
+        let name = parameter.name.as_str();
+        OUTPUT_NAMES.iter().any(|word| name == *word || name.starts_with(&format!("{word}_")))
+            || name.ends_with("_out")
+            || primal_names(name).any(|primal| names.contains(&primal))
+    };
+    let named = tensors.iter().filter(|(_, tensor)| !is_const(tensor) && is_output(tensor));
+    let named: Vec<usize> = named.map(|(place, _)| *place).collect();
+    if named.is_empty() {
+        let first = tensors.iter().find(|(_, tensor)| !is_const(tensor));
+        return first.map(|(place, _)| *place).into_iter().collect();
+    }
+    named
+}
