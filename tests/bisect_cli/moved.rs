@@ -185,3 +185,48 @@ fn commits_between_the_ends_with_the_source_under_another_name_are_told_with_wha
     let run = search(&env, &format!("--good {} --bad {} --jobs 1", ids[0], ids[4]));
     assert_eq!(run.code, Some(0), "{}", run.text());
 }
+
+/// Twelve commits of a library with a defect at the eighth: the source is renamed at the third and the tenth, and a
+/// header comes at the sixth.
+fn twice_renamed_history(keys: &str) -> (TestEnv, Vec<String>) {
+    let env = TestEnv::new();
+    env.repo.write(".gitignore", "fixtures\nreplay.toml\n");
+    env.write_tiny();
+    write_harness(&env, keys);
+    let name = |number: usize| match number {
+        0..2 => "k.cu",
+        2..9 => "src/k.cu",
+        _ => "csrc/kernels/k.cu",
+    };
+    let mut ids = Vec::new();
+    for number in 0..12 {
+        if number == 2 || number == 9 {
+            let folder = name(number).rsplit_once('/').expect("a folder").0;
+            std::fs::create_dir_all(env.path(folder)).expect("a folder");
+            env.repo.git(&["mv", name(number - 1), name(number)]);
+        } else {
+            let (factor, _) = if number >= 7 { WRONG } else { RIGHT };
+            let source = if number < 5 {
+                kernel(factor, "", &number.to_string())
+            } else {
+                env.repo.write("util/factor.h", format!("#define FACTOR {factor}\n// {number}\n"));
+                format!("#include <factor.h>\n{}", kernel("FACTOR", "", &number.to_string()))
+            };
+            env.repo.write(name(number), source);
+        }
+        ids.push(env.repo.commit(&format!("c{number}")));
+    }
+    (env, ids)
+}
+
+#[test]
+fn a_search_goes_over_two_renames_and_a_header_that_comes_later() {
+    let keys = "sources = [[\"csrc/kernels/k.cu\", \"src/k.cu\", \"k.cu\"]]\n\
+                include = [{ path = \"util\", optional = true }]";
+    let (env, ids) = twice_renamed_history(keys);
+    let run = search(&env, &format!("--good {} --bad {}", ids[0], ids[11]));
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    let answer = without_diff(&run.stdout, &ids);
+    assert_eq!(answer.lines().next(), Some("[C7] is the first bad commit: c7"), "{}", run.text());
+    assert!(!run.text().contains("untestable"), "{}", run.text());
+}

@@ -49,7 +49,8 @@ impl Overlay {
             }
         }
         let tree = DiskTree::new(path, None);
-        let named_paths = [NamedPath { role: SourceRole::Include, names: vec![String::new()] }];
+        let named_paths =
+            [NamedPath { role: SourceRole::Include, names: vec![String::new()], optional: false }];
         let read_result = read_files(&tree, &named_paths, "");
         let read_result = read_result.and_then(|read| match read.submodules.into_iter().next() {
             Some(path) => Err(SourceFault::Submodule { path }.into()),

@@ -93,6 +93,8 @@ pub(super) struct NamedPath {
     pub role: SourceRole,
     /// Never empty; the first existing one is meant.
     pub names: Vec<String>,
+    /// Whether a tree may lack it.
+    pub optional: bool,
 }
 
 /// A named path of a tree.
@@ -131,7 +133,8 @@ impl SourceSpec {
             .chain(tree)
             .map(|(role, path)| {
                 let names = path.names().map(|name| from_root(&self.prefix, name));
-                Ok(NamedPath { role, names: names.collect::<Result<_, _>>()? })
+                let optional = path.is_optional();
+                Ok(NamedPath { role, names: names.collect::<Result<_, _>>()?, optional })
             })
             .collect()
     }
@@ -318,7 +321,11 @@ pub(super) fn read_files(
     let mut read = ReadFiles::default();
     for named_path in named_paths {
         if named_path.role == SourceRole::Tree {
-            let Resolved { path, real, node } = named_path.resolve(&walk)?;
+            let Resolved { path, real, node } = match named_path.resolve(&walk) {
+                Ok(resolved) => resolved,
+                Err(Stop::Fault(SourceFault::Missing { .. })) if named_path.optional => continue,
+                Err(stop) => return Err(stop),
+            };
             let whole_files = whole_tree::read_whole_tree(tree, path, &real, node, prefix)?;
             read.whole_files.extend(whole_files);
             continue;

@@ -122,6 +122,7 @@ impl<'t, T: Tree> TreeWalk<'t, T> {
                 self.collect(path.to_owned(), real, node, &mut folders_above, &mut walked)?;
             }
             Err(Stop::Fault(SourceFault::Submodule { path })) => walked.submodules.push(path),
+            Err(Stop::Fault(SourceFault::Missing { .. })) if named_path.optional => {}
             Err(stop) => return Err(stop),
         }
         match walked.submodules.first() {
