@@ -12,7 +12,7 @@ use ::replay::cache::Cache;
 use ::replay::harness::Harness;
 use ::replay::history::{Commit, CommitId, History, SourceSpec};
 use ::replay::report::{self, Blame, OutputBlame, ReportLine, SearchRequest};
-use ::replay::trial::AccessCheck;
+use ::replay::trial::{AccessCheck, GradientEffort};
 use clap::ValueEnum;
 
 use super::accepted_snapshots::{AcceptedSnapshots, SNAPSHOT};
@@ -90,6 +90,18 @@ impl BisectArgs {
         SearchOptions { on: self.on.into(), jobs: self.jobs, first_parent: self.first_parent }
     }
 
+    /// Refuses a search for gradients without a check of them.
+    fn refuse_unchecked_gradients(&self, session: &Session) -> CliResult<()> {
+        let is_unchecked = session.gradient_effort() == GradientEffort::Off;
+        if !matches!(self.on, OnArg::Gradient) || !is_unchecked {
+            return Ok(());
+        }
+        Err(CommandError::new(
+            "`--on gradient` searches by gradients, and `--gradients off` leaves them out",
+        )
+        .with_hint("leave out `--gradients off`, or search by outputs: `--on wrong`"))
+    }
+
     /// Loads the named fixtures.
     fn load_targets(&self, session: &Session) -> CliResult<(History, Vec<SearchTarget>)> {
         load_search_targets(&fixtures::expand_fixtures(&self.fixtures), session.cache())
@@ -145,6 +157,7 @@ impl From<OnArg> for On {
 /// Searches, and prints the answer.
 pub fn run_bisect(args: &BisectArgs, session: &Session) -> CliResult<u8> {
     let files = ReportFiles::named(&args.report, &[FileFormat::Html, FileFormat::Markdown])?;
+    args.refuse_unchecked_gradients(session)?;
     let progress = Progress::start();
     progress.say("reading the history");
     let (history, targets) = args.load_targets(session)?;
@@ -318,6 +331,7 @@ fn run_on_cluster(
 
 /// Finds the defective end of a search without claims.
 pub fn find_direction(args: &BisectArgs, session: &Session) -> CliResult<Direction> {
+    args.refuse_unchecked_gradients(session)?;
     let (history, targets) = args.load_targets(session)?;
     let RequestedSearch { bisection, ends, .. } =
         create_requested_search(args, session, &history, targets)?;

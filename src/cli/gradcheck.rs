@@ -11,6 +11,7 @@ use ::replay::report::{
 use ::replay::trial::Lab;
 
 use super::call_misfit::refuse_call_misfit;
+use super::constraint_notes::note_broken_constraints;
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
@@ -115,6 +116,7 @@ fn gradcheck_fixture(
 ) -> CliResult<GradcheckEntry> {
     let progress = Progress::start();
     has_something_to_check(path, &project.subject.fixture)?;
+    note_broken_constraints(&project.subject.fixture)?;
     let target = project.target(rev)?;
     progress.say(format!("checking {} at {}", path.display(), target_name(&target)));
     let trial = lab.trial(&project.subject, &target.sources);

@@ -15,6 +15,7 @@ use anstyle::Style;
 use clap::ValueEnum;
 
 use super::cache::format_byte_size;
+use super::constraint_notes::describe_broken_constraint;
 use super::error::CliResult;
 use super::exit;
 use super::fixtures;
@@ -273,7 +274,9 @@ fn describe_input(input: &Input, width: usize) -> CliResult<Text> {
     let summary = summarize_tensor(&view, None);
     out.line(format!("{head}  {}", summary.checksum));
     out.line(ReportLine::from(format!("  {:12}  ", "")).and(render_statistics(&summary)));
-    describe_input_storage(input).iter().for_each(|note| out.line(format!("  {:12}  {note}", "")));
+    let storage_notes = describe_input_storage(input).into_iter();
+    let notes = storage_notes.chain(describe_broken_constraint(input)?);
+    notes.for_each(|note| out.line(format!("  {:12}  {note}", "")));
     Ok(out)
 }
 

@@ -9,6 +9,7 @@ mod cache;
 mod call_misfit;
 mod cluster;
 mod completions;
+mod constraint_notes;
 mod diff;
 mod doctor;
 mod draft;

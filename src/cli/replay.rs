@@ -18,6 +18,7 @@ use clap::ValueEnum;
 use super::bisect::{Sought, find_fixture_culprit};
 use super::call_misfit::refuse_call_misfit;
 use super::cluster::{self, ClusterArgs};
+use super::constraint_notes::note_broken_constraints;
 use super::dump::DumpFolder;
 use super::error::{CliResult, CommandError};
 use super::exit;
@@ -347,6 +348,7 @@ impl ReplayRun<'_> {
         let replayed_entries: CliResult<Vec<ReportEntry>> =
             match load_project(path, self.session.cache()) {
                 Ok(project) => {
+                    note_broken_constraints(&project.subject.fixture)?;
                     let labs = self.session.labs_for(project.harness())?.iter();
                     labs.map(|lab| self.replay_fixture(path, &project, lab)).collect()
                 }

@@ -252,6 +252,11 @@ impl Session {
         })
     }
 
+    /// How thoroughly gradients are checked.
+    pub fn gradient_effort(&self) -> GradientEffort {
+        self.options.gradients
+    }
+
     /// The cache of this session.
     pub fn cache(&self) -> &Cache {
         &self.cache

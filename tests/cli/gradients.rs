@@ -98,6 +98,9 @@ fn a_gradient_without_a_loss_is_said_to_be_unchecked_in_every_format() {
     assert_eq!(schema::problems(&document), [""; 0]);
     insta::assert_snapshot!(document["replays"][0]["gradients"][0]["reason"], @r#""the harness declares no loss to differentiate""#);
     assert_eq!(document["replays"][0]["verdict"], "unchecked");
+    for number in ["worst", "error", "native_error", "native_ratio"] {
+        assert_eq!(document["replays"][0]["gradients"][0][number], Value::Null, "{number}");
+    }
     let junit = env.replay(&["fixtures/tiny", "--format", "junit"]).stdout;
     assert!(junit.contains("<skipped ") && junit.contains("type=\"unchecked\""), "{junit}");
     let markdown = env.replay(&["fixtures/tiny", "--format", "markdown"]).stdout;
@@ -483,4 +486,50 @@ fn a_gradient_along_the_constraint_of_its_input_matches_and_without_one_the_cons
             "{wrong}"
         );
     }
+}
+
+#[test]
+fn a_search_by_gradients_without_a_check_of_them_is_refused() {
+    let env = without_a_loss();
+    let ends = ["bisect", "fixtures/tiny", "--good", "HEAD", "--bad", "HEAD"];
+    let run = env.replay(&[&ends[..], &["--on", "gradient", "--gradients", "off"]].concat());
+    insta::assert_snapshot!(run.text(), @"
+    exit code 128
+    --- stderr
+    error: `--on gradient` searches by gradients, and `--gradients off` leaves them out
+    hint: leave out `--gradients off`, or search by outputs: `--on wrong`
+    ");
+}
+
+#[test]
+fn an_input_off_its_constraint_is_noted_with_its_place_and_norm() {
+    let env = TestEnv::new().with_kernel(ON_SPHERE, "");
+    env.repo.write(
+        "replay.toml",
+        "sources = [\"k.cu\"]\ncall = \"form<<<1, 32>>>(q, up, y, dq, n);\"\n\
+         [inputs.q]\ndtype = \"f32\"\nshape = [\"n\", 4]\nconstraint = \"unit\"\n\
+         [inputs.up]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+         [outputs.y]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+         [outputs.dq]\ndtype = \"f32\"\nshape = [\"n\", 4]\n\
+         gradient_of = \"q\"\nof = \"y\"\nupstream = \"up\"\n",
+    );
+    let vectors = [0.5f32, 0.5, -0.5, 0.5, 1.5, 0.0, 0.0, 0.0];
+    let bytes: Vec<u8> = vectors.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let up: Vec<u8> = [1.0f32, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    let tensors = [("q", DType::F32, &[2, 4][..], &bytes[..]), ("up", DType::F32, &[2], &up)];
+    env.write_fixture("unit", &tensors);
+    let note = "q[1] has the norm 1.5000, and its constraint is \"unit\": 1 of 2 lie off it, and gradients are checked \
+                along it there too";
+    for command in ["replay", "gradcheck"] {
+        let words = if command == "replay" {
+            vec!["fixtures/unit"]
+        } else {
+            vec![command, "fixtures/unit"]
+        };
+        let run = env.replay(&words);
+        let line = format!("note: fixtures/unit/inputs.safetensors: {note}");
+        assert!(run.stderr.lines().any(|told| told == line), "{}", run.text());
+    }
+    let inspected = env.replay(&["inspect", "fixtures/unit"]);
+    assert!(inspected.stdout.contains(note), "{}", inspected.text());
 }

@@ -12,7 +12,7 @@ use super::outputs;
 use super::shell::{Mood, PageHead, render_badge, render_page, render_refusals};
 use super::table::render_table;
 use super::words::{render_line, render_revision};
-use replay_engine::judge::{GradientCheck, GradientVerdict, OutputPicture};
+use replay_engine::judge::{GradientCheck, GradientStory, GradientVerdict, OutputPicture};
 use replay_engine::trial::{Outcome, Status};
 
 /// The gradients of one fixture at one revision.
@@ -129,6 +129,14 @@ fn build_gradcheck_head(entries: &[GradcheckEntry], refused: &[RefusedFixture]) 
     PageHead { kind: "replay gradcheck", about, mood, verdict, notes: Vec::new() }
 }
 
+/// `number` of `check`; nothing where nothing was measured.
+fn format_measured_number(check: &GradientCheck, number: f64) -> String {
+    match check.story {
+        GradientStory::Unchecked(_) => String::new(),
+        _ => format_short_number(number, 3),
+    }
+}
+
 fn render_gradcheck_entry(number: usize, one: &GradcheckEntry) -> Markup {
     const COLUMNS: [&str; 8] = [
         "gradient",
@@ -150,8 +158,8 @@ fn render_gradcheck_entry(number: usize, one: &GradcheckEntry) -> Markup {
                 td { (check.gradient_of) }
                 td class="number" { (check.directions) }
                 td class="number" { (check.checked) " of " (check.elements) }
-                td class="number" { (format_short_number(check.worst, 3)) }
-                td class="number" { (format_short_number(check.error, 3)) }
+                td class="number" { (format_measured_number(check, check.worst)) }
+                td class="number" { (format_measured_number(check, check.error)) }
             }
         }
     };

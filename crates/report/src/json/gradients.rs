@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use replay_base::summary::Number;
+use replay_base::summary::OptionalNumber;
 use replay_base::tensor::constraint::Constraint;
-use replay_engine::judge::{GradientCheck, GradientPlace, GradientVerdict};
+use replay_engine::judge::{GradientCheck, GradientPlace, GradientStory, GradientVerdict};
 
 /// One gradient against its loss.
 #[derive(Serialize, schemars::JsonSchema)]
@@ -32,20 +32,20 @@ pub(super) struct CheckedGradient<'a> {
     elements: usize,
     /// The elements that the directions move: the others lie on kinks, or cannot be moved.
     checked: usize,
-    /// The largest mismatch, relative to the gradient's norm.
-    #[serde(with = "Number")]
-    worst: f64,
-    /// The error of the slopes, relative to the gradient's norm.
-    #[serde(with = "Number")]
-    error: f64,
+    /// The largest mismatch, relative to the gradient's norm; null where it was not checked.
+    #[serde(with = "OptionalNumber")]
+    worst: Option<f64>,
+    /// The error of the slopes, relative to the gradient's norm; null where it was not checked.
+    #[serde(with = "OptionalNumber")]
+    error: Option<f64>,
     /// A place where the gradient does not match the loss, if there is one.
     place: Option<&'a GradientPlace>,
-    /// The native gradient's distance from the shadow's, relative in L2.
-    #[serde(with = "Number")]
-    native_error: f64,
-    /// The largest such distance of an element, as a multiple of its noise.
-    #[serde(with = "Number")]
-    native_ratio: f64,
+    /// The native gradient's distance from the shadow's, relative in L2; null where it was not checked.
+    #[serde(with = "OptionalNumber")]
+    native_error: Option<f64>,
+    /// The largest such distance of an element, as a multiple of its noise; null where it was not checked.
+    #[serde(with = "OptionalNumber")]
+    native_ratio: Option<f64>,
 }
 
 /// `checks`, as documents have them.
@@ -54,6 +54,8 @@ pub(super) fn checked_gradients(checks: &[GradientCheck]) -> Vec<CheckedGradient
 }
 
 fn checked_gradient(check: &GradientCheck) -> CheckedGradient<'_> {
+    let is_measured = !matches!(check.story, GradientStory::Unchecked(_));
+    let measured = |number: f64| is_measured.then_some(number);
     CheckedGradient {
         output: &check.output,
         gradient_of: &check.gradient_of,
@@ -66,10 +68,10 @@ fn checked_gradient(check: &GradientCheck) -> CheckedGradient<'_> {
         of_directions: check.of_directions,
         elements: check.elements,
         checked: check.checked,
-        worst: check.worst,
-        error: check.error,
+        worst: measured(check.worst),
+        error: measured(check.error),
         place: check.place.as_ref(),
-        native_error: check.native_error,
-        native_ratio: check.native_ratio,
+        native_error: measured(check.native_error),
+        native_ratio: measured(check.native_ratio),
     }
 }
