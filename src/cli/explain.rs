@@ -1,11 +1,14 @@
-//! `replay explain FIXTURE [NAME]`: the front end's forms of a source, and the obstacles to faster ones.
+//! `replay explain FIXTURE [NAME]`: what keeps sources from being compiled, the front end's forms of them, and the obstacles
+//! to faster ones.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use ::replay::backend::ReplayError;
 use ::replay::cache::Cache;
-use ::replay::compile::{Build, CompileError, Explanation, Signature, rewritten_sources};
+use ::replay::compile::{
+    Build, CompileError, Explanation, Signature, Toolchain, rewritten_sources,
+};
 use ::replay::fixture::Fixture;
 use ::replay::harness::Harness;
 use ::replay::report::{self, Explained, Revision, sanitise_line};
@@ -15,9 +18,10 @@ use super::error::{CliResult, CommandError, ErrorOwner};
 use super::exit;
 use super::other_checkout;
 use super::out::print;
+use super::progress::Progress;
 use super::project::HarnessSources;
 use super::run_record::{self, run_record};
-use super::session;
+use super::session::{self, find_session_compiler};
 
 /// The arguments of `replay explain`.
 #[derive(Debug, clap::Args)]
@@ -87,13 +91,33 @@ struct ExplainTarget {
     origin: HarnessSources,
 }
 
-/// Explains the sources of the revision. Runs neither compiler nor kernel.
+/// Explains the sources of the revision. Runs no kernel.
 pub fn run_explain(args: &ExplainArgs) -> CliResult<u8> {
-    let target = open_target(&args.target, &session::open_session_cache()?)?;
+    let cache = session::open_session_cache()?;
+    let target = open_target(&args.target, &cache)?;
     let requested = target.origin.target(args.rev.as_deref())?;
     let signature = target.fixture.as_ref().map(Signature::from_fixture);
-    let whole = Explanation::new(&target.harness, signature.as_ref(), &requested.sources);
-    let explanation = narrow_explanation(whole.map_err(refused_sources)?, args.name.as_deref())?;
+    let is_whole = args.name.is_none() && args.source.is_none();
+    let compiler = if is_whole { find_session_compiler(Some(&cache)).ok() } else { None };
+    let obstacles = match compiler {
+        Some(compiler) => {
+            let progress = Progress::start();
+            progress.say("compiling the sources");
+            let by_harness = || Signature::from_harness(&target.harness);
+            let small_signature = signature.clone().unwrap_or_else(by_harness);
+            let toolchain = Toolchain::new(compiler, &cache);
+            let found =
+                toolchain.find_obstacles(&target.harness, &small_signature, &requested.sources);
+            Some(found.map_err(refused_sources)?)
+        }
+        None => None,
+    };
+    let obstacle_count = obstacles.as_ref().map_or(0, |found| found.obstacles.len());
+    let whole = match Explanation::new(&target.harness, signature.as_ref(), &requested.sources) {
+        Err(CompileError::Frontend(_)) if obstacle_count > 1 => Explanation::default(),
+        explained => explained.map_err(refused_sources)?,
+    };
+    let explanation = narrow_explanation(whole, args.name.as_deref())?;
     if let Some(build) = args.source {
         let build = Build::from(build);
         let sources =
@@ -107,6 +131,7 @@ pub fn run_explain(args: &ExplainArgs) -> CliResult<u8> {
         revision: requested.commit.map(Revision::from),
         explanation,
         narrowed: args.name.is_some(),
+        obstacles,
     };
     match args.format {
         ExplainFormat::Text => {
@@ -117,7 +142,7 @@ pub fn run_explain(args: &ExplainArgs) -> CliResult<u8> {
             print!("{}\n", report::render_explanation_json(&explained, run_record()))
         }
     }
-    Ok(exit::SUCCESS)
+    Ok(if obstacle_count > 0 { exit::UNTESTABLE } else { exit::SUCCESS })
 }
 
 /// Opens the fixture or harness at `path`.

@@ -255,3 +255,45 @@ fn what_cannot_be_explained_says_why() {
     For more information, try '--help'.
     ");
 }
+
+#[test]
+fn everything_that_keeps_the_sources_from_being_compiled_is_told_at_once() {
+    let env = with_kernels();
+    let source = "\
+#include <torch/extension.h>
+#include <cub/none.cuh>
+#include \"missing/helpers.h\"
+texture<float, 1> table;
+__global__ void first(float* y) { y[0] = helped(y[1]); }
+__global__ void second(float* y) { y[0] = helped(y[1]); y[1] = asinhpi(y[0]); }
+__device__ unsigned bits(float v) { return std::bit_cast<unsigned>(v); }
+at::Tensor unused(at::Tensor x) { return at::softmax(x, 0); }
+";
+    env.repo.write("src/k.cu", source);
+    let calls = "first<<<1, 32>>>(y); second<<<1, 32>>>(y);";
+    let known_calls = "scale<<<1, 32>>>(y, x, n); signs<<<1, 32>>>(y);";
+    env.repo.write("replay.toml", HARNESS.replace(known_calls, calls));
+    let run = env.replay(&["explain", "replay.toml"]);
+    let told = run.stdout.split("\n\nkernels").next().unwrap_or_default();
+    insta::assert_snapshot!(format!("exit code {:?}\n{told}", run.code), @r#"
+    exit code Some(125)
+    replay.toml at the working tree
+
+    obstacles
+      src/k.cu:2  no header cub/none.cuh
+                  hint: name the folder of the header in `include` of the harness, or in `system_include` where it lies outside of the repository
+      src/k.cu:3  no header missing/helpers.h
+      src/k.cu:4  'texture' does not name a type
+      src/k.cu:5  'helped' was not declared in this scope (further lines: 1)
+      src/k.cu:7  'bit_cast' is not a member of 'std'; did you mean 'bad_cast'?
+                  hint: if the sources are of C++20 or later, say `standard = "c++20"` in the harness
+
+    left out: no call of the harness reaches it, and it has tensors of PyTorch
+      src/k.cu:8  unused
+    "#);
+    let run = env.replay(&["explain", "replay.toml", "--format", "json"]);
+    let document: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    let places = document["obstacles"].as_array().expect("a list");
+    let places: Vec<&str> = places.iter().filter_map(|one| one["place"].as_str()).collect();
+    insta::assert_snapshot!(places.join(" "), @"src/k.cu:2 src/k.cu:3 src/k.cu:4 src/k.cu:5 src/k.cu:7");
+}

@@ -46,6 +46,17 @@ pub enum FrontendError {
 }
 
 impl FrontendError {
+    /// The file, and the 1-based line.
+    pub fn place(&self) -> (&str, usize) {
+        match self {
+            Self::UnseenLaunch { path, line }
+            | Self::UnseenMacroLaunch { path, line, .. }
+            | Self::SharedMemory { path, line, .. }
+            | Self::Unsupported { path, line, .. }
+            | Self::KeywordArgument { path, line, .. } => (path, *line),
+        }
+    }
+
     /// A hint for the user, if there is one.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {

@@ -6,7 +6,10 @@ use super::Revision;
 use super::spans::{ReportLine, Text};
 use super::style::{BOLD, DIM};
 use super::text::render_replay_heading;
-use replay_engine::compile::{ExplainedFile, Explanation, ObstacleEffect, ShadowObstacle};
+use replay_engine::compile::{
+    CompileObstacle, CompileObstacles, ExplainedFile, Explanation, LeftOutFunction, ObstacleEffect,
+    ShadowObstacle,
+};
 use replay_frontend::{KernelForm, ShuffleSite, ThreadForm};
 
 /// An explanation, and its subject.
@@ -22,6 +25,8 @@ pub struct Explained {
     pub explanation: Explanation,
     /// Whether the explanation is of a part of them alone.
     pub narrowed: bool,
+    /// What keeps them from being compiled; none where it was not looked for.
+    pub obstacles: Option<CompileObstacles>,
 }
 
 /// A line of a table: name, place, form and reason.
@@ -32,6 +37,9 @@ pub fn render_explanation_text(explained: &Explained) -> Text {
     let mut out = Text::new();
     let name = explained.fixture.as_ref().unwrap_or(&explained.harness);
     out.line(render_replay_heading(name, explained.revision.as_ref()));
+    if let Some(obstacles) = &explained.obstacles {
+        out.append(render_compile_obstacles(obstacles));
+    }
     let files = &explained.explanation.files;
     let kernels = collect_rows(files, |file| &file.kernels, kernel_row);
     out.append(render_explanation_table("kernels", &kernels));
@@ -48,6 +56,36 @@ pub fn render_explanation_text(explained: &Explained) -> Text {
     out.line(
         "  each thread on a stack of its own, each shuffle a wait of its own, each access told to the engine",
     );
+    out
+}
+
+/// What keeps the sources from being compiled, and what is left out of them; nothing if neither is there.
+fn render_compile_obstacles(found: &CompileObstacles) -> Text {
+    let mut out = Text::new();
+    if !found.obstacles.is_empty() {
+        out.section("obstacles");
+    }
+    let width = found.obstacles.iter().map(|one| one.place.chars().count()).max().unwrap_or(0);
+    let mut known_hints: Vec<&str> = Vec::new();
+    for CompileObstacle { place, more_places, message, hint } in &found.obstacles {
+        let more = match more_places {
+            0 => String::new(),
+            count => format!(" (further lines: {count})"),
+        };
+        let line = ReportLine::from("  ").column(DIM, place, width).and("  ");
+        out.line(line.and(format!("{message}{more}")));
+        if let Some(hint) = hint.as_deref().filter(|hint| !known_hints.contains(hint)) {
+            known_hints.push(hint);
+            out.line(format!("  {:width$}  hint: {hint}", ""));
+        }
+    }
+    if !found.left_out.is_empty() {
+        out.section("left out: no call of the harness reaches it, and it has tensors of PyTorch");
+    }
+    for LeftOutFunction { path, line, name } in &found.left_out {
+        let place = format!("{path}:{line}");
+        out.line(ReportLine::from("  ").column(DIM, &place, 0).and(format!("  {name}")));
+    }
     out
 }
 

@@ -70,6 +70,66 @@ impl About {
     }
 }
 
+impl About {
+    /// Advice to the user, if there is any.
+    fn hint(self) -> Option<String> {
+        Some(match self {
+            About::Deduction => {
+                "write all template arguments at the launch: here the host cannot deduce them for NVRTC"
+                    .to_owned()
+            }
+            About::Header => {
+                let withheld = environment::find_withheld_variable().map_or(String::new(), |name| {
+                    format!(
+                        ", or write it into CXX as in `CXX=\"g++ -isystem DIR\"`: {name} is \
+                         not passed on"
+                    )
+                });
+                format!(
+                    "name the folder of the header in `include` of the harness, or in \
+                     `system_include` where it lies outside of the repository{withheld}"
+                )
+            }
+            About::Standard => {
+                "if the sources are of C++20 or later, say `standard = \"c++20\"` in the harness"
+                    .to_owned()
+            }
+            About::Tensors => {
+                "operators of PyTorch are not among the tensors here (docs/cuda-support.md, \"PyTorch \
+                 extensions\"): a harness with a program calls PyTorch itself"
+                    .to_owned()
+            }
+            About::Redefinition | About::Other => return None,
+        })
+    }
+
+    /// What `sources` tell of the error `first_error` about this.
+    fn find_cause(
+        self,
+        first_error: &str,
+        harness: &Harness,
+        sources: &SourceSet,
+    ) -> Option<SourceFinding> {
+        match self {
+            About::Header => find_submodule(first_error, harness, sources),
+            About::Redefinition => find_repetition(first_error, sources),
+            About::Other => find_python_name(first_error, sources),
+            About::Deduction | About::Standard | About::Tensors => None,
+        }
+    }
+}
+
+/// Advice on the compiler's error `message` about `sources`, if there is any.
+pub(super) fn find_fault_hint(
+    message: &str,
+    harness: &Harness,
+    sources: &SourceSet,
+) -> Option<String> {
+    let about = About::from_message(message);
+    let cause = about.find_cause(message, harness, sources);
+    cause.map(|cause| cause.hint()).or_else(|| about.hint())
+}
+
 /// What the files of a revision tell of a compiler's error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceFinding {
@@ -240,12 +300,7 @@ impl CompileError {
     /// With what `sources` tell of the error.
     pub(super) fn with_finding(mut self, harness: &Harness, sources: &SourceSet) -> CompileError {
         if let CompileError::Refused { about, first_error, finding, .. } = &mut self {
-            let found = match about {
-                About::Header => find_submodule(first_error, harness, sources),
-                About::Redefinition => find_repetition(first_error, sources),
-                About::Other => find_python_name(first_error, sources),
-                About::Deduction | About::Standard | About::Tensors => None,
-            };
+            let found = about.find_cause(first_error, harness, sources);
             *finding = found.map(Box::new);
         }
         self
@@ -270,31 +325,9 @@ impl CompileError {
             }
             CompileError::Refused { log_path, about, .. } => {
                 let log = format!("the whole log: {}", log_path.display());
-                Some(match about {
-                    About::Deduction => {
-                        "write all template arguments at the launch: here the host cannot deduce them for NVRTC"
-                            .to_owned()
-                    }
-                    About::Header => {
-                        let withheld = environment::find_withheld_variable().map_or(String::new(), |name| {
-                            format!(
-                                ", or write it into CXX as in `CXX=\"g++ -isystem DIR\"`: {name} is \
-                                 not passed on"
-                            )
-                        });
-                        format!(
-                            "name the folder of the header in `include` of the harness, or in \
-                             `system_include` where it lies outside of the repository{withheld}; {log}"
-                        )
-                    }
-                    About::Standard => format!(
-                        "if the sources are of C++20 or later, say `standard = \"c++20\"` in the harness; {log}"
-                    ),
-                    About::Tensors => format!(
-                        "operators of PyTorch are not among the tensors here (docs/cuda-support.md, \"PyTorch \
-                         extensions\"): a harness with a program calls PyTorch itself; {log}"
-                    ),
-                    About::Redefinition | About::Other => log,
+                Some(match about.hint() {
+                    Some(hint) => format!("{hint}; {log}"),
+                    None => log,
                 })
             }
             CompileError::Compiler(error) => error.hint(),
@@ -356,7 +389,7 @@ fn find_repetition(first_error: &str, sources: &SourceSet) -> Option<SourceFindi
 }
 
 /// The name of the header in `first_error` about a missing one.
-fn missing_header(first_error: &str) -> Option<&str> {
+pub(super) fn missing_header(first_error: &str) -> Option<&str> {
     let (_, message) = first_error.split_once("error: ")?;
     let name = match message.split_once(": No such file") {
         Some((name, _)) => name,

@@ -15,6 +15,7 @@ mod joined_sources;
 mod key;
 mod memo;
 mod nvrtc;
+mod obstacles;
 mod options;
 mod outside_files;
 mod refused_lines;
@@ -38,6 +39,7 @@ pub use self::explanation::{
     Build, ExplainedFile, Explanation, ObstacleEffect, ShadowObstacle, rewritten_sources,
 };
 pub use self::nvrtc::{DeviceModule, DeviceShadow, DeviceToolchain};
+pub use self::obstacles::{CompileObstacle, CompileObstacles, LeftOutFunction};
 pub use self::translation::source_byte_counts;
 pub use self::unit::Signature;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::encoding::{Decoded, decode_source};
 use super::unit::harness_file_name;
-use super::{CompileError, ObstacleEffect, includes, joined_sources, vectors};
+use super::{CompileError, LeftOutFunction, ObstacleEffect, includes, joined_sources, vectors};
 use replay_fixture::harness::Harness;
 use replay_frontend::{
     ByteCount, KernelForm, Obstacle, Precision, RefusedLine, ShuffleSite, SourceUnit, Symbols,
@@ -99,6 +99,36 @@ pub(super) fn decode_source_texts<'s>(
         refuse_devices(path, &decoded.text)?;
     }
     Ok(texts)
+}
+
+/// The functions with tensors of PyTorch that no call of `harness` reaches: they are not compiled.
+pub(super) fn list_left_out_functions(
+    sources: &SourceSet,
+    harness: &Harness,
+) -> Vec<LeftOutFunction> {
+    let Ok(kept_texts) = decode_source_texts(sources, harness) else { return Vec::new() };
+    let code = sources.files.iter().filter(|file| is_code(&file.path));
+    let mut left_out = Vec::new();
+    for (file, (path, kept)) in code.zip(&kept_texts) {
+        let (_, whole) = decode_source_file(file);
+        if whole.text == kept.text {
+            continue;
+        }
+        let list_functions = |text: &str| {
+            let unit = SourceUnit { path, text };
+            let symbols = replay_frontend::scan_symbols(&[unit]);
+            replay_frontend::find_function_signatures(&unit, &symbols)
+        };
+        let kept_lines: BTreeSet<usize> =
+            list_functions(&kept.text).iter().map(|function| function.line).collect();
+        for function in list_functions(&whole.text) {
+            if !kept_lines.contains(&function.line) {
+                let path = (*path).to_owned();
+                left_out.push(LeftOutFunction { path, line: function.line, name: function.name });
+            }
+        }
+    }
+    left_out
 }
 
 /// The sizes in bytes without `sizeof` in `sources` and the calls of `harness`, each with its file and line. Sources

@@ -37,6 +37,31 @@ struct EntryParameter {
 }
 
 impl Signature {
+    /// The signature of a small fixture with all tensors of `harness`.
+    pub fn from_harness(harness: &Harness) -> Signature {
+        let inputs = harness.inputs.iter().map(|(name, spec)| (name, spec.dtype, &spec.shape));
+        let outputs = harness.outputs.iter().map(|(name, spec)| (name, spec.dtype, &spec.shape));
+        let mut sizes: Vec<(String, bool)> = Vec::new();
+        let mut tensors = Vec::new();
+        for (name, dtype, shape) in inputs.chain(outputs) {
+            let scalar = shape.is_empty();
+            tensors.push(EntryParameter { name: name.clone(), dtype, scalar, strides: false });
+            for extent in shape {
+                if let Extent::Named(size) = extent
+                    && !sizes.iter().any(|(known, _)| known == size)
+                {
+                    sizes.push((size.clone(), false));
+                }
+            }
+        }
+        for size in &harness.sizes {
+            if !sizes.iter().any(|(known, _)| known == size) {
+                sizes.push((size.clone(), false));
+            }
+        }
+        Signature { tensors, sizes, large: false }
+    }
+
     /// The signature of `fixture`.
     pub fn from_fixture(fixture: &Fixture) -> Signature {
         let inputs = fixture.inputs.iter().map(|input| EntryParameter {

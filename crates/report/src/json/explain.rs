@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{Explained, Revision, RunRecord};
-use replay_engine::compile::{ExplainedFile, ObstacleEffect, ShadowObstacle};
+use replay_engine::compile::{CompileObstacles, ExplainedFile, ObstacleEffect, ShadowObstacle};
 use replay_frontend::{KernelForm, ShuffleReason, ShuffleSite, StackReason, ThreadForm};
 
 /// The version of the document; it grows when a field changes its meaning or goes.
@@ -20,6 +20,25 @@ struct ExplainDocument<'a> {
     harness: &'a str,
     revision: Option<&'a Revision>,
     files: Vec<FileDocument<'a>>,
+    /// What keeps the sources from being compiled; null where it was not looked for, as for a part of them.
+    obstacles: Option<Vec<CompileObstacleDocument<'a>>>,
+    /// The functions with tensors of PyTorch that no call of the harness reaches.
+    left_out: Vec<LeftOutDocument<'a>>,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct CompileObstacleDocument<'a> {
+    place: &'a str,
+    more_places: usize,
+    message: &'a str,
+    hint: Option<&'a str>,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct LeftOutDocument<'a> {
+    path: &'a str,
+    line: usize,
+    name: &'a str,
 }
 
 #[derive(Serialize, schemars::JsonSchema)]
@@ -80,8 +99,30 @@ pub fn render_explanation_json(explained: &Explained, run: &RunRecord) -> String
         harness: &explained.harness,
         revision: explained.revision.as_ref(),
         files: explained.explanation.files.iter().map(document_file).collect(),
+        obstacles: explained.obstacles.as_ref().map(document_obstacles),
+        left_out: explained.obstacles.as_ref().map_or(Vec::new(), document_left_out),
     };
     serde_json::to_string_pretty(&document).expect("values are plain data")
+}
+
+fn document_obstacles(found: &CompileObstacles) -> Vec<CompileObstacleDocument<'_>> {
+    let documents = found.obstacles.iter().map(|obstacle| CompileObstacleDocument {
+        place: &obstacle.place,
+        more_places: obstacle.more_places,
+        message: &obstacle.message,
+        hint: obstacle.hint.as_deref(),
+    });
+    documents.collect()
+}
+
+fn document_left_out(found: &CompileObstacles) -> Vec<LeftOutDocument<'_>> {
+    let functions = found.left_out.iter();
+    let documents = functions.map(|function| LeftOutDocument {
+        path: &function.path,
+        line: function.line,
+        name: &function.name,
+    });
+    documents.collect()
 }
 
 fn document_file(file: &ExplainedFile) -> FileDocument<'_> {

@@ -1,0 +1,200 @@
+//! Everything that keeps a source set from being compiled, at once: missing headers, what the front end refuses, and the
+//! lines that the compiler refuses. Goes on behind each obstacle as if it were mended.
+
+use std::collections::BTreeSet;
+
+use super::error::{find_fault_hint, missing_header};
+use super::refused_lines::find_refused_lines;
+use super::translation::{Translation, list_left_out_functions, translate_sources};
+use super::{CompileError, Signature, Toolchain, threads_of};
+use replay_fixture::harness::Harness;
+use replay_frontend::{FrontendError, Precision, RefusedLine};
+use replay_history::SourceSet;
+
+/// The front end and the compiler are asked at most so often.
+const MOST_ROUNDS: usize = 32;
+
+/// Something in the way of a replay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompileObstacle {
+    /// The file and the line of the sources or of the harness; empty where it belongs to no line.
+    pub place: String,
+    /// The further places of the same message.
+    pub more_places: usize,
+    /// The problem, in words.
+    pub message: String,
+    /// Advice to the user, if there is any.
+    pub hint: Option<String>,
+}
+
+/// A function that is not compiled, as no call of the harness reaches it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOutFunction {
+    /// The file.
+    pub path: String,
+    /// The 1-based line of its name.
+    pub line: usize,
+    /// Its name.
+    pub name: String,
+}
+
+/// The obstacles to a replay of a source set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompileObstacles {
+    /// In the order in which they were met: headers and refusals of the front end come first.
+    pub obstacles: Vec<CompileObstacle>,
+    /// The functions with tensors of PyTorch that are not compiled.
+    pub left_out: Vec<LeftOutFunction>,
+}
+
+impl Toolchain {
+    /// Everything that keeps `sources` and the calls of `harness` from being compiled.
+    ///
+    /// # Errors
+    /// [`CompileError`] if the compiler cannot be asked.
+    pub fn find_obstacles(
+        &self,
+        harness: &Harness,
+        signature: &Signature,
+        sources: &SourceSet,
+    ) -> Result<CompileObstacles, CompileError> {
+        let mut mended_sources = sources.clone();
+        let mut refused_lines: Vec<(String, RefusedLine)> = Vec::new();
+        let mut obstacles = Vec::new();
+        let threads = threads_of(Precision::Native, signature.large);
+        for _ in 0..MOST_ROUNDS {
+            let translated = translate_sources(
+                &mended_sources,
+                harness,
+                Precision::Native,
+                threads,
+                &refused_lines,
+            );
+            let translated: Translation = match translated {
+                Ok(translated) => translated,
+                Err(CompileError::Frontend(error)) => {
+                    let (path, line) = error.place();
+                    let known = (path.to_owned(), line_without_reason(line));
+                    obstacles.push(describe_refusal(&error));
+                    if refused_lines.contains(&known) {
+                        obstacles.pop();
+                        break;
+                    }
+                    refused_lines.push(known);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let compiled =
+                self.compile_call(harness, signature, &translated, Precision::Native, &|| ());
+            let log = match compiled {
+                Ok(_) => break,
+                Err(CompileError::Refused { log, .. }) => log,
+                Err(error) => return Err(error),
+            };
+            match find_missing_header_line(&log) {
+                Some((path, line, message))
+                    if blank_source_line(&mut mended_sources, path, line) =>
+                {
+                    obstacles.push(CompileObstacle {
+                        place: format!("{path}:{line}"),
+                        more_places: 0,
+                        message: format!(
+                            "no header {}",
+                            missing_header(message).unwrap_or(message)
+                        ),
+                        hint: find_fault_hint(message, harness, sources),
+                    });
+                }
+                _ => {
+                    obstacles.extend(list_refused_lines(&log, harness, sources));
+                    break;
+                }
+            }
+        }
+        let left_out = list_left_out_functions(sources, harness);
+        Ok(CompileObstacles { obstacles, left_out })
+    }
+}
+
+fn line_without_reason(line: usize) -> RefusedLine {
+    RefusedLine { line, reason: String::new() }
+}
+
+fn describe_refusal(error: &FrontendError) -> CompileObstacle {
+    let (path, line) = error.place();
+    CompileObstacle {
+        place: format!("{path}:{line}"),
+        more_places: 0,
+        message: error.to_string(),
+        hint: error.hint(),
+    }
+}
+
+/// The file, the line and the message of the missing header in `log`.
+fn find_missing_header_line(log: &str) -> Option<(&str, usize, &str)> {
+    let line = log.lines().find(|line| line.contains(": fatal error: "))?;
+    let is_missing = ["No such file", "file not found"].iter().any(|words| line.contains(words));
+    let mut parts = line.trim_start_matches("tree/").splitn(3, ':');
+    let path = parts.next()?;
+    let number = parts.next()?.parse().ok()?;
+    is_missing.then_some((path, number, line))
+}
+
+/// Makes the 1-based `line` of the file `path` an empty one. Tells whether there is such a line.
+fn blank_source_line(sources: &mut SourceSet, path: &str, line: usize) -> bool {
+    let Some(file) = sources.files.iter_mut().find(|file| file.path == path) else { return false };
+    let mut lines: Vec<&[u8]> = file.content.split(|&byte| byte == b'\n').collect();
+    match line.checked_sub(1).and_then(|index| lines.get_mut(index)) {
+        Some(text) if !text.is_empty() => *text = b"",
+        _ => return false,
+    }
+    file.content = lines.join(&b'\n').into();
+    true
+}
+
+/// The lines that `log` refuses, one for each message.
+fn list_refused_lines(log: &str, harness: &Harness, sources: &SourceSet) -> Vec<CompileObstacle> {
+    let mut obstacles: Vec<CompileObstacle> = Vec::new();
+    let mut places = BTreeSet::new();
+    for (path, RefusedLine { line, reason }) in find_refused_lines(log).unwrap_or_default() {
+        let place = format!("{path}:{line}");
+        if !places.insert(place.clone()) {
+            continue;
+        }
+        match obstacles.iter_mut().find(|known| known.message == reason) {
+            Some(known) => known.more_places += 1,
+            None => obstacles.push(CompileObstacle {
+                place,
+                more_places: 0,
+                hint: find_fault_hint(&format!("error: {reason}"), harness, sources),
+                message: reason,
+            }),
+        }
+    }
+    if obstacles.is_empty() {
+        let message = super::error::first_error(log);
+        let hint = find_fault_hint(&message, harness, sources);
+        obstacles.push(CompileObstacle { place: String::new(), more_places: 0, message, hint });
+    }
+    obstacles
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_a_missing_header_is_found() {
+        let log = "In file included from unit.cpp:1:\n\
+                   tree/src/a.cu:3:10: fatal error: cub/none.cuh: No such file or directory\n";
+        let found = find_missing_header_line(log).map(|(path, line, _)| (path, line));
+        assert_eq!(found, Some(("src/a.cu", 3)));
+        let clang = "tree/a.cu:7:10: fatal error: 'b.h' file not found\n";
+        assert_eq!(
+            find_missing_header_line(clang).map(|(path, line, _)| (path, line)),
+            Some(("a.cu", 7))
+        );
+        assert_eq!(find_missing_header_line("a.cu:1:2: fatal error: too many errors\n"), None);
+    }
+}
