@@ -150,6 +150,23 @@ impl DType {
         }
     }
 
+    /// Writes the floating-point number of this format nearest to `x` to `element`, ties to even.
+    ///
+    /// # Panics
+    /// If it is no floating-point format, or `element` has another size.
+    pub fn write_nearest(self, x: f64, element: &mut [u8]) {
+        match self {
+            DType::F64 => element.copy_from_slice(&x.to_le_bytes()),
+            DType::F32 => element.copy_from_slice(&(x as f32).to_le_bytes()),
+            DType::F16 => element.copy_from_slice(&f16::from_f64(x).to_le_bytes()),
+            DType::BF16 => element.copy_from_slice(&bf16::from_f64(x).to_le_bytes()),
+            DType::F8E4M3 | DType::F8E5M2 => {
+                element.copy_from_slice(&[float8::encode_float8(self, x)]);
+            }
+            _ => panic!("{self} holds integers"),
+        }
+    }
+
     /// Whether elements are floating-point numbers of 8 bits.
     pub const fn is_float8(self) -> bool {
         matches!(self, DType::F8E4M3 | DType::F8E5M2)
@@ -298,6 +315,20 @@ mod tests {
             assert_eq!(DType::parse(dtype.name()), Some(dtype));
         }
         assert_eq!(DType::parse("float32"), None);
+    }
+
+    #[test]
+    fn a_number_is_written_as_the_nearest_of_each_format() {
+        let written = |dtype: DType, x: f64| {
+            let mut element = vec![0; dtype.size()];
+            dtype.write_nearest(x, &mut element);
+            TensorView { dtype, shape: &[], bytes: &element }.get_f64(0)
+        };
+        let third = 1.0 / 3.0;
+        let floats = DType::ALL.into_iter().filter(|dtype| dtype.is_float());
+        let told: Vec<String> =
+            floats.map(|dtype| format!("{dtype} {}", written(dtype, third))).collect();
+        insta::assert_snapshot!(told.join("\n"), @"");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The constants of the verdicts. None is an option: `docs/verdicts.md` justifies each.
 
+use replay_base::tensor::DType;
+
 /// An element is beyond noise when its distance exceeds this many times the summed noise of both
 /// sides.
 ///
@@ -147,6 +149,38 @@ pub const SLOPE_EFFORT: [(usize, u64, usize); 3] =
 
 /// The same where little work is asked for, whatever the elements.
 pub const QUICK_SLOPE_EFFORT: (u64, usize) = (2, 64);
+
+/// Differences of a native loss are taken at steps of these shares of an element, by its format. The first is tried
+/// first. A step is two units in the last place at least, so its half is one, and steps of the same format lie apart by a
+/// factor of four.
+pub(crate) const NATIVE_LENGTHS: [(DType, &[f64]); 6] = [
+    (DType::F64, &[1.0 / 128.0, 1.0 / 1024.0, 1.0 / 16.0]),
+    (DType::F32, &[1.0 / 128.0, 1.0 / 1024.0, 1.0 / 16.0]),
+    (DType::F16, &[1.0 / 64.0, 1.0 / 256.0, 1.0 / 16.0]),
+    (DType::BF16, &[1.0 / 32.0, 1.0 / 8.0]),
+    (DType::F8E4M3, &[1.0 / 4.0]),
+    (DType::F8E5M2, &[1.0 / 2.0]),
+];
+
+/// The error of a slope by native differences is this many times the rounding of the loss, over the length of the step:
+/// four values at weights of 8/3, 8/3, 1/6 and 1/6 come to 2.7 roundings if they are independent.
+pub(crate) const NATIVE_ROUNDINGS: f64 = 3.0;
+
+/// A gradient agrees with native differences if no direction shows a larger mismatch, with the error of the differences,
+/// over the gradient's norm.
+pub(crate) const NATIVE_AGREEMENT: f64 = 0.1;
+
+/// Native differences convict a gradient only beyond this share of its norm: tens of percent.
+pub(crate) const NATIVE_MISMATCH: f64 = 0.25;
+
+/// And only beyond this many times their error, and the gradient's own rounding.
+pub(crate) const NATIVE_ERROR_FACTOR: f64 = 8.0;
+
+/// And only if slopes at another length differ from them by at most this share of the mismatch: those of a jump do not.
+pub(crate) const NATIVE_STEADINESS: f64 = 0.25;
+
+/// The most evaluations of a native loss for one gradient.
+pub const NATIVE_SLOPE_BUDGET: usize = 256;
 
 /// An element depends on the poison if this moves it so many times further than a repetition does.
 pub const POISON_FACTOR: f64 = 8.0;

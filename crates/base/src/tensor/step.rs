@@ -309,6 +309,18 @@ pub fn widen_tensor(
     }
 }
 
+/// The elements of `tensor`, floating-point numbers, moved by `step` by up to `threads` threads, in the tensor's own
+/// format: each is the nearest to the moved one.
+pub fn move_tensor(tensor: &TensorView, step: &Step, scales: &Scales, threads: usize) -> Vec<u8> {
+    let mut wide = vec![0; tensor.len() * DType::F64.size()];
+    widen_tensor(tensor, Some((step, scales)), threads, &mut wide);
+    let size = tensor.dtype.size();
+    let mut moved = vec![0; tensor.len() * size];
+    let places = moved.chunks_exact_mut(size).zip(wide.as_chunks().0);
+    places.for_each(|(place, x)| tensor.dtype.write_nearest(f64::from_le_bytes(*x), place));
+    moved
+}
+
 /// Replaces the displacements of `moved`, the elements of `tensor` as float64 after a step, by those along `constraint`.
 fn project_moved(tensor: &TensorView, constraint: Constraint, threads: usize, moved: &mut [u8]) {
     const SIZE: usize = DType::F64.size();
@@ -456,6 +468,33 @@ mod tests {
         assert_eq!(scales.class(8, f64::NEG_INFINITY), None);
         assert_eq!(scales.scale(6, -0.7, StepUnit::Row), 1.0);
         assert_eq!(scales.scale(6, -0.7, StepUnit::Own), 0.5);
+    }
+
+    #[test]
+    fn a_step_in_a_narrow_format_ends_at_the_nearest_number_of_it() {
+        let bytes: Vec<u8> = [1.0f32, 3.0, 0.0, 1000.0]
+            .iter()
+            .flat_map(|x| ((x.to_bits() >> 16) as u16).to_le_bytes())
+            .collect();
+        let tensor = TensorView { dtype: DType::BF16, shape: &[4], bytes: &bytes };
+        let scales = Scales::measure(&tensor, 1);
+        let moved_by = |length: f64| {
+            let step = Step {
+                seed: 1,
+                class: StepClass::Ordinary,
+                among: 0..4,
+                without: Vec::new(),
+                unit: StepUnit::Own,
+                length,
+                constraint: None,
+            };
+            let moved = move_tensor(&tensor, &step, &scales, 1);
+            let moved = TensorView { bytes: &moved, ..tensor };
+            [0, 1, 2, 3].map(|index| (moved.get_f64(index) - tensor.get_f64(index)).abs())
+        };
+        assert_eq!(moved_by(1.0 / 64.0), [1.0 / 64.0, 2.0 / 64.0, 0.0, 0.0]);
+        // Half of a last place and less ends where it began, or one further.
+        assert_eq!(moved_by(1.0 / 1024.0), [0.0; 4]);
     }
 
     #[test]

@@ -195,8 +195,7 @@ impl Variant for CpuVariant {
             | Ability::CallPart
             | Ability::SingleOutput
             | Ability::Repetition => true,
-            // Steps are in float64. Only the shadow computes in it.
-            Ability::Step => self.precision == Precision::Shadow,
+            Ability::Step => self.precision != Precision::Checked,
             Ability::AccessCheck => self.precision == Precision::Checked,
             Ability::PoisonAround
             | Ability::Nudge

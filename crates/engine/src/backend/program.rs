@@ -271,8 +271,8 @@ impl Variant for ProgramVariant {
             Ability::Poison | Ability::PoisonAround => true,
             // A GPU rounds as its instructions say.
             Ability::Rounding => self.shared.runner.device() == ProgramDevice::Cpu,
-            // Differences need more digits than float32 has.
-            Ability::Step => self.wide == Some(DType::F64),
+            // Slopes of a twin need more digits than float32 has.
+            Ability::Step => self.wide != Some(DType::F32),
             Ability::Nudge => self.wide.is_none(),
             Ability::Line => self.wide.is_some(),
             Ability::AccessCheck => self.checks_accesses,

@@ -65,7 +65,7 @@ pub(super) fn write_program_inputs(
     fixture::write_for_a_while(path, &tensors, &metadata)
 }
 
-/// The elements of `input` as `dtype` (float64 or float32), after a step or a move along a line.
+/// The elements of `input` as `dtype`, after a step or a move along a line.
 fn changed_input_elements(
     input: &Input,
     dtype: DType,
@@ -87,11 +87,13 @@ fn changed_input_elements(
             x + x * draw_sign(seed, element_position(input, index) as u64) * share
         }
     });
-    Ok(match dtype {
-        DType::F32 => values.flat_map(|x| (x as f32).to_le_bytes()).collect(),
-        _ if along.is_none() => wide_bytes,
-        _ => values.flat_map(f64::to_le_bytes).collect(),
-    })
+    if dtype == DType::F64 && along.is_none() {
+        return Ok(wide_bytes);
+    }
+    let mut elements = vec![0; view.len() * dtype.size()];
+    let places = elements.chunks_exact_mut(dtype.size());
+    places.zip(values).for_each(|(place, x)| dtype.write_nearest(x, place));
+    Ok(elements)
 }
 
 /// Where element `index` of `input` lies in memory: elements in one place move alike.

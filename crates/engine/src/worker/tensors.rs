@@ -11,7 +11,7 @@ use super::child::{ChildError, copy_error};
 use super::inputs::Common;
 use super::run::{DeclaredTensors, OutputTensor, bytes_of};
 use super::{CallPart, Job, JobCalls};
-use replay_base::tensor::step::{self, Scales};
+use replay_base::tensor::step::{self, Scales, Step};
 use replay_base::tensor::{DType, TensorView};
 use replay_fixture::fixture::{Fixture, Input};
 use replay_runtime::{CopyKind, Device, Widening};
@@ -43,7 +43,7 @@ pub(super) fn lay_out_tensors(
     let mut tensors = CallTensors::new(memory, part_layout.bytes)?;
     for input in &fixture.inputs {
         if let Some((file, pages)) = laid_out.zip(common.place(&input.name)) {
-            tensors.add_laid_out(device, input, (file, pages), job)?;
+            tensors.add_laid_out(device, input, (file, pages), job, scales.as_ref())?;
             continue;
         }
         let place = part_layout.inputs.iter().find(|(name, _)| *name == input.name);
@@ -140,13 +140,14 @@ impl CallTensors {
             .map_err(copy_error(&input.name))
     }
 
-    /// Adds `input`, whose pages lie in a file from an offset on and hold its elements.
+    /// Adds `input`, whose pages lie in a file from an offset on and hold its elements as captured.
     fn add_laid_out(
         &mut self,
         device: &dyn Device,
         input: &Input,
         (file, pages): (&File, usize),
         job: &Job,
+        scales: Option<&Scales>,
     ) -> Result<(), ChildError> {
         let bytes = bytes_of(input, job.is_shadow());
         let tensor = input.name.clone();
@@ -155,6 +156,11 @@ impl CallTensors {
             .map_err(|error| ChildError::Memory { tensor, bytes, error })?;
         self.strides.push(Vec::new());
         self.pointers.push(pointer.cast());
+        if find_step(input, job, scales).is_some() {
+            // SAFETY: the mapping is this process's alone, and has as many bytes.
+            let memory = unsafe { std::slice::from_raw_parts_mut(pointer, bytes) };
+            write_input_elements(input, job, scales, memory)?;
+        }
         device.input(pointer, bytes);
         Ok(())
     }
@@ -246,8 +252,7 @@ fn widen_on_device(
     job: &Job,
     scales: Option<&Scales>,
 ) -> Result<bool, ChildError> {
-    let stepped = job.step.as_ref().filter(|stepped| stepped.input == input.name);
-    let step = stepped.map(|stepped| &stepped.step).zip(scales);
+    let step = find_step(input, job, scales);
     if step.is_some_and(|(step, _)| step.constraint.is_some()) {
         // The device moves each element by itself.
         return Ok(false);
@@ -264,7 +269,17 @@ fn widen_on_device(
     }
 }
 
-/// Writes the elements of `input` to `out` as `job` wants them: as float64 in a shadow, moved by a step.
+/// The step by which `job` moves `input`, and the scales of its elements; none if it stays.
+fn find_step<'s>(
+    input: &Input,
+    job: &'s Job,
+    scales: Option<&'s Scales>,
+) -> Option<(&'s Step, &'s Scales)> {
+    let stepped = job.step.as_ref().filter(|stepped| stepped.input == input.name);
+    stepped.map(|stepped| &stepped.step).zip(scales)
+}
+
+/// Writes the elements of `input` to `out` as `job` wants them: moved by a step, and as float64 in a shadow.
 /// `scales` are those of the input that is moved.
 fn write_input_elements(
     input: &Input,
@@ -272,15 +287,22 @@ fn write_input_elements(
     scales: Option<&Scales>,
     out: &mut [u8],
 ) -> Result<(), ChildError> {
-    if !(job.is_shadow() && input.dtype.is_float()) {
+    let step = find_step(input, job, scales);
+    let is_wide = job.is_shadow() && input.dtype.is_float();
+    if !is_wide && step.is_none() {
         return Ok(input.copy_to(out)?);
     }
     let threads = job.device.threads();
     let packed = input.packed()?;
     let shape = input.shape();
     let view = TensorView { dtype: input.dtype, shape: &shape, bytes: &packed };
-    let stepped = job.step.as_ref().filter(|stepped| stepped.input == input.name);
-    let step = stepped.map(|stepped| &stepped.step).zip(scales);
+    if let Some((step, scales)) = step
+        && !is_wide
+    {
+        let moved = step::move_tensor(&view, step, scales, threads);
+        input.lay_out(input.dtype.size(), &moved, out);
+        return Ok(());
+    }
     if input.strides.is_none() {
         // Straight into place: a copy of all would be as large as the tensor.
         step::widen_tensor(&view, step, threads, out);

@@ -7,6 +7,7 @@
 //! gradient is wrong.
 
 mod halves;
+mod native;
 mod slope;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,9 @@ use crate::noise::Spread;
 use replay_base::tensor::TensorView;
 use replay_base::tensor::step::{Scales, Step, StepClass};
 
+pub use native::{
+    NativeAnswer, NativeDoubt, NativeFinding, NativeQuestion, check_by_native_differences,
+};
 use slope::{DirectionalGradient, LADDER, LONGEST, Slope, SlopeProbe};
 
 /// The seed of the directions.

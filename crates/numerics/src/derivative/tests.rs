@@ -4,7 +4,7 @@ use super::*;
 use replay_base::tensor::DType;
 
 /// A small generator of random numbers (splitmix64).
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
     fn bits(&mut self) -> u64 {
@@ -15,11 +15,11 @@ impl Random {
         x ^ (x >> 31)
     }
 
-    fn unit(&mut self) -> f64 {
+    pub(super) fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    fn below(&mut self, n: usize) -> usize {
+    pub(super) fn below(&mut self, n: usize) -> usize {
         (self.bits() % n as u64) as usize
     }
 
@@ -30,23 +30,23 @@ impl Random {
         f64::from(((-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()) as f32)
     }
 
-    fn normals(&mut self, n: usize) -> Vec<f64> {
+    pub(super) fn normals(&mut self, n: usize) -> Vec<f64> {
         (0..n).map(|_| self.normal()).collect()
     }
 }
 
-type Loss = Box<dyn Fn(&[f64]) -> f64>;
+pub(super) type Loss = Box<dyn Fn(&[f64]) -> f64>;
 
 /// A loss of an input in rows, with its gradient.
-struct Case {
-    name: &'static str,
-    columns: usize,
-    x: Vec<f64>,
-    gradient: Vec<f64>,
-    loss: Loss,
+pub(super) struct Case {
+    pub name: &'static str,
+    pub columns: usize,
+    pub x: Vec<f64>,
+    pub gradient: Vec<f64>,
+    pub loss: Loss,
 }
 
-fn bytes(values: &[f64]) -> Vec<u8> {
+pub(super) fn bytes(values: &[f64]) -> Vec<u8> {
     values.iter().flat_map(|x| x.to_le_bytes()).collect()
 }
 
@@ -249,7 +249,7 @@ fn silu_slope(x: f64) -> f64 {
     s * (1.0 + x * (1.0 - s))
 }
 
-fn cases(seed: u64) -> Vec<Case> {
+pub(super) fn cases(seed: u64) -> Vec<Case> {
     let r = &mut Random(seed);
     let relu = |x: f64| x.max(0.0);
     let relu_slope = |x: f64| if x > 0.0 { 1.0 } else { 0.0 };
@@ -273,7 +273,7 @@ fn cases(seed: u64) -> Vec<Case> {
 }
 
 /// The seeds of the cases: more where the code is optimised, or as many as `REPLAY_TEST_CASES` says.
-fn seeds() -> std::ops::Range<u64> {
+pub(super) fn seeds() -> std::ops::Range<u64> {
     let asked = std::env::var("REPLAY_TEST_CASES").ok().and_then(|cases| cases.parse().ok());
     0..asked.unwrap_or(if cfg!(debug_assertions) { 1 } else { 20 })
 }
