@@ -3,8 +3,8 @@
 A twin has float64 inputs, and `x.float()`, `dtype=torch.float32` or a tensor made without a dtype would round
 it on the way. PyTorch's operations are seen below autograd, so in backward functions and in compiled code:
 where one is told float32, it makes float64. Its name `torch.float32` means float64, so tests of dtypes go
-as they go natively. JAX's conversions are told so where they are traced. Random numbers are drawn in
-float32, and are those of the native replay.
+as they go natively. JAX's conversions are told so where they are traced. In NumPy the name means
+float64 as well. Random numbers are drawn in float32, and are those of the native replay.
 """
 
 from __future__ import annotations
@@ -32,7 +32,101 @@ def widened(framework: Framework) -> Iterator[None]:
         with _jax_widened():
             yield
     else:
+        with _numpy_widened():
+            yield
+
+
+# NumPy
+
+
+@contextmanager
+def _numpy_widened() -> Iterator[None]:
+    """`numpy.float32` means float64, so casts, literals and tests of dtypes by this name do.
+
+    Bytes have one meaning alone: a twin that takes some for floats ends, and is made without."""
+    make = np.random.default_rng
+    limits = np.finfo
+
+    def limits_of(dtype: Any) -> Any:
+        is_name = isinstance(dtype, (type, str, np.dtype))
+        named = np.dtype(dtype if is_name else dtype.dtype)
+        return limits(_NUMPY_NARROW if named == np.float64 else named)
+
+    def made(*args: Any, **named: Any) -> Any:
+        return _NumpyDrawing(make(*args, **named).bit_generator)
+
+    def refuse(reader: str, *dtypes: Any) -> None:
+        if any(np.dtype(dtype).kind in "fV" for dtype in dtypes):
+            raise TypeError(f"numpy.{reader} takes bytes for floats of one width")
+
+    def refusing(name: str) -> Callable[..., Any]:
+        read: Callable[..., Any] = getattr(np, name)
+
+        def reading(*args: Any, **named: Any) -> Any:
+            # Without a dtype it reads float64 natively, too.
+            refuse(name, *args[1:2], *([named["dtype"]] if "dtype" in named else []))
+            return read(*args, **named)
+
+        return reading
+
+    class Mapped(np.memmap[Any, Any]):
+        def __new__(cls, filename: Any, dtype: Any = np.uint8, *args: Any, **named: Any) -> Any:
+            refuse("memmap", dtype)
+            return super().__new__(cls, filename, dtype, *args, **named)
+
+    with ExitStack() as patches:
+        for name in ("float32", "single"):
+            patches.enter_context(replaced(np, name, np.float64))
+        patches.enter_context(replaced(np, "finfo", limits_of))
+        patches.enter_context(replaced(np.random, "default_rng", made))
+        patches.enter_context(replaced(np, "memmap", Mapped))
+        for name in ("frombuffer", "fromfile"):
+            patches.enter_context(replaced(np, name, refusing(name)))
         yield
+
+
+_NUMPY_NARROW = np.float32
+
+
+class _NumpyDrawing(np.random.Generator):
+    """Draws in float32 where the code names it, under the name of float64."""
+
+    def random(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        return self._draw(super().random, dtype, out, size)
+
+    def standard_normal(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        return self._draw(super().standard_normal, dtype, out, size)
+
+    def standard_exponential(
+        self, size: Any = None, dtype: Any = None, method: Any = "zig", out: Any = None
+    ) -> Any:
+        def draw(size: Any, dtype: Any) -> Any:
+            return np.random.Generator.standard_exponential(self, size, dtype, method)
+
+        return self._draw(draw, dtype, out, size)
+
+    def standard_gamma(
+        self, shape: Any, size: Any = None, dtype: Any = None, out: Any = None
+    ) -> Any:
+        def draw(size: Any, dtype: Any) -> Any:
+            return np.random.Generator.standard_gamma(self, shape, size, dtype)
+
+        return self._draw(draw, dtype, out, size)
+
+    @staticmethod
+    def _draw(draw: Callable[..., Any], dtype: Any, out: Any, size: Any) -> Any:
+        if dtype is None:
+            # By default it draws in float64 natively, too.
+            drawn = draw(size=np.shape(out) if out is not None else size, dtype=np.float64)
+        else:
+            # NumPy looks the format up by its name.
+            with replaced(np, "float32", _NUMPY_NARROW):
+                drawn = draw(size=np.shape(out) if out is not None else size, dtype=_NUMPY_NARROW)
+            drawn = np.asarray(drawn, np.float64)[()]
+        if out is None:
+            return drawn
+        out[...] = drawn
+        return out
 
 
 # PyTorch
