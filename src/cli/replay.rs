@@ -604,6 +604,10 @@ mod tests {
     fn gradient(verdict: GradientVerdict) -> GradientCheck {
         let story = match verdict {
             GradientVerdict::Matches => GradientStory::Matches,
+            GradientVerdict::Agrees => GradientStory::NearDifferences {
+                why: UncheckedGradient::FixedShadow,
+                dtype: DType::F32,
+            },
             GradientVerdict::Unknown => GradientStory::Unchecked(UncheckedGradient::NotSmooth),
             GradientVerdict::Imprecise => GradientStory::ImpreciseOutput,
             GradientVerdict::Mismatch => GradientStory::Mismatch,
@@ -735,6 +739,7 @@ mod tests {
         ];
         let held = [
             GradientVerdict::Matches,
+            GradientVerdict::Agrees,
             GradientVerdict::Unknown,
             GradientVerdict::Imprecise,
             GradientVerdict::Mismatch,

@@ -1,6 +1,7 @@
 //! Gradients that cannot be checked: every format says so, and why.
 
 use replay::tensor::DType;
+use replay::tensor::step::draw_bits;
 use serde_json::Value;
 
 use crate::common::env::{Run, TestEnv};
@@ -120,20 +121,86 @@ fn a_gradient_without_a_loss_is_said_to_be_unchecked_in_every_format() {
     ");
 }
 
+/// Sources with it have no shadow: there a float has eight bytes.
+const NARROW: &str = "__device__ char left[5 - sizeof(float)];\n";
+
+/// Inputs drawn from `seed`, between -2 and 2.
+fn write_drawn(env: &TestEnv, seed: u64) {
+    let draw = |index| draw_bits(seed, index) as f64 / u64::MAX as f64;
+    let x = (0..64).flat_map(|index| (4.0 * draw(index) as f32 - 2.0).to_le_bytes());
+    env.write_fixture("drawn", &[("x", DType::F32, &[64], &x.collect::<Vec<_>>())]);
+}
+
+/// What is told of `kernel`, which has no shadow, on inputs drawn from `seed`.
+fn told_without_a_shadow(kernel: &str, seed: u64) -> String {
+    let env = project(&format!("{NARROW}{kernel}"));
+    write_drawn(&env, seed);
+    let run = env.replay(&["gradcheck", "fixtures/drawn"]).without_compilers_words();
+    told(&run).replace(": the float64 shadow does not compile: k.cu:1: error: [MESSAGE]", "")
+}
+
 #[test]
-fn a_gradient_without_a_shadow_is_unchecked_and_the_check_is_no_success() {
-    // In the shadow a float has eight bytes.
-    let narrow = "__device__ char left[5 - sizeof(float)];\n";
-    let env = project(&format!("{narrow}{KERNEL}"));
+fn without_a_shadow_a_gradient_is_held_against_differences_of_the_native_loss() {
+    insta::assert_snapshot!(told_without_a_shadow(KERNEL, 1), @"
+      y  agrees with float32 differences of loss to within 1 %; small errors do not show
+
+    unchecked: no gradient is far from differences of the native loss
+    [0]
+    ");
+    let told_of = |own: &str, other: &str, seed| {
+        assert!(KERNEL.contains(own), "{own}");
+        told_without_a_shadow(&KERNEL.replace(own, other), seed)
+    };
+    let doubled = told_of("2.0f * x", "4.0f * x", 2);
+    assert!(
+        doubled.contains("y  does not match d loss / d x: off by 50 % by float32"),
+        "{doubled}"
+    );
+    assert!(doubled.ends_with("diverged: y not as the loss has it\n[1]"), "{doubled}");
+    for (own, other, doubt) in [
+        ("2.0f * x", "2.4f * x", "too little to tell"),
+        ("host[i] * host[i]", "rintf(host[i])", "by float32 differences of the loss: "),
+        ("*loss = 0.0f", "*loss = 1e8f", "by float32 differences of the loss: "),
+    ] {
+        let told = told_of(own, other, 3);
+        assert!(told.contains("y  not checked") && told.contains(doubt), "{told}");
+        assert!(told.ends_with("unchecked: no gradient could be checked\n[125]"), "{told}");
+    }
+}
+
+#[test]
+fn the_weaker_check_is_named_in_every_format() {
+    let env = project(&format!("{NARROW}{KERNEL}"));
+    write_drawn(&env, 6);
+    let json = env.replay(&["gradcheck", "fixtures/drawn", "--format", "json"]);
+    assert_eq!(json.code, Some(0), "{}", json.text());
+    let document: Value = serde_json::from_str(&json.stdout).expect("a document");
+    assert_eq!(schema::problems(&document), [""; 0]);
+    let check = &document["gradchecks"][0];
+    assert_eq!(check["verdict"], "unchecked");
+    assert_eq!(check["gradients"][0]["verdict"], "agrees");
+    assert_eq!(check["gradients"][0]["against"], "native_differences");
+    for format in ["text", "markdown", "junit", "html"] {
+        let run = env.replay(&["fixtures/drawn", "--format", format]);
+        assert_eq!(run.code, Some(0), "{format}: {}", run.text());
+        for words in ["checked by differences of the native loss alone", "float32 differences of"] {
+            assert!(run.stdout.contains(words), "{format}: {}", run.text());
+        }
+    }
+}
+
+#[test]
+fn a_gradient_without_a_shadow_is_no_success_if_differences_tell_nothing() {
+    let env = project(&format!("{NARROW}{}", KERNEL.replace("*loss = 0.0f", "*loss = 1e9f")));
     let said = |run: Run| told(&run.without_compilers_words());
     insta::assert_snapshot!(said(env.replay(&["gradcheck", "fixtures/tiny"])), @"
-      y  not checked: the float64 shadow does not compile: k.cu:1: error: [MESSAGE]
+      y  not checked: the float64 shadow does not compile: k.cu:1: error: [MESSAGE]; by float32 differences of the loss: the loss stays within its rounding
 
     unchecked: no gradient could be checked
     [125]
     ");
     insta::assert_snapshot!(said(env.replay(&["fixtures/tiny"])), @"
-      y  not checked: the float64 shadow does not compile: k.cu:1: error: [MESSAGE]
+      y  not checked: the float64 shadow does not compile: k.cu:1: error: [MESSAGE]; by float32 differences of the loss: the loss stays within its rounding
 
     unchecked: gradient y not checked; otherwise completed: every output is written and finite
     [0]
@@ -144,12 +211,12 @@ fn a_gradient_without_a_shadow_is_unchecked_and_the_check_is_no_success() {
 fn a_shadow_that_runs_out_of_time_is_no_check() {
     let slow = KERNEL.replace(
         "*loss = 0.0f;",
-        "*loss = 0.0f;\n    volatile int on = 1;\n    while (sizeof(x[0]) + 1 == 9 && on) {}",
+        "*loss = 1e9f;\n    volatile int on = 1;\n    while (sizeof(x[0]) + 1 == 9 && on) {}",
     );
     let env = project(&slow);
     let run = env.replay(&["gradcheck", "fixtures/tiny", "--timeout", "1"]);
     insta::assert_snapshot!(told(&run), @"
-      y  not checked: the float64 shadow ran out of time
+      y  not checked: the float64 shadow ran out of time; by float32 differences of the loss: the loss stays within its rounding
 
     unchecked: no gradient could be checked
     [125]
@@ -336,19 +403,19 @@ fn with_shadow_value(value: &str) -> String {
 fn a_shadow_that_is_not_finite_convicts_no_gradient_and_tells_its_place() {
     let env = project(&with_shadow_value("x[0] / 0.0f"));
     insta::assert_snapshot!(told(&env.replay(&["gradcheck", "fixtures/tiny"])), @"
-      y  not checked: y is inf at [1] in the float64 shadow alone
+      y  agrees with float32 differences of loss to within 1 %; small errors do not show: y is inf at [1] in the float64 shadow alone
 
-    unchecked: no gradient could be checked
-    [125]
+    unchecked: no gradient is far from differences of the native loss
+    [0]
     ");
     let env = project(
         &KERNEL.replace("*loss = 0.0f;", "*loss = sizeof(x[0]) + 1 == 9 ? 1 / 0.0f : 0.0f;"),
     );
     insta::assert_snapshot!(told(&env.replay(&["gradcheck", "fixtures/tiny"])), @"
-      y  not checked: loss is inf in the float64 shadow alone
+      y  agrees with float32 differences of loss to within 1 %; small errors do not show: loss is inf in the float64 shadow alone
 
-    unchecked: no gradient could be checked
-    [125]
+    unchecked: no gradient is far from differences of the native loss
+    [0]
     ");
 }
 
@@ -356,10 +423,10 @@ fn a_shadow_that_is_not_finite_convicts_no_gradient_and_tells_its_place() {
 fn a_shadow_that_no_rounding_brings_near_the_output_convicts_no_gradient() {
     let env = project(&with_shadow_value("-3.0f * x[threadIdx.x]"));
     insta::assert_snapshot!(told(&env.replay(&["gradcheck", "fixtures/tiny"])), @"
-      y  not checked: the float64 shadow is none: no rounding explains how far it lies off: y is -6e0 at [1] in it, and 4e0 in the output
+      y  agrees with float32 differences of loss to within 1 %; small errors do not show: the float64 shadow is none: no rounding explains how far it lies off: y is -6e0 at [1] in it, and 4e0 in the output
 
-    unchecked: no gradient could be checked
-    [125]
+    unchecked: no gradient is far from differences of the native loss
+    [0]
     ");
 }
 
@@ -370,10 +437,10 @@ fn a_shadow_that_ends_early_says_how_and_what_it_printed_last() {
     let kernel = KERNEL.replace("*loss = 0.0f;", end);
     let env = project(&format!("#include <stdio.h>\n#include <stdlib.h>\n{kernel}"));
     insta::assert_snapshot!(told(&env.replay(&["gradcheck", "fixtures/tiny"])), @"
-      y  not checked: the float64 shadow does not run to its end: exit(3): no wide path
+      y  agrees with float32 differences of loss to within 1 %; small errors do not show: the float64 shadow does not run to its end: exit(3): no wide path
 
-    unchecked: no gradient could be checked
-    [125]
+    unchecked: no gradient is far from differences of the native loss
+    [0]
     ");
 }
 
@@ -386,10 +453,10 @@ fn all_lines_that_keep_sources_from_meaning_double_are_named_at_once() {
     let env = project(&format!("{unions}{}", KERNEL.replace("    *loss = 0.0f;", bits)));
     let run = env.replay(&["gradcheck", "fixtures/tiny"]);
     insta::assert_snapshot!(told(&run), @"
-      y  not checked: float cannot mean double: k.cu:1: union Pair; k.cu:2: union Word
+      y  agrees with float32 differences of loss to within 1 %; small errors do not show: float cannot mean double: k.cu:1: union Pair; k.cu:2: union Word
 
-    unchecked: no gradient could be checked
-    [125]
+    unchecked: no gradient is far from differences of the native loss
+    [0]
     ");
 }
 

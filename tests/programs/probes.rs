@@ -53,7 +53,7 @@ fn what_is_another_each_time_is_neither_equivalent_nor_diverged() {
 }
 
 #[test]
-fn a_gradient_that_is_not_checked_says_why_there_is_no_twin() {
+fn a_gradient_with_the_weaker_check_alone_says_why_there_is_no_twin() {
     let checked = |keys: &str, words: &str| {
         let keys = format!("program = [\"./speaker\"]{keys}");
         let env = TestEnv::isolated().with_program(&keys, GRADIENT);
@@ -71,10 +71,10 @@ fn a_gradient_that_is_not_checked_says_why_there_is_no_twin() {
         checked("", "divide 3\ncasts-kept"),
     ];
     insta::assert_snapshot!(all.join("\n"), @"
-    dx  not checked: dx has no float64 shadow: the program returns it in f32
-    dx  not checked: dx has no float64 shadow: all its numbers fit f32: they were rounded to it on the way (`widen_casts` is false)
-    dx  not checked: dx has no float64 shadow: all its numbers fit f32: they were rounded to it on the way; with casts to float32 widened: IndexError: index 2147483647 is out of bounds
-    dx  not checked: the float64 shadow does not run to its end: IndexError: index 2147483647 is out of bounds
+    dx  agrees with float32 differences of loss to within 1 %; small errors do not show: dx has no float64 shadow: the program returns it in f32
+    dx  agrees with float32 differences of loss to within 1 %; small errors do not show: dx has no float64 shadow: all its numbers fit f32: they were rounded to it on the way (`widen_casts` is false)
+    dx  agrees with float32 differences of loss to within 1 %; small errors do not show: dx has no float64 shadow: all its numbers fit f32: they were rounded to it on the way; with casts to float32 widened: IndexError: index 2147483647 is out of bounds
+    dx  agrees with float32 differences of loss to within 1 %; small errors do not show: the float64 shadow does not run to its end: IndexError: index 2147483647 is out of bounds
     dx  matches d loss / d x: 8 directional derivatives, worst rel. 1.5e-11 (noise 1.8e-11)
     ");
 }

@@ -388,7 +388,7 @@ pub(super) fn symptoms_from_gradients(
     let symptoms = checks.iter().filter_map(|check| match check.story.verdict() {
         GradientVerdict::Mismatch => Some(Symptom::mismatch(fixture, &check.output)),
         GradientVerdict::Imprecise => Some(Symptom::imprecise(fixture, &check.output)),
-        GradientVerdict::Matches | GradientVerdict::Unknown => None,
+        GradientVerdict::Matches | GradientVerdict::Agrees | GradientVerdict::Unknown => None,
     });
     symptoms.collect()
 }

@@ -153,6 +153,26 @@ pub struct NoiseSummary {
     pub first_unstable: Vec<u64>,
 }
 
+impl NoiseSummary {
+    /// How many decimal digits of an output of `dtype` hold, as far as its replays tell: those in which the furthest of them
+    /// agrees with the output, in L2. It is an estimate (the largest deviation of Verrou's `verrou_plot_stat`; Sohier et al.,
+    /// "Confidence Intervals for Stochastic Arithmetic", ACM TOMS 47(2), 2021). None without replays, or of integers.
+    pub fn significant_digits(&self, dtype: DType) -> Option<f64> {
+        let bits = match dtype {
+            DType::F64 => 53.0,
+            DType::F32 => 24.0,
+            DType::F16 => 11.0,
+            DType::BF16 => 8.0,
+            DType::F8E4M3 => 4.0,
+            DType::F8E5M2 => 3.0,
+            _ => return None,
+        };
+        let is_known = self.replays > 0 && !self.relative_l2.is_nan();
+        let most = bits * std::f64::consts::LOG10_2;
+        is_known.then(|| (-self.relative_l2.log10()).clamp(0.0, most))
+    }
+}
+
 impl Noise {
     /// The noise of a machine whose operations err up to `factor` times as much as those of the
     /// measured machine. To first order, errors add up linearly.

@@ -139,6 +139,9 @@ fn not_compared(observation: &Observation) -> String {
 fn gradients_words(checks: &[GradientCheck]) -> String {
     let words = checks.iter().map(|check| match check.story.verdict() {
         GradientVerdict::Unknown => format!("{} is not checked", check.output),
+        GradientVerdict::Agrees => {
+            format!("{} agrees with differences of its loss", check.output)
+        }
         GradientVerdict::Matches | GradientVerdict::Imprecise | GradientVerdict::Mismatch => {
             format!("{} matches its loss", check.output)
         }

@@ -10,6 +10,7 @@ use replay_base::tensor::{DType, Dim, unravel_index};
 use replay_engine::judge::{
     Equivalence, GradientCheck, GradientPlace, GradientStory, GradientVerdict, ImpreciseBy,
     Judgement, LaunchChange, OutputJudgement, ShadowShift, Story, Verdict, WrongBy,
+    format_long_name,
 };
 use replay_engine::trial::{OrderDependence, Probe, Status};
 use replay_numerics::compare::Comparison;
@@ -155,6 +156,24 @@ pub(super) fn describe_launch_change(change: &LaunchChange) -> String {
     }
 }
 
+/// How many digits of either side hold, where no truth tells: the trusted side's, and the other's. None where one does.
+pub(super) fn estimate_significant_digits(output: &OutputJudgement) -> Option<[f64; 2]> {
+    let is_told = output.base_accuracy.is_some() && output.got_accuracy.is_some();
+    if is_told || output.comparison.count == 0 {
+        return None;
+    }
+    let base = output.base_noise.significant_digits(output.dtype)?;
+    Some([base, output.got_noise.significant_digits(output.dtype)?])
+}
+
+fn describe_significant_digits(output: &OutputJudgement) -> Option<String> {
+    let [base, got] = estimate_significant_digits(output)?;
+    let replays = output.base_noise.replays.min(output.got_noise.replays);
+    Some(format!(
+        "about {base:.1} -> {got:.1} significant digits, by the furthest of {replays} replays with other rounding"
+    ))
+}
+
 /// The lines about one output, the verdict first.
 pub fn output_lines(output: &OutputJudgement) -> Vec<ReportLine> {
     let verdict_word = output.story.verdict();
@@ -175,6 +194,7 @@ pub fn output_lines(output: &OutputJudgement) -> Vec<ReportLine> {
         let truth = truth_name(output);
         lines.push(format!("error against {truth}: {base} -> {got}").into());
     }
+    lines.extend(describe_significant_digits(output).map(ReportLine::from));
     if verdict_word == Verdict::Diverged {
         let zeros = output.zero_slices.iter().map(|slice| format!("{slice} all zero").into());
         lines.extend(zeros);
@@ -644,6 +664,22 @@ pub fn render_gradient_line(check: &GradientCheck) -> ReportLine {
             let line = ReportLine::with_style(RED, "does not match").and(numbers).and(place);
             line.and(hint.unwrap_or_default())
         }
+        GradientStory::NearDifferences { dtype, .. } => {
+            let within = (100.0 * (check.worst + check.error)).ceil().max(1.0);
+            ReportLine::with_style(YELLOW, "agrees").and(format!(
+                " with {} differences of {} to within {within} %{elements}; small errors do not show: {reason}",
+                format_long_name(*dtype),
+                check.loss_name(),
+            ))
+        }
+        GradientStory::FarFromDifferences { dtype, .. } => {
+            ReportLine::with_style(RED, "does not match").and(format!(
+                "{derivative}{elements}: off by {:.0} % by {} differences, whose error is {:.1} %; {reason}",
+                100.0 * check.worst,
+                format_long_name(*dtype),
+                100.0 * check.error,
+            ))
+        }
         GradientStory::RoundedShadow => off_in_shadow.and(place),
         GradientStory::ImpreciseOutput => ReportLine::with_style(RED, "imprecise").and(format!(
             ": the float64 shadow matches{derivative}, the output is off by rel. {}, {} x its noise",
@@ -656,7 +692,7 @@ pub fn render_gradient_line(check: &GradientCheck) -> ReportLine {
                 ReportLine::with_style(RED, "does not match").and(numbers).and(place).and(format!("; {reason}"))
             }
             GradientVerdict::Imprecise => off_in_shadow.and(place),
-            GradientVerdict::Matches | GradientVerdict::Unknown => {
+            GradientVerdict::Matches | GradientVerdict::Agrees | GradientVerdict::Unknown => {
                 ReportLine::with_style(YELLOW, "not checked").and(format!(": {reason}"))
             }
         },

@@ -174,9 +174,10 @@ fn assess_entry(entry: &ReportEntry) -> (Standing, Vec<Point>) {
     points.extend(wrong.into_iter().map(|check| {
         let what = match check.story.verdict() {
             GradientVerdict::Mismatch => "does not match its loss",
-            GradientVerdict::Matches | GradientVerdict::Unknown | GradientVerdict::Imprecise => {
-                "is less precise than its noise allows"
-            }
+            GradientVerdict::Matches
+            | GradientVerdict::Agrees
+            | GradientVerdict::Unknown
+            | GradientVerdict::Imprecise => "is less precise than its noise allows",
         };
         let sentence = format!("{} {what}", check.output);
         let reasons = vec![format!("{} {}", check.output, render_gradient_line(check).words())];
@@ -216,21 +217,32 @@ fn find_worst(points: &[Point]) -> Option<&Point> {
 
 /// The finding that gradients were not held against their loss, though the replay completed, beside the other `points`.
 fn assess_unchecked_gradients(entry: &ReportEntry, points: &[Point]) -> Option<Point> {
-    let names: Vec<&str> =
-        list_unchecked_gradients(&entry.gradients).map(|check| check.output.as_str()).collect();
+    let unchecked = list_unchecked_gradients(&entry.gradients);
+    let mut names: Vec<&str> = unchecked.map(|check| check.output.as_str()).collect();
+    let mut how = "not checked";
+    // The checks left out tell their reasons.
+    let mut reasons = Vec::new();
+    if names.is_empty() {
+        let weaker: Vec<&GradientCheck> = list_weakly_checked_gradients(&entry.gradients).collect();
+        names = weaker.iter().map(|check| check.output.as_str()).collect();
+        let lines = weaker
+            .iter()
+            .map(|check| format!("{} {}", check.output, render_gradient_line(check).words()));
+        reasons = lines.collect();
+        how = "checked by differences of the native loss alone";
+    }
     if names.is_empty() || matches!(entry.outcome.status, Status::Failed(_)) {
         return None;
     }
     let worst = find_worst(points)?;
     let gradients = if names.len() == 1 { "gradient" } else { "gradients" };
     let sentence = format!(
-        "{gradients} {} not checked; otherwise {}: {}",
+        "{gradients} {} {how}; otherwise {}: {}",
         names.join(", "),
         worst.standing.name(),
         worst.sentence
     );
-    // The checks left out tell the reasons.
-    Some(Point { standing: Standing::Unchecked, sentence, reasons: Vec::new() })
+    Some(Point { standing: Standing::Unchecked, sentence, reasons })
 }
 
 /// The gradients that were not held against their loss.
@@ -238,6 +250,13 @@ pub(super) fn list_unchecked_gradients(
     checks: &[GradientCheck],
 ) -> impl Iterator<Item = &GradientCheck> {
     checks.iter().filter(|check| check.story.verdict() == GradientVerdict::Unknown)
+}
+
+/// The gradients that were held against differences of the native loss alone.
+pub(super) fn list_weakly_checked_gradients(
+    checks: &[GradientCheck],
+) -> impl Iterator<Item = &GradientCheck> {
+    checks.iter().filter(|check| check.story.verdict() == GradientVerdict::Agrees)
 }
 
 /// The finding of the replay by itself.

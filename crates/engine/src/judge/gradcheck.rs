@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::gradient_budget::{GradientBudget, SlopeError};
 use super::gradient_story::{GradientStory, SpoiltInput, UncheckedGradient};
+use super::native_gradients::check_native_gradients;
 use super::twins::describe_far;
 use crate::backend::{Ability, Mode, ReplayError, Variant};
 use crate::trial::{
@@ -44,12 +45,15 @@ use replay_numerics::twin::find_unexplained;
 pub enum GradientVerdict {
     /// It is the gradient of the loss.
     Matches,
+    /// It agrees with differences of the native loss: a weaker check, where there is no float64 shadow. Small errors are
+    /// open.
+    Agrees,
     /// The check has no answer.
     Unknown,
     /// The native gradient departs from a matching shadow, or the shadow departs from its loss by no more
     /// than its rounding on the way to a format of fewer digits.
     Imprecise,
-    /// It is not the gradient of the loss.
+    /// It is not the gradient of the loss: by the shadow, or far off by differences of the native loss.
     Mismatch,
 }
 
@@ -150,6 +154,7 @@ pub fn check_gradients(trial: &Trial) -> Result<Vec<GradientCheck>, ReplayError>
             return Ok(known_checks);
         }
     }
+    let timeouts = lab.backend().timeouts();
     let budget = GradientBudget::new(effort, list_declared_gradients(fixture).count());
     let check_result = match trial.shadow()? {
         Shadow::Present(shadow) if shadow.can(Ability::Step) => check_all(trial, shadow, &budget)?,
@@ -162,10 +167,12 @@ pub fn check_gradients(trial: &Trial) -> Result<Vec<GradientCheck>, ReplayError>
     };
     let checks = match check_result {
         ChecksMade::All(checks) => checks,
-        ChecksMade::None { why } => return Ok(create_unknown_checks(fixture, &why)),
+        ChecksMade::None { why } => create_unknown_checks(fixture, &why),
     };
-    if !checks.iter().any(|check| check.story.rests_on_time()) {
-        let is_full = effort != GradientEffort::Quick && !budget.was_short();
+    let (checks, had_time) = check_native_gradients(trial, checks, effort)?;
+    let is_timely = lab.backend().timeouts() == timeouts;
+    if is_timely && !checks.iter().any(|check| check.story.rests_on_time()) {
+        let is_full = effort != GradientEffort::Quick && !budget.was_short() && had_time;
         lab.keep_judgement(if is_full { &full_key } else { &key }, &checks)?;
     }
     Ok(checks)
@@ -560,7 +567,7 @@ fn answer_question(
 }
 
 /// The index of the first NaN or infinity.
-fn find_non_finite_element(tensor: &TensorView) -> Option<usize> {
+pub(super) fn find_non_finite_element(tensor: &TensorView) -> Option<usize> {
     (0..tensor.len()).into_par_iter().find_first(|&index| !tensor.get_f64(index).is_finite())
 }
 
@@ -802,7 +809,7 @@ fn view_projected<'t>(projected: &'t Option<Vec<u8>>, gradient: TensorView<'t>) 
 }
 
 /// A differentiated output, and the gradient flowing into it.
-struct LossTerm<'f> {
+pub(super) struct LossTerm<'f> {
     output: &'f str,
     /// None means one.
     upstream: Option<Upstream<'f>>,
@@ -815,23 +822,31 @@ struct Upstream<'f> {
 }
 
 impl LossTerm<'_> {
-    /// Each element of `values` times what flows into it.
-    fn products<'t>(&'t self, values: TensorView<'t>) -> impl Iterator<Item = f64> + 't {
+    /// The differentiated output.
+    pub(super) fn output(&self) -> &str {
+        self.output
+    }
+
+    /// What flows into each of `elements`.
+    pub(super) fn weights(&self, elements: usize) -> impl Iterator<Item = f64> + '_ {
         let weights = self.upstream.as_ref().map(|upstream| TensorView {
             dtype: upstream.dtype,
             shape: &[],
             bytes: &upstream.bytes,
         });
-        let count = weights.map_or(values.len(), |weights| values.len().min(weights.len()));
-        (0..count).map(move |index| {
-            let weight = weights.map_or(1.0, |weights| weights.get_f64(index));
-            values.get_f64(index) * weight
-        })
+        let count = weights.map_or(elements, |weights| elements.min(weights.len()));
+        (0..count).map(move |index| weights.map_or(1.0, |weights| weights.get_f64(index)))
+    }
+
+    /// Each element of `values` times what flows into it.
+    fn products<'t>(&'t self, values: TensorView<'t>) -> impl Iterator<Item = f64> + 't {
+        let weights = self.weights(values.len()).enumerate();
+        weights.map(move |(index, weight)| values.get_f64(index) * weight)
     }
 }
 
 /// The differentiated outputs of the gradient `output`.
-fn list_loss_terms<'f>(
+pub(super) fn list_loss_terms<'f>(
     fixture: &'f Fixture,
     output: &'f Output,
 ) -> Result<Vec<LossTerm<'f>>, ReplayError> {
@@ -850,7 +865,7 @@ fn list_loss_terms<'f>(
 }
 
 /// The sum of `measure` over the products of all `terms` in `run`; none without one of the outputs.
-fn sum_loss(terms: &[LossTerm<'_>], run: &Run, measure: fn(f64) -> f64) -> Option<f64> {
+pub(super) fn sum_loss(terms: &[LossTerm<'_>], run: &Run, measure: fn(f64) -> f64) -> Option<f64> {
     let mut sum = 0.0;
     for term in terms {
         sum += term.products(run.output(term.output)?).map(measure).sum::<f64>();

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::GradientVerdict;
 use replay_base::summary::Number;
+use replay_base::tensor::DType;
 use replay_fixture::fixture::NonFiniteInput;
 
 /// Why the check of a gradient stands as it does.
@@ -21,6 +22,20 @@ pub enum GradientStory {
     RoundedShadow,
     /// It is not the gradient of the loss.
     Mismatch,
+    /// Without a shadow: it agrees with differences of the native loss.
+    NearDifferences {
+        /// Why there is no shadow.
+        why: UncheckedGradient,
+        /// The format of the input, in which it was stepped.
+        dtype: DType,
+    },
+    /// Without a shadow: it is far off by differences of the native loss.
+    FarFromDifferences {
+        /// Why there is no shadow.
+        why: UncheckedGradient,
+        /// The format of the input, in which it was stepped.
+        dtype: DType,
+    },
     /// NaN or infinity in inputs spoils the loss or the gradient: it was checked with finite neighbours in their place.
     Beside {
         /// Those inputs.
@@ -90,6 +105,15 @@ pub enum UncheckedGradient {
     NotSmooth,
     /// A replay took too long. This says as much about the machine.
     OutOfTime,
+    /// There is no shadow, and differences of the native loss tell nothing either.
+    NoDifferences {
+        /// Why there is no shadow.
+        why: Box<UncheckedGradient>,
+        /// The format of the input, in which it was stepped.
+        dtype: DType,
+        /// Why differences tell nothing.
+        doubt: String,
+    },
     /// The user wants none.
     LeftOut,
     /// The check takes longer than it may. This says as much about the machine.
@@ -131,6 +155,10 @@ impl fmt::Display for UncheckedGradient {
             }
             UncheckedGradient::NotSmooth => "the loss is not smooth at most elements",
             UncheckedGradient::OutOfTime => "a replay beside the captured inputs ran out of time",
+            UncheckedGradient::NoDifferences { why, dtype, doubt } => {
+                let name = format_long_name(*dtype);
+                return write!(f, "{why}; by {name} differences of the loss: {doubt}");
+            }
             UncheckedGradient::LeftOut => "left out by --gradients off",
             UncheckedGradient::TooLong { evaluations, seconds } => {
                 let time = describe_duration(*seconds);
@@ -150,9 +178,14 @@ impl GradientStory {
             GradientStory::ImpreciseOutput | GradientStory::RoundedShadow => {
                 GradientVerdict::Imprecise
             }
-            GradientStory::Mismatch => GradientVerdict::Mismatch,
+            GradientStory::NearDifferences { .. } => GradientVerdict::Agrees,
+            GradientStory::Mismatch | GradientStory::FarFromDifferences { .. } => {
+                GradientVerdict::Mismatch
+            }
             GradientStory::Beside { story, .. } => match story.verdict() {
-                GradientVerdict::Matches | GradientVerdict::Unknown => GradientVerdict::Unknown,
+                GradientVerdict::Matches | GradientVerdict::Agrees | GradientVerdict::Unknown => {
+                    GradientVerdict::Unknown
+                }
                 GradientVerdict::Imprecise => GradientVerdict::Imprecise,
                 GradientVerdict::Mismatch => GradientVerdict::Mismatch,
             },
@@ -165,14 +198,16 @@ impl GradientStory {
             GradientStory::Matches | GradientStory::ImpreciseOutput | GradientStory::Mismatch => {
                 None
             }
-            GradientStory::Unchecked(why) => Some(why.to_string()),
+            GradientStory::Unchecked(why)
+            | GradientStory::NearDifferences { why, .. }
+            | GradientStory::FarFromDifferences { why, .. } => Some(why.to_string()),
             GradientStory::RoundedShadow => {
                 Some("the float64 shadow is rounded on the way to fewer digits, too".to_owned())
             }
             GradientStory::Beside { inputs, story } => {
                 let named: Vec<String> = inputs.iter().map(name_input).collect();
                 let what = match story.verdict() {
-                    GradientVerdict::Matches => {
+                    GradientVerdict::Matches | GradientVerdict::Agrees => {
                         "it matches with finite neighbours in their place".to_owned()
                     }
                     GradientVerdict::Unknown => {
@@ -188,12 +223,30 @@ impl GradientStory {
         }
     }
 
+    /// Whether it has no answer for lack of a float64 shadow.
+    pub(super) fn lacks_shadow(&self) -> bool {
+        match self {
+            GradientStory::Unchecked(why) => match why {
+                UncheckedGradient::NoShadow(_)
+                | UncheckedGradient::FixedShadow
+                | UncheckedGradient::Unfinished(_)
+                | UncheckedGradient::NoShadowOf(..)
+                | UncheckedGradient::NotInShadow
+                | UncheckedGradient::FarShadow(_) => true,
+                UncheckedGradient::NotFinite { is_output_finite, .. } => *is_output_finite,
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
     /// Whether another run may tell more, because a replay ran out of time.
     pub(super) fn rests_on_time(&self) -> bool {
         match self {
             GradientStory::Unchecked(why) => match why {
                 UncheckedGradient::OutOfTime | UncheckedGradient::TooLong { .. } => true,
                 UncheckedGradient::LeftOut
+                | UncheckedGradient::NoDifferences { .. }
                 | UncheckedGradient::NoLoss
                 | UncheckedGradient::ReplayFailed
                 | UncheckedGradient::NoShadow(_)
@@ -212,9 +265,22 @@ impl GradientStory {
             GradientStory::Matches
             | GradientStory::ImpreciseOutput
             | GradientStory::RoundedShadow
+            | GradientStory::NearDifferences { .. }
+            | GradientStory::FarFromDifferences { .. }
             | GradientStory::Mismatch => false,
             GradientStory::Beside { story, .. } => story.rests_on_time(),
         }
+    }
+}
+
+/// The name of a floating-point format for people.
+pub fn format_long_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F64 => "float64",
+        DType::F32 => "float32",
+        DType::F16 => "float16",
+        DType::BF16 => "bfloat16",
+        _ => dtype.name(),
     }
 }
 

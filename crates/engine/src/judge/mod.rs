@@ -12,6 +12,7 @@ mod gradient_story;
 mod known;
 mod launches;
 mod masks;
+mod native_gradients;
 mod orders;
 mod pair;
 mod pictures;
@@ -46,7 +47,7 @@ pub use self::accesses::{
     check_trial_accesses,
 };
 pub use self::gradcheck::{GradientCheck, GradientPlace, GradientVerdict, check_gradients};
-pub use self::gradient_story::{GradientStory, SpoiltInput, UncheckedGradient};
+pub use self::gradient_story::{GradientStory, SpoiltInput, UncheckedGradient, format_long_name};
 pub use self::known::{Imprecision, KnownCheck, check_captured, check_oracle, has_captured_bits};
 pub use self::launches::{LaunchChange, diff_launches};
 pub use self::orders::find_order_dependences;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use replay_numerics::constants::{QUICK_SLOPE_EFFORT, SLOPE_EFFORT};
+use replay_numerics::constants::{NATIVE_SLOPE_BUDGET, QUICK_SLOPE_EFFORT, SLOPE_EFFORT};
 
 /// How much work the check of gradients may be. Results with [`GradientEffort::Quick`] and
 /// [`GradientEffort::Full`] rest on numbers of evaluations alone.
@@ -35,6 +35,12 @@ impl SlopeEffort {
             .find(|(most_elements, ..)| elements <= *most_elements)
             .expect("the last takes any");
         SlopeEffort { directions, budget }
+    }
+
+    /// The same for differences of the native loss.
+    pub(crate) fn native(elements: usize) -> SlopeEffort {
+        let SlopeEffort { directions, budget } = SlopeEffort::full(elements);
+        SlopeEffort { directions, budget: budget.min(NATIVE_SLOPE_BUDGET) }
     }
 
     /// A few directions of it.

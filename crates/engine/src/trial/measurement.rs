@@ -462,6 +462,22 @@ fn noise_modes(variant: &dyn Variant, orders: &[u64]) -> Vec<(NoiseSource, Mode)
     rounding_modes.into_iter().chain(ordered).filter(|(_, mode)| variant.allows(mode)).collect()
 }
 
+/// The modes of `variant` that show how far rounding moves a number made of its outputs: other roundings, another order,
+/// nudged inputs, and a repetition where it may differ.
+pub(crate) fn list_noise_modes(variant: &dyn Variant) -> Vec<Mode> {
+    let plain = || Mode::plain(POISON_A);
+    let other = noise_modes(variant, &[Order::REVERSED.0]);
+    let mut modes: Vec<Mode> = other.into_iter().map(|(_, mode)| mode).collect();
+    if variant.can(Ability::Nudge) {
+        let nudged = NUDGES.map(|seed| Mode { change: InputChange::Nudge { seed }, ..plain() });
+        modes.extend(nudged);
+    }
+    if !variant.can(Ability::Repetition) {
+        modes.push(plain());
+    }
+    modes
+}
+
 /// Converts the error of a computation on runs of one fixture: their outputs have equal shapes, so only
 /// scratch space can be missing.
 pub(crate) fn convert_numerics_error<T>(

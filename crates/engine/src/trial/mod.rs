@@ -32,7 +32,7 @@ pub use self::gradient_effort::{GradientEffort, GradientWatcher, GradientWork};
 pub use self::imprints::OutputImprint;
 pub use self::lab::Lab;
 pub use self::measurement::{Measurement, Nondeterminism, OutputNoise, Probe};
-pub(crate) use self::measurement::{ORDERS, convert_numerics_error};
+pub(crate) use self::measurement::{ORDERS, convert_numerics_error, list_noise_modes};
 pub use self::order::OrderDependence;
 pub use self::outcome::{Failure, Outcome, OutputRecord, Slices, Status};
 use self::steps::OutputSteps;

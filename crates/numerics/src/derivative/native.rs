@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use crate::constants::{
     NATIVE_AGREEMENT, NATIVE_ERROR_FACTOR, NATIVE_LENGTHS, NATIVE_MISMATCH, NATIVE_ROUNDINGS,
-    NATIVE_SLOPE_BUDGET, NATIVE_STEADINESS,
+    NATIVE_STEADINESS,
 };
 use replay_base::tensor::constraint::Constraint;
 use replay_base::tensor::step::{Scales, Step, StepClass, StepUnit, draw_bits, move_tensor};
@@ -43,6 +43,8 @@ pub struct NativeQuestion<'a> {
     pub rounding: f64,
     /// Directions for each class of elements.
     pub directions: u64,
+    /// The most values of the loss to ask for, but for those that a conviction takes.
+    pub budget: usize,
 }
 
 /// The result of a check by native differences.
@@ -95,7 +97,7 @@ pub fn check_by_native_differences<E>(
     question: &NativeQuestion,
     mut ask: impl FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>,
 ) -> Result<NativeFinding, E> {
-    let mut left = NATIVE_SLOPE_BUDGET;
+    let mut left = question.budget;
     let mut classes = Vec::new();
     for class in StepClass::ALL {
         let elements = count_elements(question, class);
@@ -367,7 +369,8 @@ fn judge_slopes(question: &NativeQuestion, all: &[NativeSlopes]) -> ClassFinding
     let Some(best) = best else { return unresolved(NativeDoubt::NoLoss) };
     let is_repeated =
         || all.iter().any(|other| other.length != best.length && best.is_repeated_by(other));
-    if all.iter().all(|slopes| slopes.known().all(|slope| slope.is_flat)) {
+    // Numbers that are rounded on purpose stay where they are, however far others lie.
+    if best.known().all(|slope| slope.is_flat) {
         return known(best, NativeAnswer::Unknown(NativeDoubt::Flat));
     }
     if best.differs(question.gradient_rounding) && is_repeated() {

@@ -33,7 +33,7 @@ pub(super) fn render_gradients_table(checks: &[GradientCheck]) -> Markup {
 pub(super) fn gradient_mood(verdict: GradientVerdict) -> Mood {
     match verdict {
         GradientVerdict::Matches => Mood::Good,
-        GradientVerdict::Unknown => Mood::Untold,
+        GradientVerdict::Agrees | GradientVerdict::Unknown => Mood::Untold,
         GradientVerdict::Imprecise | GradientVerdict::Mismatch => Mood::Bad,
     }
 }

@@ -39,7 +39,9 @@ impl GradcheckEntry {
             (Status::Untestable { .. }, _) => Standing::Untestable,
             (_, Some(GradientVerdict::Imprecise | GradientVerdict::Mismatch)) => Standing::Diverged,
             (_, Some(GradientVerdict::Matches)) => Standing::Completed,
-            (_, Some(GradientVerdict::Unknown) | None) => Standing::Unchecked,
+            (_, Some(GradientVerdict::Agrees | GradientVerdict::Unknown) | None) => {
+                Standing::Unchecked
+            }
         }
     }
 
@@ -50,7 +52,7 @@ impl GradcheckEntry {
     }
 
     /// Whether a gradient could not be checked.
-    fn has_unchecked(&self) -> bool {
+    pub fn has_unchecked(&self) -> bool {
         !self.unchecked().is_empty()
     }
 
@@ -80,6 +82,17 @@ impl GradcheckEntry {
         }
         let total = self.gradients.len();
         match unchecked.len() {
+            0 if self.gradients.iter().all(is_weakly_checked) => {
+                "no gradient is far from differences of the native loss".to_owned()
+            }
+            0 if self.gradients.iter().any(is_weakly_checked) => {
+                let weaker = standing::list_weakly_checked_gradients(&self.gradients);
+                let names: Vec<&str> = weaker.map(|check| check.output.as_str()).collect();
+                format!(
+                    "{} by differences of the native loss alone, the others match their loss",
+                    names.join(", ")
+                )
+            }
             0 if total == 1 => "the gradient matches its loss".to_owned(),
             0 => format!("all {total} gradients match their loss"),
             count if count == total => "no gradient could be checked".to_owned(),
@@ -184,9 +197,14 @@ fn render_gradcheck_entry(number: usize, one: &GradcheckEntry) -> Markup {
     }
 }
 
+fn is_weakly_checked(check: &GradientCheck) -> bool {
+    check.story.verdict() == GradientVerdict::Agrees
+}
+
 fn gradient_verdict_name(verdict: GradientVerdict) -> &'static str {
     match verdict {
         GradientVerdict::Matches => "matches",
+        GradientVerdict::Agrees => "agrees",
         GradientVerdict::Unknown => "not checked",
         GradientVerdict::Imprecise => "imprecise",
         GradientVerdict::Mismatch => "does not match",

@@ -22,7 +22,9 @@ pub(super) struct CheckedGradient<'a> {
     matches_along: Option<Constraint>,
     /// The verdict.
     verdict: GradientVerdict,
-    /// Why it is unknown, or imprecise in the shadow too; where it was seen, if not at the captured inputs.
+    /// What it was held against: slopes of the loss in float64, or differences of the loss that the native sources compute.
+    against: Option<GradientReference>,
+    /// Why it is unknown, has no better check, or imprecise in the shadow too; where it was seen, if not at the captured inputs.
     reason: Option<String>,
     /// Directions that count: those along which the loss is smooth.
     directions: u64,
@@ -48,6 +50,33 @@ pub(super) struct CheckedGradient<'a> {
     native_ratio: Option<f64>,
 }
 
+/// What a gradient was held against.
+#[derive(Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum GradientReference {
+    /// Slopes of the loss in float64.
+    Shadow,
+    /// Differences of the loss that the native sources compute: a weaker check.
+    NativeDifferences,
+}
+
+impl GradientReference {
+    /// That of a check with `story`; none where there was no check.
+    fn of_story(story: &GradientStory) -> Option<GradientReference> {
+        match story {
+            GradientStory::Unchecked(_) => None,
+            GradientStory::NearDifferences { .. } | GradientStory::FarFromDifferences { .. } => {
+                Some(GradientReference::NativeDifferences)
+            }
+            GradientStory::Beside { story, .. } => GradientReference::of_story(story),
+            GradientStory::Matches
+            | GradientStory::ImpreciseOutput
+            | GradientStory::RoundedShadow
+            | GradientStory::Mismatch => Some(GradientReference::Shadow),
+        }
+    }
+}
+
 /// `checks`, as documents have them.
 pub(super) fn checked_gradients(checks: &[GradientCheck]) -> Vec<CheckedGradient<'_>> {
     checks.iter().map(checked_gradient).collect()
@@ -63,6 +92,7 @@ fn checked_gradient(check: &GradientCheck) -> CheckedGradient<'_> {
         constraint: check.constraint,
         matches_along: check.matches_along,
         verdict: check.story.verdict(),
+        against: GradientReference::of_story(&check.story),
         reason: check.story.reason(),
         directions: check.directions,
         of_directions: check.of_directions,

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::judgement::estimate_significant_digits;
+
 use replay_base::tensor::{DType, Dim};
 use replay_engine::judge::{Judgement, OutputJudgement, Verdict};
 use replay_engine::trial::{Nondeterminism, OrderDependence, Probe};
@@ -38,6 +40,9 @@ pub(super) struct JudgedOutput<'a> {
     base_accuracy: Option<&'a Accuracy>,
     /// The other side against the same.
     got_accuracy: Option<&'a Accuracy>,
+    /// Where no truth is known, about how many decimal digits hold of the trusted side and of the other one, by the furthest
+    /// of the replays with other rounding.
+    significant_digits: Option<[f64; 2]>,
     /// Whether the accuracies are against an oracle that the fixture declares.
     by_oracle: bool,
     /// How the float64 shadow changed.
@@ -81,6 +86,7 @@ fn judged_output(output: &OutputJudgement) -> JudgedOutput<'_> {
         finding: output.story.finding(),
         base_accuracy: output.base_accuracy.as_ref(),
         got_accuracy: output.got_accuracy.as_ref(),
+        significant_digits: estimate_significant_digits(output),
         by_oracle: output.by_oracle,
         shadow: output.shadow.as_ref(),
         without_shadow: output.without_shadow.as_deref(),

@@ -110,6 +110,7 @@ fn format_worst_gradient(step: &replay_series::SeriesStep) -> String {
         step.replay.iter().flat_map(|replay| &replay.gradients).map(|check| check.verdict).max();
     let word = match worst {
         Some(GradientVerdict::Matches) => "matches",
+        Some(GradientVerdict::Agrees) => "agrees",
         Some(GradientVerdict::Unknown) => "unknown",
         Some(GradientVerdict::Imprecise) => "imprecise",
         Some(GradientVerdict::Mismatch) => "mismatch",

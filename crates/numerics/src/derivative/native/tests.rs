@@ -2,6 +2,7 @@ use std::convert::Infallible;
 
 use super::super::tests::{Case, Random, bytes, cases, seeds};
 use super::*;
+use crate::constants::NATIVE_SLOPE_BUDGET;
 use replay_base::tensor::{DType, TensorView};
 
 /// The bytes of `values` in `dtype`.
@@ -38,6 +39,7 @@ fn check(case: &Case, dtype: DType) -> NativeFinding {
         loss: native_loss(&values),
         rounding,
         directions: 8,
+        budget: NATIVE_SLOPE_BUDGET,
     };
     let ask = |steps: &[Step]| -> Result<_, Infallible> {
         let after = |step: &Step| {
