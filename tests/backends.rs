@@ -407,6 +407,7 @@ suite!(
         Ability::Poison,
         Ability::Rounding,
         Ability::Order,
+        Ability::Step,
         Ability::CallPart,
         Ability::SingleOutput,
         Ability::Repetition,
@@ -416,7 +417,7 @@ suite!(
 suite!(
     of_programs,
     Given::new(Language::Program, programs()),
-    [Ability::Poison, Ability::PoisonAround, Ability::Rounding, Ability::Nudge]
+    [Ability::Poison, Ability::PoisonAround, Ability::Rounding, Ability::Step, Ability::Nudge]
 );
 
 suite!(

@@ -130,7 +130,7 @@ fn help_with_exit_codes_fits_a_narrow_terminal() {
 
       code  meaning
       0     nothing diverged, nothing failed; `unchecked` as
-            well, in all commands but `gradcheck`; also where
+            well, in `gradcheck` only where every gradient had a
     ");
 }
 

@@ -156,10 +156,11 @@ pub(super) fn describe_launch_change(change: &LaunchChange) -> String {
     }
 }
 
-/// How many digits of either side hold, where no truth tells: the trusted side's, and the other's. None where one does.
+/// How many digits of either side hold, where no truth tells: the trusted side's, and the other's. None where one does, or
+/// where no element differs.
 pub(super) fn estimate_significant_digits(output: &OutputJudgement) -> Option<[f64; 2]> {
     let is_told = output.base_accuracy.is_some() && output.got_accuracy.is_some();
-    if is_told || output.comparison.count == 0 {
+    if is_told || output.comparison.differing == 0 {
         return None;
     }
     let base = output.base_noise.significant_digits(output.dtype)?;
