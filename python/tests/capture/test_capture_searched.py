@@ -59,9 +59,21 @@ def bisect(replay: str, home: Path, cache: Path) -> subprocess.CompletedProcess[
     )
 
 
-# Framework by framework, so that a process of pytest-xdist captures those of one as a rule.
-@pytest.mark.parametrize("name", trainings.TORCH)
-@pytest.mark.parametrize("framework", TRAININGS)
+def searches() -> list[tuple[str, str]]:
+    """A framework and a training each: every training in one framework, in both for REPLAY_TEST_CORPUS=all.
+
+    Framework by framework, so that a process of pytest-xdist captures those of one as a rule.
+    """
+    everything = os.environ.get("REPLAY_TEST_CORPUS") == "all"
+    return [
+        (framework, name)
+        for own, framework in enumerate(TRAININGS)
+        for number, name in enumerate(trainings.TORCH)
+        if everything or number % len(TRAININGS) == own
+    ]
+
+
+@pytest.mark.parametrize(("framework", "name"), searches())
 def test_a_step_captured_at_the_bad_end_finds_the_culprit(
     framework: str, name: str, replay: str, captured: Captured
 ) -> None:
