@@ -159,7 +159,12 @@ fn combine_classes(classes: &[ClassFinding]) -> NativeFinding {
     let square = |class: &ClassFinding| class.norm * class.norm;
     let known_square: f64 = known.iter().map(|class| square(class)).sum();
     let whole_square: f64 = classes.iter().map(square).sum();
-    let covers_most = checked * 2 >= elements && checked > 0 || known_square * 2.0 > whole_square;
+    // Zeros that agree say nothing of elements that are not known.
+    let covers_most = if whole_square > 0.0 {
+        known_square * 2.0 > whole_square
+    } else {
+        checked > 0 && checked * 2 >= elements
+    };
     if covers_most {
         let all = known.iter().map(|class| found(class, NativeAnswer::Agrees));
         let start = NativeFinding {

@@ -89,6 +89,10 @@ fn a_gradient_off_by_tens_of_percent_is_convicted_where_a_right_one_agrees() {
             continue;
         }
         let gradient = case.gradient.clone();
+        if gradient.iter().all(|g| *g == 0.0) {
+            // A multiple of it is as right.
+            continue;
+        }
         for by in [0.7, -0.6, -2.0] {
             case.gradient = gradient.iter().map(|g| g * (1.0 + by)).collect();
             let found = check(&case, DType::F32);
@@ -109,6 +113,25 @@ fn row(x: Vec<f64>, gradient: Vec<f64>, loss: impl Fn(&[f64]) -> f64 + 'static) 
 
 fn grid() -> Vec<f64> {
     Random(3).normals(40)
+}
+
+#[test]
+fn zeros_that_agree_say_nothing_of_the_rest_of_a_gradient() {
+    let class = |answer, elements, norm, off| ClassFinding {
+        answer,
+        elements,
+        directions: 8,
+        length: 0.1,
+        norm,
+        size: norm,
+        off,
+        error: 0.0,
+    };
+    let rough = NativeAnswer::Unknown(NativeDoubt::Rough);
+    let zeros = class(NativeAnswer::Agrees, 10, 0.0, 0.0);
+    let rest = class(rough, 5, 1.0, 0.5);
+    assert_eq!(combine_classes(&[zeros, rest]).answer, rough);
+    assert_eq!(combine_classes(&[zeros]).answer, NativeAnswer::Agrees);
 }
 
 #[test]
