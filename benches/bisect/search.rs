@@ -149,7 +149,7 @@ impl Project {
                 "set -e\n\
                  '{this}' {TRANSLATE} . '{folder}/unit'\n\
                  cd '{folder}/unit'\n\
-                 ${{CXX:-g++}} -std=c++17 -O2 -x c++ -w -fPIC -ffp-contract=off -fno-fast-math \
+                 ${{CXX:-g++}} -std=c++17 -O1 -x c++ -w -fPIC -ffp-contract=off -fno-fast-math \
                  -frounding-math -fno-builtin -fsigned-char -fwrapv -fno-strict-aliasing \
                  -include cuda_runtime.h -I '{folder}/headers' -I include -shared \
                  -Wl,-Bsymbolic -o step.so unit.cpp || exit 125\n\
