@@ -170,6 +170,9 @@ pub(crate) const NATIVE_ROUNDINGS: f64 = 3.0;
 /// over the gradient's norm.
 pub(crate) const NATIVE_AGREEMENT: f64 = 0.1;
 
+/// And only if the directions see this share of its norm: one that is twice as large then shows a mismatch of an eighth.
+pub(crate) const NATIVE_PROJECTION: f64 = 0.25;
+
 /// Native differences convict a gradient only beyond this share of its norm: tens of percent.
 pub(crate) const NATIVE_MISMATCH: f64 = 0.25;
 

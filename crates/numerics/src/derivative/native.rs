@@ -10,8 +10,8 @@ mod tests;
 use std::ops::Range;
 
 use crate::constants::{
-    NATIVE_AGREEMENT, NATIVE_ERROR_FACTOR, NATIVE_LENGTHS, NATIVE_MISMATCH, NATIVE_ROUNDINGS,
-    NATIVE_STEADINESS,
+    NATIVE_AGREEMENT, NATIVE_ERROR_FACTOR, NATIVE_LENGTHS, NATIVE_MISMATCH, NATIVE_PROJECTION,
+    NATIVE_ROUNDINGS, NATIVE_STEADINESS,
 };
 use replay_base::tensor::constraint::Constraint;
 use replay_base::tensor::step::{Scales, Step, StepClass, StepUnit, draw_bits, move_tensor};
@@ -136,18 +136,9 @@ fn combine_classes(classes: &[ClassFinding]) -> NativeFinding {
     // The slopes of a class that does not agree may be those of jumps.
     let agreeing = classes.iter().filter(|class| class.answer == NativeAnswer::Agrees);
     let total = agreeing.map(|class| class.size).fold(0.0, f64::max);
-    let found = |class: &ClassFinding, answer| NativeFinding {
-        answer,
-        directions: class.directions,
-        checked: class.elements,
-        off: class.off / if total > 0.0 { total } else { 1.0 },
-        error: class.error / if total > 0.0 { total } else { 1.0 },
-    };
     let differing = classes.iter().find(|class| class.answer == NativeAnswer::Differs);
     if let Some(class) = differing {
-        let NativeFinding { answer, directions, checked, .. } = found(class, class.answer);
-        let (off, error) = (class.off / class.size, class.error / class.size);
-        return NativeFinding { answer, directions, checked, off, error };
+        return class.relative_to(class.size);
     }
     // What is small beside those that agree is known well enough.
     let is_known = |class: &&ClassFinding| {
@@ -166,7 +157,7 @@ fn combine_classes(classes: &[ClassFinding]) -> NativeFinding {
         checked > 0 && checked * 2 >= elements
     };
     if covers_most {
-        let all = known.iter().map(|class| found(class, NativeAnswer::Agrees));
+        let all = known.iter().map(|class| class.relative_to(total));
         let start = NativeFinding {
             answer: NativeAnswer::Agrees,
             directions: 0,
@@ -191,8 +182,22 @@ fn combine_classes(classes: &[ClassFinding]) -> NativeFinding {
             off: 0.0,
             error: 0.0,
         },
-        |class| found(class, class.answer),
+        |class| class.relative_to(class.size),
     )
+}
+
+impl ClassFinding {
+    /// The finding for these elements alone, its errors relative to `size`.
+    fn relative_to(&self, size: f64) -> NativeFinding {
+        let size = if size > 0.0 { size } else { 1.0 };
+        NativeFinding {
+            answer: self.answer,
+            directions: self.directions,
+            checked: self.elements,
+            off: self.off / size,
+            error: self.error / size,
+        }
+    }
 }
 
 /// Slopes along all directions, by steps of one length.
@@ -263,9 +268,14 @@ impl NativeSlopes {
         )
     }
 
+    /// Whether no direction shows a mismatch, and the directions tell of the gradient at all: where few elements carry it,
+    /// their signs may cancel.
     fn agrees(&self) -> bool {
         let (off, error) = self.worst();
-        self.has_most() && off + error <= NATIVE_AGREEMENT * self.size()
+        let expected = root_mean_square(self.known().map(|slope| slope.expected));
+        self.has_most()
+            && off + error <= NATIVE_AGREEMENT * self.size()
+            && expected >= NATIVE_PROJECTION * self.norm()
     }
 
     /// Whether `other`, at another length, has about the same mismatch in each direction.
@@ -304,8 +314,8 @@ fn check_class<E>(
     let dtype = question.input.dtype;
     let lengths = NATIVE_LENGTHS.iter().find(|(known, _)| *known == dtype);
     let lengths = lengths.map_or(&[][..], |(_, lengths)| lengths);
-    let mut last = unresolved(NativeDoubt::NoLoss);
-    // Steps of the row's scale may leave the domain of the loss; those of the element's own stay in it.
+    let mut findings = Vec::new();
+    // Steps of the row's scale may leave the domain of the loss, or cross its poles; those of the element's own do not.
     for unit in [StepUnit::Row, StepUnit::Own] {
         let mut all: Vec<NativeSlopes> = Vec::new();
         for &length in lengths {
@@ -325,16 +335,28 @@ fn check_class<E>(
             // Where all elements lie on kinks, their two sides may cancel along all of them: not along some.
             let along = (unit, finding.length);
             let slopes = measure_slopes(question, class, along, &Elements::Some, ask)?;
-            if slopes.differs(question.gradient_rounding) {
-                return Ok(finding);
+            if !slopes.differs(question.gradient_rounding) {
+                finding.answer = NativeAnswer::Unknown(NativeDoubt::Rough);
             }
-            finding.answer = NativeAnswer::Unknown(NativeDoubt::Rough);
         }
-        if unit == StepUnit::Row || last.answer == NativeAnswer::Unknown(NativeDoubt::NoLoss) {
-            last = finding;
-        }
+        findings.push(finding);
     }
-    Ok(last)
+    let [by_row, by_own] = findings[..] else { return Ok(unresolved(NativeDoubt::NoLoss)) };
+    Ok(join_units(class, by_row, by_own))
+}
+
+/// The result for a class by the results of steps of the row's scale and of the elements' own.
+fn join_units(class: StepClass, by_row: ClassFinding, by_own: ClassFinding) -> ClassFinding {
+    let has_no_loss = by_row.answer == NativeAnswer::Unknown(NativeDoubt::NoLoss);
+    let finding = if has_no_loss { by_own } else { by_row };
+    // A zero has no magnitude of its own, and lies on kinks and poles as no other number does.
+    let is_convicted = class != StepClass::Zero && by_own.answer == NativeAnswer::Differs;
+    match finding.answer {
+        NativeAnswer::Differs if !is_convicted => {
+            ClassFinding { answer: NativeAnswer::Unknown(NativeDoubt::Rough), ..finding }
+        }
+        _ => finding,
+    }
 }
 
 fn unresolved(doubt: NativeDoubt) -> ClassFinding {

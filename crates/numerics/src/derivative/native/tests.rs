@@ -13,8 +13,13 @@ fn narrow_bytes(values: &[f64], dtype: DType) -> Vec<u8> {
     bytes
 }
 
-/// Checks `case` with a loss whose error is up to 2^-22 of the terms that it is summed from, in an input of `dtype`.
+/// Checks `case` along 8 directions.
 fn check(case: &Case, dtype: DType) -> NativeFinding {
+    check_along(8, case, dtype)
+}
+
+/// Checks `case` with a loss whose error is up to 2^-22 of the terms that it is summed from, in an input of `dtype`.
+fn check_along(directions: u64, case: &Case, dtype: DType) -> NativeFinding {
     let shape = [case.x.len() / case.columns, case.columns];
     let x = narrow_bytes(&case.x, dtype);
     let gradient = bytes(&case.gradient);
@@ -38,7 +43,7 @@ fn check(case: &Case, dtype: DType) -> NativeFinding {
         gradient_rounding: 1e-6,
         loss: native_loss(&values),
         rounding,
-        directions: 8,
+        directions,
         budget: NATIVE_SLOPE_BUDGET,
     };
     let ask = |steps: &[Step]| -> Result<_, Infallible> {
@@ -113,6 +118,40 @@ fn row(x: Vec<f64>, gradient: Vec<f64>, loss: impl Fn(&[f64]) -> f64 + 'static) 
 
 fn grid() -> Vec<f64> {
     Random(3).normals(40)
+}
+
+#[test]
+fn steps_across_a_pole_convict_nobody() {
+    for seed in 0..40 {
+        let mut x = Random(seed).normals(300);
+        // One element lies nearer to the pole than any step of the others is long.
+        x[7] = 3e-4;
+        let inverse = |x: &[f64]| x.iter().map(|x| 1.0 / x).sum();
+        let gradient = x.iter().map(|x| -1.0 / (x * x)).collect();
+        let found = check(&row(x.clone(), gradient, inverse), DType::F32);
+        assert_ne!(found.answer, NativeAnswer::Differs, "{seed}: {found:?}");
+        let logarithm = |x: &[f64]| x.iter().map(|x| (x.abs() + 1e-12).ln()).sum();
+        x[9] = 0.0;
+        x[11] = 0.0;
+        for at_zero in [0.0, 1e12, -1e12] {
+            let slope = |x: &f64| if *x == 0.0 { at_zero } else { 1.0 / x };
+            let found =
+                check(&row(x.clone(), x.iter().map(slope).collect(), logarithm), DType::F32);
+            assert_ne!(found.answer, NativeAnswer::Differs, "{seed} {at_zero}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_gradient_that_few_elements_carry_does_not_agree_because_their_signs_cancel() {
+    for seed in 0..200 {
+        let mut x = Random(seed).normals(60);
+        (x[20], x[40]) = (5e-3, -5e-3);
+        let logarithm = |x: &[f64]| x.iter().map(|x| x.abs().ln()).sum();
+        let doubled = x.iter().map(|x| 2.0 / x).collect();
+        let found = check_along(2, &row(x, doubled, logarithm), DType::F32);
+        assert_ne!(found.answer, NativeAnswer::Agrees, "{seed}: {found:?}");
+    }
 }
 
 #[test]
