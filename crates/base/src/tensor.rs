@@ -328,7 +328,14 @@ mod tests {
         let floats = DType::ALL.into_iter().filter(|dtype| dtype.is_float());
         let told: Vec<String> =
             floats.map(|dtype| format!("{dtype} {}", written(dtype, third))).collect();
-        insta::assert_snapshot!(told.join("\n"), @"");
+        insta::assert_snapshot!(told.join("\n"), @"
+        f64 0.3333333333333333
+        f32 0.3333333432674408
+        f16 0.333251953125
+        bf16 0.333984375
+        f8_e4m3 0.34375
+        f8_e5m2 0.3125
+        ");
     }
 
     #[test]
