@@ -229,6 +229,9 @@ impl GradientCheck {
             NativeDoubt::Flat => "the loss stays within its rounding".to_owned(),
             NativeDoubt::Rounded => "the rounding of the loss hides its slopes".to_owned(),
             NativeDoubt::Rough => "they change with the length of the step".to_owned(),
+            NativeDoubt::Unseen => {
+                "few elements carry the gradient, and cancel in all directions".to_owned()
+            }
             NativeDoubt::Near => {
                 format!("they lie off by {:.0} %, too little to tell", 100.0 * off)
             }

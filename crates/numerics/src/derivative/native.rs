@@ -69,6 +69,8 @@ pub enum NativeDoubt {
     Rounded,
     /// The slopes differ with the length of the step, or between its sides.
     Rough,
+    /// Few elements carry the gradient, and their signs cancel in the directions.
+    Unseen,
     /// The slopes lie off by too little to be told from their errors.
     Near,
 }
@@ -268,14 +270,16 @@ impl NativeSlopes {
         )
     }
 
-    /// Whether no direction shows a mismatch, and the directions tell of the gradient at all: where few elements carry it,
-    /// their signs may cancel.
+    /// Whether no direction shows a mismatch.
     fn agrees(&self) -> bool {
         let (off, error) = self.worst();
+        self.has_most() && off + error <= NATIVE_AGREEMENT * self.size() && self.sees_gradient()
+    }
+
+    /// Whether the directions tell of the gradient: where few elements carry it, their signs may cancel.
+    fn sees_gradient(&self) -> bool {
         let expected = root_mean_square(self.known().map(|slope| slope.expected));
-        self.has_most()
-            && off + error <= NATIVE_AGREEMENT * self.size()
-            && expected >= NATIVE_PROJECTION * self.norm()
+        expected >= NATIVE_PROJECTION * self.norm()
     }
 
     /// Whether `other`, at another length, has about the same mismatch in each direction.
@@ -411,6 +415,8 @@ fn judge_slopes(question: &NativeQuestion, all: &[NativeSlopes]) -> ClassFinding
         || best.mismatch() > NATIVE_MISMATCH * best.size()
     {
         NativeDoubt::Rough
+    } else if !best.sees_gradient() {
+        NativeDoubt::Unseen
     } else {
         NativeDoubt::Near
     };
