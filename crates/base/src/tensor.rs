@@ -253,6 +253,23 @@ impl TensorView<'_> {
 }
 
 impl TensorView<'_> {
+    /// The elements as the nearest numbers of the floating-point format `dtype`, by up to `threads` threads.
+    ///
+    /// # Panics
+    /// If it is no floating-point format.
+    pub fn round_to(&self, dtype: DType, threads: usize) -> Vec<u8> {
+        const BLOCK: usize = 1 << 10;
+        let size = dtype.size();
+        let mut rounded = vec![0; self.len() * size];
+        parallel::fill_in_parallel(threads, &mut rounded, BLOCK * size, 1, |block, part| {
+            let places = part.chunks_exact_mut(size).enumerate();
+            places.for_each(|(index, place)| {
+                dtype.write_nearest(self.get_f64(block * BLOCK + index), place);
+            });
+        });
+        rounded
+    }
+
     /// The elements from `first` on as float64, as [`TensorView::get_f64`] has them; as many as `out` holds.
     ///
     /// # Panics

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::tensor::{DType, float8};
+use crate::tensor::DType;
 
 /// A tensor that owns its parts.
 pub(crate) struct Owned {
@@ -291,13 +291,12 @@ fn the_sketch_is_the_one_of_the_document() {
         // What the narrowest floats hold exactly.
         let many = if dtype.is_float8() { 8 } else { 100 };
         let values: Vec<f64> = (0..count).map(|_| (random.next() % many) as f64).collect();
-        let bytes = values.iter().flat_map(|&value| match dtype {
-            DType::F64 => value.to_le_bytes().to_vec(),
-            DType::F32 => (value as f32).to_le_bytes().to_vec(),
-            DType::F16 => half::f16::from_f64(value).to_le_bytes().to_vec(),
-            DType::BF16 => half::bf16::from_f64(value).to_le_bytes().to_vec(),
-            _ if dtype.is_float8() => vec![float8::encode_float8(dtype, value)],
-            _ => (value as u64).to_le_bytes()[..dtype.size()].to_vec(),
+        let bytes = values.iter().flat_map(|&value| {
+            let mut element = (value as u64).to_le_bytes()[..dtype.size()].to_vec();
+            if dtype.is_float() {
+                dtype.write_nearest(value, &mut element);
+            }
+            element
         });
         let sketch = Owned::new(dtype, &[count], bytes.collect()).summary().sketch;
         // Sums of small integers are exact in any order.

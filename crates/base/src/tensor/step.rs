@@ -314,11 +314,7 @@ pub fn widen_tensor(
 pub fn move_tensor(tensor: &TensorView, step: &Step, scales: &Scales, threads: usize) -> Vec<u8> {
     let mut wide = vec![0; tensor.len() * DType::F64.size()];
     widen_tensor(tensor, Some((step, scales)), threads, &mut wide);
-    let size = tensor.dtype.size();
-    let mut moved = vec![0; tensor.len() * size];
-    let places = moved.chunks_exact_mut(size).zip(wide.as_chunks().0);
-    places.for_each(|(place, x)| tensor.dtype.write_nearest(f64::from_le_bytes(*x), place));
-    moved
+    TensorView { dtype: DType::F64, bytes: &wide, ..*tensor }.round_to(tensor.dtype, threads)
 }
 
 /// Replaces the displacements of `moved`, the elements of `tensor` as float64 after a step, by those along `constraint`.

@@ -132,10 +132,10 @@ impl Toolchain {
                 new
             }
         };
+        let written_folder = headers.insert(written).path();
         let link = folder.join(HEADERS);
-        let linked = std::os::unix::fs::symlink(written.path(), &link);
-        *headers = Some(written);
-        Ok(linked.map_err(scratch_failed(&link))?)
+        std::os::unix::fs::symlink(written_folder, &link).map_err(scratch_failed(&link))?;
+        Ok(())
     }
 
     /// Compiles `unit.cpp` in `folder` to `unit.o`. Also returns the files read from outside, if the compiler lists them.

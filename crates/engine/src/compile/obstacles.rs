@@ -75,11 +75,10 @@ impl Toolchain {
                 Err(CompileError::Frontend(error)) => {
                     let (path, line) = error.place();
                     let known = (path.to_owned(), line_without_reason(line));
-                    obstacles.push(describe_refusal(&error));
                     if refused_lines.contains(&known) {
-                        obstacles.pop();
                         break;
                     }
+                    obstacles.push(describe_refusal(&error));
                     refused_lines.push(known);
                     continue;
                 }

@@ -667,7 +667,7 @@ impl GradientCheck {
         }
     }
 
-    fn cannot(self, why: UncheckedGradient) -> GradientCheck {
+    pub(super) fn cannot(self, why: UncheckedGradient) -> GradientCheck {
         GradientCheck { story: GradientStory::Unchecked(why), ..self }
     }
 

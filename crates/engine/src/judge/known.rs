@@ -7,7 +7,6 @@
 
 use std::borrow::Cow;
 
-use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 
 use super::Verdict;
@@ -16,7 +15,7 @@ use crate::backend::{ReplayError, Variant};
 use crate::trial::{Outcome, Status, Trial, convert_numerics_error};
 use replay_base::scratch::Scratch;
 use replay_base::summary::{Checksum, Number, summarize_tensor};
-use replay_base::tensor::{DType, Dim, TensorView, float8};
+use replay_base::tensor::{DType, Dim, TensorView, parallel};
 use replay_cuda::math_error_ulps;
 use replay_fixture::fixture::{Fixture, KnownOutput};
 use replay_frontend::SourceUnit;
@@ -298,14 +297,8 @@ fn round_to_dtype(bytes: &[u8], stored_dtype: DType, dtype: DType) -> Cow<'_, [u
         return Cow::Borrowed(bytes);
     }
     let stored_view = TensorView { dtype: stored_dtype, shape: &[], bytes };
-    let values = (0..stored_view.len()).map(|index| stored_view.get_f64(index));
-    Cow::Owned(match dtype {
-        DType::F16 => values.flat_map(|x| f16::from_f64(x).to_le_bytes()).collect(),
-        DType::BF16 => values.flat_map(|x| bf16::from_f64(x).to_le_bytes()).collect(),
-        DType::F8E4M3 | DType::F8E5M2 => values.map(|x| float8::encode_float8(dtype, x)).collect(),
-        DType::F32 => values.flat_map(|x| (x as f32).to_le_bytes()).collect(),
-        _ => unreachable!("only a float is stored in a wider dtype, and f64 is the widest"),
-    })
+    // Only a float is stored in a wider dtype.
+    Cow::Owned(stored_view.round_to(dtype, parallel::count_cores()))
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ impl NativeChecker<'_> {
         let scales = Arc::new(Scales::measure(&view, parallel::count_cores()));
         let (full, quick) = (SlopeEffort::native(view.len()), SlopeEffort::quick(view.len()));
         let Some(effort) = self.budget.choose_first(full, quick) else {
-            return Ok(check.left_out(self.budget.explain_shortage(full)));
+            return Ok(check.cannot(self.budget.explain_shortage(full)));
         };
         if effort != full && self.budget.is_timed() {
             self.budget.note_shortage();
@@ -117,7 +117,7 @@ impl NativeChecker<'_> {
         let finding = match answer {
             Ok(finding) => finding,
             Err(SlopeError::OutOfTime) => {
-                return Ok(check.left_out(self.budget.explain_shortage(full)));
+                return Ok(check.cannot(self.budget.explain_shortage(full)));
             }
             Err(SlopeError::Replay(error)) => return Err(error),
         };
@@ -180,18 +180,9 @@ impl NativeChecker<'_> {
 impl GradientCheck {
     /// It, with a doubt about differences of an input of `dtype`.
     fn doubted(self, dtype: DType, doubt: String) -> GradientCheck {
-        let story = match self.story {
-            GradientStory::Unchecked(why) => {
-                let why = Box::new(why);
-                GradientStory::Unchecked(UncheckedGradient::NoDifferences { why, dtype, doubt })
-            }
-            story => story,
-        };
-        GradientCheck { story, ..self }
-    }
-
-    fn left_out(self, why: UncheckedGradient) -> GradientCheck {
-        GradientCheck { story: GradientStory::Unchecked(why), ..self }
+        let GradientStory::Unchecked(why) = &self.story else { return self };
+        let why = Box::new(why.clone());
+        self.cannot(UncheckedGradient::NoDifferences { why, dtype, doubt })
     }
 
     /// It, with the result `finding` of native differences.

@@ -5,14 +5,6 @@ use super::*;
 use crate::constants::NATIVE_SLOPE_BUDGET;
 use replay_base::tensor::{DType, TensorView};
 
-/// The bytes of `values` in `dtype`.
-fn narrow_bytes(values: &[f64], dtype: DType) -> Vec<u8> {
-    let mut bytes = vec![0; values.len() * dtype.size()];
-    let places = bytes.chunks_exact_mut(dtype.size());
-    places.zip(values).for_each(|(place, x)| dtype.write_nearest(*x, place));
-    bytes
-}
-
 /// Checks `case` along 8 directions.
 fn check(case: &Case, dtype: DType) -> NativeFinding {
     check_along(8, case, dtype)
@@ -21,7 +13,8 @@ fn check(case: &Case, dtype: DType) -> NativeFinding {
 /// Checks `case` with a loss whose error is up to 2^-22 of the terms that it is summed from, in an input of `dtype`.
 fn check_along(directions: u64, case: &Case, dtype: DType) -> NativeFinding {
     let shape = [case.x.len() / case.columns, case.columns];
-    let x = narrow_bytes(&case.x, dtype);
+    let wide = TensorView { dtype: DType::F64, shape: &shape, bytes: &bytes(&case.x) };
+    let x = wide.round_to(dtype, 1);
     let gradient = bytes(&case.gradient);
     let input = TensorView { dtype, shape: &shape, bytes: &x };
     let values: Vec<f64> = (0..input.len()).map(|index| input.get_f64(index)).collect();
