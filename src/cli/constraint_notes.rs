@@ -2,8 +2,8 @@
 
 use ::replay::fixture::{Fixture, Input};
 use ::replay::report::ReportLine;
-use ::replay::tensor::TensorView;
 use ::replay::tensor::constraint::Constraint;
+use ::replay::tensor::{TensorView, unravel_index};
 
 use super::error::CliResult;
 use super::progress::Progress;
@@ -61,12 +61,7 @@ fn describe_group(
     point: &[f64],
 ) -> String {
     let tied_dimensions = if constraint == Constraint::Symmetric { 2 } else { 1 };
-    let mut index = Vec::new();
-    let mut rest = group;
-    for size in shape[..shape.len() - tied_dimensions].iter().rev() {
-        index.insert(0, rest % size);
-        rest /= size;
-    }
+    let index = unravel_index(group, &shape[..shape.len() - tied_dimensions]);
     let place = if index.is_empty() { String::new() } else { format!("{index:?}") };
     match constraint {
         Constraint::Unit => {
