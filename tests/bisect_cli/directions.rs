@@ -147,7 +147,7 @@ fn what_is_said_of_commits_with_the_same_bits_does_not_depend_on_which_was_teste
         (&defect, ""),
         (&defect, ";"),
     ];
-    let (env, ids) = history(TestEnv::isolated(), &versions);
+    let (env, ids) = history(TestEnv::with_own_replays(), &versions);
     let said = ["1", "2", "4"].map(|jobs| {
         env.forget_results();
         let run = search(&env, &format!("--good main~6 --bad main --jobs {jobs} --format json"));

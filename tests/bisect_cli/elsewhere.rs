@@ -17,7 +17,7 @@ fn both(env: &TestEnv, words: &[&str]) -> [crate::common::env::Run; 2] {
 #[test]
 fn a_search_on_a_cluster_has_the_answer_of_one_machine() {
     let versions = [RIGHT, RIGHT, WRONG, WRONG];
-    let (env, ids) = history(isolated(), &versions);
+    let (env, ids) = history(TestEnv::with_own_replays(), &versions);
     let words = ["bisect", "fixtures/tiny", "--good", &ids[0], "--bad", &ids[3], "--jobs", "2"];
     let [here, there] = both(&env, &words);
     assert_eq!((there.code, &there.stdout), (here.code, &here.stdout), "{}", there.text());
@@ -33,7 +33,7 @@ fn a_search_on_a_cluster_has_the_answer_of_one_machine() {
 #[test]
 fn a_search_without_a_claim_on_a_cluster_has_the_answer_of_one_machine() {
     let aborts = (RIGHT.0, "abort();");
-    let (env, ids) = history(isolated(), &[aborts, aborts, RIGHT, RIGHT]);
+    let (env, ids) = history(TestEnv::with_own_replays(), &[aborts, aborts, RIGHT, RIGHT]);
     let words = ["bisect", "fixtures/tiny", "--old", &ids[0], "--new", &ids[3], "--jobs", "2"];
     let [here, there] = both(&env, &words);
     assert_eq!((there.code, &there.stdout), (here.code, &here.stdout), "{}", there.text());
@@ -44,7 +44,7 @@ fn a_search_without_a_claim_on_a_cluster_has_the_answer_of_one_machine() {
 fn a_log_and_a_replay_on_a_cluster_print_what_one_machine_prints() {
     // Wrong, right again, other bits, and a commit that changes nothing.
     let versions = [RIGHT, WRONG, RIGHT, ("x[i] * 2 + 1e-7f", ""), ("x[i] * 2 + 1e-7f", "")];
-    let (env, ids) = history(isolated(), &versions);
+    let (env, ids) = history(TestEnv::with_own_replays(), &versions);
     let range = format!("{}..{}", ids[0], ids[4]);
     let [here, there] = both(&env, &["log", "fixtures/tiny", &range, "--jobs", "2"]);
     assert_eq!(there.text(), here.text());
@@ -55,7 +55,7 @@ fn a_log_and_a_replay_on_a_cluster_print_what_one_machine_prints() {
 
 #[test]
 fn a_machine_without_the_scheduler_says_so() {
-    let (env, ids) = history(isolated(), &[RIGHT, WRONG]);
+    let (env, ids) = history(TestEnv::with_own_replays(), &[RIGHT, WRONG]);
     let words = ["bisect", "fixtures/tiny", "--good", &ids[0], "--bad", &ids[1]];
     let mut command = env.command(&[&words[..], &["--on-cluster", "slurm"]].concat());
     insta::assert_snapshot!(env.finish(command.env("PATH", "")).text(), @"
@@ -80,7 +80,7 @@ fn a_machine_without_the_scheduler_says_so() {
 
 #[test]
 fn a_folder_for_tasks_that_cannot_be_made_is_named() {
-    let (env, ids) = history(isolated(), &[RIGHT, WRONG]);
+    let (env, ids) = history(TestEnv::with_own_replays(), &[RIGHT, WRONG]);
     let words = ["bisect", "fixtures/tiny", "--good", &ids[0], "--bad", &ids[1]];
     let more = ["--on-cluster", "local", "--cluster-dir", "k.cu"];
     let run = env.replay(&[&words[..], &more].concat());

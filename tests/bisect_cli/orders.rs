@@ -78,7 +78,7 @@ fn lost_barrier(env: TestEnv) -> (TestEnv, Vec<String>) {
 
 #[test]
 fn a_lost_barrier_is_found_although_no_bit_changes_in_the_order_of_the_indices() {
-    let (env, ids) = lost_barrier(crate::bisect_cli::isolated());
+    let (env, ids) = lost_barrier(TestEnv::with_own_replays());
     let run = search(&env, "--good main~5 --bad main --jobs 1");
     assert_eq!(run.code, Some(0), "{}", run.text());
     let (told, diff) = run.stdout.split_once("\n\n").expect("a diff");

@@ -48,7 +48,7 @@ fn without_diff(text: &str) -> String {
 #[test]
 fn the_commit_that_left_the_snapshot_is_found() {
     // What an earlier search has left in a shared cache is listed, and changes which commits are tested.
-    let (env, ids) = recorded_in(TestEnv::isolated());
+    let (env, ids) = recorded_in(TestEnv::with_own_replays());
     let words = ["bisect", "fixtures/tiny", "--good", "snapshot", "--bad", "main", "--jobs", "1"];
     let run = env.replay(&words);
     insta::assert_snapshot!(masked(&run, &ids), @"

@@ -16,7 +16,7 @@ __global__ void third(const float* x, float* y, int n)
 ";
 
 fn project() -> TestEnv {
-    TestEnv::isolated().with_kernel(KERNEL, "third<<<1, n>>>(x, y, n);")
+    TestEnv::with_own_replays().with_kernel(KERNEL, "third<<<1, n>>>(x, y, n);")
 }
 
 /// The elements of `y` in the file at `path`, and their dtype.

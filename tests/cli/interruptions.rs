@@ -117,7 +117,7 @@ fn nothing_is_left_a_second_after_a_run_was_ended_whatever_ended_it() {
         (format!("{code}{loaded}"), "k<<<1, 1>>>(x, y);"),
     ] {
         for name in ["-KILL", "-TERM", "-INT", "-HUP"] {
-            let env = TestEnv::isolated().with_kernel(&code, call);
+            let env = TestEnv::with_own_replays().with_kernel(&code, call);
             let mut command = env.command(&["fixtures/tiny"]);
             let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
             let lingers = env.path("lingers");
@@ -144,7 +144,7 @@ fn a_replay_that_somebody_kills_is_neither_a_verdict_nor_remembered() {
           if (file) { fprintf(file, \"%d\\n\", getpid()); fclose(file); for (;;) pause(); }\n\
         }\n\
         __global__ void k(const float* x, float* y, int n) { y[threadIdx.x] = x[threadIdx.x]; }\n";
-    let env = TestEnv::isolated().with_kernel(code, "wait_for_it(); k<<<1, n>>>(x, y, n);");
+    let env = TestEnv::with_own_replays().with_kernel(code, "wait_for_it(); k<<<1, n>>>(x, y, n);");
     let victim = env.path("victim");
     std::fs::write(&victim, "").unwrap();
     let mut command = env.command(&["fixtures/tiny", "--threads", "1", "--timeout", "5"]);

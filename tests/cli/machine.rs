@@ -322,7 +322,7 @@ fn a_gradient_check_that_was_out_of_time_is_made_again() {
           *loss = 0.0f;\n\
           for (int i = 0; i < n; i++) *loss += host[i] * host[i];\n\
         }\n";
-    let env = TestEnv::isolated().with_kernel(kernel, "");
+    let env = TestEnv::with_own_replays().with_kernel(kernel, "");
     env.repo.write(
         "replay.toml",
         "sources = [\"k.cu\"]\ncall = \"run(x, y, &loss, n);\"\n\

@@ -60,7 +60,7 @@ fn a_page_tells_what_is_printed_with_the_history_and_pictures() {
 #[test]
 fn a_graph_says_what_was_tested_and_what_changes_no_kernel_and_marks_the_culprit() {
     // What others have left in the cache would be told as such.
-    let env = history(TestEnv::isolated());
+    let env = history(TestEnv::with_own_replays());
     let search = ["bisect", "fixtures/tiny", "--good", "base", "--bad", "HEAD", "--jobs", "1"];
     let page = env.replay(&[&search[..], &["--format", "html"]].concat()).stdout;
     let titles = page.split("<title>").skip(2).map(|rest| {

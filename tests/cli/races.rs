@@ -86,7 +86,7 @@ fn a_call_that_takes_too_long_to_be_checked_is_timed_once() {
     let spin = "#include <time.h>\n\
                 void spin() { clock_t end = clock() + CLOCKS_PER_SEC / 5; while (clock() < end); }\n";
     let kernels = format!("{spin}{}", repaired());
-    let env = TestEnv::isolated().with_kernel(&kernels, &format!("spin(); {CALL}"));
+    let env = TestEnv::with_own_replays().with_kernel(&kernels, &format!("spin(); {CALL}"));
     let said = |run: Run| {
         let line = run.stdout.lines().find(|line| line.contains("races are not looked for"));
         line.map(str::to_owned).unwrap_or_else(|| panic!("{}", run.text()))

@@ -117,7 +117,7 @@ fn a_call_that_does_not_fit_is_untestable() {
 
 #[test]
 fn a_bundle_that_is_damaged_is_refused() {
-    let env = TestEnv::isolated().with_kernel(KERNEL, CALL);
+    let env = TestEnv::with_own_replays().with_kernel(KERNEL, CALL);
     env.repo.git(&["bundle", "create", "-q", "../whole.bundle", "main"]);
     let whole = fs::read(env.repo.beside("whole.bundle")).unwrap();
     env.repo.write(

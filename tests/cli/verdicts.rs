@@ -340,7 +340,8 @@ fn outputs_with_the_same_bits_are_replayed_in_other_orders_and_not_measured() {
         let head = "__global__ void f(const float* x, float* y) {\n    int i = threadIdx.x;\n";
         format!("{head}    {body}\n}}\n")
     };
-    let env = TestEnv::isolated().with_kernel(&kernel("y[i] = 2.0f * x[i];"), "f<<<1, 4>>>(x, y);");
+    let env = TestEnv::with_own_replays()
+        .with_kernel(&kernel("y[i] = 2.0f * x[i];"), "f<<<1, 4>>>(x, y);");
     env.repo.commit_file("k.cu", &kernel("y[i] = x[i] + x[i];"), "Add it twice");
     let by_order = "y[i] = 2.0f * x[i]; y[0] = 2.0f * x[3 - i];";
     env.repo.commit_file("k.cu", &kernel(by_order), "Write one place by all");

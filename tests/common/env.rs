@@ -82,6 +82,20 @@ impl TestEnv {
         env
     }
 
+    /// Has replays of its own, and shares compiled kernels with other tests.
+    pub fn with_own_replays() -> TestEnv {
+        let env = TestEnv::without_cache();
+        Cache::open(&env.cache).expect("a cache");
+        let shared = TestEnv::new();
+        Cache::open(&shared.cache).expect("a cache");
+        for kind in ["artifacts", "refusals"].iter().chain(&HEADER_KINDS) {
+            let folder = env.cache().join(kind);
+            fs::remove_dir(&folder).expect("an empty folder");
+            std::os::unix::fs::symlink(shared.cache().join(kind), &folder).expect("a link");
+        }
+        env
+    }
+
     /// Has a cache of its own, not made yet.
     pub fn without_cache() -> TestEnv {
         let repo = TestRepo::new();

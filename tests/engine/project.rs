@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use replay::backend::{Backend, CpuBackend, Host, Mode, ReplayError, Variant};
@@ -62,8 +62,21 @@ pub fn cache() -> Cache {
 }
 
 pub fn lab(compiler: &str, machine: Machine) -> Arc<Lab> {
-    let cache = cache();
-    Lab::new(Arc::new(cpu_with(&cache, compiler, machine)), cache, true)
+    Lab::new(Arc::new(shared_cpu(compiler, machine)), cache(), true)
+}
+
+/// The reference machine of all tests that ask for the same: it translates the cases of a file once.
+pub fn shared_cpu(compiler: &str, machine: Machine) -> CpuBackend {
+    static MACHINES: Mutex<Vec<(String, CpuBackend)>> = Mutex::new(Vec::new());
+    let Machine { threads, timeout, memory_limit_bytes, form, .. } = machine;
+    let wanted = format!("{compiler} {threads} {timeout:?} {memory_limit_bytes} {form:?}");
+    let mut machines = MACHINES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, known)) = machines.iter().find(|(name, _)| *name == wanted) {
+        return known.clone();
+    }
+    let cpu = cpu_with(&cache(), compiler, machine);
+    machines.push((wanted, cpu.clone()));
+    cpu
 }
 
 /// A reference machine with a cache of its own in `folder`.
@@ -71,7 +84,7 @@ pub fn cpu_in(folder: &Path, compiler: &str, machine: Machine) -> CpuBackend {
     cpu_with(&Cache::open(&folder.join("cache")).unwrap(), compiler, machine)
 }
 
-pub fn cpu_with(cache: &Cache, compiler: &str, machine: Machine) -> CpuBackend {
+fn cpu_with(cache: &Cache, compiler: &str, machine: Machine) -> CpuBackend {
     let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
     let compiler = Some(compiler).filter(|name| !name.is_empty());
     let compiler = Compiler::find(compiler, &keeper).unwrap();
@@ -159,7 +172,7 @@ impl Project {
 
     /// One run of `case` in `mode`, as compiled with `precision`.
     pub fn run_as(&self, precision: Precision, case: &str, mode: &Mode, machine: Machine) -> Run {
-        let cpu = cpu_with(&cache(), "", machine);
+        let cpu = shared_cpu("", machine);
         let fixture = &self.subject(case).fixture;
         let variant = cpu.prepare(fixture, &self.sources, precision, &|| ());
         let variant = variant.unwrap_or_else(|error| {

@@ -17,7 +17,7 @@ use replay::summary::POISON_A;
 use replay::tensor::DType;
 use replay::worker::{Ending, Run};
 
-use super::project::{Machine, cache, cpu_with, elements};
+use super::project::{Machine, elements, shared_cpu};
 use super::shipped::{gpu, root};
 
 /// A fixture for a project of `tests/engine/public`.
@@ -102,7 +102,7 @@ impl Public {
     }
 
     pub(super) fn run_in(&self, precision: Precision, mode: &Mode) -> Run {
-        let cpu = cpu_with(&cache(), "", Machine::PLAIN);
+        let cpu = shared_cpu("", Machine::PLAIN);
         let variant = cpu.prepare(&self.fixture, &self.sources, precision, &|| ());
         let variant = variant.unwrap_or_else(|error| {
             panic!("{error}: {:?} {:?}", std::error::Error::source(&error), error.hint())
@@ -111,7 +111,7 @@ impl Public {
     }
 
     pub(super) fn compiled(&self, precision: Precision) -> Artifact {
-        let cpu = cpu_with(&cache(), "", Machine::PLAIN);
+        let cpu = shared_cpu("", Machine::PLAIN);
         let harness = &self.fixture.harness;
         let signature = Signature::from_fixture(&self.fixture);
         cpu.toolchain().compile(harness, &signature, &self.sources, precision).unwrap()

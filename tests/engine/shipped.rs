@@ -24,7 +24,7 @@ use replay::summary::POISON_A;
 use replay::worker::{Limits, Run};
 
 use self::case::{Case, DTYPES, Tensor, cases, scaled};
-use super::project::{Machine, cache, cpu_with};
+use super::project::{Machine, cache, shared_cpu};
 
 const FOLDER: &str = "tests/engine/shipped";
 /// The sources in it.
@@ -253,7 +253,7 @@ fn each_kernel_compiles_gives_what_a_serial_loop_gives_and_has_a_shadow() {
     let all: Vec<&Case> = shipped.iter().flat_map(|source| &source.cases).collect();
     assert!(all.len() >= 60, "{}", all.len());
     let expected = expected(&all);
-    let cpu = cpu_with(&cache(), "", Machine::PLAIN);
+    let cpu = shared_cpu("", Machine::PLAIN);
     let mut rows = Vec::new();
     let mut wrong = Vec::new();
     for (source, number) in shipped

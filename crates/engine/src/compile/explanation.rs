@@ -2,7 +2,7 @@
 //! compiler.
 
 use super::translation::{
-    Translation, create_source_units, decode_source_texts, translate_sources,
+    Translation, TranslationRequest, create_source_units, decode_source_texts, translate_sources,
 };
 use super::unit::Signature;
 use super::{CompileError, join_harness_statements, threads_of};
@@ -175,5 +175,6 @@ fn translate_for_precision(
     precision: Precision,
 ) -> Result<Translation, CompileError> {
     let large = signature.is_some_and(|signature| signature.large);
-    translate_sources(sources, harness, precision, threads_of(precision, large), &[])
+    let threads = threads_of(precision, large);
+    translate_sources(TranslationRequest { sources, harness, precision, threads, refused: &[] })
 }

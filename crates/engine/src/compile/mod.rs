@@ -18,6 +18,7 @@ mod nvrtc;
 mod obstacles;
 mod options;
 mod outside_files;
+mod recent_translations;
 mod refused_lines;
 mod tools;
 mod translation;
@@ -29,7 +30,6 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 pub use self::call_place::CallPlace;
@@ -48,7 +48,8 @@ use self::key::KeyHasher;
 use self::memo::{CompileMemo, MemoEntry};
 use self::options::{LINK, UnitKind, compiler_options, owned_words};
 use self::outside_files::{Outside, outside_prerequisites};
-use self::translation::{Translation, can_trap, translate_sources, write_source_tree};
+use self::recent_translations::RecentTranslations;
+use self::translation::{Translation, TranslationRequest, can_trap, write_source_tree};
 use replay_base::cache::{Cache, CacheKind};
 use replay_base::foreign::Finished;
 use replay_fixture::harness::{CppStandard, Harness};
@@ -92,10 +93,10 @@ pub struct Toolchain {
     compiler: Compiler,
     cache: Cache,
     once: CompileMemo,
+    recent_translations: RecentTranslations,
     outside: Outside,
     /// How threads are run; if nothing was said, as the size of the fixture suggests.
     threads: Option<Threads>,
-    translations: AtomicUsize,
 }
 
 /// Functions of a float64 shadow are made traps for at most so many lines that the compiler refuses.
@@ -110,8 +111,14 @@ impl Toolchain {
         let once = CompileMemo::default();
         let outside = Outside::default();
         let cache = cache.clone();
-        let translations = AtomicUsize::new(0);
-        Toolchain { compiler, cache, once, outside, threads: None, translations }
+        Toolchain {
+            compiler,
+            cache,
+            once,
+            recent_translations: RecentTranslations::default(),
+            outside,
+            threads: None,
+        }
     }
 
     /// The same with the threads of a block run as `threads` says. The default is
@@ -134,7 +141,7 @@ impl Toolchain {
 
     /// How often the front end has translated a source set.
     pub fn translations(&self) -> usize {
-        self.translations.load(Ordering::Relaxed)
+        self.recent_translations.made()
     }
 
     /// Compiles `sources` with the first fitting call of `harness`.
@@ -168,10 +175,11 @@ impl Toolchain {
             Precision::Checked => by_default,
             Precision::Native | Precision::Shadow => self.threads.unwrap_or(by_default),
         };
-        self.translations.fetch_add(1, Ordering::Relaxed);
         let mut refused = Vec::new();
         loop {
-            let translated = translate_sources(sources, harness, precision, threads, &refused)?;
+            let request =
+                TranslationRequest { sources, harness, precision, threads, refused: &refused };
+            let translated = self.recent_translations.translate(request)?;
             let compiled = self.compile_call(harness, signature, &translated, precision, meanwhile);
             let more = match &compiled {
                 Err(CompileError::Refused { what: RefusedCode::Sources, log, .. })

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use super::error::{find_fault_hint, missing_header};
 use super::refused_lines::find_refused_lines;
-use super::translation::{Translation, list_left_out_functions, translate_sources};
+use super::translation::{
+    Translation, TranslationRequest, list_left_out_functions, translate_sources,
+};
 use super::{CompileError, Signature, Toolchain, threads_of};
 use replay_fixture::harness::Harness;
 use replay_frontend::{FrontendError, Precision, RefusedLine};
@@ -63,13 +65,13 @@ impl Toolchain {
         let mut obstacles = Vec::new();
         let threads = threads_of(Precision::Native, signature.large);
         for _ in 0..MOST_ROUNDS {
-            let translated = translate_sources(
-                &mended_sources,
+            let translated = translate_sources(TranslationRequest {
+                sources: &mended_sources,
                 harness,
-                Precision::Native,
+                precision: Precision::Native,
                 threads,
-                &refused_lines,
-            );
+                refused: &refused_lines,
+            });
             let translated: Translation = match translated {
                 Ok(translated) => translated,
                 Err(CompileError::Frontend(error)) => {

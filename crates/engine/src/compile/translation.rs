@@ -263,14 +263,22 @@ fn set_traps(
     Some(obstacles)
 }
 
-/// Translates `sources`. In the float64 shadow, the functions around `refused` lines are traps.
+/// What a translation is made of.
+#[derive(Clone, Copy)]
+pub(super) struct TranslationRequest<'r> {
+    pub sources: &'r SourceSet,
+    pub harness: &'r Harness,
+    pub precision: Precision,
+    pub threads: Threads,
+    /// Lines that the compiler refused, each with its file. In the float64 shadow, the functions around them are traps.
+    pub refused: &'r [(String, RefusedLine)],
+}
+
+/// Translates the sources of `request`.
 pub(super) fn translate_sources(
-    sources: &SourceSet,
-    harness: &Harness,
-    precision: Precision,
-    threads: Threads,
-    refused: &[(String, RefusedLine)],
+    request: TranslationRequest<'_>,
 ) -> Result<Translation, CompileError> {
+    let TranslationRequest { sources, harness, precision, threads, refused } = request;
     let _span =
         tracing::info_span!("translate", message = joined_source_names(sources), ?precision);
     let mut texts = decode_source_texts(sources, harness)?;
@@ -384,9 +392,14 @@ mod tests {
             let text = [b"// \xe9\n", line.as_bytes(), b"\n"].concat();
             std::fs::write(folder.path().join("k.cu"), text).unwrap();
             let sources = source_set_from_dir(folder.path(), &spec).unwrap();
-            let done =
-                translate_sources(&sources, &harness, Precision::Native, Threads::Blocks, &[]);
-            done.err().map(|error| format!("{error}; {}", error.hint().unwrap_or_default()))
+            let translated = translate_sources(TranslationRequest {
+                sources: &sources,
+                harness: &harness,
+                precision: Precision::Native,
+                threads: Threads::Blocks,
+                refused: &[],
+            });
+            translated.err().map(|error| format!("{error}; {}", error.hint().unwrap_or_default()))
         };
         insta::assert_snapshot!(refused("#include \"/dev/zero\"").unwrap(), @"k.cu:2 includes /dev/zero, which is no file; only files can be included");
         insta::assert_snapshot!(refused(" #  include </tmp>").unwrap(), @"k.cu:2 includes /tmp, which is no file; only files can be included");
