@@ -81,7 +81,7 @@ def test_a_hundred_kills_leave_no_half_fixture_that_inspect_accepts(replay: str)
         ) as training:
             assert training.stdout is not None
             assert training.stdout.readline() == b"ready\n"
-            time.sleep(chance.random() * 0.6)
+            time.sleep(chance.random() * 0.25)
             training.kill()
         folders = sorted((home / "fixtures").glob("[0-9]*")) if (home / "fixtures").exists() else []
         if not folders:
