@@ -65,6 +65,27 @@ fn two_harnesses_that_differ_in_their_sources_alone_share_no_artifact() {
 }
 
 #[test]
+fn a_kernel_that_does_not_compile_does_no_harm_where_no_call_reaches_it() {
+    let others = "template <class T> __global__ void next(T* x) { x[0] = unknown(x[0]); }\n\
+                  template __global__ void next<float>(float*);\n\
+                  void launch_next(float* x) { next<<<1, 1>>>(x); }\n";
+    let env = TestEnv::isolated().with_kernel(&kernel(others, "2"), CALL);
+    let alone = TestEnv::isolated().with_kernel(&kernel("", "2"), CALL);
+    let checked = ["fixtures/tiny", "--check", "always"];
+    assert_eq!(checksum(&env.replay(&checked)), checksum(&alone.replay(&checked)));
+}
+
+#[test]
+fn a_kernel_that_code_of_another_kind_needs_is_compiled_with_the_rest() {
+    let others = "__global__ void other(float* x);\n#include \"table.tpp\"\n\
+                  __global__ void other(float* x) { x[0] = 1; }\n";
+    let env = TestEnv::isolated().with_kernel(&kernel(others, "2"), CALL);
+    env.repo.write("src/table.tpp", "static void (*table[])(float*) = {other};\n");
+    env.repo.write("replay.toml", harness(&format!("include = [\"src\"]\ncall = {CALL:?}")));
+    checksum(&env.replay(&["fixtures/tiny"]));
+}
+
+#[test]
 fn a_header_outside_of_the_repository_that_changed_is_another_artifact() {
     let env = TestEnv::isolated();
     let header = env.repo.beside("factor.h");

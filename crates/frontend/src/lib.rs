@@ -43,6 +43,7 @@ mod thread_loop;
 mod torch_extension;
 mod traps;
 mod typenames;
+mod unreached_kernels;
 mod unsupported;
 mod void_casts;
 
@@ -54,6 +55,7 @@ pub use symbols::{Symbols, scan_symbols};
 pub use tensor_bodies::{PythonName, TensorBody, find_python_names};
 pub use torch_extension::{find_changed_tensors, keep_called_tensor_code, uses_tensors};
 pub use traps::{RefusedLine, trap_refused_lines};
+pub use unreached_kernels::{ReachedSources, UnreachedKernel, leave_out_unreached_kernels};
 
 pub use crate::syntax::SourceUnit;
 pub use crate::thread_loop::{KernelForm, ShuffleReason, ShuffleSite, StackReason, ThreadForm};

@@ -28,13 +28,18 @@ impl MentionGraph {
         self.add_items(source, |tokens, item| !item.on_device(source.text, tokens));
     }
 
-    fn add_items(&mut self, source: &Source, counts: impl Fn(&Tokens, &Item) -> bool) {
-        let text = source.text;
+    /// Adds the macros of `source`.
+    pub(super) fn add_macros(&mut self, source: &Source) {
         for &token in &source.tokens {
-            if let Some(defined) = macros::parse_macro_definition(text, token) {
-                self.mention(defined.name, text, &defined.body);
+            if let Some(defined) = macros::parse_macro_definition(source.text, token) {
+                self.mention(defined.name, source.text, &defined.body);
             }
         }
+    }
+
+    fn add_items(&mut self, source: &Source, counts: impl Fn(&Tokens, &Item) -> bool) {
+        let text = source.text;
+        self.add_macros(source);
         for first in [true, false] {
             if first || source.has_alternatives() {
                 let tokens = source.view(first);
@@ -50,7 +55,8 @@ impl MentionGraph {
         }
     }
 
-    fn mention(&mut self, name: &str, text: &str, tokens: &[Token]) {
+    /// Adds the words of `tokens` to the definition of `name`.
+    pub(super) fn mention(&mut self, name: &str, text: &str, tokens: &[Token]) {
         let idents = tokens.iter().filter(|token| token.kind == TokenKind::Ident);
         let words = idents.map(|token| token.text(text)).filter(|word| *word != name);
         let mentioned_words = self.mentions.entry(name.to_owned()).or_default();
@@ -61,9 +67,14 @@ impl MentionGraph {
     pub(super) fn from(&self, code: &str) -> BTreeSet<String> {
         let tokens = lex_tokens(code);
         let idents = tokens.iter().filter(|token| token.kind == TokenKind::Ident);
-        let mut pending_words: Vec<&str> = idents.map(|token| token.text(code)).collect();
+        self.from_words(idents.map(|token| token.text(code)).collect())
+    }
+
+    /// `words` and all words within their reach.
+    pub(super) fn from_words(&self, words: BTreeSet<&str>) -> BTreeSet<String> {
         let mut reached_words: BTreeSet<String> =
-            pending_words.iter().map(|&word| word.to_owned()).collect();
+            words.iter().map(|&word| word.to_owned()).collect();
+        let mut pending_words: Vec<&str> = words.into_iter().collect();
         while let Some(word) = pending_words.pop() {
             for next in self.mentions.get(word).into_iter().flatten() {
                 if reached_words.insert(next.clone()) {

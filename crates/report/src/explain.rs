@@ -80,7 +80,7 @@ fn render_compile_obstacles(found: &CompileObstacles) -> Text {
         }
     }
     if !found.left_out.is_empty() {
-        out.section("left out: no call of the harness reaches it, and it has tensors of PyTorch");
+        out.section("left out: no call of the harness reaches it");
     }
     for LeftOutFunction { path, line, name } in &found.left_out {
         let place = format!("{path}:{line}");

@@ -306,6 +306,25 @@ impl CompileError {
         self
     }
 
+    /// The compiler's log, if the compiler refused the code.
+    pub(super) fn refused_log(&self) -> Option<&str> {
+        match self {
+            CompileError::Refused { log, .. } => Some(log),
+            _ => None,
+        }
+    }
+
+    /// This error about a part of the sources, if `whole`, the error about all of them, is due to it as well; else
+    /// `whole`.
+    pub(super) fn unless_blamed_on(self, whole: CompileError) -> CompileError {
+        match (&self, whole.refused_log()) {
+            (CompileError::Refused { first_error, .. }, Some(log)) if log.contains(first_error) => {
+                self
+            }
+            _ => whole,
+        }
+    }
+
     /// Whether the compiler refused the call of the harness: another call may fit.
     pub(super) fn blames_call(&self) -> bool {
         matches!(self, CompileError::Refused { what: RefusedCode::Call, .. })

@@ -2,7 +2,8 @@
 //! compiler.
 
 use super::translation::{
-    Translation, TranslationRequest, create_source_units, decode_source_texts, translate_sources,
+    CodeScope, Translation, TranslationRequest, create_source_units, decode_source_texts,
+    translate_sources,
 };
 use super::unit::Signature;
 use super::{CompileError, join_harness_statements, threads_of};
@@ -176,5 +177,12 @@ fn translate_for_precision(
 ) -> Result<Translation, CompileError> {
     let large = signature.is_some_and(|signature| signature.large);
     let threads = threads_of(precision, large);
-    translate_sources(TranslationRequest { sources, harness, precision, threads, refused: &[] })
+    translate_sources(TranslationRequest {
+        sources,
+        harness,
+        scope: CodeScope::Whole,
+        precision,
+        threads,
+        refused: &[],
+    })
 }

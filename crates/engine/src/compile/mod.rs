@@ -49,7 +49,7 @@ use self::memo::{CompileMemo, MemoEntry};
 use self::options::{LINK, UnitKind, compiler_options, owned_words};
 use self::outside_files::{Outside, outside_prerequisites};
 use self::recent_translations::RecentTranslations;
-use self::translation::{Translation, TranslationRequest, can_trap, write_source_tree};
+use self::translation::{CodeScope, Translation, TranslationRequest, can_trap, write_source_tree};
 use replay_base::cache::{Cache, CacheKind};
 use replay_base::foreign::Finished;
 use replay_fixture::harness::{CppStandard, Harness};
@@ -170,6 +170,29 @@ impl Toolchain {
         precision: Precision,
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Artifact, CompileError> {
+        let compile_scope = |scope: CodeScope| {
+            self.compile_scope(harness, signature, sources, scope, precision, meanwhile)
+        };
+        match compile_scope(CodeScope::Reached) {
+            Err(ScopeError { error, leaves_out: true }) if error.refused_log().is_some() => {
+                // Something in a form that nobody foresaw may need what was left out.
+                compile_scope(CodeScope::Whole).map_err(|whole| error.unless_blamed_on(whole.error))
+            }
+            compiled => compiled.map_err(|refusal| refusal.error),
+        }
+        .map_err(|error| error.with_finding(harness, sources))
+    }
+
+    /// Compiles the code of `sources` in `scope` with the first fitting call of `harness`.
+    fn compile_scope(
+        &self,
+        harness: &Harness,
+        signature: &Signature,
+        sources: &SourceSet,
+        scope: CodeScope,
+        precision: Precision,
+        meanwhile: &(dyn Fn() + Sync),
+    ) -> Result<Artifact, ScopeError> {
         let by_default = threads_of(precision, signature.large);
         let threads = match precision {
             Precision::Checked => by_default,
@@ -177,9 +200,17 @@ impl Toolchain {
         };
         let mut refused = Vec::new();
         loop {
-            let request =
-                TranslationRequest { sources, harness, precision, threads, refused: &refused };
-            let translated = self.recent_translations.translate(request)?;
+            let translated = self
+                .recent_translations
+                .translate(TranslationRequest {
+                    sources,
+                    harness,
+                    scope,
+                    precision,
+                    threads,
+                    refused: &refused,
+                })
+                .map_err(|error| ScopeError { error, leaves_out: false })?;
             let compiled = self.compile_call(harness, signature, &translated, precision, meanwhile);
             let more = match &compiled {
                 Err(CompileError::Refused { what: RefusedCode::Sources, log, .. })
@@ -194,7 +225,8 @@ impl Toolchain {
                 more.into_iter().filter(|line| !refused.contains(line)).collect::<Vec<_>>(),
             );
             if refused.len() == known || !can_trap(sources, harness, &refused) {
-                return compiled.map_err(|error| error.with_finding(harness, sources));
+                let leaves_out = translated.leaves_out;
+                return compiled.map_err(|error| ScopeError { error, leaves_out });
             }
         }
     }
@@ -433,6 +465,13 @@ impl Toolchain {
         }
         hasher.finish()
     }
+}
+
+/// Why the code in a scope has no artifact.
+struct ScopeError {
+    error: CompileError,
+    /// Whether code was left out.
+    leaves_out: bool,
 }
 
 /// The result of a compilation.

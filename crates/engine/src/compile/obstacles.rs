@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use super::error::{find_fault_hint, missing_header};
 use super::refused_lines::find_refused_lines;
 use super::translation::{
-    Translation, TranslationRequest, list_left_out_functions, translate_sources,
+    CodeScope, Translation, TranslationRequest, list_left_out_functions, list_unreached_kernels,
+    translate_sources,
 };
 use super::{CompileError, Signature, Toolchain, threads_of};
 use replay_fixture::harness::Harness;
@@ -45,7 +46,7 @@ pub struct LeftOutFunction {
 pub struct CompileObstacles {
     /// In the order in which they were met: headers and refusals of the front end come first.
     pub obstacles: Vec<CompileObstacle>,
-    /// The functions with tensors of PyTorch that are not compiled.
+    /// The functions with tensors of PyTorch and the kernels that are not compiled.
     pub left_out: Vec<LeftOutFunction>,
 }
 
@@ -60,6 +61,31 @@ impl Toolchain {
         signature: &Signature,
         sources: &SourceSet,
     ) -> Result<CompileObstacles, CompileError> {
+        let mut left_out = list_left_out_functions(sources, harness);
+        let unreached = list_unreached_kernels(sources, harness);
+        let mut obstacles =
+            self.find_scope_obstacles(harness, signature, sources, CodeScope::Reached)?;
+        if !obstacles.is_empty() && !unreached.is_empty() {
+            let of_whole =
+                self.find_scope_obstacles(harness, signature, sources, CodeScope::Whole)?;
+            // The others may come of what was left out.
+            obstacles.retain(|obstacle| of_whole.contains(obstacle));
+            if obstacles.is_empty() {
+                return Ok(CompileObstacles { obstacles: of_whole, left_out });
+            }
+        }
+        left_out.extend(unreached);
+        Ok(CompileObstacles { obstacles, left_out })
+    }
+
+    /// Everything that keeps the code of `sources` in `scope` and the calls of `harness` from being compiled.
+    fn find_scope_obstacles(
+        &self,
+        harness: &Harness,
+        signature: &Signature,
+        sources: &SourceSet,
+        scope: CodeScope,
+    ) -> Result<Vec<CompileObstacle>, CompileError> {
         let mut mended_sources = sources.clone();
         let mut refused_lines: Vec<(String, RefusedLine)> = Vec::new();
         let mut obstacles = Vec::new();
@@ -68,6 +94,7 @@ impl Toolchain {
             let translated = translate_sources(TranslationRequest {
                 sources: &mended_sources,
                 harness,
+                scope,
                 precision: Precision::Native,
                 threads,
                 refused: &refused_lines,
@@ -113,8 +140,7 @@ impl Toolchain {
                 }
             }
         }
-        let left_out = list_left_out_functions(sources, harness);
-        Ok(CompileObstacles { obstacles, left_out })
+        Ok(obstacles)
     }
 }
 

@@ -54,7 +54,7 @@ fn hash_request(request: &TranslationRequest<'_>) -> String {
     let mut hasher = KeyHasher::new("translation");
     hasher.part(request.sources.id);
     hasher.part(format!("{:?}", request.harness));
-    hasher.part(format!("{:?} {:?}", request.precision, request.threads));
+    hasher.part(format!("{:?} {:?} {:?}", request.scope, request.precision, request.threads));
     for (path, line) in request.refused {
         hasher.part(path);
         hasher.part(format!("{line:?}"));

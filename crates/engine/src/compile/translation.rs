@@ -10,7 +10,7 @@ use super::{CompileError, LeftOutFunction, ObstacleEffect, includes, joined_sour
 use replay_fixture::harness::Harness;
 use replay_frontend::{
     ByteCount, KernelForm, Obstacle, Precision, RefusedLine, ShuffleSite, SourceUnit, Symbols,
-    Threads,
+    Threads, UnreachedKernel,
 };
 use replay_history::{SourceFile, SourceRole, SourceSet};
 
@@ -30,6 +30,16 @@ pub(super) struct Translation {
     shadow_obstacles: Vec<(String, Obstacle)>,
     /// The options for loops for several threads at once, if there are any.
     pub lanes: Vec<String>,
+    /// Whether code out of reach of the harness's calls is left out.
+    pub leaves_out: bool,
+}
+
+/// The translated code of a source set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CodeScope {
+    Whole,
+    /// Without the kernels that no call of the harness reaches.
+    Reached,
 }
 
 /// How the kernels and shuffles of a file are done.
@@ -84,12 +94,10 @@ pub(super) fn decode_source_texts<'s>(
 ) -> Result<Vec<(&'s str, Decoded<'s>)>, CompileError> {
     let code = sources.files.iter().filter(|file| is_code(&file.path));
     let mut texts: Vec<_> = code.map(decode_source_file).collect();
-    let calls: Vec<&str> =
-        harness.setup.iter().chain(&harness.calls).map(|call| call.text.as_str()).collect();
     let has_header = |name: &str| sources.files.iter().any(|file| leads_to(&file.path, name));
     let kept_texts = replay_frontend::keep_called_tensor_code(
         &create_source_units(&texts),
-        &calls.join("\n"),
+        &join_all_calls(harness),
         has_header,
     );
     for ((_, decoded), text) in texts.iter_mut().zip(kept_texts.into_iter().flatten()) {
@@ -99,6 +107,42 @@ pub(super) fn decode_source_texts<'s>(
         refuse_devices(path, &decoded.text)?;
     }
     Ok(texts)
+}
+
+/// The set-up and all calls of `harness`.
+fn join_all_calls(harness: &Harness) -> String {
+    let calls = harness.setup.iter().chain(&harness.calls);
+    calls.map(|call| call.text.as_str()).collect::<Vec<_>>().join("\n")
+}
+
+/// Leaves out of `texts` the kernels that no call of `harness` reaches, with the code for them alone. Returns these
+/// kernels; none if nothing can be left out.
+fn leave_out_unreached(
+    texts: &mut [(&str, Decoded<'_>)],
+    harness: &Harness,
+) -> Option<Vec<UnreachedKernel>> {
+    let macros = as_directives(&harness.defines);
+    let mut units = create_source_units(texts);
+    units.push(SourceUnit { path: "defines", text: &macros });
+    let calls = join_all_calls(harness);
+    let reached = replay_frontend::leave_out_unreached_kernels(&units, &calls)?;
+    for ((_, decoded), text) in texts.iter_mut().zip(reached.texts) {
+        decoded.text = text.into();
+    }
+    Some(reached.unreached)
+}
+
+/// The kernels of `sources` that no call of `harness` reaches.
+pub(super) fn list_unreached_kernels(
+    sources: &SourceSet,
+    harness: &Harness,
+) -> Vec<LeftOutFunction> {
+    let Ok(mut texts) = decode_source_texts(sources, harness) else { return Vec::new() };
+    let unreached = leave_out_unreached(&mut texts, harness).unwrap_or_default();
+    let functions = unreached
+        .into_iter()
+        .map(|UnreachedKernel { path, line, name }| LeftOutFunction { path, line, name });
+    functions.collect()
 }
 
 /// The functions with tensors of PyTorch that no call of `harness` reaches: they are not compiled.
@@ -268,9 +312,10 @@ fn set_traps(
 pub(super) struct TranslationRequest<'r> {
     pub sources: &'r SourceSet,
     pub harness: &'r Harness,
+    pub scope: CodeScope,
     pub precision: Precision,
     pub threads: Threads,
-    /// Lines that the compiler refused, each with its file. In the float64 shadow, the functions around them are traps.
+    /// Lines that the compiler refused, each with its file. The functions around them are traps.
     pub refused: &'r [(String, RefusedLine)],
 }
 
@@ -278,10 +323,12 @@ pub(super) struct TranslationRequest<'r> {
 pub(super) fn translate_sources(
     request: TranslationRequest<'_>,
 ) -> Result<Translation, CompileError> {
-    let TranslationRequest { sources, harness, precision, threads, refused } = request;
+    let TranslationRequest { sources, harness, scope, precision, threads, refused } = request;
     let _span =
         tracing::info_span!("translate", message = joined_source_names(sources), ?precision);
     let mut texts = decode_source_texts(sources, harness)?;
+    let leaves_out =
+        scope == CodeScope::Reached && leave_out_unreached(&mut texts, harness).is_some();
     let mut shadow_obstacles = set_traps(&mut texts, refused).unwrap_or_default();
     let units = create_source_units(&texts);
     let macros = as_directives(&harness.defines);
@@ -323,6 +370,7 @@ pub(super) fn translate_sources(
         forms,
         shadow_obstacles,
         lanes,
+        leaves_out,
     })
 }
 
@@ -395,6 +443,7 @@ mod tests {
             let translated = translate_sources(TranslationRequest {
                 sources: &sources,
                 harness: &harness,
+                scope: CodeScope::Whole,
                 precision: Precision::Native,
                 threads: Threads::Blocks,
                 refused: &[],

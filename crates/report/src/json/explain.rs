@@ -22,7 +22,7 @@ struct ExplainDocument<'a> {
     files: Vec<FileDocument<'a>>,
     /// What keeps the sources from being compiled; null where it was not looked for, as for a part of them.
     obstacles: Option<Vec<CompileObstacleDocument<'a>>>,
-    /// The functions with tensors of PyTorch that no call of the harness reaches.
+    /// The functions with tensors of PyTorch and the kernels that no call of the harness reaches.
     left_out: Vec<LeftOutDocument<'a>>,
 }
 
