@@ -305,3 +305,36 @@ at::Tensor unused(at::Tensor x) { return at::softmax(x, 0); }
     let places: Vec<&str> = places.iter().filter_map(|one| one["place"].as_str()).collect();
     insta::assert_snapshot!(places.join(" "), @"src/k.cu:2 src/k.cu:3 src/k.cu:4 src/k.cu:5 src/k.cu:7");
 }
+
+#[test]
+fn all_that_the_front_end_refuses_is_told_at_once() {
+    let env = with_kernels();
+    let source = "\
+__global__ void first(float* y) {
+    asm volatile(\"bar.arrive 1, 64;\");
+    asm volatile(\"wgmma.fence.sync.aligned;\");
+    y[0] = tex1Dfetch(table, 3);
+}
+__global__ void second(float* y) { y[0] = helped(y[1]); }
+";
+    env.repo.write("src/k.cu", source);
+    env.repo.write("src/open.cu", "__global__ void third(float* y) { y[0] = (y[1] + y[2]; }\n");
+    let known_calls = "scale<<<1, 32>>>(y, x, n); signs<<<1, 32>>>(y);";
+    let calls = "first<<<1, 32>>>(y); second<<<1, 32>>>(y); third<<<1, 32>>>(y);";
+    let harness = HARNESS.replace(known_calls, calls);
+    env.repo.write("replay.toml", harness.replace("\"src/k.cu\"", "\"src/k.cu\", \"src/open.cu\""));
+    let run = env.replay(&["explain", "replay.toml"]);
+    let told = run.stdout.split("\n\nkernels").next().unwrap_or_default();
+    insta::assert_snapshot!(told, @"
+    replay.toml at the working tree
+
+    obstacles
+      src/k.cu:2     PTX (bar.arrive) in first at src/k.cu:2 is not supported on the CPU
+                     hint: guard it with #ifdef __CUDA_ARCH__ and give plain C++ in the #else branch
+      src/k.cu:3     PTX (wgmma.fence.sync.aligned) in first at src/k.cu:3 is not supported on the CPU
+      src/k.cu:4     the texture fetch tex1Dfetch in first at src/k.cu:4 is not supported on the CPU
+      src/open.cu:1  the bracket `(` at src/open.cu:1 is never closed
+                     hint: close it where its statement ends
+      src/k.cu:6     'helped' was not declared in this scope
+    ");
+}

@@ -35,6 +35,14 @@ pub enum FrontendError {
         /// 1-based.
         line: usize,
     },
+    /// A bracket without its partner, so that the code behind it cannot be read.
+    #[error("the bracket `{bracket}` at {path}:{line} is never closed")]
+    UnclosedBracket {
+        bracket: String,
+        path: String,
+        /// 1-based.
+        line: usize,
+    },
     /// An argument of a call in the harness is given by its name, as Python has it.
     #[error("`{name}=` at {path}:{line} names an argument, and C++ would assign to it")]
     KeywordArgument {
@@ -53,6 +61,7 @@ impl FrontendError {
             | Self::UnseenMacroLaunch { path, line, .. }
             | Self::SharedMemory { path, line, .. }
             | Self::Unsupported { path, line, .. }
+            | Self::UnclosedBracket { path, line, .. }
             | Self::KeywordArgument { path, line, .. } => (path, *line),
         }
     }
@@ -72,6 +81,7 @@ impl FrontendError {
             Self::Unsupported { .. } => {
                 "guard it with #ifdef __CUDA_ARCH__ and give plain C++ in the #else branch"
             }
+            Self::UnclosedBracket { .. } => "close it where its statement ends",
             Self::KeywordArgument { .. } => "give the arguments in the order of the function",
         };
         Some(hint.to_owned())

@@ -12,8 +12,8 @@ use super::outline::{Item, ItemKind, outline_items};
 use super::source::Source;
 use super::{FrontendError, LaunchSite, Precision, Symbols, Translated};
 use super::{
-    bounds, byte_counts, double_twins, escape_c_string, in_place, native_sizes, ptx, shadow,
-    shared, size_assertions, symbols, typenames, unsupported, void_casts,
+    bounds, brackets, byte_counts, double_twins, escape_c_string, in_place, native_sizes, ptx,
+    shadow, shared, size_assertions, symbols, typenames, unsupported, void_casts,
 };
 
 /// The surroundings of a text.
@@ -62,12 +62,15 @@ impl<'a> HostContext<'_, 'a> {
 }
 
 /// Translates `source`; see [`super::host`].
+///
+/// # Errors
+/// Every refusal, if there is one.
 pub(super) fn translate_host_source(
     source: &Source,
     symbols: &Symbols,
     precision: Precision,
     place: HostScope,
-) -> Result<Translated, FrontendError> {
+) -> Result<Translated, Vec<FrontendError>> {
     let tokens = source.view(true);
     let mut functions = match place {
         HostScope::File => outline_items(source.text, &tokens),
@@ -94,10 +97,11 @@ pub(super) fn translate_host_source(
         macros,
         declarations,
     };
-    unsupported::refuse_unsupported_features(&context)?;
+    let mut refusals = Vec::new();
+    unsupported::refuse_unsupported_features(&context, &mut refusals);
     let mut edits = Edits::default();
-    let launches = rewrite_launches(&context, &mut edits)?;
-    shared::rewrite_shared_memory(&context, &mut edits)?;
+    let launches = rewrite_launches(&context, &mut edits, &mut refusals);
+    shared::rewrite_shared_memory(&context, &mut edits, &mut refusals);
     void_casts::remove_void_casts(&context, &mut edits);
     rename_noinline(&context, &mut edits);
     typenames::mark_dependent_types(&context, &mut edits);
@@ -113,7 +117,13 @@ pub(super) fn translate_host_source(
     if precision == Precision::Checked {
         in_place::copy_call_results(&context, &mut edits);
     }
-    let packed = ptx::rewrite_asm_statements(&context, &mut edits)?;
+    let packed = ptx::rewrite_asm_statements(&context, &mut edits, &mut refusals);
+    refusals.sort_by_key(|refusal| refusal.place().1);
+    refusals.dedup();
+    let refusals = brackets::blame_unclosed_bracket(source, refusals);
+    if !refusals.is_empty() {
+        return Err(refusals);
+    }
     shadow_obstacles.extend(packed);
     shadow_obstacles.sort_by_key(|obstacle| obstacle.line);
     if precision == Precision::Shadow && place == HostScope::File {
@@ -163,13 +173,14 @@ fn rename_noinline(context: &HostContext, edits: &mut Edits) {
 fn rewrite_launches(
     context: &HostContext,
     edits: &mut Edits,
-) -> Result<Vec<LaunchSite>, FrontendError> {
+    refusals: &mut Vec<FrontendError>,
+) -> Vec<LaunchSite> {
     let source = context.source;
     let mut sites = BTreeMap::new();
-    let launches_by_offset = find_launches(context)?;
+    let launches_by_offset = find_launches(context, refusals);
     let mut locals = Locals::new(context);
     for launch in launches_by_offset.values() {
-        check_caller(context, launch)?;
+        refusals.extend(refuse_caller(context, launch));
         let callee = tokens_within(&source.tokens, &launch.callee);
         let name =
             normalise_spacing(source.text, launches::unwrap_parentheses(source.text, callee));
@@ -201,7 +212,7 @@ fn rewrite_launches(
         sites.insert(launch.open.start, LaunchSite { line, callee: name });
     }
     for defined in &context.macros {
-        for launch in macro_launches(source, defined)? {
+        for launch in find_macro_launches(source, defined, refusals) {
             let callee = tokens_within(&defined.body, &launch.callee);
             let pasted = callee.iter().any(|token| token.is_spelled(source.text, "##"));
             let form = match launches::classify_callee(source.text, callee) {
@@ -227,7 +238,7 @@ fn rewrite_launches(
             sites.insert(launch.open.start, LaunchSite { line, callee });
         }
     }
-    Ok(sites.into_values().collect())
+    sites.into_values().collect()
 }
 
 /// The tokens from the opening parenthesis of the arguments of `launch`.
@@ -321,8 +332,11 @@ fn name_companion(text: &str, callee: &[Token], edits: &mut Edits) {
     }
 }
 
-/// All launches outside macros by the place of `<<<`.
-fn find_launches(context: &HostContext) -> Result<BTreeMap<usize, LaunchSyntax>, FrontendError> {
+/// All launches outside macros by the place of `<<<`. Other places of it are added to `refusals`.
+fn find_launches(
+    context: &HostContext,
+    refusals: &mut Vec<FrontendError>,
+) -> BTreeMap<usize, LaunchSyntax> {
     let source = context.source;
     let mut found_launches = Vec::new();
     if source.has_alternatives() {
@@ -331,45 +345,46 @@ fn find_launches(context: &HostContext) -> Result<BTreeMap<usize, LaunchSyntax>,
     found_launches.extend(launches::find_launch_syntax(source.text, &context.tokens));
     let launches_by_offset: BTreeMap<usize, LaunchSyntax> =
         found_launches.into_iter().map(|launch| (launch.open.start, launch)).collect();
-    let mut starts = launches::find_launch_openings(source.text, &source.tokens)
+    let starts = launches::find_launch_openings(source.text, &source.tokens)
         .map(|token_index| source.tokens[token_index].start);
-    match starts.find(|start| !launches_by_offset.contains_key(start)) {
-        None => Ok(launches_by_offset),
-        Some(start) => Err(FrontendError::UnseenLaunch {
-            path: source.path.to_owned(),
-            line: source.line(start),
-        }),
-    }
+    let unseen_starts = starts.filter(|start| !launches_by_offset.contains_key(start));
+    refusals.extend(unseen_starts.map(|start| FrontendError::UnseenLaunch {
+        path: source.path.to_owned(),
+        line: source.line(start),
+    }));
+    launches_by_offset
 }
 
-fn macro_launches(source: &Source, defined: &Macro) -> Result<Vec<LaunchSyntax>, FrontendError> {
+/// The launches in the body of the macro `defined`. A `<<<` elsewhere in it is added to `refusals`.
+fn find_macro_launches(
+    source: &Source,
+    defined: &Macro,
+    refusals: &mut Vec<FrontendError>,
+) -> Vec<LaunchSyntax> {
     let launches_in_macro = launches::find_launch_syntax(source.text, &defined.body);
     let openings = launches::find_launch_openings(source.text, &defined.body);
-    let mut starts = openings.map(|opening| defined.body[opening].start).enumerate();
-    // Both in the order of the text.
-    match starts.find(|&(number, start)| {
-        launches_in_macro.get(number).is_none_or(|l| l.open.start != start)
-    }) {
-        None => Ok(launches_in_macro),
-        Some((_, start)) => Err(FrontendError::UnseenMacroLaunch {
-            name: defined.name.to_owned(),
-            path: source.path.to_owned(),
-            line: source.line(start),
-        }),
-    }
+    let starts = openings.map(|opening| defined.body[opening].start);
+    let unseen_starts =
+        starts.filter(|start| !launches_in_macro.iter().any(|launch| launch.open.start == *start));
+    refusals.extend(unseen_starts.map(|start| FrontendError::UnseenMacroLaunch {
+        name: defined.name.to_owned(),
+        path: source.path.to_owned(),
+        line: source.line(start),
+    }));
+    launches_in_macro
 }
 
-/// Refuses launches from device code.
-fn check_caller(context: &HostContext, launch: &LaunchSyntax) -> Result<(), FrontendError> {
+/// The refusal of `launch`, if it is in device code.
+fn refuse_caller(context: &HostContext, launch: &LaunchSyntax) -> Option<FrontendError> {
     let text = context.source.text;
     let launch_offset = launch.open.start;
-    let Some(function) = context.function(launch_offset) else { return Ok(()) };
+    let function = context.function(launch_offset)?;
     let device = function.on_device(text, &context.tokens)
         && !function.has_specifier(text, &context.tokens, "__host__");
     if !device || context.source.by_arch(launch_offset) {
-        return Ok(());
+        return None;
     }
-    Err(FrontendError::Unsupported {
+    Some(FrontendError::Unsupported {
         what: format!("a launch from device code (dynamic parallelism) in {}", function.name),
         path: context.source.path.to_owned(),
         line: context.source.line(launch_offset),

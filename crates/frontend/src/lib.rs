@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 mod bounds;
+mod brackets;
 mod byte_counts;
 mod call_tensors;
 mod conditions;
@@ -177,7 +178,8 @@ pub fn translate_for_host(
         symbols,
         precision,
         host::HostScope::File,
-    )?;
+    )
+    .map_err(first_refusal)?;
     if threads != Threads::Stacks {
         let lanes = threads == Threads::Lanes;
         let rewritten = thread_loop::rewrite_thread_loops(
@@ -209,6 +211,23 @@ pub fn translate_harness_call(
     let source = Source::new(&SourceUnit { path: origin, text: statements });
     host::translate_host_source(&source, symbols, precision, host::HostScope::Body)
         .map(|translated| translated.text)
+        .map_err(first_refusal)
+}
+
+/// Every reason why `unit` cannot be translated for the host compiler: [`translate_for_host`] gives the first one.
+pub fn find_refusals(
+    unit: &SourceUnit,
+    symbols: &Symbols,
+    precision: Precision,
+) -> Vec<FrontendError> {
+    let source = Source::without_main(unit);
+    let translated =
+        host::translate_host_source(&source, symbols, precision, host::HostScope::File);
+    translated.err().unwrap_or_default()
+}
+
+fn first_refusal(refusals: Vec<FrontendError>) -> FrontendError {
+    refusals.into_iter().next().expect("a refused file has a refusal")
 }
 
 /// The part of one file for NVRTC: its kernels, device functions, types, constants and macros. Host functions,

@@ -20,13 +20,13 @@ use statement::{AsmStatement, PtxLine};
 
 /// Writes every `asm` statement with PTX as C++, and lists the obstacles to the shadow among them.
 ///
-/// # Errors
-/// An unknown instruction in a function compiled without a caller. In macros, templates and inline functions the
-/// instruction becomes a call of an unsupported function: it fails to compile if somebody calls it.
+/// An unknown instruction in a function compiled without a caller is added to `refusals`. In macros, templates and inline
+/// functions the instruction becomes a call of an unsupported function: it fails to compile if somebody calls it.
 pub(super) fn rewrite_asm_statements(
     context: &HostContext,
     edits: &mut Edits,
-) -> Result<Vec<Obstacle>, FrontendError> {
+    refusals: &mut Vec<FrontendError>,
+) -> Vec<Obstacle> {
     let source = context.source;
     let mut items: Option<Vec<Item>> = None;
     let mut obstacles = Vec::new();
@@ -41,7 +41,8 @@ pub(super) fn rewrite_asm_statements(
             }
             let start = tokens[index].start;
             let Some(statement) = statement::parse_asm_statement(source.text, tokens, index) else {
-                refuse_unread_statement(context, tokens, index, macro_name.is_some())?;
+                let in_macro = macro_name.is_some();
+                refusals.extend(refuse_unread_statement(context, tokens, index, in_macro));
                 continue;
             };
             next_index = statement.tokens.end;
@@ -54,7 +55,7 @@ pub(super) fn rewrite_asm_statements(
                     (write_asm_statement(context, tokens, &statement, edits, &code), packs)
                 }
                 Err(opcode) => {
-                    refuse_opcode(context, start, &opcode, macro_name.is_some())?;
+                    refusals.extend(refuse_opcode(context, start, &opcode, macro_name.is_some()));
                     (refused_ptx_call(source.line(start), &opcode), false)
                 }
             };
@@ -77,7 +78,7 @@ pub(super) fn rewrite_asm_statements(
             edits.replace(range.clone(), code + &line_ends(&source.text[range]));
         }
     }
-    Ok(obstacles)
+    obstacles
 }
 
 fn is_asm(text: &str, token: Token) -> bool {
@@ -103,44 +104,41 @@ fn is_for_host(context: &HostContext, byte_offset: usize) -> bool {
     function.is_some_and(|item| !item.on_device(context.source.text, &context.tokens))
 }
 
-/// A statement whose instructions are no literals.
+/// The refusal of a statement whose instructions are no literals.
 fn refuse_unread_statement(
     context: &HostContext,
     tokens: &Tokens,
     index: usize,
     in_macro: bool,
-) -> Result<(), FrontendError> {
+) -> Option<FrontendError> {
     let text = context.source.text;
     let literal = tokens[index + 1..].iter().take(4).find(|token| token.kind == TokenKind::Text);
     match literal.is_some_and(|literal| literal.text(text) != "\"\"") {
         true if !is_for_host(context, tokens[index].start) => {
             refuse_opcode(context, tokens[index].start, "not a literal", in_macro)
         }
-        _ => Ok(()),
+        _ => None,
     }
 }
 
-/// Refuses `opcode` at byte `byte_offset`, if its function is compiled whether or not it is called.
+/// The refusal of `opcode` at byte `byte_offset`, if its function is compiled whether or not it is called.
 fn refuse_opcode(
     context: &HostContext,
     byte_offset: usize,
     opcode: &str,
     in_macro: bool,
-) -> Result<(), FrontendError> {
+) -> Option<FrontendError> {
     let source = context.source;
     let text = context.source.text;
-    let Some(function) =
-        context.function(byte_offset).filter(|_| !in_macro && !source.by_arch(byte_offset))
-    else {
-        return Ok(());
-    };
+    let function =
+        context.function(byte_offset).filter(|_| !in_macro && !source.by_arch(byte_offset))?;
     let marks = ["inline", "__inline__", "__forceinline__", "static", "template"];
     if marks.iter().any(|mark| function.has_specifier(text, &context.tokens, mark)) {
-        return Ok(());
+        return None;
     }
     let what = format!("PTX ({opcode}) in {}", function.name);
     let path = source.path.to_owned();
-    Err(FrontendError::Unsupported { what, path, line: source.line(byte_offset) })
+    Some(FrontendError::Unsupported { what, path, line: source.line(byte_offset) })
 }
 
 /// A call of an unsupported function, with the reason.

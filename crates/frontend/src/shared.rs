@@ -9,11 +9,12 @@ use super::macros::Macro;
 use super::shared_names::{ScopedName, capture_shared_names, rewrite_global_operands};
 use super::{FrontendError, Precision, shadow};
 
-/// Rewrites every `__shared__` declaration, in the file and in its macros.
+/// Rewrites every `__shared__` declaration, in the file and in its macros, or adds it to `refusals`.
 pub(super) fn rewrite_shared_memory(
     context: &HostContext,
     edits: &mut Edits,
-) -> Result<(), FrontendError> {
+    refusals: &mut Vec<FrontendError>,
+) {
     for (tokens, within) in context.token_lists() {
         let rewriter = SharedRewriter { context, tokens, within };
         let mut shared_names = Vec::new();
@@ -33,7 +34,13 @@ pub(super) fn rewrite_shared_memory(
             {
                 continue;
             }
-            let declaration = rewriter.rewrite(index, edits)?;
+            let declaration = match rewriter.rewrite(index, edits) {
+                Ok(declaration) => declaration,
+                Err(refusal) => {
+                    refusals.push(refusal);
+                    continue;
+                }
+            };
             rewritten_end = declaration.end;
             let block_end = block_ends.last().copied().unwrap_or(tokens.len());
             shared_names.extend(rewriter.scoped_names(&declaration, block_end));
@@ -41,7 +48,6 @@ pub(super) fn rewrite_shared_memory(
         capture_shared_names(context.source.text, tokens, &shared_names, edits);
     }
     rewrite_global_operands(context, edits);
-    Ok(())
 }
 
 /// The list of tokens around a declaration.

@@ -14,7 +14,7 @@ use super::{Obstacle, SourceUnit};
 pub struct RefusedLine {
     /// 1-based.
     pub line: usize,
-    /// The compiler's reason.
+    /// The compiler's reason; empty where nothing is run, as in a search for further refusals.
     pub reason: String,
 }
 
@@ -56,8 +56,11 @@ pub fn trap_refused_lines(
                 return None;
             }
             obstacle.within = Some(function.name.clone());
-            let statement =
-                format!("{} __builtin_trap();", guards::obstacle_statement(&source, &obstacle));
+            let told = match refused_line.reason.as_str() {
+                "" => String::new(),
+                _ => guards::obstacle_statement(&source, &obstacle),
+            };
+            let statement = format!("{told} __builtin_trap();");
             edits.insert(open_brace.end, statement);
             edits.remove(text, body);
         } else {

@@ -27,10 +27,13 @@ const REFUSED: [(UnsupportedName, &str); 12] = [
     (UnsupportedName::Exactly("cudaLaunchCooperativeKernelMultiDevice"), "the cooperative launch"),
 ];
 
-/// Refuses features without a counterpart on the CPU.
+/// Adds each feature without a counterpart on the CPU to `refusals`.
 ///
 /// Code below a condition on `__CUDA_ARCH__` is left to the compiler.
-pub(super) fn refuse_unsupported_features(context: &HostContext) -> Result<(), FrontendError> {
+pub(super) fn refuse_unsupported_features(
+    context: &HostContext,
+    refusals: &mut Vec<FrontendError>,
+) {
     let source = context.source;
     let tokens = &context.tokens;
     let text = source.text;
@@ -50,7 +53,6 @@ pub(super) fn refuse_unsupported_features(context: &HostContext) -> Result<(), F
         let what = format!("{refused_feature} {word}{}", place.unwrap_or_default());
         let path = source.path.to_owned();
         let line = source.line(token.start);
-        return Err(FrontendError::Unsupported { what, path, line });
+        refusals.push(FrontendError::Unsupported { what, path, line });
     }
-    Ok(())
 }

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use super::error::{find_fault_hint, missing_header};
 use super::refused_lines::find_refused_lines;
 use super::translation::{
-    CodeScope, Translation, TranslationRequest, list_left_out_functions, list_unreached_kernels,
-    translate_sources,
+    CodeScope, Translation, TranslationRequest, list_left_out_functions, list_refusals,
+    list_unreached_kernels, translate_sources,
 };
 use super::{CompileError, Signature, Toolchain, threads_of};
 use replay_fixture::harness::Harness;
@@ -101,14 +101,22 @@ impl Toolchain {
             });
             let translated: Translation = match translated {
                 Ok(translated) => translated,
-                Err(CompileError::Frontend(error)) => {
-                    let (path, line) = error.place();
-                    let known = (path.to_owned(), line_without_reason(line));
-                    if refused_lines.contains(&known) {
+                Err(CompileError::Frontend(_)) => {
+                    let known_lines = refused_lines.len();
+                    for error in list_refusals(&mended_sources, harness, scope, &refused_lines)? {
+                        let (path, line) = error.place();
+                        let refused_line = (path.to_owned(), line_without_reason(line));
+                        let obstacle = describe_refusal(&error);
+                        if !obstacles.contains(&obstacle) {
+                            obstacles.push(obstacle);
+                        }
+                        if !refused_lines.contains(&refused_line) {
+                            refused_lines.push(refused_line);
+                        }
+                    }
+                    if refused_lines.len() == known_lines {
                         break;
                     }
-                    obstacles.push(describe_refusal(&error));
-                    refused_lines.push(known);
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -118,6 +126,11 @@ impl Toolchain {
             let log = match compiled {
                 Ok(_) => break,
                 Err(CompileError::Refused { log, .. }) => log,
+                // The call itself.
+                Err(CompileError::Frontend(error)) => {
+                    obstacles.push(describe_refusal(&error));
+                    break;
+                }
                 Err(error) => return Err(error),
             };
             match find_missing_header_line(&log) {

@@ -9,8 +9,8 @@ use super::unit::harness_file_name;
 use super::{CompileError, LeftOutFunction, ObstacleEffect, includes, joined_sources, vectors};
 use replay_fixture::harness::Harness;
 use replay_frontend::{
-    ByteCount, KernelForm, Obstacle, Precision, RefusedLine, ShuffleSite, SourceUnit, Symbols,
-    Threads, UnreachedKernel,
+    ByteCount, FrontendError, KernelForm, Obstacle, Precision, RefusedLine, ShuffleSite,
+    SourceUnit, Symbols, Threads, UnreachedKernel,
 };
 use replay_history::{SourceFile, SourceRole, SourceSet};
 
@@ -143,6 +143,25 @@ pub(super) fn list_unreached_kernels(
         .into_iter()
         .map(|UnreachedKernel { path, line, name }| LeftOutFunction { path, line, name });
     functions.collect()
+}
+
+/// All refusals of the front end for the code of `sources` in `scope`, but those in functions around `refused` lines.
+pub(super) fn list_refusals(
+    sources: &SourceSet,
+    harness: &Harness,
+    scope: CodeScope,
+    refused: &[(String, RefusedLine)],
+) -> Result<Vec<FrontendError>, CompileError> {
+    let mut texts = decode_source_texts(sources, harness)?;
+    if scope == CodeScope::Reached {
+        leave_out_unreached(&mut texts, harness);
+    }
+    set_traps(&mut texts, refused);
+    let units = create_source_units(&texts);
+    let symbols = replay_frontend::scan_symbols(&units);
+    let refusals =
+        units.iter().map(|unit| replay_frontend::find_refusals(unit, &symbols, Precision::Native));
+    Ok(refusals.flatten().collect())
 }
 
 /// The functions with tensors of PyTorch that no call of `harness` reaches: they are not compiled.
