@@ -215,6 +215,7 @@ fn the_repair_is_found_in_either_direction_and_without_a_claim() {
     };
     insta::assert_snapshot!(search(&["--good", fix, "--bad", old]), @"
     [C2] repairs dunembedding: c2
+      dunembedding matches its loss on both sides
       before it, compared with the good end:
       dunembedding diverged: imprecise, not wrong: the float64 shadow is the same
                    95.8 % of bits differ, rel. 0.0057, 0 elements beyond noise
@@ -236,6 +237,7 @@ fn the_repair_is_found_in_either_direction_and_without_a_claim() {
     | --- | --- | --- | --- | --- | --- | --- |
     | step | dunembedding | diverged | 73ef8502 → 136084e6 | rel. 0.0057 | 0 of 192 | &#91;18, 2&#93;: -0.00963024888 → -0.00960286427 |
 
+    - dunembedding matches its loss on both sides
     - before it, compared with the good end:
     - step: dunembedding is imprecise, 184 of 192 elements, in 23 of 24 rows, first at vocabulary 0, width 0
     - [C1], its parent, was tested: diverged: dunembedding (imprecise)
@@ -290,6 +292,7 @@ fn the_commit_that_lost_the_accuracy_is_found_as_the_first_bad_one() {
     let words = ["bisect", "fixtures/step", "--good", &ids[2], "--bad", &ids[4], "--jobs", "1"];
     insta::assert_snapshot!(run(&env, &ids, &words), @"
     [C4] is the first bad commit: c4
+      dunembedding matches its loss on both sides
       dunembedding diverged: imprecise, not wrong: the float64 shadow is the same
                    95.8 % of bits differ, rel. 0.0057, 0 elements beyond noise
                    worst at [18, 2]: -0.00963024888 -> -0.00960286427, 0.67 x noise, 29404 ulp

@@ -24,6 +24,9 @@ fn the_demonstration_convicts_61b3d97_and_acquits_396b00e() {
                  larger than 1024"
             )
         );
+        let sentence =
+            "  grad_logits no longer matches its loss (rel. 0.52); at its parent it does";
+        assert_eq!(lines.next(), Some(sentence));
         assert!(lines.next().unwrap().starts_with("  grad_logits diverged: wrong, not imprecise"));
         assert!(run.stdout.contains("\n  265e7d7, its parent, was tested: equivalent\n"));
         let launch = "launch changed: lm_cross_entropy_gradient_kernel<<<256, 34>>> -> \

@@ -349,6 +349,7 @@ fn the_commit_that_repairs_a_gradient_is_found_without_a_claim() {
     insta::assert_snapshot!(said, @"
     exit code 0
     [C1] repairs dx: c1
+      dx matches its loss, and does not before it (rel. 0.25)
       before it, compared with the good end:
       dx diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.25)
          100 % of bits differ, rel. 0.25, 4 elements beyond noise

@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::captured::{CapturedBy, ReplayedCommit, find_captured};
 use super::changes::{LogReport, survey_between};
 use super::direction::{BisectEnds, Direction};
+use super::gradient_sides::{GradientSides, check_gradient_sides};
 use super::lineage::{Lineage, LineageFacts};
 use super::mended::{Mended, find_mended};
 use super::plan::Plan;
@@ -100,6 +101,8 @@ pub struct Culprit {
     pub pictures: Vec<(String, Vec<OutputPicture>)>,
     /// By fixture: its wrong accesses to memory, beside those of its first parent.
     pub accesses: Vec<(String, Accesses)>,
+    /// Its gradients and those of its first parent beside their losses, if the search was for one of them.
+    pub gradients: Vec<GradientSides>,
     /// The launches changed since its first parent.
     pub launches: Vec<LaunchChange>,
     /// The diff of its sources against its first parent.
@@ -280,16 +283,19 @@ fn conclude_search(
         // Nothing is left to test and nothing was found: whatever is between the ends may be it.
         None => Conclusion::Ambiguous { candidates: planned.plan.new.clone() },
     };
-    let culprit = match conclusion {
+    let mut culprit = match conclusion {
         Conclusion::Found { culprit, .. } | Conclusion::Probable { culprit, .. } => {
             Some(collect_culprit_evidence(planned, &mut steady, culprit, flaky, listener)?)
         }
         _ => None,
     };
-    let mended = match &culprit {
-        Some(culprit) => find_mended(planned.bisection, &planned.plan, &steady.wanted, culprit)?,
-        None => Vec::new(),
-    };
+    let mut mended = Vec::new();
+    if let Some(culprit) = &mut culprit {
+        let bisection = planned.bisection;
+        culprit.gradients =
+            check_gradient_sides(bisection, &planned.plan, &steady.wanted, culprit)?;
+        mended = find_mended(bisection, planned.plan.direction, &steady.wanted, culprit);
+    }
     let log = match &conclusion {
         Conclusion::NotMonotone { .. } => Some(survey_between(planned)?),
         _ => None,
@@ -491,7 +497,17 @@ fn collect_culprit_evidence(
     acquitted.dedup();
     let accesses = check_culprit_accesses(planned, culprit, first)?;
     let pictures = draw_culprit_pictures(planned, culprit)?;
-    Ok(Culprit { commit: culprit, seen, pictures, accesses, launches, diff, parents, acquitted })
+    Ok(Culprit {
+        commit: culprit,
+        seen,
+        pictures,
+        accesses,
+        gradients: Vec::new(),
+        launches,
+        diff,
+        parents,
+        acquitted,
+    })
 }
 
 /// A culprit without tested parents: all of it is new.
@@ -507,6 +523,7 @@ fn culprit_without_parents(
         seen,
         pictures: draw_culprit_pictures(planned, culprit)?,
         accesses: check_culprit_accesses(planned, culprit, None)?,
+        gradients: Vec::new(),
         launches: Vec::new(),
         diff,
         parents,

@@ -3,12 +3,10 @@
 use serde::Serialize;
 
 use super::conclusion::Culprit;
-use super::plan::Plan;
-use super::{BisectError, Bisection, Direction, Symptom};
+use super::gradient_sides::GradientSides;
+use super::{Bisection, Direction, Symptom};
 use replay_base::summary::Number;
-use replay_engine::judge::{
-    GradientCheck, GradientVerdict, Judgement, OutputJudgement, Story, WrongBy,
-};
+use replay_engine::judge::{OutputJudgement, Story, WrongBy};
 use std::collections::BTreeSet;
 
 /// An output that is right since the culprit, and was not before.
@@ -43,81 +41,53 @@ pub enum MendedBy {
 /// breaks something too.
 pub(super) fn find_mended(
     bisection: &Bisection<'_>,
-    plan: &Plan,
+    direction: Direction,
     wanted: &BTreeSet<Symptom>,
     culprit: &Culprit,
-) -> Result<Vec<Mended>, BisectError> {
-    if plan.direction == Direction::Repairs || !bisection.on.minds_values() {
-        return Ok(Vec::new());
+) -> Vec<Mended> {
+    if direction == Direction::Repairs || !bisection.on.minds_values() {
+        return Vec::new();
     }
-    let wanted_outputs: Vec<(&str, &OutputJudgement)> = culprit
-        .seen
-        .observations
-        .iter()
-        .filter_map(|observation| Some((&*observation.fixture, observation.judgement.as_ref()?)))
-        .flat_map(|(fixture, judgement)| list_wanted_outputs(fixture, judgement, wanted))
-        .collect();
+    let wanted_outputs = list_wanted_outputs(culprit, wanted);
     let mended: Vec<Mended> = wanted_outputs
         .iter()
         .filter_map(|(fixture, output)| mended_by_accuracy(fixture, output))
         .collect();
     if !mended.is_empty() && mended.len() == wanted_outputs.len() {
-        return Ok(mended);
+        return mended;
     }
-    // A program is run many times for its gradients: a claim about it is not questioned at this price.
-    let has_cheap_gradients = bisection.lab.backend().has_orders();
-    let may_be_mended = has_cheap_gradients
-        && wanted_outputs.iter().any(|(_, output)| is_other_mathematics(output));
-    let (true, Some(&parent)) = (may_be_mended, culprit.parents.first()) else {
-        return Ok(Vec::new());
-    };
-    let after = bisection.gradients(plan.ids[culprit.commit as usize])?;
-    if after.iter().flat_map(|(_, checks)| checks).any(is_off) {
-        return Ok(Vec::new());
+    let is_other = wanted_outputs.iter().any(|(_, output)| is_other_mathematics(output));
+    if !is_other || culprit.gradients.iter().any(GradientSides::is_culprit_off) {
+        return Vec::new();
     }
-    let before = bisection.wrong_gradients(plan.ids[parent as usize])?;
-    let mut mended = Vec::new();
-    for (fixture, checks) in before {
-        let of_fixture = after.iter().filter(|(name, _)| *name == fixture);
-        let matching: Vec<&str> = of_fixture
-            .flat_map(|(_, checks)| checks)
-            .filter(|check| check.story.verdict() == GradientVerdict::Matches)
-            .map(|check| check.output.as_str())
-            .collect();
-        for GradientCheck { output, of, .. } in checks {
-            let keeps_loss =
-                !of.is_empty() && of.iter().all(|term| keeps_output(culprit, &fixture, term));
-            if keeps_loss && matching.contains(&output.as_str()) {
-                mended.push(Mended { fixture: fixture.clone(), output, by: MendedBy::Loss });
+    let mended_sides = culprit.gradients.iter().filter(|sides| sides.are_mended());
+    let mended = mended_sides.map(|sides| Mended {
+        fixture: sides.fixture.clone(),
+        output: sides.culprit.output.clone(),
+        by: MendedBy::Loss,
+    });
+    mended.collect()
+}
+
+/// The outputs of `culprit` with a symptom of values among `wanted`, each with its fixture.
+pub(super) fn list_wanted_outputs<'c>(
+    culprit: &'c Culprit,
+    wanted: &BTreeSet<Symptom>,
+) -> Vec<(&'c str, &'c OutputJudgement)> {
+    let mut wanted_outputs = Vec::new();
+    for observation in &culprit.seen.observations {
+        for output in observation.judgement.iter().flat_map(|judgement| &judgement.outputs) {
+            let is_wanted = wanted.iter().any(|symptom| {
+                symptom.is_of_values()
+                    && symptom.fixture() == observation.fixture
+                    && symptom.output() == Some(output.name.as_str())
+            });
+            if is_wanted {
+                wanted_outputs.push((observation.fixture.as_str(), output));
             }
         }
     }
-    Ok(mended)
-}
-
-/// Whether `culprit` leaves the output `name` as it was. A gradient may match a loss that is another one.
-fn keeps_output(culprit: &Culprit, fixture: &str, name: &str) -> bool {
-    let of_fixture = culprit.seen.observations.iter().filter(|seen| *seen.fixture == *fixture);
-    let outputs = of_fixture
-        .filter_map(|seen| seen.judgement.as_ref())
-        .flat_map(|judgement| &judgement.outputs);
-    outputs.filter(|output| output.name == name).all(|output| output.story.verdict().agrees())
-}
-
-/// The outputs of `judgement` with a symptom among `wanted`.
-fn list_wanted_outputs<'j>(
-    fixture: &'j str,
-    judgement: &'j Judgement,
-    wanted: &BTreeSet<Symptom>,
-) -> Vec<(&'j str, &'j OutputJudgement)> {
-    let is_wanted = |output: &&OutputJudgement| {
-        wanted.iter().any(|symptom| {
-            symptom.is_of_values()
-                && symptom.fixture() == fixture
-                && symptom.output() == Some(output.name.as_str())
-        })
-    };
-    judgement.outputs.iter().filter(is_wanted).map(|output| (fixture, output)).collect()
+    wanted_outputs
 }
 
 fn mended_by_accuracy(fixture: &str, output: &OutputJudgement) -> Option<Mended> {
@@ -143,8 +113,4 @@ fn is_other_mathematics(output: &OutputJudgement) -> bool {
             false
         }
     }
-}
-
-fn is_off(check: &GradientCheck) -> bool {
-    check.story.verdict() >= GradientVerdict::Imprecise
 }

@@ -1,9 +1,13 @@
 //! A defect of both ends of a search: gradients off their loss.
 
+use std::time::Duration;
+
 use super::direction::Direction;
 use super::workers::PlannedSearch;
 use super::{BisectError, Bisection};
-use replay_engine::judge::{GradientCheck, GradientVerdict, check_gradients};
+use replay_engine::judge::{
+    GradientCheck, GradientVerdict, check_gradients, check_gradients_within,
+};
 use replay_history::{Commit, CommitId, SourceSpec};
 use replay_search::{Conclusion, EndsRefusal};
 
@@ -27,10 +31,12 @@ pub struct Oldest {
 }
 
 impl Bisection<'_> {
-    /// By fixture: the gradients of `commit` beside their loss; none where it cannot be tested.
+    /// By fixture: the gradients of `commit` beside their loss, made within `limit` if there is one; none where it cannot
+    /// be tested.
     pub(super) fn gradients(
         &self,
         commit: CommitId,
+        limit: Option<Duration>,
     ) -> Result<Vec<(String, Vec<GradientCheck>)>, BisectError> {
         let mut checks_by_fixture = Vec::new();
         for target in &self.targets {
@@ -40,7 +46,11 @@ impl Bisection<'_> {
                 Err(error) => return Err(error.into()),
             };
             let trial = self.lab.trial(&target.subject, &sources.into());
-            checks_by_fixture.push((target.subject.fixture.name.clone(), check_gradients(&trial)?));
+            let checks = match limit {
+                Some(limit) => check_gradients_within(&trial, limit)?,
+                None => check_gradients(&trial)?,
+            };
+            checks_by_fixture.push((target.subject.fixture.name.clone(), checks));
         }
         Ok(checks_by_fixture)
     }
@@ -50,7 +60,7 @@ impl Bisection<'_> {
         &self,
         commit: CommitId,
     ) -> Result<Vec<(String, Vec<GradientCheck>)>, BisectError> {
-        let mut checks_by_fixture = self.gradients(commit)?;
+        let mut checks_by_fixture = self.gradients(commit, None)?;
         for (_, checks) in &mut checks_by_fixture {
             checks.retain(|check| check.story.verdict() >= GradientVerdict::Imprecise);
         }
@@ -103,7 +113,7 @@ fn find_oldest(
     if keys[&commit.id] == keys[&good.id] {
         return Ok(None);
     }
-    let checks = bisection.gradients(commit.id)?;
+    let checks = bisection.gradients(commit.id, None)?;
     let mut is_right = true;
     for (fixture, shared) in shared_checks {
         for GradientCheck { output, .. } in shared {

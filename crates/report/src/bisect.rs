@@ -5,6 +5,7 @@ use anstyle::Style;
 use super::accesses::{access_lines, name_access_fault};
 use super::captured_by::captured_lines;
 use super::changes;
+use super::gradient_sides::describe_gradient_sides;
 use super::judgement::{
     ORDER, describe_launch_change, more_accurate, output_lines, render_gradient_line, verdict_line,
     verdict_name, verdict_style,
@@ -368,10 +369,29 @@ fn write_conviction(
     }
 }
 
-/// The sides of the comparison below the culprit's line, and the truth about them.
-pub(super) fn list_comparison_lines(report: &SearchReport) -> Vec<String> {
+/// The truth about both sides of the culprit: what it mends, and the gradients searched for beside their losses.
+pub(super) fn list_truth_lines(report: &SearchReport) -> Vec<String> {
     let mut lines: Vec<String> = report.mended.iter().map(describe_mended).collect();
-    let is_mended = !lines.is_empty();
+    let Some(culprit) = &report.culprit else { return lines };
+    let several = culprit.seen.observations.len() > 1;
+    for sides in &culprit.gradients {
+        let is_told = report
+            .mended
+            .iter()
+            .any(|mended| mended.fixture == sides.fixture && mended.output == sides.culprit.output);
+        if !sides.is_wanted || is_told {
+            continue;
+        }
+        let sentence = describe_gradient_sides(sides);
+        lines.push(if several { format!("{}: {sentence}", sides.fixture) } else { sentence });
+    }
+    lines
+}
+
+/// The truth about the culprit, and the sides of the comparison below its line.
+pub(super) fn list_comparison_lines(report: &SearchReport) -> Vec<String> {
+    let mut lines = list_truth_lines(report);
+    let is_mended = !report.mended.is_empty();
     match report.direction {
         Direction::Breaks if is_mended => lines.push("compared with the good end:".to_owned()),
         Direction::Breaks => {}

@@ -10,6 +10,7 @@ mod captured_by;
 mod changes;
 mod devices;
 mod explain;
+mod gradient_sides;
 mod html;
 mod json;
 mod judgement;

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::convert::identity;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -130,6 +130,24 @@ impl GradientPlace {
 /// # Errors
 /// [`ReplayError`] if the machine or the fixture is at fault.
 pub fn check_gradients(trial: &Trial) -> Result<Vec<GradientCheck>, ReplayError> {
+    check_gradients_with(trial, trial.lab().gradient_effort())
+}
+
+/// The same within `limit`, unless the user has named an effort or a result is known.
+///
+/// # Errors
+/// As [`check_gradients`].
+pub fn check_gradients_within(
+    trial: &Trial,
+    limit: Duration,
+) -> Result<Vec<GradientCheck>, ReplayError> {
+    check_gradients_with(trial, trial.lab().gradient_effort().at_most(limit))
+}
+
+fn check_gradients_with(
+    trial: &Trial,
+    effort: GradientEffort,
+) -> Result<Vec<GradientCheck>, ReplayError> {
     let fixture = trial.fixture();
     let lab = trial.lab();
     if !fixture.outputs.iter().any(has_differentiable_loss) {
@@ -138,15 +156,15 @@ pub fn check_gradients(trial: &Trial) -> Result<Vec<GradientCheck>, ReplayError>
     if trial.variant()?.is_none() {
         return Ok(Vec::new());
     }
-    let effort = lab.gradient_effort();
     if effort == GradientEffort::Off {
         return Ok(create_unknown_checks(fixture, &UncheckedGradient::LeftOut));
     }
     let key = trial.key_of(&format!("gradcheck {effort}"))?;
     let full_key = trial.key_of(&format!("gradcheck {}", GradientEffort::Full))?;
-    // A full check does for any limit in time.
+    // A full check does for any limit in time, and so does that of a longer one.
+    let usual_key = trial.key_of(&format!("gradcheck {}", lab.gradient_effort()))?;
     let keys = match effort {
-        GradientEffort::Within(_) => &[&full_key, &key][..],
+        GradientEffort::Within(_) => &[&full_key, &usual_key, &key][..],
         _ => &[&key],
     };
     for key in keys {

@@ -46,7 +46,9 @@ pub use self::accesses::{
     AccessStory, Accesses, JudgedAccess, TrustedReplay, UncheckedSide, check_accesses_on_both,
     check_trial_accesses,
 };
-pub use self::gradcheck::{GradientCheck, GradientPlace, GradientVerdict, check_gradients};
+pub use self::gradcheck::{
+    GradientCheck, GradientPlace, GradientVerdict, check_gradients, check_gradients_within,
+};
 pub use self::gradient_story::{GradientStory, SpoiltInput, UncheckedGradient, format_long_name};
 pub use self::known::{Imprecision, KnownCheck, check_captured, check_oracle, has_captured_bits};
 pub use self::launches::{LaunchChange, diff_launches};

@@ -54,6 +54,14 @@ impl SlopeEffort {
 impl GradientEffort {
     /// The default.
     pub const USUAL: GradientEffort = GradientEffort::Within(Duration::from_secs(120));
+
+    /// The same, but for a time no longer than `limit`.
+    pub(crate) fn at_most(self, limit: Duration) -> GradientEffort {
+        match self {
+            GradientEffort::Within(own_limit) => GradientEffort::Within(own_limit.min(limit)),
+            GradientEffort::Off | GradientEffort::Quick | GradientEffort::Full => self,
+        }
+    }
 }
 
 impl fmt::Display for GradientEffort {

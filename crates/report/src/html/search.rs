@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::super::RunRecord;
 use super::super::bisect::{
-    Origin, SearchRequest, answer_name, observation_line, render_bisect_text,
+    Origin, SearchRequest, answer_name, list_truth_lines, observation_line, render_bisect_text,
     render_search_headline,
 };
 use super::super::judgement::verdict_name;
@@ -52,7 +52,8 @@ fn build_search_head(report: &SearchReport, request: &SearchRequest<'_>) -> Page
         SearchEnd::Ambiguous => Mood::Caution,
         SearchEnd::Refused => Mood::Untold,
     };
-    let mut notes = Vec::new();
+    let mut notes: Vec<ReportLine> =
+        list_truth_lines(report).into_iter().map(ReportLine::from).collect();
     if let Conclusion::Probable { probability, .. } = report.conclusion {
         let percent = (100.0 * probability).min(99.99);
         notes.push(ReportLine::from(format!(

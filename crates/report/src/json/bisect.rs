@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::gradients::{CheckedGradient, checked_gradients};
+use super::gradients::{CheckedGradient, checked_gradient, checked_gradients};
 use super::log::{LogTold, build_json_log};
 use super::outputs::{JudgedOutput, judged_outputs};
 use super::{
@@ -14,10 +14,12 @@ use crate::bisect::{
     SearchRequest, answer_name, list_searches_before, list_searches_behind, observation_line,
     warning_words,
 };
+use crate::gradient_sides::describe_gradient_sides;
 use crate::refusal::render_refusal_text;
 use crate::{Revision, RunRecord};
 use replay_bisect::{
-    BisectEnds, Culprit, Direction, Event, Mended, Observation, SearchReport, Seen, Symptom,
+    BisectEnds, Culprit, Direction, Event, GradientSides, Mended, Observation, SearchReport, Seen,
+    Symptom,
 };
 use replay_engine::judge::{LaunchChange, Verdict};
 use replay_engine::trial::Status;
@@ -136,6 +138,8 @@ struct CulpritTold<'a> {
     commit: Option<Revision>,
     fixtures: Vec<CulpritFixture<'a>>,
     accesses: Vec<CulpritAccesses<'a>>,
+    /// Its gradients and those of its first parent beside their losses, if the search was for one of them.
+    beside_loss: Vec<GradientSidesTold<'a>>,
     launches_changed: &'a [LaunchChange],
     parents: Vec<TestedCommit>,
     acquitted: Vec<TestedCommit>,
@@ -150,6 +154,34 @@ struct CulpritFixture<'a> {
     status: Option<&'a Status>,
     outputs: Option<Vec<JudgedOutput<'a>>>,
     gradients: Vec<CheckedGradient<'a>>,
+}
+
+/// A gradient beside its loss on both sides of the culprit.
+#[derive(Serialize, schemars::JsonSchema)]
+struct GradientSidesTold<'a> {
+    fixture: &'a str,
+    /// Whether the search was for it.
+    wanted: bool,
+    /// Whether the culprit leaves the loss as it was.
+    keeps_loss: bool,
+    /// Both sides in a sentence.
+    text: String,
+    culprit: CheckedGradient<'a>,
+    /// The first parent; null where it cannot be tested.
+    parent: Option<CheckedGradient<'a>>,
+}
+
+impl<'a> From<&'a GradientSides> for GradientSidesTold<'a> {
+    fn from(sides: &'a GradientSides) -> GradientSidesTold<'a> {
+        GradientSidesTold {
+            fixture: &sides.fixture,
+            wanted: sides.is_wanted,
+            keeps_loss: sides.keeps_loss,
+            text: describe_gradient_sides(sides),
+            culprit: checked_gradient(&sides.culprit),
+            parent: sides.parent.as_ref().map(checked_gradient),
+        }
+    }
 }
 
 #[derive(Serialize, schemars::JsonSchema)]
@@ -300,6 +332,7 @@ fn build_json_culprit<'a>(report: &'a SearchReport, culprit: &'a Culprit) -> Cul
         commit: look_up_revision(report, culprit.commit),
         fixtures: fixtures.collect(),
         accesses: culprit_accesses.collect(),
+        beside_loss: culprit.gradients.iter().map(GradientSidesTold::from).collect(),
         launches_changed: &culprit.launches,
         parents: tested_commits(report, &culprit.parents),
         acquitted: tested_commits(report, &culprit.acquitted),

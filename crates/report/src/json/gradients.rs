@@ -82,7 +82,8 @@ pub(super) fn checked_gradients(checks: &[GradientCheck]) -> Vec<CheckedGradient
     checks.iter().map(checked_gradient).collect()
 }
 
-fn checked_gradient(check: &GradientCheck) -> CheckedGradient<'_> {
+/// `check`, as documents have it.
+pub(super) fn checked_gradient(check: &GradientCheck) -> CheckedGradient<'_> {
     let is_measured = !matches!(check.story, GradientStory::Unchecked(_));
     let measured = |number: f64| is_measured.then_some(number);
     CheckedGradient {
