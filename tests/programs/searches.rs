@@ -71,6 +71,38 @@ fn a_bisect_names_the_commit_among_those_that_cannot_be_run() {
 }
 
 #[test]
+fn commits_that_touch_no_file_that_a_replay_opens_are_not_tested() {
+    let keys = "program = [\"./speaker\"]\ntree = [\"kernel.txt\", \"notes\"]";
+    let env = TestEnv::isolated().with_program(keys, "");
+    env.repo.write("notes/a", "none");
+    let good = env.kernel("divide 3");
+    let mut culprit = String::new();
+    for number in 0..12 {
+        env.repo.commit_file("notes/a", &number.to_string(), "Note something");
+        if number == 6 {
+            culprit = env.kernel("divide 4");
+        }
+    }
+    let bad = env.kernel("divide 4\nsay more");
+    let search = ["bisect", "fixtures/tiny", "--good", &good, "--bad", &bad, "--jobs", "1"];
+    let found = env.replay(&search);
+    let answer = format!("{} is the first bad commit: ", &culprit[..7]);
+    assert!(found.stdout.starts_with(&answer), "{}", found.text());
+    let note = "note: of 15 variants, 3 differ in a name or in a file that a replay opened\n";
+    assert!(found.stdout.contains(note), "{}", found.text());
+    let tests =
+        found.stderr.lines().filter(|line| line.contains(" good: ") || line.contains(" bad: "));
+    // Both ends, the culprit, its parent from a tree of its own, and the commit with the largest diff.
+    assert!(tests.count() <= 5, "{}", found.text());
+    let known = env.replay(&[&search[..], &["--format", "json"]].concat());
+    assert!(
+        known.stdout.contains("\"grouped\":{\"variants\":15,\"groups\":3}"),
+        "{}",
+        known.text()
+    );
+}
+
+#[test]
 fn commits_with_other_outputs_are_judged_by_the_wanted_ones_wherever_they_exist() {
     for other in ["extra", "omit", "flat", "double"] {
         let env = TestEnv::with_speaker();

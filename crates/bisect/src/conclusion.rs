@@ -7,6 +7,7 @@ use super::captured::{CapturedBy, ReplayedCommit, find_captured};
 use super::changes::{LogReport, survey_between};
 use super::direction::{BisectEnds, Direction};
 use super::gradient_sides::{GradientSides, check_gradient_sides};
+use super::groups::Grouped;
 use super::lineage::{Lineage, LineageFacts};
 use super::mended::{Mended, find_mended};
 use super::plan::Plan;
@@ -66,6 +67,8 @@ pub struct SearchReport {
     pub captured: Vec<CapturedBy>,
     /// Whether tests were repeated because their verdicts differed.
     pub flaky: bool,
+    /// How many variants count as fewer, by what the tests opened.
+    pub grouped: Option<Grouped>,
     commits: HashMap<u32, Commit>,
     seen: HashMap<u32, Seen>,
 }
@@ -347,6 +350,7 @@ fn conclude_search(
         lineage,
         captured,
         flaky,
+        grouped: steady.grouped,
         commits,
         seen,
     })

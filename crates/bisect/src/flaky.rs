@@ -27,6 +27,7 @@ pub(super) fn run_flaky_search<'l>(
         seen: HashMap::new(),
         wanted: BTreeSet::new(),
         recalled: BTreeSet::new(),
+        grouped: None,
     };
     let bad_end = plan.defective()[0];
     for _ in 0..PATIENCE {

@@ -12,6 +12,7 @@ mod conclusion;
 mod direction;
 mod flaky;
 mod gradient_sides;
+mod groups;
 mod lineage;
 mod mended;
 mod plan;
@@ -39,6 +40,7 @@ pub use changes::{LogChange, LogReport, LogStep, LogWork, Repair, UntestedCommit
 pub use conclusion::{Behind, Culprit, SearchEnd, SearchReport, Tested};
 pub use direction::{BisectEnds, Direction};
 pub use gradient_sides::GradientSides;
+pub use groups::Grouped;
 pub use lineage::{Knowledge, Lineage, LineageCommit};
 pub use mended::{Mended, MendedBy};
 pub use plan::Plan;

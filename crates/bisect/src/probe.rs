@@ -86,6 +86,9 @@ pub struct Observation {
     /// Its gradients beside their loss, in a search for these.
     #[serde(skip)]
     pub gradients: Vec<GradientCheck>,
+    /// The files of the program's tree that its replays opened; none where that is not known.
+    #[serde(skip)]
+    pub(super) opened: Option<BTreeSet<String>>,
     pub symptoms: BTreeSet<Symptom>,
     /// Symptoms left unchecked.
     #[serde(skip)]
@@ -277,10 +280,15 @@ impl CommitProbe {
         orders: bool,
     ) -> Result<Observation, ReplayError> {
         match sources {
-            Sources::Found(sources) => self.begin(lab, sources, true).observation(orders),
+            Sources::Found(sources) => {
+                let test = self.begin(lab, sources, true);
+                let observation = test.observation(orders)?;
+                Ok(Observation { opened: test.trial.opened()?, ..observation })
+            }
             Sources::Missing { reason, hint } => {
                 let untestable = self.untestable(None, reason.clone());
-                Ok(Observation { orders, hint: hint.clone(), ..untestable })
+                let opened = Some(BTreeSet::new());
+                Ok(Observation { orders, opened, hint: hint.clone(), ..untestable })
             }
         }
     }
@@ -387,6 +395,7 @@ impl CommitProbe {
             ordered_alike: Vec::new(),
             accesses: None,
             gradients: Vec::new(),
+            opened: None,
             symptoms: BTreeSet::new(),
             unknown: BTreeSet::new(),
             untestable: None,

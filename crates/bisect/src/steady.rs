@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+use super::groups::{Grouped, Groups};
 use super::probe::Seen;
 use super::symptom::{Symptom, ask_for_orders, select_wanted};
 use super::workers::{PlannedSearch, TestThreads};
@@ -33,6 +34,8 @@ pub(super) struct Steady {
     pub wanted: BTreeSet<Symptom>,
     /// Commits whose verdict was in the cache when their test began.
     pub recalled: BTreeSet<u32>,
+    /// How many variants count as fewer, by what tests opened.
+    pub grouped: Option<Grouped>,
 }
 
 /// How a search ends.
@@ -49,6 +52,7 @@ struct SteadySearch<'a, 'l> {
     listener: &'l mut SearchListener<'l>,
     workers: TestThreads<(Seen, bool)>,
     steady: Steady,
+    groups: Groups,
     ends_known: bool,
     /// Tests without an answer until the bad ends have shown their symptoms.
     held: Vec<(u32, Seen)>,
@@ -56,6 +60,10 @@ struct SteadySearch<'a, 'l> {
     recalled: VecDeque<u32>,
     recalling: BTreeSet<u32>,
     recall_done: bool,
+    /// Whether the groups of variants were made.
+    is_grouped: bool,
+    /// The culprit and its parents, where they are tested though others of their groups were.
+    standing_in: BTreeSet<u32>,
 }
 
 /// Searches between the ends of `planned`'s plan.
@@ -76,18 +84,28 @@ pub(super) fn run_steady_search<'a, 'l>(
             seen: HashMap::new(),
             wanted: BTreeSet::new(),
             recalled: BTreeSet::new(),
+            grouped: None,
         },
+        groups: Groups::new(&planned.bisection.targets),
         ends_known: false,
         held: Vec::new(),
         recalled: VecDeque::new(),
         recalling: BTreeSet::new(),
         recall_done: false,
+        is_grouped: false,
+        standing_in: BTreeSet::new(),
     };
     if run.steady.search.outcome().is_none() {
         run.announce();
     }
-    while run.steady.search.outcome().is_none() {
-        run.fill()?;
+    loop {
+        let is_over = run.steady.search.outcome().is_some();
+        if is_over && !run.test_stand_ins()? {
+            break;
+        }
+        if !is_over {
+            run.fill()?;
+        }
         let Some((commit, (test_result, is_same))) = run.workers.wait()? else { break };
         if !is_same {
             return Ok(SteadyOutcome::Flaky(commit));
@@ -208,8 +226,46 @@ impl SteadySearch<'_, '_> {
             seen: &test_result,
             state: &state,
         });
+        let has_news = self.groups.learn(&test_result);
         self.steady.seen.insert(self.planned.variant(commit), test_result);
+        let is_stand_in = self.standing_in.contains(&commit);
+        let phase = self.steady.search.state().phase;
+        let is_open = !matches!(phase, Phase::Ends | Phase::Done);
+        if is_stand_in || is_open && (has_news || !self.is_grouped) {
+            self.is_grouped = true;
+            self.regroup()?;
+        }
         Ok(())
+    }
+
+    /// Joins variants that no test so far can tell apart, once all ends have answers.
+    fn regroup(&mut self) -> Result<(), BisectError> {
+        let planned = self.planned;
+        let tested = &self.steady.tested;
+        let groups = self.groups.number(planned.bisection, &planned.plan, tested)?;
+        self.steady.grouped = Grouped::count(&planned.plan, &groups);
+        Ok(self.steady.search.regroup(groups)?)
+    }
+
+    /// Tests the culprit and its parents where another commit of their group stood in for them. Returns whether the search
+    /// waits for such a test.
+    fn test_stand_ins(&mut self) -> Result<bool, BisectError> {
+        let Some(Conclusion::Found { culprit, .. }) = self.steady.search.outcome() else {
+            return Ok(false);
+        };
+        let graph = &self.planned.plan.graph;
+        let parents = graph.followed(culprit, self.planned.bisection.first_parent);
+        let mut open_commits = [&[culprit], parents].concat();
+        open_commits.retain(|&commit| {
+            self.steady.search.known_answer(commit).is_some()
+                && !self.steady.seen.contains_key(&self.planned.variant(commit))
+        });
+        for &commit in &open_commits {
+            if self.standing_in.insert(commit) {
+                self.start(commit)?;
+            }
+        }
+        Ok(!open_commits.is_empty())
     }
 
     /// Lists, once, the commits tested by an earlier search: their answers cost nothing.

@@ -187,7 +187,7 @@ impl History {
         Ok((SourceKey::new(*hasher.finalize().as_bytes()), met_link))
     }
 
-    fn hash_ids(
+    pub(super) fn hash_ids(
         &self,
         walk: &TreeWalk<'_, GitTree<'_>>,
         named_path: &NamedPath,

@@ -17,6 +17,7 @@ mod keys;
 mod libgit2;
 mod lineage;
 mod objects;
+mod opened;
 mod other_revisions;
 mod overlay;
 mod renames;

@@ -18,8 +18,8 @@ use super::style::{BOLD, COMMIT, DIM, GREEN, RED, YELLOW};
 use super::text::describe_failure;
 use super::{Blame, Revision};
 use replay_bisect::{
-    Behind, BisectEnds, Culprit, Direction, Mended, MendedBy, Observation, SearchReport, Seen,
-    Symptom, Tested,
+    Behind, BisectEnds, Culprit, Direction, Grouped, Mended, MendedBy, Observation, SearchReport,
+    Seen, Symptom, Tested,
 };
 use replay_engine::judge::{GradientCheck, GradientVerdict, Judgement, Verdict};
 use replay_engine::trial::{Outcome, Status};
@@ -308,7 +308,12 @@ pub(super) fn render_search_warnings(report: &SearchReport) -> impl Iterator<Ite
         }
         Behind::Nothing | Behind::Another(_) => None,
     };
-    let captured = captured_lines(&report.captured).into_iter();
+    let grouped = report.grouped.map(|Grouped { variants, groups }| {
+        format!(
+            "of {variants} variants, {groups} differ in a name or in a file that a replay opened"
+        )
+    });
+    let captured = captured_lines(&report.captured).into_iter().chain(grouped);
     let noted = collect_program_notes(report).into_iter().map(str::to_owned).chain(captured);
     warned.chain(unclear).chain(noted.map(|note| begin_note().and(note)))
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::belief::{Belief, FlakyPick, Rate};
 use super::candidates::{Candidates, ReducedPlace};
 use super::ends::SearchBounds;
-use super::graph::Graph;
+use super::graph::{Graph, GraphError};
 use super::pick::Field;
 use super::reach::ReachGraph;
 use super::words::{Conclusion, Options, Phase, SearchError, SearchState, TestAnswer, Warning};
@@ -18,6 +18,8 @@ pub struct Search {
     pub(super) ends: SearchBounds,
     candidates: Candidates,
     known: HashMap<u32, TestAnswer>,
+    /// All answers, in their order.
+    answers: Vec<(u32, TestAnswer)>,
     pub(super) in_flight: Vec<u32>,
     contradictions: Vec<u32>,
     answered: usize,
@@ -58,6 +60,7 @@ impl Search {
             graph,
             options,
             known: HashMap::new(),
+            answers: Vec::new(),
             in_flight: Vec::new(),
             contradictions: Vec::new(),
             answered: 0,
@@ -134,6 +137,7 @@ impl Search {
             return;
         }
         self.answered += 1;
+        self.answers.push((commit, answer));
         self.cancel(commit);
         if self.belief.is_some() {
             self.observe(commit, answer);
@@ -152,6 +156,36 @@ impl Search {
             }
         }
         self.refresh();
+    }
+
+    /// Goes on with other variants of the commits: what was found out meanwhile joins or parts them. Answers hold for the
+    /// variants of the commits that were tested.
+    ///
+    /// # Errors
+    /// [`GraphError`] if there is not one variant for each commit.
+    ///
+    /// # Panics
+    /// If the search is one of flaky tests.
+    pub fn regroup(&mut self, variant: Vec<u32>) -> Result<(), GraphError> {
+        assert!(self.belief.is_none(), "flaky tests are observations of single commits");
+        let graph = self.graph.with_variants(variant)?;
+        let answers = std::mem::take(&mut self.answers);
+        let SearchBounds { good, bad, .. } = &self.ends;
+        self.ends = SearchBounds::new(&graph, good, bad, &self.options);
+        self.candidates = Candidates::new(&graph, &self.ends.good, &self.ends.bad, &self.options);
+        self.graph = graph;
+        self.known.clear();
+        self.contradictions.clear();
+        self.answered = 0;
+        self.view = None;
+        if self.options.trust_ends {
+            self.trust_ends();
+        }
+        self.refresh();
+        for (commit, answer) in answers {
+            self.answer(commit, answer);
+        }
+        Ok(())
     }
 
     /// Commits in flight whose answer no longer matters; stop them and [`cancel`](Self::cancel).

@@ -58,6 +58,14 @@ impl Graph {
         Ok(Self { parents, variant })
     }
 
+    /// The same commits with other variants.
+    ///
+    /// # Errors
+    /// [`GraphError::VariantCount`] if there is not one for each commit.
+    pub fn with_variants(&self, variant: Vec<u32>) -> Result<Graph, GraphError> {
+        Graph::new(self.parents.clone(), variant)
+    }
+
     /// How many commits there are.
     pub fn len(&self) -> usize {
         self.parents.len()

@@ -530,3 +530,57 @@ fn what_the_next_round_asks_for_was_forecast() {
         );
     }
 }
+
+/// Searches a line of `size` commits that are bad from `culprit` on. Commits are regrouped by `group` once the ends have
+/// answers. Returns the culprit and the number of tests.
+fn regrouped(size: usize, culprit: u32, group: impl Fn(u32) -> u32) -> (u32, usize) {
+    let mut search =
+        Search::new(linear(size), &[0], &[size as u32 - 1], Options::default()).unwrap();
+    let mut tests = 0;
+    let mut is_grouped = false;
+    loop {
+        match search.outcome() {
+            Some(Conclusion::Found { culprit, .. }) => return (culprit, tests),
+            Some(other) => panic!("{other:?}"),
+            None => {}
+        }
+        if !is_grouped && search.state().phase != Phase::Ends {
+            is_grouped = true;
+            search.regroup((0..size as u32).map(&group).collect()).unwrap();
+            continue;
+        }
+        let pick = search.next(1, &|_| false)[0];
+        tests += 1;
+        search.answer(pick, TestAnswer::for_commit(pick >= culprit));
+    }
+}
+
+#[test]
+fn commits_that_are_joined_during_a_search_are_tested_once() {
+    assert_eq!(regrouped(40, 20, |commit| commit / 10 * 10), (20, 4));
+    assert_eq!(regrouped(40, 20, |commit| commit).0, 20);
+    assert!(regrouped(40, 20, |commit| commit).1 > 6, "each by itself");
+}
+
+#[test]
+fn tests_in_flight_and_answers_outlive_other_groups() {
+    let mut search = Search::new(linear(8), &[0], &[7], Options::default()).unwrap();
+    search.answer(0, TestAnswer::Good);
+    search.answer(7, TestAnswer::Bad);
+    let in_flight = search.next(1, &|_| false);
+    search.regroup(vec![0, 0, 0, 0, 4, 4, 4, 4]).unwrap();
+    assert_eq!(search.state().in_flight, in_flight);
+    assert_eq!(search.state().answered, 2);
+    let Some(Conclusion::Found { culprit: 4, .. }) = search.outcome() else {
+        panic!("{:?}", search.outcome());
+    };
+    // What joined them was wrong: a test of the parent itself shows the defect.
+    search.regroup((0..8).collect()).unwrap();
+    assert_eq!(search.outcome(), None);
+    search.answer(3, TestAnswer::Bad);
+    search.answer(2, TestAnswer::Good);
+    assert!(matches!(search.outcome(), Some(Conclusion::Found { culprit: 3, .. })));
+    assert!(search.warnings().is_empty());
+    let too_few = search.regroup(vec![0]).unwrap_err();
+    assert_eq!(too_few, GraphError::VariantCount { commits: 8, variants: 1 });
+}

@@ -13,6 +13,7 @@ mod mode;
 pub mod program;
 mod room;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -124,6 +125,11 @@ pub trait Variant: Send + Sync {
 
     /// The same sources on the reference machine, where this variant's own device lacks abilities.
     fn reference(&self) -> Option<&dyn Variant> {
+        None
+    }
+
+    /// The files of a program's tree that its replays so far have opened; none where that is not known.
+    fn opened(&self) -> Option<BTreeSet<String>> {
         None
     }
 

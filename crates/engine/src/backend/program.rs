@@ -3,13 +3,15 @@
 
 mod series;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use self::series::{Begun, ProgramSeries};
 use super::in_order::in_order;
 use super::{Ability, Backend, DeviceName, Held, Host, Mode, NoRoom, ReplayError, Take, Variant};
 use crate::program::{
-    self, HarnessProgram, ProgramDevice, ProgramReplay, ProgramRequest, ProgramSurroundings, Runner,
+    self, HarnessProgram, OpenedFiles, ProgramDevice, ProgramReplay, ProgramRequest,
+    ProgramSurroundings, Runner,
 };
 use crate::worker::{Ending, Run, tensor_bytes};
 use replay_base::process;
@@ -123,6 +125,7 @@ impl Backend for Programs {
             widens,
             why_kept,
             series,
+            opened: OpenedFiles::default(),
         }))
     }
 }
@@ -143,6 +146,8 @@ struct ProgramVariant {
     why_kept: OnceLock<String>,
     /// The replays of a twin with moved inputs, if one process may make several.
     series: Option<ProgramSeries>,
+    /// What all replays opened of the tree.
+    opened: OpenedFiles,
 }
 
 impl Drop for ProgramVariant {
@@ -224,6 +229,7 @@ impl ProgramVariant {
             request: &request,
             change: &mode.change,
             series,
+            opened: &self.opened,
         })
     }
 
@@ -254,12 +260,16 @@ impl ProgramVariant {
 
 impl Variant for ProgramVariant {
     fn key(&self) -> String {
-        let mut hasher = blake3::Hasher::new_derive_key("replay program variant 1");
+        let mut hasher = blake3::Hasher::new_derive_key("replay program variant 2");
         hasher.update(self.project.identity().as_bytes());
         hasher.update(&self.sources.id);
         hasher.update(self.wide.map_or("", DType::name).as_bytes());
         hasher.update(&[u8::from(self.checks_accesses)]);
         hasher.finalize().to_hex()[..40].to_owned()
+    }
+
+    fn opened(&self) -> Option<BTreeSet<String>> {
+        self.opened.paths()
     }
 
     fn call(&self) -> usize {

@@ -9,6 +9,7 @@ mod answer;
 mod error;
 mod find;
 mod inputs;
+mod opened;
 mod outputs;
 mod project;
 mod request;
@@ -19,6 +20,7 @@ mod stream;
 mod tree;
 
 pub use self::error::ProgramError;
+pub use self::opened::OpenedFiles;
 pub use self::project::HarnessProgram;
 pub use self::request::{ProgramDevice, ProgramRequest, ProgramSurroundings};
 pub use self::runner::{ProgramFault, ProgramReplay, ProgramSettings, Runner};

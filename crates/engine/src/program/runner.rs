@@ -10,6 +10,7 @@ use super::ProgramError;
 use super::answer::{AnsweredAccesses, Effect, ProgramAnswer};
 use super::error::{PrintedTail, last_line, program_system_error};
 use super::inputs;
+use super::opened::{OpenedFiles, TreeWatch};
 use super::outputs::{self, AnsweredOutput, ProgramOutputs};
 use super::project::{self, HarnessProgram, is_lacking};
 use super::request::{Places, ProgramDevice, ProgramRequest, request_variables};
@@ -98,6 +99,8 @@ pub struct ProgramReplay<'r> {
     pub change: &'r InputChange,
     /// Its series: replays for one process, in turn.
     pub series: Option<u64>,
+    /// Takes what it opens of the tree.
+    pub opened: &'r OpenedFiles,
 }
 
 /// How a replay ended, and the words of the program.
@@ -187,7 +190,10 @@ impl Runner {
     /// # Errors
     /// [`ProgramFault`] if there is no outcome: the revision cannot be run, or something else is at fault.
     pub fn run(&self, replay: &ProgramReplay<'_>) -> Result<Run, ProgramFault> {
-        let tree = self.tree(replay.project, replay.sources)?;
+        // Without a tree nobody knows what a replay would open; what a build opened shows in none.
+        let tree = self.tree(replay.project, replay.sources);
+        let tree = tree.inspect_err(|_| replay.opened.add(None))?;
+        let watch = if replay.project.spec.build.is_none() { tree.watch() } else { None };
         let work = self.cache.scratch()?;
         let places = Places {
             inputs: work.path().join("inputs.safetensors"),
@@ -206,6 +212,7 @@ impl Runner {
         let start_time = Instant::now();
         let ended = self.start(replay, &places);
         let call = start_time.elapsed();
+        replay.opened.add(watch.and_then(TreeWatch::finish));
         let run_result = ended.and_then(|ended| self.run_of(replay, ended, &places));
         let changed_path = tree.changed();
         if changed_path.is_some() {

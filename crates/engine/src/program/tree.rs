@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::error::{PrintedTail, last_line};
+use super::opened::TreeWatch;
 use super::project::{self, HarnessProgram, is_lacking};
 use super::{ProgramError, Runner};
 use replay_base::cache::{TREES, make_removable};
@@ -52,6 +53,12 @@ struct ProgramTreeState {
     changed: (i64, i64),
 }
 
+impl ProgramTreeState {
+    fn is_folder(&self) -> bool {
+        rustix::fs::FileType::from_raw_mode(self.mode).is_dir()
+    }
+}
+
 impl ProgramTree {
     /// The folder with the files.
     pub(super) fn path(&self) -> PathBuf {
@@ -78,6 +85,12 @@ impl ProgramTree {
             .collect();
         changed_paths.sort_by_key(|path| std::cmp::Reverse(path.len()));
         changed_paths.into_iter().next()
+    }
+
+    /// A watch over what is opened of it; none where the system allows none.
+    pub(super) fn watch(&self) -> Option<TreeWatch> {
+        let folders = self.entries.iter().filter(|entry| entry.state.is_folder());
+        TreeWatch::begin(&self.path(), folders.map(|entry| entry.path.as_path()))
     }
 
     /// Whether everything is in its known state. A folder's state changes with the names in it.

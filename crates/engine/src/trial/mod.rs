@@ -13,6 +13,7 @@ mod lab;
 mod lazy_value;
 mod measurement;
 mod nondeterminism;
+mod opened;
 mod order;
 mod outcome;
 mod plain_replay;
@@ -65,6 +66,8 @@ pub struct Trial {
     shadow: LazyValue<Shadow<Arc<dyn Variant>>>,
     key: LazyValue<String>,
     outcome: LazyValue<Outcome>,
+    /// Whether the outcome was in the cache.
+    is_recalled: AtomicBool,
     /// The plain run behind the outcome, until it is measured.
     plain: Mutex<Option<Plain>>,
     measurement: LazyValue<Measurement>,
@@ -102,6 +105,7 @@ impl Trial {
             shadow: LazyValue::default(),
             key: LazyValue::default(),
             outcome: LazyValue::default(),
+            is_recalled: AtomicBool::new(false),
             plain: Mutex::new(None),
             measurement: LazyValue::default(),
             is_to_be_measured: AtomicBool::new(false),

@@ -83,6 +83,7 @@ impl Trial {
     pub(super) fn replayed(&self, variant: &dyn Variant) -> Result<Outcome, ReplayError> {
         let key = self.key()?;
         if let Some(outcome) = self.lab.recall(CacheKind::Outcome, key) {
+            self.is_recalled.store(true, Ordering::Relaxed);
             return Ok(outcome);
         }
         let _span = tracing::info_span!("replay", message = self.fixture().name);
@@ -97,6 +98,7 @@ impl Trial {
         }
         let outcome = self.outcome_of(variant, &runs)?;
         self.keep_outcome(key, &outcome)?;
+        self.note_opened(variant)?;
         // A device that gives other bits by itself is measured by runs of its own, unless it has just repeated
         // them.
         let repeats = has_same_outputs(&runs.first, &runs.second);

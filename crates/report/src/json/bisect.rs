@@ -18,8 +18,8 @@ use crate::gradient_sides::describe_gradient_sides;
 use crate::refusal::render_refusal_text;
 use crate::{Revision, RunRecord};
 use replay_bisect::{
-    BisectEnds, Culprit, Direction, Event, GradientSides, Mended, Observation, SearchReport, Seen,
-    Symptom,
+    BisectEnds, Culprit, Direction, Event, GradientSides, Grouped, Mended, Observation,
+    SearchReport, Seen, Symptom,
 };
 use replay_engine::judge::{LaunchChange, Verdict};
 use replay_engine::trial::Status;
@@ -80,6 +80,8 @@ enum EventTold<'a> {
         behind: Vec<OtherChange<'a>>,
         warnings: Vec<String>,
         captured: Vec<CapturedOutputs<'a>>,
+        /// How many variants count as fewer, because they differ in files that no replay opened; null if none do.
+        grouped: Option<Grouped>,
         culprit: Option<Box<CulpritTold<'a>>>,
         #[serde(flatten)]
         conclusion: ConclusionTold<'a>,
@@ -271,6 +273,7 @@ pub fn render_bisect_json(report: &SearchReport) -> String {
         behind: list_searches_behind(report).into_iter().map(other_change).collect(),
         warnings: warnings.collect(),
         captured: captured_outputs(&report.captured),
+        grouped: report.grouped,
         culprit: report.culprit.as_ref().map(|culprit| build_json_culprit(report, culprit).into()),
         conclusion: build_json_conclusion(report),
     })
