@@ -110,11 +110,30 @@ fn the_bits_of_a_number_are_those_of_the_float() {
 }
 
 #[test]
+fn the_bytes_of_a_number_are_those_of_the_float() {
+    assert_twin("quantised", 9, "", 1e-6, |x, factor| {
+        let hashed = |x: f64| {
+            let number = x * 0.25;
+            let bits = (number as f32).to_bits();
+            let bytes = bits.to_le_bytes();
+            let hash = bytes
+                .iter()
+                .fold(0_u32, |hash, &byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)));
+            number * factor + f64::from((hash ^ bits) & 7)
+        };
+        x.iter().map(|&x| hashed(x)).collect()
+    });
+}
+
+#[test]
 fn arithmetic_on_bits_and_offsets_without_sizes_end_the_shadow_at_their_line() {
-    let ends = [6, 7].map(|which| shadow("quantised", which, "").unwrap_err());
+    let ends = [6, 7, 10, 11, 12].map(|which| shadow("quantised", which, "").unwrap_err());
     insta::assert_snapshot!(ends.join("\n"), @r"
     src/quantised.cu:77: (unsigned int*)&
     src/quantised.cu:86: (float*)
+    src/quantised.cu:110: reinterpret_cast<const unsigned char*>
+    src/quantised.cu:117: (const char*)
+    src/quantised.cu:123: memcpy
     ");
 }
 

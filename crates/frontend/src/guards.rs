@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::Obstacle;
+use super::byte_casts;
 use super::conditions::count_open_conditionals;
 use super::edits::Edits;
 use super::escape_c_string;
@@ -45,7 +46,13 @@ pub(super) fn guard_cast(
     let last = tokens[cast_type.end];
     let in_host_code = context.place == HostScope::Body
         || context.function(first.start).is_some() && !is_on_device(context, first.start);
-    let cast = if in_host_code { "::replay_rt::host_bits_cast" } else { "::replay_rt::bits_cast" };
+    let cast = if byte_casts::is_byte_pointer(text, &tokens[cast_type]) {
+        "::replay_rt::byte_cast"
+    } else if in_host_code {
+        "::replay_rt::host_bits_cast"
+    } else {
+        "::replay_rt::bits_cast"
+    };
     if first.kind == TokenKind::Ident {
         edits.replace(first.start..first.end, cast);
         edits.replace(last.start..last.end, format!(">{reason}"));
@@ -62,7 +69,7 @@ pub(super) fn guard_cast(
 }
 
 /// The index after the operand of a cast at `index`.
-fn skip_operand(text: &str, tokens: &Tokens, index: usize) -> Option<usize> {
+pub(super) fn skip_operand(text: &str, tokens: &Tokens, index: usize) -> Option<usize> {
     let mut at = index;
     while matches!(tokens.text_at(text, at), "&" | "*" | "-" | "~" | "!") {
         at += 1;

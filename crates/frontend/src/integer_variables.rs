@@ -62,7 +62,7 @@ pub(super) fn is_double_operand(context: &HostContext, tokens: &Tokens, index: u
 }
 
 /// Types of a byte.
-const BYTES: [&str; 4] = ["char", "uint8_t", "int8_t", "byte"];
+pub(super) const BYTES: [&str; 4] = ["char", "uint8_t", "int8_t", "byte"];
 
 /// Whether the operand of a cast at `index` of `tokens` is a part of shared memory declared as bytes in `code`: all of it,
 /// or from an offset that follows the sizes of its other parts.

@@ -9,6 +9,7 @@
 
 mod bounds;
 mod brackets;
+mod byte_casts;
 mod byte_counts;
 mod call_tensors;
 mod conditions;

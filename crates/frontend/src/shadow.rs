@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::Obstacle;
+use super::byte_casts;
 use super::conditions;
 use super::edits::Edits;
 use super::guards::{guard_cast, guard_function};
@@ -211,6 +212,9 @@ pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Ve
                 end = end.or_else(|| skip_shadow_obstacle(context, tokens, index));
                 end = end.or_else(|| skip_open_cast(context, tokens, index, &open_names));
                 end = end.or_else(|| skip_float_cast(context, tokens, index));
+                end = end.or_else(|| {
+                    byte_casts::skip_byte_cast(context, tokens, index, within.is_some())
+                });
             }
             if let Some(end) = end
                 && !left_out.iter().any(|range| range.contains(&token.start))

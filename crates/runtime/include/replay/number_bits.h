@@ -107,6 +107,35 @@ struct bits_pointer {
   explicit operator double*() const { return number; }
 };
 
+/// A pointer to the bytes of a number, seen as `B`. They can be read; whoever gets the pointer may only move the number.
+template <class B>
+struct byte_pointer {
+  double* number;
+  const char* what;
+  const char* file;
+  uint32_t line;
+  size_t offset = 0;
+  B operator*() const { return (*this)[0]; }
+  template <class Index>
+  B operator[](Index index) const {
+    const size_t place = offset + index;
+    if (place >= sizeof(float)) no_shadow(what, file, line);
+    return (B)(read_bits<uint32_t>(*number) >> 8 * place);
+  }
+  template <class Index>
+  byte_pointer operator+(Index by) const { return {number, what, file, line, offset + by}; }
+  byte_pointer& operator++() { return ++offset, *this; }
+  byte_pointer operator++(int) { byte_pointer old = *this; ++offset; return old; }
+  double* whole() const {
+    if (offset != 0) no_shadow(what, file, line);
+    return number;
+  }
+  operator void*() const { return whole(); }
+  operator const void*() const { return whole(); }
+  operator B*() const { return no_shadow(what, file, line), (B*)number; }
+  operator const B*() const { return no_shadow(what, file, line), (const B*)number; }
+};
+
 /// A word seen as a number.
 template <class I>
 struct number_place {
@@ -166,7 +195,7 @@ REPLAY_OF_BITS(int, __int_as_float)
 REPLAY_OF_BITS(unsigned, __uint_as_float)
 #undef REPLAY_OF_BITS
 
-// Copies between a number and a word. Other copies are of one type, or of bytes.
+// Copies between a number and a word, a part of it or its bytes. Other copies are of one type, or of memory in bytes.
 #define REPLAY_COPY(I)                                                                          \
   inline void* memcpy(I* to, const double* from, size_t bytes, const char* file = __builtin_FILE(), \
                       uint32_t line = __builtin_LINE()) {                                       \
@@ -182,8 +211,47 @@ REPLAY_OF_BITS(unsigned, __uint_as_float)
   }
 REPLAY_COPY(int)
 REPLAY_COPY(unsigned)
+#undef REPLAY_COPY
+
+namespace replay_rt {
+/// Half a word; an array of bytes with room for no more than one number.
+template <class I>
+using part_of_word = std::enable_if_t<std::is_integral<I>::value && sizeof(I) == 2>;
+template <class B, size_t N>
+using bytes_of_one = std::enable_if_t<sizeof(B) == 1 && N <= sizeof(double)>;
+}  // namespace replay_rt
+#define REPLAY_NO_COPY(PARAMETERS, TO, FROM)                                                \
+  PARAMETERS inline void* memcpy(TO, FROM, size_t, const char* file = __builtin_FILE(),      \
+                                 uint32_t line = __builtin_LINE()) {                        \
+    replay_rt::no_shadow("memcpy", file, line);                                             \
+    return nullptr;                                                                         \
+  }
+#define REPLAY_PART template <class I, class = replay_rt::part_of_word<I>>
+#define REPLAY_BYTES template <class B, size_t N, class = replay_rt::bytes_of_one<B, N>>
+REPLAY_NO_COPY(REPLAY_PART, I*, const double*)
+REPLAY_NO_COPY(REPLAY_PART, double*, const I*)
+REPLAY_NO_COPY(REPLAY_BYTES, B (&)[N], const double*)
+REPLAY_NO_COPY(REPLAY_BYTES, double*, const B (&)[N])
+#undef REPLAY_BYTES
+#undef REPLAY_PART
+#undef REPLAY_NO_COPY
+template <class T, class B>
+inline void* memcpy(T* to, const replay_rt::byte_pointer<B>& from, size_t bytes,
+                    const char* file = __builtin_FILE(), uint32_t line = __builtin_LINE()) {
+  const double* number = from.whole();
+  if (bytes % sizeof(double) != 0 && !(std::is_integral<T>::value && sizeof(T) == 4))
+    replay_rt::no_shadow("memcpy", file, line);
+  return memcpy(to, number, bytes);
+}
+template <class T, class B>
+inline void* memcpy(const replay_rt::byte_pointer<B>& to, const T* from, size_t bytes,
+                    const char* file = __builtin_FILE(), uint32_t line = __builtin_LINE()) {
+  double* number = to.whole();
+  if (bytes % sizeof(double) != 0 && !(std::is_integral<T>::value && sizeof(T) == 4))
+    replay_rt::no_shadow("memcpy", file, line);
+  return memcpy(number, from, bytes);
+}
 namespace std {
 using ::memcpy;
 }  // namespace std
-#undef REPLAY_COPY
 #endif

@@ -100,7 +100,28 @@ struct bits_cast<To&> {
   }
 };
 
-/// The same in host code: memory without a type is not looked into there.
+/// A cast to a pointer to bytes. Those of a number are its float's; those of other words that the headers widen have
+/// no meaning.
+template <class To>
+struct byte_cast {
+  const char* what;
+  const char* file;
+  uint32_t line;
+  byte_cast(const char* what, const char* file, uint32_t line)
+      : what(what), file(file), line(line) {}
+  template <class From>
+  auto operator()(From&& from) const {
+    using Here = pointed<From>;
+    if constexpr (is_number<Here>) {
+      return byte_pointer<pointed<To>>{(double*)from, what, file, line};
+    } else {
+      if constexpr (source_bytes<Here> != 0) no_shadow(what, file, line);
+      return (To)from;
+    }
+  }
+};
+
+/// `bits_cast` in host code: memory without a type is not looked into there.
 template <class To>
 struct host_bits_cast : bits_cast<To> {
   using bits_cast<To>::bits_cast;

@@ -96,6 +96,37 @@ __global__ void shuffle_bits(float* y, const float* x, int n) {
     float v = x[i] / 3.0f * FACTOR;
     y[i] = __int_as_float(__shfl_xor_sync(0xffffffff, __float_as_int(v), 1));
 }
+__global__ void hash_bytes(float* y, const float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return;
+    float v = x[i] * 0.25f; uint32_t h = 0;
+    for (int k = 0; k < 4; k++) h = h * 31 + ((unsigned char*)&v)[k];
+    unsigned word; memcpy(&word, (const char*)&v, sizeof(word));
+    float copy; memcpy((char*)&copy, (char*)&v, sizeof(float));
+    y[i] = copy * FACTOR + (float)((h ^ word) & 7u);
+}
+__global__ void hash_kept_bytes(float* y, const float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return;
+    float v = x[i]; uint32_t h = 0;
+    const unsigned char* bytes = reinterpret_cast<const unsigned char*>(&v);
+    for (int k = 0; k < 4; k++) h = h * 31 + bytes[k];
+    y[i] = v + (float)(h & 1);
+}
+__global__ void upper_half(float* y, const float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return;
+    float v = x[i]; unsigned short upper;
+    memcpy(&upper, (const char*)&v + 2, 2);
+    y[i] = v + (float)(upper & 1);
+}
+__global__ void copied_bytes(float* y, const float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return;
+    float v = x[i]; unsigned char bytes[4];
+    memcpy(bytes, &v, 4);
+    y[i] = v + (float)(bytes[0] & 1);
+}
+void run_bytes(float* y, const float* x, int n) { hash_bytes<<<n / 32, 32>>>(y, x, n); }
+void run_kept_bytes(float* y, const float* x, int n) { hash_kept_bytes<<<n / 32, 32>>>(y, x, n); }
+void run_upper(float* y, const float* x, int n) { upper_half<<<n / 32, 32>>>(y, x, n); }
+void run_copied(float* y, const float* x, int n) { copied_bytes<<<n / 32, 32>>>(y, x, n); }
 void run_q8(float* y, const float* x, int n) { int8_t* q; float* s; cudaMalloc(&q, n); cudaMalloc(&s, n / 32 * sizeof(float)); quantize_int8<<<n / 32, 32>>>(q, s, x, n); dequantize<<<n / 32, 32>>>(y, q, s); }
 void run_q84(float* y, const float* x, int n) { int8_t* q; float* s; cudaMalloc(&q, n); cudaMalloc(&s, n / 32 * sizeof(float)); quantize_int8<<<n / 32, 32>>>(q, s, x, n); dequantize4<<<n / 32, 8>>>(y, q, s); }
 void run_sr(float* y, const float* x, int n) { sr_kernel<<<n / 32, 32>>>(y, x, n); }
@@ -109,6 +140,6 @@ void run_rsqrt(float* y, const float* x, int n) { fast_rsqrt<<<n / 32, 32>>>(y, 
 void run_nan(float* y, const float* x, int n) { is_nan_bits<<<n / 32, 32>>>(y, x, n); }
 void run_shfl(float* y, const float* x, int n) { shuffle_bits<<<n / 32, 32>>>(y, x, n); }
 void run(int which, float* y, const float* x, int n) {
-    decltype(&run_hash) runs[] = {run_hash, run_hashu, run_carve, run_placed, run_nan, run_shfl, run_carve4, run_rsqrt, run_sr};
+    decltype(&run_hash) runs[] = {run_hash, run_hashu, run_carve, run_placed, run_nan, run_shfl, run_carve4, run_rsqrt, run_sr, run_bytes, run_kept_bytes, run_upper, run_copied};
     runs[which](y, x, n);
 }
