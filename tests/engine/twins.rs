@@ -193,3 +193,10 @@ fn the_main_program_of_a_trainer_has_a_twin_in_bfloat16_and_float32() {
     assert_twin("training", 1, "", 3e-2, |x, factor| x.iter().map(|x| x * 2.0 * factor).collect());
     insta::assert_snapshot!(shadow("training", 4, "").unwrap_err(), @"src/training.cuh:72: __uint_as_float");
 }
+
+#[test]
+fn a_type_named_by_the_harness_is_widened_like_one_of_the_sources() {
+    assert_twin("convolution", 6, "\"TI=float\", \"_TO=float\"", 1e-6, |x, factor| {
+        x.iter().map(|x| x / 3.0 * factor).collect()
+    });
+}

@@ -253,6 +253,11 @@ pub fn device_shadow_obstacle(unit: &SourceUnit) -> Option<&'static str> {
     device_shadow::find_device_obstacle(&Source::without_main(unit))
 }
 
+/// `define`, a macro of a command line as `NAME` or `NAME=VALUE`, in the float64 shadow.
+pub fn widen_macro(define: &str) -> String {
+    shadow::widen_text(define)
+}
+
 /// The device shadow's name for `name`, the native name in a launch or a copy.
 pub fn device_shadow_name(name: &str) -> String {
     device_shadow::widen_device_code(name)

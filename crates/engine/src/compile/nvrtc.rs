@@ -482,7 +482,13 @@ impl DeviceUnit {
             folders: overlay.chain(folders.collect::<BTreeSet<_>>()).collect(),
             system_folders: harness.system_include.clone(),
             files,
-            defines: harness.defines.clone(),
+            defines: match precision {
+                Precision::Shadow => {
+                    let widen = |define: &String| replay_frontend::device_shadow_name(define);
+                    harness.defines.iter().map(widen).collect()
+                }
+                Precision::Native | Precision::Checked => harness.defines.clone(),
+            },
             undefine: harness.undefine.clone(),
             standard: harness.standard,
             math_ulps: functions.math_ulps,

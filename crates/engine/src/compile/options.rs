@@ -93,7 +93,7 @@ pub(super) fn compiler_options(
     let mut flags = kind.options(compiler);
     flags.extend(owned_words(["-include", kind.prelude_header()]));
     flags.extend(translated.lanes.clone());
-    flags.extend(reserved_macros(&harness.defines).map(|define| format!("-D{define}")));
+    flags.extend(reserved_macros(&translated.defines).map(|define| format!("-D{define}")));
     let folders: BTreeSet<String> = harness
         .include
         .iter()

@@ -19,6 +19,8 @@ pub(super) struct Translation {
     pub files: Vec<(String, Vec<u8>)>,
     /// The sources of the translation unit, in its order.
     pub sources: Vec<String>,
+    /// The harness's macros, widened in the shadow.
+    pub defines: Vec<String>,
     /// The begin of the translation unit: the harness's macros and the sources.
     pub head: String,
     pub symbols: Symbols,
@@ -350,7 +352,14 @@ pub(super) fn translate_sources(
         scope == CodeScope::Reached && leave_out_unreached(&mut texts, harness).is_some();
     let mut shadow_obstacles = set_traps(&mut texts, refused).unwrap_or_default();
     let units = create_source_units(&texts);
-    let macros = as_directives(&harness.defines);
+    let defines = match precision {
+        Precision::Shadow => {
+            let widen = |define: &String| replay_frontend::widen_macro(define);
+            harness.defines.iter().map(widen).collect()
+        }
+        Precision::Native | Precision::Checked => harness.defines.clone(),
+    };
+    let macros = as_directives(&defines);
     let command_line = SourceUnit { path: "defines", text: &macros };
     let symbols = replay_frontend::scan_symbols(&[&units[..], &[command_line]].concat());
     let lanes = vectors::vector_options().filter(|_| threads == Threads::Lanes);
@@ -376,13 +385,15 @@ pub(super) fn translate_sources(
     files.extend(untranslated_files(sources));
     let lanes = lanes.filter(|_| strided).unwrap_or_default();
     let sources = unit_sources(sources)?;
-    let head = translation_head(harness, &joined_sources::include_joined_sources(&units, &sources));
+    let includes = joined_sources::include_joined_sources(&units, &sources);
+    let head = translation_head(&harness.undefine, &defines, &includes);
     let has_tensors = texts.iter().any(|(_, decoded)| replay_frontend::uses_tensors(&decoded.text));
     let changed_tensors =
         has_tensors.then(|| replay_frontend::find_changed_tensors(&units, &symbols));
     Ok(Translation {
         files,
         sources,
+        defines,
         head,
         symbols,
         changed_tensors,
@@ -395,8 +406,7 @@ pub(super) fn translate_sources(
 
 /// The harness's changes of macros and `includes`. The headers of this program come before: no macro of a harness
 /// reaches them.
-fn translation_head(harness: &Harness, includes: &str) -> String {
-    let Harness { defines, undefine, .. } = harness;
+fn translation_head(undefine: &[String], defines: &[String], includes: &str) -> String {
     let undefined: String = undefine.iter().map(|name| format!("#undef {name}\n")).collect();
     let own_defines: Vec<String> =
         defines.iter().filter(|define| !is_reserved(define)).cloned().collect();

@@ -66,6 +66,14 @@ __global__ void vec4_copy(float* y, const float* x, int n) {
     float4 v = reinterpret_cast<const float4*>(x)[i];
     v.x *= 2 * FACTOR; reinterpret_cast<float4*>(y)[i] = v;
 }
+#if defined(TI) && defined(_TO)
+__global__ void named_types(_TO* y, const TI* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[i] / TI(3) * TI(FACTOR);
+}
+#else
+__global__ void named_types(float* y, const float* x, int n) {}
+#endif
+void run_named(float* y, const float* x, int n) { named_types<<<n / 32, 32>>>(y, x, n); }
 template <typename T> void launch_bias(T* y, const T* x, int n) {
     constexpr int V = vec_width<T>::value;
     static_assert(V == 4 || V == 8 || V == 2, "");
@@ -82,6 +90,6 @@ void run_reduce(float* y, const float* x, int n) { reduce_rows<float><<<n / 32, 
 void run_over(float* y, const float* x, int n) { overloads<float><<<n / 32, 32>>>(y, x, n); }
 void run_vec4(float* y, const float* x, int n) { vec4_copy<<<1, n / 4>>>(y, x, n); }
 void run(int which, float* y, const float* x, int n) {
-    decltype(&run_conv) runs[] = {run_conv, run_bias, run_union, run_reduce, run_over, run_vec4};
+    decltype(&run_conv) runs[] = {run_conv, run_bias, run_union, run_reduce, run_over, run_vec4, run_named};
     runs[which](y, x, n);
 }
