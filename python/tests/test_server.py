@@ -112,8 +112,8 @@ def test_a_child_has_its_own_streams_group_scratch_and_variables(
     done = server.run(project.inputs(**ONE))
     first, second, third = done.stdout.splitlines()
     assert first == f"True True {project.root / 'runs' / '1' / 'tmp'}"
-    asked = ["ANSWER", "CACHE_DIR", "CASTS", "CHECK", "DEVICE", "INPUTS", "OUTPUTS", "PRECISION"]
-    asked += ["PROTOCOL", "ROUNDING", "SURROUNDINGS", "TREE", "UNWRITTEN"]
+    asked = ["ANSWER", "CACHE_DIR", "CASTS", "CHECK", "DEVICE", "INPUTS", "ORDER", "OUTPUTS"]
+    asked += ["PRECISION", "PROTOCOL", "ROUNDING", "SURROUNDINGS", "TREE", "UNWRITTEN"]
     assert second == str([f"REPLAY_{name}" for name in asked])
     # Neither the socket nor anything else of the server's is open; the inputs may be, as they are mapped.
     assert third.replace(", 'inputs'", "") == "['null', 'stdout', 'stderr']"

@@ -38,6 +38,25 @@ fn where_rounding_is_set_back_inputs_are_nudged() {
 }
 
 #[test]
+fn a_grid_in_another_order_is_noise_or_a_dependence_and_without_one_no_order_is_asked_for() {
+    let found = diff(["divide 3\ngrid 1e-6", "divide 3\ngrid 1e-6\nscale 1.0000001"]);
+    assert_eq!(found["probes"], serde_json::json!(["rounding", "order"]), "{found}");
+    assert_eq!(found["comparison"]["verdict"], "equivalent", "{found}");
+
+    let env = TestEnv::with_speaker();
+    let told = env.replay_kernel("divide 3\ngrid 1", &[]).text();
+    let expected = "dx  depends on the order of blocks and threads: a race or a missing barrier";
+    assert!(told.starts_with("exit code 1") && told.contains(expected), "{told}");
+
+    let asked = env.path("asked");
+    let words = format!("divide 3\norders {}", asked.display());
+    env.kernel(&words);
+    env.replay(&["diff", "fixtures/tiny", "HEAD~1", "HEAD"]);
+    let orders = std::fs::read_to_string(asked).unwrap();
+    assert!(!orders.is_empty() && !orders.contains("reversed"), "{orders}");
+}
+
+#[test]
 fn an_output_without_a_twin_is_not_said_to_be_wrong() {
     let found = diff(["divide 3\nfloat", "divide 3\nfloat\nscale 1.001"]);
     assert_eq!(found["verdict"], "diverged", "{found}");

@@ -105,7 +105,7 @@ static void write(const std::string& path, const std::vector<Tensor>& tensors, b
 }
 
 struct Request {
-  std::string inputs, outputs, answer, tree, precision, rounding, surroundings, casts;
+  std::string inputs, outputs, answer, tree, precision, rounding, surroundings, casts, order;
 };
 
 // How many replays this process has made before.
@@ -166,6 +166,7 @@ static std::vector<Tensor> compute(const Words& words, const Request& request) {
     std::string mark = words.find("by-chance")->second;
     if (text_of(mark).empty()) dx[0] *= T(1.000001), std::ofstream(mark) << "chosen";
   }
+  if (words.count("grid") && request.order != "indices") dx[0] += T(number("grid", 0));
   if (words.count("random"))
     dx[0] += T(std::chrono::steady_clock::now().time_since_epoch().count() % 1000);
   if (words.count("clock"))
@@ -194,6 +195,8 @@ static int replay(const Request& request) {
              "\",\"message\":\"it says so\",\"traceback\":\"line 1\\nline 2\\n\"}}";
   if (has("note")) answer = "{\"notes\":[\"" + argument("note") + "\"]}";
   if (has("unsurrounded")) answer = "{\"surroundings\":\"unsupported\"}";
+  if (has("grid")) answer = "{\"order\":\"applied\"}";
+  if (has("orders")) std::ofstream(argument("orders"), std::ios::app) << request.order << " ";
   if (has("reset") && request.rounding != "nearest") answer = "{\"rounding\":\"reset\"}";
   // As an index that was read outside of a tensor.
   bool stumbles = has("stumble") && request.surroundings == "nan";
@@ -280,7 +283,8 @@ static int replay_line(const std::string& line) {
   dup2(open(field(line, "stdout").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644), 1);
   dup2(open(field(line, "stderr").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644), 2);
   int status = replay({field(line, "inputs"), field(line, "outputs"), field(line, "answer"), field(line, "tree"),
-                       field(line, "precision"), field(line, "rounding"), field(line, "surroundings"), field(line, "casts")});
+                       field(line, "precision"), field(line, "rounding"), field(line, "surroundings"), field(line, "casts"),
+                       field(line, "order")});
   std::cout.flush();
   return status;
 }
@@ -346,5 +350,6 @@ int main() {
   if (!variable("REPLAY_SOCKET").empty()) return serve(std::stoi(variable("REPLAY_SOCKET")));
   if (variable("REPLAY_PROTOCOL") != "1") return 2;
   return replay({variable("REPLAY_INPUTS"), variable("REPLAY_OUTPUTS"), variable("REPLAY_ANSWER"), variable("REPLAY_TREE"),
-                 variable("REPLAY_PRECISION"), variable("REPLAY_ROUNDING"), variable("REPLAY_SURROUNDINGS"), variable("REPLAY_CASTS")});
+                 variable("REPLAY_PRECISION"), variable("REPLAY_ROUNDING"), variable("REPLAY_SURROUNDINGS"), variable("REPLAY_CASTS"),
+                 variable("REPLAY_ORDER")});
 }

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
+from . import triton_order
 from .faults import Blame, Fault
 from .rounding import Mode, Obeyed
 from .tensors import Surroundings
@@ -41,6 +42,8 @@ class Request:
     device: Device = "cpu"
     casts: Casts = "wide"
     check: Check = "off"
+    # The order of the programs of a grid.
+    order: str = triton_order.INDICES
     # Eight bytes that repeat in memory before anybody writes it; empty: what is there.
     unwritten: bytes = b""
     threads: int | None = None
@@ -57,6 +60,7 @@ class Request:
             "REPLAY_DEVICE": self.device,
             "REPLAY_CASTS": self.casts,
             "REPLAY_CHECK": self.check,
+            "REPLAY_ORDER": self.order,
             "REPLAY_UNWRITTEN": self.unwritten.hex(),
         }
         if self.answer is not None:
@@ -88,6 +92,8 @@ class Answer:
     rounding: Obeyed | None = None
     surroundings: Literal["applied", "unsupported"] | None = None
     unwritten: Literal["applied", "unsupported"] | None = None
+    # Whether a grid could run its programs in the wanted order.
+    order: triton_order.Effect | None = None
     twins: Mapping[str, bool] = field(default_factory=dict)
     # The findings of a checked replay, or why there is none.
     accesses: Mapping[str, Any] | None = None
@@ -104,6 +110,8 @@ class Answer:
             content["surroundings"] = self.surroundings
         if self.unwritten is not None:
             content["unwritten"] = self.unwritten
+        if self.order is not None:
+            content["order"] = self.order
         if self.twins:
             content["twins"] = dict(self.twins)
         if self.accesses is not None:
@@ -172,6 +180,7 @@ _KEYS = (
     "device",
     "casts",
     "check",
+    "order",
     "unwritten",
     "threads",
 )
@@ -195,6 +204,7 @@ def _request(values: Mapping[str, Any]) -> Request:
         device=cast(Device, _choice("device", values, "cpu", get_args(Device))),
         casts=cast(Casts, _choice("casts", values, "wide", get_args(Casts))),
         check=cast(Check, _choice("check", values, "off", get_args(Check))),
+        order=triton_order.check(values["order"] or triton_order.INDICES),
         unwritten=_pattern(values["unwritten"]),
         threads=int(threads) if threads else None,
     )

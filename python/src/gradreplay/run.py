@@ -25,6 +25,7 @@ from .rounding import directed
 from .signatures import signature
 from .tensors import Framework, MissingPackage, Tensor, TensorError, TensorFileError
 from .triton_accesses import Recorder
+from .triton_order import INDICES, ordered
 from .unwritten import filled
 from .widening import widened
 
@@ -93,6 +94,7 @@ def _outputs(harness: Harness, request: Request, place: Place, answer: Answer) -
                 filled(request.unwritten, harness.framework),
                 _widened(harness.framework, request),
                 _recorded(recorder),
+                ordered(request.order) as grids,
             ):
                 restored.restore()
                 result = harness.function(**arguments)
@@ -102,6 +104,8 @@ def _outputs(harness: Harness, request: Request, place: Place, answer: Answer) -
             triton_interpreter.check_versions()
     if request.rounding != "nearest":
         answer.rounding = rounding.obeyed
+    if grids.effect == "applied" or request.order != INDICES:
+        answer.order = grids.effect
     if recorder is not None:
         answer.accesses = recorder.as_json(arrays, result)
     restored.tell(request.device)

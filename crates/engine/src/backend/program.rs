@@ -4,6 +4,7 @@
 mod series;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use self::series::{Begun, ProgramSeries};
@@ -21,6 +22,7 @@ use replay_fixture::fixture::Fixture;
 use replay_fixture::harness::Harness;
 use replay_frontend::Precision;
 use replay_history::SourceSet;
+use replay_runtime::cpu::order::Order;
 
 /// The most bytes of outputs at a time, over all replays.
 const BYTES_AT_ONCE: usize = 128 << 20;
@@ -124,6 +126,7 @@ impl Backend for Programs {
             checks_accesses,
             widens,
             why_kept,
+            lacks_orders: AtomicBool::new(false),
             series,
             opened: OpenedFiles::default(),
         }))
@@ -144,6 +147,8 @@ struct ProgramVariant {
     widens: Mutex<Option<bool>>,
     /// Why it does not, where it failed so.
     why_kept: OnceLock<String>,
+    /// Whether a replay has shown that it has no grid to run in another order, or cannot.
+    lacks_orders: AtomicBool,
     /// The replays of a twin with moved inputs, if one process may make several.
     series: Option<ProgramSeries>,
     /// What all replays opened of the tree.
@@ -215,6 +220,7 @@ impl ProgramVariant {
             rounding: mode.rounding,
             device: self.shared.runner.device(),
             checks_accesses: self.checks_accesses,
+            order: Order(mode.order),
             unwritten: mode.poison,
             surroundings: if mode.around == POISON_A {
                 ProgramSurroundings::Zero
@@ -247,6 +253,9 @@ impl ProgramVariant {
     }
 
     fn finished(&self, mut run: Run) -> Run {
+        if run.ending == Ending::Completed && !run.is_ordered {
+            self.lacks_orders.store(true, Ordering::Relaxed);
+        }
         let DeviceName { class, description } = self.shared.device.clone();
         run.device = Some((description, class));
         if let Some(failure) = self.why_kept.get() {
@@ -286,8 +295,13 @@ impl Variant for ProgramVariant {
             Ability::Nudge => self.wide.is_none(),
             Ability::Line => self.wide.is_some(),
             Ability::AccessCheck => self.checks_accesses,
-            Ability::Order
-            | Ability::CallPart
+            Ability::Order => {
+                let is_native = self.wide.is_none() && !self.checks_accesses;
+                is_native
+                    && self.shared.runner.device() == ProgramDevice::Cpu
+                    && !self.lacks_orders.load(Ordering::Relaxed)
+            }
+            Ability::CallPart
             | Ability::SingleOutput
             | Ability::Summary
             | Ability::Deviations

@@ -199,10 +199,12 @@ fn check_accesses_beside(
     check: AccessCheck,
     wants_base: impl Fn(&CheckedReplay) -> bool,
 ) -> Result<Option<Accesses>, ReplayError> {
-    // A program without threads of its own is checked where this is asked for: its call takes longer than a
-    // check in passing may.
+    // A program is checked where this is asked for: its call takes longer than a check in passing may.
+    let is_program = trial.fixture().harness.program.is_some();
     let has_threads = |variant: &dyn Variant| variant.for_noise().can(Ability::Order);
-    if check == AccessCheck::Auto && trial.variant()?.is_some_and(|variant| !has_threads(variant)) {
+    let is_checked_in_passing =
+        !is_program && trial.variant()?.is_none_or(|variant| has_threads(variant));
+    if check == AccessCheck::Auto && !is_checked_in_passing {
         return Ok(None);
     }
     let Some(checked) = check.check_trial(trial)? else { return Ok(None) };

@@ -4,6 +4,7 @@ use crate::backend::{Ability, Mode, ReplayError, Variant};
 use crate::trial::{ORDERS, OrderDependence, Outcome, Status, Trial};
 use crate::worker::Run;
 use replay_base::summary::{POISON_A, summarize_tensor};
+use replay_runtime::cpu::order::Order;
 
 /// The outputs of `trial` that depend on the order of blocks and threads; none if it did not
 /// complete. Where other orders give the same bits, nothing else is replayed.
@@ -15,10 +16,10 @@ pub fn find_order_dependences(trial: &Trial) -> Result<Vec<OrderDependence>, Rep
     let Some(variant) = trial.variant()?.filter(|_| outcome.status == Status::Completed) else {
         return Ok(Vec::new());
     };
-    if !variant.for_noise().can(Ability::Order) {
-        return Ok(Vec::new());
-    }
     trial.lab().remember(&trial.key_of("orders")?, || {
+        if !variant.for_noise().can(Ability::Order) {
+            return Ok(Vec::new());
+        }
         // A reference with other orders has bits of its own.
         let by_bits = variant.reference().is_none() && trial.known_noise()?.is_none();
         if by_bits && same_in_all_orders(trial, variant)? {
@@ -31,7 +32,11 @@ pub fn find_order_dependences(trial: &Trial) -> Result<Vec<OrderDependence>, Rep
 fn same_in_all_orders(trial: &Trial, variant: &dyn Variant) -> Result<bool, ReplayError> {
     let _span = tracing::info_span!("orders", message = trial.fixture().name);
     let outcome = trial.outcome()?;
-    let modes = ORDERS.map(|order| Mode { order, ..Mode::plain(POISON_A) });
+    // Each replay of a program takes a process, and the opposite order turns every pair around.
+    let is_program = trial.fixture().harness.program.is_some();
+    let orders: &[u64] = if is_program { &[Order::REVERSED.0] } else { &ORDERS };
+    let modes: Vec<Mode> =
+        orders.iter().map(|&order| Mode { order, ..Mode::plain(POISON_A) }).collect();
     let mut all_same = true;
     variant.run_each(&modes, variant.at_once(None), &mut |_, run| {
         all_same &= has_outputs_of(&run, outcome);

@@ -24,6 +24,8 @@ pub(super) struct ProgramAnswer {
     pub surroundings: Option<Effect>,
     /// Whether memory held the requested pattern before anybody wrote it.
     pub unwritten: Option<Effect>,
+    /// Whether the programs of a grid could run in the wanted order.
+    pub order: Option<Effect>,
     /// What a look at its accesses to memory has found.
     pub accesses: Option<AnsweredAccesses>,
     /// By output, whether wider inputs widened its computation.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use replay_base::summary::Poison;
 use replay_base::tensor::DType;
 use replay_runtime::cpu::Rounding;
+use replay_runtime::cpu::order::Order;
 
 /// The version of the protocol.
 pub(super) const PROTOCOL: &str = "1";
@@ -63,6 +64,8 @@ pub struct ProgramRequest {
     pub device: ProgramDevice,
     /// Whether the program looks at its accesses to memory.
     pub checks_accesses: bool,
+    /// The order of the programs of a grid.
+    pub order: Order,
     /// The pattern in memory before anybody writes it.
     pub unwritten: Poison,
 }
@@ -93,6 +96,14 @@ impl ProgramRequest {
         if self.checks_accesses { "accesses" } else { "off" }
     }
 
+    pub(super) fn order(&self) -> String {
+        match self.order {
+            Order::LINEAR => "indices".to_owned(),
+            Order::REVERSED => "reversed".to_owned(),
+            Order(seed) => format!("{seed:x}"),
+        }
+    }
+
     /// The pattern's bytes, in hexadecimal.
     pub(super) fn unwritten(&self) -> String {
         self.unwritten.pattern.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -118,7 +129,7 @@ pub(super) fn request_variables(
     request: &ProgramRequest,
     places: &Places,
 ) -> Vec<(OsString, OsString)> {
-    let replay_variables: [(&str, OsString); 12] = [
+    let replay_variables: [(&str, OsString); 13] = [
         ("REPLAY_PROTOCOL", PROTOCOL.into()),
         ("REPLAY_INPUTS", places.inputs.clone().into()),
         ("REPLAY_OUTPUTS", places.outputs.clone().into()),
@@ -129,6 +140,7 @@ pub(super) fn request_variables(
         ("REPLAY_CASTS", request.casts().into()),
         ("REPLAY_SURROUNDINGS", request.surroundings().into()),
         ("REPLAY_CHECK", request.check().into()),
+        ("REPLAY_ORDER", request.order().into()),
         ("REPLAY_UNWRITTEN", request.unwritten().into()),
         ("TMPDIR", places.temporary.clone().into()),
     ];

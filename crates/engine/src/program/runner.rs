@@ -26,6 +26,7 @@ use replay_fixture::fixture::{AnswerFile, Fixture, FixtureError};
 use replay_fixture::harness::Harness;
 use replay_history::SourceSet;
 use replay_runtime::cpu::Rounding;
+use replay_runtime::cpu::order::Order;
 use replay_runtime::report;
 
 /// A move of inputs by digits beyond every native format of 32 bits or fewer.
@@ -313,9 +314,11 @@ impl Runner {
         let message = last_line(&stderr);
         let source = PrintedTail::beside(message.as_deref(), &stderr);
         match code {
-            // Results of the usual rounding tell nothing of another.
+            // Results of the usual rounding or order tell nothing of another.
             0 if replay.request.rounding != Rounding::Nearest
-                && answer.rounding.is_some_and(|effect| effect != Effect::Applied) =>
+                && answer.rounding.is_some_and(|effect| effect != Effect::Applied)
+                || replay.request.order != Order::LINEAR
+                    && answer.order != Some(Effect::Applied) =>
             {
                 Ok(ExitMeaning::Failed(Ending::Status(CANNOT)))
             }
@@ -420,6 +423,7 @@ impl Runner {
         run.unfit = unfit;
         run.is_unpoisoned = answer.surroundings.is_some_and(|effect| effect != Effect::Applied);
         run.is_unwritten_unknown = answer.unwritten != Some(Effect::Applied);
+        run.is_ordered = answer.order == Some(Effect::Applied);
         run.printed = printed;
         Ok(run)
     }

@@ -421,6 +421,7 @@ fn format_run_message(
         "rounding": request.rounding(),
         "surroundings": request.surroundings(),
         "check": request.check(),
+        "order": request.order(),
         "unwritten": request.unwritten(),
         "device": request.device.name(),
         "tmp": places.temporary.to_string_lossy(),

@@ -322,7 +322,8 @@ impl Trial {
     ) -> Result<Around, ReplayError> {
         let _span = tracing::info_span!("noise", message = self.fixture().name);
         let mut accumulators = self.accumulators(centre, |_| true)?;
-        let orders: &[u64] = if self.is_large() { &[Order::REVERSED.0] } else { &ORDERS };
+        let one_order = self.is_large() || self.fixture().harness.program.is_some();
+        let orders: &[u64] = if one_order { &[Order::REVERSED.0] } else { &ORDERS };
         let mut modes = noise_modes(variant, orders);
         if needed == Needed::Order {
             let order = Order::REVERSED.0;

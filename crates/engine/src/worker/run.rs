@@ -113,6 +113,8 @@ pub struct Run {
     pub is_unpoisoned: bool,
     /// Whether unwritten elements of its outputs do not show.
     pub is_unwritten_unknown: bool,
+    /// Whether a program could run a grid in the wanted order.
+    pub is_ordered: bool,
     /// The text printed by the code.
     pub printed: String,
     /// Time until the inputs lay on the device, from when it was ready.

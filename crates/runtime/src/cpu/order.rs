@@ -9,7 +9,7 @@ pub struct Order(pub u64);
 
 impl Order {
     /// The order of the linear indices.
-    pub(crate) const LINEAR: Order = Order(0);
+    pub const LINEAR: Order = Order(0);
     /// The opposite order: it turns every pair of blocks and of threads around.
     pub const REVERSED: Order = Order(u64::MAX);
 
