@@ -38,6 +38,11 @@ pub(super) fn rewrite_shared_memory(
                 Ok(declaration) => declaration,
                 Err(refusal) => {
                     refusals.push(refusal);
+                    // What is left of the declaration would be refused again, word by word.
+                    let mut rest = index + 1..tokens.len();
+                    rewritten_end = rest
+                        .find(|&later| rewriter.is_spelled_at(later, ";"))
+                        .unwrap_or(tokens.len());
                     continue;
                 }
             };
