@@ -191,9 +191,7 @@ fn callee_and_configuration_are_told_from_what_stands_around_them() {
     ;
     std::operator<<<char>(out, c);
     "##);
-    for statement in
-        ["k<<<1, 1>>> x;", "f(<<<1, 1>>>(x));", "return <<<1, 1>>>(x);", "k<<<(1>>>(x);"]
-    {
+    for statement in ["k<<<1, 1>>> x;", "f(<<<1, 1>>>(x));", "return <<<1, 1>>>(x);"] {
         let text = refused(&format!("void f() {{ {statement} }}"));
         assert_eq!(text, "a launch at src/loss.cu:1 cannot be seen", "{statement}");
     }

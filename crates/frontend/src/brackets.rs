@@ -7,7 +7,8 @@ use super::source::Source;
 /// `refusals` of `source` with the bracket in front that is never closed, if there is one. Refusals of what cannot be read
 /// behind it go.
 ///
-/// A macro may close a brace that the file leaves open, so a brace is to blame for other refusals alone.
+/// Without such refusals the compiler tells of a brace, since a macro may close it, and of any bracket in a file without
+/// kernels and launches.
 pub(super) fn blame_unclosed_bracket(
     source: &Source,
     mut refusals: Vec<FrontendError>,
@@ -21,8 +22,11 @@ pub(super) fn blame_unclosed_bracket(
         );
         is_unread && refusal.place().1 >= line
     };
-    let is_brace = bracket.is_spelled(source.text, "{");
-    if is_brace && !refusals.iter().any(is_due_to_bracket) {
+    let is_certain = !bracket.is_spelled(source.text, "{")
+        && source.tokens.iter().any(|token| {
+            ["__global__", "<<<"].iter().any(|word| token.is_spelled(source.text, word))
+        });
+    if !is_certain && !refusals.iter().any(is_due_to_bracket) {
         return refusals;
     }
     refusals.retain(|refusal| !is_due_to_bracket(refusal));
