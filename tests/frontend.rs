@@ -195,6 +195,10 @@ fn callee_and_configuration_are_told_from_what_stands_around_them() {
         let text = refused(&format!("void f() {{ {statement} }}"));
         assert_eq!(text, "a launch at src/loss.cu:1 cannot be seen", "{statement}");
     }
+    assert_eq!(
+        refused("void f() { k<<<(1>>>(x); }"),
+        "the bracket `(` at src/loss.cu:1 is never closed"
+    );
 }
 
 #[test]
