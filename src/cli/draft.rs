@@ -2,20 +2,25 @@
 //! tell inputs from outputs and numbers from sizes. Nothing tells shapes, so each is marked.
 
 mod build_standard;
+mod pairs;
 mod tensor_calls;
 mod types;
 
 use std::fmt::Write;
 
-use ::replay::frontend::{FunctionSignature, Parameter, ParameterUse, TemplateParameter};
+use ::replay::frontend::{
+    FunctionSignature, Parameter, ParameterUse, PlainStruct, TemplateParameter,
+};
 use ::replay::harness::CppStandard;
 use ::replay::tensor::DType;
 use indexmap::IndexMap;
 
 pub use build_standard::{find_build_standard, find_command_standard};
+pub use pairs::is_backward;
+use pairs::{PairFit, fit_pair};
 pub use tensor_calls::takes_tensors;
 pub use types::TypeNames;
-use types::{PointeeType, VALUE_TYPES};
+use types::{PointeeType, VALUE_TYPES, element_words};
 
 /// The mark behind every guess.
 const MARK: &str = "# EDIT";
@@ -33,6 +38,8 @@ pub struct Draft {
     pub calls: Vec<String>,
     /// The called functions.
     pub functions: Vec<String>,
+    /// Functions that write what a called one writes, such as another kernel for the same pass.
+    alternatives: Vec<String>,
     /// Statements before the calls.
     setup: Vec<String>,
     /// Statements behind the calls: they copy scalars from the device.
@@ -111,20 +118,45 @@ enum ParameterRole {
 }
 
 impl Draft {
-    /// Drafts with calls of every one of `functions`. A function joins an earlier draft if they share a tensor and agree
-    /// about every name: an output of the one is then an input of the next.
+    /// Drafts with calls of every one of `functions`, those with gradients first. A function joins an earlier draft if they
+    /// are a pair by their names, or share a tensor, and agree about every name: an output of the one is then an input of
+    /// the next. Of several functions for one pass the first is called, and the others are named.
     pub fn from_functions(functions: &[&FunctionSignature], types: &TypeNames) -> Vec<Draft> {
         let mut drafts: Vec<Draft> = Vec::new();
         for function in functions {
             let mut own_draft = Draft::default();
             own_draft.add_call(function, types);
-            match drafts.iter_mut().find(|draft| draft.agrees_with(&own_draft)) {
+            match drafts.iter_mut().find(|draft| draft.accepts(&function.name, &own_draft)) {
+                Some(draft) if draft.has_alternative(&function.name, &own_draft) => {
+                    draft.alternatives.push(function.name.clone());
+                }
                 Some(draft) => draft.add_call(function, types),
                 None => drafts.push(own_draft),
             }
         }
         drafts.iter_mut().for_each(Draft::align_gradients);
+        drafts.sort_by_key(|draft| !draft.has_gradients());
         drafts
+    }
+
+    /// Whether the draft `other` of the function `name` alone can be a part of this one.
+    fn accepts(&self, name: &str, other: &Draft) -> bool {
+        match fit_pair(&self.functions, name) {
+            PairFit::Same => self.is_consistent_with(other),
+            PairFit::Other => false,
+            PairFit::Unknown => self.shares_tensor(other) && self.is_consistent_with(other),
+        }
+    }
+
+    /// Whether a function for the same pass as `name`, whose own draft is `other`, is called and writes the same.
+    fn has_alternative(&self, name: &str, other: &Draft) -> bool {
+        fit_pair(&self.functions, name) == PairFit::Same
+            && self.functions.iter().any(|function| is_backward(function) == is_backward(name))
+            && other.outputs.keys().any(|output| self.outputs.contains_key(output))
+    }
+
+    fn has_gradients(&self) -> bool {
+        self.outputs.iter().any(|(name, tensor)| self.gradient_of(name, tensor).is_some())
     }
 
     /// Gives each gradient the shape of the tensor whose gradient it is.
@@ -173,11 +205,13 @@ impl Draft {
         }
     }
 
-    /// Whether a draft of one function shares a tensor with this one, and no name stands for two things.
-    fn agrees_with(&self, other: &Draft) -> bool {
-        let shares = other
-            .tensors()
-            .any(|(name, tensor)| !tensor.is_scalar() && self.find_tensor(name).is_some());
+    fn shares_tensor(&self, other: &Draft) -> bool {
+        let mut tensors = other.tensors();
+        tensors.any(|(name, tensor)| !tensor.is_scalar() && self.find_tensor(name).is_some())
+    }
+
+    /// Whether no name stands for two things in this draft and in that of one function, `other`.
+    fn is_consistent_with(&self, other: &Draft) -> bool {
         let has_same_types = other.tensors().all(|(name, tensor)| {
             !self.sizes.contains(name)
                 && self.find_tensor(name).is_none_or(|own_tensor| {
@@ -186,7 +220,7 @@ impl Draft {
         });
         let is_written_late = other.outputs.keys().any(|name| self.inputs.contains_key(name));
         let has_same_sizes = other.sizes.iter().all(|size| self.find_tensor(size).is_none());
-        shares && has_same_types && has_same_sizes && !is_written_late
+        has_same_types && has_same_sizes && !is_written_late
     }
 
     /// The inputs, then the outputs.
@@ -213,11 +247,21 @@ impl Draft {
         let sizes: Vec<String> = sizes.map(|(name, _)| name.clone()).collect();
         let mut guesses = Vec::new();
         let mut arguments = Vec::new();
-        for (name, role) in names.into_iter().zip(roles) {
+        let mut objects = Vec::new();
+        for ((name, role), parameter) in names.into_iter().zip(roles).zip(&function.parameters) {
+            if let Some(object) = types.plain_struct(&parameter.ty) {
+                objects.push((name.clone(), object.clone()));
+                let is_pointer = parameter.ty.contains('*');
+                arguments.push(if is_pointer { format!("&{name}") } else { name });
+                continue;
+            }
             let is_written =
                 function.kernel && matches!(role, ParameterRole::Tensor { is_const: false, .. });
             let name = if is_written { self.name_kernel_output(function, name) } else { name };
             arguments.push(self.add_parameter(name, role, &sizes, &mut guesses));
+        }
+        for (name, object) in objects {
+            self.add_object(&name, &object, types, &mut guesses);
         }
         let result = self.add_result(function, types);
         self.functions.push(function.name.clone());
@@ -227,6 +271,29 @@ impl Draft {
             result.as_deref(),
             guesses,
         ));
+    }
+
+    /// Fills an object `name` of `object` from tensors and numbers, a field each.
+    fn add_object(
+        &mut self,
+        name: &str,
+        object: &PlainStruct,
+        types: &TypeNames,
+        guesses: &mut Vec<String>,
+    ) {
+        let fields: Vec<(String, ParameterRole)> = object
+            .fields
+            .iter()
+            .map(|field| (field.name.clone(), types.role_of_type(&field.ty, &field.name)))
+            .collect();
+        let sizes = fields.iter().filter(|(_, role)| matches!(role, ParameterRole::Size));
+        let sizes: Vec<String> = sizes.map(|(field, _)| field.clone()).collect();
+        let mut statements = vec![format!("{} {name}{{}};", object.name)];
+        for (field, role) in fields {
+            let argument = self.add_parameter(field.clone(), role, &sizes, guesses);
+            statements.push(format!("{name}.{field} = {argument};"));
+        }
+        self.add_setup(statements.join(" "));
     }
 
     /// The name for what the kernel `function` writes through its parameter `name`: apart from what another kernel writes.
@@ -322,17 +389,29 @@ impl Draft {
         Some(name)
     }
 
-    /// The text of `replay.toml`.
-    pub fn text(&self, source: &str, include: &[String], standard: CppStandard) -> String {
+    /// The text of `replay.toml`. Headers of `system_include` are of other repositories.
+    pub fn text(
+        &self,
+        source: &str,
+        include: &[String],
+        system_include: &[String],
+        standard: CppStandard,
+    ) -> String {
         let mut text = format!(
             "# How to call the kernels of {source}, whatever the revision. A draft by `replay init`:\n\
              # what is marked EDIT has to be checked, shapes above all. An output to which the call adds gets\n\
              # init = 0; one that it changes in place begins as an input does: init = \"INPUT\".\n\
-             sources = [{}]\n\
+             {}sources = [{}]\n\
              include = [{}]\n",
+            self.alternatives_comment(),
             quote_toml(source),
-            include.iter().map(|folder| quote_toml(folder)).collect::<Vec<_>>().join(", ")
+            quote_toml_list(include)
         );
+        if !system_include.is_empty() {
+            let folders = quote_toml_list(system_include);
+            let _ =
+                writeln!(text, "system_include = [{folders}] {MARK}: submodules, checked out here");
+        }
         if standard != CppStandard::default() {
             let _ = writeln!(text, "standard = {:?}", standard.name());
         }
@@ -363,6 +442,16 @@ impl Draft {
             }
         }
         text
+    }
+
+    /// A line about the functions that are not called, if there are any.
+    fn alternatives_comment(&self) -> String {
+        if self.alternatives.is_empty() {
+            return String::new();
+        }
+        let called = self.functions.join(", ");
+        let alternatives = self.alternatives.join(", ");
+        format!("# In the place of {called} there are: {alternatives}.\n")
     }
 
     /// The sizes outside of all inputs' shapes.
@@ -424,9 +513,7 @@ impl TypeNames {
     /// The role of `parameter` of `function`.
     fn role(&self, function: &FunctionSignature, parameter: &Parameter) -> ParameterRole {
         let words: Vec<&str> = parameter.ty.split(' ').collect();
-        let qualifiers = ["const", "*", "&", "struct", "volatile"];
-        let element = words.iter().copied().filter(|word| !qualifiers.contains(word));
-        let mut element = element.collect::<Vec<_>>().join(" ");
+        let mut element = element_words(&parameter.ty);
         if function.template.iter().flatten().any(|parameter| parameter.name == element) {
             element = "float".to_owned();
         }
@@ -437,6 +524,23 @@ impl TypeNames {
                 let is_const = before_star.into_iter().any(|&word| word == "const");
                 let has_one_element = parameter.body_use == ParameterUse::OneElement;
                 ParameterRole::Tensor { element: self.element(&element), is_const, has_one_element }
+            }
+            _ => ParameterRole::Literal { text: "nullptr", is_guess: true },
+        }
+    }
+
+    /// The role of a field `name` of the type `ty`.
+    fn role_of_type(&self, ty: &str, name: &str) -> ParameterRole {
+        let body_use = ParameterUse::default();
+        let parameter = Parameter { ty: ty.to_owned(), name: name.to_owned(), body_use };
+        let words: Vec<&str> = ty.split(' ').collect();
+        let element = element_words(ty);
+        match words.iter().filter(|&&word| word == "*").count() {
+            0 => self.role_of_value(&element, &parameter),
+            1 => {
+                let is_const = words.iter().take_while(|&&word| word != "*").any(|&w| w == "const");
+                let element = self.element(&element);
+                ParameterRole::Tensor { element, is_const, has_one_element: false }
             }
             _ => ParameterRole::Literal { text: "nullptr", is_guess: true },
         }
@@ -544,6 +648,11 @@ fn write_table(text: &mut String, kind: &str, name: &str, tensor: &DraftedTensor
     if tensor.is_optional {
         text.push_str("optional = true\n");
     }
+}
+
+/// The strings of a list of TOML.
+fn quote_toml_list(texts: &[String]) -> String {
+    texts.iter().map(|text| quote_toml(text)).collect::<Vec<_>>().join(", ")
 }
 
 /// `text` as a string of TOML.

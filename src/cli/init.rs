@@ -11,7 +11,9 @@ use ::replay::frontend::{
 use ::replay::harness::{CppStandard, Harness};
 use ::replay::history::History;
 
-use super::draft::{Draft, TypeNames, find_build_standard, find_command_standard, takes_tensors};
+use super::draft::{
+    Draft, TypeNames, find_build_standard, find_command_standard, is_backward, takes_tensors,
+};
 use super::error::{CliResult, CommandError, ErrorContext};
 use super::exit;
 use super::out::println;
@@ -23,13 +25,14 @@ const MOST: usize = 48;
 /// The arguments of `replay init`.
 #[derive(Debug, clap::Args)]
 pub struct InitArgs {
-    /// The CUDA source to call [default: every one below this folder]
+    /// The CUDA source to call, or with --random a harness [default: every source below this folder]
     #[arg(value_name = "SOURCE")]
     source: Option<PathBuf>,
     /// The file to write; it must not exist. Further drafts lie beside it, as FILE-NAME.toml
     #[arg(short, long, value_name = "FILE", default_value = "replay.toml")]
     output: PathBuf,
-    /// Write a fixture of random inputs as well, which is marked as synthetic: the numbers of all sizes
+    /// Write a fixture of random inputs as well, which is marked as synthetic: the numbers of all sizes. For a harness that
+    /// is there, the fixture alone is written
     #[arg(long, value_name = "NAME=SIZE,...")]
     random: Option<String>,
 }
@@ -40,6 +43,8 @@ struct CallableSource {
     path: String,
     text: String,
     functions: Vec<FunctionSignature>,
+    headers: ReachedHeaders,
+    types: TypeNames,
 }
 
 /// A harness to write.
@@ -56,29 +61,38 @@ pub fn run_init(args: &InitArgs) -> CliResult<u8> {
     let history = History::discover(&working_folder)?;
     let root = history.working_tree_root().map_or(Ok(working_folder.clone()), fs::canonicalize)?;
     let mut files = Vec::new();
-    collect_source_files(&working_folder, 0, &mut files);
+    collect_files(&working_folder, 0, &CODE, &mut files);
     files.sort();
+    if let Some(sizes) = &args.random
+        && let Some(path) = find_existing_harness(args)
+    {
+        return write_random_fixture(&path, &RandomSizes::parse(sizes)?);
+    }
     let mut left_out = Vec::new();
     let candidates = match &args.source {
         Some(path) => {
-            vec![read_callable_source(&fs::canonicalize(path).unwrap_or(path.clone()), &root)?]
+            let path = fs::canonicalize(path).unwrap_or(path.clone());
+            vec![read_callable_source(&path, &root, &files)?]
         }
         None => find_callable_sources(&files, &root, &mut left_out),
     };
+    let submodules = find_submodules(&root);
     let mut harnesses: Vec<Harnessed> = Vec::new();
     for candidate in &candidates {
-        let mut functions = worth_calling(&candidate.functions);
+        let mut functions = candidate.worth_calling();
         left_out.extend(not_called(candidate, &functions));
         // A backward pass reads what the forward pass writes, wherever it stands.
-        functions.sort_by_key(|function| is_backward(function));
-        let reached =
-            ReachedHeaders::of_source(&root.join(&candidate.path), &candidate.text, &files);
-        let include = reached.folders(&root);
-        let texts = reached.headers.iter().map(|(_, text)| text.as_str());
-        let types = TypeNames::from_texts(texts.chain([candidate.text.as_str()]));
+        functions.sort_by_key(|function| is_backward(&function.name));
+        let (system_include, include): (Vec<PathBuf>, Vec<PathBuf>) =
+            candidate.headers.folders.iter().cloned().partition(|folder| {
+                submodules.iter().any(|submodule| folder.starts_with(submodule))
+            });
+        let include = name_folders(&include, &root);
+        let system_include: Vec<String> =
+            system_include.iter().map(|folder| folder.display().to_string()).collect();
         let standard = find_source_standard(&candidate.path, &root);
-        for draft in Draft::from_functions(&functions, &types) {
-            let text = draft.text(&candidate.path, &include, standard);
+        for draft in Draft::from_functions(&functions, &candidate.types) {
+            let text = draft.text(&candidate.path, &include, &system_include, standard);
             let output = choose_draft_path(&args.output, &candidate.path, &draft, &harnesses);
             harnesses.push(Harnessed { output, source: candidate.path.clone(), draft, text });
         }
@@ -86,7 +100,7 @@ pub fn run_init(args: &InitArgs) -> CliResult<u8> {
     if harnesses.is_empty() {
         return Err(match candidates.first().filter(|_| args.source.is_some()) {
             Some(candidate) => no_launch(candidate, &files, &root),
-            None => nothing_to_call(),
+            None => nothing_to_call(&working_folder, &root),
         });
     }
     for surplus in harnesses.drain(MOST.min(harnesses.len())..) {
@@ -176,10 +190,38 @@ fn read_build_text(path: &Path) -> Option<String> {
     files::read_text(path, files::TEXT_BYTES).ok()
 }
 
-/// Whether a function is a backward pass, by its name.
-fn is_backward(function: &FunctionSignature) -> bool {
-    let name = function.name.to_lowercase();
-    ["backward", "bwd", "grad"].iter().any(|word| name.contains(word))
+/// The harness for which random inputs are asked: the one that is named, or the one that is there where nothing is.
+fn find_existing_harness(args: &InitArgs) -> Option<PathBuf> {
+    let path = args.source.as_ref().unwrap_or(&args.output);
+    let is_harness = path.extension().is_some_and(|extension| extension == "toml");
+    (is_harness && path.is_file()).then(|| path.clone())
+}
+
+/// Writes the fixture `random` for the harness at `path`.
+fn write_random_fixture(path: &Path, sizes: &RandomSizes) -> CliResult<u8> {
+    let harness = Harness::load(path)?;
+    sizes.check_known(std::slice::from_ref(&harness))?;
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = match stem.strip_prefix("replay") {
+        Some(rest) => format!("random{rest}"),
+        None => format!("random-{stem}"),
+    };
+    let fixture = sizes.plan_fixture(&harness, &name)?;
+    fixture.write()?;
+    println!("wrote {}: random inputs, marked as synthetic", fixture.folder.display());
+    println!("\nnext:\n  1. replay {}", fixture.folder.display());
+    println!("  2. capture one step in its place: random inputs tell nothing of a training");
+    Ok(exit::SUCCESS)
+}
+
+/// The folders of the submodules of the repository at `root`.
+fn find_submodules(root: &Path) -> Vec<PathBuf> {
+    let text = read_build_text(&root.join(".gitmodules")).unwrap_or_default();
+    let paths = text.lines().filter_map(|line| {
+        let (key, path) = line.split_once('=')?;
+        (key.trim() == "path").then(|| root.join(path.trim()))
+    });
+    paths.collect()
 }
 
 /// The sources with something to call, those with gradients first. `left_out` names the others.
@@ -191,9 +233,9 @@ fn find_callable_sources(
     let mut candidates = Vec::new();
     for path in files.iter().filter(|path| path.extension().is_some_and(|ext| ext == "cu")) {
         let displayed_path = path.strip_prefix(root).unwrap_or(path).display();
-        match read_callable_source(path, root) {
+        match read_callable_source(path, root, files) {
             Err(error) => left_out.push(format!("{displayed_path}: {}", error.in_a_line())),
-            Ok(empty_candidate) if worth_calling(&empty_candidate.functions).is_empty() => {
+            Ok(empty_candidate) if empty_candidate.worth_calling().is_empty() => {
                 left_out.push(format!(
                     "{displayed_path}: it holds no kernel and nothing that launches one"
                 ));
@@ -201,9 +243,7 @@ fn find_callable_sources(
             Ok(candidate) => candidates.push(candidate),
         }
     }
-    candidates.sort_by_key(|candidate| {
-        !worth_calling(&candidate.functions).iter().any(is_gradient_or_loss)
-    });
+    candidates.sort_by_key(|candidate| !candidate.worth_calling().iter().any(is_gradient_or_loss));
     candidates
 }
 
@@ -249,27 +289,29 @@ fn choose_draft_path(first: &Path, source: &str, draft: &Draft, earlier: &[Harne
     free_path.unwrap_or_else(|| first.to_owned())
 }
 
-/// Possible CUDA sources and headers, outside of hidden and built folders.
-fn collect_source_files(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
+/// Possible CUDA sources and headers.
+const CODE: [&str; 5] = ["cu", "cuh", "h", "hpp", "inl"];
+
+/// The files below `folder` that end in one of `endings`, outside of hidden and built folders.
+fn collect_files(folder: &Path, depth: usize, endings: &[&str], files: &mut Vec<PathBuf>) {
     const DEEPEST: usize = 12;
     const BUILT: [&str; 4] = ["target", "build", "node_modules", "__pycache__"];
-    const CODE: [&str; 5] = ["cu", "cuh", "h", "hpp", "inl"];
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         let Ok(kind) = entry.file_type() else { continue };
         if kind.is_dir() && depth < DEEPEST && !name.starts_with('.') && !BUILT.contains(&&*name) {
-            collect_source_files(&entry.path(), depth + 1, files);
+            collect_files(&entry.path(), depth + 1, endings, files);
         } else if kind.is_file()
-            && name.rsplit_once('.').is_some_and(|(_, extension)| CODE.contains(&extension))
+            && name.rsplit_once('.').is_some_and(|(_, extension)| endings.contains(&extension))
         {
             files.push(entry.path());
         }
     }
 }
 
-fn read_callable_source(path: &Path, root: &Path) -> CliResult<CallableSource> {
+fn read_callable_source(path: &Path, root: &Path, files: &[PathBuf]) -> CliResult<CallableSource> {
     let text = files::read_regular_file(path, files::SOURCE_BYTES)
         .context(|| format!("cannot read {}", path.display()))?;
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -281,20 +323,50 @@ fn read_callable_source(path: &Path, root: &Path) -> CliResult<CallableSource> {
         let message = format!("the name {} is not UTF-8", relative_path.display());
         return Err(CommandError::new(message));
     };
-    Ok(parse_callable_source(relative_text.to_owned(), text))
-}
-
-/// The functions of the file `path` with `text`.
-fn parse_callable_source(path: String, text: String) -> CallableSource {
     let text = tighten_launches(&text).unwrap_or(text);
-    let unit = SourceUnit { path: &path, text: &text };
+    let unit = SourceUnit { path: relative_text, text: &text };
     let functions = find_function_signatures(&unit, &scan_symbols(&[unit]));
-    CallableSource { path, functions, text }
+    let headers = ReachedHeaders::of_source(path, &text, files);
+    let texts = headers.headers.iter().map(|(_, text)| text.as_str());
+    let types = TypeNames::from_texts(texts.chain([text.as_str()]));
+    Ok(CallableSource { path: relative_text.to_owned(), text, functions, headers, types })
 }
 
-fn nothing_to_call() -> CommandError {
-    let hint = "name the source: `replay init path/to/kernel.cu`".to_owned();
-    CommandError::new("this folder holds no CUDA source with a kernel to call").with_hint(hint)
+/// The error for a folder without CUDA to call. Where kernels in Python lie in `folder`, it names the way for those.
+fn nothing_to_call(folder: &Path, root: &Path) -> CommandError {
+    let message = "this folder holds no CUDA source with a kernel to call";
+    let mut python_files = Vec::new();
+    collect_files(folder, 0, &["py"], &mut python_files);
+    python_files.sort();
+    let framework = python_files.iter().find_map(|path| {
+        let text = read_build_text(path)?;
+        let framework = find_python_framework(&text)?;
+        Some((path.strip_prefix(root).unwrap_or(path).display().to_string(), framework))
+    });
+    match framework {
+        None => CommandError::new(message)
+            .with_hint("name the source: `replay init path/to/kernel.cu`".to_owned()),
+        Some((path, framework)) => {
+            CommandError::new(format!("{message}; {path} is of {framework}")).with_hint(
+                "captures of Python draft their own harness: `fn = capture.function(fn)` of \
+                 `gradreplay`, and a step of the training (`replay help capture`)"
+                    .to_owned(),
+            )
+        }
+    }
+}
+
+/// The framework that a Python file with kernels or gradients imports, if it is one that can be captured.
+fn find_python_framework(text: &str) -> Option<&'static str> {
+    const FRAMEWORKS: [(&str, &str); 3] =
+        [("triton", "Triton"), ("jax", "JAX"), ("torch", "PyTorch")];
+    let imports = |module: &str| {
+        text.lines().any(|line| {
+            let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+            matches!(words.next(), Some("import" | "from")) && words.next() == Some(module)
+        })
+    };
+    FRAMEWORKS.iter().find(|(module, _)| imports(module)).map(|(_, name)| *name)
 }
 
 /// The error for the source `candidate` without a launch; it names those of `files` whose functions it calls.
@@ -305,7 +377,7 @@ fn no_launch(candidate: &CallableSource, files: &[PathBuf], root: &Path) -> Comm
         words.any(|word| word == function.name)
     };
     for launching in find_callable_sources(files, root, &mut Vec::new()) {
-        let functions = worth_calling(&launching.functions).into_iter().filter(is_mentioned);
+        let functions = launching.worth_calling().into_iter().filter(is_mentioned);
         let names: Vec<&str> = functions.map(|function| function.name.as_str()).collect();
         if !names.is_empty() {
             let message = format!(
@@ -321,19 +393,29 @@ fn no_launch(candidate: &CallableSource, files: &[PathBuf], root: &Path) -> Comm
         .with_hint("name the source with the kernels: `replay init path/to/kernel.cu`".to_owned())
 }
 
-/// Host functions with launches and pointers or tensors; kernels where there is no such function.
-fn worth_calling(functions: &[FunctionSignature]) -> Vec<&FunctionSignature> {
-    let launching = functions.iter().filter(|function| {
-        is_host(function)
-            && function.launches
-            && function.name != "main"
-            && (takes_tensors(function) || takes_pointers(function))
-    });
-    let called: Vec<&FunctionSignature> = launching.collect();
-    if called.is_empty() {
-        functions.iter().filter(|function| function.kernel).collect()
-    } else {
-        called
+impl CallableSource {
+    /// Host functions with launches and pointers, tensors or objects that hold some; kernels where there is no such
+    /// function.
+    fn worth_calling(&self) -> Vec<&FunctionSignature> {
+        let launching = self.functions.iter().filter(|function| {
+            is_host(function)
+                && function.launches
+                && function.name != "main"
+                && (takes_tensors(function)
+                    || takes_pointers(function)
+                    || self.takes_object(function))
+        });
+        let called: Vec<&FunctionSignature> = launching.collect();
+        if called.is_empty() {
+            self.functions.iter().filter(|function| function.kernel).collect()
+        } else {
+            called
+        }
+    }
+
+    fn takes_object(&self, function: &FunctionSignature) -> bool {
+        let mut parameters = function.parameters.iter();
+        parameters.any(|parameter| self.types.plain_struct(&parameter.ty).is_some())
     }
 }
 
@@ -381,16 +463,16 @@ impl ReachedHeaders {
             }
         }
     }
+}
 
-    /// The folders, relative to `root`.
-    fn folders(&self, root: &Path) -> Vec<String> {
-        let folders = self.folders.iter().filter_map(|folder| folder.strip_prefix(root).ok());
-        let names = folders.map(|folder| match folder.display().to_string() {
-            name if name.is_empty() => ".".to_owned(),
-            name => name,
-        });
-        names.collect()
-    }
+/// `folders` relative to `root`.
+fn name_folders(folders: &[PathBuf], root: &Path) -> Vec<String> {
+    let folders = folders.iter().filter_map(|folder| folder.strip_prefix(root).ok());
+    let names = folders.map(|folder| match folder.display().to_string() {
+        name if name.is_empty() => ".".to_owned(),
+        name => name,
+    });
+    names.collect()
 }
 
 /// The header of `files` that `line` of `includer` includes, and the folder that its name is relative to; none for headers

@@ -52,7 +52,7 @@ impl RandomSizes {
         known.dedup();
         match self.sizes.keys().find(|name| !known.contains(&name.as_str())) {
             None => Ok(()),
-            Some(name) => Err(CommandError::new(format!("no draft has a size `{name}`"))
+            Some(name) => Err(CommandError::new(format!("no harness has a size `{name}`"))
                 .with_hint(format!("the sizes are {}", known.join(", ")))),
         }
     }
@@ -95,8 +95,10 @@ impl RandomSizes {
         if !scalars.is_empty() {
             text.push_str("\n[scalars]\n");
         }
+        let mut unnamed_values = PLAIN_VALUES.iter().cycle();
         for (name, dtype) in scalars {
-            let _ = writeln!(text, "{name} = {} # EDIT", usual_scalar(name, dtype));
+            let value = usual_scalar(name, dtype).or_else(|| unnamed_values.next().copied());
+            let _ = writeln!(text, "{name} = {} # EDIT", value.unwrap_or("1"));
         }
         if !harness.sizes.is_empty() {
             text.push_str("\n[sizes]\n");
@@ -129,18 +131,21 @@ impl RandomFixture {
     }
 }
 
-/// A value that a scalar of this name often has.
-fn usual_scalar(name: &str, dtype: DType) -> &'static str {
+/// Values for scalars whose names say nothing: each once, and none is 1.0, under which a missing factor does not show.
+const PLAIN_VALUES: [&str; 4] = ["0.75", "0.25", "0.625", "0.375"];
+
+/// A value that a scalar of this name often has; none if its name says nothing.
+fn usual_scalar(name: &str, dtype: DType) -> Option<&'static str> {
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    match dtype {
+    Some(match dtype {
         DType::Bool => "false",
         dtype if !dtype.is_float() => "1",
         _ if has(&["eps"]) => "1e-5",
         _ if has(&["lr", "learning_rate", "decay"]) => "1e-3",
         _ if has(&["beta", "momentum"]) => "0.9",
         _ if has(&["drop"]) => "0.0",
-        _ => "1.0",
-    }
+        _ => return None,
+    })
 }
 
 /// `text` as a string of TOML.

@@ -302,7 +302,7 @@ fn sizes_that_do_not_fit_the_drafts_are_told_before_anything_is_written() {
     insta::assert_snapshot!(told("rows=4,cols=8,heads=2"), @"
     exit code 128
     --- stderr
-    error: no draft has a size `heads`
+    error: no harness has a size `heads`
     hint: the sizes are cols, rows
     ");
     insta::assert_snapshot!(told("rows"), @"
@@ -311,4 +311,54 @@ fn sizes_that_do_not_fit_the_drafts_are_told_before_anything_is_written() {
     error: `rows` in --random is not NAME=SIZE
     hint: such as --random rows=64,cols=768
     ");
+}
+
+#[test]
+fn random_inputs_are_written_for_a_harness_that_is_there() {
+    let env = square_project();
+    assert_eq!(env.replay(&["init"]).code, Some(0));
+    let harness = fs::read_to_string(env.path("replay.toml")).unwrap();
+    let scaled = harness.replace("[inputs.x]", "[inputs.gain]\ndtype = \"f32\"\nshape = []\n\n[inputs.bend]\ndtype = \"f32\"\nshape = []\n\n[inputs.x]");
+    fs::write(env.path("replay.toml"), &scaled).unwrap();
+    insta::assert_snapshot!(env.replay(&["init", "replay.toml", "--random", "rows=4,cols=8"]).text(), @"
+    exit code 0
+    --- stdout
+    wrote fixtures/random: random inputs, marked as synthetic
+
+    next:
+      1. replay fixtures/random
+      2. capture one step in its place: random inputs tell nothing of a training
+    ");
+    assert_eq!(fs::read_to_string(env.path("replay.toml")).unwrap(), scaled, "left as it is");
+    // A factor of 1 would hide its absence.
+    let fixture = fs::read_to_string(env.path("fixtures/random/fixture.toml")).unwrap();
+    assert!(fixture.ends_with("gain = 0.75 # EDIT\nbend = 0.25 # EDIT\n"), "{fixture}");
+    assert_eq!(env.replay(&["fixtures/random"]).code, Some(0));
+}
+
+#[test]
+fn a_folder_of_python_kernels_is_told_of_captures() {
+    let env = TestEnv::new();
+    env.repo.write("norm/rms.py", "import math\nimport triton.language as tl\n");
+    insta::assert_snapshot!(env.replay(&["init"]).text(), @"
+    exit code 128
+    --- stderr
+    error: this folder holds no CUDA source with a kernel to call; norm/rms.py is of Triton
+    hint: captures of Python draft their own harness: `fn = capture.function(fn)` of `gradreplay`, and a step of the training (`replay help capture`)
+    ");
+}
+
+#[test]
+fn headers_of_a_submodule_are_drafted_as_those_of_another_repository() {
+    let env = square_project();
+    env.repo.write(".gitmodules", "[submodule \"vec\"]\n\tpath = third_party/vec\n\turl = x\n");
+    env.repo.write("third_party/vec/include/vec/small.h", "#pragma once\n");
+    let source = format!("#include <vec/small.h>\n{SQUARE}");
+    env.repo.write("csrc/square.cu", source);
+    assert_eq!(env.replay(&["init"]).code, Some(0));
+    let harness = fs::read_to_string(env.path("replay.toml")).unwrap();
+    assert!(harness.contains("include = [\"csrc\", \"csrc/detail\"]\n"), "{harness}");
+    let folder = env.path("third_party/vec/include");
+    let line = format!("system_include = ['{0}'] # EDIT", folder.display());
+    assert!(harness.contains(&line) || harness.contains(&line.replace('\'', "\"")), "{harness}");
 }

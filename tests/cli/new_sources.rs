@@ -157,9 +157,10 @@ fn new_sources_that_fail_or_depend_on_the_order_are_no_better_for_being_new() {
 fn a_diff_whose_other_side_lacks_the_sources_is_untestable() {
     let env = added(RIGHT);
     let run = env.replay(&["diff", "fixtures/tiny", "HEAD", "HEAD~1"]);
-    insta::assert_snapshot!(run.text(), @"
+    insta::assert_snapshot!(run.text(), @r#"
     exit code 125
     --- stderr
     error: revision b0eff61 has no file or folder `k.cu`
-    ");
+    hint: if only some revisions have it, write { path = "k.cu", optional = true } in replay.toml, or a list of its names: ["k.cu", "OTHER"]
+    "#);
 }

@@ -59,10 +59,11 @@ fn revisions_whose_sources_cannot_be_read_are_untestable() {
     let inner = env.path("k.cu");
     env.repo.git_in(&inner, &["commit", "-q", "--allow-empty", "-m", "inner"]);
     ask("a submodule");
-    insta::assert_snapshot!(told, @"
+    insta::assert_snapshot!(told, @r#"
     == no source: exit code 125
     --- stderr
     error: revision [COMMIT] has no file or folder `k.cu`
+    hint: if only some revisions have it, write { path = "k.cu", optional = true } in replay.toml, or a list of its names: ["k.cu", "OTHER"]
     == a symlink that leads outside: exit code 125
     --- stderr
     error: revision [COMMIT] has a symlink `k.cu` that leads outside, to `../../outside.cu`
@@ -74,7 +75,7 @@ fn revisions_whose_sources_cannot_be_read_are_untestable() {
     --- stderr
     error: revision [COMMIT] has a submodule at `k.cu`, whose files are not in this repository
     hint: name folders without submodules in `sources`; a copy of its files outside of the repository serves as headers for every revision: `system_include`, or `overlay` for device code
-    ");
+    "#);
 }
 
 #[test]

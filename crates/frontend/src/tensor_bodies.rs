@@ -11,7 +11,7 @@ use super::source::Source;
 /// What a body tells of the tensors in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TensorBody {
-    /// The results of the last `return`, in order; the name of a result that is an expression is empty.
+    /// The results of the longest `return`, of equal ones the last, in order; the name of a result that is an expression is empty.
     pub results: Vec<String>,
     /// By tensor, the names or numbers of its sizes; a name is empty where only later sizes are read.
     pub shapes: BTreeMap<String, Vec<String>>,
@@ -43,13 +43,13 @@ const MOST_DIMENSIONS: usize = 8;
 /// Reads the body in the tokens `body`.
 pub(super) fn read_tensor_body(text: &str, tokens: &Tokens, body: Range<usize>) -> TensorBody {
     let mut found = TensorBody::default();
-    let mut last_return = None;
+    let mut returns = Vec::new();
     for index in body.clone() {
         if tokens[index].kind != TokenKind::Ident {
             continue;
         }
         match tokens[index].text(text) {
-            "return" => last_return = Some(index),
+            "return" => returns.push(index),
             "size" => found.read_size(text, tokens, index),
             "data_ptr" => found.read_element(text, tokens, index),
             _ => {}
@@ -58,9 +58,9 @@ pub(super) fn read_tensor_body(text: &str, tokens: &Tokens, body: Range<usize>) 
     for index in body.clone().filter(|&index| tokens.is_spelled_at(text, index, "=")) {
         found.read_made_tensor(text, tokens, index);
     }
-    if let Some(index) = last_return {
-        found.results = read_results(text, tokens, index + 1, body.end);
-    }
+    // Early returns of an empty tensor are shorter than the usual one.
+    let results = returns.into_iter().map(|index| read_results(text, tokens, index + 1, body.end));
+    found.results = results.max_by_key(Vec::len).unwrap_or_default();
     found
 }
 

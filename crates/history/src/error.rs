@@ -416,6 +416,14 @@ impl SourceFault {
                 "of several names the first that is there is taken; in replay.toml: {}",
                 found_rename.line
             )),
+            SourceFault::Missing { path, similar, .. }
+                if similar.is_empty() && matches!(place, SourceOrigin::Revision(_)) =>
+            {
+                Some(format!(
+                    "if only some revisions have it, write {{ path = \"{path}\", optional = true }} in replay.toml, or \
+                     a list of its names: [\"{path}\", \"OTHER\"]"
+                ))
+            }
             SourceFault::Missing { similar, .. } => suggest_similar_names(similar),
             SourceFault::Submodule { .. } => {
                 Some(

@@ -12,7 +12,7 @@ fn draft(text: &str) -> String {
     let functions: Vec<&FunctionSignature> = found.iter().collect();
     let drafts = Draft::from_functions(&functions, &TypeNames::from_texts([text]));
     let texts = drafts.iter().map(|draft| {
-        let text = draft.text("k.cu", &[], CppStandard::default());
+        let text = draft.text("k.cu", &[], &[], CppStandard::default());
         Harness::parse(&text, Path::new("replay.toml")).unwrap();
         text
     });
@@ -435,4 +435,70 @@ fn kernels_that_write_one_name_have_outputs_of_their_own() {
     [outputs.out]
     [outputs.second_out]
     ");
+}
+
+#[test]
+fn the_fields_of_a_structure_are_filled_from_tensors_and_numbers() {
+    insta::assert_snapshot!(draft_below_comment(
+        "struct NormParams { const float* x; const float* weight; float* y; int rows, cols; float eps; cudaStream_t stream; };\n\
+         void norm(const NormParams& params, int blocks) {}\n"
+    ), @r#"
+    sources = ["k.cu"]
+    include = []
+    sizes = ["blocks"]
+    setup = "NormParams params{}; params.x = x; params.weight = weight; params.y = y; params.rows = rows; params.cols = cols; params.eps = eps; params.stream = 0;"
+    call = """
+    norm(params, blocks);
+    """
+
+    [inputs.x]
+    dtype = "f32"
+    shape = ["rows", "cols"] # EDIT
+
+    [inputs.weight]
+    dtype = "f32"
+    shape = ["rows", "cols"] # EDIT
+
+    [inputs.eps]
+    dtype = "f32"
+    shape = []
+
+    [outputs.y]
+    dtype = "f32"
+    shape = ["rows", "cols"] # EDIT
+    "#);
+}
+
+#[test]
+fn each_pair_has_a_harness_of_its_own_and_other_kernels_of_a_pass_are_named() {
+    let text = draft(
+        "void encoder_forward(float* out, const int* inp, const float* wte, int B, int T, int C) {}\n\
+         void norm_fwd(float* out, const float* inp, int B, int T, int C) {}\n\
+         void norm_fwd2(float* out, const float* inp, int B, int T, int C) {}\n\
+         void gelu_forward(float* out, const float* inp, int N) {}\n\
+         void encoder_backward(float* dwte, const float* dout, const int* inp, int B, int T, int C) {}\n\
+         void norm_bwd(float* dinp, const float* dout, const float* inp, int B, int T, int C) {}\n\
+         void gelu_backward(float* dinp, const float* inp, const float* dout, int N) {}\n",
+    );
+    let lines = text.lines().filter(|line| {
+        line.ends_with(");")
+            || line.starts_with("# In the place")
+            || line.contains("_of = ")
+            || line.starts_with("upstream")
+    });
+    insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r#"
+    encoder_forward(out, inp, wte, B, T, C);
+    encoder_backward(dwte, dout, inp, B, T, C);
+    gradient_of = "wte" # EDIT
+    upstream = "dout" # EDIT
+    # In the place of norm_fwd, norm_bwd there are: norm_fwd2.
+    norm_fwd(out, inp, B, T, C);
+    norm_bwd(dinp, dout, inp, B, T, C);
+    gradient_of = "inp" # EDIT
+    upstream = "dout" # EDIT
+    gelu_forward(out, inp, N);
+    gelu_backward(dinp, inp, dout, N);
+    gradient_of = "inp" # EDIT
+    upstream = "dout" # EDIT
+    "#);
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use ::replay::frontend::{PlainStruct, SourceUnit, find_plain_structs};
 use ::replay::tensor::DType;
 
 /// Types of parameters that no fixture holds, with the arguments for them.
@@ -11,6 +12,14 @@ pub const VALUE_TYPES: [(&str, &str); 1] = [("cudaStream_t", "0")];
 #[derive(Debug, Default)]
 pub struct TypeNames {
     aliases: HashMap<String, String>,
+    /// Structures that a call can fill, by name.
+    structs: HashMap<String, PlainStruct>,
+}
+
+/// The words of the type `ty` without what refers to it.
+pub fn element_words(ty: &str) -> String {
+    let qualifiers = ["const", "*", "&", "struct", "volatile"];
+    ty.split(' ').filter(|word| !qualifiers.contains(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// What a pointer points to.
@@ -46,25 +55,48 @@ const MOST_STEPS: usize = 8;
 impl TypeNames {
     /// The names in `texts`. Of several meanings the last counts: mostly the branch without a condition.
     pub fn from_texts<'t>(texts: impl IntoIterator<Item = &'t str>) -> TypeNames {
-        let lines = texts.into_iter().flat_map(str::lines);
-        TypeNames { aliases: lines.filter_map(parse_type_alias).collect() }
+        let mut types = TypeNames::default();
+        for text in texts {
+            types.aliases.extend(text.lines().filter_map(parse_type_alias));
+            let structs = find_plain_structs(&SourceUnit { path: "", text });
+            types.structs.extend(structs.into_iter().map(|found| (found.name.clone(), found)));
+        }
+        types
+    }
+
+    /// The structure behind `ty`, an object, a reference or a pointer to one; none if it holds no tensor.
+    pub fn plain_struct(&self, ty: &str) -> Option<&PlainStruct> {
+        let element = element_words(ty);
+        let name = element.rsplit(' ').next()?;
+        let has_tensors =
+            |found: &&PlainStruct| found.fields.iter().any(|field| field.ty.contains('*'));
+        let stars = ty.matches('*').count();
+        self.structs.get(name).filter(has_tensors).filter(|_| stars < 2)
     }
 
     /// The dtype of `words`; none if it is unknown.
     pub fn dtype(&self, words: &str) -> Option<DType> {
-        let mut words = words.to_owned();
+        parse_scalar_type(&self.meaning(words))
+    }
+
+    /// The type that `words` stand for, followed through other names to a known one.
+    fn meaning(&self, words: &str) -> String {
+        let mut meaning = words.to_owned();
         for _ in 0..MOST_STEPS {
-            if let Some(dtype) = parse_scalar_type(&words) {
-                return Some(dtype);
+            let is_known =
+                parse_scalar_type(&meaning).is_some() || parse_vector_type(&meaning).is_some();
+            match self.aliases.get(&meaning).filter(|_| !is_known) {
+                Some(next) => meaning.clone_from(next),
+                None => break,
             }
-            words = self.aliases.get(&words)?.clone();
         }
-        None
+        meaning
     }
 
     /// What a pointer to `words` points to.
     pub fn element(&self, words: &str) -> PointeeType {
-        if let Some((dtype, lanes)) = parse_vector_type(words) {
+        let meaning = self.meaning(words);
+        if let Some((dtype, lanes)) = parse_vector_type(&meaning) {
             return PointeeType { dtype: Some(dtype), lanes, cast: Some(words.to_owned()) };
         }
         let dtype = self.dtype(words);
@@ -117,19 +149,30 @@ fn parse_scalar_type(words: &str) -> Option<DType> {
     })
 }
 
+/// The dtype and the number of lanes of one of CUDA's vector types, such as `uint4`.
 fn parse_vector_type(words: &str) -> Option<(DType, usize)> {
-    Some(match words {
-        "float2" => (DType::F32, 2),
-        "float4" => (DType::F32, 4),
-        "double2" => (DType::F64, 2),
-        "half2" | "__half2" => (DType::F16, 2),
-        "__nv_bfloat162" | "nv_bfloat162" => (DType::BF16, 2),
-        "int2" => (DType::I32, 2),
-        "int4" => (DType::I32, 4),
-        "uchar4" => (DType::U8, 4),
-        "char4" => (DType::I8, 4),
+    match words {
+        "half2" | "__half2" => return Some((DType::F16, 2)),
+        "__nv_bfloat162" | "nv_bfloat162" => return Some((DType::BF16, 2)),
+        _ => {}
+    }
+    // The alignment of a type is no part of its numbers.
+    let name = words.trim_end_matches("_16a").trim_end_matches("_32a");
+    let lanes = name.chars().next_back()?.to_digit(10).filter(|lanes| (1..=4).contains(lanes))?;
+    let dtype = match &name[..name.len() - 1] {
+        "float" => DType::F32,
+        "double" => DType::F64,
+        "char" => DType::I8,
+        "uchar" => DType::U8,
+        "short" => DType::I16,
+        "ushort" => DType::U16,
+        "int" => DType::I32,
+        "uint" => DType::U32,
+        "long" | "longlong" => DType::I64,
+        "ulong" | "ulonglong" => DType::U64,
         _ => return None,
-    })
+    };
+    Some((dtype, lanes as usize))
 }
 
 #[cfg(test)]
@@ -147,5 +190,31 @@ mod tests {
         assert_eq!(types.dtype("std :: size_t"), Some(DType::U64));
         assert_eq!((types.dtype("LOOP"), types.dtype("Config")), (None, None));
         assert_eq!(types.element("float4").lanes, 4);
+    }
+
+    #[test]
+    fn all_vector_types_of_cuda_are_known() {
+        let types = TypeNames::from_texts(["typedef uint4 packed;\n"]);
+        let found = |words| {
+            let element = types.element(words);
+            (element.dtype, element.lanes)
+        };
+        for (words, dtype, lanes) in [
+            ("uint2", DType::U32, 2),
+            ("packed", DType::U32, 4),
+            ("double2", DType::F64, 2),
+            ("double4_32a", DType::F64, 4),
+            ("ushort4", DType::U16, 4),
+            ("longlong2", DType::I64, 2),
+            ("ulonglong2", DType::U64, 2),
+            ("float3", DType::F32, 3),
+            ("char1", DType::I8, 1),
+            ("__half2", DType::F16, 2),
+        ] {
+            assert_eq!(found(words), (Some(dtype), lanes), "{words}");
+        }
+        for words in ["float5", "dim3", "config2", "float", "4"] {
+            assert_eq!(found(words).1, 1, "{words}");
+        }
     }
 }
