@@ -91,6 +91,49 @@ fn a_layer_norm_gives_its_tensors_to_the_outputs_that_the_call_names() {
 }
 
 #[test]
+fn a_launcher_finishes_its_gradient_with_operators_of_pytorch() {
+    let (x, dy, weight) =
+        (numbers(ROWS * COLUMNS, 1), numbers(ROWS * COLUMNS, 2), numbers(COLUMNS, 3));
+    let harness = "call = \"\"\"\
+         auto made = rms_norm_forward(x, weight, 1e-5);\n\
+         y, _ = made;\n\
+         dweight = rms_norm_weight_gradient(dy, x, std::get<1>(made));\n\
+         halves, share = rms_norm_report(std::get<0>(made), x);\"\"\"\n\
+         [inputs.x]\ndtype = \"f32\"\nshape = [\"rows\", \"columns\"]\n\
+         [inputs.dy]\ndtype = \"f32\"\nshape = [\"rows\", \"columns\"]\n\
+         [inputs.weight]\ndtype = \"f32\"\nshape = [\"columns\"]\n\
+         [outputs.y]\ndtype = \"f32\"\nshape = [\"rows\", \"columns\"]\n\
+         [outputs.dweight]\ndtype = \"f32\"\nshape = [\"columns\"]\n\
+         [outputs.halves]\ndtype = \"f32\"\nshape = [\"rows\", \"columns\"]\n\
+         [outputs.share]\ndtype = \"f32\"\nshape = []\n";
+    let tensors: [Tensor; 3] = [
+        ("x", &x, &[ROWS, COLUMNS]),
+        ("dy", &dy, &[ROWS, COLUMNS]),
+        ("weight", &weight, &[COLUMNS]),
+    ];
+    let (x, dy, weight) = (widened(x.clone()), widened(dy.clone()), widened(weight.clone()));
+    let (mut y, mut halves) = (Vec::new(), Vec::new());
+    let (mut dweight, mut share) = (vec![0.0; COLUMNS], 0.0);
+    for (x, dy) in x.chunks(COLUMNS).zip(dy.chunks(COLUMNS)) {
+        let squares: f64 = x.iter().map(|x| x * x).sum();
+        let rstd = (squares / COLUMNS as f64 + 1e-5).sqrt().recip();
+        let row: Vec<f64> = x.iter().zip(&weight).map(|(x, w)| x * rstd * w).collect();
+        let mean = row.iter().sum::<f64>() / COLUMNS as f64;
+        for i in 0..COLUMNS {
+            dweight[i] += dy[i] * x[i] * rstd;
+            halves.push(1.0 - 0.5 * (row[i] - mean));
+            share += (row[i] - mean) * (row[i] - mean) / (ROWS * COLUMNS) as f64;
+        }
+        y.extend(row);
+    }
+    let public = Public::new("tensor_sums", harness, &tensors);
+    public.assert_gives("y", &y, 1e-5);
+    public.assert_gives("dweight", &dweight, 1e-5);
+    public.assert_gives("halves", &halves, 1e-5);
+    public.assert_gives("share", &[share], 1e-5);
+}
+
+#[test]
 fn a_failed_check_of_a_launcher_ends_the_replay_with_its_message() {
     let ended = |call: &str| end(&layer_norm(call, "").run(Precision::Native));
     insta::assert_snapshot!(ended("y, mean, _ = layer_norm_forward(x, at::Tensor(weight).slice(0, 1), bias, 1e-5);"), @"host code stopped itself: weight has 39 elements, rows have 40 at src/layer_norm_cuda.cu:109");

@@ -95,7 +95,7 @@ impl About {
                     .to_owned()
             }
             About::Tensors => {
-                "operators of PyTorch are not among the tensors here (docs/cuda-support.md, \"PyTorch \
+                "this part of PyTorch is not among the tensors here (docs/cuda-support.md, \"PyTorch \
                  extensions\"): a harness with a program calls PyTorch itself"
                     .to_owned()
             }
@@ -432,8 +432,8 @@ mod tests {
     #[test]
     fn a_missing_part_of_pytorch_is_told_from_other_missing_names() {
         for message in [
-            "a.cu:3:9: error: ‘sum’ is not a member of ‘torch’",
-            "a.cu:3:9: error: ‘class at::Tensor’ has no member named ‘sum’",
+            "a.cu:3:9: error: ‘softmax’ is not a member of ‘torch’",
+            "a.cu:3:9: error: ‘class at::Tensor’ has no member named ‘softmax’",
             "a.cu:3:9: error: 'torch::nn' has not been declared",
             "a.cu:3:9: error: no match for ‘operator+’ (operand types are ‘at::Tensor’ and ‘at::Tensor’)",
         ] {

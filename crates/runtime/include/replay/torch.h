@@ -1,5 +1,5 @@
-// A small PyTorch for the host code of extensions: tensors, their options and checks, dispatch by type, streams and
-// guards. It computes nothing: operators of PyTorch (sums, products of matrices) are not here.
+// A small PyTorch for the host code of extensions: tensors, their options and checks, sums and arithmetic, dispatch by type,
+// streams and guards. Other operators of PyTorch (products of matrices, softmax) are not here.
 // docs/cuda-support.md, "PyTorch extensions", lists its contents.
 #pragma once
 
@@ -27,6 +27,7 @@
 
 #include "replay/torch_types.h"
 #include "replay/torch_tensor.h"
+#include "replay/torch_operators.h"
 #include "replay/torch_dispatch.h"
 #include "replay/torch_cuda.h"
 #include "replay/torch_results.h"

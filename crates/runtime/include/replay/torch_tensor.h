@@ -1,5 +1,5 @@
-// Tensors: memory with sizes, strides and an element type. Views share memory; nothing is computed but copies,
-// conversions and fills.
+// Tensors: memory with sizes, strides and an element type. Views share memory; computed are copies, conversions, fills and
+// what replay/torch_operators.h has.
 // PyTorch C++ API: "at::Tensor", "Tensor Creation API".
 #pragma once
 
@@ -502,6 +502,29 @@ class Tensor {
     changed.strides = replay_torch::packed_strides(sizes);
     return self();
   }
+
+  // Sums, means and arithmetic: replay/torch_operators.h.
+  Tensor sum(IntArrayRef dimensions, bool keeps = false, std::optional<ScalarType> type = std::nullopt) const;
+  Tensor sum(int64_t dimension, bool keeps = false, std::optional<ScalarType> type = std::nullopt) const {
+    return sum(IntArrayRef(dimension), keeps, type);
+  }
+  Tensor sum(std::optional<ScalarType> type = std::nullopt) const { return sum(IntArrayRef(), false, type); }
+  Tensor mean(IntArrayRef dimensions, bool keeps = false, std::optional<ScalarType> type = std::nullopt) const;
+  Tensor mean(int64_t dimension, bool keeps = false, std::optional<ScalarType> type = std::nullopt) const {
+    return mean(IntArrayRef(dimension), keeps, type);
+  }
+  Tensor mean(std::optional<ScalarType> type = std::nullopt) const { return mean(IntArrayRef(), false, type); }
+#define REPLAY_ARITHMETIC(name)            \
+  Tensor name(const Tensor& other) const;  \
+  Tensor name(const Scalar& number) const; \
+  Tensor& name##_(const Tensor& other) const; \
+  Tensor& name##_(const Scalar& number) const;
+  REPLAY_ARITHMETIC(add)
+  REPLAY_ARITHMETIC(sub)
+  REPLAY_ARITHMETIC(mul)
+  REPLAY_ARITHMETIC(div)
+#undef REPLAY_ARITHMETIC
+
   Tensor new_empty(IntArrayRef sizes, TensorOptions options = {}) const;
   Tensor new_zeros(IntArrayRef sizes, TensorOptions options = {}) const;
 

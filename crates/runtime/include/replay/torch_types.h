@@ -176,6 +176,20 @@ inline bool isIntegralType(ScalarType type, bool with_bool) {
   return type == ScalarType::Bool ? with_bool : !isFloatingType(type) && type != ScalarType::Undefined;
 }
 
+/// The type that sums of elements of `type` are kept in.
+inline ScalarType toAccumulateType(ScalarType type, bool is_cuda) {
+  switch (type) {
+    case ScalarType::Half: case ScalarType::BFloat16: return ScalarType::Float;
+    case ScalarType::Float: return is_cuda ? ScalarType::Float : ScalarType::Double;
+    case ScalarType::Double: case ScalarType::Bool: return type;
+    default: return ScalarType::Long;
+  }
+}
+/// The type that elements of `type` are computed with.
+inline ScalarType toOpMathType(ScalarType type) {
+  return type == ScalarType::Half || type == ScalarType::BFloat16 ? ScalarType::Float : type;
+}
+
 enum class DeviceType : int8_t { CPU = 0, CUDA = 1 };
 constexpr DeviceType kCPU = DeviceType::CPU, kCUDA = DeviceType::CUDA;
 using DeviceIndex = int8_t;
