@@ -67,11 +67,11 @@ impl MentionGraph {
     pub(super) fn from(&self, code: &str) -> BTreeSet<String> {
         let tokens = lex_tokens(code);
         let idents = tokens.iter().filter(|token| token.kind == TokenKind::Ident);
-        self.from_words(idents.map(|token| token.text(code)).collect())
+        self.reach_from(idents.map(|token| token.text(code)).collect())
     }
 
     /// `words` and all words within their reach.
-    pub(super) fn from_words(&self, words: BTreeSet<&str>) -> BTreeSet<String> {
+    pub(super) fn reach_from(&self, words: BTreeSet<&str>) -> BTreeSet<String> {
         let mut reached_words: BTreeSet<String> =
             words.iter().map(|&word| word.to_owned()).collect();
         let mut pending_words: Vec<&str> = words.into_iter().collect();

@@ -325,7 +325,7 @@ fn find_reached_words(files: &[KernelFile], calls: &str) -> BTreeSet<String> {
         }
         words.extend(file.counting_words());
     }
-    graph.from_words(words)
+    graph.reach_from(words)
 }
 
 /// For each file, its parts that go: kernels out of reach, functions out of reach that mention one that goes, and

@@ -202,8 +202,7 @@ fn check_accesses_beside(
     // A program is checked where this is asked for: its call takes longer than a check in passing may.
     let is_program = trial.fixture().harness.program.is_some();
     let has_threads = |variant: &dyn Variant| variant.for_noise().can(Ability::Order);
-    let is_checked_in_passing =
-        !is_program && trial.variant()?.is_none_or(|variant| has_threads(variant));
+    let is_checked_in_passing = !is_program && trial.variant()?.is_none_or(has_threads);
     if check == AccessCheck::Auto && !is_checked_in_passing {
         return Ok(None);
     }
