@@ -31,7 +31,9 @@ fn found(case: &str) -> &'static [AccessFinding] {
     });
     FOUND[case].get_or_init(|| {
         let run = run(case);
-        assert_eq!(run.ending, Ending::Completed, "{case}");
+        // The processor may refuse a misaligned access after it is found.
+        let may_end = case.starts_with("misaligned_");
+        assert!(run.ending == Ending::Completed || may_end, "{case}: {:?}", run.ending);
         assert_eq!(run.findings.refused, None, "{case}");
         run.findings.found
     })
@@ -93,6 +95,14 @@ fn reads_of_what_nobody_wrote_are_found() {
 #[test]
 fn accesses_beside_an_allocation_are_found() {
     assert_eq!(missed("bounds_", FoundKind::OutOfBounds).join("\n"), "");
+}
+
+#[test]
+fn vectors_at_addresses_that_are_no_multiple_of_theirs_are_found() {
+    assert_eq!(cases("misaligned_").count(), 2);
+    assert_eq!(missed("misaligned_", FoundKind::Misaligned).join("\n"), "");
+    let bytes = |case: &str| found(case)[0].bytes;
+    assert_eq!([bytes("misaligned_read"), bytes("misaligned_write")], [16, 8]);
 }
 
 #[test]

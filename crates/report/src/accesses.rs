@@ -29,6 +29,10 @@ pub(super) fn describe_access(finding: &AccessFinding) -> String {
         ),
         FoundKind::Unwritten => format!("nobody has written {place}: {second}{times}"),
         FoundKind::OutOfBounds => format!("out of bounds: {second}, {place}{times}"),
+        FoundKind::Misaligned => format!(
+            "misaligned: {second}, {place}{times}: the address is no multiple of {}",
+            finding.bytes
+        ),
         FoundKind::UndefinedLane | FoundKind::UnusedLane => {
             format!("{}: {second}{times}", finding.kind.words(&finding.memory))
         }

@@ -80,6 +80,8 @@ pub enum FoundKind {
     Unwritten,
     /// A kernel touches memory beside an allocation.
     OutOfBounds,
+    /// A kernel touches as a vector, or as another wide type, an address that is no multiple of its alignment.
+    Misaligned,
     /// A shuffle reads a lane that has ended or is not in its mask, and an output depends on the result.
     UndefinedLane,
     /// The same, and no output does.
@@ -99,6 +101,7 @@ impl FoundKind {
             FoundKind::Flag => format!("waits on memory (flag) {memory}"),
             FoundKind::Unwritten => format!("reads what nobody wrote in {memory}"),
             FoundKind::OutOfBounds => format!("out of bounds of {memory}"),
+            FoundKind::Misaligned => format!("misaligned access to {memory}"),
             FoundKind::UndefinedLane => format!("a shuffle reads {memory}"),
             FoundKind::UnusedLane => {
                 format!("a shuffle reads {memory}, and no output depends on it")

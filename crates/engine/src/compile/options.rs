@@ -30,7 +30,7 @@ pub(super) fn precision_flag(precision: Precision) -> Option<String> {
 }
 
 /// Makes the compiler call a function of ours before each access to memory open to other threads, and leave tables to
-/// tell the place of a call.
+/// tell the place of a call. The compiler also compares each address with the alignment of its type.
 ///
 /// g++ tells nothing of an aggregate taken by value from memory in a call, or returned into it. It does tell of
 /// constructors and assignments. With `-fno-elide-constructors` it makes all of them: then each such aggregate is a
@@ -45,7 +45,8 @@ fn check_flags(compiler: &Compiler) -> Vec<String> {
             "-fno-elide-constructors",
         ]
     };
-    let all_flags = ["-g1", "-fsanitize=thread"].iter().chain(compiler_flags);
+    let all_flags =
+        ["-g1", "-fsanitize=thread", "-fsanitize=alignment"].iter().chain(compiler_flags);
     all_flags.map(|&word| word.to_owned()).collect()
 }
 

@@ -86,6 +86,8 @@ enum replay_touch : uint32_t {
   REPLAY_ATOMIC_READ = 2,
   REPLAY_ATOMIC_WRITE = 3,        // also with a read
   REPLAY_BEFORE_SWAP = 4,         // no access: a compare-and-swap of the address with the bits in `site` comes next
+  REPLAY_MISALIGNED_READ = 5,     // no access: what comes next reads an address that is no multiple of so many bytes
+  REPLAY_MISALIGNED_WRITE = 6,    // the same of a write
 };
 
 /// One thread of a block: its `threadIdx` in x, y, z order, and its linear index.

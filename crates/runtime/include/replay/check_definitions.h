@@ -284,6 +284,14 @@ void before_swap(const volatile void* address, size_t bytes, const void* compare
   for (size_t i = 0; i < bytes; ++i) ((volatile char*)&bits)[i] = ((const char*)compare)[i];
   if (block.in_kernel) ask(address, bytes, REPLAY_BEFORE_SWAP, (const void*)bits);
 }
+
+/// What the compiler tells of an address that is no multiple of a type's alignment (compiler-rt, ubsan_handlers.h).
+struct mismatch_data {
+  const char* file;
+  uint32_t line, column;
+  const void* type;
+  unsigned char log_alignment, kind;  // 0: a load, 1: a store; others name an object without an access
+};
 }  // namespace replay_rt
 
 #define REPLAY_CALLER __builtin_return_address(0)
@@ -360,6 +368,13 @@ REPLAY_ATOMIC_HOOKS(8, uint8_t)
 REPLAY_ATOMIC_HOOKS(16, uint16_t)
 REPLAY_ATOMIC_HOOKS(32, uint32_t)
 REPLAY_ATOMIC_HOOKS(64, uint64_t)
+void __ubsan_handle_type_mismatch_v1(const replay_rt::mismatch_data* data, const void* address) {
+  if (!replay_rt::block.in_kernel || data->kind > 1) return;
+  // A device may place the variables of a thread otherwise.
+  if ((uintptr_t)address - (uintptr_t)__builtin_frame_address(0) < replay_rt::CHECK_STACK) return;
+  const uint32_t touch = data->kind == 0 ? REPLAY_MISALIGNED_READ : REPLAY_MISALIGNED_WRITE;
+  replay_rt::ask(address, size_t{1} << data->log_alignment, touch, REPLAY_CALLER);
+}
 void __tsan_atomic_thread_fence(int) {
   if (replay_rt::block.in_kernel) replay_rt::abi->fence();
 }

@@ -208,6 +208,10 @@ pub extern "C" fn check_state() -> *mut c_void {
     })
 }
 
+/// As `replay_touch` in `replay/abi.h`: what comes next reads, or writes, an address that is no multiple of `bytes`.
+const MISALIGNED_READ: u32 = 5;
+const MISALIGNED_WRITE: u32 = 6;
+
 /// A checked build reports every access here unless its hooks find it in order themselves.
 ///
 /// # Safety
@@ -222,6 +226,16 @@ pub unsafe extern "C" fn check_access(
     let address = address as usize;
     let site = site as usize;
     let mut crosses = false;
+    if let MISALIGNED_READ | MISALIGNED_WRITE = touch {
+        let touch = if touch == MISALIGNED_READ { Touch::Read } else { Touch::Write };
+        // SAFETY: only kernels report a misaligned address.
+        let thread = unsafe { linear_thread() };
+        with_checker(|checker| crosses = checker.misaligned(thread, address, bytes, touch, site));
+        if crosses {
+            report_findings_so_far();
+        }
+        return;
+    }
     let Some(&touch) = TOUCHES.get(touch as usize) else {
         // SAFETY: only kernels report a compare-and-swap.
         let thread = unsafe { linear_thread() };
@@ -326,6 +340,7 @@ fn resolve_finding_sites(finding: &CheckerFinding, lines: Option<&LineTable>) ->
             CheckerFindingKind::Flag => FoundKind::Flag,
             CheckerFindingKind::Unwritten => FoundKind::Unwritten,
             CheckerFindingKind::OutOfBounds => FoundKind::OutOfBounds,
+            CheckerFindingKind::Misaligned => FoundKind::Misaligned,
             CheckerFindingKind::StrayLane => FoundKind::UndefinedLane,
             CheckerFindingKind::HostAccess => FoundKind::HostAccess,
             CheckerFindingKind::DeviceAccess => FoundKind::DeviceAccess,

@@ -21,6 +21,8 @@ pub(crate) enum CheckerFindingKind {
     Unwritten,
     /// A kernel touches memory beside an allocation.
     OutOfBounds,
+    /// A kernel touches an address that is no multiple of the alignment of the type.
+    Misaligned,
     /// A shuffle reads a lane outside of it.
     StrayLane,
     /// Host code touches device memory.

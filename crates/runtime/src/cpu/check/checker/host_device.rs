@@ -60,6 +60,42 @@ impl Checker {
         );
     }
 
+    /// A kernel touches `address`, which is no multiple of `alignment`, from the code at `site`. Returns whether this finding
+    /// may be the last: processors refuse some of these accesses.
+    pub(crate) fn misaligned(
+        &mut self,
+        thread: u16,
+        address: usize,
+        alignment: usize,
+        touch: Touch,
+        site: usize,
+    ) -> bool {
+        self.settle();
+        let Some(running) = self.running else { return false };
+        let number = site.wrapping_sub(self.state().base) as u32;
+        let spot = spot_of(&running, thread, touch, At::Code(site));
+        let variable = self.find_variable(address, 1);
+        let region = if self.shared.range().contains(&address) {
+            &self.shared
+        } else {
+            match self.regions.find(address, 1) {
+                RegionMatch::Inside(region) => &*region,
+                RegionMatch::Beside(..) | RegionMatch::Elsewhere => return false,
+            }
+        };
+        let (label, origin) = match variable {
+            Some(index) => {
+                let variable = &self.variables[index];
+                (variable.label(), region.offset(variable.range.start))
+            }
+            None => (region.label.clone(), 0),
+        };
+        let offset = region.offset(address) as i64 - origin as i64;
+        let finding =
+            CheckerFinding::new(CheckerFindingKind::Misaligned, spot, label, offset, alignment);
+        self.findings.note_first(finding, [number, 0])
+    }
+
     /// A kernel touches memory outside of the device's. Returns whether this finding may be the last: it is the host's
     /// memory, or nobody's.
     pub(super) fn elsewhere(
