@@ -14,6 +14,7 @@ use replay_engine::judge::{
 };
 use replay_engine::trial::{OrderDependence, Probe, Status};
 use replay_numerics::compare::Comparison;
+use replay_numerics::constants::FLIP_FACTOR;
 use replay_numerics::oracle::Finding;
 use replay_runtime::report::LaunchRecord;
 
@@ -217,8 +218,10 @@ pub fn output_lines(output: &OutputJudgement) -> Vec<ReportLine> {
     let flips = output.base_noise.flips + output.got_noise.flips;
     if flips > 0 {
         let jump = if flips == 1 { "1 element jumps" } else { &format!("{flips} elements jump") };
-        let flip_cause = "in one or two replays only: a tie, a clamp or a narrow rounding";
-        lines.push(format!("{jump} {flip_cause}").into());
+        lines.push(
+            format!("{jump} in one or two replays, over {FLIP_FACTOR} x as far as in the others")
+                .into(),
+        );
     }
     lines.extend(output.order.iter().flat_map(order_lines));
     lines.extend(render_nondeterminism(output));
