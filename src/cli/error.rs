@@ -5,6 +5,7 @@
 
 use std::error::Error;
 use std::io;
+use std::path::Path;
 
 use ::replay::backend::ReplayError;
 use ::replay::backend::cuda::DeviceError;
@@ -95,6 +96,15 @@ impl CommandError {
     pub fn context(mut self, message: impl Into<String>) -> CommandError {
         let cause = std::mem::replace(&mut self.message, message.into());
         self.causes.insert(0, cause);
+        self
+    }
+
+    /// The same error, naming the fixture at `path` unless its message does.
+    pub fn about_fixture(mut self, path: &Path) -> CommandError {
+        let fixture = path.display().to_string();
+        if !self.message.contains(&fixture) {
+            self.message = format!("{fixture}: {}", self.message);
+        }
         self
     }
 

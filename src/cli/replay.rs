@@ -171,7 +171,7 @@ pub fn run_replay(args: &ReplayArgs, session: &Session) -> CliResult<u8> {
     if args.format == OutcomeFormat::Text {
         run_record::print_record_head(&[]);
     }
-    let mut results = ReplayResults::default();
+    let mut results = ReplayResults { several: fixtures.len() > 1, ..ReplayResults::default() };
     for group in &groups {
         match group {
             FixtureGroup::Run { name, steps } if is_short && session.is_on_one_device() => {
@@ -184,7 +184,9 @@ pub fn run_replay(args: &ReplayArgs, session: &Session) -> CliResult<u8> {
             }
         }
     }
-    let ReplayResults { entries, errors, standings, code } = results;
+    let ReplayResults { entries, errors, standings, mut short_texts, code, .. } = results;
+    short_texts.sort_by_key(|(standing, _)| std::cmp::Reverse(*standing));
+    short_texts.iter().for_each(|(_, text)| print!("{text}"));
     let code = standings
         .iter()
         .map(|&standing| exit::standing_exit_code(standing))
@@ -283,6 +285,10 @@ struct ReplayResults {
     errors: Vec<RefusedFixture>,
     /// How each fixture or run stands, the worst of its devices and steps.
     standings: Vec<Standing>,
+    /// Short texts, each with how its fixture or run stands: the worst is printed first, at the end.
+    short_texts: Vec<(Option<Standing>, Text)>,
+    /// Whether there are several fixtures.
+    several: bool,
     /// The worst exit code of fixtures without a replay.
     code: u8,
 }
@@ -308,11 +314,17 @@ impl ReplayRun<'_> {
         if on_devices.is_empty() {
             return Ok(());
         }
+        let standing = on_devices.iter().map(Standing::from_entry).max();
         if self.args.format == OutcomeFormat::Text {
-            let gap = if results.entries.is_empty() || is_short { "" } else { "\n" };
-            print!("{gap}{}", format_replayed_fixture(&on_devices, is_short));
+            let text = format_replayed_fixture(&on_devices, is_short);
+            if is_short {
+                results.short_texts.push((standing, text));
+            } else {
+                let gap = if results.entries.is_empty() { "" } else { "\n" };
+                print!("{gap}{text}");
+            }
         }
-        results.standings.extend(on_devices.iter().map(Standing::from_entry).max());
+        results.standings.extend(standing);
         results.entries.extend(on_devices);
         Ok(())
     }
@@ -330,10 +342,12 @@ impl ReplayRun<'_> {
             step_entries.extend(self.replay_on_devices(path, results)?);
         }
         let refused_count = results.errors.len() - refused_before;
+        let standing = step_entries.iter().map(Standing::from_entry).max();
         if self.args.format == OutcomeFormat::Text {
-            print!("{}", report::render_run_text(name, &step_entries, refused_count));
+            let text = report::render_run_text(name, &step_entries, refused_count);
+            results.short_texts.push((standing, text));
         }
-        results.standings.extend(step_entries.iter().map(Standing::from_entry).max());
+        results.standings.extend(standing);
         results.entries.extend(step_entries);
         Ok(())
     }
@@ -356,8 +370,8 @@ impl ReplayRun<'_> {
             };
         Ok(replayed_entries.unwrap_or_else(|error| {
             results.code = exit::worse_exit_code(results.code, error.exit_code());
-            error.print();
             results.errors.push(create_fixture_refusal(path, &error));
+            if results.several { error.about_fixture(path) } else { error }.print();
             Vec::new()
         }))
     }

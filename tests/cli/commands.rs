@@ -69,9 +69,9 @@ fn the_worst_of_several_fixtures_decides_and_a_broken_one_hides_no_other() {
     insta::assert_snapshot!(run.text(), @"
     exit code 128
     --- stdout
-    tiny at working tree on cpu: completed: every output is written and finite
     more at working tree on cpu: failed: launch error: twice<<<1, 2000>>> at call in replay.toml:2: invalid configuration argument (cudaErrorInvalidConfiguration)
       unwritten: 2000 of 2000 elements of y, first at [0]
+    tiny at working tree on cpu: completed: every output is written and finite
 
     3 fixtures: 1 not replayed, 1 failed, 1 completed
     --- stderr
