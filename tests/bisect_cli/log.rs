@@ -170,3 +170,27 @@ fn a_repair_of_what_was_wrong_before_the_range_is_no_defect_and_the_relapse_is()
     3 changes at 3 commits of 3 commits, 3 variants replayed
     ");
 }
+
+#[test]
+fn a_log_without_a_range_takes_the_last_commits_that_change_the_sources() {
+    let (env, ids) = history(TestEnv::new(), &[RIGHT, WRONG]);
+    env.repo.commit_file("README", "no code", "Say what it is");
+    let log = env.replay(&["log", "fixtures/tiny"]);
+    let head = log.stdout.lines().next().unwrap_or_default();
+    let begin = head.starts_with("tiny at ");
+    assert!(
+        begin && head.ends_with(", the last 2 commits that change the sources"),
+        "{}",
+        log.text()
+    );
+    assert!(log.stdout.contains(&format!("\n{} c1\n", &ids[1][..7])), "{}", log.text());
+    let several = env.replay(&["log", "fixtures/tiny", "fixtures/tiny"]);
+    assert_eq!(several.code, Some(0), "two fixtures and no range: {}", several.text());
+    let none = env.replay(&["log", "fixtures/none"]);
+    insta::assert_snapshot!(none.text(), @"
+    exit code 128
+    --- stderr
+    error: there is no fixture folder fixtures/none
+    hint: a fixture is a folder with fixture.toml and *.safetensors
+    ");
+}

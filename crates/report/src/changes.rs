@@ -21,14 +21,21 @@ pub struct LogRequest<'a> {
     pub fixtures: Vec<String>,
     /// The commits, as the user wrote them.
     pub range: &'a str,
+    /// How many commits that change the sources it holds, if the user named none.
+    pub chosen: Option<usize>,
 }
 
 impl LogRequest<'_> {
     /// The fixtures and the range.
     pub fn line(&self) -> ReportLine {
-        ReportLine::with_style(BOLD, self.fixtures.join(", "))
+        let line = ReportLine::with_style(BOLD, self.fixtures.join(", "))
             .and(" at ")
-            .styled(COMMIT, self.range)
+            .styled(COMMIT, self.range);
+        match self.chosen {
+            None => line,
+            Some(1) => line.and(", the only commit that changes the sources"),
+            Some(count) => line.and(format!(", the last {count} commits that change the sources")),
+        }
     }
 }
 

@@ -77,7 +77,7 @@ struct RepairTold {
 
 /// The log as one document.
 pub fn render_log_json(report: &LogReport, request: &LogRequest<'_>, run: &RunRecord) -> String {
-    let LogRequest { fixtures, range } = request;
+    let LogRequest { fixtures, range, .. } = request;
     let log = build_json_log(report);
     let document = LogDocument { schema: SCHEMA, run, fixtures, range, log };
     serde_json::to_string_pretty(&document).expect("values are plain data")
