@@ -482,7 +482,8 @@ fn collect_culprit_evidence(
     });
     let launches = launches.collect();
     let diff = diff_with_parent(planned, culprit)?;
-    if !flaky {
+    // A program takes too long for a test that the answer does without.
+    if !flaky && bisection.has_cheap_replays() {
         test_the_suspect(planned, steady, culprit, listener)?;
     }
     let ends: Vec<u32> =
@@ -596,8 +597,10 @@ fn judge_culprit(planned: &PlannedSearch<'_>, commit: u32) -> Result<Seen, Bisec
     let observations = planned.probes.iter().zip(&sources).map(|(probe, sources)| {
         let orders = planned.orders.get();
         let observation = probe.test(&planned.bisection.lab, sources, orders)?;
+        // That of a commit with the same bits does for a program: another takes many of its runs.
+        let is_judged = observation.judgement.is_some() && !planned.bisection.has_cheap_replays();
         match observation.verdict {
-            Verdict::Diverged if planned.bisection.on.minds_values() => {
+            Verdict::Diverged if planned.bisection.on.minds_values() && !is_judged => {
                 probe.judge(&planned.bisection.lab, sources, orders)
             }
             _ => Ok(observation),

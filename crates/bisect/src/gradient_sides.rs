@@ -11,7 +11,7 @@ use super::{BisectError, Bisection, Symptom};
 use replay_engine::judge::{GradientCheck, GradientVerdict};
 
 /// The most time for the gradients of one commit of a program, which runs for each value of the loss.
-const PROGRAM_LIMIT: Duration = Duration::from_secs(10);
+const PROGRAM_LIMIT: Duration = Duration::from_secs(3);
 
 /// A declared gradient, held against its loss at the culprit and at its first parent.
 #[derive(Clone, Debug)]
@@ -47,6 +47,10 @@ fn is_off(check: &GradientCheck) -> bool {
     check.story.verdict() >= GradientVerdict::Imprecise
 }
 
+fn is_open(check: &GradientCheck) -> bool {
+    check.story.verdict() == GradientVerdict::Unknown
+}
+
 /// Checks all gradients at `culprit` and at its first parent, if one of them has a symptom of values among `wanted`.
 pub(super) fn check_gradient_sides(
     bisection: &Bisection<'_>,
@@ -64,11 +68,14 @@ pub(super) fn check_gradient_sides(
     if !is_wanted_gradient || !bisection.on.minds_values() {
         return Ok(Vec::new());
     }
-    let limit = (!bisection.lab.backend().has_orders()).then_some(PROGRAM_LIMIT);
+    let limit = (!bisection.has_cheap_replays()).then_some(PROGRAM_LIMIT);
     let own_checks = bisection.gradients(plan.ids[culprit.commit as usize], limit)?;
+    // A program that takes too long for one side takes too long for the other.
+    let is_known =
+        limit.is_none() || !own_checks.iter().flat_map(|(_, checks)| checks).all(is_open);
     let parent_checks = match culprit.parents.first() {
-        Some(&parent) => bisection.gradients(plan.ids[parent as usize], limit)?,
-        None => Vec::new(),
+        Some(&parent) if is_known => bisection.gradients(plan.ids[parent as usize], limit)?,
+        _ => Vec::new(),
     };
     let mut sides = Vec::new();
     for (fixture, checks) in own_checks {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::plan::Plan;
 use super::probe::Seen;
-use super::{BisectError, Bisection, SearchTarget};
+use super::{BisectError, Bisection, On};
 use replay_history::{CommitId, SourceKey};
 use replay_search::TestAnswer;
 
@@ -27,10 +27,11 @@ pub struct Grouped {
 }
 
 impl Groups {
-    /// Of a search without tests so far.
-    pub(super) fn new(targets: &[SearchTarget]) -> Groups {
-        let are_programs =
-            targets.iter().all(|target| target.subject.fixture.harness.program.is_some());
+    /// Of a search without tests so far. Those of compiled kernels, and of checked replays, do not tell what they open.
+    pub(super) fn new(bisection: &Bisection<'_>) -> Groups {
+        let targets = &bisection.targets;
+        let are_programs = bisection.on != On::Race
+            && targets.iter().all(|target| target.subject.fixture.harness.program.is_some());
         Groups { opened: are_programs.then(|| vec![BTreeSet::new(); targets.len()]) }
     }
 

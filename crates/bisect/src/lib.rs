@@ -92,6 +92,11 @@ pub struct Bisection<'h> {
 }
 
 impl Bisection<'_> {
+    /// Whether a replay is a run of compiled kernels, not the start of a program.
+    fn has_cheap_replays(&self) -> bool {
+        self.targets.iter().all(|target| target.subject.fixture.harness.program.is_none())
+    }
+
     /// Whether there is room to compare commits on each of the fixtures by itself; asked before anything is
     /// compiled.
     fn has_room(&self) -> Result<(), ReplayError> {

@@ -86,7 +86,7 @@ pub(super) fn run_steady_search<'a, 'l>(
             recalled: BTreeSet::new(),
             grouped: None,
         },
-        groups: Groups::new(&planned.bisection.targets),
+        groups: Groups::new(planned.bisection),
         ends_known: false,
         held: Vec::new(),
         recalled: VecDeque::new(),
@@ -290,6 +290,10 @@ impl SteadySearch<'_, '_> {
                 let graph = &self.planned.plan.graph;
                 let parents = graph.followed(culprit, self.planned.bisection.first_parent);
                 let fails = self.steady.wanted.iter().any(|s| matches!(s, Symptom::Failed { .. }));
+                // Two runs of the program have given each of these bits.
+                if !fails && !self.planned.bisection.has_cheap_replays() {
+                    return Ok(None);
+                }
                 let (mark, times) = if fails { (VERY_STEADY, REPETITIONS) } else { (STEADY, 1) };
                 ([&[culprit], parents].concat(), mark, times)
             }
