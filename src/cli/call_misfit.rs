@@ -2,8 +2,7 @@
 //! ran with it.
 
 use ::replay::fixture::Fixture;
-use ::replay::runtime::report::CALL_MISFIT;
-use ::replay::trial::{Failure, Outcome, Status};
+use ::replay::trial::Outcome;
 
 use super::error::{CliResult, CommandError};
 
@@ -14,8 +13,8 @@ pub fn refuse_call_misfit(
     outcome: &Outcome,
     base: Option<&Outcome>,
 ) -> CliResult<()> {
-    let has_fitted = base.is_some_and(|base| find_misfit(base).is_none());
-    match find_misfit(outcome).filter(|_| !has_fitted) {
+    let has_fitted = base.is_some_and(|base| base.call_misfit().is_none());
+    match outcome.call_misfit().filter(|_| !has_fitted) {
         Some(detail) => {
             let harness = fixture.harness.path.display();
             let hint = "give each result a name in the call, `_` for one that is no output; give a tensor the dtype and the \
@@ -26,13 +25,4 @@ pub fn refuse_call_misfit(
         }
         None => Ok(()),
     }
-}
-
-/// How the call of `outcome` differs from its functions, in words.
-fn find_misfit(outcome: &Outcome) -> Option<&str> {
-    let Status::Failed(failures) = &outcome.status else { return None };
-    failures.iter().find_map(|failure| match failure {
-        Failure::Fault { fault } if fault.what == CALL_MISFIT => Some(fault.detail.as_str()),
-        _ => None,
-    })
 }

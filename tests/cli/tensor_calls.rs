@@ -285,3 +285,44 @@ std::vector<at::Tensor> fused_backward(at::Tensor dy, at::Tensor x, at::Tensor w
   return {dx, dw};
 }
 ";
+
+#[test]
+fn a_commit_whose_functions_the_call_does_not_fit_is_untestable_in_a_search() {
+    let env = TestEnv::new();
+    let harness = "sources = [\"k.cu\"]\ncall = \"y, _ = twice(x);\"\n\
+                   [inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+                   [outputs.y]\ndtype = \"f32\"\nshape = [\"n\"]\n";
+    env.repo.write("replay.toml", harness);
+    env.repo.write(".gitignore", "fixtures\n");
+    env.write_tiny();
+    let one_result = TWO_RESULTS.replace("{y, y}", "{y}");
+    let more_parameters = TWO_RESULTS.replace("twice(at::Tensor x)", "twice(at::Tensor x, int n)");
+    let wrong = TWO_RESULTS.replace("2 * x", "3 * x");
+    let revisions = [
+        (TWO_RESULTS, "Two results"),
+        (&one_result, "One result"),
+        (&more_parameters, "A count"),
+        (&format!("{TWO_RESULTS}// again\n"), "Two results again"),
+        (&wrong, "Three times"),
+        (&format!("{wrong}// more\n"), "Three times, with more words"),
+    ];
+    for (source, message) in revisions {
+        env.repo.commit_file("k.cu", source, message);
+    }
+    let search = env.replay(&["bisect", "fixtures/tiny", "--good", "HEAD~5", "--bad", "HEAD"]);
+    assert_eq!(search.code, Some(0), "{}", search.text());
+    let answer = search.stdout.lines().next().unwrap_or_default();
+    assert!(answer.ends_with("is the first bad commit: Three times"), "{}", search.text());
+    let log = env.replay(&["log", "fixtures/tiny", "HEAD~5..HEAD"]);
+    let misfit =
+        "untestable: the call of the harness does not fit: the call gives 1 results for 2 names";
+    assert!(log.stdout.contains(&format!("One result\n  {misfit}")), "{}", log.text());
+    assert!(log.stdout.contains(" 2 could not be tested\n"), "{}", log.text());
+    let refused = env.replay(&["bisect", "fixtures/tiny", "--good", "HEAD~5", "--bad", "HEAD~4"]);
+    assert!(
+        refused.stdout.contains(&format!("is neither good nor bad: {misfit}")),
+        "{}",
+        refused.text()
+    );
+    assert_eq!(refused.code, Some(1));
+}

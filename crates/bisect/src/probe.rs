@@ -558,6 +558,10 @@ impl Test<'_> {
     fn values(&self) -> Result<Observation, ReplayError> {
         let probe = self.probe;
         let outcome = self.trial.outcome()?.clone();
+        if let Some(misfit) = outcome.call_misfit() {
+            let reason = describe_misfit(misfit);
+            return Ok(probe.untestable(Some(outcome), reason));
+        }
         match (&outcome.status, &probe.base) {
             (Status::Untestable { reason, causes, .. }, _) => {
                 // Those of many lines, such as tracebacks, are told with the outcome.
@@ -701,6 +705,11 @@ impl Test<'_> {
         let observation = Observation { unknown, ..observation };
         Observation { judgement: Some(judgement), compared: true, ..observation }
     }
+}
+
+/// Why a commit with other functions than the harness's call cannot be tested.
+pub(super) fn describe_misfit(misfit: &str) -> String {
+    format!("the call of the harness does not fit: {misfit}")
 }
 
 /// Whether `failure` leaves outputs to compare among `wanted_outputs`. One of them may be missing, for the others show the

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::probe::collect_checksums;
+use super::probe::{collect_checksums, describe_misfit};
 use super::symptom::same_bits;
 use replay_engine::backend::ReplayError;
 use replay_engine::judge::{Accesses, TrustedReplay, find_order_dependences};
@@ -57,8 +57,9 @@ impl VariantReplay {
 
     /// Itself, or why it could not be tested.
     pub(super) fn if_testable(self) -> Result<VariantReplay, String> {
-        match &self.outcome.status {
-            Status::Untestable { reason, .. } => Err(reason.clone()),
+        match (&self.outcome.status, self.outcome.call_misfit()) {
+            (Status::Untestable { reason, .. }, _) => Err(reason.clone()),
+            (_, Some(misfit)) => Err(describe_misfit(misfit)),
             _ => Ok(self),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::{LogChange, Repair, UntestedCommit};
 use crate::captured;
-use crate::probe::Sources;
+use crate::probe::{Sources, describe_misfit};
 use crate::range::Range;
 use crate::replayed::{VariantReplay, accesses_agree, is_unchanged_replay};
 use crate::workers::TestThreads;
@@ -310,12 +310,18 @@ impl<'a> FixtureSurvey<'a> {
         else {
             return Ok(None);
         };
+        let mut judgement = self.judge(parent, commit, false)?.0;
+        if let Some(misfit) = judgement.got.call_misfit() {
+            let reason = describe_misfit(misfit);
+            judgement.verdict = Verdict::Untestable;
+            judgement.got.status = Status::Untestable { reason, causes: Vec::new(), hint: None };
+        }
         Ok(Some(LogChange {
             fixture: self.target.subject.fixture.name.clone(),
             commit: self.commit(commit)?,
             base: self.commit(parent)?,
             skipped: None,
-            judgement: self.judge(parent, commit, false)?.0,
+            judgement,
             pictures: Vec::new(),
             accesses: None,
             ordered: Vec::new(),

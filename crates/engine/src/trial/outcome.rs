@@ -8,7 +8,7 @@ use replay_base::summary::{Number, Summary, slice_norms, summarize_tensor};
 use replay_base::tensor::{DType, Dim, TensorView, unravel_index};
 use replay_cuda::sanitizer::{SanitizerFinding, Tool};
 use replay_fixture::fixture::{Fixture, FixtureError};
-use replay_runtime::report::{LaunchRecord, ReplayFault};
+use replay_runtime::report::{CALL_MISFIT, LaunchRecord, ReplayFault};
 
 /// The outcome of one revision, as far as it shows without another revision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,6 +57,15 @@ impl Outcome {
         failures.iter().any(|failure| match failure {
             Failure::NotDeterministic { output, .. } => output == name,
             _ => false,
+        })
+    }
+
+    /// How the harness's call differs from the functions that it calls, in words; none if the call fits.
+    pub fn call_misfit(&self) -> Option<&str> {
+        let Status::Failed(failures) = &self.status else { return None };
+        failures.iter().find_map(|failure| match failure {
+            Failure::Fault { fault } if fault.what == CALL_MISFIT => Some(fault.detail.as_str()),
+            _ => None,
         })
     }
 
