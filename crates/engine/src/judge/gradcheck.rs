@@ -141,7 +141,7 @@ pub fn check_gradients_within(
     trial: &Trial,
     limit: Duration,
 ) -> Result<Vec<GradientCheck>, ReplayError> {
-    check_gradients_with(trial, trial.lab().gradient_effort().at_most(limit))
+    check_gradients_with(trial, trial.lab().gradient_effort().or_within(limit))
 }
 
 fn check_gradients_with(

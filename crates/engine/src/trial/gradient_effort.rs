@@ -55,12 +55,9 @@ impl GradientEffort {
     /// The default.
     pub const USUAL: GradientEffort = GradientEffort::Within(Duration::from_secs(120));
 
-    /// The same, but for a time no longer than `limit`.
-    pub(crate) fn at_most(self, limit: Duration) -> GradientEffort {
-        match self {
-            GradientEffort::Within(own_limit) => GradientEffort::Within(own_limit.min(limit)),
-            GradientEffort::Off | GradientEffort::Quick | GradientEffort::Full => self,
-        }
+    /// The same, but within `limit` if it is the usual one: the user has named no other.
+    pub(crate) fn or_within(self, limit: Duration) -> GradientEffort {
+        if self == GradientEffort::USUAL { GradientEffort::Within(limit) } else { self }
     }
 }
 
@@ -96,3 +93,18 @@ pub struct GradientWork<'w> {
 
 /// Hears of the work on gradients, before the first evaluation of a loss and after each.
 pub type GradientWatcher = Arc<dyn Fn(&GradientWork) + Send + Sync>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_shortens_only_an_effort_that_nobody_named() {
+        let short = Duration::from_secs(3);
+        assert_eq!(GradientEffort::USUAL.or_within(short), GradientEffort::Within(short));
+        let minute = GradientEffort::Within(Duration::from_secs(60));
+        for named in [minute, GradientEffort::Off, GradientEffort::Quick, GradientEffort::Full] {
+            assert_eq!(named.or_within(short), named);
+        }
+    }
+}
