@@ -328,7 +328,7 @@ def test_without_replay_the_program_says_who_starts_it(project: Project) -> None
         (
             {"rounding": "odd"},
             (),
-            "replay asked for rounding `odd`: nearest, down, up, zero are known",
+            "replay asked for rounding `odd`: nearest, down, up, zero, passed are known",
         ),
         (
             {"precision": "half"},

@@ -279,3 +279,24 @@ def test_a_replay_draws_the_random_numbers_that_its_inputs_hold(
     for _ in range(2):
         done = servers[0].run(given, metadata=states)
         assert done.array("y").tolist() == expected
+
+
+def test_rounding_to_integers_passes_numbers_where_that_is_asked_for(
+    project: Project, servers: list[Server]
+) -> None:
+    project.write_program(
+        """
+        def step(x):
+            import torch
+            y = x * 1.0
+            return {"y": torch.round(x) + y.round_() - torch.floor(x)}
+        """,
+        options=OPTIONS,
+    )
+    servers.append(Server(project, "torch"))
+    given = project.inputs(x=np.array([1.25, 2.75]))
+    rounded = servers[0].run(given, precision="float64")
+    passed = servers[0].run(given, precision="float64", rounding="passed")
+    assert rounded.array("y").tolist() == [1.0, 4.0]
+    assert passed.array("y").tolist() == [1.5, 3.5]
+    assert passed.answer is not None and passed.answer["rounding"] == "applied"

@@ -632,6 +632,7 @@ mod tests {
             of: vec!["loss".to_owned()],
             constraint: None,
             matches_along: None,
+            straight_through: false,
             story,
             directions: 8,
             of_directions: 8,

@@ -86,6 +86,51 @@ fn a_check_of_gradients_says_its_effort_and_a_fuller_one_is_made_anew() {
 }
 
 #[test]
+fn a_gradient_that_passes_rounding_is_held_against_the_loss_without_it() {
+    let source = "\
+        __host__ __device__ float quantised(float x) { return QUANTISED(x / 0.7f) * 0.7f; }\n\
+        __global__ void k(const float* x, float* y)\n\
+        { y[threadIdx.x] = FACTOR * 2.0f * quantised(x[threadIdx.x]); }\n\
+        void run(const float* x, float* y, float* loss, int n)\n\
+        {\n    k<<<1, n>>>(x, y);\n    float host[64];\n\
+        cudaMemcpy(host, x, n * sizeof(float), cudaMemcpyDeviceToHost);\n    *loss = 0.0f;\n\
+        for (int i = 0; i < n; i++) *loss += quantised(host[i]) * quantised(host[i]);\n}\n";
+    let env = project(source);
+    let checked = |defines: &str, key: &str| {
+        let harness = HARNESS.replace("[inputs.x]", &format!("defines = [{defines}]\n[inputs.x]"));
+        env.repo
+            .write("replay.toml", harness.replace("of = \"x\"\n", &format!("of = \"x\"\n{key}\n")));
+        told(&env.replay(&["gradcheck", "fixtures/tiny"]))
+    };
+    let key = "straight_through = true";
+    let rounded = "\"QUANTISED(x)=rintf(x)\", \"FACTOR=1.0f\"";
+    let all = [
+        checked(rounded, ""),
+        checked(rounded, key),
+        checked(&rounded.replace("1.0f", "1.0001f"), key),
+        checked("\"QUANTISED(x)=(float)(signed char)rintf(x)\", \"FACTOR=1.0f\"", key),
+    ];
+    insta::assert_snapshot!(all.join("\n"), @"
+      y  not checked: the loss is a staircase, for the sources round to integers; it matches where they pass numbers unchanged: straight_through = true in [outputs.y], if that is meant
+
+    unchecked: no gradient could be checked
+    [125]
+      y  matches d loss / d x without rounding to integers: 8 directional derivatives, worst rel. 1.6e-11 (noise 1.8e-11)
+
+    completed: the gradient matches its loss
+    [0]
+      y  does not match d loss / d x without rounding to integers: 8 directional derivatives, worst rel. 0.0001 (noise 1.8e-11), at [3] 8.0008 instead of 8
+
+    diverged: y not as the loss has it
+    [1]
+      y  not checked: the loss is flat in an element though `round` passes numbers unchanged: it is a staircase if they go through integers
+
+    unchecked: no gradient could be checked
+    [125]
+    ");
+}
+
+#[test]
 fn a_gradient_without_a_loss_is_said_to_be_unchecked_in_every_format() {
     let env = without_a_loss();
     insta::assert_snapshot!(told(&env.replay(&["fixtures/tiny"])), @"

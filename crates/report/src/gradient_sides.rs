@@ -98,6 +98,7 @@ mod tests {
             output: "dx".to_owned(),
             gradient_of: "x".to_owned(),
             of: vec!["loss".to_owned()],
+            straight_through: false,
             constraint: None,
             matches_along: None,
             story,

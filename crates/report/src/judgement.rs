@@ -636,7 +636,8 @@ fn describe_gradient_place(place: &GradientPlace) -> String {
 pub fn render_gradient_line(check: &GradientCheck) -> ReportLine {
     let along = check.constraint.map(|constraint| format!(" along \"{constraint}\""));
     let along = along.unwrap_or_default();
-    let derivative = format!(" d {} / d {}{along}", check.loss_name(), check.gradient_of);
+    let passed = if check.straight_through { " without rounding to integers" } else { "" };
+    let derivative = format!(" d {} / d {}{along}{passed}", check.loss_name(), check.gradient_of);
     let elements = match check.elements - check.checked {
         0 => String::new(),
         _ => format!(" of {} of {} elements", check.checked, check.elements),

@@ -197,6 +197,7 @@ impl Variant for CpuVariant {
             | Ability::Repetition => true,
             Ability::Step => self.precision != Precision::Checked,
             Ability::AccessCheck => self.precision == Precision::Checked,
+            Ability::PassedRounding => self.precision == Precision::Shadow,
             Ability::PoisonAround
             | Ability::Nudge
             | Ability::Line

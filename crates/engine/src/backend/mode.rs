@@ -47,8 +47,10 @@ impl Mode {
         if around != poison {
             needed.push(Ability::PoisonAround);
         }
-        if *rounding != Rounding::Nearest {
-            needed.push(Ability::Rounding);
+        match rounding {
+            Rounding::Nearest => {}
+            Rounding::Down | Rounding::Up | Rounding::TowardZero => needed.push(Ability::Rounding),
+            Rounding::Passed => needed.push(Ability::PassedRounding),
         }
         if *order != 0 {
             needed.push(Ability::Order);
@@ -84,6 +86,8 @@ pub enum Ability {
     PoisonAround,
     /// Operations can round in another direction.
     Rounding,
+    /// Functions that round to an integer can pass their argument unchanged.
+    PassedRounding,
     /// Blocks and threads can run in another order.
     Order,
     /// An input can be moved by a step.
@@ -110,10 +114,11 @@ pub enum Ability {
 
 impl Ability {
     /// Every ability.
-    pub const ALL: [Ability; 14] = [
+    pub const ALL: [Ability; 15] = [
         Ability::Poison,
         Ability::PoisonAround,
         Ability::Rounding,
+        Ability::PassedRounding,
         Ability::Order,
         Ability::Step,
         Ability::Nudge,
@@ -159,6 +164,7 @@ mod tests {
         for (mode, ability) in [
             (Mode::plain(POISON_B), Ability::Poison),
             (Mode { rounding: Rounding::Up, ..plain.clone() }, Ability::Rounding),
+            (Mode { rounding: Rounding::Passed, ..plain.clone() }, Ability::PassedRounding),
             (Mode { order: 7, ..plain.clone() }, Ability::Order),
             (change(InputChange::Step(step)), Ability::Step),
             (change(InputChange::Nudge { seed: 1 }), Ability::Nudge),

@@ -294,6 +294,7 @@ impl Variant for ProgramVariant {
             Ability::Step => self.wide != Some(DType::F32),
             Ability::Nudge => self.wide.is_none(),
             Ability::Line => self.wide.is_some(),
+            Ability::PassedRounding => self.wide == Some(DType::F64),
             Ability::AccessCheck => self.checks_accesses,
             Ability::Order => {
                 let is_native = self.wide.is_none() && !self.checks_accesses;

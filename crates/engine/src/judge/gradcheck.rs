@@ -36,6 +36,7 @@ use replay_numerics::derivative::{
 use replay_numerics::noise::{NoiseRef, Spread};
 use replay_numerics::oracle::{Accuracy, against_oracle};
 use replay_numerics::twin::find_unexplained;
+use replay_runtime::cpu::Rounding;
 
 /// The verdict on one gradient.
 #[derive(
@@ -70,6 +71,8 @@ pub struct GradientCheck {
     pub constraint: Option<Constraint>,
     /// For a mismatch, the constraint that the input lies on and along which the gradient matches.
     pub matches_along: Option<Constraint>,
+    /// Whether loss and gradient were taken with rounding to integers passed unchanged, as the harness declares it.
+    pub straight_through: bool,
     /// Why it stands as it does: its verdict and the reason.
     pub story: GradientStory,
     /// Directions with a smooth loss: only these count.
@@ -316,7 +319,9 @@ fn check_shadow_gradients(
             CallPart::Whole
         };
         let neighbour = &neighbour;
-        let checker = GradientChecker { trial, shadow, base, output, part, neighbour, budget };
+        let rounding = Rounding::Nearest;
+        let checker =
+            GradientChecker { trial, shadow, base, rounding, output, part, neighbour, budget };
         checks.push(checker.check()?);
         budget.end_gradient();
     }
@@ -337,6 +342,8 @@ struct GradientChecker<'c> {
     shadow: &'c dyn Variant,
     /// The shadow's run on the inputs as they are.
     base: &'c Run,
+    /// The rounding of that run and of all others.
+    rounding: Rounding,
     output: &'c Output,
     /// The part of the call behind the loss.
     part: CallPart,
@@ -392,6 +399,54 @@ impl Neighbour<'_> {
 
 impl GradientChecker<'_> {
     fn check(&self) -> Result<GradientCheck, ReplayError> {
+        if self.output.straight_through {
+            let check = match self.check_with_passed_rounding()? {
+                Some(check) => GradientCheck { straight_through: true, ..check },
+                None => self.check_as_it_rounds()?,
+            };
+            let is_flat = check.place.as_ref().is_some_and(|place| place.slope == 0.0);
+            return Ok(if is_flat && check.story == GradientStory::Mismatch {
+                create_unlocated_check(&check).cannot(UncheckedGradient::IntegerStaircase)
+            } else {
+                check
+            });
+        }
+        let check = self.check_as_it_rounds()?;
+        let may_be_staircase = matches!(
+            check.story,
+            GradientStory::Mismatch | GradientStory::Unchecked(UncheckedGradient::NotSmooth)
+        );
+        if may_be_staircase
+            && let Some(passed) = self.check_with_passed_rounding()?
+            && passed.story == GradientStory::Matches
+        {
+            let why = UncheckedGradient::Staircase(self.output.name.clone());
+            return Ok(create_unlocated_check(&check).cannot(why));
+        }
+        Ok(check)
+    }
+
+    /// The check of loss and gradient with rounding to integers passed unchanged. None where that changes neither of
+    /// them, or cannot be done.
+    fn check_with_passed_rounding(&self) -> Result<Option<GradientCheck>, ReplayError> {
+        let rounding = Rounding::Passed;
+        if !self.shadow.can(Ability::PassedRounding) {
+            return Ok(None);
+        }
+        let base = self.shadow.run(&Mode { rounding, ..Mode::plain(POISON_A) })?;
+        let moves = |name: &String| {
+            let outputs = self.base.output(name).zip(base.output(name));
+            outputs.is_some_and(|(rounded, passed)| rounded.bytes != passed.bytes)
+        };
+        let has_moved = self.output.of.iter().chain([&self.output.name]).any(moves);
+        if base.ending != Ending::Completed || !has_moved {
+            return Ok(None);
+        }
+        let (base, part) = (&base, self.part.clone());
+        GradientChecker { base, part, rounding, ..*self }.check_as_it_rounds().map(Some)
+    }
+
+    fn check_as_it_rounds(&self) -> Result<GradientCheck, ReplayError> {
         let fixture = self.trial.fixture();
         let base = self.base;
         let check = create_blank_check(self.output);
@@ -580,6 +635,7 @@ impl GradientChecker<'_> {
                 scales: moved_input.scales.clone(),
             }),
             part: self.part.clone(),
+            rounding: self.rounding,
             ..Mode::plain(POISON_A)
         });
         let modes: Vec<Mode> = modes.collect();
@@ -679,6 +735,7 @@ fn create_blank_check(output: &Output) -> GradientCheck {
         of: output.of.clone(),
         constraint: None,
         matches_along: None,
+        straight_through: false,
         story: GradientStory::Unchecked(UncheckedGradient::NoLoss),
         directions: 0,
         of_directions: 0,

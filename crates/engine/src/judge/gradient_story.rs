@@ -103,6 +103,12 @@ pub enum UncheckedGradient {
     NoLossBeside,
     /// The loss is not smooth.
     NotSmooth,
+    /// The loss of this output is a staircase: the sources round to integers, and its gradient is that of the loss
+    /// without.
+    Staircase(String),
+    /// The gradient is declared to pass rounding, and an element of it has no effect on the loss: the sources may take
+    /// numbers through integers.
+    IntegerStaircase,
     /// A replay took too long. This says as much about the machine.
     OutOfTime,
     /// There is no shadow, and differences of the native loss tell nothing either.
@@ -154,6 +160,17 @@ impl fmt::Display for UncheckedGradient {
                 "the loss cannot be computed beside the captured inputs"
             }
             UncheckedGradient::NotSmooth => "the loss is not smooth at most elements",
+            UncheckedGradient::Staircase(output) => {
+                return write!(
+                    f,
+                    "the loss is a staircase, for the sources round to integers; it matches where they pass numbers \
+                     unchanged: straight_through = true in [outputs.{output}], if that is meant"
+                );
+            }
+            UncheckedGradient::IntegerStaircase => {
+                "the loss is flat in an element though `round` passes numbers unchanged: it is a staircase if they go \
+                 through integers"
+            }
             UncheckedGradient::OutOfTime => "a replay beside the captured inputs ran out of time",
             UncheckedGradient::NoDifferences { why, dtype, doubt } => {
                 let name = format_long_name(*dtype);
@@ -260,7 +277,9 @@ impl GradientStory {
                 | UncheckedGradient::FarShadow(_)
                 | UncheckedGradient::OtherSize
                 | UncheckedGradient::NoLossBeside
-                | UncheckedGradient::NotSmooth => false,
+                | UncheckedGradient::NotSmooth
+                | UncheckedGradient::Staircase(_)
+                | UncheckedGradient::IntegerStaircase => false,
             },
             GradientStory::Matches
             | GradientStory::ImpreciseOutput

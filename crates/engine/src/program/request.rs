@@ -85,6 +85,7 @@ impl ProgramRequest {
             Rounding::Down => "down",
             Rounding::Up => "up",
             Rounding::TowardZero => "zero",
+            Rounding::Passed => "passed",
         }
     }
 

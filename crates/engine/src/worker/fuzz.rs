@@ -74,6 +74,7 @@ fn sample_outputs() -> Vec<Output> {
         gradient_of: None,
         of: Vec::new(),
         upstream: Vec::new(),
+        straight_through: false,
         non_finite: false,
     };
     vec![output("loss", &[]), output("grad", &[4, 5])]

@@ -20,6 +20,8 @@ pub(super) struct CheckedGradient<'a> {
     constraint: Option<Constraint>,
     /// For a mismatch, the constraint that the input lies on and along which the gradient matches.
     matches_along: Option<Constraint>,
+    /// Whether loss and gradient were taken with rounding to integers passed unchanged, as the harness declares it.
+    straight_through: bool,
     /// The verdict.
     verdict: GradientVerdict,
     /// What it was held against: slopes of the loss in float64, or differences of the loss that the native sources compute.
@@ -92,6 +94,7 @@ pub(super) fn checked_gradient(check: &GradientCheck) -> CheckedGradient<'_> {
         of: &check.of,
         constraint: check.constraint,
         matches_along: check.matches_along,
+        straight_through: check.straight_through,
         verdict: check.story.verdict(),
         against: GradientReference::of_story(&check.story),
         reason: check.story.reason(),

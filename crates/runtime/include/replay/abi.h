@@ -222,7 +222,8 @@ namespace replay_rt {
 /// Set once by `replay_bind`, before any other code of the artifact runs.
 extern const replay_abi* abi;
 
-/// The rounding of this replay: 0 to nearest, 1 down, 2 up, 3 towards zero (noise replays).
+/// The rounding of this replay: 0 to nearest, 1 down, 2 up, 3 towards zero (noise replays), 4 to nearest while
+/// functions that round to an integer in the sources pass their argument unchanged (`math_definitions.h`).
 /// Conversions done in software round by it; the processor's mode is set to match.
 extern int rounding;
 }  // namespace replay_rt

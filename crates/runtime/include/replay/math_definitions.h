@@ -87,14 +87,29 @@ REPLAY_EXPORT(double, fma, (double x, double y, double z)) { return replay_rt::a
 REPLAY_EXPORT(float, sqrtf, (float x)) { return replay_rt::square_root(x); }
 REPLAY_EXPORT(double, sqrt, (double x)) { return replay_rt::square_root(x); }
 
+// Quantisation whose gradient is taken as if it were none: the float64 shadow's loss and gradient without it.
+namespace replay_rt {
+inline bool passes_rounding() {
+#ifdef REPLAY_SHADOW
+  return rounding == 4;
+#else
+  return false;
+#endif
+}
+}  // namespace replay_rt
+
 // Exact results. The first group is hot, or must know the format.
 #define REPLAY_EXACT(T, suffix)                                                                  \
   REPLAY_EXPORT(T, fabs##suffix, (T x)) { return replay_rt::exact<T>::abs(x); }                  \
   REPLAY_EXPORT(T, floor##suffix, (T x)) { return replay_rt::exact<T>::floor(x); }               \
   REPLAY_EXPORT(T, ceil##suffix, (T x)) { return replay_rt::exact<T>::ceil(x); }                 \
   REPLAY_EXPORT(T, trunc##suffix, (T x)) { return replay_rt::exact<T>::trunc(x); }               \
-  REPLAY_EXPORT(T, round##suffix, (T x)) { return replay_rt::exact<T>::round(x); }               \
-  REPLAY_EXPORT(T, rint##suffix, (T x)) { return replay_rt::exact<T>::to_even(x); }                 \
+  REPLAY_EXPORT(T, round##suffix, (T x)) {                                                       \
+    return replay_rt::passes_rounding() ? x : replay_rt::exact<T>::round(x);                     \
+  }                                                                                              \
+  REPLAY_EXPORT(T, rint##suffix, (T x)) {                                                        \
+    return replay_rt::passes_rounding() ? x : replay_rt::exact<T>::to_even(x);                   \
+  }                                                                                              \
   REPLAY_EXPORT(T, nearbyint##suffix, (T x)) { return rint##suffix(x); }                         \
   REPLAY_EXPORT(T, copysign##suffix, (T x, T y)) { return replay_rt::exact<T>::copysign(x, y); } \
   REPLAY_EXPORT(T, fdim##suffix, (T x, T y)) { return replay_rt::exact<T>::fdim(x, y); }         \
@@ -137,10 +152,10 @@ REPLAY_EXACT(double, )
     return (T)rest;                                                                             \
   }                                                                                             \
   REPLAY_EXPORT(long, lrint##suffix, (T x)) {                                                   \
-    return replay_rt::to_integer<long>(rint(x), sizeof(T) == 4);                                \
+    return replay_rt::to_integer<long>(replay_rt::exact<T>::to_even(x), sizeof(T) == 4);                                \
   }                                                                                             \
   REPLAY_EXPORT(long, lround##suffix, (T x)) {                                                  \
-    return replay_rt::to_integer<long>(round(x), sizeof(T) == 4);                               \
+    return replay_rt::to_integer<long>(replay_rt::exact<T>::round(x), sizeof(T) == 4);                               \
   }                                                                                             \
   REPLAY_EXPORT(long long, llrint##suffix, (T x)) { return lrint##suffix(x); }                  \
   REPLAY_EXPORT(long long, llround##suffix, (T x)) { return lround##suffix(x); }

@@ -122,6 +122,8 @@ pub enum Rounding {
     Up,
     /// roundTowardZero.
     TowardZero,
+    /// roundTiesToEven, and the float64 shadow's functions that round to an integer pass their argument unchanged.
+    Passed,
 }
 
 impl Rounding {

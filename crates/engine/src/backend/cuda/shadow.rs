@@ -152,6 +152,7 @@ impl Variant for CudaShadow {
             Ability::Poison | Ability::Step | Ability::SingleOutput => true,
             Ability::PoisonAround
             | Ability::Rounding
+            | Ability::PassedRounding
             | Ability::Order
             | Ability::Nudge
             | Ability::Line

@@ -119,6 +119,7 @@ impl Variant for CudaVariant {
             Ability::SharedDevice => self.cuda.has_room_for_both(&self.fixture),
             Ability::PoisonAround
             | Ability::Rounding
+            | Ability::PassedRounding
             | Ability::Order
             | Ability::Step
             | Ability::Nudge
