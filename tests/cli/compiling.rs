@@ -86,6 +86,22 @@ fn a_kernel_that_code_of_another_kind_needs_is_compiled_with_the_rest() {
 }
 
 #[test]
+fn a_function_that_nobody_names_is_found_by_the_types_of_its_arguments() {
+    let kernels = "#include <algorithm>\n\
+                   __global__ void set(float* y, float x) { y[0] = x; }\n\
+                   struct Row { float* y; float x; };\n\
+                   void swap(Row& a, Row& b) { set<<<1, 1>>>(a.y, a.x); set<<<1, 1>>>(b.y, b.x); }\n\
+                   static void fill(float* y) {\n\
+                       Row rows[] = {{y, 1}, {y + 1, 2}, {y + 2, 3}, {y + 3, 4}};\n\
+                       std::reverse(rows, rows + 4);\n\
+                   }\n";
+    let env = TestEnv::isolated().with_kernel(kernels, "fill(y);");
+    let run = env.replay(&["fixtures/tiny"]);
+    assert!(run.stdout.contains("  set<<<1, 1>>>"), "{}", run.text());
+    checksum(&run);
+}
+
+#[test]
 fn a_header_outside_of_the_repository_that_changed_is_another_artifact() {
     let env = TestEnv::isolated();
     let header = env.repo.beside("factor.h");

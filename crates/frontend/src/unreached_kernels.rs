@@ -1,7 +1,9 @@
-//! Leaves out the kernels that no call reaches, and the functions that launch them. Explicit instantiations go as well:
-//! in one translation unit each use makes the instance that it needs. Lines stay where they were.
+//! Leaves out the kernels that no call reaches, and the bodies of functions that launch them. Lines stay where they were.
 //!
-//! Code is reached by name from the calls, and from all code in a form that is not plain: such code always counts.
+//! Code is reached by name from the calls, and from all code in a form that is not plain: such code always counts. C++
+//! also finds functions that nobody names, such as `swap` by the types of arguments. So a function stays declared: overload
+//! resolution chooses as before, and a function without its body does not link where it is used. Explicit instantiations
+//! of kernels and of such functions go as well: in one translation unit each use makes the instance that it needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -55,8 +57,14 @@ pub fn leave_out_unreached_kernels(units: &[SourceUnit], calls: &str) -> Option<
     for (file, removed_parts) in files.iter().zip(removed_parts) {
         let mut edits = Edits::default();
         for part in removed_parts.into_iter().map(|index| &file.parts[index]) {
-            edits.blank(file.source.text, part.bytes(&file.tokens));
-            if part.kind == PartKind::Kernel && part.has_body {
+            if part.kind == PartKind::Function {
+                let body = file.bytes(&part.body);
+                edits.replace(body.start..body.start + 1, ";");
+                edits.blank(file.source.text, body.start + 1..body.end);
+                continue;
+            }
+            edits.blank(file.source.text, file.bytes(&part.tokens));
+            if part.kind == PartKind::Kernel && !part.body.is_empty() {
                 unreached.push(UnreachedKernel {
                     path: file.source.path.to_owned(),
                     line: file.source.line(file.tokens[part.name_at].start),
@@ -86,8 +94,12 @@ impl<'s> MacroNames<'s> {
                 };
                 let words: Vec<&str> =
                     defined.body.iter().map(|token| token.text(source.text)).collect();
-                let pastes = |pair: &[&str]| pair[0] == "##" && pair[1] != "__VA_ARGS__";
-                if words.windows(2).any(pastes) {
+                let pastes = words.iter().filter(|word| **word == "##").count();
+                let variadic_pastes = words
+                    .windows(3)
+                    .filter(|three| matches!(three, [",", "##", "__VA_ARGS__"]))
+                    .count();
+                if pastes > variadic_pastes {
                     return None;
                 }
                 let is_specifier = !words.iter().any(|word| {
@@ -127,14 +139,8 @@ struct FilePart {
     name: String,
     name_at: usize,
     tokens: Range<usize>,
-    has_body: bool,
-    template: bool,
-}
-
-impl FilePart {
-    fn bytes(&self, tokens: &Tokens) -> Range<usize> {
-        tokens[self.tokens.start].start..tokens[self.tokens.end - 1].end
-    }
+    /// Its body, braces included; empty if there is none.
+    body: Range<usize>,
 }
 
 /// A file and its parts, in order.
@@ -142,6 +148,9 @@ struct KernelFile<'s> {
     source: &'s Source<'s>,
     tokens: Tokens,
     parts: Vec<FilePart>,
+    /// The templates with variables of the program: an instance of a function that uses one may run code before any call.
+    /// None if they are not known.
+    variable_owners: Option<BTreeSet<&'s str>>,
 }
 
 impl<'s> KernelFile<'s> {
@@ -149,13 +158,21 @@ impl<'s> KernelFile<'s> {
         // With branches that share a bracket no definition has a certain end.
         if source.has_alternatives() {
             let tokens = Tokens::new(source.text, source.tokens.clone());
-            return KernelFile { source, tokens, parts: Vec::new() };
+            return KernelFile { source, tokens, parts: Vec::new(), variable_owners: None };
         }
         let tokens = source.view(true);
         let items = outline_items(source.text, &tokens);
         let parts = items.iter().filter_map(|item| parse_part(source, &tokens, item, macros));
         let parts = parts.collect();
-        KernelFile { source, tokens, parts }
+        let templates = items.iter().filter(|item| item.template);
+        let variable_owners =
+            templates.filter_map(|item| find_variable_owner(source.text, &tokens, item)).collect();
+        KernelFile { source, tokens, parts, variable_owners: Some(variable_owners) }
+    }
+
+    /// The bytes of a range of tokens.
+    fn bytes(&self, range: &Range<usize>) -> Range<usize> {
+        self.tokens[range.start].start..self.tokens[range.end - 1].end
     }
 
     /// The identifiers of `part` without its name.
@@ -169,14 +186,19 @@ impl<'s> KernelFile<'s> {
         idents.map(|index| self.tokens[index].text(self.source.text))
     }
 
-    /// The identifiers of the code that always counts.
+    /// The identifiers of the code that always counts, with the heads of functions, which stay.
     fn counting_words(&self) -> BTreeSet<&str> {
         let mut words = BTreeSet::new();
         let mut start = 0;
         for part in &self.parts {
             words.extend(self.words_at(start..part.tokens.start));
-            if part.kind == PartKind::Declaration {
-                words.extend(self.part_words(part));
+            match part.kind {
+                PartKind::Declaration => words.extend(self.part_words(part)),
+                PartKind::Function => {
+                    let head = part.tokens.start..part.body.start;
+                    words.extend(self.words_at(head.filter(|&index| index != part.name_at)));
+                }
+                PartKind::Kernel | PartKind::Instantiation => {}
             }
             start = part.tokens.end;
         }
@@ -203,6 +225,9 @@ fn parse_part(
         return None;
     }
     let has_body = item.kind == ItemKind::Function;
+    if has_body && !tokens.is_spelled_at(text, item.body.start, "{") {
+        return None;
+    }
     let kind = if is_instantiation(text, tokens, item) {
         PartKind::Instantiation
     } else if item.has_specifier(text, tokens, "__global__") {
@@ -217,9 +242,36 @@ fn parse_part(
         name: item.name.clone(),
         name_at: item.name_at,
         tokens: item.tokens.clone(),
-        has_body,
-        template: item.template,
+        body: item.body.clone(),
     })
+}
+
+/// The name of the templated `item`, if it is a variable or a class with variables of its own; for the definition of a
+/// member, its class.
+fn find_variable_owner<'s>(text: &'s str, tokens: &Tokens, item: &Item) -> Option<&'s str> {
+    let head_start = tokens.skip_angles(text, item.tokens.start + 1)?;
+    let indices = head_start..item.tokens.end;
+    let is_spelled = |index: usize, word: &str| tokens.is_spelled_at(text, index, word);
+    let name_at = match item.kind {
+        ItemKind::Type => {
+            let is_static = |index: &usize| is_spelled(*index, "static");
+            let has_variables = indices.clone().filter(is_static).any(|index| {
+                is_spelled(index + 1, "inline") || is_spelled(index.saturating_sub(1), "inline")
+            });
+            let is_class = |index: &usize| {
+                ["struct", "class", "union"].iter().any(|word| is_spelled(*index, word))
+            };
+            indices.clone().find(is_class).filter(|_| has_variables)? + 1
+        }
+        ItemKind::Other if is_spelled(head_start, "using") => return None,
+        ItemKind::Other => {
+            let ends = ["=", ";", "{", "(", "<", "::"];
+            let is_end = |index: &usize| ends.iter().any(|word| is_spelled(*index, word));
+            indices.clone().find(is_end)?.checked_sub(1)?
+        }
+        ItemKind::Function | ItemKind::Prototype => return None,
+    };
+    Some(tokens[name_at].text(text))
 }
 
 /// Whether `item` is an explicit instantiation.
@@ -325,48 +377,70 @@ fn find_reached_words(files: &[KernelFile], calls: &str) -> BTreeSet<String> {
         }
         words.extend(file.counting_words());
     }
+    let variable_owners: Option<Vec<&BTreeSet<&str>>> =
+        files.iter().map(|file| file.variable_owners.as_ref()).collect();
+    for file in files {
+        let instances = file.parts.iter().filter(|part| part.kind == PartKind::Instantiation);
+        for part in instances.filter(|part| !is_kernel_template(files, &part.name)) {
+            let used_words = graph.reach_from(BTreeSet::from([part.name.as_str()]));
+            let is_owner = |word: &String| {
+                variable_owners.iter().flatten().any(|owners| owners.contains(word.as_str()))
+            };
+            if variable_owners.is_none() || used_words.iter().any(is_owner) {
+                words.insert(&part.name);
+            }
+        }
+    }
     graph.reach_from(words)
 }
 
+/// Whether `name` is that of kernels with bodies alone.
+fn is_kernel_template(files: &[KernelFile], name: &str) -> bool {
+    let mut definitions = files
+        .iter()
+        .flat_map(|file| &file.parts)
+        .filter(|part| part.name == name && !part.body.is_empty())
+        .peekable();
+    definitions.peek().is_some() && definitions.all(|part| part.kind == PartKind::Kernel)
+}
+
 /// For each file, its parts that go: kernels out of reach, functions out of reach that mention one that goes, and
-/// instantiations of templates among the parts.
+/// explicit instantiations of kernels and of such functions.
 fn find_removed_parts(files: &[KernelFile], reached: &BTreeSet<String>) -> Vec<BTreeSet<usize>> {
     let all_parts = || files.iter().flat_map(|file| &file.parts);
-    let templates: BTreeSet<&str> = all_parts()
-        .filter(|part| part.template && part.has_body)
-        .map(|part| part.name.as_str())
-        .collect();
     let mut removed_names: BTreeSet<&str> = all_parts()
         .filter(|part| part.kind == PartKind::Kernel && !reached.contains(&part.name))
         .map(|part| part.name.as_str())
         .collect();
-    let mut removed_parts = vec![BTreeSet::new(); files.len()];
+    let mut removed_functions: BTreeSet<&str> = BTreeSet::new();
     // Each turn takes the users of the names of the turn before.
     loop {
-        let count_before: usize = removed_parts.iter().map(BTreeSet::len).sum();
-        for (file, removed_parts) in files.iter().zip(&mut removed_parts) {
-            for (index, part) in file.parts.iter().enumerate() {
-                let is_removed = match part.kind {
-                    PartKind::Kernel => !reached.contains(&part.name),
-                    PartKind::Function => {
-                        !reached.contains(&part.name)
-                            && file.part_words(part).any(|word| removed_names.contains(word))
-                    }
-                    PartKind::Instantiation => templates.contains(part.name.as_str()),
-                    PartKind::Declaration => false,
-                };
-                if is_removed {
-                    removed_parts.insert(index);
-                }
-                if is_removed && part.kind == PartKind::Function {
-                    removed_names.insert(&part.name);
+        let count_before = removed_functions.len();
+        for file in files {
+            let functions = file.parts.iter().filter(|part| part.kind == PartKind::Function);
+            for part in functions.filter(|part| !reached.contains(&part.name)) {
+                if file.part_words(part).any(|word| removed_names.contains(word)) {
+                    removed_functions.insert(&part.name);
                 }
             }
         }
-        if removed_parts.iter().map(BTreeSet::len).sum::<usize>() == count_before {
-            return removed_parts;
+        removed_names.extend(&removed_functions);
+        if removed_functions.len() == count_before {
+            break;
         }
     }
+    let is_removed = |part: &FilePart| match part.kind {
+        PartKind::Kernel => !reached.contains(&part.name),
+        PartKind::Function => removed_functions.contains(part.name.as_str()),
+        PartKind::Instantiation => {
+            removed_functions.contains(part.name.as_str()) || is_kernel_template(files, &part.name)
+        }
+        PartKind::Declaration => false,
+    };
+    files
+        .iter()
+        .map(|file| (0..file.parts.len()).filter(|&index| is_removed(&file.parts[index])).collect())
+        .collect()
 }
 
 #[cfg(test)]
@@ -420,6 +494,8 @@ mod tests {
         5 #pragma unroll
         6 x[0] = twice(x[0]); }
         11 void launch_a(float* x) { a<<<1, 1>>>(x); }
+        12 template <class T> void launch_b(T* x) ;
+        14 void run(int number, float* x) ;
         15 int blocks(int n) { return (n + 255) / 256; }
         16 int main() { b<<<1, 1>>>(nullptr); }
         "#);
@@ -459,6 +535,33 @@ mod tests {
                 "half of a definition is conditional",
             ),
             ("void go(void (*f)(float*) = k);", "it is a default"),
+            (
+                "void go(void (*f)(float*) = k) { k<<<1, 1>>>(0); }",
+                "it is the default of a function",
+            ),
+            (
+                "#define END(...) end_##__VA_ARGS__\nvoid end_it() { k<<<1, 1>>>(0); }",
+                "names are pasted",
+            ),
+            (
+                "template <class T> struct Table { static bool done; };\n\
+                 template <class T> bool Table<T>::done = true;\n\
+                 template <class T> void go() { Table<T>::done; k<<<1, 1>>>(0); }\n\
+                 template void go<float>();",
+                "an instance may fill a table that launches it",
+            ),
+            (
+                "template <class T> struct Table { inline static bool done = true; };\n\
+                 template <class T> void go() { Table<T>::done; k<<<1, 1>>>(0); }\n\
+                 template void go<float>();",
+                "an instance may fill a table that launches it",
+            ),
+            (
+                "template <class T> bool done = true;\n\
+                 template <class T> void go() { done<T>; k<<<1, 1>>>(0); }\n\
+                 template void go<float>();",
+                "an instance may fill a table that launches it",
+            ),
             ("INSTANTIATE(k)", "an unknown macro names it"),
             ("using alias = decltype(&k);", "a type is made of it"),
         ] {
