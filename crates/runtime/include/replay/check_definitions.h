@@ -375,6 +375,8 @@ void __ubsan_handle_type_mismatch_v1(const replay_rt::mismatch_data* data, const
   const uint32_t touch = data->kind == 0 ? REPLAY_MISALIGNED_READ : REPLAY_MISALIGNED_WRITE;
   replay_rt::ask(address, size_t{1} << data->log_alignment, touch, REPLAY_CALLER);
 }
+// clang++ tells of a pointer that is assumed to be aligned, too: that is no access.
+void __ubsan_handle_alignment_assumption(void*, const void*, const void*, const void*) {}
 void __tsan_atomic_thread_fence(int) {
   if (replay_rt::block.in_kernel) replay_rt::abi->fence();
 }
