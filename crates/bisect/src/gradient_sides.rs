@@ -37,6 +37,12 @@ impl GradientSides {
             && self.parent.as_ref().is_some_and(is_off)
     }
 
+    /// Whether the culprit's gradient departs from its loss, and its parent's does not.
+    pub fn are_broken(&self) -> bool {
+        let holds = |check: &GradientCheck| !is_off(check) && !is_open(check);
+        is_off(&self.culprit) && self.parent.as_ref().is_some_and(holds)
+    }
+
     /// Whether the culprit's gradient departs from its loss.
     pub(super) fn is_culprit_off(&self) -> bool {
         is_off(&self.culprit)

@@ -374,7 +374,8 @@ fn write_conviction(
     }
 }
 
-/// The truth about both sides of the culprit: what it mends, and the gradients searched for beside their losses.
+/// The truth about both sides of the culprit: what it mends, and the gradients beside their losses that were searched for
+/// or that it breaks.
 pub(super) fn list_truth_lines(report: &SearchReport) -> Vec<String> {
     let mut lines: Vec<String> = report.mended.iter().map(describe_mended).collect();
     let Some(culprit) = &report.culprit else { return lines };
@@ -384,7 +385,8 @@ pub(super) fn list_truth_lines(report: &SearchReport) -> Vec<String> {
             .mended
             .iter()
             .any(|mended| mended.fixture == sides.fixture && mended.output == sides.culprit.output);
-        if !sides.is_wanted || is_told {
+        let is_of_interest = sides.is_wanted || sides.are_broken();
+        if !is_of_interest || is_told {
             continue;
         }
         let sentence = describe_gradient_sides(sides);

@@ -114,14 +114,39 @@ mod tests {
         }
     }
 
-    fn told(culprit: &GradientCheck, parent: Option<&GradientCheck>, keeps_loss: bool) -> String {
-        describe_gradient_sides(&GradientSides {
+    fn sides(
+        culprit: &GradientCheck,
+        parent: Option<&GradientCheck>,
+        keeps_loss: bool,
+    ) -> GradientSides {
+        GradientSides {
             fixture: "step0".to_owned(),
             is_wanted: true,
             culprit: culprit.clone(),
             parent: parent.cloned(),
             keeps_loss,
-        })
+        }
+    }
+
+    fn told(culprit: &GradientCheck, parent: Option<&GradientCheck>, keeps_loss: bool) -> String {
+        describe_gradient_sides(&sides(culprit, parent, keeps_loss))
+    }
+
+    #[test]
+    fn a_gradient_is_broken_where_it_held_before() {
+        let right = check(GradientStory::Matches, 1e-10);
+        let off = check(GradientStory::Mismatch, 0.26);
+        let unknown = check(GradientStory::Unchecked(UncheckedGradient::NotSmooth), 0.0);
+        for (culprit, parent, is_broken) in [
+            (&off, Some(&right), true),
+            (&off, Some(&off), false),
+            (&off, Some(&unknown), false),
+            (&off, None, false),
+            (&right, Some(&right), false),
+            (&unknown, Some(&right), false),
+        ] {
+            assert_eq!(sides(culprit, parent, true).are_broken(), is_broken);
+        }
     }
 
     #[test]
