@@ -14,51 +14,53 @@ pub(super) fn describe_gradient_sides(sides: &GradientSides) -> String {
     let Some(parent) = parent else { return format!("{output} {own_words}") };
     let parent_words = describe_check(parent);
     let own_verdict = culprit.story.verdict();
-    match [own_verdict, parent.story.verdict()].map(Standing::of_verdict) {
-        [Standing::Off, Standing::Right] if own_verdict == GradientVerdict::Mismatch => {
+    match [own_verdict, parent.story.verdict()].map(GradientStanding::of_verdict) {
+        [GradientStanding::Off, GradientStanding::Right]
+            if own_verdict == GradientVerdict::Mismatch =>
+        {
             let off_by = off_by_words(culprit);
             format!("{output} no longer matches its loss ({off_by}); at its parent it does")
         }
-        [Standing::Off, Standing::Off] => {
+        [GradientStanding::Off, GradientStanding::Off] => {
             format!("{output} {own_words}, and did not before it either ({})", off_by_words(parent))
         }
-        [Standing::Right, Standing::Right] if *keeps_loss => {
+        [GradientStanding::Right, GradientStanding::Right] if *keeps_loss => {
             format!("{output} {own_words} on both sides")
         }
-        [Standing::Right, Standing::Right] => {
+        [GradientStanding::Right, GradientStanding::Right] => {
             format!("{output} {own_words} on both sides: {other_loss}")
         }
-        [Standing::Right, Standing::Off] => {
+        [GradientStanding::Right, GradientStanding::Off] => {
             let change = if *keeps_loss { String::new() } else { format!("; {other_loss}") };
             format!(
                 "{output} {own_words}, and does not before it ({}){change}",
                 off_by_words(parent)
             )
         }
-        [Standing::Unknown, Standing::Unknown] => format!("{output} {own_words}"),
-        [_, Standing::Unknown] => {
+        [GradientStanding::Unknown, GradientStanding::Unknown] => format!("{output} {own_words}"),
+        [_, GradientStanding::Unknown] => {
             let reason = parent.story.reason().unwrap_or_default();
             format!("{output} {own_words}; its parent is not checked: {reason}")
         }
-        [_, Standing::Right | Standing::Off] => {
+        [_, GradientStanding::Right | GradientStanding::Off] => {
             format!("{output} {own_words}; at its parent it {parent_words}")
         }
     }
 }
 
 /// How a gradient stands beside its loss.
-enum Standing {
+enum GradientStanding {
     Right,
     Unknown,
     Off,
 }
 
-impl Standing {
-    fn of_verdict(verdict: GradientVerdict) -> Standing {
+impl GradientStanding {
+    fn of_verdict(verdict: GradientVerdict) -> GradientStanding {
         match verdict {
-            GradientVerdict::Matches | GradientVerdict::Agrees => Standing::Right,
-            GradientVerdict::Unknown => Standing::Unknown,
-            GradientVerdict::Imprecise | GradientVerdict::Mismatch => Standing::Off,
+            GradientVerdict::Matches | GradientVerdict::Agrees => GradientStanding::Right,
+            GradientVerdict::Unknown => GradientStanding::Unknown,
+            GradientVerdict::Imprecise | GradientVerdict::Mismatch => GradientStanding::Off,
         }
     }
 }
