@@ -217,7 +217,7 @@ fn a_worker_that_is_killed_while_its_kernel_runs_is_no_outcome_and_the_device_wo
     let trial = killed.lab(&cache, Device::Gpu).trial(&hangs.subject, &hangs.sources);
     let error = trial.outcome().expect_err("somebody ended it");
     assert!(
-        matches!(error, ReplayError::Worker(WorkerError::Killed { signal: 9, .. })),
+        matches!(error, ReplayError::Worker(WorkerError::KilledFromOutside { signal: 9, .. })),
         "{error:?}"
     );
     let small = Small::new(ONE, "one<<<1, 32>>>(out, n);");

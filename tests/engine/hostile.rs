@@ -131,7 +131,7 @@ fn a_replay_that_others_kill_says_nothing_about_the_code() {
         let error = project.try_run("only", &Mode::plain(POISON_A), Machine::PLAIN).unwrap_err();
         killer.join().unwrap();
         fs::remove_file(path).unwrap();
-        let ReplayError::Worker(WorkerError::Killed { signal: told, .. }) = error else {
+        let ReplayError::Worker(WorkerError::KilledFromOutside { signal: told, .. }) = error else {
             panic!("{signal}: {error:?}");
         };
         assert_eq!(told, libc_number(signal));

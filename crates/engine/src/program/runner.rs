@@ -275,7 +275,7 @@ impl Runner {
             ProgramEnd::Ended(End::Killed(libc::SIGKILL)) => {
                 let signal = libc::SIGKILL;
                 let memory_ran_out = false;
-                return Err(WorkerError::Killed { signal, memory_ran_out }.into());
+                return Err(WorkerError::KilledFromOutside { signal, memory_ran_out }.into());
             }
             // So ends a program that sends itself SIGKILL: see `shield`.
             ProgramEnd::Ended(End::Killed(libc::SIGSYS)) => Ending::Killed(libc::SIGKILL),

@@ -29,7 +29,7 @@ pub enum WorkerError {
     },
     /// Somebody else ended the replay.
     #[error("the replay was killed from outside (signal {signal})")]
-    Killed {
+    KilledFromOutside {
         /// The signal's number.
         signal: i32,
         /// Whether the system has ended processes for lack of memory since this program began.
@@ -53,13 +53,13 @@ impl WorkerError {
             WorkerError::System { source, .. } => hint_of(source).map(str::to_owned),
             WorkerError::Scratch(error) => error.hint(),
             WorkerError::Refused { hint, .. } => hint.clone(),
-            WorkerError::Killed { memory_ran_out: true, .. }
+            WorkerError::KilledFromOutside { memory_ran_out: true, .. }
             | WorkerError::Lost { memory_ran_out: true } => Some(
                 "the system ran out of memory meanwhile: free some, or lower --threads or the \
                  fixture's size"
                     .to_owned(),
             ),
-            WorkerError::Killed { .. } | WorkerError::Lost { .. } => Some(
+            WorkerError::KilledFromOutside { .. } | WorkerError::Lost { .. } => Some(
                 "this says nothing about the code, and nothing of it is remembered: replay it again"
                     .to_owned(),
             ),
@@ -107,7 +107,7 @@ mod tests {
             let cause = error.source().map_or(String::new(), |cause| format!("\n  {cause}"));
             format!("{error}{cause}\n  {}", error.hint().unwrap_or_default())
         };
-        let killed = |memory_ran_out| WorkerError::Killed { signal: 9, memory_ran_out };
+        let killed = |memory_ran_out| WorkerError::KilledFromOutside { signal: 9, memory_ran_out };
         let refused =
             |doing, number| told(&system_error(doing)(io::Error::from_raw_os_error(number)));
         let all = [

@@ -181,8 +181,8 @@ impl ReplayWorkers {
         };
         let run = finish_run(account, terms.layout, outputs, &self.spares);
         let run = run.map_err(|error| match error {
-            WorkerError::Killed { signal, .. } => {
-                WorkerError::Killed { signal, memory_ran_out: self.memory_ran_out() }
+            WorkerError::KilledFromOutside { signal, .. } => {
+                WorkerError::KilledFromOutside { signal, memory_ran_out: self.memory_ran_out() }
             }
             error => error,
         })?;

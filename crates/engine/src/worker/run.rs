@@ -438,7 +438,7 @@ fn classify_ending(
         // The code would have been seen to send it.
         (_, End::Killed(libc::SIGKILL)) => {
             let memory_ran_out = false;
-            return Err(WorkerError::Killed { signal: libc::SIGKILL, memory_ran_out });
+            return Err(WorkerError::KilledFromOutside { signal: libc::SIGKILL, memory_ran_out });
         }
         (_, end) if !has_begun => {
             let how = match end {
@@ -484,7 +484,7 @@ impl Run {
             ChildReport::Device { description, class } => self.device = Some((description, class)),
             ChildReport::Raised { signal } => reported_facts.raised = Some(signal),
             ChildReport::Outside { signal } => {
-                return Err(WorkerError::Killed { signal, memory_ran_out: false });
+                return Err(WorkerError::KilledFromOutside { signal, memory_ran_out: false });
             }
             ChildReport::Unresolved { expression } => self.unresolved = Some(expression),
             ChildReport::Refused { message, hint } => {
