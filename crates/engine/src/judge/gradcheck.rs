@@ -400,21 +400,18 @@ impl Neighbour<'_> {
 impl GradientChecker<'_> {
     fn check(&self) -> Result<GradientCheck, ReplayError> {
         if self.output.straight_through {
-            let check = match self.check_with_passed_rounding()? {
+            return Ok(match self.check_with_passed_rounding()? {
                 Some(check) => GradientCheck { straight_through: true, ..check },
                 None => self.check_as_it_rounds()?,
-            };
-            let is_flat = check.place.as_ref().is_some_and(|place| place.slope == 0.0);
-            return Ok(if is_flat && check.story == GradientStory::Mismatch {
-                create_unlocated_check(&check).cannot(UncheckedGradient::IntegerStaircase)
-            } else {
-                check
             });
         }
         let check = self.check_as_it_rounds()?;
         let may_be_staircase = matches!(
             check.story,
-            GradientStory::Mismatch | GradientStory::Unchecked(UncheckedGradient::NotSmooth)
+            GradientStory::Mismatch
+                | GradientStory::Unchecked(
+                    UncheckedGradient::NotSmooth | UncheckedGradient::IntegerStaircase
+                )
         );
         if may_be_staircase
             && let Some(passed) = self.check_with_passed_rounding()?
@@ -542,6 +539,16 @@ impl GradientChecker<'_> {
                 _ => false,
             };
         let differs = gradient_finding.answer == GradientAnswer::Differs && !is_rounded;
+        if differs && let Some(element) = find_flat_element(&gradient_finding) {
+            match derivative::is_staircase(&question, element, &mut ask) {
+                Ok(true) => return Ok(check.cannot(UncheckedGradient::IntegerStaircase)),
+                Ok(false) => {}
+                Err(SlopeError::OutOfTime) => {
+                    return Ok(check.cannot(self.budget.explain_shortage(full)));
+                }
+                Err(SlopeError::Replay(error)) => return Err(error),
+            }
+        }
         let matches_along = if differs && constraint.is_none() {
             self.find_matching_constraint(
                 &Question { gradient: raw_gradient, ..question },
@@ -651,6 +658,12 @@ impl GradientChecker<'_> {
         self.budget.add_time(begun_at.elapsed());
         Ok(losses)
     }
+}
+
+/// The single element where the gradient differs from a slope of zero.
+fn find_flat_element(gradient_finding: &GradientFinding) -> Option<usize> {
+    let mismatch = gradient_finding.place.as_ref()?;
+    (mismatch.elements.len() == 1 && mismatch.slope == 0.0).then_some(mismatch.elements.start)
 }
 
 /// The answer to `question` by `effort`; none if its time is over.

@@ -106,8 +106,7 @@ pub enum UncheckedGradient {
     /// The loss of this output is a staircase: the sources round to integers, and its gradient is that of the loss
     /// without.
     Staircase(String),
-    /// The gradient is declared to pass rounding, and an element of it has no effect on the loss: the sources may take
-    /// numbers through integers.
+    /// The loss is a staircase in an element: the sources take numbers through integers, or compare them.
     IntegerStaircase,
     /// A replay took too long. This says as much about the machine.
     OutOfTime,
@@ -168,8 +167,8 @@ impl fmt::Display for UncheckedGradient {
                 );
             }
             UncheckedGradient::IntegerStaircase => {
-                "the loss is flat in an element though `round` passes numbers unchanged: it is a staircase if they go \
-                 through integers"
+                "the loss is a staircase: flat in an element, and flat again behind a jump, as where numbers go through \
+                 integers"
             }
             UncheckedGradient::OutOfTime => "a replay beside the captured inputs ran out of time",
             UncheckedGradient::NoDifferences { why, dtype, doubt } => {

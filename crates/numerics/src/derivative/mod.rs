@@ -9,6 +9,7 @@
 mod halves;
 mod native;
 mod slope;
+mod stairs;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ pub use native::{
     NativeAnswer, NativeDoubt, NativeFinding, NativeQuestion, check_by_native_differences,
 };
 use slope::{DirectionalGradient, LADDER, LONGEST, Slope, SlopeProbe};
+pub use stairs::is_staircase;
 
 /// The seed of the directions.
 const SEED: u64 = 0x6772_6164;
