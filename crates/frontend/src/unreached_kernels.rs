@@ -377,31 +377,40 @@ fn find_reached_words(files: &[KernelFile], calls: &str) -> BTreeSet<String> {
         }
         words.extend(file.counting_words());
     }
-    let variable_owners: Option<Vec<&BTreeSet<&str>>> =
-        files.iter().map(|file| file.variable_owners.as_ref()).collect();
-    for file in files {
-        let instances = file.parts.iter().filter(|part| part.kind == PartKind::Instantiation);
-        for part in instances.filter(|part| !is_kernel_template(files, &part.name)) {
-            let used_words = graph.reach_from(BTreeSet::from([part.name.as_str()]));
-            let is_owner = |word: &String| {
-                variable_owners.iter().flatten().any(|owners| owners.contains(word.as_str()))
-            };
-            if variable_owners.is_none() || used_words.iter().any(is_owner) {
-                words.insert(&part.name);
-            }
+    let variable_owners: Option<BTreeSet<&str>> = files
+        .iter()
+        .map(|file| file.variable_owners.clone())
+        .collect::<Option<Vec<_>>>()
+        .map(|owners_of_files| owners_of_files.into_iter().flatten().collect());
+    let kernel_names = list_kernel_names(files);
+    let instances = files.iter().flat_map(|file| &file.parts);
+    let instance_names: BTreeSet<&str> = instances
+        .filter(|part| part.kind == PartKind::Instantiation)
+        .map(|part| part.name.as_str())
+        .collect();
+    for name in instance_names.difference(&kernel_names) {
+        let used_words = graph.reach_from(BTreeSet::from([*name]));
+        let uses_variables = variable_owners
+            .as_ref()
+            .is_none_or(|owners| used_words.iter().any(|word| owners.contains(word.as_str())));
+        if uses_variables {
+            words.insert(name);
         }
     }
     graph.reach_from(words)
 }
 
-/// Whether `name` is that of kernels with bodies alone.
-fn is_kernel_template(files: &[KernelFile], name: &str) -> bool {
-    let mut definitions = files
-        .iter()
-        .flat_map(|file| &file.parts)
-        .filter(|part| part.name == name && !part.body.is_empty())
-        .peekable();
-    definitions.peek().is_some() && definitions.all(|part| part.kind == PartKind::Kernel)
+/// The names of kernels with bodies that no other function with a body has.
+fn list_kernel_names<'f>(files: &'f [KernelFile]) -> BTreeSet<&'f str> {
+    let definitions =
+        || files.iter().flat_map(|file| &file.parts).filter(|part| !part.body.is_empty());
+    let names_of = |is_kernel: bool| -> BTreeSet<&'f str> {
+        definitions()
+            .filter(|part| (part.kind == PartKind::Kernel) == is_kernel)
+            .map(|part| part.name.as_str())
+            .collect()
+    };
+    names_of(true).difference(&names_of(false)).copied().collect()
 }
 
 /// For each file, its parts that go: kernels out of reach, functions out of reach that mention one that goes, and
@@ -429,11 +438,13 @@ fn find_removed_parts(files: &[KernelFile], reached: &BTreeSet<String>) -> Vec<B
             break;
         }
     }
+    let kernel_names = list_kernel_names(files);
     let is_removed = |part: &FilePart| match part.kind {
         PartKind::Kernel => !reached.contains(&part.name),
         PartKind::Function => removed_functions.contains(part.name.as_str()),
         PartKind::Instantiation => {
-            removed_functions.contains(part.name.as_str()) || is_kernel_template(files, &part.name)
+            let name = part.name.as_str();
+            removed_functions.contains(name) || kernel_names.contains(name)
         }
         PartKind::Declaration => false,
     };
