@@ -173,15 +173,8 @@ impl History {
         for named_path in named_paths {
             hasher.update(&[named_path.role as u8]);
             let walk = TreeWalk::new(&tree);
-            match self.hash_ids(&walk, named_path, &mut hasher) {
-                Ok(()) => {}
-                Err(Stop::Fault(fault)) => hash_bytes(&mut hasher, fault.to_string().as_bytes()),
-                // All commits with too many files share one key: none can be tested.
-                Err(Stop::TooManyFiles(limit)) => {
-                    hasher.update(&(limit as u64).to_le_bytes());
-                }
-                Err(Stop::Error(error)) => return Err(error),
-            }
+            let digested = self.hash_ids(&walk, named_path, &mut hasher);
+            hash_walk_end(digested, &mut hasher)?;
             met_link |= walk.met_link();
         }
         Ok((SourceKey::new(*hasher.finalize().as_bytes()), met_link))
@@ -240,6 +233,26 @@ impl History {
         self.keys.borrow_mut().links_below.insert(folder, has_link);
         Ok(has_link)
     }
+}
+
+/// Adds to `hasher` how a walk over a path `ended`, so that equal faults have equal keys.
+///
+/// # Errors
+/// Where the repository cannot be read.
+pub(super) fn hash_walk_end(
+    ended: Result<(), Stop>,
+    hasher: &mut blake3::Hasher,
+) -> Result<(), HistoryError> {
+    match ended {
+        Ok(()) => {}
+        Err(Stop::Fault(fault)) => hash_bytes(hasher, fault.to_string().as_bytes()),
+        // All commits with too many files share one key: none can be tested.
+        Err(Stop::TooManyFiles(limit)) => {
+            hasher.update(&(limit as u64).to_le_bytes());
+        }
+        Err(Stop::Error(error)) => return Err(error),
+    }
+    Ok(())
 }
 
 /// The first components of the paths; none if one of them is the root itself.

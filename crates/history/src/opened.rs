@@ -7,6 +7,7 @@ use git2::Oid;
 
 use super::{
     CommitId, History, HistoryError, SourceKey, SourceRole, SourceSpec,
+    keys::hash_walk_end,
     source_set::{NamedPath, Resolved, from_prefix, hash_bytes},
     tree::{GitTree, Node, Stop, join_tree_path, node_from_entry},
     walk::{MAX_DEPTH, TreeWalk},
@@ -63,14 +64,7 @@ impl OpenedDigests<'_> {
                     self.history.hash_ids(&walk, named_path, &mut hasher)
                 }
             };
-            match digested {
-                Ok(()) => {}
-                Err(Stop::Fault(fault)) => hash_bytes(&mut hasher, fault.to_string().as_bytes()),
-                Err(Stop::TooManyFiles(limit)) => {
-                    hasher.update(&(limit as u64).to_le_bytes());
-                }
-                Err(Stop::Error(error)) => return Err(error),
-            }
+            hash_walk_end(digested, &mut hasher)?;
         }
         Ok(SourceKey::new(*hasher.finalize().as_bytes()))
     }
