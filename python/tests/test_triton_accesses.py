@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from frameworks import need
+from frameworks import load_kernels, need
 from replay import Project, Server
 
 from gradreplay import triton_interpreter
@@ -87,13 +86,7 @@ def triton() -> None:
 
 @pytest.fixture
 def kernels(tmp_path: Path) -> ModuleType:
-    path = tmp_path / "kernels.py"
-    path.write_text(KERNELS)
-    spec = importlib.util.spec_from_file_location("kernels", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_kernels(tmp_path, KERNELS)
 
 
 @pytest.fixture

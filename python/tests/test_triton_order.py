@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from frameworks import need
+from frameworks import load_kernels, need
 
 from gradreplay import triton_interpreter, triton_order
 from gradreplay.faults import Blame, Place
@@ -37,13 +36,7 @@ def kernels(tmp_path: Path) -> ModuleType:
     need("torch")
     need("triton")
     triton_interpreter.complete(Place(), "cpu")
-    path = tmp_path / "kernels.py"
-    path.write_text(KERNELS)
-    spec = importlib.util.spec_from_file_location("kernels", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_kernels(tmp_path, KERNELS)
 
 
 def launched(kernels: Any, order: str, grid: tuple[int, ...]) -> tuple[list[int], str]:
