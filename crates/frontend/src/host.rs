@@ -1,10 +1,10 @@
 //! Host C++ from CUDA C++: combines the edits of all rewritings.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::edits::Edits;
 use super::instances;
-use super::integer_variables::{Declaration, collect_declarations};
+use super::integer_variables::{Declaration, collect_declarations, collect_shared_bytes};
 use super::launches::{self, Callee, LaunchSyntax};
 use super::lexer::{Token, TokenKind, Tokens, normalise_spacing};
 use super::macros::{self, Macro};
@@ -41,6 +41,8 @@ pub(super) struct HostContext<'s, 'a> {
     pub macros: Vec<Macro<'a>>,
     /// The declarations of each name, for the float64 shadow.
     pub declarations: HashMap<&'a str, Vec<Declaration>>,
+    /// The arrays of bytes in shared memory, for the float64 shadow.
+    pub shared_bytes: HashSet<&'a str>,
 }
 
 impl<'a> HostContext<'_, 'a> {
@@ -81,10 +83,12 @@ pub(super) fn translate_host_source(
     let macros = directives
         .filter_map(|&token| macros::parse_macro_definition(source.text, token))
         .collect();
-    let declarations = match precision {
-        Precision::Shadow => collect_declarations(source.text, &tokens),
-        Precision::Native | Precision::Checked => HashMap::new(),
-    };
+    let mut declarations = HashMap::new();
+    let mut shared_bytes = HashSet::new();
+    if precision == Precision::Shadow {
+        declarations = collect_declarations(source.text, &tokens);
+        shared_bytes = collect_shared_bytes(source.text, &tokens);
+    }
     let code = Tokens::new(source.text, source.tokens.clone());
     let context = HostContext {
         source,
@@ -96,6 +100,7 @@ pub(super) fn translate_host_source(
         functions,
         macros,
         declarations,
+        shared_bytes,
     };
     let mut refusals = Vec::new();
     unsupported::refuse_unsupported_features(&context, &mut refusals);

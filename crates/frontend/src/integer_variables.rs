@@ -1,7 +1,7 @@
 //! Finds variables of integers by their declarations. A cast of such a variable to another integer type looks at no
 //! float.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::host::HostContext;
 use super::lexer::{Token, TokenKind, Tokens};
@@ -64,9 +64,10 @@ pub(super) fn is_double_operand(context: &HostContext, tokens: &Tokens, index: u
 /// Types of a byte.
 pub(super) const BYTES: [&str; 4] = ["char", "uint8_t", "int8_t", "byte"];
 
-/// Whether the operand of a cast at `index` of `tokens` is a part of shared memory declared as bytes in `code`: all of it,
-/// or from an offset that follows the sizes of its other parts.
-pub(super) fn carves_bytes(text: &str, code: &Tokens, tokens: &Tokens, index: usize) -> bool {
+/// Whether the operand of a cast at `index` of `tokens` is a part of shared memory declared as bytes: all of it, or from
+/// an offset that follows the sizes of its other parts.
+pub(super) fn carves_bytes(context: &HostContext, tokens: &Tokens, index: usize) -> bool {
+    let text = context.source.text;
     let mut end = index;
     while tokens.is_spelled_at(text, end, "&") {
         end += 1;
@@ -84,17 +85,22 @@ pub(super) fn carves_bytes(text: &str, code: &Tokens, tokens: &Tokens, index: us
         .iter()
         .all(|token| token.start == array.start || matches!(token.text(text), "(" | ")" | "&"));
     let follows_sizes = operand.iter().any(|token| token.is_spelled(text, "sizeof"));
-    (is_whole || follows_sizes) && is_shared_array_of_bytes(text, code, array.text(text))
+    (is_whole || follows_sizes) && context.shared_bytes.contains(array.text(text))
 }
 
-/// Whether `code` declares `name` as an array of bytes in shared memory.
-fn is_shared_array_of_bytes(text: &str, code: &Tokens, name: &str) -> bool {
-    (0..code.len()).filter(|&index| code.is_spelled_at(text, index, "__shared__")).any(|index| {
-        let declaration = code[index..].iter().take(16);
-        let words: Vec<&str> = declaration.map(|token| token.text(text)).collect();
-        let array = words.windows(2).position(|pair| pair[0] == name && pair[1] == "[");
-        array.is_some_and(|array| BYTES.contains(&words[array - 1]))
-    })
+/// The names that `code` declares as arrays of bytes in shared memory. Made once: casts ask for one after the other.
+pub(super) fn collect_shared_bytes<'t>(text: &'t str, code: &[Token]) -> HashSet<&'t str> {
+    let mut names = HashSet::new();
+    for (index, token) in code.iter().enumerate() {
+        if !token.is_spelled(text, "__shared__") {
+            continue;
+        }
+        let words: Vec<&str> =
+            code[index..].iter().take(16).map(|token| token.text(text)).collect();
+        let arrays = words.windows(3).filter(|words| BYTES.contains(&words[0]) && words[2] == "[");
+        names.extend(arrays.map(|words| words[1]));
+    }
+    names
 }
 
 /// Whether all declarations of `variable` in the function around it, or without any there in the file, are those of

@@ -334,7 +334,7 @@ fn skip_shadow_obstacle(context: &HostContext, tokens: &Tokens, index: usize) ->
                 let angles_end = tokens.skip_angles(text, index + 1)?;
                 let looks = names_integers(text, &tokens[index + 2..angles_end - 1])
                     && !is_integer_operand(context, tokens, angles_end)
-                    && !carves_bytes(text, &context.tokens, tokens, angles_end);
+                    && !carves_bytes(context, tokens, angles_end);
                 looks.then_some(angles_end)
             }
             "union" => {
@@ -432,7 +432,7 @@ fn c_cast(context: &HostContext, tokens: &Tokens, index: usize) -> Option<usize>
     if !star.is_spelled(text, "*")
         || !words.iter().all(|word| word.kind == TokenKind::Ident)
         || is_integer_operand(context, tokens, cast_end)
-        || carves_bytes(text, &context.tokens, tokens, cast_end)
+        || carves_bytes(context, tokens, cast_end)
     {
         return None;
     }
