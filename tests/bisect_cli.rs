@@ -25,7 +25,7 @@ const CALL: &str = "run(x, y, n);";
 /// A kernel that multiplies by `factor` after `host` code ran; `note` tells variants apart.
 fn kernel(factor: &str, host: &str, note: &str) -> String {
     format!(
-        "#include <stdlib.h>\n#include <time.h>\n\
+        "#include <stdio.h>\n#include <stdlib.h>\n\
          __global__ void k(const float* x, float* y) {{ int i = threadIdx.x; y[i] = {factor}; }}\n\
          void run(const float* x, float* y, int n) {{ {host} k<<<1, n>>>(x, y); }}\n// {note}\n"
     )

@@ -129,17 +129,36 @@ fn the_answer_does_not_depend_on_the_number_of_jobs() {
     }
 }
 
+/// Host code that crashes in every `nth` run of `commit`, which the file `runs` of that commit counts.
+fn crash_now_and_then(env: &TestEnv, commit: usize, nth: usize) -> String {
+    let runs = env.path(&format!("runs-{commit}"));
+    format!(
+        "FILE* runs = fopen({runs:?}, \"a\"); fputc('.', runs); fflush(runs); \
+         if (ftell(runs) % {nth} == 0) abort(); fclose(runs);"
+    )
+}
+
 #[test]
 fn a_crash_that_comes_and_goes_is_counted_until_its_commit_is_almost_certain() {
-    let dice = "timespec t; clock_gettime(CLOCK_MONOTONIC, &t); \
-                if (t.tv_nsec / 1000 % 3 == 0) abort();";
-    let flaky = (RIGHT.0, dice);
-    let (env, ids) = history(TestEnv::new(), &[RIGHT, RIGHT, RIGHT, flaky, flaky, flaky]);
+    let env = TestEnv::new();
+    let crashes: Vec<String> = (3..6).map(|commit| crash_now_and_then(&env, commit, 3)).collect();
+    let mut versions = vec![RIGHT; 3];
+    versions.extend(crashes.iter().map(|crash| (RIGHT.0, crash.as_str())));
+    let (env, ids) = history(env, &versions);
     let run = search(&env, "fixtures/tiny --good main~5 --bad main --on failed --fresh");
     assert_eq!(run.code, Some(0), "{}", run.text());
-    if run.stderr.contains("does not always show the same") {
-        assert!(run.stdout.contains("  with a probability of 99."), "{}", run.text());
-    }
+    assert!(run.stderr.contains("does not always show the same"), "{}", run.text());
+    assert!(run.stdout.contains("  with a probability of 99."), "{}", run.text());
     let line = format!("{} is the first bad commit: c3\n", &ids[3][..7]);
+    assert!(run.stdout.starts_with(&line), "{}", run.text());
+}
+
+#[test]
+fn a_bad_end_that_crashes_in_one_run_of_nine_is_seen_to_crash() {
+    let env = TestEnv::new();
+    let crash = crash_now_and_then(&env, 1, 9);
+    let (env, ids) = history(env, &[RIGHT, (RIGHT.0, &crash)]);
+    let run = search(&env, "fixtures/tiny --good main~1 --bad main --on failed");
+    let line = format!("{} is the first bad commit: c1\n", &ids[1][..7]);
     assert!(run.stdout.starts_with(&line), "{}", run.text());
 }

@@ -1,7 +1,9 @@
 //! The search over commits whose replays always come out the same: each variant is tested once.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::groups::{Grouped, Groups};
 use super::probe::Seen;
@@ -20,8 +22,10 @@ const STEADY: &str = "steady";
 const VERY_STEADY: &str = "very steady";
 /// How often to repeat a replay where chance is likely: if the defect is a failure, or if an end is not as
 /// claimed. A completed replay repeats its bits, unless the code asks the clock, the system or unwritten
-/// memory.
-const REPETITIONS: usize = 4;
+/// memory. Quick replays are repeated more often, until [`REPEATING`] is over.
+const REPETITIONS: Range<usize> = 4..20;
+/// How long to go on repeating quick replays.
+const REPEATING: Duration = Duration::from_secs(2);
 
 /// The state of a search when it ends.
 pub(super) struct Steady {
@@ -294,7 +298,7 @@ impl SteadySearch<'_, '_> {
                 if !fails && !self.planned.bisection.has_cheap_replays() {
                     return Ok(None);
                 }
-                let (mark, times) = if fails { (VERY_STEADY, REPETITIONS) } else { (STEADY, 1) };
+                let (mark, times) = if fails { (VERY_STEADY, REPETITIONS) } else { (STEADY, 1..1) };
                 ([&[culprit], parents].concat(), mark, times)
             }
             Some(Conclusion::Refused(
@@ -321,8 +325,13 @@ impl SteadySearch<'_, '_> {
             let test_result = known_result.clone();
             let probes = Arc::clone(&self.planned.probes);
             let repeater = self.planned.bisection.repeater.clone();
+            let times = times.clone();
             workers.start(commit, move || {
-                for _ in 0..times {
+                let begun = Instant::now();
+                for repetition in 0..times.end {
+                    if repetition >= times.start && begun.elapsed() > REPEATING {
+                        break;
+                    }
                     if !all_the_same(&probes, &repeater, &sources, &test_result)? {
                         return Ok(false);
                     }
