@@ -47,8 +47,10 @@ impl MentionGraph {
                     if !counts(&tokens, &item) {
                         continue;
                     }
-                    for name in names_reaching_item(text, &tokens, &item) {
-                        self.mention(name, text, &tokens[item.tokens.clone()]);
+                    let definition = &tokens[item.tokens.clone()];
+                    match &names_reaching_item(text, &tokens, &item)[..] {
+                        [name] => self.mention(name, text, definition),
+                        names => self.mention_by_all(names, source, definition),
                     }
                 }
             }
@@ -61,6 +63,17 @@ impl MentionGraph {
         let words = idents.map(|token| token.text(text)).filter(|word| *word != name);
         let mentioned_words = self.mentions.entry(name.to_owned()).or_default();
         mentioned_words.extend(words.map(str::to_owned));
+    }
+
+    /// Adds the words of `definition` to that of each of `names`, through a word for all of it: `path:byte`, which is
+    /// no identifier.
+    fn mention_by_all(&mut self, names: &[&str], source: &Source, definition: &[Token]) {
+        let Some(first) = definition.first() else { return };
+        let whole = format!("{}:{}", source.path, first.start);
+        for &name in names {
+            self.mentions.entry(name.to_owned()).or_default().insert(whole.clone());
+        }
+        self.mention(&whole, source.text, definition);
     }
 
     /// The words of `code` and all words within their reach.
