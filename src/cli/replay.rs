@@ -648,7 +648,7 @@ mod tests {
 
     fn known(verdict: Verdict) -> KnownCheck {
         let comparison = compare::Comparison {
-            verdict: compare::Agreement::Identical,
+            agreement: compare::Agreement::Identical,
             count: 1,
             differing: 0,
             beyond: 0,

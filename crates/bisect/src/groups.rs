@@ -53,7 +53,7 @@ impl Groups {
 
     /// The numbers of the groups, one for each commit of `plan`; those of the variants where nothing is known of what tests
     /// opened, or where commits of one group were `tested` with different answers.
-    pub(super) fn number(
+    pub(super) fn assign_groups(
         &mut self,
         bisection: &Bisection<'_>,
         plan: &Plan,

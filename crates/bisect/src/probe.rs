@@ -252,7 +252,7 @@ impl SharedJudgement {
             | Story::Wrong(WrongBy::HiddenShadow) => false,
             Story::Wrong(WrongBy::Shadow | WrongBy::Distance) | Story::BeyondNoise { .. } => true,
             Story::Imprecise(_) | Story::LessAccurate | Story::MoreAccurate | Story::AsAccurate => {
-                output.comparison.verdict == Agreement::Diverged
+                output.comparison.agreement == Agreement::Diverged
             }
         })
     }

@@ -246,7 +246,7 @@ impl SteadySearch<'_, '_> {
     fn regroup(&mut self) -> Result<(), BisectError> {
         let planned = self.planned;
         let tested = &self.steady.tested;
-        let groups = self.groups.number(planned.bisection, &planned.plan, tested)?;
+        let groups = self.groups.assign_groups(planned.bisection, &planned.plan, tested)?;
         self.steady.grouped = Grouped::count(&planned.plan, &groups);
         Ok(self.steady.search.regroup(groups)?)
     }

@@ -21,7 +21,7 @@ const AT_A_TIME: usize = 1 << 10;
 /// Blocks of one batch; each batch is added up in the order of its blocks.
 const AT_ONCE: usize = 1 << 10;
 
-/// The verdict of a comparison.
+/// How far two outputs agree.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -38,8 +38,8 @@ pub enum Agreement {
 /// How two outputs differ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Comparison {
-    /// The verdict.
-    pub verdict: Agreement,
+    #[serde(rename = "verdict")]
+    pub agreement: Agreement,
     /// Elements of each side.
     pub count: u64,
     /// Elements whose bits differ.
@@ -88,7 +88,7 @@ impl Comparison {
     /// That of two outputs of `count` elements with the same bits.
     pub fn identical(count: u64) -> Comparison {
         Comparison {
-            verdict: Agreement::Identical,
+            agreement: Agreement::Identical,
             count,
             differing: 0,
             beyond: 0,
@@ -126,14 +126,14 @@ pub fn compare_outputs(
             batch_range.map(|block| compare_block(base, got, noise, block * BLOCK)).collect();
         batch.iter().for_each(|block| total.merge(block));
     }
-    let verdict = match (total.differing, total.beyond) {
+    let agreement = match (total.differing, total.beyond) {
         (0, _) => Agreement::Identical,
         (_, 0) => Agreement::Equivalent,
         _ => Agreement::Diverged,
     };
     let infinite = total.nan_mismatch + total.inf_mismatch > 0;
     Ok(Comparison {
-        verdict,
+        agreement,
         count: base.len() as u64,
         differing: total.differing,
         beyond: total.beyond,

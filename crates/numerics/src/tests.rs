@@ -54,15 +54,15 @@ fn noise(base: &Owned, replays: &[Owned]) -> Noise {
 fn equal_bits_and_equal_nans_are_identical() {
     let a = Owned::f32(&[1.0, f32::NAN, f32::INFINITY, -0.0]);
     let b = Owned::f32(&[1.0, -f32::NAN, f32::INFINITY, -0.0]);
-    assert_eq!(compared(&a, &b).verdict, Agreement::Identical);
+    assert_eq!(compared(&a, &b).agreement, Agreement::Identical);
     let empty = compared(&Owned::f32(&[]), &Owned::f32(&[]));
-    assert_eq!((empty.verdict, empty.differing), (Agreement::Identical, 0));
+    assert_eq!((empty.agreement, empty.differing), (Agreement::Identical, 0));
 }
 
 #[test]
 fn zeros_of_different_sign_are_equivalent() {
     let result = compared(&Owned::f32(&[0.0]), &Owned::f32(&[-0.0]));
-    assert_eq!((result.verdict, result.differing), (Agreement::Equivalent, 1));
+    assert_eq!((result.agreement, result.differing), (Agreement::Equivalent, 1));
     assert_eq!((result.max_abs, result.relative_l2), (0.0, 0.0));
 }
 
@@ -71,9 +71,9 @@ fn one_ulp_is_equivalent_and_a_hundred_are_not() {
     for base in [1.0f32, 1e-42, 3e38, f32::MIN_POSITIVE] {
         let step = |ulps: u32| Owned::f32(&[f32::from_bits(base.to_bits() + ulps)]);
         let near = compared(&Owned::f32(&[base]), &step(1));
-        assert_eq!(near.verdict, Agreement::Equivalent, "{base:e}");
+        assert_eq!(near.agreement, Agreement::Equivalent, "{base:e}");
         assert_eq!(near.worst.unwrap().ulps, 1.0);
-        assert_eq!(compared(&Owned::f32(&[base]), &step(100)).verdict, Agreement::Diverged);
+        assert_eq!(compared(&Owned::f32(&[base]), &step(100)).agreement, Agreement::Diverged);
     }
 }
 
@@ -87,7 +87,7 @@ fn a_nan_or_an_infinity_on_one_side_is_infinitely_far() {
         (f32::NAN, f32::INFINITY, 1, 0),
     ] {
         let result = compared(&Owned::f32(&[2.0, base]), &Owned::f32(&[2.0, got]));
-        assert_eq!(result.verdict, Agreement::Diverged, "{base} {got}");
+        assert_eq!(result.agreement, Agreement::Diverged, "{base} {got}");
         assert_eq!((result.nan_mismatch, result.inf_mismatch), (nan, inf), "{base} {got}");
         assert!(result.relative_l2.is_infinite() && result.max_abs.is_infinite());
         assert_eq!(result.worst.unwrap().index, 1);
@@ -98,7 +98,7 @@ fn a_nan_or_an_infinity_on_one_side_is_infinitely_far() {
 fn integers_are_compared_exactly_beyond_what_float64_holds() {
     let big = 1i64 << 60;
     let result = compared(&Owned::i64(&[1, big]), &Owned::i64(&[1, big + 1]));
-    assert_eq!((result.verdict, result.beyond), (Agreement::Diverged, 1));
+    assert_eq!((result.agreement, result.beyond), (Agreement::Diverged, 1));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn the_noise_of_both_sides_counts() {
     assert_eq!(beyond(&both), [1]);
     assert_eq!(beyond(&one), [1]);
     let far = Owned::f32(&[2.0, 1.0]);
-    let verdict = |n| compare_outputs(&base.view(), &far.view(), n).unwrap().verdict;
+    let verdict = |n| compare_outputs(&base.view(), &far.view(), n).unwrap().agreement;
     assert_eq!(verdict(&both), Agreement::Equivalent);
     assert_eq!(verdict(&one), Agreement::Diverged);
 }
@@ -143,7 +143,7 @@ fn an_element_that_is_finite_in_some_replays_only_is_unstable() {
     let got = Owned::f32(&[7.0, f32::INFINITY, f32::NAN, 1.0]);
     let both = NoiseRef { base: Some(&noise.per_element), got: None };
     let result = compare_outputs(&base.view(), &got.view(), &both).unwrap();
-    assert_eq!((result.verdict, result.undecided), (Agreement::Equivalent, 1));
+    assert_eq!((result.agreement, result.undecided), (Agreement::Equivalent, 1));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::belief::{Belief, FlakyPick, Rate};
 use super::candidates::{Candidates, ReducedPlace};
 use super::ends::SearchBounds;
 use super::graph::{Graph, GraphError};
-use super::pick::Field;
+use super::pick::CandidateFacts;
 use super::reach::ReachGraph;
 use super::words::{Conclusion, Options, Phase, SearchError, SearchState, TestAnswer, Warning};
 
@@ -364,10 +364,10 @@ impl Search {
             .map(|known_answer| known_answer.is_some_and(TestAnswer::is_unclear))
             .collect();
         let cached = commits.iter().zip(&free).map(|(&c, is_free)| *is_free && cached(c)).collect();
-        let field = Field { reach: &view.reach, free, blocked, cached, variant };
+        let facts = CandidateFacts { reach: &view.reach, free, blocked, cached, variant };
         let in_flight: Vec<u32> =
             self.in_flight.iter().filter_map(|&commit| self.local(commit)).collect();
-        let picks = field.choose(&in_flight, slots);
+        let picks = facts.choose(&in_flight, slots);
         picks.into_iter().map(|local| commits[local as usize]).collect()
     }
 

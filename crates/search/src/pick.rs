@@ -15,7 +15,7 @@ const IMPROVE_LIMIT: usize = 20_000;
 const IMPROVE_SWEEPS: usize = 3;
 
 /// The facts about each candidate, by local index.
-pub(super) struct Field<'a> {
+pub(super) struct CandidateFacts<'a> {
     pub reach: &'a ReachGraph,
     /// May be tested now.
     pub free: Vec<bool>,
@@ -27,7 +27,7 @@ pub(super) struct Field<'a> {
     pub variant: Vec<u32>,
 }
 
-impl Field<'_> {
+impl CandidateFacts<'_> {
     /// Up to `slots` candidates to test besides those `in_flight`.
     pub(super) fn choose(&self, in_flight: &[u32], slots: usize) -> Vec<u32> {
         let mut fixed = in_flight.to_vec();

@@ -543,7 +543,7 @@ impl GradientChecker<'_> {
             match derivative::is_staircase(&question, element, &mut ask) {
                 Ok(true) => return Ok(check.cannot(UncheckedGradient::IntegerStaircase)),
                 Ok(false) => {}
-                Err(SlopeError::OutOfTime) => {
+                Err(SlopeError::BudgetSpent) => {
                     return Ok(check.cannot(self.budget.explain_shortage(full)));
                 }
                 Err(SlopeError::Replay(error)) => return Err(error),
@@ -675,7 +675,7 @@ fn answer_question(
     let SlopeEffort { directions, budget } = effort;
     match derivative::check_derivative(&Question { directions, budget, ..*question }, ask) {
         Ok(finding) => Ok(Some(finding)),
-        Err(SlopeError::OutOfTime) => Ok(None),
+        Err(SlopeError::BudgetSpent) => Ok(None),
         Err(SlopeError::Replay(error)) => Err(error),
     }
 }

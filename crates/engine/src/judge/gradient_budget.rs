@@ -39,8 +39,8 @@ struct BudgetProgress {
 /// Why a loss was not evaluated.
 pub(super) enum SlopeError {
     Replay(ReplayError),
-    /// The time is over.
-    OutOfTime,
+    /// The time of the budget is spent.
+    BudgetSpent,
 }
 
 impl From<ReplayError> for SlopeError {
@@ -127,7 +127,7 @@ impl GradientBudget {
     /// Whether so many evaluations may be made now.
     pub(super) fn admit(&self, evaluations: usize) -> Result<(), SlopeError> {
         let GradientEffort::Within(limit) = self.effort else { return Ok(()) };
-        if self.lock().fits(limit, evaluations) { Ok(()) } else { Err(SlopeError::OutOfTime) }
+        if self.lock().fits(limit, evaluations) { Ok(()) } else { Err(SlopeError::BudgetSpent) }
     }
 
     /// Counts an evaluation for gradient `output`, and tells of it.
@@ -238,7 +238,7 @@ mod tests {
     fn a_gradient_that_takes_too_long_says_how_much_is_left() {
         let budget = GradientBudget::new(MINUTE, 1);
         budget.begin(Duration::from_secs(1));
-        assert!(matches!(budget.admit(1024), Err(SlopeError::OutOfTime)));
+        assert!(matches!(budget.admit(1024), Err(SlopeError::BudgetSpent)));
         let shortage = budget.explain_shortage(FULL);
         assert_eq!(shortage, UncheckedGradient::TooLong { evaluations: 1024, seconds: 1024 });
     }

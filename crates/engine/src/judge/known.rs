@@ -247,7 +247,7 @@ impl<'f> RoundedOutput<'f> {
         let noise = NoiseRef { base: per_element, got: per_element };
         let comparison = compare_outputs(&self.view(), got, &noise)
             .expect("a known output has the shape that the harness declares");
-        let place = match comparison.verdict {
+        let place = match comparison.agreement {
             Agreement::Diverged => {
                 let elements_beyond =
                     convert_numerics_error(beyond_noise(&self.view(), got, &noise, scratch))?;
@@ -258,7 +258,7 @@ impl<'f> RoundedOutput<'f> {
             }
             _ => None,
         };
-        let imprecision = match comparison.verdict {
+        let imprecision = match comparison.agreement {
             Agreement::Equivalent => self.imprecision(got),
             Agreement::Identical | Agreement::Diverged => None,
         };
@@ -276,7 +276,7 @@ impl<'f> RoundedOutput<'f> {
             output: self.name.to_owned(),
             dtype: self.dtype,
             dims: self.dims.to_vec(),
-            verdict: match comparison.verdict {
+            verdict: match comparison.agreement {
                 Agreement::Identical => Verdict::Identical,
                 Agreement::Equivalent if imprecision.is_some() => Verdict::Diverged,
                 Agreement::Equivalent => Verdict::Equivalent,

@@ -116,7 +116,7 @@ impl NativeChecker<'_> {
         });
         let finding = match answer {
             Ok(finding) => finding,
-            Err(SlopeError::OutOfTime) => {
+            Err(SlopeError::BudgetSpent) => {
                 return Ok(check.cannot(self.budget.explain_shortage(full)));
             }
             Err(SlopeError::Replay(error)) => return Err(error),

@@ -82,7 +82,7 @@ impl Pair<'_> {
         let noise = self.noise(name);
         let comparison = compare_outputs(&self.base_view, &self.got_view, &noise)
             .expect("two runs of one fixture have outputs of one shape");
-        let agreement = comparison.verdict;
+        let agreement = comparison.agreement;
         let told = self.tell(name, dims, agreement)?;
         let mut judgement = OutputJudgement {
             name: name.to_owned(),

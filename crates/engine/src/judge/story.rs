@@ -403,7 +403,7 @@ impl Evidence {
     }
 
     /// Whether the other side lost accuracy, though its own noise may excuse it.
-    pub(super) fn is_imprecise(&self) -> bool {
+    pub(super) fn has_lost_accuracy(&self) -> bool {
         self.loses_accuracy() || self.noise_grew()
     }
 
@@ -433,7 +433,7 @@ impl Evidence {
             Agreement::Equivalent => {
                 if let Some(drift) = &self.drift {
                     Story::Drifted { drift: drift.clone(), accuracy: self.accuracy(true) }
-                } else if self.has_moved() || self.is_imprecise() {
+                } else if self.has_moved() || self.has_lost_accuracy() {
                     self.divergence()
                 } else {
                     let accuracy = self.accuracy(false);

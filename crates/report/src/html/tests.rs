@@ -167,7 +167,7 @@ pub(super) fn diverged(name: &str) -> OutputJudgement {
         unwritten: 0,
         story: Story::BeyondNoise { order_dependent: false },
         comparison: Comparison {
-            verdict: Agreement::Diverged,
+            agreement: Agreement::Diverged,
             count: 512,
             differing: 40,
             beyond: 32,
