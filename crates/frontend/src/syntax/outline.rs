@@ -77,7 +77,7 @@ pub(crate) fn is_attribute(word: &str) -> bool {
 
 /// More braces in one declaration than this are passed over, since each is judged by everything
 /// before it.
-const MOST_BRACES: usize = 256;
+const MOST_BRACES: usize = 64;
 
 /// Classes in deeper scopes are passed over with their members, since a member belongs to every
 /// class around it.
