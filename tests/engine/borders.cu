@@ -157,3 +157,48 @@ __device__ int wide(int n) {
 }
 __global__ void wide_kernel(float* out, int n) { out[0] = wide(n); }
 static void case_wide_recursion(const float*, float* out) { wide_kernel<<<1, 64>>>(out, 1000000); }
+
+// Kernels given to macros that launch them.
+
+#define LAUNCH(F, ...) F<<<1, 10>>>(__VA_ARGS__)
+#define LAUNCH_OF(kernel, T, out) (kernel<T>)<<<1, 10>>>(out)
+template <class T>
+__global__ void add_one(T* out) { out[threadIdx.x] += 1; }
+__global__ void add_ten(float* out) { out[threadIdx.x] += 10; }
+__global__ void kernel(float* out) { out[threadIdx.x] += 100; }
+struct Choice {
+  void (*kernel)(float*);
+  void launch(float* out) const { LAUNCH(kernel, out); }
+};
+template <class F>
+static void launch_given(F kernel, float* out) { LAUNCH(kernel, out); }
+template <class T>
+static void launch_chosen(bool one, T* out) {
+  auto chosen = one ? add_one<T> : add_ten;
+  LAUNCH(chosen, out);
+}
+static void case_given_kernels(const float*, float* out) {
+  fill_kernel<<<1, 10>>>(out);
+  LAUNCH(kernel, out);
+  LAUNCH((add_one<float>), out);
+  LAUNCH(add_one<float>, out);
+  LAUNCH(&add_ten, out);
+  LAUNCH_OF(add_one, float, out);
+  launch_chosen(true, out);
+  launch_given(kernel, out);
+  void (*table[])(float*) = {add_one, add_ten};
+  for (int i = 0; i < 2; i++) LAUNCH(table[i], out);
+  const Choice choice{add_ten};
+  LAUNCH(choice.kernel, out);
+  choice.launch(out);
+  LAUNCH((out ? add_one<float> : add_ten), out);
+}
+
+#define LAUNCH_ANY(F, ...) F<<<1, 10>>>(__VA_ARGS__)
+static void case_deduced_in_macros(const float*, float* out) {
+  fill_kernel<<<1, 10>>>(out);
+  void (*table[])(float*) = {add_one, add_ten};
+  LAUNCH_ANY(add_one, out);
+  LAUNCH_ANY(table[1], out);
+  LAUNCH_ANY((add_one<float>), out);
+}

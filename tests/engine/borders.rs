@@ -77,7 +77,7 @@ fn launches_beyond_the_bounds_of_a_kernel_are_refused_as_cuda_refuses_them() {
     bounded_template<32>: invalid argument (cudaErrorInvalidValue): __launch_bounds__(32)
     bounded_by_macro<float>: invalid argument (cudaErrorInvalidValue): __launch_bounds__(64)
     bounded_by_constant: invalid argument (cudaErrorInvalidValue): __launch_bounds__(64)
-    pointer: invalid argument (cudaErrorInvalidValue): __launch_bounds__(128)
+    bounded_kernel: invalid argument (cudaErrorInvalidValue): __launch_bounds__(128)
     cluster_kernel: invalid cluster size (cudaErrorInvalidClusterSize): __cluster_dims__(2, 1, 1)
     ");
     assert_eq!(elements(&run, "out", 10), [1.0; 10]);
@@ -94,4 +94,28 @@ fn addresses_and_stacks_that_do_not_hold_are_told_as_such() {
 fn launches_may_leave_arguments_to_their_defaults() {
     let run = BORDERS.run("default_arguments", Machine::PLAIN);
     assert_eq!(elements(&run, "out", 10), [5., 4., 4., 3., 3., 3., 3., 3., 3., 3.]);
+}
+
+#[test]
+fn a_macro_launches_any_kernel_that_it_is_given() {
+    let run = BORDERS.run("given_kernels", Machine::PLAIN);
+    let launched: Vec<&str> = run.launches.iter().map(|launch| launch.kernel.as_str()).collect();
+    insta::assert_snapshot!(launched.join("\n"), @r"
+    fill_kernel
+    kernel
+    add_one<float>
+    add_one<float>
+    add_ten
+    add_one<float>
+    add_one<float>
+    kernel
+    add_one<float>
+    add_ten
+    add_ten
+    add_ten
+    add_one<float>
+    ");
+    assert_eq!(elements(&run, "out", 10), [247.0; 10]);
+    let run = BORDERS.run("deduced_in_macros", Machine::PLAIN);
+    assert_eq!(elements(&run, "out", 10), [13.0; 10]);
 }

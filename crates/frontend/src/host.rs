@@ -221,11 +221,18 @@ fn rewrite_launches(
             let callee = tokens_within(&defined.body, &launch.callee);
             let pasted = callee.iter().any(|token| token.is_spelled(source.text, "##"));
             let form = match launches::classify_callee(source.text, callee) {
-                Callee::Name(name, argument_count) if context.symbols.is_kernel(&name) => {
-                    LaunchForm::for_kernel(context, &name, argument_count)
+                Callee::Name(name, 0)
+                    if defined.is_parameter(&name)
+                        && context.symbols.is_deducing_macro(defined.name) =>
+                {
+                    LaunchForm::Passed
                 }
                 Callee::Name(name, _) if pasted || defined.is_parameter(&name) => {
-                    LaunchForm::Kernel
+                    let unwrapped = launches::unwrap_parentheses(source.text, callee);
+                    LaunchForm::Given(normalise_spacing(source.text, unwrapped))
+                }
+                Callee::Name(name, argument_count) if context.symbols.is_kernel(&name) => {
+                    LaunchForm::for_kernel(context, &name, argument_count)
                 }
                 _ => LaunchForm::Pointer,
             };
@@ -270,7 +277,7 @@ fn write_null_pointers(text: &str, list: &Tokens, edits: &mut Edits) {
 }
 
 /// How a launch is written for the host compiler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum LaunchForm {
     /// The callee is a kernel, identified by its name and template arguments.
     Kernel,
@@ -281,6 +288,8 @@ enum LaunchForm {
     Passed,
     /// The callee is an expression.
     Pointer,
+    /// The callee, spelled so, is what a macro is given: a kernel or an expression. The compiler tells which.
+    Given(String),
 }
 
 impl LaunchForm {
@@ -304,6 +313,7 @@ fn write_launch(
     name: &str,
     site: &str,
 ) {
+    let given;
     let (function, code_before, code_after) = match form {
         LaunchForm::Kernel => ("kernel", "<&", format!(">({name}, {site})")),
         LaunchForm::Deduced => (
@@ -317,6 +327,12 @@ fn write_launch(
             format!("(replay_arguments...); }}, {name}, {site})"),
         ),
         LaunchForm::Pointer => ("kernel_at", "(", format!(", {name}, {site})")),
+        LaunchForm::Given(callee) => {
+            let names_kernel =
+                format!("::replay_rt::replay_names_kernel<decltype({callee})>({name})");
+            given = format!("<({names_kernel} ? {callee} : nullptr)>(");
+            ("callee", given.as_str(), format!(", {name}, {site})"))
+        }
     };
     edits.insert(launch.callee.start, format!("::replay_rt::{prefix}{function}{code_before}"));
     edits.replace(launch.open.clone(), format!("{code_after}.{prefix}on("));

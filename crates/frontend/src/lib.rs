@@ -23,6 +23,7 @@ mod in_place;
 mod includes;
 mod instances;
 mod integer_variables;
+mod launch_macros;
 mod launches;
 mod literals;
 mod loose_launches;

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::bounds::{self, DeclaredBounds};
 use super::instances;
+use super::launch_macros;
 use super::lexer::{TokenKind, Tokens};
 use super::macros;
 use super::outline::{ItemKind, is_attribute, outline_items};
@@ -19,6 +20,8 @@ use crate::thread_loop::Facts;
 pub struct Symbols {
     kernels: BTreeMap<String, KernelFacts>,
     device_macros: BTreeSet<String>,
+    /// The macros that launch a kernel given to them, which may be a template with arguments left to deduce.
+    deducing_macros: BTreeSet<String>,
     block_facts: Facts,
     /// The names of functions and types, kernels left out.
     other_names: BTreeSet<String>,
@@ -62,10 +65,16 @@ impl Symbols {
     /// Whether the kernel `name` with `argument_count` template arguments leaves some to be deduced, or a
     /// function to be chosen among those of one name.
     pub(super) fn deduces(&self, name: &str, argument_count: usize) -> bool {
+        self.leaves_template_open(name, argument_count)
+            || self.kernels.get(name).is_some_and(|known_kernel| {
+                argument_count == 0 && self.is_overloaded(name, known_kernel)
+            })
+    }
+
+    /// Whether the kernel `name` with `argument_count` template arguments leaves some to be deduced.
+    fn leaves_template_open(&self, name: &str, argument_count: usize) -> bool {
         self.kernels.get(name).is_some_and(|known_kernel| {
-            let is_left_open = argument_count < known_kernel.required
-                || (known_kernel.template && argument_count == 0);
-            is_left_open || (argument_count == 0 && self.is_overloaded(name, known_kernel))
+            argument_count < known_kernel.required || (known_kernel.template && argument_count == 0)
         })
     }
 
@@ -161,6 +170,11 @@ impl Symbols {
         self.bounds.get(name)
     }
 
+    /// Whether the macro `name` launches kernels with template arguments left to deduce.
+    pub(super) fn is_deducing_macro(&self, name: &str) -> bool {
+        self.deducing_macros.contains(name)
+    }
+
     /// Whether `name` is a macro whose body declares something for the device.
     pub(super) fn is_device_macro(&self, name: &str) -> bool {
         self.device_macros.contains(name)
@@ -217,6 +231,10 @@ pub fn scan_symbols(units: &[SourceUnit]) -> Symbols {
         }
     }
     symbols.block_facts.finish();
+    symbols.deducing_macros =
+        launch_macros::find_deducing_macros(&sources, |name, argument_count| {
+            symbols.leaves_template_open(name, argument_count)
+        });
     symbols
 }
 

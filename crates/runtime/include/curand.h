@@ -123,13 +123,13 @@ inline void curand_run_xorwow(curandGenerator_t generator, const curand_request&
   if (generator->states == nullptr)
     cudaMalloc(&generator->states, 4096 * sizeof(curandStateXORWOW_t), file, line);
   if (!generator->ready) {
-    kernel_at(&curand_xorwow_start, name, file, line)
+    library_kernel(&curand_xorwow_start, name, file, line)
         .on(grid, block, 0, generator->stream)
         .run(generator->states, generator->seed, generator->offset);
     generator->ready = true;
     generator->turn = (unsigned)(generator->offset % 4096);
   }
-  kernel_at(&curand_xorwow_kernel<T>, name, file, line)
+  library_kernel(&curand_xorwow_kernel<T>, name, file, line)
       .on(grid, block, 0, generator->stream)
       .run(request, generator->states, generator->turn, out);
   const unsigned long long turns = request.kind == curand_normals ? request.count / 2 : request.count;
@@ -186,7 +186,7 @@ inline curandStatus_t curand_run(curandGenerator_t generator, T* out, size_t cou
     return generator->offset += count, status;
   }
   if (generator->philox)
-    kernel_at(&curand_philox_kernel<T>, name, file, line)
+    library_kernel(&curand_philox_kernel<T>, name, file, line)
         .on(dim3(1), dim3(1), 0, generator->stream)
         .run(request, out);
   else

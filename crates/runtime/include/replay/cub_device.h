@@ -43,7 +43,7 @@ template <class... P>
 inline cudaError_t replay_launch(void (*kernel)(P...), const char* name, unsigned blocks,
                                  cudaStream_t stream, replay_site site, P... arguments) {
   (void)&replay_rt::host_algorithm<void (*)(P...)>::known;
-  replay_rt::kernel_at(kernel, name, site.file, site.line)
+  replay_rt::library_kernel(kernel, name, site.file, site.line)
       .on(dim3(blocks), dim3(1), 0, stream)
       .run(arguments...);
   return replay_rt::as_error(replay_rt::abi->get_last_error(0));

@@ -46,8 +46,7 @@ template <class... P>
 cudaError_t cudaLaunchKernel(void (*function)(P...), dim3 grid, dim3 block, void** arguments,
                              size_t shared_bytes = 0, cudaStream_t stream = nullptr,
                              REPLAY_SITE_PARAMS) {
-  const char* name = replay_rt::kernel_name((const void*)function, "cudaLaunchKernel");
-  auto launch = replay_rt::kernel_at(function, name, file, line);
+  auto launch = replay_rt::kernel_at(function, "cudaLaunchKernel", file, line);
   replay_rt::launch_by_pointers(launch.on(grid, block, shared_bytes, stream), arguments,
                                 typename replay_rt::make_indices<sizeof...(P)>::type{});
   return replay_rt::as_error(replay_rt::abi->get_last_error(0));
@@ -61,8 +60,7 @@ template <class... P>
 cudaError_t cudaLaunchCooperativeKernel(void (*function)(P...), dim3 grid, dim3 block,
                                         void** arguments, size_t shared_bytes = 0,
                                         cudaStream_t stream = nullptr, REPLAY_SITE_PARAMS) {
-  const char* name = replay_rt::kernel_name((const void*)function, "cudaLaunchCooperativeKernel");
-  auto launch = replay_rt::kernel_at(function, name, file, line);
+  auto launch = replay_rt::kernel_at(function, "cudaLaunchCooperativeKernel", file, line);
   replay_rt::launch_by_pointers(launch.on(grid, block, shared_bytes, stream).cooperative(),
                                 arguments,
                                 typename replay_rt::make_indices<sizeof...(P)>::type{});

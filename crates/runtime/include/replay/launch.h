@@ -198,15 +198,58 @@ auto kernel(const char* name, const char* file, uint32_t line) {
   return fixed_kernel<Function>(Function, full, replay_site{file, line});
 }
 
-/// A kernel behind a pointer, known at run time only.
+/// A kernel of a library behind a pointer.
 template <class... P>
-launchable<P...> kernel_at(void (*function)(P...), const char* name, const char* file,
-                           uint32_t line) {
+launchable<P...> library_kernel(void (*function)(P...), const char* name, const char* file,
+                                uint32_t line) {
   return {function,
           [](void** arguments) {
             variable_thunk<P...>(arguments, typename make_indices<sizeof...(P)>::type{});
           },
           name, replay_site{file, line}};
+}
+
+/// A kernel of the sources behind a pointer, known at run time only; `otherwise` names it where the
+/// loader does not.
+template <class... P>
+launchable<P...> kernel_at(void (*function)(P...), const char* otherwise, const char* file,
+                           uint32_t line) {
+  const char* name = kernel_name(reinterpret_cast<const void*>(function), otherwise);
+  return library_kernel(function, name, file, line);
+}
+
+/// Whether an expression of the type `Callee`, spelled `spelled`, names a kernel known at compile
+/// time. Parentheses around a name make its type a reference, but `(b ? f : g)`, `(*p)` and a
+/// variable are references, too.
+template <class Callee>
+struct named_callee {
+  static constexpr bool value(const char*) { return false; }
+};
+template <class... P>
+struct named_callee<void(P...)> {
+  static constexpr bool value(const char*) { return true; }
+};
+template <class... P>
+struct named_callee<void (&)(P...)> {
+  static constexpr bool value(const char* spelled) {
+    if (*spelled != '(' || spelled[1] == '*') return false;
+    while (*spelled && *spelled != '?') ++spelled;
+    return *spelled == 0;
+  }
+};
+template <class Callee>
+constexpr bool replay_names_kernel(const char* spelled) {
+  return named_callee<Callee>::value(spelled);
+}
+
+/// The callee of a launch in a macro: the kernel `Named`, or where that is null any other behind a
+/// pointer.
+template <auto Named, class... P>
+auto replay_callee(void (*function)(P...), const char* name, const char* file, uint32_t line) {
+  if constexpr (Named == nullptr)
+    return kernel_at(function, name, file, line);
+  else
+    return kernel<Named>(name, file, line);
 }
 
 /// A template without its arguments in the launch: `find` returns the instance by

@@ -35,9 +35,8 @@ struct cudaLaunchConfig_t {
 template <class... P, class... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...),
                                A&&... arguments) {
-  const char* name = replay_rt::kernel_name((const void*)kernel, "cudaLaunchKernelEx");
   auto launch =
-      replay_rt::kernel_at(kernel, name, nullptr, 0)
+      replay_rt::kernel_at(kernel, "cudaLaunchKernelEx", nullptr, 0)
           .on(config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream);
   for (unsigned i = 0; i < config->numAttrs; i++) {
     const cudaLaunchAttribute& attribute = config->attrs[i];

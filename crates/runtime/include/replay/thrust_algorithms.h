@@ -28,7 +28,7 @@ void replay_run(bool on_device, cudaStream_t stream, const char* name, replay_si
     return;
   }
   (void)&replay_rt::host_algorithm<Work>::known;
-  replay_rt::kernel_at(&replay_kernel<Work>, name, site.file, site.line)
+  replay_rt::library_kernel(&replay_kernel<Work>, name, site.file, site.line)
       .on(dim3(1), dim3(1), 0, stream)
       .run(work);
 }
