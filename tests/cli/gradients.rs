@@ -279,6 +279,49 @@ fn a_gradient_without_a_shadow_is_no_success_if_differences_tell_nothing() {
 }
 
 #[test]
+fn a_loss_of_large_terms_is_checked_by_longer_steps_or_its_rounding_is_told() {
+    let told_of = |start: &str, end: &str, factor: &str| {
+        let loss = "*loss += host[i] * host[i];";
+        let kernel = KERNEL
+            .replace("*loss = 0.0f;", &format!("*loss = {start};"))
+            .replace(loss, &format!("{loss}\n    *loss -= {end};"))
+            .replace("2.0f * x", &format!("{factor} * x"));
+        let env = project(&kernel);
+        write_drawn(&env, 1);
+        told(&env.replay(&["gradcheck", "fixtures/drawn"]))
+    };
+    let all = [
+        told_of("1e8f", "0.0f", "2.0f"),
+        told_of("1e8f", "1e8f", "2.0f"),
+        told_of("1e8f", "1e8f", "4.0f"),
+        told_of("1e14f", "0.0f", "2.0f"),
+        told_of("1e14f", "1e14f", "2.0f"),
+    ];
+    insta::assert_snapshot!(all.join("\n"), @"
+      y  matches d loss / d x: 8 directional derivatives, worst rel. 4.3e-6 (noise 1.1e-5)
+
+    completed: the gradient matches its loss
+    [0]
+      y  matches d loss / d x: 8 directional derivatives, worst rel. 1.7e-5 (noise 1.2e-5)
+
+    completed: the gradient matches its loss
+    [0]
+      y  does not match d loss / d x: 8 directional derivatives, worst rel. 0.96 (noise 7.9e-6), at [29] -7.30003 instead of -3.65002
+
+    diverged: y not as the loss has it
+    [1]
+      y  not checked: the rounding of the loss hides its slopes: the loss is 1e14, rounding moves it by 0.52, and the longest step by 0.26
+
+    unchecked: no gradient could be checked
+    [125]
+      y  not checked: the rounding of the loss hides its slopes: the loss is 79, rounding moves it by 0.52, and the longest step by 0.26
+
+    unchecked: no gradient could be checked
+    [125]
+    ");
+}
+
+#[test]
 fn a_shadow_that_runs_out_of_time_is_no_check() {
     let slow = KERNEL.replace(
         "*loss = 0.0f;",

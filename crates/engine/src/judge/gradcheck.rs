@@ -506,6 +506,7 @@ impl GradientChecker<'_> {
             gradient,
             loss: sum_loss(&terms, base, identity).unwrap_or(f64::NAN),
             magnitude: sum_loss(&terms, base, f64::abs).unwrap_or(f64::NAN),
+            rounding: 0.0,
             directions: full.directions,
             budget: full.budget,
             rounded: None,
@@ -519,10 +520,28 @@ impl GradientChecker<'_> {
                 Ok(self.losses(&terms, &moved_input, new_steps, &mut timed_out)?)
             })
         };
-        let Some((effort, gradient_finding)) =
+        let Some((effort, first_finding)) =
             self.answer_as_time_allows(&question, [full, quick], &mut ask)?
         else {
             return Ok(check.cannot(self.budget.explain_shortage(full)));
+        };
+        let rounding = match first_finding.answer {
+            GradientAnswer::Differs | GradientAnswer::Unknown => self.measure_rounding(&terms)?,
+            GradientAnswer::Agrees | GradientAnswer::NoLoss => 0.0,
+        };
+        // Terms inside of the loss that cancel round by more than the loss.
+        let question = if question.may_explain(rounding, &first_finding) {
+            Question { rounding, ..question }
+        } else {
+            question
+        };
+        let gradient_finding = if question.rounding > 0.0 {
+            match answer_question(&question, effort, &mut ask)? {
+                Some(finding) => finding,
+                None => return Ok(check.cannot(self.budget.explain_shortage(full))),
+            }
+        } else {
+            first_finding
         };
         let is_rounded = gradient_finding.answer == GradientAnswer::Differs
             && match self
@@ -559,7 +578,7 @@ impl GradientChecker<'_> {
         } else {
             None
         };
-        let check = check.with_answer(&gradient_finding, &input, timed_out);
+        let check = check.with_answer(&gradient_finding, &question, timed_out);
         let check = GradientCheck { constraint, matches_along, ..check };
         Ok(if is_rounded {
             GradientCheck { story: GradientStory::RoundedShadow, ..check }
@@ -625,6 +644,16 @@ impl GradientChecker<'_> {
             GradientAnswer::Unknown | GradientAnswer::NoLoss => false,
         });
         Ok(answered.map(|finding| (first, finding)))
+    }
+
+    /// How far rounding in float64 moves the loss of `terms`; 0 where nothing rounds otherwise.
+    fn measure_rounding(&self, terms: &[LossTerm<'_>]) -> Result<f64, ReplayError> {
+        let mut squares = 0.0;
+        for term in terms {
+            let Some(noise) = self.trial.shadow_noise(term.output())? else { continue };
+            squares += term.noise_squares(noise);
+        }
+        Ok(squares.sqrt())
     }
 
     /// The loss of `terms` after each of `steps`.
@@ -786,13 +815,14 @@ impl GradientCheck {
         GradientCheck { story: GradientStory::Unchecked(why), ..self }
     }
 
-    /// The check with the result `gradient_finding`, for a gradient with respect to `input`.
+    /// The check with the result `gradient_finding` for `question`.
     fn with_answer(
         self,
         gradient_finding: &GradientFinding,
-        input: &TensorView,
+        question: &Question,
         timed_out: bool,
     ) -> GradientCheck {
+        let input = &question.input;
         let story = match gradient_finding.answer {
             GradientAnswer::Agrees => GradientStory::Matches,
             GradientAnswer::Differs => GradientStory::Mismatch,
@@ -800,7 +830,13 @@ impl GradientCheck {
                 return self.cannot(UncheckedGradient::OutOfTime);
             }
             GradientAnswer::NoLoss => return self.cannot(UncheckedGradient::NoLossBeside),
-            GradientAnswer::Unknown => return self.cannot(UncheckedGradient::NotSmooth),
+            GradientAnswer::Unknown => {
+                let why = match gradient_finding.hidden {
+                    Some(hidden) => UncheckedGradient::hidden_by_rounding(question.loss, hidden),
+                    None => UncheckedGradient::NotSmooth,
+                };
+                return self.cannot(why);
+            }
         };
         GradientCheck {
             story,
@@ -951,6 +987,13 @@ impl LossTerm<'_> {
         });
         let count = weights.map_or(elements, |weights| elements.min(weights.len()));
         (0..count).map(move |index| weights.map_or(1.0, |weights| weights.get_f64(index)))
+    }
+
+    /// The squares of `noise` of each element, times what flows into it, added up.
+    pub(super) fn noise_squares(&self, noise: &Spread) -> f64 {
+        let weights = self.weights(noise.len()).enumerate();
+        let products = weights.map(|(index, weight)| weight * noise.value_at(index));
+        products.map(|product| product * product).sum()
     }
 
     /// Each element of `values` times what flows into it.

@@ -8,6 +8,7 @@ use super::GradientVerdict;
 use replay_base::summary::Number;
 use replay_base::tensor::DType;
 use replay_fixture::fixture::NonFiniteInput;
+use replay_numerics::derivative::HiddenChange;
 
 /// Why the check of a gradient stands as it does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -103,6 +104,8 @@ pub enum UncheckedGradient {
     NoLossBeside,
     /// The loss is not smooth.
     NotSmooth,
+    /// The rounding of the loss hides its slopes: the figures, in words.
+    HiddenByRounding(String),
     /// The loss of this output is a staircase: the sources round to integers, and its gradient is that of the loss
     /// without.
     Staircase(String),
@@ -128,6 +131,26 @@ pub enum UncheckedGradient {
         /// The time that they would take, in seconds.
         seconds: u64,
     },
+}
+
+impl UncheckedGradient {
+    /// The reason for `loss`, whose rounding hides `hidden`.
+    pub(super) fn hidden_by_rounding(loss: f64, hidden: HiddenChange) -> UncheckedGradient {
+        let HiddenChange { change, rounding } = hidden;
+        let [loss, rounding, change] = [loss, rounding, change].map(format_magnitude);
+        UncheckedGradient::HiddenByRounding(format!(
+            "the loss is {loss}, rounding moves it by {rounding}, and the longest step by {change}"
+        ))
+    }
+}
+
+/// Two digits; with a power of ten where there would be many zeros.
+fn format_magnitude(x: f64) -> String {
+    let two_digits = format!("{x:.1e}");
+    match two_digits.parse::<f64>() {
+        Ok(rounded) if (1e-3..1e5).contains(&rounded.abs()) => rounded.to_string(),
+        _ => two_digits.replace(".0e", "e"),
+    }
 }
 
 impl fmt::Display for UncheckedGradient {
@@ -159,6 +182,9 @@ impl fmt::Display for UncheckedGradient {
                 "the loss cannot be computed beside the captured inputs"
             }
             UncheckedGradient::NotSmooth => "the loss is not smooth at most elements",
+            UncheckedGradient::HiddenByRounding(figures) => {
+                return write!(f, "the rounding of the loss hides its slopes: {figures}");
+            }
             UncheckedGradient::Staircase(output) => {
                 return write!(
                     f,
@@ -277,6 +303,7 @@ impl GradientStory {
                 | UncheckedGradient::OtherSize
                 | UncheckedGradient::NoLossBeside
                 | UncheckedGradient::NotSmooth
+                | UncheckedGradient::HiddenByRounding(_)
                 | UncheckedGradient::Staircase(_)
                 | UncheckedGradient::IntegerStaircase => false,
             },
@@ -350,6 +377,16 @@ mod tests {
         400 evaluations would take 7 minutes: --gradients full
         400 evaluations would take 3 hours: --gradients full
         ");
+    }
+
+    #[test]
+    fn a_loss_whose_rounding_hides_its_slopes_tells_the_figures() {
+        let told = |loss, change, rounding| {
+            UncheckedGradient::hidden_by_rounding(loss, HiddenChange { change, rounding })
+                .to_string()
+        };
+        insta::assert_snapshot!(told(1e14, 0.2614, 0.5178), @"the rounding of the loss hides its slopes: the loss is 1e14, rounding moves it by 0.52, and the longest step by 0.26");
+        insta::assert_snapshot!(told(-78.93, 3.04e-11, 1.16e-10), @"the rounding of the loss hides its slopes: the loss is -79, rounding moves it by 1.2e-10, and the longest step by 3e-11");
     }
 
     #[test]

@@ -131,10 +131,7 @@ impl NativeChecker<'_> {
         let mut squares = 0.0;
         for term in terms {
             let Some(noise) = self.native.noise_of(term.output()) else { continue };
-            let weights = term.weights(noise.len());
-            let products =
-                weights.enumerate().map(|(index, weight)| weight * noise.value_at(index));
-            squares += products.map(|product| product * product).sum::<f64>();
+            squares += term.noise_squares(noise);
         }
         let mut rounding = squares.sqrt();
         let modes = list_noise_modes(self.variant);

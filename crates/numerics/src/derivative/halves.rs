@@ -2,20 +2,21 @@
 
 use std::ops::Range;
 
-use crate::constants::{HALF_SHARE, MOST_ROUGH_RANGES, SMOOTH_SHARE};
+use crate::constants::{HALF_SHARE, MOST_ROUGH_RANGES};
 use replay_base::tensor::step::Step;
 
-use super::slope::{Slope, SlopeProbe, VALUES};
+use super::slope::{BOTH_HALVES, Slope, SlopeProbe};
 use super::{GradientMismatch, SlopeSearch, unite_ranges};
 
 impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> SlopeSearch<'_, F> {
     /// Ranges that contain all kinks along `rough`, as small as the budget allows.
     pub(super) fn kinks(&mut self, rough: &Slope) -> Result<Vec<Range<usize>>, E> {
-        let tolerance = HALF_SHARE * SMOOTH_SHARE * rough.size();
+        let tolerance = HALF_SHARE * rough.smooth_share() * rough.size();
         let mut open_ranges = vec![rough.probe.among.clone()];
         let mut kink_ranges = Vec::new();
         while !open_ranges.is_empty() {
-            if open_ranges.len() > MOST_ROUGH_RANGES || self.left < 2 * VALUES * open_ranges.len() {
+            if open_ranges.len() > MOST_ROUGH_RANGES || self.left < BOTH_HALVES * open_ranges.len()
+            {
                 kink_ranges.append(&mut open_ranges);
                 break;
             }
@@ -47,13 +48,14 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> SlopeSearch<'_, F> {
     ) -> Result<(Option<GradientMismatch>, Vec<Range<usize>>), E> {
         let by_mismatch = slopes.iter().max_by(|a, b| a.mismatch().total_cmp(&b.mismatch()));
         let mut worst = by_mismatch.expect("a slope differs").clone();
-        let tolerance = HALF_SHARE * SMOOTH_SHARE * worst.size();
-        while worst.probe.among.len() > 1 && self.left >= 2 * VALUES {
+        let smooth_share = worst.smooth_share();
+        let tolerance = HALF_SHARE * smooth_share * worst.size();
+        while worst.probe.among.len() > 1 && self.left >= BOTH_HALVES {
             let halves = self.halves(&worst.probe, &worst.probe.among).to_vec();
             let halves = self.slopes(halves)?;
             let rough: Vec<_> = halves
                 .iter()
-                .filter(|half| !half.is_smooth_within(tolerance.max(SMOOTH_SHARE * half.size())))
+                .filter(|half| !half.is_smooth_within(tolerance.max(smooth_share * half.size())))
                 .collect();
             if let [rough, ..] = rough[..] {
                 return Ok((None, self.kinks(rough)?));

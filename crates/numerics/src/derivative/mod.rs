@@ -15,7 +15,9 @@ mod tests;
 
 use std::ops::Range;
 
-use crate::constants::{COARSEST_MISMATCH, DIRECTION_ROUNDS, SLOPE_ERROR_FACTOR, SLOPE_FLOOR};
+use crate::constants::{
+    CANCELLATION_FACTOR, COARSEST_MISMATCH, DIRECTION_ROUNDS, SLOPE_ERROR_FACTOR, SLOPE_FLOOR,
+};
 use crate::noise::Spread;
 use replay_base::tensor::TensorView;
 use replay_base::tensor::step::{Scales, Step, StepClass};
@@ -41,12 +43,24 @@ pub struct Question<'a> {
     pub loss: f64,
     /// The sum of the magnitudes of the loss's terms: its rounding is in proportion to it.
     pub magnitude: f64,
+    /// How far rounding moves the loss, as far as that was measured: terms inside of it may be larger.
+    pub rounding: f64,
     /// Directions for each class of elements.
     pub directions: u64,
     /// The most values of the loss to ask for.
     pub budget: usize,
     /// How far rounding on the way moves each element of the gradient, where it is rounded so.
     pub rounded: Option<&'a Spread>,
+}
+
+impl Question<'_> {
+    /// Whether a loss that rounding moves by `rounding` has so much larger terms inside of it than it shows that these may
+    /// explain `finding`.
+    pub fn may_explain(&self, rounding: f64, finding: &GradientFinding) -> bool {
+        let larger = rounding / (f64::EPSILON * self.magnitude);
+        let is_beyond = finding.worst > SLOPE_ERROR_FACTOR * finding.error * larger;
+        larger > CANCELLATION_FACTOR && !is_beyond
+    }
 }
 
 /// The result of a check.
@@ -79,6 +93,17 @@ pub struct GradientFinding {
     pub error: f64,
     /// Where the gradient differs.
     pub place: Option<GradientMismatch>,
+    /// If the answer is unknown because rounding hides the changes of the loss: these.
+    pub hidden: Option<HiddenChange>,
+}
+
+/// A change of the loss that its rounding hides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HiddenChange {
+    /// How far one step changes the loss by the gradient.
+    pub change: f64,
+    /// The rounding of the loss.
+    pub rounding: f64,
 }
 
 /// Elements whose gradient differs from the slope of the loss.
@@ -130,6 +155,12 @@ impl OfClass {
         self.slopes.iter().map(Slope::size).fold(0.0, f64::max)
     }
 
+    /// The size without slopes that tell nothing: these may be of any size.
+    fn telling_size(&self) -> f64 {
+        let size = self.size();
+        if self.allowed() <= COARSEST_MISMATCH * size { size } else { self.norms[0] }
+    }
+
     fn worst(&self) -> f64 {
         // Beside a gradient without a finite norm every mismatch would look small.
         if !self.size().is_finite() {
@@ -154,7 +185,7 @@ impl OfClass {
 }
 
 fn combine_classes(classes: &[OfClass]) -> GradientFinding {
-    let total = classes.iter().map(OfClass::size).fold(0.0, f64::max);
+    let total = classes.iter().map(OfClass::telling_size).fold(0.0, f64::max);
     let resolved = classes.iter().filter(|class| {
         !class.slopes.is_empty()
             && (class.differs() || class.allowed() <= COARSEST_MISMATCH * total)
@@ -186,7 +217,20 @@ fn combine_classes(classes: &[OfClass]) -> GradientFinding {
         worst: largest(OfClass::worst),
         error: largest(OfClass::error),
         place: differing.and_then(|class| class.place.clone()),
+        hidden: match answer {
+            GradientAnswer::Unknown => find_hidden_change(classes),
+            GradientAnswer::Agrees | GradientAnswer::Differs | GradientAnswer::NoLoss => None,
+        },
     }
+}
+
+/// The change of the loss that rounding hides in the class with the largest gradient, if it does.
+fn find_hidden_change(classes: &[OfClass]) -> Option<HiddenChange> {
+    let largest = classes.iter().max_by(|a, b| a.norms[1].total_cmp(&b.norms[1]))?;
+    let hidden_slopes = largest.slopes.iter().filter(|slope| slope.is_hidden());
+    let hidden_changes =
+        hidden_slopes.map(Slope::hidden_change).filter(|hidden| hidden.change > 0.0);
+    hidden_changes.max_by(|a, b| a.change.total_cmp(&b.change))
 }
 
 /// Asks for slopes until the question is answered.
@@ -228,7 +272,12 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> SlopeSearch<'_, F> {
                 of_class.norms[0] = moved_gradient.norm;
                 of_class.slopes = smooth;
             }
-            let kinks = if enough && of_class.differs() {
+            let is_left_over = !without.is_empty() && self.left < slope::BOTH_HALVES;
+            let kinks = if enough && of_class.differs() && is_left_over {
+                // Kinks that were not found may cancel in the sides, and nobody can look.
+                of_class = blank();
+                Vec::new()
+            } else if enough && of_class.differs() {
                 let (place, kinks) = self.follow(&of_class.slopes)?;
                 of_class.place = place;
                 if !kinks.is_empty() {
@@ -275,7 +324,8 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> SlopeSearch<'_, F> {
     fn least_rounding(&self) -> f64 {
         let magnitude = self.question.magnitude;
         // Terms that cancel altogether, or saturate, say nothing of their size.
-        f64::EPSILON * if magnitude > 0.0 { magnitude } else { 1.0 }
+        let of_terms = f64::EPSILON * if magnitude > 0.0 { magnitude } else { 1.0 };
+        of_terms.max(self.question.rounding)
     }
 
     /// Values of the loss that one round of all directions needs.
@@ -284,7 +334,7 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> SlopeSearch<'_, F> {
     }
 
     /// The slope along each direction at the first step that shows no kink, or at the step with the
-    /// smallest error if all show one.
+    /// smallest error if all show one. Where rounding hides it, longer steps may tell.
     fn climb(&mut self, class: StepClass, without: &[Range<usize>]) -> Result<Vec<Slope>, E> {
         let whole_probe = |seed| SlopeProbe {
             seed: SEED + seed,
@@ -299,7 +349,7 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> SlopeSearch<'_, F> {
         // The rounding of the loss, if all of the error is rounding: the error then grows as steps
         // shrink, unlike that of a kink.
         let mut rounding: Vec<f64> = best.iter().map(Slope::rounding_seen).collect();
-        for rung in 1..LADDER.len() {
+        for rung in 1..=LONGEST {
             let rough: Vec<usize> =
                 (0..best.len()).filter(|&index| !best[index].is_smooth()).collect();
             if rough.is_empty() || self.left < slope::VALUES * rough.len() {
@@ -318,7 +368,28 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> SlopeSearch<'_, F> {
                 }
             }
         }
+        self.lengthen(&mut best)?;
         Ok(best)
+    }
+
+    /// Takes longer steps where rounding hides `slopes`, as far as they tell more.
+    fn lengthen(&mut self, slopes: &mut [Slope]) -> Result<(), E> {
+        for rung in LONGEST..LADDER.len() {
+            let hidden: Vec<usize> = (0..slopes.len())
+                .filter(|&index| slopes[index].is_hidden() && slopes[index].probe.rung < rung)
+                .collect();
+            if hidden.is_empty() || self.left < slope::VALUES * hidden.len() {
+                break;
+            }
+            let probe = |&index: &usize| SlopeProbe { rung, ..slopes[index].probe.clone() };
+            let longer_slopes = self.slopes(hidden.iter().map(probe).collect())?;
+            for (index, longer) in hidden.into_iter().zip(longer_slopes) {
+                if longer.is_smooth() && longer.error < slopes[index].error {
+                    slopes[index] = longer;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The slope of the loss along each probe.

@@ -2,28 +2,35 @@
 
 use std::ops::Range;
 
-use crate::constants::{CANCELLATION_FACTOR, NOISE_FACTOR, SMOOTH_SHARE};
+use crate::constants::{
+    CANCELLATION_FACTOR, COARSEST_MISMATCH, NOISE_FACTOR, SLOPE_ERROR_FACTOR, SMOOTH_SHARE,
+};
 use replay_base::tensor::parallel;
 use replay_base::tensor::step::{Step, StepClass, StepUnit};
 
-use super::Question;
+use super::{HiddenChange, Question};
 
 /// The step lengths to try, in the scales of the elements. The first leaves a cancellation error near
 /// 1e-11. The two behind it cross fewer kinks. The fourth changes no sign. The last resolves
-/// derivatives far smaller than the loss.
-pub(super) const LADDER: [(StepUnit, f64); 5] = [
+/// derivatives far smaller than the loss. The two behind it are for a loss whose rounding hides these, too.
+pub(super) const LADDER: [(StepUnit, f64); 7] = [
     (StepUnit::Row, 1.0 / (1 << 17) as f64),
     (StepUnit::Row, 1.0 / (1 << 20) as f64),
     (StepUnit::Row, 1.0 / (1 << 23) as f64),
     (StepUnit::Own, 1.0 / (1 << 20) as f64),
     (StepUnit::Row, 1.0 / (1 << 12) as f64),
+    (StepUnit::Row, 1.0 / (1 << 9) as f64),
+    (StepUnit::Row, 1.0 / (1 << 6) as f64),
 ];
 
-/// The rung with the longest steps: rounding matters least to it.
-pub(super) const LONGEST: usize = LADDER.len() - 1;
+/// The rung with the longest steps for a loss of which nothing is known: rounding matters least to it.
+pub(super) const LONGEST: usize = 4;
 
 /// Values of the loss for one slope.
 pub(super) const VALUES: usize = 4;
+
+/// Values of the loss for the slopes along both halves of some elements.
+pub(super) const BOTH_HALVES: usize = 2 * VALUES;
 
 /// Elements, a direction and a length.
 #[derive(Clone, Debug)]
@@ -298,7 +305,28 @@ impl Slope {
 
     /// Whether the steps cross no kink.
     pub(super) fn is_smooth(&self) -> bool {
-        self.is_smooth_within(SMOOTH_SHARE * self.size())
+        self.is_smooth_within(self.smooth_share() * self.size())
+    }
+
+    /// The share of the size up to which an error shows no kink. The longest steps bend more.
+    pub(super) fn smooth_share(&self) -> f64 {
+        if self.probe.rung > LONGEST {
+            COARSEST_MISMATCH / SLOPE_ERROR_FACTOR
+        } else {
+            SMOOTH_SHARE
+        }
+    }
+
+    /// Whether the rounding of the loss makes the error, and it is too large to tell a mismatch.
+    pub(super) fn is_hidden(&self) -> bool {
+        let tells = SLOPE_ERROR_FACTOR * self.error <= COARSEST_MISMATCH * self.size();
+        !tells && self.error <= CANCELLATION_FACTOR * self.rounding
+    }
+
+    /// How far one step changes the loss by the gradient, and the rounding that hides it.
+    pub(super) fn hidden_change(&self) -> HiddenChange {
+        let length = LADDER[self.probe.rung].1;
+        HiddenChange { change: self.norm * length, rounding: self.probe.rounding }
     }
 
     /// Whether sides and lengths agree up to `tolerance`.

@@ -88,6 +88,7 @@ mod tests {
             gradient: input,
             loss: loss(&x),
             magnitude: x.iter().map(|&x| function(x).abs()).sum(),
+            rounding: 0.0,
             directions: 8,
             budget: 1000,
             rounded: None,

@@ -51,6 +51,11 @@ pub(super) fn bytes(values: &[f64]) -> Vec<u8> {
 }
 
 fn check(case: &Case) -> GradientFinding {
+    check_with_rounding(case, 0.0)
+}
+
+/// The same where rounding was seen to move the loss by `rounding`.
+fn check_with_rounding(case: &Case, rounding: f64) -> GradientFinding {
     let x = bytes(&case.x);
     let gradient = bytes(&case.gradient);
     let shape = [case.x.len() / case.columns, case.columns];
@@ -64,6 +69,7 @@ fn check(case: &Case) -> GradientFinding {
         gradient,
         loss,
         magnitude: loss.abs(),
+        rounding,
         directions: 8,
         budget: 1024,
         rounded: None,
@@ -79,6 +85,40 @@ fn check(case: &Case) -> GradientFinding {
     };
     let Ok(found) = check_derivative(&question, ask);
     found
+}
+
+#[test]
+fn rounding_explains_the_mismatches_that_it_may_have_made_and_no_others() {
+    let one = bytes(&[1.0]);
+    let view = TensorView { dtype: DType::F64, shape: &[1], bytes: &one };
+    let question = Question {
+        input: view,
+        scales: &Scales::measure(&view, 2),
+        gradient: view,
+        loss: 1.0,
+        magnitude: 1.0,
+        rounding: 0.0,
+        directions: 8,
+        budget: 64,
+        rounded: None,
+    };
+    let explains = |rounding: f64, worst: f64| {
+        let finding = GradientFinding {
+            answer: GradientAnswer::Differs,
+            directions: 8,
+            checked: 1,
+            worst,
+            error: 1e-9,
+            place: None,
+            hidden: None,
+        };
+        question.may_explain(rounding, &finding)
+    };
+    assert!(!explains(1e-16, 1e-12), "the loss is as exact as it looks");
+    assert!(!explains(2e-15, 0.5));
+    assert!(explains(2e-15, 5e-7));
+    assert!(explains(1e-8, 0.5));
+    assert!(explains(1e-8, f64::NAN));
 }
 
 fn softmax_rows(x: &[f64], columns: usize) -> Vec<f64> {
@@ -380,5 +420,44 @@ fn a_gradient_that_is_no_number_differs() {
         let found = check(&case);
         assert!(found.worst.is_nan(), "{wrong}: {found:?}");
         assert_eq!((found.answer, found.place.unwrap().elements), (GradientAnswer::Differs, 1..2));
+    }
+}
+
+/// The answers to all cases with a constant of `10^power` and more in the loss, which `is_cancelled` takes off again, and
+/// with `factor` on the gradient.
+fn answers_beside_constants(power: i32, is_cancelled: bool, factor: f64) -> Vec<GradientFinding> {
+    let answer = |(seed, mut case): (u64, Case)| {
+        let constant = 10f64.powi(power) * (1.0 + Random(seed + 77).unit());
+        let inner_loss = case.loss;
+        case.loss = Box::new(move |x: &[f64]| {
+            let sum = inner_loss(x) + constant;
+            if is_cancelled { sum - constant } else { sum }
+        });
+        case.gradient.iter_mut().for_each(|gradient| *gradient *= factor);
+        let rounding = if is_cancelled { f64::EPSILON * constant } else { 0.0 };
+        check_with_rounding(&case, rounding)
+    };
+    seeds()
+        .flat_map(|seed| cases(seed).into_iter().map(move |case| (seed, case)))
+        .map(answer)
+        .collect()
+}
+
+#[test]
+fn large_terms_in_a_loss_hide_slopes_and_convict_nobody() {
+    for (power, is_cancelled) in [(6, true), (10, false)] {
+        let of_right = answers_beside_constants(power, is_cancelled, 1.0);
+        for found in &of_right {
+            assert_ne!(found.answer, GradientAnswer::Differs, "{power}: {found:?}");
+            let is_unknown = found.answer == GradientAnswer::Unknown;
+            assert_eq!(found.hidden.is_some(), is_unknown, "{power}: {found:?}");
+        }
+        let agreeing = of_right.iter().filter(|found| found.answer == GradientAnswer::Agrees);
+        let least = if power == 6 { of_right.len() * 8 / 10 } else { 1 };
+        assert!(agreeing.count() >= least, "{power}");
+        let of_wrong = answers_beside_constants(power, is_cancelled, 2.0);
+        assert!(of_wrong.iter().all(|found| found.answer != GradientAnswer::Agrees), "{power}");
+        let convicted = of_wrong.iter().filter(|found| found.answer == GradientAnswer::Differs);
+        assert!(convicted.count() * 10 >= of_wrong.len() * 8, "{power}");
     }
 }
