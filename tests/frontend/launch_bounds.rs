@@ -47,6 +47,6 @@ fn launches_that_leave_arguments_to_their_defaults_are_passed_on() {
     insta::assert_snapshot!(translated(text).unwrap(), @r#"
     #line 1 "k.cu"
     __global__ void k(float* x, int n = 3, float2 p = {1, 2});
-    void h(float* x) { ::replay_rt::kernel_call([&](auto... replay_arguments) { k(replay_arguments...); }, "k", "k.cu", 2).on(1, 1).run(x); ::replay_rt::kernel_call([&](auto... replay_arguments) { k(replay_arguments...); }, "k", "k.cu", 2).on(1, 1).run(x, 2); ::replay_rt::kernel<&k>("k", "k.cu", 2).on(1, 1).run(x, 2, {3, 4}); }
+    void h(float* x) { ::replay_rt::kernel_call([&](auto... replay_arguments) { (k)(replay_arguments...); }, "k", "k.cu", 2).on(1, 1).run(x); ::replay_rt::kernel_call([&](auto... replay_arguments) { (k)(replay_arguments...); }, "k", "k.cu", 2).on(1, 1).run(x, 2); ::replay_rt::kernel<&k>("k", "k.cu", 2).on(1, 1).run(x, 2, {3, 4}); }
     "#);
 }

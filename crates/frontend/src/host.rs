@@ -323,8 +323,8 @@ fn write_launch(
         ),
         LaunchForm::Passed => (
             "kernel_call",
-            "([&](auto... replay_arguments) { ",
-            format!("(replay_arguments...); }}, {name}, {site})"),
+            "([&](auto... replay_arguments) { (",
+            format!(")(replay_arguments...); }}, {name}, {site})"),
         ),
         LaunchForm::Pointer => ("kernel_at", "(", format!(", {name}, {site})")),
         LaunchForm::Given(callee) => {
