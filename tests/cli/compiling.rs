@@ -65,6 +65,29 @@ fn two_harnesses_that_differ_in_their_sources_alone_share_no_artifact() {
 }
 
 #[test]
+fn sources_of_one_harness_have_kernels_of_their_own_under_one_name() {
+    let env = TestEnv::isolated().with_kernel(&kernel("", "2"), CALL);
+    let source = |run: &str, statement: &str| {
+        format!(
+            "namespace {{ template <int N> __global__ void fill(float* y) {{ {statement} }} }}\n\
+             static __global__ void mark(float* y) {{ y[0] = 1; }}\n\
+             void {run}(float* y) {{ mark<<<1, 1>>>(y); fill<2><<<1, 1>>>(y); }}\n"
+        )
+    };
+    env.repo.write("s/a.cu", source("first", "y[threadIdx.x] = N;"));
+    env.repo.write("s/b.cu", source("second", "__trap();"));
+    let harness = "sources = [\"s/a.cu\", \"s/b.cu\"]\ncall = \"first(y); second(y);\"\n\
+                   [inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n\
+                   [outputs.y]\ndtype = \"f32\"\nshape = [\"n\"]\n";
+    env.repo.write("s/replay.toml", harness);
+    env.repo.write("fixtures/tiny/fixture.toml", "harness = \"../../s/replay.toml\"\n");
+    let text = env.replay(&["fixtures/tiny"]).text();
+    let fault = "in (anonymous namespace)::fill<2>, block (0, 0, 0), thread (0, 0, 0): \
+                 __trap() was called at s/b.cu:1";
+    assert!(text.contains(fault), "{text}");
+}
+
+#[test]
 fn a_kernel_that_does_not_compile_does_no_harm_where_no_call_reaches_it() {
     let others = "template <class T> __global__ void next(T* x) { x[0] = unknown(x[0]); }\n\
                   template __global__ void next<float>(float*);\n\

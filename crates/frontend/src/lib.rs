@@ -271,6 +271,10 @@ pub fn device_shadow_name(name: &str) -> String {
 pub struct OwnNames {
     /// Its functions, variables and types at namespace scope.
     pub defined: BTreeSet<String>,
+    /// The same with functions without a body, and with functions of classes.
+    pub declared: BTreeSet<String>,
+    /// The identifiers behind `.`, `->` or `::`.
+    pub member_words: BTreeSet<String>,
     /// Its macros, and whether they have a body.
     pub macros: BTreeMap<String, bool>,
     /// The identifiers in its code outside of preprocessor lines.
@@ -280,6 +284,11 @@ pub struct OwnNames {
 /// The names of `unit` alone.
 pub fn collect_own_names(unit: &SourceUnit) -> OwnNames {
     own_names::find_own_names(&Source::without_main(unit))
+}
+
+/// The name of the function beside the kernel `name` that tells the instance of a launch with deduced arguments.
+pub fn companion_name(name: &str) -> String {
+    format!("{}{name}", instances::COMPANION)
 }
 
 /// `text` with launches written as `k << <g, b>> >(x)` closed up, if it has any; no byte moves beyond

@@ -15,9 +15,22 @@ pub(super) fn find_own_names(source: &Source) -> OwnNames {
     for first in [true, false] {
         if first || source.has_alternatives() {
             let tokens = source.view(first);
-            for item in outline_items(text, &tokens).iter().filter(|item| !item.member) {
-                own_names.defined.extend(names_defined_by_item(text, &tokens, item));
+            for item in outline_items(text, &tokens) {
+                let names = names_defined_by_item(text, &tokens, &item);
+                own_names.declared.extend(names.iter().cloned());
+                if !item.member {
+                    own_names.defined.extend(names);
+                }
+                if !item.name.is_empty() {
+                    own_names.declared.insert(item.name);
+                }
             }
+        }
+    }
+    for pair in source.tokens.windows(2) {
+        let is_member = matches!(pair[0].text(text), "." | "->" | "::");
+        if is_member && pair[1].kind == TokenKind::Ident {
+            own_names.member_words.insert(pair[1].text(text).to_owned());
         }
     }
     for &token in &source.tokens {

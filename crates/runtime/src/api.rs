@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use super::abi::{Abi, CallSite, RawLaunch};
 use super::limits::{MULTIPROCESSORS, check_bounds, check_limits, resident_blocks};
+use super::renamed::restore_kernel_name;
 use super::report::{CALL_MISFIT, HOST_STOP, LaunchRecord, NO_SHADOW};
 use super::{CopyKind, Launch, cpu, end_replay, math, runtime_of_process};
 use replay_cuda::CudaError;
@@ -193,7 +194,8 @@ unsafe extern "C" fn launch_kernel(raw: *const RawLaunch) -> c_int {
     runtime.api.count_work();
     // SAFETY: the artifact passes a launch, and it outlives the call; its name is a literal.
     let (raw, kernel) = unsafe { (&*raw, CStr::from_ptr((*raw).kernel)) };
-    let kernel: &'static str = kernel.to_str().unwrap_or("kernel");
+    let unit_name: &'static str = kernel.to_str().unwrap_or("kernel");
+    let kernel = restore_kernel_name(unit_name);
     let limits = runtime.api.shared_limits.lock().expect("no code panics while it holds this");
     let dynamic_limit = limits.get(&(raw.function as usize)).copied();
     drop(limits);
@@ -203,6 +205,7 @@ unsafe extern "C" fn launch_kernel(raw: *const RawLaunch) -> c_int {
     let shared_limit = if dynamic_limit > default { opt_in_limit } else { default };
     let launch = Launch {
         kernel,
+        unit_name,
         thunk: raw.thunk,
         function: raw.function,
         args: raw.args,

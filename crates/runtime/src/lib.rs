@@ -16,6 +16,7 @@ pub mod headers;
 pub mod journal;
 mod limits;
 mod math;
+pub mod renamed;
 pub mod report;
 pub mod signals;
 
@@ -56,8 +57,10 @@ impl CopyKind {
 /// A launch within the limits of every device.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch {
-    /// The kernel's name, a literal of the artifact.
+    /// The kernel's name in the sources.
     pub kernel: &'static str,
+    /// Its name in host and device code.
+    pub unit_name: &'static str,
     /// One CUDA thread of it, compiled for the host.
     pub thunk: Thunk,
     /// The kernel's function for the host, null where only the compiler knows it.

@@ -4,17 +4,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use replay_frontend::{OwnNames, SourceUnit};
+use replay_frontend::{OwnNames, SourceUnit, Symbols};
+use replay_runtime::renamed::rename_definition;
 
 /// The lines to include `sources`, which are among `units`. A definition under the name of an earlier one gets a name of
-/// its own. The first keeps its name, and a harness's call means the first. Names in headers stay.
-pub(super) fn include_joined_sources(units: &[SourceUnit], sources: &[String]) -> String {
+/// its own. The first keeps its name, and a harness's call means the first. Names that headers declare stay.
+pub(super) fn include_joined_sources(
+    units: &[SourceUnit],
+    sources: &[String],
+    symbols: &Symbols,
+) -> String {
     if sources.len() < 2 {
         return sources.iter().map(|path| include_source_line(path)).collect();
     }
-    let headers = units.iter().filter(|unit| !sources.iter().any(|path| path == unit.path));
-    let header_words: BTreeSet<String> =
-        headers.flat_map(replay_frontend::collect_identifiers).collect();
+    let mut header_names = BTreeSet::new();
+    let mut header_words = BTreeSet::new();
+    for header in units.iter().filter(|unit| !sources.iter().any(|path| path == unit.path)) {
+        header_names.extend(replay_frontend::collect_own_names(header).declared);
+        header_words.extend(replay_frontend::collect_identifiers(header));
+    }
     let mut files = Vec::new();
     for path in sources {
         let unit = units.iter().find(|unit| unit.path == path);
@@ -24,13 +32,22 @@ pub(super) fn include_joined_sources(units: &[SourceUnit], sources: &[String]) -
     let mut defined_names = BTreeSet::new();
     let mut hidden = Vec::new();
     for (number, (path, own_names)) in sources.iter().zip(&files).enumerate() {
-        let twice: Vec<&String> =
-            own_names.defined.iter().filter(|&name| defined_names.contains(name)).collect();
-        let renamed = twice.iter().filter(|name| !header_words.contains(**name));
-        let renamed: Vec<_> =
-            renamed.filter(|name| !own_names.macros.contains_key(**name)).collect();
+        let twice = own_names.defined.iter().filter(|&name| defined_names.contains(name));
+        let mut renamed = Vec::new();
+        for name in twice {
+            // A class of a header may have a member of this name.
+            let may_be_member =
+                header_words.contains(name) && own_names.member_words.contains(name);
+            if header_names.contains(name) || own_names.macros.contains_key(name) || may_be_member {
+                continue;
+            }
+            renamed.push(name.clone());
+            if symbols.is_kernel(name) {
+                renamed.push(replay_frontend::companion_name(name));
+            }
+        }
         for name in &renamed {
-            let _ = writeln!(out, "#define {name} replay_{number}_{name}");
+            let _ = writeln!(out, "#define {name} {}", rename_definition(number, name));
         }
         out.push_str(&include_source_line(path));
         for name in &renamed {
@@ -73,7 +90,7 @@ mod tests {
             files.iter().map(|&(path, text)| SourceUnit { path, text }).collect();
         let sources = files.iter().map(|file| file.0.to_owned());
         let sources: Vec<String> = sources.filter(|path| path.ends_with(".cu")).collect();
-        include_joined_sources(&units, &sources)
+        include_joined_sources(&units, &sources, &replay_frontend::scan_symbols(&units))
     }
 
     #[test]
@@ -101,5 +118,29 @@ mod tests {
         #undef sum
         #pragma pop_macro("BLOCK")
         "#);
+    }
+
+    #[test]
+    fn a_kernel_that_two_sources_have_gets_a_name_with_its_companion_in_the_second() {
+        let source = "#include \"c.h\"\nstatic __global__ void k(float* x) {}\n";
+        let c = "inline int count(int k) { return k; }\nvoid run();\nstruct P { int run; };";
+        let joined = joined(&[("a.cu", source), ("b.cu", source), ("c.h", c)]);
+        insta::assert_snapshot!(joined, @r#"
+        #include "tree/a.cu"
+        #define k replay_1_k
+        #define replay_instance_k replay_1_replay_instance_k
+        #include "tree/b.cu"
+        #undef k
+        #undef replay_instance_k
+        "#);
+    }
+
+    #[test]
+    fn a_name_that_a_header_declares_or_gives_to_a_member_stays() {
+        let source = "#include \"c.h\"\nstatic int run(int n) { return n; }\n\
+                      static int size(P p) { return p.size; }\nstatic int own(P p);\n";
+        let c = "void run();\nstruct P { int size; };";
+        let joined = joined(&[("a.cu", source), ("b.cu", source), ("c.h", c)]);
+        assert_eq!(joined, "#include \"tree/a.cu\"\n#include \"tree/b.cu\"\n");
     }
 }

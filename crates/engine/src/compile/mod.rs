@@ -55,6 +55,7 @@ use replay_base::foreign::Finished;
 use replay_fixture::harness::{CppStandard, Harness};
 use replay_frontend::{Precision, Threads};
 use replay_history::SourceSet;
+use replay_runtime::renamed::restore_source_names;
 use replay_runtime::{definitions, headers};
 
 /// A compiled variant.
@@ -430,6 +431,7 @@ impl Toolchain {
     }
 
     fn refused(&self, key: &str, log: String) -> CompileError {
+        let log = restore_source_names(&log).into_owned();
         let first_error = first_error(&log);
         let of_call = first_error.starts_with(unit::CALL);
         CompileError::Refused {

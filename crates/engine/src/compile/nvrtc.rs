@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use super::encoding::decode_source;
 use super::instances::find_instances;
+use super::joined_sources::include_joined_sources;
 use super::key::KeyHasher;
 use super::outside_files::Outside;
 use super::translation::{
@@ -31,6 +32,7 @@ use replay_fixture::harness::{CppStandard, Harness, SourcePath};
 use replay_frontend::{Precision, SourceUnit};
 use replay_history::{OVERLAY, SourceSet};
 use replay_runtime::headers;
+use replay_runtime::renamed::restore_source_names;
 
 /// NVRTC for one architecture, with its headers and its cache.
 #[derive(Clone, Debug)]
@@ -310,13 +312,14 @@ impl DeviceToolchain {
     }
 
     fn refused(&self, key: &str, log: &str) -> CompileError {
-        let first_error = first_error(log);
+        let log = restore_source_names(log);
+        let first_error = first_error(&log);
         CompileError::Refused {
             what: RefusedCode::DeviceCode,
             about: About::from_message(&first_error),
             finding: None,
             first_error,
-            log: log.to_owned(),
+            log: log.into_owned(),
             log_path: self.cache.path(CacheKind::Refusal, key),
             place: None,
         }
@@ -477,7 +480,7 @@ impl DeviceUnit {
         Ok(DeviceUnit {
             text: std::iter::once(FILL_SOURCE.to_owned())
                 .chain([precision_source.to_owned()])
-                .chain(included.iter().map(|path| format!("#include \"tree/{path}\"\n")))
+                .chain([include_joined_sources(&units, &included, &symbols)])
                 .collect(),
             folders: overlay.chain(folders.collect::<BTreeSet<_>>()).collect(),
             system_folders: harness.system_include.clone(),

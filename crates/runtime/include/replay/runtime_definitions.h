@@ -85,8 +85,25 @@ static const char* kept_name(const char* begin, const char* end, const char* oth
   return text;
 }
 
+// `replay_1_f`, the name by which a source has its `f` apart from that of another one; `name` for any other.
+// `spelled` is `replay::instance<&(ns::replay_1_f(float*))>`.
+static const char* renamed_name(const char* spelled, const char* name) {
+  auto in_word = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  const char* end = spelled;
+  while (*end && !(*end == '(' && end > spelled && in_word(end[-1]))) ++end;
+  const char* begin = end;
+  while (begin > spelled && in_word(begin[-1])) --begin;
+  const char prefix[] = "replay_";
+  size_t same = 0;
+  while (prefix[same] && begin[same] == prefix[same]) ++same;
+  const bool is_renamed = prefix[same] == 0 && begin[same] >= '0' && begin[same] <= '9';
+  return *end && is_renamed ? kept_name(begin, end, name) : name;
+}
+
 // From `replay::instance<&(void ns::f<256, float>(float*))>` to `ns::f<256, float>`; a kernel other than a
-// template keeps its name as written. g++ and clang++ share a demangler, so the names are the same.
+// template keeps its name as written, or the one that it got. g++ and clang++ share a demangler, so the names are the same.
 const char* instance_name(const char* name, const char* mangled) {
   int status = 0;
   const char* spelled = __cxa_demangle(mangled, nullptr, nullptr, &status);
@@ -99,7 +116,7 @@ const char* instance_name(const char* name, const char* mangled) {
     while (begin == nullptr && mark[same] && end[same] == mark[same]) ++same;
     if (begin == nullptr && mark[same] == 0) begin = end + same;
   }
-  if (begin == nullptr) return name;
+  if (begin == nullptr) return renamed_name(spelled, name);
   // Back over `)>` and over the parameters; they may hold parentheses of their own.
   end -= 2;
   int depth = 0;

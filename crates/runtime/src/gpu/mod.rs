@@ -186,18 +186,18 @@ impl Gpu {
 
     fn function(&self, launch: &Launch) -> Result<Function, CudaError> {
         let running = self.running.load(Ordering::Relaxed);
-        let key = (running, launch.function as usize, launch.kernel);
+        let key = (running, launch.function as usize, launch.unit_name);
         let mut known_functions =
             self.functions.lock().expect("no code panics while it holds this");
         if let Some(&function) = known_functions.get(&key) {
             return Ok(function);
         }
         let host = symbol_at(launch.function);
-        let Some(symbol) = self.module.kernel(launch.kernel, host.as_deref()) else {
+        let Some(symbol) = self.module.kernel(launch.unit_name, host.as_deref()) else {
             if launch.kernel.starts_with("cudaLaunch") {
                 end_with_report(&nameless_kernel_refusal(launch.kernel));
             }
-            request_instance(launch.kernel.to_owned());
+            request_instance(launch.unit_name.to_owned());
         };
         let function = self.running().function(&symbol)?;
         known_functions.insert(key, function);
