@@ -238,3 +238,53 @@ fn a_defect_behind_the_move_of_a_programs_tree_is_found_where_both_names_are_giv
     ]);
     assert_eq!(found, "is the first bad commit: Make it divide 4");
 }
+
+#[test]
+fn one_run_does_for_a_commit_with_known_bits_unless_the_answer_rests_on_it() {
+    let env = TestEnv::with_speaker();
+    let good = env.kernel("divide 3");
+    let marks: Vec<_> = (0..8).map(|number| env.repo.beside(&format!("mark{number}"))).collect();
+    let commits: Vec<String> = (0..8)
+        .map(|number| {
+            let divisor = if number < 5 { 3 } else { 4 };
+            env.kernel(&format!("divide {divisor}\norders {}", marks[number].display()))
+        })
+        .collect();
+    let bad = env.kernel("divide 4");
+    let search = ["bisect", "fixtures/tiny", "--good", &good, "--bad", &bad, "--jobs", "1"];
+    let found = env.replay(&search);
+    let answer = format!("{} is the first bad commit: ", &commits[5][..7]);
+    assert!(found.stdout.starts_with(&answer), "{}", found.text());
+    let count_runs = || -> Vec<usize> {
+        let texts = marks.iter().map(|mark| std::fs::read_to_string(mark).unwrap_or_default());
+        texts.map(|text| text.split_whitespace().count()).collect()
+    };
+    let runs = count_runs();
+    // The parent and the culprit are run once more, among other memory; no other commit is.
+    assert_eq!(runs[4..6], [2, 2], "{runs:?}");
+    assert!([&runs[..4], &runs[6..]].concat().iter().all(|&count| count <= 1), "{runs:?}");
+    assert!(runs.iter().sum::<usize>() > 4, "{runs:?}");
+    // Another search knows what one run showed.
+    assert!(env.replay(&search).stdout.starts_with(&answer));
+    assert_eq!(count_runs(), runs);
+}
+
+#[test]
+fn what_one_run_does_not_show_is_found_before_the_answer() {
+    let env = TestEnv::with_speaker();
+    let good = env.kernel("divide 3");
+    // It fails among NaN alone.
+    env.kernel("divide 3\noutside 2");
+    let bad = env.kernel("divide 4");
+    let found = env.replay(&["bisect", "fixtures/tiny", "--good", &good, "--bad", &bad]);
+    assert!(found.stderr.contains("9f8425c good: identical"), "{}", found.text());
+    insta::assert_snapshot!(found.stdout, @"
+    commits that are neither good nor bad hide the first bad commit; it is one of these 2:
+      9f8425c Make it divide 3 outside 2
+        failed: reads outside its tensors: 1 of 4 elements of dx, first at [2]
+      b19a318 Make it divide 4
+        diverged: loss (wrong), dx (wrong)
+    hint: the search was for what the bad end shows (dx diverged, loss diverged); for the other, name 9f8425c as bad
+    hint: `replay log FIXTURE 9f8425c^..b19a318` compares each of them with the commit before it
+    ");
+}

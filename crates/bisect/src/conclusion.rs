@@ -595,13 +595,13 @@ fn check_culprit_accesses(
 fn judge_culprit(planned: &PlannedSearch<'_>, commit: u32) -> Result<Seen, BisectError> {
     let sources = planned.sources(commit)?;
     let observations = planned.probes.iter().zip(&sources).map(|(probe, sources)| {
-        let orders = planned.orders.get();
-        let observation = probe.test(&planned.bisection.lab, sources, orders)?;
+        let effort = planned.effort();
+        let observation = probe.test(&planned.bisection.lab, sources, effort)?;
         // That of a commit with the same bits does for a program: another takes many of its runs.
         let is_judged = observation.judgement.is_some() && !planned.bisection.has_cheap_replays();
         match observation.verdict {
             Verdict::Diverged if planned.bisection.on.minds_values() && !is_judged => {
-                probe.judge(&planned.bisection.lab, sources, orders)
+                probe.judge(&planned.bisection.lab, sources, effort)
             }
             _ => Ok(observation),
         }

@@ -86,6 +86,9 @@ pub struct Observation {
     /// Its gradients beside their loss, in a search for these.
     #[serde(skip)]
     pub gradients: Vec<GradientCheck>,
+    /// Whether it rests on one run of a program.
+    #[serde(skip)]
+    pub(super) rests_on_one_run: bool,
     /// The files of the program's tree that its replays opened; none where that is not known.
     #[serde(skip)]
     pub(super) opened: Option<BTreeSet<String>>,
@@ -198,6 +201,11 @@ impl Seen {
         })
     }
 
+    /// Whether one of its replays is one run of a program.
+    pub(super) fn rests_on_one_run(&self) -> bool {
+        self.observations.iter().any(|observation| observation.rests_on_one_run)
+    }
+
     /// Whether two identical replays differed in an output.
     pub(super) fn is_unsteady(&self) -> bool {
         let judgements =
@@ -213,6 +221,15 @@ pub(super) enum Base {
     /// A recorded replay, and the sources of the first good end: snapshots do not hold dependences on the order
     /// of blocks and threads.
     Snapshot(Arc<Snapshot>, Sources),
+}
+
+/// How much a test does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TestEffort {
+    /// Whether it replays in other orders of blocks and threads.
+    pub orders: bool,
+    /// Whether one run does for a program where its bits are known.
+    pub accepts_one_run: bool,
 }
 
 /// Tests commits on one fixture.
@@ -271,23 +288,24 @@ impl CommitProbe {
         CommitProbe { subject, on, base, output, trusted, known: Mutex::default() }
     }
 
-    /// Tests `sources`; compares elements only where the bits leave the verdict open, and replays
-    /// in other orders of blocks and threads only if `orders` says so.
+    /// Tests `sources` as `effort` says; compares elements only where the bits leave the verdict open.
     pub(super) fn test(
         &self,
         lab: &Arc<Lab>,
         sources: &Sources,
-        orders: bool,
+        effort: TestEffort,
     ) -> Result<Observation, ReplayError> {
         match sources {
             Sources::Found(sources) => {
                 let test = self.begin(lab, sources, true);
-                let observation = test.observation(orders)?;
-                Ok(Observation { opened: test.trial.opened()?, ..observation })
+                let observation = test.observation(effort)?;
+                let rests_on_one_run = test.trial.rests_on_one_run();
+                Ok(Observation { opened: test.trial.opened()?, rests_on_one_run, ..observation })
             }
             Sources::Missing { reason, hint } => {
                 let untestable = self.untestable(None, reason.clone());
                 let opened = Some(BTreeSet::new());
+                let orders = effort.orders;
                 Ok(Observation { orders, opened, hint: hint.clone(), ..untestable })
             }
         }
@@ -298,11 +316,11 @@ impl CommitProbe {
         &self,
         lab: &Arc<Lab>,
         sources: &Sources,
-        orders: bool,
+        effort: TestEffort,
     ) -> Result<Observation, ReplayError> {
         match sources {
-            Sources::Found(sources) => self.begin(lab, sources, false).judged_observation(orders),
-            Sources::Missing { .. } => self.test(lab, sources, orders),
+            Sources::Found(sources) => self.begin(lab, sources, false).judged_observation(effort),
+            Sources::Missing { .. } => self.test(lab, sources, effort),
         }
     }
 
@@ -336,6 +354,9 @@ impl CommitProbe {
             return Ok(true);
         }
         let trial = repeater.trial(&self.subject, known_sources);
+        if observation.rests_on_one_run && trial.repeats_elsewhere(earlier_outcome)? {
+            return Ok(true);
+        }
         let repeated_outcome = trial.outcome()?;
         if symptom::symptoms_from_failures("", earlier_outcome)
             != symptom::symptoms_from_failures("", repeated_outcome)
@@ -347,7 +368,8 @@ impl CommitProbe {
         {
             return Ok(true);
         }
-        let repeated_observation = self.test(repeater, sources, observation.orders)?;
+        let effort = TestEffort { orders: observation.orders, accepts_one_run: false };
+        let repeated_observation = self.test(repeater, sources, effort)?;
         Ok(repeated_observation.symptoms == observation.symptoms)
     }
 
@@ -365,7 +387,11 @@ impl CommitProbe {
             Ok(trusted) if Arc::ptr_eq(trusted.lab(), lab) => Ok(trusted.clone()),
             _ => trusted_trial(lab, &self.subject, &self.base),
         };
-        Test { probe: self, trial: lab.trial(&self.subject, sources), trusted, shares }
+        let trial = match &trusted {
+            Ok(trusted) if trusted.sources().id == sources.id => trusted.clone(),
+            _ => Arc::new(lab.trial(&self.subject, sources)),
+        };
+        Test { probe: self, trial, trusted, shares }
     }
 
     /// The observation of a replay, without a comparison.
@@ -395,6 +421,7 @@ impl CommitProbe {
             ordered_alike: Vec::new(),
             accesses: None,
             gradients: Vec::new(),
+            rests_on_one_run: false,
             opened: None,
             symptoms: BTreeSet::new(),
             unknown: BTreeSet::new(),
@@ -421,7 +448,8 @@ fn trusted_trial(
 /// The test of one source set.
 struct Test<'p> {
     probe: &'p CommitProbe,
-    trial: Trial,
+    /// That of the good side itself for its sources.
+    trial: Arc<Trial>,
     /// The good side, or why there is none.
     trusted: Result<Arc<Trial>, String>,
     /// Whether the judgement on another commit with the same bits may be taken.
@@ -429,9 +457,9 @@ struct Test<'p> {
 }
 
 impl Test<'_> {
-    /// The observation, in other orders of blocks and threads too if `orders` is set.
-    fn observation(&self, orders: bool) -> Result<Observation, ReplayError> {
-        let observation = Observation { orders, ..self.values()? };
+    fn observation(&self, effort: TestEffort) -> Result<Observation, ReplayError> {
+        let TestEffort { orders, accepts_one_run } = effort;
+        let observation = Observation { orders, ..self.values(accepts_one_run)? };
         let mut observation = match self.probe.on {
             On::Race => self.accessed(observation)?,
             On::Gradient => self.differentiated(observation)?,
@@ -501,8 +529,8 @@ impl Test<'_> {
     }
 
     /// The same, with a judgement wherever one can be made.
-    fn judged_observation(&self, orders: bool) -> Result<Observation, ReplayError> {
-        let mut observation = self.observation(orders)?;
+    fn judged_observation(&self, effort: TestEffort) -> Result<Observation, ReplayError> {
+        let mut observation = self.observation(effort)?;
         if let (None, Base::Sources(_), Ok(trusted)) =
             (&observation.judgement, &self.probe.base, &self.trusted)
             && observation.untestable.is_none()
@@ -555,9 +583,11 @@ impl Test<'_> {
     }
 
     /// The observation in the order of the indices.
-    fn values(&self) -> Result<Observation, ReplayError> {
+    fn values(&self, accepts_one_run: bool) -> Result<Observation, ReplayError> {
         let probe = self.probe;
-        let outcome = self.trial.outcome()?.clone();
+        let known_outcomes =
+            if accepts_one_run && self.shares { self.list_known_outcomes()? } else { Vec::new() };
+        let outcome = self.trial.outcome_beside(&known_outcomes)?.clone();
         if let Some(misfit) = outcome.call_misfit() {
             let reason = describe_misfit(misfit);
             return Ok(probe.untestable(Some(outcome), reason));
@@ -582,6 +612,22 @@ impl Test<'_> {
                 Ok(probe.observation(outcome, symptoms, Verdict::Failed))
             }
         }
+    }
+
+    /// The outcomes of the good side and of judged commits.
+    fn list_known_outcomes(&self) -> Result<Vec<Outcome>, ReplayError> {
+        let mut known_outcomes = Vec::new();
+        if let (Base::Sources(_), Ok(trusted)) = (&self.probe.base, &self.trusted) {
+            known_outcomes.push(trusted.outcome()?.clone());
+        }
+        let known_judgements = self.probe.known.lock().unwrap_or_else(PoisonError::into_inner);
+        for slot in known_judgements.values() {
+            // One that is being judged is no known one.
+            if let Ok(slot) = slot.try_lock() {
+                known_outcomes.extend(slot.first().map(|known| known.judgement.got.clone()));
+            }
+        }
+        Ok(known_outcomes)
     }
 
     /// The observation of an `outcome` whose `failures` are those of outputs: what was written, and the outputs in order,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::groups::{Grouped, Groups};
 use super::probe::Seen;
-use super::symptom::{Symptom, ask_for_orders, select_wanted};
+use super::symptom::{Symptom, select_wanted};
 use super::workers::{PlannedSearch, TestThreads};
 use super::{BisectError, Event, SearchListener};
 use replay_engine::backend::ReplayError;
@@ -70,8 +70,19 @@ struct SteadySearch<'a, 'l> {
     standing_in: BTreeSet<u32>,
 }
 
-/// Searches between the ends of `planned`'s plan.
-pub(super) fn run_steady_search<'a, 'l>(
+/// Searches between the ends of `planned`'s plan. Where one run of a program did not repeat, it searches again with two.
+pub(super) fn run_steady_search(
+    planned: &PlannedSearch<'_>,
+    listener: &mut SearchListener<'_>,
+) -> Result<SteadyOutcome, BisectError> {
+    let outcome = search_once(planned, listener)?;
+    if matches!(outcome, SteadyOutcome::Flaky(_)) && planned.ask_for_two_runs() {
+        return search_once(planned, listener);
+    }
+    Ok(outcome)
+}
+
+fn search_once<'a, 'l>(
     planned: &'a PlannedSearch<'a>,
     listener: &'l mut SearchListener<'l>,
 ) -> Result<SteadyOutcome, BisectError> {
@@ -214,7 +225,7 @@ impl SteadySearch<'_, '_> {
             shown_symptoms.extend(test_result.symptoms());
         }
         self.steady.wanted = select_wanted(shown_symptoms);
-        self.planned.orders.set(ask_for_orders(&self.steady.wanted));
+        self.planned.learn(&self.steady.wanted);
         self.ends_known = true;
     }
 
@@ -294,12 +305,16 @@ impl SteadySearch<'_, '_> {
                 let graph = &self.planned.plan.graph;
                 let parents = graph.followed(culprit, self.planned.bisection.first_parent);
                 let fails = self.steady.wanted.iter().any(|s| matches!(s, Symptom::Failed { .. }));
-                // Two runs of the program have given each of these bits.
-                if !fails && !self.planned.bisection.has_cheap_replays() {
-                    return Ok(None);
-                }
                 let (mark, times) = if fails { (VERY_STEADY, REPETITIONS) } else { (STEADY, 1..1) };
-                ([&[culprit], parents].concat(), mark, times)
+                let mut suspects = [&[culprit], parents].concat();
+                // Two runs of a program have given the bits, unless one was enough.
+                if !fails && !self.planned.bisection.has_cheap_replays() {
+                    suspects.retain(|&suspect| {
+                        let test_result = self.steady.seen.get(&self.planned.variant(suspect));
+                        test_result.is_some_and(Seen::rests_on_one_run)
+                    });
+                }
+                (suspects, mark, times)
             }
             Some(Conclusion::Refused(
                 EndsRefusal::EndsDisagree { .. } | EndsRefusal::UntestableEnds { .. },

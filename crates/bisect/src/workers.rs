@@ -3,14 +3,15 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use super::plan::Plan;
-use super::probe::{Base, CommitProbe, Seen, Sources};
+use super::probe::{Base, CommitProbe, Seen, Sources, TestEffort};
+use super::symptom::{Symptom, ask_for_orders};
 use super::{BisectError, Bisection, Trusted};
 use replay_base::cache::CacheKind;
 use replay_engine::backend::ReplayError;
@@ -93,6 +94,10 @@ pub(super) struct PlannedSearch<'a> {
     /// Whether commits are replayed in other orders of blocks and threads: until the bad ends were
     /// tested, and afterwards if such a dependence makes them bad.
     pub orders: Cell<bool>,
+    /// Whether one run does for a program where its bits are known: once the bad ends show values, not failures.
+    pub accepts_one_run: Cell<bool>,
+    /// Whether it may ever do.
+    may_accept_one_run: Cell<bool>,
     commits: RefCell<HashMap<u32, Commit>>,
     marked: RefCell<HashMap<(&'static str, u32), bool>>,
 }
@@ -108,6 +113,8 @@ impl<'a> PlannedSearch<'a> {
             plan,
             probes: Arc::new(Vec::new()),
             orders: Cell::new(true),
+            accepts_one_run: Cell::new(false),
+            may_accept_one_run: Cell::new(!bisection.has_cheap_replays()),
             commits: RefCell::default(),
             marked: RefCell::default(),
         };
@@ -154,6 +161,27 @@ impl<'a> PlannedSearch<'a> {
         self.plan.variant(commit)
     }
 
+    /// Takes how much a test does from the `wanted_symptoms` of the bad ends.
+    pub(super) fn learn(&self, wanted_symptoms: &BTreeSet<Symptom>) {
+        self.orders.set(ask_for_orders(wanted_symptoms));
+        // One run may miss a failure.
+        let is_of_values =
+            !wanted_symptoms.iter().any(|symptom| matches!(symptom, Symptom::Failed { .. }));
+        self.accepts_one_run.set(self.may_accept_one_run.get() && is_of_values);
+    }
+
+    /// Forgets what it learnt, and asks for two runs from now on. Returns whether one did before.
+    pub(super) fn ask_for_two_runs(&self) -> bool {
+        self.orders.set(true);
+        self.may_accept_one_run.set(false);
+        self.accepts_one_run.take()
+    }
+
+    /// How much a test does.
+    pub(super) fn effort(&self) -> TestEffort {
+        TestEffort { orders: self.orders.get(), accepts_one_run: self.accepts_one_run.get() }
+    }
+
     /// Tests `commit` on every fixture in `lab`.
     pub(super) fn test(
         &self,
@@ -163,10 +191,10 @@ impl<'a> PlannedSearch<'a> {
         let sources = self.sources(commit)?;
         let probes = self.probes.clone();
         let lab = lab.clone();
-        let orders = self.orders.get();
+        let effort = self.effort();
         Ok(move || {
             let pairs = probes.iter().zip(&sources);
-            let observations = pairs.map(|(probe, sources)| probe.test(&lab, sources, orders));
+            let observations = pairs.map(|(probe, sources)| probe.test(&lab, sources, effort));
             Ok(Seen { observations: observations.collect::<Result<_, _>>()? })
         })
     }

@@ -38,6 +38,9 @@ use replay_numerics::oracle::{Accuracy, against_oracle};
 use replay_numerics::twin::find_unexplained;
 use replay_runtime::cpu::Rounding;
 
+/// How many runs the measurement of a program has at least: two plain ones, and three in other roundings.
+const RUNS_OF_MEASUREMENT: usize = 5;
+
 /// The verdict on one gradient.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
@@ -236,7 +239,10 @@ fn check_all(
     if budget.is_timed() && !trial.lab().backend().has_orders() {
         // A program may take too long for any answer: one run tells before others are made.
         let run = shadow.run(&mode)?;
-        budget.begin(run.call / shadow.at_once(Some(&run)).max(1) as u32);
+        let each = run.call / shadow.at_once(Some(&run)).max(1) as u32;
+        let stays =
+            fixture.harness.program.as_ref().is_some_and(|program| program.preload.is_some());
+        budget.begin_program(each, RUNS_OF_MEASUREMENT, stays);
         if let Some(why) = find_shortage(fixture, budget) {
             return Ok(ChecksMade::None { why });
         }
@@ -260,6 +266,7 @@ fn check_all(
             Ok::<_, ReplayError>(ShadowStart::Ready(Box::new(base), reference_checks))
         },
     );
+    budget.end_runs_before();
     let Some(native) = native? else { return Ok(ChecksMade::All(Vec::new())) };
     if let Some(reason) = why_unfinished(&native.run, "the replay") {
         return Ok(ChecksMade::None { why: UncheckedGradient::Unfinished(reason) });

@@ -34,6 +34,10 @@ struct BudgetProgress {
     /// The fewest for it and those to come.
     fewest: usize,
     was_short: bool,
+    /// Runs to come before the first evaluation.
+    runs_before: usize,
+    /// How many times less time a later evaluation may take than the first one.
+    start_share: u32,
 }
 
 /// Why a loss was not evaluated.
@@ -62,6 +66,8 @@ impl GradientBudget {
             most: 0,
             fewest: 0,
             was_short: false,
+            runs_before: 0,
+            start_share: START_SHARE,
         };
         GradientBudget { effort, progress: Mutex::new(progress) }
     }
@@ -77,6 +83,22 @@ impl GradientBudget {
         if progress.evaluations == 0 {
             progress.each = each;
         }
+    }
+
+    /// Begins with a replay that took the share `each` of the machine's time. Evaluations come after `runs_before` more like
+    /// it, and start the program as it did unless it `stays`.
+    pub(super) fn begin_program(&self, each: Duration, runs_before: usize, stays: bool) {
+        self.begin(each);
+        let mut progress = self.lock();
+        progress.runs_before = runs_before;
+        if !stays {
+            progress.start_share = 1;
+        }
+    }
+
+    /// Those runs were made.
+    pub(super) fn end_runs_before(&self) {
+        self.lock().runs_before = 0;
     }
 
     /// Goes on to the next gradient.
@@ -195,8 +217,9 @@ impl BudgetProgress {
 
     /// Whether so many more evaluations end within `limit`.
     fn fits(&self, limit: Duration, evaluations: usize) -> bool {
-        let share = if self.evaluations == 0 { START_SHARE } else { 1 };
-        let wanted = self.each.saturating_mul(evaluations as u32) / share;
+        let share = if self.evaluations == 0 { self.start_share } else { 1 };
+        let runs = evaluations.saturating_add(self.runs_before);
+        let wanted = self.each.saturating_mul(runs as u32) / share;
         self.elapsed() + wanted <= limit
     }
 }
@@ -214,6 +237,19 @@ mod tests {
         let budget = GradientBudget::new(effort, 3);
         budget.begin(Duration::from_millis(milliseconds));
         budget.choose_first(FULL, QUICK)
+    }
+
+    #[test]
+    fn a_program_that_starts_anew_has_time_for_fewer_evaluations() {
+        let first_of_program = |runs_before, stays| {
+            let budget = GradientBudget::new(MINUTE, 3);
+            budget.begin_program(Duration::from_millis(2000), runs_before, stays);
+            budget.choose_first(FULL, QUICK)
+        };
+        assert_eq!(first_of_program(0, true), Some(QUICK));
+        assert_eq!(first_of_program(0, false), Some(QUICK));
+        assert_eq!(first_of_program(7, false), None);
+        assert_eq!(first_of_program(7, true), Some(QUICK));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod lab;
 mod lazy_value;
 mod measurement;
 mod nondeterminism;
+mod one_run;
 mod opened;
 mod order;
 mod outcome;
@@ -68,6 +69,8 @@ pub struct Trial {
     outcome: LazyValue<Outcome>,
     /// Whether the outcome was in the cache.
     is_recalled: AtomicBool,
+    /// Whether the outcome rests on one run.
+    has_one_run: AtomicBool,
     /// The plain run behind the outcome, until it is measured.
     plain: Mutex<Option<Plain>>,
     measurement: LazyValue<Measurement>,
@@ -106,6 +109,7 @@ impl Trial {
             key: LazyValue::default(),
             outcome: LazyValue::default(),
             is_recalled: AtomicBool::new(false),
+            has_one_run: AtomicBool::new(false),
             plain: Mutex::new(None),
             measurement: LazyValue::default(),
             is_to_be_measured: AtomicBool::new(false),

@@ -14,7 +14,7 @@ use crate::worker::{Ending, OutputTransfer, Run, UnfitOutput};
 use replay_base::cache::CacheKind;
 use replay_base::scratch::Budget;
 use replay_base::summary::{
-    Checksum, POISON_A, POISON_B, Summary, compare_poisons, summarize_tensor,
+    Checksum, POISON_A, POISON_B, Poison, Summary, compare_poisons, summarize_tensor,
 };
 use replay_base::tensor::TensorView;
 use replay_cuda::sanitizer::{SanitizerFinding, Tool};
@@ -81,13 +81,22 @@ struct Again {
 impl Trial {
     /// The outcome of `variant`, without the findings of a checker.
     pub(super) fn replayed(&self, variant: &dyn Variant) -> Result<Outcome, ReplayError> {
+        self.replayed_from(variant, None)
+    }
+
+    /// The same; `first_run` is its first run, if it was made.
+    pub(super) fn replayed_from(
+        &self,
+        variant: &dyn Variant,
+        first_run: Option<Run>,
+    ) -> Result<Outcome, ReplayError> {
         let key = self.key()?;
         if let Some(outcome) = self.lab.recall(CacheKind::Outcome, key) {
             self.is_recalled.store(true, Ordering::Relaxed);
             return Ok(outcome);
         }
         let _span = tracing::info_span!("replay", message = self.fixture().name);
-        let runs = match self.runs(variant) {
+        let runs = match self.runs(variant, first_run) {
             Ok(runs) => runs,
             Err(error) => {
                 return error.refusal().map(|refusal| self.untestable(refusal)).ok_or(error);
@@ -104,18 +113,29 @@ impl Trial {
         let repeats = has_same_outputs(&runs.first, &runs.second);
         let can_stand =
             repeats || variant.can(Ability::Repetition) || variant.reference().is_none();
-        let most_bytes = KEPT_BYTES.max(Budget::of_process().left() / SHARE_KEPT);
-        let mut declared_outputs = self.fixture().outputs.iter();
-        let is_whole = declared_outputs.all(|output| runs.first.output(&output.name).is_some());
-        if can_stand && is_whole && runs.first.output_bytes() <= most_bytes {
-            let plain_replay = Plain { run: runs.first, repeats };
-            *self.plain.lock().unwrap_or_else(PoisonError::into_inner) = Some(plain_replay);
+        if can_stand {
+            self.keep_plain(runs.first, repeats);
         }
         Ok(outcome)
     }
 
-    fn runs(&self, variant: &dyn Variant) -> Result<Runs, ReplayError> {
-        let (first, second) = self.run_twice(variant)?;
+    /// Keeps `run` for a measurement, if it has all outputs and there is room; `repeats` says whether a second one gave the
+    /// same bits.
+    pub(super) fn keep_plain(&self, run: Run, repeats: bool) {
+        let most_bytes = KEPT_BYTES.max(Budget::of_process().left() / SHARE_KEPT);
+        let mut declared_outputs = self.fixture().outputs.iter();
+        let is_whole = declared_outputs.all(|output| run.output(&output.name).is_some());
+        if is_whole && run.output_bytes() <= most_bytes {
+            let plain_replay = Plain { run, repeats };
+            *self.plain.lock().unwrap_or_else(PoisonError::into_inner) = Some(plain_replay);
+        }
+    }
+
+    fn runs(&self, variant: &dyn Variant, first_run: Option<Run>) -> Result<Runs, ReplayError> {
+        let (first, second) = match first_run {
+            Some(first) => (first, variant.run(&Mode::plain(choose_second_poison(variant)))?),
+            None => self.run_twice(variant)?,
+        };
         let again = if poison_shows(&first, &second) {
             Some(run_repetition(variant, &first, &second)?)
         } else {
@@ -138,7 +158,7 @@ impl Trial {
     /// Two plain runs on different poison. Large outputs are summarised on the device where
     /// it can do so; they are fetched only if their summaries leave questions.
     fn run_twice(&self, variant: &dyn Variant) -> Result<(Run, Run), ReplayError> {
-        let second_poison = if variant.can(Ability::Poison) { POISON_B } else { POISON_A };
+        let second_poison = choose_second_poison(variant);
         let bytes: usize = self.fixture().outputs.iter().map(Output::bytes).sum();
         if variant.can(Ability::Summary) && bytes >= SUMMARIZED_BYTES {
             let first_transfer = if self.is_to_be_measured.load(Ordering::Relaxed) {
@@ -322,6 +342,11 @@ impl Trial {
     fn may_be_non_finite(&self, name: &str) -> bool {
         self.fixture().outputs.iter().any(|output| output.name == name && output.non_finite)
     }
+}
+
+/// The memory for the second of two plain runs.
+fn choose_second_poison(variant: &dyn Variant) -> Poison {
+    if variant.can(Ability::Poison) { POISON_B } else { POISON_A }
 }
 
 /// `whole`, the summary of `view`, with the statistics of its written elements. The others hold the poison, in `view` and
