@@ -178,3 +178,27 @@ def test_casts_to_float32_are_widened_in_a_twin(project: Project, servers: list[
     step = 1e-6 * np.cos(np.arange(20)).reshape(4, 5)
     slope = (twin(x + step).array("loss") - twin(x - step).array("loss")) / 2
     np.testing.assert_allclose(slope, (wide.array("dx") * step).sum(), rtol=1e-7)
+
+
+def test_rounding_to_integers_passes_numbers_where_that_is_asked_for(
+    project: Project, servers: list[Server]
+) -> None:
+    project.write_program(
+        """
+        def step(x):
+            import jax
+            import jax.numpy as jnp
+            rounded = jax.jit(lambda x: jnp.rint(x) + jnp.round(x) - jnp.floor(x))
+            slope = jax.grad(lambda x: jnp.sum(x + jax.lax.round(x)))(x)
+            return {"y": rounded(x), "slope": slope}
+        """,
+        options=OPTIONS,
+    )
+    servers.append(Server(project, "jax"))
+    given = project.inputs(x=np.array([1.25, 2.75]))
+    for rounding, wanted in (("nearest", [1.0, 4.0]), ("passed", [1.5, 3.5])):
+        done = servers[0].run(given, precision="float64", rounding=rounding)
+        assert done.array("y").tolist() == wanted
+        # Differentiation sees what the code says.
+        assert done.array("slope").tolist() == [1.0, 1.0]
+    assert done.answer is not None and done.answer["rounding"] == "applied"

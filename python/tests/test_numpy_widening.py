@@ -18,11 +18,11 @@ def replay(project: Project, servers: list[Server]) -> Replays:
     project.write_program("def step(x):\n    from code_ import step\n    return {'y': step(x)}")
     servers.append(Server(project, "numpy"))
 
-    def made(body: str, *, precision: str = "float64", casts: str = "wide") -> Outcome:
+    def made(body: str, *, precision: str = "float64", **modes: str) -> Outcome:
         head = "import numpy as np\nfrom numpy import float32 as f32\n"
         tree = project.tree(code_=f"{head}def step(x):\n    return {body}\n")
         inputs = project.inputs(x=np.arange(1, 9) / 3.0)
-        return servers[0].run(inputs, tree, precision=precision, casts=casts)
+        return servers[0].run(inputs, tree, precision=precision, **{"casts": "wide", **modes})
 
     return made
 
@@ -79,3 +79,14 @@ def test_random_numbers_are_those_of_the_native_replay(replay: Replays, draw: st
 def test_bytes_that_are_taken_for_floats_end_the_widened_twin(replay: Replays, read: str) -> None:
     failed = replay(f"np.{read}")
     assert failed.code != 0 and "takes bytes for floats of one width" in failed.stderr
+
+
+@pytest.mark.parametrize("body", ["np.rint(x)", "np.round(x)", "np.around(x, decimals=0)"])
+def test_rounding_to_integers_passes_numbers_where_that_is_asked_for(
+    replay: Replays, body: str
+) -> None:
+    assert np.array_equal(replay(body).array("y"), np.rint(X))
+    passed = replay(body, rounding="passed")
+    assert np.array_equal(passed.array("y"), X)
+    assert passed.answer is not None and passed.answer["rounding"] == "applied"
+    assert np.array_equal(replay("np.floor(x)", rounding="passed").array("y"), np.floor(X))

@@ -37,11 +37,16 @@ def replay(project: Project, servers: list[Server]) -> Replays:
     servers.append(Server(project, "torch,triton,triton.language"))
 
     def made(
-        kernels: str, *, precision: str = "float64", casts: str = "wide", **given: Any
+        kernels: str,
+        *,
+        precision: str = "float64",
+        casts: str = "wide",
+        rounding: str = "nearest",
+        **given: Any,
     ) -> Outcome:
         inputs = project.inputs(**given)
         tree = project.tree(kernels=HEAD + kernels)
-        return servers[0].run(inputs, tree, precision=precision, casts=casts)
+        return servers[0].run(inputs, tree, precision=precision, casts=casts, rounding=rounding)
 
     return made
 
@@ -232,3 +237,15 @@ def test_a_later_replay_of_the_process_has_float32_again(replay: Replays) -> Non
     with widening.widened("torch"):
         assert torch.float32 is torch.float64
     assert (torch.float32, tl.float32.primitive_bitwidth, torch.finfo) == before
+
+
+@pytest.mark.parametrize("name", ["rint", "nearbyint", "round"])
+def test_libdevice_that_rounds_to_integers_passes_numbers_where_that_is_asked_for(
+    replay: Replays, name: str
+) -> None:
+    kernels = "from triton.language.extra import libdevice\n"
+    kernels += UNARY.format(body=f"v = libdevice.{name}(v)")
+    done = replay(kernels, x=third())
+    assert done.array("y").tolist() == np.rint(third()).tolist(), done.stderr
+    passed = replay(kernels, x=third(), rounding="passed")
+    assert is_exact(passed.array("y"), third())

@@ -88,6 +88,7 @@ fn a_check_of_gradients_says_its_effort_and_a_fuller_one_is_made_anew() {
 #[test]
 fn a_gradient_that_passes_rounding_is_held_against_the_loss_without_it() {
     let source = "\
+        __host__ __device__ float nearest(float x) { return floorf(x + 0.5f); }\n\
         __host__ __device__ float quantised(float x) { return QUANTISED(x / 0.7f) * 0.7f; }\n\
         __global__ void k(const float* x, float* y)\n\
         { y[threadIdx.x] = FACTOR * 2.0f * quantised(x[threadIdx.x]); }\n\
@@ -104,11 +105,13 @@ fn a_gradient_that_passes_rounding_is_held_against_the_loss_without_it() {
     };
     let key = "straight_through = true";
     let rounded = "\"QUANTISED(x)=rintf(x)\", \"FACTOR=1.0f\"";
+    let by_a_half = "\"QUANTISED(x)=nearest(x)\", \"FACTOR=1.0f\"";
     let through_integers = "\"QUANTISED(x)=(float)(signed char)rintf(x)\", \"FACTOR=1.0f\"";
     let all = [
         checked(rounded, ""),
         checked(rounded, key),
         checked(&rounded.replace("1.0f", "1.0001f"), key),
+        checked(by_a_half, key),
         checked(through_integers, key),
         checked(through_integers, ""),
     ];
@@ -125,6 +128,10 @@ fn a_gradient_that_passes_rounding_is_held_against_the_loss_without_it() {
 
     diverged: y not as the loss has it
     [1]
+      y  matches d loss / d x without rounding to integers: 8 directional derivatives, worst rel. 1.6e-11 (noise 1.8e-11)
+
+    completed: the gradient matches its loss
+    [0]
       y  not checked: the loss is a staircase: flat in an element, and flat again behind a jump, as where numbers go through integers
 
     unchecked: no gradient could be checked

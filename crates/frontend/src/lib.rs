@@ -18,6 +18,7 @@ mod device_shadow;
 mod double_twins;
 mod error;
 mod guards;
+mod half_steps;
 mod host;
 mod in_place;
 mod includes;

@@ -11,6 +11,7 @@ use super::byte_casts;
 use super::conditions;
 use super::edits::Edits;
 use super::guards::{guard_cast, guard_function};
+use super::half_steps;
 use super::host::HostContext;
 use super::integer_variables::{carves_bytes, is_double_operand, is_integer_operand};
 use super::lexer::{Token, TokenKind, Tokens, lex_tokens};
@@ -190,6 +191,11 @@ pub(super) fn rewrite_for_shadow(context: &HostContext, edits: &mut Edits) -> Ve
     for (tokens, within) in context.token_lists() {
         let name = within.map(|defined| defined.name);
         for (index, token) in tokens.iter().enumerate() {
+            let half_step = half_steps::find_half_step(source.text, tokens, index);
+            if let Some((name, shadow_name)) = half_step {
+                edits.replace(name, shadow_name);
+                continue;
+            }
             if let Some(text) = widen_token(*token, source.text) {
                 edits.replace(token.start..token.end, text);
             }

@@ -11,10 +11,13 @@ import importlib
 import platform
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 
 import numpy as np
+
+from . import triton_libdevice
+from .patches import replaced
 
 # In the mode "passed" code that rounds to integers keeps its numbers; the processor rounds as usual.
 Mode = Literal["nearest", "down", "up", "zero", "passed"]
@@ -65,10 +68,12 @@ def directed(mode: Mode, framework: str, device: str) -> Iterator[Rounding]:
         yield rounding
         return
     if mode == "passed":
-        if framework != "torch":
+        try:
+            passing = _PASSING[framework]()
+        except (AttributeError, ImportError, KeyError):
             yield Rounding.ignored("unsupported")
             return
-        with _torch_passing():
+        with passing:
             yield rounding
         rounding.obeyed = "applied"
         return
@@ -93,8 +98,47 @@ def directed(mode: Mode, framework: str, device: str) -> Iterator[Rounding]:
         set_mode(constants["nearest"])
 
 
+# What rounds to an integer below automatic differentiation: gradients stay those of the code.
+
+
+def _numpy_passing() -> Any:
+    """A block in which NumPy's functions that round to integers keep their numbers."""
+    patches = ExitStack()
+    for name in ("rint", "round", "around"):
+        patches.enter_context(replaced(np, name, _keeping(getattr(np, name))))
+    return patches
+
+
+def _keeping(function: Any) -> Any:
+    def keep(x: Any, *args: Any, **named: Any) -> Any:
+        is_partly = any(args) or any(named.values())
+        return function(x, *args, **named) if is_partly else np.array(x)[()]
+
+    return keep
+
+
+def _jax_passing() -> Any:
+    """A block in which `lax.round`, behind `round` and `rint`, keeps its numbers."""
+    jax: Any = importlib.import_module("jax")
+    lowering: Any = importlib.import_module("jax._src.interpreters.mlir")
+    operation: Any = importlib.import_module("jax._src.lax.lax").round_p
+    own = lowering._lowerings[operation]
+
+    @contextmanager
+    def passing() -> Iterator[None]:
+        jax.clear_caches()
+        lowering.register_lowering(operation, lambda _context, x, **_method: [x])
+        try:
+            yield
+        finally:
+            lowering._lowerings[operation] = own
+            jax.clear_caches()
+
+    return passing()
+
+
 def _torch_passing() -> Any:
-    """A mode of PyTorch in which `round` keeps its numbers, for the length of a block."""
+    """A block in which `round` of PyTorch, and libdevice in Triton's interpreter, keep numbers."""
     modes: Any = importlib.import_module("torch.utils._python_dispatch")
 
     class Passing(modes.TorchDispatchMode):  # type: ignore[misc]
@@ -112,7 +156,13 @@ def _torch_passing() -> Any:
                 return args[0].clone()
             return operation(*args, **(kwargs or {}))
 
-    return Passing()
+    blocks = ExitStack()
+    blocks.enter_context(triton_libdevice.passing_rounding())
+    blocks.enter_context(Passing())
+    return blocks
+
+
+_PASSING = {"numpy": _numpy_passing, "jax": _jax_passing, "torch": _torch_passing}
 
 
 def _functions() -> tuple[Any, Any] | None:

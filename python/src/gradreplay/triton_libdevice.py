@@ -8,13 +8,16 @@ NVIDIA's libdevice User's Guide.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from .faults import Blame
+from .patches import replaced
 
 Array = npt.NDArray[Any]
 _Function = Callable[..., Any]
@@ -50,6 +53,12 @@ def find(symbol: str) -> _Function | None:
         if name.endswith(end) and (found := _FUNCTIONS.get(name.removesuffix(end))) is not None:
             return found
     return None
+
+
+def passing_rounding() -> AbstractContextManager[None]:
+    """A block in which functions that round floats to integers keep their numbers."""
+    keeping = {name: lambda x: x for name in ("rint", "nearbyint", "round")}
+    return replaced(sys.modules[__name__], "_FUNCTIONS", {**_FUNCTIONS, **keeping})
 
 
 def _as_type(numbers: Array, dtype: np.dtype[Any]) -> Array:

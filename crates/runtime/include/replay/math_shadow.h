@@ -2,6 +2,8 @@
 // floats are doubles, and a call of the C library's `expf` would round. Included by math.h only.
 #pragma once
 
+#include "replay/abi.h"
+
 #define REPLAY_SHADOW_1(name)                                         \
   inline double replay_##name##f(double x) { return ::name(x); }      \
   namespace std {                                                     \
@@ -71,6 +73,23 @@ REPLAY_SHADOW_TO(long, lrint)
 REPLAY_SHADOW_TO(long, lround)
 REPLAY_SHADOW_TO(long long, llrint)
 REPLAY_SHADOW_TO(long long, llround)
+
+// `floor(x + 0.5)` and `ceil(x - 0.5)` of the sources: rounding to the nearest integer, which passes `x` where that is
+// asked for. Sources may have functions of their own for vectors.
+namespace replay_rt {
+inline double floor_of_half(double x) { return rounding == 4 ? x - 0.5 : ::floor(x); }
+inline double ceil_of_half(double x) { return rounding == 4 ? x + 0.5 : ::ceil(x); }
+inline double floor_of_half(float x) { return floor_of_half((double)x); }
+inline double ceil_of_half(float x) { return ceil_of_half((double)x); }
+template <class T>
+auto floor_of_half(const T& x) -> decltype(floor(x)) {
+  return floor(x);
+}
+template <class T>
+auto ceil_of_half(const T& x) -> decltype(ceil(x)) {
+  return ceil(x);
+}
+}  // namespace replay_rt
 
 inline double replay_fmaf(double x, double y, double z) { return ::fma(x, y, z); }
 inline double replay_ldexpf(double x, int n) { return ::ldexp(x, n); }
