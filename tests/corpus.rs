@@ -9,6 +9,7 @@ mod families;
 mod inputs;
 mod matrix;
 mod narrow;
+mod quantised;
 mod races;
 mod sized;
 mod thread_loop;
