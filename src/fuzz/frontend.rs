@@ -103,6 +103,7 @@ fn check_refusal_line(error: &FrontendError, lines: usize) {
     | FrontendError::UnseenMacroLaunch { line, .. }
     | FrontendError::SharedMemory { line, .. }
     | FrontendError::Unsupported { line, .. }
+    | FrontendError::DeviceLaunch { line, .. }
     | FrontendError::UnclosedBracket { line, .. }
     | FrontendError::KeywordArgument { line, .. }) = error;
     check_line_number(*line, lines);

@@ -18,7 +18,10 @@ pub(super) fn blame_unclosed_bracket(
     let is_due_to_bracket = |refusal: &FrontendError| {
         let is_unread = matches!(
             refusal,
-            FrontendError::UnseenLaunch { .. } | FrontendError::SharedMemory { .. }
+            FrontendError::UnseenLaunch { .. }
+                | FrontendError::SharedMemory { .. }
+                // The function with the launch counts as a part of the kernel in front.
+                | FrontendError::DeviceLaunch { .. }
         );
         is_unread && refusal.place().1 >= line
     };
@@ -76,6 +79,7 @@ mod tests {
             ("__global__ void k(int n) {}\nvoid run() {\nk<<<1, 2>>>(f(3);\n}\n", '(', 3),
             ("__global__ void k(int n) {\n__shared__ float a[3;\n}\n", '[', 2),
             ("void run() {\nif (f(1) {\nk<<<1, 2>>>(3);\n}\n}\n", '(', 2),
+            ("\n__global__ void k(int n) {\nif (n) {\n}\nvoid run() { k<<<1, 2>>>(3); }\n", '{', 2),
         ] {
             let expected = format!("the bracket `{bracket}` at a.cu:{line} is never closed");
             assert_eq!(refusals(text), [expected], "{text}");

@@ -35,6 +35,16 @@ pub enum FrontendError {
         /// 1-based.
         line: usize,
     },
+    /// A launch in a function of the device.
+    #[error(
+        "a launch from device code (dynamic parallelism) in {function} at {path}:{line} is not supported on the CPU"
+    )]
+    DeviceLaunch {
+        function: String,
+        path: String,
+        /// 1-based.
+        line: usize,
+    },
     /// A bracket without its partner, so that the code behind it cannot be read.
     #[error("the bracket `{bracket}` at {path}:{line} is never closed")]
     UnclosedBracket {
@@ -61,6 +71,7 @@ impl FrontendError {
             | Self::UnseenMacroLaunch { path, line, .. }
             | Self::SharedMemory { path, line, .. }
             | Self::Unsupported { path, line, .. }
+            | Self::DeviceLaunch { path, line, .. }
             | Self::UnclosedBracket { path, line, .. }
             | Self::KeywordArgument { path, line, .. } => (path, *line),
         }
@@ -78,7 +89,7 @@ impl FrontendError {
             Self::SharedMemory { .. } => {
                 "declare it inside the kernel, without initialiser: __shared__ float name[SIZE];"
             }
-            Self::Unsupported { .. } => {
+            Self::Unsupported { .. } | Self::DeviceLaunch { .. } => {
                 "guard it with #ifdef __CUDA_ARCH__ and give plain C++ in the #else branch"
             }
             Self::UnclosedBracket { .. } => "close it where its statement ends",

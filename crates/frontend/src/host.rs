@@ -405,8 +405,8 @@ fn refuse_caller(context: &HostContext, launch: &LaunchSyntax) -> Option<Fronten
     if !device || context.source.by_arch(launch_offset) {
         return None;
     }
-    Some(FrontendError::Unsupported {
-        what: format!("a launch from device code (dynamic parallelism) in {}", function.name),
+    Some(FrontendError::DeviceLaunch {
+        function: function.name.clone(),
         path: context.source.path.to_owned(),
         line: context.source.line(launch_offset),
     })

@@ -225,7 +225,9 @@ fn parse_part(
         return None;
     }
     let has_body = item.kind == ItemKind::Function;
-    if has_body && !tokens.is_spelled_at(text, item.body.start, "{") {
+    // A body that is never closed holds whatever stands behind it.
+    let is_closed = tokens.skip_group(item.body.start) == Some(item.body.end);
+    if has_body && !(tokens.is_spelled_at(text, item.body.start, "{") && is_closed) {
         return None;
     }
     let kind = if is_instantiation(text, tokens, item) {
@@ -598,6 +600,12 @@ mod tests {
             let expected: &[&str] = &["other"];
             assert_eq!(unreached_names(&text, "run();"), expected, "{kernel}");
         }
+    }
+
+    #[test]
+    fn a_kernel_that_is_never_closed_stays_with_the_code_behind_it() {
+        let text = "__global__ void k(float* x) {\nif (x) {\n}\nvoid run() {}\n";
+        assert!(unreached_names(text, "run();").is_empty());
     }
 
     #[test]
