@@ -114,7 +114,13 @@ pub fn run_explain(args: &ExplainArgs) -> CliResult<u8> {
     };
     let obstacle_count = obstacles.as_ref().map_or(0, |found| found.obstacles.len());
     let whole = match Explanation::new(&target.harness, signature.as_ref(), &requested.sources) {
-        Err(CompileError::Frontend(_)) if obstacle_count > 1 => Explanation::default(),
+        Err(CompileError::Frontend(refusal))
+            if obstacles.as_ref().is_some_and(|found| {
+                found.obstacles.iter().any(|obstacle| obstacle.message != refusal.to_string())
+            }) =>
+        {
+            Explanation::default()
+        }
         explained => explained.map_err(refused_sources)?,
     };
     let explanation = narrow_explanation(whole, args.name.as_deref())?;

@@ -239,7 +239,7 @@ fn what_cannot_be_explained_says_why() {
     error: program/replay.toml runs a program: no CUDA source is rewritten
     hint: name a harness with `sources` and a `call`
     ");
-    insta::assert_snapshot!(env.replay(&["explain", "bad"]).text(), @"
+    insta::assert_snapshot!(env.replay(&["explain", "bad", "scale"]).text(), @"
     exit code 125
     --- stderr
     error: the sources cannot be translated
@@ -337,4 +337,39 @@ __global__ void second(float* y) { y[0] = helped(y[1]); }
                      hint: close it where its statement ends
       src/k.cu:6     'helped' was not declared in this scope
     ");
+}
+
+#[test]
+fn what_no_call_reaches_hides_nothing_of_what_is_reached() {
+    let env = TestEnv::isolated();
+    let kernels = "__global__ void far(float* y) { asm(\"wgmma.fence.sync.aligned;\"); y[0] = unknown; }\n\
+                   __shared__ float part[32];\n\
+                   __global__ void near(float* y) { y[0] = unknown + part[0]; }\n";
+    env.repo.write("src/k.cu", kernels);
+    env.repo.write("replay.toml", HARNESS.replace("scale<<<1, 32>>>(y, x, n); signs", "near"));
+    insta::assert_snapshot!(env.replay(&["explain", "replay.toml"]).text(), @"
+    exit code 125
+    --- stdout
+    replay.toml at the working tree
+
+    obstacles
+      src/k.cu:2  shared memory at src/k.cu:2 cannot be translated: it is declared outside of a function
+                  hint: declare it inside the kernel, without initialiser: __shared__ float name[SIZE];
+      src/k.cu:3  'unknown' was not declared in this scope; did you mean 'union'?
+
+    left out: no call of the harness reaches it
+      src/k.cu:1  far
+
+    kernels
+      none
+
+    float64 shadow
+      nothing here means something else where float means double
+
+    checked build
+      each thread on a stack of its own, each shuffle a wait of its own, each access told to the engine
+    ");
+    env.repo.write("src/k.cu", kernels.replace("__shared__ float", "float"));
+    let text = env.replay(&["explain", "replay.toml"]).text();
+    assert!(text.contains("'unknown'") && !text.contains("wgmma"), "{text}");
 }

@@ -314,13 +314,17 @@ impl CompileError {
         }
     }
 
-    /// This error about a part of the sources, if `whole`, the error about all of them, is due to it as well; else
-    /// `whole`.
+    /// This error of the compiler about a part of the sources, unless `whole`, the error about all of them, shows that
+    /// what was left out is to blame: then `whole`.
     pub(super) fn unless_blamed_on(self, whole: CompileError) -> CompileError {
-        match (&self, whole.refused_log()) {
-            (CompileError::Refused { first_error, .. }, Some(log)) if log.contains(first_error) => {
+        match (&self, &whole) {
+            (CompileError::Refused { first_error, .. }, CompileError::Refused { log, .. })
+                if log.contains(first_error) =>
+            {
                 self
             }
+            // The compiler saw this part alone.
+            (_, CompileError::Frontend(_)) => self,
             _ => whole,
         }
     }

@@ -177,12 +177,17 @@ fn translate_for_precision(
 ) -> Result<Translation, CompileError> {
     let large = signature.is_some_and(|signature| signature.large);
     let threads = threads_of(precision, large);
-    translate_sources(TranslationRequest {
+    let whole = TranslationRequest {
         sources,
         harness,
         scope: CodeScope::Whole,
         precision,
         threads,
         refused: &[],
+    };
+    // A kernel that no call reaches may be refused: it does no harm.
+    translate_sources(whole).or_else(|refusal| {
+        translate_sources(TranslationRequest { scope: CodeScope::Reached, ..whole })
+            .map_err(|_| refusal)
     })
 }

@@ -226,7 +226,7 @@ impl Toolchain {
                 more.into_iter().filter(|line| !refused.contains(line)).collect::<Vec<_>>(),
             );
             if refused.len() == known || !can_trap(sources, harness, &refused) {
-                let leaves_out = translated.leaves_out;
+                let leaves_out = translated.left_out.is_some();
                 return compiled.map_err(|error| ScopeError { error, leaves_out });
             }
         }

@@ -7,7 +7,7 @@ use super::error::{find_fault_hint, missing_header};
 use super::refused_lines::find_refused_lines;
 use super::translation::{
     CodeScope, Translation, TranslationRequest, list_left_out_functions, list_refusals,
-    list_unreached_kernels, translate_sources,
+    translate_sources,
 };
 use super::{CompileError, Signature, Toolchain, threads_of};
 use replay_fixture::harness::Harness;
@@ -62,19 +62,22 @@ impl Toolchain {
         sources: &SourceSet,
     ) -> Result<CompileObstacles, CompileError> {
         let mut left_out = list_left_out_functions(sources, harness);
-        let unreached = list_unreached_kernels(sources, harness);
-        let mut obstacles =
-            self.find_scope_obstacles(harness, signature, sources, CodeScope::Reached)?;
-        if !obstacles.is_empty() && !unreached.is_empty() {
-            let of_whole =
-                self.find_scope_obstacles(harness, signature, sources, CodeScope::Whole)?;
-            // The others may come of what was left out.
-            obstacles.retain(|obstacle| of_whole.contains(obstacle));
+        let reached = self.find_scope_obstacles(harness, signature, sources, CodeScope::Reached)?;
+        let mut obstacles = reached.obstacles;
+        if !obstacles.is_empty() && !reached.unreached.is_empty() {
+            let whole = self.find_scope_obstacles(harness, signature, sources, CodeScope::Whole)?;
+            // The others may come of what was left out. The compiler tells of each message once, and elsewhere if the
+            // first place of it was left out.
+            if whole.was_compiled {
+                obstacles.retain(|obstacle| {
+                    whole.obstacles.iter().any(|of_whole| of_whole.message == obstacle.message)
+                });
+            }
             if obstacles.is_empty() {
-                return Ok(CompileObstacles { obstacles: of_whole, left_out });
+                return Ok(CompileObstacles { obstacles: whole.obstacles, left_out });
             }
         }
-        left_out.extend(unreached);
+        left_out.extend(reached.unreached);
         Ok(CompileObstacles { obstacles, left_out })
     }
 
@@ -85,10 +88,12 @@ impl Toolchain {
         signature: &Signature,
         sources: &SourceSet,
         scope: CodeScope,
-    ) -> Result<Vec<CompileObstacle>, CompileError> {
+    ) -> Result<ScopeObstacles, CompileError> {
         let mut mended_sources = sources.clone();
         let mut refused_lines: Vec<(String, RefusedLine)> = Vec::new();
         let mut obstacles = Vec::new();
+        let mut unreached = Vec::new();
+        let mut was_compiled = false;
         let threads = threads_of(Precision::Native, signature.large);
         for _ in 0..MOST_ROUNDS {
             let translated = translate_sources(TranslationRequest {
@@ -103,6 +108,7 @@ impl Toolchain {
                 Ok(translated) => translated,
                 Err(CompileError::Frontend(_)) => {
                     let known_lines = refused_lines.len();
+                    let mut has_mended = false;
                     for error in list_refusals(&mended_sources, harness, scope, &refused_lines)? {
                         let (path, line) = error.place();
                         let refused_line = (path.to_owned(), line_without_reason(line));
@@ -110,17 +116,22 @@ impl Toolchain {
                         if !obstacles.contains(&obstacle) {
                             obstacles.push(obstacle);
                         }
-                        if !refused_lines.contains(&refused_line) {
+                        let is_mended = matches!(error, FrontendError::SharedMemory { .. })
+                            && unmark_shared_memory(&mut mended_sources, path, line);
+                        has_mended |= is_mended;
+                        if !is_mended && !refused_lines.contains(&refused_line) {
                             refused_lines.push(refused_line);
                         }
                     }
-                    if refused_lines.len() == known_lines {
+                    if refused_lines.len() == known_lines && !has_mended {
                         break;
                     }
                     continue;
                 }
                 Err(error) => return Err(error),
             };
+            was_compiled = true;
+            unreached = translated.left_out.clone().unwrap_or_default();
             let compiled =
                 self.compile_call(harness, signature, &translated, Precision::Native, &|| ());
             let log = match compiled {
@@ -153,8 +164,17 @@ impl Toolchain {
                 }
             }
         }
-        Ok(obstacles)
+        Ok(ScopeObstacles { obstacles, unreached, was_compiled })
     }
+}
+
+/// The obstacles to a replay of a part of a source set.
+struct ScopeObstacles {
+    obstacles: Vec<CompileObstacle>,
+    /// The kernels outside of the part.
+    unreached: Vec<LeftOutFunction>,
+    /// Whether the compiler has seen the part.
+    was_compiled: bool,
 }
 
 fn line_without_reason(line: usize) -> RefusedLine {
@@ -190,6 +210,19 @@ fn blank_source_line(sources: &mut SourceSet, path: &str, line: usize) -> bool {
         _ => return false,
     }
     file.content = lines.join(&b'\n').into();
+    true
+}
+
+/// Blanks the first `__shared__` of the 1-based `line` of the file `path`, so that it declares a plain variable. Tells
+/// whether there is one.
+fn unmark_shared_memory(sources: &mut SourceSet, path: &str, line: usize) -> bool {
+    const MARK: &[u8] = b"__shared__";
+    let Some(file) = sources.files.iter_mut().find(|file| file.path == path) else { return false };
+    let mut content = file.content.to_vec();
+    let Some(text) = content.split_mut(|&byte| byte == b'\n').nth(line - 1) else { return false };
+    let Some(mark) = text.windows(MARK.len()).position(|word| word == MARK) else { return false };
+    text[mark..mark + MARK.len()].fill(b' ');
+    file.content = content.into();
     true
 }
 

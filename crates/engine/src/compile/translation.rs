@@ -32,8 +32,8 @@ pub(super) struct Translation {
     shadow_obstacles: Vec<(String, Obstacle)>,
     /// The options for loops for several threads at once, if there are any.
     pub lanes: Vec<String>,
-    /// Whether code out of reach of the harness's calls is left out.
-    pub leaves_out: bool,
+    /// The kernels out of reach of the harness's calls, which are left out; none if nothing is.
+    pub left_out: Option<Vec<LeftOutFunction>>,
 }
 
 /// The translated code of a source set.
@@ -122,7 +122,7 @@ fn join_all_calls(harness: &Harness) -> String {
 fn leave_out_unreached(
     texts: &mut [(&str, Decoded<'_>)],
     harness: &Harness,
-) -> Option<Vec<UnreachedKernel>> {
+) -> Option<Vec<LeftOutFunction>> {
     let macros = as_directives(&harness.defines);
     let mut units = create_source_units(texts);
     units.push(SourceUnit { path: "defines", text: &macros });
@@ -131,20 +131,12 @@ fn leave_out_unreached(
     for ((_, decoded), text) in texts.iter_mut().zip(reached.texts) {
         decoded.text = text.into();
     }
-    Some(reached.unreached)
-}
-
-/// The kernels of `sources` that no call of `harness` reaches.
-pub(super) fn list_unreached_kernels(
-    sources: &SourceSet,
-    harness: &Harness,
-) -> Vec<LeftOutFunction> {
-    let Ok(mut texts) = decode_source_texts(sources, harness) else { return Vec::new() };
-    let unreached = leave_out_unreached(&mut texts, harness).unwrap_or_default();
-    let functions = unreached
-        .into_iter()
-        .map(|UnreachedKernel { path, line, name }| LeftOutFunction { path, line, name });
-    functions.collect()
+    let unreached = reached.unreached.into_iter();
+    Some(
+        unreached
+            .map(|UnreachedKernel { path, line, name }| LeftOutFunction { path, line, name })
+            .collect(),
+    )
 }
 
 /// All refusals of the front end for the code of `sources` in `scope`, but those in functions around `refused` lines.
@@ -348,8 +340,10 @@ pub(super) fn translate_sources(
     let _span =
         tracing::info_span!("translate", message = joined_source_names(sources), ?precision);
     let mut texts = decode_source_texts(sources, harness)?;
-    let leaves_out =
-        scope == CodeScope::Reached && leave_out_unreached(&mut texts, harness).is_some();
+    let left_out = match scope {
+        CodeScope::Reached => leave_out_unreached(&mut texts, harness),
+        CodeScope::Whole => None,
+    };
     let mut shadow_obstacles = set_traps(&mut texts, refused).unwrap_or_default();
     let units = create_source_units(&texts);
     let defines = match precision {
@@ -400,7 +394,7 @@ pub(super) fn translate_sources(
         forms,
         shadow_obstacles,
         lanes,
-        leaves_out,
+        left_out,
     })
 }
 
