@@ -285,6 +285,7 @@ fn create_requested_search<'h>(
     let (mut good, bad) = claimed_ends(args, history, &targets)?;
     let mut bisection = create_bisection(history, targets, args.search_options(), session)?;
     bisection.check = check;
+    bisection.trusted = Trusted::GoodEnd { is_named: !args.good.is_empty() };
     let mut origin = None;
     if is_recorded(args) {
         if let Some(folder) = &args.snapshots {
@@ -495,7 +496,7 @@ pub fn create_bisection<'h>(
         lab,
         repeater,
         on,
-        trusted: Trusted::GoodEnd,
+        trusted: Trusted::GoodEnd { is_named: true },
         output: None,
         jobs,
         first_parent,

@@ -448,3 +448,13 @@ fn claims_and_their_absence_do_not_go_together() {
     For more information, try '--help'.
     ");
 }
+
+#[test]
+fn a_first_commit_that_is_bad_already_is_not_said_to_have_been_called_good() {
+    let said = answer_on_losses(&["2.5f", "2.5f", "2.5f"], "--on gradient --bad main");
+    insta::assert_snapshot!(said, @"
+    exit code 1
+    refused: [C0] is the first commit with the sources, and bad already: dx does not match its loss
+    hint: no older commit can be tested: name a later one that is good with --good, if there is one; else the defect was there from the start
+    ");
+}

@@ -61,6 +61,8 @@ pub struct SearchReport {
     /// Whether commits were compared with recorded snapshots; the user then made no claim about the
     /// good ends.
     pub recorded: bool,
+    /// Whether somebody named the good ends. Else they are the first commits with the sources.
+    pub has_named_good: bool,
     /// The commits between the ends as a graph, if it was asked for.
     pub lineage: Option<Lineage>,
     /// For each fixture with captured outputs: the tested commits with the same outputs.
@@ -189,7 +191,7 @@ impl Bisection<'_> {
         planned: &PlannedSearch<'_>,
         report: &SearchReport,
     ) -> Result<Option<Box<SearchReport>>, BisectError> {
-        let (Some(culprit), Trusted::GoodEnd) = (&report.culprit, &self.trusted) else {
+        let (Some(culprit), Trusted::GoodEnd { .. }) = (&report.culprit, &self.trusted) else {
             return Ok(None);
         };
         let (&[good], &[parent]) = (planned.plan.old.as_slice(), culprit.parents.as_slice()) else {
@@ -228,7 +230,7 @@ impl Bisection<'_> {
         report: &SearchReport,
         left: usize,
     ) -> Result<Behind, BisectError> {
-        let (Some(culprit), Trusted::GoodEnd) = (&report.culprit, &self.trusted) else {
+        let (Some(culprit), Trusted::GoodEnd { .. }) = (&report.culprit, &self.trusted) else {
             return Ok(Behind::Nothing);
         };
         let &[bad_end] = planned.plan.new.as_slice() else { return Ok(Behind::Nothing) };
@@ -347,6 +349,7 @@ fn conclude_search(
         culprit,
         log,
         recorded: matches!(planned.bisection.trusted, Trusted::Snapshots(_)),
+        has_named_good: !matches!(planned.bisection.trusted, Trusted::GoodEnd { is_named: false }),
         lineage,
         captured,
         flaky,

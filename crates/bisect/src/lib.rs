@@ -101,7 +101,7 @@ impl Bisection<'_> {
     /// compiled.
     fn has_room(&self) -> Result<(), ReplayError> {
         let revisions = match self.trusted {
-            Trusted::GoodEnd => 2,
+            Trusted::GoodEnd { .. } => 2,
             Trusted::Snapshots(_) => 1,
         };
         let mut fixtures = self.targets.iter().map(|target| &target.subject.fixture);
@@ -113,7 +113,10 @@ impl Bisection<'_> {
 #[derive(Clone)]
 pub enum Trusted {
     /// The first of the good ends.
-    GoodEnd,
+    GoodEnd {
+        /// Whether the user named it. Else it is the first commit with the sources.
+        is_named: bool,
+    },
     /// Recorded outcomes, one for each fixture, in their order; the good ends must agree with them.
     Snapshots(Vec<Arc<Snapshot>>),
 }

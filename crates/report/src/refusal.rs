@@ -17,6 +17,8 @@ use replay_search::EndsRefusal;
 pub(super) enum Claim {
     /// The user, who named them.
     Named,
+    /// Nobody: the good ends are the first commits with the sources.
+    Assumed,
     /// A snapshot. The good ends must agree with it.
     Recorded,
     /// A comparison, whose two sides are the ends.
@@ -28,6 +30,9 @@ impl Claim {
     fn words(self) -> [&'static str; 2] {
         match self {
             Claim::Named => ["was said to be good", "was said to be bad"],
+            Claim::Assumed => {
+                ["is the first commit with the sources, and bad already", "was said to be bad"]
+            }
             Claim::Recorded => ["does not agree with the snapshot", "was said to be bad"],
             Claim::Compared => ["is trusted and shows the same", "shows nothing to search for"],
         }
@@ -36,7 +41,11 @@ impl Claim {
 
 /// The reason of the refusal, with the results at the ends, and advice.
 pub(super) fn render_refusal_text(report: &SearchReport, refusal: &EndsRefusal) -> Text {
-    let claim = if report.recorded { Claim::Recorded } else { Claim::Named };
+    let claim = match (report.recorded, report.has_named_good) {
+        (true, _) => Claim::Recorded,
+        (false, true) => Claim::Named,
+        (false, false) => Claim::Assumed,
+    };
     let (refusal_lines, advice) = refusal_words(report, refusal, claim);
     let is_lost =
         matches!(refusal, EndsRefusal::EndsDisagree { bad_is_good, .. } if !bad_is_good.is_empty());
@@ -128,7 +137,7 @@ pub(super) fn refusal_words(
                 explain_disagreeing_ends(report, claim, good_is_bad, bad_is_good)
             }
         },
-        EndsRefusal::UntestableEnds { ends } => explain_unclear_ends(report, ends),
+        EndsRefusal::UntestableEnds { ends } => explain_unclear_ends(report, claim, ends),
         EndsRefusal::BadMergeBase { base } if report.direction == Direction::Repairs => (
             vec![end_line(report, *base, "is the common ancestor of the ends, and good")],
             "the defect came on the way to the bad end, and nothing was repaired on the way to the good \
@@ -154,21 +163,27 @@ pub(super) fn refusal_words(
 
 /// Untestable ends, and ends with another defect than the one searched for. The bad ends define the defect:
 /// only good ends can show another.
-fn explain_unclear_ends(report: &SearchReport, ends: &[u32]) -> (Vec<ReportLine>, String) {
+fn explain_unclear_ends(
+    report: &SearchReport,
+    claim: Claim,
+    ends: &[u32],
+) -> (Vec<ReportLine>, String) {
     let mut lines = Vec::new();
     let mut worst_verdict = None;
     for &end in ends {
         let verdict = report.test_result(end).map_or(Verdict::Untestable, Seen::verdict);
         worst_verdict = worst_verdict.max(Some(verdict));
-        let claim = match verdict {
+        let [said_good, _] =
+            if claim == Claim::Assumed { claim.words() } else { Claim::Named.words() };
+        let words = match verdict {
             // The bad ends are untestable: nothing is known of them.
-            Verdict::Failed if report.wanted.is_empty() => "was said to be good",
+            Verdict::Failed if report.wanted.is_empty() => said_good.to_owned(),
             Verdict::Failed | Verdict::Diverged => {
-                "was said to be good, and shows something else than the bad end"
+                format!("{said_good}, and shows something else than the bad end")
             }
-            _ => "is neither good nor bad",
+            _ => "is neither good nor bad".to_owned(),
         };
-        lines.push(end_line(report, end, claim));
+        lines.push(end_line(report, end, &words));
     }
     let known_hint = ends.iter().filter_map(|&end| report.test_result(end)).find_map(Seen::hint);
     let advice = match worst_verdict {
@@ -206,6 +221,10 @@ fn explain_disagreeing_ends(
         _ if !good_is_bad.is_empty() && claim == Claim::Recorded => {
             "accept the snapshot anew if it is out of date, or go back to a commit that agrees with \
              it: `--good snapshot REV`"
+        }
+        _ if !good_is_bad.is_empty() && claim == Claim::Assumed => {
+            "no older commit can be tested: name a later one that is good with --good, if there is one; \
+             else the defect was there from the start"
         }
         _ if !good_is_bad.is_empty() && bad_is_good.is_empty() => {
             "name a good commit that does not show what the bad one shows"
