@@ -48,10 +48,9 @@ pub struct SessionArgs {
     #[arg(long, value_name = "N", value_parser = parse_threads_arg, allow_negative_numbers = true)]
     threads: Option<NonZeroUsize>,
     /// How thoroughly gradients are held against their loss: off, quick (two directions), full (all directions, every
-    /// kink), or the seconds for those of a fixture, in which as much of it is done as there is time for
-    #[arg(long, value_name = "EFFORT", default_value_t = GradientEffort::USUAL,
-          value_parser = parse_gradients_arg, allow_negative_numbers = true)]
-    gradients: GradientEffort,
+    /// kink), or the seconds for those of a fixture, in which as much of it is done as there is time for [default: 120]
+    #[arg(long, value_name = "EFFORT", value_parser = parse_gradients_arg, allow_negative_numbers = true)]
+    gradients: Option<GradientEffort>,
     /// Replay again, also where the outcome is in the cache
     #[arg(long)]
     fresh: bool,
@@ -254,7 +253,7 @@ impl Session {
 
     /// How thoroughly gradients are checked.
     pub fn gradient_effort(&self) -> GradientEffort {
-        self.options.gradients
+        self.options.gradients.unwrap_or_default()
     }
 
     /// The cache of this session.
@@ -346,7 +345,7 @@ impl Session {
     }
 
     fn equip_lab(&self, backend: Arc<dyn Backend>, fresh: bool) -> Arc<Lab> {
-        let effort = self.options.gradients;
+        let effort = self.gradient_effort();
         let watcher: GradientWatcher = Arc::new(progress::show_gradient_work);
         Lab::with_gradient_effort(backend, self.cache.clone(), fresh, effort, Some(watcher))
     }

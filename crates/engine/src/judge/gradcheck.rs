@@ -170,7 +170,7 @@ fn check_gradients_with(
     // A full check does for any limit in time, and so does that of a longer one.
     let usual_key = trial.key_of(&format!("gradcheck {}", lab.gradient_effort()))?;
     let keys = match effort {
-        GradientEffort::Within(_) => &[&full_key, &usual_key, &key][..],
+        GradientEffort::Within(_) | GradientEffort::Usual => &[&full_key, &usual_key, &key][..],
         _ => &[&key],
     };
     for key in keys {

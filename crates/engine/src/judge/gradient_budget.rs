@@ -117,15 +117,13 @@ impl GradientBudget {
         let mut progress = self.lock();
         let gradients = progress.gradients_left.max(1);
         let fewest = quick.directions as usize * VALUES * gradients;
-        let first = match self.effort {
-            GradientEffort::Off => None,
-            GradientEffort::Quick => Some(quick),
-            GradientEffort::Full => Some(full),
-            GradientEffort::Within(limit) if progress.fits(limit, full.budget * gradients) => {
-                Some(full)
-            }
-            GradientEffort::Within(limit) if progress.fits(limit, fewest) => Some(quick),
-            GradientEffort::Within(_) => None,
+        let first = match (self.effort, self.effort.limit()) {
+            (GradientEffort::Off, _) => None,
+            (GradientEffort::Quick, _) => Some(quick),
+            (_, Some(limit)) if progress.fits(limit, full.budget * gradients) => Some(full),
+            (_, Some(limit)) if progress.fits(limit, fewest) => Some(quick),
+            (_, Some(_)) => None,
+            (_, None) => Some(full),
         };
         if let Some(SlopeEffort { directions, budget }) = first {
             progress.most = budget;
@@ -136,7 +134,7 @@ impl GradientBudget {
 
     /// Whether all directions of the current gradient, and of those to come, may be tried after some of them.
     pub(super) fn allows_all(&self, full: SlopeEffort) -> bool {
-        let GradientEffort::Within(limit) = self.effort else { return false };
+        let Some(limit) = self.effort.limit() else { return false };
         let mut progress = self.lock();
         let evaluations = full.directions as usize * VALUES * progress.gradients_left.max(1);
         let fits = progress.fits(limit, evaluations);
@@ -148,7 +146,7 @@ impl GradientBudget {
 
     /// Whether so many evaluations may be made now.
     pub(super) fn admit(&self, evaluations: usize) -> Result<(), SlopeError> {
-        let GradientEffort::Within(limit) = self.effort else { return Ok(()) };
+        let Some(limit) = self.effort.limit() else { return Ok(()) };
         if self.lock().fits(limit, evaluations) { Ok(()) } else { Err(SlopeError::BudgetSpent) }
     }
 
@@ -198,7 +196,7 @@ impl GradientBudget {
 
     /// Whether time limits the work.
     pub(super) fn is_timed(&self) -> bool {
-        matches!(self.effort, GradientEffort::Within(_))
+        self.effort.limit().is_some()
     }
 
     /// Why the current gradient is left without an answer.

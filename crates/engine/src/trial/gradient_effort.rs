@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use replay_numerics::constants::{NATIVE_SLOPE_BUDGET, QUICK_SLOPE_EFFORT, SLOPE_EFFORT};
 
+/// The time of [`GradientEffort::Usual`] where the command does not have one of its own.
+const USUAL_LIMIT: Duration = Duration::from_secs(120);
+
 /// How much work the check of gradients may be. Results with [`GradientEffort::Quick`] and
 /// [`GradientEffort::Full`] rest on numbers of evaluations alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GradientEffort {
     /// No gradient is checked.
     Off,
@@ -18,6 +21,9 @@ pub enum GradientEffort {
     Full,
     /// As much as fits into this time for all gradients of a fixture: all, a few directions, or nothing.
     Within(Duration),
+    /// The same within the time that suits the command: nobody has named an effort.
+    #[default]
+    Usual,
 }
 
 /// The directions of one gradient and the most evaluations of its loss.
@@ -52,12 +58,18 @@ impl SlopeEffort {
 }
 
 impl GradientEffort {
-    /// The default.
-    pub const USUAL: GradientEffort = GradientEffort::Within(Duration::from_secs(120));
-
-    /// The same, but within `limit` if it is the usual one: the user has named no other.
+    /// This one, or where it is the usual one, the same within `limit`.
     pub(crate) fn or_within(self, limit: Duration) -> GradientEffort {
-        if self == GradientEffort::USUAL { GradientEffort::Within(limit) } else { self }
+        if self == GradientEffort::Usual { GradientEffort::Within(limit) } else { self }
+    }
+
+    /// The time for all gradients of a fixture, if it is limited.
+    pub(crate) fn limit(self) -> Option<Duration> {
+        match self {
+            GradientEffort::Off | GradientEffort::Quick | GradientEffort::Full => None,
+            GradientEffort::Within(limit) => Some(limit),
+            GradientEffort::Usual => Some(USUAL_LIMIT),
+        }
     }
 }
 
@@ -68,6 +80,7 @@ impl fmt::Display for GradientEffort {
             GradientEffort::Quick => f.write_str("quick"),
             GradientEffort::Full => f.write_str("full"),
             GradientEffort::Within(limit) => write!(f, "{}", limit.as_secs_f64()),
+            GradientEffort::Usual => write!(f, "{}", USUAL_LIMIT.as_secs_f64()),
         }
     }
 }
@@ -101,9 +114,10 @@ mod tests {
     #[test]
     fn a_search_shortens_only_an_effort_that_nobody_named() {
         let short = Duration::from_secs(3);
-        assert_eq!(GradientEffort::USUAL.or_within(short), GradientEffort::Within(short));
-        let minute = GradientEffort::Within(Duration::from_secs(60));
-        for named in [minute, GradientEffort::Off, GradientEffort::Quick, GradientEffort::Full] {
+        assert_eq!(GradientEffort::Usual.or_within(short), GradientEffort::Within(short));
+        let usual_time = GradientEffort::Within(USUAL_LIMIT);
+        for named in [usual_time, GradientEffort::Off, GradientEffort::Quick, GradientEffort::Full]
+        {
             assert_eq!(named.or_within(short), named);
         }
     }

@@ -27,7 +27,7 @@ impl Lab {
     /// A lab that runs trials on `backend` and remembers in `cache`. With `fresh` it ignores the
     /// outcomes, noise and judgements in the cache.
     pub fn new(backend: Arc<dyn Backend>, cache: Cache, fresh: bool) -> Arc<Lab> {
-        Lab::with_gradient_effort(backend, cache, fresh, GradientEffort::USUAL, None)
+        Lab::with_gradient_effort(backend, cache, fresh, GradientEffort::Usual, None)
     }
 
     /// The same with an effort for gradients, and with word of their progress to `gradient_watcher`.
