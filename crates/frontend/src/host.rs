@@ -150,7 +150,8 @@ pub(super) fn translate_host_source(
     })
 }
 
-/// Puts a companion behind each kernel, to tell the instance of a launch with deduced arguments.
+/// Puts a companion behind each kernel, to tell the instance of a launch with deduced arguments, and one behind each
+/// `using` of a kernel.
 fn add_companions(context: &HostContext, edits: &mut Edits) {
     let text = context.source.text;
     let mut kernel_declarations = instances::find_kernel_declarations(text, &context.tokens);
@@ -158,6 +159,23 @@ fn add_companions(context: &HostContext, edits: &mut Edits) {
     for declaration in kernel_declarations {
         let companion = declaration.companion(text, edits);
         edits.insert(declaration.end, companion);
+    }
+    let tokens = &context.tokens;
+    for start in (0..tokens.len()).filter(|&index| tokens.is_spelled_at(text, index, "using")) {
+        // `using lib::detail::kernel;`
+        let is_name = |index: &usize| {
+            tokens[*index].kind == TokenKind::Ident || tokens.is_spelled_at(text, *index, "::")
+        };
+        let end = start + (start..tokens.len()).take_while(is_name).count();
+        let name = tokens.text_at(text, end - 1);
+        if end > start + 2
+            && tokens.is_spelled_at(text, end, ";")
+            && tokens.is_spelled_at(text, end - 2, "::")
+            && context.symbols.has_companions(name)
+        {
+            let scope = normalise_spacing(text, &tokens[start..end - 1]);
+            edits.insert(tokens[end].end, format!(" {scope}{}{name};", instances::COMPANION));
+        }
     }
 }
 

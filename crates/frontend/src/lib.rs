@@ -355,6 +355,27 @@ mod tests {
     }
 
     #[test]
+    fn a_kernel_with_open_arguments_that_using_names_brings_its_companion() {
+        let text = "namespace a { template <class T> __global__ void k(T* x) {} }\n\
+                    using ::a::k;\nusing number = a::k;\n\
+                    void run(float* x) { k<<<1, 2>>>(x); }";
+        let made = translated(text, Precision::Native).text;
+        assert!(made.contains("using ::a::k; using ::a::replay_instance_k;\n"), "{made}");
+        assert_eq!(made.matches("::replay_instance_k;").count(), 1, "{made}");
+    }
+
+    #[test]
+    fn kernels_in_calls_of_the_runtime_api_lose_their_casts_to_void() {
+        let text = "void run() {\ncudaLaunchKernel((void*)k, 1, 2, a);\n\
+                    cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(&k), a);\n\
+                    cudaLaunchKernelExC((void*)config);\ncudaLaunchKernel();\n}";
+        let made = translated(text, Precision::Native).text;
+        assert!(made.contains("cudaLaunchKernel(k, 1, 2, a);"), "{made}");
+        assert!(made.contains("cudaLaunchKernelExC(&config, (&k), a);"), "{made}");
+        assert!(made.contains("cudaLaunchKernelExC((void*)config);"), "{made}");
+    }
+
+    #[test]
     fn members_of_classes_nested_too_deep_are_passed_over() {
         let nested = |levels: usize| {
             let text =

@@ -5,20 +5,22 @@ use super::edits::Edits;
 use super::host::HostContext;
 use super::lexer::Tokens;
 
-/// The functions whose first argument is a kernel.
-const LAUNCH: [&str; 2] = ["cudaLaunchKernel", "cudaLaunchCooperativeKernel"];
+/// The functions with a kernel among their arguments, and its number.
+const LAUNCHES: [(&str, usize); 3] =
+    [("cudaLaunchKernel", 0), ("cudaLaunchCooperativeKernel", 0), ("cudaLaunchKernelExC", 1)];
 
 /// Removes the casts.
 pub(super) fn remove_void_casts(context: &HostContext, edits: &mut Edits) {
     let text = context.source.text;
     let tokens = &context.tokens;
     for index in 0..tokens.len() {
-        let launches = LAUNCH.iter().any(|name| tokens.is_spelled_at(text, index, name));
-        if !launches || !tokens.is_spelled_at(text, index + 1, "(") {
-            continue;
-        }
-        if let Some(end) = skip_void_cast(text, tokens, index + 2) {
-            edits.remove(text, tokens[index + 2].start..tokens[end - 1].end);
+        let launch = LAUNCHES.iter().find(|(name, _)| tokens.is_spelled_at(text, index, name));
+        let Some((_, kernel_number)) = launch else { continue };
+        let Some(list_end) = tokens.skip_group(index + 1) else { continue };
+        let arguments = tokens.split_arguments(text, index + 2..list_end - 1);
+        let Some(kernel) = arguments.get(*kernel_number) else { continue };
+        if let Some(end) = skip_void_cast(text, tokens, kernel.start) {
+            edits.remove(text, tokens[kernel.start].start..tokens[end - 1].end);
         }
     }
 }

@@ -31,12 +31,13 @@ struct cudaLaunchConfig_t {
   unsigned numAttrs;
 };
 
-/// A kernel with permission to start early starts after the end of the one before it.
-template <class... P, class... A>
-cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...),
-                               A&&... arguments) {
+/// `kernel` with the shape and the attributes of `config`. With permission to start early it starts
+/// after the end of the kernel before it.
+template <class... P>
+replay_rt::configured<P...> replay_configure(const cudaLaunchConfig_t* config, void (*kernel)(P...),
+                                             const char* otherwise) {
   auto launch =
-      replay_rt::kernel_at(kernel, "cudaLaunchKernelEx", nullptr, 0)
+      replay_rt::kernel_at(kernel, otherwise, nullptr, 0)
           .on(config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream);
   for (unsigned i = 0; i < config->numAttrs; i++) {
     const cudaLaunchAttribute& attribute = config->attrs[i];
@@ -46,9 +47,25 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
     if (attribute.id == cudaLaunchAttributeCooperative && attribute.val.cooperative)
       launch.cooperative();
   }
-  launch.run(static_cast<A&&>(arguments)...);
+  return launch;
+}
+template <class... P, class... A>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...),
+                               A&&... arguments) {
+  replay_configure(config, kernel, "cudaLaunchKernelEx").run(static_cast<A&&>(arguments)...);
   return replay_rt::as_error(replay_rt::abi->get_last_error(0));
 }
+template <class... P>
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, void (*kernel)(P...),
+                                void** arguments) {
+  replay_rt::launch_by_pointers(replay_configure(config, kernel, "cudaLaunchKernelExC"), arguments,
+                                typename replay_rt::make_indices<sizeof...(P)>::type{});
+  return replay_rt::as_error(replay_rt::abi->get_last_error(0));
+}
+REPLAY_UNSUPPORTED("cudaLaunchKernelExC of a pointer to void: name the kernel itself, so that its "
+                   "parameters are known")
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel,
+                                void** arguments);
 /// How many clusters fit the device at once, if each multiprocessor has blocks of one of them only.
 template <class F>
 cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, F* function,
