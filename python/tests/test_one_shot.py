@@ -272,7 +272,7 @@ def test_exit_codes_of_the_revision_are_the_programs(project: Project) -> None:
 def test_a_signal_is_the_programs(project: Project) -> None:
     project.write_program("def step(x):\n    os.kill(os.getpid(), 9)", top="import os\n")
     done = project.run(project.inputs(**ONE))
-    assert (done.code, done.outputs, done.answer) == (-9, None, None)
+    assert (done.code, done.outputs, done.answer) == (-9, None, {"call": "begun"})
 
 
 def test_threads_that_never_end_do_not_keep_the_process(project: Project) -> None:
@@ -361,3 +361,43 @@ def test_variables_that_frameworks_read_are_set_unless_the_user_did(project: Pro
         "JAX_COMPILATION_CACHE_DIR": "/c",
     }
     assert project.run(project.inputs(**ONE)).stdout == "0 gpu None /c\n"
+
+
+def test_replay_is_told_before_the_call_that_it_is_to_come_and_then_that_it_began(
+    project: Project,
+) -> None:
+    project.write_program(
+        """
+        def step(x):
+            print(read())
+            return {"y": x}
+        """,
+        top="""
+        import os
+        from pathlib import Path
+
+        import gradreplay
+
+        def read():
+            return Path(os.environ["REPLAY_ANSWER"]).read_text()
+
+        print(read())
+        """,
+    )
+    done = project.run(project.inputs(**ONE))
+    assert done.code == 0, done.stderr
+    assert done.stdout == '{"call":"waiting"}\n{"call":"begun"}\n'
+    assert done.answer == {}
+
+
+def test_a_process_of_the_programs_own_does_not_take_the_call_back(project: Project) -> None:
+    project.write_program(
+        """
+        def step(x):
+            subprocess.run([sys.executable, "-c", "import gradreplay"], check=True)
+            print(Path(os.environ["REPLAY_ANSWER"]).read_text())
+            return {"y": x}
+        """,
+        top="import os, subprocess, sys\nfrom pathlib import Path\n",
+    )
+    assert project.run(project.inputs(**ONE)).stdout == '{"call":"begun"}\n'

@@ -108,6 +108,30 @@ fn endings_of_the_program_are_failures_of_the_revision() {
 }
 
 #[test]
+fn time_that_went_to_the_start_of_a_program_is_not_the_revisions() {
+    let keys = ["", "\npreload = []"].map(|key| format!("program = [\"./speaker\"]{key}"));
+    let told = keys.map(|keys| {
+        let env = TestEnv::isolated().with_program(&keys, "");
+        all_told(&env, &["call waiting\nhang", "call begun\nhang"], &["--timeout", "1"])
+    });
+    insta::assert_snapshot!(told.concat(), @"
+    [call waiting, hang]
+    128: error: the program did not call the revision's code within 1 s (--timeout): the time went to its start
+       hint: this says nothing about the revision: allow more with --timeout, or name what it imports in `preload`, which loads it once and outside of this time
+    [call begun, hang]
+    1: failed: timeout: still running in the program after 1 s
+    [call waiting, hang]
+    128: error: the program did not call the revision's code within 1 s (--timeout): the time went to its start
+       hint: this says nothing about the revision: allow more with --timeout, or name all that it imports in `preload`
+    [call begun, hang]
+    1: failed: timeout: still running in the program after 1 s
+    ");
+    // What a program in time says of its call is nothing to anybody.
+    let run = TestEnv::with_speaker().replay_kernel("divide 3\ncall waiting", &[]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+}
+
+#[test]
 fn whoever_is_at_fault_is_blamed() {
     let env = TestEnv::with_speaker();
     let kernels = [

@@ -199,6 +199,10 @@ static int replay(const Request& request) {
   if (has("orders")) std::ofstream(argument("orders"), std::ios::app) << request.order << " ";
   if (has("reset") && request.rounding != "nearest") answer = "{\"rounding\":\"reset\"}";
   // As an index that was read outside of a tensor.
+  if (has("call")) {
+    std::ofstream(request.answer) << "{\"call\":\"" << argument("call") << "\"}";
+    if (has("hang")) pause();
+  }
   bool stumbles = has("stumble") && request.surroundings == "nan";
   if (has("waver") && request.surroundings == "nan" && text_of(argument("waver")).empty())
     stumbles = true, std::ofstream(argument("waver")) << "once";

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar, get_args, overload
 
 from . import environment, server
 from .faults import Blame, Fault, Place, judge
-from .protocol import Answer, check_version, from_environment
+from .protocol import Answer, check_version, from_environment, say_waiting
 from .run import Harness, replay
 from .tensors import Framework
 
@@ -103,6 +103,8 @@ def program_file() -> Path | None:
 def watch(variables: Mapping[str, str]) -> None:
     """Prepares a process that replay has started, and tells replay of what ends it early."""
     environment.prepare(os.environ)
+    if "REPLAY_SOCKET" not in variables and variables.get("REPLAY_ANSWER"):
+        say_waiting(Path(variables["REPLAY_ANSWER"]))
     sys.excepthook = _excepthook
 
 

@@ -127,6 +127,21 @@ class Answer:
         os.replace(temporary, path)
 
 
+def say_waiting(path: Path) -> None:
+    """Says in answer.json that the harness's function was not called yet, unless something was said before."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write('{"call":"waiting"}')
+    except OSError:
+        # A process of the program's own was first, or the answer itself will fail.
+        return
+
+
+def say_begun(path: Path) -> None:
+    """Says that the harness's function is called now: the time after it is the revision's."""
+    path.write_text('{"call":"begun"}', encoding="utf-8")
+
+
 def fault_as_json(fault: Fault) -> dict[str, str]:
     """A fault as answer.json and the greeting hold it."""
     content = {"fault": fault.party, "message": fault.message}

@@ -20,7 +20,7 @@ from . import packages, tensors, triton_interpreter
 from .faults import Blame, Fault, Place, judge
 from .generators import restored
 from .notes import note, said
-from .protocol import Answer, Request
+from .protocol import Answer, Request, say_begun, say_waiting
 from .rounding import directed
 from .signatures import signature
 from .tensors import Framework, MissingPackage, Tensor, TensorError, TensorFileError
@@ -50,6 +50,8 @@ def replay(harness: Harness, request: Request, program: Path | None) -> int:
     answer = Answer(twins=dict(harness.twins))
     place = Place(request.tree, roots(request.tree, harness.path), program)
     code = 0
+    if request.answer is not None:
+        say_waiting(request.answer)
     try:
         outputs = _outputs(harness, request, place, answer)
         tensors.write(request.outputs, outputs)
@@ -97,6 +99,8 @@ def _outputs(harness: Harness, request: Request, place: Place, answer: Answer) -
                 ordered(request.order) as grids,
             ):
                 restored.restore()
+                if request.answer is not None:
+                    say_begun(request.answer)
                 result = harness.function(**arguments)
                 _finish(harness.framework, request.device, result)
         finally:

@@ -11,7 +11,7 @@ use self::series::{Begun, ProgramSeries};
 use super::in_order::in_order;
 use super::{Ability, Backend, DeviceName, Held, Host, Mode, NoRoom, ReplayError, Take, Variant};
 use crate::program::{
-    self, HarnessProgram, OpenedFiles, ProgramDevice, ProgramReplay, ProgramRequest,
+    self, HarnessProgram, OpenedFiles, ProgramDevice, ProgramError, ProgramReplay, ProgramRequest,
     ProgramSurroundings, Runner,
 };
 use crate::worker::{Ending, Run, tensor_bytes};
@@ -199,6 +199,10 @@ impl ProgramVariant {
                 return Ok(run);
             }
             Ok(_) => "it does not run to its end".to_owned(),
+            // Without wider casts it starts no faster.
+            Err(fault @ program::ProgramFault::Program(ProgramError::LateCall { .. })) => {
+                return Err(fault);
+            }
             Err(program::ProgramFault::Program(error)) => error.to_string(),
             Err(fault) => return Err(fault),
         };
@@ -319,6 +323,11 @@ impl Variant for ProgramVariant {
     fn run(&self, mode: &Mode) -> Result<Run, ReplayError> {
         debug_assert!((self as &dyn Variant).allows(mode), "{mode:?}");
         let run = match self.run_mode(mode, None) {
+            Err(program::ProgramFault::Program(ProgramError::LateCall { timeout, .. }))
+                if !self.is_plain(mode) =>
+            {
+                Run::without_outputs(Ending::TimedOut(timeout, None))
+            }
             Err(program::ProgramFault::Program(error)) if !self.is_plain(mode) => {
                 Run::without_outputs(Ending::Unable(error.to_string()))
             }

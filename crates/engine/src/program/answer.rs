@@ -18,6 +18,8 @@ const MOST_BYTES: u64 = 4 << 20;
 #[serde(default)]
 pub(super) struct ProgramAnswer {
     pub error: Option<Complaint>,
+    /// Whether the function that runs the revision was called, where the program tells.
+    pub call: Option<CallState>,
     /// Whether another rounding was in effect while the function ran.
     pub rounding: Option<Effect>,
     /// Whether tensors were surrounded as asked.
@@ -62,6 +64,16 @@ impl AnsweredAccesses {
             }
         }
     }
+}
+
+/// How far a program has come that did not end in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum CallState {
+    /// Its start was not over.
+    Waiting,
+    /// The revision's code ran.
+    Begun,
 }
 
 /// The fate of a request.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use replay_history::HistoryError;
 
@@ -82,6 +83,16 @@ pub enum ProgramError {
         source: Option<PrintedTail>,
         /// The program's advice.
         hint: Option<String>,
+    },
+    /// The time of a replay was over before the revision's code ran.
+    #[error(
+        "the program did not call the revision's code within {} s (--timeout): the time went to its start",
+        .timeout.as_secs_f64()
+    )]
+    LateCall {
+        timeout: Duration,
+        /// Whether it stays, with its modules loaded.
+        stays: bool,
     },
     /// The program itself is wrong.
     #[error("the program that the harness names fails by itself: {message}")]
@@ -175,6 +186,14 @@ impl ProgramError {
             }
             ProgramError::Mistake { .. } => {
                 "it lies beside replay.toml and is not of the revision: mend it there"
+            }
+            ProgramError::LateCall { stays: false, .. } => {
+                "this says nothing about the revision: allow more with --timeout, or name what it imports in \
+                 `preload`, which loads it once and outside of this time"
+            }
+            ProgramError::LateCall { stays: true, .. } => {
+                "this says nothing about the revision: allow more with --timeout, or name all that it imports in \
+                 `preload`"
             }
             ProgramError::System { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 "there is no room: `replay cache gc` frees what was not used for long"

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::ProgramError;
-use super::answer::{AnsweredAccesses, Effect, ProgramAnswer};
+use super::answer::{AnsweredAccesses, CallState, Effect, ProgramAnswer};
 use super::error::{PrintedTail, last_line, program_system_error};
 use super::inputs;
 use super::opened::{OpenedFiles, TreeWatch};
@@ -247,9 +247,14 @@ impl Runner {
             }
         };
         let mut answer = match finished.ending {
-            ProgramEnd::TimedOut
-            | ProgramEnd::TookMemory(_)
-            | ProgramEnd::Ended(End::Killed(_)) => ProgramAnswer::default(),
+            // Its end may have cut its words off.
+            ProgramEnd::TimedOut => {
+                let call = ProgramAnswer::read(&places.answer).ok().and_then(|answer| answer.call);
+                ProgramAnswer { call, ..ProgramAnswer::default() }
+            }
+            ProgramEnd::TookMemory(_) | ProgramEnd::Ended(End::Killed(_)) => {
+                ProgramAnswer::default()
+            }
             ProgramEnd::Ended(End::Exited(_)) => ProgramAnswer::read(&places.answer)?,
         };
         // A copy may repeat the words of its process.
@@ -268,6 +273,11 @@ impl Runner {
         let Ended { finished, answer } = ended;
         let printed = join_printed_streams(&finished, &answer.notes);
         let ending = match finished.ending {
+            ProgramEnd::TimedOut if answer.call == Some(CallState::Waiting) => {
+                let stays = replay.project.spec.preload.is_some();
+                let timeout = self.setting.limits.timeout;
+                return Err(ProgramError::LateCall { timeout, stays }.into());
+            }
             ProgramEnd::TimedOut => {
                 Ending::TimedOut(self.setting.limits.timeout, Some(still_running()))
             }
