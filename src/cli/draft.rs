@@ -16,8 +16,8 @@ use ::replay::tensor::DType;
 use indexmap::IndexMap;
 
 pub use build_standard::{find_build_standard, find_command_standard};
-pub use pairs::is_backward;
 use pairs::{PairFit, fit_pair};
+pub use pairs::{are_passes_of_one, is_backward};
 pub use tensor_calls::takes_tensors;
 pub use types::TypeNames;
 use types::{PointeeType, VALUE_TYPES, element_words};
@@ -392,19 +392,20 @@ impl Draft {
     /// The text of `replay.toml`. Headers of `system_include` are of other repositories.
     pub fn text(
         &self,
-        source: &str,
+        sources: &[String],
         include: &[String],
         system_include: &[String],
         standard: CppStandard,
     ) -> String {
         let mut text = format!(
-            "# How to call the kernels of {source}, whatever the revision. A draft by `replay init`:\n\
+            "# How to call the kernels of {}, whatever the revision. A draft by `replay init`:\n\
              # what is marked EDIT has to be checked, shapes above all. An output to which the call adds gets\n\
              # init = 0; one that it changes in place begins as an input does: init = \"INPUT\".\n\
              {}sources = [{}]\n\
              include = [{}]\n",
+            sources.join(" and "),
             self.alternatives_comment(),
-            quote_toml(source),
+            quote_toml_list(sources),
             quote_toml_list(include)
         );
         if !system_include.is_empty() {

@@ -12,7 +12,8 @@ use ::replay::harness::{CppStandard, Harness};
 use ::replay::history::History;
 
 use super::draft::{
-    Draft, TypeNames, find_build_standard, find_command_standard, is_backward, takes_tensors,
+    Draft, TypeNames, are_passes_of_one, find_build_standard, find_command_standard, is_backward,
+    takes_tensors,
 };
 use super::error::{CliResult, CommandError, ErrorContext};
 use super::exit;
@@ -51,6 +52,8 @@ struct CallableSource {
 struct Harnessed {
     output: PathBuf,
     source: String,
+    /// Those of all its functions.
+    sources: Vec<String>,
     draft: Draft,
     text: String,
 }
@@ -78,23 +81,34 @@ pub fn run_init(args: &InitArgs) -> CliResult<u8> {
     };
     let submodules = find_submodules(&root);
     let mut harnesses: Vec<Harnessed> = Vec::new();
-    for candidate in &candidates {
-        let mut functions = candidate.worth_calling();
-        left_out.extend(not_called(candidate, &functions));
+    for passes in &join_passes(candidates.iter().collect()) {
+        let mut functions = Vec::new();
+        for candidate in passes {
+            let own_functions = candidate.worth_calling();
+            left_out.extend(not_called(candidate, &own_functions));
+            functions.extend(own_functions);
+        }
         // A backward pass reads what the forward pass writes, wherever it stands.
         functions.sort_by_key(|function| is_backward(&function.name));
-        let (system_include, include): (Vec<PathBuf>, Vec<PathBuf>) =
-            candidate.headers.folders.iter().cloned().partition(|folder| {
-                submodules.iter().any(|submodule| folder.starts_with(submodule))
-            });
+        let (system_include, include): (Vec<PathBuf>, Vec<PathBuf>) = list_header_folders(passes)
+            .into_iter()
+            .partition(|folder| submodules.iter().any(|submodule| folder.starts_with(submodule)));
         let include = name_folders(&include, &root);
         let system_include: Vec<String> =
             system_include.iter().map(|folder| folder.display().to_string()).collect();
-        let standard = find_source_standard(&candidate.path, &root);
-        for draft in Draft::from_functions(&functions, &candidate.types) {
-            let text = draft.text(&candidate.path, &include, &system_include, standard);
-            let output = choose_draft_path(&args.output, &candidate.path, &draft, &harnesses);
-            harnesses.push(Harnessed { output, source: candidate.path.clone(), draft, text });
+        let standards = passes.iter().map(|source| find_source_standard(&source.path, &root));
+        let standard = standards.max().unwrap_or_default();
+        let types = TypeNames::from_texts(passes.iter().flat_map(|source| source.texts()));
+        for draft in Draft::from_functions(&functions, &types) {
+            let sources: Vec<String> = passes
+                .iter()
+                .filter(|candidate| candidate.has_any(&draft.functions))
+                .map(|candidate| candidate.path.clone())
+                .collect();
+            let source = sources[0].clone();
+            let text = draft.text(&sources, &include, &system_include, standard);
+            let output = choose_draft_path(&args.output, &source, &draft, &harnesses);
+            harnesses.push(Harnessed { output, source, sources, draft, text });
         }
     }
     if harnesses.is_empty() {
@@ -247,9 +261,35 @@ fn find_callable_sources(
     candidates
 }
 
+/// The `candidates`, with the two passes of one operation together where they stand in two files of a folder: the forward
+/// pass first.
+fn join_passes(mut candidates: Vec<&CallableSource>) -> Vec<Vec<&CallableSource>> {
+    let mut groups = Vec::new();
+    while !candidates.is_empty() {
+        let first = candidates.remove(0);
+        let partner = candidates.iter().position(|other| first.is_other_pass(other));
+        let mut passes = vec![first];
+        passes.extend(partner.map(|place| candidates.remove(place)));
+        passes.sort_by_key(|pass| is_backward(&pass.stem()));
+        groups.push(passes);
+    }
+    groups
+}
+
+/// The folders that the headers of `sources` are named from.
+fn list_header_folders(sources: &[&CallableSource]) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = Vec::new();
+    for folder in sources.iter().flat_map(|source| &source.headers.folders) {
+        if !folders.contains(folder) {
+            folders.push(folder.clone());
+        }
+    }
+    folders
+}
+
 /// Whether a function computes gradients or a loss, by its name.
 fn is_gradient_or_loss(function: &&FunctionSignature) -> bool {
-    ["grad", "backward", "loss"].iter().any(|word| function.name.contains(word))
+    is_backward(&function.name) || function.name.contains("loss")
 }
 
 /// The functions of `candidate` with launches outside of `called`, and the reasons.
@@ -327,9 +367,9 @@ fn read_callable_source(path: &Path, root: &Path, files: &[PathBuf]) -> CliResul
     let unit = SourceUnit { path: relative_text, text: &text };
     let functions = find_function_signatures(&unit, &scan_symbols(&[unit]));
     let headers = ReachedHeaders::of_source(path, &text, files);
-    let texts = headers.headers.iter().map(|(_, text)| text.as_str());
-    let types = TypeNames::from_texts(texts.chain([text.as_str()]));
-    Ok(CallableSource { path: relative_text.to_owned(), text, functions, headers, types })
+    let types = TypeNames::default();
+    let source = CallableSource { path: relative_text.to_owned(), text, functions, headers, types };
+    Ok(CallableSource { types: TypeNames::from_texts(source.texts()), ..source })
 }
 
 /// The error for a folder without CUDA to call. Where kernels in Python lie in `folder`, it names the way for those.
@@ -411,6 +451,28 @@ impl CallableSource {
         } else {
             called
         }
+    }
+
+    /// The name of its file, without its ending.
+    fn stem(&self) -> String {
+        Path::new(&self.path).file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Whether `other` is the other pass of the same operation, by the names of the files.
+    fn is_other_pass(&self, other: &CallableSource) -> bool {
+        Path::new(&self.path).parent() == Path::new(&other.path).parent()
+            && are_passes_of_one(&self.stem(), &other.stem())
+    }
+
+    /// Its headers and itself.
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        let headers = self.headers.headers.iter().map(|(_, text)| text.as_str());
+        headers.chain([self.text.as_str()])
+    }
+
+    /// Whether one of its functions is one of `names`.
+    fn has_any(&self, names: &[String]) -> bool {
+        self.functions.iter().any(|function| names.contains(&function.name))
     }
 
     fn takes_object(&self, function: &FunctionSignature) -> bool {
@@ -537,8 +599,8 @@ fn write_harness_drafts(harnesses: &[Harnessed]) -> CliResult<()> {
 }
 
 fn print_drafts(harnesses: &[Harnessed], left_out: &[String], random: &[RandomFixture]) {
-    for Harnessed { output, source, draft, .. } in harnesses {
-        println!("wrote {}, which calls {source}:", output.display());
+    for Harnessed { output, sources, draft, .. } in harnesses {
+        println!("wrote {}, which calls {}:", output.display(), sources.join(" and "));
         for call in &draft.calls {
             println!("  {call}");
         }

@@ -276,6 +276,67 @@ fn init_drafts_a_harness_that_replays_the_demonstration() {
 }
 
 #[test]
+fn init_joins_the_passes_of_an_operation_that_stand_in_two_files() {
+    const FORWARD: &str = "\
+#include \"shared.h\"
+__global__ void scale_fwd_kernel(const float* x, const float* w, float* y, int n) {
+  int i = index();
+  if (i < n) y[i] = x[i] * w[i];
+}
+void scale_fwd(const float* x, const float* w, float* y, int n) {
+  scale_fwd_kernel<<<(n + 63) / 64, 64>>>(x, w, y, n);
+}
+";
+    const BACKWARD: &str = "\
+#include \"shared.h\"
+__global__ void scale_bwd_kernel(const float* dy, const float* w, float* dx, int n) {
+  int i = index();
+  if (i < n) dx[i] = dy[i] * w[i];
+}
+void scale_bwd(const float* dy, const float* w, float* dx, int n) {
+  scale_bwd_kernel<<<(n + 63) / 64, 64>>>(dy, w, dx, n);
+}
+";
+    let shared = "#pragma once\n__device__ inline int index() { return blockIdx.x * blockDim.x + threadIdx.x; }\n";
+    let env = TestEnv::new();
+    env.repo.write("csrc/shared.h", shared);
+    env.repo.write("csrc/scale_bwd.cu", BACKWARD);
+    env.repo.write("csrc/scale_fwd.cu", FORWARD);
+    env.repo.write("csrc/other.cu", FORWARD.replace("scale_fwd", "clamp_values"));
+    env.repo.commit("Sources");
+    insta::assert_snapshot!(env.replay(&["init", "--random", "n=100"]).stdout, @"
+    wrote replay.toml, which calls csrc/scale_fwd.cu and csrc/scale_bwd.cu:
+      scale_fwd(x, w, y, n);
+      scale_bwd(dy, w, dx, n);
+    wrote replay-other.toml, which calls csrc/other.cu:
+      clamp_values(x, w, y, n);
+    wrote fixtures/random: random inputs, marked as synthetic
+    wrote fixtures/random-other: random inputs, marked as synthetic
+
+    next, for each harness:
+      1. check every line marked EDIT: pointers do not tell shapes
+      2. replay fixtures/random
+      3. capture one step in its place: random inputs tell nothing of a training
+    ");
+    let harness = fs::read_to_string(env.path("replay.toml")).unwrap();
+    let lines = harness.lines().filter(|line| {
+        ["sources", "include", "gradient_of", "of =", "upstream"]
+            .iter()
+            .any(|key| line.starts_with(key))
+    });
+    insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r#"
+    sources = ["csrc/scale_fwd.cu", "csrc/scale_bwd.cu"]
+    include = ["csrc"]
+    gradient_of = "x" # EDIT
+    of = "y" # EDIT
+    upstream = "dy" # EDIT
+    "#);
+    let run = env.replay(&["fixtures/random"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(run.stdout.contains("dx  matches d y / d x"), "{}", run.text());
+}
+
+#[test]
 fn init_says_where_it_found_nothing() {
     let env = TestEnv::new();
     env.repo.write("src/main.cpp", "int main() {}\n");

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -129,12 +130,9 @@ class Answer:
 
 def say_waiting(path: Path) -> None:
     """Says in answer.json that the harness's function was not called yet, unless something was said before."""
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write('{"call":"waiting"}')
-    except OSError:
-        # A process of the program's own was first, or the answer itself will fail.
-        return
+    # A process of the program's own was first, or the answer itself will fail.
+    with suppress(OSError), path.open("x", encoding="utf-8") as file:
+        file.write('{"call":"waiting"}')
 
 
 def say_begun(path: Path) -> None:

@@ -38,6 +38,12 @@ pub fn fit_pair(functions: &[String], name: &str) -> PairFit {
     fit
 }
 
+/// Whether the names of two files are those of a forward and of a backward pass of one operation.
+pub fn are_passes_of_one(one: &str, other: &str) -> bool {
+    is_backward(one) != is_backward(other)
+        && fit_pair(&[one.to_lowercase()], &other.to_lowercase()) == PairFit::Same
+}
+
 /// The operation in the name of a function with a direction: the part in front of the direction, or behind it.
 fn split_direction(name: &str) -> Option<&str> {
     let (start, direction) =
@@ -57,6 +63,24 @@ pub fn is_backward(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_of_two_passes_are_known_by_their_names() {
+        for (one, other) in [
+            ("norm_fwd", "norm_bwd"),
+            ("norm_bwd", "norm_fwd"),
+            ("forward", "backward"),
+            ("attention", "attention_backward"),
+            ("RMSNormForward", "RMSNormBackward"),
+        ] {
+            assert!(are_passes_of_one(one, other), "{one} and {other}");
+        }
+        for (one, other) in
+            [("norm_fwd", "gelu_bwd"), ("norm_fwd", "norm_fwd2"), ("norm", "gradient"), ("a", "b")]
+        {
+            assert!(!are_passes_of_one(one, other), "{one} and {other}");
+        }
+    }
 
     #[test]
     fn pairs_are_known_by_their_names() {

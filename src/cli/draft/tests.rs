@@ -12,7 +12,7 @@ fn draft(text: &str) -> String {
     let functions: Vec<&FunctionSignature> = found.iter().collect();
     let drafts = Draft::from_functions(&functions, &TypeNames::from_texts([text]));
     let texts = drafts.iter().map(|draft| {
-        let text = draft.text("k.cu", &[], &[], CppStandard::default());
+        let text = draft.text(&["k.cu".to_owned()], &[], &[], CppStandard::default());
         Harness::parse(&text, Path::new("replay.toml")).unwrap();
         text
     });
