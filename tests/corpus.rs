@@ -9,6 +9,7 @@ mod families;
 mod inputs;
 mod matrix;
 mod narrow;
+mod public;
 mod quantised;
 mod races;
 mod sized;
