@@ -179,7 +179,7 @@ inline auto order_of_bits(double number) {
 /// Replaces the number at `place`, seen as an `I`, by `value` if `replaces` says so of the old number and the new one.
 template <class I, class Replaces>
 inline number_bits<I> atomic_bits(bits_pointer<I> place, const bits_word<I>& value, Replaces replaces) {
-  const double number = value.as_number(place.what, place.file, place.line);
+  const double number = value.as_number(place.at);
   return {atomic_change(place.number, [=](double old) { return replaces(old, number) ? number : old; })};
 }
 }  // namespace replay_rt

@@ -24,10 +24,10 @@ inline I read_bits(double number) {
   if ((double)rounded != number && number == number) note_rounded_bits();
   return bits<I>(rounded);
 }
-/// The number with these bits, for `what` at a place of the sources.
+/// The number with these bits, made at a place of the sources.
 template <class I>
-inline double number_of_bits(I from, const char* what, const char* file, uint32_t line) {
-  if (has_noted_rounded_bits()) no_shadow(what, file, line);
+inline double number_of_bits(I from, const shadow_place& at) {
+  if (has_noted_rounded_bits()) at.end_shadow();
   return bits<float>(from);
 }
 
@@ -53,8 +53,8 @@ struct bits_word {
                                       : (I)a == (I)b;
   }
   friend bool operator!=(const bits_word& a, const bits_word& b) { return !(a == b); }
-  double as_number(const char* what, const char* file, uint32_t line) const {
-    return is_number ? number : number_of_bits(integer, what, file, line);
+  double as_number(const shadow_place& at) const {
+    return is_number ? number : number_of_bits(integer, at);
   }
 };
 
@@ -68,22 +68,19 @@ struct bits_word {
 template <class I>
 struct bits_place {
   double* number;
-  const char* what;
-  const char* file;
-  uint32_t line;
+  shadow_place at;
   operator number_bits<I>() const { return {*number}; }
   operator bits_word<I>() const { return number_bits<I>{*number}; }
   operator I() const { return read_bits<I>(*number); }
   bits_place& operator=(const bits_word<I>& from) {
-    *number = from.as_number(what, file, line);
+    *number = from.as_number(at);
     return *this;
   }
   bits_place& operator=(I from) { return *this = bits_word<I>(from); }
   bits_place& operator=(number_bits<I> from) { return *this = bits_word<I>(from); }
   bits_place& operator=(const bits_place& from) { return *this = number_bits<I>{*from.number}; }
   bits_place(const bits_place&) = default;
-  bits_place(double* number, const char* what, const char* file, uint32_t line)
-      : number(number), what(what), file(file), line(line) {}
+  bits_place(double* number, const shadow_place& at) : number(number), at(at) {}
   REPLAY_CHANGES(bits_place)
 };
 
@@ -91,19 +88,17 @@ struct bits_place {
 template <class I>
 struct bits_pointer {
   double* number;
-  const char* what;
-  const char* file;
-  uint32_t line;
-  bits_place<I> operator*() const { return {number, what, file, line}; }
+  shadow_place at;
+  bits_place<I> operator*() const { return {number, at}; }
   template <class Index>
-  bits_place<I> operator[](Index index) const { return {number + index, what, file, line}; }
+  bits_place<I> operator[](Index index) const { return {number + index, at}; }
   template <class Index>
-  bits_pointer operator+(Index by) const { return {number + by, what, file, line}; }
+  bits_pointer operator+(Index by) const { return {number + by, at}; }
   bits_pointer& operator++() { return ++number, *this; }
   bits_pointer operator++(int) { bits_pointer old = *this; ++number; return old; }
   /// Sources that keep it as a pointer to integers look into the number.
-  operator I*() const { return no_shadow(what, file, line), (I*)number; }
-  operator const I*() const { return no_shadow(what, file, line), (const I*)number; }
+  operator I*() const { return at.end_shadow(), (I*)number; }
+  operator const I*() const { return at.end_shadow(), (const I*)number; }
   explicit operator double*() const { return number; }
 };
 
@@ -111,51 +106,45 @@ struct bits_pointer {
 template <class B>
 struct byte_pointer {
   double* number;
-  const char* what;
-  const char* file;
-  uint32_t line;
+  shadow_place at;
   size_t offset = 0;
   B operator*() const { return (*this)[0]; }
   template <class Index>
   B operator[](Index index) const {
     const size_t place = offset + index;
-    if (place >= sizeof(float)) no_shadow(what, file, line);
+    if (place >= sizeof(float)) at.end_shadow();
     return (B)(read_bits<uint32_t>(*number) >> 8 * place);
   }
   template <class Index>
-  byte_pointer operator+(Index by) const { return {number, what, file, line, offset + by}; }
+  byte_pointer operator+(Index by) const { return {number, at, offset + by}; }
   byte_pointer& operator++() { return ++offset, *this; }
   byte_pointer operator++(int) { byte_pointer old = *this; ++offset; return old; }
   double* whole() const {
-    if (offset != 0) no_shadow(what, file, line);
+    if (offset != 0) at.end_shadow();
     return number;
   }
   operator void*() const { return whole(); }
   operator const void*() const { return whole(); }
-  operator B*() const { return no_shadow(what, file, line), (B*)number; }
-  operator const B*() const { return no_shadow(what, file, line), (const B*)number; }
+  operator B*() const { return at.end_shadow(), (B*)number; }
+  operator const B*() const { return at.end_shadow(), (const B*)number; }
 };
 
 /// A word seen as a number.
 template <class I>
 struct number_place {
   I* word;
-  const char* what;
-  const char* file;
-  uint32_t line;
-  operator double() const { return number_of_bits(*word, what, file, line); }
+  shadow_place at;
+  operator double() const { return number_of_bits(*word, at); }
   number_place& operator=(double from) { return *word = read_bits<I>(from), *this; }
 };
 template <class I>
 struct number_pointer {
   I* word;
-  const char* what;
-  const char* file;
-  uint32_t line;
-  number_place<I> operator*() const { return {word, what, file, line}; }
+  shadow_place at;
+  number_place<I> operator*() const { return {word, at}; }
   number_place<I> operator[](int) const { return **this; }
-  operator double*() const { return no_shadow(what, file, line), (double*)word; }
-  operator const double*() const { return no_shadow(what, file, line), (const double*)word; }
+  operator double*() const { return at.end_shadow(), (double*)word; }
+  operator const double*() const { return at.end_shadow(), (const double*)word; }
 };
 
 /// The integer of a union that shares its place with a number.
@@ -166,7 +155,7 @@ class bits_member {
  public:
   bits_member() = default;
   bits_member(I from, const char* file = __builtin_FILE(), uint32_t line = __builtin_LINE())
-      : number(number_of_bits(from, "union", file, line)) {}
+      : number(number_of_bits(from, {"union", file, line})) {}
   bits_member(number_bits<I> from) : number(from.number) {}
   operator I() const { return read_bits<I>(number); }
   REPLAY_CHANGES(bits_member)
@@ -182,12 +171,12 @@ inline replay_rt::number_bits<unsigned> __float_as_uint(double x) { return {x}; 
   inline double name(replay_rt::number_bits<I> from) { return from.number; }             \
   inline double name(const replay_rt::bits_word<I>& from, const char* file = __builtin_FILE(), \
                      uint32_t line = __builtin_LINE()) {                                 \
-    return from.as_number(#name, file, line);                                            \
+    return from.as_number({#name, file, line});                                          \
   }                                                                                      \
   template <class T>                                                                     \
   inline std::enable_if_t<std::is_integral<T>::value, double> name(                      \
       T from, const char* file = __builtin_FILE(), uint32_t line = __builtin_LINE()) {   \
-    return replay_rt::number_of_bits((I)from, #name, file, line);                        \
+    return replay_rt::number_of_bits((I)from, {#name, file, line});                      \
   }                                                                                      \
   template <class T>                                                                     \
   inline double name(const replay_rt::bits_place<T>& from) { return *from.number; }
@@ -206,7 +195,7 @@ REPLAY_OF_BITS(unsigned, __uint_as_float)
   inline void* memcpy(double* to, const I* from, size_t bytes, const char* file = __builtin_FILE(), \
                       uint32_t line = __builtin_LINE()) {                                       \
     if (bytes != 4 && bytes != 8) replay_rt::no_shadow("memcpy", file, line);                   \
-    *to = replay_rt::number_of_bits(*from, "memcpy", file, line);                               \
+    *to = replay_rt::number_of_bits(*from, {"memcpy", file, line});                             \
     return to;                                                                                  \
   }
 REPLAY_COPY(int)

@@ -50,27 +50,24 @@ using pointed = typename pointed_to<std::decay_t<T>>::type;
 /// they are, and words that are numbers become [`bits_place`]. Any other look into numbers ends the replay.
 template <class To>
 struct bits_cast {
-  const char* what;
-  const char* file;
-  uint32_t line;
-  bits_cast(const char* what, const char* file, uint32_t line)
-      : what(what), file(file), line(line) {}
+  shadow_place at;
+  bits_cast(const char* what, const char* file, uint32_t line) : at{what, file, line} {}
   template <class From>
   auto operator()(From&& from) const {
     using Seen = pointed<To>;
     using Here = pointed<From>;
     if constexpr (is_pack<Seen>) {
-      return pack_cast<To, true>(what, file, line)(from);
+      return pack_cast<To, true>(at.what, at.file, at.line)(from);
     } else if constexpr (is_number<Seen> && holds_words<Here>) {
-      return number_pointer<Here>{(Here*)from, what, file, line};
+      return number_pointer<Here>{(Here*)from, at};
     } else if constexpr (!looks_into<Seen>) {
       return (To)from;
     } else if constexpr (is_number<Here> && holds_words<Seen>) {
-      return bits_pointer<Seen>{(double*)from, what, file, line};
+      return bits_pointer<Seen>{(double*)from, at};
     } else if constexpr (looks_into<Here>) {
       return (To)from;
     } else {
-      no_shadow(what, file, line);
+      at.end_shadow();
       return (To)from;
     }
   }
@@ -78,23 +75,20 @@ struct bits_cast {
 /// The same to a reference.
 template <class To>
 struct bits_cast<To&> {
-  const char* what;
-  const char* file;
-  uint32_t line;
-  bits_cast(const char* what, const char* file, uint32_t line)
-      : what(what), file(file), line(line) {}
+  shadow_place at;
+  bits_cast(const char* what, const char* file, uint32_t line) : at{what, file, line} {}
   template <class From>
   decltype(auto) operator()(From&& from) const {
     using Seen = std::remove_cv_t<To>;
     using Here = std::remove_cv_t<std::remove_reference_t<From>>;
     if constexpr (is_number<Here> && holds_words<Seen>) {
-      return bits_place<Seen>((double*)&from, what, file, line);
+      return bits_place<Seen>((double*)&from, at);
     } else if constexpr (is_number<Seen> && holds_words<Here>) {
-      return number_place<Here>{(Here*)&from, what, file, line};
+      return number_place<Here>{(Here*)&from, at};
     } else if constexpr (!looks_into<Seen> || looks_into<Here>) {
       return reinterpret_cast<To&>(from);
     } else {
-      no_shadow(what, file, line);
+      at.end_shadow();
       return reinterpret_cast<To&>(from);
     }
   }
@@ -104,18 +98,15 @@ struct bits_cast<To&> {
 /// no meaning.
 template <class To>
 struct byte_cast {
-  const char* what;
-  const char* file;
-  uint32_t line;
-  byte_cast(const char* what, const char* file, uint32_t line)
-      : what(what), file(file), line(line) {}
+  shadow_place at;
+  byte_cast(const char* what, const char* file, uint32_t line) : at{what, file, line} {}
   template <class From>
   auto operator()(From&& from) const {
     using Here = pointed<From>;
     if constexpr (is_number<Here>) {
-      return byte_pointer<pointed<To>>{(double*)from, what, file, line};
+      return byte_pointer<pointed<To>>{(double*)from, at};
     } else {
-      if constexpr (source_bytes<Here> != 0) no_shadow(what, file, line);
+      if constexpr (source_bytes<Here> != 0) at.end_shadow();
       return (To)from;
     }
   }

@@ -46,21 +46,18 @@ REPLAY_NO_PACK(longlong2) REPLAY_NO_PACK(ulonglong2)
 /// numbers by their size, so that they fit.
 template <class To, bool Generic>
 struct pack_cast {
-  const char* what;
-  const char* file;
-  uint32_t line;
-  pack_cast(const char* what, const char* file, uint32_t line)
-      : what(what), file(file), line(line) {}
+  shadow_place at;
+  pack_cast(const char* what, const char* file, uint32_t line) : at{what, file, line} {}
   template <class From>
   To operator()(From* from) const {
     constexpr pack_content content = packed<From>::value;
     if constexpr (content == packs_unknown || (content == packs_narrow && !Generic))
-      no_shadow(what, file, line);
+      at.end_shadow();
     return reinterpret_cast<To>(from);
   }
   template <class Address>
   To operator()(const Address& address) const {
-    no_shadow(what, file, line);
+    at.end_shadow();
     return (To)address;
   }
 };

@@ -27,6 +27,14 @@ namespace replay_rt {
 /// Ends the replay: `what`, at this place of the sources, has no meaning in the shadow. An initialiser, run while the
 /// artifact is loaded, ends it at the begin of the call.
 void no_shadow(const char* what, const char* file, uint32_t line);
+/// Something at a place of the sources that may have no meaning in the shadow.
+struct shadow_place {
+  const char* what;
+  const char* file;
+  uint32_t line;
+  /// Ends the replay for it.
+  void end_shadow() const { no_shadow(what, file, line); }
+};
 /// The call begins.
 void begin_shadow();
 
