@@ -118,3 +118,59 @@ fn a_header_without_a_guard_and_a_name_of_two_sources_are_told_as_what_they_are(
     env.repo.write("k.cu", "#include \"pair.h\"\nvoid scale(float* x) {}\n__global__ void k(const float* x, float* y, int n) { y[threadIdx.x] = x[threadIdx.x]; }\n");
     insta::assert_snapshot!(hint_of(), @"hint: the sources are compiled together, and l.cu defines a name once more: leave one of the two out of `sources`, or give each a harness of its own");
 }
+
+#[test]
+fn what_libraries_write_for_nvcc_compiles_as_it_is() {
+    const KERNEL: &str = "\
+#include <vendor/numbers.h>
+__global__ void scale(const float* x, float* y, int n)
+{
+    CUTLASS_PRAGMA_UNROLL
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        CUTE_UNROLL
+        for (int k = 0; k < 2; k++) y[i] = vendor::rounded(x[i] / 2) + vendor::HALF * cuCabsf(vendor::product(x[i]));
+    }
+}
+";
+    // nvcc alone passes over `::arg`: it reads no template before its use.
+    const NUMBERS: &str = "\
+#pragma once
+#include <cuComplex.h>
+#include \"cutlass/detail/helper_macros.hpp\"
+#include <cute/config.hpp>
+namespace vendor {
+#if defined(__CUDACC__) && !defined(EIGEN_NO_CUDA)
+template <class T> T arg(T x) { using ::arg; return arg(x); }
+#endif
+namespace numext {
+template <class T> __device__ T rint(const T& x) { return ::rint(x); }
+}
+template <class T> __device__ T rounded(const T& x) { using numext::rint; return rint(x); }
+template <class T> constexpr T magnitude(T x) { return x; }
+template <> constexpr float magnitude<float>(float x) { return fabsf(x); }
+constexpr float HALF = magnitude(-0.5f);
+__device__ inline cuComplex product(float x) {
+  return cuCdivf(cuCmulf(make_cuComplex(x, 0), make_cuComplex(3, 4)), make_cuComplex(0, 1));
+}
+}
+";
+    let env = TestEnv::isolated().with_kernel(KERNEL, "scale<<<1, 2>>>(x, y, n);");
+    let folder = env.repo.beside("vendor_headers");
+    let harness = fs::read_to_string(env.path("replay.toml")).unwrap();
+    fs::write(env.path("replay.toml"), format!("system_include = [{folder:?}]\n{harness}"))
+        .unwrap();
+    let unroll = |name: &str| format!("#pragma once\n#define {name} #pragma unroll\n");
+    for (path, text) in [
+        ("vendor/numbers.h", NUMBERS.to_owned()),
+        ("cutlass/detail/helper_macros.hpp", unroll("CUTLASS_PRAGMA_UNROLL")),
+        ("cute/config.hpp", unroll("CUTE_UNROLL")),
+    ] {
+        let path = folder.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let run = env.replay(&["fixtures/tiny", "--check=always"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    let values = run.stdout.lines().find(|line| line.trim_start().starts_with("norm"));
+    insta::assert_snapshot!(values.unwrap_or_default().trim(), @"norm 16.6283  min 2.5  max 12  mean 7.5  zeros 0  NaN 0  Inf 0  unwritten 0");
+}

@@ -76,7 +76,7 @@ fn leading_identifier(text: &str) -> Option<&str> {
 }
 
 /// The macros of the headers for the CPU (`runtime/include/replay/qualifiers.h`). Sources may define any others.
-const SHIM: [(&str, i64); 7] = [
+const SHIM: [(&str, i64); 9] = [
     ("__CUDACC__", 1),
     ("__NVCC__", 1),
     ("__CUDA_ARCH__", 900),
@@ -84,6 +84,8 @@ const SHIM: [(&str, i64); 7] = [
     ("__CUDACC_VER_MINOR__", 8),
     ("CUDART_VERSION", 12080),
     ("CUDA_VERSION", 12080),
+    ("EIGEN_NO_CUDA", 1),
+    ("EIGEN_DONT_VECTORIZE", 1),
 ];
 
 /// Whether `name` is defined; None if unknown.

@@ -70,10 +70,11 @@ REPLAY_NEAREST(long, lrint)
 REPLAY_NEAREST(long long, llrint)
 #undef REPLAY_NEAREST
 #undef REPLAY_NEAREST_SAME
-#define rint(...) replay_rint(__VA_ARGS__)
-#define nearbyint(...) replay_nearbyint(__VA_ARGS__)
-#define lrint(...) replay_lrint(__VA_ARGS__)
-#define llrint(...) replay_llrint(__VA_ARGS__)
+// As names, not as calls: `using numext::rint;` of a library's own means the renamed function too.
+#define rint replay_rint
+#define nearbyint replay_nearbyint
+#define lrint replay_lrint
+#define llrint replay_llrint
 
 // The C library's Bessel functions: no correctly rounded source, so no call compiles.
 #define REPLAY_NO_FUNCTION(text, name, ...)                                                   \
@@ -94,6 +95,12 @@ REPLAY_NO_BESSEL(yn, int n, )
 #include "replay/math_shadow.h"
 #else
 inline float fdividef(float x, float y) { return x / y; }
+// In constant expressions too, as nvcc's and as libraries for it call it.
+constexpr float replay_fabsf(float x) { return __builtin_fabsf(x); }
+namespace std {
+using ::replay_fabsf;
+}
+#define fabsf(...) replay_fabsf(__VA_ARGS__)
 #endif
 
 // `min` and `max` of every pair of arithmetic types, by the usual conversions: of floating-point

@@ -54,7 +54,6 @@ REPLAY_SHADOW_1(trunc)
 REPLAY_SHADOW_1(rint)
 REPLAY_SHADOW_1(nearbyint)
 REPLAY_SHADOW_1(round)
-REPLAY_SHADOW_1(fabs)
 REPLAY_SHADOW_1(sqrt)
 REPLAY_SHADOW_1(logb)
 REPLAY_SHADOW_1(rcbrt)
@@ -91,6 +90,7 @@ auto ceil_of_half(const T& x) -> decltype(ceil(x)) {
 }
 }  // namespace replay_rt
 
+constexpr double replay_fabsf(double x) { return __builtin_fabs(x); }
 inline double replay_fmaf(double x, double y, double z) { return ::fma(x, y, z); }
 inline double replay_ldexpf(double x, int n) { return ::ldexp(x, n); }
 inline double replay_scalbnf(double x, int n) { return ::scalbn(x, n); }
@@ -102,6 +102,7 @@ inline void replay_sincosf(double x, double* s, double* c) { ::sincos(x, s, c); 
 inline void replay_sincospif(double x, double* s, double* c) { ::sincospi(x, s, c); }
 inline double replay_fdividef(double x, double y) { return x / y; }
 namespace std {
+using ::replay_fabsf;
 using ::replay_fmaf;
 using ::replay_frexpf;
 using ::replay_ldexpf;

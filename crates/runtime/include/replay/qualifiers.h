@@ -23,3 +23,8 @@
 #define __CUDACC_VER_MINOR__ 8
 #define CUDART_VERSION 12080
 #define CUDA_VERSION 12080
+
+// Eigen as plain host code: its path for nvcc names functions that only nvcc's front end passes over,
+// and its own vectors know no float64 shadow.
+#define EIGEN_NO_CUDA 1
+#define EIGEN_DONT_VECTORIZE 1
