@@ -129,7 +129,7 @@ class Answer:
 
 
 def say_waiting(path: Path) -> None:
-    """Says in answer.json that the harness's function was not called yet, unless something was said before."""
+    """Says in answer.json that the harness's function was not called yet, unless it says something."""
     # A process of the program's own was first, or the answer itself will fail.
     with suppress(OSError), path.open("x", encoding="utf-8") as file:
         file.write('{"call":"waiting"}')
