@@ -276,9 +276,9 @@ pub struct OwnNames {
     pub declared: BTreeSet<String>,
     /// The identifiers behind `.`, `->` or `::`.
     pub member_words: BTreeSet<String>,
-    /// Its macros, and whether they have a body.
+    /// Its macros, and whether they may mean something to other code: all but guards against a second inclusion.
     pub macros: BTreeMap<String, bool>,
-    /// The identifiers in its code outside of preprocessor lines.
+    /// The identifiers in its code and in its conditions.
     pub words: BTreeSet<String>,
 }
 

@@ -1,9 +1,10 @@
 //! The names of a file at namespace scope. Another file of the same program may define them too.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::OwnNames;
-use super::lexer::{TokenKind, Tokens};
+use super::lexer::{TokenKind, Tokens, lex_directive};
 use super::macros;
 use super::outline::{Item, ItemKind, outline_items};
 use super::source::Source;
@@ -33,12 +34,26 @@ pub(super) fn find_own_names(source: &Source) -> OwnNames {
             own_names.member_words.insert(pair[1].text(text).to_owned());
         }
     }
+    let mut guards = BTreeSet::new();
     for &token in &source.tokens {
         match (token.kind, macros::parse_macro_definition(text, token)) {
             (TokenKind::Directive, Some(macro_definition)) => {
-                own_names
-                    .macros
-                    .insert(macro_definition.name.to_owned(), !macro_definition.body.is_empty());
+                let name = macro_definition.name;
+                let is_guard = macro_definition.body.is_empty() && guards.contains(name);
+                own_names.macros.insert(name.to_owned(), !is_guard);
+            }
+            (TokenKind::Directive, None) => {
+                let words = lex_directive(text, token);
+                let Some(directive) = words.first().map(|word| word.text(text)) else { continue };
+                if directive != "include" {
+                    let identifiers = words.iter().filter(|word| word.kind == TokenKind::Ident);
+                    own_names.words.extend(identifiers.map(|word| word.text(text).to_owned()));
+                }
+                let is_negative =
+                    directive == "ifndef" || words.iter().any(|word| word.is_spelled(text, "!"));
+                if is_negative {
+                    guards.extend(words.iter().map(|word| word.text(text)));
+                }
             }
             (TokenKind::Ident, _) => {
                 own_names.words.insert(token.text(text).to_owned());

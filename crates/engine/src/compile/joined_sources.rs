@@ -8,11 +8,13 @@ use replay_frontend::{OwnNames, SourceUnit, Symbols};
 use replay_runtime::renamed::rename_definition;
 
 /// The lines to include `sources`, which are among `units`. A definition under the name of an earlier one gets a name of
-/// its own. The first keeps its name, and a harness's call means the first. Names that headers declare stay.
+/// its own. The first keeps its name, and a harness's call means the first. Names that headers declare stay, and so do the
+/// macros that the harness `defines`.
 pub(super) fn include_joined_sources(
     units: &[SourceUnit],
     sources: &[String],
     symbols: &Symbols,
+    defines: &[String],
 ) -> String {
     if sources.len() < 2 {
         return sources.iter().map(|path| include_source_line(path)).collect();
@@ -53,7 +55,10 @@ pub(super) fn include_joined_sources(
         for name in &renamed {
             let _ = writeln!(out, "#undef {name}");
         }
-        for name in find_leaking_macros(own_names, &files[number + 1..]) {
+        for name in find_leaking_macros(own_names, &files[number + 1..], &header_words) {
+            if defines.iter().any(|define| define.split(['=', '(']).next() == Some(name)) {
+                continue;
+            }
             let _ = writeln!(out, "#pragma push_macro(\"{name}\")\n#undef {name}");
             hidden.push(name);
         }
@@ -70,13 +75,19 @@ fn include_source_line(path: &str) -> String {
     format!("#include \"tree/{path}\"\n")
 }
 
-/// The macros of `own_names` with an effect on the meaning of `later` files. A macro without a body is a guard.
-fn find_leaking_macros<'o>(own_names: &'o OwnNames, later: &[OwnNames]) -> Vec<&'o String> {
+/// The macros of `own_names` with an effect on the meaning of `later` files, or of headers with `header_words`.
+fn find_leaking_macros<'o>(
+    own_names: &'o OwnNames,
+    later: &[OwnNames],
+    header_words: &BTreeSet<String>,
+) -> Vec<&'o String> {
     let macros: &BTreeMap<String, bool> = &own_names.macros;
-    let with_body = macros.iter().filter(|&(_, &has_body)| has_body).map(|(name, _)| name);
-    with_body
+    let with_meaning = macros.iter().filter(|&(_, &has_meaning)| has_meaning).map(|(name, _)| name);
+    with_meaning
         .filter(|name| {
-            later.iter().any(|file| file.words.contains(*name) || file.macros.contains_key(*name))
+            let is_mentioned =
+                |file: &OwnNames| file.words.contains(*name) || file.macros.contains_key(*name);
+            later.iter().any(is_mentioned) || !later.is_empty() && header_words.contains(*name)
         })
         .collect()
 }
@@ -90,7 +101,7 @@ mod tests {
             files.iter().map(|&(path, text)| SourceUnit { path, text }).collect();
         let sources = files.iter().map(|file| file.0.to_owned());
         let sources: Vec<String> = sources.filter(|path| path.ends_with(".cu")).collect();
-        include_joined_sources(&units, &sources, &replay_frontend::scan_symbols(&units))
+        include_joined_sources(&units, &sources, &replay_frontend::scan_symbols(&units), &[])
     }
 
     #[test]
@@ -118,6 +129,32 @@ mod tests {
         #undef sum
         #pragma pop_macro("BLOCK")
         "#);
+    }
+
+    #[test]
+    fn a_macro_that_conditions_of_later_sources_or_headers_ask_for_ends_with_its_source() {
+        let a = "#ifndef A_CU\n#define A_CU\n#define FAST 1\n#define FLAG\n#define WIDE 2\n#define OWN 3\n#endif\n";
+        let b = "#ifdef FAST\n#endif\n#if defined(FLAG)\n#elif A_CU\n#endif\n#include \"c.h\"\n";
+        let c = "#if WIDE == 2\n#endif\n";
+        insta::assert_snapshot!(joined(&[("a.cu", a), ("b.cu", b), ("c.h", c)]), @r#"
+        #include "tree/a.cu"
+        #pragma push_macro("FAST")
+        #undef FAST
+        #pragma push_macro("FLAG")
+        #undef FLAG
+        #pragma push_macro("WIDE")
+        #undef WIDE
+        #include "tree/b.cu"
+        #pragma pop_macro("WIDE")
+        #pragma pop_macro("FLAG")
+        #pragma pop_macro("FAST")
+        "#);
+        let units = [SourceUnit { path: "a.cu", text: a }, SourceUnit { path: "b.cu", text: b }];
+        let sources = ["a.cu".to_owned(), "b.cu".to_owned()];
+        let defines = ["FAST=1".to_owned(), "FLAG".to_owned()];
+        let symbols = replay_frontend::scan_symbols(&units);
+        let given = include_joined_sources(&units, &sources, &symbols, &defines);
+        assert_eq!(given, "#include \"tree/a.cu\"\n#include \"tree/b.cu\"\n");
     }
 
     #[test]

@@ -480,7 +480,7 @@ impl DeviceUnit {
         Ok(DeviceUnit {
             text: std::iter::once(FILL_SOURCE.to_owned())
                 .chain([precision_source.to_owned()])
-                .chain([include_joined_sources(&units, &included, &symbols)])
+                .chain([include_joined_sources(&units, &included, &symbols, &harness.defines)])
                 .collect(),
             folders: overlay.chain(folders.collect::<BTreeSet<_>>()).collect(),
             system_folders: harness.system_include.clone(),

@@ -379,7 +379,7 @@ pub(super) fn translate_sources(
     files.extend(untranslated_files(sources));
     let lanes = lanes.filter(|_| strided).unwrap_or_default();
     let sources = unit_sources(sources)?;
-    let includes = joined_sources::include_joined_sources(&units, &sources, &symbols);
+    let includes = joined_sources::include_joined_sources(&units, &sources, &symbols, &defines);
     let head = translation_head(&harness.undefine, &defines, &includes);
     let has_tensors = texts.iter().any(|(_, decoded)| replay_frontend::uses_tensors(&decoded.text));
     let changed_tensors =
