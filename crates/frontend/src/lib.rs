@@ -272,7 +272,9 @@ pub fn device_shadow_name(name: &str) -> String {
 pub struct OwnNames {
     /// Its functions, variables and types at namespace scope.
     pub defined: BTreeSet<String>,
-    /// The same with functions without a body, and with functions of classes.
+    /// Those of them that are `static`.
+    pub internal: BTreeSet<String>,
+    /// Its names with functions without a body, and with functions of classes.
     pub declared: BTreeSet<String>,
     /// The identifiers behind `.`, `->` or `::`.
     pub member_words: BTreeSet<String>,

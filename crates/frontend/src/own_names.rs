@@ -20,6 +20,9 @@ pub(super) fn find_own_names(source: &Source) -> OwnNames {
                 let names = names_defined_by_item(text, &tokens, &item);
                 own_names.declared.extend(names.iter().cloned());
                 if !item.member {
+                    if is_static(text, &tokens, &item) {
+                        own_names.internal.extend(names.iter().cloned());
+                    }
                     own_names.defined.extend(names);
                 }
                 if !item.name.is_empty() {
@@ -62,6 +65,16 @@ pub(super) fn find_own_names(source: &Source) -> OwnNames {
         }
     }
     own_names
+}
+
+/// Whether the function or variable `item` is declared as `static`.
+fn is_static(text: &str, tokens: &Tokens, item: &Item) -> bool {
+    let head = match item.kind {
+        ItemKind::Function => item.tokens.start..item.name_at,
+        ItemKind::Other => item.tokens.start..item.tokens.end,
+        ItemKind::Type | ItemKind::Prototype => return false,
+    };
+    tokens.contains_spelling(text, head, "static")
 }
 
 /// Whether `word` begins the declaration of a type.

@@ -8,8 +8,8 @@ use replay_frontend::{OwnNames, SourceUnit, Symbols};
 use replay_runtime::renamed::rename_definition;
 
 /// The lines to include `sources`, which are among `units`. A definition under the name of an earlier one gets a name of
-/// its own. The first keeps its name, and a harness's call means the first. Names that headers declare stay, and so do the
-/// macros that the harness `defines`.
+/// its own, and so does a `static` one under the name of any other that is not. The first that keeps its name is the one
+/// that a harness's call means. Names that headers declare stay, and so do the macros that the harness `defines`.
 pub(super) fn include_joined_sources(
     units: &[SourceUnit],
     sources: &[String],
@@ -34,9 +34,16 @@ pub(super) fn include_joined_sources(
     let mut defined_names = BTreeSet::new();
     let mut hidden = Vec::new();
     for (number, (path, own_names)) in sources.iter().zip(&files).enumerate() {
-        let twice = own_names.defined.iter().filter(|&name| defined_names.contains(name));
+        let is_twice = |name: &&String| {
+            let is_external_elsewhere = |(other, file): (usize, &OwnNames)| {
+                other != number && file.defined.contains(*name) && !file.internal.contains(*name)
+            };
+            defined_names.contains(*name)
+                || own_names.internal.contains(*name)
+                    && files.iter().enumerate().any(is_external_elsewhere)
+        };
         let mut renamed = Vec::new();
-        for name in twice {
+        for name in own_names.defined.iter().filter(is_twice) {
             // A class of a header may have a member of this name.
             let may_be_member =
                 header_words.contains(name) && own_names.member_words.contains(name);
@@ -62,7 +69,7 @@ pub(super) fn include_joined_sources(
             let _ = writeln!(out, "#pragma push_macro(\"{name}\")\n#undef {name}");
             hidden.push(name);
         }
-        defined_names.extend(&own_names.defined);
+        defined_names.extend(own_names.defined.iter().filter(|name| !renamed.contains(name)));
     }
     for name in hidden.iter().rev() {
         let _ = writeln!(out, "#pragma pop_macro(\"{name}\")");
@@ -155,6 +162,22 @@ mod tests {
         let symbols = replay_frontend::scan_symbols(&units);
         let given = include_joined_sources(&units, &sources, &symbols, &defines);
         assert_eq!(given, "#include \"tree/a.cu\"\n#include \"tree/b.cu\"\n");
+    }
+
+    #[test]
+    fn a_static_name_gives_way_to_that_of_another_source_which_all_may_declare() {
+        let a = "static int twice(int n) { return n; }\nstatic float scale = 2;";
+        let b = "int twice(int n);\nextern float scale;\nint use(int n) { return twice(n); }";
+        let c = "int twice(int n) { return 2 * n; }\nfloat scale = 3;";
+        insta::assert_snapshot!(joined(&[("a.cu", a), ("b.cu", b), ("c.cu", c)]), @r#"
+        #define scale replay_0_scale
+        #define twice replay_0_twice
+        #include "tree/a.cu"
+        #undef scale
+        #undef twice
+        #include "tree/b.cu"
+        #include "tree/c.cu"
+        "#);
     }
 
     #[test]
