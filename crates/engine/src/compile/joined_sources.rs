@@ -1,6 +1,7 @@
 //! Separate sources in one translation unit. Two definitions under one name get two names, and macros of one source do
 //! not reach the next.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -19,12 +20,15 @@ pub(super) fn include_joined_sources(
     if sources.len() < 2 {
         return sources.iter().map(|path| include_source_line(path)).collect();
     }
-    let mut header_names = BTreeSet::new();
-    let mut header_words = BTreeSet::new();
-    for header in units.iter().filter(|unit| !sources.iter().any(|path| path == unit.path)) {
-        header_names.extend(replay_frontend::collect_own_names(header).declared);
-        header_words.extend(replay_frontend::collect_identifiers(header));
-    }
+    let headers = || units.iter().filter(|unit| !sources.iter().any(|path| path == unit.path));
+    let header_words: BTreeSet<String> =
+        headers().flat_map(replay_frontend::collect_identifiers).collect();
+    // Seldom asked for, and a library has hundreds of headers.
+    let header_names = LazyCell::new(|| {
+        let declared =
+            headers().flat_map(|header| replay_frontend::collect_own_names(header).declared);
+        declared.collect::<BTreeSet<String>>()
+    });
     let mut files = Vec::new();
     for path in sources {
         let unit = units.iter().find(|unit| unit.path == path);
@@ -47,7 +51,7 @@ pub(super) fn include_joined_sources(
             // A class of a header may have a member of this name.
             let may_be_member =
                 header_words.contains(name) && own_names.member_words.contains(name);
-            if header_names.contains(name) || own_names.macros.contains_key(name) || may_be_member {
+            if own_names.macros.contains_key(name) || may_be_member || header_names.contains(name) {
                 continue;
             }
             renamed.push(name.clone());
