@@ -80,11 +80,14 @@ struct Manifest {
 pub const FAMILIES: [&str; 7] =
     ["lm_loss", "linear_loss", "softmax", "layernorm", "matmul_bias", "embedding", "attention"];
 
-/// Where this package is: the tests may run on another machine than the one that built them.
-pub fn folder(family: &str) -> PathBuf {
+/// The folder `tests` of this package: the tests may run on another machine than the one that built them.
+pub fn tests_folder() -> PathBuf {
     let root = std::env::var_os("REPLAY_TEST_ROOT");
-    let root = root.map_or(env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
-    root.join("tests/corpus").join(family)
+    root.map_or(env!("CARGO_MANIFEST_DIR").into(), PathBuf::from).join("tests")
+}
+
+pub fn folder(family: &str) -> PathBuf {
+    tests_folder().join("corpus").join(family)
 }
 
 /// The cache of the corpus, which outlives the test.
@@ -112,6 +115,18 @@ pub fn cpu(timeout: Duration, threads: Threads) -> CpuBackend {
 /// Trials on `backend`.
 pub fn lab(backend: impl Backend + 'static) -> Arc<Lab> {
     Lab::new(Arc::new(backend), cache(), false)
+}
+
+/// A trial in `lab` of the fixture in `folder`; the sources that its harness names lie below `sources_folder`.
+pub fn trial(lab: &Arc<Lab>, folder: &Path, sources_folder: &Path) -> Trial {
+    let fixture = Fixture::load(folder).unwrap_or_else(|error| panic!("{error}"));
+    let spec = SourceSpec {
+        sources: fixture.harness.sources.clone(),
+        include: fixture.harness.include.clone(),
+        ..SourceSpec::default()
+    };
+    let sources = source_set_from_dir(sources_folder, &spec).expect("the sources");
+    lab.trial(&Subject::new(fixture).into(), &sources.into())
 }
 
 /// The variants of `family`, as its `corpus.toml` lists them.

@@ -8,13 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use half::bf16;
-use replay::fixture::{Fixture, NewTensor, write_file, write_safetensors};
+use replay::fixture::{NewTensor, write_file, write_safetensors};
 use replay::frontend::Threads;
-use replay::history::{SourceSpec, source_set_from_dir};
 use replay::judge::{ImpreciseBy, OutputJudgement, Story, Verdict, check_oracle, judge_trial};
 use replay::numerics::oracle::Finding;
 use replay::tensor::DType;
-use replay::trial::{Lab, Subject, Trial};
+use replay::trial::{Lab, Trial};
 use replay::worker::Limits;
 use tempfile::TempDir;
 
@@ -102,10 +101,7 @@ impl Problem {
             self.write_truth(&folder.join("truth.safetensors"));
         }
         self.write_inputs(form, &folder);
-        let fixture = Fixture::load(&folder).unwrap_or_else(|error| panic!("{error}"));
-        let spec = SourceSpec { sources: vec!["sums.cu".into()], ..SourceSpec::default() };
-        let sources = source_set_from_dir(&families::folder("narrow"), &spec);
-        self.lab.trial(&Subject::new(fixture).into(), &sources.expect("the sources").into())
+        families::trial(&self.lab, &folder, &families::folder("narrow"))
     }
 
     fn write_inputs(&self, form: i32, folder: &Path) {

@@ -5,13 +5,12 @@
 use std::fs;
 use std::path::Path;
 
-use replay::fixture::{Fixture, NewTensor, write_safetensors};
+use replay::fixture::{NewTensor, write_safetensors};
 use replay::frontend::Threads;
-use replay::history::{SourceSpec, source_set_from_dir};
 use replay::judge::{Verdict, judge_trial};
 use replay::numerics::oracle::Finding;
 use replay::tensor::DType;
-use replay::trial::{Subject, Trial};
+use replay::trial::Trial;
 use replay::worker::Limits;
 use tempfile::TempDir;
 
@@ -31,7 +30,7 @@ __device__ float corpus_other() { return corpus_form ? corpus_factor / 3.0f * 3.
 fn trial(folder: &Path, (family, which): (&str, i32), form: i32, factor: f32) -> Trial {
     let own = folder.join("src");
     fs::create_dir_all(&own).expect("a folder");
-    let public = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/engine/public").join(family);
+    let public = families::tests_folder().join("engine/public").join(family);
     for entry in public.read_dir().expect("the family") {
         let entry = entry.expect("a file");
         fs::copy(entry.path(), own.join(entry.file_name())).expect("a copy");
@@ -61,15 +60,8 @@ fn trial(folder: &Path, (family, which): (&str, i32), form: i32, factor: f32) ->
         ("x", DType::F32, &[COUNT], &x),
     ];
     write_safetensors(&at, &tensors, &[]).expect("a fixture can be written");
-    let fixture = Fixture::load(&at).unwrap_or_else(|error| panic!("{error}"));
-    let spec = SourceSpec {
-        sources: fixture.harness.sources.clone(),
-        include: fixture.harness.include.clone(),
-        ..SourceSpec::default()
-    };
-    let sources = source_set_from_dir(folder, &spec).expect("the sources").into();
     let lab = families::lab(families::cpu(Limits::TIMEOUT, Threads::Lanes));
-    lab.trial(&Subject::new(fixture).into(), &sources)
+    families::trial(&lab, &at, folder)
 }
 
 #[test]

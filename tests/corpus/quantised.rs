@@ -5,13 +5,12 @@
 use std::fs;
 use std::sync::Arc;
 
-use replay::fixture::{Fixture, NewTensor, write_safetensors};
+use replay::fixture::{NewTensor, write_safetensors};
 use replay::frontend::Threads;
-use replay::history::{SourceSpec, source_set_from_dir};
 use replay::judge::{Equivalence, Judgement, ShadowShift, Story, Verdict, judge_trial};
 use replay::numerics::oracle::Finding;
 use replay::tensor::DType;
-use replay::trial::{Lab, Subject, Trial};
+use replay::trial::{Lab, Trial};
 use replay::worker::Limits;
 use tempfile::TempDir;
 
@@ -86,10 +85,7 @@ impl Calls {
             ("x", DType::F32, &[ROWS, COLUMNS], &x),
         ];
         write_safetensors(&folder, &tensors, &[]).expect("a fixture can be written");
-        let fixture = Fixture::load(&folder).unwrap_or_else(|error| panic!("{error}"));
-        let spec = SourceSpec { sources: vec!["quantised.cu".into()], ..SourceSpec::default() };
-        let sources = source_set_from_dir(&families::folder("quantised"), &spec);
-        self.lab.trial(&Subject::new(fixture).into(), &sources.expect("the sources").into())
+        families::trial(&self.lab, &folder, &families::folder("quantised"))
     }
 }
 
