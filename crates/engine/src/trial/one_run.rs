@@ -52,8 +52,7 @@ impl Trial {
         variant: &dyn Variant,
         known_outcomes: &[Outcome],
     ) -> Result<Outcome, ReplayError> {
-        if let Some(outcome) = self.lab.recall(CacheKind::Outcome, self.key()?) {
-            self.is_recalled.store(true, Ordering::Relaxed);
+        if let Some(outcome) = self.recall_outcome(self.key()?) {
             return Ok(outcome);
         }
         let key = self.key_of(ONE_RUN)?;
@@ -67,9 +66,7 @@ impl Trial {
         let span = tracing::info_span!("replay", message = self.fixture().name).entered();
         let run = match variant.run(&Mode::plain(POISON_A)) {
             Ok(run) => run,
-            Err(error) => {
-                return error.refusal().map(|refusal| self.untestable(refusal)).ok_or(error);
-            }
+            Err(error) => return self.untestable_for(error),
         };
         drop(span);
         let mut known_outcomes = known_outcomes.iter();

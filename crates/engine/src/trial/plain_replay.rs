@@ -90,23 +90,19 @@ impl Trial {
         variant: &dyn Variant,
         first_run: Option<Run>,
     ) -> Result<Outcome, ReplayError> {
-        let key = self.key()?;
-        if let Some(outcome) = self.lab.recall(CacheKind::Outcome, key) {
-            self.is_recalled.store(true, Ordering::Relaxed);
+        if let Some(outcome) = self.recall_outcome(self.key()?) {
             return Ok(outcome);
         }
         let _span = tracing::info_span!("replay", message = self.fixture().name);
         let runs = match self.runs(variant, first_run) {
             Ok(runs) => runs,
-            Err(error) => {
-                return error.refusal().map(|refusal| self.untestable(refusal)).ok_or(error);
-            }
+            Err(error) => return self.untestable_for(error),
         };
         if variant.reference().is_none() {
             self.call.get(|| Ok::<_, ReplayError>(runs.first.call_cpu))?;
         }
         let outcome = self.outcome_of(variant, &runs)?;
-        self.keep_outcome(key, &outcome)?;
+        self.keep_outcome(self.key()?, &outcome)?;
         self.note_opened(variant)?;
         // A device that gives other bits by itself is measured by runs of its own, unless it has just repeated
         // them.
@@ -117,6 +113,21 @@ impl Trial {
             self.keep_plain(runs.first, repeats);
         }
         Ok(outcome)
+    }
+
+    /// The outcome that the cache holds by `key`.
+    pub(super) fn recall_outcome(&self, key: &str) -> Option<Outcome> {
+        let outcome = self.lab.recall(CacheKind::Outcome, key)?;
+        self.is_recalled.store(true, Ordering::Relaxed);
+        Some(outcome)
+    }
+
+    /// The outcome of a revision that is refused by `error`.
+    ///
+    /// # Errors
+    /// `error`, if it is none of the revision's.
+    pub(super) fn untestable_for(&self, error: ReplayError) -> Result<Outcome, ReplayError> {
+        error.refusal().map(|refusal| self.untestable(refusal)).ok_or(error)
     }
 
     /// Keeps `run` for a measurement, if it has all outputs and there is room; `repeats` says whether a second one gave the
