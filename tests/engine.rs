@@ -14,6 +14,7 @@ mod project;
 mod public;
 mod same_bits;
 mod series;
+mod several_sources;
 mod shipped;
 mod strays;
 mod strided;

@@ -95,28 +95,38 @@ fn a_header_that_a_submodule_would_hold_names_the_submodule() {
 }
 
 #[test]
-fn a_header_without_a_guard_and_a_name_of_two_sources_are_told_as_what_they_are() {
-    let env = TestEnv::new().with_kernel("#include \"pair.h\"\n__global__ void k(const float* x, float* y, int n) { y[threadIdx.x] = x[threadIdx.x]; }\n", "k<<<1, n>>>(x, y, n);");
+fn a_header_without_a_guard_and_a_name_of_two_sources_are_told_where_they_are_compiled_together() {
+    const KERNEL: &str = "#include \"pair.h\"\nGIVEN\n__global__ void k(const float* x, float* y, int n) { y[threadIdx.x] = x[threadIdx.x]; }\n";
+    let env = TestEnv::new().with_kernel("", "k<<<1, n>>>(x, y, n);");
     let path = env.path("replay.toml");
-    let harness = fs::read_to_string(&path).unwrap();
-    let sources = harness
+    let harness = fs::read_to_string(&path)
+        .unwrap()
         .replace("sources = [\"k.cu\"]", "sources = [\"k.cu\", \"l.cu\"]\ninclude = [\".\"]");
-    assert_ne!(sources, harness);
-    fs::write(&path, sources).unwrap();
-    env.repo.write("pair.h", "struct Pair { float first, second; };\n");
-    env.repo.write("l.cu", "#include \"pair.h\"\nint other;\n");
-    let hint_of = || {
-        let run = env.replay(&["fixtures/tiny"]);
+    let with_call = |call: &str| {
+        let text = harness.replace("k<<<1, n>>>(x, y, n);", call);
+        assert!(text.contains("l.cu") && text.contains(call), "{text}");
+        fs::write(&path, text).unwrap();
+        env.replay(&["fixtures/tiny"])
+    };
+    let hint_of = |call: &str| {
+        let run = with_call(call);
         assert_eq!(run.code, Some(125), "{}", run.text());
         let hint =
             run.text().lines().find(|line| line.contains("hint: ")).expect("a hint").to_owned();
         hint.split("; the whole log").next().unwrap_or_default().trim().to_owned()
     };
-    insta::assert_snapshot!(hint_of(), @"hint: the sources are compiled together, and pair.h has no guard such as `#pragma once`: name one of the sources that include it, or give each a harness of its own");
+    let apart = "k<<<1, n>>>(x, y, n); other();";
+    let together = "{ k<<<1, n>>>(x, y, n); other(); }";
+    env.repo.write("pair.h", "struct Pair { float first, second; };\n");
+    env.repo.write("k.cu", KERNEL.replace("GIVEN", ""));
+    env.repo.write("l.cu", "#include \"pair.h\"\nvoid other() {}\n");
+    assert_eq!(with_call(apart).code, Some(0));
+    insta::assert_snapshot!(hint_of(together), @"hint: pair.h is read twice, and has no guard such as `#pragma once`: add one; sources are compiled together on a GPU, and where one statement of the call names several: let each statement name one");
     env.repo.write("pair.h", "#pragma once\nvoid scale(float* x);\n");
-    env.repo.write("l.cu", "#include \"pair.h\"\nvoid scale(float* x) {}\n");
-    env.repo.write("k.cu", "#include \"pair.h\"\nvoid scale(float* x) {}\n__global__ void k(const float* x, float* y, int n) { y[threadIdx.x] = x[threadIdx.x]; }\n");
-    insta::assert_snapshot!(hint_of(), @"hint: the sources are compiled together, and l.cu defines a name once more: leave one of the two out of `sources`, or give each a harness of its own");
+    env.repo.write("l.cu", "#include \"pair.h\"\nvoid scale(float* x) {}\nvoid other() {}\n");
+    env.repo.write("k.cu", KERNEL.replace("GIVEN", "void scale(float* x) {}"));
+    assert_eq!(with_call(apart).code, Some(0));
+    insta::assert_snapshot!(hint_of(together), @"hint: l.cu defines a name once more; sources are compiled together on a GPU, and where one statement of the call names several: let each statement name one");
 }
 
 #[test]

@@ -35,18 +35,17 @@ fn trial(folder: &Path, (family, which): (&str, i32), form: i32, factor: f32) ->
         let entry = entry.expect("a file");
         fs::copy(entry.path(), own.join(entry.file_name())).expect("a copy");
     }
-    fs::write(own.join("a_factor.cu"), FACTOR).expect("a source");
-    let harness = format!(
-        "sources = [\"src/a_factor.cu\", \"src/{family}.cu\"]\ninclude = [\"src\"]\n\
+    let whole = format!("{FACTOR}#include \"{family}.cu\"\n");
+    fs::write(own.join("whole.cu"), whole).expect("a source");
+    let harness = "sources = [\"src/whole.cu\"]\ninclude = [\"src\"]\n\
          defines = [\"FACTOR=corpus_other()\"]\n\
          call = \"\"\"cudaMemcpyToSymbol(corpus_factor, &factor, sizeof(float));\n\
          cudaMemcpyToSymbol(corpus_form, &form, sizeof(int));\nrun(which, y, x, n);\"\"\"\n\
-         inputs.which = {{ dtype = \"i32\", shape = [] }}\n\
-         inputs.form = {{ dtype = \"i32\", shape = [] }}\n\
-         inputs.factor = {{ dtype = \"f32\", shape = [] }}\n\
-         inputs.x = {{ dtype = \"f32\", shape = [\"n\"] }}\n\
-         outputs.y = {{ dtype = \"f32\", shape = [\"n\"] }}\n"
-    );
+         inputs.which = { dtype = \"i32\", shape = [] }\n\
+         inputs.form = { dtype = \"i32\", shape = [] }\n\
+         inputs.factor = { dtype = \"f32\", shape = [] }\n\
+         inputs.x = { dtype = \"f32\", shape = [\"n\"] }\n\
+         outputs.y = { dtype = \"f32\", shape = [\"n\"] }\n";
     fs::write(folder.join("replay.toml"), harness).expect("a harness");
     let at = folder.join(format!("{form}-{factor}"));
     fs::create_dir_all(&at).expect("a folder");

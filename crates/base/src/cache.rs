@@ -19,6 +19,8 @@ use std::sync::{Arc, Once};
 pub enum CacheKind {
     /// A shared object. Its checksum lies behind the bytes for the loader.
     Artifact,
+    /// The object file of one of several translation units.
+    Object,
     /// The log of a failed compilation.
     Refusal,
     /// The first headers of every unit, as the compiler keeps them.
@@ -37,8 +39,9 @@ pub enum CacheKind {
 
 impl CacheKind {
     /// Every kind.
-    pub const ALL: [CacheKind; 8] = [
+    pub const ALL: [CacheKind; 9] = [
         CacheKind::Artifact,
+        CacheKind::Object,
         CacheKind::Refusal,
         CacheKind::Precompiled,
         CacheKind::Dependencies,
@@ -57,6 +60,7 @@ impl CacheKind {
     pub fn name(self) -> &'static str {
         match self {
             CacheKind::Artifact => "artifacts",
+            CacheKind::Object => "objects",
             CacheKind::Refusal => "refusals",
             CacheKind::Precompiled => "precompiled",
             CacheKind::Dependencies => "dependencies",

@@ -11,6 +11,7 @@ mod bounds;
 mod brackets;
 mod byte_casts;
 mod byte_counts;
+mod call_statements;
 mod call_tensors;
 mod conditions;
 mod device;
@@ -52,6 +53,7 @@ mod unreached_kernels;
 mod unsupported;
 mod void_casts;
 
+pub use call_statements::{CallStatement, StatementGives, split_call_statements};
 pub use call_tensors::{CallTensors, bind_call_tensors};
 pub use error::FrontendError;
 pub use parameter_uses::ParameterUse;

@@ -276,7 +276,9 @@ mod tests {
         assert_eq!(left, ["CACHEDIR.TAG", "replay-cache"]);
         let again = Cache::open(folder.path()).unwrap();
         again.write(CacheKind::Outcome, KEY, b"payload").unwrap();
-        assert_eq!(again.usage().unwrap()[4].1.entries, 1);
+        let usage = again.usage().unwrap();
+        let kept = usage.iter().filter(|(_, kept)| kept.entries > 0);
+        assert_eq!(kept.count(), 1);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::translation::{UNITS, is_unit};
-use super::{CallPlace, CompilerError, call_place, environment, unit};
+use super::{CallPlace, CompilerError, call_place, entry_point, environment};
 use replay_base::cache::CacheError;
 use replay_cuda::NvrtcError;
 use replay_fixture::harness::{Harness, SourcePath};
@@ -150,6 +150,10 @@ pub enum SourceFinding {
     },
 }
 
+/// When several sources are one translation unit.
+const COMPILED_TOGETHER: &str = "sources are compiled together on a GPU, and where one statement of the call names \
+                                 several: let each statement name one";
+
 impl SourceFinding {
     /// Advice to the user.
     fn hint(&self) -> String {
@@ -159,13 +163,11 @@ impl SourceFinding {
                  (`git submodule update --init`), and name the folder in `system_include` of the harness"
             ),
             SourceFinding::RepeatedHeader(path) => format!(
-                "the sources are compiled together, and {path} has no guard such as `#pragma once`: name one of the \
-                 sources that include it, or give each a harness of its own"
+                "{path} is read twice, and has no guard such as `#pragma once`: add one; {COMPILED_TOGETHER}"
             ),
-            SourceFinding::RepeatedName(path) => format!(
-                "the sources are compiled together, and {path} defines a name once more: leave one of the two out of \
-                 `sources`, or give each a harness of its own"
-            ),
+            SourceFinding::RepeatedName(path) => {
+                format!("{path} defines a name once more; {COMPILED_TOGETHER}")
+            }
             SourceFinding::PythonName { name, function, place } => format!(
                 "`{name}` is the name in Python: {place} binds it to `{function}`, and the call names the function"
             ),
@@ -280,18 +282,26 @@ impl CompileError {
         )
     }
 
-    /// With its place in the harness, if it is about call number `call`, compiled as part of `unit`.
-    pub(super) fn placed(mut self, harness: &Harness, call: usize, unit: &str) -> CompileError {
-        if let CompileError::Refused { first_error, place, .. } = &mut self
-            && let Some(statements) = unit::find_call_statements(unit, harness)
+    /// With its place in the harness, if it is about call number `call`, compiled in `parts`.
+    pub(super) fn placed<'p>(
+        mut self,
+        harness: &Harness,
+        call: usize,
+        parts: impl Iterator<Item = &'p str>,
+    ) -> CompileError {
+        if let CompileError::Refused { what: RefusedCode::Call, first_error, place, .. } = &mut self
         {
-            let origin = unit::harness_origin(harness);
-            let file = unit::harness_file_name(harness);
+            let origin = entry_point::harness_origin(harness);
+            let file = entry_point::harness_file_name(harness);
             let call = &harness.calls[call];
-            if let Some(message_and_place) =
-                call_place::locate_call_error(first_error, &origin, &file, call, statements)
-            {
-                (*first_error, *place) = (message_and_place.0, Some(message_and_place.1.into()));
+            let located = parts
+                .filter_map(|part| entry_point::find_call_statements(part, harness))
+                .find_map(|statements| {
+                    call_place::locate_call_error(first_error, &origin, &file, call, statements)
+                });
+            if let Some((message, call_place)) = located {
+                *first_error = message;
+                *place = Some(call_place.into());
             }
         }
         self
@@ -332,6 +342,11 @@ impl CompileError {
     /// Whether the compiler refused the call of the harness: another call may fit.
     pub(super) fn blames_call(&self) -> bool {
         matches!(self, CompileError::Refused { what: RefusedCode::Call, .. })
+    }
+
+    /// Whether the linker found no definition of a name.
+    pub(super) fn blames_linkage(&self) -> bool {
+        self.refused_log().is_some_and(|log| log.contains("undefined reference"))
     }
 
     /// Advice to the user, if there is any.

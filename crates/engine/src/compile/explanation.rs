@@ -1,11 +1,11 @@
 //! Explains the front end's results for a source set, on the way to a faster form or a float64 shadow. Runs no
 //! compiler.
 
+use super::entry_point::Signature;
 use super::translation::{
     CodeScope, Translation, TranslationRequest, create_source_units, decode_source_texts,
     translate_sources,
 };
-use super::unit::Signature;
 use super::{CompileError, join_harness_statements, threads_of};
 use replay_fixture::harness::Harness;
 use replay_frontend::{KernelForm, Precision, ShuffleSite};

@@ -1,9 +1,9 @@
 //! The `#include` lines of a text, and all files within their reach.
 //!
 //! Lines below false conditions count too, and so does a name's file in each folder. So the result covers every file
-//! the compiler reads, except for names from macros.
+//! the compiler reads, except for names from macros outside of the sources.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::encoding::decode_source;
@@ -64,9 +64,101 @@ fn list_included_files(
     paths
 }
 
+/// The `files` of a source set, each with its path and text, within reach of those at `paths`, and these; in order. A
+/// file counts whose path ends with an included name. All of them count where a name cannot be read from the text.
+pub(super) fn find_reachable_tree_files<'f>(
+    files: &'f [(String, Vec<u8>)],
+    paths: &[&str],
+) -> Vec<&'f (String, Vec<u8>)> {
+    let mut files_of_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (number, (path, _)) in files.iter().enumerate() {
+        files_of_name.entry(last_component(path)).or_default().push(number);
+    }
+    let mut pending: Vec<usize> =
+        (0..files.len()).filter(|&number| paths.contains(&files[number].0.as_str())).collect();
+    let mut is_found = vec![false; files.len()];
+    while let Some(number) = pending.pop() {
+        if std::mem::replace(&mut is_found[number], true) {
+            continue;
+        }
+        let text = String::from_utf8_lossy(&files[number].1);
+        if has_hidden_name(&text) {
+            return files.iter().collect();
+        }
+        for (_, name) in find_include_names(&text) {
+            let named_files = files_of_name.get(last_component(name)).into_iter().flatten();
+            let may_be_meant =
+                |other: &&usize| ends_with_components(&files[**other].0, known_end(name));
+            pending.extend(named_files.filter(may_be_meant));
+        }
+    }
+    files.iter().zip(is_found).filter(|(_, is_found)| *is_found).map(|(file, _)| file).collect()
+}
+
+/// Whether `text` may read a file whose name does not stand in an `#include` line.
+fn has_hidden_name(text: &str) -> bool {
+    let is_hidden = |line: &str| {
+        let directive = line.trim_start().strip_prefix('#').map(str::trim_start);
+        let reads_file = directive.is_some_and(|words| {
+            ["include", "import", "embed"].iter().any(|word| words.starts_with(word))
+        });
+        reads_file && name_in(line).is_none()
+    };
+    text.contains("__has_include") || text.contains("incbin") || text.lines().any(is_hidden)
+}
+
+fn last_component(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// The end of the included `name` that a file's path must have: what follows the last `.` or `..`.
+fn known_end(name: &str) -> &str {
+    let dots = name.rfind("./").map_or(0, |dots| dots + "./".len());
+    &name[dots..]
+}
+
+/// Whether `path` ends with the components of `end`.
+pub(super) fn ends_with_components(path: &str, end: &str) -> bool {
+    path.strip_suffix(end)
+        .is_some_and(|leading_folders| leading_folders.is_empty() || leading_folders.ends_with('/'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_of_a_set_are_found_by_the_end_of_their_paths_and_all_where_a_name_is_hidden() {
+        let reach = |texts: &[(&str, &str)]| {
+            let files: Vec<(String, Vec<u8>)> =
+                texts.iter().map(|&(path, text)| (path.to_owned(), text.into())).collect();
+            let found = find_reachable_tree_files(&files, &["src/a.cu"]);
+            found.into_iter().map(|(path, _)| path.clone()).collect::<Vec<_>>().join(" ")
+        };
+        let headers = [
+            ("include/lib/x.h", "#include \"./../y.h\"\n#if 0\n#include <z.h>\n#endif"),
+            ("include/y.h", ""),
+            ("other/lib/x.h", ""),
+            ("src/b.cu", ""),
+            ("xlib/x.h", ""),
+            ("z.h", ""),
+        ];
+        let with = |text| reach(&[&[("src/a.cu", text)], &headers[..]].concat());
+        let four = "src/a.cu include/lib/x.h include/y.h other/lib/x.h z.h";
+        assert_eq!(with("#include <lib/x.h>"), four);
+        assert_eq!(with("#include <x.h>"), format!("{} xlib/x.h z.h", &four[..four.len() - 4]));
+        assert_eq!(with("#include <vector>\nint n;"), "src/a.cu");
+        let all = "src/a.cu include/lib/x.h include/y.h other/lib/x.h src/b.cu xlib/x.h z.h";
+        for hidden in [
+            "# include NAME",
+            "#include_next <q.h>",
+            "#if __has_include(<q.h>)",
+            "asm(\".incbin \\\"d\\\"\");",
+            "#include /* */ <x.h>",
+        ] {
+            assert_eq!(with(hidden), all, "{hidden}");
+        }
+    }
 
     #[test]
     fn what_headers_include_is_found_through_folders_and_beside_them() {

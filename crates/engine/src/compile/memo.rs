@@ -51,7 +51,7 @@ pub(super) enum MemoEntry {
 }
 
 /// A precompiled header.
-struct Prelude {
+pub(super) struct Prelude {
     /// The entry of the cache. Compilers ignore the trailer behind the header's bytes.
     entry: PathBuf,
     /// The files it was made from, outside of the sources.
@@ -153,7 +153,7 @@ impl Toolchain {
         }
         let list = owned_words(["-MD", "-MT", "unit", "-MF", RULE]);
         let words = flags.iter().chain(&object).chain(&list);
-        let prelude = self.prelude(kind);
+        let prelude = self.prelude(kind, false);
         if let Some(prelude) = prelude.get().and_then(Option::as_ref) {
             link_prelude(folder, kind.prelude_header(), &prelude.entry)?;
             let finished_run = self.run(folder, &[PRECOMPILED, HEADERS], words.clone())?;
@@ -170,11 +170,16 @@ impl Toolchain {
         Ok((finished_run, read_files))
     }
 
-    /// Links `unit.o` and `definitions.o` to `artifact.so`. If the fast linker fails, the default
-    /// one is used, and its result counts.
-    pub(super) fn link(&self, folder: &Path) -> Result<Finished, CompilerError> {
+    /// Links `objects` and `definitions.o` in `folder` to `artifact.so`. If the fast linker fails, the default one is used,
+    /// and its result counts.
+    pub(super) fn link(
+        &self,
+        folder: &Path,
+        objects: &[String],
+    ) -> Result<Finished, CompilerError> {
         let mut words = owned_words(LINK);
-        words.extend(owned_words(["unit.o", "definitions.o", "-o", "artifact.so"]));
+        words.extend(objects.iter().cloned());
+        words.extend(owned_words(["definitions.o", "-o", "artifact.so"]));
         let fails = &self.once.fast_linker_fails;
         if !fails.load(Ordering::Relaxed) {
             let finished_run =
@@ -191,9 +196,9 @@ impl Toolchain {
     }
 
     /// The precompiled [`UnitKind::prelude_header`]; none if the compiler makes none, or if this is the first command to
-    /// compile units of this `kind` and compiles a few. g++ looks for it in the folders before those with headers, and
+    /// compile units of this `kind` and compiles a few (not `many`). g++ looks for it in the folders before those with headers, and
     /// checks that it fits; clang++ does neither.
-    fn prelude(&self, kind: UnitKind) -> Arc<OnceLock<Option<Prelude>>> {
+    pub(super) fn prelude(&self, kind: UnitKind, many: bool) -> Arc<OnceLock<Option<Prelude>>> {
         let slot = self.once.lock_preludes().entry(kind).or_default().clone();
         // It only saves time: without it the headers are there.
         slot.get_or_init(|| {
@@ -203,8 +208,9 @@ impl Toolchain {
             let key = self.prelude_key(kind);
             self.recall_prelude(&key).or_else(|| {
                 // Checked builds are few in any search.
-                let many =
-                    kind.precision != Precision::Checked && self.once.many.load(Ordering::Relaxed);
+                let many = many
+                    || kind.precision != Precision::Checked
+                        && self.once.many.load(Ordering::Relaxed);
                 (many || self.has_compiled_before(&key)).then(|| self.make_prelude(kind, &key))?
             })
         });

@@ -3,26 +3,29 @@
 //! Artifacts are found by content: equal sources, headers, compiler and flags are compiled once, for all their commits.
 //! A failed compilation is remembered with its log.
 
+mod call_parts;
 mod call_place;
 mod compiler;
+mod elf_symbols;
 mod encoding;
+mod entry_point;
 mod environment;
 mod error;
 mod explanation;
 mod includes;
 mod instances;
-mod joined_sources;
 mod key;
 mod memo;
 mod nvrtc;
+mod object_files;
 mod obstacles;
 mod options;
 mod outside_files;
 mod recent_translations;
 mod refused_lines;
+mod source_units;
 mod tools;
 mod translation;
-mod unit;
 mod vectors;
 
 use std::fs::File;
@@ -34,6 +37,7 @@ use std::time::SystemTime;
 
 pub use self::call_place::CallPlace;
 pub use self::compiler::{Compiler, CompilerError, Excess};
+pub use self::entry_point::Signature;
 pub use self::error::{About, CompileError, RefusedCode, SourceFinding};
 pub use self::explanation::{
     Build, ExplainedFile, Explanation, ObstacleEffect, ShadowObstacle, rewritten_sources,
@@ -41,22 +45,24 @@ pub use self::explanation::{
 pub use self::nvrtc::{DeviceModule, DeviceShadow, DeviceToolchain};
 pub use self::obstacles::{CompileObstacle, CompileObstacles, LeftOutFunction};
 pub use self::translation::source_byte_counts;
-pub use self::unit::Signature;
 
+use self::call_parts::EntryPart;
+use self::entry_point::EntryPoint;
 use self::error::first_error;
 use self::key::KeyHasher;
 use self::memo::{CompileMemo, MemoEntry};
+use self::object_files::join_read_files;
 use self::options::{LINK, UnitKind, compiler_options, owned_words};
 use self::outside_files::{Outside, outside_prerequisites};
 use self::recent_translations::RecentTranslations;
-use self::translation::{CodeScope, Translation, TranslationRequest, can_trap, write_source_tree};
+use self::translation::{CodeScope, Translation, TranslationRequest, TranslationUnit, can_trap};
 use replay_base::cache::{Cache, CacheKind};
 use replay_base::foreign::Finished;
-use replay_fixture::harness::{CppStandard, Harness};
+use replay_fixture::harness::Harness;
 use replay_frontend::{Precision, Threads};
 use replay_history::SourceSet;
+use replay_runtime::definitions;
 use replay_runtime::renamed::restore_source_names;
-use replay_runtime::{definitions, headers};
 
 /// A compiled variant.
 #[derive(Clone, Debug)]
@@ -243,14 +249,15 @@ impl Toolchain {
     ) -> Result<Artifact, CompileError> {
         let mut refusal = None;
         for call in 0..harness.calls.len() {
-            let unit = unit::generate_entry_point(harness, signature, translated, call, precision)?;
+            let entry = EntryPoint::new(harness, signature, translated, call, precision)?;
             let kind = UnitKind {
                 standard: harness.standard,
                 precision,
                 is_large: signature.large,
                 has_tensors: translated.changed_tensors.is_some(),
             };
-            match self.compile_unit(harness, translated, &unit, kind, meanwhile) {
+            let flags = compiler_options(&self.compiler, harness, translated, kind);
+            match self.compile_entry(translated, &entry, &flags, kind, meanwhile) {
                 Ok((path, key, fresh)) => {
                     let statements = join_harness_statements(harness, call);
                     let (shadow_obstacles, may_end) = translated.shadow_obstacles(&statements);
@@ -267,22 +274,52 @@ impl Toolchain {
                 }
                 // Another call cannot mend an error outside of this one.
                 Err(error) if !error.blames_call() => return Err(error),
-                Err(error) => refusal = Some(error.placed(harness, call, &unit)),
+                Err(error) => refusal = Some(error),
             }
         }
         Err(refusal.expect("a harness has at least one call"))
     }
 
-    fn compile_unit(
+    /// Compiles the sources of `translated`, each by itself, with `entry`.
+    fn compile_entry(
         &self,
-        harness: &Harness,
         translated: &Translation,
-        unit: &str,
+        entry: &EntryPoint,
+        flags: &[String],
         kind: UnitKind,
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Compiled, CompileError> {
-        let flags = compiler_options(&self.compiler, harness, translated, kind);
-        let first = self.first_key(&flags, translated, unit, kind.precision);
+        let compile = |parts: &[EntryPart]| {
+            self.compile_units(&translated.separate_units(parts), flags, kind, meanwhile).map_err(
+                |error| {
+                    let texts = parts.iter().map(|part| part.text.as_str());
+                    error.placed(entry.harness, entry.call_number, texts)
+                },
+            )
+        };
+        let parts = call_parts::divide_call(translated, entry)?;
+        compile(&parts).or_else(|error| {
+            let is_whole = parts.len() == 1 && parts[0].sources.len() == translated.source_count();
+            // The call may need more of the sources than its names tell.
+            if is_whole || !error.blames_call() && !error.blames_linkage() {
+                return Err(error);
+            }
+            match compile(&[EntryPart::whole(translated, entry)?]) {
+                Err(joined) if !joined.blames_call() => Err(error),
+                joined => joined,
+            }
+        })
+    }
+
+    /// Compiles and links `units`.
+    fn compile_units(
+        &self,
+        units: &[TranslationUnit],
+        flags: &[String],
+        kind: UnitKind,
+        meanwhile: &(dyn Fn() + Sync),
+    ) -> Result<Compiled, CompileError> {
+        let first = self.artifact_key(units, flags, kind.precision);
         if let Some(known_result) = self.recall_compilation(&first) {
             return known_result;
         }
@@ -292,7 +329,7 @@ impl Toolchain {
             // Another thread may have compiled it meanwhile.
             self.once.by_one(&first, || match self.recall_compilation(&first) {
                 Some(compilation) => compilation,
-                None => self.compile_anew(translated, unit, &flags, kind, &first),
+                None => self.compile_anew(units, flags, kind, &first),
             })
         })
     }
@@ -320,99 +357,65 @@ impl Toolchain {
 
     fn compile_anew(
         &self,
-        translated: &Translation,
-        unit: &str,
+        units: &[TranslationUnit],
         flags: &[String],
         kind: UnitKind,
         first: &str,
     ) -> Result<Compiled, CompileError> {
-        let _span = tracing::info_span!(
-            "compile",
-            message = translated.sources.join(" "),
-            precision = ?kind.precision,
-            compiler = self.compiler.name()
-        );
+        let start_time = SystemTime::now();
         let scratch = self.cache.scratch()?;
         let folder = scratch.path();
-        let start_time = SystemTime::now();
-        self.lay_out_unit(folder, translated, unit, kind.precision)?;
-        let built = self.build(folder, flags, kind);
-        if let Err(CompilerError::Excess { excess, .. }) = &built {
+        let compiled = match units {
+            [unit] => self.compile_unit(folder, unit, flags, kind).map(|object| vec![object]),
+            units => self.compile_objects(units, flags, kind),
+        };
+        let linked = compiled.and_then(|objects| {
+            let mut tools = self.tools()?.to_vec();
+            let read = join_read_files(&objects);
+            let mut refusals: Vec<String> =
+                objects.iter().filter_map(|object| object.refusal.clone()).collect();
+            // Errors of the sources count before those of a call.
+            refusals.sort_by_key(|log| first_error(log).starts_with(entry_point::CALL));
+            if refusals.is_empty() {
+                let last = self.link_objects(folder, &objects, kind.precision)?;
+                tools.extend(tools::parse_linked_files(&last.stdout));
+                if !last.success() {
+                    refusals.push(String::from_utf8_lossy(&last.stderr).into_owned());
+                }
+            }
+            Ok(Linked { refusals, read, tools })
+        });
+        if let Err(CompileError::Compiler(CompilerError::Excess { excess, .. })) = &linked {
             self.once.learn(first, MemoEntry::Excess(*excess));
         }
-        let Built { last, read, tools } = built?;
-        // If the list of files is incomplete, the dependencies are unknown.
-        let key = match read {
-            Some(read_files) => {
-                self.outside.remember(&self.cache, first, start_time, &read_files, &tools)?
-            }
-            None => None,
-        };
-        let key = key.unwrap_or_else(|| for_this_run(first));
+        let Linked { refusals, read, tools } = linked?;
+        let key = self.second_key(first, start_time, read.as_deref(), &tools)?;
         self.once.learn(first, MemoEntry::Key(key.clone()));
-        if !last.success() {
-            let log = String::from_utf8_lossy(&last.stderr).into_owned();
+        if !refusals.is_empty() {
+            let log = refusals.join("\n");
             self.cache.write(CacheKind::Refusal, &key, log.as_bytes())?;
             return Err(self.refused(&key, log));
         }
-        let object = folder.join("artifact.so");
-        let bytes = std::fs::read(&object).map_err(scratch_failed(&object))?;
+        let artifact = folder.join("artifact.so");
+        let bytes = std::fs::read(&artifact).map_err(scratch_failed(&artifact))?;
         let path = self.cache.write(CacheKind::Artifact, &key, &bytes)?;
         Ok((path, key, true))
     }
 
-    fn lay_out_unit(
+    /// The second key of a compilation; one for this run alone if the list of files is incomplete: the dependencies are
+    /// unknown then.
+    fn second_key(
         &self,
-        folder: &Path,
-        translated: &Translation,
-        unit: &str,
-        precision: Precision,
-    ) -> Result<(), CompileError> {
-        let unit_text = format!("{}{unit}", translated.head);
-        self.link_headers(folder)?;
-        write_source_tree(folder, &translated.files)
-            .and_then(|()| std::fs::write(folder.join("unit.cpp"), unit_text))
-            .and_then(|()| {
-                std::fs::write(folder.join("definitions.o"), definitions_object(precision))
-            })
-            .map_err(scratch_failed(folder))?;
-        Ok(())
-    }
-
-    /// Compiles and links the files in `folder`.
-    fn build(
-        &self,
-        folder: &Path,
-        flags: &[String],
-        kind: UnitKind,
-    ) -> Result<Built, CompilerError> {
-        let mut tools = self.tools()?.to_vec();
-        let (compiled, read) = self.compile_object(folder, flags, kind)?;
-        if !compiled.success() {
-            self.probe(folder, kind)?;
-            return Ok(Built { last: compiled, read, tools });
-        }
-        let last = self.link(folder)?;
-        tools.extend(tools::parse_linked_files(&last.stdout));
-        Ok(Built { last, read, tools })
-    }
-
-    /// Compiles the headers alone. If the compiler refuses them, the sources are not to blame.
-    fn probe(&self, folder: &Path, kind: UnitKind) -> Result<(), CompilerError> {
-        let source = folder.join("probe.cpp");
-        std::fs::write(&source, "").map_err(scratch_failed(&source))?;
-        let kind = UnitKind { standard: CppStandard::default(), ..kind };
-        let flags = kind
-            .options(&self.compiler)
-            .into_iter()
-            .chain(owned_words(["-include", kind.prelude_header()]));
-        let probe = owned_words(["-fsyntax-only", "probe.cpp"]);
-        let finished_run = self.run(folder, &[HEADERS], flags.chain(probe))?;
-        if finished_run.success() {
-            return Ok(());
-        }
-        let first_error = first_error(&String::from_utf8_lossy(&finished_run.stderr));
-        Err(CompilerError::Unsuitable { command: self.compiler.name(), first_error })
+        first: &str,
+        start_time: SystemTime,
+        read: Option<&[PathBuf]>,
+        tools: &[PathBuf],
+    ) -> Result<String, CompileError> {
+        let key = match read {
+            Some(read) => self.outside.remember(&self.cache, first, start_time, read, tools)?,
+            None => None,
+        };
+        Ok(key.unwrap_or_else(|| for_this_run(first)))
     }
 
     /// Runs the compiler in `folder`; `headers` in it come before the folders of the sources.
@@ -433,7 +436,7 @@ impl Toolchain {
     fn refused(&self, key: &str, log: String) -> CompileError {
         let log = restore_source_names(&log).into_owned();
         let first_error = first_error(&log);
-        let of_call = first_error.starts_with(unit::CALL);
+        let of_call = first_error.starts_with(entry_point::CALL);
         CompileError::Refused {
             what: if of_call { RefusedCode::Call } else { RefusedCode::Sources },
             about: About::from_message(&first_error),
@@ -445,26 +448,17 @@ impl Toolchain {
         }
     }
 
-    /// The key of everything known before the compiler has run.
-    fn first_key(
+    /// The key of everything known of an artifact before the compiler has run.
+    fn artifact_key(
         &self,
+        units: &[TranslationUnit],
         flags: &[String],
-        translated: &Translation,
-        unit: &str,
         precision: Precision,
     ) -> String {
-        let mut hasher = KeyHasher::new("unit");
-        hasher.part(self.compiler.identity());
-        hasher.part(headers::hash_headers().as_bytes());
+        let mut hasher = KeyHasher::new("artifact");
         hasher.part(self.once.definitions_hash(precision).as_bytes());
-        hasher.list(flags);
         hasher.list(LINK);
-        hasher.part(&translated.head);
-        hasher.part(unit);
-        for (path, text) in &translated.files {
-            hasher.part(path);
-            hasher.part(text);
-        }
+        hasher.list(units.iter().map(|unit| self.object_key(unit, flags)));
         hasher.finish()
     }
 }
@@ -476,10 +470,10 @@ struct ScopeError {
     leaves_out: bool,
 }
 
-/// The result of a compilation.
-struct Built {
-    /// The result of its last step.
-    last: Finished,
+/// The result of compiling and linking.
+struct Linked {
+    /// The logs of the compiler or of the linker, if one refuses its work.
+    refusals: Vec<String>,
     /// The files read from outside; none if the compiler does not list them.
     read: Option<Vec<PathBuf>>,
     /// The programs and libraries behind the result.

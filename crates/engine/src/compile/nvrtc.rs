@@ -10,9 +10,9 @@ use std::time::SystemTime;
 
 use super::encoding::decode_source;
 use super::instances::find_instances;
-use super::joined_sources::include_joined_sources;
 use super::key::KeyHasher;
 use super::outside_files::Outside;
+use super::source_units::SourceUnits;
 use super::translation::{
     create_source_units, decode_source_texts, parent_folder, unit_sources, untranslated_files,
     write_source_tree,
@@ -467,7 +467,9 @@ impl DeviceUnit {
             functions.add_names(&SourceUnit { path: &path.display().to_string(), text: &text });
         }
         files.extend(untranslated_files(sources));
-        let included = unit_sources(sources)?;
+        let paths = unit_sources(sources)?;
+        let included =
+            SourceUnits::new(&units, paths, &symbols, &harness.defines, &BTreeSet::new());
         let folders = harness.include.iter().flat_map(SourcePath::names).map(|include| {
             let is_file = files.iter().any(|(path, _)| path == include);
             if is_file { parent_folder(include).to_owned() } else { include.to_owned() }
@@ -480,7 +482,7 @@ impl DeviceUnit {
         Ok(DeviceUnit {
             text: std::iter::once(FILL_SOURCE.to_owned())
                 .chain([precision_source.to_owned()])
-                .chain([include_joined_sources(&units, &included, &symbols, &harness.defines)])
+                .chain([included.include_all()])
                 .collect(),
             folders: overlay.chain(folders.collect::<BTreeSet<_>>()).collect(),
             system_folders: harness.system_include.clone(),

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
+use super::call_parts::EntryPart;
 use super::encoding::{Decoded, decode_source};
-use super::unit::harness_file_name;
-use super::{CompileError, LeftOutFunction, ObstacleEffect, includes, joined_sources, vectors};
+use super::entry_point::harness_file_name;
+use super::source_units::SourceUnits;
+use super::{CompileError, LeftOutFunction, ObstacleEffect, includes, vectors};
 use replay_fixture::harness::Harness;
 use replay_frontend::{
     ByteCount, FrontendError, KernelForm, Obstacle, Precision, RefusedLine, ShuffleSite,
@@ -17,12 +19,14 @@ use replay_history::{SourceFile, SourceRole, SourceSet};
 /// A source set as host C++.
 pub(super) struct Translation {
     pub files: Vec<(String, Vec<u8>)>,
-    /// The sources of the translation unit, in its order.
-    pub sources: Vec<String>,
+    /// The sources with their translation units.
+    sources: SourceUnits,
     /// The harness's macros, widened in the shadow.
     pub defines: Vec<String>,
-    /// The begin of the translation unit: the harness's macros and the sources.
-    pub head: String,
+    /// For each source the paths of the files that it may include; empty for a source alone.
+    reached: Vec<BTreeSet<String>>,
+    /// The begin of every translation unit: the harness's macros.
+    macros: String,
     pub symbols: Symbols,
     /// If the sources use the small PyTorch: the places of the parameters of functions that may change a tensor.
     pub changed_tensors: Option<BTreeMap<String, BTreeSet<usize>>>,
@@ -51,7 +55,64 @@ pub(super) struct FileForms {
     pub shuffles: Vec<ShuffleSite>,
 }
 
+/// A text for the compiler, and the files that it may read.
+pub(super) struct TranslationUnit<'t> {
+    /// The sources in it, in order.
+    pub sources: Vec<&'t str>,
+    pub text: String,
+    /// The files of the translation within reach of its includes, in order.
+    pub files: Vec<&'t (String, Vec<u8>)>,
+}
+
 impl Translation {
+    /// The number of sources.
+    pub(super) fn source_count(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// The sources that code of a call with the identifiers `words` needs in its translation unit.
+    pub(super) fn list_needed_sources(
+        &self,
+        harness: &Harness,
+        words: &BTreeSet<String>,
+    ) -> BTreeSet<usize> {
+        let mut words = words.clone();
+        remove_parameter_names(&mut words, harness);
+        for define in &self.defines {
+            let (name, value) = define.split_once('=').unwrap_or((define, ""));
+            if words.contains(name.split('(').next().unwrap_or(name)) {
+                let value = SourceUnit { path: "defines", text: value };
+                words.extend(replay_frontend::collect_identifiers(&value));
+            }
+        }
+        self.sources.list_needed(&words, |number, path| self.reached[number].contains(path))
+    }
+
+    /// A translation unit for each source, but for those of each of `parts` a common one, with the part's text behind them.
+    /// External linkage is as nvcc's.
+    pub(super) fn separate_units(&self, parts: &[EntryPart]) -> Vec<TranslationUnit<'_>> {
+        let mut units = Vec::new();
+        for number in 0..self.sources.len() {
+            match parts.iter().find(|part| part.sources.contains(&number)) {
+                Some(part) if part.sources.first() == Some(&number) => {
+                    units.push(self.create_unit(&part.sources, &part.text));
+                }
+                Some(_) => {}
+                None => units.push(self.create_unit(&BTreeSet::from([number]), "")),
+            }
+        }
+        units
+    }
+
+    fn create_unit(&self, numbers: &BTreeSet<usize>, entry_point: &str) -> TranslationUnit<'_> {
+        let sources: Vec<&str> = numbers.iter().map(|&number| self.sources.path(number)).collect();
+        TranslationUnit {
+            text: format!("{}{}{entry_point}", self.macros, self.sources.include(numbers)),
+            files: includes::find_reachable_tree_files(&self.files, &sources),
+            sources,
+        }
+    }
+
     /// The obstacles to `double` in place of `float` for `call`, and whether code within its reach ends the shadow where it
     /// runs.
     pub(super) fn shadow_obstacles(&self, call: &str) -> (Vec<String>, bool) {
@@ -96,7 +157,9 @@ pub(super) fn decode_source_texts<'s>(
 ) -> Result<Vec<(&'s str, Decoded<'s>)>, CompileError> {
     let code = sources.files.iter().filter(|file| is_code(&file.path));
     let mut texts: Vec<_> = code.map(decode_source_file).collect();
-    let has_header = |name: &str| sources.files.iter().any(|file| leads_to(&file.path, name));
+    let has_header = |name: &str| {
+        sources.files.iter().any(|file| includes::ends_with_components(&file.path, name))
+    };
     let kept_texts = replay_frontend::keep_called_tensor_code(
         &create_source_units(&texts),
         &join_all_calls(harness),
@@ -115,6 +178,22 @@ pub(super) fn decode_source_texts<'s>(
 fn join_all_calls(harness: &Harness) -> String {
     let calls = harness.setup.iter().chain(&harness.calls);
     calls.map(|call| call.text.as_str()).collect::<Vec<_>>().join("\n")
+}
+
+/// The identifiers in the calls of `harness` and in its macros, without the names of its tensors and sizes.
+fn collect_call_words(harness: &Harness) -> BTreeSet<String> {
+    let text = format!("{}{}", as_directives(&harness.defines), join_all_calls(harness));
+    let mut words = replay_frontend::collect_identifiers(&SourceUnit { path: "call", text: &text });
+    remove_parameter_names(&mut words, harness);
+    words
+}
+
+/// Removes the names of the tensors and sizes of `harness` from `words`.
+fn remove_parameter_names(words: &mut BTreeSet<String>, harness: &Harness) {
+    let tensors = harness.inputs.keys().chain(harness.outputs.keys());
+    for name in tensors.chain(&harness.sizes) {
+        words.remove(name);
+    }
 }
 
 /// Leaves out of `texts` the kernels that no call of `harness` reaches, with the code for them alone. Returns these
@@ -215,12 +294,6 @@ fn decode_source_file(file: &SourceFile) -> (&str, Decoded<'_>) {
         decoded.text = text.into();
     }
     (file.path.as_str(), decoded)
-}
-
-/// Whether `path` ends with the components of `name`.
-fn leads_to(path: &str, name: &str) -> bool {
-    path.strip_suffix(name)
-        .is_some_and(|leading_folders| leading_folders.is_empty() || leading_folders.ends_with('/'))
 }
 
 /// As units of the front end.
@@ -378,9 +451,16 @@ pub(super) fn translate_sources(
     }
     files.extend(untranslated_files(sources));
     let lanes = lanes.filter(|_| strided).unwrap_or_default();
-    let sources = unit_sources(sources)?;
-    let includes = joined_sources::include_joined_sources(&units, &sources, &symbols, &defines);
-    let head = translation_head(&harness.undefine, &defines, &includes);
+    let called = collect_call_words(harness);
+    let sources = SourceUnits::new(&units, unit_sources(sources)?, &symbols, &defines, &called);
+    let mut reached = Vec::new();
+    if sources.len() > 1 {
+        for number in 0..sources.len() {
+            let found = includes::find_reachable_tree_files(&files, &[sources.path(number)]);
+            reached.push(found.into_iter().map(|(path, _)| path.clone()).collect());
+        }
+    }
+    let macros = define_macros(&harness.undefine, &defines);
     let has_tensors = texts.iter().any(|(_, decoded)| replay_frontend::uses_tensors(&decoded.text));
     let changed_tensors =
         has_tensors.then(|| replay_frontend::find_changed_tensors(&units, &symbols));
@@ -388,7 +468,8 @@ pub(super) fn translate_sources(
         files,
         sources,
         defines,
-        head,
+        reached,
+        macros,
         symbols,
         changed_tensors,
         forms,
@@ -398,9 +479,8 @@ pub(super) fn translate_sources(
     })
 }
 
-/// The harness's changes of macros and `includes`. The headers of this program come before: no macro of a harness
-/// reaches them.
-fn translation_head(undefine: &[String], defines: &[String], includes: &str) -> String {
+/// The harness's changes of macros. The headers of this program come before: no macro of a harness reaches them.
+fn define_macros(undefine: &[String], defines: &[String]) -> String {
     let undefined: String = undefine.iter().map(|name| format!("#undef {name}\n")).collect();
     let own_defines: Vec<String> =
         defines.iter().filter(|define| !is_reserved(define)).cloned().collect();
@@ -410,7 +490,7 @@ fn translation_head(undefine: &[String], defines: &[String], includes: &str) -> 
         } else {
             ""
         };
-    undefined + &as_directives(&own_defines) + assert_include + includes
+    undefined + &as_directives(&own_defines) + assert_include
 }
 
 /// The macros whose names are reserved: they are for the system's headers, and must be there before any
@@ -438,7 +518,10 @@ pub(super) fn parent_folder(path: &str) -> &str {
 }
 
 /// Writes `files` to `tree` in `folder`.
-pub(super) fn write_source_tree(folder: &Path, files: &[(String, Vec<u8>)]) -> io::Result<()> {
+pub(super) fn write_source_tree<'f>(
+    folder: &Path,
+    files: impl IntoIterator<Item = &'f (String, Vec<u8>)>,
+) -> io::Result<()> {
     for (path, text) in files {
         let path = folder.join("tree").join(path);
         std::fs::create_dir_all(path.parent().expect("a file lies in a folder"))?;

@@ -109,7 +109,7 @@ __global__ void to_float(const int* x, float* out, int n) {
   for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = (float)x[i];
 }
 
-static void run_cub_device(const float* x, float* out, int n) {
+void run_cub_device(const float* x, float* out, int n) {
   void* temp = nullptr;
   size_t bytes = 0;
   cub::DeviceReduce::Sum(temp, bytes, x, out, n);
@@ -139,7 +139,7 @@ static void run_cub_device(const float* x, float* out, int n) {
   cudaFree(temp);
 }
 
-static void run_cub(int which, const float* x, float* out) {
+void run_cub(int which, const float* x, float* out) {
   if (which == 0) block_statistics<256><<<1, 256>>>(x, out, 200);
   if (which == 1) warp_sums<<<1, 32>>>(x, out);
   if (which == 2) loaded<<<1, 64>>>(x, out, 250);

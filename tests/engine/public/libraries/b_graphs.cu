@@ -11,7 +11,7 @@ __global__ void scale(T* out, T by, int n) {
   if (i < n) out[i] *= by;
 }
 
-static void run_graphs(const float* x, float* out) {
+void run_graphs(const float* x, float* out) {
   float* copy;
   cudaMalloc(&copy, 256 * sizeof(float));
   cudaStream_t main, side;

@@ -20,7 +20,7 @@ __global__ void draw_four(float* out) {
   out[4] = n.x, out[5] = n.y, out[6] = n.z, out[7] = n.w;
 }
 
-static void run_random(int which, float* out) {
+void run_random(int which, float* out) {
   if (which == 0) {
     draw<curandStatePhilox4_32_10_t><<<1, 1>>>(out, 8589935828ull, 2, 6);
     draw<curandState><<<1, 1>>>(out + 18, 4294980181903125ull, 1000003, 1);

@@ -30,7 +30,7 @@ struct product {
   }
 };
 
-static void run_selection(const float* x, float* out) {
+void run_selection(const float* x, float* out) {
   auto to = [=](int at) { return thrust::device_pointer_cast(out + at); };
   thrust::device_ptr<const float> from(x);
   thrust::device_vector<float> d(from, from + 100), e(100, 1.f), sums(100);

@@ -1,3 +1,11 @@
+void run_cub(int which, const float* x, float* out);
+void run_graphs(const float* x, float* out);
+void run_random(int which, float* out);
+void run_vectors(const float* x, float* out);
+void run_barriers(const float* x, float* out);
+void run_selection(const float* x, float* out);
+void run_groups(const float* x, float* out);
+
 // One way in.
 static void run(int which, const float* x, float* out) {
   cudaMemset(out, 0, 16384 * sizeof(float));
