@@ -285,6 +285,7 @@ pub fn compare(artifact: &Path, fixture: &Path, recorded: &Path) -> Result<bool>
             threads: std::thread::available_parallelism()?.get(),
             order: 0,
             rounding: replay::runtime::cpu::Rounding::Nearest,
+            record: PathBuf::new(),
         },
         poison: POISON_A,
         memory_limit_bytes: limits.memory_limit_bytes,

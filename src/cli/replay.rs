@@ -632,7 +632,7 @@ mod tests {
             of: vec!["loss".to_owned()],
             constraint: None,
             matches_along: None,
-            straight_through: false,
+            straight_through: None,
             story,
             directions: 8,
             of_directions: 8,

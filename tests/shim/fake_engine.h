@@ -108,6 +108,7 @@ inline void start() {
 namespace replay_rt {
 const replay_abi* abi;
 int rounding = 0;
+int integer_rounding = 0;
 REPLAY_TLS block_state block;
 stream_capture* capture;
 }  // namespace replay_rt

@@ -100,7 +100,7 @@ mod tests {
             output: "dx".to_owned(),
             gradient_of: "x".to_owned(),
             of: vec!["loss".to_owned()],
-            straight_through: false,
+            straight_through: None,
             constraint: None,
             matches_along: None,
             story,

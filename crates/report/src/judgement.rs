@@ -9,8 +9,8 @@ use super::text::{describe_failure, launch_shape};
 use replay_base::tensor::{DType, Dim, unravel_index};
 use replay_engine::judge::{
     Equivalence, GradientCheck, GradientPlace, GradientStory, GradientVerdict, ImpreciseBy,
-    Judgement, LaunchChange, OutputJudgement, ShadowShift, Story, Verdict, WrongBy,
-    format_long_name,
+    Judgement, LaunchChange, OutputJudgement, ShadowShift, Story, StraightThrough, Verdict,
+    WrongBy, format_long_name,
 };
 use replay_engine::trial::{OrderDependence, Probe, Status};
 use replay_numerics::compare::Comparison;
@@ -636,7 +636,16 @@ fn describe_gradient_place(place: &GradientPlace) -> String {
 pub fn render_gradient_line(check: &GradientCheck) -> ReportLine {
     let along = check.constraint.map(|constraint| format!(" along \"{constraint}\""));
     let along = along.unwrap_or_default();
-    let passed = if check.straight_through { " without rounding to integers" } else { "" };
+    let passed = match check.straight_through {
+        None => "",
+        Some(StraightThrough::Slope) => " straight through rounding to integers",
+        Some(StraightThrough::SlopeOfHeldScale) => {
+            " straight through rounding to integers, with scales held"
+        }
+        Some(StraightThrough::Unrounded) => {
+            " without rounding to integers, whatever multiplies its error"
+        }
+    };
     let derivative = format!(" d {} / d {}{along}{passed}", check.loss_name(), check.gradient_of);
     let elements = match check.elements - check.checked {
         0 => String::new(),

@@ -297,6 +297,7 @@ pub struct Abi {
     pub math_d2: unsafe extern "C" fn(u32, f64, f64) -> f64,
     pub math_f3: unsafe extern "C" fn(f32, f32, f32) -> f32,
     pub math_d3: unsafe extern "C" fn(f64, f64, f64) -> f64,
+    pub round_as_recorded: unsafe extern "C" fn(f64, f64) -> f64,
 }
 
 /// The built-in variables of one operating-system thread, in the artifact's thread-local storage.

@@ -114,6 +114,7 @@ pub static TABLE: Abi = Abi {
     math_d2: math::call_binary_f64,
     math_f3: math::multiply_add_f32,
     math_d3: math::multiply_add_f64,
+    round_as_recorded: cpu::roundings::round_as_recorded,
 };
 
 /// Remembers the error of a call for `cudaGetLastError`, and returns its code.

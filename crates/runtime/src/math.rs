@@ -57,7 +57,12 @@ pub(crate) unsafe extern "C" fn multiply_add_f64(x: f64, y: f64, z: f64) -> f64 
 pub(crate) fn set_rounding(rounding: Rounding) {
     // Intel SDM volume 1, section 10.2.3.1: bits 13 and 14 of MXCSR.
     let bits = match rounding {
-        Rounding::Nearest | Rounding::Passed => 0u32,
+        Rounding::Nearest
+        | Rounding::Passed
+        | Rounding::Recorded
+        | Rounding::RecordedInside
+        | Rounding::Straight
+        | Rounding::Held => 0u32,
         Rounding::Down => 1,
         Rounding::Up => 2,
         Rounding::TowardZero => 3,
@@ -76,7 +81,12 @@ pub(crate) fn set_rounding(rounding: Rounding) {
 pub(crate) fn set_rounding(rounding: Rounding) {
     // Arm ARM, FPCR.RMode: bits 22 and 23.
     let bits = match rounding {
-        Rounding::Nearest | Rounding::Passed => 0u64,
+        Rounding::Nearest
+        | Rounding::Passed
+        | Rounding::Recorded
+        | Rounding::RecordedInside
+        | Rounding::Straight
+        | Rounding::Held => 0u64,
         Rounding::Up => 1,
         Rounding::Down => 2,
         Rounding::TowardZero => 3,

@@ -228,6 +228,8 @@ pub enum ChildReport {
     },
     /// The findings of a checked replay.
     Found(AccessFindings),
+    /// The code rounded other numbers to integers than those of the record.
+    OtherRoundings,
     /// The device, once it is known.
     Device {
         /// A name for people, such as `NVIDIA H200, driver 13.0`.

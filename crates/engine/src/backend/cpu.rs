@@ -142,7 +142,9 @@ pub(super) struct CpuVariant {
 impl CpuVariant {
     fn job(&self, threads: usize, mode: &Mode) -> Job {
         let host = &self.shared.host;
-        let device = DeviceJob::Cpu { threads, order: mode.order, rounding: mode.rounding };
+        let Mode { order, rounding, .. } = *mode;
+        let record = mode.record.clone().unwrap_or_default();
+        let device = DeviceJob::Cpu { threads, order, rounding, record };
         let variant = (&self.artifact, self.precision);
         host.job(device, host.limits.memory_limit_bytes, &self.fixture, variant, mode)
     }

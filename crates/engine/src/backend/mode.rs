@@ -1,5 +1,7 @@
 //! The ways to run a variant, and the abilities for each.
 
+use std::path::PathBuf;
+
 use crate::worker::{CallPart, InputChange, OutputTransfer};
 use replay_base::summary::{POISON_A, Poison};
 use replay_runtime::cpu::Rounding;
@@ -13,6 +15,8 @@ pub struct Mode {
     pub around: Poison,
     /// How operations round.
     pub rounding: Rounding,
+    /// The file with the record of roundings to integers, where `rounding` has one.
+    pub record: Option<PathBuf>,
     /// The order of blocks and threads; 0 is that of their indices.
     pub order: u64,
     /// The move of the inputs away from their captured values.
@@ -30,6 +34,7 @@ impl Mode {
             poison,
             around: poison,
             rounding: Rounding::Nearest,
+            record: None,
             order: 0,
             change: InputChange::None,
             part: CallPart::Whole,
@@ -39,7 +44,7 @@ impl Mode {
 
     /// The abilities of a variant for a run in this mode.
     pub fn needed_abilities(&self) -> Vec<Ability> {
-        let Mode { poison, around, rounding, order, change, part, outputs } = self;
+        let Mode { poison, around, rounding, record: _, order, change, part, outputs } = self;
         let mut needed = Vec::new();
         if *poison != POISON_A {
             needed.push(Ability::Poison);
@@ -50,7 +55,13 @@ impl Mode {
         match rounding {
             Rounding::Nearest => {}
             Rounding::Down | Rounding::Up | Rounding::TowardZero => needed.push(Ability::Rounding),
-            Rounding::Passed => needed.push(Ability::PassedRounding),
+            Rounding::Passed
+            | Rounding::Recorded
+            | Rounding::RecordedInside
+            | Rounding::Straight
+            | Rounding::Held => {
+                needed.push(Ability::PassedRounding);
+            }
         }
         if *order != 0 {
             needed.push(Ability::Order);
@@ -86,7 +97,7 @@ pub enum Ability {
     PoisonAround,
     /// Operations can round in another direction.
     Rounding,
-    /// Functions that round to an integer can pass their argument unchanged.
+    /// Functions that round to an integer can pass their argument unchanged, or write and read a record of results.
     PassedRounding,
     /// Blocks and threads can run in another order.
     Order,

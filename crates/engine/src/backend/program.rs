@@ -222,6 +222,7 @@ impl ProgramVariant {
             wide: self.wide,
             widen_casts: widens,
             rounding: mode.rounding,
+            record: mode.record.clone(),
             device: self.shared.runner.device(),
             checks_accesses: self.checks_accesses,
             order: Order(mode.order),

@@ -2,9 +2,12 @@
 //! the loss, which need no reference and are good to nine digits (`numerics/derivative`). The
 //! gradient of the native sources is then compared with its shadow.
 
+mod straight_through;
+
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::convert::identity;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,7 +34,7 @@ use replay_fixture::fixture::{Fixture, Output};
 use replay_numerics::NumericsError;
 use replay_numerics::constants::{ERROR_RATIO_BEYOND_NOISE, NOISE_FACTOR};
 use replay_numerics::derivative::{
-    self, GradientAnswer, GradientFinding, GradientMismatch, Question,
+    self, GradientAnswer, GradientFinding, GradientMismatch, Question, ScaleAnswer,
 };
 use replay_numerics::noise::{NoiseRef, Spread};
 use replay_numerics::oracle::{Accuracy, against_oracle};
@@ -61,6 +64,20 @@ pub enum GradientVerdict {
     Mismatch,
 }
 
+/// What rounding to integers is in the loss of a straight-through gradient.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum StraightThrough {
+    /// A rounded number keeps its value, and moves as its argument does.
+    Slope,
+    /// The same, and what scales numbers before they are rounded is constant.
+    SlopeOfHeldScale,
+    /// It passes numbers unchanged: a weaker check. Factors of the rounding error are open.
+    Unrounded,
+}
+
 /// One gradient against its loss.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GradientCheck {
@@ -74,8 +91,8 @@ pub struct GradientCheck {
     pub constraint: Option<Constraint>,
     /// For a mismatch, the constraint that the input lies on and along which the gradient matches.
     pub matches_along: Option<Constraint>,
-    /// Whether loss and gradient were taken with rounding to integers passed unchanged, as the harness declares it.
-    pub straight_through: bool,
+    /// What rounding to integers was in loss and gradient, where the harness declares a straight-through gradient.
+    pub straight_through: Option<StraightThrough>,
     /// Why it stands as it does: its verdict and the reason.
     pub story: GradientStory,
     /// Directions with a smooth loss: only these count.
@@ -326,9 +343,18 @@ fn check_shadow_gradients(
             CallPart::Whole
         };
         let neighbour = &neighbour;
-        let rounding = Rounding::Nearest;
-        let checker =
-            GradientChecker { trial, shadow, base, rounding, output, part, neighbour, budget };
+        let (rounding, record) = (Rounding::Nearest, None);
+        let checker = GradientChecker {
+            trial,
+            shadow,
+            base,
+            rounding,
+            record,
+            output,
+            part,
+            neighbour,
+            budget,
+        };
         checks.push(checker.check()?);
         budget.end_gradient();
     }
@@ -349,8 +375,10 @@ struct GradientChecker<'c> {
     shadow: &'c dyn Variant,
     /// The shadow's run on the inputs as they are.
     base: &'c Run,
-    /// The rounding of that run and of all others.
+    /// The rounding of the runs beside it.
     rounding: Rounding,
+    /// The record of roundings to integers, where `rounding` has one.
+    record: Option<&'c Path>,
     output: &'c Output,
     /// The part of the call behind the loss.
     part: CallPart,
@@ -405,51 +433,6 @@ impl Neighbour<'_> {
 }
 
 impl GradientChecker<'_> {
-    fn check(&self) -> Result<GradientCheck, ReplayError> {
-        if self.output.straight_through {
-            return Ok(match self.check_with_passed_rounding()? {
-                Some(check) => GradientCheck { straight_through: true, ..check },
-                None => self.check_as_it_rounds()?,
-            });
-        }
-        let check = self.check_as_it_rounds()?;
-        let may_be_staircase = matches!(
-            check.story,
-            GradientStory::Mismatch
-                | GradientStory::Unchecked(
-                    UncheckedGradient::NotSmooth | UncheckedGradient::IntegerStaircase
-                )
-        );
-        if may_be_staircase
-            && let Some(passed) = self.check_with_passed_rounding()?
-            && passed.story == GradientStory::Matches
-        {
-            let why = UncheckedGradient::Staircase(self.output.name.clone());
-            return Ok(create_unlocated_check(&check).cannot(why));
-        }
-        Ok(check)
-    }
-
-    /// The check of loss and gradient with rounding to integers passed unchanged. None where that changes neither of
-    /// them, or cannot be done.
-    fn check_with_passed_rounding(&self) -> Result<Option<GradientCheck>, ReplayError> {
-        let rounding = Rounding::Passed;
-        if !self.shadow.can(Ability::PassedRounding) {
-            return Ok(None);
-        }
-        let base = self.shadow.run(&Mode { rounding, ..Mode::plain(POISON_A) })?;
-        let moves = |name: &String| {
-            let outputs = self.base.output(name).zip(base.output(name));
-            outputs.is_some_and(|(rounded, passed)| rounded.bytes != passed.bytes)
-        };
-        let has_moved = self.output.of.iter().chain([&self.output.name]).any(moves);
-        if base.ending != Ending::Completed || !has_moved {
-            return Ok(None);
-        }
-        let (base, part) = (&base, self.part.clone());
-        GradientChecker { base, part, rounding, ..*self }.check_as_it_rounds().map(Some)
-    }
-
     fn check_as_it_rounds(&self) -> Result<GradientCheck, ReplayError> {
         let fixture = self.trial.fixture();
         let base = self.base;
@@ -518,13 +501,13 @@ impl GradientChecker<'_> {
             budget: full.budget,
             rounded: None,
         };
-        let mut timed_out = false;
+        let mut trouble = None;
         let mut known_losses = Vec::new();
         let moved_input = MovedInput { input: &check.gradient_of, scales: &scales, constraint };
         let mut ask = |steps: &[Step]| {
             look_up_losses(&mut known_losses, steps, |new_steps| {
                 self.budget.admit(new_steps.len())?;
-                Ok(self.losses(&terms, &moved_input, new_steps, &mut timed_out)?)
+                Ok(self.losses(&terms, &moved_input, new_steps, &mut trouble)?)
             })
         };
         let Some((effort, first_finding)) =
@@ -575,7 +558,18 @@ impl GradientChecker<'_> {
                 Err(SlopeError::Replay(error)) => return Err(error),
             }
         }
-        let matches_along = if differs && constraint.is_none() {
+        let scale_doubt = if differs && self.rounding == Rounding::Straight {
+            match self.explain_by_scales(&question, &terms, &moved_input) {
+                Ok(ScaleAnswer::NoScale) => None,
+                Ok(ScaleAnswer::Held) => Some(UncheckedGradient::HeldScale),
+                Ok(ScaleAnswer::Other) => Some(UncheckedGradient::OpenScale),
+                Err(SlopeError::BudgetSpent) => Some(self.budget.explain_shortage(full)),
+                Err(SlopeError::Replay(error)) => return Err(error),
+            }
+        } else {
+            None
+        };
+        let matches_along = if differs && constraint.is_none() && scale_doubt.is_none() {
             self.find_matching_constraint(
                 &Question { gradient: raw_gradient, ..question },
                 &terms,
@@ -585,12 +579,12 @@ impl GradientChecker<'_> {
         } else {
             None
         };
-        let check = check.with_answer(&gradient_finding, &question, timed_out);
+        let check = check.with_answer(&gradient_finding, &question, trouble);
         let check = GradientCheck { constraint, matches_along, ..check };
-        Ok(if is_rounded {
-            GradientCheck { story: GradientStory::RoundedShadow, ..check }
-        } else {
-            check
+        Ok(match scale_doubt {
+            Some(why) => check.cannot(why),
+            None if is_rounded => GradientCheck { story: GradientStory::RoundedShadow, ..check },
+            None => check,
         })
     }
 
@@ -613,10 +607,10 @@ impl GradientChecker<'_> {
                 ..*question
             };
             let moved_input = MovedInput { constraint: Some(constraint), ..*moved_input };
-            let mut timed_out = false;
+            let mut trouble = None;
             let finding = answer_question(&question, effort, &mut |steps: &[Step]| {
                 self.budget.admit(steps.len())?;
-                Ok(self.losses(terms, &moved_input, steps, &mut timed_out)?)
+                Ok(self.losses(terms, &moved_input, steps, &mut trouble)?)
             })?;
             if finding.is_some_and(|finding| finding.answer == GradientAnswer::Agrees) {
                 return Ok(Some(constraint));
@@ -669,7 +663,7 @@ impl GradientChecker<'_> {
         terms: &[LossTerm<'_>],
         moved_input: &MovedInput,
         steps: &[Step],
-        timed_out: &mut bool,
+        trouble: &mut Option<UncheckedGradient>,
     ) -> Result<Vec<Option<f64>>, ReplayError> {
         let modes = steps.iter().map(|step| Mode {
             change: InputChange::Step(Stepped {
@@ -679,6 +673,7 @@ impl GradientChecker<'_> {
             }),
             part: self.part.clone(),
             rounding: self.rounding,
+            record: self.record.map(Path::to_owned),
             ..Mode::plain(POISON_A)
         });
         let modes: Vec<Mode> = modes.collect();
@@ -687,12 +682,20 @@ impl GradientChecker<'_> {
         let begun_at = Instant::now();
         self.shadow.run_each(&modes, at_once, &mut |_, run| {
             self.budget.count_evaluation(self.trial, &self.output.name);
-            *timed_out |= matches!(run.ending, Ending::TimedOut(..));
+            *trouble = trouble.take().or_else(|| find_trouble(&run));
             losses.push(sum_loss(terms, &run, identity));
             Ok(())
         })?;
         self.budget.add_time(begun_at.elapsed());
         Ok(losses)
+    }
+}
+
+/// Why the loss of `run` may not be that of the captured inputs' neighbour, if it says so.
+fn find_trouble(run: &Run) -> Option<UncheckedGradient> {
+    match &run.ending {
+        Ending::TimedOut(..) => Some(UncheckedGradient::OutOfTime),
+        _ => run.has_other_roundings.then_some(UncheckedGradient::OtherRoundings),
     }
 }
 
@@ -784,7 +787,7 @@ fn create_blank_check(output: &Output) -> GradientCheck {
         of: output.of.clone(),
         constraint: None,
         matches_along: None,
-        straight_through: false,
+        straight_through: None,
         story: GradientStory::Unchecked(UncheckedGradient::NoLoss),
         directions: 0,
         of_directions: 0,
@@ -827,14 +830,14 @@ impl GradientCheck {
         self,
         gradient_finding: &GradientFinding,
         question: &Question,
-        timed_out: bool,
+        trouble: Option<UncheckedGradient>,
     ) -> GradientCheck {
         let input = &question.input;
         let story = match gradient_finding.answer {
             GradientAnswer::Agrees => GradientStory::Matches,
             GradientAnswer::Differs => GradientStory::Mismatch,
-            GradientAnswer::Unknown | GradientAnswer::NoLoss if timed_out => {
-                return self.cannot(UncheckedGradient::OutOfTime);
+            GradientAnswer::Unknown | GradientAnswer::NoLoss if trouble.is_some() => {
+                return self.cannot(trouble.unwrap_or(UncheckedGradient::NoLossBeside));
             }
             GradientAnswer::NoLoss => return self.cannot(UncheckedGradient::NoLossBeside),
             GradientAnswer::Unknown => {

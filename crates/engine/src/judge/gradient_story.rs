@@ -109,6 +109,17 @@ pub enum UncheckedGradient {
     /// The loss of this output is a staircase: the sources round to integers, and its gradient is that of the loss
     /// without.
     Staircase(String),
+    /// It matches a loss with a slope of one at rounding, if what scales rounded numbers is constant.
+    HeldScale,
+    /// It matches a loss without rounding, and none with a slope of one at rounding; what scales rounded numbers moves
+    /// with the input.
+    OpenScale,
+    /// Beside the captured inputs the sources round other numbers to integers.
+    OtherRoundings,
+    /// The sources round more often to integers than a record holds.
+    ManyRoundings,
+    /// There is no record of what is rounded to integers.
+    NoRecord,
     /// The loss is a staircase in an element: the sources take numbers through integers, or compare them.
     IntegerStaircase,
     /// A replay took too long. This says as much about the machine.
@@ -188,9 +199,25 @@ impl fmt::Display for UncheckedGradient {
             UncheckedGradient::Staircase(output) => {
                 return write!(
                     f,
-                    "the loss is a staircase, for the sources round to integers; it matches where they pass numbers \
-                     unchanged: straight_through = true in [outputs.{output}], if that is meant"
+                    "the loss is a staircase, for the sources round to integers; it may match straight through this \
+                     rounding: straight_through = true in [outputs.{output}], if that is meant"
                 );
+            }
+            UncheckedGradient::HeldScale => {
+                "it matches straight through rounding to integers if what scales these numbers is held constant"
+            }
+            UncheckedGradient::OpenScale => {
+                "it matches where the sources round nothing to integers, but not where rounding keeps its values and has a \
+                 slope of one; what scales these numbers moves with the input, and may be meant to be constant"
+            }
+            UncheckedGradient::OtherRoundings => {
+                "beside the captured inputs the sources round other numbers to integers"
+            }
+            UncheckedGradient::ManyRoundings => {
+                "the sources round more than 8388608 numbers to integers: too many for a record"
+            }
+            UncheckedGradient::NoRecord => {
+                "there is no record of the numbers that the sources round to integers"
             }
             UncheckedGradient::IntegerStaircase => {
                 "the loss is a staircase: flat in an element, and flat again behind a jump, as where numbers go through \
@@ -265,6 +292,17 @@ impl GradientStory {
         }
     }
 
+    /// Whether slopes of the loss told something of the gradient, or of scales that it holds.
+    pub(super) fn is_about_slopes(&self) -> bool {
+        match self {
+            GradientStory::Matches | GradientStory::RoundedShadow | GradientStory::Mismatch => true,
+            GradientStory::Unchecked(why) => {
+                matches!(why, UncheckedGradient::HeldScale | UncheckedGradient::OpenScale)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether it has no answer for lack of a float64 shadow.
     pub(super) fn lacks_shadow(&self) -> bool {
         match self {
@@ -305,6 +343,11 @@ impl GradientStory {
                 | UncheckedGradient::NotSmooth
                 | UncheckedGradient::HiddenByRounding(_)
                 | UncheckedGradient::Staircase(_)
+                | UncheckedGradient::HeldScale
+                | UncheckedGradient::OpenScale
+                | UncheckedGradient::OtherRoundings
+                | UncheckedGradient::ManyRoundings
+                | UncheckedGradient::NoRecord
                 | UncheckedGradient::IntegerStaircase => false,
             },
             GradientStory::Matches
@@ -387,6 +430,24 @@ mod tests {
         };
         insta::assert_snapshot!(told(1e14, 0.2614, 0.5178), @"the rounding of the loss hides its slopes: the loss is 1e14, rounding moves it by 0.52, and the longest step by 0.26");
         insta::assert_snapshot!(told(-78.93, 3.04e-11, 1.16e-10), @"the rounding of the loss hides its slopes: the loss is -79, rounding moves it by 1.2e-10, and the longest step by 3e-11");
+    }
+
+    #[test]
+    fn what_kept_a_straight_through_gradient_from_a_check_is_told() {
+        let reasons = [
+            UncheckedGradient::HeldScale,
+            UncheckedGradient::OpenScale,
+            UncheckedGradient::OtherRoundings,
+            UncheckedGradient::ManyRoundings,
+            UncheckedGradient::NoRecord,
+        ];
+        insta::assert_snapshot!(reasons.map(|why| why.to_string()).join("\n"), @"
+        it matches straight through rounding to integers if what scales these numbers is held constant
+        it matches where the sources round nothing to integers, but not where rounding keeps its values and has a slope of one; what scales these numbers moves with the input, and may be meant to be constant
+        beside the captured inputs the sources round other numbers to integers
+        the sources round more than 8388608 numbers to integers: too many for a record
+        there is no record of the numbers that the sources round to integers
+        ");
     }
 
     #[test]

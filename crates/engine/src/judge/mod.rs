@@ -47,7 +47,8 @@ pub use self::accesses::{
     check_trial_accesses,
 };
 pub use self::gradcheck::{
-    GradientCheck, GradientPlace, GradientVerdict, check_gradients, check_gradients_within,
+    GradientCheck, GradientPlace, GradientVerdict, StraightThrough, check_gradients,
+    check_gradients_within,
 };
 pub use self::gradient_story::{GradientStory, SpoiltInput, UncheckedGradient, format_long_name};
 pub use self::known::{Imprecision, KnownCheck, check_captured, check_oracle, has_captured_bits};

@@ -58,6 +58,8 @@ pub struct ProgramRequest {
     pub widen_casts: bool,
     /// How operations round.
     pub rounding: Rounding,
+    /// The file with the record of roundings to integers, where `rounding` has one.
+    pub record: Option<PathBuf>,
     /// The memory around each tensor.
     pub surroundings: ProgramSurroundings,
     /// Where it computes.
@@ -86,6 +88,10 @@ impl ProgramRequest {
             Rounding::Up => "up",
             Rounding::TowardZero => "zero",
             Rounding::Passed => "passed",
+            Rounding::Recorded => "recorded",
+            Rounding::RecordedInside => "recorded_inside",
+            Rounding::Straight => "straight",
+            Rounding::Held => "held",
         }
     }
 
@@ -130,7 +136,7 @@ pub(super) fn request_variables(
     request: &ProgramRequest,
     places: &Places,
 ) -> Vec<(OsString, OsString)> {
-    let replay_variables: [(&str, OsString); 13] = [
+    let replay_variables: [(&str, OsString); 14] = [
         ("REPLAY_PROTOCOL", PROTOCOL.into()),
         ("REPLAY_INPUTS", places.inputs.clone().into()),
         ("REPLAY_OUTPUTS", places.outputs.clone().into()),
@@ -138,6 +144,7 @@ pub(super) fn request_variables(
         ("REPLAY_TREE", places.tree.clone().into()),
         ("REPLAY_PRECISION", request.precision().into()),
         ("REPLAY_ROUNDING", request.rounding().into()),
+        ("REPLAY_RECORD", request.record.clone().unwrap_or_default().into()),
         ("REPLAY_CASTS", request.casts().into()),
         ("REPLAY_SURROUNDINGS", request.surroundings().into()),
         ("REPLAY_CHECK", request.check().into()),

@@ -419,6 +419,7 @@ fn format_run_message(
         "precision": request.precision(),
         "casts": request.casts(),
         "rounding": request.rounding(),
+        "record": request.record.as_ref().map(|record| record.to_string_lossy()),
         "surroundings": request.surroundings(),
         "check": request.check(),
         "order": request.order(),

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::inputs::Common;
@@ -16,7 +17,7 @@ use replay_cuda::sanitizer::Tool;
 use replay_fixture::fixture::{Fixture, FixtureError};
 use replay_frontend::Precision;
 use replay_runtime::artifact::{LoadError, LoadedArtifact};
-use replay_runtime::cpu::{CpuDevice, CpuSettings, Rounding};
+use replay_runtime::cpu::{CpuDevice, CpuSettings, Rounding, roundings};
 use replay_runtime::gpu::{self, Gpu, StartError};
 use replay_runtime::report::{AccessFindings, ChildReport, Reporter};
 use replay_runtime::{Runtime, api};
@@ -38,6 +39,8 @@ pub(super) enum ChildError {
     Deviations(String),
     #[error("cannot map the outputs: {0}")]
     Map(std::io::Error),
+    #[error("cannot keep the record of roundings: {0}")]
+    Record(std::io::Error),
 }
 
 /// The error of copying the elements of `tensor`.
@@ -145,8 +148,21 @@ fn replay_job(
     let begun_cpu = process_cpu_time();
     let poison = job.poison;
     let is_fetched = job.device.fetches();
-    let end =
-        Closing { runtime, tensors, outputs, poison, is_fetched, inputs_us, begun, begun_cpu };
+    let record = match &job.device {
+        DeviceJob::Cpu { rounding, record, .. } if rounding.is_recorded() => Some(record.clone()),
+        _ => None,
+    };
+    let end = Closing {
+        runtime,
+        tensors,
+        outputs,
+        poison,
+        is_fetched,
+        inputs_us,
+        begun,
+        begun_cpu,
+        record,
+    };
     if let CallPart::Before { .. } = job.part {
         let end = end.clone();
         replay_runtime::on_early_end(move || {
@@ -206,12 +222,14 @@ struct Closing {
     begun: Instant,
     /// The processor time at that moment.
     begun_cpu: Duration,
+    /// The file for a record of roundings, if one is made.
+    record: Option<PathBuf>,
 }
 
 impl Closing {
     /// Waits for the device, writes the outputs and says so.
     fn reach(&self) -> Result<(), ChildError> {
-        let Closing { runtime, inputs_us, .. } = *self;
+        let Closing { runtime, inputs_us, ref record, .. } = *self;
         replay_runtime::cpu::lift_host_limit();
         let device = &*runtime.device;
         let reporter = runtime.reporter;
@@ -220,6 +238,12 @@ impl Closing {
         let cpu_us = (process_cpu_time() - self.begun_cpu).as_micros() as u64;
         if let Err(error) = synchronized {
             replay_runtime::end_replay("device error", error.to_string(), None);
+        }
+        if let Some(file) = record {
+            roundings::write_roundings(file).map_err(ChildError::Record)?;
+        }
+        if roundings::met_other_roundings() {
+            reporter.send(&ChildReport::OtherRoundings);
         }
         let started_at = Instant::now();
         let last_write = device.last_write();
@@ -296,7 +320,10 @@ fn start_device(
 ) -> Result<&'static Runtime, ChildError> {
     let memory_limit_bytes = usize::try_from(job.memory_limit_bytes).unwrap_or(usize::MAX);
     match job.device {
-        DeviceJob::Cpu { threads, order, rounding } => {
+        DeviceJob::Cpu { threads, order, rounding, ref record } => {
+            if rounding.has_record() {
+                roundings::start_roundings(rounding, record).map_err(ChildError::Record)?;
+            }
             artifact.bind(&api::TABLE, rounding.number(), &job.artifact)?;
             let settings = CpuSettings {
                 poison: job.poison,

@@ -204,7 +204,7 @@ mod tests {
             fixture: folder.to_owned(),
             elements: InputElements::Captured,
             precision: if is_shadow { Precision::Shadow } else { Precision::Native },
-            device: DeviceJob::Cpu { threads, order, rounding },
+            device: DeviceJob::Cpu { threads, order, rounding, record: std::path::PathBuf::new() },
             poison: POISON_A,
             memory_limit_bytes: 1 << 30,
             folder: folder.to_owned(),

@@ -75,6 +75,9 @@ pub enum DeviceJob {
         order: u64,
         /// How operations round.
         rounding: Rounding,
+        /// The file with the record of roundings to integers; empty where `rounding` has none.
+        #[serde(with = "path")]
+        record: PathBuf,
     },
     Cuda {
         ordinal: usize,

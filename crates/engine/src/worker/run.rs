@@ -113,6 +113,8 @@ pub struct Run {
     pub is_unpoisoned: bool,
     /// Whether unwritten elements of its outputs do not show.
     pub is_unwritten_unknown: bool,
+    /// Whether it rounded other numbers to integers than those of the record.
+    pub has_other_roundings: bool,
     /// Whether a program could run a grid in the wanted order.
     pub is_ordered: bool,
     /// The text printed by the code.
@@ -481,6 +483,7 @@ impl Run {
             }
             ChildReport::Overrun { detail } => self.overruns.push(detail),
             ChildReport::Found(findings) => self.findings = findings,
+            ChildReport::OtherRoundings => self.has_other_roundings = true,
             ChildReport::Device { description, class } => self.device = Some((description, class)),
             ChildReport::Raised { signal } => reported_facts.raised = Some(signal),
             ChildReport::Outside { signal } => {

@@ -7,6 +7,7 @@
 //! gradient is wrong.
 
 mod halves;
+mod held;
 mod native;
 mod slope;
 mod stairs;
@@ -22,6 +23,7 @@ use crate::noise::Spread;
 use replay_base::tensor::TensorView;
 use replay_base::tensor::step::{Scales, Step, StepClass};
 
+pub use held::{RoundedLoss, ScaleAnswer, explain_by_held_scales};
 pub use native::{
     NativeAnswer, NativeDoubt, NativeFinding, NativeQuestion, check_by_native_differences,
 };

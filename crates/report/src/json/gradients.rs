@@ -4,7 +4,9 @@ use serde::Serialize;
 
 use replay_base::summary::OptionalNumber;
 use replay_base::tensor::constraint::Constraint;
-use replay_engine::judge::{GradientCheck, GradientPlace, GradientStory, GradientVerdict};
+use replay_engine::judge::{
+    GradientCheck, GradientPlace, GradientStory, GradientVerdict, StraightThrough,
+};
 
 /// One gradient against its loss.
 #[derive(Serialize, schemars::JsonSchema)]
@@ -20,8 +22,10 @@ pub(super) struct CheckedGradient<'a> {
     constraint: Option<Constraint>,
     /// For a mismatch, the constraint that the input lies on and along which the gradient matches.
     matches_along: Option<Constraint>,
-    /// Whether loss and gradient were taken with rounding to integers passed unchanged, as the harness declares it.
+    /// Whether it was taken as a straight-through gradient, as the harness declares it.
     straight_through: bool,
+    /// What rounding to integers is in its loss, if so.
+    rounding_to_integers: Option<StraightThrough>,
     /// The verdict.
     verdict: GradientVerdict,
     /// What it was held against: slopes of the loss in float64, or differences of the loss that the native sources compute.
@@ -94,7 +98,8 @@ pub(super) fn checked_gradient(check: &GradientCheck) -> CheckedGradient<'_> {
         of: &check.of,
         constraint: check.constraint,
         matches_along: check.matches_along,
-        straight_through: check.straight_through,
+        straight_through: check.straight_through.is_some(),
+        rounding_to_integers: check.straight_through,
         verdict: check.story.verdict(),
         against: GradientReference::of_story(&check.story),
         reason: check.story.reason(),

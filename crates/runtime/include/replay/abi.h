@@ -205,6 +205,8 @@ struct replay_abi {
   // x * y + z, rounded once in the current rounding mode.
   float (*math_f3)(float x, float y, float z);
   double (*math_d3)(double x, double y, double z);
+  // What `x` becomes where it rounds to the integer `rounded`, if `integer_rounding` is 5 or more.
+  double (*round_as_recorded)(double x, double rounded);
 };
 
 /// The functions of `math_f1` and `math_d1`, by number; `math_f2` and `math_d2` have their own.
@@ -222,8 +224,22 @@ namespace replay_rt {
 /// Set once by `replay_bind`, before any other code of the artifact runs.
 extern const replay_abi* abi;
 
-/// The rounding of this replay: 0 to nearest, 1 down, 2 up, 3 towards zero (noise replays), 4 to nearest while
-/// functions that round to an integer in the sources pass their argument unchanged (`math_definitions.h`).
+/// The rounding of this replay: 0 to nearest, 1 down, 2 up, 3 towards zero (noise replays).
 /// Conversions done in software round by it; the processor's mode is set to match.
 extern int rounding;
+
+/// What functions of the sources that round to an integer do: 0 they round, 4 they pass their argument unchanged,
+/// from 5 on they write or read a record.
+extern int integer_rounding;
+
+/// What such a function gives for `x`, whose integer is `rounded`. Straight-through gradients of quantisation have a slope
+/// here, in the float64 shadow alone.
+inline double round_to_integer(double x, double rounded) {
+#ifdef REPLAY_SHADOW
+  if (integer_rounding >= 5) return abi->round_as_recorded(x, rounded);
+  if (integer_rounding == 4) return x;
+#endif
+  (void)x;
+  return rounded;
+}
 }  // namespace replay_rt

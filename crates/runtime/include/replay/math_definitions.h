@@ -87,17 +87,6 @@ REPLAY_EXPORT(double, fma, (double x, double y, double z)) { return replay_rt::a
 REPLAY_EXPORT(float, sqrtf, (float x)) { return replay_rt::square_root(x); }
 REPLAY_EXPORT(double, sqrt, (double x)) { return replay_rt::square_root(x); }
 
-// Quantisation whose gradient is taken as if it were none: the float64 shadow's loss and gradient without it.
-namespace replay_rt {
-inline bool passes_rounding() {
-#ifdef REPLAY_SHADOW
-  return rounding == 4;
-#else
-  return false;
-#endif
-}
-}  // namespace replay_rt
-
 // Exact results. The first group is hot, or must know the format.
 #define REPLAY_EXACT(T, suffix)                                                                  \
   REPLAY_EXPORT(T, fabs##suffix, (T x)) { return replay_rt::exact<T>::abs(x); }                  \
@@ -105,10 +94,10 @@ inline bool passes_rounding() {
   REPLAY_EXPORT(T, ceil##suffix, (T x)) { return replay_rt::exact<T>::ceil(x); }                 \
   REPLAY_EXPORT(T, trunc##suffix, (T x)) { return replay_rt::exact<T>::trunc(x); }               \
   REPLAY_EXPORT(T, round##suffix, (T x)) {                                                       \
-    return replay_rt::passes_rounding() ? x : replay_rt::exact<T>::round(x);                     \
+    return (T)replay_rt::round_to_integer(x, replay_rt::exact<T>::round(x));                     \
   }                                                                                              \
   REPLAY_EXPORT(T, rint##suffix, (T x)) {                                                        \
-    return replay_rt::passes_rounding() ? x : replay_rt::exact<T>::to_even(x);                   \
+    return (T)replay_rt::round_to_integer(x, replay_rt::exact<T>::to_even(x));                   \
   }                                                                                              \
   REPLAY_EXPORT(T, nearbyint##suffix, (T x)) { return rint##suffix(x); }                         \
   REPLAY_EXPORT(T, copysign##suffix, (T x, T y)) { return replay_rt::exact<T>::copysign(x, y); } \

@@ -73,11 +73,10 @@ REPLAY_SHADOW_TO(long, lround)
 REPLAY_SHADOW_TO(long long, llrint)
 REPLAY_SHADOW_TO(long long, llround)
 
-// `floor(x + 0.5)` and `ceil(x - 0.5)` of the sources: rounding to the nearest integer, which passes `x` where that is
-// asked for. Sources may have functions of their own for vectors.
+// `floor(x + 0.5)` and `ceil(x - 0.5)` of the sources: rounding to the nearest integer of `x`. Sources may have functions of their own for vectors.
 namespace replay_rt {
-inline double floor_of_half(double x) { return rounding == 4 ? x - 0.5 : ::floor(x); }
-inline double ceil_of_half(double x) { return rounding == 4 ? x + 0.5 : ::ceil(x); }
+inline double floor_of_half(double x) { return round_to_integer(x - 0.5, ::floor(x)); }
+inline double ceil_of_half(double x) { return round_to_integer(x + 0.5, ::ceil(x)); }
 inline double floor_of_half(float x) { return floor_of_half((double)x); }
 inline double ceil_of_half(float x) { return ceil_of_half((double)x); }
 template <class T>

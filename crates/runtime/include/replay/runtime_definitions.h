@@ -24,6 +24,7 @@ REPLAY_TLS dim3 gridDim;
 namespace replay_rt {
 const replay_abi* abi;
 int rounding;
+int integer_rounding;
 REPLAY_TLS block_state block;
 stream_capture* capture;
 bool has_host_algorithms;
@@ -334,7 +335,8 @@ __attribute__((visibility("default"))) int replay_bind(const replay_abi* table, 
                                                        int rounding) {
   if (bytes != sizeof(replay_abi)) return 1;
   replay_rt::abi = table;
-  replay_rt::rounding = rounding;
+  replay_rt::rounding = rounding < 4 ? rounding : 0;
+  replay_rt::integer_rounding = rounding < 4 ? 0 : rounding;
   return 0;
 }
 

@@ -20,6 +20,7 @@ mod pages;
 mod pool;
 mod positions;
 mod protection;
+pub mod roundings;
 mod shape;
 mod shared;
 mod space;
@@ -124,9 +125,28 @@ pub enum Rounding {
     TowardZero,
     /// roundTiesToEven, and the float64 shadow's functions that round to an integer pass their argument unchanged.
     Passed,
+    /// roundTiesToEven, and these functions record their arguments and results.
+    Recorded,
+    /// The same with results a thousandth nearer to zero, so that they lie on no bound of a range of integers.
+    RecordedInside,
+    /// roundTiesToEven, and these functions give the result of the record plus the change of their argument: a slope of
+    /// one.
+    Straight,
+    /// roundTiesToEven, and these functions give the result of the record.
+    Held,
 }
 
 impl Rounding {
+    /// Whether functions that round to an integer write or read a record.
+    pub fn has_record(self) -> bool {
+        self.is_recorded() || matches!(self, Rounding::Straight | Rounding::Held)
+    }
+
+    /// Whether they write one.
+    pub fn is_recorded(self) -> bool {
+        matches!(self, Rounding::Recorded | Rounding::RecordedInside)
+    }
+
     /// Its number in `replay_rt::rounding`.
     pub fn number(self) -> i32 {
         self as i32
@@ -419,6 +439,7 @@ impl Device for CpuDevice {
             finish_early();
         }
         watch::begin_launches(earlier + 1);
+        roundings::begin_launch(earlier + 1);
         // SAFETY: the artifact made copies of the arguments for this launch.
         unsafe { traps::set_traps(&Self::arguments(launch), |address| self.is_device(address)) };
         let Launch { kernel: name, thunk, args, grid, block, shared_bytes, shared_limit, .. } =
@@ -437,6 +458,7 @@ impl Device for CpuDevice {
             check::begin_launch(name, job.shape, launch.stream);
             self.pool.run(core, &job);
             check::end_launch();
+            roundings::end_launch();
             Ok(())
         })
     }
