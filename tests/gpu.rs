@@ -76,6 +76,10 @@ __global__ void reverse(int* out, int n) {
     __syncthreads();
     for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = row[n - 1 - i + 15000];
 }
+template <int By> static __global__ void raise(int* out, int n) {
+    for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] += By;
+}
+#define LAUNCH(kernel, ...) kernel<<<1, 64>>>(__VA_ARGS__)
 __global__ void over(int* out) { out[0] += 1; }
 __global__ void over(int* out, int by) { out[1] += by; }
 void all_of_them(const int* x, int* out, int n) {
@@ -87,6 +91,12 @@ void all_of_them(const int* x, int* out, int n) {
     flip<<<1, 64>>>(out, n);
     weigh<2, int><<<1, 256>>>(out, n);
     weigh<3, int><<<1, 256>>>(out, n);
+    void (*raising)(int*, int) = raise<4>;
+    LAUNCH(raising, out, n);
+    void (*flipping)(int*, int) = flip;
+    flipping<<<1, 64>>>(out, n);
+    void* arguments[] = {&out, &n};
+    cudaLaunchKernel(raising, 1, 64, arguments, 0, 0);
     cudaFuncSetAttribute(reverse, cudaFuncAttributeMaxDynamicSharedMemorySize, 64000);
     reverse<<<1, 256, 64000>>>(out, n);
     int back = 0;
@@ -107,6 +117,9 @@ fn every_way_to_name_a_kernel_gives_the_same_result_on_all_devices(devices: Devi
         assert_eq!(checksum(outcome), checksum(&outcomes[0]), "{}", outcome.device);
         assert_eq!(outcome.launches, outcomes[0].launches, "{}", outcome.device);
         assert_eq!(outcome.printed, "back 11\n", "{}", outcome.device);
+        let kernels: Vec<&str> = outcome.launches.iter().map(|l| l.kernel.as_str()).collect();
+        let expected = ["raise<4>", "flip", "raise<4>"];
+        assert_eq!(kernels[4..7], expected, "{}", outcome.device);
     }
 }
 

@@ -102,9 +102,11 @@ fn instances_of_templates_and_variables_are_compiled_once_they_are_asked_for() {
     assert_eq!(kernels.kernel("weigh<2, int>", None), None);
 
     let more = toolchain.extend(&plain, "weigh<2, int>").unwrap();
+    let more = toolchain.extend(&more, "raise<4>").unwrap();
     let more = toolchain.extend(&more, "&bias").unwrap();
     let kernels = read(&more.path);
     assert!(kernels.kernel("weigh<2, int>", None).is_some());
+    assert!(kernels.kernel("raise<4>", None).is_some(), "a static template");
     assert!(kernels.names.contains_key("&bias"));
     // The next run begins with what this one learned.
     let again = toolchain.compile(harness, &small.sources, None).unwrap();

@@ -255,6 +255,7 @@ pub struct Abi {
     pub no_shadow: unsafe extern "C" fn(*const c_char, CallSite) -> !,
 
     pub launch: unsafe extern "C" fn(*const RawLaunch) -> CudaStatus,
+    pub name_function: extern "C" fn(*const c_void) -> *const c_char,
     pub malloc: unsafe extern "C" fn(*mut *mut c_void, usize, CallSite) -> CudaStatus,
     pub malloc_host: unsafe extern "C" fn(*mut *mut c_void, usize) -> CudaStatus,
     pub malloc_managed: unsafe extern "C" fn(*mut *mut c_void, usize, CallSite) -> CudaStatus,

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use super::abi::{Abi, CallSite, RawLaunch};
+use super::function_symbols::name_function;
 use super::limits::{MULTIPROCESSORS, check_bounds, check_limits, resident_blocks};
 use super::renamed::restore_kernel_name;
 use super::report::{CALL_MISFIT, HOST_STOP, LaunchRecord, NO_SHADOW};
@@ -84,6 +85,7 @@ pub static TABLE: Abi = Abi {
     call_misfit,
     no_shadow,
     launch: launch_kernel,
+    name_function,
     malloc: malloc_device,
     malloc_host,
     malloc_managed,

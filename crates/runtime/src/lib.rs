@@ -11,6 +11,7 @@ pub mod artifact;
 pub mod cpu;
 pub mod definitions;
 pub mod flags;
+mod function_symbols;
 pub mod gpu;
 pub mod headers;
 pub mod journal;

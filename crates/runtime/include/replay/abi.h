@@ -171,6 +171,7 @@ struct replay_abi {
 
   // Host side; the int results are cudaError_t.
   int (*launch)(const struct replay_launch* launch);
+  const char* (*name_function)(const void* function);  // its symbol, null without one
   int (*malloc)(void** pointer, size_t bytes, struct replay_site site);
   int (*malloc_host)(void** pointer, size_t bytes);
   int (*malloc_managed)(void** pointer, size_t bytes, struct replay_site site);

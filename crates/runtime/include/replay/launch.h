@@ -188,7 +188,7 @@ struct instance {};
 /// an instance of a template.
 const char* instance_name(const char* name, const char* mangled);
 
-/// The name of the kernel at `function` as sources write it; `otherwise` if the loader knows none.
+/// The name of the kernel at `function` as sources write it; `otherwise` if it has no symbol.
 const char* kernel_name(const void* function, const char* otherwise);
 
 /// The kernel `Function`, known at compile time.
@@ -209,8 +209,8 @@ launchable<P...> library_kernel(void (*function)(P...), const char* name, const 
           name, replay_site{file, line}};
 }
 
-/// A kernel of the sources behind a pointer, known at run time only; `otherwise` names it where the
-/// loader does not.
+/// A kernel of the sources behind a pointer, known at run time only; `otherwise` names it where its
+/// symbol does not.
 template <class... P>
 launchable<P...> kernel_at(void (*function)(P...), const char* otherwise, const char* file,
                            uint32_t line) {

@@ -7,14 +7,6 @@
 
 // Itanium C++ ABI, section 3.4: part of every C++ program's library.
 extern "C" char* __cxa_demangle(const char* mangled, char* buffer, size_t* length, int* status);
-// POSIX: <dlfcn.h>, whose names are the user's.
-struct replay_symbol {
-  const char* file;
-  void* base;
-  const char* name;
-  void* address;
-};
-extern "C" int replay_dladdr(const void* address, replay_symbol* found) __asm__("dladdr");
 
 REPLAY_TLS uint3 threadIdx;
 REPLAY_TLS uint3 blockIdx;
@@ -130,13 +122,13 @@ const char* instance_name(const char* name, const char* mangled) {
   return is_template ? kept_name(begin, end, name) : name;
 }
 
-// From `void ns::f<256, float>(float*)`, the loader's name of the function, to `ns::f<256, float>`.
+// From `void ns::f<256, float>(float*)`, the name by its symbol, to `ns::f<256, float>`.
 static const char* symbol_name(const void* function, const char* otherwise) {
-  replay_symbol found = {};
-  if (!replay_dladdr(function, &found) || !found.name || found.address != function) return otherwise;
+  const char* symbol = abi->name_function(function);
+  if (symbol == nullptr) return otherwise;
   int status = 0;
-  const char* spelled = __cxa_demangle(found.name, nullptr, nullptr, &status);
-  if (spelled == nullptr) return found.name;
+  const char* spelled = __cxa_demangle(symbol, nullptr, nullptr, &status);
+  if (spelled == nullptr) return symbol;
   const char* end = spelled;
   while (*end) ++end;
   int depth = 0;

@@ -46,7 +46,7 @@ pub(super) fn library_refusal(function: &str, error: &LibraryError) -> ChildRepo
 pub(super) fn nameless_kernel_refusal(function: &str) -> ChildReport {
     ChildReport::Refused {
         message: format!("{function} launches a kernel by a pointer that leads to no name"),
-        hint: Some("on a GPU such a kernel may not be static".to_owned()),
+        hint: Some("launch the kernel by its name: a GPU finds it by that alone".to_owned()),
     }
 }
 
@@ -74,6 +74,6 @@ mod tests {
             panic!("the kernel is not at fault");
         };
         insta::assert_snapshot!(message, @"cudaLaunchCooperativeKernel launches a kernel by a pointer that leads to no name");
-        insta::assert_snapshot!(hint.unwrap(), @"on a GPU such a kernel may not be static");
+        insta::assert_snapshot!(hint.unwrap(), @"launch the kernel by its name: a GPU finds it by that alone");
     }
 }

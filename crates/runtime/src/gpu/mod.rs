@@ -17,7 +17,7 @@ mod upload;
 mod widen;
 
 use std::collections::HashMap;
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -34,6 +34,7 @@ use self::summary::Summarizer;
 use self::upload::Uploader;
 use self::widen::StoredInputs;
 use super::abi::ThreadPointers;
+use super::function_symbols::external_symbol_at;
 use super::report::{ChildReport, ReplayFault};
 use super::{CopyKind, Deviating, Device, Launch, Widening, cpu, end_with_report};
 use replay_base::summary::{Poison, Summary};
@@ -192,7 +193,7 @@ impl Gpu {
         if let Some(&function) = known_functions.get(&key) {
             return Ok(function);
         }
-        let host = symbol_at(launch.function);
+        let host = external_symbol_at(launch.function);
         let Some(symbol) = self.module.kernel(launch.unit_name, host.as_deref()) else {
             if launch.kernel.starts_with("cudaLaunch") {
                 end_with_report(&nameless_kernel_refusal(launch.kernel));
@@ -345,22 +346,6 @@ fn lost_device_report(error: CudaError, info: &DeviceInfo) -> Option<ChildReport
     })
 }
 
-/// The symbol of the function at `address`, if the loader knows it.
-fn symbol_at(address: *const c_void) -> Option<String> {
-    // SAFETY: dladdr fills in the structure, with strings of the loader's, or returns 0.
-    unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        if address.is_null() || libc::dladdr(address, &raw mut info) == 0 {
-            return None;
-        }
-        // An address without a symbol of its own: the nearest one before it is somebody else's.
-        if info.dli_sname.is_null() || info.dli_saddr.cast_const() != address {
-            return None;
-        }
-        Some(CStr::from_ptr(info.dli_sname).to_string_lossy().into_owned())
-    }
-}
-
 impl Device for Gpu {
     fn describe(&self) -> (String, String) {
         (self.info.describe(), self.info.architecture.clone())
@@ -490,7 +475,7 @@ impl Device for Gpu {
     }
 
     fn occupancy(&self, function: *const c_void, threads: usize, bytes: usize) -> Option<usize> {
-        let symbol = self.module.kernel("", symbol_at(function).as_deref())?;
+        let symbol = self.module.kernel("", external_symbol_at(function).as_deref())?;
         let function = self.loaded.function(&symbol).ok()?;
         if bytes > cpu::DEFAULT_SHARED_BYTES {
             function.allow_shared(bytes).ok()?;
