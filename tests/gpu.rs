@@ -218,6 +218,10 @@ template <typename T> __global__ void add(const T* x, T* out, unsigned long long
 template <int Step, typename T> __global__ void scale(T* out, long long n) {
     for (long long i = threadIdx.x; i < n; i += blockDim.x) out[i] *= Step;
 }
+template <typename T> struct Twice { static __device__ T of(T x) { return x * 2; } };
+template <template <typename> class Op, typename T> __global__ void apply(T* out, int n) {
+    for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = Op<T>::of(out[i]);
+}
 template <typename... Outs> __global__ void bump(int n, Outs... outs) {
     for (int i = threadIdx.x; i < n; i += blockDim.x) ((outs[i] += 1), ...);
 }
@@ -226,6 +230,7 @@ template <typename T> void all(const T* x, T* out, int n) {
     ns::add<<<1, 64>>>(x, out, n, T(5));
     ns::scale<3><<<1, 64>>>(out, n);
     ns::bump<<<1, 64>>>(n, out, out);
+    ns::apply<ns::Twice><<<1, 64>>>(out, n);
     auto add = [&](int by) { ns::add<<<1, 32>>>(out, out, n, by); };
     add(7);
 }
@@ -237,7 +242,8 @@ fn template_arguments_that_a_launch_leaves_out_are_deduced_on_all_devices(device
         assert_eq!(checksum(outcome), checksum(&outcomes[0]), "{}", outcome.device);
         let kernels: Vec<&str> = outcome.launches.iter().map(|l| l.kernel.as_str()).collect();
         let bump = "ns::bump<int*, int*>";
-        let expected = ["ns::add<int>", "ns::scale<3, int>", bump, "ns::add<int>"];
+        let apply = "ns::apply<ns::Twice, int>";
+        let expected = ["ns::add<int>", "ns::scale<3, int>", bump, apply, "ns::add<int>"];
         assert_eq!(kernels, expected, "{}", outcome.device);
     }
 }

@@ -342,7 +342,9 @@ pub(super) fn template_head(text: &str, tokens: &Tokens, token_index: usize) -> 
         if ends {
             return None;
         }
-        if token.is_spelled(text, "template") {
+        // `template <template <class> class Op>`
+        let is_parameter = index > 0 && matches!(tokens[index - 1].text(text), "<" | ",");
+        if token.is_spelled(text, "template") && !is_parameter {
             return Some(index);
         }
     }
