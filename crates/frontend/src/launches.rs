@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use super::lexer::{MOST_ARGUMENTS, Token, TokenKind, Tokens};
+use super::SourceUnit;
+use super::lexer::{MOST_ARGUMENTS, Token, TokenKind, Tokens, normalise_spacing};
+use super::source::Source;
 use super::symbols::template_argument_ranges;
 
 /// Where the parts of one launch lie, in bytes.
@@ -31,6 +33,22 @@ pub(super) fn find_launch_syntax(text: &str, tokens: &Tokens) -> Vec<LaunchSynta
     find_launch_openings(text, tokens)
         .filter_map(|opening_index| parse_launch(text, tokens, opening_index))
         .collect()
+}
+
+/// The callee of the only launch of `unit` that reaches over line number `line`.
+pub fn find_launched_name(unit: &SourceUnit, line: usize) -> Option<String> {
+    let source = Source::new(unit);
+    let tokens = Tokens::new(source.text, source.tokens.clone());
+    let mut launches_there =
+        find_launch_syntax(source.text, &tokens).into_iter().filter(|launch| {
+            let arguments = tokens.index_at(launch.close.end);
+            let arguments_end = tokens.skip_group(arguments).map_or(arguments, |end| end - 1);
+            (source.line(launch.callee.start)..=source.line(tokens[arguments_end].start))
+                .contains(&line)
+        });
+    let launch = launches_there.next().filter(|_| launches_there.next().is_none())?;
+    let callee = tokens.index_at(launch.callee.start)..tokens.index_at(launch.callee.end);
+    Some(normalise_spacing(source.text, &tokens[callee]))
 }
 
 /// The launch whose `<<<` is the token at `opening_index`.
@@ -214,4 +232,22 @@ pub(super) fn classify_callee(text: &str, tokens: &[Token]) -> Callee {
         };
     }
     name.map_or(Callee::Expression, |name| Callee::Name(name, argument_count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_the_kernel_that_it_launches_if_there_is_but_one() {
+        let text = "void f() {\n  ns::k<4>\n    <<<g(1), 2>>>\n    (x,\n     y);\n  a<<<1, 2>>>(x); b<<<1, 2>>>(x);\n}\n\
+                    #define L(k, ...) k<<<1, 2>>>(__VA_ARGS__)\n";
+        let name = |line| find_launched_name(&SourceUnit { path: "a.cu", text }, line);
+        for line in 2..=5 {
+            assert_eq!(name(line).as_deref(), Some("ns::k<4>"), "{line}");
+        }
+        for line in [1, 6, 7, 8, 100] {
+            assert_eq!(name(line), None, "{line}");
+        }
+    }
 }

@@ -56,6 +56,7 @@ mod void_casts;
 pub use call_statements::{CallStatement, StatementGives, split_call_statements};
 pub use call_tensors::{CallTensors, bind_call_tensors};
 pub use error::FrontendError;
+pub use launches::find_launched_name;
 pub use parameter_uses::ParameterUse;
 pub use signatures::{FunctionSignature, Parameter, TemplateParameter, find_function_signatures};
 pub use struct_fields::{PlainStruct, StructField, find_plain_structs};

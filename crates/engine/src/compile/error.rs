@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::translation::{UNITS, is_unit};
-use super::{CallPlace, CompilerError, call_place, entry_point, environment};
+use super::{CallPlace, CompilerError, call_place, entry_point, environment, launch_errors};
 use replay_base::cache::CacheError;
 use replay_cuda::NvrtcError;
 use replay_fixture::harness::{Harness, SourcePath};
@@ -310,6 +310,9 @@ impl CompileError {
     /// With what `sources` tell of the error.
     pub(super) fn with_finding(mut self, harness: &Harness, sources: &SourceSet) -> CompileError {
         if let CompileError::Refused { about, first_error, finding, .. } = &mut self {
+            if let Some(named) = launch_errors::name_launched_kernel(first_error, sources) {
+                *first_error = named;
+            }
             let found = about.find_cause(first_error, harness, sources);
             *finding = found.map(Box::new);
         }
@@ -438,9 +441,13 @@ pub(super) fn missing_header(first_error: &str) -> Option<&str> {
 
 /// The first error line, of the compiler or of the linker.
 pub(super) fn first_error(log: &str) -> String {
-    let error_line =
-        log.lines().find(|line| line.contains("error: ") || line.contains("undefined reference"));
-    let line = error_line.or_else(|| log.lines().next()).unwrap_or("no message");
+    let is_error = |line: &str| line.contains("error: ") || line.contains("undefined reference");
+    let error_number = log.lines().position(is_error);
+    let reworded = error_number.and_then(|number| launch_errors::reword_launch_error(log, number));
+    let line = match &reworded {
+        Some(line) => line.as_str(),
+        None => log.lines().nth(error_number.unwrap_or(0)).unwrap_or("no message"),
+    };
     line.trim().trim_start_matches("tree/").to_owned()
 }
 

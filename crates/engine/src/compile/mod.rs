@@ -15,6 +15,7 @@ mod explanation;
 mod includes;
 mod instances;
 mod key;
+mod launch_errors;
 mod memo;
 mod nvrtc;
 mod object_files;

@@ -252,6 +252,17 @@ auto replay_callee(void (*function)(P...), const char* name, const char* file, u
     return kernel<Named>(name, file, line);
 }
 
+/// Whether `Find` has an instance for arguments of the types `A`.
+template <class... A>
+struct finds_instance {
+  template <class Find>
+  static constexpr auto value(const Find* find)
+      -> decltype((*find)(*static_cast<A*>(nullptr)...), true) {
+    return true;
+  }
+  static constexpr bool value(...) { return false; }
+};
+
 /// A template without its arguments in the launch: `find` returns the instance by
 /// overloading and deduction for the launch's own arguments.
 template <class Find>
@@ -278,6 +289,8 @@ struct deduced_kernel {
     }
     template <class... A>
     void run(A... arguments) const {
+      static_assert(finds_instance<A...>::value(static_cast<const Find*>(nullptr)),
+                    "no instance takes the arguments in the launch of the kernel");
       run_instance(deduced.find(arguments...), arguments...);
     }
   };
