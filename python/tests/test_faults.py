@@ -155,6 +155,7 @@ def test_a_package_that_the_revision_needs_and_that_is_missing_is_the_environmen
         "model/losses.py:1: ModuleNotFoundError: No module named 'sympy_that_is_missing'"
     )
     assert done.error["hint"].startswith("install the package of `sympy_that_is_missing` for ")
+    assert done.error["module"] == "sympy_that_is_missing"
 
 
 def test_a_package_that_a_package_needs_and_that_is_missing_is_the_environments_fault(
@@ -166,11 +167,13 @@ def test_a_package_that_a_package_needs_and_that_is_missing_is_the_environments_
     project.environment["PYTHONPATH"] = os.pathsep.join(
         [str(tmp_path / "site"), project.variables({})["PYTHONPATH"]]
     )
-    for losses, body in (
-        ("import framework\ndef loss(x):\n    return x", CALL),
-        ("", "def step(x):\n    import framework\n    return {'y': x}"),
+    for losses, body, module in (
+        ("import framework\ndef loss(x):\n    return x", CALL, "sympy_that_is_missing"),
+        ("", "def step(x):\n    import framework\n    return {'y': x}", None),
     ):
-        assert blamed(call(project, losses, body))[:2] == (126, "environment")
+        done = call(project, losses, body)
+        assert blamed(done)[:2] == (126, "environment")
+        assert done.error.get("module") == module
 
 
 @pytest.mark.parametrize(

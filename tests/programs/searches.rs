@@ -202,6 +202,46 @@ fn a_broken_environment_ends_a_search() {
     assert_eq!(found.code, Some(128), "{}", found.text());
 }
 
+#[test]
+fn a_missing_module_is_the_commits_fault_where_the_ends_of_a_search_run() {
+    let env = TestEnv::with_speaker();
+    let good = env.kernel("divide 3");
+    let importing = env.kernel("divide 3\nfault environment\nmodule einops");
+    let bad = env.kernel("divide 4");
+    let found = env.replay(&["bisect", "fixtures/tiny", "--good", &good, "--bad", &bad]);
+    insta::assert_snapshot!(found.stdout, @"
+    untestable commits hide the first bad commit; it is one of these 2:
+      0b05f34 Make it divide 3 fault environment module einops
+        untestable: the program's environment: it says so
+      c7622e7 Make it divide 4
+        diverged: loss (wrong), dx (wrong)
+    hint: install it
+    ");
+    let log = env.replay(&["log", "fixtures/tiny", &format!("{good}..{bad}")]);
+    insta::assert_snapshot!(log.stdout, @"
+    c7622e7 Make it divide 4
+      diverged: loss (the mathematics changed), dx (the mathematics changed)
+      loss: 100 % of bits differ, rel. 0.25, 1 element beyond noise
+      dx: 100 % of bits differ, rel. 0.25, 4 elements beyond noise
+      against 39854f8: 0b05f34 cannot be tested
+
+    could not be tested:
+      0b05f34 Make it divide 3 fault environment module einops
+        the program's environment: it says so
+
+    1 change at 1 commit of 2 commits, 2 variants replayed, 1 could not be tested
+    ");
+    let of_end = env.replay(&["bisect", "fixtures/tiny", "--good", &good, "--bad", &importing]);
+    let base = env.kernel("fault environment\nmodule einops");
+    let next = env.kernel("fault environment\nmodule einops\nsay again");
+    let of_all = env.replay(&["log", "fixtures/tiny", &format!("{base}..{next}")]);
+    let of_plain = env.replay(&["fixtures/tiny", "--rev", &importing]);
+    for run in [of_end, of_all, of_plain] {
+        assert_eq!(run.code, Some(128), "{}", run.text());
+        assert!(run.stderr.contains("hint: install it"), "{}", run.text());
+    }
+}
+
 /// The first line of a search over a history in which the program's file moves into a folder between two kernels
 /// before and two behind.
 fn culprit_over_the_move_of_a_tree(kernels: [&str; 4]) -> String {

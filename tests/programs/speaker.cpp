@@ -190,9 +190,10 @@ static int replay(const Request& request) {
     if (word == "print") std::cout << std::string(std::stoul(said), 'x') << std::endl;
   if (has("say")) std::cerr << argument("say") << std::endl;
   std::string answer;
+  std::string module = has("module") ? ",\"hint\":\"install it\",\"module\":\"" + argument("module") + "\"" : "";
   if (has("fault"))
     answer = "{\"error\":{\"fault\":\"" + argument("fault") +
-             "\",\"message\":\"it says so\",\"traceback\":\"line 1\\nline 2\\n\"}}";
+             "\",\"message\":\"it says so\",\"traceback\":\"line 1\\nline 2\\n\"" + module + "}}";
   if (has("note")) answer = "{\"notes\":[\"" + argument("note") + "\"]}";
   if (has("unsurrounded")) answer = "{\"surroundings\":\"unsupported\"}";
   if (has("grid")) answer = "{\"order\":\"applied\"}";

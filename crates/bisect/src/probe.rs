@@ -98,7 +98,7 @@ pub struct Observation {
     pub unknown: BTreeSet<Symptom>,
     /// Why it could not be tested.
     pub untestable: Option<String>,
-    /// Advice where the commit lacks the sources, if there is some.
+    /// Advice where the commit lacks the sources, or this machine a module of them, if there is some.
     #[serde(skip)]
     pub hint: Option<String>,
     pub verdict: Verdict,
@@ -309,6 +309,11 @@ impl CommitProbe {
                 Ok(Observation { orders, opened, hint: hint.clone(), ..untestable })
             }
         }
+    }
+
+    /// The result for sources that import what this machine lacks, by the error of their replay.
+    pub(super) fn without_module(&self, error: &ReplayError) -> Observation {
+        Observation { hint: error.hint(), ..self.untestable(None, error.to_string()) }
     }
 
     /// Tests `sources` and compares elements in any case.

@@ -258,7 +258,8 @@ impl Bisection<'_> {
     }
 
     /// Replays one commit on one fixture as a log does, and leaves the result in the cache. Returns a
-    /// fingerprint: equal ones mean like replays. A commit without the sources has none.
+    /// fingerprint: equal ones mean like replays. A commit without the sources, or with code that imports what the
+    /// machine lacks, has none.
     ///
     /// # Errors
     /// As [`survey_range`](super::survey_range).
@@ -271,9 +272,10 @@ impl Bisection<'_> {
         match self.history.source_set(commit, &target.spec) {
             Ok(sources) => {
                 let trial = self.lab.trial(&target.subject, &sources.into());
-                let replayed =
-                    VariantReplay::from_trial(&trial, self.check).map_err(BisectError::Replay)?;
-                Ok(Some(replayed.fingerprint()))
+                match VariantReplay::from_trial(&trial, self.check) {
+                    Err(error) if error.lacks_module() => Ok(None),
+                    replayed => Ok(Some(replayed?.fingerprint())),
+                }
             }
             Err(error) if error.is_revision_fault() => Ok(None),
             Err(error) => Err(error.into()),

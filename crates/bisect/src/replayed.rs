@@ -35,6 +35,14 @@ impl VariantReplay {
         })
     }
 
+    /// The replay of `trial`, or why it cannot be tested.
+    pub(super) fn attempt(trial: &Trial, check: AccessCheck) -> Result<Attempt, ReplayError> {
+        match VariantReplay::from_trial(trial, check) {
+            Err(error) if error.lacks_module() => Ok(Attempt::LacksModule(error)),
+            replayed => Ok(Attempt::Replayed(replayed?.if_testable())),
+        }
+    }
+
     /// A hash of the replay. Equal ones count as unchanged.
     pub(super) fn fingerprint(&self) -> String {
         let outputs: Vec<_> =
@@ -56,13 +64,21 @@ impl VariantReplay {
     }
 
     /// Itself, or why it could not be tested.
-    pub(super) fn if_testable(self) -> Result<VariantReplay, String> {
+    fn if_testable(self) -> Result<VariantReplay, String> {
         match (&self.outcome.status, self.outcome.call_misfit()) {
             (Status::Untestable { reason, .. }, _) => Err(reason.clone()),
             (_, Some(misfit)) => Err(describe_misfit(misfit)),
             _ => Ok(self),
         }
     }
+}
+
+/// What became of the replay of a variant.
+pub(super) enum Attempt {
+    /// Itself, or why it could not be tested.
+    Replayed(Result<VariantReplay, String>),
+    /// It imports what this machine lacks: it cannot be tested if another one can.
+    LacksModule(ReplayError),
 }
 
 /// Whether two replays end alike, have the same bits, depend on the order in the same outputs, and do the

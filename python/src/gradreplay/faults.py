@@ -36,6 +36,8 @@ class Fault:
     message: str
     traceback: str = ""
     hint: str | None = None
+    # A module that the environment lacks and that the revision's own code leads to.
+    module: str | None = None
 
     @property
     def exit_code(self) -> int:
@@ -228,7 +230,8 @@ def _judge_import(error: ImportError, place: Place, text: str) -> Fault:
         message = f"neither the revision nor {sys.executable} has a module `{top}`"
         return Fault("revision", message, text)
     hint = f"install the package of `{top}` for {sys.executable}"
-    return Fault("environment", message, text, hint)
+    asked = top if any(place.in_tree(frame) for frame in frames) else None
+    return Fault("environment", message, text, hint, asked)
 
 
 def _frames(error: BaseException) -> list[str]:

@@ -147,6 +147,8 @@ def fault_as_json(fault: Fault) -> dict[str, str]:
         content["traceback"] = fault.traceback
     if fault.hint:
         content["hint"] = fault.hint
+    if fault.module:
+        content["module"] = fault.module
     return content
 
 

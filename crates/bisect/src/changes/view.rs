@@ -6,9 +6,10 @@ use super::{LogChange, Repair, UntestedCommit};
 use crate::captured;
 use crate::probe::{Sources, describe_misfit};
 use crate::range::Range;
-use crate::replayed::{VariantReplay, accesses_agree, is_unchanged_replay};
+use crate::replayed::{Attempt, VariantReplay, accesses_agree, is_unchanged_replay};
 use crate::workers::TestThreads;
 use crate::{BisectError, Bisection, SearchTarget};
+use replay_engine::backend::ReplayError;
 use replay_engine::judge::{
     Accesses, GradientVerdict, Judgement, OutputJudgement, OutputPicture, Story, Verdict,
     check_gradients, draw_output_pictures, judge_trial,
@@ -29,6 +30,8 @@ pub(super) struct FixtureSurvey<'a> {
     sources: HashMap<u32, Sources>,
     /// By variant: its replay, or why it cannot be tested.
     replays: HashMap<u32, Result<VariantReplay, String>>,
+    /// By variant: the error of one that imports what this machine lacks.
+    lacking: HashMap<u32, ReplayError>,
     /// For each commit, the divergences on the way to it.
     trail: HashMap<u32, Vec<DivergenceEdge>>,
     /// Commits whose change is known to be a defect.
@@ -53,6 +56,7 @@ impl<'a> FixtureSurvey<'a> {
             range,
             sources: HashMap::new(),
             replays: HashMap::new(),
+            lacking: HashMap::new(),
             trail: HashMap::new(),
             defects: BTreeSet::new(),
             acquitted: Vec::new(),
@@ -85,7 +89,7 @@ impl<'a> FixtureSurvey<'a> {
         runs: &[u32],
         progress: &mut dyn FnMut(&Commit, usize, usize),
     ) -> Result<(), BisectError> {
-        let mut workers: TestThreads<VariantReplay> = TestThreads::new();
+        let mut workers: TestThreads<Attempt> = TestThreads::new();
         for (done_count, &commit) in runs.iter().enumerate() {
             progress(&self.commit(commit)?, done_count, runs.len());
             while workers.running() >= self.bisection.jobs.get() {
@@ -95,7 +99,7 @@ impl<'a> FixtureSurvey<'a> {
                 Sources::Found(sources) => {
                     let trial = self.bisection.lab.trial(&self.target.subject, &sources);
                     let check = self.check;
-                    workers.start(commit, move || VariantReplay::from_trial(&trial, check));
+                    workers.start(commit, move || VariantReplay::attempt(&trial, check));
                 }
                 Sources::Missing { reason, .. } => self.keep(commit, Err(reason)),
             }
@@ -103,14 +107,28 @@ impl<'a> FixtureSurvey<'a> {
         while workers.running() > 0 {
             self.collect(&mut workers)?;
         }
+        if self.replays.values().any(Result::is_ok) {
+            return Ok(());
+        }
+        let any_error = self.lacking.drain().next();
+        any_error.map_or(Ok(()), |(_, error)| Err(error.into()))
+    }
+
+    fn collect(&mut self, workers: &mut TestThreads<Attempt>) -> Result<(), BisectError> {
+        if let Some((commit, attempt)) = workers.wait()? {
+            self.keep_attempt(commit, attempt);
+        }
         Ok(())
     }
 
-    fn collect(&mut self, workers: &mut TestThreads<VariantReplay>) -> Result<(), BisectError> {
-        if let Some((commit, replayed)) = workers.wait()? {
-            self.keep(commit, replayed.if_testable());
+    fn keep_attempt(&mut self, commit: u32, attempt: Attempt) {
+        match attempt {
+            Attempt::Replayed(replayed) => self.keep(commit, replayed),
+            Attempt::LacksModule(error) => {
+                self.keep(commit, Err(error.to_string()));
+                self.lacking.insert(self.variant(commit), error);
+            }
         }
-        Ok(())
     }
 
     /// Remembers the replay of the variant of `commit`, or why there is none.
@@ -163,14 +181,13 @@ impl<'a> FixtureSurvey<'a> {
     fn outcome(&mut self, commit: u32) -> Result<Option<VariantReplay>, BisectError> {
         let variant = self.variant(commit);
         if !self.replays.contains_key(&variant) {
-            let replayed = match self.sources(commit)? {
+            match self.sources(commit)? {
                 Sources::Found(sources) => {
                     let trial = self.bisection.lab.trial(&self.target.subject, &sources);
-                    VariantReplay::from_trial(&trial, self.check)?.if_testable()
+                    self.keep_attempt(commit, VariantReplay::attempt(&trial, self.check)?);
                 }
-                Sources::Missing { reason, .. } => Err(reason),
-            };
-            self.keep(commit, replayed);
+                Sources::Missing { reason, .. } => self.keep(commit, Err(reason)),
+            }
         }
         Ok(self.replays[&variant].as_ref().ok().cloned())
     }
@@ -303,7 +320,8 @@ impl<'a> FixtureSurvey<'a> {
 
     /// The change from a testable `parent` to an untestable `commit`; a run of these is told once.
     fn untestable(&mut self, commit: u32, parent: u32) -> Result<Option<LogChange>, BisectError> {
-        if self.outcome(commit)?.is_some() || self.outcome(parent)?.is_none() {
+        let is_listed_only = self.lacking.contains_key(&self.variant(commit));
+        if is_listed_only || self.outcome(commit)?.is_some() || self.outcome(parent)?.is_none() {
             return Ok(None);
         }
         let (Sources::Found(_), Sources::Found(_)) = (self.sources(parent)?, self.sources(commit)?)

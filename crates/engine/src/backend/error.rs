@@ -78,6 +78,12 @@ impl ReplayError {
         })
     }
 
+    /// Whether the sources' own code imports what this machine lacks. Where other sources of the same history can be
+    /// run here, these cannot be tested.
+    pub fn lacks_module(&self) -> bool {
+        matches!(self, ReplayError::Program(ProgramError::MissingModule { .. }))
+    }
+
     /// Advice to the user, if there is any.
     pub fn hint(&self) -> Option<String> {
         match self {

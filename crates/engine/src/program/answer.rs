@@ -94,6 +94,8 @@ pub(super) struct Complaint {
     #[serde(default)]
     pub traceback: String,
     pub hint: Option<String>,
+    /// The module that the environment lacks and that the revision's own code leads to, if there is one.
+    module: Option<String>,
 }
 
 /// Whose fault it is.
@@ -135,6 +137,9 @@ impl Complaint {
         match self.fault {
             ComplaintFault::Revision => {
                 ProgramError::Revision { message, source, hint: self.hint.or(lacks) }
+            }
+            ComplaintFault::Environment if self.module.is_some() => {
+                ProgramError::MissingModule { message, source, hint: self.hint }
             }
             ComplaintFault::Environment => {
                 ProgramError::Environment { message, source, hint: self.hint }

@@ -84,6 +84,16 @@ pub enum ProgramError {
         /// The program's advice.
         hint: Option<String>,
     },
+    /// The revision's own code imports a module, and this machine lacks it.
+    #[error("the program's environment: {message}")]
+    MissingModule {
+        /// In a line.
+        message: String,
+        /// The program's own words.
+        source: Option<PrintedTail>,
+        /// The program's advice.
+        hint: Option<String>,
+    },
     /// The time of a replay was over before the revision's code ran.
     #[error(
         "the program did not call the revision's code within {} s (--timeout): the time went to its start",
@@ -180,8 +190,9 @@ impl ProgramError {
                 return hint.clone();
             }
             ProgramError::Environment { hint: Some(hint), .. }
+            | ProgramError::MissingModule { hint: Some(hint), .. }
             | ProgramError::Mistake { hint: Some(hint), .. } => hint,
-            ProgramError::Environment { .. } => {
+            ProgramError::Environment { .. } | ProgramError::MissingModule { .. } => {
                 "this says nothing about the revision: install what is missing, and replay it again"
             }
             ProgramError::Mistake { .. } => {
