@@ -9,7 +9,7 @@
 #[doc(hidden)]
 pub mod fuzz;
 
-pub use replay_base::{cache, files, foreign, scratch, summary, tensor};
+pub use replay_base::{cache, files, foreign, process, scratch, summary, tensor};
 pub use replay_bisect as bisect;
 pub use replay_cluster as cluster;
 pub use replay_cuda as cuda;

@@ -6,7 +6,10 @@ mod cli;
 
 use std::process::ExitCode;
 
+use replay::process;
+
 fn main() -> ExitCode {
+    process::withhold_inherited_descriptors();
     if cli::is_worker() {
         return cli::run_worker();
     }

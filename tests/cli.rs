@@ -34,6 +34,7 @@ mod pages;
 mod races;
 mod revisions;
 mod series;
+mod strangers;
 mod streams;
 mod system_headers;
 mod tensor_calls;

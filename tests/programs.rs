@@ -26,7 +26,7 @@ const GRADIENT: &str = "gradient_of = \"x\"\n";
 
 impl TestEnv {
     /// With a harness of these keys, the fixture `tiny`, and the program as `speaker` beside them.
-    fn with_program(self, keys: &str, gradient: &str) -> TestEnv {
+    pub fn with_program(self, keys: &str, gradient: &str) -> TestEnv {
         symlink(speaker(), self.path("speaker")).expect("a link");
         self.repo.write("replay.toml", format!("{keys}\n{TENSORS}{gradient}"));
         self.repo.write(".gitignore", "fixtures\nspeaker\nreplay.toml\n");
@@ -39,7 +39,7 @@ impl TestEnv {
     }
 
     /// Commits the kernel with these words.
-    fn kernel(&self, words: &str) -> String {
+    pub fn kernel(&self, words: &str) -> String {
         self.repo.commit_file("kernel.txt", words, &format!("Make it {words}"))
     }
 

@@ -241,6 +241,11 @@ static int replay(const Request& request) {
     }
     for (int status; wait(&status) > 0;) if (status != 0) return 4;
   }
+  if (has("look-for-descriptors")) {
+    for (int file = 3; file < 4096; file++)
+      if (fcntl(file, F_GETFD) != -1) std::cout << "descriptor " << file << std::endl;
+    std::cout << "looked" << std::endl;
+  }
   if (has("read")) std::cout << "read " << (std::cin.get() == EOF ? "nothing" : "something") << std::endl;
   if (has("leave")) {
     pid_t child = fork();
@@ -282,11 +287,18 @@ static void send(int socket, const std::string& line) {
   if (::write(socket, text.data(), text.size()) < 0) std::exit(1);
 }
 
+// Opens the file at `path` as `descriptor`.
+static void place(const std::string& path, int flags, int descriptor) {
+  int file = open(path.c_str(), flags, 0644);
+  dup2(file, descriptor);
+  close(file);
+}
+
 // The exit status of the replay that `line` asks for.
 static int replay_line(const std::string& line) {
-  dup2(open("/dev/null", O_RDONLY), 0);
-  dup2(open(field(line, "stdout").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644), 1);
-  dup2(open(field(line, "stderr").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644), 2);
+  place("/dev/null", O_RDONLY, 0);
+  place(field(line, "stdout"), O_WRONLY | O_CREAT | O_APPEND, 1);
+  place(field(line, "stderr"), O_WRONLY | O_CREAT | O_APPEND, 2);
   int status = replay({field(line, "inputs"), field(line, "outputs"), field(line, "answer"), field(line, "tree"),
                        field(line, "precision"), field(line, "rounding"), field(line, "surroundings"), field(line, "casts"),
                        field(line, "order")});

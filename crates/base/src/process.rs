@@ -12,7 +12,7 @@ pub mod tree;
 use std::fs;
 use std::fs::File;
 use std::io;
-use std::os::fd::{BorrowedFd, FromRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, RawFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -136,6 +136,52 @@ pub fn unblock_signals() {
         libc::sigemptyset(&raw mut no_signals);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const no_signals, std::ptr::null_mut());
     }
+}
+
+/// Keeps every descriptor but standard input, output and error from the programs that this process starts.
+pub fn withhold_inherited_descriptors() {
+    let first = libc::STDERR_FILENO + 1;
+    if !close_descriptor_range(first, RawFd::MAX, libc::CLOSE_RANGE_CLOEXEC) {
+        for descriptor in list_descriptors().into_iter().filter(|&descriptor| descriptor >= first) {
+            // SAFETY: the file stays open. A number of no file is refused.
+            unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
+        }
+    }
+}
+
+/// Closes every descriptor of this process but standard input, output and error, and those of `kept_files`. For a fork
+/// that never returns to the code that owns them.
+pub fn close_descriptors_but(kept_files: &[BorrowedFd<'_>]) {
+    let mut kept_descriptors: Vec<RawFd> = kept_files.iter().map(AsRawFd::as_raw_fd).collect();
+    kept_descriptors.push(libc::STDERR_FILENO);
+    kept_descriptors.sort_unstable();
+    let nexts = kept_descriptors.iter().skip(1).copied().chain([RawFd::MAX]);
+    for (&kept, next) in kept_descriptors.iter().zip(nexts) {
+        // Between two neighbours there is none.
+        if kept >= libc::STDERR_FILENO
+            && kept + 1 < next
+            && !close_descriptor_range(kept + 1, next - 1, 0)
+        {
+            let between = kept + 1..next;
+            for descriptor in list_descriptors().into_iter().filter(|open| between.contains(open)) {
+                // SAFETY: nobody uses it in this process any more.
+                unsafe { libc::close(descriptor) };
+            }
+        }
+    }
+}
+
+/// Closes the descriptors from `first` to `last`, or does with them what `flags` says. False on a system without this
+/// call.
+fn close_descriptor_range(first: RawFd, last: RawFd, flags: libc::c_uint) -> bool {
+    // SAFETY: the caller knows that nobody uses them.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) == 0 }
+}
+
+/// The open descriptors of this process.
+fn list_descriptors() -> Vec<RawFd> {
+    let entries = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Waits until one of `files` can be read or has lost its other end, or until `timeout` is over.

@@ -3,10 +3,9 @@
 //!
 //! It runs no replayed code, and replayed code cannot send it signals. When its parent has gone, it ends
 //! everything below itself.
-#![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use super::template::{self, Template};
 use super::{GOING, KeeperAnswer, KeeperRequest, ReplayOrder, replay_process, socket};
@@ -133,7 +132,8 @@ impl ReplayKeeper {
             Some(member) => Ok(member),
             None => {
                 let keeper = self.above[0];
-                self.forget_parent();
+                let files_of_replay: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+                process::close_descriptors_but(&files_of_replay);
                 replay_process::run_forked_replay(order, files, &self.above, keeper, None)
             }
         }
@@ -178,21 +178,8 @@ impl ReplayKeeper {
         match process::fork_process().map_err(start_error)? {
             Some(process) => Ok(Template { process, socket: own_end }),
             None => {
-                drop(own_end);
-                self.forget_parent();
+                process::close_descriptors_but(&[other_end.as_fd()]);
                 template::serve_template(other_end, order, &self.above)
-            }
-        }
-    }
-
-    /// Closes descriptors in a fork. Replayed code must not have them.
-    fn forget_parent(&self) {
-        // SAFETY: the process never returns to where they are used.
-        unsafe {
-            libc::close(self.parent.as_raw_fd());
-            libc::close(self.deaths.as_raw_fd());
-            if let Some(template) = &self.template {
-                libc::close(template.socket.as_raw_fd());
             }
         }
     }
