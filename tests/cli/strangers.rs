@@ -10,8 +10,13 @@ use crate::common::env::{Run, TestEnv};
 const HEAD: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 __global__ void k(const float* x, float* y, int n) { y[threadIdx.x] = x[threadIdx.x]; }
+static void look_for_variables() {
+  for (const char* name : {"PATH", "GITHUB_TOKEN", "SSH_AUTH_SOCK", "CUDA_SECRET"})
+    if (getenv(name)) printf("variable %s\n", name);
+}
 static void look_for_descriptors() {
   for (int file = 3; file < 4096; ++file)
     if (fcntl(file, F_GETFD) != -1) printf("descriptor %d\n", file);
@@ -52,4 +57,26 @@ fn replayed_code_has_no_descriptors_but_its_own() {
         env.kernel("look-for-descriptors");
         assert_eq!(printed_with_descriptor(&env), "looked", "{preload}");
     }
+}
+
+#[test]
+fn replayed_code_sees_no_secrets_in_its_environment() {
+    let printed = |env: &TestEnv| {
+        let mut command = env.command(&["fixtures/tiny", "--rev", "HEAD"]);
+        for name in ["GITHUB_TOKEN", "SSH_AUTH_SOCK", "CUDA_SECRET"] {
+            command.env(name, "a secret");
+        }
+        let run = env.finish(&mut command);
+        assert_eq!(run.code, Some(0), "{}", run.text());
+        printed_lines(&run)
+    };
+    let call = "look_for_variables(); k<<<1, n>>>(x, y, n);";
+    let env = TestEnv::with_own_replays().with_kernel(HEAD, call);
+    assert_eq!(printed(&env), "variable PATH");
+    let keys = "program = [\"./speaker\"]\nsandbox = { env = [\"SSH_AUTH_SOCK\"] }";
+    let env = TestEnv::isolated().with_program(keys, "");
+    env.kernel(
+        "variable PATH\nvariable GITHUB_TOKEN\nvariable SSH_AUTH_SOCK\nvariable CUDA_SECRET",
+    );
+    assert_eq!(printed(&env), "variable PATH\nvariable SSH_AUTH_SOCK");
 }

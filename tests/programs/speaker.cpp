@@ -241,6 +241,8 @@ static int replay(const Request& request) {
     }
     for (int status; wait(&status) > 0;) if (status != 0) return 4;
   }
+  for (auto [word, name] : words)
+    if (word == "variable" && std::getenv(name.c_str())) std::cout << "variable " << name << std::endl;
   if (has("look-for-descriptors")) {
     for (int file = 3; file < 4096; file++)
       if (fcntl(file, F_GETFD) != -1) std::cout << "descriptor " << file << std::endl;

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 mod container;
+pub mod environment;
 pub mod memory;
 pub mod seccomp_filter;
 pub mod tree;

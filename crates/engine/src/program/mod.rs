@@ -6,6 +6,7 @@
 //! anybody believes it. Nothing here judges numbers.
 
 mod answer;
+mod environment;
 mod error;
 mod find;
 mod inputs;

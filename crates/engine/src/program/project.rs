@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::environment::{is_deciding_variable, program_environment};
 use super::error::{PrintedTail, last_line};
-use super::request::{ProgramDevice, program_environment};
+use super::request::ProgramDevice;
 use super::runner::ProgramSettings;
 use super::server::Servers;
 use super::{ProgramError, find};
@@ -18,22 +19,6 @@ use replay_fixture::harness::{Harness, ProgramSpec};
 
 /// The most bytes of a program's file.
 const FILE_BYTES: u64 = 256 << 20;
-/// Beginnings of the user's variables with influence on a program's results.
-const DECIDING: [&str; 12] = [
-    "PYTHON",
-    "VIRTUAL_ENV",
-    "CONDA_",
-    "LD_",
-    "CUDA_",
-    "NVIDIA_",
-    "JAX_",
-    "XLA_",
-    "TORCH",
-    "TRITON_",
-    "OMP_",
-    "MKL_",
-];
-
 /// A harness's program: its place, its files and its environment.
 #[derive(Debug)]
 pub struct HarnessProgram {
@@ -61,7 +46,7 @@ impl HarnessProgram {
         let spec = harness.program.clone().expect("the harness names a program");
         let folder = harness_folder(&harness.path)
             .map_err(super::error::program_system_error("find the folder"))?;
-        let environment = program_environment(user, spec.env.iter(), device);
+        let environment = program_environment(user, &spec.sandbox.env, spec.env.iter(), device);
         let words = resolve_command_words(&spec.words, &folder, &environment)?;
         let identity = String::new();
         let servers = Servers::new(processes);
@@ -111,10 +96,8 @@ impl HarnessProgram {
             hash_identity_part(&mut hasher, path.as_os_str().as_encoded_bytes());
             hash_identity_part(&mut hasher, &content);
         }
-        let deciding = user.iter().filter(|(name, _)| {
-            let name = name.to_string_lossy();
-            DECIDING.iter().any(|beginning| name.starts_with(beginning))
-        });
+        let deciding =
+            user.iter().filter(|(name, _)| is_deciding_variable(name, &self.spec.sandbox.env));
         let mut deciding: Vec<_> = deciding.collect();
         deciding.sort();
         for (name, value) in deciding {

@@ -10,12 +10,6 @@ use replay_runtime::cpu::order::Order;
 
 /// The version of the protocol.
 pub(super) const PROTOCOL: &str = "1";
-/// The number of threads for libraries. One thread for each replay gives the same bits on every machine, and replays
-/// run side by side instead.
-const THREADS: &str = "1";
-/// The variables with the number of threads.
-const THREAD_VARIABLES: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
-
 /// Where a program computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramDevice {
@@ -153,65 +147,4 @@ pub(super) fn request_variables(
         ("TMPDIR", places.temporary.clone().into()),
     ];
     replay_variables.into_iter().map(|(name, value)| (OsString::from(name), value)).collect()
-}
-
-/// The environment of every command of a harness: that of the user with the harness's own variables. Others keep the
-/// machine and earlier runs out of the results.
-pub(super) fn program_environment<'e>(
-    user: &[(OsString, OsString)],
-    own_variables: impl Iterator<Item = (&'e String, &'e String)>,
-    device: ProgramDevice,
-) -> Vec<(OsString, OsString)> {
-    let mut all_variables: Vec<(OsString, OsString)> = user
-        .iter()
-        .filter(|(name, _)| {
-            // Programs may keep a cache of their own beside.
-            name == "REPLAY_CACHE_DIR" || !name.as_encoded_bytes().starts_with(b"REPLAY_")
-        })
-        .cloned()
-        .collect();
-    set_variable(&mut all_variables, "PYTHONDONTWRITEBYTECODE", "1");
-    set_variable(&mut all_variables, "PYTHONHASHSEED", "0");
-    if let ProgramDevice::Cuda(Some(number)) = device {
-        set_variable(&mut all_variables, "CUDA_VISIBLE_DEVICES", &number.to_string());
-    }
-    for (name, value) in own_variables {
-        set_variable(&mut all_variables, name, value);
-    }
-    for name in THREAD_VARIABLES {
-        if !all_variables.iter().any(|(known_name, _)| known_name.as_os_str() == name) {
-            all_variables.push((name.into(), THREADS.into()));
-        }
-    }
-    set_variable(&mut all_variables, "REPLAY_THREADS", THREADS);
-    set_variable(&mut all_variables, "REPLAY_DEVICE", device.name());
-    all_variables
-}
-
-/// Gives the variable `name` this value, whether it is there or not.
-fn set_variable(variables: &mut Vec<(OsString, OsString)>, name: &str, value: &str) {
-    match variables.iter_mut().find(|(known_name, _)| known_name.as_os_str() == name) {
-        Some((_, known_value)) => *known_value = value.into(),
-        None => variables.push((name.into(), value.into())),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_harness_has_the_last_word_on_its_environment() {
-        let pair = |name: &str, value: &str| (OsString::from(name), OsString::from(value));
-        let user = [pair("OMP_NUM_THREADS", "3"), pair("REPLAY_TREE", "/x"), pair("A", "user")];
-        let own = [("A".to_owned(), "own".to_owned())];
-        let own = own.iter().map(|(name, value)| (name, value));
-        let all = program_environment(&user, own, ProgramDevice::Cuda(Some(2)));
-        let value = |name: &str| all.iter().find(|(known, _)| known == name).map(|(_, v)| v);
-        assert_eq!(value("A"), Some(&"own".into()));
-        assert_eq!(value("OMP_NUM_THREADS"), Some(&"3".into()));
-        assert_eq!(value("MKL_NUM_THREADS"), Some(&"1".into()));
-        assert_eq!(value("CUDA_VISIBLE_DEVICES"), Some(&"2".into()));
-        assert_eq!(value("REPLAY_TREE"), None);
-    }
 }

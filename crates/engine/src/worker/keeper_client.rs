@@ -19,6 +19,7 @@ use super::{
     CHILD_ARGUMENT, DeviceJob, Ending, Job, KeeperAnswer, KeeperRequest, Limits, ReplayOrder,
     Wrapping,
 };
+use replay_base::process::environment::is_kernel_variable;
 use replay_base::process::{self, tree::End};
 use replay_cuda::sanitizer::Wrapper;
 use replay_fixture::fixture::Fixture;
@@ -216,6 +217,8 @@ impl Zygote {
         let mut command = Command::new(program);
         command.arg(CHILD_ARGUMENT).stdin(Stdio::from(other_end));
         command.stdout(Stdio::null()).stderr(Stdio::null());
+        let variables = std::env::vars_os();
+        command.env_clear().envs(variables.filter(|(name, _)| is_kernel_variable(name)));
         Ok(Zygote { child: command.spawn()?, socket: own_end })
     }
 
