@@ -292,6 +292,22 @@ pub fn collect_own_names(unit: &SourceUnit) -> OwnNames {
     own_names::find_own_names(&Source::without_main(unit))
 }
 
+/// The macros that `unit` defines, in order: the 1-based line, the name, and the words of the definition.
+pub fn list_macro_definitions(unit: &SourceUnit) -> Vec<(usize, String, String)> {
+    let source = Source::without_main(unit);
+    let text = source.text;
+    let mut definitions = Vec::new();
+    for &token in &source.tokens {
+        if let Some(definition) = macros::parse_macro_definition(text, token) {
+            let words = lexer::lex_directive(text, token);
+            let words: Vec<&str> = words.iter().map(|word| word.text(text)).collect();
+            let line = source.line(definition.name_at);
+            definitions.push((line, definition.name.to_owned(), words.join(" ")));
+        }
+    }
+    definitions
+}
+
 /// The name of the function beside the kernel `name` that tells the instance of a launch with deduced arguments.
 pub fn companion_name(name: &str) -> String {
     format!("{}{name}", instances::COMPANION)

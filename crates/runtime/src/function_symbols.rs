@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use addr2line::Loader;
 
+use super::renamed::restore_symbol;
+
 /// The object in which an address lies, and the nearest symbol before it that the loader knows.
 struct LoadedPlace {
     path: PathBuf,
@@ -30,8 +32,9 @@ fn locate(address: *const c_void) -> Option<LoadedPlace> {
         Some(LoadedPlace {
             path: PathBuf::from(CStr::from_ptr(info.dli_fname).to_string_lossy().as_ref()),
             base: info.dli_fbase as usize,
-            symbol: is_its_own
-                .then(|| CStr::from_ptr(info.dli_sname).to_string_lossy().into_owned()),
+            symbol: is_its_own.then(|| {
+                restore_symbol(&CStr::from_ptr(info.dli_sname).to_string_lossy()).to_owned()
+            }),
         })
     }
 }
@@ -44,7 +47,7 @@ fn find_symbol(address: *const c_void) -> Option<CString> {
     let tables = Loader::new(&place.path).ok()?;
     let in_file = (address as usize).checked_sub(place.base)? as u64;
     let symbol = tables.find_symbol_info(in_file).filter(|symbol| symbol.address() == in_file)?;
-    CString::new(symbol.name()).ok()
+    CString::new(restore_symbol(symbol.name())).ok()
 }
 
 /// The symbol of the function at `address`, null if it has none. It stays valid: code asks once for each function.

@@ -1,4 +1,4 @@
-//! Names of definitions that several sources of one translation unit have: those of later sources get a prefix.
+//! Names of definitions that several sources have: those of later sources get a prefix, and symbols a suffix.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,6 +10,17 @@ const RENAMED: &str = "replay_";
 /// The name for the definition `name` of the source with this number.
 pub fn rename_definition(source_number: usize, name: &str) -> String {
     format!("{RENAMED}{source_number}_{name}")
+}
+
+/// What follows the symbol of a function in the object of source `number`, if an earlier object defines it as well.
+pub fn symbol_suffix(number: usize) -> String {
+    format!(".{number}")
+}
+
+/// `symbol` without such a suffix.
+pub(crate) fn restore_symbol(symbol: &str) -> &str {
+    let stem = symbol.trim_end_matches(|c: char| c.is_ascii_digit());
+    stem.strip_suffix('.').filter(|_| stem.len() < symbol.len()).unwrap_or(symbol)
 }
 
 /// `text` with the names that the sources have.
@@ -53,6 +64,14 @@ pub(crate) fn restore_kernel_name(name: &'static str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_symbol_of_several_objects_is_that_of_the_function() {
+        assert_eq!(restore_symbol(&format!("_Z1kPf{}", symbol_suffix(12))), "_Z1kPf");
+        for symbol in ["_Z2k1", "k12", "k.", "_Z1kv"] {
+            assert_eq!(restore_symbol(symbol), symbol);
+        }
+    }
 
     #[test]
     fn names_are_restored_wherever_they_stand_and_others_stay() {

@@ -7,6 +7,7 @@ use std::mem::offset_of;
 use object::LittleEndian;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, SectionHeader, Sym};
+use replay_runtime::renamed::symbol_suffix;
 
 type Header = FileHeader64<LittleEndian>;
 
@@ -19,7 +20,7 @@ pub(super) fn keep_functions_apart(objects: &mut [Vec<u8>]) -> Result<(), object
     let mut known = KnownNames::default();
     for (number, object) in objects.iter_mut().enumerate() {
         let renamed = known.add_object(object)?;
-        rename_symbols(object, &renamed, &format!(".{number}"))?;
+        rename_symbols(object, &renamed, &symbol_suffix(number))?;
     }
     Ok(())
 }

@@ -4,7 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::translation::{UNITS, is_unit};
-use super::{CallPlace, CompilerError, call_place, entry_point, environment, launch_errors};
+use super::{
+    CallPlace, CompilerError, DividedHeader, call_place, entry_point, environment, launch_errors,
+};
 use replay_base::cache::CacheError;
 use replay_cuda::NvrtcError;
 use replay_fixture::harness::{Harness, SourcePath};
@@ -230,6 +232,12 @@ pub enum CompileError {
         /// At most three of the sources.
         files: Vec<String>,
     },
+    /// A header means something else to each of two sources.
+    #[error(
+        "on a GPU sources are compiled together, and {} means something else in {} than in {}: they define {} otherwise",
+        .0.header, .0.sources[0], .0.sources[1], .0.name
+    )]
+    DividedHeader(DividedHeader),
     /// A source includes something other than a file.
     #[error("{path}:{line} includes {included}, which is no file")]
     NoFile {
@@ -277,6 +285,7 @@ impl CompileError {
             E::Frontend(_)
                 | E::NoFile { .. }
                 | E::NoUnit { .. }
+                | E::DividedHeader(_)
                 | E::Refused { .. }
                 | E::Compiler(CompilerError::Excess { .. })
         )
@@ -360,6 +369,10 @@ impl CompileError {
                 "name the .cu files in `sources` of the harness, and folders of headers in `include`"
                     .to_owned(),
             ),
+            CompileError::DividedHeader(DividedHeader { sources, .. }) => Some(format!(
+                "the CPU compiles each source by itself; for the GPU give {} and {} a harness each",
+                sources[0], sources[1]
+            )),
             CompileError::NoFile { .. } => Some("only files can be included".to_owned()),
             CompileError::Refused { log_path, finding: Some(finding), .. } => {
                 Some(format!("{}; the whole log: {}", finding.hint(), log_path.display()))

@@ -6,6 +6,7 @@
 mod call_parts;
 mod call_place;
 mod compiler;
+mod divided_headers;
 mod elf_symbols;
 mod encoding;
 mod entry_point;
@@ -38,6 +39,7 @@ use std::time::SystemTime;
 
 pub use self::call_place::CallPlace;
 pub use self::compiler::{Compiler, CompilerError, Excess};
+pub use self::divided_headers::DividedHeader;
 pub use self::entry_point::Signature;
 pub use self::error::{About, CompileError, RefusedCode, SourceFinding};
 pub use self::explanation::{

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::divided_headers::find_divided_header;
 use super::encoding::decode_source;
 use super::instances::find_instances;
 use super::key::KeyHasher;
@@ -452,6 +453,10 @@ impl DeviceUnit {
     ) -> Result<DeviceUnit, CompileError> {
         let texts = decode_source_texts(sources, harness)?;
         let units = create_source_units(&texts);
+        let paths = unit_sources(sources)?;
+        if let Some(divided) = find_divided_header(&units, &paths) {
+            return Err(CompileError::DividedHeader(divided));
+        }
         let symbols = replay_frontend::scan_symbols(&units);
         let mut files = Vec::new();
         let mut functions = NamedFunctions { math_ulps: 1.0, atomics: false };
@@ -467,7 +472,6 @@ impl DeviceUnit {
             functions.add_names(&SourceUnit { path: &path.display().to_string(), text: &text });
         }
         files.extend(untranslated_files(sources));
-        let paths = unit_sources(sources)?;
         let included =
             SourceUnits::new(&units, paths, &symbols, &harness.defines, &BTreeSet::new());
         let folders = harness.include.iter().flat_map(SourcePath::names).map(|include| {
