@@ -135,7 +135,7 @@ enum OnArg {
     /// access out of bounds) and not so at the good end, or a failure
     Race,
     /// A gradient that does not match its loss, or a failure: nothing is compared with the good end, which
-    /// is the first commit with the sources if none is named
+    /// is the oldest commit that can be tested if none is named
     Gradient,
     /// A failure
     Failed,
@@ -226,29 +226,41 @@ struct RequestedSearch<'h> {
     origin: Option<report::Origin>,
 }
 
-/// The good and the bad revisions. A search without comparisons needs no good one: the first commits with the sources
-/// are taken then.
-fn claimed_ends(
-    args: &BisectArgs,
-    history: &History,
-    targets: &[SearchTarget],
-) -> CliResult<(Vec<Commit>, Vec<Commit>)> {
+/// The named good and bad revisions. A search without comparisons needs no good one.
+fn named_ends(args: &BisectArgs, history: &History) -> CliResult<(Vec<Commit>, Vec<Commit>)> {
     let named_revisions: Vec<&String> = args.good.iter().filter(|rev| *rev != SNAPSHOT).collect();
-    let mut good = resolve_search_revisions(history, &named_revisions)?;
+    let good = resolve_search_revisions(history, &named_revisions)?;
     let bad = resolve_search_revisions(history, &args.bad)?;
-    if args.good.is_empty() {
-        if On::from(args.on).minds_values() {
-            return Err(CommandError::new("there is no good end to compare with").with_hint(
-                "name one with --good; `--on gradient` needs none, and `--old A --new B` makes no claim",
-            ));
-        }
-        let specs: Vec<&SourceSpec> = targets.iter().map(|target| &target.spec).collect();
-        for end in &bad {
-            good.extend(history.first_with_sources(end, &specs)?);
-        }
-        good.dedup_by_key(|end| end.id);
+    if args.good.is_empty() && On::from(args.on).minds_values() {
+        return Err(CommandError::new("there is no good end to compare with").with_hint(
+            "name one with --good; `--on gradient` needs none, and `--old A --new B` makes no claim",
+        ));
     }
     Ok((good, bad))
+}
+
+/// The commits that stand for good ends where none is named: the oldest behind `bad` that can be tested.
+fn find_good_ends(bisection: &Bisection<'_>, bad: &[Commit]) -> CliResult<Vec<Commit>> {
+    let mut good = Vec::new();
+    for end in bad {
+        match bisection.find_oldest_testable(end)? {
+            Some(oldest) => good.push(oldest),
+            // The search tells why none can be tested.
+            None => good.extend(first_with_sources(&bisection.targets, bisection.history, end)?),
+        }
+    }
+    good.dedup_by_key(|end| end.id);
+    Ok(good)
+}
+
+/// The first commit with the sources of `targets` among `end` and its ancestors.
+fn first_with_sources(
+    targets: &[SearchTarget],
+    history: &History,
+    end: &Commit,
+) -> CliResult<Option<Commit>> {
+    let specs: Vec<&SourceSpec> = targets.iter().map(|target| &target.spec).collect();
+    Ok(history.first_with_sources(end, &specs)?)
 }
 
 /// The ends without claims.
@@ -282,9 +294,12 @@ fn create_requested_search<'h>(
         bisection.check = check;
         return Ok(RequestedSearch { bisection, ends, origin: None });
     }
-    let (mut good, bad) = claimed_ends(args, history, &targets)?;
+    let (mut good, bad) = named_ends(args, history)?;
     let mut bisection = create_bisection(history, targets, args.search_options(), session)?;
     bisection.check = check;
+    if args.good.is_empty() {
+        good = find_good_ends(&bisection, &bad)?;
+    }
     bisection.trusted = Trusted::GoodEnd { is_named: !args.good.is_empty() };
     let mut origin = None;
     if is_recorded(args) {
@@ -323,7 +338,14 @@ fn run_on_cluster(
     } else if is_recorded(args) {
         create_requested_search(args, session, history, targets.to_vec())?.ends
     } else {
-        let (good, bad) = claimed_ends(args, history, targets)?;
+        let (mut good, bad) = named_ends(args, history)?;
+        if args.good.is_empty() {
+            // No replay tells here which can be tested.
+            for end in &bad {
+                good.extend(first_with_sources(targets, history, end)?);
+            }
+            good.dedup_by_key(|end| end.id);
+        }
         BisectEnds::Claimed { good, bad }
     };
     let jobs = args.jobs.map(NonZeroUsize::get);

@@ -295,7 +295,7 @@ fn a_good_end_that_has_the_defect_already_is_told_with_an_older_revision_to_try(
     exit code 1
     refused: [C3] was said to be bad: identical
              [C1], the good end, has a defect already: on tiny dx does not match d loss / d x: 8 directional derivatives, worst rel. 0.25 (noise 1.8e-11), at [3] 10 instead of 8
-    hint: name an older good revision: at [C0], the first with the sources, it matches; `--on gradient --good [C0]` finds the commit
+    hint: name an older good revision: at [C0], the oldest that can be tested, it matches; `--on gradient --good [C0]` finds the commit
     ");
 }
 
@@ -317,7 +317,7 @@ fn a_gradient_that_was_never_right_is_told_to_be_so() {
     exit code 1
     refused: [C2] was said to be bad: identical
              [C0], the good end, has a defect already: on tiny dx does not match d loss / d x: 8 directional derivatives, worst rel. 0.25 (noise 1.8e-11), at [3] 10 instead of 8
-    hint: [C0] has the sources of the first revision that has any: the defect was there from the start
+    hint: [C0] has the sources of the oldest revision that can be tested: the defect was there from the start
     ");
 }
 
@@ -328,7 +328,7 @@ fn a_gradient_that_is_wrong_at_the_first_revision_in_another_way_is_told_to_be_s
     exit code 1
     refused: [C2] was said to be bad: identical
              [C1], the good end, has a defect already: on tiny dx does not match d loss / d x: 8 directional derivatives, worst rel. 0.25 (noise 1.8e-11), at [3] 10 instead of 8
-    hint: [C0], the first revision with the sources, does not show a gradient that matches either: name a revision between them at which `replay gradcheck` is content, for `--on gradient`
+    hint: [C0], the oldest revision that can be tested, does not show a gradient that matches either: name a revision between them at which `replay gradcheck` is content, for `--on gradient`
     ");
 }
 
@@ -340,6 +340,18 @@ fn the_first_commit_whose_gradient_does_not_match_its_loss_is_found_without_a_go
     [C2] is the first bad commit: c2
       dx does not match d loss / d x: 8 directional derivatives, worst rel. 0.25 (noise 1.8e-11), at [3] 10 instead of 8
       [C1], its parent, was tested: dx matches its loss
+    ");
+}
+
+#[test]
+fn the_good_end_that_nobody_named_is_the_oldest_commit_that_can_be_tested() {
+    let factors = ["not C++", "no C++ yet", "2.0f", "2.0f", "2.5f"];
+    let said = answer_on_losses(&factors, "--on gradient --bad main");
+    insta::assert_snapshot!(said, @"
+    exit code 0
+    [C4] is the first bad commit: c4
+      dx does not match d loss / d x: 8 directional derivatives, worst rel. 0.25 (noise 1.8e-11), at [3] 10 instead of 8
+      [C3], its parent, was tested: dx matches its loss
     ");
 }
 
@@ -454,7 +466,7 @@ fn a_first_commit_that_is_bad_already_is_not_said_to_have_been_called_good() {
     let said = answer_on_losses(&["2.5f", "2.5f", "2.5f"], "--on gradient --bad main");
     insta::assert_snapshot!(said, @"
     exit code 1
-    refused: [C0] is the first commit with the sources, and bad already: dx does not match its loss
+    refused: [C0] is the oldest commit that can be tested, and bad already: dx does not match its loss
     hint: no older commit can be tested: name a later one that is good with --good, if there is one; else the defect was there from the start
     ");
 }

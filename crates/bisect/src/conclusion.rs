@@ -61,7 +61,7 @@ pub struct SearchReport {
     /// Whether commits were compared with recorded snapshots; the user then made no claim about the
     /// good ends.
     pub recorded: bool,
-    /// Whether somebody named the good ends. Else they are the first commits with the sources.
+    /// Whether somebody named the good ends. Else they are the oldest commits that can be tested.
     pub has_named_good: bool,
     /// The commits between the ends as a graph, if it was asked for.
     pub lineage: Option<Lineage>,

@@ -15,6 +15,7 @@ mod gradient_sides;
 mod groups;
 mod lineage;
 mod mended;
+mod oldest;
 mod plan;
 mod probe;
 mod range;
@@ -114,7 +115,7 @@ impl Bisection<'_> {
 pub enum Trusted {
     /// The first of the good ends.
     GoodEnd {
-        /// Whether the user named it. Else it is the first commit with the sources.
+        /// Whether the user named it. Else it is the oldest commit that can be tested.
         is_named: bool,
     },
     /// Recorded outcomes, one for each fixture, in their order; the good ends must agree with them.

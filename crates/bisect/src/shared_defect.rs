@@ -18,11 +18,11 @@ pub struct SharedDefect {
     pub good: Commit,
     /// By fixture: the gradients off their loss at both ends, as the bad end has them.
     pub gradients: Vec<(String, Vec<GradientCheck>)>,
-    /// The first revision with the sources, if it is older than the good end and of another variant.
+    /// The oldest testable revision, if it is older than the good end and of another variant.
     pub oldest: Option<Oldest>,
 }
 
-/// The first revision with the sources.
+/// The oldest testable revision.
 #[derive(Clone, Debug)]
 pub struct Oldest {
     pub commit: Commit,
@@ -99,16 +99,14 @@ pub(super) fn find_shared_defect(
     Ok(Some(SharedDefect { good, gradients: shared_checks, oldest }))
 }
 
-/// The first revision behind `good` with the sources, unless it is of the same variant.
+/// The oldest testable revision behind `good`, unless it is of the same variant.
 fn find_oldest(
     bisection: &Bisection<'_>,
     good: &Commit,
     shared_checks: &[(String, Vec<GradientCheck>)],
 ) -> Result<Option<Oldest>, BisectError> {
+    let Some(commit) = bisection.find_oldest_testable(good)? else { return Ok(None) };
     let specs: Vec<&SourceSpec> = bisection.targets.iter().map(|target| &target.spec).collect();
-    let Some(commit) = bisection.history.first_with_sources(good, &specs)? else {
-        return Ok(None);
-    };
     let keys = bisection.history.source_keys(&[commit.id, good.id], &specs)?;
     if keys[&commit.id] == keys[&good.id] {
         return Ok(None);

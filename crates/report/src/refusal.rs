@@ -17,7 +17,7 @@ use replay_search::EndsRefusal;
 pub(super) enum Claim {
     /// The user, who named them.
     Named,
-    /// Nobody: the good ends are the first commits with the sources.
+    /// Nobody: the good ends are the oldest commits that can be tested.
     Assumed,
     /// A snapshot. The good ends must agree with it.
     Recorded,
@@ -31,7 +31,7 @@ impl Claim {
         match self {
             Claim::Named => ["was said to be good", "was said to be bad"],
             Claim::Assumed => {
-                ["is the first commit with the sources, and bad already", "was said to be bad"]
+                ["is the oldest commit that can be tested, and bad already", "was said to be bad"]
             }
             Claim::Recorded => ["does not agree with the snapshot", "was said to be bad"],
             Claim::Compared => ["is trusted and shows the same", "shows nothing to search for"],
@@ -289,17 +289,17 @@ fn shared_lines(shared_defect: &SharedDefect) -> Vec<ReportLine> {
 fn shared_advice(shared_defect: &SharedDefect) -> String {
     match &shared_defect.oldest {
         Some(Oldest { commit, is_right: true }) => format!(
-            "name an older good revision: at {short}, the first with the sources, it matches; \
+            "name an older good revision: at {short}, the oldest that can be tested, it matches; \
              `--on gradient --good {short}` finds the commit",
             short = commit.short
         ),
         Some(Oldest { commit, is_right: false }) => format!(
-            "{}, the first revision with the sources, does not show a gradient that matches either: \
+            "{}, the oldest revision that can be tested, does not show a gradient that matches either: \
              name a revision between them at which `replay gradcheck` is content, for `--on gradient`",
             commit.short
         ),
         None => format!(
-            "{} has the sources of the first revision that has any: the defect was there from the start",
+            "{} has the sources of the oldest revision that can be tested: the defect was there from the start",
             shared_defect.good.short
         ),
     }
