@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,3 +91,41 @@ def test_rounding_to_integers_passes_numbers_where_that_is_asked_for(
     assert np.array_equal(passed.array("y"), X)
     assert passed.answer is not None and passed.answer["rounding"] == "applied"
     assert np.array_equal(replay("np.floor(x)", rounding="passed").array("y"), np.floor(X))
+
+
+def test_rounded_numbers_of_a_record_move_with_their_argument_or_stay(
+    replay: Replays, tmp_path: Path
+) -> None:
+    body = "np.rint(x) * 2 + np.round(x / 3, decimals=0)"
+    record = tmp_path / "roundings"
+    assert np.array_equal(
+        replay(body, rounding="recorded", record=str(record)).array("y"), replay(body).array("y")
+    )
+    held, straight = (
+        replay(f"(lambda x: {body})(x + 0.25)", rounding=rounding, record=str(record))
+        for rounding in ("held", "straight")
+    )
+    rounded = 2 * np.rint(X) + np.rint(X / 3)
+    assert np.array_equal(held.array("y"), rounded)
+    assert np.allclose(straight.array("y"), rounded + 2 * 0.25 + 0.25 / 3, rtol=0, atol=1e-14)
+    assert straight.answer is not None and "other_roundings" not in straight.answer
+
+
+def test_a_record_may_hold_results_beside_their_integers(replay: Replays, tmp_path: Path) -> None:
+    record = tmp_path / "roundings"
+    inside = replay("np.rint(x)", rounding="recorded_inside", record=str(record)).array("y")
+    rounded = np.rint(X)
+    assert np.array_equal(inside, np.where(rounded == 0, 1 / 1024, rounded * (1 - 1 / 1024)))
+    assert np.array_equal(
+        replay("np.rint(x)", rounding="held", record=str(record)).array("y"), inside
+    )
+
+
+@pytest.mark.parametrize("body", ["np.rint(x) + np.rint(x)", "np.rint(x[:1])", "x"])
+def test_other_roundings_than_those_of_the_record_are_told(
+    replay: Replays, tmp_path: Path, body: str
+) -> None:
+    record = tmp_path / "roundings"
+    replay("np.rint(x)", rounding="recorded", record=str(record))
+    other = replay(body, rounding="straight", record=str(record))
+    assert other.answer == {"rounding": "applied", "other_roundings": True}

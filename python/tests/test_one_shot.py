@@ -328,7 +328,8 @@ def test_without_replay_the_program_says_who_starts_it(project: Project) -> None
         (
             {"rounding": "odd"},
             (),
-            "replay asked for rounding `odd`: nearest, down, up, zero, passed are known",
+            "replay asked for rounding `odd`: nearest, down, up, zero, passed, recorded, "
+            "recorded_inside, straight, held are known",
         ),
         (
             {"precision": "half"},

@@ -300,3 +300,9 @@ def test_rounding_to_integers_passes_numbers_where_that_is_asked_for(
     assert rounded.array("y").tolist() == [1.0, 4.0]
     assert passed.array("y").tolist() == [1.5, 3.5]
     assert passed.answer is not None and passed.answer["rounding"] == "applied"
+    record = project.root / "roundings"
+    kept = servers[0].run(given, precision="float64", rounding="recorded", record=str(record))
+    assert kept.array("y").tolist() == [1.0, 4.0]
+    beside = project.inputs(x=np.array([1.5, 2.5]))
+    straight = servers[0].run(beside, precision="float64", rounding="straight", record=str(record))
+    assert straight.array("y").tolist() == [1.0 + 0.5, 4.0 - 0.5]

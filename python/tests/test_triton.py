@@ -210,6 +210,16 @@ def test_every_operation_of_bfloat16_is_one_of_the_interpreters() -> None:
     assert [name for name in triton_bfloat16.ARITHMETIC if not hasattr(builder, name)] == []
 
 
+def test_functions_of_libdevice_that_round_may_have_results_of_a_record() -> None:
+    x = np.array([1.25, -2.5])
+    with triton_libdevice.changing_rounding(lambda argument, rounded: rounded + 10 * argument):
+        for name, rounded in (("rint", -2.0), ("nearbyint", -2.0), ("round", -3.0)):
+            function = triton_libdevice.find(f"__nv_{name}f")
+            assert function is not None and function(x).tolist() == [13.5, rounded - 25]
+        floor = triton_libdevice.find("__nv_floorf")
+        assert floor is not None and floor(x).tolist() == [1.0, -3.0]
+
+
 def test_functions_of_libdevice_are_those_of_math() -> None:
     x = np.array([-2.5, -0.5, 0.0, 0.49999997, 0.5, 3.25], np.float32)
     n = np.array([0, 1, -8, 40, -(2**31), 2**31 - 1], np.int32)

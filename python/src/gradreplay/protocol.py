@@ -39,6 +39,8 @@ class Request:
     answer: Path | None = None
     precision: Precision = "native"
     rounding: Mode = "nearest"
+    # The record of roundings to integers, for a mode that has one.
+    record: Path | None = None
     surroundings: Surroundings = "none"
     device: Device = "cpu"
     casts: Casts = "wide"
@@ -64,6 +66,8 @@ class Request:
             "REPLAY_ORDER": self.order,
             "REPLAY_UNWRITTEN": self.unwritten.hex(),
         }
+        if self.record is not None:
+            variables["REPLAY_RECORD"] = os.fspath(self.record)
         if self.answer is not None:
             variables["REPLAY_ANSWER"] = os.fspath(self.answer)
         if self.threads is not None:
@@ -91,6 +95,8 @@ class Answer:
 
     error: Fault | None = None
     rounding: Obeyed | None = None
+    # Whether other numbers were rounded to integers than those of the record.
+    other_roundings: bool = False
     surroundings: Literal["applied", "unsupported"] | None = None
     unwritten: Literal["applied", "unsupported"] | None = None
     # Whether a grid could run its programs in the wanted order.
@@ -107,6 +113,8 @@ class Answer:
             content["error"] = fault_as_json(self.error)
         if self.rounding is not None:
             content["rounding"] = self.rounding
+        if self.other_roundings:
+            content["other_roundings"] = True
         if self.surroundings is not None:
             content["surroundings"] = self.surroundings
         if self.unwritten is not None:
@@ -191,6 +199,7 @@ _KEYS = (
     "answer",
     "precision",
     "rounding",
+    "record",
     "surroundings",
     "device",
     "casts",
@@ -213,6 +222,7 @@ def _request(values: Mapping[str, Any]) -> Request:
         answer=Path(values["answer"]) if values["answer"] else None,
         precision=cast(Precision, _choice("precision", values, "native", get_args(Precision))),
         rounding=cast(Mode, _choice("rounding", values, "nearest", get_args(Mode))),
+        record=Path(values["record"]) if values["record"] else None,
         surroundings=cast(
             Surroundings, _choice("surroundings", values, "none", get_args(Surroundings))
         ),

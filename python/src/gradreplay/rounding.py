@@ -10,17 +10,19 @@ import ctypes
 import importlib
 import platform
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from . import triton_libdevice
-from .patches import replaced
+from . import integer_rounding
 
-# In the mode "passed" code that rounds to integers keeps its numbers; the processor rounds as usual.
-Mode = Literal["nearest", "down", "up", "zero", "passed"]
+# From "passed" on the processor rounds as usual, and code that rounds to integers does otherwise.
+Mode = Literal[
+    "nearest", "down", "up", "zero", "passed", "recorded", "recorded_inside", "straight", "held"
+]
 Obeyed = Literal["applied", "reset", "unsupported"]
 
 MODES: tuple[Mode, ...] = ("nearest", "down", "up", "zero")
@@ -48,6 +50,8 @@ class Rounding:
     def __init__(self, obeyed: Obeyed = "unsupported") -> None:
         self.obeyed: Obeyed = obeyed
         self.is_known = False
+        # Whether code rounded other numbers to integers than those of the record.
+        self.are_others = False
 
     @classmethod
     def ignored(cls, obeyed: Obeyed) -> Rounding:
@@ -58,8 +62,11 @@ class Rounding:
 
 
 @contextmanager
-def directed(mode: Mode, framework: str, device: str) -> Iterator[Rounding]:
+def directed(
+    mode: Mode, framework: str, device: str, file: Path | None = None
+) -> Iterator[Rounding]:
     """Sets the rounding mode of this thread, and of those that it starts, for the length of a block.
+    Rounding to integers may have its record in a file.
 
     The block's work must be complete when it ends. A GPU rounds as its instructions say: nothing is
     set for one."""
@@ -67,15 +74,18 @@ def directed(mode: Mode, framework: str, device: str) -> Iterator[Rounding]:
     if mode == "nearest":
         yield rounding
         return
-    if mode == "passed":
+    if mode == "passed" or mode in integer_rounding.RECORD_MODES:
+        blocks = ExitStack()
         try:
-            passing = _PASSING[framework]()
+            changing = integer_rounding.changing(mode, framework, file)
+            record = blocks.enter_context(changing)
         except (AttributeError, ImportError, KeyError):
             yield Rounding.ignored("unsupported")
             return
-        with passing:
+        with blocks:
             yield rounding
         rounding.obeyed = "applied"
+        rounding.are_others = record is not None and record.are_others
         return
     functions = None if device != "cpu" else _functions()
     constants = _CONSTANTS.get(platform.machine(), {})
@@ -96,73 +106,6 @@ def directed(mode: Mode, framework: str, device: str) -> Iterator[Rounding]:
         rounding.obeyed = "applied" if kept and obeys else "reset"
     finally:
         set_mode(constants["nearest"])
-
-
-# What rounds to an integer below automatic differentiation: gradients stay those of the code.
-
-
-def _numpy_passing() -> Any:
-    """A block in which NumPy's functions that round to integers keep their numbers."""
-    patches = ExitStack()
-    for name in ("rint", "round", "around"):
-        patches.enter_context(replaced(np, name, _keeping(getattr(np, name))))
-    return patches
-
-
-def _keeping(function: Any) -> Any:
-    def keep(x: Any, *args: Any, **named: Any) -> Any:
-        is_partly = any(args) or any(named.values())
-        return function(x, *args, **named) if is_partly else np.array(x)[()]
-
-    return keep
-
-
-def _jax_passing() -> Any:
-    """A block in which `lax.round`, behind `round` and `rint`, keeps its numbers."""
-    jax: Any = importlib.import_module("jax")
-    lowering: Any = importlib.import_module("jax._src.interpreters.mlir")
-    operation: Any = importlib.import_module("jax._src.lax.lax").round_p
-    own = lowering._lowerings[operation]
-
-    @contextmanager
-    def passing() -> Iterator[None]:
-        jax.clear_caches()
-        lowering.register_lowering(operation, lambda _context, x, **_method: [x])
-        try:
-            yield
-        finally:
-            lowering._lowerings[operation] = own
-            jax.clear_caches()
-
-    return passing()
-
-
-def _torch_passing() -> Any:
-    """A block in which `round` of PyTorch, and libdevice in Triton's interpreter, keep numbers."""
-    modes: Any = importlib.import_module("torch.utils._python_dispatch")
-
-    class Passing(modes.TorchDispatchMode):  # type: ignore[misc]
-        def __torch_dispatch__(
-            self,
-            operation: Any,
-            types: Any,
-            args: tuple[Any, ...] = (),
-            kwargs: Mapping[str, Any] | None = None,
-        ) -> Any:
-            name = operation.overloadpacket.__name__
-            if name == "round_":
-                return args[0]
-            if name == "round" and "out" not in (kwargs or {}):
-                return args[0].clone()
-            return operation(*args, **(kwargs or {}))
-
-    blocks = ExitStack()
-    blocks.enter_context(triton_libdevice.passing_rounding())
-    blocks.enter_context(Passing())
-    return blocks
-
-
-_PASSING = {"numpy": _numpy_passing, "jax": _jax_passing, "torch": _torch_passing}
 
 
 def _functions() -> tuple[Any, Any] | None:

@@ -85,7 +85,8 @@ def _outputs(harness: Harness, request: Request, place: Place, answer: Answer) -
     before = set(sys.modules)
     triton_interpreter.complete(place, request.device)
     triton_interpreter.check_versions()
-    with directed(request.rounding, harness.framework, request.device) as rounding:
+    directing = directed(request.rounding, harness.framework, request.device, request.record)
+    with directing as rounding:
         if rounding.is_known:
             # The call would tell nothing: it is not made.
             answer.rounding = rounding.obeyed
@@ -108,6 +109,7 @@ def _outputs(harness: Harness, request: Request, place: Place, answer: Answer) -
             triton_interpreter.check_versions()
     if request.rounding != "nearest":
         answer.rounding = rounding.obeyed
+        answer.other_roundings = rounding.are_others
     if grids.effect == "applied" or request.order != INDICES:
         answer.order = grids.effect
     if recorder is not None:

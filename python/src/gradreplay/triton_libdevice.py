@@ -55,10 +55,14 @@ def find(symbol: str) -> _Function | None:
     return None
 
 
-def passing_rounding() -> AbstractContextManager[None]:
-    """A block in which functions that round floats to integers keep their numbers."""
-    keeping = {name: lambda x: x for name in ("rint", "nearbyint", "round")}
-    return replaced(sys.modules[__name__], "_FUNCTIONS", {**_FUNCTIONS, **keeping})
+def changing_rounding(change: Callable[[Array, Array], Array]) -> AbstractContextManager[None]:
+    """A block in which functions that round floats to integers give `change` of argument and result."""
+
+    def changed(function: _Function) -> _Function:
+        return lambda x: change(np.asarray(x), np.asarray(function(x)))
+
+    rounding = {name: changed(_FUNCTIONS[name]) for name in ("rint", "nearbyint", "round")}
+    return replaced(sys.modules[__name__], "_FUNCTIONS", {**_FUNCTIONS, **rounding})
 
 
 def _as_type(numbers: Array, dtype: np.dtype[Any]) -> Array:

@@ -22,6 +22,8 @@ pub(super) struct ProgramAnswer {
     pub call: Option<CallState>,
     /// Whether another rounding was in effect while the function ran.
     pub rounding: Option<Effect>,
+    /// Whether it rounded other numbers to integers than those of the record.
+    pub other_roundings: bool,
     /// Whether tensors were surrounded as asked.
     pub surroundings: Option<Effect>,
     /// Whether memory held the requested pattern before anybody wrote it.

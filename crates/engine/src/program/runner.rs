@@ -433,6 +433,7 @@ impl Runner {
         run.unfit = unfit;
         run.is_unpoisoned = answer.surroundings.is_some_and(|effect| effect != Effect::Applied);
         run.is_unwritten_unknown = answer.unwritten != Some(Effect::Applied);
+        run.has_other_roundings = answer.other_roundings;
         run.is_ordered = answer.order == Some(Effect::Applied);
         run.printed = printed;
         Ok(run)

@@ -161,9 +161,8 @@ impl GradientChecker<'_> {
         if run.ending != Ending::Completed || !is_recorded {
             return Ok(create_blank_check(self.output).cannot(UncheckedGradient::NoRecord));
         }
-        let base = if rounding == Rounding::Recorded { self.base } else { &run };
         let checker = self.with_record(Rounding::Straight, &file);
-        GradientChecker { base, ..checker }.check_as_it_rounds()
+        GradientChecker { base: &run, ..checker }.check_as_it_rounds()
     }
 
     fn with_record<'r>(&'r self, rounding: Rounding, file: &'r Path) -> GradientChecker<'r> {
