@@ -86,7 +86,8 @@ pub fn cpu_in(folder: &Path, compiler: &str, machine: Machine) -> CpuBackend {
 
 fn cpu_with(cache: &Cache, compiler: &str, machine: Machine) -> CpuBackend {
     let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
-    let compiler = Some(compiler).filter(|name| !name.is_empty());
+    let of_environment = std::env::var("CXX").ok();
+    let compiler = Some(compiler).filter(|name| !name.is_empty()).or(of_environment.as_deref());
     let compiler = Compiler::find(compiler, &keeper).unwrap();
     let limits =
         Limits { timeout: machine.timeout, memory_limit_bytes: machine.memory_limit_bytes };
