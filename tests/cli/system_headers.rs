@@ -95,6 +95,23 @@ fn a_header_that_a_submodule_would_hold_names_the_submodule() {
 }
 
 #[test]
+fn a_name_of_another_source_without_a_declaration_is_told_with_where_it_is() {
+    let kernel = "__global__ void k(const float* x, float* y, int n) { y[threadIdx.x] = half(x[threadIdx.x]); }\n";
+    let env = TestEnv::new().with_kernel(kernel, "k<<<1, n>>>(x, y, n);");
+    let path = env.path("replay.toml");
+    let harness = fs::read_to_string(&path).unwrap();
+    fs::write(&path, harness.replace("[\"k.cu\"]", "[\"a.cu\", \"k.cu\"]")).unwrap();
+    let definition = "__device__ float half(float x) { return x / 2; }\n";
+    env.repo.write("a.cu", definition);
+    let run = env.replay(&["fixtures/tiny"]);
+    assert_eq!(run.code, Some(125), "{}", run.text());
+    let hint = "hint: a.cu defines `half`, and each source is compiled by itself, as nvcc does: declare it where it is used";
+    assert!(run.text().contains(hint), "{}", run.text());
+    env.repo.write("k.cu", format!("__device__ float half(float x);\n{kernel}"));
+    assert_eq!(env.replay(&["fixtures/tiny"]).code, Some(0));
+}
+
+#[test]
 fn a_header_without_a_guard_and_a_name_of_two_sources_are_told_where_they_are_compiled_together() {
     const KERNEL: &str = "#include \"pair.h\"\nGIVEN\n__global__ void k(const float* x, float* y, int n) { y[threadIdx.x] = x[threadIdx.x]; }\n";
     let env = TestEnv::new().with_kernel("", "k<<<1, n>>>(x, y, n);");

@@ -115,7 +115,8 @@ impl About {
         match self {
             About::Header => find_submodule(first_error, harness, sources),
             About::Redefinition => find_repetition(first_error, sources),
-            About::Other => find_python_name(first_error, sources),
+            About::Other => find_python_name(first_error, sources)
+                .or_else(|| find_other_source(first_error, sources)),
             About::Deduction | About::Standard | About::Tensors => None,
         }
     }
@@ -141,6 +142,13 @@ pub enum SourceFinding {
     RepeatedHeader(String),
     /// This source defines a name that another source or a header defines as well.
     RepeatedName(String),
+    /// An unknown name is defined in another source.
+    OtherSource {
+        /// The name.
+        name: String,
+        /// The source.
+        path: String,
+    },
     /// The call names a function as Python does.
     PythonName {
         /// The name in Python.
@@ -170,6 +178,9 @@ impl SourceFinding {
             SourceFinding::RepeatedName(path) => {
                 format!("{path} defines a name once more; {COMPILED_TOGETHER}")
             }
+            SourceFinding::OtherSource { name, path } => format!(
+                "{path} defines `{name}`, and each source is compiled by itself, as nvcc does: declare it where it is used"
+            ),
             SourceFinding::PythonName { name, function, place } => format!(
                 "`{name}` is the name in Python: {place} binds it to `{function}`, and the call names the function"
             ),
@@ -393,11 +404,7 @@ impl CompileError {
 
 /// The function of C++ that `sources` bind to the unknown name of `first_error`.
 fn find_python_name(first_error: &str, sources: &SourceSet) -> Option<SourceFinding> {
-    let unknown_words = ["was not declared", "undeclared identifier", "no member named"];
-    if !unknown_words.iter().any(|words| first_error.contains(words)) {
-        return None;
-    }
-    let name = first_error.split(['‘', '’', '\'']).nth(1)?;
+    let name = parse_unknown_name(first_error)?;
     sources.files.iter().find_map(|file| {
         let text = String::from_utf8_lossy(&file.content);
         let unit = SourceUnit { path: &file.path, text: &text };
@@ -405,6 +412,30 @@ fn find_python_name(first_error: &str, sources: &SourceSet) -> Option<SourceFind
         let place = format!("{}:{}", file.path, bound.line);
         Some(SourceFinding::PythonName { name: bound.name, function: bound.function, place })
     })
+}
+
+/// The source other than that of `first_error` that defines the unknown name in it.
+fn find_other_source(first_error: &str, sources: &SourceSet) -> Option<SourceFinding> {
+    let name = parse_unknown_name(first_error)?;
+    let (refused_path, _) = first_error.split_once(':')?;
+    let other_sources =
+        sources.files.iter().filter(|file| is_unit(&file.path) && file.path != refused_path);
+    let is_of_source = sources.files.iter().any(|file| file.path == refused_path);
+    let source = other_sources.filter(|_| is_of_source).find(|file| {
+        let text = String::from_utf8_lossy(&file.content);
+        let unit = SourceUnit { path: &file.path, text: &text };
+        replay_frontend::collect_own_names(&unit).defined.contains(name)
+    })?;
+    Some(SourceFinding::OtherSource { name: name.to_owned(), path: source.path.clone() })
+}
+
+/// The unknown name in a compiler's error.
+fn parse_unknown_name(first_error: &str) -> Option<&str> {
+    let unknown_words = ["was not declared", "undeclared identifier", "no member named"];
+    if !unknown_words.iter().any(|words| first_error.contains(words)) {
+        return None;
+    }
+    first_error.split(['‘', '’', '\'']).nth(1)
 }
 
 /// The submodule of `sources` in which the folders of `harness` would have the header that `first_error` lacks.
