@@ -200,8 +200,9 @@ pub const REORDERED_ULPS: f64 = 16.0;
 /// twin 2^29 times less.
 pub const TWIN_SHARE: f64 = 1.0 / 256.0;
 
-/// So many pairs of runs must repeat a fault before surroundings of tensors are blamed.
-pub const POISON_REPETITIONS: u32 = 3;
+/// So many pairs of runs must repeat a fault before surroundings of tensors are blamed. Code that tosses a coin repeats
+/// two different results by chance once in 4^6 times.
+pub const POISON_REPETITIONS: u32 = 6;
 
 /// An element of this size in a float64 shadow may be poison, or a result of it. Numbers of float32 and narrower formats are
 /// smaller.
