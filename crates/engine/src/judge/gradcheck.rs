@@ -533,7 +533,9 @@ impl GradientChecker<'_> {
         } else {
             first_finding
         };
+        // The steps of a staircase are no fewer digits: the shadow that passes them has none.
         let is_rounded = gradient_finding.answer == GradientAnswer::Differs
+            && self.rounding == Rounding::Nearest
             && match self
                 .trial
                 .shadow_steps(&self.output.name, StepReach::from_shift(gradient_finding.worst))?
