@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::includes;
+use super::includes::{IncludeGraph, find_include_names};
 use replay_frontend::{SourceUnit, collect_identifiers, list_macro_definitions};
 
 /// A header that depends on a macro of which two sources have different definitions.
@@ -29,18 +29,19 @@ pub(super) fn find_divided_header(units: &[SourceUnit], paths: &[String]) -> Opt
     }
     let files: Vec<(String, Vec<u8>)> =
         units.iter().map(|unit| (unit.path.to_owned(), unit.text.into())).collect();
+    let graph = IncludeGraph::new(&files);
     let mut reached_by_source = Vec::new();
     for path in paths {
         let unit = units.iter().find(|unit| unit.path == path)?;
-        let last_include = includes::find_include_names(unit.text).map(|(line, _)| line).last();
+        let last_include = find_include_names(unit.text).map(|(line, _)| line).last();
         let mut definitions = BTreeMap::new();
         for (line, name, text) in list_macro_definitions(unit) {
             if Some(line) < last_include {
                 definitions.insert(name, text);
             }
         }
-        let reached = includes::find_reachable_tree_files(&files, &[path]);
-        let reached: Vec<&str> = reached.into_iter().map(|(path, _)| path.as_str()).collect();
+        let reached: Vec<&str> =
+            graph.reach(&[path]).into_iter().map(|number| units[number].path).collect();
         reached_by_source.push((path, definitions, reached));
     }
     for header in units.iter().filter(|unit| !paths.iter().any(|path| path == unit.path)) {

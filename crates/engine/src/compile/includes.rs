@@ -64,35 +64,57 @@ fn list_included_files(
     paths
 }
 
-/// The `files` of a source set, each with its path and text, within reach of those at `paths`, and these; in order. A
-/// file counts whose path ends with an included name. All of them count where a name cannot be read from the text.
-pub(super) fn find_reachable_tree_files<'f>(
-    files: &'f [(String, Vec<u8>)],
-    paths: &[&str],
-) -> Vec<&'f (String, Vec<u8>)> {
-    let mut files_of_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (number, (path, _)) in files.iter().enumerate() {
-        files_of_name.entry(last_component(path)).or_default().push(number);
+/// Which files of a source set may include which.
+pub(super) struct IncludeGraph {
+    paths: Vec<String>,
+    /// For each file those that it may include; none where a name cannot be read from its text, so that it may be any.
+    included: Vec<Option<Vec<usize>>>,
+}
+
+impl IncludeGraph {
+    /// The graph of `files`, each with its path and text. A file may be meant whose path ends with an included name.
+    pub(super) fn new(files: &[(String, Vec<u8>)]) -> IncludeGraph {
+        let mut files_of_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (number, (path, _)) in files.iter().enumerate() {
+            files_of_name.entry(last_component(path)).or_default().push(number);
+        }
+        let list_included = |text: &str| {
+            let mut included = Vec::new();
+            for (_, name) in find_include_names(text) {
+                let named_files = files_of_name.get(last_component(name)).into_iter().flatten();
+                let may_be_meant =
+                    |other: &&usize| ends_with_components(&files[**other].0, known_end(name));
+                included.extend(named_files.filter(may_be_meant));
+            }
+            included
+        };
+        let included = files.iter().map(|(_, text)| {
+            let text = String::from_utf8_lossy(text);
+            (!has_hidden_name(&text)).then(|| list_included(&text))
+        });
+        IncludeGraph {
+            included: included.collect(),
+            paths: files.iter().map(|(path, _)| path.clone()).collect(),
+        }
     }
-    let mut pending: Vec<usize> =
-        (0..files.len()).filter(|&number| paths.contains(&files[number].0.as_str())).collect();
-    let mut is_found = vec![false; files.len()];
-    while let Some(number) = pending.pop() {
-        if std::mem::replace(&mut is_found[number], true) {
-            continue;
+
+    /// The numbers of the files within reach of those at `paths`, and of these, in order.
+    pub(super) fn reach(&self, paths: &[&str]) -> Vec<usize> {
+        let all = 0..self.paths.len();
+        let mut pending: Vec<usize> =
+            all.clone().filter(|&number| paths.contains(&self.paths[number].as_str())).collect();
+        let mut is_found = vec![false; self.paths.len()];
+        while let Some(number) = pending.pop() {
+            if std::mem::replace(&mut is_found[number], true) {
+                continue;
+            }
+            match &self.included[number] {
+                Some(included) => pending.extend(included),
+                None => return all.collect(),
+            }
         }
-        let text = String::from_utf8_lossy(&files[number].1);
-        if has_hidden_name(&text) {
-            return files.iter().collect();
-        }
-        for (_, name) in find_include_names(&text) {
-            let named_files = files_of_name.get(last_component(name)).into_iter().flatten();
-            let may_be_meant =
-                |other: &&usize| ends_with_components(&files[**other].0, known_end(name));
-            pending.extend(named_files.filter(may_be_meant));
-        }
+        all.filter(|&number| is_found[number]).collect()
     }
-    files.iter().zip(is_found).filter(|(_, is_found)| *is_found).map(|(file, _)| file).collect()
 }
 
 /// Whether `text` may read a file whose name does not stand in an `#include` line.
@@ -132,8 +154,10 @@ mod tests {
         let reach = |texts: &[(&str, &str)]| {
             let files: Vec<(String, Vec<u8>)> =
                 texts.iter().map(|&(path, text)| (path.to_owned(), text.into())).collect();
-            let found = find_reachable_tree_files(&files, &["src/a.cu"]);
-            found.into_iter().map(|(path, _)| path.clone()).collect::<Vec<_>>().join(" ")
+            let found = IncludeGraph::new(&files).reach(&["src/a.cu"]);
+            let paths: Vec<&str> =
+                found.into_iter().map(|number| files[number].0.as_str()).collect();
+            paths.join(" ")
         };
         let headers = [
             ("include/lib/x.h", "#include \"./../y.h\"\n#if 0\n#include <z.h>\n#endif"),

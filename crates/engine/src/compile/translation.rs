@@ -7,6 +7,7 @@ use std::path::Path;
 use super::call_parts::EntryPart;
 use super::encoding::{Decoded, decode_source};
 use super::entry_point::harness_file_name;
+use super::includes::IncludeGraph;
 use super::source_units::SourceUnits;
 use super::{CompileError, LeftOutFunction, ObstacleEffect, includes, vectors};
 use replay_fixture::harness::Harness;
@@ -23,8 +24,7 @@ pub(super) struct Translation {
     sources: SourceUnits,
     /// The harness's macros, widened in the shadow.
     pub defines: Vec<String>,
-    /// For each source the paths of the files that it may include; empty for a source alone.
-    reached: Vec<BTreeSet<String>>,
+    include_graph: IncludeGraph,
     /// The begin of every translation unit: the harness's macros.
     macros: String,
     pub symbols: Symbols,
@@ -85,7 +85,10 @@ impl Translation {
                 words.extend(replay_frontend::collect_identifiers(&value));
             }
         }
-        self.sources.list_needed(&words, |number, path| self.reached[number].contains(path))
+        self.sources.list_needed(&words, |number, path| {
+            let reached = self.include_graph.reach(&[self.sources.path(number)]);
+            reached.into_iter().any(|file| self.files[file].0 == path)
+        })
     }
 
     /// A translation unit for each source, but for those of each of `parts` a common one, with the part's text behind them.
@@ -108,7 +111,12 @@ impl Translation {
         let sources: Vec<&str> = numbers.iter().map(|&number| self.sources.path(number)).collect();
         TranslationUnit {
             text: format!("{}{}{entry_point}", self.macros, self.sources.include(numbers)),
-            files: includes::find_reachable_tree_files(&self.files, &sources),
+            files: self
+                .include_graph
+                .reach(&sources)
+                .into_iter()
+                .map(|number| &self.files[number])
+                .collect(),
             sources,
         }
     }
@@ -453,13 +461,7 @@ pub(super) fn translate_sources(
     let lanes = lanes.filter(|_| strided).unwrap_or_default();
     let called = collect_call_words(harness);
     let sources = SourceUnits::new(&units, unit_sources(sources)?, &symbols, &defines, &called);
-    let mut reached = Vec::new();
-    if sources.len() > 1 {
-        for number in 0..sources.len() {
-            let found = includes::find_reachable_tree_files(&files, &[sources.path(number)]);
-            reached.push(found.into_iter().map(|(path, _)| path.clone()).collect());
-        }
-    }
+    let include_graph = IncludeGraph::new(&files);
     let macros = define_macros(&harness.undefine, &defines);
     let has_tensors = texts.iter().any(|(_, decoded)| replay_frontend::uses_tensors(&decoded.text));
     let changed_tensors =
@@ -468,7 +470,7 @@ pub(super) fn translate_sources(
         files,
         sources,
         defines,
-        reached,
+        include_graph,
         macros,
         symbols,
         changed_tensors,
