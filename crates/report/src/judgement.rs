@@ -15,6 +15,7 @@ use replay_engine::judge::{
 use replay_engine::trial::{OrderDependence, Probe, Status};
 use replay_numerics::compare::Comparison;
 use replay_numerics::constants::FLIP_FACTOR;
+use replay_numerics::derivative::least_visible_error;
 use replay_numerics::oracle::Finding;
 use replay_runtime::report::LaunchRecord;
 
@@ -632,6 +633,9 @@ fn describe_gradient_place(place: &GradientPlace) -> String {
     }
 }
 
+/// A check of a gradient to which errors of this share and more are hidden says so.
+const COARSE_CHECK: f64 = 1e-5;
+
 /// The line about one gradient.
 pub fn render_gradient_line(check: &GradientCheck) -> ReportLine {
     let along = check.constraint.map(|constraint| format!(" along \"{constraint}\""));
@@ -657,8 +661,14 @@ pub fn render_gradient_line(check: &GradientCheck) -> ReportLine {
         }
         directions => directions.to_string(),
     };
+    let hidden_error = least_visible_error(check.error);
+    let hidden = if check.story == GradientStory::Matches && hidden_error > COARSE_CHECK {
+        format!(", which hides errors below rel. {}", format_short_number(hidden_error, 1))
+    } else {
+        String::new()
+    };
     let numbers = format!(
-        "{derivative}: {directions} directional derivatives{elements}, worst rel. {} (noise {})",
+        "{derivative}: {directions} directional derivatives{elements}, worst rel. {} (noise {}{hidden})",
         format_short_number(check.worst, 2),
         format_short_number(check.error, 2)
     );

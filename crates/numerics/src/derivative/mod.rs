@@ -119,6 +119,11 @@ pub struct GradientMismatch {
     pub slope: f64,
 }
 
+/// The least error of a gradient that shows beside slopes with `error`, both relative to its norm.
+pub fn least_visible_error(error: f64) -> f64 {
+    (SLOPE_ERROR_FACTOR * error).max(SLOPE_FLOOR)
+}
+
 /// Answers `question`. `ask` returns the loss after each of some steps, or none where it has no
 /// value.
 ///
@@ -374,11 +379,16 @@ impl<E, F: FnMut(&[Step]) -> Result<Vec<Option<f64>>, E>> SlopeSearch<'_, F> {
         Ok(best)
     }
 
-    /// Takes longer steps where rounding hides `slopes`, as far as they tell more.
+    /// Takes longer steps where rounding hides `slopes`, or may have made a mismatch of any of them, as far as they tell
+    /// more.
     fn lengthen(&mut self, slopes: &mut [Slope]) -> Result<(), E> {
         for rung in LONGEST..LADDER.len() {
+            let is_open = slopes.iter().any(Slope::may_have_rounded_mismatch);
             let hidden: Vec<usize> = (0..slopes.len())
-                .filter(|&index| slopes[index].is_hidden() && slopes[index].probe.rung < rung)
+                .filter(|&index| {
+                    let slope = &slopes[index];
+                    (slope.is_hidden() || is_open && slope.is_rounded()) && slope.probe.rung < rung
+                })
                 .collect();
             if hidden.is_empty() || self.left < slope::VALUES * hidden.len() {
                 break;

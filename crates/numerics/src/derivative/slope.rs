@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use crate::constants::{
-    CANCELLATION_FACTOR, COARSEST_MISMATCH, NOISE_FACTOR, SLOPE_ERROR_FACTOR, SMOOTH_SHARE,
+    CANCELLATION_FACTOR, COARSEST_MISMATCH, NOISE_FACTOR, SLOPE_ERROR_FACTOR, SLOPE_FLOOR,
+    SMOOTH_SHARE,
 };
 use replay_base::tensor::parallel;
 use replay_base::tensor::step::{Step, StepClass, StepUnit};
@@ -320,7 +321,19 @@ impl Slope {
     /// Whether the rounding of the loss makes the error, and it is too large to tell a mismatch.
     pub(super) fn is_hidden(&self) -> bool {
         let tells = SLOPE_ERROR_FACTOR * self.error <= COARSEST_MISMATCH * self.size();
-        !tells && self.error <= CANCELLATION_FACTOR * self.rounding
+        !tells && self.is_rounded()
+    }
+
+    /// Whether the rounding of the loss makes the error.
+    pub(super) fn is_rounded(&self) -> bool {
+        self.error <= CANCELLATION_FACTOR * self.rounding
+    }
+
+    /// Whether there is a mismatch that the rounding of the loss may have made, or hides.
+    pub(super) fn may_have_rounded_mismatch(&self) -> bool {
+        let mismatch = self.mismatch();
+        let is_within = mismatch <= SLOPE_ERROR_FACTOR * self.error;
+        self.is_rounded() && is_within && mismatch > SLOPE_FLOOR * self.size()
     }
 
     /// How far one step changes the loss by the gradient, and the rounding that hides it.

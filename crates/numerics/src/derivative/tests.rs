@@ -461,3 +461,38 @@ fn large_terms_in_a_loss_hide_slopes_and_convict_nobody() {
         assert!(convicted.count() * 10 >= of_wrong.len() * 8, "{power}");
     }
 }
+
+/// The answers for squares that are added to `constant` one after the other, by a gradient with `factor` on it. As
+/// replays do, a mismatch is looked at with the rounding that was seen.
+fn answers_of_a_long_sum(constant: f64, factor: f64) -> Vec<GradientFinding> {
+    let answer = |seed: u64| {
+        let random = &mut Random(seed + 1);
+        let columns = 4 + random.below(60);
+        let rows = 1 + random.below(8);
+        let x = random.normals(rows * columns);
+        let constant = constant * (1.0 + 9.0 * random.unit());
+        let gradient = x.iter().map(|x| factor * 2.0 * (x - 0.3)).collect();
+        let rounding = x.len() as f64 * f64::EPSILON * constant;
+        let loss = move |x: &[f64]| x.iter().fold(constant, |sum, x| sum + (x - 0.3).powi(2));
+        let case = Case { name: "a long sum", columns, x, gradient, loss: Box::new(loss) };
+        match check(&case) {
+            found if found.answer == GradientAnswer::Agrees => found,
+            _ => check_with_rounding(&case, rounding),
+        }
+    };
+    (0..6 * seeds().end).map(answer).collect()
+}
+
+#[test]
+fn a_small_factor_on_a_gradient_shows_beside_large_terms_of_its_loss() {
+    for power in 0..=12 {
+        for found in answers_of_a_long_sum(10f64.powi(power), 1.0) {
+            assert_ne!(found.answer, GradientAnswer::Differs, "1e{power}: {found:?}");
+        }
+    }
+    for (power, error) in [(0, 1e-5), (3, 1e-5), (6, 2e-4), (7, 1e-3)] {
+        for found in answers_of_a_long_sum(10f64.powi(power), 1.0 + error) {
+            assert_eq!(found.answer, GradientAnswer::Differs, "1e{power}: {found:?}");
+        }
+    }
+}
