@@ -558,6 +558,9 @@ impl TypeNames {
             Some(dtype) if dtype.is_float() || dtype == DType::Bool => {
                 ParameterRole::Scalar { dtype, doubt: None }
             }
+            Some(_) if is_block_size(&parameter.name) => {
+                ParameterRole::Literal { text: "256", is_guess: true }
+            }
             Some(dtype) if counts_nothing(parameter) => {
                 ParameterRole::Scalar { dtype, doubt: Some(ShapeDoubt::Number) }
             }
@@ -565,6 +568,13 @@ impl TypeNames {
             None => ParameterRole::Literal { text: "{}", is_guess: true },
         }
     }
+}
+
+/// Whether an integer is the number of threads of a block, by its name.
+fn is_block_size(name: &str) -> bool {
+    let letters: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    ["blocksize", "blockdim", "numthreads", "nthreads", "threadsperblock", "blockthreads"]
+        .contains(&letters.to_lowercase().as_str())
 }
 
 /// Whether an integer is a number rather than a size: the sources count nothing with it, or its name says so.

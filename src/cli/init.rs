@@ -261,8 +261,8 @@ fn find_callable_sources(
     candidates
 }
 
-/// The `candidates`, with the two passes of one operation together where they stand in two files of a folder: the forward
-/// pass first.
+/// The `candidates`, with the two passes of one operation together where they stand in two files, of one folder or of a
+/// folder each: the forward pass first.
 fn join_passes(mut candidates: Vec<&CallableSource>) -> Vec<Vec<&CallableSource>> {
     let mut groups = Vec::new();
     while !candidates.is_empty() {
@@ -270,7 +270,7 @@ fn join_passes(mut candidates: Vec<&CallableSource>) -> Vec<Vec<&CallableSource>
         let partner = candidates.iter().position(|other| first.is_other_pass(other));
         let mut passes = vec![first];
         passes.extend(partner.map(|place| candidates.remove(place)));
-        passes.sort_by_key(|pass| is_backward(&pass.stem()));
+        passes.sort_by_key(|pass| pass.path_parts().filter(|part| is_backward(part)).count());
         groups.push(passes);
     }
     groups
@@ -352,6 +352,9 @@ fn collect_files(folder: &Path, depth: usize, endings: &[&str], files: &mut Vec<
 }
 
 fn read_callable_source(path: &Path, root: &Path, files: &[PathBuf]) -> CliResult<CallableSource> {
+    if path.is_dir() {
+        return Err(folder_for_source(path, root, files));
+    }
     let text = files::read_regular_file(path, files::SOURCE_BYTES)
         .context(|| format!("cannot read {}", path.display()))?;
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -370,6 +373,24 @@ fn read_callable_source(path: &Path, root: &Path, files: &[PathBuf]) -> CliResul
     let types = TypeNames::default();
     let source = CallableSource { path: relative_text.to_owned(), text, functions, headers, types };
     Ok(CallableSource { types: TypeNames::from_texts(source.texts()), ..source })
+}
+
+/// The error for a `folder` that stands for a source; it names one of `files` below it.
+fn folder_for_source(folder: &Path, root: &Path, files: &[PathBuf]) -> CommandError {
+    let is_source = |path: &&PathBuf| {
+        path.starts_with(folder) && path.extension().is_some_and(|extension| extension == "cu")
+    };
+    let example = files.iter().find(is_source).map_or(String::new(), |source| {
+        let name = source.strip_prefix(root).unwrap_or(source).display();
+        format!(" such as {name},")
+    });
+    let name = match folder.strip_prefix(root).unwrap_or(folder).display().to_string() {
+        name if name.is_empty() => ".".to_owned(),
+        name => name,
+    };
+    CommandError::new(format!("{name} is a folder, not a source")).with_hint(format!(
+        "name a source in it,{example} or run `replay init` there: it drafts calls of every source below"
+    ))
 }
 
 /// The error for a folder without CUDA to call. Where kernels in Python lie in `folder`, it names the way for those.
@@ -453,15 +474,21 @@ impl CallableSource {
         }
     }
 
-    /// The name of its file, without its ending.
-    fn stem(&self) -> String {
-        Path::new(&self.path).file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    /// The names of its folders and of its file, without endings.
+    fn path_parts(&self) -> impl Iterator<Item = &str> {
+        self.path.trim_end_matches(".cu").split('/')
     }
 
-    /// Whether `other` is the other pass of the same operation, by the names of the files.
+    /// Whether `other` is the other pass of the same operation, by the names of the files and of their folders.
     fn is_other_pass(&self, other: &CallableSource) -> bool {
-        Path::new(&self.path).parent() == Path::new(&other.path).parent()
-            && are_passes_of_one(&self.stem(), &other.stem())
+        let mut differing_parts =
+            self.path_parts().zip(other.path_parts()).filter(|(own, other)| own != other);
+        let Some(first) = differing_parts.next() else { return false };
+        let mut all_parts = [first].into_iter().chain(differing_parts);
+        self.path_parts().count() == other.path_parts().count()
+            && all_parts.all(|(own, other)| {
+                are_passes_of_one(own, other) && is_backward(own) == is_backward(first.0)
+            })
     }
 
     /// Its headers and itself.
@@ -589,6 +616,12 @@ fn write_harness_drafts(harnesses: &[Harnessed]) -> CliResult<()> {
             }
             if error.kind() != ErrorKind::AlreadyExists {
                 return Err(error).context(|| format!("cannot write {}", path.display()));
+            }
+            if path.is_dir() {
+                let message = format!("{} is a folder", path.display());
+                let hint =
+                    format!("name a file in it: --output {}", path.join("replay.toml").display());
+                return Err(CommandError::new(message).with_hint(hint));
             }
             let message = format!("{} exists and is left as it is", path.display());
             let hint = "edit it, or name another file with --output".to_owned();

@@ -337,6 +337,43 @@ void scale_bwd(const float* dy, const float* w, float* dx, int n) {
 }
 
 #[test]
+fn init_joins_passes_that_stand_in_two_folders() {
+    let pass = |direction: &str, from: &str, to: &str| {
+        format!(
+            "__global__ void scale_{direction}_kernel(const float* {from}, const float* w, float* {to}, int n) {{}}\n\
+             void scale_{direction}(const float* {from}, const float* w, float* {to}, int n)\n\
+             {{ scale_{direction}_kernel<<<1, n>>>({from}, w, {to}, n); }}\n"
+        )
+    };
+    for [forward, backward] in
+        [["fwd/scale.cu", "bwd/scale.cu"], ["forward/forward.cu", "backward/backward.cu"]]
+    {
+        let env = TestEnv::new();
+        env.repo.write(forward, pass("fwd", "x", "y"));
+        env.repo.write(backward, pass("bwd", "dy", "dx"));
+        env.repo.commit("Sources");
+        let run = env.replay(&["init"]);
+        let told = format!("wrote replay.toml, which calls {forward} and {backward}:\n");
+        assert!(run.stdout.starts_with(&told), "{}", run.text());
+    }
+}
+
+#[test]
+fn init_says_what_to_name_instead_of_a_folder() {
+    let env = TestEnv::new();
+    env.repo.write("csrc/k.cu", "__global__ void twice(const float* x, float* y, int n) {}\n");
+    env.repo.commit("Source");
+    insta::assert_snapshot!(env.replay(&["init", "csrc"]).stderr, @"
+    error: csrc is a folder, not a source
+    hint: name a source in it, such as csrc/k.cu, or run `replay init` there: it drafts calls of every source below
+    ");
+    insta::assert_snapshot!(env.replay(&["init", "--output", "csrc"]).stderr, @"
+    error: csrc is a folder
+    hint: name a file in it: --output csrc/replay.toml
+    ");
+}
+
+#[test]
 fn init_says_where_it_found_nothing() {
     let env = TestEnv::new();
     env.repo.write("src/main.cpp", "int main() {}\n");

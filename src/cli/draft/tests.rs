@@ -169,6 +169,35 @@ fn types_of_the_projects_own_and_what_no_fixture_holds_are_marked() {
 }
 
 #[test]
+fn the_threads_of_a_block_are_no_dimension() {
+    let text = "__global__ void twice_kernel(const float* x, float* y, int n) {}\n\
+                void twice(const float* x, float* y, int n, const int block_size)\n\
+                { twice_kernel<<<(n + block_size - 1) / block_size, block_size>>>(x, y, n); }\n\
+                void thrice(const float* x, float* z, int n, int threadsPerBlock) {}\n";
+    insta::assert_snapshot!(draft_below_comment(text), @r#"
+    sources = ["k.cu"]
+    include = []
+    call = """
+    twice_kernel<<<1, 256>>>(x, y, n); // EDIT: grid, block
+    twice(x, y, n, 256); // EDIT: 256 for block_size
+    thrice(x, z, n, 256); // EDIT: 256 for threadsPerBlock
+    """
+
+    [inputs.x]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+
+    [outputs.y]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+
+    [outputs.z]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+    "#);
+}
+
+#[test]
 fn a_step_is_a_number_and_a_loss_of_one_element_a_scalar() {
     let text = "__global__ void adam_kernel(float* w, const float* grad, float beta, int t, int n)\n\
                 { int i = threadIdx.x; if (i < n) w[i] -= grad[i] / (1.0f - powf(beta, t)); }\n\
