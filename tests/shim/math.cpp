@@ -202,6 +202,12 @@ static void integer_intrinsics_do_as_documented() {
   check(__funnelshift_r(2u, 1u, 1) == 0x80000001u && __funnelshift_rc(5u, 9u, 40) == 9u);
   check(__dp4a((int)0xff02ff02, 0x01010101, 10) == 12);
   check(__dp4a(0xff02ff02u, 0x01010101u, 10u) == 524u);
+  check(__vmaxs4(0x80ff7f01u, 0x00010203u) == 0x00017f03u && __vmaxu4(0x80ff7f01u, 0x00010203u) == 0x80ff7f03u);
+  check(__vmins2(0x8000ffffu, 0x00010000u) == 0x8000ffffu && __vminu2(0x8000ffffu, 0x00010000u) == 0x00010000u);
+  check(__vabsdiffu4(0x01ff0010u, 0x02010110u) == 0x01fe0100u && __vabsdiffs2(0xffff0003u, 0x00010005u) == 0x00020002u);
+  check(__vcmpeq4(0x01020304u, 0x01000300u) == 0xff00ff00u && __vcmpgts2(0x00018000u, 0x0000ffffu) == 0xffff0000u);
+  check(__vsub2(0x00010000u, 0x00020001u) == 0xffffffffu && __vsub4(0x10002000u, 0x01010101u) == 0x0fff1fffu);
+  check(__vavgu4(0x01ff0003u, 0x02ff0104u) == 0x02ff0104u && __vhaddu4(0x01ff0003u, 0x02ff0104u) == 0x01ff0003u);
   check(__vadd4(0xff01ff01u, 0x01010101u) == 0x00020002u && __vadd2(0xffff0001u, 0x00010001u) == 2u);
 }
 

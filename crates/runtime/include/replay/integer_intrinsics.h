@@ -91,3 +91,36 @@ inline unsigned __vadd4(unsigned a, unsigned b) {
 inline unsigned __vadd2(unsigned a, unsigned b) {
   return ((a & 0x7fff7fffu) + (b & 0x7fff7fffu)) ^ ((a ^ b) & 0x80008000u);
 }
+
+// SIMD instructions on the bytes or halfwords of a word, one by one. CUDA Math API: "SIMD Intrinsics".
+#define REPLAY_EACH(name, BITS, T, result)                      \
+  inline unsigned name(unsigned words_of_a, unsigned words_of_b) {  \
+    const unsigned mask = (1u << BITS) - 1;                     \
+    unsigned all = 0;                                           \
+    for (int i = 0; i < 32; i += BITS) {                        \
+      const T a = T(words_of_a >> i & mask), b = T(words_of_b >> i & mask); \
+      all |= (unsigned(result) & mask) << i;                    \
+    }                                                           \
+    return all;                                                 \
+  }
+#define REPLAY_EACH_OF_SIGN(name, s, WIDTH, BITS, T)              \
+  REPLAY_EACH(name##max##s##WIDTH, BITS, T, a > b ? a : b)        \
+  REPLAY_EACH(name##min##s##WIDTH, BITS, T, a < b ? a : b)        \
+  REPLAY_EACH(name##absdiff##s##WIDTH, BITS, T, a > b ? a - b : b - a) \
+  REPLAY_EACH(name##cmpgt##s##WIDTH, BITS, T, a > b ? ~0u : 0u)   \
+  REPLAY_EACH(name##cmpge##s##WIDTH, BITS, T, a >= b ? ~0u : 0u)  \
+  REPLAY_EACH(name##cmplt##s##WIDTH, BITS, T, a < b ? ~0u : 0u)   \
+  REPLAY_EACH(name##cmple##s##WIDTH, BITS, T, a <= b ? ~0u : 0u)
+#define REPLAY_EACH_OF_WIDTH(WIDTH, BITS, S, U)        \
+  REPLAY_EACH_OF_SIGN(__v, s, WIDTH, BITS, S)          \
+  REPLAY_EACH_OF_SIGN(__v, u, WIDTH, BITS, U)          \
+  REPLAY_EACH(__vsub##WIDTH, BITS, U, a - b)           \
+  REPLAY_EACH(__vavgu##WIDTH, BITS, U, (a + b + 1) / 2) \
+  REPLAY_EACH(__vhaddu##WIDTH, BITS, U, (a + b) / 2)   \
+  REPLAY_EACH(__vcmpeq##WIDTH, BITS, U, a == b ? ~0u : 0u) \
+  REPLAY_EACH(__vcmpne##WIDTH, BITS, U, a != b ? ~0u : 0u)
+REPLAY_EACH_OF_WIDTH(4, 8, int8_t, uint8_t)
+REPLAY_EACH_OF_WIDTH(2, 16, int16_t, uint16_t)
+#undef REPLAY_EACH_OF_WIDTH
+#undef REPLAY_EACH_OF_SIGN
+#undef REPLAY_EACH

@@ -1,0 +1,4 @@
+// The types of CUDA, a part of cuda_runtime.h.
+#pragma once
+
+#include "cuda_runtime.h"

@@ -1,0 +1,4 @@
+// CUB's operators, a part of cub/cub.cuh.
+#pragma once
+
+#include "cub/cub.cuh"
