@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use self::straight_through::ScaleDoubt;
 use super::gradient_budget::{GradientBudget, SlopeError};
 use super::gradient_story::{GradientStory, SpoiltInput, UncheckedGradient};
 use super::native_gradients::check_native_gradients;
@@ -34,7 +35,7 @@ use replay_fixture::fixture::{Fixture, Output};
 use replay_numerics::NumericsError;
 use replay_numerics::constants::{ERROR_RATIO_BEYOND_NOISE, NOISE_FACTOR};
 use replay_numerics::derivative::{
-    self, GradientAnswer, GradientFinding, GradientMismatch, Question, ScaleAnswer,
+    self, GradientAnswer, GradientFinding, GradientMismatch, Question,
 };
 use replay_numerics::noise::{NoiseRef, Spread};
 use replay_numerics::oracle::{Accuracy, against_oracle};
@@ -561,11 +562,11 @@ impl GradientChecker<'_> {
             }
         }
         let scale_doubt = if differs && self.rounding == Rounding::Straight {
-            match self.explain_by_scales(&question, &terms, &moved_input) {
-                Ok(ScaleAnswer::NoScale) => None,
-                Ok(ScaleAnswer::Held) => Some(UncheckedGradient::HeldScale),
-                Ok(ScaleAnswer::Other) => Some(UncheckedGradient::OpenScale),
-                Err(SlopeError::BudgetSpent) => Some(self.budget.explain_shortage(full)),
+            match self.doubt_by_scales(&question, &terms, &moved_input) {
+                Ok(doubt) => doubt,
+                Err(SlopeError::BudgetSpent) => {
+                    return Ok(check.cannot(self.budget.explain_shortage(full)));
+                }
                 Err(SlopeError::Replay(error)) => return Err(error),
             }
         } else {
@@ -584,7 +585,9 @@ impl GradientChecker<'_> {
         let check = check.with_answer(&gradient_finding, &question, trouble);
         let check = GradientCheck { constraint, matches_along, ..check };
         Ok(match scale_doubt {
-            Some(why) => check.cannot(why),
+            Some(ScaleDoubt { why, worst }) => {
+                GradientCheck { worst: worst.unwrap_or(check.worst), ..check }.cannot(why)
+            }
             None if is_rounded => GradientCheck { story: GradientStory::RoundedShadow, ..check },
             None => check,
         })

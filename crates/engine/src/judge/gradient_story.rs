@@ -110,7 +110,10 @@ pub enum UncheckedGradient {
     /// without.
     Staircase(String),
     /// It matches a loss with a slope of one at rounding, if what scales rounded numbers is constant.
-    HeldScale,
+    HeldScale {
+        /// Whether all elements were looked at.
+        is_everywhere: bool,
+    },
     /// It matches a loss without rounding, and none with a slope of one at rounding; what scales rounded numbers moves
     /// with the input.
     OpenScale,
@@ -203,7 +206,7 @@ impl fmt::Display for UncheckedGradient {
                      rounding: straight_through = true in [outputs.{output}], if that is meant"
                 );
             }
-            UncheckedGradient::HeldScale => {
+            UncheckedGradient::HeldScale { .. } => {
                 "it matches straight through rounding to integers if what scales these numbers is held constant"
             }
             UncheckedGradient::OpenScale => {
@@ -297,7 +300,7 @@ impl GradientStory {
         match self {
             GradientStory::Matches | GradientStory::RoundedShadow | GradientStory::Mismatch => true,
             GradientStory::Unchecked(why) => {
-                matches!(why, UncheckedGradient::HeldScale | UncheckedGradient::OpenScale)
+                matches!(why, UncheckedGradient::HeldScale { .. } | UncheckedGradient::OpenScale)
             }
             _ => false,
         }
@@ -343,7 +346,7 @@ impl GradientStory {
                 | UncheckedGradient::NotSmooth
                 | UncheckedGradient::HiddenByRounding(_)
                 | UncheckedGradient::Staircase(_)
-                | UncheckedGradient::HeldScale
+                | UncheckedGradient::HeldScale { .. }
                 | UncheckedGradient::OpenScale
                 | UncheckedGradient::OtherRoundings
                 | UncheckedGradient::ManyRoundings
@@ -435,7 +438,7 @@ mod tests {
     #[test]
     fn what_kept_a_straight_through_gradient_from_a_check_is_told() {
         let reasons = [
-            UncheckedGradient::HeldScale,
+            UncheckedGradient::HeldScale { is_everywhere: true },
             UncheckedGradient::OpenScale,
             UncheckedGradient::OtherRoundings,
             UncheckedGradient::ManyRoundings,

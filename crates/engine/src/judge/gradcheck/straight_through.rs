@@ -40,22 +40,23 @@ impl GradientChecker<'_> {
                     UncheckedGradient::NotSmooth | UncheckedGradient::IntegerStaircase
                 )
         );
-        if may_be_staircase && let Some(straight) = self.check_straight_through()? {
-            let may_be_meant = matches!(
-                straight.story,
+        let straight = if may_be_staircase { self.check_straight_through()? } else { None };
+        let why = match straight.map(|straight| straight.story) {
+            Some(
                 GradientStory::Matches
-                    | GradientStory::Unchecked(
-                        UncheckedGradient::OpenScale
-                            | UncheckedGradient::OtherRoundings
-                            | UncheckedGradient::ManyRoundings
-                    )
-            );
-            if may_be_meant {
-                let why = UncheckedGradient::Staircase(self.output.name.clone());
-                return Ok(create_unlocated_check(&check).cannot(why));
-            }
-        }
-        Ok(check)
+                | GradientStory::Unchecked(
+                    UncheckedGradient::HeldScale { .. }
+                    | UncheckedGradient::OpenScale
+                    | UncheckedGradient::OtherRoundings
+                    | UncheckedGradient::ManyRoundings,
+                ),
+            ) => UncheckedGradient::Staircase(self.output.name.clone()),
+            Some(GradientStory::Unchecked(
+                why @ (UncheckedGradient::TooLong { .. } | UncheckedGradient::OutOfTime),
+            )) => why,
+            _ => return Ok(check),
+        };
+        Ok(create_unlocated_check(&check).cannot(why))
     }
 
     /// The check with a slope at rounding to integers. None where there is no such rounding behind loss and gradient, or
@@ -80,10 +81,15 @@ impl GradientChecker<'_> {
         let is_scale = straight.elements == 1 || self.vanishes_unrounded(&base);
         match why {
             // A learned scale holds nothing constant.
-            UncheckedGradient::HeldScale | UncheckedGradient::OpenScale if is_scale => {
+            UncheckedGradient::HeldScale { .. } | UncheckedGradient::OpenScale if is_scale => {
                 return Ok(Some(GradientCheck { story: GradientStory::Mismatch, ..straight }));
             }
-            UncheckedGradient::HeldScale
+            UncheckedGradient::HeldScale { is_everywhere: true } => {
+                let held = mark_check(straight, StraightThrough::SlopeOfHeldScale);
+                let held = create_unlocated_check(&held);
+                return Ok(Some(GradientCheck { story: GradientStory::Matches, ..held }));
+            }
+            UncheckedGradient::HeldScale { .. }
             | UncheckedGradient::OpenScale
             | UncheckedGradient::NotSmooth
             | UncheckedGradient::OtherRoundings
@@ -93,20 +99,21 @@ impl GradientChecker<'_> {
         let part = self.part.clone();
         let unrounded =
             GradientChecker { base: &base, part, rounding, ..*self }.check_as_it_rounds()?;
-        let is_of_scale =
-            matches!(why, UncheckedGradient::HeldScale | UncheckedGradient::OpenScale);
         Ok(Some(match (&unrounded.story, why) {
-            (GradientStory::Matches, UncheckedGradient::HeldScale) => {
+            (GradientStory::Matches, UncheckedGradient::HeldScale { .. }) => {
                 mark_check(unrounded, StraightThrough::SlopeOfHeldScale)
             }
             (
                 GradientStory::Matches,
                 UncheckedGradient::OpenScale | UncheckedGradient::OtherRoundings,
             ) => create_unlocated_check(&straight),
-            (GradientStory::Mismatch, _) if is_of_scale => {
+            (GradientStory::Mismatch, UncheckedGradient::OpenScale) => {
                 GradientCheck { story: GradientStory::Mismatch, ..straight }
             }
-            (_, _) if is_of_scale => create_unlocated_check(&straight),
+            (
+                GradientStory::Unchecked(_),
+                UncheckedGradient::HeldScale { .. } | UncheckedGradient::OpenScale,
+            ) => create_unlocated_check(&straight),
             _ => mark_check(unrounded, StraightThrough::Unrounded),
         }))
     }
@@ -169,14 +176,15 @@ impl GradientChecker<'_> {
         GradientChecker { part: self.part.clone(), rounding, record: Some(file), ..*self }
     }
 
-    /// What the gradient of `question`, which does not match the loss of this check, does with scales of rounded numbers.
-    pub(super) fn explain_by_scales(
+    /// Why scales of rounded numbers leave it open whether the gradient of `question` is wrong, which does not match the
+    /// loss of this check; none where they do not.
+    pub(super) fn doubt_by_scales(
         &self,
         question: &Question,
         terms: &[LossTerm<'_>],
         moved_input: &MovedInput,
-    ) -> Result<ScaleAnswer, SlopeError> {
-        let Some(file) = self.record else { return Ok(ScaleAnswer::NoScale) };
+    ) -> Result<Option<ScaleDoubt>, SlopeError> {
+        let Some(file) = self.record else { return Ok(None) };
         let held = self.with_record(Rounding::Held, file);
         let mut trouble = None;
         let mut ask = |loss, steps: &[Step]| {
@@ -189,12 +197,25 @@ impl GradientChecker<'_> {
         };
         for groups in list_groupings(question.input.shape) {
             match explain_by_held_scales(question, &groups, &mut ask)? {
+                ScaleAnswer::NoScale => return Ok(None),
+                ScaleAnswer::Held { worst } => {
+                    let seen: usize = groups.iter().map(|group| group.len()).sum();
+                    let is_everywhere = seen == question.input.len();
+                    let why = UncheckedGradient::HeldScale { is_everywhere };
+                    return Ok(Some(ScaleDoubt { why, worst: Some(worst) }));
+                }
                 ScaleAnswer::Other => {}
-                answer => return Ok(answer),
             }
         }
-        Ok(ScaleAnswer::Other)
+        Ok(Some(ScaleDoubt { why: UncheckedGradient::OpenScale, worst: None }))
     }
+}
+
+/// Why a mismatch may be meant, where scales of rounded numbers move with the input.
+pub(super) struct ScaleDoubt {
+    pub why: UncheckedGradient,
+    /// The mismatch that is left with constant scales, relative to the norm.
+    pub worst: Option<f64>,
 }
 
 /// `check` by this meaning of rounding.
