@@ -125,6 +125,20 @@ fn a_function_that_nobody_names_is_found_by_the_types_of_its_arguments() {
 }
 
 #[test]
+fn headers_are_sought_in_the_order_of_the_include_folders() {
+    let env = TestEnv::new().with_kernel(&kernel("#include <factor.h>\n", "FACTOR"), CALL);
+    env.repo.write("a/factor.h", "#define FACTOR 2\n");
+    env.repo.write("z/factor.h", "#define FACTOR 3\n");
+    let with = |include: &str| {
+        env.repo.write("replay.toml", harness(&format!("include = {include}\ncall = {CALL:?}")));
+        checksum(&env.replay(&["fixtures/tiny", "--check", "off"]))
+    };
+    let two = with("[\"a\"]");
+    assert_eq!(with("[\"a\", \"z\"]"), two);
+    assert_ne!(with("[\"z\", \"a\"]"), two);
+}
+
+#[test]
 fn a_header_outside_of_the_repository_that_changed_is_another_artifact() {
     let env = TestEnv::isolated();
     let header = env.repo.beside("factor.h");

@@ -15,8 +15,8 @@ use super::key::KeyHasher;
 use super::outside_files::Outside;
 use super::source_units::SourceUnits;
 use super::translation::{
-    create_source_units, decode_source_texts, parent_folder, unit_sources, untranslated_files,
-    write_source_tree,
+    create_source_units, decode_source_texts, list_include_folders, unit_sources,
+    untranslated_files, write_source_tree,
 };
 use super::{
     About, Artifact, CompileError, HEADERS, RefusedCode, first_error, for_this_run, includes,
@@ -29,9 +29,9 @@ use replay_cuda::{
     DEVIATIONS_SOURCE, DirectedRounding, FILL_SOURCE, Module, Nvrtc, NvrtcAnswer, SearchPath,
     WIDEN_SOURCE, math_error_ulps, round_ptx,
 };
-use replay_fixture::harness::{CppStandard, Harness, SourcePath};
+use replay_fixture::harness::{CppStandard, Harness};
 use replay_frontend::{Precision, SourceUnit};
-use replay_history::{OVERLAY, SourceSet};
+use replay_history::SourceSet;
 use replay_runtime::headers;
 use replay_runtime::renamed::restore_source_names;
 
@@ -474,11 +474,6 @@ impl DeviceUnit {
         files.extend(untranslated_files(sources));
         let included =
             SourceUnits::new(&units, paths, &symbols, &harness.defines, &BTreeSet::new());
-        let folders = harness.include.iter().flat_map(SourcePath::names).map(|include| {
-            let is_file = files.iter().any(|(path, _)| path == include);
-            if is_file { parent_folder(include).to_owned() } else { include.to_owned() }
-        });
-        let overlay = harness.overlay.iter().map(|_| OVERLAY.to_owned());
         let precision_source = match precision {
             Precision::Shadow => WIDEN_SOURCE,
             Precision::Native | Precision::Checked => DEVIATIONS_SOURCE,
@@ -488,7 +483,7 @@ impl DeviceUnit {
                 .chain([precision_source.to_owned()])
                 .chain([included.include_all()])
                 .collect(),
-            folders: overlay.chain(folders.collect::<BTreeSet<_>>()).collect(),
+            folders: list_include_folders(harness, &files),
             system_folders: harness.system_include.clone(),
             files,
             defines: match precision {

@@ -1,13 +1,10 @@
 //! The command line of the compiler and the linker: options with an effect on bits, the precision, and the folders of
 //! headers.
 
-use std::collections::BTreeSet;
-
 use super::Compiler;
-use super::translation::{Translation, parent_folder, reserved_macros};
-use replay_fixture::harness::{CppStandard, Harness, SourcePath};
+use super::translation::{Translation, list_include_folders, reserved_macros};
+use replay_fixture::harness::{CppStandard, Harness};
 use replay_frontend::Precision;
-use replay_history::OVERLAY;
 use replay_runtime::flags::{CHECKED, FLAGS, PRELUDE, SHADOW};
 
 /// Calls of mathematical functions stay inside of the artifact, and none may be undefined. The linker
@@ -95,18 +92,8 @@ pub(super) fn compiler_options(
     flags.extend(owned_words(["-include", kind.prelude_header()]));
     flags.extend(translated.lanes.clone());
     flags.extend(reserved_macros(&translated.defines).map(|define| format!("-D{define}")));
-    let folders: BTreeSet<String> = harness
-        .include
-        .iter()
-        .flat_map(SourcePath::names)
-        .map(|include| {
-            let is_file = translated.files.iter().any(|(path, _)| path == include);
-            let folder = if is_file { parent_folder(include) } else { include };
-            format!("-Itree/{folder}")
-        })
-        .collect();
-    let overlay = harness.overlay.iter().map(|_| format!("-Itree/{OVERLAY}"));
-    flags.extend(overlay.chain(folders));
+    let folders = list_include_folders(harness, &translated.files);
+    flags.extend(folders.into_iter().map(|folder| format!("-Itree/{folder}")));
     for folder in &harness.system_include {
         flags.extend(["-isystem".to_owned(), folder.display().to_string()]);
     }

@@ -10,12 +10,12 @@ use super::entry_point::harness_file_name;
 use super::includes::IncludeGraph;
 use super::source_units::SourceUnits;
 use super::{CompileError, LeftOutFunction, ObstacleEffect, includes, vectors};
-use replay_fixture::harness::Harness;
+use replay_fixture::harness::{Harness, SourcePath};
 use replay_frontend::{
     ByteCount, FrontendError, KernelForm, Obstacle, Precision, RefusedLine, ShuffleSite,
     SourceUnit, Symbols, Threads, UnreachedKernel,
 };
-use replay_history::{SourceFile, SourceRole, SourceSet};
+use replay_history::{OVERLAY, SourceFile, SourceRole, SourceSet};
 
 /// A source set as host C++.
 pub(super) struct Translation {
@@ -515,8 +515,24 @@ fn as_directives(defines: &[String]) -> String {
 }
 
 /// The folder of the file `path`.
-pub(super) fn parent_folder(path: &str) -> &str {
+fn parent_folder(path: &str) -> &str {
     path.rsplit_once('/').map_or(".", |(folder, _)| folder)
+}
+
+/// The folders below `tree` in which headers are sought, in the order of the search: the overlay, then the harness's.
+pub(super) fn list_include_folders(harness: &Harness, files: &[(String, Vec<u8>)]) -> Vec<String> {
+    let overlay = harness.overlay.iter().map(|_| OVERLAY.to_owned());
+    let includes = harness.include.iter().flat_map(SourcePath::names).map(|include| {
+        let is_file = files.iter().any(|(path, _)| path == include);
+        if is_file { parent_folder(include).to_owned() } else { include.to_owned() }
+    });
+    let mut folders: Vec<String> = Vec::new();
+    for folder in overlay.chain(includes) {
+        if !folders.contains(&folder) {
+            folders.push(folder);
+        }
+    }
+    folders
 }
 
 /// Writes `files` to `tree` in `folder`.
