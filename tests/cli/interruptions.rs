@@ -87,13 +87,13 @@ fn code_that_removes_its_own_file_is_replayed_like_any_other() {
     assert_eq!(run.code, Some(0), "{}", run.text());
 }
 
-/// Whether any process was started with `env`'s cache.
+/// Whether any process was started with `env`'s home.
 fn lives(env: &TestEnv) -> bool {
-    let cache = format!("REPLAY_CACHE_DIR={}", env.cache_parent().display());
+    let home = format!("HOME={}", env.repo.beside("home").display());
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     entries.into_iter().any(|entry| {
         let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-        environment.split(|&byte| byte == 0).any(|entry| entry == cache.as_bytes())
+        environment.split(|&byte| byte == 0).any(|entry| entry == home.as_bytes())
     })
 }
 

@@ -112,6 +112,22 @@ fn a_name_of_another_source_without_a_declaration_is_told_with_where_it_is() {
 }
 
 #[test]
+fn a_name_that_no_source_defines_is_told_with_the_file_that_names_it() {
+    let kernel = "int missing(int n);\n__global__ void k(const float* x, float* y, int n) { y[threadIdx.x] = x[threadIdx.x]; }\nvoid run(const float* x, float* y, int n) { k<<<1, missing(n)>>>(x, y, n); }\n";
+    let env = TestEnv::new().with_kernel(kernel, "run(x, y, n);");
+    let run = env.replay(&["fixtures/tiny"]);
+    assert_eq!(run.code, Some(125), "{}", run.text());
+    let text = run.text().replace('`', "'");
+    assert!(
+        text.contains("the sources do not compile: undefined reference to 'missing(int)'"),
+        "{text}"
+    );
+    let hint =
+        "hint: k.cu names 'missing', and none of 'sources' defines it: add the file that does";
+    assert!(text.contains(hint), "{text}");
+}
+
+#[test]
 fn a_header_without_a_guard_and_a_name_of_two_sources_are_told_where_they_are_compiled_together() {
     const KERNEL: &str = "#include \"pair.h\"\nGIVEN\n__global__ void k(const float* x, float* y, int n) { y[threadIdx.x] = x[threadIdx.x]; }\n";
     let env = TestEnv::new().with_kernel("", "k<<<1, n>>>(x, y, n);");

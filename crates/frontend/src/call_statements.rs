@@ -14,6 +14,9 @@ pub struct CallStatement {
     pub words: BTreeSet<String>,
     /// What later statements may take from it.
     pub gives: StatementGives,
+    /// Of a declaration of one number or pointer with `=`: where the variable's name begins. A statement begins there that
+    /// assigns the value, and what stands before with the name declares the variable.
+    pub assignment: Option<Range<usize>>,
 }
 
 /// What later statements may take from a statement.
@@ -78,7 +81,8 @@ pub fn split_call_statements(call: &str) -> Option<Vec<CallStatement>> {
             constants.extend(variables);
         }
         let range = statement[0].start..statement[statement.len() - 1].end;
-        statements.push(CallStatement { range, words, gives });
+        let assignment = find_assignment(call, statement);
+        statements.push(CallStatement { range, words, gives, assignment });
         start = end;
     }
     Some(statements)
@@ -117,6 +121,31 @@ fn find_statement_end(text: &str, tokens: &Tokens, start: usize) -> Option<usize
         }
     }
     Some(index)
+}
+
+/// The name of the variable in `statement`, if it declares one number or one pointer to numbers and gives it a value.
+fn find_assignment(text: &str, statement: &[Token]) -> Option<Range<usize>> {
+    const NUMBERS: [&str; 20] = [
+        "int", "unsigned", "signed", "long", "short", "char", "bool", "float", "double", "size_t",
+        "half", "__half", "int8_t", "uint8_t", "int16_t", "uint16_t", "int32_t", "uint32_t",
+        "int64_t", "uint64_t",
+    ];
+    let type_end = statement.iter().position(|token| !NUMBERS.contains(&token.text(text)))?;
+    let stars = statement[type_end..].iter().take_while(|token| token.is_spelled(text, "*"));
+    let name_at = type_end + stars.count();
+    let name = statement.get(name_at).filter(|token| token.kind == TokenKind::Ident)?;
+    let is_given = statement.get(name_at + 1).is_some_and(|token| token.is_spelled(text, "="));
+    let mut depth = 0usize;
+    let is_one = statement[name_at..].iter().all(|token| {
+        match token.text(text) {
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" | "}" => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth > 0 || !token.is_spelled(text, ",")
+    });
+    let is_list = statement.get(name_at + 2).is_some_and(|token| token.is_spelled(text, "{"));
+    (type_end > 0 && is_given && is_one && !is_list).then_some(name.start..name.end)
 }
 
 /// Whether a declaration of `variables` with these `words`, `first` in front, is that of an integer out of numbers and
@@ -246,6 +275,29 @@ mod tests {
         { int inner = 3; f(inner); }  -> Nothing
         last(x)  -> Nothing
         "#);
+    }
+
+    #[test]
+    fn a_number_or_pointer_may_be_declared_first_and_given_its_value_later() {
+        let assignment = |call: &str| {
+            let statements = split_call_statements(call).unwrap();
+            statements[0].assignment.clone().map(|name| call[name].to_owned())
+        };
+        for call in ["int q = f(1, 2);", "const_free = 1; int q;", "unsigned long long q = {1};"] {
+            let expected = if call.starts_with("int") { Some("q") } else { None };
+            assert_eq!(assignment(call).as_deref(), expected, "{call}");
+        }
+        assert_eq!(assignment("float** q = g<2>(x);").as_deref(), Some("q"));
+        for other in [
+            "const int q = 1;",
+            "int q = 1, r = 2;",
+            "int q[2] = {1, 2};",
+            "dim3 q = g();",
+            "int q(f());",
+            "auto q = f();",
+        ] {
+            assert_eq!(assignment(other), None, "{other}");
+        }
     }
 
     #[test]

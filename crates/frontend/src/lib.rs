@@ -277,6 +277,8 @@ pub struct OwnNames {
     pub defined: BTreeSet<String>,
     /// Those of them that are `static`.
     pub internal: BTreeSet<String>,
+    /// Its namespaces.
+    pub namespaces: BTreeSet<String>,
     /// Its names with functions without a body, and with functions of classes.
     pub declared: BTreeSet<String>,
     /// The identifiers behind `.`, `->` or `::`.
@@ -285,6 +287,23 @@ pub struct OwnNames {
     pub macros: BTreeMap<String, bool>,
     /// The identifiers in its code and in its conditions.
     pub words: BTreeSet<String>,
+}
+
+/// A `static` variable at namespace scope that is not `const`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaticVariable {
+    pub name: String,
+    /// Whether it is `__device__` or `__managed__`.
+    pub is_device: bool,
+    /// Whether it is `__constant__`.
+    pub is_constant: bool,
+    /// Whether it has an initial value.
+    pub is_given: bool,
+}
+
+/// The `static` variables of `unit`.
+pub fn list_static_variables(unit: &SourceUnit) -> Vec<StaticVariable> {
+    own_names::list_static_variables(&Source::without_main(unit))
 }
 
 /// The names of `unit` alone.

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::OwnNames;
 use super::lexer::{TokenKind, Tokens, lex_directive};
 use super::macros;
 use super::outline::{Item, ItemKind, outline_items};
 use super::source::Source;
+use super::{OwnNames, StaticVariable};
 
 /// The names of `source`.
 pub(super) fn find_own_names(source: &Source) -> OwnNames {
@@ -31,7 +31,12 @@ pub(super) fn find_own_names(source: &Source) -> OwnNames {
             }
         }
     }
+    let mut is_used = false;
     for pair in source.tokens.windows(2) {
+        if pair[0].is_spelled(text, "namespace") && pair[1].kind == TokenKind::Ident && !is_used {
+            own_names.namespaces.insert(pair[1].text(text).to_owned());
+        }
+        is_used = pair[0].is_spelled(text, "using");
         let is_member = matches!(pair[0].text(text), "." | "->" | "::");
         if is_member && pair[1].kind == TokenKind::Ident {
             own_names.member_words.insert(pair[1].text(text).to_owned());
@@ -65,6 +70,29 @@ pub(super) fn find_own_names(source: &Source) -> OwnNames {
         }
     }
     own_names
+}
+
+/// The `static` variables of `source` at namespace scope that code may change, each with its qualifiers and whether it has
+/// an initial value.
+pub(super) fn list_static_variables(source: &Source) -> Vec<StaticVariable> {
+    let text = source.text;
+    let tokens = source.view(true);
+    let mut variables = Vec::new();
+    for item in outline_items(text, &tokens) {
+        let range = item.tokens.start..item.tokens.end;
+        let has = |word: &str| tokens.contains_spelling(text, range.clone(), word);
+        let is_variable = !item.member && item.kind == ItemKind::Other && has("static");
+        if !is_variable || has("const") || has("constexpr") {
+            continue;
+        }
+        let is_device = has("__device__") || has("__managed__");
+        let is_constant = has("__constant__");
+        let is_given = has("=") || has("{");
+        for name in names_defined_by_item(text, &tokens, &item) {
+            variables.push(StaticVariable { name, is_device, is_constant, is_given });
+        }
+    }
+    variables
 }
 
 /// Whether the function or variable `item` is declared as `static`.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::ops::Range;
 
 use super::entry_point::EntryPoint;
 use super::translation::Translation;
@@ -91,6 +92,39 @@ pub(super) struct PlacedStatement {
     pub statement: CallStatement,
     /// The number of its part.
     pub group: usize,
+    pub types: VariableTypes,
+}
+
+/// What the types of a statement's variables need.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum VariableTypes {
+    /// Nothing of the sources.
+    Free,
+    /// Nothing, but their values do: they are declared in front, and given their values in the statement's part.
+    GivenLater,
+    /// Some of the sources, so no other part can have them.
+    Bound,
+}
+
+impl PlacedStatement {
+    /// Its bytes that declare its variables for another part; none if it declares none, or if no other part can have them.
+    pub(super) fn declaration(&self) -> Option<Range<usize>> {
+        let CallStatement { range, gives, assignment, .. } = &self.statement;
+        match (self.types, assignment) {
+            (VariableTypes::GivenLater, Some(name)) => Some(range.start..name.end),
+            (VariableTypes::Bound, _) => None,
+            _ => (*gives != StatementGives::Nothing).then(|| range.clone()),
+        }
+    }
+
+    /// Its bytes without a declaration of variables that are given their values later.
+    pub(super) fn action(&self) -> Range<usize> {
+        let CallStatement { range, assignment, .. } = &self.statement;
+        match (self.types, assignment) {
+            (VariableTypes::GivenLater, Some(name)) => name.start..range.end,
+            _ => range.clone(),
+        }
+    }
 }
 
 impl Division {
@@ -99,21 +133,29 @@ impl Division {
         let mut statements = Vec::new();
         for (is_setup, text) in entry.texts() {
             for statement in split_call_statements(text)? {
-                statements.push(PlacedStatement { is_setup, statement, group: 0 });
+                let types = VariableTypes::Free;
+                statements.push(PlacedStatement { is_setup, statement, group: 0, types });
             }
         }
         let mut main = BTreeSet::new();
         let mut needs = Vec::new();
         // Variables whose types need sources.
-        let mut bound_variables: BTreeSet<&String> = BTreeSet::new();
-        for PlacedStatement { statement, .. } in &statements {
+        let mut bound_variables: BTreeSet<String> = BTreeSet::new();
+        for PlacedStatement { statement, types, .. } in &mut statements {
             let needed = translated.list_needed_sources(entry.harness, &statement.words);
             let is_bound = statement.words.iter().any(|word| bound_variables.contains(word));
+            let needs_sources = !needed.is_empty() || is_bound;
             match &statement.gives {
-                StatementGives::Repeatable if !needed.is_empty() || is_bound => return None,
-                StatementGives::Variables(variables) if !needed.is_empty() || is_bound => {
+                StatementGives::Repeatable if needs_sources => return None,
+                StatementGives::Variables(_)
+                    if needs_sources && !is_bound && statement.assignment.is_some() =>
+                {
+                    *types = VariableTypes::GivenLater;
+                }
+                StatementGives::Variables(variables) if needs_sources => {
                     main.extend(&needed);
-                    bound_variables.extend(variables);
+                    bound_variables.extend(variables.iter().cloned());
+                    *types = VariableTypes::Bound;
                 }
                 _ if is_bound => main.extend(&needed),
                 _ => {}
@@ -137,10 +179,12 @@ impl Division {
         Some(Division { groups, statements })
     }
 
-    /// The variables of earlier statements that statement `number` mentions, in order.
+    /// The variables of earlier statements that statement `number` mentions, and those that it gives their values; in
+    /// order.
     fn list_locals(&self, number: usize) -> Vec<&String> {
         let words = &self.statements[number].statement.words;
-        let earlier = self.statements[..number].iter();
+        let gives_values = self.statements[number].types == VariableTypes::GivenLater;
+        let earlier = self.statements[..number + usize::from(gives_values)].iter();
         let variables = earlier.flat_map(|placed| match &placed.statement.gives {
             StatementGives::Variables(variables) => variables.as_slice(),
             StatementGives::Nothing | StatementGives::Repeatable => &[],

@@ -6,7 +6,7 @@ use std::mem::offset_of;
 
 use object::LittleEndian;
 use object::elf::{self, FileHeader64};
-use object::read::elf::{FileHeader, SectionHeader, Sym};
+use object::read::elf::{FileHeader, SectionHeader, SectionTable, Sym};
 use replay_runtime::renamed::symbol_suffix;
 
 type Header = FileHeader64<LittleEndian>;
@@ -30,6 +30,8 @@ pub(super) fn keep_functions_apart(objects: &mut [Vec<u8>]) -> Result<(), object
 struct KnownNames {
     /// Of definitions with external linkage.
     symbols: HashSet<Vec<u8>>,
+    /// Those of them that give way to another definition, as their code says.
+    weak: HashSet<Vec<u8>>,
     /// Of groups of sections, of which the linker keeps the first under each name.
     groups: HashSet<Vec<u8>>,
 }
@@ -42,14 +44,25 @@ impl KnownNames {
         let symbols = sections.symbols(LittleEndian, bytes, elf::SHT_SYMTAB)?;
         let mut renamed = Vec::new();
         let mut defined = Vec::new();
+        let mut weak = Vec::new();
+        let grouped_sections = list_grouped_sections(bytes, &sections)?;
         for (index, symbol) in symbols.enumerate() {
             if symbol.st_bind() == elf::STB_LOCAL || symbol.is_undefined(LittleEndian) {
                 continue;
             }
             let name = symbol.name(LittleEndian, symbols.strings())?;
-            if self.symbols.contains(name) && stays_apart(symbol.st_type(), symbol.st_bind(), name)
+            let section = symbols.symbol_section(LittleEndian, symbol, index)?;
+            let is_grouped = section.is_some_and(|section| grouped_sections.contains(&section.0));
+            let gives_way = symbol.st_bind() == elf::STB_WEAK && !is_grouped;
+            if self.symbols.contains(name)
+                && !gives_way
+                && !self.weak.contains(name)
+                && stays_apart(symbol.st_type(), symbol.st_bind(), name)
             {
                 renamed.push(index.0);
+            }
+            if gives_way {
+                weak.push(name.to_vec());
             }
             defined.push(name.to_vec());
         }
@@ -71,9 +84,24 @@ impl KnownNames {
             grouped.push(name.to_vec());
         }
         self.symbols.extend(defined);
+        self.weak.extend(weak);
         self.groups.extend(grouped);
         Ok(renamed)
     }
+}
+
+/// The sections of `bytes` in groups, of which the linker keeps one: vague linkage.
+fn list_grouped_sections(
+    bytes: &[u8],
+    sections: &SectionTable<'_, Header>,
+) -> Result<HashSet<usize>, object::Error> {
+    let mut grouped = HashSet::new();
+    for section in sections.iter() {
+        if let Some((_, members)) = section.group(LittleEndian, bytes)? {
+            grouped.extend(members.iter().map(|member| member.get(LittleEndian) as usize));
+        }
+    }
+    Ok(grouped)
 }
 
 /// Whether each object has a definition `name` of its own.

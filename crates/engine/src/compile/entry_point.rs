@@ -1,13 +1,14 @@
 //! The part of the translation unit besides the user's: the function with the harness's call.
 
 use std::fmt::Write;
+use std::ops::Range;
 
 use replay_base::tensor::DType;
 use replay_fixture::fixture::Fixture;
 use replay_fixture::harness::{Call, Extent, Harness, Init, OutputSpec};
 use replay_frontend::{CallTensors, FrontendError, Precision, StatementGives};
 
-use super::call_parts::PlacedStatement;
+use super::call_parts::{PlacedStatement, VariableTypes};
 use super::translation::Translation;
 
 /// How messages of the compiler name the harness's call.
@@ -206,10 +207,17 @@ impl<'e> EntryPoint<'e> {
         for (is_setup, statement_text) in self.texts() {
             let mut statement_text = statement_text.to_owned();
             for (number, part_call) in part_calls.iter().rev() {
-                let PlacedStatement { statement, is_setup: is_of_setup, .. } = &statements[*number];
-                if *is_of_setup == is_setup {
-                    let blank = blank_text(&statement_text[statement.range.clone()]);
-                    statement_text.replace_range(statement.range.clone(), &(blank + part_call));
+                let placed = &statements[*number];
+                if placed.is_setup == is_setup {
+                    let range = placed.statement.range.clone();
+                    let declared = match placed.types {
+                        VariableTypes::GivenLater => placed.declaration(),
+                        VariableTypes::Free | VariableTypes::Bound => None,
+                    };
+                    let declared = declared
+                        .map_or(String::new(), |range| format!("{};", &statement_text[range]));
+                    let blank = blank_text(&statement_text[range.clone()]);
+                    statement_text.replace_range(range, &(blank + &declared + part_call));
                 }
             }
             text.push_str(&self.translate(&statement_text)?);
@@ -236,10 +244,13 @@ impl<'e> EntryPoint<'e> {
         number: usize,
         locals: &[&String],
     ) -> Result<String, FrontendError> {
-        let earlier = &statements[..number];
-        let declared =
-            |placed: &&PlacedStatement| placed.statement.gives != StatementGives::Nothing;
-        let declarations = self.translate_some(earlier.iter().filter(declared))?;
+        let given = &statements[..=number];
+        let declarations = given.iter().filter(|placed| {
+            placed.types == VariableTypes::GivenLater || !std::ptr::eq(*placed, &statements[number])
+        });
+        let declarations =
+            declarations.filter_map(|placed| Some((placed.is_setup, placed.declaration()?)));
+        let declarations = self.translate_some(declarations)?;
         let mut text = format!(
             "{}{} {{\n{}",
             self.include_types(),
@@ -257,26 +268,31 @@ impl<'e> EntryPoint<'e> {
             placed.statement.gives == StatementGives::Repeatable
                 || std::ptr::eq(*placed, &statements[number])
         };
-        text.push_str(&self.translate_some(statements[..=number].iter().filter(is_needed))?);
+        let needed = given.iter().filter(is_needed);
+        text.push_str(
+            &self.translate_some(needed.map(|placed| (placed.is_setup, placed.action())))?,
+        );
         text.push_str("}\n");
         Ok(text)
     }
 
-    /// Some statements, translated and each at its place.
-    fn translate_some<'s>(
+    /// The bytes in some ranges of the set-up and of the call, each ended as a statement, translated and at its place.
+    fn translate_some(
         &self,
-        kept: impl Iterator<Item = &'s PlacedStatement>,
+        kept: impl Iterator<Item = (bool, Range<usize>)>,
     ) -> Result<String, FrontendError> {
-        let kept: Vec<&PlacedStatement> = kept.collect();
+        let kept: Vec<(bool, Range<usize>)> = kept.collect();
         let mut text = String::new();
         for (is_setup, statement_text) in self.texts() {
-            let ranges = kept.iter().filter(|placed| placed.is_setup == is_setup);
             let mut kept_text = String::new();
-            for PlacedStatement { statement, .. } in ranges {
-                let begin = kept_text.len();
-                // One byte for each: `kept_text` has so far the length of what it stands for.
-                kept_text.push_str(&blank_text(&statement_text[begin..statement.range.start]));
-                kept_text.push_str(&statement_text[statement.range.clone()]);
+            for (_, range) in kept.iter().filter(|(is_of_setup, _)| *is_of_setup == is_setup) {
+                // `kept_text` has so far the length of what it stands for.
+                let skipped = statement_text.get(kept_text.len()..range.start).unwrap_or_default();
+                kept_text.push_str(&blank_text(skipped));
+                kept_text.push_str(&statement_text[range.clone()]);
+                if !kept_text.ends_with([';', '}']) {
+                    kept_text.push(';');
+                }
             }
             if !kept_text.is_empty() {
                 text.push_str(&self.translate(&kept_text)?);

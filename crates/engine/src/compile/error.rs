@@ -60,7 +60,10 @@ impl About {
             .any(|words| first_error.contains(words))
         {
             About::Header
-        } else if first_error.contains("redefinition of") {
+        } else if ["redefinition of", "conflicting declaration", "typedef redefinition"]
+            .iter()
+            .any(|words| first_error.contains(words))
+        {
             About::Redefinition
         } else if needs_later_standard(first_error) {
             About::Standard
@@ -116,7 +119,8 @@ impl About {
             About::Header => find_submodule(first_error, harness, sources),
             About::Redefinition => find_repetition(first_error, sources),
             About::Other => find_python_name(first_error, sources)
-                .or_else(|| find_other_source(first_error, sources)),
+                .or_else(|| find_other_source(first_error, sources))
+                .or_else(|| find_undefined_name(first_error, sources)),
             About::Deduction | About::Standard | About::Tensors => None,
         }
     }
@@ -142,6 +146,13 @@ pub enum SourceFinding {
     RepeatedHeader(String),
     /// This source defines a name that another source or a header defines as well.
     RepeatedName(String),
+    /// No source defines the name that this one uses.
+    Undefined {
+        /// The name.
+        name: String,
+        /// The source or header.
+        path: String,
+    },
     /// An unknown name is defined in another source.
     OtherSource {
         /// The name.
@@ -178,6 +189,10 @@ impl SourceFinding {
             SourceFinding::RepeatedName(path) => {
                 format!("{path} defines a name once more; {COMPILED_TOGETHER}")
             }
+            SourceFinding::Undefined { name, path } => format!(
+                "{path} names `{name}`, and none of `sources` defines it: add the file that does, or link nothing that \
+                 needs it"
+            ),
             SourceFinding::OtherSource { name, path } => format!(
                 "{path} defines `{name}`, and each source is compiled by itself, as nvcc does: declare it where it is used"
             ),
@@ -244,10 +259,7 @@ pub enum CompileError {
         files: Vec<String>,
     },
     /// A header means something else to each of two sources.
-    #[error(
-        "on a GPU sources are compiled together, and {} means something else in {} than in {}: they define {} otherwise",
-        .0.header, .0.sources[0], .0.sources[1], .0.name
-    )]
+    #[error("{0}")]
     DividedHeader(DividedHeader),
     /// A source includes something other than a file.
     #[error("{path}:{line} includes {included}, which is no file")]
@@ -380,10 +392,7 @@ impl CompileError {
                 "name the .cu files in `sources` of the harness, and folders of headers in `include`"
                     .to_owned(),
             ),
-            CompileError::DividedHeader(DividedHeader { sources, .. }) => Some(format!(
-                "the CPU compiles each source by itself; for the GPU give {} and {} a harness each",
-                sources[0], sources[1]
-            )),
+            CompileError::DividedHeader(divided) => Some(divided.hint()),
             CompileError::NoFile { .. } => Some("only files can be included".to_owned()),
             CompileError::Refused { log_path, finding: Some(finding), .. } => {
                 Some(format!("{}; the whole log: {}", finding.hint(), log_path.display()))
@@ -427,6 +436,20 @@ fn find_other_source(first_error: &str, sources: &SourceSet) -> Option<SourceFin
         replay_frontend::collect_own_names(&unit).defined.contains(name)
     })?;
     Some(SourceFinding::OtherSource { name: name.to_owned(), path: source.path.clone() })
+}
+
+/// The file of `sources` that names what the linker misses in `first_error`.
+fn find_undefined_name(first_error: &str, sources: &SourceSet) -> Option<SourceFinding> {
+    let (_, symbol) = first_error.split_once("undefined reference to ")?;
+    let symbol = symbol.trim_matches(['`', '\'', '"', '‘', '’']);
+    let function = symbol.split(['(', '<']).next().unwrap_or(symbol);
+    let name = function.rsplit([':', ' ']).next().filter(|name| !name.is_empty())?;
+    let file = sources.files.iter().find(|file| {
+        let text = String::from_utf8_lossy(&file.content);
+        let mut words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.any(|word| word == name)
+    })?;
+    Some(SourceFinding::Undefined { name: name.to_owned(), path: file.path.clone() })
 }
 
 /// The unknown name in a compiler's error.
@@ -492,6 +515,8 @@ pub(super) fn first_error(log: &str) -> String {
         Some(line) => line.as_str(),
         None => log.lines().nth(error_number.unwrap_or(0)).unwrap_or("no message"),
     };
+    // The linker's place is one in machine code.
+    let line = line.find("undefined reference").map_or(line, |begin| &line[begin..]);
     line.trim().trim_start_matches("tree/").to_owned()
 }
 

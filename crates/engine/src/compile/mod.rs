@@ -39,7 +39,7 @@ use std::time::SystemTime;
 
 pub use self::call_place::CallPlace;
 pub use self::compiler::{Compiler, CompilerError, Excess};
-pub use self::divided_headers::DividedHeader;
+pub use self::divided_headers::{Difference, DividedHeader, JoinReason};
 pub use self::entry_point::Signature;
 pub use self::error::{About, CompileError, RefusedCode, SourceFinding};
 pub use self::explanation::{
@@ -293,6 +293,9 @@ impl Toolchain {
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Compiled, CompileError> {
         let compile = |parts: &[EntryPart]| {
+            if let Some(divided) = translated.find_divided_part(parts) {
+                return Err(CompileError::DividedHeader(divided));
+            }
             self.compile_units(&translated.separate_units(parts), flags, kind, meanwhile).map_err(
                 |error| {
                     let texts = parts.iter().map(|part| part.text.as_str());

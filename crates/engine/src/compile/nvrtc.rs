@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::divided_headers::find_divided_header;
+use super::divided_headers::{JoinReason, find_divided_header};
 use super::encoding::decode_source;
 use super::instances::find_instances;
 use super::key::KeyHasher;
@@ -454,7 +454,8 @@ impl DeviceUnit {
         let texts = decode_source_texts(sources, harness)?;
         let units = create_source_units(&texts);
         let paths = unit_sources(sources)?;
-        if let Some(divided) = find_divided_header(&units, &paths) {
+        let unit_paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        if let Some(divided) = find_divided_header(&units, &unit_paths, JoinReason::Gpu) {
             return Err(CompileError::DividedHeader(divided));
         }
         let symbols = replay_frontend::scan_symbols(&units);

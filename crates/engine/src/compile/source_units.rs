@@ -96,8 +96,8 @@ impl SourceUnits {
         &self.sources[number].path
     }
 
-    /// The sources that code with the identifiers `words` needs in its translation unit: those with definitions that it
-    /// names, and for each name of headers one with such a header. `reaches` tells whether a source, by its number, may
+    /// The sources that code with the identifiers `words` needs in its translation unit: the first that defines all names of
+    /// sources in it, or else the first of each; and for each name of headers one with such a header. `reaches` tells whether a source, by its number, may
     /// include a file.
     pub(super) fn list_needed(
         &self,
@@ -108,17 +108,22 @@ impl SourceUnits {
         let mut header_names: BTreeSet<&String> =
             self.called_headers.iter().flat_map(|(_, names)| names).collect();
         header_names.retain(|name| words.contains(*name));
-        for word in words {
-            let definition = self.sources.iter().position(|source| {
-                let is_its_own = source.own_names.defined.contains(word)
-                    || source.own_names.macros.contains_key(word);
-                is_its_own && !source.renamed.contains(word)
-            });
-            if let Some(number) = definition {
-                header_names.remove(word);
+        let all = 0..self.sources.len();
+        let is_defined = |word: &&String| all.clone().any(|number| self.defines(number, word));
+        let defined_words: Vec<&String> = words.iter().filter(is_defined).collect();
+        let defines_all =
+            |&number: &usize| defined_words.iter().all(|word| self.defines(number, word));
+        match all.clone().find(defines_all).filter(|_| !defined_words.is_empty()) {
+            Some(number) => {
                 needed.insert(number);
             }
+            None => needed.extend(
+                defined_words
+                    .iter()
+                    .filter_map(|word| all.clone().find(|&number| self.defines(number, word))),
+            ),
         }
+        header_names.retain(|name| !defined_words.contains(name));
         for name in header_names {
             let sees = |&number: &usize| {
                 self.called_headers
@@ -132,13 +137,28 @@ impl SourceUnits {
         needed
     }
 
-    /// The lines to include all sources in one unit.
-    pub(super) fn include_all(&self) -> String {
-        self.include(&(0..self.sources.len()).collect())
+    /// Whether source `number` is one that defines `word` (a function, a variable, a type, a namespace or a macro) for a
+    /// call: a `static` definition gives way to an external one of another source.
+    fn defines(&self, number: usize, word: &str) -> bool {
+        let OwnNames { defined, internal, namespaces, macros, .. } =
+            &self.sources[number].own_names;
+        let is_external = |source: &UnitSource| {
+            source.own_names.defined.contains(word) && !source.own_names.internal.contains(word)
+        };
+        let gives_way = || internal.contains(word) && self.sources.iter().any(is_external);
+        macros.contains_key(word)
+            || namespaces.contains(word)
+            || defined.contains(word) && !gives_way()
     }
 
-    /// The lines to include the sources with these `numbers` in one unit.
-    pub(super) fn include(&self, numbers: &BTreeSet<usize>) -> String {
+    /// The lines to include all sources in one unit.
+    pub(super) fn include_all(&self) -> String {
+        self.include(&(0..self.sources.len()).collect(), "")
+    }
+
+    /// The lines to include the sources with these `numbers` in one unit, in front of `behind`. Behind a source alone its
+    /// names have their meaning there.
+    pub(super) fn include(&self, numbers: &BTreeSet<usize>, behind: &str) -> String {
         let mut out = String::new();
         let mut hidden = Vec::new();
         for &number in numbers {
@@ -147,8 +167,10 @@ impl SourceUnits {
                 let _ = writeln!(out, "#define {name} {}", rename_definition(number, name));
             }
             let _ = writeln!(out, "#include \"tree/{path}\"");
-            for name in renamed {
-                let _ = writeln!(out, "#undef {name}");
+            if numbers.len() > 1 {
+                for name in renamed {
+                    let _ = writeln!(out, "#undef {name}");
+                }
             }
             let later = numbers.range(number + 1..).map(|&later| &self.sources[later].own_names);
             let later: Vec<&OwnNames> = later.collect();
@@ -163,7 +185,7 @@ impl SourceUnits {
         for name in hidden.iter().rev() {
             let _ = writeln!(out, "#pragma pop_macro(\"{name}\")");
         }
-        out
+        out + behind
     }
 }
 
@@ -261,8 +283,9 @@ mod tests {
             needed.into_iter().map(|number| sources.path(number)).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(needed(&["unknown", "x"]), "");
-        // The static one of the first source has another name.
-        assert_eq!(needed(&["twice"]), "b.cu");
+        assert_eq!(needed(&["twice"]), "b.cu", "no static one");
+        assert_eq!(needed(&["twice", "other"]), "b.cu", "the one that defines both");
+        assert_eq!(needed(&["ns", "Plan"]), "c.cu");
         assert_eq!(needed(&["RUN", "other"]), "a.cu b.cu");
         assert_eq!(needed(&["Plan", "fill"]), "c.cu");
         assert_eq!(needed(&["fill"]), "b.cu");

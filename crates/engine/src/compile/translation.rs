@@ -1,10 +1,12 @@
 //! A source set as host C++, and how it is laid out for the compiler.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
 use super::call_parts::EntryPart;
+use super::divided_headers::{DividedHeader, JoinReason, find_divided_header};
 use super::encoding::{Decoded, decode_source};
 use super::entry_point::harness_file_name;
 use super::includes::IncludeGraph;
@@ -91,6 +93,24 @@ impl Translation {
         })
     }
 
+    /// A header that means something else to each of the sources of one of `parts`, if there is one.
+    pub(super) fn find_divided_part(&self, parts: &[EntryPart]) -> Option<DividedHeader> {
+        let mut joined_parts = parts.iter().filter(|part| part.sources.len() > 1).peekable();
+        joined_parts.peek()?;
+        let texts: Vec<(&str, Cow<'_, str>)> = self
+            .files
+            .iter()
+            .map(|(path, text)| (path.as_str(), String::from_utf8_lossy(text)))
+            .collect();
+        let units: Vec<SourceUnit> =
+            texts.iter().map(|(path, text)| SourceUnit { path, text }).collect();
+        joined_parts.find_map(|part| {
+            let paths: Vec<&str> =
+                part.sources.iter().map(|&number| self.sources.path(number)).collect();
+            find_divided_header(&units, &paths, JoinReason::Call)
+        })
+    }
+
     /// A translation unit for each source, but for those of each of `parts` a common one, with the part's text behind them.
     /// External linkage is as nvcc's.
     pub(super) fn separate_units(&self, parts: &[EntryPart]) -> Vec<TranslationUnit<'_>> {
@@ -110,7 +130,7 @@ impl Translation {
     fn create_unit(&self, numbers: &BTreeSet<usize>, entry_point: &str) -> TranslationUnit<'_> {
         let sources: Vec<&str> = numbers.iter().map(|&number| self.sources.path(number)).collect();
         TranslationUnit {
-            text: format!("{}{}{entry_point}", self.macros, self.sources.include(numbers)),
+            text: format!("{}{}", self.macros, self.sources.include(numbers, entry_point)),
             files: self
                 .include_graph
                 .reach(&sources)

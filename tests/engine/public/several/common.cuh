@@ -48,6 +48,7 @@ inline int& calls() {
 }
 
 void note_launch();
+int preferred();
 float* borrow(float* x, int offset);
 
 template <typename T>
