@@ -40,9 +40,6 @@ pub(super) fn divide_call(
     translated: &Translation,
     entry: &EntryPoint,
 ) -> Result<Vec<EntryPart>, FrontendError> {
-    if translated.source_count() < 2 {
-        return Ok(vec![EntryPart::whole(translated, entry)?]);
-    }
     let Some(division) = Division::find(translated, entry) else {
         return Ok(vec![EntryPart::whole(translated, entry)?]);
     };
@@ -128,8 +125,11 @@ impl PlacedStatement {
 }
 
 impl Division {
-    /// Divides the call of `entry`. None if it cannot be cut.
+    /// Divides the call of `entry`. None if it cannot be cut, or need not for a source alone.
     fn find(translated: &Translation, entry: &EntryPoint) -> Option<Division> {
+        if translated.source_count() < 2 {
+            return None;
+        }
         let mut statements = Vec::new();
         for (is_setup, text) in entry.texts() {
             for statement in split_call_statements(text)? {

@@ -88,9 +88,7 @@ pub(super) fn find_divided_header(
     if paths.len() < 2 {
         return None;
     }
-    let files: Vec<(String, Vec<u8>)> =
-        units.iter().map(|unit| (unit.path.to_owned(), unit.text.into())).collect();
-    let graph = IncludeGraph::new(&files);
+    let graph = IncludeGraph::new(units.iter().map(|unit| (unit.path, unit.text.as_bytes())));
     let mut reached_by_source = Vec::new();
     for &path in paths {
         let unit = units.iter().find(|unit| unit.path == path)?;

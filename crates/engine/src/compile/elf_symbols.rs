@@ -43,8 +43,6 @@ impl KnownNames {
         let sections = header.sections(LittleEndian, bytes)?;
         let symbols = sections.symbols(LittleEndian, bytes, elf::SHT_SYMTAB)?;
         let mut renamed = Vec::new();
-        let mut defined = Vec::new();
-        let mut weak = Vec::new();
         let grouped_sections = list_grouped_sections(bytes, &sections)?;
         for (index, symbol) in symbols.enumerate() {
             if symbol.st_bind() == elf::STB_LOCAL || symbol.is_undefined(LittleEndian) {
@@ -54,19 +52,17 @@ impl KnownNames {
             let section = symbols.symbol_section(LittleEndian, symbol, index)?;
             let is_grouped = section.is_some_and(|section| grouped_sections.contains(&section.0));
             let gives_way = symbol.st_bind() == elf::STB_WEAK && !is_grouped;
-            if self.symbols.contains(name)
-                && !gives_way
+            // An object has each name once.
+            let is_known = !self.symbols.insert(name.to_vec());
+            if gives_way {
+                self.weak.insert(name.to_vec());
+            } else if is_known
                 && !self.weak.contains(name)
                 && stays_apart(symbol.st_type(), symbol.st_bind(), name)
             {
                 renamed.push(index.0);
             }
-            if gives_way {
-                weak.push(name.to_vec());
-            }
-            defined.push(name.to_vec());
         }
-        let mut grouped = Vec::new();
         for section in sections.iter() {
             let Some((_, members)) = section.group(LittleEndian, bytes)? else { continue };
             let signature = object::SymbolIndex(section.sh_info(LittleEndian) as usize);
@@ -77,15 +73,12 @@ impl KnownNames {
                 let flags = sections.section(member)?.sh_flags(LittleEndian);
                 has_code |= flags.contains(elf::SHF_EXECINSTR);
             }
+            let is_known = !self.groups.insert(name.to_vec());
             // The group of a constructor has a name that no function has.
-            if has_code && self.groups.contains(name) && !renamed.contains(&signature.0) {
+            if has_code && is_known && !renamed.contains(&signature.0) {
                 renamed.push(signature.0);
             }
-            grouped.push(name.to_vec());
         }
-        self.symbols.extend(defined);
-        self.weak.extend(weak);
-        self.groups.extend(grouped);
         Ok(renamed)
     }
 }

@@ -73,7 +73,8 @@ pub(super) struct IncludeGraph {
 
 impl IncludeGraph {
     /// The graph of `files`, each with its path and text. A file may be meant whose path ends with an included name.
-    pub(super) fn new(files: &[(String, Vec<u8>)]) -> IncludeGraph {
+    pub(super) fn new<'f>(files: impl IntoIterator<Item = (&'f str, &'f [u8])>) -> IncludeGraph {
+        let files: Vec<(&str, &[u8])> = files.into_iter().collect();
         let mut files_of_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (number, (path, _)) in files.iter().enumerate() {
             files_of_name.entry(last_component(path)).or_default().push(number);
@@ -83,7 +84,7 @@ impl IncludeGraph {
             for (_, name) in find_include_names(text) {
                 let named_files = files_of_name.get(last_component(name)).into_iter().flatten();
                 let may_be_meant =
-                    |other: &&usize| ends_with_components(&files[**other].0, known_end(name));
+                    |other: &&usize| ends_with_components(files[**other].0, known_end(name));
                 included.extend(named_files.filter(may_be_meant));
             }
             included
@@ -94,7 +95,7 @@ impl IncludeGraph {
         });
         IncludeGraph {
             included: included.collect(),
-            paths: files.iter().map(|(path, _)| path.clone()).collect(),
+            paths: files.iter().map(|&(path, _)| path.to_owned()).collect(),
         }
     }
 
@@ -152,11 +153,9 @@ mod tests {
     #[test]
     fn files_of_a_set_are_found_by_the_end_of_their_paths_and_all_where_a_name_is_hidden() {
         let reach = |texts: &[(&str, &str)]| {
-            let files: Vec<(String, Vec<u8>)> =
-                texts.iter().map(|&(path, text)| (path.to_owned(), text.into())).collect();
-            let found = IncludeGraph::new(&files).reach(&["src/a.cu"]);
-            let paths: Vec<&str> =
-                found.into_iter().map(|number| files[number].0.as_str()).collect();
+            let files = texts.iter().map(|&(path, text)| (path, text.as_bytes()));
+            let found = IncludeGraph::new(files).reach(&["src/a.cu"]);
+            let paths: Vec<&str> = found.into_iter().map(|number| texts[number].0).collect();
             paths.join(" ")
         };
         let headers = [

@@ -481,7 +481,8 @@ pub(super) fn translate_sources(
     let lanes = lanes.filter(|_| strided).unwrap_or_default();
     let called = collect_call_words(harness);
     let sources = SourceUnits::new(&units, unit_sources(sources)?, &symbols, &defines, &called);
-    let include_graph = IncludeGraph::new(&files);
+    let include_graph =
+        IncludeGraph::new(files.iter().map(|(path, text)| (path.as_str(), text.as_slice())));
     let macros = define_macros(&harness.undefine, &defines);
     let has_tensors = texts.iter().any(|(_, decoded)| replay_frontend::uses_tensors(&decoded.text));
     let changed_tensors =
