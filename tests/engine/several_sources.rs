@@ -35,12 +35,12 @@ counts[3] = calls() + preferred();
 cudaMemcpy(y + 224, counts, sizeof(counts), cudaMemcpyHostToDevice);
 ";
 
-fn several() -> (Public, Vec<f64>) {
+fn several(call: &str, elements: usize) -> (Public, Vec<f64>) {
     let harness = format!(
         "sources = [\"src/narrow.cu\", \"src/shared.cu\", \"src/wide.cu\"]\ninclude = [\"src\"]\n\
-         call = \"\"\"{CALL}\"\"\"\n\
+         call = \"\"\"{call}\"\"\"\n\
          [inputs.x]\ndtype = \"f32\"\nshape = [\"n\"]\n\
-         [outputs.y]\ndtype = \"f32\"\nshape = [228]\n"
+         [outputs.y]\ndtype = \"f32\"\nshape = [{elements}]\n"
     );
     let values = numbers(COUNT, 11);
     let tensors: [Tensor; 1] = [("x", &values, &[COUNT])];
@@ -50,7 +50,7 @@ fn several() -> (Public, Vec<f64>) {
 
 #[test]
 fn each_source_has_its_own_macros_statics_types_and_device_code_and_shares_host_code() {
-    let (several, x) = several();
+    let (several, x) = several(CALL, 228);
     let mut expected: Vec<f64> = Vec::new();
     expected.extend((0..COUNT).map(|i| 2.0 * x[i / 16 * 16 + 15 - i % 16] + 100.0 + 16.0));
     expected.extend((0..COUNT).map(|i| 30.0 * x[31 - i] + 32.0));
@@ -63,4 +63,12 @@ fn each_source_has_its_own_macros_statics_types_and_device_code_and_shares_host_
     several.assert_gives("y", &expected, 1e-6);
     let checked = elements(&several.run(Precision::Checked), "y", expected.len());
     assert_close(&checked, &expected, 1e-6, "checked");
+}
+
+#[test]
+fn a_call_chooses_among_the_overloads_of_all_sources() {
+    let call = "float values[2] = {(float)halved(3), halved(3.0f)};\n\
+                cudaMemcpy(y, values, sizeof(values), cudaMemcpyHostToDevice);";
+    let (several, _) = several(call, 2);
+    several.assert_gives("y", &[1.0, 1.5], 0.0);
 }

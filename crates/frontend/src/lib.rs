@@ -277,6 +277,8 @@ pub struct OwnNames {
     pub defined: BTreeSet<String>,
     /// Those of them that are `static`.
     pub internal: BTreeSet<String>,
+    /// The types of the parameters of its functions that other files may call, by name; kernels are left out.
+    pub parameter_lists: BTreeMap<String, BTreeSet<String>>,
     /// Its namespaces.
     pub namespaces: BTreeSet<String>,
     /// Its names with functions without a body, and with functions of classes.

@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::lexer::{TokenKind, Tokens, lex_directive};
 use super::macros;
 use super::outline::{Item, ItemKind, outline_items};
+use super::signatures::parse_function_parameters;
 use super::source::Source;
 use super::{OwnNames, StaticVariable};
 
@@ -22,6 +23,11 @@ pub(super) fn find_own_names(source: &Source) -> OwnNames {
                 if !item.member {
                     if is_static(text, &tokens, &item) {
                         own_names.internal.extend(names.iter().cloned());
+                    } else if let Some(types) = list_parameter_types(text, &tokens, &item) {
+                        for name in &names {
+                            let lists = own_names.parameter_lists.entry(name.clone()).or_default();
+                            lists.insert(types.clone());
+                        }
                     }
                     own_names.defined.extend(names);
                 }
@@ -70,6 +76,20 @@ pub(super) fn find_own_names(source: &Source) -> OwnNames {
         }
     }
     own_names
+}
+
+/// The types of the parameters of the function `item`, in order. None for kernels and for what is no function with a body.
+fn list_parameter_types(text: &str, tokens: &Tokens, item: &Item) -> Option<String> {
+    if item.kind != ItemKind::Function || item.has_specifier(text, tokens, "__global__") {
+        return None;
+    }
+    let parameters = parse_function_parameters(text, tokens, item)?;
+    let types = parameters.iter().map(|parameter| {
+        let is_value = !parameter.ty.contains(['*', '&']);
+        // A function cannot be overloaded by the `const` of a value.
+        parameter.ty.strip_prefix("const ").filter(|_| is_value).unwrap_or(&parameter.ty)
+    });
+    Some(types.collect::<Vec<_>>().join(", "))
 }
 
 /// The `static` variables of `source` at namespace scope that code may change, each with its qualifiers and whether it has

@@ -105,9 +105,6 @@ fn parse_function_signature(
     let text = source.text;
     let is_for_device = item.has_specifier(text, tokens, "__device__");
     let is_for_host = item.has_specifier(text, tokens, "__host__");
-    let open_parenthesis = (item.name_at..item.body.start)
-        .find(|&token_index| tokens.is_spelled_at(text, token_index, "("))?;
-    let close_parenthesis = tokens.skip_group(open_parenthesis)?.checked_sub(1)?;
     let launches = item.body.clone().any(|token_index| {
         let word = tokens[token_index].text(text);
         word == "<<<" || symbols.is_kernel(word) || multiplies_matrices(word)
@@ -122,12 +119,7 @@ fn parse_function_signature(
         scope: enclosing_namespaces(text, tokens, braces, item.tokens.start),
         local: item.has_specifier(text, tokens, "static"),
         returns: join_token_words(text, tokens, return_type_words(text, tokens, head)),
-        parameters: parse_function_parameters(
-            text,
-            tokens,
-            open_parenthesis + 1,
-            close_parenthesis,
-        ),
+        parameters: parse_function_parameters(text, tokens, item)?,
         launches,
         tensors: if text.contains("Tensor") {
             read_tensor_body(text, tokens, item.body.clone())
@@ -241,17 +233,20 @@ fn is_specifier(word: &str) -> bool {
     specifiers.contains(&word)
 }
 
-fn parse_function_parameters(
+/// The parameters of the function `item`; none if its parentheses do not match.
+pub(super) fn parse_function_parameters(
     text: &str,
     tokens: &Tokens,
-    start: usize,
-    end: usize,
-) -> Vec<Parameter> {
-    let parts = tokens.split_parameters(text, start..end);
-    parts
+    item: &Item,
+) -> Option<Vec<Parameter>> {
+    let open = (item.name_at..item.body.start)
+        .find(|&token_index| tokens.is_spelled_at(text, token_index, "("))?;
+    let close = tokens.skip_group(open)?.checked_sub(1)?;
+    let parts = tokens.split_parameters(text, open + 1..close);
+    let parameters = parts
         .into_iter()
-        .filter_map(|part| parse_function_parameter(text, tokens, part.start, part.end))
-        .collect()
+        .filter_map(|part| parse_function_parameter(text, tokens, part.start, part.end));
+    Some(parameters.collect())
 }
 
 fn parse_function_parameter(

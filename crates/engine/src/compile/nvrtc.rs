@@ -473,8 +473,9 @@ impl DeviceUnit {
             functions.add_names(&SourceUnit { path: &path.display().to_string(), text: &text });
         }
         files.extend(untranslated_files(sources));
+        let defines = &harness.defines;
         let included =
-            SourceUnits::new(&units, paths, &symbols, &harness.defines, &BTreeSet::new());
+            SourceUnits::new(&units, paths, &symbols, defines, &BTreeSet::new(), precision);
         let precision_source = match precision {
             Precision::Shadow => WIDEN_SOURCE,
             Precision::Native | Precision::Checked => DEVIATIONS_SOURCE,

@@ -5,7 +5,7 @@ use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use replay_frontend::{OwnNames, SourceUnit, Symbols};
+use replay_frontend::{FunctionSignature, OwnNames, Precision, SourceUnit, Symbols};
 use replay_runtime::renamed::rename_definition;
 
 /// The sources of a set, in order. A definition under the name of an earlier one gets a name of its own, and so does a
@@ -28,20 +28,37 @@ struct UnitSource {
     own_names: OwnNames,
     /// Its names that are changed.
     renamed: Vec<String>,
+    /// Its functions that overload one of another source, for a harness's call.
+    overloads: Vec<Overload>,
+}
+
+/// A function that shares its name with one of another source, but not the types of its parameters.
+struct Overload {
+    name: String,
+    /// The words of the types of its parameters.
+    parameter_types: String,
+    /// For other translation units, in the precision of the calls.
+    declaration: String,
 }
 
 impl SourceUnits {
-    /// The sources at `paths`, which are among `units`. `called` are the identifiers in the harness's calls.
+    /// The sources at `paths`, which are among `units`. `called` are the identifiers in the harness's calls, which are
+    /// compiled in `precision`.
     pub(super) fn new(
         units: &[SourceUnit],
         paths: Vec<String>,
         symbols: &Symbols,
         defines: &[String],
         called: &BTreeSet<String>,
+        precision: Precision,
     ) -> SourceUnits {
         if paths.len() < 2 {
-            let alone =
-                |path| UnitSource { path, own_names: OwnNames::default(), renamed: Vec::new() };
+            let alone = |path| UnitSource {
+                path,
+                own_names: OwnNames::default(),
+                renamed: Vec::new(),
+                overloads: Vec::new(),
+            };
             return SourceUnits {
                 sources: paths.into_iter().map(alone).collect(),
                 header_words: BTreeSet::new(),
@@ -70,11 +87,24 @@ impl SourceUnits {
             let unit = units.iter().find(|unit| unit.path == path);
             files.push(unit.map(replay_frontend::collect_own_names).unwrap_or_default());
         }
+        let is_in_headers =
+            |name: &String| called_headers.iter().any(|(_, names)| names.contains(name));
+        let is_shared = |name: &&String| {
+            files.iter().filter(|file| file.defined.contains(*name)).count() > 1
+                && !is_in_headers(name)
+        };
+        let shared_names: BTreeSet<&String> = called.iter().filter(is_shared).collect();
+        let overloads = list_overloads(units, &paths, &shared_names, symbols, precision);
         let renamed = list_renamed(&files, &headers, &header_words, symbols);
-        let sources = paths.into_iter().zip(files).zip(renamed);
+        let sources = paths.into_iter().zip(files).zip(renamed).zip(overloads);
         SourceUnits {
             sources: sources
-                .map(|((path, own_names), renamed)| UnitSource { path, own_names, renamed })
+                .map(|(((path, own_names), renamed), overloads)| UnitSource {
+                    path,
+                    own_names,
+                    renamed,
+                    overloads,
+                })
                 .collect(),
             header_words,
             defines: defines
@@ -157,17 +187,21 @@ impl SourceUnits {
     }
 
     /// The lines to include the sources with these `numbers` in one unit, in front of `behind`. Behind a source alone its
-    /// names have their meaning there.
+    /// names have their meaning there. `behind` may call all overloads of a function that the unit defines.
     pub(super) fn include(&self, numbers: &BTreeSet<usize>, behind: &str) -> String {
         let mut out = String::new();
         let mut hidden = Vec::new();
+        let is_joined = numbers.len() > 1;
         for &number in numbers {
-            let UnitSource { path, own_names, renamed } = &self.sources[number];
-            for name in renamed {
+            let UnitSource { path, own_names, renamed, overloads } = &self.sources[number];
+            let is_overload = |name: &&String| overloads.iter().any(|other| other.name == **name);
+            // Alone, an overload keeps its name: its parameters tell it apart.
+            let renamed = renamed.iter().filter(|name| is_joined || !is_overload(name));
+            for name in renamed.clone() {
                 let _ = writeln!(out, "#define {name} {}", rename_definition(number, name));
             }
             let _ = writeln!(out, "#include \"tree/{path}\"");
-            if numbers.len() > 1 {
+            if is_joined {
                 for name in renamed {
                     let _ = writeln!(out, "#undef {name}");
                 }
@@ -185,9 +219,99 @@ impl SourceUnits {
         for name in hidden.iter().rev() {
             let _ = writeln!(out, "#pragma pop_macro(\"{name}\")");
         }
+        if !behind.is_empty() {
+            out.push_str(&self.declare_overloads(numbers));
+        }
         out + behind
     }
+
+    /// The declarations of the functions that overload one of the sources with these `numbers` and are none of them.
+    fn declare_overloads(&self, numbers: &BTreeSet<usize>) -> String {
+        let of_unit = numbers.iter().flat_map(|&number| &self.sources[number].overloads);
+        let of_unit: Vec<&Overload> = of_unit.collect();
+        let mut declarations = String::new();
+        for (number, source) in self.sources.iter().enumerate() {
+            let needed = source.overloads.iter().filter(|overload| {
+                let mut same_name = of_unit.iter().filter(|other| other.name == overload.name);
+                !numbers.contains(&number)
+                    && same_name.clone().next().is_some()
+                    && same_name.all(|other| other.parameter_types != overload.parameter_types)
+            });
+            declarations.extend(needed.map(|overload| overload.declaration.as_str()));
+        }
+        declarations
+    }
 }
+
+/// For each of `paths` among `units`, its functions called one of `names` that another unit can declare: with external
+/// linkage, at global scope, of types that need no declaration, and with other parameters than those of earlier sources.
+fn list_overloads(
+    units: &[SourceUnit],
+    paths: &[String],
+    names: &BTreeSet<&String>,
+    symbols: &Symbols,
+    precision: Precision,
+) -> Vec<Vec<Overload>> {
+    let list_functions = |path: &String| {
+        let unit = units.iter().find(|unit| unit.path == path);
+        let signatures = unit
+            .map(|unit| replay_frontend::find_function_signatures(unit, symbols))
+            .unwrap_or_default();
+        let callable = signatures.into_iter().filter(|signature| {
+            let is_plain = signature.template.is_none() && signature.scope.is_empty();
+            names.contains(&signature.name)
+                && is_plain
+                && !(signature.kernel || signature.device || signature.local)
+        });
+        callable
+            .filter_map(|signature| declare_overload(&signature, path, symbols, precision))
+            .collect()
+    };
+    if names.is_empty() {
+        return paths.iter().map(|_| Vec::new()).collect();
+    }
+    let mut known = BTreeSet::new();
+    let mut overloads = Vec::new();
+    for path in paths {
+        let mut functions: Vec<Overload> = list_functions(path);
+        functions.retain(|Overload { name, parameter_types, .. }| {
+            known.insert((name.clone(), parameter_types.clone()))
+        });
+        overloads.push(functions);
+    }
+    overloads
+}
+
+/// The overload that `signature` in the file at `path` is; none if its types are no built-in ones, or cannot be translated.
+fn declare_overload(
+    signature: &FunctionSignature,
+    path: &str,
+    symbols: &Symbols,
+    precision: Precision,
+) -> Option<Overload> {
+    let FunctionSignature { name, returns, parameters, .. } = signature;
+    let types = parameters.iter().map(|parameter| {
+        let is_value = !parameter.ty.contains(['*', '&']);
+        // The `const` of a value tells no functions apart.
+        parameter.ty.strip_prefix("const ").filter(|_| is_value).unwrap_or(&parameter.ty)
+    });
+    let parameter_types = types.collect::<Vec<_>>().join(", ");
+    let mut words = returns.split(' ').chain(parameter_types.split([' ', ',']));
+    if !words.all(|word| BUILT_IN_WORDS.contains(&word)) {
+        return None;
+    }
+    let declaration = format!("{returns} {name}({parameter_types});\n");
+    let declaration =
+        replay_frontend::translate_harness_call(&declaration, path, symbols, precision).ok()?;
+    Some(Overload { name: name.clone(), parameter_types, declaration })
+}
+
+/// The words of types that need no declaration; an empty one stands between two signs.
+const BUILT_IN_WORDS: [&str; 22] = [
+    "", "*", "&", "const", "void", "bool", "char", "signed", "unsigned", "short", "int", "long",
+    "float", "double", "size_t", "int8_t", "uint8_t", "int16_t", "int32_t", "uint32_t", "int64_t",
+    "uint64_t",
+];
 
 /// For each of `files`, the sources, its names that are changed.
 fn list_renamed(
@@ -259,7 +383,8 @@ mod tests {
         let sources = files.iter().map(|file| file.0.to_owned());
         let sources: Vec<String> = sources.filter(|path| path.ends_with(".cu")).collect();
         let symbols = replay_frontend::scan_symbols(&units);
-        SourceUnits::new(&units, sources, &symbols, &[], &BTreeSet::new()).include_all()
+        SourceUnits::new(&units, sources, &symbols, &[], &BTreeSet::new(), Precision::Native)
+            .include_all()
     }
 
     #[test]
@@ -276,7 +401,7 @@ mod tests {
         let called: BTreeSet<String> = called.map(str::to_owned).into();
         let paths = ["a.cu", "b.cu", "c.cu"].map(str::to_owned).into();
         let symbols = replay_frontend::scan_symbols(&units);
-        let sources = SourceUnits::new(&units, paths, &symbols, &[], &called);
+        let sources = SourceUnits::new(&units, paths, &symbols, &[], &called, Precision::Native);
         let needed = |words: &[&str]| {
             let words = words.iter().map(|&word| word.to_owned()).collect();
             let needed = sources.list_needed(&words, |number, path| number > 0 && path == "c.h");
@@ -290,6 +415,62 @@ mod tests {
         assert_eq!(needed(&["Plan", "fill"]), "c.cu");
         assert_eq!(needed(&["fill"]), "b.cu");
         assert_eq!(needed(&["RUN", "fill"]), "a.cu b.cu");
+    }
+
+    #[test]
+    fn a_call_sees_the_overloads_of_all_sources_that_no_header_declares() {
+        let files = [
+            ("a.cu", "int f(int n) { return n; }\nint same(int n) { return n; }"),
+            (
+                "b.cu",
+                "int f(const float x, const float* y) { return 2; }\nint same(int m) { return 2; }",
+            ),
+            (
+                "c.cu",
+                "struct P {};\nint f(P p) { return 3; }\nstatic int f(double x) { return 3; }",
+            ),
+            ("d.cu", "int f(unsigned n) { return n; }\nint declared(float x) { return 4; }"),
+            ("e.cu", "int declared(int n) { return n; }"),
+            ("e.h", "int declared(int n);"),
+        ];
+        let units: Vec<SourceUnit> =
+            files.iter().map(|&(path, text)| SourceUnit { path, text }).collect();
+        let paths = ["a.cu", "b.cu", "c.cu", "d.cu", "e.cu"].map(str::to_owned).into();
+        let symbols = replay_frontend::scan_symbols(&units);
+        let called = ["f", "same", "declared"].map(str::to_owned).into();
+        let sources = SourceUnits::new(&units, paths, &symbols, &[], &called, Precision::Native);
+        insta::assert_snapshot!(sources.include(&[0].into(), "call"), @r#"
+        #include "tree/a.cu"
+        #line 1 "b.cu"
+        int f(float, const float *);
+        #line 1 "d.cu"
+        int f(unsigned);
+        call
+        "#);
+        insta::assert_snapshot!(sources.include(&[1].into(), "call"), @r#"
+        #define same replay_1_same
+        #include "tree/b.cu"
+        #line 1 "a.cu"
+        int f(int);
+        #line 1 "d.cu"
+        int f(unsigned);
+        call
+        "#);
+        insta::assert_snapshot!(sources.include(&[0, 1].into(), "call"), @r#"
+        #include "tree/a.cu"
+        #define f replay_1_f
+        #define same replay_1_same
+        #include "tree/b.cu"
+        #undef f
+        #undef same
+        #line 1 "d.cu"
+        int f(unsigned);
+        call
+        "#);
+        insta::assert_snapshot!(sources.include(&[4].into(), "call"), @r#"
+        #include "tree/e.cu"
+        call
+        "#);
     }
 
     #[test]
@@ -341,7 +522,14 @@ mod tests {
         let sources = ["a.cu".to_owned(), "b.cu".to_owned()];
         let defines = ["FAST=1".to_owned(), "FLAG".to_owned()];
         let symbols = replay_frontend::scan_symbols(&units);
-        let given = SourceUnits::new(&units, sources.into(), &symbols, &defines, &BTreeSet::new());
+        let given = SourceUnits::new(
+            &units,
+            sources.into(),
+            &symbols,
+            &defines,
+            &BTreeSet::new(),
+            Precision::Native,
+        );
         assert_eq!(given.include_all(), "#include \"tree/a.cu\"\n#include \"tree/b.cu\"\n");
     }
 

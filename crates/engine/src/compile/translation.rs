@@ -480,7 +480,8 @@ pub(super) fn translate_sources(
     files.extend(untranslated_files(sources));
     let lanes = lanes.filter(|_| strided).unwrap_or_default();
     let called = collect_call_words(harness);
-    let sources = SourceUnits::new(&units, unit_sources(sources)?, &symbols, &defines, &called);
+    let sources =
+        SourceUnits::new(&units, unit_sources(sources)?, &symbols, &defines, &called, precision);
     let include_graph =
         IncludeGraph::new(files.iter().map(|(path, text)| (path.as_str(), text.as_slice())));
     let macros = define_macros(&harness.undefine, &defines);
