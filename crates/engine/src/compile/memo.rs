@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
@@ -19,6 +19,9 @@ use replay_runtime::headers;
 /// A linker for a third of the usual one's time, where it is installed.
 const FAST_LINKER: &str = "-fuse-ld=gold";
 
+/// After this many units the precompiled header is made: it takes as long as these do without.
+const UNITS_FOR_PRELUDE: usize = 3;
+
 /// The folder with the precompiled header, beside the sources.
 const PRECOMPILED: &str = "precompiled";
 
@@ -31,7 +34,7 @@ pub(super) struct CompileMemo {
     /// The folder with this program's headers.
     headers: Mutex<Option<WorkFolder>>,
     /// The precompiled headers, where there is one.
-    preludes: Mutex<HashMap<UnitKind, Arc<OnceLock<Option<Prelude>>>>>,
+    preludes: Mutex<HashMap<UnitKind, Arc<PreludeSlot>>>,
     /// By precision: the hash of every artifact's common object.
     definitions: [OnceLock<blake3::Hash>; 3],
     fast_linker_fails: AtomicBool,
@@ -48,6 +51,15 @@ pub(super) enum MemoEntry {
     Key(String),
     /// It was given up.
     Excess(Excess),
+}
+
+/// What this process knows of the precompiled header of a kind of units.
+#[derive(Default)]
+pub(super) struct PreludeSlot {
+    /// The units compiled without it.
+    units: AtomicUsize,
+    /// None if the compiler makes none.
+    made: OnceLock<Option<Prelude>>,
 }
 
 /// A precompiled header.
@@ -69,7 +81,7 @@ impl CompileMemo {
         headers.as_ref().map(|headers| headers.path().to_owned())
     }
 
-    fn lock_preludes(&self) -> MutexGuard<'_, HashMap<UnitKind, Arc<OnceLock<Option<Prelude>>>>> {
+    fn lock_preludes(&self) -> MutexGuard<'_, HashMap<UnitKind, Arc<PreludeSlot>>> {
         self.preludes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -154,7 +166,7 @@ impl Toolchain {
         let list = owned_words(["-MD", "-MT", "unit", "-MF", RULE]);
         let words = flags.iter().chain(&object).chain(&list);
         let prelude = self.prelude(kind, false);
-        if let Some(prelude) = prelude.get().and_then(Option::as_ref) {
+        if let Some(prelude) = prelude.made.get().and_then(Option::as_ref) {
             link_prelude(folder, kind.prelude_header(), &prelude.entry)?;
             let finished_run = self.run(folder, &[PRECOMPILED, HEADERS], words.clone())?;
             if finished_run.success() {
@@ -195,25 +207,31 @@ impl Toolchain {
         Ok(finished_run)
     }
 
-    /// The precompiled [`UnitKind::prelude_header`]; none if the compiler makes none, or if this is the first command to
-    /// compile units of this `kind` and compiles a few (not `many`). g++ looks for it in the folders before those with headers, and
+    /// The precompiled [`UnitKind::prelude_header`], which is made if an earlier command has compiled units of this `kind`, or
+    /// this one does as many as it takes to make the header. g++ looks for it in the folders before those with headers, and
     /// checks that it fits; clang++ does neither.
-    pub(super) fn prelude(&self, kind: UnitKind, many: bool) -> Arc<OnceLock<Option<Prelude>>> {
+    pub(super) fn prelude(&self, kind: UnitKind, many: bool) -> Arc<PreludeSlot> {
         let slot = self.once.lock_preludes().entry(kind).or_default().clone();
+        if slot.made.get().is_some() {
+            return slot;
+        }
         // It only saves time: without it the headers are there.
-        slot.get_or_init(|| {
-            if self.compiler.version().contains("clang") {
-                return None;
-            }
+        if self.compiler.version().contains("clang") {
+            let _ = slot.made.set(None);
+            return slot;
+        }
+        let units = slot.units.fetch_add(1, Ordering::Relaxed);
+        // Checked builds are few in any search.
+        let many = many
+            || units >= UNITS_FOR_PRELUDE
+            || kind.precision != Precision::Checked && self.once.many.load(Ordering::Relaxed);
+        if many || units == 0 {
             let key = self.prelude_key(kind);
-            self.recall_prelude(&key).or_else(|| {
-                // Checked builds are few in any search.
-                let many = many
-                    || kind.precision != Precision::Checked
-                        && self.once.many.load(Ordering::Relaxed);
-                (many || self.has_compiled_before(&key)).then(|| self.make_prelude(kind, &key))?
-            })
-        });
+            let known = self.recall_prelude(&key);
+            if many || known.is_some() || self.has_compiled_before(&key) {
+                slot.made.get_or_init(|| known.or_else(|| self.make_prelude(kind, &key)));
+            }
+        }
         slot
     }
 

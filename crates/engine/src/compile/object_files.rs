@@ -22,7 +22,7 @@ use replay_fixture::harness::CppStandard;
 use replay_frontend::Precision;
 use replay_runtime::headers;
 
-/// From this many units on it pays to precompile the headers for them: it takes as long as three units without.
+/// From this many units on it pays to precompile the headers before the first of them.
 const MANY_UNITS: usize = 6;
 
 /// The object file of the unit in a folder.
