@@ -7,6 +7,7 @@ mod checked;
 mod exponentials;
 mod extensions;
 mod hostile;
+mod intrinsics;
 mod libraries;
 mod once;
 mod parts;

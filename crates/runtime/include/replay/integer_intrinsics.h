@@ -1,8 +1,9 @@
-// CUDA's integer intrinsics. CUDA Math API: "Integer Intrinsics", "SIMD Intrinsics" (dp4a, dp2a
-// and a few byte and halfword forms only).
+// CUDA's integer intrinsics. CUDA Math API: "Integer Mathematical Functions", "Integer Intrinsics", "SIMD Intrinsics".
 #pragma once
 
 #include <stdint.h>
+
+#include "vector_types.h"
 
 inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz((unsigned)x); }
 inline int __clzll(long long x) {
@@ -74,6 +75,22 @@ inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned distance) 
   return __funnelshift_rc(low, high, distance & 31u);
 }
 
+/// The place of the set bit number `offset`, counted from place `base` on, upwards or downwards; all bits if there is
+/// none. PTX ISA: `fns`.
+inline unsigned __fns(unsigned mask, unsigned base, int offset) {
+  const int step = offset < 0 ? -1 : 1;
+  int left = offset < 0 ? -offset : offset == 0 ? 1 : offset;
+  for (int place = (int)base; place >= 0 && place < 32; place += step) {
+    if ((mask >> place & 1u) && --left == 0) return (unsigned)place;
+    if (offset == 0) break;
+  }
+  return ~0u;
+}
+
+inline unsigned short __nv_bswap16(unsigned short x) { return __builtin_bswap16(x); }
+inline unsigned __nv_bswap32(unsigned x) { return __builtin_bswap32(x); }
+inline unsigned long long __nv_bswap64(unsigned long long x) { return __builtin_bswap64(x); }
+
 // Dot products of four bytes, plus `c`.
 inline int __dp4a(int a, int b, int c) {
   for (int i = 0; i < 32; i += 8) c = (int)((unsigned)c + (unsigned)((int8_t)(a >> i) * (int8_t)(b >> i)));
@@ -84,43 +101,168 @@ inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
   return c;
 }
 
-// Bytes and halfwords, each on its own, modulo their width.
-inline unsigned __vadd4(unsigned a, unsigned b) {
-  return ((a & 0x7f7f7f7fu) + (b & 0x7f7f7f7fu)) ^ ((a ^ b) & 0x80808080u);
+inline int __dp4a(char4 a, char4 b, int c) {
+  return __dp4a(replay_rt::bits<int>(a), replay_rt::bits<int>(b), c);
 }
-inline unsigned __vadd2(unsigned a, unsigned b) {
-  return ((a & 0x7fff7fffu) + (b & 0x7fff7fffu)) ^ ((a ^ b) & 0x80008000u);
+inline unsigned __dp4a(uchar4 a, uchar4 b, unsigned c) {
+  return __dp4a(replay_rt::bits<unsigned>(a), replay_rt::bits<unsigned>(b), c);
 }
-
-// SIMD instructions on the bytes or halfwords of a word, one by one. CUDA Math API: "SIMD Intrinsics".
-#define REPLAY_EACH(name, BITS, T, result)                      \
-  inline unsigned name(unsigned words_of_a, unsigned words_of_b) {  \
-    const unsigned mask = (1u << BITS) - 1;                     \
-    unsigned all = 0;                                           \
-    for (int i = 0; i < 32; i += BITS) {                        \
-      const T a = T(words_of_a >> i & mask), b = T(words_of_b >> i & mask); \
-      all |= (unsigned(result) & mask) << i;                    \
-    }                                                           \
-    return all;                                                 \
+// Dot products of two halfwords with the lower or upper two bytes, plus `c`.
+#define REPLAY_DP2A(name, FIRST)                                                              \
+  inline int name(int a, int b, int c) {                                                      \
+    const int low = (int16_t)a * (int8_t)(b >> FIRST);                                        \
+    const int high = (int16_t)(a >> 16) * (int8_t)(b >> (FIRST + 8));                         \
+    return (int)((unsigned)c + (unsigned)low + (unsigned)high);                               \
+  }                                                                                           \
+  inline unsigned name(unsigned a, unsigned b, unsigned c) {                                  \
+    return c + (a & 0xffffu) * (b >> FIRST & 0xffu) + (a >> 16) * (b >> (FIRST + 8) & 0xffu); \
+  }                                                                                           \
+  inline int name(short2 a, char4 b, int c) {                                                 \
+    return name(replay_rt::bits<int>(a), replay_rt::bits<int>(b), c);                         \
+  }                                                                                           \
+  inline unsigned name(ushort2 a, uchar4 b, unsigned c) {                                     \
+    return name(replay_rt::bits<unsigned>(a), replay_rt::bits<unsigned>(b), c);               \
   }
-#define REPLAY_EACH_OF_SIGN(name, s, WIDTH, BITS, T)              \
-  REPLAY_EACH(name##max##s##WIDTH, BITS, T, a > b ? a : b)        \
-  REPLAY_EACH(name##min##s##WIDTH, BITS, T, a < b ? a : b)        \
-  REPLAY_EACH(name##absdiff##s##WIDTH, BITS, T, a > b ? a - b : b - a) \
-  REPLAY_EACH(name##cmpgt##s##WIDTH, BITS, T, a > b ? ~0u : 0u)   \
-  REPLAY_EACH(name##cmpge##s##WIDTH, BITS, T, a >= b ? ~0u : 0u)  \
-  REPLAY_EACH(name##cmplt##s##WIDTH, BITS, T, a < b ? ~0u : 0u)   \
-  REPLAY_EACH(name##cmple##s##WIDTH, BITS, T, a <= b ? ~0u : 0u)
-#define REPLAY_EACH_OF_WIDTH(WIDTH, BITS, S, U)        \
-  REPLAY_EACH_OF_SIGN(__v, s, WIDTH, BITS, S)          \
-  REPLAY_EACH_OF_SIGN(__v, u, WIDTH, BITS, U)          \
-  REPLAY_EACH(__vsub##WIDTH, BITS, U, a - b)           \
-  REPLAY_EACH(__vavgu##WIDTH, BITS, U, (a + b + 1) / 2) \
-  REPLAY_EACH(__vhaddu##WIDTH, BITS, U, (a + b) / 2)   \
-  REPLAY_EACH(__vcmpeq##WIDTH, BITS, U, a == b ? ~0u : 0u) \
-  REPLAY_EACH(__vcmpne##WIDTH, BITS, U, a != b ? ~0u : 0u)
+REPLAY_DP2A(__dp2a_lo, 0)
+REPLAY_DP2A(__dp2a_hi, 16)
+#undef REPLAY_DP2A
+
+// SIMD instructions on the bytes or halfwords of a word, one by one and modulo their width.
+#define REPLAY_EACH(name, BITS, T, result)                                            \
+  inline unsigned name(unsigned words_of_a, unsigned words_of_b) {                    \
+    const unsigned mask = (1u << BITS) - 1;                                           \
+    unsigned all = 0;                                                                 \
+    for (int i = 0; i < 32; i += BITS) {                                              \
+      const int a = T(words_of_a >> i & mask), b = T(words_of_b >> i & mask);         \
+      all |= (unsigned(result) & mask) << i;                                          \
+    }                                                                                 \
+    return all;                                                                       \
+  }
+#define REPLAY_EACH_ALONE(name, BITS, T, result)                                      \
+  inline unsigned name(unsigned words) {                                              \
+    const unsigned mask = (1u << BITS) - 1;                                           \
+    unsigned all = 0;                                                                 \
+    for (int i = 0; i < 32; i += BITS) {                                              \
+      const int a = T(words >> i & mask);                                             \
+      all |= (unsigned(result) & mask) << i;                                          \
+    }                                                                                 \
+    return all;                                                                       \
+  }
+#define REPLAY_EACH_OF_THREE(name, BITS, T, result)                                   \
+  inline unsigned name(unsigned words_of_a, unsigned words_of_b, unsigned words_of_c) { \
+    const unsigned mask = (1u << BITS) - 1;                                           \
+    unsigned all = 0;                                                                 \
+    for (int i = 0; i < 32; i += BITS) {                                              \
+      const int a = T(words_of_a >> i & mask), b = T(words_of_b >> i & mask);         \
+      const int c = T(words_of_c >> i & mask);                                        \
+      all |= (unsigned(result) & mask) << i;                                          \
+    }                                                                                 \
+    return all;                                                                       \
+  }
+namespace replay_rt {
+/// The nearest value of `T`.
+template <class T>
+inline int saturated(int x) {
+  const int lowest = T(-1) < T(0) ? -(1 << (8 * sizeof(T) - 1)) : 0;
+  const int highest = lowest + (1 << 8 * sizeof(T)) - 1;
+  return x < lowest ? lowest : x > highest ? highest : x;
+}
+template <class T>
+inline T larger(T a, T b) {
+  return a > b ? a : b;
+}
+template <class T>
+inline T smaller(T a, T b) {
+  return a < b ? a : b;
+}
+}  // namespace replay_rt
+#define REPLAY_EACH_OF_SIGN(name, s, WIDTH, BITS, T)                                       \
+  REPLAY_EACH(name##max##s##WIDTH, BITS, T, a > b ? a : b)                                 \
+  REPLAY_EACH(name##min##s##WIDTH, BITS, T, a < b ? a : b)                                 \
+  REPLAY_EACH(name##absdiff##s##WIDTH, BITS, T, a > b ? a - b : b - a)                     \
+  REPLAY_EACH(name##cmpgt##s##WIDTH, BITS, T, a > b ? ~0u : 0u)                            \
+  REPLAY_EACH(name##cmpge##s##WIDTH, BITS, T, a >= b ? ~0u : 0u)                           \
+  REPLAY_EACH(name##cmplt##s##WIDTH, BITS, T, a < b ? ~0u : 0u)                            \
+  REPLAY_EACH(name##cmple##s##WIDTH, BITS, T, a <= b ? ~0u : 0u)                           \
+  REPLAY_EACH(name##setgt##s##WIDTH, BITS, T, a > b)                                       \
+  REPLAY_EACH(name##setge##s##WIDTH, BITS, T, a >= b)                                      \
+  REPLAY_EACH(name##setlt##s##WIDTH, BITS, T, a < b)                                       \
+  REPLAY_EACH(name##setle##s##WIDTH, BITS, T, a <= b)                                      \
+  inline unsigned name##sad##s##WIDTH(unsigned words_of_a, unsigned words_of_b) {          \
+    unsigned sum = 0;                                                                      \
+    for (int i = 0; i < 32; i += BITS) {                                                   \
+      const int a = T(words_of_a >> i), b = T(words_of_b >> i);                            \
+      sum += (unsigned)(a > b ? a - b : b - a);                                            \
+    }                                                                                      \
+    return sum;                                                                            \
+  }
+#define REPLAY_EACH_OF_WIDTH(WIDTH, BITS, S, U)                                            \
+  REPLAY_EACH(__vadd##WIDTH, BITS, U, a + b)                                               \
+  REPLAY_EACH(__vsub##WIDTH, BITS, U, a - b)                                               \
+  REPLAY_EACH(__vaddss##WIDTH, BITS, S, replay_rt::saturated<S>(a + b))                    \
+  REPLAY_EACH(__vaddus##WIDTH, BITS, U, replay_rt::saturated<U>(a + b))                    \
+  REPLAY_EACH(__vsubss##WIDTH, BITS, S, replay_rt::saturated<S>(a - b))                    \
+  REPLAY_EACH(__vsubus##WIDTH, BITS, U, replay_rt::saturated<U>(a - b))                    \
+  REPLAY_EACH_OF_SIGN(__v, s, WIDTH, BITS, S)                                              \
+  REPLAY_EACH_OF_SIGN(__v, u, WIDTH, BITS, U)                                              \
+  REPLAY_EACH(__vavgu##WIDTH, BITS, U, (a + b + 1) / 2)                                    \
+  REPLAY_EACH(__vavgs##WIDTH, BITS, S, (a + b + (a + b >= 0)) >> 1)                        \
+  REPLAY_EACH(__vhaddu##WIDTH, BITS, U, (a + b) / 2)                                       \
+  REPLAY_EACH(__vcmpeq##WIDTH, BITS, U, a == b ? ~0u : 0u)                                 \
+  REPLAY_EACH(__vcmpne##WIDTH, BITS, U, a != b ? ~0u : 0u)                                 \
+  REPLAY_EACH(__vseteq##WIDTH, BITS, U, a == b)                                            \
+  REPLAY_EACH(__vsetne##WIDTH, BITS, U, a != b)                                            \
+  REPLAY_EACH_ALONE(__vabs##WIDTH, BITS, S, a < 0 ? -a : a)                                \
+  REPLAY_EACH_ALONE(__vabsss##WIDTH, BITS, S, replay_rt::saturated<S>(a < 0 ? -a : a))     \
+  REPLAY_EACH_ALONE(__vneg##WIDTH, BITS, S, -a)                                            \
+  REPLAY_EACH_ALONE(__vnegss##WIDTH, BITS, S, replay_rt::saturated<S>(-a))
 REPLAY_EACH_OF_WIDTH(4, 8, int8_t, uint8_t)
 REPLAY_EACH_OF_WIDTH(2, 16, int16_t, uint16_t)
 #undef REPLAY_EACH_OF_WIDTH
 #undef REPLAY_EACH_OF_SIGN
+#undef REPLAY_EACH_ALONE
+
+// The larger or smaller one of a sum and a number, of three, and of two with whether it is the first; of words and of
+// halfwords. A sum is modulo the width; `relu`: at least 0.
+#define REPLAY_CHOICE_OF_SIGN(max, pick, ORDER, s, S, T16)                          \
+  inline S __viadd##max##_##s##32(S a, S b, S c) {                                                    \
+    return replay_rt::pick((S)((unsigned)a + (unsigned)b), c);                                        \
+  }                                                                                                   \
+  inline S __vi##max##3_##s##32(S a, S b, S c) { return replay_rt::pick(replay_rt::pick(a, b), c); }  \
+  inline S __vib##max##_##s##32(S a, S b, bool* is_first) {                                           \
+    *is_first = a ORDER b;                                                                            \
+    return replay_rt::pick(a, b);                                                                     \
+  }                                                                                                   \
+  REPLAY_EACH_OF_THREE(__viadd##max##_##s##16x2, 16, T16, replay_rt::pick((int)T16(a + b), c))        \
+  REPLAY_EACH_OF_THREE(__vi##max##3_##s##16x2, 16, T16, replay_rt::pick(replay_rt::pick(a, b), c))    \
+  inline unsigned __vib##max##_##s##16x2(unsigned a, unsigned b, bool* is_high_first,                 \
+                                         bool* is_low_first) {                                        \
+    *is_high_first = T16(a >> 16) ORDER T16(b >> 16);                                                 \
+    *is_low_first = T16(a) ORDER T16(b);                                                              \
+    return (*is_high_first ? a : b) >> 16 << 16 | ((*is_low_first ? a : b) & 0xffffu);                \
+  }
+#define REPLAY_CHOICE(max, pick, ORDER)                                                               \
+  REPLAY_CHOICE_OF_SIGN(max, pick, ORDER, s, int, int16_t)                                    \
+  REPLAY_CHOICE_OF_SIGN(max, pick, ORDER, u, unsigned, uint16_t)                              \
+  inline int __vi##max##_s32_relu(int a, int b) {                                                     \
+    return replay_rt::larger(replay_rt::pick(a, b), 0);                                               \
+  }                                                                                                   \
+  inline int __viadd##max##_s32_relu(int a, int b, int c) {                                           \
+    return replay_rt::larger(__viadd##max##_s32(a, b, c), 0);                                         \
+  }                                                                                                   \
+  inline int __vi##max##3_s32_relu(int a, int b, int c) {                                             \
+    return replay_rt::larger(__vi##max##3_s32(a, b, c), 0);                                           \
+  }                                                                                                   \
+  REPLAY_EACH(__vi##max##_s16x2_relu, 16, int16_t, replay_rt::larger(replay_rt::pick(a, b), 0))       \
+  inline unsigned __viadd##max##_s16x2_relu(unsigned a, unsigned b, unsigned c) {                     \
+    return __vi##max##_s16x2_relu(__viadd##max##_s16x2(a, b, c), __viadd##max##_s16x2(a, b, c));      \
+  }                                                                                                   \
+  inline unsigned __vi##max##3_s16x2_relu(unsigned a, unsigned b, unsigned c) {                       \
+    return __vi##max##_s16x2_relu(__vi##max##3_s16x2(a, b, c), __vi##max##3_s16x2(a, b, c));          \
+  }
+REPLAY_CHOICE(max, larger, >=)
+REPLAY_CHOICE(min, smaller, <=)
+#undef REPLAY_CHOICE
+#undef REPLAY_CHOICE_OF_SIGN
+#undef REPLAY_EACH_OF_THREE
 #undef REPLAY_EACH

@@ -161,3 +161,4 @@ inline replay_rt::real __saturatef(replay_rt::real x) {
 
 #include "replay/integer_intrinsics.h"
 #include "replay/rounding_intrinsics.h"
+#include "replay/special_functions.h"

@@ -144,6 +144,8 @@ REPLAY_INTEGER(unsigned, uint)
 REPLAY_INTEGER(long long, ll)
 REPLAY_INTEGER(unsigned long long, ull)
 #undef REPLAY_INTEGER
+inline signed char REPLAY_API(__, 2char_rz)(REPLAY_N x) { return (signed char)x; }
+inline unsigned char REPLAY_API(__, 2uchar_rz)(REPLAY_N x) { return (unsigned char)x; }
 
 // Bit patterns.
 #ifdef REPLAY_SHADOW
@@ -318,6 +320,7 @@ REPLAY_FUNCTION(log10, ::log10(x))
 REPLAY_FUNCTION(sin, ::sin(x))
 REPLAY_FUNCTION(cos, ::cos(x))
 REPLAY_FUNCTION(tanh, ::tanh(x))
+REPLAY_FUNCTION(tanh_approx, ::tanh(x))
 #undef REPLAY_FUNCTION
 
 // Pairs, member by member.
@@ -350,6 +353,11 @@ REPLAY_PAIR_2(__hmin2_nan, __hmin_nan)
 REPLAY_PAIR_3(__hfma2, __hfma)
 REPLAY_PAIR_3(__hfma2_sat, __hfma_sat)
 REPLAY_PAIR_3(__hfma2_relu, __hfma_relu)
+/// a * b + c of complex numbers.
+inline REPLAY_N2 __hcmadd(REPLAY_N2 a, REPLAY_N2 b, REPLAY_N2 c) {
+  const REPLAY_N re = __hfma(a.x, b.x, c.x), im = __hfma(a.x, b.y, c.y);
+  return REPLAY_N2(__hfma(__hneg(a.y), b.y, re), __hfma(a.y, b.x, im));
+}
 inline REPLAY_N2 __hisnan2(REPLAY_N2 a) {
   return REPLAY_N2(REPLAY_N((int)__hisnan(a.x)), REPLAY_N((int)__hisnan(a.y)));
 }

@@ -143,6 +143,19 @@ inline T directed_from_integer(rounding_mode mode, I x) {
   }
 REPLAY_ROUNDED_ALL(double, __dadd, __dsub, __dmul, __ddiv, __drcp, __dsqrt, __fma)
 REPLAY_ROUNDED_ALL(replay_rt::real, __fadd, __fsub, __fmul, __fdiv, __frcp, __fsqrt, __fmaf)
+// The names for code that is compiled with subnormal numbers cut to zero.
+inline replay_rt::real __fmaf_ieee_rn(replay_rt::real x, replay_rt::real y, replay_rt::real z) {
+  return __fmaf_rn(x, y, z);
+}
+inline replay_rt::real __fmaf_ieee_rz(replay_rt::real x, replay_rt::real y, replay_rt::real z) {
+  return __fmaf_rz(x, y, z);
+}
+inline replay_rt::real __fmaf_ieee_ru(replay_rt::real x, replay_rt::real y, replay_rt::real z) {
+  return __fmaf_ru(x, y, z);
+}
+inline replay_rt::real __fmaf_ieee_rd(replay_rt::real x, replay_rt::real y, replay_rt::real z) {
+  return __fmaf_rd(x, y, z);
+}
 #undef REPLAY_ROUNDED_ALL
 #undef REPLAY_ROUNDED_2
 inline replay_rt::real __frsqrt_rn(replay_rt::real x) { return ::rsqrt(x); }
