@@ -1,6 +1,6 @@
 //! CUDA's SIMD and integer intrinsics, and its functions that a C library lacks: `tests/engine/public/{simd,special}`.
 
-use super::public::{Public, Tensor, on_a_gpu};
+use super::public::{Public, Tensor, numbers, on_a_gpu};
 
 /// A pseudo-random word, as `next_word` of `simd.cu` has it.
 fn next_word(state: &mut u32) -> u32 {
@@ -315,6 +315,51 @@ fn functions_that_a_c_library_lacks_have_the_values_of_an_arbitrary_precision_li
     let harness = "call = \"run(y, x, 8);\"\n[inputs.x]\ndtype = \"f32\"\nshape = [64]\n\
                    [outputs.y]\ndtype = \"f32\"\nshape = [80]\n";
     Public::new("special", harness, &tensors).assert_gives("y", &expected, 5e-7);
+}
+
+/// A complex number in polar form: length and angle.
+fn to_polar([re, im]: [f64; 2]) -> [f64; 2] {
+    [re.hypot(im), im.atan2(re)]
+}
+
+fn from_polar([length, angle]: [f64; 2]) -> [f64; 2] {
+    [length * angle.cos(), length * angle.sin()]
+}
+
+fn multiply(a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
+    let [a, b] = [a, b].map(to_polar);
+    from_polar([a[0] * b[0], a[1] + b[1]])
+}
+
+fn divide(a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
+    let [length, angle] = to_polar(b);
+    multiply(a, from_polar([1.0 / length, -angle]))
+}
+
+#[test]
+fn complex_numbers_of_three_libraries_are_those_of_the_plane_also_in_the_shadow() {
+    const COUNT: usize = 8;
+    let values = numbers(2 * COUNT, 5);
+    let plane: Vec<[f64; 2]> =
+        values.chunks(2).map(|pair| [f64::from(pair[0]), f64::from(pair[1])]).collect();
+    let mut rows: [Vec<f64>; 3] = Default::default();
+    for place in 0..COUNT {
+        let [a, b] = [plane[place], plane[(place + 1) % COUNT]];
+        rows[0].extend(divide(multiply(a, b), [b[0] + 3.0, b[1] + to_polar(a)[0]]));
+        let power = divide(from_polar([a[0].exp(), a[1]]), [2.0 * b[0] + 3.0, 2.0 * b[1]]);
+        let [length, angle] = to_polar(a);
+        let root = from_polar([length.sqrt(), angle / 2.0]);
+        rows[1].extend([power[0] + root[0] - b[0], power[1] + root[1] + b[1]]);
+        let [length, angle] = to_polar([2.5, a[1]]);
+        let power = from_polar([length.powf(1.5), 1.5 * angle]);
+        let turned = multiply(from_polar([1.0, a[0]]), b);
+        let sum = [turned[0] + power[0], turned[1] + power[1]];
+        rows[2].extend([sum[0], to_polar(sum)[0]]);
+    }
+    let tensors: [Tensor; 1] = [("x", &values, &[2 * COUNT])];
+    let harness = "call = \"run(y, x, 8);\"\n[inputs.x]\ndtype = \"f32\"\nshape = [16]\n\
+                   [outputs.y]\ndtype = \"f32\"\nshape = [48]\n";
+    Public::new("complex", harness, &tensors).assert_gives("y", &rows.concat(), 2e-6);
 }
 
 #[test]

@@ -35,17 +35,17 @@
   __device__ inline Complex cuCfma##suffix(Complex a, Complex b, Complex c) {                 \
     return cuCadd##suffix(cuCmul##suffix(a, b), c);                                           \
   }
-REPLAY_COMPLEX(cuFloatComplex, float2, float, f)
+REPLAY_COMPLEX(cuFloatComplex, float2, replay_rt::real, f)
 REPLAY_COMPLEX(cuDoubleComplex, double2, double, )
 #undef REPLAY_COMPLEX
 
 typedef cuFloatComplex cuComplex;
-__device__ inline cuFloatComplex make_cuComplex(float real, float imaginary) {
+__device__ inline cuFloatComplex make_cuComplex(replay_rt::real real, replay_rt::real imaginary) {
   return make_cuFloatComplex(real, imaginary);
 }
 __device__ inline cuDoubleComplex cuComplexFloatToDouble(cuFloatComplex z) {
   return make_cuDoubleComplex(z.x, z.y);
 }
 __device__ inline cuFloatComplex cuComplexDoubleToFloat(cuDoubleComplex z) {
-  return make_cuFloatComplex((float)z.x, (float)z.y);
+  return make_cuFloatComplex((replay_rt::real)z.x, (replay_rt::real)z.y);
 }
