@@ -102,6 +102,27 @@ fn every_name_of_the_math_api_is_declared() {
 }
 
 #[test]
+fn headers_compile_together_in_either_order() {
+    let include = root().join("crates/runtime/include");
+    let mut headers = Vec::new();
+    for folder in ["", "crt", "cub", "cuda", "cuda/std", "thrust", "cooperative_groups"] {
+        let files = include.join(folder).read_dir().unwrap().map(|entry| entry.unwrap());
+        let files = files.filter(|entry| entry.file_type().unwrap().is_file());
+        headers.extend(files.map(|entry| Path::new(folder).join(entry.file_name())));
+    }
+    headers.sort();
+    assert!(headers.len() > 60);
+    let lines = headers.iter().map(|header| format!("#include <{}>\n", header.display()));
+    for includes in [lines.clone().collect::<String>(), lines.rev().collect()] {
+        for compiler in compilers() {
+            for flags in [&["-w"][..], &["-w", "-DREPLAY_SHADOW"], &["-w", "-std=c++20"]] {
+                assert_eq!(complaint(compiler, flags, &includes), None, "{compiler} {flags:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn warps_groups_atomics_and_printf_do_as_the_programming_guide_says() {
     passes("device.cpp");
 }

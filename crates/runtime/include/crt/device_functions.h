@@ -1,0 +1,4 @@
+// CUDA's device functions, a part of cuda_runtime.h.
+#pragma once
+
+#include "cuda_runtime.h"

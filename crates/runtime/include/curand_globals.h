@@ -1,0 +1,4 @@
+// The common part of the generators of cuRAND, a part of curand_kernel.h.
+#pragma once
+
+#include "curand_kernel.h"

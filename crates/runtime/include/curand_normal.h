@@ -1,0 +1,4 @@
+// Normal distributions of cuRAND, a part of curand_kernel.h.
+#pragma once
+
+#include "curand_kernel.h"

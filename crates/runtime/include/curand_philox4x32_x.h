@@ -1,0 +1,4 @@
+// The generator Philox of cuRAND, a part of curand_kernel.h.
+#pragma once
+
+#include "curand_kernel.h"

@@ -1,0 +1,4 @@
+// Loads with cache hints, and what else came with compute capability 3.2, a part of cuda_runtime.h.
+#pragma once
+
+#include "cuda_runtime.h"

@@ -1,0 +1,4 @@
+// What came with compute capability 3.5, a part of cuda_runtime.h.
+#pragma once
+
+#include "cuda_runtime.h"

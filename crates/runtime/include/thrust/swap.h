@@ -1,0 +1,4 @@
+// Thrust's swap.
+#pragma once
+
+#include "replay/thrust_algorithms.h"
