@@ -6,7 +6,7 @@ use replay::runtime::report::{AccessFinding, FoundKind};
 use replay::worker::Ending;
 
 use super::project::elements;
-use super::public::{Public, Tensor, on_a_gpu};
+use super::public::{Public, Tensor, numbers, on_a_gpu};
 
 fn input() -> Vec<f32> {
     (0..5000).map(|i: usize| ((i * 7919) % 61) as f32 / 4.0 - 7.0).collect()
@@ -199,6 +199,48 @@ fn cub_reduces_scans_and_sorts_device_memory() {
     expected.extend(order.iter().map(|&at| at as f64));
     expected.extend(running(&x));
     public(3).assert_gives("out", &expected, 0.0);
+}
+
+#[test]
+fn cub_chooses_encodes_and_counts_device_memory() {
+    const COUNT: usize = 64;
+    let values = numbers(COUNT, 9);
+    let x: Vec<f64> = values.iter().map(|&x| f64::from(x)).collect();
+    // Runs of 4, but for some of one.
+    let keys: Vec<i32> = (0..COUNT).map(|i| i32::from(i % 8 < 5) * (1 + i as i32 / 8)).collect();
+    let (positive, others): (Vec<f64>, Vec<f64>) = x.iter().partition(|&&x| x > 0.0);
+    let mut runs: Vec<(i32, Vec<usize>)> = Vec::new();
+    for (place, &key) in keys.iter().enumerate() {
+        match runs.last_mut().filter(|(last, _)| *last == key) {
+            Some((_, places)) => places.push(place),
+            None => runs.push((key, vec![place])),
+        }
+    }
+    let flagged: Vec<f64> = (0..COUNT).filter(|&i| keys[i] != 0).map(|i| x[i]).collect();
+    let row = |values: &[f64]| [values, &vec![0.0; COUNT - values.len()]].concat();
+    let counts =
+        [positive.len(), positive.len(), flagged.len(), runs.len(), runs.len(), runs.len()];
+    let mut expected: Vec<f64> = counts.iter().map(|&count| count as f64).collect();
+    expected.extend([runs.len() as f64, (0..COUNT).map(|i| (3 + i) as f64).sum()]);
+    expected.extend(row(&positive));
+    expected.extend(positive.iter().chain(others.iter().rev()));
+    expected.extend(row(&flagged));
+    let unique: Vec<f64> = runs.iter().map(|(key, _)| f64::from(*key)).collect();
+    let lengths: Vec<f64> = runs.iter().map(|(_, places)| places.len() as f64).collect();
+    expected.extend(row(&[unique, lengths].concat()));
+    let sum = |(_, places): &(i32, Vec<usize>)| places.iter().map(|&i| 2.0 * x[i]).sum();
+    expected.extend(row(&runs.iter().map(sum).collect::<Vec<f64>>()));
+    let bin = |bin: usize| x.iter().filter(|x| ((*x + 2.0) * 2.0) as usize == bin).count() as f64;
+    expected.extend(row(&(0..8).map(bin).collect::<Vec<f64>>()));
+    let mut sorted = x.clone();
+    sorted.chunks_mut(8).for_each(|segment| segment.sort_by(|a, b| b.total_cmp(a)));
+    expected.extend([sorted.clone(), sorted].concat());
+    let harness = "call = \"run(y, x, keys, 64);\"\n\
+                   [inputs.x]\ndtype = \"f32\"\nshape = [64]\n[inputs.keys]\ndtype = \"f32\"\nshape = [64]\n\
+                   [outputs.y]\ndtype = \"f32\"\nshape = [520]\n";
+    let key_values: Vec<f32> = keys.iter().map(|&key| key as f32).collect();
+    let tensors: [Tensor; 2] = [("x", &values, &[COUNT]), ("keys", &key_values, &[COUNT])];
+    Public::new("selection", harness, &tensors).assert_gives("y", &expected, 1e-6);
 }
 
 #[test]

@@ -3,4 +3,6 @@
 
 #include "replay/cub_block.h"
 #include "replay/cub_device.h"
+#include "replay/cub_iterators.h"
+#include "replay/cub_select.h"
 #include "replay/cub_sort.h"

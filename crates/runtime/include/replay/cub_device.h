@@ -49,6 +49,19 @@ inline cudaError_t replay_launch(void (*kernel)(P...), const char* name, unsigne
   return replay_rt::as_error(replay_rt::abi->get_last_error(0));
 }
 
+/// Work without temporary memory, by one block.
+template <class F>
+void replay_run_work(F work) {
+  work(blockIdx.x);
+}
+template <class F>
+inline cudaError_t replay_device_work(void* temp, size_t& bytes, unsigned blocks, cudaStream_t stream, const char* name,
+                                      replay_site site, F work) {
+  if (temp == nullptr) return bytes = 1, cudaSuccess;
+  if (blocks == 0) return cudaSuccess;
+  return replay_launch(&replay_run_work<F>, name, blocks, stream, site, work);
+}
+
 template <class T, class I, class O, class Op>
 inline cudaError_t replay_reduce(void* temp, size_t& bytes, I in, O out, long long count, Op op,
                                  T initial, bool has_initial, cudaStream_t stream, const char* name,
@@ -102,6 +115,23 @@ struct DeviceReduce {
   REPLAY_DEVICE_REDUCE(Max, item, in, cub::Max)
   REPLAY_DEVICE_REDUCE(Min, item, in, cub::Min)
 #undef REPLAY_DEVICE_REDUCE
+  /// The sum of each run of equal keys, from its first item to its last.
+  template <class K, class U, class V, class A, class N, class Op>
+  static cudaError_t ReduceByKey(void* temp, size_t& bytes, K keys, U unique, V values, A sums, N run_count, Op op,
+                                 long long count, cudaStream_t stream = nullptr, REPLAY_SITE_PARAMS) {
+    return replay_device_work(temp, bytes, 1, stream, "cub::DeviceReduce::ReduceByKey", {file, line},
+                              [=](unsigned) mutable {
+                                long long runs = 0;
+                                for (long long i = 0; i < count;) {
+                                  replay_item<V> sum = values[i];
+                                  const replay_item<K> key = keys[i];
+                                  for (i++; i < count && keys[i] == key; i++) sum = op(sum, replay_item<V>(values[i]));
+                                  unique[runs] = key;
+                                  sums[runs++] = sum;
+                                }
+                                *run_count = runs;
+                              });
+  }
   template <class I, class O>
   static cudaError_t ArgMax(void* temp, size_t& bytes, I in, O out, long long count,
                             cudaStream_t stream = nullptr, REPLAY_SITE_PARAMS) {

@@ -1,0 +1,4 @@
+// CUB: one of the algorithms over device memory.
+#pragma once
+
+#include "replay/cub_select.h"
