@@ -13,9 +13,11 @@ mod error;
 #[doc(hidden)]
 pub mod fuzz;
 mod graph;
+mod hunks;
 mod keys;
 mod libgit2;
 mod lineage;
+mod memory;
 mod objects;
 mod opened;
 mod other_revisions;
@@ -45,6 +47,7 @@ pub use error::{
     CommitCandidate, GitCause, HistoryError, OtherNames, Rename, SourceFault, SourceOrigin,
 };
 pub use graph::{CommitGraph, GraphNode};
+pub use hunks::{ConflictCause, Hunk, HunkConflict, HunkKind, HunkedChange, Reversal};
 pub use other_revisions::OtherRevisionPath;
 pub use overlay::{OVERLAY, Overlay};
 pub use source_set::{

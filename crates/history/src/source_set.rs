@@ -354,7 +354,7 @@ fn read_file(
 }
 
 impl SourceSet {
-    fn new(mut files: Vec<SourceFile>, mut tree: Vec<TreeFile>) -> SourceSet {
+    pub(super) fn new(mut files: Vec<SourceFile>, mut tree: Vec<TreeFile>) -> SourceSet {
         // `Source` sorts before `Include`: it is the role to stay.
         files.sort_by(|a, b| (&a.path, a.role).cmp(&(&b.path, b.role)));
         files.dedup_by(|later, first| later.path == first.path);
