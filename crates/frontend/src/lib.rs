@@ -13,6 +13,7 @@ mod byte_casts;
 mod byte_counts;
 mod call_statements;
 mod call_tensors;
+mod code_lines;
 mod conditions;
 mod device;
 mod device_shadow;
@@ -55,6 +56,7 @@ mod void_casts;
 
 pub use call_statements::{CallStatement, StatementGives, split_call_statements};
 pub use call_tensors::{CallTensors, bind_call_tensors};
+pub use code_lines::{find_function_lines, is_same_code};
 pub use error::FrontendError;
 pub use launches::find_launched_name;
 pub use parameter_uses::ParameterUse;

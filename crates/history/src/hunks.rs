@@ -191,14 +191,13 @@ impl HunkedChange {
         edit_source_set(before, after, &edits)
     }
 
-    /// The text of the file of hunk `number` before the change, and with this hunk alone; none if it is not a text, or not
-    /// there on both sides.
-    pub fn texts_around(&self, number: usize) -> Option<[String; 2]> {
-        let file =
-            self.files.iter().find(|file| file.lines.iter().any(|(own, _)| *own == number))?;
-        let with_hunk = file.with_hunks(&BTreeSet::from([number]))?;
-        let before = file.edit.old.as_ref()?;
-        Some([text_of(&before.content)?, text_of(&with_hunk.content)?])
+    /// The text of the file of hunk `number` with the hunks `kept`; none if it is not there, or not a text.
+    pub fn file_text(&self, number: usize, kept: &BTreeSet<usize>) -> Option<String> {
+        let has_hunk = |file: &&ChangedFile| {
+            file.whole == Some(number) || file.lines.iter().any(|(own, _)| *own == number)
+        };
+        let state = self.files.iter().find(has_hunk)?.with_hunks(kept)?;
+        str::from_utf8(&state.content).ok().map(str::to_owned)
     }
 
     /// Takes the hunks `taken` back from the revision with the source sets `onto`: a merge of three sides, with the
@@ -532,10 +531,6 @@ fn format_lines(sign: char, lines: &[&[u8]]) -> String {
         text.push('\n');
     }
     text
-}
-
-fn text_of(content: &[u8]) -> Option<String> {
-    str::from_utf8(content).ok().map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -207,11 +207,13 @@ fn a_patch_names_files_from_the_root() {
 }
 
 #[test]
-fn a_hunk_has_the_texts_around_it() {
+fn the_file_of_a_hunk_has_a_text_with_any_others() {
     let before = sources(&[("a.cu", BEFORE), ("b.cu", "b\n")]);
     let after = sources(&[("a.cu", AFTER), ("c.cu", "other\n")]);
     let change = cut(&before, &after);
-    let texts = change.texts_around(1).unwrap();
-    assert_eq!(texts, [BEFORE.to_owned(), BEFORE.replace('7', "seven")]);
-    assert_eq!(change.texts_around(2), None, "a whole file");
+    let text = |number, kept: &[usize]| change.file_text(number, &kept.iter().copied().collect());
+    assert_eq!(text(1, &[]).unwrap(), BEFORE);
+    assert_eq!(text(0, &[1, 3]).unwrap(), BEFORE.replace('7', "seven"));
+    assert_eq!(text(3, &[]), None, "c.cu is not there");
+    assert_eq!(text(3, &[3]).unwrap(), "other\n");
 }
