@@ -20,6 +20,10 @@ use super::{
 /// The bytes in which git looks for a zero to call a file binary (`FIRST_FEW_BYTES`, xdiff-interface.c).
 const FIRST_BYTES: usize = 8000;
 
+/// The most lines between changed ones within one hunk. Code that is rewritten keeps such lines by chance; without them each
+/// part of it would be a hunk that does not compile alone.
+const LINES_WITHIN: u32 = 3;
+
 /// A part of a change that can be made without the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hunk {
@@ -158,17 +162,14 @@ impl HunkedChange {
             self.hunks.push(file.edit.as_hunk(kind));
         }
         if let (true, Some(old), Some(new)) = (has_lines, &file.edit.old, &file.edit.new) {
-            let old_lines = cut_lines(&old.content);
-            let new_lines = cut_lines(&new.content);
-            for edit in diff_lines(&old.content, &new.content)? {
+            for edit in diff_lines(&old.content, &new.content, LINES_WITHIN)? {
                 file.lines.push((self.hunks.len(), edit.clone()));
                 self.hunks.push(Hunk {
                     path: new.path.clone(),
                     kind: HunkKind::Lines,
-                    text: format_lines('-', &old_lines[edit.old.clone()])
-                        + &format_lines('+', &new_lines[edit.new.clone()]),
                     old: edit.old.start + 1..edit.old.end + 1,
                     new: edit.new.start + 1..edit.new.end + 1,
+                    text: edit.text,
                 });
             }
         }
@@ -503,9 +504,9 @@ fn merge_lines(
 ) -> Result<Result<Vec<u8>, Range<usize>>, git2::Error> {
     let own_lines = cut_lines(ours);
     let their_lines = cut_lines(theirs);
-    let own_edits = diff_lines(ancestor, ours)?;
+    let own_edits = diff_lines(ancestor, ours, 0)?;
     let mut replaced: Vec<(Range<usize>, &[&[u8]])> = Vec::new();
-    for edit in diff_lines(ancestor, theirs)? {
+    for edit in diff_lines(ancestor, theirs, 0)? {
         let lines = &their_lines[edit.new];
         let mut in_the_way = own_edits.iter().filter(|own| {
             let touches = own.old.start <= edit.old.end && edit.old.start <= own.old.end;

@@ -23,11 +23,14 @@ pub(super) struct FileEdit {
     pub new: Option<FileState>,
 }
 
-/// Lines of two texts, counted from zero.
+/// Lines of two texts that differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LineEdit {
+    /// Those of the old text, counted from zero.
     pub old: std::ops::Range<usize>,
     pub new: std::ops::Range<usize>,
+    /// Both as in a diff, each with its sign.
+    pub text: String,
 }
 
 /// The lines of `content` with their ends.
@@ -35,17 +38,31 @@ pub(super) fn cut_lines(content: &[u8]) -> Vec<&[u8]> {
     content.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-/// The lines that differ, without context.
-pub(super) fn diff_lines(old: &[u8], new: &[u8]) -> Result<Vec<LineEdit>, git2::Error> {
+/// The lines that differ, without context; those with at most `joined` others between them are one edit.
+pub(super) fn diff_lines(
+    old: &[u8],
+    new: &[u8],
+    joined: u32,
+) -> Result<Vec<LineEdit>, git2::Error> {
     let mut options = DiffOptions::new();
-    options.context_lines(0).interhunk_lines(0).indent_heuristic(true).force_text(true);
+    options.context_lines(0).interhunk_lines(joined).indent_heuristic(true).force_text(true);
     let patch = Patch::from_buffers(old, None, new, None, Some(&mut options))?;
     let mut edits = Vec::new();
     for number in 0..patch.num_hunks() {
-        let (hunk, _) = patch.hunk(number)?;
+        let (hunk, line_count) = patch.hunk(number)?;
         let old = place_of_lines(hunk.old_start(), hunk.old_lines());
         let new = place_of_lines(hunk.new_start(), hunk.new_lines());
-        edits.push(LineEdit { old, new });
+        let mut text = String::new();
+        for place in 0..line_count {
+            let line = patch.line_in_hunk(number, place)?;
+            if matches!(line.origin(), '+' | '-' | ' ') {
+                let content = String::from_utf8_lossy(line.content());
+                text.push(line.origin());
+                text.push_str(content.strip_suffix('\n').unwrap_or(&content));
+                text.push('\n');
+            }
+        }
+        edits.push(LineEdit { old, new, text });
     }
     Ok(edits)
 }

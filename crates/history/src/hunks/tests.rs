@@ -49,25 +49,37 @@ fn assert_ends_and_counts(before: &SourceSet, after: &SourceSet) {
     }
 }
 
+/// `line` with a number, for each of those.
+fn numbered(numbers: std::ops::RangeInclusive<usize>) -> String {
+    numbers.map(|number| format!("line {number}\n")).collect()
+}
+
 #[test]
 fn hunks_without_context_are_made_one_by_one() {
-    let before = sources(&[("a.cu", "1\n2\n3\n4\n5\n6\n")]);
-    let after = sources(&[("a.cu", "0\n1\n2\nthree\nand\n4\n6\nend")]);
+    let before = sources(&[("a.cu", &numbered(1..=20))]);
+    let changed = numbered(1..=20)
+        .replace("line 5\n", "five\nand\n")
+        .replace("line 9\n", "nine\n")
+        .replace("line 14\n", "");
+    let after = sources(&[("a.cu", &format!("0\n{changed}end"))]);
     let change = cut(&before, &after);
     let told: Vec<_> = change
         .hunks()
         .iter()
         .map(|hunk| (hunk.old.clone(), hunk.new.clone(), hunk.text.as_str()))
         .collect();
+    let joined = "-line 5\n+five\n+and\n line 6\n line 7\n line 8\n-line 9\n+nine\n";
     let expected = [
         (1..1, 1..2, "+0\n"),
-        (3..4, 4..6, "-3\n+three\n+and\n"),
-        (5..6, 7..7, "-5\n"),
-        (7..7, 8..9, "+end\n"),
+        (5..10, 6..12, joined),
+        (14..15, 16..16, "-line 14\n"),
+        (21..21, 22..23, "+end\n"),
     ];
     assert_eq!(told, expected);
     let kept = change.apply(&before, &after, &BTreeSet::from([1, 3]));
-    assert_eq!(text(&kept, "a.cu"), "1\n2\nthree\nand\n4\n5\n6\nend");
+    let numbers_kept =
+        numbered(1..=20).replace("line 5\n", "five\nand\n").replace("line 9\n", "nine\n");
+    assert_eq!(text(&kept, "a.cu"), numbers_kept + "end");
     assert_ends_and_counts(&before, &after);
 }
 
@@ -147,8 +159,8 @@ fn files_of_several_fixtures_are_changed_where_they_are_read() {
     assert_eq!([text(&second, loss), text(&second, kernel)], ["a\n", "l\n"]);
 }
 
-const BEFORE: &str = "1\n2\n3\n4\n5\n6\n7\n8\n";
-const AFTER: &str = "1\n2\nthree\n4\n5\n6\nseven\n8\n";
+const BEFORE: &str = "1\n2\n3\n4\n5\n-\n6\n7\n8\n";
+const AFTER: &str = "1\n2\nthree\n4\n5\n-\n6\nseven\n8\n";
 
 /// The text on which both hunks of the change, or one, are taken back.
 fn take_back(onto: &str, taken: &[usize]) -> Result<String, String> {
@@ -162,11 +174,11 @@ fn take_back(onto: &str, taken: &[usize]) -> Result<String, String> {
 
 #[test]
 fn a_hunk_is_taken_back_around_later_changes() {
-    let later = "new\n1\n2\nthree\n4\n5\n6\nseven\n8\nend\n";
-    assert_eq!(take_back(later, &[0]).unwrap(), "new\n1\n2\n3\n4\n5\n6\nseven\n8\nend\n");
-    assert_eq!(take_back(later, &[0, 1]).unwrap(), "new\n1\n2\n3\n4\n5\n6\n7\n8\nend\n");
+    let later = "new\n1\n2\nthree\n4\n5\n-\n6\nseven\n8\nend\n";
+    assert_eq!(take_back(later, &[0]).unwrap(), "new\n1\n2\n3\n4\n5\n-\n6\nseven\n8\nend\n");
+    assert_eq!(take_back(later, &[0, 1]).unwrap(), "new\n1\n2\n3\n4\n5\n-\n6\n7\n8\nend\n");
     // One of them was taken back already.
-    let half = "1\n2\n3\n4\n5\n6\nseven\n8\n";
+    let half = "1\n2\n3\n4\n5\n-\n6\nseven\n8\n";
     assert_eq!(take_back(half, &[0, 1]).unwrap(), BEFORE);
     assert_eq!(take_back(half, &[0]).unwrap(), half);
 }
@@ -174,9 +186,9 @@ fn a_hunk_is_taken_back_around_later_changes() {
 #[test]
 fn later_changes_of_the_lines_or_beside_them_are_in_the_way() {
     let told = |onto| take_back(onto, &[0]).unwrap_err();
-    insta::assert_snapshot!(told("0\n1\n2\nTHREE\n4\n5\n6\nseven\n8\n"), @"a.cu:4 was changed since");
-    insta::assert_snapshot!(told("1\nii\niii\nthree\n4\n5\n6\nseven\n8\n"), @"a.cu:2-3 were changed since");
-    insta::assert_snapshot!(told("1\n4\n5\n6\nseven\n8\n"), @"a.cu: lines before line 2 were removed since");
+    insta::assert_snapshot!(told("0\n1\n2\nTHREE\n4\n5\n-\n6\nseven\n8\n"), @"a.cu:4 was changed since");
+    insta::assert_snapshot!(told("1\nii\niii\nthree\n4\n5\n-\n6\nseven\n8\n"), @"a.cu:2-3 were changed since");
+    insta::assert_snapshot!(told("1\n4\n5\n-\n6\nseven\n8\n"), @"a.cu: lines before line 2 were removed since");
 }
 
 #[test]
