@@ -5,8 +5,8 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use ::replay::bisect::{
-    BisectEnds, Bisection, Direction, Event, Look, On, SearchEnd, SearchReport, SearchTarget,
-    TestFindings, Trusted,
+    BisectEnds, Bisection, Direction, Event, HunkSearch, Look, On, SearchEnd, SearchReport,
+    SearchTarget, TestFindings, Trusted,
 };
 use ::replay::cache::Cache;
 use ::replay::harness::Harness;
@@ -23,6 +23,7 @@ use super::exit;
 use super::fixtures;
 use super::messages;
 use super::out::{print, println};
+use super::patch_file::PatchFile;
 use super::progress::Progress;
 use super::project::{Project, RequestedRevision};
 use super::replay::CheckArg;
@@ -81,6 +82,15 @@ pub struct BisectArgs {
     /// Write the answer to a file too, or to several; the ending names the format: .html, .md
     #[arg(long, value_name = "FILE")]
     report: Vec<PathBuf>,
+    /// Find the hunks of the culprit that carry the defect as well, and whether reversing them mends the bad end
+    ///
+    /// It takes at most about twice as many tests as the search. `replay blame` does the same for one
+    /// commit, without a limit.
+    #[arg(long)]
+    hunks: bool,
+    /// Write the patch that reverses these hunks on the bad end; `git apply` takes it. Implies --hunks
+    #[arg(long, value_name = "FILE")]
+    patch: Option<PathBuf>,
     #[command(flatten)]
     cluster: ClusterArgs,
 }
@@ -110,7 +120,7 @@ impl BisectArgs {
 
 /// How the answer of a search is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum SearchFormat {
+pub enum SearchFormat {
     /// For people
     Text,
     /// For programs; docs/schema.md describes it
@@ -123,7 +133,7 @@ enum SearchFormat {
 
 /// The condition for a bad commit.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum OnArg {
+pub enum OnArg {
     /// An output beyond noise and not closer to the truth, or one that depends on the order of blocks
     /// and threads, or a failure
     Wrong,
@@ -157,6 +167,7 @@ impl From<OnArg> for On {
 /// Searches, and prints the answer.
 pub fn run_bisect(args: &BisectArgs, session: &Session) -> CliResult<u8> {
     let files = ReportFiles::named(&args.report, &[FileFormat::Html, FileFormat::Markdown])?;
+    let patch_file = args.patch.as_deref().map(PatchFile::named).transpose()?;
     args.refuse_unchecked_gradients(session)?;
     let progress = Progress::start();
     progress.say("reading the history");
@@ -167,30 +178,58 @@ pub fn run_bisect(args: &BisectArgs, session: &Session) -> CliResult<u8> {
     }
     let RequestedSearch { mut bisection, ends, origin } =
         create_requested_search(args, session, &history, targets)?;
-    bisection.illustrated = args.format == SearchFormat::Html || files.have_page();
+    let asks_for_hunks = args.hunks || args.patch.is_some();
+    bisection.hunk_search = asks_for_hunks.then_some(HunkSearch { is_brief: true, onto: None });
     let fixtures = SearchTarget::names(&bisection.targets);
     let request = SearchRequest { fixtures, ends: &ends, origin };
-    if args.format == SearchFormat::Json {
-        println!("{}", report::render_begin_json(&request, run_record()));
-        if let (Some(origin), BisectEnds::Claimed { good, .. }) = (&request.origin, &ends) {
+    let output =
+        SearchOutput { format: args.format, files, patch_file, first_parent: args.first_parent };
+    answer_search(bisection, &request, &output, progress)
+}
+
+/// Where the answer of a search goes.
+pub struct SearchOutput {
+    pub format: SearchFormat,
+    pub files: ReportFiles,
+    pub patch_file: Option<PatchFile>,
+    /// Whether the search follows only first parents.
+    pub first_parent: bool,
+}
+
+/// Searches as `request` says, and writes the answer.
+pub fn answer_search(
+    mut bisection: Bisection<'_>,
+    request: &SearchRequest<'_>,
+    output: &SearchOutput,
+    progress: Progress,
+) -> CliResult<u8> {
+    let SearchOutput { format, files, patch_file, first_parent } = output;
+    bisection.illustrated = *format == SearchFormat::Html || files.have_page();
+    let ends = request.ends;
+    if *format == SearchFormat::Json {
+        println!("{}", report::render_begin_json(request, run_record()));
+        if let (Some(origin), BisectEnds::Claimed { good, .. }) = (&request.origin, ends) {
             println!("{}", report::render_recorded_json(&origin.snapshot, good));
         }
     }
-    let mut watcher = Watcher { progress: &progress, format: args.format, busy: BTreeSet::new() };
-    let report = bisection.search(&ends, &mut |event| watcher.hear(&event))?;
+    let mut watcher = Watcher { progress: &progress, format: *format, busy: BTreeSet::new() };
+    let report = bisection.search(ends, &mut |event| watcher.hear(&event))?;
     drop(progress);
-    messages::set_log_end(bisect_log::format_git_bisect_log(&report, args.first_parent));
-    if args.format == SearchFormat::Text {
+    messages::set_log_end(bisect_log::format_git_bisect_log(&report, *first_parent));
+    if *format == SearchFormat::Text {
         run_record::print_record_head(&[request.line()]);
     }
-    print!("{}", format_search_result(args.format, &report, &request, report::COMMENT_BYTES));
+    print!("{}", format_search_result(*format, &report, request, report::COMMENT_BYTES));
     files.write(|format| {
         let format = match format {
             FileFormat::Markdown => SearchFormat::Markdown,
             _ => SearchFormat::Html,
         };
-        format_search_result(format, &report, &request, report::SUMMARY_BYTES)
+        format_search_result(format, &report, request, report::SUMMARY_BYTES)
     })?;
+    if let Some(patch_file) = patch_file {
+        patch_file.write(&report)?;
+    }
     Ok(match report.ending() {
         SearchEnd::Found => exit::SUCCESS,
         SearchEnd::Ambiguous => exit::UNTESTABLE,
@@ -524,6 +563,7 @@ pub fn create_bisection<'h>(
         first_parent,
         check: AccessCheck::Off,
         illustrated: false,
+        hunk_search: None,
     })
 }
 
@@ -554,6 +594,12 @@ impl Watcher<'_> {
                 self.busy.remove(&commit.short);
                 self.show_remaining(state.candidates, state.rounds);
                 self.note(report::tested_line(commit, *answer, seen));
+            }
+            Event::StartedHunks { hunks, of } => {
+                self.progress.say(format!("which hunk: testing {hunks} of {of}"));
+            }
+            Event::TestedHunks { hunks, answer, seen } => {
+                self.note(report::hunks_tested_line(hunks, *answer, seen));
             }
             Event::Flaky { commit } => {
                 self.busy.clear();

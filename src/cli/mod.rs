@@ -5,6 +5,7 @@ mod accept;
 mod accepted_snapshots;
 mod bisect;
 mod bisect_log;
+mod blame;
 mod cache;
 mod call_misfit;
 mod cluster;
@@ -31,6 +32,7 @@ mod markdown;
 mod messages;
 mod other_checkout;
 mod out;
+mod patch_file;
 mod progress;
 mod project;
 mod prompt;
@@ -110,6 +112,7 @@ Examples:
   replay diff fixtures/step0 A B        two commits, tensor by tensor
   replay bisect fixtures/step0 --good A --bad B
                                         the commit that broke it
+  replay blame fixtures/step0 REV       the hunks of a commit that carry its defect
   replay log fixtures/step0 A..B        every commit at which an output changes
   replay series fixtures/run/*          the steps of a run, one after the other
   replay inspect fixtures/step0         what a fixture holds, and whether it is whole
@@ -133,6 +136,8 @@ A fixture folder that is named like a command is reached as ./NAME.";
 enum Command {
     /// Find the commit that broke a kernel
     Bisect(Replaying<bisect::BisectArgs>),
+    /// Find the hunks of a commit that carry its defect, and reverse them
+    Blame(Replaying<blame::BlameArgs>),
     /// Show every commit at which an output changes, with its verdict against the one before
     Log(Replaying<log::LogArgs>),
     /// Compare two revisions, tensor by tensor and slice by slice
@@ -238,6 +243,7 @@ fn dispatch_command(cli: Cli) -> CliResult<u8> {
     match cli.command {
         None => cli.replay.run(replay::run_replay),
         Some(Command::Bisect(args)) => args.run(bisect::run_bisect),
+        Some(Command::Blame(args)) => args.run(blame::run_blame),
         Some(Command::Log(args)) => args.run(log::run_log),
         Some(Command::Diff(args)) => args.run(diff::run_diff),
         Some(Command::Gradcheck(args)) => args.run(gradcheck::run_gradcheck),

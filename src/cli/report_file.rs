@@ -98,27 +98,7 @@ impl ReportFile {
             return Err(CommandError::new(message)
                 .with_hint(format!("the endings are {}", endings.join(", "))));
         };
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-            let message = format!("there is no folder {} for the report", folder.display());
-            return Err(
-                CommandError::new(message).with_hint("make it, or name another file with --report")
-            );
-        }
-        if let Ok(target) = std::fs::read_link(path) {
-            let message = format!(
-                "the report cannot be written to {}: it is a symbolic link to {}",
-                path.display(),
-                target.display()
-            );
-            return Err(CommandError::new(message)
-                .with_hint("remove the link, or name the file itself with --report"));
-        }
-        if path.is_dir() {
-            let message =
-                format!("the report cannot be written to {}: it is a folder", path.display());
-            return Err(CommandError::new(message).with_hint("name a file in it with --report"));
-        }
+        refuse_unwritable_path(path, "report")?;
         Ok(ReportFile { path: path.to_owned(), format })
     }
 
@@ -127,6 +107,35 @@ impl ReportFile {
         files::replace_entry(&self.path, text.as_bytes())
             .context(|| format!("cannot write the report to {}", self.path.display()))
     }
+}
+
+/// Refuses a path for the file of the option `--NOUN`: before anything is replayed.
+///
+/// # Errors
+/// If the folder does not exist, or something other than a file is in its place.
+pub fn refuse_unwritable_path(path: &Path, noun: &str) -> CliResult<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        let message = format!("there is no folder {} for the {noun}", folder.display());
+        return Err(CommandError::new(message)
+            .with_hint(format!("make it, or name another file with --{noun}")));
+    }
+    if let Ok(target) = std::fs::read_link(path) {
+        let message = format!(
+            "the {noun} cannot be written to {}: it is a symbolic link to {}",
+            path.display(),
+            target.display()
+        );
+        return Err(CommandError::new(message)
+            .with_hint(format!("remove the link, or name the file itself with --{noun}")));
+    }
+    if path.is_dir() {
+        let message = format!("the {noun} cannot be written to {}: it is a folder", path.display());
+        return Err(
+            CommandError::new(message).with_hint(format!("name a file in it with --{noun}"))
+        );
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use super::changes::{LogReport, survey_between};
 use super::direction::{BisectEnds, Direction};
 use super::gradient_sides::{GradientSides, check_gradient_sides};
 use super::groups::Grouped;
+use super::hunks::HunkAnswer;
 use super::lineage::{Lineage, LineageFacts};
 use super::mended::{Mended, find_mended};
 use super::plan::Plan;
@@ -71,6 +72,8 @@ pub struct SearchReport {
     pub flaky: bool,
     /// How many variants count as fewer, by what the tests opened.
     pub grouped: Option<Grouped>,
+    /// Which of the culprit's hunks carry the defect, if it was asked for.
+    pub hunks: Option<HunkAnswer>,
     commits: HashMap<u32, Commit>,
     seen: HashMap<u32, Seen>,
 }
@@ -146,6 +149,13 @@ impl SearchReport {
         symptoms.any(|symptom| symptom.output() == Some(output))
     }
 
+    /// The patch that reverses the hunks behind the defect, if they can be reversed.
+    pub fn patch(&self) -> Option<&[u8]> {
+        let Some(Ok(answer)) = &self.hunks else { return None };
+        let way_back = answer.way_back.as_ref()?;
+        Some(way_back.patch.as_slice()).filter(|patch| !patch.is_empty())
+    }
+
     /// How the search ended.
     pub fn ending(&self) -> SearchEnd {
         match self.conclusion {
@@ -174,13 +184,16 @@ impl Bisection<'_> {
                 let mut report = conclude_search(&planned, *steady, false, listener)?;
                 report.before = self.search_before(&planned, &report)?;
                 report.behind = self.search_behind(&planned, &report, MOST_BEHIND)?;
+                report.hunks = self.search_hunks(&planned, &report, listener)?;
                 Ok(report)
             }
             SteadyOutcome::Flaky(commit) => {
                 listener(Event::Flaky { commit: &planned.commit(commit)? });
                 let planned = PlannedSearch::new(self, self.plan(ends)?)?;
                 let flaky_search = flaky::run_flaky_search(&planned, listener)?;
-                conclude_search(&planned, flaky_search, true, listener)
+                let mut report = conclude_search(&planned, flaky_search, true, listener)?;
+                report.hunks = self.search_hunks(&planned, &report, listener)?;
+                Ok(report)
             }
         }
     }
@@ -354,6 +367,7 @@ fn conclude_search(
         captured,
         flaky,
         grouped: steady.grouped,
+        hunks: None,
         commits,
         seen,
     })

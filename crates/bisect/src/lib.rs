@@ -13,6 +13,7 @@ mod direction;
 mod flaky;
 mod gradient_sides;
 mod groups;
+mod hunks;
 mod lineage;
 mod mended;
 mod oldest;
@@ -32,7 +33,7 @@ use std::sync::Arc;
 
 use replay_engine::backend::{Held, ReplayError};
 use replay_engine::trial::{AccessCheck, Lab, Subject};
-use replay_history::{Commit, History, HistoryError, SourceSpec};
+use replay_history::{Commit, History, HistoryError, Hunk, SourceSpec};
 use replay_search::{GraphError, SearchError, SearchState, TestAnswer};
 use replay_snapshot::Snapshot;
 
@@ -42,6 +43,9 @@ pub use conclusion::{Behind, Culprit, SearchEnd, SearchReport, Tested};
 pub use direction::{BisectEnds, Direction};
 pub use gradient_sides::GradientSides;
 pub use groups::Grouped;
+pub use hunks::{
+    Carrier, HunkAnswer, HunkObstacle, HunkReport, HunkSearch, WayBack, WayBackResult,
+};
 pub use lineage::{Knowledge, Lineage, LineageCommit};
 pub use mended::{Mended, MendedBy};
 pub use plan::Plan;
@@ -90,6 +94,8 @@ pub struct Bisection<'h> {
     pub check: AccessCheck,
     /// Whether reports hold the extras of pages: the history as a graph, pictures of outputs.
     pub illustrated: bool,
+    /// Whether and how the culprit's hunks are searched for those that carry the defect.
+    pub hunk_search: Option<HunkSearch>,
 }
 
 impl Bisection<'_> {
@@ -153,6 +159,19 @@ pub enum Event<'a> {
     /// Replays of this commit do not always come out the same: the search starts again, and
     /// counts how often.
     Flaky { commit: &'a Commit },
+    /// A test of the culprit's parent with some of the culprit's hunks begins.
+    StartedHunks {
+        hunks: usize,
+        /// How many the culprit has.
+        of: usize,
+    },
+    /// It has an answer.
+    TestedHunks {
+        hunks: &'a [&'a Hunk],
+        answer: TestAnswer,
+        /// The result in detail.
+        seen: &'a Seen,
+    },
 }
 
 /// Receives the events of a search.

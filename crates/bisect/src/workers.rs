@@ -194,13 +194,22 @@ impl<'a> PlannedSearch<'a> {
         &self,
         commit: u32,
         lab: &Arc<Lab>,
-    ) -> Result<impl FnOnce() -> Result<Seen, ReplayError> + Send + 'static, BisectError> {
-        let sources = self.sources(commit)?;
+    ) -> Result<impl FnOnce() -> Result<Seen, ReplayError> + Send + 'static + use<>, BisectError>
+    {
+        Ok(self.test_sources(self.sources(commit)?, lab, self.is_end(commit)))
+    }
+
+    /// Tests `sources`, one for each fixture, in `lab`. What an end imports, this machine has to have.
+    pub(super) fn test_sources(
+        &self,
+        sources: Vec<Sources>,
+        lab: &Arc<Lab>,
+        is_end: bool,
+    ) -> impl FnOnce() -> Result<Seen, ReplayError> + Send + 'static + use<> {
         let probes = self.probes.clone();
         let lab = lab.clone();
         let effort = self.effort();
-        let is_end = self.is_end(commit);
-        Ok(move || {
+        move || {
             let pairs = probes.iter().zip(&sources);
             let observations = pairs.map(|(probe, sources)| {
                 probe.test(&lab, sources, effort).or_else(|error| {
@@ -210,7 +219,7 @@ impl<'a> PlannedSearch<'a> {
                 })
             });
             Ok(Seen { observations: observations.collect::<Result<_, _>>()? })
-        })
+        }
     }
 
     /// Whether `mark_name` was noted of the variant of `commit`, now or in an earlier search.

@@ -6,6 +6,7 @@ use super::accesses::{access_lines, name_access_fault};
 use super::captured_by::captured_lines;
 use super::changes;
 use super::gradient_sides::describe_gradient_sides;
+use super::hunks::{describe_hunks, render_hunk_code};
 use super::judgement::{
     ORDER, describe_launch_change, more_accurate, output_lines, render_gradient_line, verdict_line,
     verdict_name, verdict_style,
@@ -251,7 +252,7 @@ pub(super) fn describe_culprit_effect(report: &SearchReport) -> [String; 2] {
 }
 
 /// The outputs searched for, and symptoms of no output.
-fn join_wanted_names(report: &SearchReport) -> String {
+pub(super) fn join_wanted_names(report: &SearchReport) -> String {
     let mut names: Vec<String> = Vec::new();
     for symptom in &report.wanted {
         let name = symptom.output().map_or_else(|| symptom.to_string(), str::to_owned);
@@ -516,6 +517,10 @@ fn write_culprit_context(out: &mut Text, report: &SearchReport, culprit: &Culpri
         let Some(another) = &other.culprit else { continue };
         evidence_by_fixture(out, &another.seen);
     }
+    for line in describe_hunks(report) {
+        out.line(ReportLine::from("  ").and(line));
+    }
+    out.append(render_hunk_code(report));
     if !culprit.diff.is_empty() {
         out.line(ReportLine::new());
         out.append(colour_diff(&culprit.diff));
@@ -604,7 +609,7 @@ pub(super) fn describe_acquittal(test_result: &Seen) -> String {
 }
 
 /// A unified diff in git's colours.
-fn colour_diff(diff: &str) -> Text {
+pub(super) fn colour_diff(diff: &str) -> Text {
     let lines = diff.lines().map(|line| {
         let style = match line.as_bytes().first() {
             _ if line.starts_with("+++") || line.starts_with("---") => BOLD,

@@ -10,6 +10,7 @@ use super::bisect::{
     observation_line, other_change_line, other_changes, render_bisect_text,
 };
 use super::captured_by::captured_lines;
+use super::hunks::describe_hunks;
 use super::judgement::{finding_words, launch_change};
 use super::markdown::{Page, build_output_row, changed_row, escape_markdown};
 use replay_bisect::{Culprit, Observation, SearchReport};
@@ -118,6 +119,7 @@ fn list_conviction_lines(report: &SearchReport, culprit: &Culprit) -> Vec<String
     lines.extend(
         other_changes(report).map(|(place, other)| other_change_line(place, other).words()),
     );
+    lines.extend(describe_hunks(report).iter().map(|line| line.words().trim().to_owned()));
     let other_acquitted =
         culprit.acquitted.iter().filter(|commit| !culprit.parents.contains(commit));
     let parents = culprit.parents.iter().map(|commit| (commit, ", its parent,"));

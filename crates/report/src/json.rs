@@ -6,6 +6,7 @@ mod diff;
 mod explain;
 mod gradcheck;
 mod gradients;
+mod hunks;
 mod inspect;
 mod log;
 mod outputs;

@@ -12,6 +12,7 @@ mod devices;
 mod explain;
 mod gradient_sides;
 mod html;
+mod hunks;
 mod json;
 mod judgement;
 mod junit;
@@ -42,6 +43,7 @@ pub use html::{
     Compared, GradcheckEntry, bisect_html, diff_html, gradcheck_html, log_html, render_replay_html,
     series_html,
 };
+pub use hunks::hunks_tested_line;
 pub use json::{
     Inspected, render_begin_json, render_bisect_json, render_diff_json, render_event_json,
     render_explanation_json, render_gradcheck_json, render_inspection_json, render_log_json,

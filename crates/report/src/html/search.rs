@@ -7,6 +7,7 @@ use super::super::bisect::{
     Origin, SearchRequest, answer_name, list_truth_lines, observation_line, render_bisect_text,
     render_search_headline,
 };
+use super::super::hunks::{describe_hunks, render_hunk_code};
 use super::super::judgement::verdict_name;
 use super::super::numbers::format_noun_count;
 use super::super::spans::ReportLine;
@@ -78,10 +79,30 @@ fn render_conviction(report: &SearchReport, culprit: &Culprit) -> Markup {
         @for (number, observation) in culprit.seen.observations.iter().enumerate() {
             (render_evidence(number, observation, culprit))
         }
+        (render_hunks(report))
         @if !culprit.diff.is_empty() {
             section class="card" {
                 h2 { "What " (render_known_commit(report.commit(culprit.commit))) " changed" }
                 (render_source_diff(&culprit.diff))
+            }
+        }
+    }
+}
+
+/// Which hunks carry the defect, where it was asked.
+fn render_hunks(report: &SearchReport) -> Markup {
+    let lines = describe_hunks(report);
+    let code = render_hunk_code(report).words();
+    html! {
+        @if !lines.is_empty() {
+            section class="card" {
+                h2 { "Which hunk" }
+                @for line in &lines {
+                    p { (line.words().trim()) }
+                }
+                @if !code.is_empty() {
+                    pre { (code.join("\n").trim_start()) }
+                }
             }
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::gradients::{CheckedGradient, checked_gradient, checked_gradients};
+use super::hunks::{HunkTold, HunksTold, build_json_hunks};
 use super::log::{LogTold, build_json_log};
 use super::outputs::{JudgedOutput, judged_outputs};
 use super::{
@@ -68,6 +69,15 @@ enum EventTold<'a> {
     },
     /// Replays of this commit do not always come out the same: the search starts again, and counts.
     Flaky { commit: Revision },
+    /// A test of the culprit's parent with some of the culprit's hunks begins.
+    HunksStarted { hunks: usize, of: usize },
+    /// It has an answer.
+    HunksTested {
+        hunks: Vec<HunkTold<'a>>,
+        #[schemars(extend("enum" = ["good", "bad", "untestable", "fails otherwise"]))]
+        answer: &'a str,
+        text: String,
+    },
     /// The answer.
     Concluded {
         tested: usize,
@@ -145,6 +155,8 @@ struct CulpritTold<'a> {
     launches_changed: &'a [LaunchChange],
     parents: Vec<TestedCommit>,
     acquitted: Vec<TestedCommit>,
+    /// Its hunks, and those that carry the defect; null where nobody asked.
+    hunks: Option<HunksTold<'a>>,
     diff: &'a str,
 }
 
@@ -248,6 +260,12 @@ pub fn render_event_json(event: &Event<'_>) -> String {
             rounds_left: state.rounds,
         },
         Event::Flaky { commit } => EventTold::Flaky { commit: commit.clone().into() },
+        Event::StartedHunks { hunks, of } => EventTold::HunksStarted { hunks, of },
+        Event::TestedHunks { hunks, answer, seen } => EventTold::HunksTested {
+            hunks: hunks.iter().copied().map(HunkTold::from).collect(),
+            answer: answer_name(answer),
+            text: observation_line(seen),
+        },
     })
 }
 
@@ -339,6 +357,7 @@ fn build_json_culprit<'a>(report: &'a SearchReport, culprit: &'a Culprit) -> Cul
         launches_changed: &culprit.launches,
         parents: tested_commits(report, &culprit.parents),
         acquitted: tested_commits(report, &culprit.acquitted),
+        hunks: report.hunks.as_ref().map(|answer| build_json_hunks(report, answer)),
         diff: &culprit.diff,
     }
 }
