@@ -9,6 +9,7 @@ use ::replay::cuda::sanitizer::{Sanitizer, Tool};
 use ::replay::cuda::{self, LibraryError, Nvrtc, SearchPath, random};
 use ::replay::harness::Harness;
 use ::replay::history::History;
+use ::replay::process::walls::{Sandbox, WallOffer};
 use ::replay::program;
 use ::replay::report::ReportLine;
 use ::replay::tensor::count_cores;
@@ -21,8 +22,8 @@ use super::exit;
 use super::out::println;
 use super::project::replaced_words;
 use super::session::{
-    cache_folder, create_program_runner, find_named_compiler, find_session_compiler,
-    list_env_folders, search_path,
+    cache_folder, create_program_runner, describe_lacking_walls, find_named_compiler,
+    find_session_compiler, list_env_folders, search_path,
 };
 
 /// The harness whose program is asked for.
@@ -43,9 +44,9 @@ struct DoctorCheck {
 
 /// Checks everything. The exit code is 0 if replays on the CPU are possible.
 pub fn run_doctor(_args: &DoctorArgs) -> CliResult<u8> {
-    let mut findings = vec![main_compiler(), check_cache(), describe_processor()];
+    let mut findings = vec![main_compiler(), check_cache(), describe_processor(), check_sandbox()];
     for name in ["g++", "clang++"] {
-        if let Ok(compiler) = find_named_compiler(Some(name), None) {
+        if let Ok(compiler) = find_named_compiler(Some(name), None, Sandbox::default()) {
             findings.push(DoctorCheck {
                 what: "also here",
                 works: true,
@@ -91,7 +92,7 @@ fn join_error_hints(error: &CommandError) -> Option<String> {
 }
 
 fn main_compiler() -> DoctorCheck {
-    let (works, detail, advice) = match find_session_compiler(None) {
+    let (works, detail, advice) = match find_session_compiler(None, Sandbox::default()) {
         Ok(host_compiler) => {
             (true, format!("{}: {}", host_compiler.name(), host_compiler.version()), None)
         }
@@ -216,7 +217,9 @@ fn own_program() -> Option<DoctorCheck> {
 /// Finds the program of `harness`, and waits for the first word of a staying one.
 fn ask_program(harness: &Harness) -> CliResult<()> {
     let cache = Cache::open(&cache_folder()?)?;
-    let runner = create_program_runner(program::ProgramDevice::Cpu, Limits::default(), 1, &cache)?;
+    let limits = Limits::default();
+    let device = program::ProgramDevice::Cpu;
+    let runner = create_program_runner(device, limits, 1, &cache, Sandbox::default())?;
     Ok(runner.answers(harness).map_err(ReplayError::from)?)
 }
 
@@ -231,6 +234,19 @@ fn replaced_history() -> Option<DoctorCheck> {
     let detail = replaced_words(&history.ok()?)?;
     let advice = Some("git for-each-ref refs/replace lists them".to_owned());
     Some(DoctorCheck { what: "history", works: true, needed: false, detail, advice })
+}
+
+/// The walls around replayed code.
+fn check_sandbox() -> DoctorCheck {
+    let lacking = describe_lacking_walls(WallOffer::of_this_system());
+    let works = lacking.is_empty();
+    let (detail, advice) = if works {
+        ("walls around files, connections and signals".to_owned(), None)
+    } else {
+        let advice = "run code from strangers on Linux 6.12 with Landlock, or in a container";
+        (format!("this system lacks {}", lacking.join(", ")), Some(advice.to_owned()))
+    };
+    make_optional_check("sandbox", works, detail, advice)
 }
 
 fn describe_processor() -> DoctorCheck {

@@ -11,6 +11,7 @@ use ::replay::compile::{
 };
 use ::replay::fixture::Fixture;
 use ::replay::harness::Harness;
+use ::replay::process::walls::Sandbox;
 use ::replay::report::{self, Explained, Revision, sanitise_line};
 use clap::ValueEnum;
 
@@ -98,7 +99,8 @@ pub fn run_explain(args: &ExplainArgs) -> CliResult<u8> {
     let requested = target.origin.target(args.rev.as_deref())?;
     let signature = target.fixture.as_ref().map(Signature::from_fixture);
     let is_whole = args.name.is_none() && args.source.is_none();
-    let compiler = if is_whole { find_session_compiler(Some(&cache)).ok() } else { None };
+    let compiler =
+        if is_whole { find_session_compiler(Some(&cache), Sandbox::default()).ok() } else { None };
     let obstacles = match compiler {
         Some(compiler) => {
             let progress = Progress::start();

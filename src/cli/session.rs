@@ -15,6 +15,7 @@ use ::replay::cuda::sanitizer::{Sanitizer, Tool};
 use ::replay::cuda::{self, SearchPath};
 use ::replay::foreign::Keeper;
 use ::replay::harness::Harness;
+use ::replay::process::walls::{Sandbox, WallOffer};
 use ::replay::program::{self, Runner};
 use ::replay::tensor::count_cores;
 use ::replay::trial::{GradientEffort, GradientWatcher, Lab};
@@ -54,6 +55,30 @@ pub struct SessionArgs {
     /// Replay again, also where the outcome is in the cache
     #[arg(long)]
     fresh: bool,
+    /// How replayed code is kept from the rest of the machine: `replay help sandbox`
+    #[arg(long, value_enum, value_name = "MODE", default_value_t)]
+    sandbox: SandboxArg,
+}
+
+/// The degrees of the sandbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum SandboxArg {
+    /// Behind all walls, or not at all where this system lacks one
+    Strict,
+    /// Behind the walls that this system has
+    #[default]
+    Default,
+    /// Without walls
+    Off,
+}
+
+impl From<SandboxArg> for Sandbox {
+    fn from(mode: SandboxArg) -> Sandbox {
+        match mode {
+            SandboxArg::Strict | SandboxArg::Default => Sandbox::AsOffered,
+            SandboxArg::Off => Sandbox::Off,
+        }
+    }
 }
 
 /// The tools of compute-sanitizer.
@@ -220,6 +245,14 @@ impl SessionArgs {
         Ok(())
     }
 
+    /// Complains about a strict sandbox on a system without a wall.
+    fn require_walls(&self) -> CliResult<()> {
+        match self.sandbox {
+            SandboxArg::Strict => refuse_lacking_walls(WallOffer::of_this_system()),
+            SandboxArg::Default | SandboxArg::Off => Ok(()),
+        }
+    }
+
     fn one_device(&self) -> CliResult<DeviceArg> {
         match self.backend.as_slice() {
             &[device] => Ok(device),
@@ -243,6 +276,7 @@ impl Session {
     /// Opens the cache. Looks for neither compiler nor device yet.
     pub fn open(options: &SessionArgs) -> CliResult<Session> {
         options.require_gpu_to_sanitize()?;
+        options.require_walls()?;
         Ok(Session {
             options: options.clone(),
             cache: open_session_cache()?,
@@ -373,7 +407,8 @@ impl Session {
             }
         };
         let limits = options.limits();
-        let runner = create_program_runner(place, limits, options.threads(), &self.cache)?;
+        let sandbox = options.sandbox.into();
+        let runner = create_program_runner(place, limits, options.threads(), &self.cache, sandbox)?;
         let host = Host::new(own_file()?, limits, threads, self.cache.temporary());
         Ok(Arc::new(Programs::new(runner, host, name, device_bytes)))
     }
@@ -381,10 +416,16 @@ impl Session {
     /// Kernels compiled here, on `device`.
     fn kernel_backend(&self, device: DeviceArg, threads: usize) -> CliResult<Arc<dyn Backend>> {
         let options = &self.options;
+        if options.sandbox == SandboxArg::Strict && device != DeviceArg::Cpu {
+            return Err(CommandError::new("--sandbox=strict: kernels on a GPU have no walls")
+                .with_hint("replay them on the CPU, or with --sandbox=default"));
+        }
         let cache = &self.cache;
-        let compiler = find_session_compiler(Some(cache))?
+        let sandbox = options.sandbox.into();
+        let compiler = find_session_compiler(Some(cache), sandbox)?
             .with_timeout(options.timeout.saturating_mul(COMPILER_SHARE));
         let host = Host::new(own_file()?, options.limits(), threads, cache.temporary());
+        let host = host.with_sandbox(sandbox);
         let cpu = CpuBackend::new(Toolchain::new(compiler, cache), host);
         let DeviceArg::Cuda(ordinal) = device else { return Ok(Arc::new(cpu)) };
         let search = search_path();
@@ -413,16 +454,39 @@ impl RevisionRunner {
     }
 }
 
+/// Complains about a system with `offer` where a wall is missing.
+fn refuse_lacking_walls(offer: WallOffer) -> CliResult<()> {
+    let lacking = describe_lacking_walls(offer);
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let message = format!("--sandbox=strict: this system lacks {}", lacking.join(", "));
+    Err(CommandError::new(message)
+        .with_hint("Linux 6.12 with Landlock has all; --sandbox=default takes what is there"))
+}
+
+/// What the walls of a system with `offer` do not keep apart.
+pub fn describe_lacking_walls(offer: WallOffer) -> Vec<&'static str> {
+    let walls = [
+        (offer.files, "walls around files"),
+        (offer.connections, "walls around connections"),
+        (offer.signals, "walls around signals"),
+    ];
+    walls.into_iter().filter(|(is_there, _)| !is_there).map(|(_, words)| words).collect()
+}
+
 /// A runner for programs on `device`, in the user's environment. At most `processes` of each stay.
 pub fn create_program_runner(
     device: program::ProgramDevice,
     limits: Limits,
     processes: usize,
     cache: &Cache,
+    sandbox: Sandbox,
 ) -> CliResult<Runner> {
     let environment = std::env::vars_os().collect();
     let setting = program::ProgramSettings { device, limits, environment, processes };
-    Ok(Runner::new(Keeper::new(&own_file()?), cache.clone(), setting))
+    let keeper = Keeper::new(&own_file()?).with_sandbox(sandbox);
+    Ok(Runner::new(keeper, cache.clone(), setting))
 }
 
 /// The variable for the folder of a shared cache behind the cache.
@@ -454,19 +518,24 @@ pub fn list_env_folders(name: &str) -> Vec<PathBuf> {
 /// How many times as long as a replay the compiler may take.
 const COMPILER_SHARE: u32 = 5;
 
-/// The C++ compiler of `CXX`, else the system's; `cache` may know it already.
-pub fn find_session_compiler(cache: Option<&Cache>) -> CliResult<Compiler> {
+/// The C++ compiler of `CXX`, else the system's; `cache` may know it already. It is kept as `sandbox` says.
+pub fn find_session_compiler(cache: Option<&Cache>, sandbox: Sandbox) -> CliResult<Compiler> {
     let cxx = std::env::var_os("CXX").map(|cxx| cxx.into_string()).transpose();
     let cxx = cxx.map_err(|cxx| {
         CommandError::new(format!("CXX is no text: {}", cxx.display()))
             .with_hint("name the compiler by a path that is UTF-8, such as a link to it")
     })?;
-    find_named_compiler(cxx.as_deref(), cache)
+    find_named_compiler(cxx.as_deref(), cache, sandbox)
 }
 
 /// The same for `cxx` as the value of `CXX`.
-pub fn find_named_compiler(cxx: Option<&str>, cache: Option<&Cache>) -> CliResult<Compiler> {
-    Ok(Compiler::find_known(cxx, &Keeper::new(&own_file()?), cache)?)
+pub fn find_named_compiler(
+    cxx: Option<&str>,
+    cache: Option<&Cache>,
+    sandbox: Sandbox,
+) -> CliResult<Compiler> {
+    let keeper = Keeper::new(&own_file()?).with_sandbox(sandbox);
+    Ok(Compiler::find_known(cxx, &keeper, cache)?)
 }
 
 /// This program's own file.
@@ -502,6 +571,18 @@ mod tests {
         assert_eq!(parse_bytes_arg("2K"), Ok(2048));
         assert_eq!(parse_bytes_arg("3MiB"), Ok(3 << 20));
         assert_eq!(parse_bytes_arg("8g"), Ok(8 << 30));
+    }
+
+    #[test]
+    fn a_strict_sandbox_names_the_walls_that_are_missing() {
+        let offer = WallOffer { files: true, connections: false, signals: false };
+        let error = refuse_lacking_walls(offer).unwrap_err();
+        insta::assert_snapshot!(format!("{}\nhint: {}", error.in_a_line(), error.hints().join("; ")), @"
+        --sandbox=strict: this system lacks walls around connections, walls around signals
+        hint: Linux 6.12 with Landlock has all; --sandbox=default takes what is there
+        ");
+        let whole = WallOffer { connections: true, signals: true, ..offer };
+        assert!(refuse_lacking_walls(whole).is_ok());
     }
 
     /// The error for each text.

@@ -403,6 +403,7 @@ fn doctor_finds_the_compiler_and_the_cache() {
     let run = env.replay(&["doctor"]);
     assert_eq!(run.code, Some(0), "{}", run.text());
     assert!(run.stdout.contains("[COMPILER]") && run.stdout.contains("[CACHE]"), "{}", run.text());
+    assert!(run.stdout.contains("sandbox"), "{}", run.text());
     let run = env.finish(env.command(&["doctor"]).env("CXX", "no-such-compiler"));
     assert_eq!(run.code, Some(128));
     assert!(run.stdout.contains("missing C++ compiler"), "{}", run.text());

@@ -118,7 +118,7 @@ fn nothing_is_left_a_second_after_a_run_was_ended_whatever_ended_it() {
     ] {
         for name in ["-KILL", "-TERM", "-INT", "-HUP"] {
             let env = TestEnv::with_own_replays().with_kernel(&code, call);
-            let mut command = env.command(&["fixtures/tiny"]);
+            let mut command = env.command(&["fixtures/tiny", "--sandbox=off"]);
             let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
             let lingers = env.path("lingers");
             while !lingers.exists() {
@@ -147,7 +147,8 @@ fn a_replay_that_somebody_kills_is_neither_a_verdict_nor_remembered() {
     let env = TestEnv::with_own_replays().with_kernel(code, "wait_for_it(); k<<<1, n>>>(x, y, n);");
     let victim = env.path("victim");
     std::fs::write(&victim, "").unwrap();
-    let mut command = env.command(&["fixtures/tiny", "--threads", "1", "--timeout", "5"]);
+    let mut command =
+        env.command(&["fixtures/tiny", "--threads", "1", "--timeout", "5", "--sandbox=off"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let process = loop {
         let text = std::fs::read_to_string(&victim).unwrap();

@@ -2,27 +2,86 @@
 //! open.
 
 use std::fs;
-use std::process::Command;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command};
 
 use crate::common::env::{Run, TestEnv};
 
+/// Ways out, as host code.
+const ATTACKS: &str = include_str!("../programs/attacks.h");
+
 /// Host code of the kernel below, that prints what it finds.
 const HEAD: &str = r#"
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 __global__ void k(const float* x, float* y, int n) { y[threadIdx.x] = x[threadIdx.x]; }
 static void look_for_variables() {
   for (const char* name : {"PATH", "GITHUB_TOKEN", "SSH_AUTH_SOCK", "CUDA_SECRET"})
     if (getenv(name)) printf("variable %s\n", name);
 }
 static void look_for_descriptors() {
-  for (int file = 3; file < 4096; ++file)
-    if (fcntl(file, F_GETFD) != -1) printf("descriptor %d\n", file);
+  char name[32], path[4096] = {};
+  for (int file = 3; file < 4096; ++file) {
+    snprintf(name, sizeof name, "/proc/self/fd/%d", file);
+    // It has what it is made of.
+    if (readlink(name, path, sizeof path - 1) > 0 && !strstr(path, "/artifacts/")) printf("descriptor %d\n", file);
+  }
   printf("looked\n");
 }
 "#;
+
+/// `env` with a kernel whose host code makes `call`, with the ways out at hand.
+fn hostile(env: TestEnv, call: &str) -> TestEnv {
+    env.with_kernel(&format!("{ATTACKS}{HEAD}"), call)
+}
+
+/// What a user keeps in the home of tests.
+const SECRETS: [&str; 10] = [
+    ".ssh/id_ed25519",
+    ".aws/credentials",
+    ".netrc",
+    ".config/gh/hosts.yml",
+    ".docker/config.json",
+    ".kube/config",
+    ".gnupg/key",
+    ".git-credentials",
+    ".bash_history",
+    ".bashrc",
+];
+
+/// Puts a user's secrets into the home of `env`, with folders to write in.
+fn furnish_home(env: &TestEnv) -> PathBuf {
+    let home = env.repo.beside("home");
+    for name in SECRETS.into_iter().chain([".cache/hub/model", ".local/lib/x.py", "data/x"]) {
+        let path = home.join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, "SECRET_KEY 1\n").expect("a file");
+    }
+    home
+}
+
+/// A process and a port that nobody may reach.
+struct Victim {
+    process: Child,
+    listener: TcpListener,
+}
+
+impl Victim {
+    fn new() -> Victim {
+        let process = Command::new("sleep").arg("100").spawn().expect("a process");
+        Victim { process, listener: TcpListener::bind("127.0.0.1:0").expect("a port") }
+    }
+
+    fn port(&self) -> u16 {
+        self.listener.local_addr().expect("an address").port()
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        self.process.kill().expect("a process");
+        self.process.wait().expect("a process");
+    }
+}
 
 /// The lines that the replayed code of the newest commit printed, where a descriptor of a file comes with the program.
 fn printed_with_descriptor(env: &TestEnv) -> String {
@@ -49,7 +108,8 @@ fn printed_lines(run: &Run) -> String {
 #[test]
 fn replayed_code_has_no_descriptors_but_its_own() {
     let call = "look_for_descriptors(); k<<<1, n>>>(x, y, n);";
-    let env = TestEnv::with_own_replays().with_kernel(HEAD, call);
+    let env = TestEnv::with_own_replays();
+    let env = hostile(env, call);
     assert_eq!(printed_with_descriptor(&env), "looked");
     for preload in ["", "preload = []"] {
         let keys = format!("program = [\"./speaker\"]\n{preload}");
@@ -71,7 +131,7 @@ fn replayed_code_sees_no_secrets_in_its_environment() {
         printed_lines(&run)
     };
     let call = "look_for_variables(); k<<<1, n>>>(x, y, n);";
-    let env = TestEnv::with_own_replays().with_kernel(HEAD, call);
+    let env = hostile(TestEnv::with_own_replays(), call);
     assert_eq!(printed(&env), "variable PATH");
     let keys = "program = [\"./speaker\"]\nsandbox = { env = [\"SSH_AUTH_SOCK\"] }";
     let env = TestEnv::isolated().with_program(keys, "");
@@ -79,4 +139,43 @@ fn replayed_code_sees_no_secrets_in_its_environment() {
         "variable PATH\nvariable GITHUB_TOKEN\nvariable SSH_AUTH_SOCK\nvariable CUDA_SECRET",
     );
     assert_eq!(printed(&env), "variable PATH\nvariable SSH_AUTH_SOCK");
+}
+
+#[test]
+fn a_kernel_reaches_no_file_no_process_and_no_port() {
+    let victim = Victim::new();
+    let env = TestEnv::with_own_replays();
+    let home = furnish_home(&env);
+    let call = format!(
+        "attacks::try_files({home:?}, {:?}, {:?}); attacks::try_parent(); attacks::try_others({:?}, {}, {}); puts(\"tried\"); k<<<1, n>>>(x, y, n);",
+        env.repo.root(),
+        env.cache(),
+        home.join(SECRETS[0]),
+        victim.process.id(),
+        victim.port(),
+    );
+    let env = hostile(env, &call);
+    let run = env.replay(&["fixtures/tiny"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert_eq!(printed_lines(&run), "tried");
+    let without_walls = printed_lines(&env.replay(&["fixtures/tiny", "--sandbox=off"]));
+    for reached in
+        ["read by a program in memory", "signalled from afar", "connected", "bound a name"]
+    {
+        assert!(without_walls.contains(reached), "{without_walls}");
+    }
+}
+
+#[test]
+fn a_strict_sandbox_replays_where_every_wall_is_and_refuses_kernels_on_a_gpu() {
+    let env = hostile(TestEnv::new(), "k<<<1, n>>>(x, y, n);");
+    let run = env.replay(&["fixtures/tiny", "--sandbox=strict"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    let run = env.replay(&["fixtures/tiny", "--sandbox=strict", "--backend", "cuda"]);
+    insta::assert_snapshot!(run.text(), @"
+    exit code 128
+    --- stderr
+    error: --sandbox=strict: kernels on a GPU have no walls
+    hint: replay them on the CPU, or with --sandbox=default
+    ");
 }

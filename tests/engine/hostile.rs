@@ -128,7 +128,7 @@ fn a_replay_that_others_kill_says_nothing_about_the_code() {
                 assert!(status.unwrap().success());
             }
         });
-        let error = project.try_run("only", &Mode::plain(POISON_A), Machine::PLAIN).unwrap_err();
+        let error = project.try_run("only", &Mode::plain(POISON_A), Machine::OPEN).unwrap_err();
         killer.join().unwrap();
         fs::remove_file(path).unwrap();
         let ReplayError::Worker(WorkerError::KilledFromOutside { signal: told, .. }) = error else {

@@ -15,6 +15,7 @@ use replay::fixture::{self, Fixture};
 use replay::foreign::Keeper;
 use replay::frontend::{Precision, Threads};
 use replay::history::{SourceSet, SourceSpec, source_set_from_dir};
+use replay::process::walls::Sandbox;
 use replay::runtime::cpu::Rounding;
 use replay::summary::POISON_A;
 use replay::tensor::{DType, TensorView};
@@ -37,6 +38,7 @@ pub struct Machine {
     pub order: u64,
     pub rounding: Rounding,
     pub form: Threads,
+    pub sandbox: Sandbox,
 }
 
 impl Machine {
@@ -47,7 +49,9 @@ impl Machine {
         order: 0,
         rounding: Rounding::Nearest,
         form: Threads::Lanes,
+        sandbox: Sandbox::AsOffered,
     };
+    pub const OPEN: Machine = Machine { sandbox: Sandbox::Off, ..Machine::PLAIN };
     pub const STACKS: Machine = Machine { form: Threads::Stacks, ..Machine::PLAIN };
 
     /// Its way to run.
@@ -68,8 +72,9 @@ pub fn lab(compiler: &str, machine: Machine) -> Arc<Lab> {
 /// The reference machine of all tests that ask for the same: it translates the cases of a file once.
 pub fn shared_cpu(compiler: &str, machine: Machine) -> CpuBackend {
     static MACHINES: Mutex<Vec<(String, CpuBackend)>> = Mutex::new(Vec::new());
-    let Machine { threads, timeout, memory_limit_bytes, form, .. } = machine;
-    let wanted = format!("{compiler} {threads} {timeout:?} {memory_limit_bytes} {form:?}");
+    let Machine { threads, timeout, memory_limit_bytes, form, sandbox, .. } = machine;
+    let wanted =
+        format!("{compiler} {threads} {timeout:?} {memory_limit_bytes} {form:?} {sandbox:?}");
     let mut machines = MACHINES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, known)) = machines.iter().find(|(name, _)| *name == wanted) {
         return known.clone();
@@ -93,6 +98,7 @@ fn cpu_with(cache: &Cache, compiler: &str, machine: Machine) -> CpuBackend {
         Limits { timeout: machine.timeout, memory_limit_bytes: machine.memory_limit_bytes };
     let program = PathBuf::from(env!("CARGO_BIN_EXE_replay"));
     let host = Host::new(program, limits, machine.threads, cache.temporary());
+    let host = host.with_sandbox(machine.sandbox);
     CpuBackend::new(Toolchain::new(compiler, cache).with_threads(machine.form), host)
 }
 

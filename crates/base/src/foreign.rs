@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::process::memory::MemoryExcess;
 use crate::process::tree::{self, End};
+use crate::process::walls::{Sandbox, Walls};
 use crate::process::{self, Pid};
 
 pub use self::bounded_text::{Bounded, omission_note};
@@ -30,6 +31,9 @@ pub use self::server::Served;
 
 /// The first argument of this program as a keeper; not for users.
 pub const KEEPER_ARGUMENT: &str = "--replay-keeper";
+
+/// The beginning of the word before those that describe the walls; their number is its end.
+const WALLS: &str = "walls ";
 
 /// How long a keeper may take to end processes whose time is over.
 const GRACE: Duration = Duration::from_secs(10);
@@ -57,6 +61,8 @@ pub struct ForeignProgram {
     pub folder: Option<PathBuf>,
     /// Folders that are removed if this process ends before the program does.
     pub temporary_folders: Vec<PathBuf>,
+    /// What it may reach; all that the user may if there are none.
+    pub walls: Option<Walls>,
 }
 
 /// How a program ended.
@@ -122,12 +128,23 @@ enum KeeperReport {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keeper {
     program: PathBuf,
+    sandbox: Sandbox,
 }
 
 impl Keeper {
     /// A keeper from `program`, the file of this program.
     pub fn new(program: &Path) -> Keeper {
-        Keeper { program: program.to_owned() }
+        Keeper { program: program.to_owned(), sandbox: Sandbox::default() }
+    }
+
+    /// The same with programs kept as `sandbox` says.
+    pub fn with_sandbox(self, sandbox: Sandbox) -> Keeper {
+        Keeper { sandbox, ..self }
+    }
+
+    /// How programs are kept.
+    pub fn sandbox(&self) -> Sandbox {
+        self.sandbox
     }
 
     /// Runs `program` to its end within `bounds`.
@@ -142,17 +159,35 @@ impl Keeper {
         self.start(program, bounds).map_err(KeeperError::Keeper)?.listen()
     }
 
-    fn start(&self, program: &ForeignProgram, bounds: &ProgramBounds) -> io::Result<Kept> {
-        let (own_socket, keeper_socket) = UnixStream::pair()?;
+    /// The command of a keeper of `program`, told its `manner`.
+    fn command(
+        &self,
+        program: &ForeignProgram,
+        bounds: &ProgramBounds,
+        manner: impl Iterator<Item = OsString>,
+    ) -> Command {
         let mut command = Command::new(&self.program);
         let bounds_text = serde_json::to_string(bounds).expect("bounds are plain data");
-        command.arg(KEEPER_ARGUMENT).arg(bounds_text);
-        command.arg(format!("removing {}", program.temporary_folders.len()));
-        command.args(&program.temporary_folders);
+        command.arg(KEEPER_ARGUMENT).arg(bounds_text).args(manner);
+        let walls = match &program.walls {
+            Some(walls) if self.sandbox == Sandbox::AsOffered => walls.to_words(),
+            _ => Vec::new(),
+        };
+        command.arg(format!("{WALLS}{}", walls.len())).args(walls);
         command.args(&program.words).env_clear().envs(program.environment.iter().cloned());
         if let Some(folder) = &program.folder {
             command.current_dir(folder);
         }
+        command
+    }
+
+    fn start(&self, program: &ForeignProgram, bounds: &ProgramBounds) -> io::Result<Kept> {
+        let (own_socket, keeper_socket) = UnixStream::pair()?;
+        let removed_count = program.temporary_folders.len();
+        let manner = [format!("removing {removed_count}").into()];
+        let temporary_folders = program.temporary_folders.iter().cloned().map(PathBuf::into);
+        let manner = manner.into_iter().chain(temporary_folders);
+        let mut command = self.command(program, bounds, manner);
         command.stdin(Stdio::from(OwnedFd::from(keeper_socket)));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;

@@ -9,6 +9,7 @@ pub mod environment;
 pub mod memory;
 pub mod seccomp_filter;
 pub mod tree;
+pub mod walls;
 
 use std::fs;
 use std::fs::File;

@@ -10,9 +10,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{KeeperReport, ProgramBounds, ProgramEnd};
+use super::{KeeperReport, ProgramBounds, ProgramEnd, WALLS};
 use crate::process::memory::{MemoryExcess, MemoryWatch};
 use crate::process::tree::{self, Deaths, End};
+use crate::process::walls::{Connections, Walls};
 use crate::process::{self, Pid, Resource, seccomp_filter};
 
 /// How long killed processes may take to go. A process blocked on a device cannot be killed.
@@ -31,6 +32,14 @@ pub fn run_program_keeper() -> u8 {
     let served = manner.strip_prefix("serving ");
     let removed = manner.strip_prefix("removing ").and_then(|count| count.parse().ok());
     let temporary_folders = words.by_ref().take(removed.unwrap_or(0)).map(PathBuf::from).collect();
+    let walls_count =
+        words.next().and_then(|word| word.to_str()?.strip_prefix(WALLS)?.parse().ok());
+    let Some(walls_count) = walls_count else { return 1 };
+    let walls_words: Vec<OsString> = words.by_ref().take(walls_count).collect();
+    let walls = match Walls::from_words(walls_words) {
+        None if walls_count > 0 => return 1,
+        walls => walls,
+    };
     let words: Vec<OsString> = words.collect();
     let (Some(bounds), Some(_)) = (bounds, words.first()) else { return 1 };
     // If orphans cannot be adopted, those whose parents end are left behind.
@@ -38,7 +47,7 @@ pub fn run_program_keeper() -> u8 {
     let _ = rustix::thread::set_name(c"keeper");
     process::go_first(GO_FIRST);
     let started = Deaths::watch()
-        .and_then(|deaths| Ok((start_kept_program(&words, &bounds, served)?, deaths)));
+        .and_then(|deaths| Ok((start_kept_program(&words, &bounds, walls, served)?, deaths)));
     match started {
         Ok((child, deaths)) => {
             Keeping { parent, child, deaths, bounds, temporary_folders }.keep();
@@ -56,6 +65,7 @@ pub fn run_program_keeper() -> u8 {
 fn start_kept_program(
     words: &[OsString],
     bounds: &ProgramBounds,
+    walls: Option<Walls>,
     served: Option<&str>,
 ) -> io::Result<Pid> {
     let mut command = Command::new(&words[0]);
@@ -74,6 +84,7 @@ fn start_kept_program(
         (Resource::Fsize, bounds.file_bytes),
         (Resource::Core, 0),
     ];
+    let connections = walls.as_ref().map_or(Connections::All, |walls| walls.connections);
     let keeper = process::current_pid();
     let ancestors = process::line_of_descent();
     // SAFETY: this process has one thread, so that what is called between fork and exec may allocate.
@@ -81,15 +92,14 @@ fn start_kept_program(
         command.pre_exec(move || {
             process::unblock_signals();
             // Where the system has no such filters the program can reach those above it.
-            let _ = seccomp_filter::install_seccomp_filter(&ancestors);
+            let _ = seccomp_filter::install_seccomp_filter(&ancestors, connections);
             limits
                 .into_iter()
                 .try_for_each(|(resource, limit)| process::lower_limit(resource, limit))?;
-            if tree::die_with_parent(keeper) {
-                Ok(())
-            } else {
-                Err(io::Error::from_raw_os_error(libc::ESRCH))
+            if !tree::die_with_parent(keeper) {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
+            walls.as_ref().map_or(Ok(()), Walls::enter)
         })
     };
     Ok(command.spawn()?.id() as Pid)

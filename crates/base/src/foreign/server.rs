@@ -5,13 +5,12 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{
-    Bounded, ForeignProgram, KEEPER_ARGUMENT, Keeper, KeeperError, KeeperReport, ProgramBounds,
-    ProgramEnd, parse_keeper_reports,
+    Bounded, ForeignProgram, Keeper, KeeperError, KeeperReport, ProgramBounds, ProgramEnd,
+    parse_keeper_reports,
 };
 use crate::process;
 
@@ -45,13 +44,8 @@ impl Keeper {
     ) -> io::Result<Served> {
         let (control, theirs) = UnixStream::pair()?;
         let (socket, program_socket) = UnixStream::pair()?;
-        let mut command = Command::new(self.file());
-        let bounds = serde_json::to_string(bounds).expect("bounds are plain data");
-        command.arg(KEEPER_ARGUMENT).arg(bounds).arg(format!("serving {variable}"));
-        command.args(&program.words).env_clear().envs(program.environment.iter().cloned());
-        if let Some(folder) = &program.folder {
-            command.current_dir(folder);
-        }
+        let manner = [format!("serving {variable}").into()];
+        let mut command = self.command(program, bounds, manner.into_iter());
         command.stdin(Stdio::from(OwnedFd::from(theirs)));
         command.stdout(Stdio::from(OwnedFd::from(program_socket))).stderr(Stdio::piped());
         let mut keeper = command.spawn()?;
@@ -60,10 +54,6 @@ impl Keeper {
         let told = Vec::new();
         let printed = Bounded::new();
         Ok(Served { keeper, control, told, socket, printing, printed, prints: true })
-    }
-
-    fn file(&self) -> &Path {
-        &self.program
     }
 }
 

@@ -1,8 +1,8 @@
-//! Keeps a process from sending signals to those above it, with a seccomp filter. The filter needs
+//! Keeps a process from system calls that reach others, with a seccomp filter. The filter needs
 //! no privilege, and all processes below inherit it.
 //!
-//! It stops mistakes and simple attempts: `kill(getppid(), ...)`, `kill(-1, ...)`. It is not a
-//! sandbox. A `SIGKILL` from the process to itself becomes another signal. The process can handle it and know the
+//! Signals to those above fail, and so do calls that no replayed code needs. Files are not its
+//! matter: [`super::walls`] are around them. A `SIGKILL` from the process to itself becomes another signal. The process can handle it and know the
 //! sender. System calls of other architectures end the process.
 #![allow(unsafe_code)]
 
@@ -12,16 +12,17 @@ use std::os::raw::c_long;
 
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
-    SeccompFilter, SeccompRule,
+    SeccompFilter, SeccompRule, sock_filter,
 };
 
 use super::Pid;
+use super::walls::Connections;
 
 /// The value of `si_errno` in a handler of `SIGSYS` if the process sends `SIGKILL` to itself.
 pub const KILLS_ITSELF: u16 = 0x5250;
 
 /// A filter counts at most so many processes: the system takes 4096 instructions.
-const MOST: usize = 40;
+const MOST: usize = 25;
 
 /// Calls with the process in the same argument. If they send a signal, it is in the same argument as well.
 struct FilteredCalls {
@@ -42,28 +43,75 @@ const CALLS: [FilteredCalls; 4] = [
         signal: Some(2),
     },
     FilteredCalls {
-        numbers: &[libc::SYS_pidfd_open, libc::SYS_prlimit64, libc::SYS_process_vm_writev],
+        numbers: &[
+            libc::SYS_pidfd_open,
+            libc::SYS_prlimit64,
+            libc::SYS_sched_setaffinity,
+            libc::SYS_sched_setattr,
+            libc::SYS_sched_setparam,
+            libc::SYS_sched_setscheduler,
+        ],
         process: 0,
         signal: None,
     },
-    FilteredCalls { numbers: &[libc::SYS_ptrace], process: 1, signal: None },
+    FilteredCalls {
+        numbers: &[libc::SYS_setpriority, libc::SYS_ioprio_set],
+        process: 1,
+        signal: None,
+    },
 ];
+
+/// Calls that no replayed code needs: into other processes, the system's keys, what is mounted, and those by which others
+/// get past a filter.
+const NEEDLESS: [c_long; 24] = [
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    // The call names a process by a descriptor, and the filter cannot see whose it is.
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_kcmp,
+    libc::SYS_io_uring_setup,
+    libc::SYS_userfaultfd,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_mount_setattr,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_fsmount,
+    libc::SYS_setns,
+];
+
+/// Requests to a terminal that type for its user, and those that say whom a socket sends signals to.
+const REQUESTS: [i32; 4] = [libc::TIOCSTI as i32, libc::TIOCLINUX as i32, FIOSETOWN, SIOCSPGRP];
+
+const FIOSETOWN: i32 = 0x8901;
+const SIOCSPGRP: i32 = 0x8902;
 
 /// Makes system calls on the processes `ancestors`, on their groups, or on all processes fail: in this
 /// thread and in its later children. A `SIGKILL` to this process itself arrives
-/// as `SIGSYS`.
+/// as `SIGSYS`. So do calls that no replayed code needs, and those that make a socket, unless `connections` go further.
 ///
 /// # Errors
 /// If the system has no such filters. At most `no_new_privs` has changed then.
-pub fn install_seccomp_filter(ancestors: &[Pid]) -> io::Result<()> {
-    let programs =
-        build_filter_programs(ancestors, super::current_pid()).map_err(io::Error::other)?;
+pub fn install_seccomp_filter(ancestors: &[Pid], connections: Connections) -> io::Result<()> {
+    let programs = build_filter_programs(ancestors, super::current_pid(), connections);
+    let programs = programs.map_err(io::Error::other)?;
     rustix::thread::set_no_new_privs(true)?;
     programs.iter().try_for_each(|program| install_filter_program(program))
 }
 
 /// Puts `program` in front of the system calls of this thread.
-fn install_filter_program(program: &[seccompiler::sock_filter]) -> io::Result<()> {
+fn install_filter_program(program: &[sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: program.len() as libc::c_ushort,
         filter: program.as_ptr().cast_mut().cast(),
@@ -78,16 +126,42 @@ fn install_filter_program(program: &[seccompiler::sock_filter]) -> io::Result<()
     }
 }
 
-/// The filters for the process `this` below `above`: one refuses calls, and one reports a process's SIGKILL to
-/// itself. A filter has one action. If both match, the system takes the action of the second.
-fn build_filter_programs(above: &[Pid], this: Pid) -> Result<[BpfProgram; 2], BackendError> {
-    let refused =
-        compile_filter_rules(refused_calls(above)?, SeccompAction::Errno(libc::EPERM as u32))?;
+/// The filters for the process `this` below `above`: one refuses calls, one reports a process's SIGKILL to itself, and
+/// one refuses other numbers. A filter has one action. If the first two match, the system takes the action of the second.
+fn build_filter_programs(
+    above: &[Pid],
+    this: Pid,
+    connections: Connections,
+) -> Result<Vec<BpfProgram>, BackendError> {
+    let mut refused_rules = refused_calls(above)?;
+    if connections == Connections::None {
+        refused_rules.insert(libc::SYS_socket, Vec::new());
+    }
+    let refused = compile_filter_rules(refused_rules, SeccompAction::Errno(libc::EPERM as u32))?;
     let mut told = compile_filter_rules(self_killing_calls(this)?, SeccompAction::Trap)?;
     for instruction in told.iter_mut().filter(|step| step.k == libc::SECCOMP_RET_TRAP) {
         instruction.k |= u32::from(KILLS_ITSELF);
     }
-    Ok([refused, told])
+    Ok([refused, told].into_iter().chain(build_number_filter()).collect())
+}
+
+/// A filter of calls with numbers of their own for pointers of 32 bits: those above name none of them. The system answers
+/// as one without such calls. seccompiler compares whole numbers alone.
+#[cfg(target_arch = "x86_64")]
+fn build_number_filter() -> Option<BpfProgram> {
+    const X32_CALL: u32 = 0x4000_0000;
+    let step = |code: u32, k, jt| sock_filter { code: code as u16, jt, jf: 0, k };
+    Some(vec![
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, X32_CALL, 1),
+        step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0),
+        step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32, 0),
+    ])
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn build_number_filter() -> Option<BpfProgram> {
+    None
 }
 
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
@@ -118,8 +192,12 @@ fn refused_calls(above: &[Pid]) -> Result<Rules, BackendError> {
         owner_rules.push(SeccompRule::new(vec![argument_equals(1, operation)?])?);
     }
     rules.insert(libc::SYS_fcntl, owner_rules);
-    // The call names a process by a descriptor, and the filter cannot see whose it is.
-    rules.insert(libc::SYS_pidfd_send_signal, Vec::new());
+    let mut request_rules = Vec::new();
+    for request in REQUESTS {
+        request_rules.push(SeccompRule::new(vec![argument_equals(1, request)?])?);
+    }
+    rules.insert(libc::SYS_ioctl, request_rules);
+    rules.extend(NEEDLESS.map(|number| (number, Vec::new())));
     Ok(rules)
 }
 
@@ -158,9 +236,9 @@ mod tests {
     const TELL: u32 = libc::SECCOMP_RET_TRAP | KILLS_ITSELF as u32;
 
     /// The verdict on a call of this architecture, as the system's interpreter would compute it.
-    fn verdict(programs: &[BpfProgram; 2], number: c_long, arguments: [i32; 3]) -> u32 {
-        let verdicts = programs.each_ref().map(|program| interpret(program, number, arguments));
-        verdicts.into_iter().min().expect("two filters")
+    fn verdict(programs: &[BpfProgram], number: c_long, arguments: [i32; 3]) -> u32 {
+        let verdicts = programs.iter().map(|program| interpret(program, number, arguments));
+        verdicts.min().expect("filters")
     }
 
     fn interpret(program: &BpfProgram, number: c_long, arguments: [i32; 3]) -> u32 {
@@ -172,6 +250,9 @@ mod tests {
             match u32::from(step.code) {
                 code if code == libc::BPF_RET | libc::BPF_K => return step.k,
                 code if code == libc::BPF_JMP | libc::BPF_JA => at += step.k as usize,
+                code if code == libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K => {
+                    at += usize::from(if value & step.k != 0 { step.jt } else { step.jf });
+                }
                 // The first comparison is of the architecture.
                 code if code == libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K => {
                     let jump = if at == 2 || value == step.k { step.jt } else { step.jf };
@@ -191,7 +272,7 @@ mod tests {
 
     #[test]
     fn signals_to_those_above_and_to_all_are_refused() {
-        let programs = build_filter_programs(&[30, 20, 1], 31).unwrap();
+        let programs = build_filter_programs(&[30, 20, 1], 31, Connections::All).unwrap();
         let kill = |process, signal| verdict(&programs, libc::SYS_kill, [process, signal, 0]);
         for process in [30, 20, 1, -30, -20, -1] {
             assert_eq!(kill(process, libc::SIGTERM), REFUSE, "{process}");
@@ -205,14 +286,42 @@ mod tests {
         assert_eq!([queue(20), queue(31), queue(32)], [REFUSE, TELL, ALLOW]);
         assert_eq!(verdict(&programs, libc::SYS_ptrace, [4, 30, 0]), REFUSE);
         assert_eq!(verdict(&programs, libc::SYS_prlimit64, [30, 0, 0]), REFUSE);
+        assert_eq!(verdict(&programs, libc::SYS_setpriority, [0, 30, 19]), REFUSE);
+        assert_eq!(verdict(&programs, libc::SYS_sched_setaffinity, [0, 8, 0]), ALLOW);
         assert_eq!(verdict(&programs, libc::SYS_fcntl, [1, libc::F_SETOWN, 30]), REFUSE);
         assert_eq!(verdict(&programs, libc::SYS_fcntl, [1, libc::F_GETFL, 0]), ALLOW);
         assert_eq!(verdict(&programs, libc::SYS_write, [30, 30, 30]), ALLOW);
     }
 
     #[test]
+    fn needless_calls_and_requests_are_refused_and_sockets_unless_there_is_a_network() {
+        let call = |connections, number, arguments| {
+            let programs = build_filter_programs(&[30], 31, connections).unwrap();
+            verdict(&programs, number, arguments)
+        };
+        let needless = |number| call(Connections::All, number, [4, 32, 0]);
+        assert_eq!(NEEDLESS.map(needless), [REFUSE; NEEDLESS.len()]);
+        let request = |number| call(Connections::All, libc::SYS_ioctl, [0, number, 0]);
+        assert_eq!(REQUESTS.map(request), [REFUSE; REQUESTS.len()]);
+        assert_eq!(request(libc::TIOCGWINSZ as i32), ALLOW);
+        let socket = |connections| call(connections, libc::SYS_socket, [1, 1, 0]);
+        assert_eq!(Connections::ALL.map(socket), [REFUSE, ALLOW, ALLOW]);
+        assert_eq!(call(Connections::None, libc::SYS_socketpair, [1, 1, 0]), ALLOW);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn calls_by_other_numbers_are_unknown() {
+        let programs = build_filter_programs(&[30], 31, Connections::All).unwrap();
+        let unknown = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+        for number in [libc::SYS_kill, 514, 521] {
+            assert_eq!(verdict(&programs, number | 0x4000_0000, [32, 0, 0]), unknown, "{number}");
+        }
+    }
+
+    #[test]
     fn a_process_that_kills_itself_is_told_of_it() {
-        let programs = build_filter_programs(&[1], 31).unwrap();
+        let programs = build_filter_programs(&[1], 31, Connections::All).unwrap();
         let kill = |process, signal| verdict(&programs, libc::SYS_kill, [process, signal, 0]);
         assert_eq!([31, 0, -31].map(|process| kill(process, libc::SIGKILL)), [TELL; 3]);
         assert_eq!(kill(32, libc::SIGKILL), ALLOW);
@@ -221,7 +330,7 @@ mod tests {
     #[test]
     fn a_long_line_of_descent_is_filtered_as_far_as_a_filter_goes() {
         let above: Vec<Pid> = (1..100).collect();
-        let programs = build_filter_programs(&above, 200).unwrap();
+        let programs = build_filter_programs(&above, 200, Connections::All).unwrap();
         assert_eq!(verdict(&programs, libc::SYS_kill, [MOST as i32, 15, 0]), REFUSE);
     }
 }

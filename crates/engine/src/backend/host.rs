@@ -10,6 +10,7 @@ use crate::compile::Artifact;
 use crate::worker::{
     DeviceJob, Ending, Job, JobCalls, Limits, ReplayWorkers, Run, RunSeries, WorkerError,
 };
+use replay_base::process::walls::Sandbox;
 use replay_cuda::sanitizer::Wrapper;
 use replay_fixture::fixture::Fixture;
 use replay_frontend::Precision;
@@ -44,6 +45,17 @@ impl Host {
         let identity = identify_program(&program);
         let workers = Arc::new(ReplayWorkers::new(program));
         Host { limits, threads, folder, program: identity, workers, timeouts }
+    }
+
+    /// The same with replayed code kept as `sandbox` says. No replay has begun yet.
+    pub fn with_sandbox(mut self, sandbox: Sandbox) -> Host {
+        if sandbox == Sandbox::Off {
+            // What such code reached is no outcome behind walls.
+            self.program.push_str(" without walls");
+        }
+        let workers = Arc::into_inner(self.workers).expect("no replay has begun");
+        self.workers = Arc::new(workers.with_sandbox(sandbox));
+        self
     }
 
     /// Identifies this build of the program, since another may run otherwise, and the limits with an influence on

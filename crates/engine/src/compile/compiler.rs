@@ -303,6 +303,7 @@ impl Compiler {
             environment: environment::compiler_environment(std::env::vars_os(), folder),
             folder: folder.map(Path::to_owned),
             temporary_folders: temporary,
+            walls: None,
         };
         let finished = self.keeper.run(&program, &self.bounds).map_err(|error| match error {
             KeeperError::Keeper(source) => CompilerError::Keeper { source },

@@ -153,6 +153,7 @@ impl HarnessProgram {
             environment: kept_variables.chain(more_variables).cloned().collect(),
             folder: Some(folder.unwrap_or(&self.folder).to_owned()),
             temporary_folders: Vec::new(),
+            walls: None,
         }
     }
 

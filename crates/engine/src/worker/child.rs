@@ -10,6 +10,7 @@ use super::run::{DeclaredTensors, OutputTensor};
 use super::tensors::{CallTensors, TensorFiles, lay_out_tensors};
 use super::{CallPart, DeviceJob, Job, JobCalls};
 use super::{deviations, evaluations};
+use replay_base::process::walls::{Connections, Walls};
 use replay_base::process::{Pid, seccomp_filter};
 use replay_base::summary::Poison;
 use replay_cuda::CudaError;
@@ -41,6 +42,8 @@ pub(super) enum ChildError {
     Map(std::io::Error),
     #[error("cannot keep the record of roundings: {0}")]
     Record(std::io::Error),
+    #[error("cannot put replayed code behind walls: {0}")]
+    Walls(std::io::Error),
 }
 
 /// The error of copying the elements of `tensor`.
@@ -58,6 +61,8 @@ pub(super) struct ReplayResources<'a> {
     pub inputs: Option<File>,
     /// Processes out of reach of replayed code. Empty if they are so already.
     pub above: &'a [Pid],
+    /// The walls to raise before replayed code is loaded.
+    pub walls: Option<Walls>,
     /// The way back.
     pub reporter: &'static Reporter,
 }
@@ -72,7 +77,7 @@ pub(super) fn run_replay_job(
     let reporter = surroundings.reporter;
     let replayed = match loaded {
         Some((fixture, artifact)) => replay_job(job, fixture, artifact, surroundings),
-        None => load_replay_job(job)
+        None => load_replay_job(job, surroundings.walls.as_ref())
             .and_then(|(fixture, artifact)| replay_job(job, &fixture, artifact, surroundings)),
     };
     match replayed {
@@ -84,11 +89,13 @@ pub(super) fn run_replay_job(
     }
 }
 
-fn load_replay_job(job: &Job) -> Result<(Fixture, LoadedArtifact), ChildError> {
-    Ok((
-        Fixture::load_trusted_with(&job.fixture, job.elements)?,
-        LoadedArtifact::load(&job.artifact)?,
-    ))
+fn load_replay_job(
+    job: &Job,
+    walls: Option<&Walls>,
+) -> Result<(Fixture, LoadedArtifact), ChildError> {
+    let fixture = Fixture::load_trusted_with(&job.fixture, job.elements)?;
+    walls.map_or(Ok(()), Walls::enter).map_err(ChildError::Walls)?;
+    Ok((fixture, LoadedArtifact::load(&job.artifact)?))
 }
 
 fn send_refusal(reporter: &Reporter, error: &ChildError) {
@@ -96,6 +103,9 @@ fn send_refusal(reporter: &Reporter, error: &ChildError) {
         ChildError::Fixture(error) => error.hint(),
         ChildError::Gpu(error) => error.hint(),
         ChildError::Memory { .. } => Some("raise --memory, or use a smaller fixture".into()),
+        ChildError::Walls(_) => {
+            Some("`replay doctor` says what this system has; --sandbox=off does without".into())
+        }
         ChildError::Map(_) => Some("free memory, or use a smaller fixture".into()),
         _ => None,
     };
@@ -107,7 +117,7 @@ fn replay_job(
     job: &Job,
     fixture: &Fixture,
     artifact: LoadedArtifact,
-    ReplayResources { outputs: memory, own_inputs, inputs: laid_out, above, reporter }: ReplayResources,
+    ReplayResources { outputs: memory, own_inputs, inputs: laid_out, above, reporter, .. }: ReplayResources,
 ) -> Result<(), ChildError> {
     let runtime = std::thread::scope(|scope| {
         ask_for_pages(job, fixture, &memory, scope);
@@ -116,7 +126,7 @@ fn replay_job(
     let (description, class) = runtime.device.describe();
     reporter.send(&ChildReport::Device { description, class });
     if !above.is_empty() {
-        let _ = seccomp_filter::install_seccomp_filter(above);
+        let _ = seccomp_filter::install_seccomp_filter(above, Connections::All);
     }
 
     let started_at = Instant::now();

@@ -20,7 +20,7 @@ use super::{
     Wrapping,
 };
 use replay_base::process::environment::is_kernel_variable;
-use replay_base::process::{self, tree::End};
+use replay_base::process::{self, tree::End, walls::Sandbox};
 use replay_cuda::sanitizer::Wrapper;
 use replay_fixture::fixture::Fixture;
 use replay_runtime::journal;
@@ -36,6 +36,7 @@ const LEFT_OVER: usize = 1 << 20;
 pub struct ReplayWorkers {
     program: PathBuf,
     zygote: Mutex<Option<Zygote>>,
+    sandbox: Sandbox,
     /// How many processes the system had ended for lack of memory.
     memory_kills: Option<u64>,
     spares: Arc<Spares>,
@@ -70,7 +71,13 @@ impl ReplayWorkers {
         let memory_kills = process::memory_kills();
         let spares = Arc::default();
         let inputs = Inputs::default();
-        ReplayWorkers { program, zygote: Mutex::default(), memory_kills, spares, inputs }
+        let sandbox = Sandbox::default();
+        ReplayWorkers { program, zygote: Mutex::default(), sandbox, memory_kills, spares, inputs }
+    }
+
+    /// The same with replayed code kept as `sandbox` says.
+    pub fn with_sandbox(self, sandbox: Sandbox) -> ReplayWorkers {
+        ReplayWorkers { sandbox, ..self }
     }
 
     /// Makes the replay of `job`, under `wrapper` if there is one, and waits for its end.
@@ -144,6 +151,7 @@ impl ReplayWorkers {
             series: terms.series,
             has_inputs: own_memory.is_some(),
             wrapper: terms.wrapper.map(|wrapper| self.wrapping(wrapper)),
+            sandbox: self.sandbox,
         };
         let mut files = vec![printed_there.as_fd(), journal.as_fd(), outputs.file().as_fd()];
         let inputs = own_memory.as_ref().into_iter().chain(terms.inputs);

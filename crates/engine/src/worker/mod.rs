@@ -37,6 +37,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use replay_base::process::tree::End;
+use replay_base::process::walls::{Connections, Sandbox, Walls};
 use replay_base::summary::Poison;
 use replay_base::tensor::step::{LinePoint, Scales, Step};
 use replay_base::tensor::{DType, parallel};
@@ -227,6 +228,27 @@ struct ReplayOrder {
     has_inputs: bool,
     /// The program to run it under, if any.
     wrapper: Option<Wrapping>,
+    /// How closely its code is kept.
+    sandbox: Sandbox,
+}
+
+impl ReplayOrder {
+    /// The connections that its code may make.
+    fn connections(&self) -> Connections {
+        self.walls().map_or(Connections::All, |walls| walls.connections)
+    }
+
+    /// The walls around its code; none on a GPU, where the driver reaches far, or without a sandbox.
+    fn walls(&self) -> Option<Walls> {
+        if self.sandbox == Sandbox::Off || self.job.device.is_gpu() {
+            return None;
+        }
+        let libraries = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let libraries = std::env::split_paths(&libraries).filter(|folder| folder.is_absolute());
+        // The artifact says which line is at fault, and this program where it failed itself.
+        let own_files = std::env::current_exe().ok().into_iter().chain([self.job.artifact.clone()]);
+        Some(Walls { readable: libraries.chain(own_files).collect(), ..Walls::default() })
+    }
 }
 
 /// A program to start this one for a replay.

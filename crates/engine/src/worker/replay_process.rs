@@ -5,12 +5,13 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, parent_id};
+use std::path::PathBuf;
 use std::process::Command;
 
 use rustix::io::fcntl_dupfd_cloexec;
 
 use super::child::{self, ReplayResources};
-use super::{GO_FIRST, ReplayOrder, Wrapping, memory};
+use super::{GO_FIRST, Job, ReplayOrder, Wrapping, memory};
 use replay_base::process::{self, Pid, Resource, seccomp_filter, tree};
 use replay_fixture::fixture::Fixture;
 use replay_runtime::artifact::LoadedArtifact;
@@ -76,17 +77,38 @@ fn run_in(
     let is_shielded = !order.job.device.is_gpu();
     if is_shielded {
         // On a system without such filters the code is not restrained.
-        let _ = seccomp_filter::install_seccomp_filter(ancestors);
+        let _ = seccomp_filter::install_seccomp_filter(ancestors, order.connections());
     }
     journal::begin_journal(&journal).ok()?;
     drop(journal);
     // NVIDIA's driver may start a program with more privileges: it comes first.
     let above = if is_shielded { &[] } else { ancestors };
+    // A template is behind them already.
+    let walls = if loaded.is_none() { order.walls() } else { None };
+    let mut job = order.job.clone();
+    let held_artifact = walls.as_ref().and_then(|_| hold_artifact(&job).ok());
+    if let Some(held_artifact) = &held_artifact {
+        job.artifact.clone_from(&held_artifact.path);
+    }
     Some(child::run_replay_job(
-        &order.job,
+        &job,
         loaded,
-        ReplayResources { outputs, own_inputs, inputs, above, reporter },
+        ReplayResources { outputs, own_inputs, inputs, above, walls, reporter },
     ))
+}
+
+/// An artifact that this process holds open.
+pub(super) struct HeldArtifact {
+    _file: File,
+    /// Where it finds the file, in a fork as well.
+    pub path: PathBuf,
+}
+
+/// Opens the artifact of `job`. Its own path may lead through the process above, which is out of reach from behind walls.
+pub(super) fn hold_artifact(job: &Job) -> io::Result<HeldArtifact> {
+    let file = File::open(&job.artifact)?;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd()).into();
+    Ok(HeldArtifact { _file: file, path })
 }
 
 /// Makes the replay described by the standard input, in a process under a wrapper. Returns the exit status.
@@ -110,7 +132,8 @@ pub(super) fn run_alone() -> i32 {
     signals::watch_signals(process::parent_of(wrapper).unwrap_or(wrapper));
     let own_inputs = None;
     let inputs = None;
-    let surroundings = ReplayResources { outputs, own_inputs, inputs, above: &[], reporter };
+    let walls = order.walls();
+    let surroundings = ReplayResources { outputs, own_inputs, inputs, above: &[], walls, reporter };
     child::run_replay_job(&order.job, None, surroundings)
 }
 

@@ -64,10 +64,13 @@ fn serve_orders(keeper: OwnedFd, order: &ReplayOrder, ancestors: &[Pid]) -> Opti
     replay_process::place_descriptor(&printed, libc::STDERR_FILENO).ok()?;
     signals::watch_signals(its_number);
     // As in a member: it may stay without.
-    let _ = seccomp_filter::install_seccomp_filter(ancestors);
+    let _ = seccomp_filter::install_seccomp_filter(ancestors, order.connections());
     let Job { fixture, elements, .. } = &order.job;
     let fixture = Fixture::load_trusted_with(fixture, *elements).ok()?;
-    let artifact = LoadedArtifact::load(&order.job.artifact).ok()?;
+    let held_artifact = replay_process::hold_artifact(&order.job).ok()?;
+    // The fixture is mapped: replayed code finds the file no more.
+    order.walls().map_or(Ok(()), |walls| walls.enter()).ok()?;
+    let artifact = LoadedArtifact::load(&held_artifact.path).ok()?;
     if !is_alone() || has_printed(&printed) {
         return None;
     }
@@ -76,7 +79,8 @@ fn serve_orders(keeper: OwnedFd, order: &ReplayOrder, ancestors: &[Pid]) -> Opti
     with_this.extend(ancestors);
     loop {
         let Some((text, files)) = socket::receive_message(&keeper).ok()? else { return Some(()) };
-        let order: ReplayOrder = serde_json::from_slice(&text).ok()?;
+        let mut order: ReplayOrder = serde_json::from_slice(&text).ok()?;
+        order.job.artifact.clone_from(&held_artifact.path);
         let fork_result = match process::fork_for_parent() {
             Ok(Some(member)) => Ok(member),
             Ok(None) => {
