@@ -146,7 +146,7 @@ fn a_header_outside_of_the_repository_that_changed_is_another_artifact() {
     let env = env.with_kernel(&kernel(&include, "FACTOR"), CALL);
     let with = |factor: &str| {
         fs::write(&header, format!("#define FACTOR {factor}\n")).unwrap();
-        checksum(&env.replay(&["fixtures/tiny", "--check", "off"]))
+        checksum(&env.replay(&["fixtures/tiny", "--check", "off", "--sandbox=off"]))
     };
     let two = with("2");
     let three = with("3");
@@ -193,7 +193,8 @@ fn what_does_not_compile_is_remembered_while_what_it_reads_stays() {
     fs::write(&header, "#define FACTOR unknown\n").unwrap();
     let include = format!("#include \"{}\"\n", header.display());
     let env = TestEnv::isolated().with_kernel(&kernel(&include, "FACTOR"), CALL);
-    let replay = || env.finish(env.command(&["fixtures/tiny"]).env("CXX", &compiler));
+    let replay =
+        || env.finish(env.command(&["fixtures/tiny", "--sandbox=off"]).env("CXX", &compiler));
     let compiled = || fs::read_to_string(&log).unwrap().matches("-c unit.cpp").count();
     let first = replay();
     assert_eq!((first.code, compiled()), (Some(125), 1), "{}", first.text());
@@ -416,7 +417,7 @@ fn a_compiler_works_within_bounds_of_memory_and_of_files() {
     let words = format!("{limits}\nexec {} \"$@\"", real_compiler());
     let compiler = script(outside.path(), "cxx", &words);
     let env = TestEnv::isolated().with_kernel(&kernel("", "2"), CALL);
-    checksum(&env.finish(env.command(&["fixtures/tiny"]).env("CXX", &compiler)));
+    checksum(&env.finish(env.command(&["fixtures/tiny", "--sandbox=off"]).env("CXX", &compiler)));
     // 8 GiB of memory in KiB; 4 GiB of a file in blocks of 512 bytes, or of 1024.
     for line in fs::read_to_string(log).unwrap().lines() {
         assert!(line.parse::<u64>().unwrap() <= 8 << 20, "{line}");

@@ -167,6 +167,28 @@ fn a_kernel_reaches_no_file_no_process_and_no_port() {
 }
 
 #[test]
+fn a_compiler_reads_no_secret() {
+    let env = TestEnv::with_own_replays();
+    let home = furnish_home(&env);
+    let env = hostile(env, "k<<<1, n>>>(x, y, n);");
+    let secret = home.join(SECRETS[0]);
+    for line in [
+        format!("#if __has_include({secret:?})\n#endif"),
+        format!("#include {secret:?}"),
+        format!("asm(\".incbin \\\"{}\\\"\");", secret.display()),
+    ] {
+        env.repo
+            .write("k.cu", format!("{line}\n__global__ void k(const float*, float*, int) {{}}\n"));
+        let run = env.replay(&["fixtures/tiny"]);
+        assert_eq!(run.code, Some(125), "{}", run.text());
+        assert!(!run.text().contains("SECRET_KEY"), "{}", run.text());
+        let reason = run.stdout.lines().find(|line| line.starts_with("untestable: "));
+        assert!(reason.is_some_and(|line| line.contains("id_ed25519")), "{}", run.text());
+        assert!(run.text().contains("hint: the sandbox lets compilers read"), "{}", run.text());
+    }
+}
+
+#[test]
 fn a_strict_sandbox_replays_where_every_wall_is_and_refuses_kernels_on_a_gpu() {
     let env = hostile(TestEnv::new(), "k<<<1, n>>>(x, y, n);");
     let run = env.replay(&["fixtures/tiny", "--sandbox=strict"]);

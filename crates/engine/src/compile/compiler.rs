@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::key::KeyHasher;
-use super::{environment, outside_files, tools};
+use super::{environment, outside_files, tools, walls};
 use replay_base::cache::{Cache, CacheKind};
 use replay_base::foreign::{
     self, Finished, ForeignProgram, Keeper, KeeperError, ProgramBounds, ProgramEnd,
 };
-use replay_base::process::{self, tree::End};
+use replay_base::process::{self, tree::End, walls::Sandbox};
 
 /// Why the compiler cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -221,7 +221,7 @@ impl Compiler {
         {
             return Ok(cached_answer);
         }
-        let finished_run = self.run(None, Vec::new(), [question])?;
+        let finished_run = self.run(None, Vec::new(), &[], [question])?;
         let compiler_answer = String::from_utf8_lossy(&finished_run.stdout).trim().to_owned();
         if !finished_run.success() || compiler_answer.is_empty() {
             let complaint = String::from_utf8_lossy(&finished_run.stderr).trim().to_owned();
@@ -280,7 +280,12 @@ impl Compiler {
 
     /// Its part of keys, besides the states of its files.
     pub(crate) fn identity(&self) -> String {
-        format!("{:?}\n{}\n{}", self.words, self.version, std::env::consts::ARCH)
+        // Without walls it may read more, and refuse less.
+        let walls = match self.keeper.sandbox() {
+            Sandbox::AsOffered => "",
+            Sandbox::Off => "\nwithout walls",
+        };
+        format!("{:?}\n{}\n{}{walls}", self.words, self.version, std::env::consts::ARCH)
     }
 
     /// The command's words.
@@ -288,22 +293,28 @@ impl Compiler {
         &self.words
     }
 
-    /// Runs it with `arguments` in `folder`, which also holds its temporary files. The folders `temporary` go with this
-    /// process.
+    /// Runs it with `arguments` in `folder`, which also holds its temporary files, and lets it read `readable_folders`
+    /// besides. The folders `temporary` go with this process.
     pub(super) fn run(
         &self,
         folder: Option<&Path>,
         temporary: Vec<PathBuf>,
+        readable_folders: &[PathBuf],
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Result<Finished, CompilerError> {
         let compiler_words = self.words.iter().map(OsString::from);
         let arguments = arguments.into_iter().map(|word| word.as_ref().to_owned());
+        let words: Vec<OsString> = compiler_words.chain(arguments).collect();
+        let environment = environment::compiler_environment(std::env::vars_os(), folder);
+        let mut walls = walls::compiler_walls(&words, self.words.len(), &environment);
+        walls.readable.extend_from_slice(readable_folders);
+        walls.writable.extend(folder.map(Path::to_owned));
         let program = ForeignProgram {
-            words: compiler_words.chain(arguments).collect(),
-            environment: environment::compiler_environment(std::env::vars_os(), folder),
+            words,
+            environment,
             folder: folder.map(Path::to_owned),
             temporary_folders: temporary,
-            walls: None,
+            walls: Some(walls),
         };
         let finished = self.keeper.run(&program, &self.bounds).map_err(|error| match error {
             KeeperError::Keeper(source) => CompilerError::Keeper { source },

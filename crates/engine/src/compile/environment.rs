@@ -35,6 +35,8 @@ pub(super) fn compiler_environment(
     });
     let mut kept_variables: Vec<_> = passed_variables.collect();
     kept_variables.push(("LC_ALL".into(), "C".into()));
+    // What it would keep is in the cache already, and its folder is none of those that a compilation may write.
+    kept_variables.push(("CCACHE_DISABLE".into(), "1".into()));
     if let Some(folder) = temporary {
         kept_variables.push(("TMPDIR".into(), folder.into()));
     }
@@ -69,6 +71,9 @@ mod tests {
             .iter()
             .map(|(name, value)| format!("{}={}", name.display(), value.display()))
             .collect();
-        assert_eq!(seen, ["PATH=/bin", "CCACHE_DIR=/ccache", "LC_ALL=C", "TMPDIR=/work"]);
+        assert_eq!(
+            seen,
+            ["PATH=/bin", "CCACHE_DIR=/ccache", "LC_ALL=C", "CCACHE_DISABLE=1", "TMPDIR=/work"]
+        );
     }
 }

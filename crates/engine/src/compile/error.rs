@@ -38,6 +38,8 @@ impl fmt::Display for RefusedCode {
 pub enum About {
     /// A missing header.
     Header,
+    /// A header behind the walls of the sandbox, or one that the user may not read.
+    Wall,
     /// A template whose arguments cannot be deduced.
     Deduction,
     /// A word or a name of a later standard of C++.
@@ -50,10 +52,19 @@ pub enum About {
     Other,
 }
 
+/// What compilers and assemblers say of a file that they may not read.
+const BEHIND_WALLS: [&str; 3] =
+    [": Permission denied", "assembler: error: file not found: ", "Could not find incbin file "];
+
+/// What GNU's assembler says before an error.
+const ASSEMBLER: &str = ": Error: ";
+
 impl About {
     /// The subject of `first_error`.
     pub(super) fn from_message(first_error: &str) -> About {
-        if first_error.contains("instance of function template") {
+        if BEHIND_WALLS.iter().any(|words| first_error.contains(words)) {
+            About::Wall
+        } else if first_error.contains("instance of function template") {
             About::Deduction
         } else if ["No such file", "not found", "cannot open source file"]
             .iter()
@@ -95,6 +106,11 @@ impl About {
                      `system_include` where it lies outside of the repository{withheld}"
                 )
             }
+            About::Wall => {
+                "the sandbox lets compilers read the system and the folders in `system_include` of \
+                 the harness: name the header's there, or see `replay help sandbox`"
+                    .to_owned()
+            }
             About::Standard => {
                 "if the sources are of C++20 or later, say `standard = \"c++20\"` in the harness"
                     .to_owned()
@@ -121,7 +137,7 @@ impl About {
             About::Other => find_python_name(first_error, sources)
                 .or_else(|| find_other_source(first_error, sources))
                 .or_else(|| find_undefined_name(first_error, sources)),
-            About::Deduction | About::Standard | About::Tensors => None,
+            About::Wall | About::Deduction | About::Standard | About::Tensors => None,
         }
     }
 }
@@ -508,21 +524,51 @@ pub(super) fn missing_header(first_error: &str) -> Option<&str> {
 
 /// The first error line, of the compiler or of the linker.
 pub(super) fn first_error(log: &str) -> String {
-    let is_error = |line: &str| line.contains("error: ") || line.contains("undefined reference");
+    let is_error = |line: &str| {
+        ["error: ", "undefined reference", ASSEMBLER].iter().any(|words| line.contains(words))
+    };
     let error_number = log.lines().position(is_error);
     let reworded = error_number.and_then(|number| launch_errors::reword_launch_error(log, number));
     let line = match &reworded {
         Some(line) => line.as_str(),
         None => log.lines().nth(error_number.unwrap_or(0)).unwrap_or("no message"),
     };
-    // The linker's place is one in machine code.
+    // The linker's place is one in machine code, the assembler's in a file of the compiler.
     let line = line.find("undefined reference").map_or(line, |begin| &line[begin..]);
+    if let Some((_, message)) = line.split_once(ASSEMBLER) {
+        return format!("assembler: error: {}", message.trim());
+    }
     line.trim().trim_start_matches("tree/").to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_behind_walls_are_told_by_every_compiler_and_assembler() {
+        for (log, message) in [
+            (
+                "/c/ccZ.s: Assembler messages:\n/c/ccZ.s:4: Error: file not found: /root/.ssh/id\n",
+                "assembler: error: file not found: /root/.ssh/id",
+            ),
+            (
+                "<inline asm>:1:9: error: Could not find incbin file '/root/.ssh/id'\n",
+                "<inline asm>:1:9: error: Could not find incbin file '/root/.ssh/id'",
+            ),
+            (
+                "tree/k.cu:1:10: fatal error: /root/.ssh/id: Permission denied\n",
+                "k.cu:1:10: fatal error: /root/.ssh/id: Permission denied",
+            ),
+        ] {
+            let first_error = first_error(log);
+            assert_eq!(first_error, message);
+            assert_eq!(About::from_message(&first_error), About::Wall, "{message}");
+        }
+        let unknown = first_error("/c/ccZ.s:4: Error: no such instruction: `jump x'\n");
+        assert_eq!(unknown, "assembler: error: no such instruction: `jump x'");
+        assert_eq!(About::from_message(&unknown), About::Other);
+    }
 
     #[test]
     fn a_missing_part_of_pytorch_is_told_from_other_missing_names() {

@@ -29,6 +29,7 @@ mod source_units;
 mod tools;
 mod translation;
 mod vectors;
+mod walls;
 
 use std::fs::File;
 use std::io;
@@ -436,7 +437,10 @@ impl Toolchain {
             header_options.chain(arguments.into_iter().map(|word| word.as_ref().to_owned()));
         let temporary = self.once.header_folder().into_iter().chain([folder.to_owned()]).collect();
         let all_arguments = all_arguments.collect::<Vec<std::ffi::OsString>>();
-        self.compiler.run(Some(folder), temporary, all_arguments)
+        // Headers and precompiled ones lie in the cache, where the folder of precompiled ones may be a link.
+        let root = self.cache.root();
+        let own_folders = [root.to_owned(), root.join(CacheKind::Precompiled.name())];
+        self.compiler.run(Some(folder), temporary, &own_folders, all_arguments)
     }
 
     fn refused(&self, key: &str, log: String) -> CompileError {
