@@ -28,7 +28,12 @@ impl TestEnv {
     /// With a harness of these keys, the fixture `tiny`, and the program as `speaker` beside them.
     pub fn with_program(self, keys: &str, gradient: &str) -> TestEnv {
         symlink(speaker(), self.path("speaker")).expect("a link");
-        self.repo.write("replay.toml", format!("{keys}\n{TENSORS}{gradient}"));
+        // Programs of tests note what they did beside the repository.
+        let sandbox = match keys.contains("sandbox") {
+            true => String::new(),
+            false => format!("sandbox = {{ write = [{:?}] }}", self.repo.beside("")),
+        };
+        self.repo.write("replay.toml", format!("{keys}\n{sandbox}\n{TENSORS}{gradient}"));
         self.repo.write(".gitignore", "fixtures\nspeaker\nreplay.toml\n");
         self.write_tiny();
         self

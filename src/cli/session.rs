@@ -253,6 +253,17 @@ impl SessionArgs {
         }
     }
 
+    /// Complains about a harness that widens a strict sandbox: a checkout of a stranger's revision brings its own.
+    fn require_closed_sandbox(&self, harness: &Harness) -> CliResult<()> {
+        let widened = harness.program.as_ref().filter(|program| !program.sandbox.is_closed());
+        if self.sandbox != SandboxArg::Strict || widened.is_none() {
+            return Ok(());
+        }
+        let path = harness.path.display();
+        Err(CommandError::new(format!("--sandbox=strict: `[sandbox]` in {path} asks for more"))
+            .with_hint("drop it there, or replay with --sandbox=default if you trust the harness"))
+    }
+
     fn one_device(&self) -> CliResult<DeviceArg> {
         match self.backend.as_slice() {
             &[device] => Ok(device),
@@ -312,6 +323,7 @@ impl Session {
 
     /// A lab for `harness` on each named device.
     pub fn labs_for(&self, harness: &Harness) -> CliResult<&[Arc<Lab>]> {
+        self.options.require_closed_sandbox(harness)?;
         let runner = RevisionRunner::from_harness(harness);
         let known_labs = match runner {
             RevisionRunner::Kernels => &self.kernels,
@@ -337,6 +349,9 @@ impl Session {
     /// one without.
     pub fn search_labs(&self, harnesses: &[&Harness], threads: usize) -> CliResult<[Arc<Lab>; 2]> {
         let device = self.options.one_device()?;
+        for harness in harnesses {
+            self.options.require_closed_sandbox(harness)?;
+        }
         let runner =
             RevisionRunner::from_harness(harnesses.first().expect("a search has a fixture"));
         if let Some(other_harness) =

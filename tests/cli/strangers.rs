@@ -189,6 +189,56 @@ fn a_compiler_reads_no_secret() {
 }
 
 #[test]
+fn a_program_reaches_no_secret_no_file_to_write_and_no_process() {
+    let victim = Victim::new();
+    for preload in ["", "preload = []\n"] {
+        let env = TestEnv::isolated();
+        let home = furnish_home(&env);
+        let given = env.repo.beside("given");
+        fs::write(&given, "").expect("a file");
+        let keys =
+            format!("program = [\"./speaker\"]\n{preload}sandbox = {{ write = [{given:?}] }}");
+        let env = env.with_program(&keys, "");
+        let words = [
+            format!(
+                "attack-files {} {} {}",
+                home.display(),
+                env.repo.root().display(),
+                env.cache().display()
+            ),
+            format!(
+                "attack-others {} {} {}",
+                home.join(SECRETS[0]).display(),
+                victim.process.id(),
+                victim.port()
+            ),
+            format!("open {}", home.join(".cache/hub/model").display()),
+            format!("open {}", home.join("data/x").display()),
+            format!("touch {}", home.join("data/x").display()),
+            format!("touch {}", env.path("speaker").display()),
+            format!("touch {}", given.display()),
+            "touch /dev/null".to_owned(),
+        ];
+        // The parent of a staying program's replay is that program.
+        let parent = if preload.is_empty() { "\nattack-parent" } else { "" };
+        env.kernel(&(words.join("\n") + parent));
+        let run = env.replay(&["fixtures/tiny", "--rev", "HEAD"]);
+        assert_eq!(run.code, Some(0), "{}", run.text());
+        let printed = printed_lines(&run).replace(&home.display().to_string(), "[HOME]");
+        let printed = printed.replace(&given.display().to_string(), "[GIVEN]");
+        let mut printed: Vec<&str> = printed.lines().collect();
+        printed.sort_unstable();
+        let reached = [
+            "read [HOME]/.cache/hub/model",
+            "read [HOME]/data/x",
+            "wrote /dev/null",
+            "wrote [GIVEN]",
+        ];
+        assert_eq!(printed, reached, "{preload}");
+    }
+}
+
+#[test]
 fn a_strict_sandbox_replays_where_every_wall_is_and_refuses_kernels_on_a_gpu() {
     let env = hostile(TestEnv::new(), "k<<<1, n>>>(x, y, n);");
     let run = env.replay(&["fixtures/tiny", "--sandbox=strict"]);
@@ -199,5 +249,18 @@ fn a_strict_sandbox_replays_where_every_wall_is_and_refuses_kernels_on_a_gpu() {
     --- stderr
     error: --sandbox=strict: kernels on a GPU have no walls
     hint: replay them on the CPU, or with --sandbox=default
+    ");
+}
+
+#[test]
+fn a_strict_sandbox_is_not_widened_by_a_harness() {
+    let keys = "program = [\"./speaker\"]\nsandbox = { network = true }";
+    let env = TestEnv::isolated().with_program(keys, "");
+    env.kernel("divide 3");
+    insta::assert_snapshot!(env.replay(&["fixtures/tiny", "--sandbox=strict"]).text(), @"
+    exit code 128
+    --- stderr
+    error: --sandbox=strict: `[sandbox]` in replay.toml asks for more
+    hint: drop it there, or replay with --sandbox=default if you trust the harness
     ");
 }

@@ -23,6 +23,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "attacks.h"
+
 using Words = std::multimap<std::string, std::string>;
 
 static std::string text_of(const std::string& path) {
@@ -240,6 +242,16 @@ static int replay(const Request& request) {
       _exit(common.size() + own.size() == bytes ? 0 : 1);
     }
     for (int status; wait(&status) > 0;) if (status != 0) return 4;
+  }
+  for (auto [word, name] : words) {
+    if (word == "open" && open(name.c_str(), O_RDONLY) >= 0) std::cout << "read " << name << std::endl;
+    if (word == "touch" && open(name.c_str(), O_WRONLY | O_CREAT, 0600) >= 0) std::cout << "wrote " << name << std::endl;
+    std::istringstream parts(name);
+    std::string first, second, third;
+    parts >> first >> second >> third;
+    if (word == "attack-files") attacks::try_files(first.c_str(), second.c_str(), third.c_str());
+    if (word == "attack-parent") attacks::try_parent();
+    if (word == "attack-others") attacks::try_others(first.c_str(), std::stoi(second), std::stoi(third));
   }
   for (auto [word, name] : words)
     if (word == "variable" && std::getenv(name.c_str())) std::cout << "variable " << name << std::endl;

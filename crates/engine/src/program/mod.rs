@@ -19,6 +19,7 @@ mod server;
 mod startup;
 mod stream;
 mod tree;
+mod walls;
 
 pub use self::error::ProgramError;
 pub use self::opened::OpenedFiles;

@@ -9,16 +9,29 @@ use super::error::{PrintedTail, last_line};
 use super::request::ProgramDevice;
 use super::runner::ProgramSettings;
 use super::server::Servers;
+use super::walls::WalledProgram;
 use super::{ProgramError, find};
+use replay_base::cache::WorkFolder;
 use replay_base::files;
 use replay_base::foreign::{
     Finished, ForeignProgram, Keeper, KeeperError, ProgramBounds, ProgramEnd,
 };
 use replay_base::process::tree::End;
+use replay_base::process::walls::Sandbox;
 use replay_fixture::harness::{Harness, ProgramSpec};
 
 /// The most bytes of a program's file.
 const FILE_BYTES: u64 = 256 << 20;
+/// Variables with the folders in which libraries keep what they compile, by default in the user's home.
+const COMPILER_CACHES: [&str; 6] = [
+    "CUDA_CACHE_PATH",
+    "CUPY_CACHE_DIR",
+    "NUMBA_CACHE_DIR",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TORCH_EXTENSIONS_DIR",
+    "TRITON_CACHE_DIR",
+];
+
 /// A harness's program: its place, its files and its environment.
 #[derive(Debug)]
 pub struct HarnessProgram {
@@ -32,6 +45,20 @@ pub struct HarnessProgram {
     pub(super) identity: String,
     /// The staying processes, if the harness wants them.
     pub(super) servers: Servers,
+    device: ProgramDevice,
+    pub(super) folders: ProgramFolders,
+}
+
+/// The folders of replay in which a program's commands find and leave their files.
+#[derive(Debug)]
+pub(super) struct ProgramFolders {
+    /// Where they may write. Each replay has a folder in it, and this process writes no file there: the path may be made to
+    /// lead anywhere.
+    pub scratch: WorkFolder,
+    /// What they get to read, by replay.
+    pub handed: WorkFolder,
+    /// All trees, to read.
+    pub trees: PathBuf,
 }
 
 impl HarnessProgram {
@@ -40,6 +67,7 @@ impl HarnessProgram {
         harness: &Harness,
         ProgramSettings { device, environment: user, processes, .. }: &ProgramSettings,
         (keeper, bounds): (&Keeper, &ProgramBounds),
+        folders: ProgramFolders,
     ) -> Result<HarnessProgram, ProgramError> {
         let device = *device;
         let processes = *processes;
@@ -50,7 +78,8 @@ impl HarnessProgram {
         let words = resolve_command_words(&spec.words, &folder, &environment)?;
         let identity = String::new();
         let servers = Servers::new(processes);
-        let mut project = HarnessProgram { spec, folder, words, environment, identity, servers };
+        let mut project =
+            HarnessProgram { spec, folder, words, environment, identity, servers, device, folders };
         project.identity = project.identify(user, device, keeper, bounds)?;
         Ok(project)
     }
@@ -104,6 +133,10 @@ impl HarnessProgram {
             hash_identity_part(&mut hasher, name.as_encoded_bytes());
             hash_identity_part(&mut hasher, value.as_encoded_bytes());
         }
+        if keeper.sandbox() == Sandbox::Off {
+            // What such a program reached is no outcome behind walls.
+            hash_identity_part(&mut hasher, b"without walls");
+        }
         if let Some(command) = &self.spec.identity {
             let printed = self.run_identity_command(command, keeper, bounds)?;
             hash_identity_part(&mut hasher, &printed);
@@ -119,7 +152,7 @@ impl HarnessProgram {
         bounds: &ProgramBounds,
     ) -> Result<Vec<u8>, ProgramError> {
         let words = resolve_command_words(command, &self.folder, &self.environment)?;
-        let finished = run_program(keeper, bounds, self.command(words, None, &[]))?;
+        let finished = run_program(keeper, bounds, self.command(words, &[]))?;
         if finished.success() {
             return Ok(finished.stdout);
         }
@@ -137,24 +170,31 @@ impl HarnessProgram {
         Err(ProgramError::Environment { message, source, hint: None })
     }
 
-    /// A command of the harness, in `folder` or in the harness's own, with `more_variables` variables.
+    /// A command of the harness, in its folder, with `more_variables` variables.
     pub(super) fn command(
         &self,
         words: Vec<OsString>,
-        folder: Option<&Path>,
         more_variables: &[(OsString, OsString)],
     ) -> ForeignProgram {
-        let kept_variables = self
-            .environment
-            .iter()
-            .filter(|(name, _)| !more_variables.iter().any(|(given_name, _)| given_name == name));
-        ForeignProgram {
-            words,
-            environment: kept_variables.chain(more_variables).cloned().collect(),
-            folder: Some(folder.unwrap_or(&self.folder).to_owned()),
-            temporary_folders: Vec::new(),
-            walls: None,
-        }
+        let ProgramFolders { scratch, handed, trees } = &self.folders;
+        let mut environment = self.environment.clone();
+        // Of two with one name the last counts.
+        environment.push(("TMPDIR".into(), scratch.path().into()));
+        let caches = COMPILER_CACHES.iter().filter(|name| !self.spec.env.contains_key(**name));
+        environment.extend(caches.map(|name| ((*name).into(), scratch.path().join(name).into())));
+        environment.extend_from_slice(more_variables);
+        let walled_program = WalledProgram {
+            commands: [&words, &self.words],
+            folder: &self.folder,
+            environment: &environment,
+            device: self.device,
+            sandbox: &self.spec.sandbox,
+        };
+        let mut walls = walled_program.walls(scratch.path());
+        walls.readable.extend([trees.clone(), handed.path().to_owned()]);
+        let folder = Some(self.folder.clone());
+        let temporary_folders = Vec::new();
+        ForeignProgram { words, environment, folder, temporary_folders, walls: Some(walls) }
     }
 
     /// The words of the harness's command `build`, if it has one. It runs in `tree`.

@@ -12,12 +12,12 @@ use super::error::{PrintedTail, last_line, program_system_error};
 use super::inputs;
 use super::opened::{OpenedFiles, TreeWatch};
 use super::outputs::{self, AnsweredOutput, ProgramOutputs};
-use super::project::{self, HarnessProgram, is_lacking};
+use super::project::{self, HarnessProgram, ProgramFolders, is_lacking};
 use super::request::{Places, ProgramDevice, ProgramRequest, request_variables};
 use super::startup;
 use super::tree::{ProgramTree, describe_missing_files};
 use crate::worker::{Ending, InputChange, Limits, NOTE, Narrow, Run, WorkerError};
-use replay_base::cache::{Cache, CacheError};
+use replay_base::cache::{Cache, CacheError, WorkFolder};
 use replay_base::foreign::{Finished, Keeper, ProgramBounds, ProgramEnd};
 use replay_base::process::tree::End;
 use replay_base::tensor::step::LinePoint;
@@ -135,8 +135,13 @@ impl Runner {
             return Ok(project.clone());
         }
         let bounds = ProgramBounds { timeout: IDENTITY_TIME, ..self.bounds() };
-        let mut opened_project =
-            HarnessProgram::open(harness, &self.setting, (&self.keeper, &bounds))?;
+        let folders = ProgramFolders {
+            scratch: self.make_scratch()?,
+            handed: self.make_scratch()?,
+            trees: self.shelf(),
+        };
+        let keeping = (&self.keeper, &bounds);
+        let mut opened_project = HarnessProgram::open(harness, &self.setting, keeping, folders)?;
         if opened_project.spec.preload.is_some() && opened_project.spec.identity.is_none() {
             let reported_identity =
                 opened_project.servers.identity(&opened_project, &self.keeper, &self.bounds())?;
@@ -145,6 +150,11 @@ impl Runner {
         let shared_project = Arc::new(opened_project);
         known_projects.insert(harness.path.clone(), shared_project.clone());
         Ok(shared_project)
+    }
+
+    fn make_scratch(&self) -> Result<WorkFolder, ProgramError> {
+        let scratch = self.cache.scratch();
+        scratch.map_err(|error| program_system_error("make a folder")(std::io::Error::other(error)))
     }
 
     /// Finds the program of `harness`, and waits for the first word of a staying one.
@@ -195,9 +205,12 @@ impl Runner {
         let tree = self.tree(replay.project, replay.sources);
         let tree = tree.inspect_err(|_| replay.opened.add(None))?;
         let watch = if replay.project.spec.build.is_none() { tree.watch() } else { None };
-        let work = self.cache.scratch()?;
+        let [handed, work] = [&replay.project.folders.handed, &replay.project.folders.scratch]
+            .map(|folder| tempfile::tempdir_in(folder.path()));
+        let handed = handed.map_err(program_system_error("make a folder"))?;
+        let work = work.map_err(program_system_error("make a folder"))?;
         let places = Places {
-            inputs: work.path().join("inputs.safetensors"),
+            inputs: handed.path().join("inputs.safetensors"),
             tree: tree.path(),
             outputs: work.path().join("outputs.safetensors"),
             answer: work.path().join("answer.json"),
@@ -242,7 +255,7 @@ impl Runner {
             }
             None => {
                 let replay_variables = request_variables(replay.request, places);
-                let program = project.command(project.words.clone(), None, &replay_variables);
+                let program = project.command(project.words.clone(), &replay_variables);
                 (project::run_program(&self.keeper, &bounds, program)?, Vec::new())
             }
         };

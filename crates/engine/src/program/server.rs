@@ -279,7 +279,7 @@ impl Server {
             ("REPLAY_PROTOCOL".into(), super::request::PROTOCOL.into()),
             ("REPLAY_PRELOAD".into(), preload.into()),
         ];
-        let program = project.command(project.words.clone(), None, &preload_variables);
+        let program = project.command(project.words.clone(), &preload_variables);
         let lasting = ProgramBounds { timeout: LIFETIME, ..*bounds };
         let served = keeper.serve(&program, &lasting, SOCKET);
         let served =

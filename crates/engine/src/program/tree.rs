@@ -140,7 +140,8 @@ impl Runner {
         Ok(tree)
     }
 
-    fn shelf(&self) -> PathBuf {
+    /// The folder of all trees.
+    pub(super) fn shelf(&self) -> PathBuf {
         self.cache.root().join(TREES)
     }
 
@@ -187,10 +188,14 @@ impl Runner {
         let temporary = work.join("tmp");
         fs::create_dir(&temporary).map_err(super::error::program_system_error("make a folder"))?;
         let build_variables = [
-            ("TMPDIR".into(), temporary.into_os_string()),
+            ("TMPDIR".into(), temporary.clone().into_os_string()),
             ("REPLAY_TREE".into(), folder.as_os_str().to_owned()),
         ];
-        let program = project.command(words?, Some(folder), &build_variables);
+        let mut program = project.command(words?, &build_variables);
+        program.folder = Some(folder.to_owned());
+        if let Some(walls) = &mut program.walls {
+            walls.writable.extend([folder.to_owned(), temporary]);
+        }
         let finished = project::run_program(&self.keeper, &self.build_bounds(), program)?;
         if finished.success() {
             return Ok(());
