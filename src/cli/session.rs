@@ -245,12 +245,16 @@ impl SessionArgs {
         Ok(())
     }
 
-    /// Complains about a strict sandbox on a system without a wall.
+    /// Complains about a strict sandbox on a GPU, or on a system without a wall.
     fn require_walls(&self) -> CliResult<()> {
-        match self.sandbox {
-            SandboxArg::Strict => refuse_lacking_walls(WallOffer::of_this_system()),
-            SandboxArg::Default | SandboxArg::Off => Ok(()),
+        if self.sandbox != SandboxArg::Strict {
+            return Ok(());
         }
+        if self.backend.iter().any(|device| *device != DeviceArg::Cpu) {
+            return Err(CommandError::new("--sandbox=strict: a GPU's driver needs more")
+                .with_hint("replay on the CPU, or with --sandbox=default"));
+        }
+        refuse_lacking_walls(WallOffer::of_this_system())
     }
 
     /// Complains about a harness that widens a strict sandbox: a checkout of a stranger's revision brings its own.
@@ -431,10 +435,6 @@ impl Session {
     /// Kernels compiled here, on `device`.
     fn kernel_backend(&self, device: DeviceArg, threads: usize) -> CliResult<Arc<dyn Backend>> {
         let options = &self.options;
-        if options.sandbox == SandboxArg::Strict && device != DeviceArg::Cpu {
-            return Err(CommandError::new("--sandbox=strict: kernels on a GPU have no walls")
-                .with_hint("replay them on the CPU, or with --sandbox=default"));
-        }
         let cache = &self.cache;
         let sandbox = options.sandbox.into();
         let compiler = find_session_compiler(Some(cache), sandbox)?

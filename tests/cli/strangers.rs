@@ -239,7 +239,7 @@ fn a_program_reaches_no_secret_no_file_to_write_and_no_process() {
 }
 
 #[test]
-fn a_strict_sandbox_replays_where_every_wall_is_and_refuses_kernels_on_a_gpu() {
+fn a_strict_sandbox_replays_where_every_wall_is_and_refuses_a_gpu() {
     let env = hostile(TestEnv::new(), "k<<<1, n>>>(x, y, n);");
     let run = env.replay(&["fixtures/tiny", "--sandbox=strict"]);
     assert_eq!(run.code, Some(0), "{}", run.text());
@@ -247,8 +247,8 @@ fn a_strict_sandbox_replays_where_every_wall_is_and_refuses_kernels_on_a_gpu() {
     insta::assert_snapshot!(run.text(), @"
     exit code 128
     --- stderr
-    error: --sandbox=strict: kernels on a GPU have no walls
-    hint: replay them on the CPU, or with --sandbox=default
+    error: --sandbox=strict: a GPU's driver needs more
+    hint: replay on the CPU, or with --sandbox=default
     ");
 }
 

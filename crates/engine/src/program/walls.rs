@@ -65,6 +65,10 @@ const HIDDEN_FOLDERS: [&str; 4] = ["/dev", "/run/secrets", "/run/user", "/var/li
 /// Where libraries for several processes have their locks and their common memory.
 const SHARED_MEMORY: &str = "/dev/shm";
 
+/// Where CUDA's driver writes the names of its threads, `/proc/self/task/TID/comm`; without that `cuInit` fails. Processes
+/// below have other numbers, so no narrower folder will do.
+const THREAD_NAMES: &str = "/proc";
+
 /// The beginning of the names of tickets in the folder of temporary files.
 const TICKETS: &str = "krb5cc";
 
@@ -94,6 +98,7 @@ impl WalledProgram<'_> {
         writable.extend(self.make_kept_folder(&homes));
         if let ProgramDevice::Cuda(_) = self.device {
             writable.extend(list_computing_devices());
+            writable.push(THREAD_NAMES.into());
         }
         writable.extend(self.sandbox.write.iter().cloned());
         Walls {
@@ -229,6 +234,8 @@ mod tests {
         let kept = home.join(".cache/gradreplay");
         assert_eq!(walls.writable, ["/scratch".into(), SHARED_MEMORY.into(), kept, "/data".into()]);
         assert_eq!(walls.connections, Connections::None);
+        let on_gpu = WalledProgram { device: ProgramDevice::Cuda(None), ..program };
+        assert!(on_gpu.walls(Path::new("/scratch")).writable.contains(&THREAD_NAMES.into()));
         let hidden_paths = walls.readable_but.unwrap();
         for name in [".ssh", ".netrc", ".local", ".cache"] {
             assert!(hidden_paths.contains(&home.join(name)), "{name}");
