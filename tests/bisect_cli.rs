@@ -9,6 +9,7 @@ mod elsewhere;
 mod ends;
 mod faults;
 mod git;
+mod hunks;
 mod log;
 mod markdown;
 mod moved;
