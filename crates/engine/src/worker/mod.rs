@@ -22,6 +22,7 @@ mod path;
 mod printed_text;
 mod replay_process;
 mod run;
+mod run_paths;
 mod series;
 mod socket;
 mod template;
@@ -53,6 +54,7 @@ pub(crate) use self::memory::round_up_memory;
 pub(crate) use self::printed_text::shorten_printed_text;
 pub use self::run::{Ending, Narrow, OutputTensor, Run, UnfitOutput};
 pub(crate) use self::run::{NOTE, tensor_bytes};
+use self::run_paths::list_run_paths;
 pub use self::series::RunSeries;
 
 /// The first argument of this program as a child; not for users.
@@ -235,16 +237,24 @@ struct ReplayOrder {
 impl ReplayOrder {
     /// The connections that its code may make.
     fn connections(&self) -> Connections {
-        self.walls().map_or(Connections::All, |walls| walls.connections)
+        if self.is_walled() { Connections::None } else { Connections::All }
     }
 
-    /// The walls around its code; none on a GPU, where the driver reaches far, or without a sandbox.
+    /// Whether there are walls around its code: not on a GPU, where the driver reaches far, or without a sandbox.
+    fn is_walled(&self) -> bool {
+        self.sandbox == Sandbox::AsOffered && !self.job.device.is_gpu()
+    }
+
+    /// The walls around its code, if there are.
     fn walls(&self) -> Option<Walls> {
-        if self.sandbox == Sandbox::Off || self.job.device.is_gpu() {
+        if !self.is_walled() {
             return None;
         }
         let libraries = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let home = std::env::home_dir().unwrap_or_default();
+        let run_paths = list_run_paths(&self.job.artifact, &home);
         let libraries = std::env::split_paths(&libraries).filter(|folder| folder.is_absolute());
+        let libraries = libraries.chain(run_paths);
         // The artifact says which line is at fault, and this program where it failed itself.
         let own_files = std::env::current_exe().ok().into_iter().chain([self.job.artifact.clone()]);
         Some(Walls { readable: libraries.chain(own_files).collect(), ..Walls::default() })
