@@ -145,7 +145,8 @@ fn a_crash_that_comes_and_goes_is_counted_until_its_commit_is_almost_certain() {
     let mut versions = vec![RIGHT; 3];
     versions.extend(crashes.iter().map(|crash| (RIGHT.0, crash.as_str())));
     let (env, ids) = history(env, &versions);
-    let run = search(&env, "fixtures/tiny --good main~5 --bad main --on failed --fresh");
+    let run =
+        search(&env, "fixtures/tiny --good main~5 --bad main --on failed --fresh --sandbox=off");
     assert_eq!(run.code, Some(0), "{}", run.text());
     assert!(run.stderr.contains("does not always show the same"), "{}", run.text());
     assert!(run.stdout.contains("  with a probability of 99."), "{}", run.text());
@@ -158,7 +159,7 @@ fn a_bad_end_that_crashes_in_one_run_of_nine_is_seen_to_crash() {
     let env = TestEnv::new();
     let crash = crash_now_and_then(&env, 1, 9);
     let (env, ids) = history(env, &[RIGHT, (RIGHT.0, &crash)]);
-    let run = search(&env, "fixtures/tiny --good main~1 --bad main --on failed");
+    let run = search(&env, "fixtures/tiny --good main~1 --bad main --on failed --sandbox=off");
     let line = format!("{} is the first bad commit: c1\n", &ids[1][..7]);
     assert!(run.stdout.starts_with(&line), "{}", run.text());
 }

@@ -42,7 +42,7 @@ fn project(text: &str) -> Project {
 #[test]
 fn many_variants_are_compiled_once_each_with_a_precompiled_header() {
     let folder = tempfile::tempdir().unwrap();
-    let cpu = cpu_in(folder.path(), &writing_compiler(folder.path()), Machine::PLAIN);
+    let cpu = cpu_in(folder.path(), &writing_compiler(folder.path()), Machine::OPEN);
     cpu.toolchain().expect_many();
     for (number, include) in ["", "#include <cuda_runtime.h>\n"].into_iter().enumerate() {
         let text = format!(
@@ -71,7 +71,7 @@ fn a_compiler_works_in_a_folder_whose_name_is_no_text() {
 #[test]
 fn what_two_threads_ask_for_at_a_time_is_compiled_once() {
     let folder = tempfile::tempdir().unwrap();
-    let cpu = cpu_in(folder.path(), &writing_compiler(folder.path()), Machine::PLAIN);
+    let cpu = cpu_in(folder.path(), &writing_compiler(folder.path()), Machine::OPEN);
     let project = project("static void case_only(const float* x, float* out) { out[0] = x[0]; }\n");
     std::thread::scope(|scope| {
         for _ in 0..4 {

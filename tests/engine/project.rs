@@ -91,6 +91,7 @@ pub fn cpu_in(folder: &Path, compiler: &str, machine: Machine) -> CpuBackend {
 
 fn cpu_with(cache: &Cache, compiler: &str, machine: Machine) -> CpuBackend {
     let keeper = Keeper::new(Path::new(env!("CARGO_BIN_EXE_replay")));
+    let keeper = keeper.with_sandbox(machine.sandbox);
     let of_environment = std::env::var("CXX").ok();
     let compiler = Some(compiler).filter(|name| !name.is_empty()).or(of_environment.as_deref());
     let compiler = Compiler::find(compiler, &keeper).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,7 @@ use replay_history::SourceSet;
 use replay_runtime::cpu::Rounding;
 use replay_runtime::cpu::order::Order;
 use replay_runtime::report;
+use rustix::fs::{Mode, OFlags};
 
 /// A move of inputs by digits beyond every native format of 32 bits or fewer.
 const BESIDE: LinePoint = LinePoint { by: 1, exponent: 30 };
@@ -102,6 +103,32 @@ pub struct ProgramReplay<'r> {
     pub series: Option<u64>,
     /// Takes what it opens of the tree.
     pub opened: &'r OpenedFiles,
+}
+
+/// Where a program finds the record of roundings `kept_record`, or writes it: it reads the folder `handed`, and writes in
+/// the folder `work` alone.
+fn hand_record(
+    kept_record: &Path,
+    rounding: Rounding,
+    [handed, work]: [&Path; 2],
+) -> std::io::Result<PathBuf> {
+    if rounding.is_recorded() {
+        return Ok(work.join("record"));
+    }
+    let record = handed.join("record");
+    std::fs::copy(kept_record, &record)?;
+    Ok(record)
+}
+
+/// Takes the `record` that a program wrote over to `kept_record`, if it wrote one: a file, and no link to one.
+fn keep_record(record: &Path, kept_record: &Path) -> std::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(opened) = rustix::fs::open(record, flags, Mode::empty()) else { return Ok(()) };
+    let mut opened = std::fs::File::from(opened);
+    if opened.metadata()?.is_file() {
+        std::io::copy(&mut opened, &mut std::fs::File::create(kept_record)?)?;
+    }
+    Ok(())
 }
 
 /// How a replay ended, and the words of the program.
@@ -201,6 +228,7 @@ impl Runner {
     /// # Errors
     /// [`ProgramFault`] if there is no outcome: the revision cannot be run, or something else is at fault.
     pub fn run(&self, replay: &ProgramReplay<'_>) -> Result<Run, ProgramFault> {
+        let kept_record = replay.request.record.as_deref();
         // Without a tree nobody knows what a replay would open; what a build opened shows in none.
         let tree = self.tree(replay.project, replay.sources);
         let tree = tree.inspect_err(|_| replay.opened.add(None))?;
@@ -223,9 +251,21 @@ impl Runner {
             replay.request.wide,
             replay.change,
         )?;
+        let mut request = replay.request.clone();
+        if let Some(kept_record) = kept_record {
+            let record = hand_record(kept_record, request.rounding, [handed.path(), work.path()]);
+            request.record = Some(record.map_err(program_system_error("hand over the record"))?);
+        }
+        let replay = &ProgramReplay { request: &request, ..*replay };
         let start_time = Instant::now();
         let ended = self.start(replay, &places);
         let call = start_time.elapsed();
+        if let (Some(kept_record), Some(record)) = (kept_record, &request.record)
+            && request.rounding.is_recorded()
+        {
+            let kept = keep_record(record, kept_record);
+            kept.map_err(program_system_error("keep the record of roundings"))?;
+        }
         replay.opened.add(watch.and_then(TreeWatch::finish));
         let run_result = ended.and_then(|ended| self.run_of(replay, ended, &places));
         let changed_path = tree.changed();

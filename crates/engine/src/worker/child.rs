@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::inputs::Common;
@@ -59,6 +59,8 @@ pub(super) struct ReplayResources<'a> {
     pub own_inputs: Option<File>,
     /// Holds the inputs common to several replays, if there are any.
     pub inputs: Option<File>,
+    /// The record of roundings, where the job has one.
+    pub record: Option<File>,
     /// Processes out of reach of replayed code. Empty if they are so already.
     pub above: &'a [Pid],
     /// The walls to raise before replayed code is loaded.
@@ -117,11 +119,13 @@ fn replay_job(
     job: &Job,
     fixture: &Fixture,
     artifact: LoadedArtifact,
-    ReplayResources { outputs: memory, own_inputs, inputs: laid_out, above, reporter, .. }: ReplayResources,
+    ReplayResources {
+        outputs: memory, own_inputs, inputs: laid_out, record, above, reporter, ..
+    }: ReplayResources,
 ) -> Result<(), ChildError> {
     let runtime = std::thread::scope(|scope| {
         ask_for_pages(job, fixture, &memory, scope);
-        start_device(job, artifact, reporter)
+        start_device(job, artifact, reporter, record.as_ref())
     })?;
     let (description, class) = runtime.device.describe();
     reporter.send(&ChildReport::Device { description, class });
@@ -158,10 +162,6 @@ fn replay_job(
     let begun_cpu = process_cpu_time();
     let poison = job.poison;
     let is_fetched = job.device.fetches();
-    let record = match &job.device {
-        DeviceJob::Cpu { rounding, record, .. } if rounding.is_recorded() => Some(record.clone()),
-        _ => None,
-    };
     let end = Closing {
         runtime,
         tensors,
@@ -171,7 +171,7 @@ fn replay_job(
         inputs_us,
         begun,
         begun_cpu,
-        record,
+        record: record.map(Arc::new),
     };
     if let CallPart::Before { .. } = job.part {
         let end = end.clone();
@@ -232,8 +232,8 @@ struct Closing {
     begun: Instant,
     /// The processor time at that moment.
     begun_cpu: Duration,
-    /// The file for a record of roundings, if one is made.
-    record: Option<PathBuf>,
+    /// The record of roundings, where the job has one.
+    record: Option<Arc<File>>,
 }
 
 impl Closing {
@@ -327,11 +327,12 @@ fn start_device(
     job: &Job,
     artifact: LoadedArtifact,
     reporter: &'static Reporter,
+    record: Option<&File>,
 ) -> Result<&'static Runtime, ChildError> {
     let memory_limit_bytes = usize::try_from(job.memory_limit_bytes).unwrap_or(usize::MAX);
     match job.device {
-        DeviceJob::Cpu { threads, order, rounding, ref record } => {
-            if rounding.has_record() {
+        DeviceJob::Cpu { threads, order, rounding, .. } => {
+            if let Some(record) = record {
                 roundings::start_roundings(rounding, record).map_err(ChildError::Record)?;
             }
             artifact.bind(&api::TABLE, rounding.number(), &job.artifact)?;

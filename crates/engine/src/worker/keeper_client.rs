@@ -142,6 +142,10 @@ impl ReplayWorkers {
         let own_memory = own.transpose()?;
         let scales_written = outputs.file().write_all_at(&scales, end as u64);
         scales_written.map_err(system_error("hand over the scales"))?;
+        let record = job.record().map(|path| {
+            File::options().read(true).write(true).create(true).truncate(false).open(path)
+        });
+        let record = record.transpose().map_err(system_error("open the record of roundings"))?;
         let journal = memory::for_journal()?;
         let (printed, printed_there) =
             memory::create_pipe().map_err(system_error("make a pipe"))?;
@@ -154,6 +158,7 @@ impl ReplayWorkers {
             sandbox: self.sandbox,
         };
         let mut files = vec![printed_there.as_fd(), journal.as_fd(), outputs.file().as_fd()];
+        files.extend(record.as_ref().map(AsFd::as_fd));
         let inputs = own_memory.as_ref().into_iter().chain(terms.inputs);
         files.extend(inputs.map(|inputs| inputs.file().as_fd()));
         let sent = lane.send(&KeeperRequest::Run(Box::new(order)), &files);

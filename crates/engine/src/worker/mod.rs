@@ -31,7 +31,7 @@ mod zygote;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -356,6 +356,14 @@ impl Job {
     /// Whether the artifact computes in float64.
     fn is_shadow(&self) -> bool {
         self.precision == Precision::Shadow
+    }
+
+    /// The file with the record of roundings to integers, where it has one.
+    fn record(&self) -> Option<&Path> {
+        match &self.device {
+            DeviceJob::Cpu { rounding, record, .. } if rounding.has_record() => Some(record),
+            _ => None,
+        }
     }
 
     /// The tracing span of the replay.

@@ -51,6 +51,7 @@ fn run_in(
     let printed = files.next()?;
     let journal = files.next()?;
     let outputs = files.next()?;
+    let record = if order.job.record().is_some() { Some(files.next()?) } else { None };
     let own_inputs = if order.has_inputs { Some(files.next()?) } else { None };
     let inputs = files.next();
     if !tree::die_with_parent(keeper) {
@@ -93,7 +94,7 @@ fn run_in(
     Some(child::run_replay_job(
         &job,
         loaded,
-        ReplayResources { outputs, own_inputs, inputs, above, walls, reporter },
+        ReplayResources { outputs, own_inputs, inputs, record, above, walls, reporter },
     ))
 }
 
@@ -132,8 +133,11 @@ pub(super) fn run_alone() -> i32 {
     signals::watch_signals(process::parent_of(wrapper).unwrap_or(wrapper));
     let own_inputs = None;
     let inputs = None;
+    // Wrappers are for GPUs.
+    let record = None;
     let walls = order.walls();
-    let surroundings = ReplayResources { outputs, own_inputs, inputs, above: &[], walls, reporter };
+    let surroundings =
+        ReplayResources { outputs, own_inputs, inputs, record, above: &[], walls, reporter };
     child::run_replay_job(&order.job, None, surroundings)
 }
 

@@ -7,8 +7,8 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::io;
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -57,12 +57,13 @@ thread_local! {
 ///
 /// # Errors
 /// If the record cannot be read.
-pub fn start_roundings(mode: Rounding, file: &Path) -> io::Result<()> {
+pub fn start_roundings(mode: Rounding, mut file: &File) -> io::Result<()> {
     let stretches = if mode.is_recorded() {
         BTreeMap::new()
     } else {
-        read_record(&std::fs::read(file)?)
-            .ok_or_else(|| io::Error::other("the record of roundings is cut off"))?
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        read_record(&bytes).ok_or_else(|| io::Error::other("the record of roundings is cut off"))?
     };
     let _ = RECORD.set(RoundingRecord {
         mode,
@@ -74,16 +75,18 @@ pub fn start_roundings(mode: Rounding, file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes what this process recorded to `file`.
+/// Writes what this process recorded to `file`, in place of what it holds.
 ///
 /// # Errors
 /// If that fails.
-pub fn write_roundings(file: &Path) -> io::Result<()> {
+pub fn write_roundings(mut file: &File) -> io::Result<()> {
     let Some(record) = RECORD.get().filter(|record| record.mode.is_recorded()) else {
         return Ok(());
     };
     let stretches = record.stretches.lock().unwrap_or_else(PoisonError::into_inner);
-    std::fs::write(file, format_record(&stretches))
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(&format_record(&stretches))
 }
 
 /// The launch of this number, from 1, begins.
