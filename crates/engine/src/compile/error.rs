@@ -549,23 +549,23 @@ mod tests {
     fn files_behind_walls_are_told_by_every_compiler_and_assembler() {
         for (log, message) in [
             (
-                "/c/ccZ.s: Assembler messages:\n/c/ccZ.s:4: Error: file not found: /root/.ssh/id\n",
-                "assembler: error: file not found: /root/.ssh/id",
+                "/tmp/ccZ.s: Assembler messages:\n/tmp/ccZ.s:4: Error: file not found: /home/me/.ssh/id\n",
+                "assembler: error: file not found: /home/me/.ssh/id",
             ),
             (
-                "<inline asm>:1:9: error: Could not find incbin file '/root/.ssh/id'\n",
-                "<inline asm>:1:9: error: Could not find incbin file '/root/.ssh/id'",
+                "<inline asm>:1:9: error: Could not find incbin file '/home/me/.ssh/id'\n",
+                "<inline asm>:1:9: error: Could not find incbin file '/home/me/.ssh/id'",
             ),
             (
-                "tree/k.cu:1:10: fatal error: /root/.ssh/id: Permission denied\n",
-                "k.cu:1:10: fatal error: /root/.ssh/id: Permission denied",
+                "tree/k.cu:1:10: fatal error: /home/me/.ssh/id: Permission denied\n",
+                "k.cu:1:10: fatal error: /home/me/.ssh/id: Permission denied",
             ),
         ] {
             let first_error = first_error(log);
             assert_eq!(first_error, message);
             assert_eq!(About::from_message(&first_error), About::Wall, "{message}");
         }
-        let unknown = first_error("/c/ccZ.s:4: Error: no such instruction: `jump x'\n");
+        let unknown = first_error("/tmp/ccZ.s:4: Error: no such instruction: `jump x'\n");
         assert_eq!(unknown, "assembler: error: no such instruction: `jump x'");
         assert_eq!(About::from_message(&unknown), About::Other);
     }

@@ -80,6 +80,16 @@ struct DeviceSelect {
 };
 #undef REPLAY_CHOICES
 
+/// Calls `visit` with the begin and the length of each run of equal items.
+template <class I, class F>
+inline void replay_each_run(I in, long long count, F visit) {
+  for (long long i = 0, begin = 0; i < count; i++) {
+    if (i + 1 < count && in[i + 1] == in[i]) continue;
+    visit(begin, i + 1 - begin);
+    begin = i + 1;
+  }
+}
+
 struct DeviceRunLengthEncode {
   template <class I, class U, class L, class N>
   static cudaError_t Encode(void* temp, size_t& bytes, I in, U unique, L lengths, N run_count, long long count,
@@ -87,12 +97,10 @@ struct DeviceRunLengthEncode {
     return replay_device_work(temp, bytes, 1, stream, "cub::DeviceRunLengthEncode::Encode", {file, line},
                               [=](unsigned) mutable {
                                 long long runs = 0;
-                                for (long long i = 0, begin = 0; i < count; i++) {
-                                  if (i + 1 < count && in[i + 1] == in[i]) continue;
-                                  unique[runs] = in[i];
-                                  lengths[runs++] = i + 1 - begin;
-                                  begin = i + 1;
-                                }
+                                replay_each_run(in, count, [&](long long begin, long long length) {
+                                  unique[runs] = in[begin];
+                                  lengths[runs++] = length;
+                                });
                                 *run_count = runs;
                               });
   }
@@ -103,14 +111,11 @@ struct DeviceRunLengthEncode {
     return replay_device_work(temp, bytes, 1, stream, "cub::DeviceRunLengthEncode::NonTrivialRuns", {file, line},
                               [=](unsigned) mutable {
                                 long long runs = 0;
-                                for (long long i = 0, begin = 0; i < count; i++) {
-                                  if (i + 1 < count && in[i + 1] == in[i]) continue;
-                                  if (i > begin) {
-                                    begins[runs] = begin;
-                                    lengths[runs++] = i + 1 - begin;
-                                  }
-                                  begin = i + 1;
-                                }
+                                replay_each_run(in, count, [&](long long begin, long long length) {
+                                  if (length < 2) return;
+                                  begins[runs] = begin;
+                                  lengths[runs++] = length;
+                                });
                                 *run_count = runs;
                               });
   }
