@@ -10,9 +10,10 @@ pub use cleaning::{TREES, make_removable};
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
+
+use crate::files::open_unlinked_file;
 
 /// The kinds of entries. Each has a folder of its own; `docs/cache.md` describes its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -384,11 +385,8 @@ fn cache_io_error(doing: &'static str, path: &Path, source: io::Error) -> CacheE
 
 /// The bytes of the regular file at `path`, if there is one; links are not followed.
 fn read_regular(path: &Path) -> Option<Vec<u8>> {
-    // The open must not wait for a pipe without a writer.
-    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
-    let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
-    let metadata = file.metadata().ok()?;
-    if !metadata.is_file() || metadata.len() > LARGEST {
+    let (mut file, metadata) = open_unlinked_file(path)?;
+    if metadata.len() > LARGEST {
         return None;
     }
     let mut bytes = Vec::with_capacity(metadata.len() as usize);

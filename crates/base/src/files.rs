@@ -33,6 +33,15 @@ pub fn open_regular_file(path: &Path) -> io::Result<(File, Metadata)> {
     Ok((file, status))
 }
 
+/// Opens the regular file at `path`, if there is one, without ever waiting; a link there is not followed.
+pub fn open_unlinked_file(path: &Path) -> Option<(File, Metadata)> {
+    // The open must not wait for a pipe without a writer.
+    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let metadata = file.metadata().ok()?;
+    metadata.is_file().then_some((file, metadata))
+}
+
 /// The bytes of the regular file at `path`, at most `limit` of them.
 ///
 /// # Errors

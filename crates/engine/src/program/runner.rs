@@ -18,6 +18,7 @@ use super::startup;
 use super::tree::{ProgramTree, describe_missing_files};
 use crate::worker::{Ending, InputChange, Limits, NOTE, Narrow, Run, WorkerError};
 use replay_base::cache::{Cache, CacheError, WorkFolder};
+use replay_base::files::open_unlinked_file;
 use replay_base::foreign::{Finished, Keeper, ProgramBounds, ProgramEnd};
 use replay_base::process::tree::End;
 use replay_base::tensor::step::LinePoint;
@@ -28,7 +29,6 @@ use replay_history::SourceSet;
 use replay_runtime::cpu::Rounding;
 use replay_runtime::cpu::order::Order;
 use replay_runtime::report;
-use rustix::fs::{Mode, OFlags};
 
 /// A move of inputs by digits beyond every native format of 32 bits or fewer.
 const BESIDE: LinePoint = LinePoint { by: 1, exponent: 30 };
@@ -122,11 +122,8 @@ fn hand_record(
 
 /// Takes the `record` that a program wrote over to `kept_record`, if it wrote one: a file, and no link to one.
 fn keep_record(record: &Path, kept_record: &Path) -> std::io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let Ok(opened) = rustix::fs::open(record, flags, Mode::empty()) else { return Ok(()) };
-    let mut opened = std::fs::File::from(opened);
-    if opened.metadata()?.is_file() {
-        std::io::copy(&mut opened, &mut std::fs::File::create(kept_record)?)?;
+    if let Some((mut written, _)) = open_unlinked_file(record) {
+        std::io::copy(&mut written, &mut std::fs::File::create(kept_record)?)?;
     }
     Ok(())
 }
