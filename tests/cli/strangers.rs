@@ -260,6 +260,27 @@ fn a_program_reaches_no_secret_no_file_to_write_and_no_process() {
 }
 
 #[test]
+fn code_that_fails_behind_walls_is_told_with_their_page() {
+    if !has_all_walls() {
+        return;
+    }
+    let env = TestEnv::with_own_replays();
+    let secret = furnish_home(&env).join(SECRETS[0]);
+    let call = format!(
+        "if (!fopen({secret:?}, \"r\")) {{ perror(\"key\"); exit(3); }} k<<<1, n>>>(x, y, n);"
+    );
+    let env = hostile(env, &call);
+    let run = env.replay(&["fixtures/tiny"]);
+    assert_eq!(run.code, Some(1), "{}", run.text());
+    insta::assert_snapshot!(printed_lines(&run), @"
+    key: Permission denied
+    note: the sandbox keeps replayed code from most files and from all connections: see `replay help sandbox`
+    ");
+    let without_walls = env.replay(&["fixtures/tiny", "--sandbox=off"]);
+    assert_eq!(without_walls.code, Some(0), "{}", without_walls.text());
+}
+
+#[test]
 fn a_strict_sandbox_replays_where_every_wall_is_and_refuses_a_gpu() {
     let env = hostile(TestEnv::new(), "k<<<1, n>>>(x, y, n);");
     let run = env.replay(&["fixtures/tiny", "--sandbox=strict"]);

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::worker::explain_refusal;
 use replay_history::HistoryError;
 
 /// Lines of a program's output in an error.
@@ -171,6 +172,22 @@ impl ProgramError {
         matches!(self, ProgramError::Revision { .. } | ProgramError::Build { .. })
     }
 
+    /// The same, with advice if its own words tell that something was refused, and not what else helps.
+    pub(super) fn advise_on_refusal(mut self) -> ProgramError {
+        if let ProgramError::Revision { message, source, hint }
+        | ProgramError::Environment { message, source, hint }
+        | ProgramError::MissingModule { message, source, hint }
+        | ProgramError::Mistake { message, source, hint }
+        | ProgramError::Build { how: message, source, hint, .. } = &mut self
+            && hint.is_none()
+        {
+            let printed_lines = source.as_ref().map_or("", |lines| &lines.0);
+            let advice = [message, printed_lines].into_iter().find_map(explain_refusal);
+            *hint = advice.map(str::to_owned);
+        }
+        self
+    }
+
     /// Advice to the user, if there is any.
     pub fn hint(&self) -> Option<String> {
         let advice = match self {
@@ -223,4 +240,25 @@ impl ProgramError {
 /// Makes the error for `doing` from the system's reason.
 pub(super) fn program_system_error(doing: &'static str) -> impl FnOnce(io::Error) -> ProgramError {
     move |source| ProgramError::System { doing, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_refused_has_advice_where_nothing_else_helps() {
+        let told = |message: &str, printed: &str, hint: Option<&str>| {
+            let source = PrintedTail::last(printed);
+            let hint = hint.map(str::to_owned);
+            let error = ProgramError::Revision { message: message.to_owned(), source, hint };
+            error.advise_on_refusal().hint()
+        };
+        let refused = "PermissionError: [Errno 13] Permission denied: '/home/me/.netrc'";
+        let advice = told(refused, "", None);
+        insta::assert_snapshot!(advice.as_deref().unwrap(), @"the sandbox keeps replayed code from most files and from all connections: see `replay help sandbox`");
+        assert_eq!(told("it fails", &format!("{refused}\nit fails"), None), advice);
+        assert_eq!(told(refused, "", Some("log in")).as_deref(), Some("log in"));
+        assert_eq!(told("KeyError: 'x'", "KeyError: 'x'", None), None);
+    }
 }

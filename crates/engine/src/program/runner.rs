@@ -21,6 +21,7 @@ use replay_base::cache::{Cache, CacheError, WorkFolder};
 use replay_base::files::open_unlinked_file;
 use replay_base::foreign::{Finished, Keeper, ProgramBounds, ProgramEnd};
 use replay_base::process::tree::End;
+use replay_base::process::walls::Sandbox;
 use replay_base::tensor::step::LinePoint;
 use replay_base::tensor::{DType, TensorView};
 use replay_fixture::fixture::{AnswerFile, Fixture, FixtureError};
@@ -165,10 +166,10 @@ impl Runner {
             trees: self.shelf(),
         };
         let keeping = (&self.keeper, &bounds);
-        let mut opened_project = HarnessProgram::open(harness, &self.setting, keeping, folders)?;
+        let opened_project = HarnessProgram::open(harness, &self.setting, keeping, folders);
+        let mut opened_project = opened_project.map_err(|error| self.advise_on_refusal(error))?;
         if opened_project.spec.preload.is_some() && opened_project.spec.identity.is_none() {
-            let reported_identity =
-                opened_project.servers.identity(&opened_project, &self.keeper, &self.bounds())?;
+            let reported_identity = self.reported_identity(&opened_project)?;
             opened_project.extend_identity(&reported_identity);
         }
         let shared_project = Arc::new(opened_project);
@@ -188,9 +189,25 @@ impl Runner {
     pub fn answers(&self, harness: &Harness) -> Result<(), ProgramError> {
         let project = self.project(harness)?;
         match project.spec.preload {
-            Some(_) => project.servers.identity(&project, &self.keeper, &self.bounds()).map(drop),
+            Some(_) => self.reported_identity(&project).map(drop),
             None => Ok(()),
         }
+    }
+
+    /// What the staying program of `project` says of itself.
+    fn reported_identity(&self, project: &HarnessProgram) -> Result<String, ProgramError> {
+        let identity = project.servers.identity(project, &self.keeper, &self.bounds());
+        identity.map_err(|error| self.advise_on_refusal(error))
+    }
+
+    /// Whether programs stand behind walls.
+    fn has_walls(&self) -> bool {
+        self.keeper.sandbox() == Sandbox::AsOffered
+    }
+
+    /// `error`, with advice if the walls may have made the program fail.
+    fn advise_on_refusal(&self, error: ProgramError) -> ProgramError {
+        if self.has_walls() { error.advise_on_refusal() } else { error }
     }
 
     /// Where programs compute.
@@ -228,6 +245,7 @@ impl Runner {
         let kept_record = replay.request.record.as_deref();
         // Without a tree nobody knows what a replay would open; what a build opened shows in none.
         let tree = self.tree(replay.project, replay.sources);
+        let tree = tree.map_err(|error| self.advise_on_refusal(error));
         let tree = tree.inspect_err(|_| replay.opened.add(None))?;
         let watch = if replay.project.spec.build.is_none() { tree.watch() } else { None };
         let [handed, work] = [&replay.project.folders.handed, &replay.project.folders.scratch]
@@ -272,6 +290,7 @@ impl Runner {
         let mut run = match run_result {
             // It may have failed for want of its tree.
             Err(ProgramFault::Program(_)) if changed_path.is_some() => Run::default(),
+            Err(ProgramFault::Program(error)) => return Err(self.advise_on_refusal(error).into()),
             run_result => run_result?,
         };
         (run.call, run.call_cpu) = (call, call);
@@ -356,6 +375,9 @@ impl Runner {
         };
         let mut run = Run::without_outputs(ending);
         run.printed = printed;
+        if self.has_walls() {
+            run.note_refusal();
+        }
         Ok(run)
     }
 

@@ -157,6 +157,7 @@ impl ReplayWorkers {
             wrapper: terms.wrapper.map(|wrapper| self.wrapping(wrapper)),
             sandbox: self.sandbox,
         };
+        let is_walled = order.is_walled();
         let mut files = vec![printed_there.as_fd(), journal.as_fd(), outputs.file().as_fd()];
         files.extend(record.as_ref().map(AsFd::as_fd));
         let inputs = own_memory.as_ref().into_iter().chain(terms.inputs);
@@ -194,12 +195,15 @@ impl ReplayWorkers {
             is_wrapped: terms.wrapper.is_some(),
         };
         let run = finish_run(account, terms.layout, outputs, &self.spares);
-        let run = run.map_err(|error| match error {
+        let mut run = run.map_err(|error| match error {
             WorkerError::KilledFromOutside { signal, .. } => {
                 WorkerError::KilledFromOutside { signal, memory_ran_out: self.memory_ran_out() }
             }
             error => error,
         })?;
+        if is_walled {
+            run.note_refusal();
+        }
         // A process of the replay may still be there and write to them.
         if let Some(own_memory) = own_memory.filter(|_| run.ending == Ending::Completed) {
             self.spares.recycle(own_memory);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::error::{WorkerError, system_error};
 use super::inputs::Common;
 use super::memory::{self, OutputMemory, RunOutputs, Spares};
+use super::refusal::explain_refusal;
 use super::{CallPart, Job, JobCalls};
 use replay_base::process;
 use replay_base::process::memory::MemoryExcess;
@@ -456,6 +457,18 @@ fn classify_ending(
 }
 
 impl Run {
+    /// Adds a note if it failed behind walls, and printed that something was refused.
+    pub(crate) fn note_refusal(&mut self) {
+        let Some(advice) = explain_refusal(&self.printed) else { return };
+        if self.ending == Ending::Completed {
+            return;
+        }
+        if !self.printed.ends_with('\n') {
+            self.printed.push('\n');
+        }
+        self.printed.push_str(&format!("{NOTE}{advice}\n"));
+    }
+
     /// Adds `report` to the run.
     fn add_report(
         &mut self,
