@@ -1,12 +1,16 @@
 //! Code from strangers: what replayed code may reach. One kernel and one program try many ways out, and say which were
 //! open.
+#![allow(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
 use replay::process::walls::WallOffer;
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 use crate::common::env::{Run, TestEnv};
 
@@ -69,6 +73,26 @@ fn has_all_walls() -> bool {
         eprintln!("skipped: this system lacks walls of Landlock");
     }
     has_all
+}
+
+/// What `env` prints with `arguments` on a system whose kernel has no Landlock.
+fn replay_without_landlock(env: &TestEnv, arguments: &[&str]) -> Run {
+    let calls = [
+        libc::SYS_landlock_create_ruleset,
+        libc::SYS_landlock_add_rule,
+        libc::SYS_landlock_restrict_self,
+    ];
+    let rules: BTreeMap<i64, _> = calls.map(|call| (call, Vec::new())).into();
+    let missing = SeccompAction::Errno(libc::ENOSYS as u32);
+    let architecture = std::env::consts::ARCH.try_into().expect("a known architecture");
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, missing, architecture);
+    let filter: BpfProgram = filter.expect("a filter").try_into().expect("a filter");
+    let mut command = env.command(arguments);
+    // SAFETY: the closure makes system calls alone.
+    unsafe {
+        command.pre_exec(move || seccompiler::apply_filter(&filter).map_err(std::io::Error::other));
+    }
+    env.finish(&mut command)
 }
 
 /// A process and a port that nobody may reach.
@@ -292,6 +316,27 @@ fn a_strict_sandbox_replays_where_every_wall_is_and_refuses_a_gpu() {
     --- stderr
     error: --sandbox=strict: a GPU's driver needs more
     hint: replay on the CPU, or with --sandbox=default
+    ");
+}
+
+#[test]
+fn a_system_without_landlock_says_so_and_replays_unless_it_is_strict() {
+    let env = hostile(TestEnv::new(), "k<<<1, n>>>(x, y, n);");
+    let doctor = replay_without_landlock(&env, &["doctor"]);
+    let (_, told) = doctor.stdout.split_once("none    sandbox").expect("a line on the sandbox");
+    let told: Vec<&str> = told.lines().take(2).map(str::trim).collect();
+    insta::assert_snapshot!(told.join("\n"), @"
+    this system lacks walls around files, walls around connections, walls around signals
+    run code from strangers on Linux 6.12 with Landlock, or in a container
+    ");
+    let run = replay_without_landlock(&env, &["fixtures/tiny"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    let run = replay_without_landlock(&env, &["fixtures/tiny", "--sandbox=strict"]);
+    insta::assert_snapshot!(run.text(), @"
+    exit code 128
+    --- stderr
+    error: --sandbox=strict: this system lacks walls around files, walls around connections, walls around signals
+    hint: Linux 6.12 with Landlock has all; --sandbox=default takes what is there
     ");
 }
 
