@@ -134,8 +134,18 @@ fn build_filter_programs(
     connections: Connections,
 ) -> Result<Vec<BpfProgram>, BackendError> {
     let mut refused_rules = refused_calls(above)?;
-    if connections == Connections::None {
-        refused_rules.insert(libc::SYS_socket, Vec::new());
+    match connections {
+        Connections::None => {
+            refused_rules.insert(libc::SYS_socket, Vec::new());
+        }
+        Connections::Local => {
+            let mut conditions = Vec::new();
+            for family in LOCAL_FAMILIES {
+                conditions.push(argument_is(SeccompCmpOp::Ne, 0, family)?);
+            }
+            refused_rules.insert(libc::SYS_socket, vec![SeccompRule::new(conditions)?]);
+        }
+        Connections::All => {}
     }
     let refused = compile_filter_rules(refused_rules, SeccompAction::Errno(libc::EPERM as u32))?;
     let mut told = compile_filter_rules(self_killing_calls(this)?, SeccompAction::Trap)?;
@@ -203,6 +213,9 @@ fn refused_calls(above: &[Pid]) -> Result<Rules, BackendError> {
 
 const F_SETOWN_EX: i32 = 15;
 
+/// Sockets that lead nowhere beyond this machine.
+const LOCAL_FAMILIES: [i32; 2] = [libc::AF_UNIX, libc::AF_NETLINK];
+
 fn self_killing_calls(this: Pid) -> Result<Rules, BackendError> {
     let mut rules = Rules::new();
     for FilteredCalls { numbers, process, signal } in CALLS {
@@ -223,8 +236,17 @@ fn self_killing_calls(this: Pid) -> Result<Rules, BackendError> {
 
 /// The argument with this index is `value`.
 fn argument_equals(argument: u8, value: i32) -> Result<SeccompCondition, BackendError> {
+    argument_is(SeccompCmpOp::Eq, argument, value)
+}
+
+/// The argument with this index compares with `value` as `operator` says.
+fn argument_is(
+    operator: SeccompCmpOp,
+    argument: u8,
+    value: i32,
+) -> Result<SeccompCondition, BackendError> {
     let value = u64::from(value as u32);
-    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
 }
 
 #[cfg(test)]
@@ -304,8 +326,16 @@ mod tests {
         let request = |number| call(Connections::All, libc::SYS_ioctl, [0, number, 0]);
         assert_eq!(REQUESTS.map(request), [REFUSE; REQUESTS.len()]);
         assert_eq!(request(libc::TIOCGWINSZ as i32), ALLOW);
-        let socket = |connections| call(connections, libc::SYS_socket, [1, 1, 0]);
-        assert_eq!(Connections::ALL.map(socket), [REFUSE, ALLOW, ALLOW]);
+        let socket = |family| {
+            Connections::ALL.map(|connections| call(connections, libc::SYS_socket, [family, 1, 0]))
+        };
+        assert_eq!(Connections::ALL, [Connections::None, Connections::Local, Connections::All]);
+        for family in [libc::AF_UNIX, libc::AF_NETLINK] {
+            assert_eq!(socket(family), [REFUSE, ALLOW, ALLOW], "{family}");
+        }
+        for family in [libc::AF_INET, libc::AF_INET6, libc::AF_PACKET, libc::AF_VSOCK] {
+            assert_eq!(socket(family), [REFUSE, REFUSE, ALLOW], "{family}");
+        }
         assert_eq!(call(Connections::None, libc::SYS_socketpair, [1, 1, 0]), ALLOW);
     }
 
