@@ -37,7 +37,8 @@ static void look_for_descriptors() {
 
 /// `env` with a kernel whose host code makes `call`, with the ways out at hand.
 fn hostile(env: TestEnv, call: &str) -> TestEnv {
-    env.with_kernel(&format!("{ATTACKS}{HEAD}"), call)
+    // A device's compiler has none of the headers.
+    env.with_kernel(&format!("#ifndef __CUDACC_RTC__\n{ATTACKS}#endif\n{HEAD}"), call)
 }
 
 /// What a user keeps in the home of tests.
@@ -203,6 +204,30 @@ fn a_kernel_reaches_no_file_no_process_and_no_port() {
     {
         assert!(without_walls.contains(reached), "{without_walls}");
     }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn a_kernel_on_a_gpu_reaches_no_secret_no_checkout_and_no_port() {
+    if !has_all_walls() {
+        return;
+    }
+    let victim = Victim::new();
+    let env = TestEnv::with_own_replays();
+    let home = furnish_home(&env);
+    let call = format!(
+        "attacks::try_files({home:?}, {:?}, {:?}); attacks::try_others({:?}, {}, {}); puts(\"tried\"); k<<<1, n>>>(x, y, n);",
+        env.repo.root(),
+        env.cache(),
+        home.join(SECRETS[0]),
+        victim.process.id(),
+        victim.port(),
+    );
+    let env = hostile(env, &call);
+    let run = env.replay(&["fixtures/tiny", "--backend", "cuda"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    // A driver has sockets with names.
+    assert_eq!(printed_lines(&run), "bound a name \ntried");
 }
 
 #[test]

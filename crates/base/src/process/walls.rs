@@ -78,6 +78,16 @@ const ENVIRONMENT_MARKS: [&str; 2] = ["pyvenv.cfg", "conda-meta"];
 /// Devices that hold nothing.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
+/// Beginnings of the names of devices that compute.
+const COMPUTING_DEVICES: [&str; 3] = ["nvidia", "dri", "kfd"];
+
+/// Where libraries for several processes have their locks and their common memory.
+pub const SHARED_MEMORY: &str = "/dev/shm";
+
+/// Where CUDA's driver writes the names of its threads, `/proc/self/task/TID/comm`; without that `cuInit` fails. Processes
+/// below have other numbers, so no narrower folder will do.
+const THREAD_NAMES: &str = "/proc";
+
 /// How closely replayed code is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sandbox {
@@ -94,7 +104,7 @@ pub enum Connections {
     /// None but those that it was started with, and pairs of sockets of its own.
     #[default]
     None,
-    /// Not by TCP: what a driver needs.
+    /// Within this machine: what a driver needs.
     Local,
     /// All.
     All,
@@ -255,6 +265,23 @@ pub fn list_program_folders(program: &Path, home: &Path) -> Vec<PathBuf> {
         return PROGRAM_PARTS.iter().map(|part| prefix.join(part)).collect();
     }
     vec![prefix.to_owned()]
+}
+
+/// What the driver of a GPU writes.
+pub fn list_driver_paths() -> Vec<PathBuf> {
+    let is_computing = |name: &[u8]| {
+        COMPUTING_DEVICES.iter().any(|beginning| name.starts_with(beginning.as_bytes()))
+    };
+    let mut paths = list_entries(Path::new("/dev"), is_computing);
+    paths.extend([SHARED_MEMORY, THREAD_NAMES].map(PathBuf::from));
+    paths
+}
+
+/// The entries of `folder` with names as `is_wanted` says; none of a folder that cannot be read.
+pub fn list_entries(folder: &Path, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let wanted_entries = entries.filter(|entry| is_wanted(entry.file_name().as_encoded_bytes()));
+    wanted_entries.map(|entry| entry.path()).collect()
 }
 
 /// What the walls of this system keep apart.

@@ -5,7 +5,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::request::ProgramDevice;
-use replay_base::process::walls::{Connections, Walls, list_all_but, list_program_folders};
+use replay_base::process::walls::{
+    Connections, SHARED_MEMORY, Walls, list_all_but, list_driver_paths, list_entries,
+    list_program_folders,
+};
 use replay_fixture::harness::ProgramSandbox;
 
 /// Of what is hidden in a home, by a name that begins with a dot, programs, packages and data live in these.
@@ -62,18 +65,8 @@ const SECRETS: [&str; 6] = [
 /// Folders outside of homes with sockets, keys and devices.
 const HIDDEN_FOLDERS: [&str; 4] = ["/dev", "/run/secrets", "/run/user", "/var/lib/kubelet"];
 
-/// Where libraries for several processes have their locks and their common memory.
-const SHARED_MEMORY: &str = "/dev/shm";
-
-/// Where CUDA's driver writes the names of its threads, `/proc/self/task/TID/comm`; without that `cuInit` fails. Processes
-/// below have other numbers, so no narrower folder will do.
-const THREAD_NAMES: &str = "/proc";
-
 /// The beginning of the names of tickets in the folder of temporary files.
 const TICKETS: &str = "krb5cc";
-
-/// Beginnings of the names of devices that compute.
-const COMPUTING_DEVICES: [&str; 3] = ["nvidia", "dri", "kfd"];
 
 /// The program, as its walls depend on it.
 pub(super) struct WalledProgram<'p> {
@@ -97,8 +90,7 @@ impl WalledProgram<'_> {
         let mut writable = vec![scratch.to_owned(), SHARED_MEMORY.into()];
         writable.extend(self.make_kept_folder(&homes));
         if let ProgramDevice::Cuda(_) = self.device {
-            writable.extend(list_computing_devices());
-            writable.push(THREAD_NAMES.into());
+            writable.extend(list_driver_paths());
         }
         writable.extend(self.sandbox.write.iter().cloned());
         Walls {
@@ -178,20 +170,6 @@ fn list_hidden_paths(homes: &[PathBuf]) -> Vec<PathBuf> {
     hidden_paths
 }
 
-/// The entries of `folder` with names as `is_wanted` says; none of a folder that cannot be read.
-fn list_entries(folder: &Path, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let wanted_entries = entries.filter(|entry| is_wanted(entry.file_name().as_encoded_bytes()));
-    wanted_entries.map(|entry| entry.path()).collect()
-}
-
-fn list_computing_devices() -> Vec<PathBuf> {
-    let is_computing = |name: &[u8]| {
-        COMPUTING_DEVICES.iter().any(|beginning| name.starts_with(beginning.as_bytes()))
-    };
-    list_entries(Path::new("/dev"), is_computing)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,7 +213,7 @@ mod tests {
         assert_eq!(walls.writable, ["/scratch".into(), SHARED_MEMORY.into(), kept, "/data".into()]);
         assert_eq!(walls.connections, Connections::None);
         let on_gpu = WalledProgram { device: ProgramDevice::Cuda(None), ..program };
-        assert!(on_gpu.walls(Path::new("/scratch")).writable.contains(&THREAD_NAMES.into()));
+        assert!(on_gpu.walls(Path::new("/scratch")).writable.contains(&"/proc".into()));
         let hidden_paths = walls.readable_but.unwrap();
         for name in [".ssh", ".netrc", ".local", ".cache"] {
             assert!(hidden_paths.contains(&home.join(name)), "{name}");

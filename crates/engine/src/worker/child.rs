@@ -120,7 +120,13 @@ fn replay_job(
     fixture: &Fixture,
     artifact: LoadedArtifact,
     ReplayResources {
-        outputs: memory, own_inputs, inputs: laid_out, record, above, reporter, ..
+        outputs: memory,
+        own_inputs,
+        inputs: laid_out,
+        record,
+        above,
+        walls,
+        reporter,
     }: ReplayResources,
 ) -> Result<(), ChildError> {
     let runtime = std::thread::scope(|scope| {
@@ -130,7 +136,8 @@ fn replay_job(
     let (description, class) = runtime.device.describe();
     reporter.send(&ChildReport::Device { description, class });
     if !above.is_empty() {
-        let _ = seccomp_filter::install_seccomp_filter(above, Connections::All);
+        let connections = walls.map_or(Connections::All, |walls| walls.connections);
+        let _ = seccomp_filter::install_seccomp_filter(above, connections);
     }
 
     let started_at = Instant::now();

@@ -39,7 +39,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use replay_base::process::tree::End;
-use replay_base::process::walls::{Connections, Sandbox, Walls};
+use replay_base::process::walls::{Connections, Sandbox, Walls, list_driver_paths};
 use replay_base::summary::Poison;
 use replay_base::tensor::step::{LinePoint, Scales, Step};
 use replay_base::tensor::{DType, parallel};
@@ -239,12 +239,16 @@ struct ReplayOrder {
 impl ReplayOrder {
     /// The connections that its code may make.
     fn connections(&self) -> Connections {
-        if self.is_walled() { Connections::None } else { Connections::All }
+        match (self.is_walled(), self.job.device.is_gpu()) {
+            (false, _) => Connections::All,
+            (true, true) => Connections::Local,
+            (true, false) => Connections::None,
+        }
     }
 
-    /// Whether there are walls around its code: not on a GPU, where the driver reaches far, or without a sandbox.
+    /// Whether there are walls around its code: not without a sandbox, or under a tool, which reaches far.
     fn is_walled(&self) -> bool {
-        self.sandbox == Sandbox::AsOffered && !self.job.device.is_gpu()
+        self.sandbox == Sandbox::AsOffered && self.wrapper.is_none()
     }
 
     /// The walls around its code, if there are.
@@ -259,7 +263,15 @@ impl ReplayOrder {
         let libraries = libraries.chain(run_paths);
         // The artifact says which line is at fault, and this program where it failed itself.
         let own_files = std::env::current_exe().ok().into_iter().chain([self.job.artifact.clone()]);
-        Some(Walls { readable: libraries.chain(own_files).collect(), ..Walls::default() })
+        let mut readable: Vec<PathBuf> = libraries.chain(own_files).collect();
+        let mut writable = Vec::new();
+        if let DeviceJob::Cuda { module, summaries, libraries, .. } = &self.job.device {
+            readable.push(module.clone());
+            readable.extend(summaries.iter().map(|(_, module)| module.clone()));
+            readable.extend(libraries.iter().cloned());
+            writable = list_driver_paths();
+        }
+        Some(Walls { readable, writable, connections: self.connections(), ..Walls::default() })
     }
 }
 
