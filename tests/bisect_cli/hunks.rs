@@ -91,10 +91,14 @@ fn two_hunks_that_are_needed_together_are_named_and_taken_back_on_a_later_commit
     env.repo.git(&["apply", "back.diff"]);
     let repaired = fs::read_to_string(env.path("k.cu")).unwrap();
     assert!(!repaired.contains("MORE") && repaired.contains("0.5f * a"), "{repaired}");
-    // The search ends the same way.
-    let search =
-        env.replay(&["bisect", "fixtures/tiny", "--good", "main~2", "--bad", "main", "--hunks"]);
+    // The search ends the same way, and says so before.
+    let words = ["bisect", "fixtures/tiny", "--good", "main~2", "--bad", "main"];
+    let search = env.replay(&words);
+    let hint = "\n\nhint: --hunks finds which of these 6 hunks carry it\n";
+    assert!(search.stdout.ends_with(hint), "{}", search.stdout);
+    let search = env.replay(&[&words[..], &["--hunks"]].concat());
     assert_eq!(answer(&search, &ids), answer(&run, &ids));
+    assert!(!search.stdout.contains("hint:"), "{}", search.stdout);
 }
 
 #[test]

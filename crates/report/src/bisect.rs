@@ -524,7 +524,22 @@ fn write_culprit_context(out: &mut Text, report: &SearchReport, culprit: &Culpri
     if !culprit.diff.is_empty() {
         out.line(ReportLine::new());
         out.append(colour_diff(&culprit.diff));
+        let hunks = count_hunks(&culprit.diff);
+        if hunks > 1 && report.hunks.is_none() {
+            out.line(ReportLine::new());
+            out.line(format!("hint: --hunks finds which of these {hunks} hunks carry it"));
+        }
     }
+}
+
+/// The number of runs of changed lines in `diff`: hunks without lines around them.
+fn count_hunks(diff: &str) -> usize {
+    let is_header = |line: &str| line.starts_with("+++ ") || line.starts_with("--- ");
+    let is_changed = |line: &str| line.starts_with(['+', '-']) && !is_header(line);
+    let is_remark = |line: &str| line.starts_with('\\');
+    let lines: Vec<&str> = diff.lines().filter(|line| !is_remark(line)).collect();
+    let ends = lines.windows(2).filter(|pair| is_changed(pair[0]) && !is_changed(pair[1])).count();
+    ends + usize::from(lines.last().is_some_and(|line| is_changed(line)))
 }
 
 /// The searches behind the culprit, in their order.
