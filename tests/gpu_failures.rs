@@ -42,7 +42,7 @@ fn what_nvrtc_rejects_is_the_revision_s_fault_and_is_remembered() {
 }
 
 #[test]
-fn the_lack_of_nvrtc_names_every_place() {
+fn the_lack_of_nvrtc_names_places_and_the_way_out() {
     let nowhere = SearchPath { libraries: vec!["/nowhere".into()], ..SearchPath::default() };
     if let Err(error) = Nvrtc::find(&nowhere) {
         let text = error.to_string();

@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+/// Searched places in an error; those of the user come first.
+const NAMED_PLACES: usize = 4;
+
 /// The folders of the user's environment, most important first.
 #[derive(Clone, Debug, Default)]
 pub struct SearchPath {
@@ -128,7 +131,7 @@ pub struct Called {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LibraryError {
     /// It was found nowhere.
-    #[error("no {}: looked in {}", .library.file, looked.join(", "))]
+    #[error("no {}: looked in {}", .library.file, format_searched_places(.looked))]
     Missing {
         library: &'static Called,
         /// The searched folders.
@@ -168,6 +171,17 @@ impl Called {
     /// The error of a library at `path` without something that a call needs.
     pub fn unusable(&'static self, path: &Path, message: String) -> LibraryError {
         LibraryError::Unusable { library: self, path: path.display().to_string(), message }
+    }
+}
+
+/// The first of the places `looked`, and the number of the others.
+pub(super) fn format_searched_places(looked: &[String]) -> String {
+    let named = &looked[..looked.len().min(NAMED_PLACES)];
+    let places = named.join(", ");
+    match looked.len() - named.len() {
+        0 => places,
+        1 => format!("{places} and 1 more folder"),
+        more => format!("{places} and {more} more folders"),
     }
 }
 
@@ -247,6 +261,17 @@ mod tests {
         touch(&target.join("include/cccl/cuda/std/limits"));
         let found = SearchPath::default().header_folders(&target.join("lib/libnvrtc.so.13"));
         assert_eq!(found[..2], [target.join("include/cccl"), target.join("include")]);
+    }
+
+    #[test]
+    fn an_error_names_a_few_places_and_counts_the_others() {
+        let places = |count: u32| {
+            let places: Vec<String> = (1..=count).map(|number| format!("/{number}")).collect();
+            format_searched_places(&places)
+        };
+        assert_eq!(places(4), "/1, /2, /3, /4");
+        assert_eq!(places(5), "/1, /2, /3, /4 and 1 more folder");
+        assert_eq!(places(22), "/1, /2, /3, /4 and 18 more folders");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 
-use super::library::{SearchPath, files_in};
+use super::library::{SearchPath, files_in, format_searched_places};
 use super::object::SharedObject;
 
 /// Why NVRTC cannot be used.
@@ -34,10 +34,6 @@ pub enum NvrtcError {
         /// NVRTC's words.
         message: String,
     },
-}
-
-fn format_searched_places(looked: &[String]) -> String {
-    looked.join(", ")
 }
 
 impl NvrtcError {

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use serde::{Deserialize, Serialize};
 
 use super::SearchPath;
+use super::library::format_searched_places;
 
 pub use self::transcript::{Transcript, parse_transcript};
 
@@ -86,7 +87,7 @@ pub(crate) const MOST_PRINTED: u64 = 10_000;
 #[derive(Debug, thiserror::Error)]
 pub enum SanitizerError {
     /// It was found nowhere.
-    #[error("no compute-sanitizer: looked in {}", .looked.join(", "))]
+    #[error("no compute-sanitizer: looked in {}", format_searched_places(.looked))]
     Missing {
         /// The searched places.
         looked: Vec<String>,
