@@ -63,7 +63,7 @@ fn a_long_new_snapshot_has_its_name_and_verdict_above_the_question() {
         shown.matches("snapshots/tiny.cpu.snap (1 of 1)\nnew: no snapshot was accepted yet\n");
     assert_eq!(named.count(), 2, "{shown}");
     let (_, question) = shown.split_once("of sketches and shadows\n").unwrap();
-    insta::assert_snapshot!(question, @"
+    insta::assert_snapshot!(question.trim_start(), @"
     snapshots/tiny.cpu.snap (1 of 1)
     new: no snapshot was accepted yet
 
@@ -80,7 +80,8 @@ fn a_review_accepts_the_rest_for_one_reason_and_names_orphans() {
         env.write_fixture(name, &[("x", replay::tensor::DType::F32, &[2], &bytes)]);
         assert_eq!(env.replay(&[&format!("fixtures/{name}")]).code, Some(0));
     }
-    insta::assert_snapshot!(review(&env, "y they are new\n").stdout.replace("+ \n", "+\n"), @"
+    let shown = review(&env, "y they are new\n").stdout.replace("+ \n", "+\n");
+    insta::assert_snapshot!(shown.trim_start(), @"
     snapshots/other.cpu.snap (1 of 2)
     new: no snapshot was accepted yet
 
