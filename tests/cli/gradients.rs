@@ -90,6 +90,12 @@ const ROUNDED: &str = "\
 __device__ float quantised(float x, float s) { return rintf(x / s) * s; }
 __device__ float by_half(float x) { return floorf(x / 0.7f + 0.5f) * 0.7f; }
 __device__ float in_bytes(float x) { return (float)(signed char)rintf(x / 0.7f) * 0.7f; }
+__device__ float by_integer(float x, float s) { return (float)__float2int_rn(x / s) * s; }
+__device__ float between_squares(float x)
+{
+    int below = (int)floorf(x / 0.7f);
+    return below * below + (x / 0.7f - below) * (2 * below + 1);
+}
 __device__ float ternary(float x) { return fminf(fmaxf(rintf(x / 2.1f), -1.0f), 1.0f); }
 __device__ float scale(const float* x)
 {
@@ -98,7 +104,7 @@ __device__ float scale(const float* x)
     return largest / 5.5f;
 }
 __global__ void losses(const float* x, const float* s, float* loss, float* halves, float* bytes, float* cut,
-                       float* scaled, float* smooth)
+                       float* scaled, float* smooth, float* integers, float* between)
 {
     int i = blockIdx.x;
     loss[i] = quantised(x[i], *s) * quantised(x[i], *s);
@@ -107,6 +113,8 @@ __global__ void losses(const float* x, const float* s, float* loss, float* halve
     cut[i] = ternary(x[i]) * ternary(x[i]);
     scaled[i] = quantised(x[i], scale(x)) * quantised(x[i], scale(x));
     smooth[i] = x[i] * quantised(*s, 0.3f);
+    integers[i] = by_integer(x[i], *s);
+    between[i] = between_squares(x[i]);
 }
 __global__ void quantised_gradients(const float* x, const float* s, float* right, float* wrong, float* factor, float* unsaid,
                                     float* of_s, float* of_s_wrong)
@@ -123,7 +131,8 @@ __global__ void quantised_gradients(const float* x, const float* s, float* right
     *of_s_wrong = -sum;
 }
 __global__ void other_gradients(const float* x, const float* s, float* half, float* byte, float* bound,
-                                float* held, float* held_factor, float* beside)
+                                float* held, float* held_factor, float* beside, float* passed, float* passed_s,
+                                float* kept_s, float* unsaid_s, float* chosen)
 {
     int i = blockIdx.x;
     float q = quantised(x[i], scale(x));
@@ -133,12 +142,22 @@ __global__ void other_gradients(const float* x, const float* s, float* half, flo
     held[i] = 2 * q;
     held_factor[i] = 2 * q + (q - x[i]);
     beside[i] = *s;
+    passed[i] = 1;
+    chosen[i] = 1.1f / 0.7f * (2 * (int)floorf(x[i] / 0.7f) + 1);
+    if (i > 0) return;
+    float integers = 0, errors = 0;
+    for (int j = 0; j < 4; j++) {
+        integers += __float2int_rn(x[j] / *s);
+        errors += __float2int_rn(x[j] / *s) - x[j] / *s;
+    }
+    *kept_s = integers;
+    *passed_s = *unsaid_s = errors;
 }
 ";
 
 /// The harness of [`ROUNDED`].
 fn rounded_harness() -> String {
-    let losses = ["loss", "halves", "bytes", "cut", "scaled", "smooth"];
+    let losses = ["loss", "halves", "bytes", "cut", "scaled", "smooth", "integers", "between"];
     let gradients = [
         ("right", "x", "loss", true),
         ("wrong", "x", "loss", true),
@@ -152,6 +171,11 @@ fn rounded_harness() -> String {
         ("held", "x", "scaled", true),
         ("held_factor", "x", "scaled", true),
         ("beside", "x", "smooth", false),
+        ("passed", "x", "integers", true),
+        ("passed_s", "s", "integers", true),
+        ("kept_s", "s", "integers", true),
+        ("unsaid_s", "s", "integers", false),
+        ("chosen", "x", "between", false),
     ];
     let names = gradients.map(|(name, ..)| name);
     let calls = format!(
@@ -198,13 +222,18 @@ fn a_straight_through_gradient_is_held_against_a_loss_whose_rounded_numbers_have
       of_s         matches d loss / d s straight through rounding to integers: 8 directional derivatives, worst rel. 1.4e-9 (noise 2.6e-9)
       of_s_wrong   does not match d loss / d s straight through rounding to integers: 8 directional derivatives, worst rel. 2 (noise 2.6e-9), at [0] -0.799999 instead of 0.799999
       half         matches d halves / d x straight through rounding to integers: 8 directional derivatives, worst rel. 3.5e-11 (noise 3.9e-11)
-      byte         not checked: the loss is a staircase: flat in an element, and flat again behind a jump, as where numbers go through integers
+      byte         not checked: the loss jumps, and numbers go through integers, which have no slope: k.cu:3: (signed char)rintf(x / 0.7f); k.cu:4: __float2int_rn(x / s); k.cu:7: (int)floorf(x / 0.7f); and 3 more
       bound        matches d cut / d x straight through rounding to integers: 8 directional derivatives, worst rel. 2.2e-11 (noise 2.3e-11)
       held         matches d scaled / d x straight through rounding to integers, with scales held: 8 directional derivatives, worst rel. 2.3e-11 (noise 3.8e-11)
       held_factor  not checked: it matches where the sources round nothing to integers, but not where rounding keeps its values and has a slope of one; what scales these numbers moves with the input, and may be meant to be constant
       beside       does not match d smooth / d x: 8 directional derivatives, worst rel. 0.16 (noise 4.7e-11), at [3] 0.7 instead of 0.6
+      passed       not checked: the loss is a staircase: flat in an element, and flat again behind a jump, as where numbers go through integers: k.cu:3: (signed char)rintf(x / 0.7f); k.cu:4: __float2int_rn(x / s); k.cu:7: (int)floorf(x / 0.7f); and 3 more
+      passed_s     not checked: the loss jumps, and numbers go through integers, which have no slope: k.cu:3: (signed char)rintf(x / 0.7f); k.cu:4: __float2int_rn(x / s); k.cu:7: (int)floorf(x / 0.7f); and 3 more
+      kept_s       not checked: the loss jumps, and numbers go through integers, which have no slope: k.cu:3: (signed char)rintf(x / 0.7f); k.cu:4: __float2int_rn(x / s); k.cu:7: (int)floorf(x / 0.7f); and 3 more
+      unsaid_s     not checked: the loss jumps, and numbers go through integers, which have no slope: k.cu:3: (signed char)rintf(x / 0.7f); k.cu:4: __float2int_rn(x / s); k.cu:7: (int)floorf(x / 0.7f); and 3 more
+      chosen       does not match d between / d x: 8 directional derivatives, worst rel. 0.1 (noise 1.9e-11), at [3] 17.2857 instead of 15.7143
 
-    diverged: wrong, factor, of_s_wrong, beside not as the loss has it; unsaid, byte, held_factor could not be checked
+    diverged: wrong, factor, of_s_wrong, beside, chosen not as the loss has it; unsaid, byte, held_factor, passed, passed_s, kept_s, unsaid_s could not be checked
     [1]
     ");
 }

@@ -25,6 +25,7 @@ mod host;
 mod in_place;
 mod includes;
 mod instances;
+mod integer_conversions;
 mod integer_variables;
 mod launch_macros;
 mod launches;
@@ -166,6 +167,20 @@ pub struct ByteCount {
 /// The sizes in bytes without a `sizeof` in calls of the runtime API by `unit`.
 pub fn unit_byte_counts(unit: &SourceUnit) -> Vec<ByteCount> {
     byte_counts::find_byte_counts(&Source::without_main(unit))
+}
+
+/// Code that takes a floating-point number to an integer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IntegerConversion {
+    /// 1-based.
+    pub line: usize,
+    /// The expression, white space folded.
+    pub written: String,
+}
+
+/// The conversions of floating-point numbers to integers in device code and in macros of `unit`.
+pub fn unit_integer_conversions(unit: &SourceUnit) -> Vec<IntegerConversion> {
+    integer_conversions::find_integer_conversions(&Source::without_main(unit))
 }
 
 /// Translates one file for the host compiler.

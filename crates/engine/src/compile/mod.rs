@@ -48,7 +48,7 @@ pub use self::explanation::{
 };
 pub use self::nvrtc::{DeviceModule, DeviceShadow, DeviceToolchain};
 pub use self::obstacles::{CompileObstacle, CompileObstacles, LeftOutFunction};
-pub use self::translation::source_byte_counts;
+pub use self::translation::{source_byte_counts, source_integer_conversions};
 
 use self::call_parts::EntryPart;
 use self::entry_point::EntryPoint;

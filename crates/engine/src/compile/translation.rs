@@ -315,6 +315,19 @@ pub fn source_byte_counts(sources: &SourceSet, harness: &Harness) -> Vec<(String
     counts
 }
 
+/// Where device code of `sources` within reach of the calls of `harness` takes numbers to integers: files, lines and
+/// expressions. Sources refused by the front end have none.
+pub fn source_integer_conversions(sources: &SourceSet, harness: &Harness) -> Vec<String> {
+    let mut places = Vec::new();
+    for (path, decoded) in decode_source_texts(sources, harness).unwrap_or_default() {
+        let unit = SourceUnit { path, text: &decoded.text };
+        for conversion in replay_frontend::unit_integer_conversions(&unit) {
+            places.push(format!("{path}:{}: {}", conversion.line, conversion.written));
+        }
+    }
+    places
+}
+
 /// The path and the text of one file.
 fn decode_source_file(file: &SourceFile) -> (&str, Decoded<'_>) {
     let mut decoded = decode_source(&file.content);

@@ -2,6 +2,7 @@
 //! the loss, which need no reference and are good to nine digits (`numerics/derivative`). The
 //! gradient of the native sources is then compared with its shadow.
 
+mod integers;
 mod straight_through;
 
 use std::borrow::Cow;
@@ -336,6 +337,7 @@ fn check_shadow_gradients(
 ) -> Result<Vec<GradientCheck>, ReplayError> {
     budget.begin(base.call / shadow.at_once(Some(base)).max(1) as u32);
     let neighbour = Neighbour { trial, checks: OnceCell::new() };
+    let integer_places = OnceCell::new();
     let mut checks = Vec::new();
     for output in list_declared_gradients(trial.fixture()) {
         let part = if single_loss(output) == watched.as_ref() {
@@ -344,6 +346,7 @@ fn check_shadow_gradients(
             CallPart::Whole
         };
         let neighbour = &neighbour;
+        let integer_places = &integer_places;
         let (rounding, record) = (Rounding::Nearest, None);
         let checker = GradientChecker {
             trial,
@@ -354,6 +357,7 @@ fn check_shadow_gradients(
             output,
             part,
             neighbour,
+            integer_places,
             budget,
         };
         checks.push(checker.check()?);
@@ -385,6 +389,8 @@ struct GradientChecker<'c> {
     part: CallPart,
     /// The point to check at where inputs are not finite.
     neighbour: &'c Neighbour<'c>,
+    /// Where the sources take numbers to integers, once a check has asked.
+    integer_places: &'c OnceCell<Vec<String>>,
     /// The work that the check may be.
     budget: &'c GradientBudget,
 }
@@ -551,10 +557,10 @@ impl GradientChecker<'_> {
                 _ => false,
             };
         let differs = gradient_finding.answer == GradientAnswer::Differs && !is_rounded;
-        if differs && let Some(element) = find_flat_element(&gradient_finding) {
-            match derivative::is_staircase(&question, element, &mut ask) {
-                Ok(true) => return Ok(check.cannot(UncheckedGradient::IntegerStaircase)),
-                Ok(false) => {}
+        if !is_rounded {
+            match self.doubt_by_integers(&question, &gradient_finding, &terms, &mut ask) {
+                Ok(Some(why)) => return Ok(check.cannot(why)),
+                Ok(None) => {}
                 Err(SlopeError::BudgetSpent) => {
                     return Ok(check.cannot(self.budget.explain_shortage(full)));
                 }

@@ -124,7 +124,15 @@ pub enum UncheckedGradient {
     /// There is no record of what is rounded to integers.
     NoRecord,
     /// The loss is a staircase in an element: the sources take numbers through integers, or compare them.
-    IntegerStaircase,
+    IntegerStaircase {
+        /// Where the sources take numbers to integers, as far as that is known.
+        places: Vec<String>,
+    },
+    /// The loss jumps, and the sources take numbers to integers: a gradient straight through them has no loss here.
+    IntegerJump {
+        /// Where they do.
+        places: Vec<String>,
+    },
     /// A replay took too long. This says as much about the machine.
     OutOfTime,
     /// There is no shadow, and differences of the native loss tell nothing either.
@@ -164,6 +172,20 @@ fn format_magnitude(x: f64) -> String {
     match two_digits.parse::<f64>() {
         Ok(rounded) if (1e-3..1e5).contains(&rounded.abs()) => rounded.to_string(),
         _ => two_digits.replace(".0e", "e"),
+    }
+}
+
+/// The first of `places`, behind a colon.
+fn format_places(places: &[String]) -> String {
+    /// More than these are only counted.
+    const SHOWN: usize = 3;
+    if places.is_empty() {
+        return String::new();
+    }
+    let shown = places[..places.len().min(SHOWN)].join("; ");
+    match places.len().saturating_sub(SHOWN) {
+        0 => format!(": {shown}"),
+        more => format!(": {shown}; and {more} more"),
     }
 }
 
@@ -222,9 +244,20 @@ impl fmt::Display for UncheckedGradient {
             UncheckedGradient::NoRecord => {
                 "there is no record of the numbers that the sources round to integers"
             }
-            UncheckedGradient::IntegerStaircase => {
-                "the loss is a staircase: flat in an element, and flat again behind a jump, as where numbers go through \
-                 integers"
+            UncheckedGradient::IntegerStaircase { places } => {
+                return write!(
+                    f,
+                    "the loss is a staircase: flat in an element, and flat again behind a jump, as where numbers go \
+                     through integers{}",
+                    format_places(places)
+                );
+            }
+            UncheckedGradient::IntegerJump { places } => {
+                return write!(
+                    f,
+                    "the loss jumps, and numbers go through integers, which have no slope{}",
+                    format_places(places)
+                );
             }
             UncheckedGradient::OutOfTime => "a replay beside the captured inputs ran out of time",
             UncheckedGradient::NoDifferences { why, dtype, doubt } => {
@@ -351,7 +384,8 @@ impl GradientStory {
                 | UncheckedGradient::OtherRoundings
                 | UncheckedGradient::ManyRoundings
                 | UncheckedGradient::NoRecord
-                | UncheckedGradient::IntegerStaircase => false,
+                | UncheckedGradient::IntegerStaircase { .. }
+                | UncheckedGradient::IntegerJump { .. } => false,
             },
             GradientStory::Matches
             | GradientStory::ImpreciseOutput

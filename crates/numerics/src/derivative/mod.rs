@@ -28,7 +28,7 @@ pub use native::{
     NativeAnswer, NativeDoubt, NativeFinding, NativeQuestion, check_by_native_differences,
 };
 use slope::{DirectionalGradient, LADDER, LONGEST, Slope, SlopeProbe};
-pub use stairs::is_staircase;
+pub use stairs::{has_jump, is_staircase};
 
 /// The seed of the directions.
 const SEED: u64 = 0x6772_6164;

@@ -37,7 +37,7 @@ impl GradientChecker<'_> {
             check.story,
             GradientStory::Mismatch
                 | GradientStory::Unchecked(
-                    UncheckedGradient::NotSmooth | UncheckedGradient::IntegerStaircase
+                    UncheckedGradient::NotSmooth | UncheckedGradient::IntegerStaircase { .. }
                 )
         );
         let straight = if may_be_staircase { self.check_straight_through()? } else { None };
