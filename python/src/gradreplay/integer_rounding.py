@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import triton_libdevice
+from .fake_quantisation import is_fake_quantisation, quantise
 from .faults import Blame
 from .patches import replaced
 
@@ -189,6 +190,8 @@ def _torch_rounding(change_tensors: Any, change: Change) -> AbstractContextManag
         ) -> Any:
             named = dict(kwargs or {})
             name = operation.overloadpacket.__name__
+            if is_fake_quantisation(name):
+                return quantise(name, args, named, lambda x: change_tensors(x, x.round()))
             if name not in ("round", "round_") or "out" in named or not args[0].is_floating_point():
                 return operation(*args, **named)
             if name == "round_":

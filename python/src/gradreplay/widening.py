@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import triton_widening
+from .fake_quantisation import is_fake_quantisation, quantise
 from .patches import replaced
 from .signatures import signature
 from .tensors import Framework
@@ -171,6 +172,8 @@ def _torch_mode(torch: Any) -> Any:
                 return _draw(operation, args, named, narrow, wide)
             if name in _REINTERPRETING:
                 return operation(*args, **named)
+            if is_fake_quantisation(name):
+                return quantise(name, args, named, torch.round)
             args = tuple(map(wider, args))
             return operation(*args, **{key: wider(value) for key, value in named.items()})
 
