@@ -10,6 +10,7 @@ mod environment;
 mod error;
 mod find;
 mod inputs;
+mod integer_conversions;
 mod opened;
 mod outputs;
 mod project;
@@ -22,6 +23,7 @@ mod tree;
 mod walls;
 
 pub use self::error::ProgramError;
+pub use self::integer_conversions::tree_integer_conversions;
 pub use self::opened::OpenedFiles;
 pub use self::project::HarnessProgram;
 pub use self::request::{ProgramDevice, ProgramRequest, ProgramSurroundings};

@@ -16,9 +16,9 @@ const JUMP: f64 = 1024.0;
 /// How often the place of a jump is halved where the loss has slopes beside it.
 const SLOPED_HALVINGS: i32 = 34;
 /// The share of a change that is left at a jump. A slope leaves 2^-34 of it, a root 2^-17.
-const LEFT_OVER: f64 = 1.0 / (1 << 12) as f64;
+const LEFT_OVER: f64 = 1.0 / (1 << 10) as f64;
 /// The steepest intervals that are halved.
-const STEEPEST: usize = 3;
+const STEEPEST: usize = 2;
 
 /// Whether the loss of `question` is a staircase in element `index`. `ask` is as in [`super::check_derivative`].
 ///
@@ -200,6 +200,20 @@ mod tests {
         assert!(is_jumping(|x| x * (0.7 / x).round()), "a scale");
         assert!(is_jumping(|x| if x > -0.4 { 1.0 + x.exp() } else { x.exp() }), "behind the base");
         assert!(is_jumping(|x| if x < -0.41 { 5.0 } else { 0.0 }), "at the base");
+    }
+
+    #[test]
+    fn the_scale_of_many_rounded_numbers_jumps() {
+        for count in [1, 8, 37, 1000] {
+            let numbers: Vec<f64> = (1..=count).map(|k| (f64::from(k) * 12.9898).sin()).collect();
+            let loss = |scale: f64| {
+                let terms = numbers.iter().enumerate();
+                let terms =
+                    terms.map(|(k, x)| (k as f64 * 78.233).cos() * scale * (x / scale).round());
+                terms.sum::<f64>()
+            };
+            assert!(is_jumping(loss), "{count}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::{GradientChecker, LossTerm, MovedInput, UncheckedGradient, find_flat_
 use crate::backend::ReplayError;
 use crate::compile::source_integer_conversions;
 use crate::judge::gradient_budget::SlopeError;
+use crate::program::tree_integer_conversions;
 use replay_base::tensor::step::{Scales, Step};
 use replay_base::tensor::{TensorView, parallel};
 use replay_numerics::derivative::{
@@ -52,7 +53,12 @@ impl GradientChecker<'_> {
     /// Where the sources take numbers to integers.
     fn places(&self) -> &Vec<String> {
         self.integer_places.get_or_init(|| {
-            source_integer_conversions(self.trial.sources(), &self.trial.fixture().harness)
+            let sources = self.trial.sources();
+            let harness = &self.trial.fixture().harness;
+            match harness.program {
+                Some(_) => tree_integer_conversions(sources),
+                None => source_integer_conversions(sources, harness),
+            }
         })
     }
 
