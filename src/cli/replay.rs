@@ -568,6 +568,8 @@ pub fn create_fixture_refusal(path: &Path, error: &CommandError) -> RefusedFixtu
 mod tests {
     use std::path::PathBuf;
 
+    use rayon::prelude::*;
+
     use ::replay::judge::{
         Accesses, GradientCheck, GradientStory, GradientVerdict, Judgement, KnownCheck,
         TrustedReplay, UncheckedGradient, Verdict,
@@ -813,16 +815,15 @@ mod tests {
     #[test]
     fn text_json_markdown_junit_html_and_the_exit_code_agree_on_every_combination() {
         let run = report::RunRecord::default();
-        for entry in all_entries() {
-            let told = std::slice::from_ref(&entry);
-            let text = report::render_replay_text(&entry).words();
+        all_entries().par_iter().for_each(|entry| {
+            let told = std::slice::from_ref(entry);
+            let text = report::render_replay_text(entry).words();
             let json: Value = serde_json::from_str(&report::render_replay_json(told, &[], &run))
                 .expect("a document");
             let word = json["replays"][0]["verdict"].as_str().expect("a word").to_owned();
-            let standing = Standing::from_entry(&entry);
-            let shown = format!("{word}: {entry:?}");
+            let standing = Standing::from_entry(entry);
 
-            assert_eq!(word, standing.name(), "{shown}");
+            assert_eq!(word, standing.name(), "{word}: {entry:?}");
             let verdicts = text.iter().filter(|line| {
                 let before = line.split(':').next().unwrap_or_default();
                 Standing::ALL.iter().any(|standing| standing.name() == before)
@@ -830,13 +831,16 @@ mod tests {
             let verdicts: Vec<&String> = verdicts.collect();
             assert!(
                 verdicts.len() == 1 && verdicts[0].starts_with(&format!("{word}: ")),
-                "{shown}"
+                "{word}: {entry:?}"
             );
             let below = text.iter().rev().take_while(|line| *line != verdicts[0]);
-            assert!(below.into_iter().all(|line| line.starts_with("hint: ")), "{shown}");
+            assert!(below.into_iter().all(|line| line.starts_with("hint: ")), "{word}: {entry:?}");
 
             let markdown = report::render_replay_markdown(told, &[], &run, report::COMMENT_BYTES);
-            assert!(markdown.contains(&format!("## replay: 1 {word}\n")), "{markdown} {shown}");
+            assert!(
+                markdown.contains(&format!("## replay: 1 {word}\n")),
+                "{markdown} {word}: {entry:?}"
+            );
 
             let junit = report::render_junit(told, &[], &run);
             let element = match exit::standing_exit_code(standing) {
@@ -844,25 +848,28 @@ mod tests {
                 exit::UNTESTABLE => "<error ",
                 _ => "<testcase ",
             };
-            assert!(junit.contains(element), "{junit} {shown}");
+            assert!(junit.contains(element), "{junit} {word}: {entry:?}");
             let wrong = junit.contains("<failure ") || junit.contains("<error ");
             assert_eq!(
                 wrong,
                 exit::standing_exit_code(standing) != exit::SUCCESS,
-                "{junit} {shown}"
+                "{junit} {word}: {entry:?}"
             );
-            assert!(!wrong || junit.contains(&format!("type=\"{word}\"")), "{junit} {shown}");
+            assert!(
+                !wrong || junit.contains(&format!("type=\"{word}\"")),
+                "{junit} {word}: {entry:?}"
+            );
 
             let page = report::render_replay_html(told, &[], &run);
-            assert!(page.contains(&format!("<title>replay: {word}: ")), "{page} {shown}");
+            assert!(page.contains(&format!("<title>replay: {word}: ")), "{page} {word}: {entry:?}");
 
             let unchecked = entry
                 .gradients
                 .iter()
                 .any(|check| check.story.verdict() == GradientVerdict::Unknown);
             for format in [text.join("\n"), markdown, junit, page] {
-                assert_eq!(format.contains("not checked"), unchecked, "{format} {shown}");
+                assert_eq!(format.contains("not checked"), unchecked, "{format} {word}: {entry:?}");
             }
-        }
+        });
     }
 }

@@ -186,7 +186,7 @@ fn ends_line(c: char) -> bool {
 /// embeddings and isolates of direction, joiners, the byte order mark, fillers, tags.
 pub(super) fn is_unseen(c: char) -> bool {
     match c {
-        '\t' => false,
+        '\t' | ' '..='~' => false,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{feff}' => {
             true
         }

@@ -103,6 +103,21 @@ pub(crate) struct PageHead {
 
 /// The page with this head and body.
 pub(crate) fn render_page(head: &PageHead, body: &Markup, run: &RunRecord) -> String {
+    let title = format!("{}: {}", head.kind, head.verdict.words());
+    let main = html! {
+        main {
+            header class={ "verdict " (head.mood.class()) } {
+                p class="kind" { span class="tool" { (head.kind) } " " (render_line(&head.about)) }
+                h1 {
+                    span class="sign" aria-hidden="true" { (head.mood.sign()) }
+                    span { (head.verdict.words()) }
+                }
+                @for note in &head.notes { p class="note" { (render_line(note)) } }
+            }
+            (body)
+            footer class="dim" { @for part in run.lines() { p { (part) } } }
+        }
+    };
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -112,37 +127,26 @@ pub(crate) fn render_page(head: &PageHead, body: &Markup, run: &RunRecord) -> St
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
                 meta name="color-scheme" content="light dark";
                 meta name="generator" content="replay";
-                title { (head.kind) ": " (head.verdict.words()) }
+                title { (strip_invisible(&title)) }
                 style { (PreEscaped(STYLE)) }
             }
             body {
                 (super::chart::define_chart_patterns())
-                main {
-                    header class={ "verdict " (head.mood.class()) } {
-                        p class="kind" { span class="tool" { (head.kind) } " " (render_line(&head.about)) }
-                        h1 {
-                            span class="sign" aria-hidden="true" { (head.mood.sign()) }
-                            span { (head.verdict.words()) }
-                        }
-                        @for note in &head.notes { p class="note" { (render_line(note)) } }
-                    }
-                    (body)
-                    footer class="dim" { @for part in run.lines() { p { (part) } } }
-                }
+                (PreEscaped(strip_invisible(&main.into_string())))
                 script { (PreEscaped(SCRIPT)) }
             }
         }
     };
-    strip_invisible(&page.into_string()).into_owned()
+    page.into_string()
 }
 
-/// The page without controls, invisible characters and marks of direction. None of the marks of
+/// The text without controls, invisible characters and marks of direction. None of the marks of
 /// HTML is among them.
-fn strip_invisible(page: &str) -> Cow<'_, str> {
-    if page.contains(is_invisible) {
-        Cow::Owned(page.replace(is_invisible, ""))
+fn strip_invisible(text: &str) -> Cow<'_, str> {
+    if text.contains(is_invisible) {
+        Cow::Owned(text.replace(is_invisible, ""))
     } else {
-        Cow::Borrowed(page)
+        Cow::Borrowed(text)
     }
 }
 
