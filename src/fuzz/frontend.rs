@@ -4,7 +4,7 @@
 use crate::frontend::{
     FrontendError, Precision, SourceUnit, Symbols, ThreadForm, Threads, collect_identifiers,
     find_function_signatures, scan_symbols, translate_for_device, translate_for_host,
-    translate_harness_call,
+    translate_harness_call, unit_integer_conversions,
 };
 
 /// The most bytes of a text: more finds nothing new and takes longer.
@@ -41,6 +41,9 @@ pub fn fuzz_frontend(bytes: &[u8]) {
     }
     for function in find_function_signatures(&unit, &symbols) {
         check_line_number(function.line, lines);
+    }
+    for conversion in unit_integer_conversions(&unit) {
+        check_line_number(conversion.line, lines);
     }
     assert!(collect_identifiers(&unit).iter().all(|name| text.contains(name.as_str())));
 }

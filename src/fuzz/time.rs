@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::frontend::{
     Precision, SourceUnit, Threads, find_function_signatures, scan_symbols, translate_for_device,
-    translate_for_host,
+    translate_for_host, unit_integer_conversions,
 };
 
 /// Bytes of the shorter of two texts; without optimisation more would take seconds.
@@ -60,6 +60,7 @@ fn time_translation(text: &str) -> Duration {
     let _ = translate_for_host(&unit, &symbols, Precision::Shadow, Threads::Lanes);
     let _ = translate_for_device(&unit, &symbols, Precision::Native);
     let _ = find_function_signatures(&unit, &symbols);
+    let _ = unit_integer_conversions(&unit);
     thread_processor_time().saturating_sub(time_before)
 }
 
