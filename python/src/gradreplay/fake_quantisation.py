@@ -40,6 +40,15 @@ def _integers(rounded: Rounding, x: Any, scale: Any, zero_point: Any) -> Any:
     return rounded(scaled) + zero_point
 
 
+def _cut(
+    rounded: Rounding, x: Any, scale: Any, zero_point: Any, least: int, most: int
+) -> tuple[Any, Any]:
+    """The integers above the zero point, and which of them were not cut off."""
+    integers = _integers(rounded, x, scale, zero_point)
+    is_inside = (integers >= least) & (integers <= most)
+    return integers.clamp(least, most) - zero_point, is_inside
+
+
 def _quantised(
     rounded: Rounding,
     x: Any,
@@ -51,15 +60,8 @@ def _quantised(
 ) -> tuple[Any, Any]:
     """The quantised numbers, and which of them were not cut off."""
     scale, zero_point = _along(scale, x, axis), _along(zero_point, x, axis)
-    integers = _integers(rounded, x, scale, zero_point)
-    is_inside = (integers >= least) & (integers <= most)
-    return (integers.clamp(least, most) - zero_point) * scale, is_inside
-
-
-def _of_tensor(
-    rounded: Rounding, x: Any, scale: float, zero_point: int, least: int, most: int
-) -> tuple[Any, Any]:
-    return _quantised(rounded, x, scale, zero_point, None, least, most)
+    cut, is_inside = _cut(rounded, x, scale, zero_point, least, most)
+    return cut * scale, is_inside
 
 
 def _of_tensor_if_enabled(
@@ -70,12 +72,6 @@ def _of_tensor_if_enabled(
     return _quantised(rounded, x, scale, zero_point, None, least, most)
 
 
-def _of_channels(
-    rounded: Rounding, x: Any, scale: Any, zero_point: Any, axis: int, least: int, most: int
-) -> tuple[Any, Any]:
-    return _quantised(rounded, x, scale, zero_point, axis, least, most)
-
-
 def _learned(
     rounded: Rounding,
     x: Any,
@@ -84,6 +80,7 @@ def _learned(
     axis: int | None,
     least: int,
     most: int,
+    _grad_factor: float = 1.0,
 ) -> Any:
     zero_point = zero_point.round().clamp(least, most)
     return _quantised(rounded, x, scale, zero_point, axis, least, most)[0]
@@ -98,16 +95,14 @@ def _gradients_of_learned(
     axis: int | None,
     least: int,
     most: int,
-    factor: float,
+    grad_factor: float = 1.0,
 ) -> tuple[Any, Any, Any]:
     """The gradients for the tensor, its scales and its zero points."""
     wide_scale = _along(scale, x, axis)
     zero = _along(zero_point.round().clamp(least, most), x, axis)
-    integers = _integers(rounded, x, wide_scale, zero)
-    is_inside = (integers >= least) & (integers <= most)
-    cut = integers.clamp(least, most) - zero
-    of_scale = upstream * (cut - x / wide_scale * is_inside) * factor
-    of_zero = upstream * wide_scale * ~is_inside * -factor
+    cut, is_inside = _cut(rounded, x, wide_scale, zero, least, most)
+    of_scale = upstream * (cut - x / wide_scale * is_inside) * grad_factor
+    of_zero = upstream * wide_scale * ~is_inside * -grad_factor
     others = [other for other in range(x.dim()) if axis is None or other != axis % x.dim()]
     sums = (part.sum(others) if others else part for part in (of_scale, of_zero))
     of_scale, of_zero = (
@@ -116,66 +111,21 @@ def _gradients_of_learned(
     return upstream * is_inside, of_scale, of_zero
 
 
-def _learned_of_tensor(
-    rounded: Rounding,
-    x: Any,
-    scale: Any,
-    zero_point: Any,
-    least: int,
-    most: int,
-    grad_factor: float = 1.0,
-) -> Any:
-    return _learned(rounded, x, scale, zero_point, None, least, most)
+def _of_whole(operation: Callable[..., Any], axis_place: int) -> Callable[..., Any]:
+    """`operation` with one scale for all elements: no axis stands at `axis_place` of its arguments."""
 
+    def without_axis(rounded: Rounding, *args: Any) -> Any:
+        return operation(rounded, *args[:axis_place], None, *args[axis_place:])
 
-def _gradients_of_tensor(
-    rounded: Rounding,
-    upstream: Any,
-    x: Any,
-    scale: Any,
-    zero_point: Any,
-    least: int,
-    most: int,
-    grad_factor: float = 1.0,
-) -> tuple[Any, Any, Any]:
-    tensors = (upstream, x, scale, zero_point)
-    return _gradients_of_learned(rounded, *tensors, None, least, most, grad_factor)
-
-
-def _learned_of_channels(
-    rounded: Rounding,
-    x: Any,
-    scale: Any,
-    zero_point: Any,
-    axis: int,
-    least: int,
-    most: int,
-    grad_factor: float = 1.0,
-) -> Any:
-    return _learned(rounded, x, scale, zero_point, axis, least, most)
-
-
-def _gradients_of_channels(
-    rounded: Rounding,
-    upstream: Any,
-    x: Any,
-    scale: Any,
-    zero_point: Any,
-    axis: int,
-    least: int,
-    most: int,
-    grad_factor: float = 1.0,
-) -> tuple[Any, Any, Any]:
-    tensors = (upstream, x, scale, zero_point)
-    return _gradients_of_learned(rounded, *tensors, axis, least, most, grad_factor)
+    return without_axis
 
 
 _OPERATIONS: dict[str, Callable[..., Any]] = {
-    "fake_quantize_per_tensor_affine_cachemask": _of_tensor,
+    "fake_quantize_per_tensor_affine_cachemask": _of_whole(_quantised, 3),
     "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams": _of_tensor_if_enabled,
-    "fake_quantize_per_channel_affine_cachemask": _of_channels,
-    "_fake_quantize_learnable_per_tensor_affine": _learned_of_tensor,
-    "_fake_quantize_learnable_per_tensor_affine_backward": _gradients_of_tensor,
-    "_fake_quantize_learnable_per_channel_affine": _learned_of_channels,
-    "_fake_quantize_learnable_per_channel_affine_backward": _gradients_of_channels,
+    "fake_quantize_per_channel_affine_cachemask": _quantised,
+    "_fake_quantize_learnable_per_tensor_affine": _of_whole(_learned, 3),
+    "_fake_quantize_learnable_per_tensor_affine_backward": _of_whole(_gradients_of_learned, 4),
+    "_fake_quantize_learnable_per_channel_affine": _learned,
+    "_fake_quantize_learnable_per_channel_affine_backward": _gradients_of_learned,
 }
