@@ -85,30 +85,35 @@ pub fn has_jump<E>(
             points.windows(2).map(|pair| Interval { from: pair[0], to: pair[1] }).collect();
         intervals.sort_by(|one, other| other.steepness().total_cmp(&one.steepness()));
         for interval in intervals.into_iter().take(STEEPEST) {
-            let mut rest = interval;
-            for _ in 0..SLOPED_HALVINGS {
-                let middle = f64::midpoint(rest.from.0, rest.to.0);
-                let loss = losses_at(&[middle])?.first().copied().flatten();
-                let Some(loss) = loss.filter(|loss| loss.is_finite()) else { break };
-                let halves = [
-                    Interval { to: (middle, loss), ..rest },
-                    Interval { from: (middle, loss), ..rest },
-                ];
-                let [first, second] = halves;
-                rest = if first.change() > second.change() { first } else { second };
-                let is_rounding = rest.change() <= JUMP * f64::EPSILON * question.magnitude;
-                if is_rounding || rest.change() < LEFT_OVER * interval.change() {
-                    break;
-                }
-            }
-            let shrunk = (rest.to.0 - rest.from.0).abs() / (interval.to.0 - interval.from.0).abs();
-            let is_at_jump = shrunk <= 2f64.powi(-SLOPED_HALVINGS);
-            if is_at_jump && rest.change() >= LEFT_OVER * interval.change() && rest.change() > 0.0 {
+            if holds_jump(interval, question.magnitude, &mut losses_at)? {
                 return Ok(true);
             }
         }
     }
     Ok(false)
+}
+
+/// Whether a share of the change over `interval` is left at one place of it. The terms of the loss are of size `magnitude`.
+fn holds_jump<E>(
+    interval: Interval,
+    magnitude: f64,
+    losses_at: &mut impl FnMut(&[f64]) -> Result<Vec<Option<f64>>, E>,
+) -> Result<bool, E> {
+    let least_change = LEFT_OVER * interval.change();
+    let mut rest = interval;
+    for _ in 0..SLOPED_HALVINGS {
+        let middle = f64::midpoint(rest.from.0, rest.to.0);
+        let loss = losses_at(&[middle])?.first().copied().flatten();
+        let Some(loss) = loss.filter(|loss| loss.is_finite()) else { return Ok(false) };
+        let first = Interval { to: (middle, loss), ..rest };
+        let second = Interval { from: (middle, loss), ..rest };
+        rest = if first.change() > second.change() { first } else { second };
+        let is_rounding = rest.change() <= JUMP * f64::EPSILON * magnitude;
+        if is_rounding || rest.change() < least_change {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Two lengths of a step, and the losses after it.
