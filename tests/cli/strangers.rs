@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use replay::process::walls::WallOffer;
@@ -64,6 +64,18 @@ fn furnish_home(env: &TestEnv) -> PathBuf {
         fs::write(path, "SECRET_KEY 1\n").expect("a file");
     }
     home
+}
+
+/// A call that tries the ways out to files in `home` and to `victim`, and `others`, before it launches the kernel.
+fn list_attacks(env: &TestEnv, home: &Path, victim: &Victim, others: &str) -> String {
+    format!(
+        "attacks::try_files({home:?}, {:?}, {:?}); {others} attacks::try_others({:?}, {}, {}); puts(\"tried\"); k<<<1, n>>>(x, y, n);",
+        env.repo.root(),
+        env.cache(),
+        home.join(SECRETS[0]),
+        victim.process.id(),
+        victim.port(),
+    )
 }
 
 /// Whether this system has all walls; that it lacks some is said, not failed.
@@ -186,14 +198,7 @@ fn a_kernel_reaches_no_file_no_process_and_no_port() {
     let victim = Victim::new();
     let env = TestEnv::with_own_replays();
     let home = furnish_home(&env);
-    let call = format!(
-        "attacks::try_files({home:?}, {:?}, {:?}); attacks::try_parent(); attacks::try_others({:?}, {}, {}); puts(\"tried\"); k<<<1, n>>>(x, y, n);",
-        env.repo.root(),
-        env.cache(),
-        home.join(SECRETS[0]),
-        victim.process.id(),
-        victim.port(),
-    );
+    let call = list_attacks(&env, &home, &victim, "attacks::try_parent();");
     let env = hostile(env, &call);
     let run = env.replay(&["fixtures/tiny"]);
     assert_eq!(run.code, Some(0), "{}", run.text());
@@ -215,14 +220,7 @@ fn a_kernel_on_a_gpu_reaches_no_secret_no_checkout_and_no_port() {
     let victim = Victim::new();
     let env = TestEnv::with_own_replays();
     let home = furnish_home(&env);
-    let call = format!(
-        "attacks::try_files({home:?}, {:?}, {:?}); attacks::try_others({:?}, {}, {}); puts(\"tried\"); k<<<1, n>>>(x, y, n);",
-        env.repo.root(),
-        env.cache(),
-        home.join(SECRETS[0]),
-        victim.process.id(),
-        victim.port(),
-    );
+    let call = list_attacks(&env, &home, &victim, "");
     let env = hostile(env, &call);
     let run = env.replay(&["fixtures/tiny", "--backend", "cuda"]);
     assert_eq!(run.code, Some(0), "{}", run.text());
