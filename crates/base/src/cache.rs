@@ -158,6 +158,9 @@ const TAG: &str = "CACHEDIR.TAG";
 const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
                         # This folder was made by replay; all of it can be made again.\n\
                         # For information about cache directory tags, see https://bford.info/cachedir/\n";
+/// Keeps git from taking a cache within a working tree for sources, the cache's own layouts of that tree among them.
+const IGNORE: &str = ".gitignore";
+const IGNORE_TEXT: &str = "# Made by replay.\n*\n";
 
 /// The prefixes of temporary files and folders.
 const ENTRY_PREFIX: &str = "entry-";
@@ -224,7 +227,8 @@ impl Cache {
             }
             self.write_once(MARKER, MARKER_TEXT)?;
         }
-        self.write_once(TAG, TAG_TEXT)
+        self.write_once(TAG, TAG_TEXT)?;
+        self.write_once(IGNORE, IGNORE_TEXT)
     }
 
     /// Writes `text` to the file `name`, unless there is one.
@@ -560,6 +564,8 @@ mod tests {
         let cache = Cache::open(folder.path()).unwrap();
         let tag = fs::read_to_string(cache.root().join("CACHEDIR.TAG")).unwrap();
         assert!(tag.starts_with("Signature: 8a477f597d28d172789f06886806bc55\n"), "{tag}");
+        let ignored = fs::read_to_string(cache.root().join(".gitignore")).unwrap();
+        assert!(ignored.ends_with("\n*\n"), "{ignored}");
         assert_eq!(fs::read_dir(folder.path().join("artifacts")).unwrap().count(), 0);
         Cache::open(folder.path()).unwrap();
     }

@@ -273,7 +273,7 @@ mod tests {
         let mut left: Vec<_> =
             fs::read_dir(cache.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
-        assert_eq!(left, ["CACHEDIR.TAG", "replay-cache"]);
+        assert_eq!(left, [".gitignore", "CACHEDIR.TAG", "replay-cache"]);
         let again = Cache::open(folder.path()).unwrap();
         again.write(CacheKind::Outcome, KEY, b"payload").unwrap();
         let usage = again.usage().unwrap();
