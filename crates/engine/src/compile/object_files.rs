@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 use super::key::KeyHasher;
 use super::options::{UnitKind, owned_words};
+use super::refused_lines::begins_with_source_error;
 use super::translation::{TranslationUnit, write_source_tree};
 use super::{
     CompileError, CompilerError, HEADERS, Toolchain, definitions_object, elf_symbols, first_error,
@@ -143,8 +144,12 @@ impl Toolchain {
         let refusal = if finished.success() {
             None
         } else {
-            self.probe(folder, kind)?;
-            Some(String::from_utf8_lossy(&finished.stderr).into_owned())
+            let log = String::from_utf8_lossy(&finished.stderr).into_owned();
+            // The headers come first: if an error of the sources does, the compiler has taken them.
+            if !begins_with_source_error(&log) {
+                self.probe(folder, kind)?;
+            }
+            Some(log)
         };
         Ok(ObjectFile { path: folder.join(OBJECT), refusal, read })
     }

@@ -40,6 +40,13 @@ pub(super) fn find_refused_lines(log: &str) -> Option<Vec<(String, RefusedLine)>
     (stranded.is_none() && !refused.is_empty()).then_some(refused)
 }
 
+/// Whether the first error in `log` stands in a line of the sources.
+pub(super) fn begins_with_source_error(log: &str) -> bool {
+    let is_error =
+        |line: &&str| [": error: ", ": fatal error: "].iter().any(|mark| line.contains(mark));
+    log.lines().find(is_error).is_some_and(|line| parse_place(line).is_some())
+}
+
 fn push_line(refused: &mut Vec<(String, RefusedLine)>, path: &str, line: usize, message: &str) {
     let is_known =
         |(known_path, known): &(String, RefusedLine)| known_path == path && known.line == line;
@@ -86,6 +93,20 @@ mod tests {
             places(log).unwrap(),
             ["a.cu:3: static assertion failed: two bytes", "b.cuh:12: no match"]
         );
+    }
+
+    #[test]
+    fn an_error_in_the_sources_is_told_from_one_before_them() {
+        for (log, is_of_sources) in [
+            ("tree/a.cu:1:10: fatal error: x.h: No such file\n", true),
+            ("In file included from tree/a.cu:1:\ntree/b.cuh:3:7: error: no type\n", true),
+            ("headers/replay/warp.h:5:1: error: no match\ntree/a.cu:7:3: error: no f\n", false),
+            ("cc1plus: error: unrecognized command-line option\n", false),
+            ("g++: fatal error: Killed signal terminated program cc1plus\n", false),
+            ("", false),
+        ] {
+            assert_eq!(begins_with_source_error(log), is_of_sources, "{log}");
+        }
     }
 
     #[test]
