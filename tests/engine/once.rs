@@ -144,7 +144,7 @@ fn a_judgement_of_a_replay_that_was_out_of_time_is_not_remembered() {
         Project::new(&text, "x, out", table, &[1.0])
     };
     let fast = sources("");
-    let slow = sources("sleep(3);");
+    let slow = sources("usleep(1500000);");
     let verdict = |seconds| {
         let machine = Machine { timeout: Duration::from_secs(seconds), ..Machine::PLAIN };
         let cpu = cpu_in(folder.path(), "", machine);

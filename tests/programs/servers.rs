@@ -155,7 +155,7 @@ fn a_program_that_keeps_something_of_a_replay_has_a_process_for_each() {
 fn what_ends_a_process_that_made_other_replays_is_tried_alone() {
     let (alone, ..) = checked("simple", "", &[]);
     for (words, more) in
-        [("last 2", &[][..]), ("last 4", &[]), ("refuse 4", &[]), ("stuck 4", &["--timeout", "3"])]
+        [("last 2", &[][..]), ("last 4", &[]), ("refuse 4", &[]), ("stuck 12", &["--timeout", "1"])]
     {
         let (text, processes, replays) = checked("", words, more);
         assert_eq!(text, alone, "{words}");
