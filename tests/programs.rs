@@ -112,7 +112,7 @@ fn a_wrong_gradient_is_told_from_the_loss() {
 
 #[test]
 fn what_a_narrow_format_costs_is_imprecise_by_every_command() {
-    let env = TestEnv::isolated().with_program("program = [\"./speaker\"]", GRADIENT);
+    let env = TestEnv::isolated().with_program("program = [\"./speaker\"]\npreload = []", GRADIENT);
     let x = (0..64).flat_map(|i| (1.0 + 0.37 * (i * 29 % 64) as f32).to_le_bytes());
     env.write_fixture("many", &[("x", DType::F32, &[64], &x.collect::<Vec<_>>())]);
     let before = env.kernel("divide 3");

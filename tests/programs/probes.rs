@@ -74,7 +74,7 @@ fn what_is_another_each_time_is_neither_equivalent_nor_diverged() {
 #[test]
 fn a_gradient_with_the_weaker_check_alone_says_why_there_is_no_twin() {
     let checked = |keys: &str, words: &str| {
-        let keys = format!("program = [\"./speaker\"]{keys}");
+        let keys = format!("program = [\"./speaker\"]\npreload = []{keys}");
         let env = TestEnv::isolated().with_program(&keys, GRADIENT);
         env.kernel(words);
         let run = env.replay(&["gradcheck", "fixtures/tiny"]);

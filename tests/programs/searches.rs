@@ -105,7 +105,7 @@ fn commits_that_touch_no_file_that_a_replay_opens_are_not_tested() {
 #[test]
 fn commits_with_other_outputs_are_judged_by_the_wanted_ones_wherever_they_exist() {
     for other in ["extra", "omit", "flat", "double"] {
-        let env = TestEnv::with_speaker();
+        let env = TestEnv::isolated().with_program("program = [\"./speaker\"]\npreload = []", "");
         let good = env.kernel("divide 3");
         env.kernel(&format!("divide 3\n{other}"));
         let culprit = env.kernel(&format!("divide 4\n{other}"));
