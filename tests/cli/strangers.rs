@@ -204,9 +204,13 @@ fn a_kernel_reaches_no_file_no_process_and_no_port() {
     assert_eq!(run.code, Some(0), "{}", run.text());
     assert_eq!(printed_lines(&run), "tried");
     let without_walls = printed_lines(&env.replay(&["fixtures/tiny", "--sandbox=off"]));
-    for reached in
-        ["read by a program in memory", "signalled from afar", "connected", "bound a name"]
-    {
+    for reached in [
+        "read by a program in memory",
+        "signalled from afar",
+        "connected",
+        "bound a name",
+        "left memory",
+    ] {
         assert!(without_walls.contains(reached), "{without_walls}");
     }
 }
@@ -225,7 +229,8 @@ fn a_kernel_on_a_gpu_reaches_no_secret_no_checkout_and_no_port() {
     let run = env.replay(&["fixtures/tiny", "--backend", "cuda"]);
     assert_eq!(run.code, Some(0), "{}", run.text());
     // A driver has sockets with names.
-    assert_eq!(printed_lines(&run), "bound a name \ntried");
+    let reached = "bound a name \nleft memory \nleft semaphores \nleft a queue \ntried";
+    assert_eq!(printed_lines(&run), reached);
 }
 
 #[test]

@@ -9,10 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/msg.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -172,6 +176,12 @@ inline void try_others(const char* secret, int victim, int port) {
   sockaddr_un hidden = {AF_UNIX, "\0replay-stranger"};
   int local = socket(AF_UNIX, SOCK_STREAM, 0);
   say(bind(local, reinterpret_cast<sockaddr*>(&hidden), sizeof hidden) == 0, "bound a name");
+  int memory = shmget(IPC_PRIVATE, 1, IPC_CREAT | 0600);
+  say(memory >= 0 && shmctl(memory, IPC_RMID, nullptr) == 0, "left memory");
+  int semaphores = semget(IPC_PRIVATE, 1, IPC_CREAT | 0600);
+  say(semaphores >= 0 && semctl(semaphores, 0, IPC_RMID) == 0, "left semaphores");
+  int queue = msgget(IPC_PRIVATE, IPC_CREAT | 0600);
+  say(queue >= 0 && msgctl(queue, IPC_RMID, nullptr) == 0, "left a queue");
   for (int file : {stream, datagrams, local, pair[0], pair[1], tracing}) close(file);
 }
 

@@ -91,6 +91,11 @@ const NEEDLESS: [c_long; 24] = [
     libc::SYS_setns,
 ];
 
+/// Calls that make what outlives all processes: memory, semaphores and queues that several may have. Other ways to share
+/// them leave nothing behind. Those who compute on several machines have them with the network that they need.
+const LASTING: [c_long; 4] =
+    [libc::SYS_shmget, libc::SYS_semget, libc::SYS_msgget, libc::SYS_mq_open];
+
 /// Requests to a terminal that type for its user, and those that say whom a socket sends signals to.
 const REQUESTS: [i32; 4] = [libc::TIOCSTI as i32, libc::TIOCLINUX as i32, FIOSETOWN, SIOCSPGRP];
 
@@ -99,7 +104,8 @@ const SIOCSPGRP: i32 = 0x8902;
 
 /// Makes system calls on the processes `ancestors`, on their groups, or on all processes fail: in this
 /// thread and in its later children. A `SIGKILL` to this process itself arrives
-/// as `SIGSYS`. So do calls that no replayed code needs, and those that make a socket, unless `connections` go further.
+/// as `SIGSYS`. So do calls that no replayed code needs, and those that make a socket or what outlives the code, unless
+/// `connections` go further.
 ///
 /// # Errors
 /// If the system has no such filters. At most `no_new_privs` has changed then.
@@ -137,6 +143,7 @@ fn build_filter_programs(
     match connections {
         Connections::None => {
             refused_rules.insert(libc::SYS_socket, Vec::new());
+            refused_rules.extend(LASTING.map(|number| (number, Vec::new())));
         }
         Connections::Local => {
             let mut conditions = Vec::new();
@@ -335,6 +342,10 @@ mod tests {
         }
         for family in [libc::AF_INET, libc::AF_INET6, libc::AF_PACKET, libc::AF_VSOCK] {
             assert_eq!(socket(family), [REFUSE, REFUSE, ALLOW], "{family}");
+        }
+        for number in LASTING {
+            let lasting = Connections::ALL.map(|connections| call(connections, number, [0; 3]));
+            assert_eq!(lasting, [REFUSE, ALLOW, ALLOW], "{number}");
         }
         assert_eq!(call(Connections::None, libc::SYS_socketpair, [1, 1, 0]), ALLOW);
     }
