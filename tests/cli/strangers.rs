@@ -312,7 +312,7 @@ fn a_program_reaches_no_secret_no_file_to_write_and_no_process() {
 }
 
 #[test]
-fn code_that_fails_behind_walls_is_told_with_their_page() {
+fn code_that_fails_behind_walls_is_told_with_what_it_reached_for() {
     if !has_all_walls() {
         return;
     }
@@ -324,12 +324,27 @@ fn code_that_fails_behind_walls_is_told_with_their_page() {
     let env = hostile(env, &call);
     let run = env.replay(&["fixtures/tiny"]);
     assert_eq!(run.code, Some(1), "{}", run.text());
-    insta::assert_snapshot!(printed_lines(&run), @"
+    insta::assert_snapshot!(printed_lines(&run), @r#"
     key: Permission denied
-    note: the sandbox keeps replayed code from most files and from all connections: see `replay help sandbox`
-    ");
+    note: reached outside: open("~/.ssh/id_ed25519"); the sandbox keeps replayed code from most files and from all connections: see `replay help sandbox`
+    "#);
     let without_walls = env.replay(&["fixtures/tiny", "--sandbox=off"]);
     assert_eq!(without_walls.code, Some(0), "{}", without_walls.text());
+    for preload in ["", "preload = []"] {
+        let keys = format!("program = [\"./speaker\"]\nsandbox = {{ env = [] }}\n{preload}");
+        let env = TestEnv::isolated().with_program(&keys, "");
+        let home = furnish_home(&env);
+        env.kernel(&format!("need {}", home.join(SECRETS[0]).display()));
+        let run = env.replay(&["fixtures/tiny", "--rev", "HEAD"]);
+        assert_eq!(run.code, Some(1), "{}", run.text());
+        let printed = printed_lines(&run).replace(&home.display().to_string(), "[HOME]");
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(printed, @r#"
+            [HOME]/.ssh/id_ed25519: Permission denied
+            note: reached outside: open("~/.ssh/id_ed25519"); the sandbox keeps replayed code from most files and from all connections: see `replay help sandbox`
+            "#);
+        }
+    }
 }
 
 #[test]

@@ -246,6 +246,7 @@ static int replay(const Request& request) {
   for (auto [word, name] : words) {
     if (word == "open" && open(name.c_str(), O_RDONLY) >= 0) std::cout << "read " << name << std::endl;
     if (word == "touch" && open(name.c_str(), O_WRONLY | O_CREAT, 0600) >= 0) std::cout << "wrote " << name << std::endl;
+    if (word == "need" && open(name.c_str(), O_RDONLY) < 0) return perror(name.c_str()), 3;
     std::istringstream parts(name);
     std::string first, second, third;
     parts >> first >> second >> third;

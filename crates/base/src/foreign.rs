@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::process::memory::MemoryExcess;
+use crate::process::tracer::RefusedCall;
 use crate::process::tree::{self, End};
 use crate::process::walls::{Sandbox, Walls};
 use crate::process::{self, Pid};
@@ -34,6 +35,8 @@ pub const KEEPER_ARGUMENT: &str = "--replay-keeper";
 
 /// The beginning of the word before those that describe the walls; their number is its end.
 const WALLS: &str = "walls ";
+/// The word before it if the program is traced.
+const TRACED: &str = "traced";
 
 /// How long a keeper may take to end processes whose time is over.
 const GRACE: Duration = Duration::from_secs(10);
@@ -87,13 +90,15 @@ pub struct Finished {
     pub stderr: Vec<u8>,
     /// The bytes behind the notes in both.
     pub left_out: [u64; 2],
+    /// What the system refused to it, if it was traced.
+    pub refused_calls: Vec<RefusedCall>,
 }
 
 impl Finished {
     /// The result of a program with this ending and output.
     pub fn new(ending: ProgramEnd, printed: [Bounded; 2]) -> Finished {
         let [(stdout, out), (stderr, err)] = printed.map(Bounded::finish);
-        Finished { ending, stdout, stderr, left_out: [out, err] }
+        Finished { ending, stdout, stderr, left_out: [out, err], refused_calls: Vec::new() }
     }
 
     /// Whether it ended with success.
@@ -118,6 +123,8 @@ enum KeeperReport {
     Started(Pid),
     /// The system refused it, with this error number.
     Refused(i32),
+    /// So much was refused to it.
+    RefusedCalls(Vec<RefusedCall>),
     /// It ended, and so did all processes below it.
     Ended(ProgramEnd),
     /// The program stays, and the processes below it have ended.
@@ -129,17 +136,24 @@ enum KeeperReport {
 pub struct Keeper {
     program: PathBuf,
     sandbox: Sandbox,
+    is_tracing: bool,
 }
 
 impl Keeper {
     /// A keeper from `program`, the file of this program.
     pub fn new(program: &Path) -> Keeper {
-        Keeper { program: program.to_owned(), sandbox: Sandbox::default() }
+        let sandbox = Sandbox::default();
+        Keeper { program: program.to_owned(), sandbox, is_tracing: false }
     }
 
     /// The same with programs kept as `sandbox` says.
     pub fn with_sandbox(self, sandbox: Sandbox) -> Keeper {
         Keeper { sandbox, ..self }
+    }
+
+    /// The same that looks on while programs run, slowly, and tells of [`Finished::refused_calls`].
+    pub fn tracing(&self) -> Keeper {
+        Keeper { is_tracing: true, ..self.clone() }
     }
 
     /// How programs are kept.
@@ -173,6 +187,7 @@ impl Keeper {
             Some(walls) if self.sandbox == Sandbox::AsOffered => walls.to_words(),
             _ => Vec::new(),
         };
+        command.args(self.is_tracing.then_some(TRACED));
         command.arg(format!("{WALLS}{}", walls.len())).args(walls);
         command.args(&program.words).env_clear().envs(program.environment.iter().cloned());
         if let Some(folder) = &program.folder {
@@ -259,7 +274,12 @@ impl Kept {
             self.end();
         }
         self.child.wait().map_err(KeeperError::Keeper)?;
-        Ok(Finished::new(ending?, [stdout, stderr]))
+        let refused_calls = parse_keeper_reports(&report_bytes).find_map(|report| match report {
+            KeeperReport::RefusedCalls(refused_calls) => Some(refused_calls),
+            _ => None,
+        });
+        let finished = Finished::new(ending?, [stdout, stderr]);
+        Ok(Finished { refused_calls: refused_calls.unwrap_or_default(), ..finished })
     }
 
     /// Ends a keeper without an answer, and its program.

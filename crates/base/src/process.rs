@@ -1,13 +1,15 @@
 //! Starts, watches and ends processes, together with all processes below them.
 //!
 //! Deals with system calls, not with the work of the processes. A [`tree`] is ended as a whole, and its
-//! [`memory`] watched; [`seccomp_filter`] keeps signals away from the processes above.
+//! [`memory`] watched; [`seccomp_filter`] keeps signals away from the processes above. A [`tracer`] tells what was
+//! refused to them.
 #![allow(unsafe_code)]
 
 mod container;
 pub mod environment;
 pub mod memory;
 pub mod seccomp_filter;
+pub mod tracer;
 pub mod tree;
 pub mod walls;
 

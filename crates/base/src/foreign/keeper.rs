@@ -10,8 +10,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{KeeperReport, ProgramBounds, ProgramEnd, WALLS};
+use super::{KeeperReport, ProgramBounds, ProgramEnd, TRACED, WALLS};
 use crate::process::memory::{MemoryExcess, MemoryWatch};
+use crate::process::tracer::{self, Tracer};
 use crate::process::tree::{self, Deaths, End};
 use crate::process::walls::{Connections, Walls};
 use crate::process::{self, Pid, Resource, seccomp_filter};
@@ -26,12 +27,13 @@ const GO_FIRST: u16 = 1000;
 pub fn run_program_keeper() -> u8 {
     let Ok(parent) = io::stdin().as_fd().try_clone_to_owned() else { return 1 };
     let parent = UnixStream::from(parent);
-    let mut words = std::env::args_os().skip(2);
+    let mut words = std::env::args_os().skip(2).peekable();
     let bounds = words.next().and_then(|text| serde_json::from_str(text.to_str()?).ok());
     let manner = words.next().unwrap_or_default().to_string_lossy().into_owned();
     let served = manner.strip_prefix("serving ");
     let removed = manner.strip_prefix("removing ").and_then(|count| count.parse().ok());
     let temporary_folders = words.by_ref().take(removed.unwrap_or(0)).map(PathBuf::from).collect();
+    let tracer = words.next_if(|word| word == TRACED).map(|_| Tracer::default());
     let walls_count =
         words.next().and_then(|word| word.to_str()?.strip_prefix(WALLS)?.parse().ok());
     let Some(walls_count) = walls_count else { return 1 };
@@ -46,11 +48,13 @@ pub fn run_program_keeper() -> u8 {
     let _ = tree::take_root();
     let _ = rustix::thread::set_name(c"keeper");
     process::go_first(GO_FIRST);
-    let started = Deaths::watch()
-        .and_then(|deaths| Ok((start_kept_program(&words, &bounds, walls, served)?, deaths)));
+    let is_traced = tracer.is_some();
+    let started = Deaths::watch().and_then(|deaths| {
+        Ok((start_kept_program(&words, &bounds, (walls, is_traced), served)?, deaths))
+    });
     match started {
         Ok((child, deaths)) => {
-            Keeping { parent, child, deaths, bounds, temporary_folders }.keep();
+            Keeping { parent, child, deaths, bounds, temporary_folders, tracer }.keep();
         }
         Err(error) => {
             let number = error.raw_os_error().unwrap_or(libc::EINVAL);
@@ -65,7 +69,7 @@ pub fn run_program_keeper() -> u8 {
 fn start_kept_program(
     words: &[OsString],
     bounds: &ProgramBounds,
-    walls: Option<Walls>,
+    (walls, is_traced): (Option<Walls>, bool),
     served: Option<&str>,
 ) -> io::Result<Pid> {
     let mut command = Command::new(&words[0]);
@@ -91,6 +95,10 @@ fn start_kept_program(
     unsafe {
         command.pre_exec(move || {
             process::unblock_signals();
+            if is_traced {
+                // Where the system forbids it nothing is told.
+                let _ = tracer::offer_tracing();
+            }
             // Where the system has no such filters the program can reach those above it.
             let _ = seccomp_filter::install_seccomp_filter(&ancestors, connections);
             limits
@@ -111,6 +119,8 @@ struct Keeping {
     deaths: Deaths,
     bounds: ProgramBounds,
     temporary_folders: Vec<PathBuf>,
+    /// Looks on, if it is wanted.
+    tracer: Option<Tracer>,
 }
 
 /// Why a keeper waits no longer.
@@ -131,6 +141,10 @@ impl Keeping {
             tree::signal_group(self.child, libc::SIGKILL);
         }
         tree::end_all_but(&[], GOING);
+        if let Some(tracer) = self.tracer.take() {
+            let refused_calls = tracer.into_refused_calls();
+            send_keeper_report(&self.parent, &KeeperReport::RefusedCalls(refused_calls));
+        }
         match reason {
             Reason::Ended(end) => {
                 send_keeper_report(&self.parent, &KeeperReport::Ended(ProgramEnd::Ended(end)))
@@ -157,7 +171,9 @@ impl Keeping {
         let started = Instant::now();
         let mut memory = MemoryWatch::new(self.bounds.tree_memory_bytes);
         loop {
-            while let Some((process, end)) = tree::reap_child() {
+            while let Some((process, end)) =
+                self.tracer.as_mut().map_or_else(tree::reap_child, Tracer::reap)
+            {
                 if process == self.child {
                     return Reason::Ended(end);
                 }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{
-    Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, kill_process_group,
-    set_child_subreaper, set_parent_process_death_signal,
+    Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process,
+    kill_process_group, set_child_subreaper, set_parent_process_death_signal,
 };
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,16 @@ pub enum End {
     Exited(i32),
     /// By this signal.
     Killed(i32),
+}
+
+impl End {
+    /// The end of a process with this `status`.
+    pub(super) fn from_status(status: WaitStatus) -> End {
+        match status.terminating_signal() {
+            Some(signal) => End::Killed(signal),
+            None => End::Exited(status.exit_status().unwrap_or_default()),
+        }
+    }
 }
 
 /// Makes this process the root of a tree, out of reach of the terminal: it becomes the parent of
@@ -67,13 +77,14 @@ fn rustix_pid(process: Pid) -> Option<rustix::process::Pid> {
 
 /// Reaps an ended child, and returns how it ended; none if no child has ended.
 pub fn reap_child() -> Option<(Pid, End)> {
-    let of_any_kind = WaitOptions::from_bits_retain(libc::__WALL as u32);
-    let (process, status) = rustix::process::wait(WaitOptions::NOHANG | of_any_kind).ok()??;
-    let end = match status.terminating_signal() {
-        Some(signal) => End::Killed(signal),
-        None => End::Exited(status.exit_status().unwrap_or_default()),
-    };
-    Some((process.as_raw_nonzero().get(), end))
+    next_status().map(|(process, status)| (process, End::from_status(status)))
+}
+
+/// What has happened to a child, or to a process that this thread traces; none if nothing has.
+pub(super) fn next_status() -> Option<(Pid, WaitStatus)> {
+    let of_this_thread = WaitOptions::from_bits_retain((libc::__WALL | libc::__WNOTHREAD) as u32);
+    let (process, status) = rustix::process::wait(WaitOptions::NOHANG | of_this_thread).ok()??;
+    Some((process.as_raw_nonzero().get(), status))
 }
 
 /// Ends every child of this process but `kept_processes`, and everything below: this process

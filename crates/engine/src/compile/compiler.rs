@@ -442,6 +442,7 @@ mod tests {
             stdout: Vec::new(),
             stderr: stderr.as_bytes().to_vec(),
             left_out: [0; 2],
+            refused_calls: Vec::new(),
         };
         diagnose_compiler_trouble(&finished, &BOUNDS, own)
     }
@@ -455,6 +456,7 @@ mod tests {
             stdout: Vec::new(),
             stderr: Vec::new(),
             left_out: [0; 2],
+            refused_calls: Vec::new(),
         };
         let told = diagnose_compiler_trouble(&killed, &BOUNDS, UNBOUNDED);
         assert_eq!(told, Some(Trouble::Machine("ended by signal 9".to_owned())));

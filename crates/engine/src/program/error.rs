@@ -5,7 +5,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::worker::explain_refusal;
+use crate::worker::{advise_on_refused_calls, tells_of_refusal};
+use replay_base::process::tracer::RefusedCall;
 use replay_history::HistoryError;
 
 /// Lines of a program's output in an error.
@@ -173,7 +174,11 @@ impl ProgramError {
     }
 
     /// The same, with advice if its own words tell that something was refused, and not what else helps.
-    pub(super) fn advise_on_refusal(mut self) -> ProgramError {
+    /// `find_refused_calls` says what it was, as far as it can.
+    pub(super) fn advise_on_refusal(
+        mut self,
+        find_refused_calls: impl FnOnce() -> Vec<RefusedCall>,
+    ) -> ProgramError {
         if let ProgramError::Revision { message, source, hint }
         | ProgramError::Environment { message, source, hint }
         | ProgramError::MissingModule { message, source, hint }
@@ -182,8 +187,9 @@ impl ProgramError {
             && hint.is_none()
         {
             let printed_lines = source.as_ref().map_or("", |lines| &lines.0);
-            let advice = [message, printed_lines].into_iter().find_map(explain_refusal);
-            *hint = advice.map(str::to_owned);
+            if [message.as_str(), printed_lines].into_iter().any(tells_of_refusal) {
+                *hint = Some(advise_on_refused_calls(&find_refused_calls()));
+            }
         }
         self
     }
@@ -252,7 +258,7 @@ mod tests {
             let source = PrintedTail::last(printed);
             let hint = hint.map(str::to_owned);
             let error = ProgramError::Revision { message: message.to_owned(), source, hint };
-            error.advise_on_refusal().hint()
+            error.advise_on_refusal(Vec::new).hint()
         };
         let refused = "PermissionError: [Errno 13] Permission denied: '/home/me/.netrc'";
         let advice = told(refused, "", None);

@@ -1,7 +1,7 @@
 //! Requests to a program, and their variables.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use replay_base::summary::Poison;
 use replay_base::tensor::DType;
@@ -123,6 +123,21 @@ pub(super) struct Places {
     pub outputs: PathBuf,
     pub answer: PathBuf,
     pub temporary: PathBuf,
+}
+
+impl Places {
+    /// Those of a replay of `tree` that reads in `handed` and writes in `work`, with the folder of temporary files made.
+    pub(super) fn make(tree: PathBuf, handed: &Path, work: &Path) -> std::io::Result<Places> {
+        let temporary = work.join("tmp");
+        std::fs::create_dir(&temporary)?;
+        Ok(Places {
+            inputs: handed.join("inputs.safetensors"),
+            tree,
+            outputs: work.join("outputs.safetensors"),
+            answer: work.join("answer.json"),
+            temporary,
+        })
+    }
 }
 
 /// The variables of a program with one replay to make.

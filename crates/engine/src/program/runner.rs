@@ -20,6 +20,7 @@ use crate::worker::{Ending, InputChange, Limits, NOTE, Narrow, Run, WorkerError}
 use replay_base::cache::{Cache, CacheError, WorkFolder};
 use replay_base::files::open_unlinked_file;
 use replay_base::foreign::{Finished, Keeper, ProgramBounds, ProgramEnd};
+use replay_base::process::tracer::RefusedCall;
 use replay_base::process::tree::End;
 use replay_base::process::walls::Sandbox;
 use replay_base::tensor::step::LinePoint;
@@ -207,7 +208,7 @@ impl Runner {
 
     /// `error`, with advice if the walls may have made the program fail.
     fn advise_on_refusal(&self, error: ProgramError) -> ProgramError {
-        if self.has_walls() { error.advise_on_refusal() } else { error }
+        if self.has_walls() { error.advise_on_refusal(Vec::new) } else { error }
     }
 
     /// Where programs compute.
@@ -252,14 +253,8 @@ impl Runner {
             .map(|folder| tempfile::tempdir_in(folder.path()));
         let handed = handed.map_err(program_system_error("make a folder"))?;
         let work = work.map_err(program_system_error("make a folder"))?;
-        let places = Places {
-            inputs: handed.path().join("inputs.safetensors"),
-            tree: tree.path(),
-            outputs: work.path().join("outputs.safetensors"),
-            answer: work.path().join("answer.json"),
-            temporary: work.path().join("tmp"),
-        };
-        std::fs::create_dir(&places.temporary).map_err(program_system_error("make a folder"))?;
+        let places = Places::make(tree.path(), handed.path(), work.path());
+        let places = places.map_err(program_system_error("make a folder"))?;
         inputs::write_program_inputs(
             &places.inputs,
             replay.fixture,
@@ -282,17 +277,29 @@ impl Runner {
             kept.map_err(program_system_error("keep the record of roundings"))?;
         }
         replay.opened.add(watch.and_then(TreeWatch::finish));
+        let ending = ended.as_ref().ok().map(|ended| ended.finished.ending);
         let run_result = ended.and_then(|ended| self.run_of(replay, ended, &places));
         let changed_path = tree.changed();
         if changed_path.is_some() {
             tree.discard();
         }
+        let find_refused_calls = || match ending {
+            Some(ending) if changed_path.is_none() => {
+                self.find_refused_calls(replay, &tree, handed.path(), ending).unwrap_or_default()
+            }
+            _ => Vec::new(),
+        };
         let mut run = match run_result {
             // It may have failed for want of its tree.
             Err(ProgramFault::Program(_)) if changed_path.is_some() => Run::default(),
-            Err(ProgramFault::Program(error)) => return Err(self.advise_on_refusal(error).into()),
+            Err(ProgramFault::Program(error)) if self.has_walls() => {
+                return Err(error.advise_on_refusal(find_refused_calls).into());
+            }
             run_result => run_result?,
         };
+        if self.has_walls() && run.tells_of_refusal() {
+            run.note_refusal(&find_refused_calls());
+        }
         (run.call, run.call_cpu) = (call, call);
         if let Some(path) = changed_path {
             run.refuse(format!("it changed the revision's tree, at `{path}`"));
@@ -375,10 +382,29 @@ impl Runner {
         };
         let mut run = Run::without_outputs(ending);
         run.printed = printed;
-        if self.has_walls() {
-            run.note_refusal();
-        }
         Ok(run)
+    }
+
+    /// What walls refuse to `replay`, which ended by itself with `ending`: it is made once more, and its keeper looks on.
+    /// None if it ends otherwise then.
+    fn find_refused_calls(
+        &self,
+        replay: &ProgramReplay<'_>,
+        tree: &ProgramTree,
+        handed: &Path,
+        ending: ProgramEnd,
+    ) -> Option<Vec<RefusedCall>> {
+        if !matches!(ending, ProgramEnd::Ended(_)) || self.setting.device != ProgramDevice::Cpu {
+            return None;
+        }
+        let project = replay.project;
+        let work = tempfile::tempdir_in(project.folders.scratch.path()).ok()?;
+        let places = Places::make(tree.path(), handed, work.path()).ok()?;
+        // A staying program can make a replay alone, too.
+        let replay_variables = request_variables(replay.request, &places);
+        let program = project.command(project.words.clone(), &replay_variables);
+        let finished = self.keeper.tracing().run(&program, &self.bounds()).ok()?;
+        (finished.ending == ending).then_some(finished.refused_calls)
     }
 
     /// The meaning of a program's exit with `code`.

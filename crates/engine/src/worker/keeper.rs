@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use super::template::{self, Template};
 use super::{GOING, KeeperAnswer, KeeperRequest, ReplayOrder, replay_process, socket};
+use replay_base::process::tracer::Tracer;
 use replay_base::process::tree::{self, Deaths, End};
 use replay_base::process::{self, Pid};
 
@@ -59,7 +60,8 @@ fn failure_answer(failure: &KeeperFailure) -> KeeperAnswer {
             error: error.raw_os_error().unwrap_or_default(),
         },
         KeeperFailure::Alone | KeeperFailure::TimeOver => {
-            KeeperAnswer::Ended(End::Killed(libc::SIGKILL))
+            let end = End::Killed(libc::SIGKILL);
+            KeeperAnswer::Ended { end, refused_calls: Vec::new() }
         }
     }
 }
@@ -91,8 +93,9 @@ impl ReplayKeeper {
             // Its replay has ended.
             return Some(());
         };
-        let ended = match self.begin(&order, files) {
-            Ok(member) => self.await_end(member, order.wrapper.is_some())?,
+        let mut tracer = order.is_traced.then(Tracer::default);
+        let end = match self.begin(&order, files) {
+            Ok(member) => self.await_end(member, order.wrapper.is_some(), tracer.as_mut())?,
             Err(KeeperFailure::Alone) => return None,
             Err(failure) => {
                 self.leave_template_alone();
@@ -101,7 +104,8 @@ impl ReplayKeeper {
             }
         };
         self.leave_template_alone();
-        send_keeper_answer(&self.parent, &KeeperAnswer::Ended(ended));
+        let refused_calls = tracer.map(Tracer::into_refused_calls).unwrap_or_default();
+        send_keeper_answer(&self.parent, &KeeperAnswer::Ended { end, refused_calls });
         Some(())
     }
 
@@ -116,7 +120,7 @@ impl ReplayKeeper {
 
     /// Starts the process of the replay.
     fn begin(&mut self, order: &ReplayOrder, files: Vec<OwnedFd>) -> Result<Pid, KeeperFailure> {
-        if order.series && self.fit {
+        if order.series && self.fit && !order.is_traced {
             match self.begin_by_template(order, &files) {
                 Ok(Some(member)) => return Ok(member),
                 Ok(None) => {
@@ -193,12 +197,20 @@ impl ReplayKeeper {
         }
     }
 
-    /// The end of `member`; none once the program is gone.
-    fn await_end(&mut self, member: Pid, with_group: bool) -> Option<End> {
+    /// The end of `member`, which `tracer` looks at; none once the program is gone.
+    fn await_end(
+        &mut self,
+        member: Pid,
+        with_group: bool,
+        mut tracer: Option<&mut Tracer>,
+    ) -> Option<End> {
         loop {
             let (called, _) = self.deaths.wait(&self.parent, None).ok()?;
             // Before a signal is sent: one who has ended has no number any more.
-            while let Some((process, end)) = tree::reap_child() {
+            while let Some((process, end)) = match &mut tracer {
+                Some(tracer) => tracer.reap(),
+                None => tree::reap_child(),
+            } {
                 if process == member {
                     return Some(end);
                 }

@@ -20,7 +20,7 @@ use super::{
     Wrapping,
 };
 use replay_base::process::environment::is_kernel_variable;
-use replay_base::process::{self, tree::End, walls::Sandbox};
+use replay_base::process::{self, tracer::RefusedCall, tree::End, walls::Sandbox};
 use replay_cuda::sanitizer::Wrapper;
 use replay_fixture::fixture::Fixture;
 use replay_runtime::journal;
@@ -63,6 +63,17 @@ pub(super) struct RunTerms<'a> {
     pub address_space: u64,
     pub series: bool,
     pub wrapper: Option<&'a Wrapper>,
+    /// Whether a keeper looks on.
+    pub is_traced: bool,
+}
+
+/// A replay that was made.
+struct MadeRun {
+    run: Run,
+    /// Whether its lane can make another one.
+    is_lane_idle: bool,
+    /// What the system refused to it, if it was traced.
+    refused_calls: Vec<RefusedCall>,
 }
 
 impl ReplayWorkers {
@@ -103,6 +114,7 @@ impl ReplayWorkers {
             address_space,
             series: false,
             wrapper,
+            is_traced: false,
         };
         Ok(self.run_on(&self.lane()?, job, terms)?.0)
     }
@@ -131,6 +143,30 @@ impl ReplayWorkers {
         job: &Job,
         terms: RunTerms,
     ) -> Result<(Run, bool), WorkerError> {
+        let MadeRun { mut run, mut is_lane_idle, .. } = self.make_run(lane, job, terms)?;
+        let is_walled = self.sandbox == Sandbox::AsOffered && terms.wrapper.is_none();
+        if !is_walled || !run.tells_of_refusal() {
+            return Ok((run, is_lane_idle));
+        }
+        let mut refused_calls = Vec::new();
+        let is_worth_it = !matches!(run.ending, Ending::TimedOut(..)) && !job.device.is_gpu();
+        if is_lane_idle && is_worth_it {
+            let traced = self.make_run(lane, job, RunTerms { is_traced: true, ..terms });
+            is_lane_idle = traced.as_ref().is_ok_and(|traced| traced.is_lane_idle);
+            let alike = traced.ok().filter(|traced| traced.run.ending == run.ending);
+            refused_calls = alike.map(|traced| traced.refused_calls).unwrap_or_default();
+        }
+        run.note_refusal(&refused_calls);
+        Ok((run, is_lane_idle))
+    }
+
+    /// Makes the replay of `job` by `lane`, without a note on what was refused.
+    fn make_run(
+        &self,
+        lane: &KeeperClient,
+        job: &Job,
+        terms: RunTerms,
+    ) -> Result<MadeRun, WorkerError> {
         let started_at = Instant::now();
         let scales = job.step.as_ref().map(|stepped| stepped.scales.bytes()).unwrap_or_default();
         let end = terms.layout.end();
@@ -156,8 +192,8 @@ impl ReplayWorkers {
             has_inputs: own_memory.is_some(),
             wrapper: terms.wrapper.map(|wrapper| self.wrapping(wrapper)),
             sandbox: self.sandbox,
+            is_traced: terms.is_traced,
         };
-        let is_walled = order.is_walled();
         let mut files = vec![printed_there.as_fd(), journal.as_fd(), outputs.file().as_fd()];
         files.extend(record.as_ref().map(AsFd::as_fd));
         let inputs = own_memory.as_ref().into_iter().chain(terms.inputs);
@@ -180,35 +216,33 @@ impl ReplayWorkers {
             None if !heard_output.timed_out => return Err(self.lost()),
             answer => answer,
         };
-        let is_idle = answer.is_some();
+        let is_lane_idle = answer.is_some();
+        let (end, refused_calls) = match answer {
+            Some(KeeperAnswer::Ended { end, refused_calls }) => (end, refused_calls),
+            _ => (End::Killed(libc::SIGKILL), Vec::new()),
+        };
         let entries =
             journal::read_journal_file(&journal).map_err(system_error("read the account"))?;
         let account = Account {
             entries,
             has_begun: journal::has_begun(&journal),
             printed: heard_output.printed.text(),
-            end: match answer {
-                Some(KeeperAnswer::Ended(end)) => end,
-                _ => End::Killed(libc::SIGKILL),
-            },
+            end,
             timed_out: heard_output.timed_out.then_some(terms.limits.timeout),
             is_wrapped: terms.wrapper.is_some(),
         };
         let run = finish_run(account, terms.layout, outputs, &self.spares);
-        let mut run = run.map_err(|error| match error {
+        let run = run.map_err(|error| match error {
             WorkerError::KilledFromOutside { signal, .. } => {
                 WorkerError::KilledFromOutside { signal, memory_ran_out: self.memory_ran_out() }
             }
             error => error,
         })?;
-        if is_walled {
-            run.note_refusal();
-        }
         // A process of the replay may still be there and write to them.
         if let Some(own_memory) = own_memory.filter(|_| run.ending == Ending::Completed) {
             self.spares.recycle(own_memory);
         }
-        Ok((run, is_idle))
+        Ok(MadeRun { run, is_lane_idle, refused_calls })
     }
 
     fn wrapping(&self, wrapper: &Wrapper) -> Wrapping {

@@ -38,6 +38,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use replay_base::process::tracer::RefusedCall;
 use replay_base::process::tree::End;
 use replay_base::process::walls::{Connections, Sandbox, Walls, list_driver_paths};
 use replay_base::summary::Poison;
@@ -53,7 +54,7 @@ pub use self::keeper_client::ReplayWorkers;
 pub use self::limits::Limits;
 pub(crate) use self::memory::round_up_memory;
 pub(crate) use self::printed_text::shorten_printed_text;
-pub(crate) use self::refusal::explain_refusal;
+pub(crate) use self::refusal::{advise_on_refused_calls, tells_of_refusal};
 pub use self::run::{Ending, Narrow, OutputTensor, Run, UnfitOutput};
 pub(crate) use self::run::{NOTE, tensor_bytes};
 use self::run_paths::list_run_paths;
@@ -234,6 +235,8 @@ struct ReplayOrder {
     wrapper: Option<Wrapping>,
     /// How closely its code is kept.
     sandbox: Sandbox,
+    /// Whether its keeper looks on, to tell what is refused. No template makes it.
+    is_traced: bool,
 }
 
 impl ReplayOrder {
@@ -288,7 +291,11 @@ struct Wrapping {
 #[derive(Debug, Serialize, Deserialize)]
 enum KeeperAnswer {
     /// The replay has ended, with all its processes.
-    Ended(End),
+    Ended {
+        end: End,
+        /// What the system refused to it, if it was traced.
+        refused_calls: Vec<RefusedCall>,
+    },
     /// It could not be begun.
     Failed {
         /// The failed action.

@@ -12,7 +12,7 @@ use rustix::io::fcntl_dupfd_cloexec;
 
 use super::child::{self, ReplayResources};
 use super::{GO_FIRST, Job, ReplayOrder, Wrapping, memory};
-use replay_base::process::{self, Pid, Resource, seccomp_filter, tree};
+use replay_base::process::{self, Pid, Resource, seccomp_filter, tracer, tree};
 use replay_fixture::fixture::Fixture;
 use replay_runtime::artifact::LoadedArtifact;
 use replay_runtime::journal::Journal;
@@ -59,6 +59,9 @@ fn run_in(
     }
     process::lead_group();
     process::unblock_signals();
+    if order.is_traced {
+        tracer::await_tracer();
+    }
     // A lower limit is never refused.
     let _ = process::lower_limit(Resource::Core, 0);
     place_descriptor(&printed, libc::STDOUT_FILENO).ok()?;

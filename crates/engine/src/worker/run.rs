@@ -9,10 +9,11 @@ use std::time::Duration;
 use super::error::{WorkerError, system_error};
 use super::inputs::Common;
 use super::memory::{self, OutputMemory, RunOutputs, Spares};
-use super::refusal::explain_refusal;
+use super::refusal::{advise_on_refused_calls, tells_of_refusal};
 use super::{CallPart, Job, JobCalls};
 use replay_base::process;
 use replay_base::process::memory::MemoryExcess;
+use replay_base::process::tracer::RefusedCall;
 use replay_base::process::tree::End;
 use replay_base::summary::Summary;
 use replay_base::tensor::{DType, TensorView};
@@ -457,16 +458,17 @@ fn classify_ending(
 }
 
 impl Run {
-    /// Adds a note if it failed behind walls, and printed that something was refused.
-    pub(crate) fn note_refusal(&mut self) {
-        let Some(advice) = explain_refusal(&self.printed) else { return };
-        if self.ending == Ending::Completed {
-            return;
-        }
+    /// Whether it failed by itself, and printed that something was refused.
+    pub(crate) fn tells_of_refusal(&self) -> bool {
+        self.ending != Ending::Completed && tells_of_refusal(&self.printed)
+    }
+
+    /// Adds a note on `calls`, refused to it by walls.
+    pub(crate) fn note_refusal(&mut self, calls: &[RefusedCall]) {
         if !self.printed.ends_with('\n') {
             self.printed.push('\n');
         }
-        self.printed.push_str(&format!("{NOTE}{advice}\n"));
+        self.printed.push_str(&format!("{NOTE}{}\n", advise_on_refused_calls(calls)));
     }
 
     /// Adds `report` to the run.

@@ -63,6 +63,7 @@ impl RunSeries {
             address_space: self.address_space,
             series: true,
             wrapper: None,
+            is_traced: false,
         };
         let idle = self.idle().pop();
         let lane = idle.map_or_else(|| self.workers.lane(), Ok)?;
