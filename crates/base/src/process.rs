@@ -25,11 +25,17 @@ use rustix::process::{Rlimit, getrlimit, setpgid, setrlimit};
 
 pub use rustix::process::Resource;
 
+use crate::tensor::parallel;
+
 /// The number of a process.
 pub type Pid = libc::pid_t;
 
 /// A wait for something takes at least this long, unless it happens.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
+/// So many processes and threads may come in any case.
+const LEAST_NEW_TASKS: u64 = 4096;
+/// So many more may come for each pair of cores: each may make a replay with a thread for each.
+const NEW_TASKS_BY_CORES: u64 = 4;
 /// Ancestors further up than this are not looked for.
 const MOST_ANCESTORS: usize = 32;
 
@@ -236,6 +242,25 @@ pub fn set_limit(resource: Resource, new_limit: Option<u64>) -> io::Result<()> {
     Ok(setrlimit(resource, Rlimit { current, maximum })?)
 }
 
+/// Limits how many processes and threads come from this process and all below it. The system counts those of a user, and
+/// none of root's: the limit is far beyond what there is now and what replays need.
+///
+/// # Errors
+/// Where the system does not tell how many there are, or refuses.
+pub fn limit_new_tasks() -> io::Result<()> {
+    let text = fs::read_to_string("/proc/loadavg")?;
+    let task_count = parse_task_count(&text).ok_or(io::ErrorKind::InvalidData)?;
+    let cores = parallel::count_cores() as u64;
+    let new_tasks = LEAST_NEW_TASKS + NEW_TASKS_BY_CORES * cores * cores;
+    lower_limit(Resource::Nproc, task_count + new_tasks)
+}
+
+/// The processes and threads of this system by the text of `/proc/loadavg` (proc_loadavg(5)).
+fn parse_task_count(text: &str) -> Option<u64> {
+    let (_, task_count) = text.split_whitespace().nth(3)?.split_once('/')?;
+    task_count.parse().ok()
+}
+
 /// Limits the address space of this process to `bytes`.
 ///
 /// # Errors
@@ -309,6 +334,23 @@ mod tests {
         assert_eq!(line[0], current_pid());
         assert_eq!(line.get(1).copied(), Some(parent_id() as Pid));
         assert!(line.len() <= MOST_ANCESTORS);
+    }
+
+    #[test]
+    fn replayed_code_may_start_thousands_of_processes_and_no_more() {
+        use std::os::unix::process::CommandExt;
+        assert_eq!(parse_task_count("8.58 8.80 8.48 10/156 11437\n"), Some(156));
+        assert_eq!(parse_task_count("8.58 8.80"), None);
+        let mut shell = Command::new("sh");
+        // SAFETY: glibc's memory may be taken in a fork of one of several threads.
+        unsafe { shell.args(["-c", "ulimit -u || ulimit -p"]).pre_exec(limit_new_tasks) };
+        let told = String::from_utf8(shell.output().unwrap().stdout).unwrap();
+        let limit: u64 = told.trim().parse().unwrap();
+        let cores = parallel::count_cores() as u64;
+        let now = parse_task_count(&fs::read_to_string("/proc/loadavg").unwrap()).unwrap();
+        // Others come and go meanwhile.
+        let most = now + LEAST_NEW_TASKS + NEW_TASKS_BY_CORES * cores * cores + 1000;
+        assert!(limit <= most, "{limit} of {most}");
     }
 
     #[test]

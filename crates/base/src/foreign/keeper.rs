@@ -48,6 +48,8 @@ pub fn run_program_keeper() -> u8 {
     let _ = tree::take_root();
     let _ = rustix::thread::set_name(c"keeper");
     process::go_first(GO_FIRST);
+    // On a system that does not count them they are as many as the user may have.
+    let _ = process::limit_new_tasks();
     let is_traced = tracer.is_some();
     let started = Deaths::watch().and_then(|deaths| {
         Ok((start_kept_program(&words, &bounds, (walls, is_traced), served)?, deaths))

@@ -31,6 +31,8 @@ fn start_error(error: io::Error) -> KeeperFailure {
 pub(super) fn serve_replays(parent: OwnedFd) -> ! {
     let watching = tree::take_root().and_then(|()| Deaths::watch());
     let above = process::line_of_descent();
+    // On a system that does not count them they are as many as the user may have.
+    let _ = process::limit_new_tasks();
     match watching {
         Ok(deaths) => {
             let mut keeper = ReplayKeeper { parent, deaths, above, template: None, fit: true };
