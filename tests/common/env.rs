@@ -24,9 +24,6 @@ pub struct TestEnv {
 /// The kinds of entries for precompiled headers.
 const HEADER_KINDS: [&str; 2] = ["precompiled", "dependencies"];
 
-/// More entries than the precompiled headers of one version of the headers and two compilers are.
-const MOST_PRECOMPILED: usize = 8;
-
 /// A cache with nothing in it but precompiled headers, for native code, shadows and checked builds. The next run of the
 /// tests uses them again.
 fn precompiled_headers() -> &'static Path {
@@ -37,10 +34,12 @@ fn precompiled_headers() -> &'static Path {
         };
         let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join("headers-cache");
         let cache = Cache::place(&parent);
-        let precompiled = fs::read_dir(cache.join(HEADER_KINDS[0]));
-        if precompiled.is_ok_and(|entries| entries.count() > MOST_PRECOMPILED) {
-            fs::remove_dir_all(&parent).expect("a folder");
+        let makers = makers_of_headers();
+        let makers_file = parent.join("makers");
+        if fs::read_to_string(&makers_file).is_ok_and(|known_makers| known_makers == makers) {
+            return cache;
         }
+        let _ = fs::remove_dir_all(&parent);
         let env = TestEnv { repo: TestRepo::new(), cache: parent };
         let env = env.with_kernel(&kernel(1), "k<<<1, 1>>>(x, y);");
         // The second command that compiles precompiles the headers.
@@ -56,8 +55,17 @@ fn precompiled_headers() -> &'static Path {
                 fs::remove_dir_all(kind.path()).expect("a folder");
             }
         }
+        fs::write(&makers_file, makers).expect("a file");
         cache
     })
+}
+
+/// The program and the compiler that precompile headers, told from later builds.
+fn makers_of_headers() -> String {
+    let program = env!("CARGO_BIN_EXE_replay");
+    let status = fs::metadata(program).expect("the program");
+    let built = status.modified().expect("a time");
+    format!("{program} of {built:?}, {:?}", std::env::var_os("CXX"))
 }
 
 /// The output of a run, made fit for snapshots.
