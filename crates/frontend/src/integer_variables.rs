@@ -6,13 +6,15 @@ use std::collections::{HashMap, HashSet};
 use super::host::HostContext;
 use super::lexer::{Token, TokenKind, Tokens};
 
-/// Scalar integer types but those of bytes: in bytes anything may lie. Pairs and more may pack floats.
-const SCALARS: [&str; 18] = [
+/// Scalar integer types but those of bytes without a sign: in these anything may lie, and `int8_t` holds quantised
+/// numbers. Pairs and more may pack floats.
+const SCALARS: [&str; 19] = [
     "int",
     "unsigned",
     "signed",
     "short",
     "long",
+    "int8_t",
     "int16_t",
     "uint16_t",
     "int32_t",
@@ -199,6 +201,7 @@ mod tests {
             "__shared__ unsigned s[32]; int* p = (int*)&s[4]; long long* q = (long long*)&s;",
             "uint32_t* p = (uint32_t*)n;",
             "auto p = reinterpret_cast<const unsigned*>(n); auto q = reinterpret_cast<int*>(&pool[1]);",
+            "const int8_t* q = codes(); const int* p = (const int*)(q + 4 * *n); p = reinterpret_cast<const int*>(q);",
             "long long m = 1; unsigned lower = *(unsigned*)&m; int& r = reinterpret_cast<int&>(m);",
         ] {
             assert_eq!(obstacles(code), [""; 0], "{code}");
