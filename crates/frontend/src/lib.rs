@@ -414,6 +414,21 @@ mod tests {
     }
 
     #[test]
+    fn a_kernel_with_the_name_of_a_function_of_cuda_is_chosen_by_its_arguments() {
+        for name in ["norm", "hypotf"] {
+            let text = format!(
+                "__global__ void {name}(const float* x, float* y) {{}}\n\
+                 void run(float* x) {{ {name}<<<1, 2>>>(x, x); }}"
+            );
+            let made = translated(&text, Precision::Native).text;
+            let launch = format!(
+                "kernel_deduced([&](auto... replay_arguments) -> decltype(replay_instance_{name}"
+            );
+            assert!(made.contains(&launch), "{made}");
+        }
+    }
+
+    #[test]
     fn a_kernel_with_open_arguments_that_using_names_brings_its_companion() {
         let text = "namespace a { template <class T> __global__ void k(T* x) {} }\n\
                     using ::a::k;\nusing number = a::k;\n\

@@ -11,6 +11,7 @@ use super::macros;
 use super::outline::{ItemKind, is_attribute, outline_items};
 use super::packed_casts;
 use super::reachability::MentionGraph;
+use super::shadow::MATH;
 use super::source::Source;
 use super::{Kernel, SourceUnit};
 use crate::thread_loop::Facts;
@@ -89,7 +90,7 @@ impl Symbols {
 
     /// Whether `name` alone does not identify a kernel: there are several, or other functions too.
     fn is_overloaded(&self, name: &str, known_kernel: &KernelFacts) -> bool {
-        known_kernel.plain > 1 || self.other_names.contains(name)
+        known_kernel.plain > 1 || self.other_names.contains(name) || is_math_function(name)
     }
 
     /// Whether a launch of the kernel `name` leaves some of its arguments to their defaults; `count_arguments`
@@ -372,4 +373,9 @@ pub(super) fn template_argument_ranges(
         return Vec::new();
     };
     tokens.split_parameters(text, open_bracket + 1..angles_end - 1)
+}
+
+/// Whether CUDA's headers have a function `name`, with any arguments.
+fn is_math_function(name: &str) -> bool {
+    MATH.iter().any(|function| *function == name || function.strip_suffix('f') == Some(name))
 }
