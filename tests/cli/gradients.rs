@@ -238,6 +238,72 @@ fn a_straight_through_gradient_is_held_against_a_loss_whose_rounded_numbers_have
     ");
 }
 
+/// A scale for each number, that is cut off at its bound in three of four; and its gradients.
+const CUT_OFF: &str = "
+__device__ float inside(float x) { return fabsf(rintf(x)) <= 2 ? 1 : 0; }
+__global__ void cut_off(const float* x, const float* s, float* loss, float* right, float* wrong)
+{
+    int i = blockIdx.x;
+    float integer = fminf(fmaxf(rintf(x[i] / s[i]), -2.0f), 2.0f);
+    loss[i] = integer * s[i];
+    right[i] = integer - inside(x[i] / s[i]) * x[i] / s[i];
+    wrong[i] = integer - x[i] / s[i];
+}
+";
+
+/// What is told of `kernel`, one like [`CUT_OFF`].
+fn told_of_cut_off(kernel: &str) -> String {
+    let env = project(kernel);
+    let mut harness =
+        "sources = [\"k.cu\"]\ncall = \"cut_off<<<4, 1>>>(x, s, loss, right, wrong);\"\n"
+            .to_owned();
+    for name in ["x", "s", "ones"] {
+        harness += &format!("[inputs.{name}]\ndtype = \"f32\"\nshape = [4]\n");
+    }
+    harness += "[outputs.loss]\ndtype = \"f32\"\nshape = [4]\n";
+    for name in ["right", "wrong"] {
+        harness += &format!(
+            "[outputs.{name}]\ndtype = \"f32\"\nshape = [4]\ngradient_of = \"s\"\nof = \"loss\"\n\
+             upstream = \"ones\"\nstraight_through = true\n"
+        );
+    }
+    env.repo.write("replay.toml", harness);
+    let bytes = |numbers: &[f32]| numbers.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let tensors = [
+        ("x", bytes(&[1.7, -1.8, 2.1, 5.0])),
+        ("s", bytes(&[1.0, 0.9, 1.1, 1.2])),
+        ("ones", bytes(&[1.0; 4])),
+    ];
+    let tensors = tensors.each_ref().map(|(name, bytes)| (*name, DType::F32, &[4][..], &bytes[..]));
+    env.write_fixture("tiny", &tensors);
+    told(&env.replay(&["gradcheck", "fixtures/tiny"]))
+}
+
+#[test]
+fn numbers_on_the_bound_of_a_quantiser_vouch_for_no_gradient_of_its_scales() {
+    insta::assert_snapshot!(told_of_cut_off(CUT_OFF), @"
+      right  matches d loss / d s straight through rounding to integers: 8 directional derivatives, worst rel. 6e-11 (noise 1e-10)
+      wrong  does not match d loss / d s straight through rounding to integers: 8 directional derivatives, worst rel. 1.7 (noise 1e-10), at [3] -2.16667 instead of 2
+
+    diverged: wrong not as the loss has it
+    [1]
+    ");
+}
+
+#[test]
+fn a_gradient_that_rounds_by_integers_is_not_judged_beside_them() {
+    let by_integers = CUT_OFF
+        .replace("right[i] = integer", "right[i] = __float2int_rn(integer)")
+        .replace("wrong[i] = integer", "wrong[i] = __float2int_rn(integer)");
+    insta::assert_snapshot!(told_of_cut_off(&by_integers), @"
+      right  matches d loss / d s straight through rounding to integers: 8 directional derivatives of 1 of 4 elements, worst rel. 0 (noise 1.2e-10)
+      wrong  not checked: it does not match beside integers, where conversions to integers still round: k.cu:8: __float2int_rn(integer); k.cu:9: __float2int_rn(integer)
+
+    unchecked: wrong could not be checked, the others match their loss
+    [125]
+    ");
+}
+
 #[test]
 fn a_gradient_without_a_loss_is_said_to_be_unchecked_in_every_format() {
     let env = without_a_loss();

@@ -133,6 +133,12 @@ pub enum UncheckedGradient {
         /// Where they do.
         places: Vec<String>,
     },
+    /// It does not match where rounded numbers are no integers, and the sources take numbers to integers: there a right
+    /// one that does so matches no better.
+    IntegersBeside {
+        /// Where they do.
+        places: Vec<String>,
+    },
     /// A replay took too long. This says as much about the machine.
     OutOfTime,
     /// There is no shadow, and differences of the native loss tell nothing either.
@@ -256,6 +262,13 @@ impl fmt::Display for UncheckedGradient {
                 return write!(
                     f,
                     "the loss jumps, and numbers go through integers, which have no slope{}",
+                    format_places(places)
+                );
+            }
+            UncheckedGradient::IntegersBeside { places } => {
+                return write!(
+                    f,
+                    "it does not match beside integers, where conversions to integers still round{}",
                     format_places(places)
                 );
             }
@@ -385,7 +398,8 @@ impl GradientStory {
                 | UncheckedGradient::ManyRoundings
                 | UncheckedGradient::NoRecord
                 | UncheckedGradient::IntegerStaircase { .. }
-                | UncheckedGradient::IntegerJump { .. } => false,
+                | UncheckedGradient::IntegerJump { .. }
+                | UncheckedGradient::IntegersBeside { .. } => false,
             },
             GradientStory::Matches
             | GradientStory::ImpreciseOutput
@@ -477,6 +491,7 @@ mod tests {
             UncheckedGradient::OtherRoundings,
             UncheckedGradient::ManyRoundings,
             UncheckedGradient::NoRecord,
+            UncheckedGradient::IntegersBeside { places: vec!["q.cu:8: (int)x".to_owned()] },
         ];
         insta::assert_snapshot!(reasons.map(|why| why.to_string()).join("\n"), @"
         it matches straight through rounding to integers if what scales these numbers is held constant
@@ -484,6 +499,7 @@ mod tests {
         beside the captured inputs the sources round other numbers to integers
         the sources round more than 8388608 numbers to integers: too many for a record
         there is no record of the numbers that the sources round to integers
+        it does not match beside integers, where conversions to integers still round: q.cu:8: (int)x
         ");
     }
 

@@ -36,7 +36,7 @@ pub enum ScaleAnswer {
         /// The largest mismatch that is left, relative to the norm of the gradient in its group.
         worst: f64,
     },
-    /// Its mismatches are others.
+    /// Its mismatches are others, or lie on kinks or outside of the groups.
     Other,
 }
 
@@ -50,7 +50,8 @@ pub fn explain_by_held_scales<E>(
     groups: &[Range<usize>],
     mut ask: impl FnMut(RoundedLoss, &[Step]) -> Result<Vec<Option<f64>>, E>,
 ) -> Result<ScaleAnswer, E> {
-    let mut most_left = 0.0;
+    let mut most_left = None;
+    let mut is_rough = false;
     for group in groups {
         let probes: Vec<SlopeProbe> =
             (0..DIRECTIONS).map(|direction| probe_group(question, group, direction)).collect();
@@ -62,17 +63,26 @@ pub fn explain_by_held_scales<E>(
             Ok(pairs.map(|(probe, values)| Slope::from_losses(question, probe, values)).collect())
         };
         let straight: Vec<Slope> = slopes_of(RoundedLoss::Straight)?;
+        if !straight.iter().all(Slope::is_smooth) {
+            is_rough = true;
+            continue;
+        }
         if straight.iter().all(|slope| slope.mismatch() <= tolerate(slope, 0.0)) {
             continue;
         }
         let held: Vec<Slope> = slopes_of(RoundedLoss::Held)?;
         match explain_group(&straight, &held) {
-            ScaleAnswer::Held { worst } if group.len() > 1 => most_left = worst.max(most_left),
+            ScaleAnswer::Held { worst } if group.len() > 1 => {
+                most_left = Some(most_left.map_or(worst, |most: f64| most.max(worst)));
+            }
             ScaleAnswer::Held { .. } => return Ok(ScaleAnswer::Other),
             answer => return Ok(answer),
         }
     }
-    Ok(ScaleAnswer::Held { worst: most_left })
+    Ok(match most_left {
+        Some(worst) if !is_rough => ScaleAnswer::Held { worst },
+        _ => ScaleAnswer::Other,
+    })
 }
 
 fn probe_group(question: &Question, group: &Range<usize>, direction: u64) -> SlopeProbe {
@@ -161,6 +171,16 @@ mod tests {
 
     /// The answer for a gradient that takes each row's scale as constant, and has `more` at each rounding error.
     fn answer(scale: fn(&[f64]) -> f64, groups: &[Range<usize>], more: f64) -> ScaleAnswer {
+        answer_within(f64::INFINITY, scale, groups, more)
+    }
+
+    /// The same for integers that are cut off at `bound`, and a gradient that does not know of it.
+    fn answer_within(
+        bound: f64,
+        scale: fn(&[f64]) -> f64,
+        groups: &[Range<usize>],
+        more: f64,
+    ) -> ScaleAnswer {
         let x = numbers();
         let quotients: Vec<f64> =
             x.chunks(ROW).flat_map(|row| row.iter().map(|x| x / scale(row))).collect();
@@ -174,7 +194,7 @@ mod tests {
         let view = |bytes| TensorView { dtype: DType::F64, shape: &shape, bytes };
         let input = view(&data[..]);
         let scales = Scales::measure(&input, 1);
-        let base = loss(&x, scale, |_, quotient| quotient.round());
+        let base = loss(&x, scale, |_, quotient| quotient.round().clamp(-bound, bound));
         let question = Question {
             input,
             scales: &scales,
@@ -190,12 +210,14 @@ mod tests {
             let losses = steps.iter().map(|step| {
                 let mut moved = x.to_vec();
                 step.add_to(&scales, 0, &mut moved);
-                Some(loss(&moved, scale, |index, quotient| match kind {
+                let integer = |index: usize, quotient| match kind {
                     RoundedLoss::Held => quotients[index].round(),
                     RoundedLoss::Straight => {
                         quotients[index].round() + (quotient - quotients[index])
                     }
-                }))
+                };
+                let cut = |index, quotient| integer(index, quotient).clamp(-bound, bound);
+                Some(loss(&moved, scale, cut))
             });
             Ok::<_, Infallible>(losses.collect())
         });
@@ -223,6 +245,13 @@ mod tests {
     fn a_wrong_factor_of_the_rounding_error_is_no_held_scale() {
         assert_eq!(answer(scale_of, &ROWS, 0.01), ScaleAnswer::Other);
         assert_eq!(answer(|_| 0.25, &ROWS, 0.01), ScaleAnswer::NoScale);
-        assert!(is_held(|_| 0.25, &ROWS), "nothing to explain");
+        assert_eq!(answer(|_| 0.25, &ROWS, 0.0), ScaleAnswer::Other, "nothing to explain");
+    }
+
+    #[test]
+    fn kinks_of_numbers_on_their_bound_explain_nothing() {
+        let whole = 0..2 * ROW;
+        assert_eq!(answer_within(7.0, |_| 0.25, &[whole], 0.01), ScaleAnswer::Other);
+        assert_eq!(answer_within(6.5, |_| 0.25, &ROWS, 0.01), ScaleAnswer::NoScale);
     }
 }

@@ -51,7 +51,7 @@ impl GradientChecker<'_> {
     }
 
     /// Where the sources take numbers to integers.
-    fn places(&self) -> &Vec<String> {
+    pub(super) fn places(&self) -> &Vec<String> {
         self.integer_places.get_or_init(|| {
             let sources = self.trial.sources();
             let harness = &self.trial.fixture().harness;

@@ -52,7 +52,9 @@ impl GradientChecker<'_> {
                 ),
             ) => UncheckedGradient::Staircase(self.output.name.clone()),
             Some(GradientStory::Unchecked(
-                why @ (UncheckedGradient::TooLong { .. } | UncheckedGradient::OutOfTime),
+                why @ (UncheckedGradient::TooLong { .. }
+                | UncheckedGradient::OutOfTime
+                | UncheckedGradient::IntegersBeside { .. }),
             )) => why,
             _ => return Ok(check),
         };
@@ -100,6 +102,11 @@ impl GradientChecker<'_> {
         let unrounded =
             GradientChecker { base: &base, part, rounding, ..*self }.check_as_it_rounds()?;
         Ok(Some(match (&unrounded.story, why) {
+            (GradientStory::Mismatch, _) if !self.places().is_empty() => {
+                let places = self.places().clone();
+                create_unlocated_check(&straight)
+                    .cannot(UncheckedGradient::IntegersBeside { places })
+            }
             (GradientStory::Matches, UncheckedGradient::HeldScale { .. }) => {
                 mark_check(unrounded, StraightThrough::SlopeOfHeldScale)
             }
@@ -121,15 +128,20 @@ impl GradientChecker<'_> {
     /// `check`, or a better one with rounded numbers beside the bounds that they lie on where they are cut off.
     fn check_at_bounds(&self, check: GradientCheck) -> Result<GradientCheck, ReplayError> {
         let is_partial = check.story == GradientStory::Matches && check.checked < check.elements;
-        let is_rough = [UncheckedGradient::NotSmooth, UncheckedGradient::OtherRoundings]
-            .map(GradientStory::Unchecked)
-            .contains(&check.story);
+        let is_rough = matches!(
+            check.story,
+            GradientStory::Unchecked(
+                UncheckedGradient::NotSmooth
+                    | UncheckedGradient::OtherRoundings
+                    | UncheckedGradient::OpenScale
+            )
+        );
         if !is_rough && !is_partial {
             return Ok(check);
         }
         let inside = self.check_with_slope(Rounding::RecordedInside)?;
-        let is_better = if is_partial {
-            // A gradient that rounds otherwise, by integers, may match at integers alone.
+        // A gradient that rounds otherwise, by integers, may match at integers alone.
+        let is_better = if is_partial || !self.places().is_empty() {
             inside.story == GradientStory::Matches && inside.checked > check.checked
         } else {
             inside.story.is_about_slopes()
