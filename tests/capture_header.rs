@@ -8,6 +8,8 @@ use std::time::Duration;
 use replay::fixture::Fixture;
 use tempfile::TempDir;
 
+use crate::common::compiled::Compilation;
+
 /// What every program of these tests begins with.
 const HEAD: &str = r#"
 #include <replay_capture.hpp>
@@ -33,23 +35,30 @@ fn runs(program: &str) -> bool {
     output.is_ok_and(|status| status.success())
 }
 
-/// Compiles `main` after [`HEAD`], in `folder`; every warning is an error.
+/// Compiles `main` after [`HEAD`] to a program in `folder`; every warning is an error.
 fn compile(cxx: &str, folder: &Path, main: &str, options: &[&str]) -> PathBuf {
-    let source = folder.join("training.cpp");
+    compile_with_headers(cxx, folder, main, options, &[])
+}
+
+/// The same with further folders of headers.
+fn compile_with_headers(
+    cxx: &str,
+    folder: &Path,
+    main: &str,
+    options: &[&str],
+    headers: &[&Path],
+) -> PathBuf {
+    let warnings = ["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror"];
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+    let compilation = Compilation {
+        compiler: cxx,
+        options: &[&warnings[..], options].concat(),
+        include: &[&[&*include], headers].concat(),
+        text: &format!("{HEAD}{main}"),
+    };
+    let compiled = compilation.compile().unwrap_or_else(|said| panic!("{cxx}: {said}"));
     let program = folder.join("training");
-    std::fs::write(&source, format!("{HEAD}{main}")).expect("a source");
-    let mut words = cxx.split_whitespace();
-    let output = Command::new(words.next().expect("a compiler"))
-        .args(words)
-        .args(["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror"])
-        .arg(format!("-I{}/include", env!("CARGO_MANIFEST_DIR")))
-        .args(options)
-        .arg("-o")
-        .arg(&program)
-        .arg(&source)
-        .output()
-        .expect("a compiler");
-    assert!(output.status.success(), "{cxx}: {}", String::from_utf8_lossy(&output.stderr));
+    std::fs::copy(compiled, &program).expect("a program");
     program
 }
 
@@ -265,7 +274,8 @@ fn a_captured_loop_gives_its_own_bits_and_then_finds_a_defect() {
     };
     git(folder.path(), &["init", "--quiet", "."]);
     let good = commit(KERNEL, "add the loss");
-    let program = compile(&compilers()[0], &source, TRAINING, &["-ffp-contract=off"]);
+    let options = ["-ffp-contract=off"];
+    let program = compile_with_headers(&compilers()[0], &source, TRAINING, &options, &[&source]);
     assert_eq!(run(&program, folder.path()), "");
 
     let replay = |arguments: &[&str]| {
@@ -538,10 +548,11 @@ int main() {
 }
 "#;
     let folder = TempDir::new().expect("a folder");
-    std::fs::write(folder.path().join("cuda_runtime_api.h"), runtime).expect("a header");
-    let include = format!("-I{}", folder.path().display());
-    let options = ["-DREPLAY_CAPTURE_CUDA", &include];
-    let program = compile(&compilers()[0], folder.path(), main, &options);
+    let headers = TempDir::new().expect("a folder");
+    std::fs::write(headers.path().join("cuda_runtime_api.h"), runtime).expect("a header");
+    let options = ["-DREPLAY_CAPTURE_CUDA"];
+    let compiler = &compilers()[0];
+    let program = compile_with_headers(compiler, folder.path(), main, &options, &[headers.path()]);
     assert_eq!(run(&program, folder.path()), "");
     let fixture = load(folder.path(), "fixtures/step0");
     assert_eq!(floats(&fixture, "x"), [5.0, 6.0]);

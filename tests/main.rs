@@ -3,6 +3,7 @@
 
 mod common {
     pub mod checked_cases;
+    pub mod compiled;
     pub mod env;
     pub mod gpu_lab;
     pub mod repo;
