@@ -162,9 +162,9 @@ fn commits_that_the_next_round_tests_are_compiled_while_this_one_runs_and_only_o
 
 #[test]
 fn nodes_with_caches_of_their_own_answer_alike_and_make_nothing_twice() {
-    let (env, ids) = history(isolated(), &[RIGHT, RIGHT, WRONG, WRONG]);
-    let compiler = Compiler::new(&env, 3);
-    let words = ["bisect", "fixtures/tiny", "--good", &ids[0], "--bad", &ids[3], "--jobs", "2"];
+    let (env, ids) = history(isolated(), &[RIGHT, WRONG, WRONG]);
+    let compiler = Compiler::new(&env, 2);
+    let words = ["bisect", "fixtures/tiny", "--good", &ids[0], "--bad", &ids[2], "--jobs", "2"];
     let (here, once) = compiler.run(&words);
     let nodes = env.repo.beside("nodes");
     // Each task is a node of its own: in its shell `$$` is its number.
@@ -173,8 +173,8 @@ fn nodes_with_caches_of_their_own_answer_alike_and_make_nothing_twice() {
     let (there, times) = compiler.run(&[&words[..], &["--on-cluster", "local"]].concat());
     assert_eq!((there.code, &there.stdout), (here.code, &here.stdout), "{}", there.text());
     expect_no_more(&times, &once);
-    assert!(nodes.read_dir().expect("caches").count() >= 4);
+    assert!(nodes.read_dir().expect("caches").count() >= 3);
     let entries = |name: &str| env.cache_parent().join(name).read_dir().expect("a folder").count();
     assert_eq!(entries("replay/outcomes"), 0, "nodes do not write into the driver's cache");
-    assert!(entries("cluster/replay/outcomes") >= 4);
+    assert!(entries("cluster/replay/outcomes") >= 3);
 }

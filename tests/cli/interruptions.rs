@@ -148,7 +148,7 @@ fn a_replay_that_somebody_kills_is_neither_a_verdict_nor_remembered() {
     let victim = env.path("victim");
     std::fs::write(&victim, "").unwrap();
     let mut command =
-        env.command(&["fixtures/tiny", "--threads", "1", "--timeout", "5", "--sandbox=off"]);
+        env.command(&["fixtures/tiny", "--threads", "1", "--timeout", "2", "--sandbox=off"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let process = loop {
         let text = std::fs::read_to_string(&victim).unwrap();
