@@ -52,7 +52,7 @@ pub fn run_program_keeper() -> u8 {
     let _ = process::limit_new_tasks();
     let is_traced = tracer.is_some();
     let started = Deaths::watch().and_then(|deaths| {
-        Ok((start_kept_program(&words, &bounds, (walls, is_traced), served)?, deaths))
+        Ok((start_kept_program(&words, &bounds, walls, is_traced, served)?, deaths))
     });
     match started {
         Ok((child, deaths)) => {
@@ -71,7 +71,8 @@ pub fn run_program_keeper() -> u8 {
 fn start_kept_program(
     words: &[OsString],
     bounds: &ProgramBounds,
-    (walls, is_traced): (Option<Walls>, bool),
+    walls: Option<Walls>,
+    is_traced: bool,
     served: Option<&str>,
 ) -> io::Result<Pid> {
     let mut command = Command::new(&words[0]);
@@ -173,9 +174,7 @@ impl Keeping {
         let started = Instant::now();
         let mut memory = MemoryWatch::new(self.bounds.tree_memory_bytes);
         loop {
-            while let Some((process, end)) =
-                self.tracer.as_mut().map_or_else(tree::reap_child, Tracer::reap)
-            {
+            while let Some((process, end)) = tracer::reap_child(self.tracer.as_mut()) {
                 if process == self.child {
                     return Reason::Ended(end);
                 }

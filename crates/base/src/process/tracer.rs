@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::Pid;
-use super::tree::{End, next_status};
+use super::tree::{self, End, next_status};
 
 /// So many refused calls are kept: the first ones.
 const MOST_CALLS: usize = 3;
@@ -158,8 +158,8 @@ impl Tracer {
         self.refused_calls
     }
 
-    /// As [`super::tree::reap_child`]. Traced processes that have stopped go on.
-    pub fn reap(&mut self) -> Option<(Pid, End)> {
+    /// As [`tree::reap_child`]. Traced processes that have stopped go on.
+    fn reap(&mut self) -> Option<(Pid, End)> {
         loop {
             let (process, status) = next_status()?;
             if !status.stopped() {
@@ -312,6 +312,11 @@ fn parse_address(address: &[u8]) -> Option<String> {
         _ => return None,
     };
     Some(SocketAddr::new(host, port()?).to_string())
+}
+
+/// As [`tree::reap_child`], while `tracer` looks on if there is one.
+pub fn reap_child(tracer: Option<&mut Tracer>) -> Option<(Pid, End)> {
+    tracer.map_or_else(tree::reap_child, Tracer::reap)
 }
 
 /// Lets the parent of this process trace it. May be called between fork and exec.

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use super::template::{self, Template};
 use super::{GOING, KeeperAnswer, KeeperRequest, ReplayOrder, replay_process, socket};
-use replay_base::process::tracer::Tracer;
+use replay_base::process::tracer::{self, Tracer};
 use replay_base::process::tree::{self, Deaths, End};
 use replay_base::process::{self, Pid};
 
@@ -209,10 +209,7 @@ impl ReplayKeeper {
         loop {
             let (called, _) = self.deaths.wait(&self.parent, None).ok()?;
             // Before a signal is sent: one who has ended has no number any more.
-            while let Some((process, end)) = match &mut tracer {
-                Some(tracer) => tracer.reap(),
-                None => tree::reap_child(),
-            } {
+            while let Some((process, end)) = tracer::reap_child(tracer.as_deref_mut()) {
                 if process == member {
                     return Some(end);
                 }
