@@ -168,7 +168,8 @@ impl Runner {
         };
         let keeping = (&self.keeper, &bounds);
         let opened_project = HarnessProgram::open(harness, &self.setting, keeping, folders);
-        let mut opened_project = opened_project.map_err(|error| self.advise_on_refusal(error))?;
+        let mut opened_project =
+            opened_project.map_err(|error| self.advise_on_refusal(error, Vec::new))?;
         if opened_project.spec.preload.is_some() && opened_project.spec.identity.is_none() {
             let reported_identity = self.reported_identity(&opened_project)?;
             opened_project.extend_identity(&reported_identity);
@@ -198,7 +199,7 @@ impl Runner {
     /// What the staying program of `project` says of itself.
     fn reported_identity(&self, project: &HarnessProgram) -> Result<String, ProgramError> {
         let identity = project.servers.identity(project, &self.keeper, &self.bounds());
-        identity.map_err(|error| self.advise_on_refusal(error))
+        identity.map_err(|error| self.advise_on_refusal(error, Vec::new))
     }
 
     /// Whether programs stand behind walls.
@@ -207,8 +208,12 @@ impl Runner {
     }
 
     /// `error`, with advice if the walls may have made the program fail.
-    fn advise_on_refusal(&self, error: ProgramError) -> ProgramError {
-        if self.has_walls() { error.advise_on_refusal(Vec::new) } else { error }
+    fn advise_on_refusal(
+        &self,
+        error: ProgramError,
+        find_refused_calls: impl FnOnce() -> Vec<RefusedCall>,
+    ) -> ProgramError {
+        if self.has_walls() { error.advise_on_refusal(find_refused_calls) } else { error }
     }
 
     /// Where programs compute.
@@ -246,7 +251,7 @@ impl Runner {
         let kept_record = replay.request.record.as_deref();
         // Without a tree nobody knows what a replay would open; what a build opened shows in none.
         let tree = self.tree(replay.project, replay.sources);
-        let tree = tree.map_err(|error| self.advise_on_refusal(error));
+        let tree = tree.map_err(|error| self.advise_on_refusal(error, Vec::new));
         let tree = tree.inspect_err(|_| replay.opened.add(None))?;
         let watch = if replay.project.spec.build.is_none() { tree.watch() } else { None };
         let [handed, work] = [&replay.project.folders.handed, &replay.project.folders.scratch]
@@ -292,8 +297,8 @@ impl Runner {
         let mut run = match run_result {
             // It may have failed for want of its tree.
             Err(ProgramFault::Program(_)) if changed_path.is_some() => Run::default(),
-            Err(ProgramFault::Program(error)) if self.has_walls() => {
-                return Err(error.advise_on_refusal(find_refused_calls).into());
+            Err(ProgramFault::Program(error)) => {
+                return Err(self.advise_on_refusal(error, find_refused_calls).into());
             }
             run_result => run_result?,
         };

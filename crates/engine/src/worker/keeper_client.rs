@@ -72,6 +72,8 @@ struct MadeRun {
     run: Run,
     /// Whether its lane can make another one.
     is_lane_idle: bool,
+    /// Whether its code was behind walls.
+    is_walled: bool,
     /// What the system refused to it, if it was traced.
     refused_calls: Vec<RefusedCall>,
 }
@@ -143,8 +145,8 @@ impl ReplayWorkers {
         job: &Job,
         terms: RunTerms,
     ) -> Result<(Run, bool), WorkerError> {
-        let MadeRun { mut run, mut is_lane_idle, .. } = self.make_run(lane, job, terms)?;
-        let is_walled = self.sandbox == Sandbox::AsOffered && terms.wrapper.is_none();
+        let MadeRun { mut run, mut is_lane_idle, is_walled, .. } =
+            self.make_run(lane, job, terms)?;
         if !is_walled || !run.tells_of_refusal() {
             return Ok((run, is_lane_idle));
         }
@@ -194,6 +196,7 @@ impl ReplayWorkers {
             sandbox: self.sandbox,
             is_traced: terms.is_traced,
         };
+        let is_walled = order.is_walled();
         let mut files = vec![printed_there.as_fd(), journal.as_fd(), outputs.file().as_fd()];
         files.extend(record.as_ref().map(AsFd::as_fd));
         let inputs = own_memory.as_ref().into_iter().chain(terms.inputs);
@@ -242,7 +245,7 @@ impl ReplayWorkers {
         if let Some(own_memory) = own_memory.filter(|_| run.ending == Ending::Completed) {
             self.spares.recycle(own_memory);
         }
-        Ok(MadeRun { run, is_lane_idle, refused_calls })
+        Ok(MadeRun { run, is_lane_idle, is_walled, refused_calls })
     }
 
     fn wrapping(&self, wrapper: &Wrapper) -> Wrapping {
