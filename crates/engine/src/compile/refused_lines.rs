@@ -1,5 +1,6 @@
 //! The lines of the sources that a compiler refuses, from its log.
 
+use super::error::first_error;
 use replay_frontend::RefusedLine;
 
 /// The starts of paths beside the sources: headers of this program and of the system, and the unit with the call.
@@ -42,9 +43,7 @@ pub(super) fn find_refused_lines(log: &str) -> Option<Vec<(String, RefusedLine)>
 
 /// Whether the first error in `log` stands in a line of the sources.
 pub(super) fn begins_with_source_error(log: &str) -> bool {
-    let is_error =
-        |line: &&str| [": error: ", ": fatal error: "].iter().any(|mark| line.contains(mark));
-    log.lines().find(is_error).is_some_and(|line| parse_place(line).is_some())
+    parse_place(&first_error(log)).is_some()
 }
 
 fn push_line(refused: &mut Vec<(String, RefusedLine)>, path: &str, line: usize, message: &str) {
