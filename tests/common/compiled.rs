@@ -33,9 +33,8 @@ impl Compilation<'_> {
         let source = folder.path().join("source.cpp");
         let made = folder.path().join("made");
         fs::write(&source, self.text).expect("a file");
-        let mut words = self.compiler.split_whitespace();
-        let mut command = Command::new(words.next().expect("a compiler"));
-        command.args(words).args(self.options);
+        let mut command = start_command(self.compiler);
+        command.args(self.options);
         for include in self.include {
             command.arg("-I").arg(include);
         }
@@ -72,15 +71,21 @@ fn kept_folder() -> &'static Path {
     })
 }
 
+/// A command of `compiler`, with its own options.
+fn start_command(compiler: &str) -> Command {
+    let mut words = compiler.split_whitespace();
+    let mut command = Command::new(words.next().expect("a compiler"));
+    command.args(words);
+    command
+}
+
 /// What `compiler` says of itself.
 fn version_of(compiler: &str) -> String {
     static VERSIONS: Mutex<Option<HashMap<String, String>>> = Mutex::new(None);
     let mut versions = VERSIONS.lock().expect("no panic");
     let version = versions.get_or_insert_default().entry(compiler.to_owned());
     let version = version.or_insert_with(|| {
-        let mut words = compiler.split_whitespace();
-        let mut command = Command::new(words.next().expect("a compiler"));
-        let output = command.args(words).arg("--version").output().expect("the compiler");
+        let output = start_command(compiler).arg("--version").output().expect("the compiler");
         String::from_utf8_lossy(&output.stdout).into_owned()
     });
     version.clone()
