@@ -67,13 +67,15 @@ fn a_search_finds_what_a_replay_finds() {
     let run = searched.replay(&SEARCH);
     assert_eq!(run.code, Some(0), "{}", run.text());
     let (replayed, _) = nine(TestEnv::without_cache());
-    let document = |env: &TestEnv| {
-        let run = env.replay(&["fixtures/tiny", "--rev", "main", "--format", "json"]);
-        let mut document: Value = serde_json::from_str(&run.stdout).unwrap();
-        document["run"].take();
-        document
-    };
-    assert_eq!(document(&searched), document(&replayed));
+    for rev in ["main", "main~8"] {
+        let words = ["fixtures/tiny", "--rev", rev, "--format", "json"];
+        let document = |env: &TestEnv| {
+            let mut document: Value = serde_json::from_str(&env.replay(&words).stdout).unwrap();
+            document["run"].take();
+            document
+        };
+        assert_eq!(document(&searched), document(&replayed));
+    }
 }
 
 #[test]
