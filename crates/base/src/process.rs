@@ -242,6 +242,16 @@ pub fn set_limit(resource: Resource, new_limit: Option<u64>) -> io::Result<()> {
     Ok(setrlimit(resource, Rlimit { current, maximum })?)
 }
 
+/// Asks the processor for its features, as std, blake3 and the compiler's own arithmetic do before they use them. Forks of
+/// this process know the answers. In a virtual machine each question takes tens of microseconds.
+pub fn detect_processor_features() {
+    #[cfg(target_arch = "x86_64")]
+    std::hint::black_box(is_x86_feature_detected!("avx512f"));
+    std::hint::black_box(blake3::hash(&[]));
+    let factor = std::hint::black_box(1.0_f64);
+    std::hint::black_box(factor.mul_add(factor, factor));
+}
+
 /// Limits how many processes and threads come from this process and all below it. The system counts those of a user, and
 /// none of root's: the limit is far beyond what there is now and what replays need.
 ///

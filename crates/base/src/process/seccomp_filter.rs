@@ -110,7 +110,30 @@ const SIOCSPGRP: i32 = 0x8902;
 /// # Errors
 /// If the system has no such filters. At most `no_new_privs` has changed then.
 pub fn install_seccomp_filter(ancestors: &[Pid], connections: Connections) -> io::Result<()> {
-    let programs = build_filter_programs(ancestors, super::current_pid(), connections);
+    install_filter_programs(build_filter_programs(ancestors, super::current_pid(), connections))
+}
+
+/// Makes system calls on this process fail: in it and in its later children. It cannot signal itself any more, so it runs
+/// no replayed code but in forks.
+///
+/// # Errors
+/// As for [`install_seccomp_filter`].
+pub fn shield_from_forks() -> io::Result<()> {
+    let refused = build_refusing_program(refused_process_calls(&[super::current_pid()]));
+    install_filter_programs(refused.map(|program| vec![program]))
+}
+
+/// As [`install_seccomp_filter`], in a fork of a process with that filter that is [shielded](shield_from_forks): what
+/// both share is there already, and costs nothing again.
+///
+/// # Errors
+/// As for [`install_seccomp_filter`].
+pub fn install_filter_of_fork() -> io::Result<()> {
+    let told = build_telling_program(super::current_pid());
+    install_filter_programs(told.map(|program| vec![program]))
+}
+
+fn install_filter_programs(programs: Result<Vec<BpfProgram>, BackendError>) -> io::Result<()> {
     let programs = programs.map_err(io::Error::other)?;
     rustix::thread::set_no_new_privs(true)?;
     programs.iter().try_for_each(|program| install_filter_program(program))
@@ -154,12 +177,21 @@ fn build_filter_programs(
         }
         Connections::All => {}
     }
-    let refused = compile_filter_rules(refused_rules, SeccompAction::Errno(libc::EPERM as u32))?;
+    let refused = build_refusing_program(Ok(refused_rules))?;
+    let told = build_telling_program(this)?;
+    Ok([refused, told].into_iter().chain(build_number_filter()).collect())
+}
+
+fn build_refusing_program(rules: Result<Rules, BackendError>) -> Result<BpfProgram, BackendError> {
+    compile_filter_rules(rules?, SeccompAction::Errno(libc::EPERM as u32))
+}
+
+fn build_telling_program(this: Pid) -> Result<BpfProgram, BackendError> {
     let mut told = compile_filter_rules(self_killing_calls(this)?, SeccompAction::Trap)?;
     for instruction in told.iter_mut().filter(|step| step.k == libc::SECCOMP_RET_TRAP) {
         instruction.k |= u32::from(KILLS_ITSELF);
     }
-    Ok([refused, told].into_iter().chain(build_number_filter()).collect())
+    Ok(told)
 }
 
 /// A filter of calls with numbers of their own for pointers of 32 bits: those above name none of them. The system answers
@@ -188,11 +220,11 @@ fn compile_filter_rules(rules: Rules, action: SeccompAction) -> Result<BpfProgra
     SeccompFilter::new(rules, SeccompAction::Allow, action, architecture)?.try_into()
 }
 
-fn refused_calls(above: &[Pid]) -> Result<Rules, BackendError> {
-    let nearest_ancestors = &above[..above.len().min(MOST)];
-    let groups = nearest_ancestors.iter().map(|&process| -process);
+/// Calls on `processes` and on their groups.
+fn refused_process_calls(processes: &[Pid]) -> Result<Rules, BackendError> {
+    let groups = processes.iter().map(|&process| -process);
     // 1 is written as -1 in no group: it means all processes.
-    let refused: Vec<Pid> = nearest_ancestors.iter().copied().chain(groups).chain([-1]).collect();
+    let refused: Vec<Pid> = processes.iter().copied().chain(groups).chain([-1]).collect();
     let mut rules = Rules::new();
     for FilteredCalls { numbers, process, .. } in CALLS {
         for &number in numbers {
@@ -203,6 +235,11 @@ fn refused_calls(above: &[Pid]) -> Result<Rules, BackendError> {
             rules.insert(number, process_rules);
         }
     }
+    Ok(rules)
+}
+
+fn refused_calls(above: &[Pid]) -> Result<Rules, BackendError> {
+    let mut rules = refused_process_calls(&above[..above.len().min(MOST)])?;
     // Whom a descriptor sends signals to.
     let mut owner_rules = Vec::new();
     for operation in [libc::F_SETOWN, F_SETOWN_EX] {
@@ -366,6 +403,18 @@ mod tests {
         let kill = |process, signal| verdict(&programs, libc::SYS_kill, [process, signal, 0]);
         assert_eq!([31, 0, -31].map(|process| kill(process, libc::SIGKILL)), [TELL; 3]);
         assert_eq!(kill(32, libc::SIGKILL), ALLOW);
+    }
+
+    #[test]
+    fn a_fork_of_a_shielded_process_cannot_reach_it_and_is_told_if_it_kills_itself() {
+        let mut programs = build_filter_programs(&[30], 31, Connections::None).unwrap();
+        programs.push(build_refusing_program(refused_process_calls(&[31])).unwrap());
+        programs.push(build_telling_program(32).unwrap());
+        let kill = |process, signal| verdict(&programs, libc::SYS_kill, [process, signal, 0]);
+        assert_eq!([30, -30, 31, -31, -1].map(|process| kill(process, libc::SIGTERM)), [REFUSE; 5]);
+        assert_eq!([32, -32, 0].map(|process| kill(process, libc::SIGKILL)), [TELL; 3]);
+        assert_eq!([32, 33].map(|process| kill(process, libc::SIGTERM)), [ALLOW; 2]);
+        assert_eq!(verdict(&programs, libc::SYS_socket, [libc::AF_INET, 1, 0]), REFUSE);
     }
 
     #[test]

@@ -7,8 +7,9 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use super::replay_process::{self, ForkedFrom};
 use super::template::{self, Template};
-use super::{GOING, KeeperAnswer, KeeperRequest, ReplayOrder, replay_process, socket};
+use super::{GOING, KeeperAnswer, KeeperRequest, ReplayOrder, socket};
 use replay_base::process::tracer::{self, Tracer};
 use replay_base::process::tree::{self, Deaths, End};
 use replay_base::process::{self, Pid};
@@ -31,6 +32,7 @@ fn start_error(error: io::Error) -> KeeperFailure {
 pub(super) fn serve_replays(parent: OwnedFd) -> ! {
     let watching = tree::take_root().and_then(|()| Deaths::watch());
     let above = process::line_of_descent();
+    process::detect_processor_features();
     // On a system that does not count them they are as many as the user may have.
     let _ = process::limit_new_tasks();
     match watching {
@@ -140,7 +142,8 @@ impl ReplayKeeper {
                 let keeper = self.above[0];
                 let files_of_replay: Vec<_> = files.iter().map(AsFd::as_fd).collect();
                 process::close_descriptors_but(&files_of_replay);
-                replay_process::run_forked_replay(order, files, &self.above, keeper, None)
+                let origin = ForkedFrom::Keeper { ancestors: &self.above };
+                replay_process::run_forked_replay(order, files, keeper, origin)
             }
         }
     }

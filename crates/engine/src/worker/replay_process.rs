@@ -26,16 +26,22 @@ const OUTPUTS: RawFd = 4;
 /// The exit status of a process without a report of its failure.
 const UNREADY: i32 = 1;
 
-/// Makes the replay of `order` in a process forked for it, from a template if artifact and
-/// fixture are `loaded`. Replayed code cannot send signals to the processes `ancestors`.
+/// What a process for a replay was forked from.
+pub(super) enum ForkedFrom<'a> {
+    /// The keeper. Replayed code cannot send signals to it and those above it.
+    Keeper { ancestors: &'a [Pid] },
+    /// A template behind walls and filters that has loaded artifact and fixture.
+    Template(&'a Fixture, LoadedArtifact),
+}
+
+/// Makes the replay of `order` in a process forked for it.
 pub(super) fn run_forked_replay(
     order: &ReplayOrder,
     files: Vec<OwnedFd>,
-    ancestors: &[Pid],
     keeper: Pid,
-    loaded: Option<(&Fixture, LoadedArtifact)>,
+    origin: ForkedFrom,
 ) -> ! {
-    let status = run_in(order, files, ancestors, keeper, loaded).unwrap_or(UNREADY);
+    let status = run_in(order, files, keeper, origin).unwrap_or(UNREADY);
     std::process::exit(status)
 }
 
@@ -43,9 +49,8 @@ pub(super) fn run_forked_replay(
 fn run_in(
     order: &ReplayOrder,
     files: Vec<OwnedFd>,
-    ancestors: &[Pid],
     keeper: Pid,
-    loaded: Option<(&Fixture, LoadedArtifact)>,
+    origin: ForkedFrom,
 ) -> Option<i32> {
     let mut files = files.into_iter().map(File::from);
     let printed = files.next()?;
@@ -73,22 +78,28 @@ fn run_in(
         let program = wrapper.program.display();
         replay_runtime::refuse_replay(format!("cannot start {program}: {error}"), None)
     }
-    if loaded.is_none() {
-        process::go_first(GO_FIRST);
-        limit_replay_memory(order.address_space);
-        signals::watch_signals(keeper);
-    }
-    let is_shielded = !order.job.device.is_gpu();
-    if is_shielded {
-        // On a system without such filters the code is not restrained.
-        let _ = seccomp_filter::install_seccomp_filter(ancestors, order.connections());
-    }
+    // On a system without such filters the code is not restrained.
+    let (loaded, walls, above) = match origin {
+        ForkedFrom::Template(fixture, artifact) => {
+            let _ = seccomp_filter::install_filter_of_fork();
+            (Some((fixture, artifact)), None, [].as_slice())
+        }
+        ForkedFrom::Keeper { ancestors } => {
+            process::go_first(GO_FIRST);
+            limit_replay_memory(order.address_space);
+            signals::watch_signals(keeper);
+            // NVIDIA's driver may start a program with more privileges: it comes before the filter.
+            let above = if order.job.device.is_gpu() {
+                ancestors
+            } else {
+                let _ = seccomp_filter::install_seccomp_filter(ancestors, order.connections());
+                &[]
+            };
+            (None, order.walls(), above)
+        }
+    };
     journal::begin_journal(&journal).ok()?;
     drop(journal);
-    // NVIDIA's driver may start a program with more privileges: it comes first.
-    let above = if is_shielded { &[] } else { ancestors };
-    // A template is behind them already.
-    let walls = if loaded.is_none() { order.walls() } else { None };
     let mut job = order.job.clone();
     let held_artifact = walls.as_ref().and_then(|_| hold_artifact(&job).ok());
     if let Some(held_artifact) = &held_artifact {

@@ -7,7 +7,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use super::{GO_FIRST, Job, ReplayOrder, memory, replay_process, socket};
+use super::replay_process::{self, ForkedFrom};
+use super::{GO_FIRST, Job, ReplayOrder, memory, socket};
 use replay_base::process::{self, Pid, seccomp_filter, tree};
 use replay_fixture::fixture::Fixture;
 use replay_runtime::artifact::LoadedArtifact;
@@ -75,8 +76,7 @@ fn serve_orders(keeper: OwnedFd, order: &ReplayOrder, ancestors: &[Pid]) -> Opti
         return None;
     }
     drop(printed);
-    let mut with_this = vec![process::current_pid()];
-    with_this.extend(ancestors);
+    let _ = seccomp_filter::shield_from_forks();
     loop {
         let Some((text, files)) = socket::receive_message(&keeper).ok()? else { return Some(()) };
         let mut order: ReplayOrder = serde_json::from_slice(&text).ok()?;
@@ -88,9 +88,8 @@ fn serve_orders(keeper: OwnedFd, order: &ReplayOrder, ancestors: &[Pid]) -> Opti
                 replay_process::run_forked_replay(
                     &order,
                     files,
-                    &with_this,
                     its_number,
-                    Some((&fixture, artifact)),
+                    ForkedFrom::Template(&fixture, artifact),
                 )
             }
             Err(error) => Err(error.raw_os_error().unwrap_or_default()),
