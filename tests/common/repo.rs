@@ -25,7 +25,8 @@ impl TestRepo {
         fs::create_dir_all(folder.path().join("repo")).expect("a folder");
         fs::create_dir_all(folder.path().join("home")).expect("a folder");
         let repo = TestRepo { folder, clock: std::cell::Cell::new(1_700_000_000) };
-        let mut arguments = vec!["init", "-q", "-b", "main"];
+        // A template has hooks that nobody runs, a dozen files for each repository.
+        let mut arguments = vec!["init", "-q", "-b", "main", "--template="];
         arguments.extend(options);
         repo.git(&arguments);
         repo
@@ -76,7 +77,9 @@ impl TestRepo {
             .env("GIT_COMMITTER_EMAIL", "committer@example.com")
             .env("GIT_AUTHOR_DATE", &date)
             .env("GIT_COMMITTER_DATE", &date)
-            .args(["-c", "protocol.file.allow=always", "-c", "advice.detachedHead=false"]);
+            .args(["-c", "protocol.file.allow=always", "-c", "advice.detachedHead=false"])
+            // Nothing is so large that git has to start another git after each commit.
+            .args(["-c", "maintenance.auto=false"]);
         command
     }
 
@@ -92,7 +95,18 @@ impl TestRepo {
         self.tick();
         self.git(&["add", "-A"]);
         self.git(&["commit", "-q", "--allow-empty", "-m", message]);
-        self.git(&["rev-parse", "HEAD"])
+        self.committed_id()
+    }
+
+    /// The id of the commit that was made last.
+    fn committed_id(&self) -> String {
+        let read_line = |name: &str| {
+            let path = self.root().join(".git").join(name);
+            fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+        };
+        let head = read_line("HEAD");
+        let id = head.strip_prefix("ref: ").map(|name| read_line(name.trim_end()));
+        id.unwrap_or(head).trim_end().to_owned()
     }
 
     /// Writes one file and commits.
@@ -108,7 +122,7 @@ impl TestRepo {
         arguments.push(message);
         arguments.extend(branches);
         self.git(&arguments);
-        self.git(&["rev-parse", "HEAD"])
+        self.committed_id()
     }
 
     pub fn tick(&self) {

@@ -250,6 +250,7 @@ fn pipes_that_gits_library_would_wait_for_are_refused() {
         let repo = kernel_history();
         let path = repo.root().join(".git").join(name);
         let _ = std::fs::remove_file(&path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         pipe(&path);
         let error = History::discover(&repo.root()).map(drop).unwrap_err();
         assert!(error_text(&error).ends_with("caused by: it is a pipe, not a file"), "{error}");
