@@ -22,7 +22,7 @@ use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
 use super::messages;
-use super::out::{print, println};
+use super::out::print;
 use super::patch_file::PatchFile;
 use super::progress::Progress;
 use super::project::{Project, RequestedRevision};
@@ -31,6 +31,9 @@ use super::report_file::{FileFormat, ReportFiles};
 use super::run_record::{self, run_record};
 use super::session::{Session, parse_jobs_arg};
 use super::snapshot::must_be_there;
+
+/// The formats of the answer of a search in a file.
+pub const FILES: [FileFormat; 3] = [FileFormat::Html, FileFormat::Json, FileFormat::Markdown];
 
 /// More jobs than this hardly save rounds.
 const MOST_JOBS: usize = 8;
@@ -79,7 +82,7 @@ pub struct BisectArgs {
     /// How the result is written; JSON is one event a line
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: SearchFormat,
-    /// Write the answer to a file too, or to several; the ending names the format: .html, .md
+    /// Write the answer to a file too, or to several; the ending names the format: .html, .json, .md
     #[arg(long, value_name = "FILE")]
     report: Vec<PathBuf>,
     /// Find the hunks of the culprit that carry the defect as well, and whether reversing them mends the bad end
@@ -166,7 +169,7 @@ impl From<OnArg> for On {
 
 /// Searches, and prints the answer.
 pub fn run_bisect(args: &BisectArgs, session: &Session) -> CliResult<u8> {
-    let files = ReportFiles::named(&args.report, &[FileFormat::Html, FileFormat::Markdown])?;
+    let files = ReportFiles::named(&args.report, &FILES)?;
     let patch_file = args.patch.as_deref().map(PatchFile::named).transpose()?;
     args.refuse_unchecked_gradients(session)?;
     let progress = Progress::start();
@@ -206,14 +209,18 @@ pub fn answer_search(
     let SearchOutput { format, files, patch_file, first_parent } = output;
     bisection.illustrated = *format == SearchFormat::Html || files.have_page();
     let ends = request.ends;
-    if *format == SearchFormat::Json {
-        println!("{}", report::render_begin_json(request, run_record()));
-        if let (Some(origin), BisectEnds::Claimed { good, .. }) = (&request.origin, ends) {
-            println!("{}", report::render_recorded_json(&origin.snapshot, good));
-        }
+    let mut watcher = Watcher {
+        progress: &progress,
+        format: *format,
+        busy: BTreeSet::new(),
+        kept_events: files.have(FileFormat::Json).then(String::new),
+    };
+    watcher.tell_event(|| report::render_begin_json(request, run_record()));
+    if let (Some(origin), BisectEnds::Claimed { good, .. }) = (&request.origin, ends) {
+        watcher.tell_event(|| report::render_recorded_json(&origin.snapshot, good));
     }
-    let mut watcher = Watcher { progress: &progress, format: *format, busy: BTreeSet::new() };
     let report = bisection.search(ends, &mut |event| watcher.hear(&event))?;
+    let earlier_events = watcher.kept_events.unwrap_or_default();
     drop(progress);
     messages::set_log_end(bisect_log::format_git_bisect_log(&report, *first_parent));
     if *format == SearchFormat::Text {
@@ -221,11 +228,12 @@ pub fn answer_search(
     }
     print!("{}", format_search_result(*format, &report, request, report::COMMENT_BYTES));
     files.write(|format| {
-        let format = match format {
-            FileFormat::Markdown => SearchFormat::Markdown,
-            _ => SearchFormat::Html,
+        let (format, before) = match format {
+            FileFormat::Markdown => (SearchFormat::Markdown, ""),
+            FileFormat::Json => (SearchFormat::Json, earlier_events.as_str()),
+            _ => (SearchFormat::Html, ""),
         };
-        format_search_result(format, &report, request, report::SUMMARY_BYTES)
+        before.to_owned() + &format_search_result(format, &report, request, report::SUMMARY_BYTES)
     })?;
     if let Some(patch_file) = patch_file {
         patch_file.write(&report)?;
@@ -572,13 +580,28 @@ struct Watcher<'p> {
     progress: &'p Progress,
     format: SearchFormat,
     busy: BTreeSet<String>,
+    /// The events in JSON, one a line, if a file wants them.
+    kept_events: Option<String>,
 }
 
 impl Watcher<'_> {
-    fn hear(&mut self, event: &Event) {
-        if self.format == SearchFormat::Json {
-            println!("{}", report::render_event_json(event));
+    /// Prints and keeps an event in JSON, where that is wanted.
+    fn tell_event(&mut self, render: impl FnOnce() -> String) {
+        let is_printed = self.format == SearchFormat::Json;
+        if !is_printed && self.kept_events.is_none() {
+            return;
         }
+        let line = render() + "\n";
+        if is_printed {
+            print!("{line}");
+        }
+        if let Some(kept_events) = &mut self.kept_events {
+            kept_events.push_str(&line);
+        }
+    }
+
+    fn hear(&mut self, event: &Event) {
+        self.tell_event(|| report::render_event_json(event));
         match event {
             Event::Planned { commits, candidates, jobs } => {
                 self.progress.expect(*candidates);

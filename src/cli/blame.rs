@@ -8,14 +8,14 @@ use ::replay::report::SearchRequest;
 use ::replay::trial::GradientEffort;
 
 use super::bisect::{
-    OnArg, SearchFormat, SearchOptions, SearchOutput, answer_search, create_bisection,
+    FILES, OnArg, SearchFormat, SearchOptions, SearchOutput, answer_search, create_bisection,
     load_search_targets,
 };
 use super::error::{CliResult, CommandError};
 use super::fixtures;
 use super::patch_file::PatchFile;
 use super::progress::Progress;
-use super::report_file::{FileFormat, ReportFiles};
+use super::report_file::ReportFiles;
 use super::session::{Session, parse_jobs_arg};
 
 /// The arguments of `replay blame`.
@@ -40,7 +40,7 @@ pub struct BlameArgs {
     /// How the result is written; JSON is one event a line
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: SearchFormat,
-    /// Write the answer to a file too, or to several; the ending names the format: .html, .md
+    /// Write the answer to a file too, or to several; the ending names the format: .html, .json, .md
     #[arg(long, value_name = "FILE")]
     report: Vec<PathBuf>,
 }
@@ -74,7 +74,7 @@ fn split_blame_words(args: &BlameArgs) -> CliResult<(Vec<PathBuf>, &str)> {
 
 /// Compares the commit with its parent, and finds the hunks behind the difference.
 pub fn run_blame(args: &BlameArgs, session: &Session) -> CliResult<u8> {
-    let files = ReportFiles::named(&args.report, &[FileFormat::Html, FileFormat::Markdown])?;
+    let files = ReportFiles::named(&args.report, &FILES)?;
     let patch_file = args.patch.as_deref().map(PatchFile::named).transpose()?;
     let (fixtures, rev) = split_blame_words(args)?;
     if matches!(args.on, OnArg::Gradient) && session.gradient_effort() == GradientEffort::Off {

@@ -74,7 +74,12 @@ impl ReportFiles {
 
     /// Whether one of them is a page.
     pub fn have_page(&self) -> bool {
-        self.0.iter().any(|file| file.format == FileFormat::Html)
+        self.have(FileFormat::Html)
+    }
+
+    /// Whether one of them is of this format.
+    pub fn have(&self, format: FileFormat) -> bool {
+        self.0.iter().any(|file| file.format == format)
     }
 
     /// Writes each with the text of `render` in its format.

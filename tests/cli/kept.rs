@@ -55,7 +55,7 @@ fn a_kept_report_of_any_format_names_both_revisions_fixture_command_version_mach
         ),
         (&["diff", "fixtures/tiny", "base", "HEAD"], &both, &["html", "json"]),
         (&["log", "fixtures/tiny", "base..HEAD"], &[&after], &["html", "json"]),
-        (&[&["bisect", "fixtures/tiny"], &ends[..]].concat(), &both, &["html", "md"]),
+        (&[&["bisect", "fixtures/tiny"], &ends[..]].concat(), &both, &["html", "json", "md"]),
         (&["series", "fixtures/tiny", "--rev", "HEAD"], &[&after], &["html", "json"]),
     ];
     for (words, revisions, endings) in commands {
@@ -71,6 +71,19 @@ fn a_kept_report_of_any_format_names_both_revisions_fixture_command_version_mach
             );
         }
     }
+}
+
+#[test]
+fn a_report_of_a_search_in_json_has_the_lines_that_are_printed() {
+    let (env, _) = history();
+    let words = ["bisect", "fixtures/tiny", "--good", "base", "--bad", "HEAD", "--jobs", "1"];
+    let printed = env.replay(&[&words[..], &["--format", "json"]].concat()).stdout;
+    env.replay(&[&words[..], &["--report", "kept.json"]].concat());
+    let kept = fs::read_to_string(env.path("kept.json")).expect("a report");
+    // The first line has the words of the command.
+    let events = |text: &str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(events(&kept), events(&printed));
+    assert!(kept.lines().count() > 3 && kept.contains(r#""event":"concluded""#), "{kept}");
 }
 
 #[test]
