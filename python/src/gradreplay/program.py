@@ -1,0 +1,157 @@
+"""Runs the program `replay`, which does all the work."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from .decode import DecodeError, Decoder, decoder
+from .errors import ErrorReader, ErrorText, ProgramError, ReplayError, RevisionError
+
+T = TypeVar("T")
+
+# Exit codes, as docs/exit-codes.md has them.
+UNTESTABLE = 125
+# How long an interrupted program may take for its tasks on other machines.
+_END_S = 20.0
+
+
+def find() -> str:
+    """The program: `REPLAY` in the environment, or the one installed with this package, or that of `PATH`.
+
+    Raises :class:`ProgramError` if there is none."""
+    if named := os.environ.get("REPLAY"):
+        return named
+    beside = Path(sysconfig.get_path("scripts")) / "replay"
+    if os.access(beside, os.X_OK):
+        return str(beside)
+    if found := shutil.which("replay"):
+        return found
+    raise ProgramError(
+        "the program `replay` is not installed",
+        "pip install gradreplay in this environment brings it; or put it into PATH, or name it in REPLAY",
+    )
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the program left."""
+
+    exit_code: int
+    text: str
+    # The files of `--report` by their endings, where they were written.
+    files: Mapping[str, str]
+    errors: Sequence[ErrorText]
+    # The last messages, for an end that no error tells of.
+    messages: Sequence[str]
+
+    def failure(self) -> ReplayError:
+        """The errors as an exception."""
+        if self.exit_code < 0:
+            ending = f"replay was ended by {signal.Signals(-self.exit_code).name}"
+            return ReplayError([*self.errors, ErrorText(ending)], self.exit_code)
+        errors = self.errors or [ErrorText("\n".join(self.messages) or "replay told nothing")]
+        kind = RevisionError if self.exit_code == UNTESTABLE else ReplayError
+        return kind(errors, self.exit_code)
+
+
+def run(
+    words: Sequence[str],
+    *,
+    reports: Sequence[str] = (),
+    quiet: bool = False,
+    environment: Mapping[str, str] | None = None,
+) -> Run:
+    """Runs the program, with `--report` files of the endings `reports`.
+
+    Its messages go to `sys.stderr` line by line, where a notebook shows them; its errors are kept."""
+    with tempfile.TemporaryDirectory(prefix="gradreplay-") as folder:
+        files = {ending: Path(folder, f"report.{ending}") for ending in reports}
+        command = [find(), *words, *(["--quiet"] if quiet else [])]
+        command += [word for file in files.values() for word in ("--report", str(file))]
+        code, text, reader, messages = _watch(command, environment or {})
+        written = {end: file.read_text() for end, file in files.items() if file.exists()}
+        return Run(code, text, written, reader.errors(), messages)
+
+
+def _watch(
+    command: Sequence[str], environment: Mapping[str, str]
+) -> tuple[int, str, ErrorReader, list[str]]:
+    """Exit code, standard output, errors and the last messages of a command."""
+    # Escapes would stand in texts; a package of this name must not come from the folder of a fixture.
+    without = ("CLICOLOR_FORCE", "FORCE_COLOR")
+    variables = {key: word for key, word in os.environ.items() if key not in without}
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**variables, "NO_COLOR": "1", **environment},
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            # One interruption reaches it, whoever gets that of the terminal.
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ProgramError(
+            f"cannot start {command[0]}: {error.strerror}",
+            "REPLAY in the environment names the program, or a new installation of gradreplay brings it",
+        ) from error
+    output: list[str] = []
+    assert process.stdout is not None and process.stderr is not None
+    stdout = process.stdout
+    reading = threading.Thread(target=lambda: output.append(stdout.read()), daemon=True)
+    reading.start()
+    reader, messages = ErrorReader(), list[str]()
+    try:
+        for line in process.stderr:
+            if not reader.takes(line.rstrip("\n")):
+                messages = [*messages[-9:], line.rstrip("\n")]
+                sys.stderr.write(line)
+                sys.stderr.flush()
+        code = process.wait()
+    finally:
+        _end(process)
+    reading.join()
+    return code, "".join(output), reader, messages
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Ends a program that still runs, as Ctrl-C does; its children end with it."""
+    if process.poll() is not None:
+        return
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(_END_S)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+
+
+def read_document(kind: type[T], text: str) -> T:
+    """The document of a type in a text of JSON.
+
+    Raises :class:`ProgramError` if the program is of a version that this package does not know."""
+    try:
+        decode: Decoder = decoder(cast("Any", kind))
+        value: T = decode(json.loads(text))
+    except DecodeError as error:
+        raise ProgramError(
+            f"{find()} writes other JSON than gradreplay reads: {error}",
+            "install the program and the package of one version: pip install --upgrade gradreplay",
+        ) from error
+    return value
