@@ -23,14 +23,13 @@ if sys.version_info < (3, 10):  # noqa: UP036
 
 from typing import TYPE_CHECKING
 
-from .generators import restore_random
-from .harness import harness, main, watch
-from .notes import note
-from .structures import children, instance, tree_node
-
 if TYPE_CHECKING:
     from .api import bisect, blame, diff, gradcheck, inspect, log, replay, series
+    from .entry import harness, main
     from .errors import ProgramError, ReplayError, RevisionError
+    from .generators import restore_random
+    from .notes import note
+    from .structures import children, instance, tree_node
 
 __all__ = [
     "ProgramError",
@@ -53,10 +52,14 @@ __all__ = [
     "tree_node",
 ]
 
-# A harness needs none of these, and is imported for each replay.
+# Imported with the first of their names: a harness needs other modules than a notebook.
 _MODULES = {
-    "api": ["bisect", "blame", "diff", "gradcheck", "inspect", "log", "replay", "series"],
-    "errors": ["ProgramError", "ReplayError", "RevisionError"],
+    "api": ("bisect", "blame", "diff", "gradcheck", "inspect", "log", "replay", "series"),
+    "entry": ("harness", "main"),
+    "errors": ("ProgramError", "ReplayError", "RevisionError"),
+    "generators": ("restore_random",),
+    "notes": ("note",),
+    "structures": ("children", "instance", "tree_node"),
 }
 
 
@@ -65,11 +68,17 @@ def __getattr__(name: str) -> object:
         if name in names:
             import importlib
 
-            value: object = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+            value = getattr(importlib.import_module(__name__ + "." + module), name)
             globals()[name] = value
             return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError("module " + repr(__name__) + " has no attribute " + repr(name))
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 if "REPLAY_PROTOCOL" in os.environ:
+    from .entry import watch
+
     watch(os.environ)
