@@ -36,6 +36,7 @@ AnyPath = str | os.PathLike[str]
 Fixtures = AnyPath | Iterable[AnyPath]
 Revisions = str | Iterable[str]
 Check = Literal["auto", "always", "off"]
+Update = Literal["auto", "new", "always", "unseen", "no", "force"]
 On = Literal["wrong", "changed", "bits", "race", "gradient", "failed"]
 R = TypeVar("R", bound=Report)
 
@@ -92,14 +93,17 @@ def replay(
     snapshot: bool = False,
     snapshots: AnyPath | None = None,
     dump: AnyPath | None = None,
+    update: Update | None = None,
     **options: Unpack[Options],
 ) -> Replays:
     """Replays fixtures through the kernels of a revision, or of the working tree.
 
+    `update` says what becomes of snapshots, as `REPLAY_UPDATE` does (docs/snapshots.md).
     Raises :class:`ReplayError` if one of them cannot be replayed through no fault of the kernels."""
     words = [*_paths(fixture), *_flags(rev=rev, against=against, culprit=culprit, check=check)]
     words += _flags(snapshot=snapshot, snapshots=snapshots, dump=dump)
-    return _report(Replays, words, options)
+    environment = {} if update is None else {"REPLAY_UPDATE": update}
+    return _report(Replays, words, options, environment)
 
 
 def diff(
@@ -215,8 +219,13 @@ def inspect(fixture: Fixtures) -> Inspection:
     return _shown(program.read_document(Inspection, told.text), told, text)
 
 
-def _report(kind: type[R], words: Sequence[str], options: Options) -> R:
-    run = _run(words, options)
+def _report(
+    kind: type[R],
+    words: Sequence[str],
+    options: Options,
+    environment: Mapping[str, str] | None = None,
+) -> R:
+    run = _run(words, options, environment)
     document = run.files.get("json")
     if document is None:
         raise run.failure()
@@ -239,7 +248,9 @@ def _search(words: Sequence[str], options: Options) -> Search:
     return _shown(Search(tuple(events)), run, run.text)
 
 
-def _run(words: Sequence[str], options: Options) -> program.Run:
+def _run(
+    words: Sequence[str], options: Options, environment: Mapping[str, str] | None = None
+) -> program.Run:
     known: Mapping[str, Any] = options
     if unknown := [name for name in known if name not in Options.__annotations__]:
         raise TypeError(f"there is no option `{unknown[0]}`: {', '.join(Options.__annotations__)}")
@@ -247,7 +258,8 @@ def _run(words: Sequence[str], options: Options) -> program.Run:
     page = options.get("page", _is_notebook())
     reports = ["json", *(["html"] if page else [])]
     quiet = options.get("quiet", False)
-    return program.run([*words, *_flags(**flags)], reports=reports, quiet=quiet)
+    words = [*words, *_flags(**flags)]
+    return program.run(words, reports=reports, quiet=quiet, environment=environment)
 
 
 def _shown(document: R, run: program.Run, text: str) -> R:
