@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .api import bisect, blame, diff, gradcheck, inspect, log, replay, series
     from .entry import harness, main
     from .errors import ProgramError, ReplayError, RevisionError
+    from .fixtures import load_fixture, save_fixture
     from .generators import restore_random
     from .notes import note
     from .structures import children, instance, tree_node
@@ -43,11 +44,13 @@ __all__ = [
     "harness",
     "inspect",
     "instance",
+    "load_fixture",
     "log",
     "main",
     "note",
     "replay",
     "restore_random",
+    "save_fixture",
     "series",
     "tree_node",
 ]
@@ -57,6 +60,7 @@ _MODULES = {
     "api": ("bisect", "blame", "diff", "gradcheck", "inspect", "log", "replay", "series"),
     "entry": ("harness", "main"),
     "errors": ("ProgramError", "ReplayError", "RevisionError"),
+    "fixtures": ("load_fixture", "save_fixture"),
     "generators": ("restore_random",),
     "notes": ("note",),
     "structures": ("children", "instance", "tree_node"),

@@ -94,9 +94,9 @@ class Folder:
         """Makes a file of inputs part of the fixture; it is written by the next :meth:`publish`."""
         self._added[name] = self._noted(name, tensors.pieces(content, metadata))
 
-    def attach(self, name: str, content: bytes) -> None:
-        """Puts a file beside those of tensors with the next :meth:`publish`."""
-        self._added[name] = [content]
+    def attach(self, name: str, pieces: Iterable[Any]) -> None:
+        """Puts a file beside those of inputs with the next :meth:`publish`."""
+        self._added[name] = pieces
         self._attached.append(name)
 
     def _noted(self, name: str, pieces: Iterable[Any]) -> Iterator[Any]:

@@ -42,7 +42,7 @@ class Writer:
         self._add(INPUTS, self.record.inputs, random)
         diff = uncommitted() if self.folder.facts.get("dirty") and not self._part else b""
         if diff:
-            self.folder.attach(UNCOMMITTED, diff)
+            self.folder.attach(UNCOMMITTED, [diff])
         self._publish()
         self.written = True
 
