@@ -21,7 +21,7 @@ fn without_a_compiler_the_error_says_what_to_install() {
     exit code 128
     --- stderr
     error: no C++ compiler: neither g++ nor clang++ is in PATH
-    hint: install g++ (Debian: apt install g++) or set CXX
+    hint: install one: `apt install g++`, `dnf install gcc-c++` or `conda install gxx`; or set CXX
     ");
 }
 

@@ -94,7 +94,9 @@ impl CompilerError {
     /// Advice to the user, if there is any.
     pub fn hint(&self) -> Option<String> {
         let advice = match self {
-            CompilerError::Missing => "install g++ (Debian: apt install g++) or set CXX",
+            CompilerError::Missing => {
+                "install one: `apt install g++`, `dnf install gcc-c++` or `conda install gxx`; or set CXX"
+            }
             CompilerError::Unsuitable { .. } => {
                 "g++ 9 or later and clang++ 11 or later are known to work"
             }
