@@ -7,7 +7,7 @@ use super::out::{print, println};
 use super::{Cli, exit, markdown};
 
 /// The pages of documentation in the program.
-const TOPICS: [Topic; 24] = [
+const TOPICS: [Topic; 25] = [
     Topic { name: "architecture", page: include_str!("../../docs/architecture.md") },
     Topic { name: "benchmarks", page: include_str!("../../docs/benchmarks.md") },
     Topic { name: "bisect", page: include_str!("../../docs/bisect.md") },
@@ -25,6 +25,7 @@ const TOPICS: [Topic; 24] = [
     Topic { name: "harness", page: include_str!("../../docs/harness.md") },
     Topic { name: "pages", page: include_str!("../../docs/pages.md") },
     Topic { name: "programs", page: include_str!("../../docs/programs.md") },
+    Topic { name: "python", page: include_str!("../../docs/python.md") },
     Topic { name: "races", page: include_str!("../../docs/races.md") },
     Topic { name: "sandbox", page: include_str!("../../docs/sandbox.md") },
     Topic { name: "schema", page: include_str!("../../docs/schema.md") },
