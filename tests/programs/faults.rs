@@ -351,7 +351,7 @@ fn a_python_that_ends_before_the_package_could_speak_is_no_fault_of_the_revision
             File \"step.py\", line 1, in <module>
               import gradreplay
           ModuleNotFoundError: No module named 'gradreplay'
-        hint: install it for [ROOT]/./python: `pip install ./python` in replay's sources
+        hint: install it for [ROOT]/./python: `pip install .` in replay's sources
         ") }
     }
     let told = ended_python("import gradreplay", "", "NameError: name 'x' is not defined");

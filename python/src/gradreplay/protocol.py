@@ -167,7 +167,7 @@ def check_version(environment: Mapping[str, str]) -> None:
         raise Blame(
             "environment",
             f"replay speaks version {spoken or '(none)'} of the protocol, gradreplay {VERSION}",
-            "install the gradreplay that came with this replay: pip install ./python",
+            "install the gradreplay that came with this replay: pip install .",
         )
 
 

@@ -67,7 +67,7 @@ fn blame_program_error(stderr: &str, interpreter: &Path) -> Option<ProgramError>
     }
     let hint = missing_module_name(&message).map(|module| match module {
         PACKAGE => format!(
-            "install it for {}: `pip install ./python` in replay's sources",
+            "install it for {}: `pip install .` in replay's sources",
             interpreter.display()
         ),
         _ if message.ends_with("is not a package") => {
@@ -121,7 +121,7 @@ mod tests {
         ];
         insta::assert_snapshot!(messages.map(told).concat(), @"
         the program's environment: ModuleNotFoundError: No module named 'gradreplay'
-        install it for /usr/bin/python3: `pip install ./python` in replay's sources
+        install it for /usr/bin/python3: `pip install .` in replay's sources
         the program's environment: ModuleNotFoundError: No module named 'jax.numpy'
         install the package of `jax` for /usr/bin/python3
         the program's environment: ModuleNotFoundError: No module named 'numpy.typing'; 'numpy' is not a package
