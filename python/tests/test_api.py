@@ -11,6 +11,7 @@ import textwrap
 import time
 from dataclasses import FrozenInstanceError, dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Literal
 
 import pytest
@@ -59,6 +60,21 @@ def test_the_page_of_a_result_is_that_of_the_same_run(demo: Demo) -> None:
 
 
 @needs_replay
+def test_a_notebook_gets_pages_unless_it_wants_none(
+    demo: Demo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook = type(sys)("IPython")
+    shell = SimpleNamespace(kernel=object())
+    notebook.get_ipython = lambda: shell  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    assert gradreplay.replay(demo.fixture, rev="v0", quiet=True).page is not None
+    assert gradreplay.replay(demo.fixture, rev="v0", quiet=True, page=False).page is None
+    # A shell of IPython in a terminal.
+    del shell.kernel
+    assert gradreplay.replay(demo.fixture, rev="v0", quiet=True).page is None
+
+
+@needs_replay
 def test_a_search_has_its_events_and_its_culprit(
     demo: Demo, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,7 +99,7 @@ def test_rows_are_a_frame_of_pandas_or_polars(demo: Demo, monkeypatch: pytest.Mo
         assert rows["commit_short"] == [change.commit.short] and rows["name"] == ["y"]
         assert rows["comparison_count"] == [8] and rows["change_verdict"] == ["diverged"]
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(gradreplay.ProgramError, match="neither pandas nor polars") as caught:
+    with pytest.raises(gradreplay.ReplayError, match="neither pandas nor polars is") as caught:
         result.to_frame()
     assert caught.value.hint == "pip install pandas"
 

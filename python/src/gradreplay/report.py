@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
-from .errors import ProgramError
+from .errors import ErrorText, ReplayError
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,8 @@ def _frames(library: str | None) -> Any:
             return importlib.import_module(name)
         except ImportError:
             pass
-    raise ProgramError(
-        f"{library or 'neither pandas nor polars'} is {'not ' if library else ''}installed",
-        f"pip install {library or 'pandas'}",
-    )
+    message = f"{library or 'neither pandas nor polars'} is {'not ' if library else ''}installed"
+    raise ReplayError([ErrorText(message, hints=(f"pip install {library or 'pandas'}",))])
 
 
 # The lists whose elements are rows, by the type of what holds them. Its other fields stand in each row.
