@@ -230,7 +230,7 @@ def _report(
     if document is None:
         raise run.failure()
     result = _shown(program.read_document(kind, document), run, run.text)
-    if run.errors or run.exit_code not in (0, 1, program.UNTESTABLE):
+    if getattr(result, "errors", ()) or run.exit_code not in (0, 1, program.UNTESTABLE):
         error = run.failure()
         error.result = result
         raise error
@@ -263,7 +263,7 @@ def _run(
 
 
 def _shown(document: R, run: program.Run, text: str) -> R:
-    # A frozen result takes nothing anew but this, which the program wrote with it.
+    # The only thing that is set after a frozen result was made: what the program wrote with it.
     shown = Shown(text, run.files.get("html"), run.exit_code)
     object.__setattr__(document, "_shown", shown)
     return document

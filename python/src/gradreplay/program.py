@@ -89,7 +89,7 @@ def _watch(
     command: Sequence[str], environment: Mapping[str, str]
 ) -> tuple[int, str, ErrorReader, list[str]]:
     """Exit code, standard output, errors and the last messages of a command."""
-    # Escapes would stand in texts; a package of this name must not come from the folder of a fixture.
+    # Escapes of colours would stand in texts.
     without = ("CLICOLOR_FORCE", "FORCE_COLOR")
     variables = {key: word for key, word in os.environ.items() if key not in without}
     try:
@@ -136,10 +136,12 @@ def _end(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGINT)
     try:
         process.wait(_END_S)
-    except BaseException:
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        # Does nothing where it has ended.
         process.kill()
         process.wait()
-        raise
 
 
 def read_document(kind: type[T], text: str) -> T:
