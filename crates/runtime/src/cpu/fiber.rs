@@ -220,7 +220,7 @@ mod arch {
     /// # Safety
     /// `to` must come from `Stacks::prepare` or from a `save` that has not been continued since.
     #[unsafe(naked)]
-    pub unsafe extern "C" fn switch(save: *mut usize, to: usize) {
+    pub(crate) unsafe extern "C" fn switch(save: *mut usize, to: usize) {
         naked_asm!(
             "sub sp, sp, #160",
             "stp x19, x20, [sp]",
