@@ -19,6 +19,7 @@ mod log_text;
 mod minimize;
 mod pick;
 mod reach;
+mod shrink;
 mod survey;
 mod words;
 
@@ -29,6 +30,7 @@ pub use engine::Search;
 pub use graph::{Graph, GraphError};
 pub use log_text::{BisectTerms, LogEntry, LogMark, git_bisect_log};
 pub use minimize::{ChangeSet, Minimizer, Minimum, SetTester};
+pub use shrink::{CutSize, CutTester, Shrinker, SizeCut, SizeRule, find_size_rule};
 pub use survey::Survey;
 pub use survey::survey_graph;
 pub use words::{Conclusion, Options, Phase, SearchError, SearchState, TestAnswer, Warning};
