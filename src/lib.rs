@@ -22,4 +22,5 @@ pub use replay_report as report;
 pub use replay_runtime as runtime;
 pub use replay_search as search;
 pub use replay_series as series;
+pub use replay_shrink as shrink;
 pub use replay_snapshot as snapshot;

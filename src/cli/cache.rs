@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ::replay::cache::Cache;
+use ::replay::report::format_byte_size;
 use clap::Subcommand;
 
 use super::error::CliResult;
@@ -61,29 +62,4 @@ pub fn run_cache(args: &CacheArgs) -> CliResult<u8> {
         }
     }
     Ok(exit::SUCCESS)
-}
-
-/// Bytes for people.
-pub fn format_byte_size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::format_byte_size;
-
-    #[test]
-    fn sizes_are_in_the_largest_unit_that_fits() {
-        assert_eq!(format_byte_size(0), "0 B");
-        assert_eq!(format_byte_size(1023), "1023 B");
-        assert_eq!(format_byte_size(1536), "1.5 KiB");
-        assert_eq!(format_byte_size(3 << 30), "3.0 GiB");
-    }
 }

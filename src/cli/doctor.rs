@@ -11,12 +11,11 @@ use ::replay::harness::Harness;
 use ::replay::history::History;
 use ::replay::process::walls::{Sandbox, WallOffer};
 use ::replay::program;
-use ::replay::report::ReportLine;
+use ::replay::report::{ReportLine, format_byte_size};
 use ::replay::tensor::count_cores;
 use ::replay::worker::Limits;
 use anstyle::{AnsiColor, Color, Style};
 
-use super::cache::format_byte_size;
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::out::println;

@@ -18,6 +18,7 @@ use ::replay::fixture::FixtureError;
 use ::replay::harness::{HarnessError, TextSpot};
 use ::replay::history::HistoryError;
 use ::replay::report::{ReportLine, Text};
+use ::replay::shrink::ShrinkError;
 use ::replay::snapshot::SnapshotError;
 use anstyle::{AnsiColor, Style};
 
@@ -249,6 +250,17 @@ impl From<ReplayError> for CommandError {
         match error {
             ReplayError::Fixture(error) => error.into(),
             error => CommandError::from_error(&error).with_hints(error.hint()),
+        }
+    }
+}
+
+impl From<ShrinkError> for CommandError {
+    fn from(error: ShrinkError) -> CommandError {
+        match error {
+            ShrinkError::Replay(error) => error.into(),
+            ShrinkError::Fixture(error) => error.into(),
+            ShrinkError::Cache(error) => error.into(),
+            ShrinkError::Write { .. } => CommandError::from_error(&error),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::out::{print, println};
 use super::{Cli, exit, markdown};
 
 /// The pages of documentation in the program.
-const TOPICS: [Topic; 25] = [
+const TOPICS: [Topic; 26] = [
     Topic { name: "architecture", page: include_str!("../../docs/architecture.md") },
     Topic { name: "benchmarks", page: include_str!("../../docs/benchmarks.md") },
     Topic { name: "bisect", page: include_str!("../../docs/bisect.md") },
@@ -30,6 +30,7 @@ const TOPICS: [Topic; 25] = [
     Topic { name: "sandbox", page: include_str!("../../docs/sandbox.md") },
     Topic { name: "schema", page: include_str!("../../docs/schema.md") },
     Topic { name: "series", page: include_str!("../../docs/series.md") },
+    Topic { name: "shrink", page: include_str!("../../docs/shrink.md") },
     Topic { name: "snapshots", page: include_str!("../../docs/snapshots.md") },
     Topic { name: "troubleshooting", page: include_str!("../../docs/troubleshooting.md") },
     Topic { name: "verdicts", page: include_str!("../../docs/verdicts.md") },

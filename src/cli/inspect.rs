@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ::replay::fixture::{Fixture, Input, KnownOutput};
 use ::replay::report::{
-    CaptureRevision, Inspected, ReportLine, Text, format_dims, render_inspection_json,
-    render_statistics,
+    CaptureRevision, Inspected, ReportLine, Text, format_byte_size, format_dims,
+    render_inspection_json, render_statistics,
 };
 use ::replay::series::{Shift, find_token_shift};
 use ::replay::summary::summarize_tensor;
@@ -14,7 +14,6 @@ use ::replay::tensor::{DType, TensorView};
 use anstyle::Style;
 use clap::ValueEnum;
 
-use super::cache::format_byte_size;
 use super::constraint_notes::describe_broken_constraint;
 use super::error::CliResult;
 use super::exit;

@@ -44,6 +44,7 @@ mod review;
 mod run_record;
 mod series;
 mod session;
+mod shrink;
 mod snapshot;
 
 use std::ffi::OsString;
@@ -113,6 +114,8 @@ Examples:
   replay bisect fixtures/step0 --good A --bad B
                                         the commit that broke it
   replay blame fixtures/step0 REV       the hunks of a commit that carry its defect
+  replay shrink fixtures/step0 --rev BAD --against GOOD
+                                        the smallest fixture that still shows it
   replay log fixtures/step0 A..B        every commit at which an output changes
   replay series fixtures/run/*          the steps of a run, one after the other
   replay inspect fixtures/step0         what a fixture holds, and whether it is whole
@@ -138,6 +141,8 @@ enum Command {
     Bisect(Replaying<bisect::BisectArgs>),
     /// Find the hunks of a commit that carry its defect, and reverse them
     Blame(Replaying<blame::BlameArgs>),
+    /// Cut a fixture to the smallest one that still shows the finding
+    Shrink(Replaying<shrink::ShrinkArgs>),
     /// Show every commit at which an output changes, with its verdict against the one before
     Log(Replaying<log::LogArgs>),
     /// Compare two revisions, tensor by tensor and slice by slice
@@ -244,6 +249,7 @@ fn dispatch_command(cli: Cli) -> CliResult<u8> {
         None => cli.replay.run(replay::run_replay),
         Some(Command::Bisect(args)) => args.run(bisect::run_bisect),
         Some(Command::Blame(args)) => args.run(blame::run_blame),
+        Some(Command::Shrink(args)) => args.run(shrink::run_shrink),
         Some(Command::Log(args)) => args.run(log::run_log),
         Some(Command::Diff(args)) => args.run(diff::run_diff),
         Some(Command::Gradcheck(args)) => args.run(gradcheck::run_gradcheck),

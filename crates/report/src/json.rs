@@ -10,6 +10,7 @@ mod hunks;
 mod inspect;
 mod log;
 mod outputs;
+mod shrink;
 
 use serde::Serialize;
 
@@ -35,6 +36,7 @@ pub use explain::render_explanation_json;
 pub use gradcheck::render_gradcheck_json;
 pub use inspect::{Inspected, render_inspection_json};
 pub use log::render_log_json;
+pub use shrink::render_shrink_json;
 
 /// The version of the document; it grows when a field changes its meaning or goes.
 const SCHEMA: &str = "replay/1";

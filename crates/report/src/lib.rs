@@ -25,6 +25,7 @@ mod run_record;
 #[cfg(test)]
 mod schema;
 mod series;
+mod shrink;
 mod snapshot;
 mod spans;
 mod standing;
@@ -47,7 +48,7 @@ pub use hunks::hunks_tested_line;
 pub use json::{
     Inspected, render_begin_json, render_bisect_json, render_diff_json, render_event_json,
     render_explanation_json, render_gradcheck_json, render_inspection_json, render_log_json,
-    render_recorded_json, render_replay_json,
+    render_recorded_json, render_replay_json, render_shrink_json,
 };
 pub use judgement::{
     launch_change, order_lines, output_lines, render_comparison, render_gradient_line,
@@ -55,12 +56,18 @@ pub use judgement::{
 };
 pub use junit::render_junit;
 pub use markdown::{COMMENT_BYTES, SUMMARY_BYTES, diff_markdown, render_replay_markdown};
-pub use numbers::{format_dims, format_noun_count, format_short_number, render_statistics};
+pub use numbers::{
+    format_byte_size, format_dims, format_noun_count, format_short_number, render_statistics,
+};
 pub use run::render_run_text;
 pub use run_record::{RunRecord, utc_date};
 pub use series::{
     Curve, SeriesPart, SeriesReport, describe_series_finding, render_series_csv,
     render_series_json, render_series_text,
+};
+pub use shrink::{
+    ShrinkEntry, WrittenFixture, describe_finding, list_cut_facts, render_shrink_text,
+    shrink_tried_line,
 };
 pub use snapshot::{DiffContext, SnapshotCheck, render_snapshot_sentence, snapshot_diff};
 pub use spans::{ReportLine, Text, sanitise_line};

@@ -42,6 +42,18 @@ pub(crate) fn format_plural_count(n: u64, singular_form: &str, plural_form: &str
     if n == 1 { format!("1 {singular_form}") } else { format!("{n} {plural_form}") }
 }
 
+/// Bytes for people, such as `1.5 KiB`.
+pub fn format_byte_size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
 /// `[batch 8, seq 32]`, or `scalar`.
 pub fn format_dims(dims: &[Dim]) -> String {
     if dims.is_empty() {
@@ -84,6 +96,14 @@ pub(crate) fn render_unwanted_count(name: &str, number: u64) -> ReportLine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_in_the_largest_unit_that_fits() {
+        assert_eq!(format_byte_size(0), "0 B");
+        assert_eq!(format_byte_size(1023), "1023 B");
+        assert_eq!(format_byte_size(1536), "1.5 KiB");
+        assert_eq!(format_byte_size(3 << 30), "3.0 GiB");
+    }
 
     #[test]
     fn numbers_are_as_short_as_their_digits_allow() {

@@ -1,0 +1,212 @@
+//! `replay shrink --format json`.
+
+use serde::Serialize;
+
+use crate::shrink::{
+    ShrinkEntry, conclude_shrinking, describe_finding, describe_need, describe_tried,
+    describe_values,
+};
+use crate::{Revision, RunRecord};
+use replay_base::summary::Number;
+use replay_search::TestAnswer;
+use replay_shrink::{CutEnd, CutReport, Finding, ShrinkAnswer, ShrunkSize};
+
+/// The version of the document; it grows when a field changes its meaning or goes.
+const SCHEMA: &str = "replay-shrink/1";
+
+/// The document that `replay shrink --format json` writes; docs/schema.md explains the fields.
+#[derive(Serialize, schemars::JsonSchema)]
+#[schemars(title = "replay shrink --format json")]
+struct ShrinkDocument<'a> {
+    #[schemars(extend("const" = SCHEMA))]
+    schema: &'a str,
+    run: &'a RunRecord,
+    fixture: &'a str,
+    revision: Option<&'a Revision>,
+    against: Option<&'a Revision>,
+    answer: AnswerWord,
+    /// The answer as text reports tell it.
+    text: String,
+    /// The finding on the whole fixture; null where there is none.
+    finding: Option<FindingTold<'a>>,
+    /// The same on the smallest fixture; null where none was found.
+    kept: Option<FindingTold<'a>>,
+    sizes: Vec<SizeTold<'a>>,
+    /// The inputs with simple values.
+    values: Vec<ValuesTold<'a>>,
+    tries: usize,
+    end: Option<EndWord>,
+    /// The bytes of the whole fixture's files.
+    bytes: u64,
+    written: Option<WrittenTold<'a>>,
+}
+
+#[derive(Clone, Copy, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum AnswerWord {
+    /// A smaller fixture was found.
+    Cut,
+    NothingSmaller,
+    NoFinding,
+    /// The finding comes and goes.
+    Unsteady,
+    Untestable,
+}
+
+#[derive(Clone, Copy, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum EndWord {
+    Complete,
+    OutOfTries,
+    Interrupted,
+}
+
+impl From<CutEnd> for EndWord {
+    fn from(end: CutEnd) -> EndWord {
+        match end {
+            CutEnd::Complete => EndWord::Complete,
+            CutEnd::OutOfTries => EndWord::OutOfTries,
+            CutEnd::Interrupted => EndWord::Interrupted,
+        }
+    }
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct FindingTold<'a> {
+    text: String,
+    output: Option<&'a str>,
+    /// A multiple of the noise, or relative to the norm, as the text says; 0 where it means nothing.
+    #[serde(with = "Number")]
+    distance: f64,
+}
+
+impl<'a> From<&'a Finding> for FindingTold<'a> {
+    fn from(finding: &'a Finding) -> FindingTold<'a> {
+        FindingTold {
+            text: describe_finding(finding),
+            output: finding.output.as_deref(),
+            distance: finding.distance,
+        }
+    }
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct SizeTold<'a> {
+    name: &'a str,
+    before: usize,
+    after: usize,
+    /// The slices that are left, from 0; null for a number without slices.
+    slices: Option<&'a [usize]>,
+    /// What the finding needs of it, with the tries behind it.
+    text: String,
+    /// Other lengths that were tried, with all else as in the smallest fixture.
+    tried: Vec<LengthTold>,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct LengthTold {
+    length: usize,
+    answer: LengthAnswer,
+}
+
+#[derive(Clone, Copy, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum LengthAnswer {
+    /// The finding is there.
+    Shown,
+    Gone,
+    /// The finding is there, and less than a tenth as far off.
+    Weaker,
+    Untestable,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct ValuesTold<'a> {
+    input: &'a str,
+    text: String,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct WrittenTold<'a> {
+    folder: &'a str,
+    /// The bytes of its files.
+    bytes: u64,
+}
+
+/// The document for one fixture.
+pub fn render_shrink_json(entry: &ShrinkEntry<'_>, run: &RunRecord) -> String {
+    let (answer, finding, tries, end) = match entry.answer {
+        ShrinkAnswer::NoFinding => (AnswerWord::NoFinding, None, 0, None),
+        ShrinkAnswer::Untestable { .. } => (AnswerWord::Untestable, None, 0, None),
+        ShrinkAnswer::NothingSmaller { finding, tries, end } => {
+            (AnswerWord::NothingSmaller, Some(finding), *tries, Some((*end).into()))
+        }
+        ShrinkAnswer::Unsteady { finding, tries } => {
+            (AnswerWord::Unsteady, Some(finding), *tries, None)
+        }
+        ShrinkAnswer::Cut(report) => {
+            (AnswerWord::Cut, Some(&report.finding), report.tries, Some(report.end.into()))
+        }
+    };
+    let report: Option<&CutReport> = match entry.answer {
+        ShrinkAnswer::Cut(report) => Some(report),
+        _ => None,
+    };
+    let values = report.into_iter().flat_map(|report| &report.values);
+    let document = ShrinkDocument {
+        schema: SCHEMA,
+        run,
+        fixture: entry.fixture,
+        revision: entry.revision,
+        against: entry.trusted,
+        answer,
+        text: conclude_shrinking(entry).words(),
+        finding: finding.map(FindingTold::from),
+        kept: report.map(|report| FindingTold::from(&report.kept)),
+        sizes: report.into_iter().flat_map(|report| &report.sizes).map(build_json_size).collect(),
+        values: values
+            .map(|(input, values)| ValuesTold { input, text: describe_values(values) })
+            .collect(),
+        tries,
+        end,
+        bytes: entry.bytes,
+        written: entry
+            .written
+            .as_ref()
+            .map(|written| WrittenTold { folder: &written.folder, bytes: written.bytes }),
+    };
+    serde_json::to_string_pretty(&document).expect("values are plain data")
+}
+
+fn build_json_size(size: &ShrunkSize) -> SizeTold<'_> {
+    let tried = size.tried.iter().map(|&(length, answer)| {
+        let answer = match answer {
+            TestAnswer::Bad => LengthAnswer::Shown,
+            TestAnswer::Good => LengthAnswer::Gone,
+            TestAnswer::Other => LengthAnswer::Weaker,
+            TestAnswer::Skip => LengthAnswer::Untestable,
+        };
+        LengthTold { length, answer }
+    });
+    let need = describe_need(size);
+    let tries = describe_tried(size);
+    SizeTold {
+        name: &size.name,
+        before: size.before,
+        after: size.kept.len(),
+        slices: size.has_slices.then_some(&size.kept),
+        text: if tries.is_empty() { need } else { format!("{need}; {tries}") },
+        tried: tried.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ShrinkDocument;
+    use crate::schema;
+
+    #[test]
+    fn the_schema_is_what_the_types_say() {
+        schema::assert_schema_file::<ShrinkDocument<'_>>("shrink-1");
+    }
+}
