@@ -230,11 +230,10 @@ struct CutOrigin<'a> {
 impl CutOrigin<'_> {
     /// Writes the fixture of `report` to `folder`, as a whole or not at all.
     fn write(&self, report: &CutReport, folder: &Path) -> CliResult<WrittenFixture> {
-        let make_error = || format!("cannot make the folder {}", folder.display());
-        if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            fs::create_dir_all(parent).context(make_error)?;
-        }
-        fs::create_dir(folder).context(make_error)?;
+        let parent = folder.parent().unwrap_or(Path::new(""));
+        fs::create_dir_all(parent)
+            .and_then(|()| fs::create_dir(folder))
+            .context(|| format!("cannot make the folder {}", folder.display()))?;
         let bytes = self.write_files(report, folder).inspect_err(|_| {
             // What was begun is of no use.
             let _ = fs::remove_dir_all(folder);

@@ -145,6 +145,7 @@ fn the_readme_shows_what_the_program_prints() {
 
 #[test]
 fn the_stories_of_the_demonstrations_show_what_the_program_prints() {
+    shows_what_is_printed("docs/shrink.md", 1);
     shows_what_is_printed("kernels/fused_xent/README.md", 1);
     shows_what_is_printed("kernels/lazy_attention/README.md", 1);
 }

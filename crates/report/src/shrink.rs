@@ -98,8 +98,8 @@ pub(crate) fn conclude_shrinking(entry: &ShrinkEntry<'_>) -> ReportLine {
                 Some(_) => "beside the trusted revision",
                 None => "by itself",
             };
-            let words = format!("nothing to keep: the replay shows no finding {beside}");
-            ReportLine::with_style(YELLOW, "not cut").and(format!(": {words}"))
+            let line = ReportLine::with_style(YELLOW, "not cut");
+            line.and(format!(": the replay shows no finding {beside}"))
         }
         ShrinkAnswer::Untestable { reason } => {
             ReportLine::with_style(YELLOW, "untestable").and(format!(": {reason}"))
@@ -245,22 +245,20 @@ fn name_ranges(slices: &[usize]) -> String {
 
 /// `tried: 34, 64 too; 31, 32 not; 5 untestable`.
 pub(crate) fn describe_tried(size: &ShrunkSize) -> String {
-    let lengths = |wanted: TestAnswer| {
+    let parts = [
+        (TestAnswer::Bad, "too"),
+        (TestAnswer::Good, "not"),
+        (TestAnswer::Other, "weaker"),
+        (TestAnswer::Skip, "untestable"),
+    ];
+    let mut told: Vec<String> = Vec::new();
+    for (wanted, words) in parts {
         let of_answer = size.tried.iter().filter(|(_, answer)| *answer == wanted);
         let lengths: Vec<usize> = of_answer.map(|(length, _)| *length).collect();
-        name_ranges(&lengths)
-    };
-    let parts = [
-        (lengths(TestAnswer::Bad), "too"),
-        (lengths(TestAnswer::Good), "not"),
-        (lengths(TestAnswer::Other), "weaker"),
-        (lengths(TestAnswer::Skip), "untestable"),
-    ];
-    let told: Vec<String> = parts
-        .into_iter()
-        .filter(|(lengths, _)| !lengths.is_empty())
-        .map(|(lengths, words)| format!("{lengths} {words}"))
-        .collect();
+        if !lengths.is_empty() {
+            told.push(format!("{} {words}", name_ranges(&lengths)));
+        }
+    }
     if told.is_empty() { String::new() } else { format!("tried: {}", told.join("; ")) }
 }
 

@@ -11,7 +11,7 @@ use crate::finding::{Finding, FindingKind, Judged, find_worst, is_out_of_bounds,
 use crate::values::{ElementHalves, list_simple_values};
 use replay_base::cache::CacheError;
 use replay_engine::backend::ReplayError;
-use replay_engine::trial::{AccessCheck, Lab, Subject, Trial};
+use replay_engine::trial::{AccessCheck, Lab, Subject};
 use replay_fixture::fixture::{CutInput, Cuttable, Fixture, FixtureError, InputCut, SimpleValues};
 use replay_history::SourceSet;
 use replay_search::{CutSize, Shrinker, SizeCut, SizeRule, TestAnswer, find_size_rule};
@@ -163,6 +163,7 @@ impl FixtureShrinker<'_> {
             listener,
             tries: 0,
             answers: HashMap::new(),
+            kept: HashMap::new(),
             best: None,
         };
         search.run()
@@ -189,7 +190,9 @@ struct CutSearch<'s, 'l, 'f> {
     listener: &'l mut TryListener<'f>,
     tries: usize,
     answers: HashMap<InputCut, TestAnswer>,
-    /// The smallest cut with the finding, and the finding on it.
+    /// The finding on each cut that shows it.
+    kept: HashMap<InputCut, Finding>,
+    /// The cut to be written.
     best: Option<BestCut>,
 }
 
@@ -197,8 +200,8 @@ struct BestCut {
     cut: InputCut,
     lengths: Vec<Vec<usize>>,
     finding: Finding,
-    /// Its elements, and how many of them are as captured.
-    weight: (usize, usize),
+    /// Its elements, and the sum of its numbers.
+    weight: [usize; 2],
 }
 
 impl CutSearch<'_, '_, '_> {
@@ -271,7 +274,9 @@ impl CutSearch<'_, '_, '_> {
         for size in 0..sizes.len() {
             needs.push(shrinker.probe_need(&cut, size)?);
         }
-        if shrinker.is_out_of_tries() {
+        let is_out_of_tries = shrinker.is_out_of_tries();
+        self.settle(&cut, &[]);
+        if is_out_of_tries {
             return Ok(true);
         }
         self.simplify_values(&cut)
@@ -308,6 +313,7 @@ impl CutSearch<'_, '_, '_> {
                 let is_whole = simple == SimpleValues::Whole;
                 values.push((input.name.clone(), simple));
                 if self.test(sizes, &values)? == TestAnswer::Bad {
+                    self.settle(sizes, &values);
                     is_simple = !is_whole;
                     break;
                 }
@@ -326,6 +332,9 @@ impl CutSearch<'_, '_, '_> {
                 }
                 values.push((input.name.clone(), zeros.clone()));
                 let is_kept = self.test(sizes, &values)? == TestAnswer::Bad;
+                if is_kept {
+                    self.settle(sizes, &values);
+                }
                 values.pop();
                 halves.note(is_kept);
                 if is_kept {
@@ -397,15 +406,21 @@ impl CutSearch<'_, '_, '_> {
         Ok(answer)
     }
 
+    /// Notes a cut with the finding. Until the search ends the smallest one is to be written.
     fn note_kept(&mut self, cut: InputCut, sizes: &SizeCut, inputs: &[CutInput], finding: Finding) {
         let elements = inputs.iter().map(|input| input.shape.iter().product::<usize>()).sum();
-        let zeros = |input: &CutInput| {
-            let elements = input.bytes.chunks_exact(input.dtype.size());
-            elements.filter(|element| element.iter().any(|byte| *byte != 0)).count()
-        };
-        let weight = (elements, inputs.iter().map(zeros).sum());
-        if self.best.as_ref().is_none_or(|best| weight <= best.weight) {
+        let weight = [elements, cut.numbers.iter().map(|(_, number)| number).sum()];
+        self.kept.insert(cut.clone(), finding.clone());
+        if self.best.as_ref().is_none_or(|best| weight < best.weight) {
             self.best = Some(BestCut { cut, lengths: sizes.clone(), finding, weight });
+        }
+    }
+
+    /// Takes the cut of `sizes` and `values` for the one to be written, if it shows the finding.
+    fn settle(&mut self, sizes: &SizeCut, values: &[(String, SimpleValues)]) {
+        let cut = self.input_cut(sizes, values);
+        if let Some(finding) = self.kept.get(&cut).cloned() {
+            self.best = Some(BestCut { cut, lengths: sizes.clone(), finding, weight: [0, 0] });
         }
     }
 
@@ -460,14 +475,13 @@ impl CutSearch<'_, '_, '_> {
             None if alone => return Ok(false),
             None => &self.shrinker.sources,
         };
-        let is_out: &dyn Fn(&Trial) -> Result<bool, ReplayError> =
-            &|trial| is_out_of_bounds(trial, self.shrinker.check);
-        if !is_out(&lab.trial(subject, sources))? {
+        let check = self.shrinker.check;
+        if !is_out_of_bounds(&lab.trial(subject, sources), check)? {
             return Ok(false);
         }
-        // It does so on the whole fixture, too.
+        // What it does on the whole fixture, too, is allowed.
         let whole = Arc::new(Subject::new(self.shrinker.fixture.clone()));
-        Ok(!is_out(&lab.trial(&whole, sources))?)
+        Ok(!is_out_of_bounds(&lab.trial(&whole, sources), check)?)
     }
 
     /// The fixture of `cut`, in a folder of its name below `folder`.
@@ -479,10 +493,6 @@ impl CutSearch<'_, '_, '_> {
     ) -> Result<Fixture, ShrinkError> {
         let whole = self.shrinker.fixture;
         let dir = folder.join(&whole.name);
-        let write_error = |path: &Path| {
-            let path = path.to_owned();
-            move |source| ShrinkError::Write { path, source }
-        };
         fs::create_dir(&dir).map_err(write_error(&dir))?;
         let harness = &whole.harness.path;
         let harness = harness.canonicalize().map_err(write_error(harness))?;
@@ -495,6 +505,11 @@ impl CutSearch<'_, '_, '_> {
         fixture.harness.path.clone_from(&whole.harness.path);
         Ok(fixture)
     }
+}
+
+fn write_error(path: &Path) -> impl FnOnce(std::io::Error) -> ShrinkError {
+    let path = path.to_owned();
+    |source| ShrinkError::Write { path, source }
 }
 
 /// Why a try does not show the finding.

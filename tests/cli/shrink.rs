@@ -1,0 +1,182 @@
+//! `replay shrink`: the smallest fixture with a finding, and every reason for none.
+
+use std::fs;
+
+use replay::tensor::DType;
+
+use crate::common::env::{Run, TestEnv};
+
+const RIGHT: &str = "__global__ void twice(const float* x, float* y, int n)\n\
+                     { int i = threadIdx.x; if (i < n) y[i] = 2 * x[i]; }\n";
+const CALL: &str = "twice<<<1, n>>>(x, y, n);";
+
+/// Its third element is wrong, at the second commit.
+fn with_wrong_element() -> TestEnv {
+    let env = TestEnv::new().with_kernel(RIGHT, CALL);
+    env.repo.commit_file("k.cu", &RIGHT.replace("2 * x[i]", "(i == 2 ? 3 : 2) * x[i]"), "Faster");
+    env
+}
+
+fn shrink(env: &TestEnv, words: &str) -> Run {
+    let words: Vec<&str> = words.split(' ').collect();
+    env.replay(&[&["shrink"], words.as_slice()].concat())
+}
+
+#[test]
+fn a_demonstration_is_cut_to_three_elements_that_show_the_same() {
+    let env = TestEnv::new().with_demonstration();
+    let run = shrink(&env, "fixtures/step0 --rev 61b3d97 --against 37707d4");
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    let written = fs::read_to_string(env.path("fixtures/step0-small/fixture.toml")).unwrap();
+    let undated: Vec<&str> = written.lines().filter(|line| !line.starts_with("date")).collect();
+    insta::assert_snapshot!(undated.join("\n"), @r#"
+    harness = "../../kernels/lm_loss/replay.toml"
+    description = "A step of a model of characters: 34 items, 32 of 256 positions masked."
+
+    [provenance]
+    step = 0
+    seed = 2192
+    model = "synthetic, half-trained"
+    command = "cargo run --example generate_step0"
+    cut_from = "step0"
+    cut_content = "89a25e586c1e5bfb356245ab03edb0b7b8e1212b966415dd9719c0291094ebac"
+    cut = { batch = "1 of 8, slice 5", seq = "1 of 32, slice 7", vocab = "3 of 34, slices 21-23", logits = "zeros", targets = "zeros", mask = "left out" }
+    finding = "grad_logits is wrong, 1864135 x noise at 61b3d97 against 37707d4"
+    "#);
+    let again = env.replay(&["fixtures/step0-small", "--rev", "61b3d97", "--against", "37707d4"]);
+    assert!(again.stdout.ends_with("diverged: grad_logits (wrong)\n"), "{}", again.text());
+    assert_eq!(env.replay(&["fixtures/step0-small", "--rev", "37707d4"]).code, Some(0));
+}
+
+#[test]
+fn the_needed_slices_and_the_lengths_that_were_tried_are_told() {
+    let env = with_wrong_element();
+    let run = shrink(&env, "fixtures/tiny --against main~1 --rev main -o small");
+    insta::assert_snapshot!(run.text(), @"
+    exit code 0
+    --- stdout
+    tiny at 3d7125c Faster
+    against c66bb0e A kernel
+
+    finding
+      before  y is wrong, 2097152 x noise
+      after   y is wrong, 2097152 x noise
+
+    sizes
+      n  4 -> 3  at least 3 are needed
+                 tried: 1, 2 not
+
+    values
+      x  ones
+
+    cut: 80 B -> 76 B, 7 tries
+
+    replay small --rev main --against main~1
+    replay small --rev main --snapshot && replay accept
+    ");
+    let json = shrink(&env, "fixtures/tiny --against main~1 --rev main -o again --format json");
+    assert_eq!(json.code, Some(0));
+    let document: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(document["sizes"][0]["after"], 3);
+    assert_eq!(document["written"]["folder"], "again");
+}
+
+#[test]
+fn without_a_smaller_fixture_nothing_is_written() {
+    let env = with_wrong_element();
+    let refused = |words: &str| {
+        let run = shrink(&env, words);
+        assert!(!env.path("fixtures/tiny-small").exists() && !env.path("small").exists());
+        run.text()
+    };
+    insta::assert_snapshot!(refused("fixtures/tiny --rev main~1 --against main~1"), @"
+    exit code 1
+    --- stdout
+    tiny at c66bb0e A kernel
+    against c66bb0e A kernel
+
+    not cut: the replay shows no finding beside the trusted revision
+    ");
+    insta::assert_snapshot!(refused("fixtures/tiny --rev main~1"), @"
+    exit code 1
+    --- stdout
+    tiny at c66bb0e A kernel
+
+    not cut: the replay shows no finding by itself
+    hint: --against REV keeps what differs from a trusted revision
+    ");
+    env.write_fixture("none", &[("x", DType::F32, &[0], &[])]);
+    insta::assert_snapshot!(refused("fixtures/none --rev main --against main~1 -o small"), @"
+    exit code 125
+    --- stdout
+    none at 3d7125c Faster
+    against c66bb0e A kernel
+
+    untestable: the trusted revision fails: launch error
+    ");
+    // All four are needed.
+    let kernel = RIGHT.replace("2 * x[i]", "(n == 4 ? 3 : 2) * x[i]");
+    env.repo.commit_file("k.cu", &kernel, "For four");
+    let ones: Vec<u8> = [1f32; 4].iter().flat_map(|x| x.to_le_bytes()).collect();
+    env.write_fixture("tiny", &[("x", DType::F32, &[4], &ones)]);
+    insta::assert_snapshot!(refused("fixtures/tiny --rev main --against main~2 --max-tries 4"), @"
+    exit code 1
+    --- stdout
+    tiny at 5cebc53 For four
+    against c66bb0e A kernel
+
+    not cut: y is wrong, 2097152 x noise; every smaller fixture loses it, in 4 tries
+    ");
+    env.repo.commit_file("k.cu", &RIGHT.replace("2 * x[i]", "3 * x[i]"), "Thrice");
+    env.write_fixture("one", &[("x", DType::F32, &[1], &ones[..4])]);
+    insta::assert_snapshot!(refused("fixtures/one --rev main --against main~3 -o small"), @"
+    exit code 1
+    --- stdout
+    one at 5b30ef8 Thrice
+    against c66bb0e A kernel
+
+    not cut: y is wrong, 2097152 x noise; every smaller fixture loses it, in 1 try
+    ");
+    env.repo.commit_file("k.cu", "__global__ void twice(", "Break");
+    insta::assert_snapshot!(refused("fixtures/tiny --rev main --against main~4"), @"
+    exit code 125
+    --- stdout
+    tiny at fb576be Break
+    against c66bb0e A kernel
+
+    untestable: the sources cannot be translated
+    ");
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_refused_before_anything_is_replayed() {
+    let env = with_wrong_element();
+    fs::create_dir(env.path("taken")).unwrap();
+    let refused = |words: &str| {
+        let run = shrink(&env, words);
+        assert_eq!(run.code, Some(128));
+        run.stderr
+    };
+    insta::assert_snapshot!(refused("fixtures/tiny -o taken"), @"
+    error: taken exists and is left as it is
+    hint: name another folder: -o DIR
+    ");
+    insta::assert_snapshot!(refused("fixtures/tiny --output z"), @"
+    error: replay.toml has no output `z`
+    hint: the outputs are y
+    ");
+    insta::assert_snapshot!(refused("fixtures/tiny --max-tries 0"), @"
+    error: invalid value '0' for '--max-tries <N>': must be at least 1
+
+    For more information, try '--help'.
+    ");
+    insta::assert_snapshot!(refused("fixtures/tiny --max-tries many"), @"
+    error: invalid value 'many' for '--max-tries <N>': not a whole number of at least 1
+
+    For more information, try '--help'.
+    ");
+    insta::assert_snapshot!(refused("fixtures/absent"), @"
+    error: there is no fixture folder fixtures/absent
+    hint: a fixture is a folder with fixture.toml and *.safetensors
+    ");
+}
