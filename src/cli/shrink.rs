@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use ::replay::fixture::{Fixture, harness_from};
+use ::replay::fixture::{CUT_FILE, Fixture, harness_from};
 use ::replay::report::{
     self, Revision, ShrinkEntry, WrittenFixture, describe_finding, list_cut_facts,
     render_shrink_json, render_shrink_text, shrink_tried_line,
@@ -246,6 +246,9 @@ impl CutOrigin<'_> {
         let harness = harness_from(folder, &self.fixture.harness)
             .context(|| format!("cannot read {}", self.fixture.harness.path.display()))?;
         let tables = self.fixture.write_cut(folder, &report.inputs, &report.cut)?;
+        if let Ok(file) = fs::File::open(folder.join(CUT_FILE)) {
+            file.sync_all().context(|| format!("cannot write {}", folder.display()))?;
+        }
         let manifest = folder.join("fixture.toml");
         let mut text = format!("harness = {}\n", quote_toml(&harness.display().to_string()));
         if let Some(description) = &self.fixture.description {
