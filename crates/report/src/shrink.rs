@@ -189,7 +189,7 @@ pub(crate) fn describe_need(size: &ShrunkSize) -> String {
     let is_weaker =
         size.tried.iter().any(|(length, answer)| *length < kept && *answer == TestAnswer::Other);
     let words = match size.rule {
-        _ if size.tried.is_empty() && kept > 1 => "not tried with less".to_owned(),
+        _ if size.tried.is_empty() && kept > 1 => "what is needed was not tried".to_owned(),
         None if kept == 1 => "one is enough".to_owned(),
         None if is_weaker => "less is weaker".to_owned(),
         None => "less cannot be tested".to_owned(),
