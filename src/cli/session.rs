@@ -3,7 +3,7 @@
 
 use std::cell::OnceCell;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -568,7 +568,22 @@ pub fn cache_folder() -> CliResult<PathBuf> {
         CommandError::new("no place for the cache: neither REPLAY_CACHE_DIR nor HOME is set")
             .with_hint("set REPLAY_CACHE_DIR to a folder that can be written")
     })?;
-    Ok(std::path::absolute(&chosen_folder)?)
+    Ok(resolve_parents(&std::path::absolute(&chosen_folder)?))
+}
+
+/// `path` without `..`: a compiler names its files without them, and the paths of a cache are compared with those. What
+/// stands before the last `..` is resolved as the system does it, links included.
+fn resolve_parents(path: &Path) -> PathBuf {
+    let components: Vec<Component> = path.components().collect();
+    let Some(last) = components.iter().rposition(|part| *part == Component::ParentDir) else {
+        return path.to_owned();
+    };
+    let (before, behind) = components.split_at(last + 1);
+    match before.iter().collect::<PathBuf>().canonicalize() {
+        Ok(folder) => folder.join(behind.iter().collect::<PathBuf>()),
+        // Making the folder says what is wrong with it.
+        Err(_) => path.to_owned(),
+    }
 }
 
 /// The path in the variable `name`; none if it is unset or empty.
@@ -586,6 +601,19 @@ mod tests {
         assert_eq!(parse_bytes_arg("2K"), Ok(2048));
         assert_eq!(parse_bytes_arg("3MiB"), Ok(3 << 20));
         assert_eq!(parse_bytes_arg("8g"), Ok(8 << 30));
+    }
+
+    #[test]
+    fn a_path_without_its_parents_leads_to_the_same_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(real.join("a/b")).unwrap();
+        std::os::unix::fs::symlink(real.join("a/b"), real.join("link")).unwrap();
+        let resolved = |path: &str| resolve_parents(&real.join(path));
+        assert_eq!(resolved("a/../cache/new"), real.join("cache/new"));
+        assert_eq!(resolved("link/../cache"), real.join("a/cache"));
+        assert_eq!(resolved("link/cache"), real.join("link/cache"));
+        assert_eq!(resolved("missing/../cache"), real.join("missing/../cache"));
     }
 
     #[test]
