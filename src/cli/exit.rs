@@ -124,7 +124,7 @@ pub fn on_signals() {
 static INTERRUPTED_BY: AtomicI32 = AtomicI32::new(0);
 
 /// From now on Ctrl-C and SIGTERM are noted. They end the process only the second time: tasks on other machines have to
-/// end first.
+/// end first, and what was found is to be written.
 #[allow(unsafe_code)]
 pub fn note_interruptions() {
     extern "C" fn noted(signal: i32) {

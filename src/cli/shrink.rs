@@ -10,6 +10,7 @@ use ::replay::report::{
     self, Revision, ShrinkEntry, WrittenFixture, describe_finding, list_cut_facts,
     render_shrink_json, render_shrink_text, shrink_tried_line,
 };
+use ::replay::search::TestAnswer;
 use ::replay::shrink::{CutReport, FixtureShrinker, ShrinkAnswer};
 use clap::ValueEnum;
 
@@ -97,7 +98,6 @@ pub fn run_shrink(args: &ShrinkArgs, session: &Session) -> CliResult<u8> {
     let target = project.target(args.rev.as_deref())?;
     let trusted = args.against.as_deref().map(|rev| find_trusted(&project, rev)).transpose()?;
     let [lab, fresh_lab] = session.search_labs(&[project.harness()], session.threads())?;
-    exit::note_interruptions();
     let shrinker = FixtureShrinker {
         fixture: &fixture,
         sources: target.sources.clone(),
@@ -110,14 +110,13 @@ pub fn run_shrink(args: &ShrinkArgs, session: &Session) -> CliResult<u8> {
         is_interrupted: &exit::is_interrupted,
     };
     progress.say(format!("replaying {}", args.fixture.display()));
-    let answer = shrinker.shrink(&mut |tried| progress.say(shrink_tried_line(tried)));
-    let answer = match answer {
-        Err(_) if exit::is_interrupted() => {
-            return Err(CommandError::new("interrupted before the first try; nothing was written")
-                .of_kind(ErrorOwner::User));
+    let answer = shrinker.shrink(&mut |tried| {
+        if tried.answer == TestAnswer::Bad {
+            // From here on there is something to write.
+            exit::note_interruptions();
         }
-        answer => answer?,
-    };
+        progress.say(shrink_tried_line(tried));
+    })?;
     let revision = target.commit.map(Revision::from);
     let trusted = trusted.and_then(|trusted| trusted.commit).map(Revision::from);
     let written = match &answer {

@@ -221,10 +221,17 @@ impl CutSearch<'_, '_, '_> {
             return Ok(ShrinkAnswer::NothingSmaller { finding, tries, end });
         };
         let inputs = self.cut_inputs(&best.cut)?;
-        let confirmed = if end == CutEnd::Interrupted {
-            Some(best.finding.clone())
-        } else {
-            self.judge_cut(&best.cut, &inputs, &self.shrinker.fresh_lab)?.ok()
+        let confirmed = match end {
+            CutEnd::Interrupted => Some(best.finding.clone()),
+            CutEnd::Complete | CutEnd::OutOfTries => {
+                match self.judge_cut(&best.cut, &inputs, &self.shrinker.fresh_lab) {
+                    Err(_) if (self.shrinker.is_interrupted)() => {
+                        end = CutEnd::Interrupted;
+                        Some(best.finding.clone())
+                    }
+                    confirmed => confirmed?.ok(),
+                }
+            }
         };
         let Some(kept) = confirmed else {
             return Ok(ShrinkAnswer::Unsteady { finding: finding.clone(), tries });
