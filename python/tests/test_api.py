@@ -113,6 +113,19 @@ def test_inputs_and_gradients_are_results_too(demo: Demo) -> None:
 
 
 @needs_replay
+def test_a_cut_fixture_is_one_of_its_own(demo: Demo, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    result = gradreplay.shrink(demo.fixture, rev="v2", against="v0", output_dir=small)
+    assert result.ok and result.answer == "cut" and result.written
+    assert [(size.name, size.before, size.after) for size in result.sizes] == [("n", 8, 1)]
+    assert str(result).startswith("step0 at ") and result.page is None
+    assert gradreplay.load_fixture(small).inputs["x"].shape == (1,)
+    with pytest.raises(gradreplay.ReplayError, match="exists and is left as it is") as caught:
+        gradreplay.shrink(demo.fixture, rev="v2", against="v0", output_dir=small)
+    assert caught.value.hint == "name another folder: -o DIR"
+
+
+@needs_replay
 def test_an_error_has_kind_hint_and_place_and_the_results_of_others(
     demo: Demo, tmp_path: Path
 ) -> None:

@@ -28,6 +28,7 @@ DOCUMENTS = {
     "gradcheck": "Gradchecks",
     "log": "Log",
     "series": "Series",
+    "shrink": "Shrinking",
     "inspect": "Inspection",
     "explain": "Explanation",
     "bisect": "SearchEvent",

@@ -20,6 +20,7 @@ use super::out::{print, println};
 use super::progress::Progress;
 use super::project::{Project, RequestedRevision, TrustedSources};
 use super::replay::CheckArg;
+use super::report_file::{FileFormat, ReportFiles};
 use super::run_record::run_record;
 use super::session::Session;
 
@@ -52,6 +53,9 @@ pub struct ShrinkArgs {
     /// How the result is written
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: ShrinkFormat,
+    /// Write the result to a file too; its ending names the format: .json
+    #[arg(long, value_name = "FILE")]
+    report: Vec<PathBuf>,
 }
 
 /// How the answer is written.
@@ -90,6 +94,7 @@ fn parse_tries_arg(text: &str) -> Result<NonZeroUsize, String> {
 /// Cuts the fixture, and writes the smallest one.
 pub fn run_shrink(args: &ShrinkArgs, session: &Session) -> CliResult<u8> {
     let folder = choose_folder(args)?;
+    let files = ReportFiles::named(&args.report, &[FileFormat::Json])?;
     let progress = Progress::start();
     progress.say(format!("reading {}", args.fixture.display()));
     let project = Project::open(&args.fixture, session.cache())?;
@@ -140,8 +145,10 @@ pub fn run_shrink(args: &ShrinkArgs, session: &Session) -> CliResult<u8> {
         bytes: fixture.files.iter().map(|file| file.len).sum(),
         written,
     };
+    let render_json = || render_shrink_json(&entry, run_record());
+    files.write(|_| render_json())?;
     match args.format {
-        ShrinkFormat::Json => println!("{}", render_shrink_json(&entry, run_record())),
+        ShrinkFormat::Json => println!("{}", render_json()),
         ShrinkFormat::Text => {
             print!("{}", render_shrink_text(&entry));
             print_next_commands(args, &entry);

@@ -74,11 +74,15 @@ fn the_needed_slices_and_the_lengths_that_were_tried_are_told() {
     replay small --rev main --against main~1
     replay small --rev main --snapshot && replay accept
     ");
-    let json = shrink(&env, "fixtures/tiny --against main~1 --rev main -o again --format json");
+    let words =
+        "fixtures/tiny --against main~1 --rev main -o again --format json --report told.json";
+    let json = shrink(&env, words);
     assert_eq!(json.code, Some(0));
-    let document: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
-    assert_eq!(document["sizes"][0]["after"], 3);
-    assert_eq!(document["written"]["folder"], "again");
+    for text in [json.stdout, fs::read_to_string(env.path("told.json")).unwrap()] {
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(document["sizes"][0]["after"], 3);
+        assert_eq!(document["written"]["folder"], "again");
+    }
 }
 
 #[test]

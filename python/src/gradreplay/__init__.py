@@ -24,7 +24,7 @@ if sys.version_info < (3, 10):  # noqa: UP036
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .api import bisect, blame, diff, gradcheck, inspect, log, replay, series
+    from .api import bisect, blame, diff, gradcheck, inspect, log, replay, series, shrink
     from .entry import harness, main
     from .errors import ProgramError, ReplayError, RevisionError
     from .fixtures import load_fixture, save_fixture
@@ -52,12 +52,13 @@ __all__ = [
     "restore_random",
     "save_fixture",
     "series",
+    "shrink",
     "tree_node",
 ]
 
 # Imported with the first of their names: a harness needs other modules than a notebook.
 _MODULES = {
-    "api": ("bisect", "blame", "diff", "gradcheck", "inspect", "log", "replay", "series"),
+    "api": ("bisect", "blame", "diff", "gradcheck", "inspect", "log", "replay", "series", "shrink"),
     "entry": ("harness", "main"),
     "errors": ("ProgramError", "ReplayError", "RevisionError"),
     "fixtures": ("load_fixture", "save_fixture"),

@@ -26,6 +26,7 @@ from .documents import (
     SearchEvent,
     SearchTested,
     Series,
+    Shrinking,
 )
 from .report import Report, Shown
 
@@ -205,6 +206,25 @@ def blame(
     Raises :class:`ReplayError` if the search cannot be made."""
     words = ["blame", *_paths(fixture), rev, *_flags(on=on, onto=onto, patch=patch, jobs=jobs)]
     return _search(words, options)
+
+
+def shrink(
+    fixture: AnyPath,
+    *,
+    rev: str | None = None,
+    against: str | None = None,
+    output_dir: AnyPath | None = None,
+    output: str | None = None,
+    check: Check | None = None,
+    max_tries: int | None = None,
+    **options: Unpack[Options],
+) -> Shrinking:
+    """Writes the smallest fixture that still shows a finding: `result.written`.
+
+    Raises :class:`ReplayError` if it cannot be searched for or written. There is no page."""
+    words = ["shrink", *_paths(fixture), *_flags(rev=rev, against=against, output_dir=output_dir)]
+    words += _flags(output=output, check=check, max_tries=max_tries)
+    return _report(Shrinking, words, {**options, "page": False})
 
 
 def inspect(fixture: Fixtures) -> Inspection:

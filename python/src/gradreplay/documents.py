@@ -52,11 +52,16 @@ Gradients: TypeAlias = Literal["match", "mismatch", "unchecked"]
 HunkKind: TypeAlias = Literal[
     "lines", "adds_file", "removes_file", "renames_file", "changes_mode", "changes_file"
 ]
+LengthAnswer: TypeAlias = Literal["gone", "untestable", "shown", "weaker"]
 Number: TypeAlias = float
 ObstacleEffect: TypeAlias = Literal["no_shadow", "ends_where_run", "not_reached"]
 Other: TypeAlias = Literal["trusted", "captured", "oracle"]
 Probe: TypeAlias = Literal["rounding", "order", "inputs"]
 Severity: TypeAlias = Literal["wrong", "unusual", "note"]
+ShrinkAnswerWord: TypeAlias = Literal[
+    "nothing_smaller", "no_finding", "untestable", "cut", "unsteady"
+]
+ShrinkEndWord: TypeAlias = Literal["complete", "out_of_tries", "interrupted"]
 SnapshotVerdict: TypeAlias = Literal[
     "matches", "equivalent", "unchecked", "new", "missing", "stale", "diverged"
 ]
@@ -2354,6 +2359,57 @@ class ShadowChanged:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ShrinkFinding:
+    text: str
+    output: str | None
+    distance: Number
+    """A multiple of the noise, or relative to the norm, as the text says; 0 where it means
+    nothing.
+    """
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Shrinking(Report):
+    """The document that `replay shrink --format json` writes; docs/schema.md explains the
+    fields.
+    """
+
+    schema: Literal["replay-shrink/1"]
+    run: RunRecord
+    fixture: str
+    revision: Revision | None
+    against: Revision | None
+    answer: ShrinkAnswerWord
+    text: str
+    """The answer as text reports tell it."""
+    finding: ShrinkFinding | None
+    """The finding on the whole fixture; null where there is none."""
+    kept: ShrinkFinding | None
+    """The same on the smallest fixture; null where none was found."""
+    sizes: tuple[ShrunkSize, ...]
+    values: tuple[SimpleValues, ...]
+    """The inputs with simple values."""
+    tries: int
+    end: ShrinkEndWord | None
+    bytes: int
+    """The bytes of the whole fixture's files."""
+    written: WrittenFixture | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShrunkSize:
+    name: str
+    before: int
+    after: int
+    slices: tuple[int, ...] | None
+    """The slices that are left, from 0; null for a number without slices."""
+    text: str
+    """What the finding needs of it, with the tries behind it."""
+    tried: tuple[TriedLength, ...]
+    """Other lengths that were tried, with all else as in the smallest fixture."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Shuffle:
     function: str
     line: int
@@ -2443,6 +2499,12 @@ class ShuffleWhy:
     line: int | None
     text: str
     reason: ShuffleReason
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimpleValues:
+    input: str
+    text: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2985,6 +3047,12 @@ class TestedFixture:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TriedLength:
+    length: int
+    answer: LengthAnswer
+
+
+@dataclass(frozen=True, kw_only=True)
 class Untestable:
     reason: str
     causes: tuple[str, ...]
@@ -3051,6 +3119,13 @@ class WorstError:
     """The error in units in the last place of the output's dtype, at the oracle's magnitude."""
     ratio: Number
     """The error as a multiple of the noise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenFixture:
+    folder: str
+    bytes: int
+    """The bytes of its files."""
 
 
 Failure: TypeAlias = (

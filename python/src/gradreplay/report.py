@@ -54,7 +54,8 @@ class Report:
         """The rows of the result as a DataFrame of pandas or polars, whichever is installed.
 
         A row is an output of a fixture; of a log a changed output, of a search a tested commit, of a check
-        of gradients a gradient, of a series a tensor of a step, of an inspection an input."""
+        of gradients a gradient, of a series a tensor of a step, of an inspection an input, of a cut fixture
+        a size."""
         rows = list(_rows(self))
         columns = list(dict.fromkeys(key for row in rows for key in row))
         data = {column: [row.get(column) for row in rows] for column in columns}
@@ -95,6 +96,7 @@ _ROWS: Mapping[str, str] = {
     "Inspection": "fixtures",
     "Inspected": "inputs",
     "Search": "tested",
+    "Shrinking": "sizes",
 }
 
 # Fields of the document that say nothing of a row.

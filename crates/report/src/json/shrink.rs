@@ -24,26 +24,26 @@ struct ShrinkDocument<'a> {
     fixture: &'a str,
     revision: Option<&'a Revision>,
     against: Option<&'a Revision>,
-    answer: AnswerWord,
+    answer: ShrinkAnswerWord,
     /// The answer as text reports tell it.
     text: String,
     /// The finding on the whole fixture; null where there is none.
-    finding: Option<FindingTold<'a>>,
+    finding: Option<ShrinkFindingTold<'a>>,
     /// The same on the smallest fixture; null where none was found.
-    kept: Option<FindingTold<'a>>,
-    sizes: Vec<SizeTold<'a>>,
+    kept: Option<ShrinkFindingTold<'a>>,
+    sizes: Vec<ShrunkSizeTold<'a>>,
     /// The inputs with simple values.
-    values: Vec<ValuesTold<'a>>,
+    values: Vec<SimpleValuesTold<'a>>,
     tries: usize,
-    end: Option<EndWord>,
+    end: Option<ShrinkEndWord>,
     /// The bytes of the whole fixture's files.
     bytes: u64,
-    written: Option<WrittenTold<'a>>,
+    written: Option<WrittenFixtureTold<'a>>,
 }
 
 #[derive(Clone, Copy, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum AnswerWord {
+enum ShrinkAnswerWord {
     /// A smaller fixture was found.
     Cut,
     NothingSmaller,
@@ -55,24 +55,24 @@ enum AnswerWord {
 
 #[derive(Clone, Copy, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum EndWord {
+enum ShrinkEndWord {
     Complete,
     OutOfTries,
     Interrupted,
 }
 
-impl From<CutEnd> for EndWord {
-    fn from(end: CutEnd) -> EndWord {
+impl From<CutEnd> for ShrinkEndWord {
+    fn from(end: CutEnd) -> ShrinkEndWord {
         match end {
-            CutEnd::Complete => EndWord::Complete,
-            CutEnd::OutOfTries => EndWord::OutOfTries,
-            CutEnd::Interrupted => EndWord::Interrupted,
+            CutEnd::Complete => ShrinkEndWord::Complete,
+            CutEnd::OutOfTries => ShrinkEndWord::OutOfTries,
+            CutEnd::Interrupted => ShrinkEndWord::Interrupted,
         }
     }
 }
 
 #[derive(Serialize, schemars::JsonSchema)]
-struct FindingTold<'a> {
+struct ShrinkFindingTold<'a> {
     text: String,
     output: Option<&'a str>,
     /// A multiple of the noise, or relative to the norm, as the text says; 0 where it means nothing.
@@ -80,9 +80,9 @@ struct FindingTold<'a> {
     distance: f64,
 }
 
-impl<'a> From<&'a Finding> for FindingTold<'a> {
-    fn from(finding: &'a Finding) -> FindingTold<'a> {
-        FindingTold {
+impl<'a> From<&'a Finding> for ShrinkFindingTold<'a> {
+    fn from(finding: &'a Finding) -> ShrinkFindingTold<'a> {
+        ShrinkFindingTold {
             text: describe_finding(finding),
             output: finding.output.as_deref(),
             distance: finding.distance,
@@ -91,7 +91,7 @@ impl<'a> From<&'a Finding> for FindingTold<'a> {
 }
 
 #[derive(Serialize, schemars::JsonSchema)]
-struct SizeTold<'a> {
+struct ShrunkSizeTold<'a> {
     name: &'a str,
     before: usize,
     after: usize,
@@ -100,11 +100,11 @@ struct SizeTold<'a> {
     /// What the finding needs of it, with the tries behind it.
     text: String,
     /// Other lengths that were tried, with all else as in the smallest fixture.
-    tried: Vec<LengthTold>,
+    tried: Vec<TriedLengthTold>,
 }
 
 #[derive(Serialize, schemars::JsonSchema)]
-struct LengthTold {
+struct TriedLengthTold {
     length: usize,
     answer: LengthAnswer,
 }
@@ -121,13 +121,13 @@ enum LengthAnswer {
 }
 
 #[derive(Serialize, schemars::JsonSchema)]
-struct ValuesTold<'a> {
+struct SimpleValuesTold<'a> {
     input: &'a str,
     text: String,
 }
 
 #[derive(Serialize, schemars::JsonSchema)]
-struct WrittenTold<'a> {
+struct WrittenFixtureTold<'a> {
     folder: &'a str,
     /// The bytes of its files.
     bytes: u64,
@@ -136,16 +136,16 @@ struct WrittenTold<'a> {
 /// The document for one fixture.
 pub fn render_shrink_json(entry: &ShrinkEntry<'_>, run: &RunRecord) -> String {
     let (answer, finding, tries, end) = match entry.answer {
-        ShrinkAnswer::NoFinding => (AnswerWord::NoFinding, None, 0, None),
-        ShrinkAnswer::Untestable { .. } => (AnswerWord::Untestable, None, 0, None),
+        ShrinkAnswer::NoFinding => (ShrinkAnswerWord::NoFinding, None, 0, None),
+        ShrinkAnswer::Untestable { .. } => (ShrinkAnswerWord::Untestable, None, 0, None),
         ShrinkAnswer::NothingSmaller { finding, tries, end } => {
-            (AnswerWord::NothingSmaller, Some(finding), *tries, Some((*end).into()))
+            (ShrinkAnswerWord::NothingSmaller, Some(finding), *tries, Some((*end).into()))
         }
         ShrinkAnswer::Unsteady { finding, tries } => {
-            (AnswerWord::Unsteady, Some(finding), *tries, None)
+            (ShrinkAnswerWord::Unsteady, Some(finding), *tries, None)
         }
         ShrinkAnswer::Cut(report) => {
-            (AnswerWord::Cut, Some(&report.finding), report.tries, Some(report.end.into()))
+            (ShrinkAnswerWord::Cut, Some(&report.finding), report.tries, Some(report.end.into()))
         }
     };
     let report: Option<&CutReport> = match entry.answer {
@@ -161,11 +161,11 @@ pub fn render_shrink_json(entry: &ShrinkEntry<'_>, run: &RunRecord) -> String {
         against: entry.trusted,
         answer,
         text: conclude_shrinking(entry).words(),
-        finding: finding.map(FindingTold::from),
-        kept: report.map(|report| FindingTold::from(&report.kept)),
+        finding: finding.map(ShrinkFindingTold::from),
+        kept: report.map(|report| ShrinkFindingTold::from(&report.kept)),
         sizes: report.into_iter().flat_map(|report| &report.sizes).map(build_json_size).collect(),
         values: values
-            .map(|(input, values)| ValuesTold { input, text: describe_values(values) })
+            .map(|(input, values)| SimpleValuesTold { input, text: describe_values(values) })
             .collect(),
         tries,
         end,
@@ -173,12 +173,12 @@ pub fn render_shrink_json(entry: &ShrinkEntry<'_>, run: &RunRecord) -> String {
         written: entry
             .written
             .as_ref()
-            .map(|written| WrittenTold { folder: &written.folder, bytes: written.bytes }),
+            .map(|written| WrittenFixtureTold { folder: &written.folder, bytes: written.bytes }),
     };
     serde_json::to_string_pretty(&document).expect("values are plain data")
 }
 
-fn build_json_size(size: &ShrunkSize) -> SizeTold<'_> {
+fn build_json_size(size: &ShrunkSize) -> ShrunkSizeTold<'_> {
     let tried = size.tried.iter().map(|&(length, answer)| {
         let answer = match answer {
             TestAnswer::Bad => LengthAnswer::Shown,
@@ -186,11 +186,11 @@ fn build_json_size(size: &ShrunkSize) -> SizeTold<'_> {
             TestAnswer::Other => LengthAnswer::Weaker,
             TestAnswer::Skip => LengthAnswer::Untestable,
         };
-        LengthTold { length, answer }
+        TriedLengthTold { length, answer }
     });
     let need = describe_need(size);
     let tries = describe_tried(size);
-    SizeTold {
+    ShrunkSizeTold {
         name: &size.name,
         before: size.before,
         after: size.kept.len(),
