@@ -20,7 +20,7 @@ from demo import Demo
 import gradreplay
 from gradreplay.decode import DecodeError, decoder
 from gradreplay.documents import Replays, SearchEvent
-from gradreplay.errors import ErrorReader, ErrorText, place_of
+from gradreplay.errors import ErrorReader, ErrorText, Place, place_of
 from gradreplay.report import framed
 
 needs_replay = pytest.mark.skipif("REPLAY" not in os.environ, reason="REPLAY names no program")
@@ -146,8 +146,15 @@ def test_an_option_that_no_command_has_is_refused() -> None:
 
 
 def test_no_fixture_is_refused() -> None:
-    with pytest.raises(ValueError, match="no fixture was named"):
-        gradreplay.replay([])
+    for nothing in ([], "", ["a", ""]):
+        with pytest.raises(ValueError, match="no fixture was named"):
+            gradreplay.replay(nothing)
+
+
+def test_an_option_is_no_revision() -> None:
+    for revision in ("--help", ""):
+        with pytest.raises(ValueError, match="is no revision"):
+            gradreplay.diff("x", "main", revision)
 
 
 # Programs that are not as they should be
@@ -192,6 +199,7 @@ def test_a_program_of_another_version_is_named(stand_in: Path) -> None:
     for text, problem in [
         ('{"schema": "replay/2"}', "the document is replay/2, not replay/1"),
         ('{"schema": "replay/1", "run": {}}', "run has no `command`"),
+        ('{"schema": "rep', "Unterminated string"),
     ]:
         write_program(stand_in, body.format(text=text))
         with pytest.raises(gradreplay.ProgramError, match=problem) as caught:
@@ -215,6 +223,47 @@ def test_a_program_that_a_signal_ended_is_told(stand_in: Path) -> None:
     write_program(stand_in, "import os; os.kill(os.getpid(), 9)")
     with pytest.raises(gradreplay.ReplayError, match="replay was ended by SIGKILL"):
         gradreplay.replay("x")
+    write_program(stand_in, "import os; os.kill(os.getpid(), 40)")
+    with pytest.raises(gradreplay.ReplayError, match="replay was ended by signal 40"):
+        gradreplay.replay("x")
+
+
+def test_messages_without_a_reader_and_warnings_as_errors_change_nothing(stand_in: Path) -> None:
+    write_program(stand_in, "print('told', file=sys.stderr); sys.exit('error: this one')")
+    code = """
+import sys, gradreplay
+sys.stderr = None
+try:
+    gradreplay.replay("x")
+except gradreplay.ReplayError as error:
+    print(error)
+"""
+    words = [sys.executable, "-W", "error", "-X", "dev", "-c", code]
+    run = subprocess.run(words, capture_output=True, text=True)
+    assert run.stdout == "this one\n" and run.stderr == "", run.stderr
+
+
+def test_a_place_may_have_blanks_in_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "a b" / "fixture.toml"
+    path.parent.mkdir()
+    path.touch()
+    for text in (f"unknown key at {path}:1:11", f"{path}:1:11 is not TOML"):
+        assert place_of(ErrorText(text, excerpt=" 1 | x")) == Place(str(path), 1, 11)
+
+
+@needs_replay
+def test_the_program_ends_when_python_is_ended(demo: Demo) -> None:
+    code = f"import gradreplay; gradreplay.replay({str(demo.fixture)!r}, fresh=True)"
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as script:
+        children = Path(f"/proc/{script.pid}/task/{script.pid}/children")
+        while not (found := children.read_text().split()):
+            time.sleep(0.01)
+        script.kill()
+    for _ in range(500):
+        if not Path(f"/proc/{found[0]}").exists():
+            return
+        time.sleep(0.01)
+    pytest.fail("it goes on")
 
 
 def test_an_interruption_ends_the_program(stand_in: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -123,10 +124,72 @@ def test_shards_are_joined_widened_tensors_narrowed_and_numbers_read(tmp_path: P
 
 def test_a_number_and_a_fixture_that_is_there_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "step0"
+    harness = write_harness(tmp_path, {"n": ("i32", 0)})
     with pytest.raises(CaptureError, match="`n` is a number of Python") as caught:
-        gradreplay.save_fixture(folder, {"n": 3}, harness="replay.toml")
+        gradreplay.save_fixture(folder, {"n": 3}, harness=harness)
     assert caught.value.hint == "pass one of the dtype in replay.toml, such as numpy.float32(0.5)"
+    three = {"n": np.int32(3)}
+    with pytest.raises(CaptureError, match="the metric `loss` is no number: 'low'"):
+        gradreplay.save_fixture(folder, three, harness=harness, metrics={"loss": "low"})  # type: ignore[dict-item]
+    with pytest.raises(CaptureError, match="there is no harness nope.toml"):
+        gradreplay.save_fixture(folder, three, harness="nope.toml")
+    with pytest.raises(CaptureError, match="has no name"):
+        gradreplay.save_fixture("", three, harness=harness)
     assert not folder.exists()
-    gradreplay.save_fixture(folder, {"n": np.int32(3)}, harness="replay.toml")
+    gradreplay.save_fixture(folder, three, harness=harness)
     with pytest.raises(CaptureError, match="step0 holds a fixture already"):
-        gradreplay.save_fixture(folder, {"n": np.int32(3)}, harness="replay.toml")
+        gradreplay.save_fixture(folder, three, harness=harness)
+
+
+@needs_replay
+def test_a_fixture_that_the_program_refuses_leaves_its_name_free(tmp_path: Path) -> None:
+    harness = write_harness(tmp_path, {"n": ("i32", 0)})
+    folder = tmp_path / "step0"
+    with pytest.raises(gradreplay.ReplayError, match="`n`"):
+        gradreplay.save_fixture(folder, {"m": np.int32(3)}, harness=harness)
+    metrics = {"loss": np.float64(1.5), "norm": float("inf")}
+    step = np.int64(7)
+    gradreplay.save_fixture(folder, {"n": np.int32(3)}, harness=harness, metrics=metrics, step=step)  # type: ignore[arg-type]
+    assert gradreplay.load_fixture(folder).inputs["n"] == 3
+
+
+@needs_replay
+def test_files_of_others_in_the_folder_of_a_fixture_stay(tmp_path: Path) -> None:
+    harness = write_harness(tmp_path, {"n": ("i32", 0)})
+    folder = tmp_path / "step_1000"
+    others = [folder / "model.safetensors", folder / "download.part", tmp_path / ".job.part/a"]
+    for other in others:
+        other.parent.mkdir(exist_ok=True)
+        other.write_text("mine")
+    gradreplay.save_fixture(folder, {"n": np.int32(3)}, harness=harness)
+    assert [other.read_text() for other in others] == ["mine"] * 3
+
+
+@needs_replay
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="this Python reads no TOML")
+def test_numbers_of_the_manifest_are_exact(tmp_path: Path) -> None:
+    numbers = {"i64": 2**53 + 1, "u64": 2**63 - 1, "f64": -0.0, "f32": float("-inf")}
+    write_harness(tmp_path, {name: (name, 0) for name in numbers})
+    lines = [f"{name} = {number!r}" for name, number in numbers.items()]
+    folder = tmp_path / "step0"
+    folder.mkdir()
+    text = "\n".join(['harness = "../replay.toml"', "[scalars]", *lines])
+    (folder / "fixture.toml").write_text(text)
+    inputs = gradreplay.load_fixture(folder).inputs
+    assert {name: repr(array.item()) for name, array in inputs.items()} == {
+        name: repr(number) for name, number in numbers.items()
+    }
+
+
+@needs_replay
+def test_jax_refuses_what_it_would_narrow_and_unknown_frameworks_are_none(tmp_path: Path) -> None:
+    need("jax")
+    harness = write_harness(tmp_path, {"n": ("i64", 0)})
+    folder = gradreplay.save_fixture(tmp_path / "step0", {"n": np.int64(2**40)}, harness=harness)
+    with pytest.raises(gradreplay.TensorError, match="JAX makes int32 of int64") as caught:
+        gradreplay.load_fixture(folder, "jax")
+    assert "jax_enable_x64" in (caught.value.hint or "")
+    with pytest.raises(gradreplay.TensorError, match="there is no framework tensorflow"):
+        gradreplay.load_fixture(folder, "tensorflow")  # type: ignore[arg-type]
+    with pytest.raises(gradreplay.TensorError, match="is no fixture: it holds no fixture.toml"):
+        gradreplay.load_fixture(tmp_path)

@@ -1,7 +1,10 @@
 //! Exit codes as `git bisect run` understands them, and the ways to end the process early.
 
+use std::os::unix::process::parent_id;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicI32, Ordering};
+
+use rustix::process::Signal;
 
 use super::out;
 
@@ -117,6 +120,16 @@ pub fn on_signals() {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         // A write beyond the size limit of a file fails, and does not end the process.
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
+/// Ends this process with its parent, as by SIGTERM, where the parent asks for it by its number in `REPLAY_PARENT`: one
+/// that dies can end nobody.
+pub fn end_with_parent() {
+    let Ok(parent) = std::env::var("REPLAY_PARENT") else { return };
+    let asked = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
+    if asked.is_ok() && parent_id().to_string() != parent {
+        end_by(libc::SIGTERM);
     }
 }
 

@@ -214,6 +214,7 @@ pub fn run_keeper() -> ExitCode {
 /// Runs the command line.
 pub fn run_command_line() -> ExitCode {
     exit::on_signals();
+    exit::end_with_parent();
     exit::leave_with(early_end::catch_early_end(|| {
         if let Err(error) = limits::raise_process_limits() {
             error.print();

@@ -25,17 +25,22 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .api import bisect, blame, diff, gradcheck, inspect, log, replay, series, shrink
+    from .capture.errors import CaptureError
     from .entry import harness, main
     from .errors import ProgramError, ReplayError, RevisionError
-    from .fixtures import load_fixture, save_fixture
+    from .fixtures import Fixture, load_fixture, save_fixture
     from .generators import restore_random
     from .notes import note
     from .structures import children, instance, tree_node
+    from .tensors import TensorError
 
 __all__ = [
+    "CaptureError",
+    "Fixture",
     "ProgramError",
     "ReplayError",
     "RevisionError",
+    "TensorError",
     "bisect",
     "blame",
     "children",
@@ -59,12 +64,14 @@ __all__ = [
 # Imported with the first of their names: a harness needs other modules than a notebook.
 _MODULES = {
     "api": ("bisect", "blame", "diff", "gradcheck", "inspect", "log", "replay", "series", "shrink"),
+    "capture.errors": ("CaptureError",),
     "entry": ("harness", "main"),
     "errors": ("ProgramError", "ReplayError", "RevisionError"),
-    "fixtures": ("load_fixture", "save_fixture"),
+    "fixtures": ("Fixture", "load_fixture", "save_fixture"),
     "generators": ("restore_random",),
     "notes": ("note",),
     "structures": ("children", "instance", "tree_node"),
+    "tensors": ("TensorError",),
 }
 
 

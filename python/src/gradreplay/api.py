@@ -119,7 +119,8 @@ def diff(
     """Compares two revisions, of which `base` is trusted, tensor by tensor.
 
     Raises :class:`ReplayError` as :func:`replay` does."""
-    words = ["diff", *_paths(fixture), base, got, *_flags(check=check, dump=dump)]
+    words = ["diff", *_paths(fixture), _revision(base), _revision(got)]
+    words += _flags(check=check, dump=dump)
     return _report(Diffs, words, options)
 
 
@@ -144,7 +145,7 @@ def log(
     """Shows every commit of a range, such as `A..B`, at which an output changes.
 
     Raises :class:`ReplayError` if there is no answer."""
-    words = ["log", *_paths(fixture), *([commits] if commits is not None else [])]
+    words = ["log", *_paths(fixture), *([_revision(commits)] if commits is not None else [])]
     words += _flags(first_parent=first_parent, check=check, jobs=jobs)
     return _report(Log, words, options)
 
@@ -204,7 +205,8 @@ def blame(
     """Finds the hunks of a commit that carry its defect: `result.culprit.hunks`.
 
     Raises :class:`ReplayError` if the search cannot be made."""
-    words = ["blame", *_paths(fixture), rev, *_flags(on=on, onto=onto, patch=patch, jobs=jobs)]
+    words = ["blame", *_paths(fixture), _revision(rev)]
+    words += _flags(on=on, onto=onto, patch=patch, jobs=jobs)
     return _search(words, options)
 
 
@@ -264,7 +266,10 @@ def _search(words: Sequence[str], options: Options) -> Search:
         raise run.failure()
     # The parts of the union are types, and the union of them is one to the decoder.
     kind = cast("type[Any]", SearchEvent)
-    events = [program.read_document(kind, line) for line in lines.splitlines()]
+    # Words in it may have other ends of lines, which `splitlines` would take for one.
+    events = [program.read_document(kind, line) for line in lines.split("\n") if line]
+    if not any(isinstance(event, SearchConcluded) for event in events):
+        raise run.failure()
     return _shown(Search(tuple(events)), run, run.text)
 
 
@@ -292,10 +297,21 @@ def _shown(document: R, run: program.Run, text: str) -> R:
 def _paths(fixture: Fixtures) -> list[str]:
     fixtures = [fixture] if isinstance(fixture, (str, os.PathLike)) else fixture
     paths = [os.fspath(path) for path in fixtures]
-    if not paths:
+    if not paths or "" in paths:
         raise ValueError("no fixture was named")
+
     # A folder may have the name of a command, or begin as an option does.
-    return [path if os.sep in path else os.path.join(".", path) for path in paths]
+    def is_taken(path: str) -> bool:
+        return os.sep not in path or path.startswith("-")
+
+    return [os.path.join(".", path) if is_taken(path) else path for path in paths]
+
+
+def _revision(text: str) -> str:
+    """A revision that is no option; git has none that begins as one."""
+    if not text or text.startswith("-"):
+        raise ValueError(f"{text!r} is no revision")
+    return text
 
 
 def _flags(**values: Any) -> list[str]:

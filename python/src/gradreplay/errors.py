@@ -6,6 +6,7 @@ command says so in its document.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -93,9 +94,17 @@ def place_of(error: ErrorText) -> Place | None:
     if not error.excerpt:
         return None
     for text in (error.message, *error.causes):
-        if found := re.search(r"(\S+):(\d+):(\d+)", text):
-            return Place(found[1], int(found[2]), int(found[3]))
+        if found := re.search(r":(\d+):(\d+)", text):
+            path = _path_at_end(text[: found.start()])
+            return Place(path, int(found[1]), int(found[2]))
     return None
+
+
+def _path_at_end(text: str) -> str:
+    """The longest path of a file that a text ends with; its last word where there is none."""
+    words = text.split(" ")
+    ends = (" ".join(words[first:]) for first in range(len(words)))
+    return next((end for end in ends if os.path.isfile(end)), words[-1])
 
 
 _LABEL = re.compile(r"(error|caused by|hint): ?(.*)")

@@ -7,21 +7,23 @@ lie and what they are.
 from __future__ import annotations
 
 import importlib
+import operator
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from . import api, tensors
 from .capture import host
 from .capture.errors import CaptureError
-from .capture.fixture import EXPECTED, INPUTS, Folder
+from .capture.fixture import EXPECTED, INPUTS, MANIFEST, Folder
 from .capture.provenance import Fact
 from .documents import FilePart, InspectedInput, InspectedTensor
-from .tensors import DTYPES, DType, Framework, Tensor
+from .errors import ProgramError, ReplayError
+from .tensors import DTYPES, DType, Framework, Tensor, TensorError
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,16 +51,37 @@ def save_fixture(
     """Writes arrays of NumPy, PyTorch or JAX as a fixture of `harness`, a `replay.toml`.
 
     Strides and the place in the storage are kept. `outputs` are shown beside those of a replay, `step` and
-    `metrics` are for series of steps. Raises :class:`CaptureError` if a value is no array or there is a
-    fixture already, :class:`OSError` if it cannot be written."""
-    facts: Mapping[str, Fact] = {} if step is None else {"step": step}
-    target = Folder(Path(folder), description, facts, metrics=dict(metrics or {}))
+    `metrics` are for series of steps. Raises :class:`CaptureError` if a value is no array, there is no such
+    harness, or there is a fixture already, :class:`ReplayError` if the program refuses the fixture: then it
+    is deleted again; :class:`OSError` if it cannot be written."""
+    if not os.fspath(folder):
+        raise CaptureError("the folder of a fixture has no name")
+    if not Path(harness).is_file():
+        raise CaptureError(f"there is no harness {harness}", "it is a file such as replay.toml")
+    facts: Mapping[str, Fact] = {} if step is None else {"step": operator.index(step)}
+    numbers = {name: _number(name, value) for name, value in (metrics or {}).items()}
+    target = Folder(Path(folder), description, facts, metrics=numbers)
     target.begin()
     target.add(INPUTS, *_taken(inputs))
     if outputs:
         target.attach(EXPECTED, tensors.pieces(*_taken(outputs)))
     target.publish(Path(harness))
+    try:
+        api.inspect(target.path)
+    except ProgramError:
+        # A machine that only captures may be without the program.
+        pass
+    except ReplayError:
+        target.discard()
+        raise
     return target.path
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise CaptureError(f"the metric `{name}` is no number: {value!r}") from error
 
 
 def _taken(arrays: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -83,17 +106,22 @@ def load_fixture(
 
     Shards are joined, and what was widened for its file is narrowed again. Raises :class:`ReplayError` if
     the program does not accept the fixture, :class:`TensorError` if the framework lacks a dtype."""
-    (inspected,) = api.inspect(folder).fixtures
+    if framework not in get_args(Framework):
+        raise TensorError(f"there is no framework {framework}", f"one of {get_args(Framework)}")
     home = Path(folder)
+    if not (home / MANIFEST).is_file():
+        raise TensorError(f"{home} is no fixture: it holds no {MANIFEST}")
+    (inspected,) = api.inspect(folder).fixtures
+    scalars = _read_scalars(home / MANIFEST)
     files = [_File(Path(file.path), file.part) for file in inspected.files]
     inputs = {
-        one.name: _place(one.name, _find(one, files), framework, device)
+        one.name: _place(one.name, _find(one, files, scalars), framework, device)
         for one in inspected.inputs
         if one.summary is not None
     }
     expected = [_File(home / EXPECTED)] if inspected.captured else []
     outputs = {
-        one.name: _place(one.name, _find(one, expected), framework, device)
+        one.name: _place(one.name, _find(one, expected, scalars), framework, device)
         for one in inspected.captured
     }
     return Fixture(home, Path(inspected.harness), inspected.description, inputs, outputs)
@@ -116,12 +144,14 @@ class _Found:
     view: str | None = None
 
 
-def _find(one: InspectedInput | InspectedTensor, files: list[_File]) -> _Found:
+def _find(
+    one: InspectedInput | InspectedTensor, files: list[_File], scalars: Mapping[str, float]
+) -> _Found:
     """The tensor of an input or an output: joined, narrowed, or from `[scalars]`."""
     dtype = DTYPES[one.dtype.upper()]
     holders = [file for file in files if one.name in file.tensors]
     if not holders:
-        return _Found(_scalar(one, dtype))
+        return _Found(_scalar(one, dtype, scalars))
     whole = [file for file in holders if file.part is None]
     view = holders[0].metadata.get(f"{one.name}.view")
     tensor = whole[0].tensors[one.name] if whole else _join(one, holders)
@@ -131,13 +161,29 @@ def _find(one: InspectedInput | InspectedTensor, files: list[_File]) -> _Found:
     return _Found(tensor, view)
 
 
-def _scalar(one: InspectedInput | InspectedTensor, dtype: DType) -> Tensor:
-    """A number that stands in `fixture.toml` itself: of one element the least is the value."""
-    value = one.summary if isinstance(one, InspectedInput) else one
-    least = value.min if value is not None else None
-    if least is None or (dtype.itemsize == 8 and abs(least) > 2**53 and "I" in dtype.name):
-        raise tensors.TensorError(f"the number `{one.name}` in fixture.toml cannot be read here")
-    return Tensor(dtype, (), np.array(least).astype(dtype.numpy()).reshape(1).view(np.uint8))
+def _read_scalars(manifest: Path) -> Mapping[str, float]:
+    """The numbers in `fixture.toml` itself, where this Python reads TOML: since 3.11."""
+    try:
+        toml: Any = importlib.import_module("tomllib")
+    except ModuleNotFoundError:
+        return {}
+    numbers: Mapping[str, float] = toml.loads(manifest.read_text("utf-8")).get("scalars", {})
+    return numbers
+
+
+def _scalar(
+    one: InspectedInput | InspectedTensor, dtype: DType, scalars: Mapping[str, float]
+) -> Tensor:
+    """A number of `fixture.toml`; where that is not read, that of its least element, if a float holds it."""
+    value = scalars.get(one.name)
+    if value is None:
+        summary = one.summary if isinstance(one, InspectedInput) else one
+        value = summary.min if summary is not None else None
+        if value is None or abs(value) >= 2**53 or value == 0 and "F" in dtype.name:
+            message = f"the number `{one.name}` in fixture.toml cannot be read here"
+            raise TensorError(message, "Python 3.11 reads it")
+    number = np.array(value, None if isinstance(value, float) else dtype.numpy())
+    return Tensor(dtype, (), number.astype(dtype.numpy()).reshape(1).view(np.uint8))
 
 
 def _join(one: InspectedInput | InspectedTensor, holders: list[_File]) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -59,7 +60,7 @@ class Run:
     def failure(self) -> ReplayError:
         """The errors as an exception."""
         if self.exit_code < 0:
-            ending = f"replay was ended by {signal.Signals(-self.exit_code).name}"
+            ending = f"replay was ended by {_signal_name(-self.exit_code)}"
             return ReplayError([*self.errors, ErrorText(ending)], self.exit_code)
         errors = self.errors or [ErrorText("\n".join(self.messages) or "replay told nothing")]
         kind = RevisionError if self.exit_code == UNTESTABLE else ReplayError
@@ -81,7 +82,9 @@ def run(
         command = [find(), *words, *(["--quiet"] if quiet else [])]
         command += [word for file in files.values() for word in ("--report", str(file))]
         code, text, reader, messages = _watch(command, environment or {})
-        written = {end: file.read_text() for end, file in files.items() if file.exists()}
+        written = {
+            end: file.read_text("utf-8", "replace") for end, file in files.items() if file.exists()
+        }
         return Run(code, text, written, reader.errors(), messages)
 
 
@@ -98,7 +101,8 @@ def _watch(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**variables, "NO_COLOR": "1", **environment},
+            # Whatever ends this process ends it, too.
+            env={**variables, "NO_COLOR": "1", "REPLAY_PARENT": str(os.getpid()), **environment},
             text=True,
             encoding="utf-8",
             errors="replace",
@@ -120,13 +124,29 @@ def _watch(
         for line in process.stderr:
             if not reader.takes(line.rstrip("\n")):
                 messages = [*messages[-9:], line.rstrip("\n")]
-                sys.stderr.write(line)
-                sys.stderr.flush()
+                _tell(line)
         code = process.wait()
+        reading.join()
     finally:
         _end(process)
-    reading.join()
+        for stream in (process.stderr, stdout):
+            stream.close()
     return code, "".join(output), reader, messages
+
+
+def _tell(line: str) -> None:
+    """Passes a message on, where there is somebody to read it."""
+    # A daemon has no standard error, and that of others may be closed.
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        sys.stderr.write(line)
+        sys.stderr.flush()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -151,7 +171,7 @@ def read_document(kind: type[T], text: str) -> T:
     try:
         decode: Decoder = decoder(cast("Any", kind))
         value: T = decode(json.loads(text))
-    except DecodeError as error:
+    except (DecodeError, ValueError) as error:
         raise ProgramError(
             f"{find()} writes other JSON than gradreplay reads: {error}",
             "install the program and the package of one version: pip install --upgrade gradreplay",

@@ -473,7 +473,13 @@ def _place_jax(tensor: Tensor, device: str) -> Any:
     jax: Any = importlib.import_module("jax")
     # A copy: JAX may keep aligned memory of NumPy's instead of copying it.
     target = jax.devices("gpu" if device == "cuda" else device)[0]
-    return jax.device_put(np.array(tensor.array()), target)
+    elements = np.array(tensor.array())
+    if jax.dtypes.canonicalize_dtype(elements.dtype) != elements.dtype:
+        raise TensorError(
+            f"JAX makes {jax.dtypes.canonicalize_dtype(elements.dtype)} of {elements.dtype}",
+            "jax.config.update('jax_enable_x64', True) before the first array keeps 64 bits",
+        )
+    return jax.device_put(elements, target)
 
 
 def _strided(

@@ -211,7 +211,7 @@ def test_of_many_processes_on_one_folder_each_fixture_is_one_s_own() -> None:
 
 
 def test_a_folder_that_a_killed_process_was_writing_is_deleted_by_the_next() -> None:
-    left, lives = Path("fixtures/.step0.1.part"), Path("fixtures/.step1.1.part")
+    left, lives = Path(disk.beside("fixtures/step0")), Path(disk.beside("fixtures/step1"))
     for folder in (left, lives):
         folder.mkdir(parents=True)
         (folder / "inputs.safetensors").write_bytes(b"half")

@@ -11,6 +11,7 @@ import pytest
 from written import inspect
 
 from gradreplay import capture, tensors
+from gradreplay.capture import disk
 from gradreplay.capture.staged import Staged
 from gradreplay.tensors import TensorFileError
 
@@ -92,7 +93,7 @@ def test_outputs_of_unlike_widths_are_accepted_by_inspect(replay: str) -> None:
 def test_what_a_killed_process_left_is_cleared_away() -> None:
     folder = Path("fixtures/step0")
     folder.mkdir(parents=True)
-    (folder / ".expected.safetensors.1.part").write_bytes(b"half")
+    Path(disk.beside(str(folder / "expected.safetensors"))).write_bytes(b"half")
     with capture.step("fixtures/step{step}", step=0, strict=True):
         capture.function(np.copy, name="f", parameters=["x"])(np.zeros(2))
     capture.flush()

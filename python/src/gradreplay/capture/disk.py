@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,8 +22,8 @@ from ..tensors import TensorFileError
 # How a file that is not there yet is opened.
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
-# How the names of files and folders end that are not whole yet.
-_PART = ".part"
+# The names of files and folders that are not whole yet.
+_PART = re.compile(r"\..*\.[0-9a-f]{16}\.part", re.DOTALL)
 
 # Folders whose leftovers this process has deleted.
 _swept: set[str] = set()
@@ -35,7 +36,7 @@ class TakenError(Exception):
 def beside(path: str) -> str:
     """A name in the folder of `path` that nobody else has, for what becomes `path` once it is whole."""
     folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name}.{secrets.token_hex(8)}{_PART}")
+    return os.path.join(folder, f".{name}.{secrets.token_hex(8)}.part")
 
 
 def put_folder(
@@ -45,7 +46,7 @@ def put_folder(
     names in the folders `above`.
 
     The folder appears with all of them; the last stands for all. What a process left that died is
-    replaced, and other files in the folder stay.
+    replaced, and files of other names in the folder stay.
 
     Raises :class:`TakenError` if the last is there, whoever has written it and when;
     :class:`TensorFileError` or :class:`OSError` if it cannot be written. Then nothing is left of it."""
@@ -98,7 +99,7 @@ def _claim(made: str, home: str, names: Sequence[str], is_locked: bool) -> None:
     if not is_locked or os.path.lexists(f"{home}/{names[-1]}"):
         raise TakenError
     for left in os.listdir(home):
-        if left.endswith((".safetensors", _PART)):
+        if _PART.fullmatch(left):
             os.unlink(f"{home}/{left}")
     for name in names:
         os.replace(f"{made}/{name}", f"{home}/{name}")
@@ -116,9 +117,7 @@ def _sweep(parent: str) -> None:
         left = [
             entry.path
             for entry in entries
-            if entry.name.startswith(".")
-            and entry.name.endswith(_PART)
-            and entry.is_dir(follow_symlinks=False)
+            if _PART.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
         ]
     for path in left:
         with contextlib.suppress(OSError), opened(path, _FOLDER) as folder:
