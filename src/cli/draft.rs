@@ -667,7 +667,7 @@ fn quote_toml_list(texts: &[String]) -> String {
 }
 
 /// `text` as a string of TOML.
-fn quote_toml(text: &str) -> String {
+pub(super) fn quote_toml(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 

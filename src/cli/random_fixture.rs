@@ -9,6 +9,7 @@ use ::replay::fixture::{NewTensor, RandomInput, draw_random_inputs, write_safete
 use ::replay::harness::Harness;
 use ::replay::tensor::DType;
 
+use super::draft::quote_toml;
 use super::error::{CliResult, CommandError, ErrorContext};
 
 /// The sizes of random inputs, by name.
@@ -146,9 +147,4 @@ fn usual_scalar(name: &str, dtype: DType) -> Option<&'static str> {
         _ if has(&["drop"]) => "0.0",
         _ => return None,
     })
-}
-
-/// `text` as a string of TOML.
-fn quote_toml(text: &str) -> String {
-    toml::Value::from(text).to_string()
 }

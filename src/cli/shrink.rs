@@ -14,6 +14,7 @@ use ::replay::search::TestAnswer;
 use ::replay::shrink::{CutReport, FixtureShrinker, ShrinkAnswer};
 use clap::ValueEnum;
 
+use super::draft::quote_toml;
 use super::error::{CliResult, CommandError, ErrorContext, ErrorOwner};
 use super::exit;
 use super::out::{print, println};
@@ -300,9 +301,4 @@ impl CutOrigin<'_> {
         facts.extend(own.map(|(key, value)| (key.to_owned(), value)));
         Ok(facts)
     }
-}
-
-/// `text` as a string of TOML.
-fn quote_toml(text: &str) -> String {
-    toml::Value::from(text).to_string()
 }
