@@ -57,6 +57,11 @@ class Run:
     # The last messages, for an end that no error tells of.
     messages: Sequence[str]
 
+    @property
+    def is_answer(self) -> bool:
+        """Whether its document is an answer, for all that was asked for."""
+        return self.exit_code in (0, 1, UNTESTABLE)
+
     def failure(self) -> ReplayError:
         """The errors as an exception."""
         if self.exit_code < 0:

@@ -119,7 +119,7 @@ pub fn install_seccomp_filter(ancestors: &[Pid], connections: Connections) -> io
 /// # Errors
 /// As for [`install_seccomp_filter`].
 pub fn shield_from_forks() -> io::Result<()> {
-    let refused = build_refusing_program(refused_process_calls(&[super::current_pid()]));
+    let refused = refused_process_calls(&[super::current_pid()]).and_then(build_refusing_program);
     install_filter_programs(refused.map(|program| vec![program]))
 }
 
@@ -177,13 +177,13 @@ fn build_filter_programs(
         }
         Connections::All => {}
     }
-    let refused = build_refusing_program(Ok(refused_rules))?;
+    let refused = build_refusing_program(refused_rules)?;
     let told = build_telling_program(this)?;
     Ok([refused, told].into_iter().chain(build_number_filter()).collect())
 }
 
-fn build_refusing_program(rules: Result<Rules, BackendError>) -> Result<BpfProgram, BackendError> {
-    compile_filter_rules(rules?, SeccompAction::Errno(libc::EPERM as u32))
+fn build_refusing_program(rules: Rules) -> Result<BpfProgram, BackendError> {
+    compile_filter_rules(rules, SeccompAction::Errno(libc::EPERM as u32))
 }
 
 fn build_telling_program(this: Pid) -> Result<BpfProgram, BackendError> {
@@ -408,7 +408,7 @@ mod tests {
     #[test]
     fn a_fork_of_a_shielded_process_cannot_reach_it_and_is_told_if_it_kills_itself() {
         let mut programs = build_filter_programs(&[30], 31, Connections::None).unwrap();
-        programs.push(build_refusing_program(refused_process_calls(&[31])).unwrap());
+        programs.push(refused_process_calls(&[31]).and_then(build_refusing_program).unwrap());
         programs.push(build_telling_program(32).unwrap());
         let kill = |process, signal| verdict(&programs, libc::SYS_kill, [process, signal, 0]);
         assert_eq!([30, -30, 31, -31, -1].map(|process| kill(process, libc::SIGTERM)), [REFUSE; 5]);
