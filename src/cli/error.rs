@@ -17,6 +17,7 @@ use ::replay::cuda::sanitizer::SanitizerError;
 use ::replay::fixture::FixtureError;
 use ::replay::harness::{HarnessError, TextSpot};
 use ::replay::history::HistoryError;
+use ::replay::process::interruption;
 use ::replay::report::{ReportLine, Text};
 use ::replay::shrink::ShrinkError;
 use ::replay::snapshot::SnapshotError;
@@ -249,6 +250,9 @@ impl From<ReplayError> for CommandError {
     fn from(error: ReplayError) -> CommandError {
         match error {
             ReplayError::Fixture(error) => error.into(),
+            _ if interruption::noted_signal().is_some() => {
+                CommandError::new("interrupted").of_kind(ErrorOwner::User)
+            }
             error => CommandError::from_error(&error).with_hints(error.hint()),
         }
     }

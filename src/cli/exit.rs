@@ -2,13 +2,12 @@
 
 use std::os::unix::process::parent_id;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicI32, Ordering};
 
+use ::replay::process::interruption;
+use ::replay::report::Standing;
 use rustix::process::Signal;
 
 use super::out;
-
-use ::replay::report::Standing;
 
 /// Nothing diverged, nothing failed.
 pub const SUCCESS: u8 = 0;
@@ -79,10 +78,9 @@ fn end_by(signal: i32) -> ! {
 
 /// The exit code `code`. An interrupted process ends by its signal instead.
 pub fn leave_with(code: u8) -> ExitCode {
-    match (code, INTERRUPTED_BY.load(Ordering::Relaxed)) {
-        (INTERRUPTED, 0) => end_by(libc::SIGINT),
-        (INTERRUPTED, signal) => end_by(signal),
-        (code, _) => ExitCode::from(code),
+    match code {
+        INTERRUPTED => end_by(interruption::noted_signal().unwrap_or(libc::SIGINT)),
+        code => ExitCode::from(code),
     }
 }
 
@@ -131,29 +129,6 @@ pub fn end_with_parent() {
     if asked.is_ok() && parent_id().to_string() != parent {
         end_by(libc::SIGTERM);
     }
-}
-
-/// The signal by which the user wants this process to end; 0 for none.
-static INTERRUPTED_BY: AtomicI32 = AtomicI32::new(0);
-
-/// From now on Ctrl-C and SIGTERM are noted. They end the process only the second time: tasks on other machines have to
-/// end first, and what was found is to be written.
-#[allow(unsafe_code)]
-pub fn note_interruptions() {
-    extern "C" fn noted(signal: i32) {
-        if INTERRUPTED_BY.swap(signal, Ordering::Relaxed) != 0 {
-            end_by(signal);
-        }
-    }
-    for signal in [libc::SIGINT, libc::SIGTERM] {
-        // SAFETY: the handler calls async-signal-safe functions alone.
-        unsafe { libc::signal(signal, noted as *const () as libc::sighandler_t) };
-    }
-}
-
-/// Whether an interruption was noted.
-pub fn is_interrupted() -> bool {
-    INTERRUPTED_BY.load(Ordering::Relaxed) != 0
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use ::replay::fixture::{CUT_FILE, Fixture, harness_from};
+use ::replay::process::interruption;
 use ::replay::report::{
     self, Revision, ShrinkEntry, WrittenFixture, describe_finding, list_cut_facts,
     render_shrink_json, render_shrink_text, shrink_tried_line,
@@ -113,13 +114,13 @@ pub fn run_shrink(args: &ShrinkArgs, session: &Session) -> CliResult<u8> {
         output: args.output.clone(),
         check: args.check.into(),
         most_tries: args.max_tries.get(),
-        is_interrupted: &exit::is_interrupted,
+        is_interrupted: &|| interruption::noted_signal().is_some(),
     };
     progress.say(format!("replaying {}", args.fixture.display()));
     let answer = shrinker.shrink(&mut |tried| {
         if tried.answer == TestAnswer::Bad {
             // From here on there is something to write.
-            exit::note_interruptions();
+            interruption::note_interruptions();
         }
         progress.say(shrink_tried_line(tried));
     })?;
@@ -159,7 +160,7 @@ pub fn run_shrink(args: &ShrinkArgs, session: &Session) -> CliResult<u8> {
 }
 
 fn answer_exit_code(answer: &ShrinkAnswer) -> u8 {
-    if exit::is_interrupted() {
+    if interruption::noted_signal().is_some() {
         return exit::INTERRUPTED;
     }
     match answer {

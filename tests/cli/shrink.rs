@@ -1,6 +1,10 @@
 //! `replay shrink`: the smallest fixture with a finding, and every reason for none.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use replay::tensor::DType;
 
@@ -183,4 +187,56 @@ fn what_cannot_be_asked_for_is_refused_before_anything_is_replayed() {
     error: there is no fixture folder fixtures/absent
     hint: a fixture is a folder with fixture.toml and *.safetensors
     ");
+}
+
+/// Whether `child` has a handler for SIGTERM: from its first finding on.
+fn notes_interruptions(child: &Child) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+    caught >> (libc::SIGTERM - 1) & 1 == 1
+}
+
+/// The end of `child`, which must come long before the time of a replay is over.
+fn await_end(child: &mut Child) -> ExitStatus {
+    let started = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if started.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("the interruption did not end it");
+        }
+        sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_interruption_writes_what_was_found_though_a_replay_hangs() {
+    let env = TestEnv::new().with_kernel(RIGHT, CALL);
+    let hanging = RIGHT
+        .replace("2 * x[i]", "(i == 2 ? 3 : 2) * x[i]")
+        .replace("{ int i", "{ volatile bool hangs = n > 3 && n < 8; while (hangs) {}\n int i");
+    env.repo.commit_file("k.cu", &hanging, "Hang on four to seven elements");
+    let ones: Vec<u8> = [1f32; 8].iter().flat_map(|x| x.to_le_bytes()).collect();
+    env.write_fixture("eight", &[("x", DType::F32, &[8], &ones)]);
+    let words = ["shrink", "fixtures/eight", "--against", "main~1", "--timeout", "600"];
+    let mut command = env.command(&words);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    while !notes_interruptions(&child) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before a finding");
+        sleep(Duration::from_millis(20));
+    }
+    // The tries with four elements and more follow at once.
+    sleep(Duration::from_secs(1));
+    assert!(child.try_wait().unwrap().is_none(), "no replay hangs");
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+    assert_eq!(await_end(&mut child).signal(), Some(libc::SIGINT));
+    let small = env.replay(&["fixtures/eight-small", "--against", "main~1"]);
+    assert!(small.stdout.ends_with("diverged: y (wrong)\n"), "{}", small.text());
+    let written = fs::read_to_string(env.path("fixtures/eight-small/fixture.toml")).unwrap();
+    assert!(written.contains("cut = { n = \"3 of 8\" }"), "{written}");
 }

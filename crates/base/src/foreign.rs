@@ -24,7 +24,7 @@ use crate::process::memory::MemoryExcess;
 use crate::process::tracer::RefusedCall;
 use crate::process::tree::{self, End};
 use crate::process::walls::{Sandbox, Walls};
-use crate::process::{self, Pid};
+use crate::process::{self, Pid, interruption};
 
 pub use self::bounded_text::{Bounded, omission_note};
 pub use self::keeper::run_program_keeper;
@@ -110,7 +110,7 @@ impl Finished {
 /// Why a program has no ending.
 #[derive(Debug)]
 pub enum KeeperError {
-    /// The system refused the keeper, or a pipe to it, or ended it.
+    /// The system refused the keeper, or a pipe to it, or ended it; or the user did.
     Keeper(io::Error),
     /// The system refused the program.
     Program(io::Error),
@@ -164,7 +164,7 @@ impl Keeper {
     /// Runs `program` to its end within `bounds`.
     ///
     /// # Errors
-    /// [`KeeperError`] if it cannot be started, or the system ends its keeper.
+    /// [`KeeperError`] if it cannot be started, the system ends its keeper, or the user interrupts it.
     pub fn run(
         &self,
         program: &ForeignProgram,
@@ -240,8 +240,14 @@ impl Kept {
                 late = true;
                 break;
             }
-            let files = [0, 1, 2].map(|index| is_open[index].then(|| self.streams[index].as_fd()));
+            let [keeper, stdout, stderr] =
+                [0, 1, 2].map(|index| is_open[index].then(|| self.streams[index].as_fd()));
+            let files = [keeper, stdout, stderr, interruption::interruption_event()];
             let ready = process::wait_for(files, Some(left)).map_err(KeeperError::Keeper)?;
+            if ready[3] {
+                self.end();
+                return Err(KeeperError::Keeper(interruption::interruption_error()));
+            }
             for (index, file) in self.streams.iter_mut().enumerate().filter(|(i, _)| ready[*i]) {
                 let mut buffer = [0; 16 << 10];
                 match file.read(&mut buffer) {

@@ -7,6 +7,7 @@
 
 mod container;
 pub mod environment;
+pub mod interruption;
 pub mod memory;
 pub mod seccomp_filter;
 pub mod tracer;

@@ -18,12 +18,12 @@ use ::replay::bisect::{LogStep, SearchTarget, list_log_work};
 use ::replay::cache::Cache;
 use ::replay::cluster::{ClusterError, Folder, Task, TaskPool};
 use ::replay::history::{Commit, CommitId, History};
+use ::replay::process::interruption;
 use ::replay::report;
 use ::replay::search::{SearchState, TestAnswer};
 use serde::{Deserialize, Serialize};
 
 use super::error::{CliResult, CommandError, ErrorContext};
-use super::exit;
 use super::out;
 use super::progress::Progress;
 use super::session;
@@ -93,14 +93,11 @@ impl ClusterCommand<'_> {
         let folder = Folder::open(&settings.folder.join(name))?;
         let scheduler = settings.scheduler();
         let width = settings.width;
-        let task_pool = TaskPool::open(
-            folder,
-            scheduler,
-            worker_command_words(settings)?,
-            width,
-            &exit::is_interrupted,
-        )?;
-        exit::note_interruptions();
+        let task_pool =
+            TaskPool::open(folder, scheduler, worker_command_words(settings)?, width, &|| {
+                interruption::noted_signal().is_some()
+            })?;
+        interruption::note_interruptions();
         let doing = String::new();
         Ok(ClusterCommand {
             task_pool,

@@ -12,7 +12,7 @@ use super::{
     Bounded, ForeignProgram, Keeper, KeeperError, KeeperReport, ProgramBounds, ProgramEnd,
     parse_keeper_reports,
 };
-use crate::process;
+use crate::process::{self, interruption};
 
 /// How long a keeper may take to end the leftover processes of one request.
 const SWEEPING: Duration = Duration::from_secs(10);
@@ -68,6 +68,9 @@ impl Served {
 
     /// Waits until the program sends something, one of `extra_files` can be read, or `timeout` is over. Adds
     /// the bytes to `received`. False once it will send no more.
+    ///
+    /// # Errors
+    /// Where the system refuses to wait, or the user interrupts.
     pub fn receive(
         &mut self,
         received: &mut Vec<u8>,
@@ -75,9 +78,13 @@ impl Served {
         timeout: Duration,
     ) -> io::Result<bool> {
         let [first, second] = extra_files;
-        let files =
-            [Some(self.socket.as_fd()), self.prints.then(|| self.printing.as_fd()), first, second];
+        let printing = self.prints.then(|| self.printing.as_fd());
+        let interruption = interruption::interruption_event();
+        let files = [Some(self.socket.as_fd()), printing, first, second, interruption];
         let ready = process::wait_for(files, Some(timeout))?;
+        if ready[4] {
+            return Err(interruption::interruption_error());
+        }
         let mut buffer = [0; 16 << 10];
         if ready[1] {
             match self.printing.read(&mut buffer) {
