@@ -5,6 +5,8 @@ use replay::frontend::Precision;
 use replay::runtime::report::{AccessFinding, FoundKind};
 use replay::worker::Ending;
 
+use crate::common::gpu_lab::{Device, MINUTE, Small, checksum, lab, shared_cache};
+
 use super::project::elements;
 use super::public::{Public, Tensor, numbers, on_a_gpu};
 
@@ -408,6 +410,117 @@ fn thrust_chooses_moves_and_finds_items() {
     public(10).assert_gives("out", &expected, 0.0);
 }
 
+/// The numbers of `thrust::minstd_rand` from `seed` on.
+fn minstd_numbers(seed: u64) -> impl Iterator<Item = u64> {
+    std::iter::successors(Some(seed * 48271 % 2147483647), |x| Some(x * 48271 % 2147483647))
+}
+
+#[test]
+fn thrust_divides_merges_searches_and_draws() {
+    let x = input64();
+    let (mut a, mut b) = (x[..100].to_vec(), x[100..160].to_vec());
+    let (positive, others): (Vec<f64>, Vec<f64>) = a.iter().partition(|&&x| x > 0.0);
+    a.sort_by(f64::total_cmp);
+    b.sort_by(f64::total_cmp);
+    let mut merged = [a.as_slice(), &b].concat();
+    merged.sort_by(f64::total_cmp);
+    let below = |value: f64| a.partition_point(|&x| x < value) as f64;
+    let upto = |value: f64| a.partition_point(|&x| x <= value) as f64;
+    // As often as in the range that has more, or fewer, of them.
+    let count = |items: &[f64], value: f64| items.iter().filter(|&&x| x == value).count();
+    let mut values = merged.clone();
+    values.dedup();
+    let repeated = |times: &dyn Fn(usize, usize) -> usize| -> Vec<f64> {
+        let runs = values
+            .iter()
+            .map(|&value| std::iter::repeat_n(value, times(count(&a, value), count(&b, value))));
+        runs.flatten().collect()
+    };
+    let common = repeated(&|a, b| a.min(b));
+    let united = repeated(&|a, b| a.max(b));
+    let alone = repeated(&|a, b| b.saturating_sub(a));
+    let mut expected = vec![0.0; 1616];
+    let mut put = |at: usize, items: &[f64]| expected[at..at + items.len()].copy_from_slice(items);
+    put(0, &positive);
+    put(positive.len(), &others.iter().rev().copied().collect::<Vec<_>>());
+    put(100, &positive);
+    put(100 + positive.len(), &others);
+    put(200, &merged);
+    put(400, &b.iter().map(|&value| below(value)).collect::<Vec<_>>());
+    put(500, &x[100..160].iter().map(|&value| upto(value)).collect::<Vec<_>>());
+    put(600, &common);
+    put(700, &united);
+    put(900, &alone);
+    for (run, items) in x[..100].chunks(7).enumerate() {
+        let sums = running(items);
+        put(1000 + 7 * run, &sums);
+        put(1100 + 7 * run, &[1.0]);
+        let behind: Vec<f64> = sums[..items.len() - 1].iter().map(|sum| 1.0 + sum).collect();
+        put(1101 + 7 * run, &behind);
+    }
+    put(1200, &running(&x[..20]).iter().map(|sum| 2.0 * sum).collect::<Vec<_>>());
+    let chosen = |x: &f64| if *x > 0.0 { 2.0 * x } else { 0.0 };
+    put(1220, &x[..20].iter().map(chosen).collect::<Vec<_>>());
+    put(1240, &x[..20].iter().rev().copied().collect::<Vec<_>>());
+    let unit = |drawn: u64| (drawn - 1) as f64 / 2147483646.0;
+    let numbers: Vec<f64> = minstd_numbers(7).take(50).map(|n| 4.0 * unit(n) - 1.0).collect();
+    put(1300, &numbers);
+    put(1400, &positive);
+    let drawn: Vec<u64> = minstd_numbers(1).skip(9999).take(3).collect();
+    // The C++ standard names this one.
+    assert_eq!(drawn[0], 399268537);
+    let first_apart = a.iter().zip(&merged).position(|(one, other)| one != other);
+    let lengths = [positive.len(), common.len(), united.len(), alone.len(), positive.len()];
+    put(1600, &lengths.map(|length| length as f64));
+    let told = [
+        drawn[0] as f64 / 1024.0,
+        (6.0 * unit(drawn[1])).floor() + 1.0,
+        // Of the upper half, which is mirrored.
+        ((drawn[2] - 1) as f64 - 0.5) / 2147483645.0,
+        f64::from(u8::from(a.contains(&0.25))),
+        0.0,
+        1.0,
+        0.0,
+        first_apart.unwrap() as f64,
+        1.0,
+        5.0,
+        below(2.0),
+    ];
+    put(1605, &told);
+    public(12).assert_gives("out", &expected, 1e-6);
+}
+
+#[test]
+fn kernels_search_sort_and_draw_with_thrust_as_by_hand() {
+    let thrust = "#include <thrust/binary_search.h>\n#include <thrust/random.h>\n#include <thrust/sort.h>\n\
+        __global__ void k(const float* x, float* out, int n) {\n\
+          __shared__ float sorted[64];\n\
+          sorted[threadIdx.x] = x[threadIdx.x];\n\
+          __syncthreads();\n\
+          if (threadIdx.x == 0) thrust::sort(thrust::seq, sorted, sorted + n);\n\
+          __syncthreads();\n\
+          float* place = thrust::lower_bound(thrust::seq, sorted, sorted + n, x[threadIdx.x]);\n\
+          thrust::minstd_rand engine(threadIdx.x + 1);\n\
+          thrust::uniform_real_distribution<float> unit;\n\
+          engine.discard(threadIdx.x);\n\
+          out[threadIdx.x] = (float)(place - sorted) + unit(engine);\n\
+        }\n";
+    let by_hand = "__global__ void k(const float* x, float* out, int n) {\n\
+          int below = 0;\n\
+          for (int i = 0; i < n; i++) below += x[i] < x[threadIdx.x];\n\
+          unsigned long long state = threadIdx.x + 1;\n\
+          for (unsigned i = 0; i <= threadIdx.x; i++) state = state * 48271 % 2147483647;\n\
+          out[threadIdx.x] = (float)below + (float)(state - 1) / 2147483648.f;\n\
+        }\n";
+    let cache = shared_cache();
+    let numbers = &input()[..64];
+    let checksum_of = |source: &str| {
+        let small = Small::floats_of(source, "k<<<1, n>>>(x, out, n);", numbers);
+        checksum(&small.replay(&lab(&cache, Device::Cpu, MINUTE)))
+    };
+    assert_eq!(checksum_of(thrust), checksum_of(by_hand));
+}
+
 #[test]
 fn groups_of_lanes_by_a_label_and_packs_of_8_bit_numbers_are_there() {
     let x = input64();
@@ -432,6 +545,7 @@ fn the_host_computes_cub_s_and_thrust_s_algorithms_over_the_memory_of_a_gpu() {
             cub_reduces_scans_and_sorts_device_memory,
             thrust_runs_over_device_vectors,
             thrust_chooses_moves_and_finds_items,
+            thrust_divides_merges_searches_and_draws,
             groups_of_lanes_by_a_label_and_packs_of_8_bit_numbers_are_there,
         ],
     );

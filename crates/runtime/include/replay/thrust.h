@@ -3,7 +3,8 @@
 
 #include <vector>
 
-#include "replay/thrust_selection.h"
+#include "replay/thrust_order.h"
+#include "replay/thrust_random.h"
 
 namespace thrust {
 

@@ -1,6 +1,7 @@
 // Thrust's common algorithms. Thrust: "Algorithms". Each is a kernel of one thread, from first to
 // last. Reductions take tiles of 4096 items as CUB's do (replay/cub_operators.h), and combine those in
-// pairs. Algorithms over the host's iterators run on the host. replay/thrust_selection.h has more.
+// pairs. Algorithms over the host's iterators run on the host. replay/thrust_selection.h and
+// replay/thrust_order.h have more.
 #pragma once
 
 #include "replay/cub_operators.h"

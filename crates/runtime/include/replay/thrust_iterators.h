@@ -72,6 +72,12 @@ class device_reference {
   T* at_;
 };
 
+template <class T> device_ptr<T> device_malloc(size_t count) {
+  T* at = nullptr;
+  cudaMalloc(&at, count * sizeof(T));
+  return device_ptr<T>(at);
+}
+template <class T> void device_free(const device_ptr<T>& at) { cudaFree(const_cast<void*>((const void*)at.get())); }
 template <class T> device_ptr<T> device_pointer_cast(T* at) { return device_ptr<T>(at); }
 template <class T> T* raw_pointer_cast(T* at) { return at; }
 template <class T> T* raw_pointer_cast(const device_ptr<T>& at) { return at.get(); }
@@ -179,6 +185,33 @@ class constant_iterator {
 };
 template <class T> constant_iterator<T> make_constant_iterator(T value) { return constant_iterator<T>(value); }
 
+/// Forgets what is written.
+class discard_iterator {
+ public:
+  struct sink {
+    template <class T> const sink& operator=(const T&) const { return *this; }
+  };
+  using iterator_category = ::std::random_access_iterator_tag;
+  using value_type = sink;
+  using difference_type = ptrdiff_t;
+  using pointer = const sink*;
+  using reference = sink;
+  explicit discard_iterator(difference_type at = 0) : at_(at) {}
+  sink operator*() const { return {}; }
+  sink operator[](difference_type) const { return {}; }
+  discard_iterator& operator++() { return ++at_, *this; }
+  discard_iterator operator+(difference_type n) const { return discard_iterator(at_ + n); }
+  difference_type operator-(const discard_iterator& other) const { return at_ - other.at_; }
+  bool operator==(const discard_iterator& other) const { return at_ == other.at_; }
+  bool operator!=(const discard_iterator& other) const { return at_ != other.at_; }
+
+ private:
+  difference_type at_;
+};
+inline discard_iterator make_discard_iterator(ptrdiff_t at = 0) { return discard_iterator(at); }
+using ::std::advance;
+using ::std::distance;
+
 /// The memory behind an iterator, the device's or the host's, and its replacement in kernels.
 template <class I> struct replay_place {
   static constexpr bool on_device = false, anywhere = false;
@@ -191,6 +224,10 @@ template <class T> struct replay_place<device_ptr<T>> {
 template <class T> struct replay_place<counting_iterator<T>> {
   static constexpr bool on_device = false, anywhere = true;
   static counting_iterator<T> raw(const counting_iterator<T>& at) { return at; }
+};
+template <> struct replay_place<discard_iterator> {
+  static constexpr bool on_device = false, anywhere = true;
+  static discard_iterator raw(const discard_iterator& at) { return at; }
 };
 template <class T> struct replay_place<constant_iterator<T>> {
   static constexpr bool on_device = false, anywhere = true;

@@ -230,5 +230,3 @@ bool replay_all_of(bool on, cudaStream_t stream, I first, I last, F holds) {
 REPLAY_POLICIES(all_of)
 
 }  // namespace thrust
-#undef REPLAY_POLICIES
-#undef REPLAY_THRUST_SITE

@@ -1,5 +1,5 @@
 // Thrust's iterators over several ranges, and over one in another order. Thrust: "zip_iterator",
-// "permutation_iterator". An item of a zip is a tuple of references.
+// "permutation_iterator", "reverse_iterator". An item of a zip is a tuple of references.
 #pragma once
 
 #include <tuple>
@@ -96,6 +96,35 @@ template <class E, class I> struct replay_place<permutation_iterator<E, I>> {
   static auto raw(const permutation_iterator<E, I>& at) {
     return make_permutation_iterator(replay_raw(at.items()), replay_raw(at.order()));
   }
+};
+
+/// The items before `end`, the last one first.
+template <class I>
+class reverse_iterator {
+ public:
+  using iterator_category = ::std::random_access_iterator_tag;
+  using value_type = replay_value<I>;
+  using difference_type = ptrdiff_t;
+  using pointer = const value_type*;
+  using reference = decltype(::std::declval<const I&>()[0]);
+
+  explicit reverse_iterator(I end) : end_(end) {}
+  reference operator*() const { return (*this)[0]; }
+  reference operator[](difference_type i) const { return end_[-1 - i]; }
+  reverse_iterator operator+(difference_type n) const { return reverse_iterator(end_ + -n); }
+  reverse_iterator& operator++() { return *this = *this + 1; }
+  difference_type operator-(const reverse_iterator& other) const { return other.end_ - end_; }
+  bool operator==(const reverse_iterator& other) const { return end_ == other.end_; }
+  bool operator!=(const reverse_iterator& other) const { return end_ != other.end_; }
+  I base() const { return end_; }
+
+ private:
+  I end_;
+};
+template <class I> reverse_iterator<I> make_reverse_iterator(I end) { return reverse_iterator<I>(end); }
+template <class I> struct replay_place<reverse_iterator<I>> {
+  static constexpr bool on_device = replay_place<I>::on_device, anywhere = replay_place<I>::anywhere;
+  static auto raw(const reverse_iterator<I>& at) { return make_reverse_iterator(replay_raw(at.base())); }
 };
 
 }  // namespace thrust

@@ -5,6 +5,7 @@ void run_vectors(const float* x, float* out);
 void run_barriers(const float* x, float* out);
 void run_selection(const float* x, float* out);
 void run_groups(const float* x, float* out);
+void run_order(const float* x, float* out);
 
 // One way in.
 static void run(int which, const float* x, float* out) {
@@ -16,4 +17,5 @@ static void run(int which, const float* x, float* out) {
   if (which == 9) run_barriers(x, out);
   if (which == 10) run_selection(x, out);
   if (which == 11) run_groups(x, out);
+  if (which == 12) run_order(x, out);
 }
