@@ -189,6 +189,87 @@ fn what_cannot_be_asked_for_is_refused_before_anything_is_replayed() {
     ");
 }
 
+#[test]
+fn a_wrong_access_to_memory_is_cut_to_what_it_needs() {
+    let beside = RIGHT.replace("2 * x[i]", "2 * x[n > 2 && i == n - 1 ? n : i]");
+    let env = TestEnv::new().with_kernel(&beside, CALL);
+    let numbers: Vec<u8> = (0u8..8).map(f32::from).flat_map(f32::to_le_bytes).collect();
+    env.write_fixture("eight", &[("x", DType::F32, &[8], &numbers)]);
+    insta::assert_snapshot!(shrink(&env, "fixtures/eight -o beside").text(), @"
+    exit code 0
+    --- stdout
+    eight at the working tree
+
+    finding
+      before  the replay fails: depends on unwritten memory
+      after   the replay fails: depends on unwritten memory
+
+    sizes
+      n  8 -> 3  at least 3 are needed
+                 tried: 4-6 too; 1, 2 not
+
+    values
+      x  zeros
+
+    cut: 96 B -> 76 B, 9 tries
+
+    replay beside
+    replay beside --snapshot && replay accept
+    ");
+    let racing = "__global__ void twice(const float* x, float* y, int n) {\n\
+                  __shared__ float last;\n\
+                  int i = threadIdx.x;\n\
+                  last = x[i];\n\
+                  __syncthreads();\n\
+                  y[i] = last;\n\
+                  }\n";
+    env.repo.commit_file("k.cu", racing, "Share the last one");
+    insta::assert_snapshot!(shrink(&env, "fixtures/eight -o racing").text(), @"
+    exit code 0
+    --- stdout
+    eight at the working tree
+
+    finding
+      before  y depends on the order of blocks and threads
+      after   y depends on the order of blocks and threads
+
+    sizes
+      n  8 -> 2  more than one is needed
+                 tried: 3-5 too; 1 not
+
+    values
+      x  zero at 1 element
+
+    cut: 96 B -> 72 B, 10 tries
+
+    replay racing
+    replay racing --snapshot && replay accept
+    ");
+    let unread = racing.replace("y[i] = last", "y[i] = 2 * x[i]");
+    env.repo.commit_file("k.cu", &unread, "Keep the last one");
+    insta::assert_snapshot!(shrink(&env, "fixtures/eight -o unread").text(), @"
+    exit code 0
+    --- stdout
+    eight at the working tree
+
+    finding
+      before  race on shared memory last
+      after   race on shared memory last
+
+    sizes
+      n  8 -> 2  more than one is needed
+                 tried: 3-5 too; 1 not
+
+    values
+      x  zero at 1 element
+
+    cut: 96 B -> 72 B, 10 tries
+
+    replay unread
+    replay unread --snapshot && replay accept
+    ");
+}
+
 /// Whether `child` has a handler for SIGTERM: from its first finding on.
 fn notes_interruptions(child: &Child) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
