@@ -44,8 +44,7 @@ impl Cache {
         for kind in CacheKind::ALL {
             for (path, metadata) in self.entries(kind)? {
                 if is_old(&metadata, age) {
-                    fs::remove_file(&path)
-                        .map_err(|source| cache_io_error("remove", &path, source))?;
+                    remove_cached_path(&path, &metadata)?;
                     removed.entries += 1;
                     removed.bytes += metadata.len();
                 }
@@ -59,6 +58,30 @@ impl Cache {
         }
         for (path, metadata) in self.left_behind()? {
             remove_cached_path(&path, &metadata)?;
+        }
+        Ok(removed)
+    }
+
+    /// Removes entries, the oldest first, until the others have at most `most_bytes`.
+    ///
+    /// # Errors
+    /// [`CacheError`], with the system's reason.
+    pub fn shrink(&self, most_bytes: u64) -> Result<Usage, CacheError> {
+        let mut entries = Vec::new();
+        for kind in CacheKind::ALL {
+            entries.extend(self.entries(kind)?);
+        }
+        entries.sort_by_cached_key(|(path, metadata)| (metadata.modified().ok(), path.clone()));
+        let mut bytes: u64 = entries.iter().map(|(_, metadata)| metadata.len()).sum();
+        let mut removed = Usage::default();
+        for (path, metadata) in entries {
+            if bytes <= most_bytes {
+                break;
+            }
+            remove_cached_path(&path, &metadata)?;
+            bytes -= metadata.len();
+            removed.entries += 1;
+            removed.bytes += metadata.len();
         }
         Ok(removed)
     }
@@ -303,5 +326,27 @@ mod tests {
         assert_eq!(cache.collect(Duration::from_secs(60)).unwrap().entries, 0);
         assert_eq!(cache.collect(Duration::ZERO).unwrap().entries, 1);
         assert_eq!(cache.read(CacheKind::Outcome, KEY), None);
+    }
+
+    #[test]
+    fn shrinking_removes_the_oldest_entries_until_the_others_fit() {
+        let (_folder, cache) = cache();
+        cache.clear().unwrap();
+        let keys = ["1", "2", "3"].map(|digit| digit.repeat(64));
+        let now = SystemTime::now();
+        for (age, key) in keys.iter().enumerate() {
+            cache.write(CacheKind::Outcome, key, b"the same size").unwrap();
+            let path = cache.root().join(CacheKind::Outcome.name()).join(key);
+            let written = now - Duration::from_secs(age as u64);
+            fs::File::options().write(true).open(path).unwrap().set_modified(written).unwrap();
+        }
+        let usage = cache.usage().unwrap();
+        let (_, whole) = usage.iter().find(|(kind, _)| *kind == CacheKind::Outcome).unwrap();
+        assert_eq!(cache.shrink(whole.bytes).unwrap(), Usage::default());
+        let removed = cache.shrink(whole.bytes - 1).unwrap();
+        assert_eq!(removed, Usage { entries: 1, bytes: whole.bytes / 3 });
+        let kept = keys.each_ref().map(|key| cache.read(CacheKind::Outcome, key).is_some());
+        assert_eq!(kept, [true, true, false]);
+        assert_eq!(cache.shrink(0).unwrap().entries, 2);
     }
 }
