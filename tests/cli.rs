@@ -34,6 +34,7 @@ mod pages;
 mod races;
 mod revisions;
 mod series;
+mod settings;
 mod shrink;
 mod strangers;
 mod streams;

@@ -31,6 +31,7 @@ DOCUMENTS = {
     "shrink": "Shrinking",
     "inspect": "Inspection",
     "explain": "Explanation",
+    "config": "Configuration",
     "bisect": "SearchEvent",
 }
 

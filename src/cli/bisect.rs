@@ -29,14 +29,12 @@ use super::project::{Project, RequestedRevision};
 use super::replay::CheckArg;
 use super::report_file::{FileFormat, ReportFiles};
 use super::run_record::{self, run_record};
-use super::session::{Session, parse_jobs_arg};
+use super::session::Session;
+use super::settings::values::parse_jobs_arg;
 use super::snapshot::must_be_there;
 
 /// The formats of the answer of a search in a file.
 pub const FILES: [FileFormat; 3] = [FileFormat::Html, FileFormat::Json, FileFormat::Markdown];
-
-/// More jobs than this hardly save rounds.
-const MOST_JOBS: usize = 8;
 
 /// The arguments of `replay bisect`.
 #[derive(Debug, clap::Args)]
@@ -68,7 +66,7 @@ pub struct BisectArgs {
     on: OnArg,
     /// Commits that are tested at a time [default: one a core, at most 8]
     #[arg(short, long, value_name = "N", value_parser = parse_jobs_arg, allow_negative_numbers = true)]
-    jobs: Option<NonZeroUsize>,
+    pub jobs: Option<NonZeroUsize>,
     /// Follow only the first parent of merges
     #[arg(long)]
     first_parent: bool,
@@ -100,7 +98,7 @@ pub struct BisectArgs {
 
 impl BisectArgs {
     fn search_options(&self) -> SearchOptions {
-        SearchOptions { on: self.on.into(), jobs: self.jobs, first_parent: self.first_parent }
+        SearchOptions { on: self.on.into(), first_parent: self.first_parent }
     }
 
     /// Refuses a search for gradients without a check of them.
@@ -112,7 +110,8 @@ impl BisectArgs {
         Err(CommandError::new(
             "`--on gradient` searches by gradients, and `--gradients off` leaves them out",
         )
-        .with_hint("leave out `--gradients off`, or search by outputs: `--on wrong`"))
+        .with_hint("leave out `--gradients off`, or search by outputs: `--on wrong`")
+        .with_hints(session.settings().gradients.origin.hint()))
     }
 
     /// Loads the named fixtures.
@@ -395,8 +394,14 @@ fn run_on_cluster(
         }
         BisectEnds::Claimed { good, bad }
     };
-    let jobs = args.jobs.map(NonZeroUsize::get);
-    cluster::run_bisect_on_cluster(&args.cluster, history, targets, &ends, args.first_parent, jobs)
+    cluster::run_bisect_on_cluster(
+        &args.cluster,
+        session,
+        history,
+        targets,
+        &ends,
+        args.first_parent,
+    )
 }
 
 /// Finds the defective end of a search without claims.
@@ -483,7 +488,7 @@ pub fn find_fixture_culprit(
     let targets =
         vec![SearchTarget { subject: project.subject.clone(), spec: project.origin.spec.clone() }];
     let good_end = history.resolve(sought.trusted)?;
-    let options = SearchOptions { on: sought.on, jobs: None, first_parent: false };
+    let options = SearchOptions { on: sought.on, first_parent: false };
     let mut bisection = create_bisection(history, targets, options, session)?;
     bisection.illustrated = sought.illustrated;
     let ends = BisectEnds::Claimed { good: vec![good_end], bad: vec![bad_end] };
@@ -539,8 +544,6 @@ pub fn load_search_targets(
 pub struct SearchOptions {
     /// The condition for a bad commit.
     pub on: On,
-    /// The number of concurrent tests, if the user says so.
-    pub jobs: Option<NonZeroUsize>,
     /// Whether only first parents are followed.
     pub first_parent: bool,
 }
@@ -552,10 +555,9 @@ pub fn create_bisection<'h>(
     options: SearchOptions,
     session: &Session,
 ) -> CliResult<Bisection<'h>> {
-    let SearchOptions { on, jobs, first_parent } = options;
-    let cores = session.threads();
-    let jobs = jobs.or(NonZeroUsize::new(cores.clamp(1, MOST_JOBS))).unwrap_or(NonZeroUsize::MIN);
-    let threads = (cores / jobs).max(1);
+    let SearchOptions { on, first_parent } = options;
+    let jobs = session.settings().jobs();
+    let threads = (session.threads() / jobs).max(1);
     let harnesses: Vec<&Harness> =
         targets.iter().map(|target| &target.subject.fixture.harness).collect();
     let [lab, repeater] = session.search_labs(&harnesses, threads)?;

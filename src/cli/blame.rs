@@ -16,7 +16,8 @@ use super::fixtures;
 use super::patch_file::PatchFile;
 use super::progress::Progress;
 use super::report_file::ReportFiles;
-use super::session::{Session, parse_jobs_arg};
+use super::session::Session;
+use super::settings::values::parse_jobs_arg;
 
 /// The arguments of `replay blame`.
 #[derive(Debug, clap::Args)]
@@ -36,7 +37,7 @@ pub struct BlameArgs {
     patch: Option<PathBuf>,
     /// Sets of hunks that are tested at a time [default: one a core, at most 8]
     #[arg(short, long, value_name = "N", value_parser = parse_jobs_arg, allow_negative_numbers = true)]
-    jobs: Option<NonZeroUsize>,
+    pub jobs: Option<NonZeroUsize>,
     /// How the result is written; JSON is one event a line
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: SearchFormat,
@@ -81,7 +82,8 @@ pub fn run_blame(args: &BlameArgs, session: &Session) -> CliResult<u8> {
         return Err(CommandError::new(
             "`--on gradient` asks for gradients, and `--gradients off` leaves them out",
         )
-        .with_hint("leave out `--gradients off`, or ask for outputs: `--on wrong`"));
+        .with_hint("leave out `--gradients off`, or ask for outputs: `--on wrong`")
+        .with_hints(session.settings().gradients.origin.hint()));
     }
     let progress = Progress::start();
     progress.say("reading the history");
@@ -97,7 +99,7 @@ pub fn run_blame(args: &BlameArgs, session: &Session) -> CliResult<u8> {
     let parent = history.commit(parent)?;
     let onto = args.onto.as_deref().map(|onto| history.resolve(onto)).transpose()?;
     // Of a merge, the commit is found that brought the defect along.
-    let options = SearchOptions { on: args.on.into(), jobs: args.jobs, first_parent: false };
+    let options = SearchOptions { on: args.on.into(), first_parent: false };
     let mut bisection = create_bisection(&history, targets, options, session)?;
     bisection.hunk_search = Some(HunkSearch { is_brief: false, onto });
     let ends = BisectEnds::Claimed { good: vec![parent], bad: vec![commit] };

@@ -9,7 +9,9 @@ use clap::Subcommand;
 use super::error::CliResult;
 use super::exit;
 use super::out::println;
-use super::session::{self, cache_folder};
+use super::session;
+use super::settings::values::parse_bytes_arg;
+use super::settings::{Layer, Setting, Settings};
 
 /// The arguments of `replay cache`.
 #[derive(Debug, clap::Args)]
@@ -22,27 +24,46 @@ pub struct CacheArgs {
 enum Action {
     /// Print the folder
     Path,
-    /// Remove entries older than a number of days
+    /// Remove entries older than a number of days, then the oldest ones beyond a size
     Gc {
         /// Entries written within this many days are kept
         #[arg(long, default_value_t = 30, value_name = "DAYS")]
         days: u32,
+        /// The others may have this many bytes, such as 500M or 20G [default: no limit]
+        #[arg(long, value_name = "BYTES", value_parser = parse_bytes_arg, allow_negative_numbers = true)]
+        size: Option<u64>,
     },
     /// Remove everything
     Clear,
 }
 
+impl CacheArgs {
+    /// The settings among these options.
+    pub fn layer(&self) -> Layer {
+        let size = match self.action {
+            Some(Action::Gc { size, .. }) => size,
+            _ => None,
+        };
+        Layer { cache_size: Setting::from_flag(size, "--size"), ..Layer::default() }
+    }
+}
+
 /// Shows, shrinks or clears the cache.
-pub fn run_cache(args: &CacheArgs) -> CliResult<u8> {
+pub fn run_cache(args: &CacheArgs, settings: &Settings) -> CliResult<u8> {
     if let Some(Action::Path) = args.action {
-        println!("{}", Cache::place(&cache_folder()?).display());
+        println!("{}", Cache::place(&settings.cache_folder()?).display());
         return Ok(exit::SUCCESS);
     }
-    let cache = session::open_session_cache()?;
+    let cache = session::open_session_cache(settings)?;
     match args.action {
-        Some(Action::Gc { days }) => {
+        Some(Action::Gc { days, .. }) => {
             let age = Duration::from_secs(u64::from(days) * 24 * 60 * 60);
-            let removed = cache.collect(age)?;
+            let mut removed = cache.collect(age)?;
+            if let Some(most_bytes) = settings.cache_size.value {
+                let beyond = cache.shrink(most_bytes)?;
+                removed.entries += beyond.entries;
+                removed.bytes += beyond.bytes;
+            }
             println!("removed {} entries, {}", removed.entries, format_byte_size(removed.bytes));
         }
         Some(Action::Clear) => {

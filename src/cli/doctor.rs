@@ -9,11 +9,9 @@ use ::replay::cuda::sanitizer::{Sanitizer, Tool};
 use ::replay::cuda::{self, LibraryError, Nvrtc, SearchPath, random};
 use ::replay::harness::Harness;
 use ::replay::history::History;
-use ::replay::process::walls::{Sandbox, WallOffer};
+use ::replay::process::walls::WallOffer;
 use ::replay::program;
 use ::replay::report::{ReportLine, format_byte_size};
-use ::replay::tensor::count_cores;
-use ::replay::worker::Limits;
 use anstyle::{AnsiColor, Color, Style};
 
 use super::error::{CliResult, CommandError};
@@ -21,9 +19,10 @@ use super::exit;
 use super::out::println;
 use super::project::replaced_words;
 use super::session::{
-    cache_folder, create_program_runner, describe_lacking_walls, find_named_compiler,
-    find_session_compiler, list_env_folders, search_path,
+    create_program_runner, describe_lacking_walls, find_named_compiler, find_session_compiler,
+    list_env_folders, search_path,
 };
+use super::settings::Settings;
 
 /// The harness whose program is asked for.
 const HARNESS: &str = "replay.toml";
@@ -41,11 +40,20 @@ struct DoctorCheck {
     advice: Option<String>,
 }
 
-/// Checks everything. The exit code is 0 if replays on the CPU are possible.
-pub fn run_doctor(_args: &DoctorArgs) -> CliResult<u8> {
-    let mut findings = vec![main_compiler(), check_cache(), describe_processor(), check_sandbox()];
+/// Checks everything, with `settings` if they can be read. The exit code is 0 if replays on the CPU are possible.
+pub fn run_doctor(_args: &DoctorArgs, settings: CliResult<Settings>) -> CliResult<u8> {
+    let settings_check = check_settings(&settings);
+    let settings = settings.unwrap_or_else(|_| Settings::without_sources());
+    let settings = &settings;
+    let mut findings = vec![
+        main_compiler(settings),
+        check_cache(settings),
+        describe_processor(settings),
+        check_sandbox(),
+        settings_check,
+    ];
     for name in ["g++", "clang++"] {
-        if let Ok(compiler) = find_named_compiler(Some(name), None, Sandbox::default()) {
+        if let Ok(compiler) = find_named_compiler(settings, Some(name), None) {
             findings.push(DoctorCheck {
                 what: "also here",
                 works: true,
@@ -62,7 +70,7 @@ pub fn run_doctor(_args: &DoctorArgs) -> CliResult<u8> {
     findings.push(check_library("cuBLAS", BlasFiles::find(&folders).map(|files| files.blas)));
     findings.push(check_library("cuRAND", random::find_curand(&folders)));
     findings.push(check_sanitizer(&search));
-    findings.extend(own_program());
+    findings.extend(own_program(settings));
     findings.extend(replaced_history());
     for finding in &findings {
         print_doctor_check(finding);
@@ -90,8 +98,26 @@ fn join_error_hints(error: &CommandError) -> Option<String> {
     (!error.hints().is_empty()).then(|| error.hints().join("; "))
 }
 
-fn main_compiler() -> DoctorCheck {
-    let (works, detail, advice) = match find_session_compiler(None, Sandbox::default()) {
+/// The files of settings in force.
+fn check_settings(settings: &CliResult<Settings>) -> DoctorCheck {
+    let (works, detail, advice) = match settings {
+        Ok(settings) => {
+            let files = &settings.files;
+            let files = files.repository.iter().chain(&files.user);
+            let paths: Vec<String> = files.map(|path| path.display().to_string()).collect();
+            let detail = match paths.as_slice() {
+                [] => "no file is read".to_owned(),
+                paths => format!("{} (replay config)", paths.join(", ")),
+            };
+            (true, detail, None)
+        }
+        Err(error) => (false, error.in_a_line(), join_error_hints(error)),
+    };
+    DoctorCheck { what: "settings", works, needed: true, detail, advice }
+}
+
+fn main_compiler(settings: &Settings) -> DoctorCheck {
+    let (works, detail, advice) = match find_session_compiler(settings, None) {
         Ok(host_compiler) => {
             (true, format!("{}: {}", host_compiler.name(), host_compiler.version()), None)
         }
@@ -100,8 +126,8 @@ fn main_compiler() -> DoctorCheck {
     DoctorCheck { what: "C++ compiler", works, needed: true, detail, advice }
 }
 
-fn check_cache() -> DoctorCheck {
-    let opened_cache = cache_folder().and_then(|folder| -> CliResult<Cache> {
+fn check_cache(settings: &Settings) -> DoctorCheck {
+    let opened_cache = settings.cache_folder().and_then(|folder| -> CliResult<Cache> {
         let cache = Cache::open(&folder)?;
         // Opening finds existing folders. Only writing shows the permission to write.
         cache.scratch()?;
@@ -201,11 +227,11 @@ fn check_sanitizer(search: &SearchPath) -> DoctorCheck {
 }
 
 /// The program of the harness in this folder, if there is one.
-fn own_program() -> Option<DoctorCheck> {
+fn own_program(settings: &Settings) -> Option<DoctorCheck> {
     let harness = Harness::load(Path::new(HARNESS)).ok()?;
     let spec = harness.program.as_ref()?;
     let words = spec.words.join(" ");
-    let (works, detail, advice) = match ask_program(&harness) {
+    let (works, detail, advice) = match ask_program(settings, &harness) {
         Ok(()) if spec.preload.is_some() => (true, format!("{words} answers"), None),
         Ok(()) => (true, format!("{words} is here; it is started for each replay"), None),
         Err(error) => (false, error.in_a_line(), join_error_hints(&error)),
@@ -214,11 +240,10 @@ fn own_program() -> Option<DoctorCheck> {
 }
 
 /// Finds the program of `harness`, and waits for the first word of a staying one.
-fn ask_program(harness: &Harness) -> CliResult<()> {
-    let cache = Cache::open(&cache_folder()?)?;
-    let limits = Limits::default();
+fn ask_program(settings: &Settings, harness: &Harness) -> CliResult<()> {
+    let cache = Cache::open(&settings.cache_folder()?)?;
     let device = program::ProgramDevice::Cpu;
-    let runner = create_program_runner(device, limits, 1, &cache, Sandbox::default())?;
+    let runner = create_program_runner(settings, device, 1, &cache)?;
     Ok(runner.answers(harness).map_err(ReplayError::from)?)
 }
 
@@ -248,12 +273,12 @@ fn check_sandbox() -> DoctorCheck {
     make_optional_check("sandbox", works, detail, advice)
 }
 
-fn describe_processor() -> DoctorCheck {
-    let limits = Limits::default();
+fn describe_processor(settings: &Settings) -> DoctorCheck {
+    let limits = settings.limits();
     let detail = format!(
         "{}, {} threads, at most {} and {} s a replay",
         std::env::consts::ARCH,
-        count_cores(),
+        settings.threads(),
         format_byte_size(limits.memory_limit_bytes),
         limits.timeout.as_secs_f64()
     );

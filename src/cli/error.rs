@@ -15,7 +15,7 @@ use ::replay::cluster::ClusterError;
 use ::replay::compile::CompilerError;
 use ::replay::cuda::sanitizer::SanitizerError;
 use ::replay::fixture::FixtureError;
-use ::replay::harness::{HarnessError, TextSpot};
+use ::replay::harness::{HarnessError, TextSpot, TomlError};
 use ::replay::history::HistoryError;
 use ::replay::process::interruption;
 use ::replay::report::{ReportLine, Text};
@@ -233,6 +233,12 @@ impl From<FixtureError> for CommandError {
 
 impl From<HarnessError> for CommandError {
     fn from(error: HarnessError) -> CommandError {
+        CommandError::from_error(&error).with_hints(error.hint()).with_spot(error.spot())
+    }
+}
+
+impl From<TomlError> for CommandError {
+    fn from(error: TomlError) -> CommandError {
         CommandError::from_error(&error).with_hints(error.hint()).with_spot(error.spot())
     }
 }

@@ -11,7 +11,6 @@ use ::replay::compile::{
 };
 use ::replay::fixture::Fixture;
 use ::replay::harness::Harness;
-use ::replay::process::walls::Sandbox;
 use ::replay::report::{self, Explained, Revision, sanitise_line};
 use clap::ValueEnum;
 
@@ -23,6 +22,7 @@ use super::progress::Progress;
 use super::project::HarnessSources;
 use super::run_record::{self, run_record};
 use super::session::{self, find_session_compiler};
+use super::settings::Settings;
 
 /// The arguments of `replay explain`.
 #[derive(Debug, clap::Args)]
@@ -93,14 +93,13 @@ struct ExplainTarget {
 }
 
 /// Explains the sources of the revision. Runs no kernel.
-pub fn run_explain(args: &ExplainArgs) -> CliResult<u8> {
-    let cache = session::open_session_cache()?;
+pub fn run_explain(args: &ExplainArgs, settings: &Settings) -> CliResult<u8> {
+    let cache = session::open_session_cache(settings)?;
     let target = open_target(&args.target, &cache)?;
     let requested = target.origin.target(args.rev.as_deref())?;
     let signature = target.fixture.as_ref().map(Signature::from_fixture);
     let is_whole = args.name.is_none() && args.source.is_none();
-    let compiler =
-        if is_whole { find_session_compiler(Some(&cache), Sandbox::default()).ok() } else { None };
+    let compiler = if is_whole { find_session_compiler(settings, Some(&cache)).ok() } else { None };
     let obstacles = match compiler {
         Some(compiler) => {
             let progress = Progress::start();

@@ -1,4 +1,4 @@
-//! `-C DIR` and `--color WHEN`: options of every command, in front of it or behind.
+//! `-C DIR`, `--color WHEN` and `--no-config`: options of every command, in front of it or behind.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Command, ValueEnum};
 
 use super::error::{CliResult, CommandError};
+use super::settings::values::ColorArg;
+use super::settings::{Layer, Setting, Settings};
 
 /// The options of every command.
 #[derive(Debug, clap::Args)]
@@ -13,57 +15,37 @@ pub struct GlobalArgs {
     /// Begin in this folder, as if the command had been typed there
     #[arg(short = 'C', value_name = "DIR", global = true, help_heading = "Everywhere")]
     begin_in: Option<PathBuf>,
-    /// When text is coloured
-    #[arg(
-        long,
-        value_enum,
-        default_value = "auto",
-        value_name = "WHEN",
-        global = true,
-        help_heading = "Everywhere"
-    )]
-    color: ColorArg,
+    /// When text is coloured [default: auto]
+    #[arg(long, value_enum, value_name = "WHEN", global = true, help_heading = "Everywhere")]
+    pub color: Option<ColorArg>,
+    /// Read no file of settings: `replay help configuration`
+    #[arg(long, global = true, help_heading = "Everywhere")]
+    pub no_config: bool,
 }
 
-/// When text is coloured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ColorArg {
-    /// On terminals that can, unless NO_COLOR is set
-    Auto,
-    /// Into files and pipes as well
-    Always,
-    /// Never
-    Never,
-}
-
-impl ColorArg {
-    /// Decides about colours for the rest of the process.
-    fn settle(self) {
-        match self {
-            ColorArg::Auto => {}
-            ColorArg::Always => anstream::ColorChoice::Always.write_global(),
-            ColorArg::Never => anstream::ColorChoice::Never.write_global(),
-        }
-    }
-}
-
-/// Decides about colours as `words` say, before they are parsed: help and complaints about words obey, too.
-pub fn settle_color(words: &[OsString]) {
+/// Decides about colours for `words` that were not parsed: help and complaints about words obey, too.
+pub fn settle_color_of_words(words: &[OsString]) {
     let words = words.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
+    let mut color = None;
+    let mut reads_files = true;
     let mut is_value = false;
     for word in words {
         let value = if is_value { Some(word) } else { word.strip_prefix("--color=") };
-        if let Some(Ok(color)) = value.map(|value| ColorArg::from_str(value, false)) {
-            color.settle();
-        }
+        color = value.and_then(|value| ColorArg::from_str(value, false).ok()).or(color);
+        reads_files &= word != "--no-config";
         is_value = word == "--color";
+    }
+    let flags = Layer { color: Setting::from_flag(color, "--color"), ..Layer::default() };
+    // The words have a complaint already: one about settings comes with the next command.
+    match Settings::load(flags, reads_files) {
+        Ok(settings) => settings.color.value.settle(),
+        Err(_) => color.unwrap_or_default().settle(),
     }
 }
 
 impl GlobalArgs {
-    /// Goes to the folder, and decides about colours, for the rest of the process.
-    pub fn settle(&self) -> CliResult<()> {
-        self.color.settle();
+    /// Goes to the folder, for the rest of the process.
+    pub fn enter_folder(&self) -> CliResult<()> {
         let Some(folder) = &self.begin_in else { return Ok(()) };
         std::env::set_current_dir(folder).map_err(|error| {
             CommandError::from_error(&error)
@@ -83,6 +65,7 @@ pub fn put_behind_command(
     while let Some(word) = words.get(end).and_then(|word| word.to_str()) {
         match word {
             "-C" | "--color" => end += 2,
+            "--no-config" => end += 1,
             _ if word.starts_with("--color=") || word.starts_with("-C") => end += 1,
             _ => break,
         }
@@ -110,6 +93,7 @@ mod tests {
         };
         assert_eq!(put("replay -C a --color never log x"), "replay log -C a --color never x");
         assert_eq!(put("replay --color=never -Ca log x"), "replay log --color=never -Ca x");
+        assert_eq!(put("replay --no-config log x"), "replay log --no-config x");
         assert_eq!(put("replay -C log x"), "replay -C log x");
         assert_eq!(put("replay -C a x log"), "replay -C a x log");
         assert_eq!(put("replay log -C a"), "replay log -C a");

@@ -7,7 +7,7 @@ use super::out::{print, println};
 use super::{Cli, exit, markdown};
 
 /// The pages of documentation in the program.
-const TOPICS: [Topic; 26] = [
+const TOPICS: [Topic; 27] = [
     Topic { name: "architecture", page: include_str!("../../docs/architecture.md") },
     Topic { name: "benchmarks", page: include_str!("../../docs/benchmarks.md") },
     Topic { name: "bisect", page: include_str!("../../docs/bisect.md") },
@@ -15,6 +15,7 @@ const TOPICS: [Topic; 26] = [
     Topic { name: "capture", page: include_str!("../../docs/capture.md") },
     Topic { name: "checksum", page: include_str!("../../docs/checksum.md") },
     Topic { name: "cluster", page: include_str!("../../docs/cluster.md") },
+    Topic { name: "configuration", page: include_str!("../../docs/configuration.md") },
     Topic { name: "cuda-support", page: include_str!("../../docs/cuda-support.md") },
     Topic { name: "exit-codes", page: include_str!("../../docs/exit-codes.md") },
     Topic { name: "fixture", page: include_str!("../../docs/fixture.md") },

@@ -24,6 +24,7 @@ use super::project::Project;
 use super::replay::create_fixture_refusal;
 use super::run_record::run_record;
 use super::session;
+use super::settings::Settings;
 
 /// The arguments of `replay inspect`.
 #[derive(Debug, clap::Args)]
@@ -48,20 +49,20 @@ enum InspectFormat {
 const BOLD: Style = Style::new().bold();
 
 /// Shows each fixture. A broken one does not hide the others.
-pub fn run_inspect(args: &InspectArgs) -> CliResult<u8> {
+pub fn run_inspect(args: &InspectArgs, settings: &Settings) -> CliResult<u8> {
     match args.format {
-        InspectFormat::Text => print_fixtures(args),
-        InspectFormat::Json => write_document(args),
+        InspectFormat::Text => print_fixtures(args, settings),
+        InspectFormat::Json => write_document(args, settings),
     }
 }
 
 /// Writes one document on all fixtures.
-fn write_document(args: &InspectArgs) -> CliResult<u8> {
+fn write_document(args: &InspectArgs, settings: &Settings) -> CliResult<u8> {
     let mut code = exit::SUCCESS;
     let mut whole = Vec::new();
     let mut errors = Vec::new();
     for path in fixtures::expand_fixtures(&args.fixtures) {
-        match read_inspected_fixture(&path) {
+        match read_inspected_fixture(&path, settings) {
             Ok(fixture) => whole.push(fixture),
             Err(error) => {
                 error.print();
@@ -74,8 +75,8 @@ fn write_document(args: &InspectArgs) -> CliResult<u8> {
     Ok(code)
 }
 
-fn read_inspected_fixture(path: &Path) -> CliResult<Inspected> {
-    let (fixture, origin) = load_with_origin(path)?;
+fn read_inspected_fixture(path: &Path, settings: &Settings) -> CliResult<Inspected> {
+    let (fixture, origin) = load_with_origin(path, settings)?;
     let shifts = find_shifted_inputs(&fixture.inputs)?.into_iter();
     let shifts =
         shifts.map(|(tokens, next, shift)| (tokens.name.clone(), next.name.clone(), shift));
@@ -87,12 +88,12 @@ fn read_inspected_fixture(path: &Path) -> CliResult<Inspected> {
 }
 
 /// Prints one fixture after the other.
-fn print_fixtures(args: &InspectArgs) -> CliResult<u8> {
+fn print_fixtures(args: &InspectArgs, settings: &Settings) -> CliResult<u8> {
     let mut code = exit::SUCCESS;
     let mut broken = 0;
     let fixtures = fixtures::expand_fixtures(&args.fixtures);
     for (number, path) in fixtures.iter().enumerate() {
-        match load_with_origin(path)
+        match load_with_origin(path, settings)
             .and_then(|(fixture, origin)| inspect_fixture(&fixture, &origin.words()))
         {
             Ok(text) => print!("{}{text}", if number > 0 { "\n" } else { "" }),
@@ -152,14 +153,16 @@ impl CaptureOrigin {
 }
 
 /// The fixture at `path`, and whose outputs it holds.
-fn load_with_origin(path: &Path) -> CliResult<(Arc<Fixture>, CaptureOrigin)> {
+fn load_with_origin(path: &Path, settings: &Settings) -> CliResult<(Arc<Fixture>, CaptureOrigin)> {
     let fixture = other_checkout::load_fixture(path)?;
     let named = fixture.provenance.commit.clone();
     let Some(named) = named.filter(|_| !fixture.captured.is_empty()) else {
         return Ok((fixture.into(), CaptureOrigin::Unnamed));
     };
     // The tensors are whole whether or not the history can be read.
-    match session::open_session_cache().and_then(|cache| Project::from_fixture(fixture, &cache)) {
+    match session::open_session_cache(settings)
+        .and_then(|cache| Project::from_fixture(fixture, &cache))
+    {
         Ok(project) => {
             let origin = match capture_revision(&project) {
                 Ok(Some(at)) => CaptureOrigin::Known { at },

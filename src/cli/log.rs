@@ -17,7 +17,8 @@ use super::progress::Progress;
 use super::replay::{CheckArg, Format};
 use super::report_file::{FILES, ReportFiles};
 use super::run_record::{self, run_record};
-use super::session::{Session, parse_jobs_arg};
+use super::session::Session;
+use super::settings::values::parse_jobs_arg;
 
 /// The commits of a log without a range that change the sources.
 const CHOSEN_CHANGES: usize = 20;
@@ -31,7 +32,7 @@ pub struct LogArgs {
     words: Vec<String>,
     /// Commits that are replayed at a time [default: one a core, at most 8]
     #[arg(short, long, value_name = "N", value_parser = parse_jobs_arg, allow_negative_numbers = true)]
-    jobs: Option<NonZeroUsize>,
+    pub jobs: Option<NonZeroUsize>,
     /// Follow only the first parent of merges
     #[arg(long)]
     first_parent: bool,
@@ -50,7 +51,7 @@ pub struct LogArgs {
 
 impl LogArgs {
     fn search_options(&self) -> SearchOptions {
-        SearchOptions { on: On::Changed, jobs: self.jobs, first_parent: self.first_parent }
+        SearchOptions { on: On::Changed, first_parent: self.first_parent }
     }
 }
 
@@ -141,13 +142,12 @@ pub fn run_log(args: &LogArgs, session: &Session) -> CliResult<u8> {
     let range = words.as_str();
     if args.cluster.on_cluster.is_some() {
         drop(progress);
-        let jobs = args.jobs.map(NonZeroUsize::get);
         return cluster::run_log_on_cluster(
             &args.cluster,
+            session,
             &history,
             &targets,
             (range, args.first_parent),
-            jobs,
         );
     }
     let names = SearchTarget::names(&targets);

@@ -10,6 +10,7 @@ mod cache;
 mod call_misfit;
 mod cluster;
 mod completions;
+mod config;
 mod constraint_notes;
 mod diff;
 mod doctor;
@@ -44,6 +45,7 @@ mod review;
 mod run_record;
 mod series;
 mod session;
+mod settings;
 mod shrink;
 mod snapshot;
 
@@ -57,6 +59,7 @@ use self::error::CliResult;
 use self::global::GlobalArgs;
 use self::messages::MessageArgs;
 use self::session::{Session, SessionArgs};
+use self::settings::{Layer, Setting, Settings};
 
 /// The version of this program, its commit, and its compiler.
 pub const VERSION: &str = env!("REPLAY_VERSION");
@@ -95,9 +98,17 @@ struct Replaying<T: Args> {
 
 impl<T: Args> Replaying<T> {
     /// Runs the command, with the requested messages.
-    fn run(&self, run: impl FnOnce(&T, &Session) -> CliResult<u8>) -> CliResult<u8> {
+    fn run(
+        &self,
+        settings: Settings,
+        run: impl FnOnce(&T, &Session) -> CliResult<u8>,
+    ) -> CliResult<u8> {
         messages::start_messages(&self.messages)?;
-        let code = Session::open(&self.session).and_then(|session| run(&self.args, &session));
+        let code = Session::open(&self.session, settings).and_then(|session| {
+            let code = run(&self.args, &session);
+            session.keep_cache_size();
+            code
+        });
         let messages_result = messages::finish_messages();
         let code = code?;
         messages_result.map(|()| code)
@@ -122,6 +133,7 @@ Examples:
   replay explain fixtures/step0         what was made of its kernels, and why not a faster form
   replay init                           a first replay.toml for this repository
   replay doctor                         what works on this machine
+  replay config                         the settings in force, and where they come from
   replay help verdicts                  a page of the documentation; `replay help topics` names them
 
 A fixture is a folder with captured tensors (*.safetensors) and fixture.toml, which names the
@@ -165,6 +177,8 @@ enum Command {
     Init(init::InitArgs),
     /// Show what works on this machine, and what to do about the rest
     Doctor(doctor::DoctorArgs),
+    /// Show the settings in force, and where they come from
+    Config(config::ConfigArgs),
     /// Show, shrink or clear the cache
     Cache(cache::CacheArgs),
     /// Explain a command, or show a page of the documentation
@@ -221,17 +235,21 @@ pub fn run_command_line() -> ExitCode {
             return error.exit_code();
         }
         let words = global::put_behind_command(std::env::args_os(), &Cli::command());
-        global::settle_color(&words);
         let matches = Cli::command().try_get_matches_from(&words);
         match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
             Ok(cli) => {
                 settle_threads();
-                cli.global.settle().and_then(|()| dispatch_command(cli)).unwrap_or_else(|error| {
-                    error.print();
-                    error.exit_code()
-                })
+                cli.global.enter_folder().and_then(|()| dispatch_command(cli)).unwrap_or_else(
+                    |error| {
+                        error.print();
+                        error.exit_code()
+                    },
+                )
             }
-            Err(error) => exit::print_usage_error(&error, find_misspelt_command(&words).as_deref()),
+            Err(error) => {
+                global::settle_color_of_words(&words);
+                exit::print_usage_error(&error, find_misspelt_command(&words).as_deref())
+            }
         }
     }))
 }
@@ -245,25 +263,69 @@ fn settle_threads() {
     }
 }
 
+/// The settings on the command line.
+fn flag_layer(cli: &Cli) -> Layer {
+    let (layer, jobs) = match &cli.command {
+        None => (cli.replay.session.layer(), None),
+        Some(Command::Bisect(command)) => (command.session.layer(), command.args.jobs),
+        Some(Command::Blame(command)) => (command.session.layer(), command.args.jobs),
+        Some(Command::Log(command)) => (command.session.layer(), command.args.jobs),
+        Some(Command::Shrink(command)) => (command.session.layer(), None),
+        Some(Command::Diff(command)) => (command.session.layer(), None),
+        Some(Command::Gradcheck(command)) => (command.session.layer(), None),
+        Some(Command::Series(command)) => (command.session.layer(), None),
+        Some(
+            Command::Review(_)
+            | Command::Accept(_)
+            | Command::Reject(_)
+            | Command::Inspect(_)
+            | Command::Explain(_)
+            | Command::Init(_)
+            | Command::Doctor(_)
+            | Command::Config(_)
+            | Command::Help(_)
+            | Command::Completions(_)
+            | Command::Man(_),
+        ) => (Layer::default(), None),
+        Some(Command::Cache(args)) => (args.layer(), None),
+    };
+    Layer {
+        color: Setting::from_flag(cli.global.color, "--color"),
+        jobs: Setting::from_flag(jobs, "--jobs"),
+        ..layer
+    }
+}
+
+/// The settings of `cli`.
+fn load_settings(cli: &Cli) -> CliResult<Settings> {
+    Settings::load(flag_layer(cli), !cli.global.no_config)
+}
+
 fn dispatch_command(cli: Cli) -> CliResult<u8> {
+    let settings = load_settings(&cli);
+    if let Ok(settings) = &settings {
+        settings.color.value.settle();
+    }
     match cli.command {
-        None => cli.replay.run(replay::run_replay),
-        Some(Command::Bisect(args)) => args.run(bisect::run_bisect),
-        Some(Command::Blame(args)) => args.run(blame::run_blame),
-        Some(Command::Shrink(args)) => args.run(shrink::run_shrink),
-        Some(Command::Log(args)) => args.run(log::run_log),
-        Some(Command::Diff(args)) => args.run(diff::run_diff),
-        Some(Command::Gradcheck(args)) => args.run(gradcheck::run_gradcheck),
-        Some(Command::Series(args)) => args.run(series::run_series),
-        Some(Command::Review(args)) => review::run_review(&args),
-        Some(Command::Accept(args)) => accept::run_accept(&args),
-        Some(Command::Reject(args)) => reject::run_reject(&args),
-        Some(Command::Inspect(args)) => inspect::run_inspect(&args),
-        Some(Command::Explain(args)) => explain::run_explain(&args),
-        Some(Command::Init(args)) => init::run_init(&args),
-        Some(Command::Doctor(args)) => doctor::run_doctor(&args),
-        Some(Command::Cache(args)) => cache::run_cache(&args),
+        None => cli.replay.run(settings?, replay::run_replay),
+        Some(Command::Bisect(args)) => args.run(settings?, bisect::run_bisect),
+        Some(Command::Blame(args)) => args.run(settings?, blame::run_blame),
+        Some(Command::Shrink(args)) => args.run(settings?, shrink::run_shrink),
+        Some(Command::Log(args)) => args.run(settings?, log::run_log),
+        Some(Command::Diff(args)) => args.run(settings?, diff::run_diff),
+        Some(Command::Gradcheck(args)) => args.run(settings?, gradcheck::run_gradcheck),
+        Some(Command::Series(args)) => args.run(settings?, series::run_series),
+        Some(Command::Review(args)) => settings.and_then(|_| review::run_review(&args)),
+        Some(Command::Accept(args)) => settings.and_then(|_| accept::run_accept(&args)),
+        Some(Command::Reject(args)) => settings.and_then(|_| reject::run_reject(&args)),
+        Some(Command::Inspect(args)) => inspect::run_inspect(&args, &settings?),
+        Some(Command::Explain(args)) => explain::run_explain(&args, &settings?),
+        Some(Command::Init(args)) => settings.and_then(|_| init::run_init(&args)),
+        // These help with settings that cannot be read.
+        Some(Command::Doctor(args)) => doctor::run_doctor(&args, settings),
         Some(Command::Help(args)) => help::run_help(&args),
+        Some(Command::Config(args)) => config::run_config(&args, &settings?),
+        Some(Command::Cache(args)) => cache::run_cache(&args, &settings?),
         Some(Command::Completions(args)) => completions::run_completions(&args),
         Some(Command::Man(args)) => completions::run_man(&args),
     }

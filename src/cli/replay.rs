@@ -157,6 +157,7 @@ pub fn run_replay(args: &ReplayArgs, session: &Session) -> CliResult<u8> {
     if args.cluster.on_cluster.is_some() {
         return cluster::run_replay_on_cluster(
             &args.cluster,
+            session,
             &fixtures,
             &list_fixture_identities(args, &fixtures, session.cache()),
         );

@@ -2,6 +2,7 @@
 //! field, `docs/schema` holds their JSON Schemas, made from these types.
 
 mod bisect;
+mod config;
 mod diff;
 mod explain;
 mod gradcheck;
@@ -31,6 +32,7 @@ use replay_history::Commit;
 use replay_runtime::report::{AccessFinding, LaunchRecord};
 
 pub use bisect::{render_begin_json, render_bisect_json, render_event_json, render_recorded_json};
+pub use config::{ConfigFilePaths, ConfigOrigin, ConfigSetting, render_config_json};
 pub use diff::render_diff_json;
 pub use explain::render_explanation_json;
 pub use gradcheck::render_gradcheck_json;

@@ -13,6 +13,7 @@ from .report import Report
 
 Agreement: TypeAlias = Literal["identical", "equivalent", "diverged"]
 Checksum: TypeAlias = str
+ConfigOrigin: TypeAlias = Literal["option", "variable", "repository", "user", "default"]
 Constraint: TypeAlias = Literal["unit", "symmetric", "simplex"]
 DType: TypeAlias = Literal[
     "f64",
@@ -335,6 +336,45 @@ class CompileObstacle:
     more_places: int
     message: str
     hint: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigFilePaths:
+    """The files of settings that were read."""
+
+    repository: str | None
+    """The repository's file."""
+    user: str | None
+    """The user's file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigSetting:
+    """A setting in force."""
+
+    key: str
+    """The key, as `replay config` and a file have it."""
+    value: str | None
+    """The value, as a variable would have it; null where none is set."""
+    origin: ConfigOrigin
+    name: str | None
+    """The option or the variable."""
+    path: str | None
+    """The file."""
+    line: int | None
+    """The line of the file, from 1."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Configuration(Report):
+    """The document that `replay config --format json` writes; docs/schema.md explains the
+    fields.
+    """
+
+    schema: Literal["replay-config/1"]
+    run: RunRecord
+    files: ConfigFilePaths
+    settings: tuple[ConfigSetting, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

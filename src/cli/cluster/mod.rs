@@ -8,7 +8,7 @@ mod settings;
 mod task;
 
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use ::replay::bisect::{
@@ -26,7 +26,8 @@ use serde::{Deserialize, Serialize};
 use super::error::{CliResult, CommandError, ErrorContext};
 use super::out;
 use super::progress::Progress;
-use super::session;
+use super::session::Session;
+use super::settings::Key;
 
 pub use self::settings::ClusterArgs;
 use self::settings::ClusterSettings;
@@ -82,8 +83,11 @@ impl ClusterCommand<'_> {
         let working_folder =
             std::env::current_dir().context(|| "cannot find the working directory")?;
         let mut hasher = blake3::Hasher::new();
+        let variables = settings.in_force.variables();
         let hashed_parts = words.iter().chain(parts).map(String::as_bytes);
+        let hashed_variables = variables.iter().map(|(_, value)| value.as_encoded_bytes());
         for part in hashed_parts
+            .chain(hashed_variables)
             .chain([working_folder.as_os_str().as_encoded_bytes(), super::VERSION.as_bytes()])
         {
             hasher.update(&(part.len() as u64).to_le_bytes());
@@ -166,44 +170,50 @@ fn worker_command_words(settings: &ClusterSettings) -> CliResult<Vec<OsString>> 
     match &settings.cache {
         None => {
             words.push("env".into());
-            words.push(format_env_word("REPLAY_CACHE_DIR", &session::cache_folder()?));
+            let folder = settings.in_force.cache_folder()?;
+            words.push(format_env_word(Key::CacheDir.variable(), folder.as_os_str()));
         }
         Some(place) => {
             let script =
                 format!("REPLAY_CACHE_DIR=\"{place}\"; export REPLAY_CACHE_DIR; exec \"$@\"");
             words.extend(["sh", "-euc", &script, "replay", "env"].map(OsString::from));
-            words.push(format_env_word(session::SHARED_CACHE, &settings.folder));
             Cache::open(&settings.folder)?;
         }
+    }
+    for (name, value) in settings.in_force.variables() {
+        words.push(format_env_word(name, &value));
+    }
+    if settings.cache.is_some() {
+        let folder = settings.folder.as_os_str();
+        words.push(format_env_word(Key::CacheShared.variable(), folder));
     }
     words.extend([own_program.into(), TASK_ARGUMENT.into()]);
     Ok(words)
 }
 
 /// A variable and its value, as a word for `env`.
-fn format_env_word(name: &str, value: &Path) -> OsString {
+fn format_env_word(name: &str, value: &OsStr) -> OsString {
     let mut word = OsString::from(format!("{name}="));
     word.push(value);
     word
 }
 
 /// The dependences of the results on `targets`, besides the words of the command.
-fn list_target_identities(targets: &[SearchTarget]) -> CliResult<Vec<String>> {
-    let cache = session::open_session_cache()?;
-    Ok(targets.iter().map(|target| target.subject.identity(&cache)).collect::<Result<_, _>>()?)
+fn list_target_identities(targets: &[SearchTarget], cache: &Cache) -> CliResult<Vec<String>> {
+    Ok(targets.iter().map(|target| target.subject.identity(cache)).collect::<Result<_, _>>()?)
 }
 
 /// `replay bisect` on a cluster: rounds of tests, then the command itself.
 pub fn run_bisect_on_cluster(
     args: &ClusterArgs,
+    session: &Session,
     history: &History,
     targets: &[SearchTarget],
     ends: &BisectEnds,
     first_parent: bool,
-    jobs: Option<usize>,
 ) -> CliResult<u8> {
-    let settings = args.settings(jobs)?;
-    let mut parts = list_target_identities(targets)?;
+    let settings = args.settings(session.settings())?;
+    let mut parts = list_target_identities(targets, session.cache())?;
     let (BisectEnds::Claimed { good: first_ends, bad: second_ends }
     | BisectEnds::Unclaimed { old: first_ends, new: second_ends }) = ends;
     parts.extend(first_ends.iter().chain(second_ends).map(|end| end.id.to_string()));
@@ -293,14 +303,14 @@ fn parse_test_key(key: &str) -> CliResult<CommitId> {
 /// command itself.
 pub fn run_log_on_cluster(
     args: &ClusterArgs,
+    session: &Session,
     history: &History,
     targets: &[SearchTarget],
     (range, first_parent): (&str, bool),
-    jobs: Option<usize>,
 ) -> CliResult<u8> {
-    let settings = args.settings(jobs)?;
+    let settings = args.settings(session.settings())?;
     let work = list_log_work(history, targets, range, first_parent)?;
-    let mut parts = list_target_identities(targets)?;
+    let mut parts = list_target_identities(targets, session.cache())?;
     parts.extend(work.runs.iter().map(CommitId::to_string));
     let mut site = ClusterCommand::open(&settings, &parts)?;
     let mut replays = Vec::with_capacity(targets.len() * work.runs.len());
@@ -366,10 +376,11 @@ fn find_variant_fingerprint(
 /// `replay FIXTURE...` on a cluster: a task for each fixture, then the command itself.
 pub fn run_replay_on_cluster(
     args: &ClusterArgs,
+    session: &Session,
     fixtures: &[PathBuf],
     parts: &[String],
 ) -> CliResult<u8> {
-    let settings = args.settings(None)?;
+    let settings = args.settings(session.settings())?;
     let mut site = ClusterCommand::open(&settings, parts)?;
     let mut tasks = Vec::with_capacity(fixtures.len());
     for (number, path) in fixtures.iter().enumerate() {

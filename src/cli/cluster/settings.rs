@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
 use super::super::error::{CliResult, CommandError, ErrorContext};
-use super::super::session;
+use super::super::settings::Settings;
 
 /// The file of a team's settings, in this folder or one above it.
 const FILE: &str = "replay.cluster.toml";
@@ -112,11 +112,13 @@ pub(super) struct ClusterSettings {
     /// The folder of a node's own cache, with variables of the node's; none if all share one.
     pub cache: Option<String>,
     pub width: usize,
+    /// The settings of the command, which its tasks have as well.
+    pub in_force: Settings,
 }
 
 impl ClusterArgs {
-    /// The settings of these options and the team's file; `jobs` is the user's own width.
-    pub(super) fn settings(&self, jobs: Option<usize>) -> CliResult<ClusterSettings> {
+    /// The settings of these options and the team's file, beside those `in_force` for the command.
+    pub(super) fn settings(&self, in_force: &Settings) -> CliResult<ClusterSettings> {
         let working_folder =
             std::env::current_dir().context(|| "cannot find the working directory")?;
         let file =
@@ -126,7 +128,7 @@ impl ClusterArgs {
             };
         let folder = match (&self.cluster_dir, &file.folder) {
             (Some(folder), _) | (None, Some(folder)) => folder.clone(),
-            (None, None) => session::cache_folder()?.join("cluster"),
+            (None, None) => in_force.cache_folder()?.join("cluster"),
         };
         let mut arguments = file.arguments;
         arguments.extend(self.cluster_arg.iter().cloned());
@@ -146,7 +148,8 @@ impl ClusterArgs {
             ),
             folder: std::path::absolute(&folder)?,
             cache: file.cache,
-            width: jobs.or(file.jobs).unwrap_or(WIDTH),
+            width: in_force.jobs_on_cluster().or(file.jobs).unwrap_or(WIDTH),
+            in_force: in_force.clone(),
         })
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::super::error::{CliResult, CommandError, ErrorContext};
 use super::super::session::{Session, SessionArgs};
-use super::super::{Cli, Command, bisect, exit, log, replay, run_record};
+use super::super::{Cli, Command, bisect, exit, load_settings, log, replay, run_record};
 use super::{ClusterWork, ClusterWorkKind};
 
 /// Makes the task on the command line: its array's folder, and its number.
@@ -58,9 +58,8 @@ fn perform_cluster_work(work: &ClusterWork) -> CliResult<(String, Value)> {
     std::env::set_current_dir(&work.folder)
         .context(|| format!("cannot enter {}", work.folder.display()))?;
     let cli = parse_command_words(&work.words)?;
-    let options = command_session_options(&cli);
-    let device = options.device_classes()?;
-    let session = Session::open(options)?;
+    let session = Session::open(command_session_options(&cli), load_settings(&cli)?)?;
+    let device = session.device_classes()?;
     let answer = match (&work.what, &cli.command) {
         (ClusterWorkKind::Whole { stdout, stderr, colours }, _) => {
             run_whole_command(&work.words, stdout, stderr, *colours)?.into()
