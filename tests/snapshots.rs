@@ -1,5 +1,5 @@
-//! Gradient checksums under review: the demonstration's outcomes at every commit, the commands as a
-//! user meets them, and the workflow that runs them on a server.
+//! Gradient checksums under review: the demonstration's outcomes at every commit, and the
+//! commands as a user meets them.
 
 mod ci;
 mod comparing;
@@ -8,4 +8,3 @@ mod demonstration;
 mod project;
 mod reviewing;
 mod terminal;
-mod workflow;
