@@ -1,0 +1,20 @@
+"""The site of the documentation. ci/build-site lays the pages beside this file."""
+
+project = "replay"
+html_title = "replay"
+extensions = ["myst_parser"]
+# The pages are read on servers of Git as well: the same Markdown, the same anchors.
+myst_gfm_only = True
+myst_heading_anchors = 4
+myst_links_external_new_tab = False
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+highlight_language = "none"
+html_theme = "furo"
+html_copy_source = False
+html_show_sphinx = False
+html_show_copyright = False
+# A reference without a target, also one to a heading, is an error: ci/build-site asks for that.
+nitpicky = True
+
+# Our own blocks, for tests.
+suppress_warnings = ["misc.highlighting_failure"]
