@@ -159,3 +159,48 @@ fn a_transcript_that_differs_in_one_line_is_not_what_is_printed() {
     assert!(!agrees(&["a", "x", "c", "d"], &real));
     assert!(!agrees(&["a", "b", "c"], &real));
 }
+
+/// The only block of `page` in the language `name`.
+fn fenced_block<'a>(page: &'a str, name: &str) -> &'a str {
+    let (_, rest) = page.split_once(&format!("```{name}\n")).expect("a block");
+    rest.split_once("```").expect("its end").0
+}
+
+#[test]
+fn the_first_five_minutes_go_as_their_page_says() {
+    let page = read("docs/getting-started.md");
+    let env = TestEnv::new();
+    let kernels = fenced_block(&page, "cuda");
+    env.repo.write("rmsnorm.cu", kernels);
+    assert_eq!(env.replay(&["init", "rmsnorm.cu"]).code, Some(0));
+    let draft = fs::read_to_string(env.path("replay.toml")).expect("a draft");
+    let weights = "[inputs.w]\ndtype = \"f32\"\nshape = [\"rows\", \"cols\"] # EDIT";
+    assert!(draft.contains(weights), "{draft}");
+    let edited = draft.replace(weights, "[inputs.w]\ndtype = \"f32\"\nshape = [\"cols\"]");
+    env.repo.write("replay.toml", edited);
+    let sizes = "rows=4,cols=96";
+    assert_eq!(env.replay(&["init", "replay.toml", "--random", sizes]).code, Some(0));
+    env.repo.commit("Describe the kernels to replay");
+
+    let narrow = kernels.replace("<<<rows, 128>>>", "<<<rows, 64>>>");
+    let wrong = narrow.replace("row[i] * r * r * mean", "row[i] * r * mean");
+    let mut real = vec![env.replay(&["fixtures/random"])];
+    for (sources, subject) in [(&narrow, "Use 64 threads a row"), (&wrong, "Save a multiplication")]
+    {
+        env.repo.write("rmsnorm.cu", sources);
+        real.push(env.replay(&["fixtures/random", "--against", "HEAD"]));
+        env.repo.commit(subject);
+    }
+    let shown = transcripts(&page);
+    assert_eq!(shown.len(), real.len());
+    for ((typed, shown), run) in shown.iter().zip(&real) {
+        let lines: Vec<&str> = run.stdout.trim_end().lines().collect();
+        assert!(agrees(shown, &lines), "{typed:?} prints\n{}", run.text());
+    }
+
+    env.repo.write("rmsnorm.cu", wrong.replace("1e-5f", "1.0e-5f"));
+    env.repo.commit("Write the epsilon out");
+    let search = ["bisect", "fixtures/random", "--good", "HEAD~3", "--bad", "HEAD"];
+    let found = env.replay(&search).stdout;
+    assert!(found.contains("is the first bad commit: Save a multiplication"), "{found}");
+}
