@@ -3,8 +3,8 @@
 project = "replay"
 html_title = "replay"
 extensions = ["myst_parser"]
-# The pages are read on servers of Git as well: the same Markdown, the same anchors.
-myst_gfm_only = True
+# The pages are read on servers of Git as well: the same Markdown, the same anchors, and nothing that is Sphinx's.
+myst_disable_syntax = ["myst_block_break", "myst_line_comment", "myst_role", "myst_target"]
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
