@@ -3,7 +3,7 @@
 project = "replay"
 html_title = "replay"
 extensions = ["myst_parser"]
-# The pages are read on servers of Git as well: the same Markdown, the same anchors, and nothing that is Sphinx's.
+# Servers of Git show the pages as well: the same Markdown and anchors, and nothing that is Sphinx's.
 myst_disable_syntax = ["myst_block_break", "myst_line_comment", "myst_role", "myst_target"]
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
