@@ -13,7 +13,7 @@ fn main() {
     }
 }
 
-/// Such as `0.1.0 (0123456789, rustc 1.90.0)`; without the commit where there is no repository.
+/// Such as `0.2.0 (0123456789, rustc 1.90.0)`; without the commit where there is no repository.
 fn version() -> String {
     let rustc = env::var_os("RUSTC").expect("cargo sets RUSTC");
     let rustc = said(Command::new(rustc).arg("--version")).unwrap_or("rustc".to_owned());

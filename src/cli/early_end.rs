@@ -110,7 +110,7 @@ mod tests {
         };
         insta::assert_snapshot!(shown(false), @"
         a defect of replay itself: index out of range, at src/x.rs:3:4
-        hint: please report it, with the command and what it read; RUST_BACKTRACE=1 shows more (version 0.1.0)
+        hint: please report it, with the command and what it read; RUST_BACKTRACE=1 shows more (version 0.2.0)
         ");
         insta::assert_snapshot!(shown(true), @"
         the system gives this process no more threads
