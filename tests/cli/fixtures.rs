@@ -156,7 +156,7 @@ fn a_folder_that_is_no_fixture_and_a_manifest_that_is_wrong_are_refused() {
       |
     1 | harnes = "../../replay.toml"
       | ^^^^^^
-    hint: the keys known there are harness, description, provenance, snapshot, oracle, files, metrics, scalars, sizes
+    hint: the keys known there are harness, description, provenance, snapshot, oracle, files, captured, metrics, scalars, sizes
     == no harness: exit code 128
     --- stderr
     error: failed to read fixtures/tiny/nowhere.toml
