@@ -62,7 +62,9 @@ pub struct Runner {
     pub(super) keeper: Keeper,
     pub(super) cache: Cache,
     setting: ProgramSettings,
-    projects: Mutex<HashMap<PathBuf, Arc<HarnessProgram>>>,
+    /// The programs by the folder of their harness and by what it says of them: harnesses in one folder with equal words
+    /// share a program and its staying processes.
+    projects: Mutex<HashMap<(PathBuf, String), Arc<HarnessProgram>>>,
     /// Trees known to be whole, by key.
     pub(super) trees: Mutex<HashMap<String, ProgramTree>>,
 }
@@ -157,7 +159,9 @@ impl Runner {
     /// [`ProgramError`] if it is not there or does not say who it is.
     pub fn project(&self, harness: &Harness) -> Result<Arc<HarnessProgram>, ProgramError> {
         let mut known_projects = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(project) = known_projects.get(&harness.path) {
+        let folder = harness.path.parent().unwrap_or(Path::new("")).to_owned();
+        let key = (folder, format!("{:?}", harness.program));
+        if let Some(project) = known_projects.get(&key) {
             return Ok(project.clone());
         }
         let bounds = ProgramBounds { timeout: IDENTITY_TIME, ..self.bounds() };
@@ -175,7 +179,7 @@ impl Runner {
             opened_project.extend_identity(&reported_identity);
         }
         let shared_project = Arc::new(opened_project);
-        known_projects.insert(harness.path.clone(), shared_project.clone());
+        known_projects.insert(key, shared_project.clone());
         Ok(shared_project)
     }
 
