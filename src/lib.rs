@@ -24,3 +24,4 @@ pub use replay_search as search;
 pub use replay_series as series;
 pub use replay_shrink as shrink;
 pub use replay_snapshot as snapshot;
+pub use replay_step as step;

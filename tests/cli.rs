@@ -36,6 +36,7 @@ mod revisions;
 mod series;
 mod settings;
 mod shrink;
+mod step;
 mod strangers;
 mod streams;
 mod system_headers;

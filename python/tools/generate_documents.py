@@ -29,6 +29,7 @@ DOCUMENTS = {
     "log": "Log",
     "series": "Series",
     "shrink": "Shrinking",
+    "step": "StepReport",
     "inspect": "Inspection",
     "explain": "Explanation",
     "config": "Configuration",

@@ -139,9 +139,9 @@ fn is_fixture(path: &Path) -> bool {
     path.join("fixture.toml").exists()
 }
 
-/// Whether a folder holds a harness, as capturing drafts it beside fixtures.
+/// Whether a folder holds a harness, or those of a model, as capturing drafts them beside fixtures.
 fn is_harness(path: &Path) -> bool {
-    path.join("replay.toml").exists()
+    path.join("replay.toml").exists() || path.join("replay_step.py").exists()
 }
 
 /// The folders in `path`, sorted; hidden ones and those of harnesses are left out.

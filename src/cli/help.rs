@@ -33,6 +33,7 @@ const TOPICS: [Topic; 27] = [
     Topic { name: "series", page: include_str!("../../docs/series.md") },
     Topic { name: "shrink", page: include_str!("../../docs/shrink.md") },
     Topic { name: "snapshots", page: include_str!("../../docs/snapshots.md") },
+    Topic { name: "step", page: include_str!("../../docs/step.md") },
     Topic { name: "troubleshooting", page: include_str!("../../docs/troubleshooting.md") },
     Topic { name: "verdicts", page: include_str!("../../docs/verdicts.md") },
 ];

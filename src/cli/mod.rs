@@ -48,6 +48,7 @@ mod session;
 mod settings;
 mod shrink;
 mod snapshot;
+mod step;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -127,6 +128,7 @@ Examples:
   replay blame fixtures/step0 REV       the hunks of a commit that carry its defect
   replay shrink fixtures/step0 --rev BAD --against GOOD
                                         the smallest fixture that still shows it
+  replay step fixtures/step0            the modules of a captured model, one by one
   replay log fixtures/step0 A..B        every commit at which an output changes
   replay series fixtures/run/*          the steps of a run, one after the other
   replay inspect fixtures/step0         what a fixture holds, and whether it is whole
@@ -155,6 +157,8 @@ enum Command {
     Blame(Replaying<blame::BlameArgs>),
     /// Cut a fixture to the smallest one that still shows the finding
     Shrink(Replaying<shrink::ShrinkArgs>),
+    /// Show which module of a captured step of a model is not well
+    Step(Replaying<step::StepArgs>),
     /// Show every commit at which an output changes, with its verdict against the one before
     Log(Replaying<log::LogArgs>),
     /// Compare two revisions, tensor by tensor and slice by slice
@@ -271,6 +275,7 @@ fn flag_layer(cli: &Cli) -> Layer {
         Some(Command::Blame(command)) => (command.session.layer(), command.args.jobs),
         Some(Command::Log(command)) => (command.session.layer(), command.args.jobs),
         Some(Command::Shrink(command)) => (command.session.layer(), None),
+        Some(Command::Step(command)) => (command.session.layer(), None),
         Some(Command::Diff(command)) => (command.session.layer(), None),
         Some(Command::Gradcheck(command)) => (command.session.layer(), None),
         Some(Command::Series(command)) => (command.session.layer(), None),
@@ -311,6 +316,7 @@ fn dispatch_command(cli: Cli) -> CliResult<u8> {
         Some(Command::Bisect(args)) => args.run(settings?, bisect::run_bisect),
         Some(Command::Blame(args)) => args.run(settings?, blame::run_blame),
         Some(Command::Shrink(args)) => args.run(settings?, shrink::run_shrink),
+        Some(Command::Step(args)) => args.run(settings?, step::run_step),
         Some(Command::Log(args)) => args.run(settings?, log::run_log),
         Some(Command::Diff(args)) => args.run(settings?, diff::run_diff),
         Some(Command::Gradcheck(args)) => args.run(settings?, gradcheck::run_gradcheck),

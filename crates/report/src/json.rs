@@ -12,6 +12,7 @@ mod inspect;
 mod log;
 mod outputs;
 mod shrink;
+mod step;
 
 use serde::Serialize;
 
@@ -39,6 +40,7 @@ pub use gradcheck::render_gradcheck_json;
 pub use inspect::{Inspected, render_inspection_json};
 pub use log::render_log_json;
 pub use shrink::render_shrink_json;
+pub use step::render_step_json;
 
 /// The version of the document; it grows when a field changes its meaning or goes.
 const SCHEMA: &str = "replay/1";

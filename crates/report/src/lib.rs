@@ -29,6 +29,7 @@ mod shrink;
 mod snapshot;
 mod spans;
 mod standing;
+mod step;
 mod style;
 mod text;
 
@@ -42,14 +43,14 @@ pub use devices::compare_devices;
 pub use explain::{Explained, render_explanation_text};
 pub use html::{
     Compared, GradcheckEntry, bisect_html, diff_html, gradcheck_html, log_html, render_replay_html,
-    series_html,
+    render_step_html, series_html,
 };
 pub use hunks::hunks_tested_line;
 pub use json::{
     ConfigFilePaths, ConfigOrigin, ConfigSetting, Inspected, render_begin_json, render_bisect_json,
     render_config_json, render_diff_json, render_event_json, render_explanation_json,
     render_gradcheck_json, render_inspection_json, render_log_json, render_recorded_json,
-    render_replay_json, render_shrink_json,
+    render_replay_json, render_shrink_json, render_step_json,
 };
 pub use judgement::{
     launch_change, order_lines, output_lines, render_comparison, render_gradient_line,
@@ -73,6 +74,7 @@ pub use shrink::{
 pub use snapshot::{DiffContext, SnapshotCheck, render_snapshot_sentence, snapshot_diff};
 pub use spans::{ReportLine, Text, sanitise_line};
 pub use standing::{Standing, render_fixtures_tally};
+pub use step::{StepEntry, StepVerdict, render_step_text};
 pub use text::{
     describe_failure, launch_shape, render_replay_heading, render_replay_text, short_text,
 };

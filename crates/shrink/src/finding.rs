@@ -103,7 +103,8 @@ impl Finding {
         Finding { kind, output: None, distance: 0.0, place: Vec::new() }
     }
 
-    fn of_output(output: &OutputJudgement) -> Option<Finding> {
+    /// The finding of an output beside a trusted one, if there is one.
+    pub fn of_output(output: &OutputJudgement) -> Option<Finding> {
         let kind = story_kind(&output.story)?;
         let worst = output.comparison.worst;
         let moved_by = output.shadow.as_ref().map_or(0.0, |shadow| shadow.moved_by);
@@ -119,7 +120,8 @@ impl Finding {
         Some(Finding { kind, output: Some(output.name.clone()), distance, place })
     }
 
-    fn of_gradient(check: &GradientCheck, trial: &Trial) -> Option<Finding> {
+    /// The finding of a gradient beside its loss, if there is one.
+    pub fn of_gradient(check: &GradientCheck, trial: &Trial) -> Option<Finding> {
         let (kind, distance) = match check.story.verdict() {
             GradientVerdict::Mismatch => (FindingKind::GradientMismatch, check.worst),
             GradientVerdict::Imprecise => (FindingKind::GradientImprecise, check.native_ratio),

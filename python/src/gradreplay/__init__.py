@@ -24,7 +24,7 @@ if sys.version_info < (3, 10):  # noqa: UP036
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .api import bisect, blame, diff, gradcheck, inspect, log, replay, series, shrink
+    from .api import bisect, blame, diff, gradcheck, inspect, log, replay, series, shrink, step
     from .capture.errors import CaptureError
     from .entry import harness, main
     from .errors import ProgramError, ReplayError, RevisionError
@@ -58,12 +58,24 @@ __all__ = [
     "save_fixture",
     "series",
     "shrink",
+    "step",
     "tree_node",
 ]
 
 # Imported with the first of their names: a harness needs other modules than a notebook.
 _MODULES = {
-    "api": ("bisect", "blame", "diff", "gradcheck", "inspect", "log", "replay", "series", "shrink"),
+    "api": (
+        "bisect",
+        "blame",
+        "diff",
+        "gradcheck",
+        "inspect",
+        "log",
+        "replay",
+        "series",
+        "shrink",
+        "step",
+    ),
     "capture.errors": ("CaptureError",),
     "entry": ("harness", "main"),
     "errors": ("ProgramError", "ReplayError", "RevisionError"),

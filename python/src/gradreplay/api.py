@@ -27,6 +27,7 @@ from .documents import (
     SearchTested,
     Series,
     Shrinking,
+    StepReport,
 )
 from .report import Report, Shown
 
@@ -227,6 +228,22 @@ def shrink(
     words = ["shrink", *_paths(fixture), *_flags(rev=rev, against=against, output_dir=output_dir)]
     words += _flags(output=output, check=check, max_tries=max_tries)
     return _report(Shrinking, words, {**options, "page": False})
+
+
+def step(
+    step: AnyPath,
+    *,
+    rev: str | None = None,
+    against: str | None = None,
+    modules: Sequence[str] = (),
+    **options: Unpack[Options],
+) -> StepReport:
+    """Looks at each module of a captured step of a model: `result.parts`.
+
+    Raises :class:`ReplayError` if there is no such step, or a fixture of it cannot be read."""
+    words = ["step", *_paths(step), *_flags(rev=rev, against=against)]
+    words += [word for module in modules for word in ("--module", module)]
+    return _report(StepReport, words, options)
 
 
 def inspect(fixture: Fixtures) -> Inspection:

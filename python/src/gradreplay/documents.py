@@ -78,6 +78,9 @@ Standing: TypeAlias = Literal[
     "diverged",
     "failed",
 ]
+StepBlameWord: TypeAlias = Literal["well", "own", "consequence"]
+StepPass: TypeAlias = Literal["forward", "backward"]
+StepVerdict: TypeAlias = Literal["well", "found", "untestable"]
 StraightThrough: TypeAlias = Literal["slope", "slope_of_held_scale", "unrounded"]
 Tool: TypeAlias = Literal["memcheck", "racecheck", "initcheck", "synccheck"]
 Verdict: TypeAlias = Literal[
@@ -2888,6 +2891,17 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StepFinding:
+    pass_: StepPass = field(metadata={"json": "pass"})
+    text: str
+    output: str | None
+    distance: Number
+    """A multiple of the noise, or relative to the norm, as the text says; 0 where it means
+    nothing.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
 class StepGradient:
     """A gradient held against its loss."""
 
@@ -2899,6 +2913,55 @@ class StepGradient:
     """The largest mismatch, relative to the gradient's norm."""
     error: Number
     """The error of the slopes, relative to the same."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepPart:
+    folder: str
+    """The folder of its fixture, in that of the step."""
+    module: str
+    """The path of the module in the model; that of the model is empty."""
+    kind: str
+    inside: int | None
+    """The place of the call around it; null for the outermost."""
+    blame: StepBlameWord
+    consequence_of: int | None
+    """The place of the call inside that is at fault; null unless the blame is a consequence."""
+    forward: str
+    """A word for the forward, as text reports have it."""
+    backward: str
+    """A word for the backward."""
+    reached: bool
+    """Whether a gradient reached its outputs, or none can."""
+    findings: tuple[StepFinding, ...]
+    untestable: str | None
+    """Why it could not be replayed; null where it was."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class StepReport(Report):
+    """The document that `replay step --format json` writes; docs/schema.md explains the
+    fields.
+    """
+
+    schema: Literal["replay-step/1"]
+    run: RunRecord
+    fixture: str
+    model: str
+    step: int
+    """The number of the step."""
+    revision: Revision | None
+    against: Revision | None
+    verdict: StepVerdict
+    text: str
+    """The verdict as text reports tell it."""
+    first_forward: int | None
+    """The place in `parts` of the first finding in the forward; null where there is none."""
+    first_backward: int | None
+    """The same in the backward, which goes the other way round."""
+    parts: tuple[StepPart, ...]
+    """The calls of modules, in the order in which they began."""
+    left_out: tuple[LeftOut, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -97,6 +97,7 @@ _ROWS: Mapping[str, str] = {
     "Inspected": "inputs",
     "Search": "tested",
     "Shrinking": "sizes",
+    "StepReport": "parts",
 }
 
 # Fields of the document that say nothing of a row.

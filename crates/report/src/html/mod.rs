@@ -16,6 +16,7 @@ mod replay;
 mod search;
 mod series;
 mod shell;
+mod step;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -27,3 +28,4 @@ pub use log::log_html;
 pub use replay::render_replay_html;
 pub use search::bisect_html;
 pub use series::series_html;
+pub use step::render_step_html;

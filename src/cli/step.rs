@@ -1,0 +1,288 @@
+//! `replay step FOLDER`: a captured step of a model, module by module.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ::replay::fixture::{Fixture, InputCut, NewTensor, harness_from, write_file};
+use ::replay::judge::ensure_evidence_room;
+use ::replay::report::{
+    Revision, StepEntry, StepVerdict, render_step_html, render_step_json, render_step_text,
+};
+use ::replay::step::{
+    PartFinding, PartFindingKind, PartReading, StepOrder, StepPart, find_blames, read_part,
+    read_part_beside,
+};
+use indexmap::IndexMap;
+
+use super::draft::quote_toml;
+use super::error::{CliResult, CommandError, ErrorContext};
+use super::exit;
+use super::out::{print, println};
+use super::progress::Progress;
+use super::project::{Project, RequestedRevision, TrustedSources};
+use super::replay::{Format, target_name};
+use super::report_file::{FILES, ReportFiles};
+use super::run_record::{self, run_record};
+use super::session::Session;
+
+/// The arguments of `replay step`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct StepArgs {
+    /// A folder that capture.model wrote
+    #[arg(value_name = "STEP")]
+    step: PathBuf,
+    /// The revision whose modules are replayed [default: the working tree]
+    #[arg(short, long, value_name = "REV")]
+    rev: Option<String>,
+    /// A trusted revision: each module is compared with its own there, from the same captured inputs
+    #[arg(short, long, value_name = "REV")]
+    against: Option<String>,
+    /// Replay these modules alone; a pattern such as 'layers.*.attn' names several
+    #[arg(long, value_name = "MODULE")]
+    module: Vec<String>,
+    /// Write this module as a fixture of its own, with its tensors, and replay nothing
+    #[arg(long, value_name = "MODULE", conflicts_with_all = ["rev", "against", "module"])]
+    extract: Option<String>,
+    /// The folder of the extracted fixture; it must not be there [default: STEP-MODULE]
+    #[arg(short, long, value_name = "DIR", requires = "extract")]
+    output_dir: Option<PathBuf>,
+    /// How the result is written
+    #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
+    format: Format,
+    /// Write the result to a file too, or to several; the ending names the format: .html, .json
+    #[arg(long, value_name = "FILE")]
+    report: Vec<PathBuf>,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  replay step fixtures/step0           which module does not give what was captured, or has a
+                                       backward that is not that of its own forward
+  replay step fixtures/step0 --rev BAD --against GOOD
+                                       the first module in which two revisions part
+  replay step fixtures/step0 --extract layers.3.attn -o fixtures/attn
+                                       that module as a fixture, for `replay bisect`
+
+Each call of a module begins from its captured inputs, so a finding is the module's own. A module that
+holds another one with a finding is told to be a consequence of it.";
+
+/// Reads the modules of a step one after the other.
+pub fn run_step(args: &StepArgs, session: &Session) -> CliResult<u8> {
+    let order = load_order(&args.step)?;
+    if let Some(module) = &args.extract {
+        return extract_module(args, &order, module);
+    }
+    let files = ReportFiles::named(&args.report, &FILES)?;
+    session.require_one_device()?;
+    let order = choose_parts(order, &args.module)?;
+    if args.format == Format::Text {
+        run_record::print_record_head(&[]);
+    }
+    let mut reader = StepReader { args, session, revision: None, trusted: None };
+    let readings = order
+        .parts
+        .iter()
+        .map(|part| reader.read(part))
+        .collect::<CliResult<Vec<PartReading>>>()?;
+    let blames = find_blames(&order, &readings);
+    let fixture = args.step.display().to_string();
+    let entry = StepEntry {
+        fixture: &fixture,
+        order: &order,
+        revision: reader.revision.as_ref(),
+        trusted: reader.trusted.as_ref(),
+        readings: &readings,
+        blames: &blames,
+    };
+    match args.format {
+        Format::Text => {
+            print!("{}", render_step_text(&entry));
+            print_next_commands(args, &entry);
+        }
+        format => println!("{}", format_step(format, &entry)),
+    }
+    files.write(|format| format_step(format.into(), &entry))?;
+    Ok(match entry.verdict() {
+        StepVerdict::Well => exit::SUCCESS,
+        StepVerdict::Found => exit::FAILED,
+        StepVerdict::Untestable => exit::UNTESTABLE,
+    })
+}
+
+fn format_step(format: Format, entry: &StepEntry<'_>) -> String {
+    match format {
+        Format::Html => render_step_html(entry, run_record()),
+        Format::Text | Format::Json => render_step_json(entry, run_record()),
+    }
+}
+
+fn load_order(step: &Path) -> CliResult<StepOrder> {
+    StepOrder::load(step).map_err(|error| {
+        let hint = error.hint();
+        CommandError::from_error(&error).with_hints(hint)
+    })
+}
+
+/// The parts that `patterns` name, with those around them that are named, too.
+fn choose_parts(mut order: StepOrder, patterns: &[String]) -> CliResult<StepOrder> {
+    if patterns.is_empty() {
+        return Ok(order);
+    }
+    let mut is_chosen = vec![false; order.parts.len()];
+    for pattern in patterns {
+        let matcher = globset::Glob::new(pattern).map_err(|error| {
+            CommandError::new(format!("`{pattern}` is no pattern of modules: {}", error.kind()))
+        })?;
+        let matcher = matcher.compile_matcher();
+        let fits: Vec<bool> =
+            order.parts.iter().map(|part| matcher.is_match(&part.folder)).collect();
+        if !fits.contains(&true) {
+            return Err(no_such_module(&order, pattern));
+        }
+        is_chosen.iter_mut().zip(fits).for_each(|(is_chosen, fits)| *is_chosen |= fits);
+    }
+    let places: Vec<usize> = (0..order.parts.len()).filter(|place| is_chosen[*place]).collect();
+    let mut parts = Vec::with_capacity(places.len());
+    for &place in &places {
+        let mut part = order.parts[place].clone();
+        let around = places.iter().rposition(|outer| order.holds(*outer, place));
+        part.inside = around;
+        parts.push(part);
+    }
+    order.parts = parts;
+    Ok(order)
+}
+
+fn no_such_module(order: &StepOrder, word: &str) -> CommandError {
+    let error = CommandError::new(format!("the step has no module `{word}`"));
+    if let Some(left_out) = order.left_out.iter().find(|left_out| left_out.module == word) {
+        return error.with_hint(format!("it was left out: {}", left_out.reason));
+    }
+    let near = |part: &&StepPart| strsim::damerau_levenshtein(&part.folder, word);
+    match order.parts.iter().min_by_key(near).filter(|part| near(part) <= 3) {
+        Some(part) => error.with_hint(format!("did you mean `{}`?", part.folder)),
+        None => error.with_hint("`replay step STEP --format json` names the modules"),
+    }
+}
+
+/// The commands to go on with, below the answer.
+fn print_next_commands(args: &StepArgs, entry: &StepEntry<'_>) {
+    let Some(first) = entry.first_of_all() else { return };
+    let name = entry.order.name(first);
+    let part = args.step.join(name);
+    let part = part.display();
+    let rev = args.rev.as_deref().unwrap_or("HEAD");
+    let is_captured =
+        |finding: &PartFinding| matches!(finding.kind, PartFindingKind::NotAsCaptured { .. });
+    println!();
+    match &args.against {
+        Some(good) => println!("replay bisect {part} --good {good} --bad {rev}"),
+        // No commit is at fault: the code gives something else than it gave in the training.
+        None if entry.readings[first].findings.iter().all(is_captured) => println!("replay {part}"),
+        None => println!("replay bisect {part} --good GOOD --bad {rev} --on gradient"),
+    }
+    println!("replay step {} --extract {name}", args.step.display());
+}
+
+/// Reads the parts of a step.
+struct StepReader<'a> {
+    args: &'a StepArgs,
+    session: &'a Session,
+    /// What the revisions are, once a part has named them.
+    revision: Option<Revision>,
+    trusted: Option<Revision>,
+}
+
+impl StepReader<'_> {
+    fn read(&mut self, part: &StepPart) -> CliResult<PartReading> {
+        let path = self.args.step.join(&part.folder);
+        let progress = Progress::start();
+        let project = Project::open(&path, self.session.cache())?;
+        let target = project.target(self.args.rev.as_deref())?;
+        progress.say(format!("replaying {} at {}", path.display(), target_name(&target)));
+        self.revision = target.commit.clone().map(Revision::from);
+        let lab = self.session.lab_for(project.harness())?;
+        let trial = lab.trial(&project.subject, &target.sources);
+        let Some(against) = &self.args.against else {
+            ensure_evidence_room(&trial, false)?;
+            return Ok(read_part(&trial, part, is_captured_code(&project, &target)?)?);
+        };
+        let base = match project.origin.trusted(against)? {
+            TrustedSources::Found(base) => base,
+            TrustedSources::Absent { reason } => return Ok(PartReading::untestable(reason)),
+        };
+        self.trusted = base.commit.clone().map(Revision::from);
+        let base = lab.trial(&project.subject, &base.sources);
+        ensure_evidence_room(&trial, true)?;
+        Ok(read_part_beside(&base, &trial, part)?)
+    }
+}
+
+/// Whether the replayed code is what was captured, as far as anybody can tell: other code may give something else.
+fn is_captured_code(project: &Project, target: &RequestedRevision) -> CliResult<bool> {
+    let captured = project.capture_revision(&target.sources)?;
+    Ok(captured.is_none_or(|captured| {
+        captured.same_sources || (captured.dirty && target.commit.is_none())
+    }))
+}
+
+fn extract_module(args: &StepArgs, order: &StepOrder, module: &str) -> CliResult<u8> {
+    let part = order.parts.iter().find(|part| part.folder == module);
+    let part = part.ok_or_else(|| no_such_module(order, module))?;
+    let folder = args.output_dir.clone().unwrap_or_else(|| {
+        let name = args.step.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        args.step.with_file_name(format!("{name}-{module}"))
+    });
+    if folder.symlink_metadata().is_ok() {
+        let message = format!("{} exists and is left as it is", folder.display());
+        return Err(CommandError::new(message).with_hint("name another folder: -o DIR"));
+    }
+    let fixture = Fixture::load(&args.step.join(&part.folder))?;
+    fs::create_dir_all(&folder)
+        .context(|| format!("cannot make the folder {}", folder.display()))?;
+    write_extracted(&fixture, &folder).inspect_err(|_| {
+        // What was begun is of no use.
+        let _ = fs::remove_dir_all(&folder);
+    })?;
+    println!("{}", folder.display());
+    Ok(exit::SUCCESS)
+}
+
+/// Writes `fixture` to `folder` with all tensors in files of its own.
+fn write_extracted(fixture: &Fixture, folder: &Path) -> CliResult<()> {
+    let harness = harness_from(folder, &fixture.harness)
+        .context(|| format!("cannot read {}", fixture.harness.path.display()))?;
+    let cut = InputCut::default();
+    let inputs = fixture.cut_inputs(&cut, &IndexMap::new())?;
+    let tables = fixture.write_cut(folder, &inputs, &cut)?;
+    let shapes: Vec<Vec<usize>> = fixture.captured.iter().map(|output| output.shape()).collect();
+    let captured: Vec<NewTensor<'_>> = fixture
+        .captured
+        .iter()
+        .zip(&shapes)
+        .map(|(output, shape)| (&*output.name, output.dtype, &shape[..], output.bytes()))
+        .collect();
+    if !captured.is_empty() {
+        write_file(&folder.join("expected.safetensors"), &captured, &[])?;
+    }
+    let source = fixture.dir.join("fixture.toml");
+    let text =
+        fs::read_to_string(&source).context(|| format!("cannot read {}", source.display()))?;
+    let parsed: toml::Table = text.parse().unwrap_or_default();
+    let mut kept = toml::Table::new();
+    for key in ["provenance", "metrics"] {
+        if let Some(table) = parsed.get(key) {
+            kept.insert(key.to_owned(), table.clone());
+        }
+    }
+    let mut manifest = format!("harness = {}\n", quote_toml(&harness.display().to_string()));
+    if let Some(description) = &fixture.description {
+        manifest.push_str(&format!("description = {}\n", quote_toml(description)));
+    }
+    manifest.push_str(&format!("\n{kept}{tables}"));
+    let path = folder.join("fixture.toml");
+    fs::write(&path, manifest).context(|| format!("cannot write {}", path.display()))?;
+    Fixture::load(folder)?;
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! `replay step`: which module of a captured step is not well. The modules here are kernels: a step is an order of
+//! fixtures, whatever replays them.
+
+use std::fs;
+
+use crate::common::env::{Run, TestEnv};
+
+const RIGHT: &str = "__global__ void twice(const float* x, float* y, int n)\n\
+                     { int i = threadIdx.x; if (i < n) y[i] = 2 * x[i]; }\n";
+const CALL: &str = "twice<<<1, n>>>(x, y, n);";
+/// What the kernel gives for four zeros, and something else.
+const ZEROS: [f32; 4] = [0.0; 4];
+const ONES: [f32; 4] = [1.0; 4];
+
+fn part(folder: &str, inside: &str) -> String {
+    format!("[[parts]]\nfolder = \"{folder}\"\nmodule = \"{folder}\"\nkind = \"Twice\"\n{inside}\n")
+}
+
+/// A step `fixtures/s` of a model with a layer in it, each with its captured output.
+fn with_step(outputs: [[f32; 4]; 2]) -> TestEnv {
+    let env = TestEnv::new().with_kernel(RIGHT, CALL);
+    let parts = [part("model", ""), part("layer", "inside = 0")].concat();
+    let left_out = "[[left_out]]\nmodule = \"drop\"\nreason = \"it was not called in the step\"\n";
+    env.repo.write("fixtures/s/step.toml", format!("model = \"lm\"\nstep = 7\n{parts}{left_out}"));
+    for (name, output) in ["model", "layer"].into_iter().zip(outputs) {
+        let bytes = |values: [f32; 4]| -> Vec<u8> {
+            values.iter().flat_map(|value| value.to_le_bytes()).collect()
+        };
+        let folder = env.path(&format!("fixtures/s/{name}"));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("fixture.toml"), "harness = \"../../../replay.toml\"\n").unwrap();
+        let f32 = replay::tensor::DType::F32;
+        let write = |file: &str, tensor: &str, values| {
+            let tensors = [(tensor, f32, &[4][..], &bytes(values)[..])];
+            replay::fixture::write_file(&folder.join(file), &tensors, &[]).unwrap();
+        };
+        write("inputs.safetensors", "x", [0.0, 0.0, 0.0, 0.0]);
+        write("expected.safetensors", "y", output);
+    }
+    env
+}
+
+fn step(env: &TestEnv, words: &str) -> Run {
+    let words: Vec<&str> = words.split(' ').collect();
+    env.replay(&[&["step"], words.as_slice()].concat())
+}
+
+#[test]
+fn the_module_whose_captured_output_its_code_does_not_give_is_named_and_what_holds_it_is_not() {
+    let env = with_step([ONES, ONES]);
+    insta::assert_snapshot!(step(&env, "fixtures/s").text(), @r"
+    exit code 1
+    --- stdout
+    fixtures/s: step 7 of lm, 2 calls of modules, at the working tree
+
+      module   forward          backward
+      model    not as captured  -         it holds layer
+        layer  not as captured  -         found
+
+    findings
+      layer  Twice
+        y is not as captured, 8388608 x noise
+
+    left out
+      drop  it was not called in the step
+
+    found: layer: y is not as captured, 8388608 x noise
+
+    replay fixtures/s/layer
+    replay step fixtures/s --extract layer
+    ");
+}
+
+#[test]
+fn a_step_as_captured_is_well() {
+    let env = with_step([ZEROS, ZEROS]);
+    insta::assert_snapshot!(step(&env, "fixtures/s").text(), @r"
+    exit code 0
+    --- stdout
+    fixtures/s: step 7 of lm, 2 calls of modules, at the working tree
+
+      module   forward      backward
+      model    as captured  -
+        layer  as captured  -
+
+    left out
+      drop  it was not called in the step
+
+    well: each module gives what was captured as far as it should, and its gradients are those of its forward
+    ");
+}
+
+#[test]
+fn the_module_in_which_two_revisions_part_is_named() {
+    let env = with_step([ZEROS, ZEROS]);
+    env.repo.commit_file("k.cu", &RIGHT.replace("2 * x[i]", "2 * x[i] + 1"), "Faster");
+    insta::assert_snapshot!(step(&env, "fixtures/s --against main~1 --module layer").text(), @r"
+    exit code 1
+    --- stdout
+    fixtures/s: step 7 of lm, 1 call of modules, at the working tree against c66bb0e
+
+      module  forward   backward
+      layer   diverged  -         found
+
+    findings
+      layer  Twice
+        y is wrong, 8388608 x noise
+
+    left out
+      drop  it was not called in the step
+
+    found: layer: y is wrong, 8388608 x noise
+
+    replay bisect fixtures/s/layer --good main~1 --bad HEAD
+    replay step fixtures/s --extract layer
+    ");
+    // Another revision may give something else than the captured one.
+    let json = step(&env, "fixtures/s --format json --report told.html --report told.json");
+    let document: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(document["schema"], "replay-step/1");
+    assert_eq!(document["parts"][1]["inside"], 0);
+    let page = fs::read_to_string(env.path("told.html")).unwrap();
+    assert!(page.contains("layer") && page.contains("it was not called in the step"));
+    assert!(env.path("told.json").exists());
+}
+
+#[test]
+fn a_module_becomes_a_fixture_of_its_own() {
+    let env = with_step([ZEROS, ONES]);
+    let run = step(&env, "fixtures/s --extract layer");
+    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "fixtures/s-layer\n"));
+    let again = env.replay(&["fixtures/s-layer", "--rev", "main"]);
+    assert!(again.stdout.contains("y  not as captured"), "{}", again.text());
+    insta::assert_snapshot!(step(&env, "fixtures/s --extract layer").text(), @r"
+    exit code 128
+    --- stderr
+    error: fixtures/s-layer exists and is left as it is
+    hint: name another folder: -o DIR
+    ");
+}
+
+#[test]
+fn each_fault_of_the_request_is_told() {
+    let env = with_step([ZEROS, ZEROS]);
+    let told = |words: &str| step(&env, words).text();
+    insta::assert_snapshot!(told("fixtures/none"), @r"
+    exit code 128
+    --- stderr
+    error: fixtures/none is not a step: it holds no step.toml
+    hint: capture.model writes steps; `replay help step` says how
+    ");
+    insta::assert_snapshot!(told("fixtures/s/layer"), @r"
+    exit code 128
+    --- stderr
+    error: fixtures/s/layer is not a step: it holds no step.toml
+    hint: it is a fixture: replay fixtures/s/layer
+    ");
+    insta::assert_snapshot!(told("fixtures/s --extract later"), @r"
+    exit code 128
+    --- stderr
+    error: the step has no module `later`
+    hint: did you mean `layer`?
+    ");
+    insta::assert_snapshot!(told("fixtures/s --extract drop"), @r"
+    exit code 128
+    --- stderr
+    error: the step has no module `drop`
+    hint: it was left out: it was not called in the step
+    ");
+    insta::assert_snapshot!(told("fixtures/s --module nothing.*"), @r"
+    exit code 128
+    --- stderr
+    error: the step has no module `nothing.*`
+    hint: `replay step STEP --format json` names the modules
+    ");
+    insta::assert_snapshot!(told("fixtures/s --module [x"), @r"
+    exit code 128
+    --- stderr
+    error: `[x` is no pattern of modules: unclosed character class; missing ']'
+    ");
+    insta::assert_snapshot!(told("fixtures/s -o there"), @r"
+    exit code 128
+    --- stderr
+    error: the following required arguments were not provided:
+      --extract <MODULE>
+
+    Usage: replay step --extract <MODULE> --output-dir <DIR> <STEP>
+
+    For more information, try '--help'.
+    ");
+    fs::remove_dir_all(env.path("fixtures/s/layer")).unwrap();
+    insta::assert_snapshot!(told("fixtures/s"), @r"
+    exit code 128
+    --- stderr
+    error: there is no fixture folder fixtures/s/layer
+    hint: a fixture is a folder with fixture.toml and *.safetensors
+    ");
+    env.repo.write("fixtures/s/step.toml", "model = 3");
+    insta::assert_snapshot!(told("fixtures/s"), @r"
+    exit code 128
+    --- stderr
+    error: fixtures/s/step.toml is not the order of a step
+    caused by: TOML parse error at line 1, column 9
+        |
+      1 | model = 3
+        |         ^
+      invalid type: integer `3`, expected a string
+    ");
+}
