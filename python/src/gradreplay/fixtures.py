@@ -19,7 +19,7 @@ import numpy as np
 from . import api, tensors
 from .capture import host
 from .capture.errors import CaptureError
-from .capture.fixture import EXPECTED, INPUTS, MANIFEST, Folder
+from .capture.fixture import EXPECTED, INPUTS, MANIFEST, STEP, Folder
 from .capture.provenance import Fact
 from .documents import FilePart, InspectedInput, InspectedTensor
 from .errors import ProgramError, ReplayError
@@ -111,6 +111,11 @@ def load_fixture(
     home = Path(folder)
     if not (home / MANIFEST).is_file():
         raise TensorError(f"{home} is no fixture: it holds no {MANIFEST}")
+    if (home.parent / STEP).is_file():
+        raise TensorError(
+            f"{home} is a part of a step, whose tensors are in a file in common",
+            f"replay step {home.parent} --extract {home.name} makes a fixture of it",
+        )
     (inspected,) = api.inspect(folder).fixtures
     scalars = _read_scalars(home / MANIFEST)
     files = [_File(Path(file.path), file.part) for file in inspected.files]

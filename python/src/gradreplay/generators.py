@@ -11,6 +11,7 @@ import json
 import random
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,39 @@ def states(device: int | None = None) -> dict[str, str]:
     """The states of the generators of this process and of a GPU, by their keys in a file's metadata.
 
     The GPU is the one with this number, or the current one; none where PyTorch has not started one."""
-    found = {"python": _python_state(), "numpy": _numpy_state()}
-    torch: Any = sys.modules.get("torch")
-    if torch is not None:
-        found["torch"] = _text(torch.default_generator.get_state().numpy())
+    return Snapshot.take(device).texts()
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The states of the generators at one moment; two are equal if nothing was drawn between them."""
+
+    python: Any
+    numpy: tuple[Any, ...]
+    # Of the CPU and of a GPU, where PyTorch has them.
+    torch: bytes | None
+    cuda: bytes | None
+
+    @staticmethod
+    def take(device: int | None = None) -> Snapshot:
+        """The states now, as of :func:`states`."""
+        kind, words, *rest = np.random.get_state()
+        numpy = (kind, np.asarray(words, "<u4").tobytes(), *rest)
+        torch: Any = sys.modules.get("torch")
+        if torch is None:
+            return Snapshot(random.getstate(), numpy, None, None)
+        cpu = torch.default_generator.get_state().numpy().tobytes()
+        cuda = None
         if torch.cuda.is_initialized():
-            found["cuda"] = _text(_cuda_generator(torch, device).get_state().numpy())
-    return {f"{PREFIX}{name}": text for name, text in found.items() if text is not None}
+            cuda = _cuda_generator(torch, device).get_state().numpy().tobytes()
+        return Snapshot(random.getstate(), numpy, cpu, cuda)
+
+    def texts(self) -> dict[str, str]:
+        """The states by their keys in a file's metadata."""
+        found = {"python": _python_text(self.python), "numpy": _numpy_text(self.numpy)}
+        found["torch"] = None if self.torch is None else _text(self.torch)
+        found["cuda"] = None if self.cuda is None else _text(self.cuda)
+        return {f"{PREFIX}{name}": text for name, text in found.items() if text is not None}
 
 
 class Restored:
@@ -82,7 +109,8 @@ class Restored:
         torch: Any = sys.modules.get("torch")
         if device != "cpu" or "cuda" not in self._states or torch is None:
             return
-        if _text(torch.default_generator.get_state().numpy()) != self._states.get("torch"):
+        state = torch.default_generator.get_state().numpy().tobytes()
+        if _text(state) != self._states.get("torch"):
             note(
                 "random numbers were drawn on the CPU: those of the capture were a GPU's, and are "
                 "others, so that outputs are not the captured ones (--backend cuda repeats them)"
@@ -100,19 +128,17 @@ def restore_random() -> None:
     restored.restore()
 
 
-def _python_state() -> str:
-    version, words, gauss = random.getstate()
-    return json.dumps([version, _text(np.array(words, "<u4")), gauss])
+def _python_text(state: Any) -> str:
+    version, words, gauss = state
+    return json.dumps([version, _text(np.array(words, "<u4").tobytes()), gauss])
 
 
-def _numpy_state() -> str | None:
-    kind, words, position, has_gauss, gauss = np.random.get_state()
+def _numpy_text(state: tuple[Any, ...]) -> str | None:
+    kind, words, position, has_gauss, gauss = state
     # Another generator, which the program has put in its place.
     if kind != "MT19937":
         return None
-    return json.dumps(
-        [_text(np.asarray(words, "<u4")), int(position), int(has_gauss), float(gauss)]
-    )
+    return json.dumps([_text(words), int(position), int(has_gauss), float(gauss)])
 
 
 def _cuda_generator(torch: Any, device: int | None) -> Any:
@@ -123,8 +149,8 @@ def _torch_state(torch: Any, text: str) -> Any:
     return torch.from_numpy(np.frombuffer(base64.b64decode(text), np.uint8).copy())
 
 
-def _text(array: Any) -> str:
-    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+def _text(state: bytes) -> str:
+    return base64.b64encode(state).decode()
 
 
 def _words(text: str) -> Any:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from .errors import CaptureError
 from .functions import function
 from .jax_ import jax_function
+from .model_ import model
 from .session import Step as step
 from .session import flush, metric, whole
 from .triton_ import triton
@@ -29,6 +30,7 @@ __all__ = [
     "function",
     "jax_function",
     "metric",
+    "model",
     "nonfinite",
     "spike",
     "step",

@@ -37,7 +37,8 @@ _TAKEN = frozenset(
     thread_local true try typedef typeid typename union unsigned using virtual void volatile warpSize
     wchar_t while xor xor_eq
     torch jax jnp numpy np replay step precision device result results upstream gradients
-    inputs names call module parameters functional_call run ones others pull not_known_yet""".split()
+    inputs names call module parameters functional_call run ones others pull not_known_yet
+    part_number""".split()
 )
 
 Make = Callable[[Mapping[str, Any]], Any]

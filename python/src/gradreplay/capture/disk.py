@@ -84,6 +84,57 @@ def put_folder(
     sync_folder(Path(parent))
 
 
+class Pending:
+    """A folder of folders that is written beside its place, and renamed when it is whole."""
+
+    def __init__(self, path: Path) -> None:
+        """Begins the folder that becomes `path`, and makes those above it.
+
+        Raises :class:`OSError` if it cannot be made."""
+        # The place of a symbolic link is the folder that it leads to.
+        self._home = os.path.realpath(path)
+        parent = os.path.dirname(self._home)
+        os.makedirs(parent, exist_ok=True)
+        self.path = Path(beside(self._home))
+        self._open = contextlib.ExitStack()
+        with locked(parent) as is_locked:
+            if is_locked:
+                _sweep(parent)
+            os.mkdir(self.path)
+            # As long as it is locked its writer lives.
+            self._open.enter_context(locked(self.path))
+
+    def finish(self, files: Mapping[str, str]) -> None:
+        """Adds files of text by their paths in the folder, and puts all of it on the disk under its name.
+
+        Raises :class:`TakenError` if something is there, :class:`OSError` if it cannot be written."""
+        folders = {self.path}
+        for name, content in files.items():
+            place = self.path / name
+            place.parent.mkdir(exist_ok=True)
+            folders.add(place.parent)
+            place.write_text(content, "utf-8")
+        with contextlib.ExitStack() as stack:
+            written = [path for folder in folders for path in folder.iterdir() if path.is_file()]
+            written.sort(key=lambda path: -path.stat().st_size)
+            descriptors = [stack.enter_context(opened(path, os.O_RDONLY)) for path in written]
+            descriptors += [stack.enter_context(opened(folder, _FOLDER)) for folder in folders]
+            _sync(descriptors)
+        try:
+            os.replace(self.path, self._home)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise TakenError from error
+            raise
+        self._open.close()
+        sync_folder(Path(self._home).parent)
+
+    def discard(self) -> None:
+        """Deletes what has been written."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._open.close()
+
+
 def _claim(made: str, home: str, names: Sequence[str], is_locked: bool) -> None:
     """Renames the folder `made` to `home`. Into a folder that is there its files are moved, the last of
     `names` at the end, where a lock keeps others from doing the same.

@@ -20,6 +20,9 @@ from .errors import CaptureError
 
 Shape = tuple[str | int, ...]
 
+# The file of a harness that calls the function.
+SCRIPT = "replay_step.py"
+
 
 @dataclass(frozen=True)
 class Input:
@@ -63,8 +66,8 @@ class Plan:
 
     def head(self) -> str:
         """The first line of the drafted file, which says what it fits."""
-        call = _digest((self.call, self.inputs))
-        results = _digest((self.upstream, self.outputs)) if self.returned else _UNKNOWN
+        call = digest((self.call, self.inputs))
+        results = digest((self.upstream, self.outputs)) if self.returned else _UNKNOWN
         return f"# Drafted for call {call}, results {results}. It is yours now."
 
 
@@ -74,7 +77,8 @@ _HEAD = re.compile(r"# Drafted for call (\w+), results (\w+)\.")
 
 # Calls of one function are mostly alike.
 @functools.lru_cache(maxsize=1024)
-def _digest(told: Hashable) -> str:
+def digest(told: Hashable) -> str:
+    """A short text that stands for what is told."""
     return hashlib.sha256(repr(told).encode()).hexdigest()[:12]
 
 
@@ -128,7 +132,7 @@ def _fits(path: Path, plan: Plan) -> str:
 def _write(home: Path, plan: Plan) -> None:
     home.mkdir(parents=True, exist_ok=True)
     script, harness = plan.script().encode(), toml(plan, home).encode()
-    disk.put(home, {"replay_step.py": [script], "replay.toml": [harness]}, above=[home.parent])
+    disk.put(home, {SCRIPT: [script], "replay.toml": [harness]}, above=[home.parent])
 
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
@@ -152,7 +156,7 @@ def toml(plan: Plan, home: Path) -> str:
     else:
         relative = os.path.relpath(plan.repository.resolve(), home.resolve())
         lines.append(f"repository = {text(relative)}")
-    lines.append(f'program = [{text(surroundings.interpreter())}, "replay_step.py"]')
+    lines.append(f"program = [{text(surroundings.interpreter())}, {text(SCRIPT)}]")
     tree = plan.tree()
     if tree:
         lines.append("# What the training had loaded. Add what the function reads besides.")

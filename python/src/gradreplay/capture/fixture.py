@@ -11,7 +11,7 @@ import contextlib
 import functools
 import importlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ MANIFEST = "fixture.toml"
 INPUTS = "inputs.safetensors"
 EXPECTED = "expected.safetensors"
 UNCOMMITTED = "uncommitted.diff"
+# The file that makes a folder of fixtures a step.
+STEP = "step.toml"
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,52 @@ class Entry:
     blake3: str | None = None
     axis: str | None = None
     order: int | None = None
+    # The tensors that count, by the harness's names; all where it is `None`.
+    names: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The content of a `fixture.toml`."""
+
+    # Relative to the fixture.
+    harness: str
+    description: str
+    facts: Mapping[str, Fact]
+    metrics: Mapping[str, float]
+    entries: Sequence[Entry]
+    scalars: Mapping[str, int] = field(default_factory=dict)
+    # The file of captured outputs, if it is not `expected.safetensors`.
+    captured: Entry | None = None
+
+    def text(self) -> str:
+        """The text of the file."""
+        lines = [f"harness = {text(self.harness)}", f"description = {text(self.description)}"]
+        lines += ["", "[provenance]", *_facts(self.facts)]
+        lines += _table("metrics", {name: repr(value) for name, value in self.metrics.items()})
+        lines += _table("scalars", {name: str(value) for name, value in self.scalars.items()})
+        if self.captured is not None:
+            lines += ["", "[captured]", *_entry(self.captured)]
+        for entry in self.entries:
+            lines += ["", "[[files]]", *_entry(entry)]
+        return "\n".join(lines) + "\n"
+
+
+def _table(name: str, values: Mapping[str, str]) -> list[str]:
+    lines = [f"{text(key)} = {value}" for key, value in values.items()]
+    return ["", f"[{name}]", *lines] if lines else []
+
+
+def _entry(entry: Entry) -> list[str]:
+    lines = [f"path = {text(entry.path)}"]
+    if entry.blake3 is not None:
+        lines.append(f"blake3 = {text(entry.blake3)}")
+    if entry.axis is not None:
+        lines += [f"axis = {text(entry.axis)}", f"order = {entry.order}"]
+    if entry.names is not None:
+        names = ", ".join(f"{text(name)} = {text(stored)}" for name, stored in entry.names.items())
+        lines.append(f"names = {{ {names} }}")
+    return lines
 
 
 @dataclass
@@ -138,23 +186,9 @@ class Folder:
 
     def _manifest(self, harness: Path) -> Iterator[bytes]:
         """The text of `fixture.toml`, made when the other files are written."""
-        lines = [
-            f"harness = {text(way(self.path, harness))}",
-            f"description = {text(self.description)}",
-            "",
-            "[provenance]",
-        ]
-        lines += _facts(self.facts)
-        if self.metrics:
-            lines += ["", "[metrics]"]
-            lines += [f"{text(name)} = {value!r}" for name, value in self.metrics.items()]
-        for entry in self.entries:
-            lines += ["", "[[files]]", f"path = {text(entry.path)}"]
-            if entry.blake3 is not None:
-                lines.append(f"blake3 = {text(entry.blake3)}")
-            if entry.axis is not None:
-                lines += [f"axis = {text(entry.axis)}", f"order = {entry.order}"]
-        yield ("\n".join(lines) + "\n").encode()
+        place = way(self.path, harness)
+        manifest = Manifest(place, self.description, self.facts, self.metrics, self.entries)
+        yield manifest.text().encode()
 
     def discard(self) -> None:
         """Deletes the fixture, which is none from the first moment on, and nothing else in its folder."""

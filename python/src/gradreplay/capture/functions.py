@@ -138,8 +138,8 @@ def _wrap(
 ) -> Callable[..., Any]:
     described = functools.cache(lambda framework: describe(named, framework, options))
     parameters = arguments.Parameters(options.parameters, signature)
-    captured = _undisturbed(functools.partial(_captured, call, described, options, parameters))
-    is_sealed = _sealed(options)
+    captured = undisturb(functools.partial(_captured, call, described, options, parameters))
+    is_sealed = seal(options.name)
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if not state.on or is_sealed():
@@ -153,7 +153,7 @@ def _wrap(
     return wrapper
 
 
-def _undisturbed(captured: Callable[..., Any]) -> Callable[..., Any]:
+def undisturb(captured: Callable[..., Any]) -> Callable[..., Any]:
     """The same, run by Python also where torch.compile compiles what calls it."""
     torch: Any = sys.modules.get("torch")
     compiler = getattr(torch, "compiler", None)
@@ -167,7 +167,7 @@ def _undisturbed(captured: Callable[..., Any]) -> Callable[..., Any]:
     return disabled
 
 
-def _sealed(options: Options) -> Callable[[], bool]:
+def seal(name: str) -> Callable[[], bool]:
     """Tells whether torch.compile makes one graph of what calls the function, where nothing is captured."""
     torch: Any = sys.modules.get("torch")
     compiler = getattr(torch, "compiler", None)
@@ -175,14 +175,14 @@ def _sealed(options: Options) -> Callable[[], bool]:
         return lambda: False
 
     def ask() -> bool:
-        return _in_one_graph(options)
+        return _in_one_graph(name)
 
     # Compilers call this while they trace, and take what it returns for a constant.
     asked = compiler.assume_constant_result(ask)
     return lambda: compiler.is_compiling() and asked()
 
 
-def _in_one_graph(options: Options) -> bool:
+def _in_one_graph(name: str) -> bool:
     convert: Any = sys.modules.get("torch._dynamo.symbolic_convert")
     try:
         tracer = convert.InstructionTranslator.current_tx()
@@ -191,7 +191,7 @@ def _in_one_graph(options: Options) -> bool:
         # Another compiler, or a version that says it elsewhere.
         return False
     if whole:
-        problem = f"torch.compile makes one graph of what calls `{options.name}`, by fullgraph=True"
+        problem = f"torch.compile makes one graph of what calls `{name}`, by fullgraph=True"
         hint = "capture the function that is compiled, or compile without fullgraph"
         # While a compiler traces nothing can be raised.
         tell(CaptureError(problem, hint), strict=False)
@@ -310,10 +310,10 @@ def _wrap_module(module: Any, options: Options) -> Any:
     forward = module.forward
     described = functools.cache(lambda: describe(type(module), "torch", options))
     parameters = arguments.Parameters(options.parameters, forward)
-    captured = _undisturbed(
+    captured = undisturb(
         functools.partial(_captured_module, module, forward, described, options, parameters)
     )
-    is_sealed = _sealed(options)
+    is_sealed = seal(options.name)
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if not state.on or is_sealed():

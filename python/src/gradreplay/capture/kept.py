@@ -23,11 +23,7 @@ class InMemory:
 
     def same(self, name: str, data: Bytes) -> bool:
         """Whether the bytes of an input are `data`."""
-        before = self._inputs[name].data
-        starts = range(0, data.size, _STRETCH)
-        return before.size == data.size and all(
-            _equal(before[at : at + _STRETCH], data[at : at + _STRETCH]) for at in starts
-        )
+        return is_same(self._inputs[name].data, data)
 
 
 class OnDisk:
@@ -53,19 +49,34 @@ class OnDisk:
         start, end = self._places[name]
         if end - start != data.size:
             return False
-        # Reading costs less than mapping, where each page is fetched when it is met.
-        before = np.empty(min(_STRETCH, data.size), np.uint8)
-        at = 0
-        while at < data.size:
-            wanted = before[: data.size - at]
-            count = os.preadv(self._file, [wanted.data], start + at)
-            if count == 0 or not _equal(wanted[:count], data[at : at + count]):
-                return False
-            at += count
-        return True
+        return file_holds(self._file, start, data)
 
 
 Kept = InMemory | OnDisk
+
+
+def is_same(before: Bytes, data: Bytes) -> bool:
+    """Whether two tensors have the same bytes."""
+    starts = range(0, data.size, _STRETCH)
+    return before.size == data.size and all(
+        _equal(before[at : at + _STRETCH], data[at : at + _STRETCH]) for at in starts
+    )
+
+
+def file_holds(file: int, start: int, data: Bytes) -> bool:
+    """Whether `data` stands in an open file from byte `start` on.
+
+    Raises :class:`OSError` if it cannot be read."""
+    # Reading costs less than mapping, where each page is fetched when it is met.
+    before = np.empty(min(_STRETCH, data.size), np.uint8)
+    at = 0
+    while at < data.size:
+        wanted = before[: data.size - at]
+        count = os.preadv(file, [wanted.data], start + at)
+        if count == 0 or not _equal(wanted[:count], data[at : at + count]):
+            return False
+        at += count
+    return True
 
 
 def _equal(left: Bytes, right: Bytes) -> bool:

@@ -70,6 +70,8 @@ class Record:
     # The outputs that can have an upstream gradient.
     differentiable: tuple[str, ...] = ()
     closed: bool = False
+    # Whether an input that no gradient reached has one of zeros, where upstream gradients came.
+    zeros: bool = False
     # The bytes of the inputs, and whether one of them holds a NaN or an infinity.
     size: int = 0
     nonfinite: bool = False
@@ -135,7 +137,7 @@ class Record:
     @property
     def settled(self) -> bool:
         """Whether all gradients are here. A call without any fits the harness of those with gradients."""
-        return self.closed and bool(self.gradients)
+        return self.closed and bool(self.gradients or (self.zeros and self.upstream))
 
     def flowing(self) -> tuple[str, ...]:
         """The outputs with an upstream gradient: those that had one, or may have one still."""
@@ -146,7 +148,8 @@ class Record:
     def returned_gradients(self) -> tuple[str, ...]:
         """The inputs whose gradients the harness returns."""
         names = tuple(self.gradient_names)
-        return tuple(name for name in names if not self.settled or name in self.gradients)
+        wanted = self.zeros or not self.settled
+        return tuple(name for name in names if wanted or name in self.gradients)
 
     def plan(self) -> Plan:
         """The harness that this call fits, by what is known so far."""

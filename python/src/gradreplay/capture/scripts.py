@@ -23,33 +23,50 @@ class Lines:
 
 def script(record: Record, lines: Lines) -> str:
     """The whole script."""
-    function = record.function
-    target = function.target
-    arguments = [*record.inputs]
-    arguments += [f"{record.upstream_names[name]}=None" for name in record.flowing()]
-    arguments += ["*", *lines.parameters] if lines.parameters else []
-    options = [f'framework="{function.framework}"']
-    folders = dict.fromkeys((target.folder, *record.imports.folders))
-    paths = [f'"{folder}"' for folder in folders if folder not in (None, ".", "src")]
-    if paths:
-        options.append(f"path=[{', '.join(paths)}]")
+    called = record.function.target.expression
     text = [
-        f'"""Calls `{target.expression}` as the training called it. Drafted: edit it as you like."""',
+        f'"""Calls `{called}` as the training called it. Drafted: edit it as you like."""',
         "",
         "import gradreplay as replay",
         "",
         "",
-        f"@replay.harness({', '.join(options)})",
-        f"def step({', '.join(arguments)}):",
+        decorator([record]),
+        *function(record, lines, "step"),
+        *MAIN,
     ]
+    return "\n".join(text)
+
+
+# The end of a script.
+MAIN = ("", "", 'if __name__ == "__main__":', "    replay.main()", "")
+
+
+def decorator(records: Sequence[Record]) -> str:
+    """The line before the function that replays calls of one framework."""
+    options = [f'framework="{records[0].function.framework}"']
+    folders = dict.fromkeys(
+        folder
+        for record in records
+        for folder in (record.function.target.folder, *record.imports.folders)
+    )
+    paths = [f'"{folder}"' for folder in folders if folder not in (None, ".", "src")]
+    if paths:
+        options.append(f"path=[{', '.join(paths)}]")
+    return f"@replay.harness({', '.join(options)})"
+
+
+def function(record: Record, lines: Lines, name: str) -> list[str]:
+    """The lines of the function `name` that makes one call."""
+    target = record.function.target
+    arguments = [*record.inputs]
+    arguments += [f"{record.upstream_names[name]}=None" for name in record.flowing()]
+    arguments += ["*", *lines.parameters] if lines.parameters else []
     body = list(lines.imports)
     if target.problem is not None:
         body.append(f"# Mend this line: {target.problem}.")
     body += [target.statement, *record.imports.statements]
     body = [*dict.fromkeys(body), "", *lines.body]
-    text += map(indented, body)
-    text += ["", "", 'if __name__ == "__main__":', "    replay.main()", ""]
-    return "\n".join(text)
+    return [f"def {name}({', '.join(arguments)}):", *map(indented, body)]
 
 
 def indented(line: str) -> str:

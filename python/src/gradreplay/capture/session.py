@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from . import provenance
 from .background import background
@@ -19,6 +19,27 @@ from .when import History, Outcome, When, first
 from .writer import Writer
 
 _FIELDS = {"step", "name", "call", "rank"}
+
+
+class Whole(Protocol):
+    """The step of a whole model, which is one folder."""
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all tensors."""
+
+    @property
+    def finite(self) -> bool:
+        """Whether no tensor holds a NaN or an infinity."""
+
+    def close(self) -> None:
+        """Lets nothing more in."""
+
+    def finish(self) -> None:
+        """Writes the folder."""
+
+    def discard(self) -> None:
+        """Deletes what was written."""
 
 
 @dataclass
@@ -100,6 +121,7 @@ class Step:
         self.writers: list[Writer] = []
         self.parts: dict[str, Parts] = {}
         self.wholes: dict[str, dict[str, Any]] = {}
+        self.models: dict[str, Whole] = {}
         self.delayed: list[BaseException] = []
         # Whether inputs are written as they come, or kept in memory until the step has ended.
         self.durable = False
@@ -245,6 +267,8 @@ class Step:
             writer.folder.metrics = self.metrics
         for parts in self.parts.values():
             parts.metrics = self.metrics
+        for model in self.models.values():
+            model.close()
         # An exception ends a step before anybody can tell what would have become of it.
         fired = self.early or failed
         if not fired:
@@ -263,7 +287,8 @@ class Step:
                 self._run.ring.popleft()
 
     def _nonfinite(self) -> bool:
-        return not all(writer.record.finite() for writer in self.writers)
+        is_finite = all(writer.record.finite() for writer in self.writers)
+        return not (is_finite and all(model.finite for model in self.models.values()))
 
     def _end_durable(self, fired: bool) -> None:
         if fired:
@@ -271,6 +296,8 @@ class Step:
         for writer in self.writers:
             job = writer.finish if fired else writer.discard
             background.submit(job, writer.record.size)
+        for model in self.models.values():
+            background.submit(model.finish if fired else model.discard, model.bytes)
         for parts in self.parts.values():
             self._close_parts(parts, fired)
 
@@ -278,6 +305,8 @@ class Step:
         self._run.kept += 1
         for writer in self.writers:
             background.submit(writer.write_whole, writer.record.size)
+        for model in self.models.values():
+            background.submit(model.finish, model.bytes)
         for parts in self.parts.values():
             self._close_parts(parts, fired=True)
 

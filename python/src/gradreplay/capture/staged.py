@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .. import tensors
-from ..tensors import Tensor, TensorFileError
+from ..tensors import Bytes, Tensor, TensorFileError
 from . import disk
+from .kept import file_holds
 
 Place = tuple[int, int]
 
@@ -53,6 +54,14 @@ class Staged:
             raise self._failed(error) from error
         start, self._end = self._end, self._end + tensor.data.nbytes
         return start, self._end
+
+    def holds(self, place: Place, data: Bytes) -> bool:
+        """Whether the elements at a place are `data`."""
+        start, end = place
+        if end - start != data.size:
+            return False
+        with disk.opened(self._beside, os.O_RDONLY) as file:
+            return file_holds(file, self._room + start, data)
 
     def finish(
         self,

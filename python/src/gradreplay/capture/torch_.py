@@ -19,7 +19,7 @@ from .errors import CaptureError, tell
 from .host import Taken
 from .provenance import rank
 from .record import Function, Record
-from .scripts import RESTORE, Lines, results, script
+from .scripts import RESTORE, Lines, indented, results, script
 from .session import Step
 from .writer import Writer
 
@@ -36,6 +36,8 @@ class Call:
         self._writes = writes
         self._versions = {name: _version(value) for name, value in given.arrays.items()}
         self.record: Record
+        # What a script says of the call.
+        self.lines: Callable[[], Lines]
         self.writer: Writer | None = None
 
     def begin(self, module: Module | None = None) -> dict[str, Any]:
@@ -44,32 +46,53 @@ class Call:
         parameters = module.parameters(self.given.names) if module else {}
         arrays = {**self.given.arrays, **parameters}
         check(torch, arrays)
-        inputs = host.inputs(arrays, self.given.numbers, share=self.step.durable)
+        kind = device(arrays).partition(":")[0]
+        cast = autocast(torch, kind)
+        self.lines = lambda: script_lines(self.record, module, cast)
         self.record = Record(
             function=self.function,
             names=self.given.names,
             text=self.given.text,
             imports=self.given.imports,
-            inputs=inputs,
+            inputs=host.inputs(arrays, self.given.numbers, share=self.shares_memory),
             differentiated=tuple(
-                name for name, value in arrays.items() if _is_wanted(torch, value)
+                name for name, value in arrays.items() if self._is_wanted(torch, value)
             ),
             device=device(arrays),
-            random=generators.states(_number(arrays)),
-            script=functools.partial(_script, module=module),
-            variant=module.variant() if module else "",
+            script=lambda record: script(record, self.lines()),
+            variant=(module.variant() if module else "") + cast,
         )
-        self.writer = self.step.begin(self.record, self.function, rank())
-        if self.writer is None:
+        if not self._start(arrays):
             return arrays
-        if self.step.durable:
-            self.record.forget_inputs(check=self.step.looks)
         return {name: self._alias(torch, name, value) for name, value in arrays.items()}
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether inputs need no copy, since they are written before the function runs."""
+        return self.step.durable
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether the call is captured: limits may forbid it."""
+        return self.writer is not None
+
+    def _is_wanted(self, torch: Any, value: Any) -> bool:
+        """Whether the gradient with respect to an input is asked for."""
+        is_tensor = isinstance(value, torch.Tensor)
+        return is_tensor and value.requires_grad and torch.is_grad_enabled()
+
+    def _start(self, arrays: Mapping[str, Any]) -> bool:
+        """Writes the inputs if they have to be on the disk; tells whether the call is captured."""
+        self.record.random = generators.states(number_of_gpu(arrays))
+        self.writer = self.step.begin(self.record, self.function, rank())
+        if self.writer is not None and self.step.durable:
+            self.record.forget_inputs(check=self.step.looks)
+        return self.is_captured
 
     def returned(self, value: Any) -> None:
         """Captures the outputs, and waits for gradients."""
         record, arrays = self.record, self.given.arrays
-        if self.writer is None:
+        if not self.is_captured:
             return
         changed = [name for name in arrays if self._is_written(name, arrays[name])]
         found = arguments.Results({}, {})
@@ -79,18 +102,34 @@ class Call:
         for name in changed:
             after = record.names.give(f"{name}_after")
             found.arrays[after], found.texts[after] = arrays[name], name
-        size = sum(array.numel() * array.element_size() for array in found.arrays.values())
-        self.step.check_size(record, size)
-        self.step.bytes += size
+        self._check_size(found.arrays)
         record.differentiable = tuple(flowing) if record.differentiated else ()
         record.result_texts = found.texts
         record.name_gradients()
         outputs: dict[str, Taken] = {}
         for name, array in found.arrays.items():
-            record.keep(outputs, name, array)
+            self._keep(outputs, name, array)
         record.outputs, record.returned = outputs, True
         for name in record.differentiable:
             found.arrays[name].register_hook(functools.partial(self._flows, name))
+
+    def _check_size(self, arrays: Mapping[str, Any]) -> None:
+        """Refuses outputs that are too large for the step."""
+        size = sum(array.numel() * array.element_size() for array in arrays.values())
+        self.step.check_size(self.record, size)
+        self.step.bytes += size
+
+    def _keep(self, group: dict[str, Taken], name: str, value: Any) -> None:
+        """Notes an output or a gradient."""
+        self.record.keep(group, name, value)
+
+    def _keep_upstream(self, name: str, gradient: Any) -> None:
+        """Notes an upstream gradient, which has to be on the disk before anything is made of it."""
+        take = host.take if self.step.durable else host.copied
+        self.record.upstream[name] = take(name, gradient)
+        if self.writer is not None and self.step.durable:
+            self.writer.write_upstream()
+            self.record.forget_upstream(name, check=self.step.looks)
 
     def _alias(self, torch: Any, name: str, value: Any) -> Any:
         if name not in self.record.differentiated:
@@ -107,11 +146,7 @@ class Call:
         if self.record.closed or name in self.record.upstream:
             return
         try:
-            take = host.take if self.step.durable else host.copied
-            self.record.upstream[name] = take(name, gradient)
-            if self.writer is not None and self.step.durable:
-                self.writer.write_upstream()
-                self.record.forget_upstream(name, check=self.step.looks)
+            self._keep_upstream(name, gradient)
         except Exception as error:
             self._delay(error)
 
@@ -120,7 +155,7 @@ class Call:
         if self.record.closed or name in self.record.gradients:
             return
         try:
-            self.record.keep(self.record.gradients, name, gradient)
+            self._keep(self.record.gradients, name, gradient)
         except Exception as error:
             self._delay(error)
 
@@ -168,6 +203,8 @@ def built(module: Any, import_as: str | None) -> tuple[str, str | None]:
     kind = type(module)
     texts: list[str] = []
     for name, parameter in list(signature(kind.__init__).parameters.items())[1:]:
+        if parameter.kind is parameter.VAR_POSITIONAL and next(module.children(), None) is not None:
+            return f"{kind.__qualname__}()", f"`{name}` of {kind.__qualname__} is not known"
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or name in (
             "device",
             "dtype",
@@ -216,7 +253,7 @@ def device(arrays: Mapping[str, Any]) -> str:
     return min(places, default=(True, "cpu"), key=lambda place: place[0])[1]
 
 
-def _number(arrays: Mapping[str, Any]) -> int | None:
+def number_of_gpu(arrays: Mapping[str, Any]) -> int | None:
     """The number of the GPU that the tensors lie on."""
     numbers = (getattr(getattr(value, "device", None), "index", None) for value in arrays.values())
     return next((number for number in numbers if number is not None), None)
@@ -230,18 +267,22 @@ def _version(value: Any) -> int:
         return 0
 
 
-def _is_wanted(torch: Any, value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.requires_grad and torch.is_grad_enabled()
+def autocast(torch: Any, kind: str) -> str:
+    """The expression of the surroundings in which a kind of device casts by itself; empty where none does."""
+    if not torch.is_autocast_enabled(kind):
+        return ""
+    return f'torch.autocast("{kind}", dtype={torch.get_autocast_dtype(kind)})'
 
 
-def _script(record: Record, module: Module | None) -> str:
+def script_lines(record: Record, module: Module | None, cast: str) -> Lines:
+    """What a script says of a call of a function, or of `module`, within `cast` if there is any."""
     target = record.function.target
     body = [
         f"{name} = {_viewed(name, taken)}" for name, taken in record.inputs.items() if taken.view
     ]
     body += [f"{name}.requires_grad_()" for name in record.differentiated]
     if module is None:
-        body += [RESTORE, f"result = {target.expression}({record.text})"]
+        call = f"result = {target.expression}({record.text})"
     else:
         own = ", ".join(f'"{name}": {given}' for name, given in module.names.items())
         body.append(f"module = {module.build}.train({module.module.training})")
@@ -249,13 +290,14 @@ def _script(record: Record, module: Module | None) -> str:
         body.append(
             "call = lambda *args, **kwargs: functional_call(module, parameters, args, kwargs)"
         )
-        body += [RESTORE, f"result = call({record.text})"]
+        call = f"result = call({record.text})"
+    body += [RESTORE, *([f"with {cast}:", indented(call)] if cast else [call])]
     body += results(record)
     body += _gradient_lines(record)
     viewed = [name for name, taken in (record.outputs or {}).items() if taken.view]
     body += [f'results["{name}"] = results["{name}"].view(torch.uint8)' for name in viewed]
     imports = ["import torch"] + (["from torch.func import functional_call"] if module else [])
-    return script(record, Lines(imports, [*body, "return results"]))
+    return Lines(imports, [*body, "return results"])
 
 
 def _viewed(name: str, taken: Taken) -> str:
@@ -278,5 +320,10 @@ def _gradient_lines(record: Record) -> list[str]:
         f"inputs = [{', '.join(wanted)}]",
         f"gradients = torch.autograd.grad([{of}], inputs, upstream, allow_unused=True)",
         f"names = [{names}]",
-        "results |= {name: one for name, one in zip(names, gradients) if one is not None}",
+        _ZEROS if record.zeros else _REACHED,
     ]
+
+
+_REACHED = "results |= {name: one for name, one in zip(names, gradients) if one is not None}"
+_ZEROS = """for name, one, value in zip(names, gradients, inputs):
+    results[name] = torch.zeros_like(value) if one is None else one"""
