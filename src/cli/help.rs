@@ -7,7 +7,7 @@ use super::out::{print, println};
 use super::{Cli, exit, markdown};
 
 /// The pages of documentation in the program.
-const TOPICS: [Topic; 27] = [
+const TOPICS: [Topic; 33] = [
     Topic { name: "architecture", page: include_str!("../../docs/architecture.md") },
     Topic { name: "benchmarks", page: include_str!("../../docs/benchmarks.md") },
     Topic { name: "bisect", page: include_str!("../../docs/bisect.md") },
@@ -15,12 +15,19 @@ const TOPICS: [Topic; 27] = [
     Topic { name: "capture", page: include_str!("../../docs/capture.md") },
     Topic { name: "checksum", page: include_str!("../../docs/checksum.md") },
     Topic { name: "cluster", page: include_str!("../../docs/cluster.md") },
+    Topic { name: "comparison", page: include_str!("../../docs/comparison.md") },
     Topic { name: "configuration", page: include_str!("../../docs/configuration.md") },
+    Topic {
+        name: "continuous-integration",
+        page: include_str!("../../docs/continuous-integration.md"),
+    },
     Topic { name: "cuda-support", page: include_str!("../../docs/cuda-support.md") },
     Topic { name: "exit-codes", page: include_str!("../../docs/exit-codes.md") },
     Topic { name: "fixture", page: include_str!("../../docs/fixture.md") },
+    Topic { name: "formats", page: include_str!("../../docs/formats.md") },
     Topic { name: "frontend", page: include_str!("../../docs/frontend.md") },
     Topic { name: "fuzzing", page: include_str!("../../docs/fuzzing.md") },
+    Topic { name: "getting-started", page: include_str!("../../docs/getting-started.md") },
     Topic { name: "glossary", page: include_str!("../../docs/glossary.md") },
     Topic { name: "gpu", page: include_str!("../../docs/gpu.md") },
     Topic { name: "harness", page: include_str!("../../docs/harness.md") },
@@ -28,6 +35,7 @@ const TOPICS: [Topic; 27] = [
     Topic { name: "programs", page: include_str!("../../docs/programs.md") },
     Topic { name: "python", page: include_str!("../../docs/python.md") },
     Topic { name: "races", page: include_str!("../../docs/races.md") },
+    Topic { name: "recipes", page: include_str!("../../docs/recipes.md") },
     Topic { name: "sandbox", page: include_str!("../../docs/sandbox.md") },
     Topic { name: "schema", page: include_str!("../../docs/schema.md") },
     Topic { name: "series", page: include_str!("../../docs/series.md") },
@@ -57,7 +65,10 @@ pub struct HelpArgs {
 /// Prints the requested help.
 pub fn run_help(args: &HelpArgs) -> CliResult<u8> {
     if args.words == ["topics"] {
-        TOPICS.iter().for_each(|topic| println!("{:16}{}", topic.name, page_title(topic.page)));
+        let width = TOPICS.iter().map(|topic| topic.name.len() + 2).max().unwrap_or_default();
+        for topic in &TOPICS {
+            println!("{:width$}{}", topic.name, page_title(topic.page));
+        }
         return Ok(exit::SUCCESS);
     }
     // The page with a command's name stands behind it: `replay help page bisect`.

@@ -147,7 +147,7 @@ fn each_fault_of_the_request_is_told() {
     exit code 128
     --- stderr
     error: fixtures/none is not a step: it holds no step.toml
-    hint: capture.model writes steps; `replay help step` says how
+    hint: capture.model writes steps; `replay help page step` says how
     ");
     insta::assert_snapshot!(told("fixtures/s/layer"), @r"
     exit code 128

@@ -86,7 +86,7 @@ impl StepFileError {
                 Some(format!("it is a fixture: replay {}", path.display()))
             }
             StepFileError::NoStep { .. } => {
-                Some("capture.model writes steps; `replay help step` says how".to_owned())
+                Some("capture.model writes steps; `replay help page step` says how".to_owned())
             }
             _ => None,
         }
