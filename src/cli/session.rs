@@ -24,10 +24,10 @@ use clap::{Args, ValueEnum};
 use super::error::{CliResult, CommandError, ErrorContext};
 use super::progress;
 use super::settings::values::{
-    DeviceArg, SandboxArg, parse_bytes_arg, parse_device_arg, parse_gradients_arg,
+    DeviceArg, SandboxArg, format_devices, parse_bytes_arg, parse_device_arg, parse_gradients_arg,
     parse_seconds_arg, parse_threads_arg,
 };
-use super::settings::{Key, Layer, Setting, Settings};
+use super::settings::{Key, Layer, Origin, Setting, Settings};
 
 /// Options of every replaying command.
 #[derive(Clone, Debug, Args)]
@@ -189,6 +189,15 @@ impl Session {
     /// Complains about several devices for a command of one.
     pub fn require_one_device(&self) -> CliResult<()> {
         self.one_device().map(|_| ())
+    }
+
+    /// The option that names the devices, with a blank before it, where this command has it: for the next command.
+    pub fn backend_option(&self) -> String {
+        let backend = &self.settings.backend;
+        match backend.origin {
+            Origin::Flag(name) => format!(" {name} {}", format_devices(&backend.value)),
+            _ => String::new(),
+        }
     }
 
     /// Whether one device was named.

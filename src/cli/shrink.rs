@@ -153,7 +153,7 @@ pub fn run_shrink(args: &ShrinkArgs, session: &Session) -> CliResult<u8> {
         ShrinkFormat::Json => println!("{}", render_json()),
         ShrinkFormat::Text => {
             print!("{}", render_shrink_text(&entry));
-            print_next_commands(args, &entry);
+            print_next_commands(args, &entry, session);
         }
     }
     Ok(answer_exit_code(&answer))
@@ -171,7 +171,7 @@ fn answer_exit_code(answer: &ShrinkAnswer) -> u8 {
 }
 
 /// The commands to go on with, below the answer.
-fn print_next_commands(args: &ShrinkArgs, entry: &ShrinkEntry<'_>) {
+fn print_next_commands(args: &ShrinkArgs, entry: &ShrinkEntry<'_>, session: &Session) {
     let Some(written) = &entry.written else {
         if matches!(entry.answer, ShrinkAnswer::NoFinding) && args.against.is_none() {
             println!("hint: --against REV keeps what differs from a trusted revision");
@@ -182,8 +182,9 @@ fn print_next_commands(args: &ShrinkArgs, entry: &ShrinkEntry<'_>) {
     let against = args.against.as_ref().map_or(String::new(), |rev| format!(" --against {rev}"));
     let folder = &written.folder;
     println!();
-    println!("replay {folder}{rev}{against}");
-    println!("replay {folder}{rev} --snapshot && replay accept");
+    let backend = session.backend_option();
+    println!("replay {folder}{rev}{against}{backend}");
+    println!("replay {folder}{rev}{backend} --snapshot && replay accept");
 }
 
 /// The folder to write; refused where something is there.

@@ -98,7 +98,7 @@ pub fn run_step(args: &StepArgs, session: &Session) -> CliResult<u8> {
     match args.format {
         Format::Text => {
             print!("{}", render_step_text(&entry));
-            print_next_commands(args, &entry);
+            print_next_commands(args, &entry, session);
         }
         format => println!("{}", format_step(format, &entry)),
     }
@@ -167,7 +167,7 @@ fn no_such_module(order: &StepOrder, word: &str) -> CommandError {
 }
 
 /// The commands to go on with, below the answer.
-fn print_next_commands(args: &StepArgs, entry: &StepEntry<'_>) {
+fn print_next_commands(args: &StepArgs, entry: &StepEntry<'_>, session: &Session) {
     let Some(first) = entry.first_of_all() else { return };
     let name = entry.order.name(first);
     let part = args.step.join(name);
@@ -175,12 +175,15 @@ fn print_next_commands(args: &StepArgs, entry: &StepEntry<'_>) {
     let rev = args.rev.as_deref().unwrap_or("HEAD");
     let is_captured =
         |finding: &PartFinding| matches!(finding.kind, PartFindingKind::NotAsCaptured { .. });
+    let backend = session.backend_option();
     println!();
     match &args.against {
-        Some(good) => println!("replay bisect {part} --good {good} --bad {rev}"),
+        Some(good) => println!("replay bisect {part} --good {good} --bad {rev}{backend}"),
         // No commit is at fault: the code gives something else than it gave in the training.
-        None if entry.readings[first].findings.iter().all(is_captured) => println!("replay {part}"),
-        None => println!("replay bisect {part} --good GOOD --bad {rev} --on gradient"),
+        None if entry.readings[first].findings.iter().all(is_captured) => {
+            println!("replay {part}{backend}");
+        }
+        None => println!("replay bisect {part} --good GOOD --bad {rev} --on gradient{backend}"),
     }
     println!("replay step {} --extract {name}", args.step.display());
 }

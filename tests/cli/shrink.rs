@@ -224,7 +224,7 @@ fn a_wrong_access_to_memory_is_cut_to_what_it_needs() {
                   y[i] = last;\n\
                   }\n";
     env.repo.commit_file("k.cu", racing, "Share the last one");
-    insta::assert_snapshot!(shrink(&env, "fixtures/eight -o racing").text(), @"
+    insta::assert_snapshot!(shrink(&env, "fixtures/eight -o racing --backend cpu").text(), @"
     exit code 0
     --- stdout
     eight at the working tree
@@ -242,8 +242,8 @@ fn a_wrong_access_to_memory_is_cut_to_what_it_needs() {
 
     cut: 96 B -> 72 B, 10 tries
 
-    replay racing
-    replay racing --snapshot && replay accept
+    replay racing --backend cpu
+    replay racing --backend cpu --snapshot && replay accept
     ");
     let unread = racing.replace("y[i] = last", "y[i] = 2 * x[i]");
     env.repo.commit_file("k.cu", &unread, "Keep the last one");
