@@ -200,7 +200,7 @@ pub const REORDERED_ULPS: f64 = 16.0;
 /// twin 2^29 times less.
 pub const TWIN_SHARE: f64 = 1.0 / 256.0;
 
-/// So many pairs of runs must repeat a fault before surroundings of tensors are blamed. Code that tosses a coin repeats
+/// So many pairs of runs must repeat a fault before poison is blamed on a device that gives other bits by itself. Code that tosses a coin repeats
 /// two different results by chance once in 4^6 times.
 pub const POISON_REPETITIONS: u32 = 6;
 

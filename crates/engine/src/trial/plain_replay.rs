@@ -1,5 +1,6 @@
 //! The plain replay: two runs on different poison, and their outcome.
 
+use std::collections::HashMap;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
@@ -14,7 +15,8 @@ use crate::worker::{Ending, OutputTransfer, Run, UnfitOutput};
 use replay_base::cache::CacheKind;
 use replay_base::scratch::Budget;
 use replay_base::summary::{
-    Checksum, POISON_A, POISON_B, Poison, Summary, compare_poisons, summarize_tensor,
+    Checksum, POISON_A, POISON_B, Poison, PoisonComparison, Summary, compare_poisons,
+    summarize_tensor,
 };
 use replay_base::tensor::TensorView;
 use replay_cuda::sanitizer::{SanitizerFinding, Tool};
@@ -40,8 +42,8 @@ struct Runs {
     first: Run,
     /// The same on other poison.
     second: Run,
-    /// A repetition, where elements differ.
-    again: Option<Again>,
+    /// Repetitions, where elements differ.
+    again: Option<Repetitions>,
     /// Why one of both completed and the other did not.
     parting: Option<Parting>,
     /// The first with other poison around the given tensors alone, where `first` and `second` differ.
@@ -72,10 +74,39 @@ enum Parting {
     Chance,
 }
 
-/// A repetition of the first run, or of the second.
-struct Again {
+/// Repetitions of two runs on different poison.
+struct Repetitions {
+    /// One that gives other bits than its run, if any does.
     run: Run,
+    /// Which of both it repeats.
     is_of_second: bool,
+    /// How far elements of each output move by themselves, at most.
+    spreads: HashMap<String, f64>,
+}
+
+impl Repetitions {
+    /// The elements of output `name` that `first` and `second` give otherwise, and no repetition explains.
+    fn compare_poisons(
+        &self,
+        name: &str,
+        [first, second]: [&TensorView; 2],
+        has_atomics: bool,
+    ) -> PoisonComparison {
+        let mut comparison = compare_poisons(first, second).expect("two runs of one variant");
+        let spread = self.spreads.get(name).copied().unwrap_or_default();
+        nondeterminism::excuse_unsteadiness(&mut comparison, [first, second], spread, has_atomics);
+        comparison
+    }
+
+    /// Whether an output of `first` and `second` depends on their poison, as far as the repetitions tell.
+    fn leave_poison_to_blame(&self, first: &Run, second: &Run, has_atomics: bool) -> bool {
+        first.outputs().any(|(output, view)| {
+            second.output(&output.name).is_some_and(|second_view| {
+                let views = [&view, &second_view];
+                self.compare_poisons(&output.name, views, has_atomics).poison_dependent > 0
+            })
+        })
+    }
 }
 
 impl Trial {
@@ -148,7 +179,7 @@ impl Trial {
             None => self.run_twice(variant)?,
         };
         let again = if poison_shows(&first, &second) {
-            Some(run_repetition(variant, &first, &second)?)
+            Some(repeat_runs(variant, &first, &second)?)
         } else {
             None
         };
@@ -303,19 +334,12 @@ impl Trial {
         let second = runs.second.output(name).filter(|_| is_poisoned);
         let mut poison_dependent = 0;
         if let Some(second) = second {
-            let mut write_summary =
-                compare_poisons(view, &second).expect("two runs of one variant");
-            if let Some(repetition) = &runs.again
-                && let Some(repeated) = repetition.run.output(name)
-            {
-                let (same_poison, other_poison) =
-                    if repetition.is_of_second { (&second, view) } else { (view, &second) };
-                nondeterminism::excuse_unsteadiness(
-                    &mut write_summary,
-                    [same_poison, other_poison, &repeated],
-                    variant.has_atomics(),
-                );
-            }
+            let write_summary = match &runs.again {
+                Some(repetitions) => {
+                    repetitions.compare_poisons(name, [view, &second], variant.has_atomics())
+                }
+                None => compare_poisons(view, &second).expect("two runs of one variant"),
+            };
             if write_summary.unwritten > 0 {
                 summary = summarize_written(&summary, view, &second);
             }
@@ -428,29 +452,54 @@ fn classify_parting(variant: &dyn Variant, first: &Run) -> Result<Parting, Repla
     Ok(Parting::Poison)
 }
 
-/// A repetition of one of two runs that differ in their poison: one that gives other bits, if any does.
+/// Repeats two runs that differ in their poison until the poison is not to blame for it, a limited number of times.
 ///
-/// Code may choose among a few algorithms by the clock: two runs may differ by chance, and one repetition
-/// may be as one of them by chance. NaN from the surroundings is no such chance.
-fn run_repetition(variant: &dyn Variant, first: &Run, second: &Run) -> Result<Again, ReplayError> {
-    if variant.can(Ability::Repetition)
-        || !variant.can(Ability::PoisonAround)
-        || is_nan_where_it_moves(first, second)
-    {
+/// Code may choose among a few algorithms by the clock, and a device among orders of atomics: two runs may differ by chance, and
+/// one repetition may be as one of them by chance, or nearly. NaN from the poison is no such chance.
+fn repeat_runs(
+    variant: &dyn Variant,
+    first: &Run,
+    second: &Run,
+) -> Result<Repetitions, ReplayError> {
+    if variant.can(Ability::Repetition) || is_nan_where_it_moves(first, second) {
         let run = variant.run(&Mode::plain(POISON_A))?;
-        return Ok(Again { run, is_of_second: false });
+        let mut spreads = HashMap::new();
+        note_spreads(&mut spreads, first, &run);
+        return Ok(Repetitions { run, is_of_second: false, spreads });
     }
     let mut round = 0;
+    let mut spreads = HashMap::new();
+    let mut unlike: Option<(Run, bool)> = None;
     loop {
         round += 1;
         let (fresh_first, fresh_second) =
             variant.run_pair([POISON_A, POISON_B].map(Mode::plain))?;
-        if !fresh_second.gives_the_bits_of(second) {
-            return Ok(Again { run: fresh_second, is_of_second: true });
+        note_spreads(&mut spreads, first, &fresh_first);
+        note_spreads(&mut spreads, second, &fresh_second);
+        let (run, is_of_second) = match unlike {
+            Some(unlike) => unlike,
+            None if !fresh_second.gives_the_bits_of(second) => (fresh_second, true),
+            None => (fresh_first, false),
+        };
+        let is_unlike = !run.gives_the_bits_of(if is_of_second { second } else { first });
+        let repetitions = Repetitions { run, is_of_second, spreads };
+        let is_explained =
+            is_unlike && !repetitions.leave_poison_to_blame(first, second, variant.has_atomics());
+        if is_explained || round == POISON_REPETITIONS {
+            return Ok(repetitions);
         }
-        if round == POISON_REPETITIONS || !fresh_first.gives_the_bits_of(first) {
-            return Ok(Again { run: fresh_first, is_of_second: false });
-        }
+        spreads = repetitions.spreads;
+        unlike = is_unlike.then_some((repetitions.run, repetitions.is_of_second));
+    }
+}
+
+/// Notes how far the outputs of `repeated` lie from those of `run`.
+fn note_spreads(spreads: &mut HashMap<String, f64>, run: &Run, repeated: &Run) {
+    for (output, view) in run.outputs() {
+        let Some(repeated_view) = repeated.output(&output.name) else { continue };
+        let spread = nondeterminism::measure_spread(&view, &repeated_view);
+        let farthest = spreads.entry(output.name.clone()).or_default();
+        *farthest = farthest.max(spread);
     }
 }
 
