@@ -25,6 +25,11 @@ def chosen(names: list[str], some: tuple[str, ...]) -> list[str]:
     return names if ALL else [name for name in names if name in some]
 
 
+def some_modules(layer: str) -> tuple[str, ...]:
+    """The options for the whole model, a layer and what is in it; none where all is tried."""
+    return () if ALL else ("--module", "model", "--module", f"{layer}*")
+
+
 def environment(cache: Path) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(PACKAGE), "REPLAY_CACHE_DIR": str(cache)}
 
@@ -66,7 +71,8 @@ def own(document: Any) -> list[str]:
 def test_the_module_of_a_defect_is_named_first(defect: str, replay: str, tmp_path: Path) -> None:
     module, before, after = DEFECTS[defect]
     train(tmp_path, before, after)
-    words = () if defect in ALONE else ("--rev", "HEAD", "--against", "HEAD~1")
+    words: tuple[str, ...] = () if defect in ALONE else ("--rev", "HEAD", "--against", "HEAD~1")
+    words += some_modules(module.rpartition(".")[0])
     code, document = replayed(replay, tmp_path, *words)
     assert (code, own(document)) == (1, [module]), document["text"]
     firsts = [document["first_forward"], document["first_backward"]]
@@ -81,5 +87,6 @@ def test_the_module_of_a_defect_is_named_first(defect: str, replay: str, tmp_pat
 @pytest.mark.parametrize("rewrite", chosen(list(HARMLESS), ("a product by einsum",)))
 def test_nothing_is_said_of_a_rewrite(rewrite: str, replay: str, tmp_path: Path) -> None:
     train(tmp_path, *HARMLESS[rewrite])
-    code, document = replayed(replay, tmp_path, "--rev", "HEAD", "--against", "HEAD~1")
+    words = ("--rev", "HEAD", "--against", "HEAD~1", *some_modules("layers.1"))
+    code, document = replayed(replay, tmp_path, *words)
     assert (code, own(document)) == (0, []), document["text"]
