@@ -24,7 +24,7 @@ use crate::process::memory::MemoryExcess;
 use crate::process::tracer::RefusedCall;
 use crate::process::tree::{self, End};
 use crate::process::walls::{Sandbox, Walls};
-use crate::process::{self, Pid, interruption};
+use crate::process::{self, Pid};
 
 pub use self::bounded_text::{Bounded, omission_note};
 pub use self::keeper::run_program_keeper;
@@ -240,14 +240,11 @@ impl Kept {
                 late = true;
                 break;
             }
-            let [keeper, stdout, stderr] =
-                [0, 1, 2].map(|index| is_open[index].then(|| self.streams[index].as_fd()));
-            let files = [keeper, stdout, stderr, interruption::interruption_event()];
-            let ready = process::wait_for(files, Some(left)).map_err(KeeperError::Keeper)?;
-            if ready[3] {
+            let files = [0, 1, 2].map(|index| is_open[index].then(|| self.streams[index].as_fd()));
+            let ready = process::wait_for(files, Some(left)).map_err(|error| {
                 self.end();
-                return Err(KeeperError::Keeper(interruption::interruption_error()));
-            }
+                KeeperError::Keeper(error)
+            })?;
             for (index, file) in self.streams.iter_mut().enumerate().filter(|(i, _)| ready[*i]) {
                 let mut buffer = [0; 16 << 10];
                 match file.read(&mut buffer) {

@@ -199,12 +199,13 @@ fn list_descriptors() -> Vec<RawFd> {
 /// Returns for each whether it is ready; a missing file never is.
 ///
 /// # Errors
-/// Where the system refuses to wait.
+/// Where the system refuses to wait; [`io::ErrorKind::Interrupted`] once an interruption is noted.
 pub fn wait_for<const N: usize>(
     files: [Option<BorrowedFd<'_>>; N],
     timeout: Option<Duration>,
 ) -> io::Result<[bool; N]> {
-    let present_files = files.into_iter().flatten();
+    let event = interruption::interruption_event();
+    let present_files = event.into_iter().chain(files.into_iter().flatten());
     let mut entries: Vec<PollFd<'_>> =
         present_files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
     let timeout = timeout.map(|timeout| timeout.max(LEAST_WAIT));
@@ -215,6 +216,9 @@ pub fn wait_for<const N: usize>(
         waited => waited?,
     };
     let mut ready = entries.into_iter().map(|entry| !entry.revents().is_empty());
+    if event.is_some() && ready.next() == Some(true) {
+        return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
+    }
     Ok(files.map(|file| file.is_some() && ready.next() == Some(true)))
 }
 

@@ -12,7 +12,7 @@ use super::{
     Bounded, ForeignProgram, Keeper, KeeperError, KeeperReport, ProgramBounds, ProgramEnd,
     parse_keeper_reports,
 };
-use crate::process::{self, interruption};
+use crate::process;
 
 /// How long a keeper may take to end the leftover processes of one request.
 const SWEEPING: Duration = Duration::from_secs(10);
@@ -78,13 +78,9 @@ impl Served {
         timeout: Duration,
     ) -> io::Result<bool> {
         let [first, second] = extra_files;
-        let printing = self.prints.then(|| self.printing.as_fd());
-        let interruption = interruption::interruption_event();
-        let files = [Some(self.socket.as_fd()), printing, first, second, interruption];
+        let files =
+            [Some(self.socket.as_fd()), self.prints.then(|| self.printing.as_fd()), first, second];
         let ready = process::wait_for(files, Some(timeout))?;
-        if ready[4] {
-            return Err(interruption::interruption_error());
-        }
         let mut buffer = [0; 16 << 10];
         if ready[1] {
             match self.printing.read(&mut buffer) {

@@ -1,7 +1,6 @@
-//! Interruptions by the user that are noted: what was found is written before this process ends. A replay that is waited
-//! for ends at once.
+//! Interruptions by the user that are noted: what was found is written before this process ends. Waiting for another
+//! process ([`super::wait_for`]) ends at once.
 
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -50,11 +49,6 @@ pub fn noted_signal() -> Option<i32> {
 }
 
 /// Can be read once an interruption was noted; none where interruptions are not noted.
-pub fn interruption_event() -> Option<BorrowedFd<'static>> {
+pub(super) fn interruption_event() -> Option<BorrowedFd<'static>> {
     EVENT.get().map(AsFd::as_fd)
-}
-
-/// What waiting ends with after an interruption.
-pub fn interruption_error() -> io::Error {
-    io::Error::new(io::ErrorKind::Interrupted, "interrupted")
 }

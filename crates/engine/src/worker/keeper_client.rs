@@ -20,7 +20,7 @@ use super::{
     Wrapping,
 };
 use replay_base::process::environment::is_kernel_variable;
-use replay_base::process::{self, interruption, tracer::RefusedCall, tree::End, walls::Sandbox};
+use replay_base::process::{self, tracer::RefusedCall, tree::End, walls::Sandbox};
 use replay_cuda::sanitizer::Wrapper;
 use replay_fixture::fixture::Fixture;
 use replay_runtime::journal;
@@ -318,12 +318,8 @@ impl KeeperClient {
         let mut buffer = vec![0; 64 << 10];
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let prints = is_open.then(|| printed.as_fd());
-            let files = [prints, Some(self.socket.as_fd()), interruption::interruption_event()];
-            let [prints, has_answer, is_interrupted] = process::wait_for(files, Some(left))?;
-            if is_interrupted {
-                return Err(interruption::interruption_error());
-            }
+            let files = [is_open.then(|| printed.as_fd()), Some(self.socket.as_fd())];
+            let [prints, has_answer] = process::wait_for(files, Some(left))?;
             // An answer counts though this process may have been stopped meanwhile.
             if left.is_zero() && !has_answer {
                 let Some((signal, grace)) = stages.next() else { return Ok(heard_output) };
