@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use replay_base::files;
 use serde::Deserialize;
 
 /// The file that makes a folder a step.
@@ -64,8 +65,6 @@ pub enum StepFileError {
     NoStep { path: PathBuf },
     #[error("failed to read {path}")]
     Read { path: PathBuf, source: std::io::Error },
-    #[error("{path} is too large to be the order of a step: {bytes} bytes")]
-    Oversized { path: PathBuf, bytes: u64 },
     #[error("{path} is not the order of a step")]
     Toml { path: PathBuf, source: Box<toml::de::Error> },
     #[error("{path} names no call of a module")]
@@ -103,12 +102,8 @@ impl StepOrder {
         if !path.is_file() {
             return Err(StepFileError::NoStep { path: dir.to_owned() });
         }
-        let read_error = |source| StepFileError::Read { path: path.clone(), source };
-        let bytes = std::fs::metadata(&path).map_err(read_error)?.len();
-        if bytes > MOST_BYTES {
-            return Err(StepFileError::Oversized { path, bytes });
-        }
-        let text = std::fs::read_to_string(&path).map_err(read_error)?;
+        let text = files::read_text(&path, MOST_BYTES)
+            .map_err(|source| StepFileError::Read { path: path.clone(), source })?;
         let order: StepOrder = toml::from_str(&text)
             .map_err(|source| StepFileError::Toml { path: path.clone(), source: source.into() })?;
         order.check(&path)?;
@@ -139,19 +134,17 @@ impl StepOrder {
 
     /// Whether the part at `inner` lies in that at `outer`, at any depth.
     pub fn holds(&self, outer: usize, inner: usize) -> bool {
-        let mut around = self.parts[inner].inside;
-        while let Some(place) = around {
-            if place == outer {
-                return true;
-            }
-            around = self.parts[place].inside;
-        }
-        false
+        self.around(inner).any(|place| place == outer)
+    }
+
+    /// The parts around that at `place`, the nearest first.
+    fn around(&self, place: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(self.parts[place].inside, |around| self.parts[*around].inside)
     }
 
     /// How many parts lie around that at `place`.
     pub fn depth(&self, place: usize) -> usize {
-        (0..place).filter(|outer| self.holds(*outer, place)).count()
+        self.around(place).count()
     }
 
     /// The name of the part at `place`, as reports have it.
