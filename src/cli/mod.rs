@@ -12,6 +12,7 @@ mod cluster;
 mod completions;
 mod config;
 mod constraint_notes;
+mod derived_fixture;
 mod diff;
 mod doctor;
 mod draft;

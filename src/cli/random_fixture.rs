@@ -9,6 +9,7 @@ use ::replay::fixture::{NewTensor, RandomInput, draw_random_inputs, write_safete
 use ::replay::harness::Harness;
 use ::replay::tensor::DType;
 
+use super::derived_fixture::check_is_new;
 use super::draft::quote_toml;
 use super::error::{CliResult, CommandError, ErrorContext};
 
@@ -69,10 +70,7 @@ impl RandomSizes {
         })?;
         let beside = harness.path.parent().unwrap_or(Path::new(""));
         let folder = beside.join("fixtures").join(name);
-        if folder.symlink_metadata().is_ok() {
-            let message = format!("{} exists and is left as it is", folder.display());
-            return Err(CommandError::new(message).with_hint("remove it, or leave --random out"));
-        }
+        check_is_new(&folder, "remove it, or leave --random out")?;
         let manifest = self.write_manifest(harness);
         Ok(RandomFixture { folder, manifest, inputs })
     }

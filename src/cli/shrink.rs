@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use ::replay::fixture::{CUT_FILE, Fixture, harness_from};
+use ::replay::fixture::{CUT_FILE, Fixture};
 use ::replay::process::interruption;
 use ::replay::report::{
     self, Revision, ShrinkEntry, WrittenFixture, describe_finding, list_cut_facts,
@@ -15,7 +15,7 @@ use ::replay::search::TestAnswer;
 use ::replay::shrink::{CutReport, FixtureShrinker, ShrinkAnswer};
 use clap::ValueEnum;
 
-use super::draft::quote_toml;
+use super::derived_fixture::{begin_manifest, check_is_new, read_manifest, write_new_folder};
 use super::error::{CliResult, CommandError, ErrorContext, ErrorOwner};
 use super::exit;
 use super::out::{print, println};
@@ -201,10 +201,7 @@ fn choose_folder(args: &ShrinkArgs) -> CliResult<PathBuf> {
             named.with_file_name(format!("{name}-small"))
         }
     };
-    if folder.symlink_metadata().is_ok() {
-        let message = format!("{} exists and is left as it is", folder.display());
-        return Err(CommandError::new(message).with_hint("name another folder: -o DIR"));
-    }
+    check_is_new(&folder, "name another folder: -o DIR")?;
     Ok(folder)
 }
 
@@ -239,30 +236,18 @@ struct CutOrigin<'a> {
 impl CutOrigin<'_> {
     /// Writes the fixture of `report` to `folder`, as a whole or not at all.
     fn write(&self, report: &CutReport, folder: &Path) -> CliResult<WrittenFixture> {
-        let parent = folder.parent().unwrap_or(Path::new(""));
-        fs::create_dir_all(parent)
-            .and_then(|()| fs::create_dir(folder))
-            .context(|| format!("cannot make the folder {}", folder.display()))?;
-        let bytes = self.write_files(report, folder).inspect_err(|_| {
-            // What was begun is of no use.
-            let _ = fs::remove_dir_all(folder);
-        })?;
+        let bytes = write_new_folder(folder, || self.write_files(report, folder))?;
         Ok(WrittenFixture { folder: folder.display().to_string(), bytes })
     }
 
     /// Writes the files, and returns their bytes.
     fn write_files(&self, report: &CutReport, folder: &Path) -> CliResult<u64> {
-        let harness = harness_from(folder, &self.fixture.harness)
-            .context(|| format!("cannot read {}", self.fixture.harness.path.display()))?;
+        let mut text = begin_manifest(self.fixture, folder)?;
         let tables = self.fixture.write_cut(folder, &report.inputs, &report.cut)?;
         if let Ok(file) = fs::File::open(folder.join(CUT_FILE)) {
             file.sync_all().context(|| format!("cannot write {}", folder.display()))?;
         }
         let manifest = folder.join("fixture.toml");
-        let mut text = format!("harness = {}\n", quote_toml(&harness.display().to_string()));
-        if let Some(description) = &self.fixture.description {
-            text.push_str(&format!("description = {}\n", quote_toml(description)));
-        }
         text.push_str("\n[provenance]\n");
         for (key, value) in self.list_facts(report)? {
             text.push_str(&format!("{key} = {value}\n"));
@@ -275,10 +260,7 @@ impl CutOrigin<'_> {
 
     /// The provenance of the whole fixture and of the cut, as TOML.
     fn list_facts(&self, report: &CutReport) -> CliResult<Vec<(String, toml::Value)>> {
-        let manifest = self.fixture.dir.join("fixture.toml");
-        let text = fs::read_to_string(&manifest)
-            .context(|| format!("cannot read {}", manifest.display()))?;
-        let parsed: toml::Table = text.parse().unwrap_or_default();
+        let parsed = read_manifest(self.fixture)?;
         let known = parsed.get("provenance").and_then(toml::Value::as_table).cloned();
         let mut facts: Vec<(String, toml::Value)> = known.unwrap_or_default().into_iter().collect();
         // Of a fixture that was cut twice the last cut is told.

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ::replay::fixture::{Fixture, InputCut, NewTensor, harness_from, write_file};
+use ::replay::fixture::{Fixture, InputCut, NewTensor, write_file};
+use ::replay::harness::find_nearest_word;
 use ::replay::judge::ensure_evidence_room;
 use ::replay::report::{
     Revision, StepEntry, StepVerdict, render_step_html, render_step_json, render_step_text,
@@ -14,7 +15,7 @@ use ::replay::step::{
 };
 use indexmap::IndexMap;
 
-use super::draft::quote_toml;
+use super::derived_fixture::{begin_manifest, check_is_new, read_manifest, write_new_folder};
 use super::error::{CliResult, CommandError, ErrorContext};
 use super::exit;
 use super::out::{print, println};
@@ -159,9 +160,8 @@ fn no_such_module(order: &StepOrder, word: &str) -> CommandError {
     if let Some(left_out) = order.left_out.iter().find(|left_out| left_out.module == word) {
         return error.with_hint(format!("it was left out: {}", left_out.reason));
     }
-    let near = |part: &&StepPart| strsim::damerau_levenshtein(&part.folder, word);
-    match order.parts.iter().min_by_key(near).filter(|part| near(part) <= 3) {
-        Some(part) => error.with_hint(format!("did you mean `{}`?", part.folder)),
+    match find_nearest_word(word, order.parts.iter().map(|part| part.folder.as_str())) {
+        Some(nearest) => error.with_hint(format!("did you mean `{nearest}`?")),
         None => error.with_hint("`replay step STEP --format json` names the modules"),
     }
 }
@@ -237,25 +237,16 @@ fn extract_module(args: &StepArgs, order: &StepOrder, module: &str) -> CliResult
         let name = args.step.file_name().unwrap_or_default().to_string_lossy().into_owned();
         args.step.with_file_name(format!("{name}-{module}"))
     });
-    if folder.symlink_metadata().is_ok() {
-        let message = format!("{} exists and is left as it is", folder.display());
-        return Err(CommandError::new(message).with_hint("name another folder: -o DIR"));
-    }
+    check_is_new(&folder, "name another folder: -o DIR")?;
     let fixture = Fixture::load(&args.step.join(&part.folder))?;
-    fs::create_dir_all(&folder)
-        .context(|| format!("cannot make the folder {}", folder.display()))?;
-    write_extracted(&fixture, &folder).inspect_err(|_| {
-        // What was begun is of no use.
-        let _ = fs::remove_dir_all(&folder);
-    })?;
+    write_new_folder(&folder, || write_extracted(&fixture, &folder))?;
     println!("{}", folder.display());
     Ok(exit::SUCCESS)
 }
 
 /// Writes `fixture` to `folder` with all tensors in files of its own.
 fn write_extracted(fixture: &Fixture, folder: &Path) -> CliResult<()> {
-    let harness = harness_from(folder, &fixture.harness)
-        .context(|| format!("cannot read {}", fixture.harness.path.display()))?;
+    let mut manifest = begin_manifest(fixture, folder)?;
     let cut = InputCut::default();
     let inputs = fixture.cut_inputs(&cut, &IndexMap::new())?;
     let tables = fixture.write_cut(folder, &inputs, &cut)?;
@@ -269,19 +260,12 @@ fn write_extracted(fixture: &Fixture, folder: &Path) -> CliResult<()> {
     if !captured.is_empty() {
         write_file(&folder.join("expected.safetensors"), &captured, &[])?;
     }
-    let source = fixture.dir.join("fixture.toml");
-    let text =
-        fs::read_to_string(&source).context(|| format!("cannot read {}", source.display()))?;
-    let parsed: toml::Table = text.parse().unwrap_or_default();
+    let parsed = read_manifest(fixture)?;
     let mut kept = toml::Table::new();
     for key in ["provenance", "metrics"] {
         if let Some(table) = parsed.get(key) {
             kept.insert(key.to_owned(), table.clone());
         }
-    }
-    let mut manifest = format!("harness = {}\n", quote_toml(&harness.display().to_string()));
-    if let Some(description) = &fixture.description {
-        manifest.push_str(&format!("description = {}\n", quote_toml(description)));
     }
     manifest.push_str(&format!("\n{kept}{tables}"));
     let path = folder.join("fixture.toml");
