@@ -214,7 +214,7 @@ fn a_straight_through_gradient_is_held_against_a_loss_whose_rounded_numbers_have
         ("ones", DType::F32, &sizes[2][..], &ones[..]),
     ];
     env.write_fixture("tiny", &tensors);
-    insta::assert_snapshot!(told(&env.replay(&["gradcheck", "fixtures/tiny"])), @"
+    insta::assert_snapshot!(told(&env.replay(&["gradcheck", "fixtures/tiny", "--gradients", "600"])), @"
       right        matches d loss / d x straight through rounding to integers: 8 directional derivatives, worst rel. 0 (noise 1.8e-11)
       wrong        does not match d loss / d x straight through rounding to integers: 8 directional derivatives, worst rel. 0.0001 (noise 1.8e-11), at [3] 8.40084 instead of 8.4
       factor       does not match d loss / d x straight through rounding to integers: 8 directional derivatives, worst rel. 0.032 (noise 1.8e-11), at [3] 8.6 instead of 8.4
