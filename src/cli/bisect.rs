@@ -18,6 +18,7 @@ use clap::ValueEnum;
 use super::accepted_snapshots::{AcceptedSnapshots, SNAPSHOT};
 use super::bisect_log;
 use super::cluster::{self, ClusterArgs};
+use super::completions::{fixture_completer, revision_completer};
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
@@ -40,7 +41,7 @@ pub const FILES: [FileFormat; 3] = [FileFormat::Html, FileFormat::Json, FileForm
 #[derive(Debug, clap::Args)]
 pub struct BisectArgs {
     /// Folders of captured tensors; a commit is bad if it is on any of them
-    #[arg(required = true, value_name = "FIXTURE")]
+    #[arg(required = true, value_name = "FIXTURE", add = fixture_completer())]
     fixtures: Vec<PathBuf>,
     /// Revisions without the defect; outputs are compared with those of the first
     ///
@@ -50,16 +51,19 @@ pub struct BisectArgs {
     /// to the first commit that has them.
     ///
     /// Where they are newer than the bad ones, the commit is found that repaired the defect.
-    #[arg(long, required_unless_present_any = ["old", "on"], num_args = 1.., value_name = "REV")]
+    #[arg(long, required_unless_present_any = ["old", "on"], num_args = 1.., value_name = "REV",
+          add = revision_completer())]
     good: Vec<String>,
     /// Revisions with the defect
-    #[arg(long, required_unless_present = "old", num_args = 1.., value_name = "REV")]
+    #[arg(long, required_unless_present = "old", num_args = 1.., value_name = "REV",
+          add = revision_completer())]
     bad: Vec<String>,
     /// Older revisions, where it is not known which end is right: the replays tell
-    #[arg(long, requires = "new", conflicts_with_all = ["good", "bad"], num_args = 1.., value_name = "REV")]
+    #[arg(long, requires = "new", conflicts_with_all = ["good", "bad"], num_args = 1.., value_name = "REV",
+          add = revision_completer())]
     old: Vec<String>,
     /// Newer revisions, which differ from the older ones
-    #[arg(long, requires = "old", num_args = 1.., value_name = "REV")]
+    #[arg(long, requires = "old", num_args = 1.., value_name = "REV", add = revision_completer())]
     new: Vec<String>,
     /// What makes a commit bad
     #[arg(long, value_enum, default_value = "wrong", value_name = "WHAT")]

@@ -11,6 +11,7 @@ use super::bisect::{
     FILES, OnArg, SearchFormat, SearchOptions, SearchOutput, answer_search, create_bisection,
     load_search_targets,
 };
+use super::completions::{fixture_or_revision_completer, revision_completer};
 use super::error::{CliResult, CommandError};
 use super::fixtures;
 use super::patch_file::PatchFile;
@@ -24,13 +25,14 @@ use super::settings::values::parse_jobs_arg;
 #[command(after_help = AFTER_HELP)]
 pub struct BlameArgs {
     /// Folders of captured tensors, then the commit
-    #[arg(required = true, num_args = 2.., value_names = ["FIXTURE", "REV"])]
+    #[arg(required = true, num_args = 2.., value_names = ["FIXTURE", "REV"],
+          add = fixture_or_revision_completer())]
     words: Vec<String>,
     /// What makes the commit bad beside its parent
     #[arg(long, value_enum, default_value = "wrong", value_name = "WHAT")]
     on: OnArg,
     /// The revision on which the hunks are reversed [default: the commit itself]
-    #[arg(long, value_name = "REV")]
+    #[arg(long, value_name = "REV", add = revision_completer())]
     onto: Option<String>,
     /// Write the patch that reverses them there; `git apply` takes it
     #[arg(long, value_name = "FILE")]

@@ -10,6 +10,7 @@ use ::replay::report::{
 use ::replay::trial::Lab;
 use clap::ValueEnum;
 
+use super::completions::fixture_or_revision_completer;
 use super::dump::DumpFolder;
 use super::error::{CliResult, CommandError};
 use super::exit;
@@ -28,7 +29,8 @@ use super::session::Session;
 #[derive(Debug, clap::Args)]
 pub struct DiffArgs {
     /// Folders of captured tensors, then the revision that is trusted, then the other; or both as A..B
-    #[arg(required = true, num_args = 2.., value_names = ["FIXTURE", "REV", "REV"])]
+    #[arg(required = true, num_args = 2.., value_names = ["FIXTURE", "REV", "REV"],
+          add = fixture_or_revision_completer())]
     words: Vec<String>,
     /// Whether accesses to memory are checked: races, reads of what nobody wrote, accesses out of bounds
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]

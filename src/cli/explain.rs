@@ -14,6 +14,7 @@ use ::replay::harness::Harness;
 use ::replay::report::{self, Explained, Revision, sanitise_line};
 use clap::ValueEnum;
 
+use super::completions::{fixture_completer, revision_completer};
 use super::error::{CliResult, CommandError, ErrorOwner};
 use super::exit;
 use super::other_checkout;
@@ -28,13 +29,13 @@ use super::settings::Settings;
 #[derive(Debug, clap::Args)]
 pub struct ExplainArgs {
     /// A folder of captured tensors, or a harness: replay.toml or its folder
-    #[arg(value_name = "FIXTURE")]
+    #[arg(value_name = "FIXTURE", add = fixture_completer())]
     target: PathBuf,
     /// A kernel, a function or a file, about which alone it is told [default: all]
     #[arg(value_name = "NAME")]
     name: Option<String>,
     /// The revision whose sources are explained [default: the working tree]
-    #[arg(short, long, value_name = "REV")]
+    #[arg(short, long, value_name = "REV", add = revision_completer())]
     rev: Option<String>,
     /// Write the rewritten sources instead, as the compiler gets them
     #[arg(

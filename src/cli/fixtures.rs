@@ -135,7 +135,8 @@ fn collect_fixtures(
     }
 }
 
-fn is_fixture(path: &Path) -> bool {
+/// Whether the folder `path` has the file that makes it a fixture.
+pub fn is_fixture(path: &Path) -> bool {
     path.join("fixture.toml").exists()
 }
 

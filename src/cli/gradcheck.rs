@@ -11,6 +11,7 @@ use ::replay::report::{
 use ::replay::trial::Lab;
 
 use super::call_misfit::refuse_call_misfit;
+use super::completions::{fixture_completer, revision_completer};
 use super::constraint_notes::note_broken_constraints;
 use super::error::{CliResult, CommandError};
 use super::exit;
@@ -27,10 +28,10 @@ use super::session::Session;
 #[derive(Debug, clap::Args)]
 pub struct GradcheckArgs {
     /// Folders of captured tensors
-    #[arg(required = true, value_name = "FIXTURE")]
+    #[arg(required = true, value_name = "FIXTURE", add = fixture_completer())]
     fixtures: Vec<PathBuf>,
     /// The revision whose gradients are checked [default: the working tree]
-    #[arg(short, long, value_name = "REV")]
+    #[arg(short, long, value_name = "REV", add = revision_completer())]
     rev: Option<String>,
     /// How the result is written
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]

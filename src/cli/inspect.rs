@@ -14,6 +14,7 @@ use ::replay::tensor::{DType, TensorView};
 use anstyle::Style;
 use clap::ValueEnum;
 
+use super::completions::fixture_completer;
 use super::constraint_notes::describe_broken_constraint;
 use super::error::CliResult;
 use super::exit;
@@ -30,7 +31,7 @@ use super::settings::Settings;
 #[derive(Debug, clap::Args)]
 pub struct InspectArgs {
     /// Folders of captured tensors
-    #[arg(required = true, value_name = "FIXTURE")]
+    #[arg(required = true, value_name = "FIXTURE", add = fixture_completer())]
     fixtures: Vec<PathBuf>,
     /// How the result is written
     #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]

@@ -9,6 +9,7 @@ use ::replay::report::{self, LogRequest};
 
 use super::bisect::{SearchOptions, create_bisection, load_search_targets};
 use super::cluster::{self, ClusterArgs};
+use super::completions::fixture_or_revision_completer;
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
@@ -28,7 +29,8 @@ const CHOSEN_CHANGES: usize = 20;
 pub struct LogArgs {
     /// Folders of captured tensors, then commits as `git log` takes them, such as A..B [default: the last 20 that
     /// change the sources]
-    #[arg(required = true, num_args = 1.., value_names = ["FIXTURE", "RANGE"])]
+    #[arg(required = true, num_args = 1.., value_names = ["FIXTURE", "RANGE"],
+          add = fixture_or_revision_completer())]
     words: Vec<String>,
     /// Commits that are replayed at a time [default: one a core, at most 8]
     #[arg(short, long, value_name = "N", value_parser = parse_jobs_arg, allow_negative_numbers = true)]

@@ -232,6 +232,9 @@ pub fn run_keeper() -> ExitCode {
 
 /// Runs the command line.
 pub fn run_command_line() -> ExitCode {
+    if let Some(code) = completions::answer_completion_request() {
+        return code;
+    }
     exit::on_signals();
     exit::end_with_parent();
     exit::leave_with(early_end::catch_early_end(|| {

@@ -18,6 +18,7 @@ use clap::ValueEnum;
 use super::bisect::{Sought, find_fixture_culprit};
 use super::call_misfit::refuse_call_misfit;
 use super::cluster::{self, ClusterArgs};
+use super::completions::{fixture_completer, revision_completer};
 use super::constraint_notes::note_broken_constraints;
 use super::dump::DumpFolder;
 use super::error::{CliResult, CommandError};
@@ -38,13 +39,13 @@ const COMPARISON: &str = "Comparisons";
 #[derive(Clone, Debug, clap::Args)]
 pub struct ReplayArgs {
     /// Folders of captured tensors, each with a fixture.toml; or a folder of such folders
-    #[arg(required = true, value_name = "FIXTURE")]
+    #[arg(required = true, value_name = "FIXTURE", add = fixture_completer())]
     fixtures: Vec<PathBuf>,
     /// The revision whose kernels are run, anything git understands [default: the working tree]
-    #[arg(short, long, value_name = "REV")]
+    #[arg(short, long, value_name = "REV", add = revision_completer())]
     rev: Option<String>,
     /// A revision that is trusted, to compare with
-    #[arg(short, long, value_name = "REV", help_heading = COMPARISON)]
+    #[arg(short, long, value_name = "REV", help_heading = COMPARISON, add = revision_completer())]
     against: Option<String>,
     /// Name the commit that made the difference to the trusted revision, where there is one
     #[arg(long, requires = "against", help_heading = COMPARISON)]

@@ -11,6 +11,7 @@ use ::replay::series::{self, NamedStep, Series, SeriesStep, TensorCatalogue};
 use ::replay::trial::Lab;
 use clap::ValueEnum;
 
+use super::completions::{fixture_completer, revision_completer};
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
@@ -26,13 +27,13 @@ use super::session::Session;
 #[derive(Debug, clap::Args)]
 pub struct SeriesArgs {
     /// Folders of captured tensors, one a step; or a folder of such folders
-    #[arg(required = true, value_name = "FIXTURE")]
+    #[arg(required = true, value_name = "FIXTURE", add = fixture_completer())]
     fixtures: Vec<PathBuf>,
     /// The revision at which outputs are replayed [default: as captured]
-    #[arg(short, long, value_name = "REV")]
+    #[arg(short, long, value_name = "REV", add = revision_completer())]
     rev: Option<String>,
     /// A revision that is trusted, to compare each step with
-    #[arg(short, long, value_name = "REV")]
+    #[arg(short, long, value_name = "REV", add = revision_completer())]
     against: Option<String>,
     /// The norm above which the training clips its gradients [default: as captured]
     #[arg(long, value_name = "NORM", value_parser = parse_norm_arg, allow_negative_numbers = true)]

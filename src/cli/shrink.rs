@@ -15,6 +15,7 @@ use ::replay::search::TestAnswer;
 use ::replay::shrink::{CutReport, FixtureShrinker, ShrinkAnswer};
 use clap::ValueEnum;
 
+use super::completions::{fixture_completer, revision_completer};
 use super::derived_fixture::{begin_manifest, check_is_new, read_manifest, write_new_folder};
 use super::error::{CliResult, CommandError, ErrorContext, ErrorOwner};
 use super::exit;
@@ -31,13 +32,13 @@ use super::session::Session;
 #[command(after_help = AFTER_HELP)]
 pub struct ShrinkArgs {
     /// A folder of captured tensors
-    #[arg(value_name = "FIXTURE")]
+    #[arg(value_name = "FIXTURE", add = fixture_completer())]
     fixture: PathBuf,
     /// The revision with the finding [default: the working tree]
-    #[arg(long, value_name = "REV")]
+    #[arg(long, value_name = "REV", add = revision_completer())]
     rev: Option<String>,
     /// The trusted revision beside it; without one the finding is one of the revision alone
-    #[arg(long, value_name = "REV")]
+    #[arg(long, value_name = "REV", add = revision_completer())]
     against: Option<String>,
     /// The folder of the smallest fixture; it must not be there [default: FIXTURE-small]
     #[arg(short, long, value_name = "DIR")]

@@ -15,6 +15,7 @@ use ::replay::step::{
 };
 use indexmap::IndexMap;
 
+use super::completions::{fixture_completer, revision_completer};
 use super::derived_fixture::{begin_manifest, check_is_new, read_manifest, write_new_folder};
 use super::error::{CliResult, CommandError, ErrorContext};
 use super::exit;
@@ -31,13 +32,13 @@ use super::session::Session;
 #[command(after_help = AFTER_HELP)]
 pub struct StepArgs {
     /// A folder that capture.model wrote
-    #[arg(value_name = "STEP")]
+    #[arg(value_name = "STEP", add = fixture_completer())]
     step: PathBuf,
     /// The revision whose modules are replayed [default: the working tree]
-    #[arg(short, long, value_name = "REV")]
+    #[arg(short, long, value_name = "REV", add = revision_completer())]
     rev: Option<String>,
     /// A trusted revision: each module is compared with its own there, from the same captured inputs
-    #[arg(short, long, value_name = "REV")]
+    #[arg(short, long, value_name = "REV", add = revision_completer())]
     against: Option<String>,
     /// Replay these modules alone; a pattern such as 'layers.*.attn' names several
     #[arg(long, value_name = "MODULE")]

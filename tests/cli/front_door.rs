@@ -161,24 +161,70 @@ fn help_for_what_is_not_there_names_what_is() {
     ");
 }
 
+/// What bash completes the last of `words` to, by the script that `replay completions` prints.
+fn complete_in_bash(env: &TestEnv, words: &[&str]) -> Vec<String> {
+    let script = env.path("completions");
+    fs::write(&script, env.replay(&["completions", "bash"]).stdout).expect("a file");
+    let complete = "source completions; COMP_WORDS=(replay \"$@\"); COMP_CWORD=$#; \
+                    _clap_complete_replay replay \"${!#}\"; printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let mut bash = Command::new("bash");
+    bash.args(["-c", complete, "bash"]).args(words);
+    env.settle(&mut bash);
+    let program = Path::new(env!("CARGO_BIN_EXE_replay")).parent().expect("a folder");
+    let inherited = std::env::var("PATH").unwrap_or_default();
+    bash.env("PATH", format!("{}:{inherited}", program.display()));
+    let run = env.finish(&mut bash);
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""), "{words:?}");
+    run.stdout.lines().filter(|line| !line.is_empty()).map(ToOwned::to_owned).collect()
+}
+
 #[test]
 fn shells_complete_every_command() {
     let env = TestEnv::new();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let run = env.replay(&["completions", shell]);
         assert_eq!(run.code, Some(0), "{}", run.text());
-        for command in commands(&env) {
-            assert!(run.stdout.contains(&command), "{shell}: {command}");
-        }
+        assert!(run.stdout.contains("REPLAY_COMPLETE"), "{shell}: {}", run.stdout);
     }
-    let script = env.path("completions");
-    fs::write(&script, env.replay(&["completions", "bash"]).stdout).expect("a file");
-    let complete = "source completions; COMP_WORDS=(replay bisect --fir); COMP_CWORD=2; \
-                    _replay replay --fir bisect; echo \"${COMPREPLY[@]}\"";
-    let mut bash = Command::new("bash");
-    bash.args(["-c", complete]);
-    env.settle(&mut bash);
-    assert_eq!(env.finish(&mut bash).stdout, "--first-parent\n");
+    let completed = complete_in_bash(&env, &[""]);
+    for command in commands(&env) {
+        assert!(completed.contains(&command), "{command}: {completed:?}");
+    }
+    assert_eq!(complete_in_bash(&env, &["bisect", "--fir"]), ["--first-parent"]);
+    assert_eq!(complete_in_bash(&env, &["bisect", "--on", "cha"]), ["changed"]);
+}
+
+#[test]
+fn shells_complete_fixtures_and_the_revisions_of_their_repository() {
+    let env = TestEnv::new().with_demonstration();
+    assert_eq!(
+        complete_in_bash(&env, &["fixtures/st"]),
+        ["fixtures/step0-words/", "fixtures/step0/"]
+    );
+    // The commits of the demonstration lie in a bundle, and those of the folder elsewhere.
+    assert_eq!(complete_in_bash(&env, &["fixtures/step0", "--rev", "396"]), ["396b00e"]);
+    assert_eq!(complete_in_bash(&env, &["fixtures/step0", "--rev=mai"]), ["--rev=main"]);
+    assert_eq!(complete_in_bash(&env, &["diff", "fixtures/step0", "37707d4", "396"]), ["396b00e"]);
+    assert_eq!(
+        complete_in_bash(&env, &["log", "fixtures/step0", "37707d4..396"]),
+        ["37707d4..396b00e"]
+    );
+    let ends = complete_in_bash(&env, &["bisect", "fixtures/step0", "--good", ""]);
+    assert_eq!(ends, ["HEAD", "main"], "ids come with their first digit");
+}
+
+#[test]
+fn completions_of_what_cannot_be_read_are_empty() {
+    let env = TestEnv::new().with_demonstration();
+    fs::write(env.path("fixtures/step0/fixture.toml"), "harness = [\n").expect("a file");
+    assert_eq!(complete_in_bash(&env, &["fixtures/step0", "--rev", "396"]), [""; 0]);
+    let mut request = env.command(&["--", "replay", ""]);
+    let run = env.finish(request.env("REPLAY_COMPLETE", "tcsh"));
+    insta::assert_snapshot!(run.text(), @"
+    exit code 128
+    --- stderr
+    error: unknown shell `tcsh`, expected one of `bash`, `elvish`, `fish`, `powershell`, `zsh`
+    ");
 }
 
 #[test]

@@ -53,6 +53,7 @@ pub use overlay::{OVERLAY, Overlay};
 pub use source_set::{
     SourceFile, SourceKey, SourceRole, SourceSet, SourceSpec, source_set_from_dir,
 };
+pub use suggest::RevisionName;
 
 /// The full id of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

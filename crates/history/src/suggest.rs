@@ -1,9 +1,9 @@
-//! Finds similar names, for advice.
+//! Finds similar names, for advice, and names that begin like a word, for completions.
 
-use git2::Repository;
+use git2::{Oid, Repository, Sort};
 
 use super::{
-    SourceFault,
+    CommitId, History, SourceFault,
     tree::{Node, Tree, join_tree_path},
     walk::MAX_DEPTH,
 };
@@ -14,10 +14,66 @@ const MAX_SHOWN: usize = 3;
 /// A hint is not worth walking a huge tree for.
 const MAX_PATHS: usize = 20_000;
 
+/// Commits this far behind HEAD are completed by their ids.
+const MAX_COMPLETED_COMMITS: usize = 2_000;
+
+/// A name of a commit, with the subject of its message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RevisionName {
+    pub name: String,
+    pub subject: String,
+}
+
+impl History {
+    /// The names that begin with `prefix`: HEAD, branches and tags; after one digit of an id also the last commits of
+    /// HEAD. What cannot be read is left out.
+    pub fn complete_revision(&self, prefix: &str) -> Vec<RevisionName> {
+        let mut names = vec!["HEAD".to_owned()];
+        names.extend(list_reference_names(&self.repo));
+        names.retain(|name| name.starts_with(prefix));
+        let mut completed: Vec<RevisionName> = names
+            .into_iter()
+            .filter_map(|name| {
+                let commit = self.resolve(&name).ok()?;
+                Some(RevisionName { name, subject: commit.subject })
+            })
+            .collect();
+        if !prefix.is_empty() {
+            completed.extend(self.recent_commits_like(prefix).into_iter().filter_map(|id| {
+                let commit = self.commit(CommitId(id)).ok()?;
+                // A prefix longer than the abbreviation is completed to the whole id.
+                let name =
+                    if commit.short.starts_with(prefix) { commit.short } else { id.to_string() };
+                Some(RevisionName { name, subject: commit.subject })
+            }));
+        }
+        completed
+    }
+
+    /// The last commits of HEAD whose ids begin with `prefix`, newest first.
+    fn recent_commits_like(&self, prefix: &str) -> Vec<Oid> {
+        let Ok(mut walk) = self.repo.revwalk() else { return Vec::new() };
+        if walk.push_head().and_then(|()| walk.set_sorting(Sort::TIME)).is_err() {
+            return Vec::new();
+        }
+        walk.flatten()
+            .take(MAX_COMPLETED_COMMITS)
+            .filter(|id| id.to_string().starts_with(prefix))
+            .collect()
+    }
+}
+
 /// Branches and tags whose names resemble `name`, nearest first.
 pub(super) fn similar_references(repo: &Repository, name: &str) -> Vec<String> {
+    select_nearest_names(list_reference_names(repo), |candidate| {
+        strsim::jaro_winkler(candidate, name)
+    })
+}
+
+/// Branches, tags and remote branches, by the names that people give.
+fn list_reference_names(repo: &Repository) -> Vec<String> {
     let Ok(mut references) = repo.references() else { return Vec::new() };
-    let names: Vec<String> = references
+    references
         .names()
         .filter_map(|name_result| {
             let full_name = name_result.ok()?;
@@ -26,8 +82,7 @@ pub(super) fn similar_references(repo: &Repository, name: &str) -> Vec<String> {
                 .find_map(|folder| full_name.strip_prefix(folder))?;
             Some(short_name.to_owned())
         })
-        .collect();
-    select_nearest_names(names, |candidate| strsim::jaro_winkler(candidate, name))
+        .collect()
 }
 
 /// Adds to a missing path the similar ones of the same tree.
