@@ -117,6 +117,7 @@ pub fn fuzz_outcome(bytes: &[u8]) {
         culprit: None,
         accesses: None,
         snapshot: None,
+        duration: None,
         captured: Vec::new(),
         captured_at: None,
         oracle: Vec::new(),

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use ::replay::bisect::On;
 use ::replay::cache::Cache;
@@ -366,7 +367,12 @@ impl ReplayRun<'_> {
                 Ok(project) => {
                     note_broken_constraints(&project.subject.fixture)?;
                     let labs = self.session.labs_for(project.harness())?.iter();
-                    labs.map(|lab| self.replay_fixture(path, &project, lab)).collect()
+                    labs.map(|lab| {
+                        let begin = Instant::now();
+                        let entry = self.replay_fixture(path, &project, lab)?;
+                        Ok(ReportEntry { duration: Some(begin.elapsed()), ..entry })
+                    })
+                    .collect()
                 }
                 Err(error) => Err(error),
             };
@@ -490,6 +496,7 @@ pub fn judge_replayed_trial(
         pictures,
         culprit: None,
         snapshot: None,
+        duration: None,
     })
 }
 
@@ -793,6 +800,7 @@ mod tests {
                                     base_lacks: None,
                                     culprit: None,
                                     snapshot: comparison.map(snapshot),
+                                    duration: None,
                                 });
                             }
                         }

@@ -1,5 +1,7 @@
 //! Replays as a JUnit report for CI servers: one test case for each fixture.
 
+use std::time::Duration;
+
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::accesses::access_note_lines;
@@ -23,6 +25,8 @@ pub fn render_junit(
         suite.add_property(Property::new(name, sanitise_line(value).as_ref()));
     }
     suite.add_test_cases(entries.iter().map(build_test_case));
+    let duration: Duration = entries.iter().filter_map(|entry| entry.duration).sum();
+    suite.set_time(duration);
     suite.add_test_cases(refused.iter().map(refused_case));
     let mut report = Report::new("replay");
     report.add_test_suite(suite);
@@ -43,6 +47,9 @@ fn build_test_case(entry: &ReportEntry) -> TestCase {
         _ => TestCaseStatus::success(),
     };
     let mut case = create_test_case(&format_entry_title(entry), status);
+    if let Some(duration) = entry.duration {
+        case.set_time(duration);
+    }
     let missing_checks = list_missing_checks(entry).into_iter();
     let mut output_lines: Vec<String> =
         missing_checks.map(|line| format!("not checked: {line}")).collect();

@@ -79,6 +79,8 @@ pub use text::{
     describe_failure, launch_shape, render_replay_heading, render_replay_text, short_text,
 };
 
+use std::time::Duration;
+
 use replay_bisect::Lineage;
 use replay_engine::judge::{Accesses, GradientCheck, Judgement, KnownCheck, OutputPicture};
 use replay_engine::trial::{OrderDependence, Outcome};
@@ -128,6 +130,8 @@ pub struct ReportEntry {
     pub culprit: Option<Blame>,
     /// The comparison with the accepted snapshot, if one was made.
     pub snapshot: Option<SnapshotCheck>,
+    /// The time of the replay with all its checks, where it was measured.
+    pub duration: Option<Duration>,
 }
 
 /// The revision whose outputs a fixture holds, as its provenance names it.
@@ -236,5 +240,6 @@ fn create_sample_entry(status: replay_engine::trial::Status) -> ReportEntry {
         pictures: Vec::new(),
         culprit: None,
         snapshot: None,
+        duration: None,
     }
 }

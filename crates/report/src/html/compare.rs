@@ -49,6 +49,7 @@ impl Compared {
             pictures: Vec::new(),
             culprit: None,
             snapshot: None,
+            duration: None,
         }
     }
 
