@@ -1,4 +1,4 @@
-//! `-v`, `-q` and `--log FILE`: the messages besides results and errors.
+//! `-v`, `-q`, `--log FILE` and `--trace FILE`: the messages besides results and errors.
 //!
 //! The library reports its work as spans and events of `tracing`. Here they become lines with times. Without these
 //! options nothing listens.
@@ -19,9 +19,10 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
 
 use super::error::CliResult;
-use super::log_file::LogFile;
+use super::growing_file::{GrowingFile, GrowingKind};
 use super::out::eprintln;
 use super::progress;
+use super::trace::{TraceFile, current_thread_number};
 
 /// How much is told, and where.
 #[derive(Debug, clap::Args)]
@@ -37,6 +38,9 @@ pub struct MessageArgs {
     /// Write what -vv says to FILE; a search adds its answers, as `git bisect replay` takes them
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    /// Write when what -vv says began and ended to FILE, for https://ui.perfetto.dev or chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
 }
 
 /// Listens for the rest of the process.
@@ -57,13 +61,18 @@ pub fn start_messages(args: &MessageArgs) -> CliResult<()> {
     let log = args
         .log
         .as_deref()
-        .map(|path| LogFile::create(path, &describe_invocation()))
+        .map(|path| GrowingFile::create(GrowingKind::Log, path, &describe_invocation()))
         .transpose()?;
-    if shown == LevelFilter::OFF && log.is_none() {
+    let begun = Instant::now();
+    let trace = args
+        .trace
+        .as_deref()
+        .map(|path| TraceFile::create(path, begun, &describe_invocation()))
+        .transpose()?;
+    if shown == LevelFilter::OFF && log.is_none() && trace.is_none() {
         return Ok(());
     }
-    let teller =
-        Teller { begun: Instant::now(), shown, log, sums: Mutex::default(), end: Mutex::default() };
+    let teller = Teller { begun, shown, log, trace, sums: Mutex::default(), end: Mutex::default() };
     if TELLER.set(teller).is_ok()
         && let Some(teller) = TELLER.get()
     {
@@ -88,20 +97,21 @@ pub fn set_log_end(text: String) {
     }
 }
 
-/// Tells the total times, and ends the log.
+/// Tells the total times, and ends the log and the trace.
 ///
 /// # Errors
-/// The failure to write the log.
+/// The failure to write one of them.
 pub fn finish_messages() -> CliResult<()> {
     let Some(teller) = TELLER.get() else { return Ok(()) };
     teller.tell_sums();
-    match &teller.log {
-        Some(log) => {
-            log.write(&teller.end.lock().unwrap_or_else(PoisonError::into_inner));
-            log.finish()
-        }
-        None => Ok(()),
+    if let Some(trace) = &teller.trace {
+        trace.finish()?;
     }
+    if let Some(log) = &teller.log {
+        log.write(&teller.end.lock().unwrap_or_else(PoisonError::into_inner));
+        log.finish()?;
+    }
+    Ok(())
 }
 
 /// How often something was done, and how long it took.
@@ -115,7 +125,8 @@ struct Sum {
 struct Teller {
     begun: Instant,
     shown: LevelFilter,
-    log: Option<LogFile>,
+    log: Option<GrowingFile>,
+    trace: Option<TraceFile>,
     sums: Mutex<BTreeMap<&'static str, Sum>>,
     /// The text at the end of the log.
     end: Mutex<String>,
@@ -157,10 +168,11 @@ fn format_message_line(
         .into_owned()
 }
 
-/// The subject of a span, and its start.
+/// The subject of a span, its start, and its thread.
 struct Doing {
     of: Words,
     begun: Instant,
+    thread: u64,
 }
 
 /// The fields of a span or event: `message` alone, others with their names.
@@ -186,15 +198,20 @@ struct LibraryListener(&'static Teller);
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LibraryListener {
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        let to_log = if self.0.log.is_some() { LevelFilter::DEBUG } else { LevelFilter::OFF };
-        Some(self.0.shown.max(to_log))
+        let is_written = self.0.log.is_some() || self.0.trace.is_some();
+        let to_files = if is_written { LevelFilter::DEBUG } else { LevelFilter::OFF };
+        Some(self.0.shown.max(to_files))
     }
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let mut of = Words::default();
         attributes.record(&mut of);
         if let Some(span) = context.span(id) {
-            span.extensions_mut().insert(Doing { of, begun: Instant::now() });
+            span.extensions_mut().insert(Doing {
+                of,
+                begun: Instant::now(),
+                thread: current_thread_number(),
+            });
         }
     }
 
@@ -209,19 +226,26 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LibraryListener {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut subject = Words::default();
         event.record(&mut subject);
-        self.0.write_message(*event.metadata().level(), event.metadata().name(), &subject.0, None);
+        let name = event.metadata().name();
+        if let Some(trace) = &self.0.trace {
+            trace.write_instant(name, &subject.0, current_thread_number());
+        }
+        self.0.write_message(*event.metadata().level(), name, &subject.0, None);
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let Some(span) = context.span(&id) else { return };
         let extensions = span.extensions();
-        let Some(Doing { of, begun }) = extensions.get::<Doing>() else { return };
+        let Some(Doing { of, begun, thread }) = extensions.get::<Doing>() else { return };
         let name = span.metadata().name();
         let duration = begun.elapsed();
         let mut sums = self.0.sums.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = sums.entry(name).or_default();
         *sum = Sum { times: sum.times + 1, took: sum.took + duration };
         drop(sums);
+        if let Some(trace) = &self.0.trace {
+            trace.write_span(name, &of.0, *begun, duration, *thread);
+        }
         self.0.write_message(*span.metadata().level(), name, &of.0, Some(duration));
     }
 }

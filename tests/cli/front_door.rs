@@ -353,3 +353,42 @@ fn a_log_that_cannot_be_written_is_an_error() {
     hint: make it, or name another file with --log
     ");
 }
+
+#[test]
+fn a_trace_holds_when_all_work_began_and_ended() {
+    let env = tiny();
+    for _ in 0..2 {
+        let run = env.replay(&["fixtures/tiny", "--fresh", "--trace", "run.json"]);
+        assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""), "{}", run.text());
+    }
+    let trace = fs::read_to_string(env.path("run.json")).expect("a trace");
+    let events: Vec<serde_json::Value> = serde_json::from_str(&trace).expect("an array");
+    let invocation = events[0]["args"]["name"].as_str().expect("a name");
+    assert!(invocation.ends_with("): fixtures/tiny --fresh --trace run.json"), "{invocation}");
+    let spans = |name: &str| {
+        let named = events.iter().filter(|event| event["ph"] == "X" && event["name"] == name);
+        named.map(|span| (span["ts"].as_f64().unwrap(), span["dur"].as_f64().unwrap())).collect()
+    };
+    let (loads, compiles): (Vec<_>, Vec<_>) = (spans("load"), spans("compile"));
+    assert_eq!(loads.len(), 1, "{trace}");
+    for (begin, duration) in compiles {
+        assert!(begin >= loads[0].0 + loads[0].1 && duration > 1e3, "in microseconds: {trace}");
+    }
+}
+
+#[test]
+fn a_trace_takes_the_place_of_a_trace_alone() {
+    let env = tiny();
+    let before = fs::read(env.path("k.cu")).expect("a source");
+    let traces = ["k.cu", "no/folder", "/dev/full"]
+        .map(|path| env.replay(&["fixtures/tiny", "--trace", path]).stderr);
+    insta::assert_snapshot!(traces.join(""), @"
+    error: k.cu is no trace of replay and is left as it is
+    hint: name another file with --trace
+    error: there is no folder no for the trace
+    hint: make it, or name another file with --trace
+    error: cannot write the trace to /dev/full
+    caused by: No space left on device (os error 28)
+    ");
+    assert_eq!(fs::read(env.path("k.cu")).expect("a source"), before);
+}
