@@ -158,6 +158,15 @@ pub struct AccessFinding {
     pub count: u64,
 }
 
+/// How far a checked replay touched a piece of device memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TouchedMemory {
+    /// The memory's name: a tensor, or where it was allocated.
+    pub memory: String,
+    /// Bytes up to the end of the last access; 0 if there was none.
+    pub bytes: u64,
+}
+
 /// The findings of a checked replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AccessFindings {
@@ -169,6 +178,9 @@ pub struct AccessFindings {
     pub refused: Option<u64>,
     /// Why the accesses were not looked at, if they were not.
     pub not_checked: Option<String>,
+    /// The memory that was there at the end.
+    #[serde(default)]
+    pub touched: Vec<TouchedMemory>,
 }
 
 impl FoundSpot {

@@ -1,5 +1,6 @@
 //! The checked replay: one run of a build with a report of every access to memory, and its findings.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -76,6 +77,22 @@ impl CheckedReplay {
     }
 }
 
+/// How far a checked replay touched the tensors of its fixture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TensorReach {
+    /// It came to its end.
+    Measured {
+        /// By tensor, the elements up to the last one that was read or written.
+        elements: BTreeMap<String, usize>,
+        /// The tensors that were read where nobody had written.
+        unset: BTreeSet<String>,
+    },
+    /// A fault ended the replay, which other sizes may not have.
+    Fault { reason: String },
+    /// There was no such replay.
+    Not { reason: String },
+}
+
 /// The name of remembered findings.
 const CHECKED: &str = "checked";
 /// The name of the remembered processor time of a plain call.
@@ -140,6 +157,38 @@ impl Trial {
         };
         self.lab.keep_judgement(&key, &checked_result)?;
         Ok(checked_result)
+    }
+
+    /// Measures how far a checked replay touches the tensors, whatever it finds.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if the machine or the fixture is at fault.
+    pub fn measure_reach(&self) -> Result<TensorReach, ReplayError> {
+        let not = |reason: String| Ok(TensorReach::Not { reason });
+        let variant = match self.prepare(Precision::Checked, &|| ())? {
+            VariantBuild::Ready(variant) => variant,
+            VariantBuild::Refused(refusal) => {
+                return not(refusal.first_error.unwrap_or(refusal.reason));
+            }
+        };
+        let run = variant.run(&Mode::plain(POISON_A))?;
+        match run.ending {
+            Ending::Completed if run.findings.refused.is_none() => {
+                let touched = run.findings.touched.into_iter().filter_map(|touched| {
+                    let dtype = find_tensor_dtype(self.fixture(), &touched.memory)?;
+                    Some((touched.memory, touched.bytes as usize / dtype.size()))
+                });
+                let findings = run.findings.found.into_iter();
+                let unset = findings.filter(|finding| finding.kind == FoundKind::Unwritten);
+                let unset = unset.map(|finding| finding.memory).collect();
+                Ok(TensorReach::Measured { elements: touched.collect(), unset })
+            }
+            Ending::Fault(fault) => {
+                Ok(TensorReach::Fault { reason: format!("{}: {}", fault.what, fault.detail) })
+            }
+            Ending::TimedOut(..) => not("the checked replay was out of time".to_owned()),
+            _ => not("the checked replay does not run to its end".to_owned()),
+        }
     }
 
     /// The processor time of a plain call as it was measured first, so that whether accesses are checked
@@ -213,6 +262,13 @@ fn is_of_undefined_lane(finding: &AccessFinding) -> bool {
 /// Measures the processor time of a plain call on the checking machine.
 fn measure_call(variant: &dyn Variant) -> Result<Duration, ReplayError> {
     Ok(variant.for_noise().run(&Mode::plain(POISON_A))?.call_cpu)
+}
+
+/// The element type of the tensor `name`; none of other memory.
+fn find_tensor_dtype(fixture: &Fixture, name: &str) -> Option<DType> {
+    let inputs = fixture.inputs.iter().map(|input| (&input.name, input.dtype));
+    let outputs = fixture.outputs.iter().map(|output| (&output.name, output.dtype));
+    inputs.chain(outputs).find(|(tensor, _)| *tensor == name).map(|(_, dtype)| dtype)
 }
 
 /// The element of a tensor behind `finding`; none in other memory, or beside it.

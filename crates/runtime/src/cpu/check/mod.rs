@@ -293,6 +293,7 @@ pub fn collect_access_findings(path: &Path) -> AccessFindings {
         all_findings.found = merge_unrolled_findings(found);
         all_findings.left_out = findings.left_out;
         all_findings.refused = checker.refused.map(|bytes| bytes as u64);
+        all_findings.touched = checker.touched();
     });
     all_findings
 }

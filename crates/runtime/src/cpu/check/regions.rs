@@ -100,6 +100,13 @@ impl CheckedRegion {
         self.written || is_written
     }
 
+    /// The bytes up to the end of the last access; 0 if there was none.
+    pub(super) fn touched_bytes(&mut self) -> usize {
+        let mut cells = self.cells.as_mut_slice().iter();
+        let last_touched = cells.rposition(|cell| *cell != PackedCell::default());
+        last_touched.map_or(0, |last| ((last + 1) << self.shift).min(self.bytes))
+    }
+
     /// Whether cells are made narrower for an access of `bytes` at `offset`.
     pub(super) fn splits(&self, offset: usize, bytes: usize) -> bool {
         narrowest_cell_shift(offset, bytes) < self.shift
@@ -231,6 +238,11 @@ impl Regions {
         self.by_begin.insert(region.begin, region);
     }
 
+    /// All regions.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut CheckedRegion> {
+        self.by_begin.values_mut()
+    }
+
     /// Removes the region at `begin`.
     pub(super) fn remove(&mut self, begin: usize) -> Option<CheckedRegion> {
         self.by_begin.remove(&begin)
@@ -300,6 +312,18 @@ mod tests {
         assert_eq!(region.cells(9, 1, cells).collect::<Vec<_>>(), [9]);
         assert!(is_written(&mut region, 11) && !is_written(&mut region, 7));
         assert_eq!(region.cells(16384, 2, cells).collect::<Vec<_>>(), [16384, 16385]);
+    }
+
+    #[test]
+    fn a_region_is_touched_up_to_the_end_of_its_last_access() {
+        let mut region = CheckedRegion::new(0x1000, 4096 * 4 + 2, "x".into(), true);
+        let cells = &mut CellOverflow::default();
+        assert_eq!(region.touched_bytes(), 0);
+        for (offset, bytes, touched) in [(8, 4, 12), (4, 4, 12), (14, 2, 16), (16384, 2, 16386)] {
+            region.cells(offset, bytes, cells).for_each(drop);
+            assert!(region.cell(offset).read_alone(1, 1));
+            assert_eq!(region.touched_bytes(), touched);
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ use super::regions::{CheckedRegion, RegionMatch, Regions};
 use super::state::{HookState, Slot};
 use super::streams::Streams;
 use crate::cpu::shape::LaunchShape;
+use crate::report::TouchedMemory;
 
 /// A part of a block's shared memory.
 #[derive(Clone, PartialEq)]
@@ -386,6 +387,16 @@ impl Checker {
     pub(super) fn fence(&mut self, thread: u16) {
         self.clocks.fence(thread);
         self.follow_clocks();
+    }
+
+    /// How far the memory that is there was touched.
+    pub(super) fn touched(&mut self) -> Vec<TouchedMemory> {
+        let regions = self.regions.iter_mut();
+        let touched = regions.map(|region| TouchedMemory {
+            memory: region.label.clone(),
+            bytes: region.touched_bytes() as u64,
+        });
+        touched.collect()
     }
 
     /// All findings; pending ones are settled.
