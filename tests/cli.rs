@@ -25,6 +25,7 @@ mod kept;
 mod literals;
 mod machine;
 mod mathematics;
+mod measured;
 mod new_sources;
 mod non_finite;
 mod odd;

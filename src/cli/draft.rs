@@ -1,7 +1,9 @@
 //! Drafts a `replay.toml` from the functions of a CUDA source. Pure: text in, text out. Names, types, `const` and bodies
-//! tell inputs from outputs and numbers from sizes. Nothing tells shapes, so each is marked.
+//! tell inputs from outputs and numbers from sizes. Nothing in them tells shapes: each is marked, unless replays have
+//! measured it.
 
 mod build_standard;
+mod measured_shapes;
 mod pairs;
 mod tensor_calls;
 mod types;
@@ -16,6 +18,7 @@ use ::replay::tensor::DType;
 use indexmap::IndexMap;
 
 pub use build_standard::{find_build_standard, find_command_standard};
+pub use measured_shapes::{ShapeProbe, choose_size_sets, choose_usual_sizes};
 use pairs::{PairFit, fit_pair};
 pub use pairs::{are_passes_of_one, is_backward};
 pub use tensor_calls::takes_tensors;
@@ -26,7 +29,7 @@ use types::{PointeeType, VALUE_TYPES, element_words};
 const MARK: &str = "# EDIT";
 
 /// The content of one `replay.toml`.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Draft {
     /// The sizes among the functions' parameters, in their order.
     sizes: Vec<String>,
@@ -48,6 +51,8 @@ pub struct Draft {
     kernel_outputs: Vec<String>,
     /// Whether the functions take tensors of PyTorch.
     calls_with_tensors: bool,
+    /// Whether a kernel is called with a grid that nothing tells.
+    guesses_grids: bool,
 }
 
 /// A tensor, as far as a parameter tells.
@@ -61,6 +66,27 @@ pub struct DraftedTensor {
     doubt: Option<ShapeDoubt>,
     /// Whether a fixture may leave it out.
     is_optional: bool,
+    /// What a replay showed of it.
+    traits: Vec<OutputTrait>,
+}
+
+/// What a replay shows of an output, and its harness has to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputTrait {
+    /// The call reads what it holds before.
+    ReadBefore,
+    /// Some elements are infinite, though all inputs are finite.
+    Infinite,
+}
+
+impl OutputTrait {
+    /// The line of a harness.
+    fn line(self) -> String {
+        match self {
+            OutputTrait::ReadBefore => format!("init = 0 {MARK}: what it holds before is read"),
+            OutputTrait::Infinite => format!("non_finite = true {MARK}: elements are infinite"),
+        }
+    }
 }
 
 /// Why a drafted shape has to be checked.
@@ -90,7 +116,13 @@ impl ShapeDoubt {
 
 impl DraftedTensor {
     fn scalar(dtype: DType) -> DraftedTensor {
-        DraftedTensor { dtype: Some(dtype), shape: Vec::new(), doubt: None, is_optional: false }
+        DraftedTensor {
+            dtype: Some(dtype),
+            shape: Vec::new(),
+            doubt: None,
+            is_optional: false,
+            traits: Vec::new(),
+        }
     }
 
     /// Whether it has no dimensions.
@@ -264,6 +296,7 @@ impl Draft {
             self.add_object(&name, &object, types, &mut guesses);
         }
         let result = self.add_result(function, types);
+        self.guesses_grids |= function.kernel;
         self.functions.push(function.name.clone());
         self.calls.push(draft_call_statement(
             function,
@@ -459,11 +492,18 @@ impl Draft {
     pub fn sizes_by_number(&self) -> Vec<&str> {
         let input_sizes: Vec<&String> =
             self.inputs.values().flat_map(|tensor| &tensor.shape).collect();
-        let outputs = self.outputs.values().flat_map(|tensor| &tensor.shape);
-        let named_sizes = outputs.filter(|size| !size.starts_with(|c: char| c.is_ascii_digit()));
+        let mut sizes = self.named_sizes();
+        sizes.retain(|size| !input_sizes.iter().any(|known| known == size));
+        sizes
+    }
+
+    /// All sizes with a name: parameters, then those of shapes alone.
+    pub fn named_sizes(&self) -> Vec<&str> {
+        let in_shapes = self.tensors().flat_map(|(_, tensor)| &tensor.shape);
+        let in_shapes = in_shapes.filter(|size| !size.starts_with(|c: char| c.is_ascii_digit()));
         let mut sizes: Vec<&str> = Vec::new();
-        for size in self.sizes.iter().chain(named_sizes) {
-            if !input_sizes.contains(&size) && !sizes.contains(&size.as_str()) {
+        for size in self.sizes.iter().chain(in_shapes) {
+            if !sizes.contains(&size.as_str()) {
                 sizes.push(size);
             }
         }
@@ -592,7 +632,13 @@ fn draft_tensor(element: &PointeeType, sizes: &[String], has_one_element: bool) 
     };
     shape.extend((element.lanes > 1).then(|| element.lanes.to_string()));
     let doubt = if has_one_element { ShapeDoubt::OneElement } else { ShapeDoubt::Pointer };
-    DraftedTensor { dtype: element.dtype, shape, doubt: Some(doubt), is_optional: false }
+    DraftedTensor {
+        dtype: element.dtype,
+        shape,
+        doubt: Some(doubt),
+        is_optional: false,
+        traits: Vec::new(),
+    }
 }
 
 /// The statement with the call of `function` with `arguments`. `result` takes its value, `guesses` are guessed
@@ -658,6 +704,9 @@ fn write_table(text: &mut String, kind: &str, name: &str, tensor: &DraftedTensor
     let _ = writeln!(text, "shape = [{extents}]{comment}");
     if tensor.is_optional {
         text.push_str("optional = true\n");
+    }
+    for output_trait in &tensor.traits {
+        let _ = writeln!(text, "{}", output_trait.line());
     }
 }
 

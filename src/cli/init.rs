@@ -12,13 +12,15 @@ use ::replay::harness::{CppStandard, Harness};
 use ::replay::history::History;
 
 use super::draft::{
-    Draft, TypeNames, are_passes_of_one, find_build_standard, find_command_standard, is_backward,
-    takes_tensors,
+    Draft, TypeNames, are_passes_of_one, choose_usual_sizes, find_build_standard,
+    find_command_standard, is_backward, takes_tensors,
 };
+use super::draft_measurement::{DraftMeasurement, measure_draft};
 use super::error::{CliResult, CommandError, ErrorContext};
 use super::exit;
 use super::out::println;
 use super::random_fixture::{RandomFixture, RandomSizes};
+use super::session::Session;
 
 /// Nobody reads more drafts than this; the rest is only named.
 const MOST: usize = 48;
@@ -32,9 +34,9 @@ pub struct InitArgs {
     /// The file to write; it must not exist. Further drafts lie beside it, as FILE-NAME.toml
     #[arg(short, long, value_name = "FILE", default_value = "replay.toml")]
     output: PathBuf,
-    /// Write a fixture of random inputs as well, which is marked as synthetic: the numbers of all sizes. For a harness that
-    /// is there, the fixture alone is written
-    #[arg(long, value_name = "NAME=SIZE,...")]
+    /// Measure shapes, and write a fixture of random inputs as well, which is marked as synthetic. Sizes are chosen, or
+    /// all given. For a harness that is there, the fixture alone is written
+    #[arg(long, value_name = "NAME=SIZE,...", num_args = 0..=1, default_missing_value = "")]
     random: Option<String>,
 }
 
@@ -54,12 +56,27 @@ struct Harnessed {
     source: String,
     /// Those of all its functions.
     sources: Vec<String>,
+    include: Vec<String>,
+    system_include: Vec<String>,
+    standard: CppStandard,
     draft: Draft,
-    text: String,
+    /// The sizes of its random inputs, where some are wanted.
+    random_sizes: Option<RandomSizes>,
+}
+
+impl Harnessed {
+    /// The text of the file, with `draft` in the place of its own.
+    fn text_of(&self, draft: &Draft) -> String {
+        draft.text(&self.sources, &self.include, &self.system_include, self.standard)
+    }
+
+    fn text(&self) -> String {
+        self.text_of(&self.draft)
+    }
 }
 
 /// Writes the files and prints the next steps.
-pub fn run_init(args: &InitArgs) -> CliResult<u8> {
+pub fn run_init(args: &InitArgs, session: &Session) -> CliResult<u8> {
     let working_folder = fs::canonicalize(".").context(|| "cannot read the current folder")?;
     let history = History::discover(&working_folder)?;
     let root = history.working_tree_root().map_or(Ok(working_folder.clone()), fs::canonicalize)?;
@@ -69,7 +86,7 @@ pub fn run_init(args: &InitArgs) -> CliResult<u8> {
     if let Some(sizes) = &args.random
         && let Some(path) = find_existing_harness(args)
     {
-        return write_random_fixture(&path, &RandomSizes::parse(sizes)?);
+        return write_random_fixture(&path, sizes);
     }
     let mut left_out = Vec::new();
     let candidates = match &args.source {
@@ -106,9 +123,17 @@ pub fn run_init(args: &InitArgs) -> CliResult<u8> {
                 .map(|candidate| candidate.path.clone())
                 .collect();
             let source = sources[0].clone();
-            let text = draft.text(&sources, &include, &system_include, standard);
             let output = choose_draft_path(&args.output, &source, &draft, &harnesses);
-            harnesses.push(Harnessed { output, source, sources, draft, text });
+            harnesses.push(Harnessed {
+                output,
+                source,
+                sources,
+                include: include.clone(),
+                system_include: system_include.clone(),
+                standard,
+                draft,
+                random_sizes: None,
+            });
         }
     }
     if harnesses.is_empty() {
@@ -126,44 +151,81 @@ pub fn run_init(args: &InitArgs) -> CliResult<u8> {
             surplus.source
         ));
     }
-    let mut parsed = Vec::new();
+    if let Some(words) = &args.random {
+        choose_random_sizes(words, &mut harnesses)?;
+        measure_drafts(session, &mut harnesses, &root, &mut left_out)?;
+    }
+    let mut random = Vec::new();
     let mut problems = Vec::new();
-    for harness in &harnesses {
-        match Harness::parse(&harness.text, &harness.output) {
-            Ok(harness) => parsed.push(harness),
-            Err(problem) => problems
+    for harnessed in &harnesses {
+        match (Harness::parse(&harnessed.text(), &harnessed.output), &harnessed.random_sizes) {
+            (Ok(harness), Some(sizes)) => random.push((harness, sizes)),
+            (Ok(_), None) => {}
+            (Err(problem), _) => problems
                 .push(CommandError::from(problem).context("the draft has to be edited first")),
         }
     }
-    let random_fixtures = match &args.random {
-        Some(sizes) => plan_random_fixtures(&RandomSizes::parse(sizes)?, &parsed, &mut left_out)?,
-        None => Vec::new(),
-    };
+    let first_stem = harnesses[0].output.file_stem().unwrap_or_default().to_string_lossy();
+    let random_fixtures = plan_random_fixtures(&random, &first_stem, &mut left_out)?;
     write_harness_drafts(&harnesses)?;
     random_fixtures.iter().try_for_each(RandomFixture::write)?;
     problems.iter().for_each(CommandError::print);
-    print_drafts(&harnesses, &left_out, &random_fixtures);
+    print_drafts(&harnesses, &left_out, &random_fixtures, args.random.is_some());
     Ok(exit::SUCCESS)
 }
 
-/// Fixtures of random inputs for the drafted `harnesses`. One alone must have all its sizes; of several `left_out` names
+/// Gives each draft the sizes that `words` of --random name, if they name any.
+fn choose_random_sizes(words: &str, harnesses: &mut [Harnessed]) -> CliResult<()> {
+    if words.is_empty() {
+        return Ok(());
+    }
+    let sizes = RandomSizes::parse(words)?;
+    let known_sizes: Vec<&str> =
+        harnesses.iter().flat_map(|harnessed| harnessed.draft.named_sizes()).collect();
+    sizes.check_known(known_sizes.into_iter())?;
+    for harnessed in harnesses {
+        harnessed.random_sizes = Some(sizes.clone());
+    }
+    Ok(())
+}
+
+/// Measures the tensors of all drafts. A measured one without sizes takes those of its first measurement; `left_out` names
+/// the others without.
+fn measure_drafts(
+    session: &Session,
+    harnesses: &mut [Harnessed],
+    root: &Path,
+    left_out: &mut Vec<String>,
+) -> CliResult<()> {
+    for harnessed in harnesses {
+        let mut draft = harnessed.draft.clone();
+        let write_text = |draft: &Draft| harnessed.text_of(draft);
+        match measure_draft(session, &mut draft, write_text, root)? {
+            DraftMeasurement::Measured { sizes } => {
+                harnessed.draft = draft;
+                harnessed.random_sizes.get_or_insert(sizes);
+            }
+            DraftMeasurement::Not { reason } if harnessed.random_sizes.is_none() => {
+                let harness = harnessed.output.display();
+                left_out.push(format!("random inputs for {harness}: {reason}"));
+            }
+            DraftMeasurement::Not { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+/// The fixtures of random inputs for harnesses with sizes. One alone must have all its sizes; of several `left_out` names
 /// those without.
 fn plan_random_fixtures(
-    sizes: &RandomSizes,
-    harnesses: &[Harness],
+    random: &[(Harness, &RandomSizes)],
+    first_stem: &str,
     left_out: &mut Vec<String>,
 ) -> CliResult<Vec<RandomFixture>> {
-    sizes.check_known(harnesses)?;
     let mut fixtures = Vec::new();
     let mut first_error = None;
-    for harness in harnesses {
-        let first_stem = harnesses[0].path.file_stem().unwrap_or_default().to_string_lossy();
-        let stem = harness.path.file_stem().unwrap_or_default().to_string_lossy();
-        let name = match stem.strip_prefix(&*first_stem) {
-            Some(rest) => format!("random{rest}"),
-            None => format!("random-{stem}"),
-        };
-        match sizes.plan_fixture(harness, &name) {
+    for (harness, sizes) in random {
+        match sizes.plan_fixture(harness, &name_random_fixture(harness, first_stem)) {
             Ok(fixture) => fixtures.push(fixture),
             Err(error) => {
                 left_out.push(error.in_a_line());
@@ -174,6 +236,15 @@ fn plan_random_fixtures(
     match first_error {
         Some(error) if fixtures.is_empty() => Err(error),
         _ => Ok(fixtures),
+    }
+}
+
+/// `random`, with what the name of the harness has beyond `first_stem`.
+fn name_random_fixture(harness: &Harness, first_stem: &str) -> String {
+    let stem = harness.path.file_stem().unwrap_or_default().to_string_lossy();
+    match stem.strip_prefix(first_stem) {
+        Some(rest) => format!("random{rest}"),
+        None => format!("random-{stem}"),
     }
 }
 
@@ -211,16 +282,17 @@ fn find_existing_harness(args: &InitArgs) -> Option<PathBuf> {
     (is_harness && path.is_file()).then(|| path.clone())
 }
 
-/// Writes the fixture `random` for the harness at `path`.
-fn write_random_fixture(path: &Path, sizes: &RandomSizes) -> CliResult<u8> {
+/// Writes the fixture `random` for the harness at `path`, with the sizes that `words` of --random name, or chosen ones.
+fn write_random_fixture(path: &Path, words: &str) -> CliResult<u8> {
     let harness = Harness::load(path)?;
-    sizes.check_known(std::slice::from_ref(&harness))?;
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let name = match stem.strip_prefix("replay") {
-        Some(rest) => format!("random{rest}"),
-        None => format!("random-{stem}"),
+    let sizes = if words.is_empty() {
+        let names: Vec<String> = harness.size_names().map(str::to_owned).collect();
+        RandomSizes::from_sizes(choose_usual_sizes(&names))
+    } else {
+        RandomSizes::parse(words)?
     };
-    let fixture = sizes.plan_fixture(&harness, &name)?;
+    sizes.check_known(harness.size_names())?;
+    let fixture = sizes.plan_fixture(&harness, &name_random_fixture(&harness, "replay"))?;
     fixture.write()?;
     println!("wrote {}: random inputs, marked as synthetic", fixture.folder.display());
     println!("\nnext:\n  1. replay {}", fixture.folder.display());
@@ -610,7 +682,7 @@ fn is_system_header(name: &Path) -> bool {
 fn write_harness_drafts(harnesses: &[Harnessed]) -> CliResult<()> {
     for (number, harness) in harnesses.iter().enumerate() {
         let path = &harness.output;
-        if let Err(error) = files::create_new_file(path, harness.text.as_bytes()) {
+        if let Err(error) = files::create_new_file(path, harness.text().as_bytes()) {
             for written_harness in &harnesses[..number] {
                 let _ = fs::remove_file(&written_harness.output);
             }
@@ -631,7 +703,12 @@ fn write_harness_drafts(harnesses: &[Harnessed]) -> CliResult<()> {
     Ok(())
 }
 
-fn print_drafts(harnesses: &[Harnessed], left_out: &[String], random: &[RandomFixture]) {
+fn print_drafts(
+    harnesses: &[Harnessed],
+    left_out: &[String],
+    random: &[RandomFixture],
+    was_measured: bool,
+) {
     for Harnessed { output, sources, draft, .. } in harnesses {
         println!("wrote {}, which calls {}:", output.display(), sources.join(" and "));
         for call in &draft.calls {
@@ -647,20 +724,22 @@ fn print_drafts(harnesses: &[Harnessed], left_out: &[String], random: &[RandomFi
     for line in left_out {
         println!("  {line}");
     }
-    print_next_steps(harnesses, random);
+    print_next_steps(harnesses, random, was_measured);
 }
 
-/// What to do with the drafts.
-fn print_next_steps(harnesses: &[Harnessed], random: &[RandomFixture]) {
+/// What to do with the drafts; `was_measured` says that a measurement was tried.
+fn print_next_steps(harnesses: &[Harnessed], random: &[RandomFixture], was_measured: bool) {
     let first = &harnesses[0];
     let several = harnesses.len() > 1;
     println!("\nnext{}:", if several { ", for each harness" } else { "" });
-    println!("  1. check every line marked EDIT: pointers do not tell shapes");
     if let [fixture, ..] = random {
-        println!("  2. replay {}", fixture.folder.display());
+        println!("  1. replay {}", fixture.folder.display());
+        println!("  2. check every line marked EDIT, before you believe a finding");
         println!("  3. capture one step in its place: random inputs tell nothing of a training");
         return;
     }
+    let advice = if was_measured { "" } else { ", `--random` measures them" };
+    println!("  1. check every line marked EDIT: pointers do not tell shapes{advice}");
     let tensors = first.draft.inputs.iter().filter(|(_, tensor)| !tensor.is_scalar());
     let tensors: Vec<&str> = tensors.map(|(name, _)| name.as_str()).collect();
     let inputs =

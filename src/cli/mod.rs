@@ -16,6 +16,7 @@ mod derived_fixture;
 mod diff;
 mod doctor;
 mod draft;
+mod draft_measurement;
 mod dump;
 mod early_end;
 mod error;
@@ -180,7 +181,7 @@ enum Command {
     /// Show what the front end makes of kernels, and why not a faster form
     Explain(explain::ExplainArgs),
     /// Write a first replay.toml for the CUDA sources of this repository
-    Init(init::InitArgs),
+    Init(Replaying<init::InitArgs>),
     /// Show what works on this machine, and what to do about the rest
     Doctor(doctor::DoctorArgs),
     /// Show the settings in force, and where they come from
@@ -283,6 +284,7 @@ fn flag_layer(cli: &Cli) -> Layer {
         Some(Command::Step(command)) => (command.session.layer(), None),
         Some(Command::Diff(command)) => (command.session.layer(), None),
         Some(Command::Gradcheck(command)) => (command.session.layer(), None),
+        Some(Command::Init(command)) => (command.session.layer(), None),
         Some(Command::Series(command)) => (command.session.layer(), None),
         Some(
             Command::Review(_)
@@ -290,7 +292,6 @@ fn flag_layer(cli: &Cli) -> Layer {
             | Command::Reject(_)
             | Command::Inspect(_)
             | Command::Explain(_)
-            | Command::Init(_)
             | Command::Doctor(_)
             | Command::Config(_)
             | Command::Help(_)
@@ -331,7 +332,7 @@ fn dispatch_command(cli: Cli) -> CliResult<u8> {
         Some(Command::Reject(args)) => settings.and_then(|_| reject::run_reject(&args)),
         Some(Command::Inspect(args)) => inspect::run_inspect(&args, &settings?),
         Some(Command::Explain(args)) => explain::run_explain(&args, &settings?),
-        Some(Command::Init(args)) => settings.and_then(|_| init::run_init(&args)),
+        Some(Command::Init(command)) => command.run(settings?, init::run_init),
         // These help with settings that cannot be read.
         Some(Command::Doctor(args)) => doctor::run_doctor(&args, settings),
         Some(Command::Help(args)) => help::run_help(&args),

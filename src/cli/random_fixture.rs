@@ -14,6 +14,7 @@ use super::draft::quote_toml;
 use super::error::{CliResult, CommandError, ErrorContext};
 
 /// The sizes of random inputs, by name.
+#[derive(Clone)]
 pub struct RandomSizes {
     sizes: BTreeMap<String, usize>,
     /// As the user gave them.
@@ -38,7 +39,9 @@ impl RandomSizes {
             });
             let Some((name, size)) = size else {
                 return Err(CommandError::new(format!("`{pair}` in --random is not NAME=SIZE"))
-                    .with_hint("such as --random rows=64,cols=768"));
+                    .with_hint(
+                        "such as --random rows=64,cols=768; a source stands in front of it",
+                    ));
             };
             if sizes.insert(name.clone(), size).is_some() {
                 return Err(CommandError::new(format!("--random gives `{name}` twice")));
@@ -47,9 +50,16 @@ impl RandomSizes {
         Ok(RandomSizes { sizes, words: words.to_owned() })
     }
 
-    /// Refuses sizes that none of `harnesses` has.
-    pub fn check_known(&self, harnesses: &[Harness]) -> CliResult<()> {
-        let mut known: Vec<&str> = harnesses.iter().flat_map(Harness::size_names).collect();
+    /// These `sizes`.
+    pub fn from_sizes(sizes: BTreeMap<String, usize>) -> RandomSizes {
+        let pairs = sizes.iter().map(|(name, size)| format!("{name}={size}"));
+        let words = pairs.collect::<Vec<_>>().join(",");
+        RandomSizes { sizes, words }
+    }
+
+    /// Refuses sizes that are none of `known`.
+    pub fn check_known<'n>(&self, known: impl Iterator<Item = &'n str>) -> CliResult<()> {
+        let mut known: Vec<&str> = known.collect();
         known.sort_unstable();
         known.dedup();
         match self.sizes.keys().find(|name| !known.contains(&name.as_str())) {

@@ -299,6 +299,11 @@ impl Session {
         }
     }
 
+    /// A lab for kernels on the CPU, whatever the device is.
+    pub fn make_cpu_lab(&self) -> CliResult<Arc<Lab>> {
+        self.make_lab(RevisionRunner::Kernels, DeviceArg::Cpu, self.threads(), self.fresh)
+    }
+
     fn make_lab(
         &self,
         runner: RevisionRunner,

@@ -241,7 +241,7 @@ fn init_drafts_a_harness_that_replays_the_demonstration() {
       lm_cross_entropy_gradient(logits, targets, grad_logits, batch, seq, vocab, mask);
 
     next:
-      1. check every line marked EDIT: pointers do not tell shapes
+      1. check every line marked EDIT: pointers do not tell shapes, `--random` measures them
       2. capture one step into fixtures/NAME/inputs.safetensors: logits, targets, mask
       3. write fixtures/NAME/fixture.toml: harness = "../../replay.toml"
       4. replay inspect fixtures/NAME, then replay fixtures/NAME: loss, grad_logits
@@ -314,8 +314,8 @@ void scale_bwd(const float* dy, const float* w, float* dx, int n) {
     wrote fixtures/random-other: random inputs, marked as synthetic
 
     next, for each harness:
-      1. check every line marked EDIT: pointers do not tell shapes
-      2. replay fixtures/random
+      1. replay fixtures/random
+      2. check every line marked EDIT, before you believe a finding
       3. capture one step in its place: random inputs tell nothing of a training
     ");
     let harness = fs::read_to_string(env.path("replay.toml")).unwrap();

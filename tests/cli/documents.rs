@@ -172,14 +172,11 @@ fn the_first_five_minutes_go_as_their_page_says() {
     let env = TestEnv::new();
     let kernels = fenced_block(&page, "cuda");
     env.repo.write("rmsnorm.cu", kernels);
-    assert_eq!(env.replay(&["init", "rmsnorm.cu"]).code, Some(0));
+    let init = ["init", "rmsnorm.cu", "--random", "rows=4,cols=96"];
+    assert!(page.contains(&format!("replay {}\n", init.join(" "))));
+    assert_eq!(env.replay(&init).code, Some(0));
     let draft = fs::read_to_string(env.path("replay.toml")).expect("a draft");
-    let weights = "[inputs.w]\ndtype = \"f32\"\nshape = [\"rows\", \"cols\"] # EDIT";
-    assert!(draft.contains(weights), "{draft}");
-    let edited = draft.replace(weights, "[inputs.w]\ndtype = \"f32\"\nshape = [\"cols\"]");
-    env.repo.write("replay.toml", edited);
-    let sizes = "rows=4,cols=96";
-    assert_eq!(env.replay(&["init", "replay.toml", "--random", sizes]).code, Some(0));
+    assert!(draft.contains("[inputs.w]\ndtype = \"f32\"\nshape = [\"cols\"]\n"), "{draft}");
     env.repo.commit("Describe the kernels to replay");
 
     let narrow = kernels.replace("<<<rows, 128>>>", "<<<rows, 64>>>");

@@ -51,7 +51,7 @@ fn an_option_of_replays_is_none_of_a_command_that_makes_none() {
         &["cache", "--verbose"],
         &["accept", "--backend=cuda"],
         &["inspect", "x", "--memory=1G"],
-        &["init", "--threads=2"],
+        &["explain", "x", "--threads=2"],
     ] {
         let run = env.replay(words);
         assert_eq!(run.code, Some(128), "{words:?}: {}", run.text());

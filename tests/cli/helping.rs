@@ -111,7 +111,7 @@ fn init_drafts_a_harness_for_each_function_and_file_and_names_the_rest() {
       main in src/rmsnorm.cu: it is the program, not a function to call
 
     next, for each harness:
-      1. check every line marked EDIT: pointers do not tell shapes
+      1. check every line marked EDIT: pointers do not tell shapes, `--random` measures them
       2. capture one step into fixtures/NAME/inputs.safetensors: its inputs
       3. write fixtures/NAME/fixture.toml: harness = "../../replay.toml"
       4. replay inspect fixtures/NAME, then replay fixtures/NAME
@@ -143,7 +143,7 @@ fn a_size_that_no_input_has_is_drafted_as_one_that_the_fixture_gives() {
       f(y, n);
 
     next:
-      1. check every line marked EDIT: pointers do not tell shapes
+      1. check every line marked EDIT: pointers do not tell shapes, `--random` measures them
       2. capture one step into fixtures/NAME/inputs.safetensors: its inputs
       3. write fixtures/NAME/fixture.toml: harness = \"../../replay.toml\"
          with numbers for n in [sizes]
@@ -259,8 +259,8 @@ fn init_joins_forward_and_backward_and_replays_random_inputs_at_once() {
     wrote fixtures/random: random inputs, marked as synthetic
 
     next:
-      1. check every line marked EDIT: pointers do not tell shapes
-      2. replay fixtures/random
+      1. replay fixtures/random
+      2. check every line marked EDIT, before you believe a finding
       3. capture one step in its place: random inputs tell nothing of a training
     ");
     let harness = fs::read_to_string(env.path("replay.toml")).unwrap();
@@ -309,7 +309,7 @@ fn sizes_that_do_not_fit_the_drafts_are_told_before_anything_is_written() {
     exit code 128
     --- stderr
     error: `rows` in --random is not NAME=SIZE
-    hint: such as --random rows=64,cols=768
+    hint: such as --random rows=64,cols=768; a source stands in front of it
     ");
 }
 

@@ -224,8 +224,8 @@ fn init_drafts_the_launchers_of_an_extension_and_replays_them() {
     wrote fixtures/random: random inputs, marked as synthetic
 
     next:
-      1. check every line marked EDIT: pointers do not tell shapes
-      2. replay fixtures/random
+      1. replay fixtures/random
+      2. check every line marked EDIT, before you believe a finding
       3. capture one step in its place: random inputs tell nothing of a training
     ");
     let run = env.replay(&["fixtures/random"]);

@@ -158,6 +158,7 @@ impl Draft {
             shape,
             doubt: Some(ShapeDoubt::Pointer),
             is_optional: false,
+            traits: Vec::new(),
         }
     }
 

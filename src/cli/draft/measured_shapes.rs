@@ -1,0 +1,285 @@
+//! Shapes of a draft from measurements. Pure: a tensor of which two replays with other sizes touch `n * vocab` elements has
+//! the shape `[n, vocab]`.
+
+use std::collections::BTreeMap;
+
+use super::{Draft, DraftedTensor, OutputTrait, ShapeDoubt};
+
+/// A replay with chosen sizes.
+#[derive(Clone, Debug)]
+pub struct ShapeProbe {
+    /// The number of each size.
+    pub sizes: BTreeMap<String, usize>,
+    /// By tensor, the elements up to the last one that was touched.
+    pub reach: BTreeMap<String, usize>,
+}
+
+/// Sizes that are tried for a draft with `names`, one after the other until two replays come to their ends. Odd factors of
+/// their own tell the factors of a product, vectors need multiples of four, warps such of 32, and heads divide a width.
+pub fn choose_size_sets(names: &[String]) -> Vec<BTreeMap<String, usize>> {
+    if names.len() > MOST_SIZES {
+        return Vec::new();
+    }
+    SIZE_SETS.iter().map(|set| names.iter().cloned().zip(set.iter().copied()).collect()).collect()
+}
+
+/// Sizes for `names` where nothing is measured.
+pub fn choose_usual_sizes(names: &[String]) -> BTreeMap<String, usize> {
+    names.iter().cloned().zip(SIZE_SETS[0].iter().copied().cycle()).collect()
+}
+
+const SIZE_SETS: [[usize; MOST_SIZES]; 6] = [
+    [12, 20, 84, 28, 44, 52],
+    [20, 12, 132, 44, 28, 68],
+    [32, 96, 160, 64, 128, 192],
+    [64, 32, 16, 8, 4, 2],
+    [4, 8, 16, 32, 64, 128],
+    [2, 3, 5, 7, 11, 13],
+];
+
+/// More sizes have too many products.
+const MOST_SIZES: usize = 6;
+/// A size may stand in a shape twice, as in an attention matrix.
+const MOST_TIMES: usize = 2;
+/// Numbers besides sizes, such as the three of query, key and value.
+const NUMBERS: [usize; 7] = [1, 2, 3, 4, 6, 8, 16];
+
+/// A possible shape: some sizes, and perhaps a number in front of the last, or of the pair of one twice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ShapeCandidate<'n> {
+    names: Vec<&'n str>,
+    number: usize,
+}
+
+impl ShapeCandidate<'_> {
+    fn elements(&self, sizes: &BTreeMap<String, usize>) -> usize {
+        let numbers = self.names.iter().map(|name| sizes.get(*name).copied().unwrap_or(1));
+        // Six sizes twice are more than a number holds, and no tensor has so many elements.
+        numbers.fold(self.number, usize::saturating_mul)
+    }
+
+    /// How much has to be supposed for it: smaller is likelier.
+    fn oddity(&self) -> (bool, usize, usize) {
+        (self.number != 1 && !self.names.is_empty(), self.repeated(), self.number)
+    }
+
+    /// The names that stand in it twice.
+    fn repeated(&self) -> usize {
+        self.names.windows(2).filter(|pair| pair[0] == pair[1]).count()
+    }
+
+    fn shape(&self) -> Vec<String> {
+        let is_repeated =
+            |name: &&str| self.names.iter().filter(|other| *other == name).count() > 1;
+        let (repeated, mut shape): (Vec<&str>, Vec<&str>) =
+            self.names.iter().copied().partition(is_repeated);
+        let number = self.number.to_string();
+        let has_number = self.number != 1 || self.names.is_empty();
+        if has_number {
+            let front = shape.len() - usize::from(repeated.is_empty() && !shape.is_empty());
+            shape.insert(front, &number);
+        }
+        shape.into_iter().chain(repeated).map(str::to_owned).collect()
+    }
+}
+
+fn list_candidates(names: &[String]) -> Vec<ShapeCandidate<'_>> {
+    let mut candidates = Vec::new();
+    for choice in 0..(MOST_TIMES + 1).pow(names.len() as u32) {
+        let mut chosen = Vec::new();
+        let mut rest = choice;
+        for name in names {
+            chosen.extend(std::iter::repeat_n(name.as_str(), rest % (MOST_TIMES + 1)));
+            rest /= MOST_TIMES + 1;
+        }
+        candidates.extend(NUMBERS.map(|number| ShapeCandidate { names: chosen.clone(), number }));
+    }
+    candidates.sort_by_key(ShapeCandidate::oddity);
+    candidates
+}
+
+/// A shape, and whether the probes leave no doubt about it.
+type MeasuredShape = (Vec<String>, bool);
+
+/// The shape of the tensor `name`; none where it was not touched.
+fn find_shape(
+    name: &str,
+    candidates: &[ShapeCandidate<'_>],
+    probes: &[ShapeProbe],
+) -> Option<MeasuredShape> {
+    let reaches: Vec<usize> =
+        probes.iter().map(|probe| probe.reach.get(name).copied().unwrap_or_default()).collect();
+    if reaches.iter().all(|reach| *reach == 0) {
+        return None;
+    }
+    let elements = |candidate: &ShapeCandidate<'_>| -> Vec<usize> {
+        probes.iter().map(|probe| candidate.elements(&probe.sizes)).collect()
+    };
+    let mut exact = candidates.iter().filter(|candidate| elements(candidate) == reaches);
+    if let Some(best) = exact.next() {
+        let is_ambiguous = exact.next().is_some_and(|next| next.oddity() == best.oddity());
+        return Some((best.shape(), probes.len() > 1 && !is_ambiguous));
+    }
+    // An index may reach some rows of a table alone.
+    let covering = candidates.iter().filter(|candidate| {
+        !candidate.names.is_empty()
+            && candidate.repeated() == 0
+            && elements(candidate).iter().zip(&reaches).all(|(own, reach)| own >= reach)
+    });
+    let smallest = covering
+        .min_by_key(|candidate| elements(candidate).into_iter().fold(0, usize::saturating_add))?;
+    Some((smallest.shape(), false))
+}
+
+impl Draft {
+    /// This draft with `elements` for every tensor, whatever its shape is.
+    pub fn with_room(&self, elements: usize) -> Draft {
+        let mut roomy = self.clone();
+        for tensor in roomy.arrays_mut() {
+            tensor.shape = vec![elements.to_string()];
+        }
+        roomy
+    }
+
+    /// The sizes among the functions' parameters, in their order.
+    pub fn size_parameters(&self) -> &[String] {
+        &self.sizes
+    }
+
+    /// Whether replays can tell its shapes: its functions choose their own grids, and take pointers.
+    pub fn can_be_measured(&self) -> bool {
+        !self.calls_with_tensors && !self.guesses_grids
+    }
+
+    /// Takes the shapes that `probes` tell. Those without doubt lose their mark. An output and its upstream gradient have
+    /// one shape, as have a tensor and its gradient: of two that differ the one without doubt counts.
+    pub fn take_measured_shapes(&mut self, probes: &[ShapeProbe]) {
+        let sizes = self.sizes.clone();
+        let candidates = list_candidates(&sizes);
+        for (name, tensor) in self.inputs.iter_mut().chain(&mut self.outputs) {
+            if tensor.is_scalar() {
+                continue;
+            }
+            match find_shape(name, &candidates, probes) {
+                Some((shape, is_certain)) => {
+                    tensor.shape = shape;
+                    tensor.doubt = (!is_certain).then_some(ShapeDoubt::Pointer);
+                }
+                None if sizes.is_empty() => tensor.shape = vec!["1".to_owned()],
+                None => {}
+            }
+        }
+        let gradients = self.outputs.iter().filter_map(|(name, tensor)| {
+            Some((name.clone(), self.gradient_of(name, tensor)?.to_owned()))
+        });
+        let gradients: Vec<(String, String)> = gradients.collect();
+        for (output, input) in self.flows().into_iter().chain(gradients) {
+            self.unite_shapes(&output, &input);
+        }
+    }
+
+    /// Gives `output` and `input` one shape.
+    fn unite_shapes(&mut self, output: &str, input: &str) {
+        let (Some(output), Some(input)) =
+            (self.outputs.get_mut(output), self.inputs.get_mut(input))
+        else {
+            return;
+        };
+        if output.shape == input.shape || output.is_scalar() || input.is_scalar() {
+            return;
+        }
+        let (right, wrong) = if input.doubt.is_none() && output.doubt.is_some() {
+            (input, output)
+        } else {
+            (output, input)
+        };
+        wrong.shape.clone_from(&right.shape);
+        wrong.doubt = Some(ShapeDoubt::Pointer);
+    }
+
+    /// Takes in what a replay showed of outputs.
+    pub fn add_output_traits(&mut self, traits: &[(String, OutputTrait)]) {
+        for (output, output_trait) in traits {
+            if let Some(tensor) = self.outputs.get_mut(output)
+                && !tensor.traits.contains(output_trait)
+            {
+                tensor.traits.push(*output_trait);
+            }
+        }
+    }
+
+    fn arrays_mut(&mut self) -> impl Iterator<Item = &mut DraftedTensor> {
+        let tensors = self.inputs.values_mut().chain(self.outputs.values_mut());
+        tensors.filter(|tensor| !tensor.is_scalar())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [&str; 3] = ["B", "T", "C"];
+
+    /// The shape of a tensor of so many elements by the three sizes.
+    fn measured(elements: impl Fn(usize, usize, usize) -> usize) -> Option<(String, bool)> {
+        let names = NAMES.map(str::to_owned);
+        let probes: Vec<ShapeProbe> = choose_size_sets(&names)
+            .into_iter()
+            .take(2)
+            .map(|sizes| {
+                let [b, t, c] = NAMES.map(|name| sizes[name]);
+                let reach = BTreeMap::from([("x".to_owned(), elements(b, t, c))]);
+                ShapeProbe { sizes, reach }
+            })
+            .collect();
+        let shape = find_shape("x", &list_candidates(&names), &probes);
+        shape.map(|(shape, is_certain)| (shape.join(" "), is_certain))
+    }
+
+    #[test]
+    fn two_probes_tell_the_factors_of_a_shape() {
+        let certain = |shape: &str| Some((shape.to_owned(), true));
+        assert_eq!(measured(|b, t, c| b * t * c), certain("B T C"));
+        assert_eq!(measured(|b, t, _| b * t), certain("B T"));
+        assert_eq!(measured(|_, _, c| c), certain("C"));
+        assert_eq!(measured(|b, t, c| b * t * 3 * c), certain("B T 3 C"));
+        assert_eq!(measured(|_, _, c| 4 * c * c), certain("4 C C"));
+        assert_eq!(measured(|b, t, _| b * t * t), certain("B T T"));
+        assert_eq!(measured(|b, t, c| b * t * t * c), certain("B C T T"));
+        assert_eq!(measured(|_, _, _| 1), certain("1"));
+        assert_eq!(measured(|_, _, _| 2), certain("2"));
+    }
+
+    #[test]
+    fn what_is_no_product_stays_in_doubt() {
+        let doubtful = |shape: &str| Some((shape.to_owned(), false));
+        assert_eq!(measured(|_, t, c| (t - 1) * c), doubtful("T C"), "rows that an index reached");
+        assert_eq!(measured(|b, _, _| b.div_ceil(5)), doubtful("B"));
+        assert_eq!(measured(|_, _, _| 0), None);
+    }
+
+    #[test]
+    fn products_of_all_sizes_are_no_overflow() {
+        let names: Vec<String> = ["a", "b", "c", "d", "e", "f"].map(str::to_owned).into();
+        let probes: Vec<ShapeProbe> = choose_size_sets(&names)
+            .into_iter()
+            .take(2)
+            .map(|sizes| {
+                let reach = BTreeMap::from([("x".to_owned(), sizes["a"] * sizes["f"] - 1)]);
+                ShapeProbe { sizes, reach }
+            })
+            .collect();
+        let shape = find_shape("x", &list_candidates(&names), &probes);
+        assert_eq!(shape.map(|(shape, _)| shape.join(" ")), Some("a f".to_owned()));
+    }
+
+    #[test]
+    fn one_probe_is_not_enough() {
+        let names = NAMES.map(str::to_owned);
+        let sizes = choose_size_sets(&names).remove(0);
+        let reach = BTreeMap::from([("x".to_owned(), 12 * 20)]);
+        let probe = ShapeProbe { sizes, reach };
+        let shape = find_shape("x", &list_candidates(&names), &[probe]);
+        assert_eq!(shape, Some((vec!["B".to_owned(), "T".to_owned()], false)));
+    }
+}

@@ -1,0 +1,130 @@
+//! Measures the tensors of a drafted harness: checked replays with more memory than the kernels need show how far each is
+//! touched, and a plain one with the shapes found shows what is read before it is written.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use ::replay::cache::Cache;
+use ::replay::harness::Harness;
+use ::replay::trial::{Failure, Lab, Status, TensorReach, Trial};
+
+use super::draft::{Draft, OutputTrait, ShapeProbe, choose_size_sets, quote_toml};
+use super::error::{CliResult, ErrorContext};
+use super::progress::Progress;
+use super::project::Project;
+use super::random_fixture::RandomSizes;
+use super::session::Session;
+
+/// The elements of each tensor in a measurement.
+const ROOM: usize = 1 << 20;
+/// With so many replays a product of sizes is told from others.
+const ENOUGH: usize = 2;
+
+/// What replays told of the tensors of a draft.
+pub enum DraftMeasurement {
+    /// The draft has their shapes now.
+    Measured {
+        /// With these sizes a replay came to its end.
+        sizes: RandomSizes,
+    },
+    /// None came to its end; why.
+    Not { reason: String },
+}
+
+/// A folder for the harnesses and fixtures of measurements.
+struct ProbeFolder<'a, W> {
+    cache: &'a Cache,
+    lab: Arc<Lab>,
+    folder: tempfile::TempDir,
+    root: &'a Path,
+    /// Writes the harness of a draft.
+    write_text: W,
+}
+
+/// Measures the tensors of `draft`. `write_text` writes the harness of a draft; its sources lie below `root`.
+pub fn measure_draft(
+    session: &Session,
+    draft: &mut Draft,
+    write_text: impl Fn(&Draft) -> String,
+    root: &Path,
+) -> CliResult<DraftMeasurement> {
+    if !draft.can_be_measured() {
+        let reason = "its grid, or the tensors of its functions, have to be edited first";
+        return Ok(DraftMeasurement::Not { reason: reason.to_owned() });
+    }
+    if let Err(error) = Harness::parse(&write_text(draft), Path::new("replay.toml")) {
+        return Ok(DraftMeasurement::Not { reason: error.to_string() });
+    }
+    let progress = Progress::start();
+    progress.say(format!("measuring the tensors of {}", draft.functions.join(", ")));
+    let folder = tempfile::tempdir().context(|| "cannot make a temporary folder".to_owned())?;
+    let lab = session.make_cpu_lab()?;
+    let probe_folder = ProbeFolder { cache: session.cache(), lab, folder, root, write_text };
+    let roomy_draft = draft.with_room(ROOM);
+    let mut probes = Vec::new();
+    let mut unset_tensors = BTreeSet::new();
+    let mut first_reason = None;
+    for sizes in choose_size_sets(draft.size_parameters()) {
+        let random_sizes = RandomSizes::from_sizes(sizes.clone());
+        match probe_folder.open_trial(&roomy_draft, &random_sizes)?.measure_reach()? {
+            TensorReach::Measured { elements, unset } => {
+                probes.push(ShapeProbe { sizes, reach: elements });
+                unset_tensors.extend(unset);
+            }
+            TensorReach::Fault { reason } => {
+                first_reason.get_or_insert(reason);
+            }
+            TensorReach::Not { reason } => {
+                first_reason.get_or_insert(reason);
+                break;
+            }
+        }
+        if probes.len() == ENOUGH {
+            break;
+        }
+    }
+    let Some(first_probe) = probes.first() else {
+        let reason = first_reason.unwrap_or_else(|| "it has too many sizes".to_owned());
+        return Ok(DraftMeasurement::Not { reason });
+    };
+    draft.take_measured_shapes(&probes);
+    if let Err(error) = Harness::parse(&(probe_folder.write_text)(draft), Path::new("replay.toml"))
+    {
+        return Ok(DraftMeasurement::Not { reason: error.to_string() });
+    }
+    let sizes = RandomSizes::from_sizes(first_probe.sizes.clone());
+    let mut traits = list_output_traits(&probe_folder.open_trial(draft, &sizes)?)?;
+    traits.extend(unset_tensors.into_iter().map(|name| (name, OutputTrait::ReadBefore)));
+    draft.add_output_traits(&traits);
+    Ok(DraftMeasurement::Measured { sizes })
+}
+
+impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
+    /// The trial of the working tree with the harness of `draft`, on random inputs of `sizes`.
+    fn open_trial(&self, draft: &Draft, sizes: &RandomSizes) -> CliResult<Trial> {
+        let folder = tempfile::tempdir_in(&self.folder)
+            .context(|| "cannot make a temporary folder".to_owned())?
+            .keep();
+        let path = folder.join("replay.toml");
+        let repository = quote_toml(&self.root.display().to_string());
+        let text = format!("repository = {repository}\n{}", (self.write_text)(draft));
+        std::fs::write(&path, &text).context(|| format!("cannot write {}", path.display()))?;
+        let fixture = sizes.plan_fixture(&Harness::parse(&text, &path)?, "random")?;
+        fixture.write()?;
+        let project = Project::open(&fixture.folder, self.cache)?;
+        let target = project.target(None)?;
+        Ok(self.lab.trial(&project.subject, &target.sources))
+    }
+}
+
+/// What the plain replay shows of outputs.
+fn list_output_traits(trial: &Trial) -> CliResult<Vec<(String, OutputTrait)>> {
+    let Status::Failed(failures) = &trial.outcome()?.status else { return Ok(Vec::new()) };
+    let traits = failures.iter().filter_map(|failure| match failure {
+        Failure::PoisonDependent { output, .. } => Some((output.clone(), OutputTrait::ReadBefore)),
+        Failure::NonFinite { output, nan: 0, .. } => Some((output.clone(), OutputTrait::Infinite)),
+        _ => None,
+    });
+    Ok(traits.collect())
+}

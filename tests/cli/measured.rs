@@ -1,0 +1,240 @@
+//! `replay init --random`: shapes that replays measure, and random inputs that replay at once.
+
+use crate::common::env::TestEnv;
+
+/// A project with one source, and what `replay init --random` says and writes.
+fn drafted(source: &str) -> (TestEnv, String, String) {
+    let env = TestEnv::new();
+    env.repo.write("k.cu", source);
+    env.repo.commit("A kernel");
+    let run = env.replay(&["init", "--random"]);
+    let harness = std::fs::read_to_string(env.path("replay.toml")).unwrap_or_default();
+    (env, run.text(), harness)
+}
+
+/// The shapes of a harness, and what follows them, a line for each tensor.
+fn shapes(harness: &str) -> String {
+    let tables = harness.split("\n[").skip(1);
+    let lines = tables.map(|table| {
+        let (name, rest) = table.split_once("]\n").expect("a table");
+        let keys = rest.lines().filter(|line| !line.starts_with("dtype") && !line.is_empty());
+        format!("{name}: {}\n", keys.collect::<Vec<_>>().join("; "))
+    });
+    lines.collect()
+}
+
+/// Causal attention, with the layout of queries, keys and values that one matrix multiplication gives.
+const ATTENTION: &str = "
+#include <math.h>
+__global__ void scores(float* before, const float* inp, int B, int T, int C, int NH)
+{
+    int idx = blockIdx.x * blockDim.x + threadIdx.x;
+    if (idx >= B * NH * T * T) return;
+    int to = idx % T, from = idx / T % T, head = idx / (T * T) % NH, b = idx / (NH * T * T);
+    if (to > from) { before[idx] = -INFINITY; return; }
+    int size = C / NH;
+    const float* q = inp + (b * T + from) * 3 * C + head * size;
+    const float* k = inp + (b * T + to) * 3 * C + C + head * size;
+    float sum = 0;
+    for (int i = 0; i < size; i++) sum += q[i] * k[i];
+    before[idx] = sum * rsqrtf(size);
+}
+__global__ void rows(float* att, const float* before, int n, int T)
+{
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= n) return;
+    float most = -INFINITY, sum = 0;
+    for (int i = 0; i < T; i++) most = fmaxf(most, before[row * T + i]);
+    for (int i = 0; i < T; i++) sum += expf(before[row * T + i] - most);
+    for (int i = 0; i < T; i++) att[row * T + i] = expf(before[row * T + i] - most) / sum;
+}
+void attention_weights(float* before, float* att, const float* inp, int B, int T, int C, int NH)
+{
+    scores<<<(B * NH * T * T + 255) / 256, 256>>>(before, inp, B, T, C, NH);
+    rows<<<(B * NH * T + 255) / 256, 256>>>(att, before, B * NH * T, T);
+}
+";
+
+/// A product that is scaled and added to, and then written over.
+const OVERWRITTEN: &str = "
+__global__ void scaled(float* c, const float* a, float beta, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) c[i] = a[i] + beta * c[i];
+}
+__global__ void plain(float* c, const float* a, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) c[i] = 2 * a[i];
+}
+void add_scaled(float* c, const float* a, float beta, int n) { scaled<<<(n + 63) / 64, 64>>>(c, a, beta, n); }
+void twice(float* c, const float* a, int n) { plain<<<(n + 63) / 64, 64>>>(c, a, n); }
+";
+
+/// Rows of a table by index, and their gradients, which are added to what is there.
+const EMBEDDING: &str = "
+__global__ void forward(float* out, const int* token, const float* table, int n, int width)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n * width) out[i] = table[token[i / width] * width + i % width];
+}
+__global__ void backward(float* dtable, const float* dout, const int* token, int n, int width)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n * width) atomicAdd(&dtable[token[i / width] * width + i % width], dout[i]);
+}
+void embedding_forward(float* out, const int* token, const float* table, int n, int width)
+{
+    forward<<<(n * width + 63) / 64, 64>>>(out, token, table, n, width);
+}
+void embedding_backward(float* dtable, const float* dout, const int* token, int n, int width)
+{
+    backward<<<(n * width + 63) / 64, 64>>>(dtable, dout, token, n, width);
+}
+";
+
+#[test]
+fn shapes_are_products_of_sizes_that_replays_touch() {
+    let (env, text, harness) = drafted(ATTENTION);
+    insta::assert_snapshot!(text, @"
+    exit code 0
+    --- stdout
+    wrote replay.toml, which calls k.cu:
+      attention_weights(before, att, inp, B, T, C, NH);
+    wrote fixtures/random: random inputs, marked as synthetic
+
+    next:
+      1. replay fixtures/random
+      2. check every line marked EDIT, before you believe a finding
+      3. capture one step in its place: random inputs tell nothing of a training
+    ");
+    insta::assert_snapshot!(shapes(&harness), @r#"
+    inputs.inp: shape = ["B", "T", 3, "C"] # EDIT
+    outputs.before: shape = ["B", "NH", "T", "T"]; non_finite = true # EDIT: elements are infinite
+    outputs.att: shape = ["B", "NH", "T", "T"]
+    "#);
+    let run = env.replay(&["fixtures/random"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+}
+
+#[test]
+fn what_no_product_explains_keeps_its_mark_and_what_is_added_to_begins_as_zeros() {
+    let (env, _, harness) = drafted(EMBEDDING);
+    insta::assert_snapshot!(shapes(&harness), @r#"
+    inputs.token: shape = ["n"]
+    inputs.table: shape = ["n", "width"] # EDIT
+    inputs.dout: shape = ["n", "width"]
+    outputs.out: shape = ["n", "width"]
+    outputs.dtable: shape = ["n", "width"] # EDIT; init = 0 # EDIT: what it holds before is read; gradient_of = "table" # EDIT; of = "out" # EDIT; upstream = "dout" # EDIT
+    "#);
+    let run = env.replay(&["fixtures/random"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    assert!(run.stdout.contains("dtable  matches d out / d table"), "{}", run.text());
+}
+
+#[test]
+fn an_output_that_is_read_before_it_is_written_begins_as_zeros() {
+    let (env, _, harness) = drafted(OVERWRITTEN);
+    assert!(harness.contains("init = 0 # EDIT: what it holds before is read"), "{harness}");
+    let run = env.replay(&["fixtures/random"]);
+    assert_eq!(run.code, Some(0), "{}", run.text());
+}
+
+#[test]
+fn sizes_that_a_kernel_refuses_give_way_to_others() {
+    let (env, text, harness) = drafted(
+        "__global__ void warp(const float* x, float* y, int n)
+{
+    float sum = x[blockIdx.x * n + threadIdx.x];
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_down_sync(~0u, sum, step);
+    if (threadIdx.x == 0) y[blockIdx.x] = sum;
+}
+void sums(const float* x, float* y, int rows, int n)
+{
+    assert(n % 32 == 0 && n < 1024);
+    warp<<<rows, n>>>(x, y, n);
+}
+",
+    );
+    assert!(text.contains("wrote fixtures/random"), "{text}");
+    insta::assert_snapshot!(shapes(&harness), @r#"
+    inputs.x: shape = ["rows", "n"]
+    outputs.y: shape = ["rows"]
+    "#);
+    assert_eq!(env.replay(&["fixtures/random"]).code, Some(0));
+}
+
+#[test]
+fn why_nothing_was_measured_is_said() {
+    let faulty = "__global__ void k(const float* x, float* y, int n) { y[1 << 28] = x[0]; }
+void f(const float* x, float* y, int n) { k<<<1, 1>>>(x, y, n); }
+";
+    let broken = "__global__ void k(const float* x, float* y, int n) { y[0] = nowhere; }
+void f(const float* x, float* y, int n) { k<<<1, 1>>>(x, y, n); }
+";
+    let bare = "__global__ void k(const float* x, float* y, int n) { y[0] = x[0]; }\n";
+    let texts = [faulty, broken, bare].map(|source| {
+        let (_, text, harness) = drafted(source);
+        assert!(harness.contains("# EDIT"), "{harness}");
+        text
+    });
+    insta::assert_snapshot!(texts.join(""), @r#"
+    exit code 0
+    --- stdout
+    wrote replay.toml, which calls k.cu:
+      f(x, y, n);
+
+    left out:
+      random inputs for replay.toml: out-of-bounds access: 1069547520 bytes past the end of y (4194304 bytes)
+
+    next:
+      1. check every line marked EDIT: pointers do not tell shapes
+      2. capture one step into fixtures/NAME/inputs.safetensors: x
+      3. write fixtures/NAME/fixture.toml: harness = "../../replay.toml"
+         with numbers for n in [sizes]
+      4. replay inspect fixtures/NAME, then replay fixtures/NAME: y
+    exit code 0
+    --- stdout
+    wrote replay.toml, which calls k.cu:
+      f(x, y_on_device, n);
+
+    left out:
+      random inputs for replay.toml: k.cu:1:61: error: 'nowhere' was not declared in this scope
+
+    next:
+      1. check every line marked EDIT: pointers do not tell shapes
+      2. capture one step into fixtures/NAME/inputs.safetensors: x
+      3. write fixtures/NAME/fixture.toml: harness = "../../replay.toml"
+      4. replay inspect fixtures/NAME, then replay fixtures/NAME: y
+    exit code 0
+    --- stdout
+    wrote replay.toml, which calls k.cu:
+      k<<<1, 256>>>(x, y_on_device, n); // EDIT: grid, block
+
+    left out:
+      random inputs for replay.toml: its grid, or the tensors of its functions, have to be edited first
+
+    next:
+      1. check every line marked EDIT: pointers do not tell shapes
+      2. capture one step into fixtures/NAME/inputs.safetensors: x
+      3. write fixtures/NAME/fixture.toml: harness = "../../replay.toml"
+         with numbers for n in [sizes]
+      4. replay inspect fixtures/NAME, then replay fixtures/NAME: y
+    "#);
+}
+
+#[test]
+fn a_harness_that_is_there_gets_random_inputs_of_chosen_sizes() {
+    let (env, _, _) = drafted(EMBEDDING);
+    std::fs::remove_dir_all(env.path("fixtures")).expect("a folder");
+    insta::assert_snapshot!(env.replay(&["init", "replay.toml", "--random"]).text(), @"
+    exit code 0
+    --- stdout
+    wrote fixtures/random: random inputs, marked as synthetic
+
+    next:
+      1. replay fixtures/random
+      2. capture one step in its place: random inputs tell nothing of a training
+    ");
+    assert_eq!(env.replay(&["fixtures/random"]).code, Some(0));
+}
