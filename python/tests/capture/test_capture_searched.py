@@ -60,16 +60,17 @@ def bisect(replay: str, home: Path, cache: Path) -> subprocess.CompletedProcess[
 
 
 def searches() -> list[tuple[str, str]]:
-    """A framework and a training each: every training in one framework, in both for REPLAY_TEST_CORPUS=all.
+    """A framework and a training each: half of the trainings in one framework each.
 
-    Framework by framework, so that a process of pytest-xdist captures those of one as a rule.
+    For REPLAY_TEST_CORPUS=all every training in both. Framework by framework, so that a process of
+    pytest-xdist captures those of one as a rule.
     """
     everything = os.environ.get("REPLAY_TEST_CORPUS") == "all"
     return [
         (framework, name)
         for own, framework in enumerate(TRAININGS)
         for number, name in enumerate(trainings.TORCH)
-        if everything or number % len(TRAININGS) == own
+        if everything or number % (2 * len(TRAININGS)) == own
     ]
 
 
