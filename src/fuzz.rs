@@ -120,6 +120,7 @@ pub fn fuzz_outcome(bytes: &[u8]) {
         duration: None,
         captured: Vec::new(),
         captured_at: None,
+        captured_with: Vec::new(),
         oracle: Vec::new(),
     };
     assert!(!report::render_replay_text(&entry).is_empty());

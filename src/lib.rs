@@ -13,7 +13,7 @@ pub use replay_base::{cache, files, foreign, process, scratch, summary, tensor};
 pub use replay_bisect as bisect;
 pub use replay_cluster as cluster;
 pub use replay_cuda as cuda;
-pub use replay_engine::{backend, compile, judge, program, trial, worker};
+pub use replay_engine::{backend, compile, environment, judge, program, trial, worker};
 pub use replay_fixture::{fixture, harness};
 pub use replay_frontend as frontend;
 pub use replay_history as history;

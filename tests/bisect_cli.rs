@@ -7,6 +7,7 @@ mod beside;
 mod directions;
 mod elsewhere;
 mod ends;
+mod environments;
 mod faults;
 mod git;
 mod hunks;

@@ -11,7 +11,7 @@ use ::replay::bisect::{
 use ::replay::cache::Cache;
 use ::replay::harness::Harness;
 use ::replay::history::{Commit, CommitId, History, SourceSpec};
-use ::replay::report::{self, Blame, OutputBlame, ReportLine, SearchRequest};
+use ::replay::report::{self, Blame, OutputBlame, ReportLine, SearchRequest, SearchedAxis};
 use ::replay::trial::{AccessCheck, GradientEffort};
 use clap::ValueEnum;
 
@@ -19,6 +19,7 @@ use super::accepted_snapshots::{AcceptedSnapshots, SNAPSHOT};
 use super::bisect_log;
 use super::cluster::{self, ClusterArgs};
 use super::completions::{fixture_completer, revision_completer};
+use super::environments::{AxisEnds, RequestedAxis};
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
@@ -65,6 +66,16 @@ pub struct BisectArgs {
     /// Newer revisions, which differ from the older ones
     #[arg(long, requires = "old", num_args = 1.., value_name = "REV", add = revision_completer())]
     new: Vec<String>,
+    /// Search along this axis of environments and not along the history: --good and --bad, or --old and
+    /// --new, name its values (`replay help environments`)
+    #[arg(
+        long, value_name = "AXIS",
+        conflicts_with_all = ["hunks", "patch", "first_parent", "snapshots", "on_cluster"]
+    )]
+    over: Option<String>,
+    /// The revision of all environments [default: the working tree]
+    #[arg(long, requires = "over", value_name = "REV", add = revision_completer())]
+    rev: Option<String>,
     /// What makes a commit bad
     #[arg(long, value_enum, default_value = "wrong", value_name = "WHAT")]
     on: OnArg,
@@ -105,6 +116,22 @@ impl BisectArgs {
         SearchOptions { on: self.on.into(), first_parent: self.first_parent }
     }
 
+    /// The axis to search along, with the values at its ends, if one is named.
+    fn requested_axis(&self) -> CliResult<Option<RequestedAxis<'_>>> {
+        let Some(axis) = &self.over else { return Ok(None) };
+        let rev = self.rev.as_deref();
+        let ends = match [&self.good, &self.bad, &self.old, &self.new].map(Vec::as_slice) {
+            [[good], [bad], [], []] => AxisEnds::Claimed { good, bad },
+            [[], [], [old], [new]] => AxisEnds::Unclaimed { old, new },
+            _ => {
+                return Err(CommandError::new("--over takes one value at each end").with_hint(
+                    format!("`--over {axis} --good A --bad B`, or --old and --new without a claim"),
+                ));
+            }
+        };
+        Ok(Some(RequestedAxis { axis, rev, ends }))
+    }
+
     /// Refuses a search for gradients without a check of them.
     fn refuse_unchecked_gradients(&self, session: &Session) -> CliResult<()> {
         let is_unchecked = session.gradient_effort() == GradientEffort::Off;
@@ -116,6 +143,12 @@ impl BisectArgs {
         )
         .with_hint("leave out `--gradients off`, or search by outputs: `--on wrong`")
         .with_hints(session.settings().gradients.origin.hint()))
+    }
+
+    /// Where the answer goes.
+    fn output(&self, files: ReportFiles, patch_file: Option<PatchFile>) -> SearchOutput {
+        let &BisectArgs { format, first_parent, .. } = self;
+        SearchOutput { format, files, patch_file, first_parent }
     }
 
     /// Loads the named fixtures.
@@ -175,9 +208,21 @@ pub fn run_bisect(args: &BisectArgs, session: &Session) -> CliResult<u8> {
     let files = ReportFiles::named(&args.report, &FILES)?;
     let patch_file = args.patch.as_deref().map(PatchFile::named).transpose()?;
     args.refuse_unchecked_gradients(session)?;
+    let requested_axis = args.requested_axis()?;
     let progress = Progress::start();
     progress.say("reading the history");
     let (history, targets) = args.load_targets(session)?;
+    if let Some(requested_axis) = requested_axis {
+        let check = choose_access_check(args)?;
+        let (axis, ends) = requested_axis.open(session, &targets)?;
+        let searched = SearchedAxis { name: axis.name.clone(), place: axis.place.clone() };
+        let mut bisection = create_bisection(&history, targets, args.search_options(), session)?;
+        bisection.check = check;
+        bisection.axis = Some(axis);
+        let fixtures = SearchTarget::names(&bisection.targets);
+        let request = SearchRequest { fixtures, ends: &ends, origin: None, axis: Some(searched) };
+        return answer_search(bisection, &request, &args.output(files, patch_file), progress);
+    }
     if args.cluster.on_cluster.is_some() {
         drop(progress);
         return run_on_cluster(args, session, &history, &targets);
@@ -187,10 +232,8 @@ pub fn run_bisect(args: &BisectArgs, session: &Session) -> CliResult<u8> {
     let asks_for_hunks = args.hunks || args.patch.is_some();
     bisection.hunk_search = asks_for_hunks.then_some(HunkSearch { is_brief: true, onto: None });
     let fixtures = SearchTarget::names(&bisection.targets);
-    let request = SearchRequest { fixtures, ends: &ends, origin };
-    let output =
-        SearchOutput { format: args.format, files, patch_file, first_parent: args.first_parent };
-    answer_search(bisection, &request, &output, progress)
+    let request = SearchRequest { fixtures, ends: &ends, origin, axis: None };
+    answer_search(bisection, &request, &args.output(files, patch_file), progress)
 }
 
 /// Where the answer of a search goes.
@@ -214,6 +257,7 @@ pub fn answer_search(
     let ends = request.ends;
     let mut watcher = Watcher {
         progress: &progress,
+        searches_environments: request.axis.is_some(),
         format: *format,
         busy: BTreeSet::new(),
         kept_events: files.have(FileFormat::Json).then(String::new),
@@ -225,7 +269,9 @@ pub fn answer_search(
     let report = bisection.search(ends, &mut |event| watcher.hear(&event))?;
     let earlier_events = watcher.kept_events.unwrap_or_default();
     drop(progress);
-    messages::set_log_end(bisect_log::format_git_bisect_log(&report, *first_parent));
+    if report.axis.is_none() {
+        messages::set_log_end(bisect_log::format_git_bisect_log(&report, *first_parent));
+    }
     if *format == SearchFormat::Text {
         run_record::print_record_head(&[request.line()]);
     }
@@ -567,6 +613,7 @@ pub fn create_bisection<'h>(
     let [lab, repeater] = session.search_labs(&harnesses, threads)?;
     Ok(Bisection {
         history,
+        axis: None,
         targets,
         lab,
         repeater,
@@ -584,6 +631,8 @@ pub fn create_bisection<'h>(
 /// Shows the events of a search as they happen.
 struct Watcher<'p> {
     progress: &'p Progress,
+    /// Whether it searches along environments, not commits.
+    searches_environments: bool,
     format: SearchFormat,
     busy: BTreeSet<String>,
     /// The events in JSON, one a line, if a file wants them.
@@ -611,9 +660,12 @@ impl Watcher<'_> {
         match event {
             Event::Planned { commits, candidates, jobs } => {
                 self.progress.expect(*candidates);
-                self.note(format!(
-                    "{candidates} of {commits} commits change a kernel, {jobs} tested at a time"
-                ));
+                self.note(match self.searches_environments {
+                    true => format!("{candidates} environments, {jobs} tested at a time"),
+                    false => format!(
+                        "{candidates} of {commits} commits change a kernel, {jobs} tested at a time"
+                    ),
+                });
             }
             Event::Started { commit, state } => {
                 self.busy.insert(commit.short.clone());
@@ -644,7 +696,8 @@ impl Watcher<'_> {
         let busy: Vec<&str> = self.busy.iter().map(String::as_str).collect();
         self.progress.left(left);
         self.progress.say(format!(
-            "{left} commits left, about {rounds} rounds; testing {}",
+            "{left} {} left, about {rounds} rounds; testing {}",
+            if self.searches_environments { "environments" } else { "commits" },
             busy.join(", ")
         ));
     }

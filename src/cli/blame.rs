@@ -106,7 +106,7 @@ pub fn run_blame(args: &BlameArgs, session: &Session) -> CliResult<u8> {
     bisection.hunk_search = Some(HunkSearch { is_brief: false, onto });
     let ends = BisectEnds::Claimed { good: vec![parent], bad: vec![commit] };
     let fixtures = SearchTarget::names(&bisection.targets);
-    let request = SearchRequest { fixtures, ends: &ends, origin: None };
+    let request = SearchRequest { fixtures, ends: &ends, origin: None, axis: None };
     let output = SearchOutput { format: args.format, files, patch_file, first_parent: false };
     answer_search(bisection, &request, &output, progress)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::replay::cache::Cache;
+use ::replay::cache::{Cache, PACKAGES};
 use ::replay::report::format_byte_size;
 use clap::Subcommand;
 
@@ -72,10 +72,10 @@ pub fn run_cache(args: &CacheArgs, settings: &Settings) -> CliResult<u8> {
         }
         _ => {
             println!("{}", cache.root().display());
-            for (kind, usage) in cache.usage()? {
+            let usage = cache.usage()?.into_iter().map(|(kind, usage)| (kind.name(), usage));
+            for (name, usage) in usage.chain([(PACKAGES, cache.package_usage()?)]) {
                 println!(
-                    "  {:11} {:>7} entries  {:>10}",
-                    kind.name(),
+                    "  {name:11} {:>7} entries  {:>10}",
                     usage.entries,
                     format_byte_size(usage.bytes)
                 );

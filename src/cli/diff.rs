@@ -3,21 +3,23 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ::replay::environment::{Environment, hash_environment};
 use ::replay::judge::{check_accesses_on_both, draw_output_pictures, judge_trial};
 use ::replay::report::{
     self, Compared, RefusedFixture, ReportEntry, ReportLine, Revision, Standing, Text,
 };
-use ::replay::trial::Lab;
+use ::replay::trial::{Lab, PlacedSources, Trial};
 use clap::ValueEnum;
 
-use super::completions::fixture_or_revision_completer;
+use super::completions::{fixture_or_revision_completer, revision_completer};
 use super::dump::DumpFolder;
+use super::environments::{NamedPair, create_workshop, describe_place, make_pair, parse_pair_arg};
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
 use super::out::print;
 use super::progress::Progress;
-use super::project::{Project, TrustedSources};
+use super::project::{Project, RequestedRevision, TrustedSources};
 use super::replay::{
     CheckArg, create_fixture_refusal, judge_replayed_trial, print_replay_summary, target_name,
 };
@@ -29,9 +31,15 @@ use super::session::Session;
 #[derive(Debug, clap::Args)]
 pub struct DiffArgs {
     /// Folders of captured tensors, then the revision that is trusted, then the other; or both as A..B
-    #[arg(required = true, num_args = 2.., value_names = ["FIXTURE", "REV", "REV"],
+    #[arg(required = true, num_args = 1.., value_names = ["FIXTURE", "REV", "REV"],
           add = fixture_or_revision_completer())]
     words: Vec<String>,
+    /// Compare two environments and not two revisions, the trusted one first: `replay help environments`
+    #[arg(long, value_name = "AXIS=A,B", value_parser = parse_pair_arg, conflicts_with = "dump")]
+    with: Option<NamedPair>,
+    /// The revision of both environments [default: the working tree]
+    #[arg(long, requires = "with", value_name = "REV", add = revision_completer())]
+    rev: Option<String>,
     /// Whether accesses to memory are checked: races, reads of what nobody wrote, accesses out of bounds
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
     check: CheckArg,
@@ -44,6 +52,18 @@ pub struct DiffArgs {
     /// Write outputs, float64 twin and noise to DIR/FIXTURE/COMMIT.DEVICE/*.safetensors; no file is replaced
     #[arg(long, value_name = "DIR")]
     dump: Option<PathBuf>,
+}
+
+impl DiffArgs {
+    /// The fixtures, and what is compared on them.
+    fn split_words(&self) -> CliResult<(&[String], DiffSides<'_>)> {
+        if let Some(pair) = &self.with {
+            let sides = DiffSides::Environments { pair, rev: self.rev.as_deref() };
+            return Ok((&self.words, sides));
+        }
+        let (fixtures, [trusted, other]) = split_diff_words(&self.words)?;
+        Ok((fixtures, DiffSides::Revisions { trusted, other }))
+    }
 }
 
 /// How comparisons are written.
@@ -88,7 +108,7 @@ fn split_diff_words(words: &[String]) -> CliResult<(&[String], [&str; 2])> {
 /// Compares on every fixture. The worst result decides about the exit code. A failed comparison does not stop the
 /// others.
 pub fn run_diff(args: &DiffArgs, session: &Session) -> CliResult<u8> {
-    let (fixtures, [trusted, other]) = split_diff_words(&args.words)?;
+    let (fixtures, sides) = args.split_words()?;
     let files = ReportFiles::named(&args.report, &FILES)?;
     let fixtures = fixtures::expand_fixtures(fixtures);
     session.require_one_device()?;
@@ -105,8 +125,8 @@ pub fn run_diff(args: &DiffArgs, session: &Session) -> CliResult<u8> {
             Ok(project) => {
                 let lab = session.lab_for(project.harness())?;
                 let dump = args.dump.as_deref();
-                let comparison = RevisionComparison { path, project, trusted, other, dump };
-                comparison.compare(lab, args.check, illustrated)
+                let comparison = FixtureComparison { path, project, sides, dump };
+                comparison.compare(session, lab, args.check, illustrated)
             }
             Err(error) => Err(error),
         };
@@ -192,25 +212,87 @@ impl DiffResults {
     }
 }
 
-/// Two revisions, to be compared on one fixture.
-struct RevisionComparison<'a> {
+/// What is compared.
+#[derive(Clone, Copy)]
+enum DiffSides<'a> {
+    Revisions {
+        trusted: &'a str,
+        other: &'a str,
+    },
+    /// Two environments at one revision, or in the working tree.
+    Environments {
+        pair: &'a NamedPair,
+        rev: Option<&'a str>,
+    },
+}
+
+/// Two sides, to be compared on one fixture.
+struct FixtureComparison<'a> {
     /// The fixture, as the user named it.
     path: &'a Path,
     project: Project,
-    trusted: &'a str,
-    other: &'a str,
+    sides: DiffSides<'a>,
     /// The folder for the tensors of both.
     dump: Option<&'a Path>,
 }
 
-impl RevisionComparison<'_> {
+/// One side of a comparison, ready to be replayed.
+struct ComparedSide {
+    trial: Trial,
+    /// As progress names it.
+    name: String,
+    /// As reports name it; none for the working tree.
+    revision: Option<Revision>,
+    dump: Option<DumpFolder>,
+}
+
+impl FixtureComparison<'_> {
     fn compare(
         &self,
+        session: &Session,
         lab: &Arc<Lab>,
         check: CheckArg,
         illustrated: bool,
     ) -> CliResult<FixtureDiff> {
-        let RevisionComparison { path, project, trusted, other, dump } = self;
+        match self.sides {
+            DiffSides::Revisions { trusted, other } => {
+                self.compare_revisions(lab, [trusted, other], check, illustrated)
+            }
+            DiffSides::Environments { pair, rev } => {
+                let workshop = create_workshop(session)?;
+                let environments = make_pair(&workshop, &self.project.subject.fixture, pair)?;
+                let revision = self.project.target(rev)?;
+                let sides = environments.map(|environment| self.place(lab, &revision, environment));
+                self.judge(sides, check, illustrated)
+            }
+        }
+    }
+
+    /// The side of `revision` in `environment`.
+    fn place(
+        &self,
+        lab: &Arc<Lab>,
+        revision: &RequestedRevision,
+        environment: Arc<Environment>,
+    ) -> ComparedSide {
+        let name = environment.name();
+        let id = hash_environment(&environment.axis, &environment.value);
+        let set = revision.sources.clone();
+        let sources = PlacedSources { set, environment: Some(environment) };
+        let trial = lab.placed_trial(&self.project.subject, &sources);
+        let revision =
+            Some(Revision { id, short: name.clone(), subject: describe_place(revision) });
+        ComparedSide { trial, name, revision, dump: None }
+    }
+
+    fn compare_revisions(
+        &self,
+        lab: &Arc<Lab>,
+        [trusted, other]: [&str; 2],
+        check: CheckArg,
+        illustrated: bool,
+    ) -> CliResult<FixtureDiff> {
+        let FixtureComparison { path, project, dump, .. } = self;
         let progress = Progress::start();
         let base = project.origin.trusted(trusted)?;
         let got = project.target(Some(other))?;
@@ -230,13 +312,39 @@ impl RevisionComparison<'_> {
                 return Ok(FixtureDiff::New { base, entry });
             }
         };
-        let base_name = target_name(&base);
-        let got_name = target_name(&got);
-        progress.say(format!("comparing {} at {base_name} and {got_name}", path.display()));
+        drop(progress);
         let before_trial = lab.trial(&project.subject, &base.sources);
         let is_same = got.commit.is_some() && got.commit == base.commit;
         let before_dump =
             if is_same { None } else { DumpFolder::plan(*dump, &base, &before_trial)? };
+        let before = ComparedSide {
+            trial: before_trial,
+            name: target_name(&base),
+            revision: base.commit.map(Revision::from),
+            dump: before_dump,
+        };
+        let after = ComparedSide {
+            trial: after_trial,
+            name: target_name(&got),
+            revision: got.commit.map(Revision::from),
+            dump: after_dump,
+        };
+        self.judge([before, after], check, illustrated)
+    }
+
+    /// Compares two sides.
+    fn judge(
+        &self,
+        [before, after]: [ComparedSide; 2],
+        check: CheckArg,
+        illustrated: bool,
+    ) -> CliResult<FixtureDiff> {
+        let FixtureComparison { path, project, .. } = self;
+        let progress = Progress::start();
+        let path = path.display();
+        progress.say(format!("comparing {path} at {} and {}", before.name, after.name));
+        let ComparedSide { trial: before_trial, revision: base, dump: before_dump, .. } = before;
+        let ComparedSide { trial: after_trial, revision: got, dump: after_dump, .. } = after;
         let judgement = judge_trial(&before_trial, &after_trial)?;
         for (dump, trial) in [(&before_dump, &before_trial), (&after_dump, &after_trial)] {
             if let Some(dump) = dump {
@@ -253,8 +361,8 @@ impl RevisionComparison<'_> {
         rayon::join(|| drop(before_trial), || drop(after_trial));
         Ok(FixtureDiff::Compared(Box::new(Compared {
             fixture: project.subject.fixture.name.clone(),
-            base: base.commit.map(Revision::from),
-            got: got.commit.map(Revision::from),
+            base,
+            got,
             judgement,
             pictures,
             accesses,

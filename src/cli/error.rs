@@ -14,6 +14,7 @@ use ::replay::cache::CacheError;
 use ::replay::cluster::ClusterError;
 use ::replay::compile::CompilerError;
 use ::replay::cuda::sanitizer::SanitizerError;
+use ::replay::environment::EnvironmentError;
 use ::replay::fixture::FixtureError;
 use ::replay::harness::{HarnessError, TextSpot, TomlError};
 use ::replay::history::HistoryError;
@@ -251,6 +252,17 @@ impl From<HistoryError> for CommandError {
     }
 }
 
+impl From<EnvironmentError> for CommandError {
+    fn from(error: EnvironmentError) -> CommandError {
+        if interruption::noted_signal().is_some() {
+            return CommandError::new("interrupted").of_kind(ErrorOwner::User);
+        }
+        let kind =
+            if error.is_value_fault() { ErrorOwner::Revision } else { ErrorOwner::Elsewhere };
+        CommandError::from_error(&error).with_hints(error.hint()).of_kind(kind)
+    }
+}
+
 impl From<ReplayError> for CommandError {
     /// The fixture or the machine is at fault: a defect of the revision is an outcome.
     fn from(error: ReplayError) -> CommandError {
@@ -290,6 +302,7 @@ impl From<BisectError> for CommandError {
         match error {
             BisectError::History(error) => error.into(),
             BisectError::Replay(error) => error.into(),
+            BisectError::Environment(error) => error.into(),
             BisectError::Graph(_) | BisectError::Ends(_) | BisectError::Outside { .. } => {
                 CommandError::from_error(&error)
             }

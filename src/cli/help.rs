@@ -7,7 +7,7 @@ use super::out::{print, println};
 use super::{Cli, exit, markdown};
 
 /// The pages of documentation in the program.
-const TOPICS: [Topic; 33] = [
+const TOPICS: [Topic; 34] = [
     Topic { name: "architecture", page: include_str!("../../docs/architecture.md") },
     Topic { name: "benchmarks", page: include_str!("../../docs/benchmarks.md") },
     Topic { name: "bisect", page: include_str!("../../docs/bisect.md") },
@@ -22,6 +22,7 @@ const TOPICS: [Topic; 33] = [
         page: include_str!("../../docs/continuous-integration.md"),
     },
     Topic { name: "cuda-support", page: include_str!("../../docs/cuda-support.md") },
+    Topic { name: "environments", page: include_str!("../../docs/environments.md") },
     Topic { name: "exit-codes", page: include_str!("../../docs/exit-codes.md") },
     Topic { name: "fixture", page: include_str!("../../docs/fixture.md") },
     Topic { name: "formats", page: include_str!("../../docs/formats.md") },

@@ -19,6 +19,8 @@ mod draft;
 mod draft_measurement;
 mod dump;
 mod early_end;
+mod env;
+mod environments;
 mod error;
 mod exit;
 mod explain;
@@ -178,6 +180,8 @@ enum Command {
     Reject(reject::RejectArgs),
     /// Show the tensors of a fixture: dtypes, shapes, statistics, provenance, integrity
     Inspect(inspect::InspectArgs),
+    /// Show how this machine differs from the one that captured a fixture
+    Env(env::EnvArgs),
     /// Show what the front end makes of kernels, and why not a faster form
     Explain(explain::ExplainArgs),
     /// Write a first replay.toml for the CUDA sources of this repository
@@ -291,6 +295,7 @@ fn flag_layer(cli: &Cli) -> Layer {
             | Command::Accept(_)
             | Command::Reject(_)
             | Command::Inspect(_)
+            | Command::Env(_)
             | Command::Explain(_)
             | Command::Doctor(_)
             | Command::Config(_)
@@ -331,6 +336,7 @@ fn dispatch_command(cli: Cli) -> CliResult<u8> {
         Some(Command::Accept(args)) => settings.and_then(|_| accept::run_accept(&args)),
         Some(Command::Reject(args)) => settings.and_then(|_| reject::run_reject(&args)),
         Some(Command::Inspect(args)) => inspect::run_inspect(&args, &settings?),
+        Some(Command::Env(args)) => settings.and_then(|_| env::run_env(&args)),
         Some(Command::Explain(args)) => explain::run_explain(&args, &settings?),
         Some(Command::Init(command)) => command.run(settings?, init::run_init),
         // These help with settings that cannot be read.

@@ -22,6 +22,7 @@ use super::cluster::{self, ClusterArgs};
 use super::completions::{fixture_completer, revision_completer};
 use super::constraint_notes::note_broken_constraints;
 use super::dump::DumpFolder;
+use super::environments::list_recorded_versions;
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures::{self, FixtureGroup};
@@ -480,12 +481,20 @@ pub fn judge_replayed_trial(
     let pictures = if illustrated { draw_output_pictures(base, trial)? } else { Vec::new() };
     let captured_at =
         if captured.is_empty() { None } else { project.capture_revision(&target.sources)? };
+    let is_missed = captured.iter().any(|check| check.verdict > Verdict::Equivalent);
+    let mut captured_with = Vec::new();
+    if is_missed {
+        // An interpreter that does not answer has no advice to give.
+        captured_with = list_recorded_versions(&project.subject.fixture).unwrap_or_default();
+        captured_with.retain(|version| !version.is_same());
+    }
     Ok(ReportEntry {
         fixture: project.subject.fixture.name.clone(),
         revision: target.commit.clone().map(Revision::from),
         outcome: outcome.clone(),
         captured,
         captured_at,
+        captured_with,
         oracle,
         gradients,
         orders,
@@ -790,6 +799,7 @@ mod tests {
                                     outcome: outcome(&status),
                                     captured: captured.map(known).into_iter().collect(),
                                     captured_at: None,
+                                    captured_with: Vec::new(),
                                     oracle: oracle.map(known).into_iter().collect(),
                                     gradients: check.map(gradient).into_iter().collect(),
                                     orders: ordered.then(order).into_iter().collect(),

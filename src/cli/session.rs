@@ -14,6 +14,7 @@ use ::replay::cache::Cache;
 use ::replay::compile::{Compiler, Toolchain};
 use ::replay::cuda::sanitizer::{Sanitizer, Tool};
 use ::replay::cuda::{self, SearchPath};
+use ::replay::environment::EnvironmentError;
 use ::replay::foreign::Keeper;
 use ::replay::harness::Harness;
 use ::replay::process::walls::WallOffer;
@@ -265,6 +266,16 @@ impl Session {
         Ok(self.labs_for(harness)?.first().expect("a device was named"))
     }
 
+    /// The C++ compiler `cxx` of an axis, run by `keeper`.
+    ///
+    /// # Errors
+    /// [`EnvironmentError`] if it cannot be used.
+    pub fn find_compiler(&self, cxx: &str, keeper: &Keeper) -> Result<Compiler, EnvironmentError> {
+        let compiler = Compiler::find_known(Some(cxx), keeper, Some(&self.cache))?;
+        let timeout = self.settings.timeout.value.saturating_mul(COMPILER_SHARE);
+        Ok(compiler.with_timeout(timeout))
+    }
+
     /// The labs of a search over trials of `harnesses`, with a share of the cores: one with the results of the cache, and
     /// one without.
     pub fn search_labs(&self, harnesses: &[&Harness], threads: usize) -> CliResult<[Arc<Lab>; 2]> {
@@ -475,7 +486,7 @@ pub fn find_named_compiler(
 }
 
 /// This program's own file.
-fn own_file() -> CliResult<PathBuf> {
+pub fn own_file() -> CliResult<PathBuf> {
     std::env::current_exe().context(|| "cannot find this program's own file")
 }
 

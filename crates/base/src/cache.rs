@@ -6,7 +6,7 @@
 
 mod cleaning;
 
-pub use cleaning::{TREES, make_removable};
+pub use cleaning::{PACKAGES, TREES, make_removable};
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -2,7 +2,9 @@
 //! even the captured commit does not give them, something besides the inputs is at work.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
+use super::probe::Sources;
 use super::{BisectError, Bisection, SearchTarget};
 use replay_engine::judge::{check_captured, has_captured_bits};
 use replay_engine::trial::{Outcome, Status};
@@ -61,7 +63,7 @@ pub(super) fn find_captured(
             Some(gives) => *gives,
             None if !exact.is_empty() => exact.contains(&replay.variant),
             None if !replay.compared => continue,
-            None => match gives_captured(bisection, target, CommitId::from(&replay.commit))? {
+            None => match gives_captured(bisection, target, replay.commit.id)? {
                 Some(gives) => gives,
                 None => continue,
             },
@@ -82,6 +84,9 @@ fn captured_commit(
     target: &SearchTarget,
 ) -> Result<Option<Commit>, BisectError> {
     let provenance = &target.subject.fixture.provenance;
+    if bisection.axis.is_some() {
+        return Ok(None);
+    }
     let is_clean = provenance.dirty.as_deref() != Some("true");
     let Some(named_commit) = provenance.commit.as_ref().filter(|_| is_clean) else {
         return Ok(None);
@@ -98,12 +103,12 @@ fn gives_captured(
     target: &SearchTarget,
     commit: CommitId,
 ) -> Result<Option<bool>, BisectError> {
-    let sources = match bisection.history.source_set(commit, &target.spec) {
-        Ok(sources) => sources.into(),
-        Err(error) if error.is_revision_fault() => return Ok(None),
-        Err(error) => return Err(error.into()),
+    let index = bisection.targets.iter().position(|one| Arc::ptr_eq(&one.subject, &target.subject));
+    let index = index.expect("the search has this target");
+    let Sources::Found(sources) = bisection.sources(commit, index)? else {
+        return Ok(None);
     };
-    let checks = check_captured(&bisection.lab.trial(&target.subject, &sources))?;
+    let checks = check_captured(&bisection.lab.placed_trial(&target.subject, &sources))?;
     let worst = checks.iter().map(|check| check.verdict).max();
     Ok(worst.map(|worst| worst.agrees()))
 }

@@ -11,17 +11,16 @@ use super::groups::Grouped;
 use super::hunks::HunkAnswer;
 use super::lineage::{Lineage, LineageFacts};
 use super::mended::{Mended, find_mended};
-use super::plan::Plan;
 use super::probe::{Seen, Sources};
 use super::shared_defect::{SharedDefect, find_shared_defect};
 use super::steady::{self, Steady, SteadyOutcome};
 use super::symptom::{On, Symptom, are_slight, same_bits, select_wanted};
 use super::workers::PlannedSearch;
-use super::{BisectError, Bisection, Event, SearchListener, SearchTarget, Trusted, flaky};
+use super::{BisectError, Bisection, Event, SearchListener, Trusted, flaky};
 use replay_engine::judge::{
     Accesses, LaunchChange, OutputPicture, Verdict, check_trial_accesses, diff_launches,
 };
-use replay_history::{Commit, SourceSpec};
+use replay_history::Commit;
 use replay_search::{Conclusion, EndsRefusal, TestAnswer, Warning};
 
 /// The search tests the acquitted commit with the largest diff, needed or not, in a history of at most this
@@ -72,6 +71,8 @@ pub struct SearchReport {
     pub flaky: bool,
     /// How many variants count as fewer, by what the tests opened.
     pub grouped: Option<Grouped>,
+    /// The axis of environments that it went along; none for a history.
+    pub axis: Option<String>,
     /// Which of the culprit's hunks carry the defect, if it was asked for.
     pub hunks: Option<HunkAnswer>,
     commits: HashMap<u32, Commit>,
@@ -217,7 +218,7 @@ impl Bisection<'_> {
         }
         let good = planned.commit(good)?;
         let parent = planned.commit(parent)?;
-        let plan = Plan::new(self.history, &self.targets, &[good], &[parent], Direction::Breaks)?;
+        let plan = self.plan_between(&[good], &[parent], Direction::Breaks)?;
         let planned = PlannedSearch::new(self, plan)?;
         let SteadyOutcome::Done(steady) = steady::run_steady_search(&planned, &mut |_| {})? else {
             return Ok(None);
@@ -254,10 +255,7 @@ impl Bisection<'_> {
         }
         let culprit = planned.commit(culprit.commit)?;
         let bad = planned.commit(bad_end)?;
-        let history = self.history;
-        let direction = Direction::Breaks;
-        let plan =
-            Plan::new(history, &self.targets, &[culprit], std::slice::from_ref(&bad), direction)?;
+        let plan = self.plan_between(&[culprit], std::slice::from_ref(&bad), Direction::Breaks)?;
         let planned = PlannedSearch::new(self, plan)?;
         let end = planned.plan.new[0];
         let end_result = planned.test(end, &self.lab)?().map_err(BisectError::Replay)?;
@@ -315,7 +313,9 @@ fn conclude_search(
         mended = find_mended(bisection, planned.plan.direction, &steady.wanted, culprit);
     }
     let log = match &conclusion {
-        Conclusion::NotMonotone { .. } => Some(survey_between(planned)?),
+        Conclusion::NotMonotone { .. } if planned.bisection.axis.is_none() => {
+            Some(survey_between(planned)?)
+        }
         _ => None,
     };
     let shared = find_shared_defect(planned, &conclusion)?;
@@ -367,6 +367,7 @@ fn conclude_search(
         captured,
         flaky,
         grouped: steady.grouped,
+        axis: planned.bisection.axis.as_ref().map(|axis| axis.name.clone()),
         hunks: None,
         commits,
         seen,
@@ -412,7 +413,7 @@ fn build_search_lineage(
 ) -> Result<Lineage, BisectError> {
     let plan = &planned.plan;
     let lineage_facts = LineageFacts {
-        history: planned.bisection.history,
+        bisection: planned.bisection,
         ids: &plan.ids,
         graph: &plan.graph,
         first: (plan.ids.len() - plan.between) as u32,
@@ -421,7 +422,6 @@ fn build_search_lineage(
         answers: steady.tested.iter().copied().collect(),
         seen: &steady.seen,
         recalled: &steady.recalled,
-        sources: &all_sources(&planned.bisection.targets),
         infer: true,
     };
     let mut lineage = lineage_facts.lineage()?;
@@ -500,7 +500,7 @@ fn collect_culprit_evidence(
     let launches = launches.collect();
     let diff = diff_with_parent(planned, culprit)?;
     // A program takes too long for a test that the answer does without.
-    if !flaky && bisection.has_cheap_replays() {
+    if !flaky && bisection.has_cheap_replays() && bisection.axis.is_none() {
         test_the_suspect(planned, steady, culprit, listener)?;
     }
     let ends: Vec<u32> =
@@ -595,9 +595,9 @@ fn check_culprit_accesses(
     let mut accesses_by_fixture = Vec::new();
     for (index, (probe, sources)) in planned.probes.iter().zip(&own_sources).enumerate() {
         let Sources::Found(sources) = sources else { continue };
-        let trial = lab.trial(probe.subject(), sources);
+        let trial = lab.placed_trial(probe.subject(), sources);
         let base = match parent_sources.as_ref().map(|per_target| &per_target[index]) {
-            Some(Sources::Found(sources)) => Some(lab.trial(probe.subject(), sources)),
+            Some(Sources::Found(sources)) => Some(lab.placed_trial(probe.subject(), sources)),
             Some(Sources::Missing { .. }) | None => None,
         };
         let accesses = check_trial_accesses(&trial, base.as_ref(), planned.bisection.check);
@@ -635,28 +635,7 @@ fn changes_bits(test_result: Option<&Seen>) -> bool {
 }
 
 fn diff_with_parent(planned: &PlannedSearch<'_>, commit: u32) -> Result<String, BisectError> {
-    let commit = planned.commit(commit)?;
-    let history = planned.bisection.history;
-    let parent = commit.parents.first().and_then(|&parent| history.commit(parent).ok());
-    Ok(history.diff(parent.as_ref(), &commit, &all_sources(&planned.bisection.targets))?)
-}
-
-/// The sources of all fixtures together.
-pub(super) fn all_sources(targets: &[SearchTarget]) -> SourceSpec {
-    let mut merged_spec = SourceSpec::default();
-    for target in targets {
-        merged_spec.prefix.clone_from(&target.spec.prefix);
-        for (from, to) in [
-            (&target.spec.sources, &mut merged_spec.sources),
-            (&target.spec.include, &mut merged_spec.include),
-            (&target.spec.tree, &mut merged_spec.tree),
-        ] {
-            for path in from.iter().filter(|path| !to.contains(path)).cloned().collect::<Vec<_>>() {
-                to.push(path);
-            }
-        }
-    }
-    merged_spec
+    planned.bisection.diff(&planned.commit(commit)?)
 }
 
 /// Tests the commit before the culprit with the largest diff, unless it was tested or there are many.

@@ -78,12 +78,10 @@ impl Bisection<'_> {
     /// Reads the history between `ends`. Replays ends without a claim.
     pub(super) fn plan(&self, ends: &BisectEnds) -> Result<Plan, BisectError> {
         match ends {
-            BisectEnds::Claimed { good, bad } => {
-                Plan::claimed(self.history, &self.targets, good, bad)
-            }
+            BisectEnds::Claimed { good, bad } => self.plan_claimed(good, bad),
             BisectEnds::Unclaimed { old, new } => {
                 let direction = self.find_direction(old, new)?;
-                Plan::new(self.history, &self.targets, old, new, direction)
+                self.plan_between(old, new, direction)
             }
         }
     }
@@ -110,7 +108,7 @@ impl Bisection<'_> {
         new: &[Commit],
         direction: Direction,
     ) -> Result<Seen, BisectError> {
-        let plan = Plan::new(self.history, &self.targets, old, new, direction)?;
+        let plan = self.plan_between(old, new, direction)?;
         let planned = PlannedSearch::new(self, plan)?;
         let end = planned.plan.defective()[0];
         Ok(planned.test(end, &self.lab)?()?)

@@ -30,7 +30,9 @@ impl Groups {
     /// Of a search without tests so far. Those of compiled kernels, and of checked replays, do not tell what they open.
     pub(super) fn new(bisection: &Bisection<'_>) -> Groups {
         let targets = &bisection.targets;
+        // Environments share their files.
         let are_programs = bisection.on != On::Race
+            && bisection.axis.is_none()
             && targets.iter().all(|target| target.subject.fixture.harness.program.is_some());
         Groups { opened: are_programs.then(|| vec![BTreeSet::new(); targets.len()]) }
     }

@@ -170,7 +170,7 @@ impl Bisection<'_> {
 /// The sources of all fixtures, if there are.
 fn found_sources(sources: Vec<Sources>) -> Option<Vec<Arc<SourceSet>>> {
     let sources = sources.into_iter().map(|sources| match sources {
-        Sources::Found(sources) => Some(sources),
+        Sources::Found(sources) => Some(sources.set),
         Sources::Missing { .. } => None,
     });
     sources.collect()
@@ -284,7 +284,7 @@ impl HunkTests<'_> {
         for (number, set) in sets.iter().enumerate() {
             listener(Event::StartedHunks { hunks: set.len(), of: self.change.hunks().len() });
             let sources = self.before.iter().zip(&self.after).map(|(before, after)| {
-                Sources::Found(Arc::new(self.change.apply(before, after, set)))
+                Sources::Found(Arc::new(self.change.apply(before, after, set)).into())
             });
             let lab = &self.planned.bisection.lab;
             let test = self.planned.test_sources(sources.collect(), lab, false);
@@ -309,7 +309,7 @@ impl HunkTests<'_> {
         let mut sets = Vec::new();
         for target in &bisection.targets {
             match Sources::read(bisection.history, onto.id, &target.spec)? {
-                Sources::Found(sources) => sets.push(sources),
+                Sources::Found(sources) => sets.push(sources.set),
                 Sources::Missing { reason, .. } => {
                     let result = WayBackResult::Missing { reason };
                     return Ok(WayBack { onto, result, patch: Vec::new() });
@@ -330,7 +330,7 @@ impl HunkTests<'_> {
         let sources = sets
             .iter()
             .zip(&self.before)
-            .map(|(onto, before)| Sources::Found(Arc::new(reversal.apply(onto, before))));
+            .map(|(onto, before)| Sources::Found(Arc::new(reversal.apply(onto, before)).into()));
         let test = self.planned.test_sources(sources.collect(), &bisection.lab, false);
         let seen = Box::new(test()?);
         let answer = seen.answer(&self.report.wanted);

@@ -6,6 +6,7 @@
 #![deny(unreachable_pub)]
 #![deny(unsafe_code)]
 
+mod axis;
 mod captured;
 mod changes;
 mod conclusion;
@@ -32,11 +33,13 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use replay_engine::backend::{Held, ReplayError};
+use replay_engine::environment::EnvironmentError;
 use replay_engine::trial::{AccessCheck, Lab, Subject};
 use replay_history::{Commit, History, HistoryError, Hunk, SourceSpec};
 use replay_search::{GraphError, SearchError, SearchState, TestAnswer};
 use replay_snapshot::Snapshot;
 
+pub use axis::{EnvironmentAxis, MakeEnvironment};
 pub use captured::CapturedBy;
 pub use changes::{LogChange, LogReport, LogStep, LogWork, Repair, UntestedCommit, survey_range};
 pub use conclusion::{Behind, Culprit, SearchEnd, SearchReport, Tested};
@@ -67,12 +70,34 @@ impl SearchTarget {
     pub fn names(targets: &[SearchTarget]) -> Vec<String> {
         targets.iter().map(|target| target.subject.fixture.name.clone()).collect()
     }
+
+    /// The sources of all `targets` together.
+    fn join_specs(targets: &[SearchTarget]) -> SourceSpec {
+        let mut merged_spec = SourceSpec::default();
+        for target in targets {
+            merged_spec.prefix.clone_from(&target.spec.prefix);
+            for (from, to) in [
+                (&target.spec.sources, &mut merged_spec.sources),
+                (&target.spec.include, &mut merged_spec.include),
+                (&target.spec.tree, &mut merged_spec.tree),
+            ] {
+                for path in
+                    from.iter().filter(|path| !to.contains(path)).cloned().collect::<Vec<_>>()
+                {
+                    to.push(path);
+                }
+            }
+        }
+        merged_spec
+    }
 }
 
 /// The settings of a search.
 pub struct Bisection<'h> {
     /// The history of the kernels; one for all fixtures.
     pub history: &'h History,
+    /// The environments to search along, at one revision; none to search along the history.
+    pub axis: Option<EnvironmentAxis<'h>>,
     /// The fixtures; a commit is bad if it is bad on any of them.
     pub targets: Vec<SearchTarget>,
     /// The lab for trials.
@@ -186,6 +211,9 @@ pub enum BisectError {
     /// A replay cannot be made.
     #[error(transparent)]
     Replay(#[from] ReplayError),
+    /// An environment cannot be made, through no fault of its value.
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
     /// The history is no searchable graph.
     #[error("cannot search the history")]
     Graph(#[from] GraphError),

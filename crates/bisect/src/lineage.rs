@@ -3,11 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::changes::{LogChange, UntestedCommit};
-use super::conclusion::all_sources;
 use super::probe::Seen;
 use super::range::Range;
 use super::{BisectError, Bisection, Direction};
-use replay_history::{Commit, CommitId, History, SourceSpec};
+use replay_history::{Commit, CommitId};
 use replay_search::{Graph, TestAnswer};
 
 /// The most commits of one graph. The newest stay.
@@ -58,7 +57,7 @@ pub enum Knowledge {
 
 /// The knowledge about the commits of a graph.
 pub(super) struct LineageFacts<'a> {
-    pub history: &'a History,
+    pub bisection: &'a Bisection<'a>,
     pub ids: &'a [CommitId],
     pub graph: &'a Graph,
     /// The first commit of the lineage.
@@ -73,7 +72,6 @@ pub(super) struct LineageFacts<'a> {
     pub seen: &'a HashMap<u32, Seen>,
     /// Commits whose answer an earlier search left in the cache.
     pub recalled: &'a BTreeSet<u32>,
-    pub sources: &'a SourceSpec,
     /// Whether a test tells of the commits before and after it: there is one defect.
     pub infer: bool,
 }
@@ -100,7 +98,7 @@ pub(super) fn build_range_lineage(
         }
     }
     let range_facts = LineageFacts {
-        history: bisection.history,
+        bisection,
         ids: &range.ids,
         graph: &range.graph,
         first: range.first,
@@ -109,7 +107,6 @@ pub(super) fn build_range_lineage(
         answers,
         seen: &HashMap::new(),
         recalled: &BTreeSet::new(),
-        sources: &all_sources(&bisection.targets),
         infer: false,
     };
     range_facts.lineage()
@@ -129,7 +126,7 @@ impl LineageFacts<'_> {
         let mut commits = Vec::new();
         let mut room = DIFFS;
         for &number in &numbers {
-            let commit = self.history.commit(self.ids[number as usize])?;
+            let commit = self.bisection.commit(self.ids[number as usize])?;
             let parents = self.graph.parents(number);
             let skipped =
                 parents.iter().any(|&parent| self.variant(parent) == self.variant(number));
@@ -198,8 +195,7 @@ impl LineageFacts<'_> {
 
     /// The diff of `commit`, while there is room.
     fn diff(&self, commit: &Commit, room: &mut usize) -> Result<String, BisectError> {
-        let parent = commit.parents.first().and_then(|&parent| self.history.commit(parent).ok());
-        let diff = self.history.diff(parent.as_ref(), commit, self.sources)?;
+        let diff = self.bisection.diff(commit)?;
         match room.checked_sub(diff.len()) {
             Some(left) => {
                 *room = left;

@@ -38,7 +38,7 @@ impl Bisection<'_> {
             let Sources::Found(sources) = Sources::read(self.history, commit, &target.spec)? else {
                 return Ok(false);
             };
-            let trial = self.lab.trial(&target.subject, &sources);
+            let trial = self.lab.placed_trial(&target.subject, &sources);
             match trial.outcome() {
                 Ok(outcome) => {
                     let is_untestable = matches!(outcome.status, Status::Untestable { .. });

@@ -98,6 +98,23 @@ impl Plan {
         })
     }
 
+    /// A plan of `ids` with these keys, each the child of the one before it, between the first and the last.
+    ///
+    /// # Errors
+    /// [`BisectError::Graph`], never.
+    pub(super) fn in_line(
+        ids: Vec<CommitId>,
+        keys: HashMap<CommitId, Vec<SourceKey>>,
+        direction: Direction,
+    ) -> Result<Plan, BisectError> {
+        let last = ids.len() as u32 - 1;
+        let parents = (0..=last).map(|number| number.checked_sub(1).into_iter().collect());
+        let (variant, keys) = number_variants(&ids, keys);
+        let graph = Graph::new(parents.collect(), variant)?;
+        let between = ids.len() - 1;
+        Ok(Plan { graph, old: vec![0], new: vec![last], direction, between, ids, keys })
+    }
+
     /// The end on the good side: the base of comparisons.
     pub(super) fn trusted(&self) -> u32 {
         match self.direction {

@@ -14,8 +14,10 @@ use replay_engine::judge::{
     Story, Verdict, WrongBy, check_gradients, check_trial_accesses, draw_output_pictures,
     find_order_dependences, judge_trial,
 };
-use replay_engine::trial::{AccessCheck, Failure, Lab, Outcome, Shadow, Status, Subject, Trial};
-use replay_history::{CommitId, History, HistoryError, SourceSet, SourceSpec};
+use replay_engine::trial::{
+    AccessCheck, Failure, Lab, Outcome, PlacedSources, Shadow, Status, Subject, Trial,
+};
+use replay_history::{CommitId, History, HistoryError, SourceSpec};
 use replay_numerics::compare::Agreement;
 use replay_runtime::report::AccessFinding;
 use replay_search::TestAnswer;
@@ -25,7 +27,7 @@ use replay_snapshot::{Snapshot, SnapshotComparison};
 #[derive(Clone, Debug)]
 pub(super) enum Sources {
     /// The commit has them.
-    Found(Arc<SourceSet>),
+    Found(PlacedSources),
     /// The commit lacks them.
     Missing {
         /// The reason, in a sentence.
@@ -43,7 +45,7 @@ impl Sources {
         spec: &SourceSpec,
     ) -> Result<Sources, HistoryError> {
         match history.source_set(commit, spec) {
-            Ok(source_set) => Ok(Sources::Found(Arc::new(source_set))),
+            Ok(source_set) => Ok(Sources::Found(Arc::new(source_set).into())),
             Err(error) if error.is_revision_fault() => {
                 Ok(Sources::Missing { reason: error.to_string(), hint: error.hint() })
             }
@@ -337,7 +339,7 @@ impl CommitProbe {
     ) -> Result<Vec<OutputPicture>, ReplayError> {
         match (&self.trusted, sources) {
             (Ok(trusted), Sources::Found(sources)) => {
-                draw_output_pictures(Some(trusted), &lab.trial(&self.subject, sources))
+                draw_output_pictures(Some(trusted), &lab.placed_trial(&self.subject, sources))
             }
             _ => Ok(Vec::new()),
         }
@@ -358,7 +360,7 @@ impl CommitProbe {
         if observation.untestable.is_some() {
             return Ok(true);
         }
-        let trial = repeater.trial(&self.subject, known_sources);
+        let trial = repeater.placed_trial(&self.subject, known_sources);
         if observation.rests_on_one_run && trial.repeats_elsewhere(earlier_outcome)? {
             return Ok(true);
         }
@@ -386,15 +388,16 @@ impl CommitProbe {
         &self.subject.fixture.name
     }
 
-    fn begin(&self, lab: &Arc<Lab>, sources: &Arc<SourceSet>, shares: bool) -> Test<'_> {
+    fn begin(&self, lab: &Arc<Lab>, sources: &PlacedSources, shares: bool) -> Test<'_> {
         // A repeated test repeats the good side as well.
-        let trusted = match &self.trusted {
-            Ok(trusted) if Arc::ptr_eq(trusted.lab(), lab) => Ok(trusted.clone()),
-            _ => trusted_trial(lab, &self.subject, &self.base),
+        let trusted = match (&self.trusted, trusted_trial(lab, &self.subject, &self.base)) {
+            (Ok(known), Ok(own)) if known.is_of_same_sources(&own) => Ok(known.clone()),
+            (_, own) => own,
         };
+        let trial = lab.placed_trial(&self.subject, sources);
         let trial = match &trusted {
-            Ok(trusted) if trusted.sources().id == sources.id => trusted.clone(),
-            _ => Arc::new(lab.trial(&self.subject, sources)),
+            Ok(trusted) if trusted.is_of_same_sources(&trial) => trusted.clone(),
+            _ => Arc::new(trial),
         };
         Test { probe: self, trial, trusted, shares }
     }
@@ -445,7 +448,7 @@ fn trusted_trial(
 ) -> Result<Arc<Trial>, String> {
     let (Base::Sources(good_sources) | Base::Snapshot(_, good_sources)) = base;
     match good_sources {
-        Sources::Found(sources) => Ok(Arc::new(lab.trial(subject, sources))),
+        Sources::Found(sources) => Ok(Arc::new(lab.placed_trial(subject, sources))),
         Sources::Missing { reason, .. } => Err(reason.clone()),
     }
 }
@@ -556,7 +559,7 @@ impl Test<'_> {
         };
         // A dependence of the good end itself is no news.
         let is_good_end = match &self.trusted {
-            Ok(good_trial) => good_trial.sources().id == self.trial.sources().id,
+            Ok(good_trial) => good_trial.is_of_same_sources(&self.trial),
             Err(_) => false,
         };
         if !has_completed || is_good_end {

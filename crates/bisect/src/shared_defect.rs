@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::direction::Direction;
+use super::probe::Sources;
 use super::workers::PlannedSearch;
 use super::{BisectError, Bisection};
 use replay_engine::judge::{
@@ -39,13 +40,9 @@ impl Bisection<'_> {
         limit: Option<Duration>,
     ) -> Result<Vec<(String, Vec<GradientCheck>)>, BisectError> {
         let mut checks_by_fixture = Vec::new();
-        for target in &self.targets {
-            let sources = match self.history.source_set(commit, &target.spec) {
-                Ok(sources) => sources,
-                Err(error) if error.is_revision_fault() => continue,
-                Err(error) => return Err(error.into()),
-            };
-            let trial = self.lab.trial(&target.subject, &sources.into());
+        for (index, target) in self.targets.iter().enumerate() {
+            let Sources::Found(sources) = self.sources(commit, index)? else { continue };
+            let trial = self.lab.placed_trial(&target.subject, &sources);
             let checks = match limit {
                 Some(limit) => check_gradients_within(&trial, limit)?,
                 None => check_gradients(&trial)?,
@@ -105,6 +102,9 @@ fn find_oldest(
     good: &Commit,
     shared_checks: &[(String, Vec<GradientCheck>)],
 ) -> Result<Option<Oldest>, BisectError> {
+    if bisection.axis.is_some() {
+        return Ok(None);
+    }
     let Some(commit) = bisection.find_oldest_testable(good)? else { return Ok(None) };
     let specs: Vec<&SourceSpec> = bisection.targets.iter().map(|target| &target.spec).collect();
     let keys = bisection.history.source_keys(&[commit.id, good.id], &specs)?;

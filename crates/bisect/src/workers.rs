@@ -142,7 +142,7 @@ impl<'a> PlannedSearch<'a> {
         if let Some(known_commit) = self.commits.borrow().get(&commit) {
             return Ok(known_commit.clone());
         }
-        let loaded_commit = self.bisection.history.commit(self.plan.ids[commit as usize])?;
+        let loaded_commit = self.bisection.commit(self.plan.ids[commit as usize])?;
         self.commits.borrow_mut().insert(commit, loaded_commit.clone());
         Ok(loaded_commit)
     }
@@ -150,10 +150,8 @@ impl<'a> PlannedSearch<'a> {
     /// The sources of commit number `commit`, one for each fixture.
     pub(super) fn sources(&self, commit: u32) -> Result<Vec<Sources>, BisectError> {
         let id = self.plan.ids[commit as usize];
-        let history = self.bisection.history;
-        let sources =
-            self.bisection.targets.iter().map(|target| Sources::read(history, id, &target.spec));
-        Ok(sources.collect::<Result<_, _>>()?)
+        let targets = 0..self.bisection.targets.len();
+        targets.map(|target| self.bisection.sources(id, target)).collect()
     }
 
     /// The variant of a commit of the graph.
@@ -209,12 +207,14 @@ impl<'a> PlannedSearch<'a> {
         let probes = self.probes.clone();
         let lab = lab.clone();
         let effort = self.effort();
+        let has_axis = self.bisection.axis.is_some();
         move || {
             let pairs = probes.iter().zip(&sources);
             let observations = pairs.map(|(probe, sources)| {
                 probe.test(&lab, sources, effort).or_else(|error| {
-                    // The ends show what this machine can run.
-                    let is_its_own = error.lacks_module() && !is_end;
+                    // The ends show what this machine can run, and in which environments the program.
+                    let is_its_own =
+                        !is_end && (error.lacks_module() || has_axis && error.blames_environment());
                     if is_its_own { Ok(probe.without_module(&error)) } else { Err(error) }
                 })
             });

@@ -4,6 +4,7 @@
 
 pub mod backend;
 pub mod compile;
+pub mod environment;
 pub mod judge;
 pub mod program;
 pub mod trial;

@@ -78,7 +78,8 @@ pub struct SourceSet {
 pub struct SourceKey([u8; 32]);
 
 impl SourceKey {
-    pub(super) fn new(key: [u8; 32]) -> SourceKey {
+    /// The key with these bytes, a hash of all that it stands for.
+    pub fn new(key: [u8; 32]) -> SourceKey {
         SourceKey(key)
     }
 

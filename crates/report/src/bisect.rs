@@ -46,6 +46,17 @@ pub struct SearchRequest<'a> {
     pub ends: &'a BisectEnds,
     /// Its beginning, if this is a snapshot.
     pub origin: Option<Origin>,
+    /// The axis of environments that it goes along; none for a history.
+    pub axis: Option<SearchedAxis>,
+}
+
+/// An axis of environments at one revision.
+#[derive(Clone, Debug, serde::Serialize, schemars::JsonSchema)]
+pub struct SearchedAxis {
+    /// Its name in `[axes]` of the harness.
+    pub name: String,
+    /// Where the sources come from: `in the working tree`, or `at` a commit.
+    pub place: String,
 }
 
 impl SearchRequest<'_> {
@@ -56,6 +67,9 @@ impl SearchRequest<'_> {
             BisectEnds::Unclaimed { old, new } => [("old", old), ("new", new)],
         };
         let mut line = ReportLine::with_style(BOLD, self.fixtures.join(", "));
+        if let Some(axis) = &self.axis {
+            line = line.and(format!(" {}", axis.place));
+        }
         for (side, commits) in sides {
             line = line.and(format!(", {side}"));
             for commit in commits {
@@ -211,12 +225,15 @@ pub(super) fn render_search_headline(report: &SearchReport) -> ReportLine {
             None => "found".into(),
         },
         (Conclusion::Ambiguous { candidates }, None) => {
+            let has_axis = report.axis.is_some();
             let obstacle = match other_than_wanted(report, candidates) {
+                Some(_) if has_axis => "environments that are neither good nor bad hide",
                 Some(_) => "commits that are neither good nor bad hide",
+                None if has_axis => "untestable environments hide",
                 None => "untestable commits hide",
             };
             let sought_commit = match report.direction {
-                Direction::Breaks => "the first bad commit",
+                Direction::Breaks => name_first_bad(report),
                 Direction::Repairs => "the repair",
                 Direction::Changes => "the change",
             };
@@ -245,9 +262,25 @@ pub(super) fn describe_culprit_effect(report: &SearchReport) -> [String; 2] {
         return ["repairs".to_owned(), names.join(", ")];
     }
     match report.direction {
-        Direction::Breaks => ["is".to_owned(), "the first bad commit".to_owned()],
+        Direction::Breaks => ["is".to_owned(), name_first_bad(report).to_owned()],
         Direction::Repairs => ["repairs".to_owned(), join_wanted_names(report)],
         Direction::Changes => ["changes".to_owned(), join_wanted_names(report)],
+    }
+}
+
+/// The culprit of a search for a defect.
+fn name_first_bad(report: &SearchReport) -> &'static str {
+    match report.axis {
+        Some(_) => "the first bad one",
+        None => "the first bad commit",
+    }
+}
+
+/// What the parents of the culprit are to it.
+pub(super) fn name_parent(report: &SearchReport) -> &'static str {
+    match report.axis {
+        Some(_) => ", the one before it,",
+        None => ", its parent,",
     }
 }
 
@@ -495,7 +528,8 @@ fn write_culprit_context(out: &mut Text, report: &SearchReport, culprit: &Culpri
         if let (Some(test_result), Some(commit)) =
             (report.test_result(parent), report.commit(parent))
         {
-            let words = format!(", its parent, was tested: {}", describe_acquittal(test_result));
+            let relation = name_parent(report);
+            let words = format!("{relation} was tested: {}", describe_acquittal(test_result));
             out.line(ReportLine::from("  ").styled(COMMIT, &commit.short).and(words));
         }
     }
@@ -525,7 +559,7 @@ fn write_culprit_context(out: &mut Text, report: &SearchReport, culprit: &Culpri
         out.line(ReportLine::new());
         out.append(colour_diff(&culprit.diff));
         let hunks = count_hunks(&culprit.diff);
-        if hunks > 1 && report.hunks.is_none() {
+        if hunks > 1 && report.hunks.is_none() && report.axis.is_none() {
             out.line(ReportLine::new());
             out.line(format!("hint: --hunks finds which of these {hunks} hunks carry it"));
         }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::RunRecord;
 use super::accesses::access_lines;
 use super::bisect::{
-    SearchRequest, describe_acquittal, describe_culprit_effect, list_comparison_lines,
+    SearchRequest, describe_acquittal, describe_culprit_effect, list_comparison_lines, name_parent,
     observation_line, other_change_line, other_changes, render_bisect_text,
 };
 use super::captured_by::captured_lines;
@@ -51,7 +51,8 @@ fn render_markdown_headline(report: &SearchReport) -> String {
             None => "found".to_owned(),
         },
         (Conclusion::Ambiguous { candidates }, None) => {
-            format!("one of {} commits, hidden by untestable ones", candidates.len())
+            let what = if report.axis.is_some() { "environments" } else { "commits" };
+            format!("one of {} {what}, hidden by untestable ones", candidates.len())
         }
         (Conclusion::NotMonotone { .. }, None) => "no single commit is to blame".to_owned(),
         _ => "refused".to_owned(),
@@ -122,7 +123,7 @@ fn list_conviction_lines(report: &SearchReport, culprit: &Culprit) -> Vec<String
     lines.extend(describe_hunks(report).iter().map(|line| line.words().trim().to_owned()));
     let other_acquitted =
         culprit.acquitted.iter().filter(|commit| !culprit.parents.contains(commit));
-    let parents = culprit.parents.iter().map(|commit| (commit, ", its parent,"));
+    let parents = culprit.parents.iter().map(|commit| (commit, name_parent(report)));
     for (commit, relation) in parents.chain(other_acquitted.map(|commit| (commit, ""))) {
         if let (Some(test_result), Some(commit)) =
             (report.test_result(*commit), report.commit(*commit))

@@ -27,6 +27,7 @@ use super::{
 use replay_base::summary::Summary;
 use replay_base::tensor::{DType, Dim};
 use replay_bisect::CapturedBy;
+use replay_engine::environment::RecordedVersion;
 use replay_engine::judge::{Accesses, Judgement, KnownCheck, LaunchChange, Verdict};
 use replay_engine::trial::{Failure, OrderDependence, Outcome, OutputRecord, Status};
 use replay_history::Commit;
@@ -71,6 +72,8 @@ struct JsonReplay<'a> {
     outputs: Vec<JsonOutput<'a>>,
     captured: &'a [KnownCheck],
     captured_at: Option<&'a CaptureRevision>,
+    /// Where a captured output is missed: the versions of the capture that are others here.
+    captured_with: &'a [RecordedVersion],
     oracle: &'a [KnownCheck],
     gradients: Vec<CheckedGradient<'a>>,
     orders: &'a [OrderDependence],
@@ -193,6 +196,7 @@ fn build_json_replay(entry: &ReportEntry) -> JsonReplay<'_> {
         outputs: entry.outcome.outputs.iter().map(build_json_output).collect(),
         captured: &entry.captured,
         captured_at: entry.captured_at.as_ref(),
+        captured_with: &entry.captured_with,
         oracle: &entry.oracle,
         gradients: checked_gradients(&entry.gradients),
         orders: &entry.orders,

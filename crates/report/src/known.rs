@@ -5,6 +5,7 @@ use super::numbers::format_short_number;
 use super::spans::{ReportLine, Text};
 use super::style::{BOLD, DIM, GREEN, YELLOW};
 use super::{CaptureRevision, ReportEntry};
+use replay_engine::environment::RecordedVersion;
 use replay_engine::judge::{Imprecision, KnownCheck, Verdict};
 
 /// A cause of differences between equal sources on equal inputs.
@@ -21,7 +22,8 @@ pub(super) fn render_known_outputs(entry: &ReportEntry) -> Text {
         ReportLine::with_style(style, captured_word(check.verdict))
     }));
     if !entry.captured.is_empty() {
-        let lines = describe_capture_origin(entry.captured_at.as_ref(), &entry.captured);
+        let mut lines = describe_capture_origin(entry.captured_at.as_ref(), &entry.captured);
+        lines.extend(describe_captured_versions(&entry.captured_with));
         lines.into_iter().for_each(|line| out.line(ReportLine::from("  ").styled(DIM, line)));
     }
     out
@@ -138,6 +140,16 @@ fn describe_capture_origin(
         lines.push(OUTSIDE.to_owned());
     }
     lines
+}
+
+/// `captured with triton 3.5.1, here 3.6.0`; none where the versions are the same.
+fn describe_captured_versions(others: &[RecordedVersion]) -> Option<String> {
+    let words = others.iter().map(|RecordedVersion { name, captured, here }| match here {
+        Some(here) => format!("{name} {captured}, here {here}"),
+        None => format!("{name} {captured}, which is not installed here"),
+    });
+    let words: Vec<String> = words.collect();
+    (!words.is_empty()).then(|| format!("captured with {}", words.join("; ")))
 }
 
 impl CaptureRevision {

@@ -35,7 +35,8 @@ mod text;
 
 pub use accesses::{new_access, render_access_comparison};
 pub use bisect::{
-    Origin, SearchRequest, answered_line, assign_blame, render_bisect_text, tested_line,
+    Origin, SearchRequest, SearchedAxis, answered_line, assign_blame, render_bisect_text,
+    tested_line,
 };
 pub use bisect_markdown::bisect_markdown;
 pub use changes::{LogRequest, render_log_text};
@@ -82,6 +83,7 @@ pub use text::{
 use std::time::Duration;
 
 use replay_bisect::Lineage;
+use replay_engine::environment::RecordedVersion;
 use replay_engine::judge::{Accesses, GradientCheck, Judgement, KnownCheck, OutputPicture};
 use replay_engine::trial::{OrderDependence, Outcome};
 use replay_history::Commit;
@@ -110,6 +112,8 @@ pub struct ReportEntry {
     pub captured: Vec<KnownCheck>,
     /// The revision whose outputs were captured, if the fixture names it.
     pub captured_at: Option<CaptureRevision>,
+    /// Where a captured output is missed: the versions of the capture that are others here.
+    pub captured_with: Vec<RecordedVersion>,
     /// The outputs compared with the oracle of the fixture.
     pub oracle: Vec<KnownCheck>,
     /// The declared gradients, compared with their loss.
@@ -230,6 +234,7 @@ fn create_sample_entry(status: replay_engine::trial::Status) -> ReportEntry {
         outcome,
         captured: Vec::new(),
         captured_at: None,
+        captured_with: Vec::new(),
         oracle: Vec::new(),
         gradients: Vec::new(),
         orders: Vec::new(),

@@ -297,6 +297,8 @@ def _tell_strangers(place: Place, imported: Iterable[str]) -> None:
     """Notes modules that came neither from the revision nor from the interpreter's packages."""
     known = {sys.prefix, sys.base_prefix, sys.exec_prefix, *sysconfig.get_paths().values()}
     known |= {*site.getsitepackages(), site.getusersitepackages(), triton_interpreter.cache()}
+    # Packages that replay has put in the place of the interpreter's.
+    known |= {folder for folder in [os.environ.get("REPLAY_PACKAGES")] if folder}
     folders = tuple(os.path.realpath(folder) + os.sep for folder in known)
     for name in sorted(imported):
         file = getattr(sys.modules.get(name), "__file__", None)

@@ -18,6 +18,8 @@ const WITHOUT_LOCKS: Duration = Duration::from_secs(24 * 60 * 60);
 const BUNDLES: &str = "bundles";
 /// The folder with the trees for programs.
 pub const TREES: &str = "trees";
+/// The folder with packages for Python, installed beside the user's.
+pub const PACKAGES: &str = "packages";
 
 impl Cache {
     /// The space of each kind of entry.
@@ -33,6 +35,21 @@ impl Cache {
                 Ok((kind, Usage { entries: files.len() as u64, bytes }))
             })
             .collect()
+    }
+
+    /// The space of the packages for Python, each set of them an entry.
+    ///
+    /// # Errors
+    /// [`CacheError`], with the system's reason.
+    pub fn package_usage(&self) -> Result<Usage, CacheError> {
+        let sets = self.package_sets()?;
+        let bytes = sets.iter().map(|(path, _)| count_folder_bytes(path)).sum();
+        Ok(Usage { entries: sets.len() as u64, bytes })
+    }
+
+    /// The sets of packages for Python.
+    fn package_sets(&self) -> Result<Vec<(PathBuf, Metadata)>, CacheError> {
+        own_files(&self.root.join(PACKAGES), is_tree)
     }
 
     /// Removes entries older than `age`, and the leftovers of killed runs.
@@ -56,6 +73,13 @@ impl Cache {
                 removed.entries += 1;
             }
         }
+        for (path, metadata) in self.package_sets()? {
+            if is_old(&metadata, age) {
+                removed.entries += 1;
+                removed.bytes += count_folder_bytes(&path);
+                remove_cached_path(&path, &metadata)?;
+            }
+        }
         for (path, metadata) in self.left_behind()? {
             remove_cached_path(&path, &metadata)?;
         }
@@ -69,19 +93,23 @@ impl Cache {
     pub fn shrink(&self, most_bytes: u64) -> Result<Usage, CacheError> {
         let mut entries = Vec::new();
         for kind in CacheKind::ALL {
-            entries.extend(self.entries(kind)?);
+            let files = self.entries(kind)?.into_iter();
+            entries.extend(files.map(|(path, metadata)| (metadata.len(), path, metadata)));
         }
-        entries.sort_by_cached_key(|(path, metadata)| (metadata.modified().ok(), path.clone()));
-        let mut bytes: u64 = entries.iter().map(|(_, metadata)| metadata.len()).sum();
+        for (path, metadata) in self.package_sets()? {
+            entries.push((count_folder_bytes(&path), path, metadata));
+        }
+        entries.sort_by_cached_key(|(_, path, metadata)| (metadata.modified().ok(), path.clone()));
+        let mut bytes: u64 = entries.iter().map(|(bytes, ..)| bytes).sum();
         let mut removed = Usage::default();
-        for (path, metadata) in entries {
+        for (entry_bytes, path, metadata) in entries {
             if bytes <= most_bytes {
                 break;
             }
             remove_cached_path(&path, &metadata)?;
-            bytes -= metadata.len();
+            bytes -= entry_bytes;
             removed.entries += 1;
-            removed.bytes += metadata.len();
+            removed.bytes += entry_bytes;
         }
         Ok(removed)
     }
@@ -105,14 +133,19 @@ impl Cache {
         let mut own_entries = self.left_behind()?;
         own_entries.extend(own_files(&self.root.join(BUNDLES), is_unpacked_bundle)?);
         own_entries.extend(own_files(&self.root.join(TREES), is_tree)?);
+        own_entries.extend(self.package_sets()?);
         for kind in CacheKind::ALL {
             own_entries.extend(self.entries(kind)?);
         }
         for (path, metadata) in own_entries {
             remove_cached_path(&path, &metadata)?;
         }
-        let folders =
-            CacheKind::ALL.iter().map(|kind| kind.name()).chain([super::TEMPORARY, BUNDLES, TREES]);
+        let folders = CacheKind::ALL.iter().map(|kind| kind.name()).chain([
+            super::TEMPORARY,
+            BUNDLES,
+            TREES,
+            PACKAGES,
+        ]);
         for folder in folders {
             // A folder with somebody else's files stays, as does a link.
             let _ = fs::remove_dir(self.root.join(folder));
@@ -202,6 +235,18 @@ fn remove_cached_path(path: &Path, metadata: &Metadata) -> Result<(), CacheError
         }
         _ => Ok(()),
     }
+}
+
+/// The bytes of the files in `folder` and below. Links are not followed.
+fn count_folder_bytes(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => count_folder_bytes(&entry.path()),
+            Ok(metadata) => metadata.len(),
+            Err(_) => 0,
+        })
+        .sum()
 }
 
 /// Gives back the permission to remove the content of the folders at and below `path`: trees are
@@ -318,6 +363,26 @@ mod tests {
         assert!(living.path().exists() && next.path().exists() && !killed.exists());
         cache.clear().unwrap();
         assert!(living.path().exists());
+    }
+
+    #[test]
+    fn packages_count_as_entries_and_are_cleaned_with_them() {
+        let (_folder, cache) = cache();
+        let set = cache.root().join(PACKAGES).join("2".repeat(40));
+        let make = || {
+            fs::create_dir_all(set.join("numpy/core")).unwrap();
+            fs::write(set.join("numpy/core/loops.py"), "0123456789").unwrap();
+        };
+        make();
+        assert_eq!(cache.package_usage().unwrap(), Usage { entries: 1, bytes: 10 });
+        assert_eq!(cache.collect(Duration::from_secs(60)).unwrap().entries, 0);
+        let removed = cache.collect(Duration::ZERO).unwrap();
+        assert!(removed.entries == 2 && removed.bytes > 10 && !set.exists(), "{removed:?}");
+        make();
+        assert_eq!(cache.shrink(9).unwrap(), Usage { entries: 1, bytes: 10 });
+        make();
+        cache.clear().unwrap();
+        assert!(!set.exists());
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl<'a> FixtureSurvey<'a> {
             }
             match self.sources(commit)? {
                 Sources::Found(sources) => {
-                    let trial = self.bisection.lab.trial(&self.target.subject, &sources);
+                    let trial = self.bisection.lab.placed_trial(&self.target.subject, &sources);
                     let check = self.check;
                     workers.start(commit, move || VariantReplay::attempt(&trial, check));
                 }
@@ -183,7 +183,7 @@ impl<'a> FixtureSurvey<'a> {
         if !self.replays.contains_key(&variant) {
             match self.sources(commit)? {
                 Sources::Found(sources) => {
-                    let trial = self.bisection.lab.trial(&self.target.subject, &sources);
+                    let trial = self.bisection.lab.placed_trial(&self.target.subject, &sources);
                     self.keep_attempt(commit, VariantReplay::attempt(&trial, self.check)?);
                 }
                 Sources::Missing { reason, .. } => self.keep(commit, Err(reason)),
@@ -299,8 +299,8 @@ impl<'a> FixtureSurvey<'a> {
                 (self.sources.get(&self.variant(base)), self.sources.get(&self.variant(commit)))
         {
             let lab = &self.bisection.lab;
-            let old_checks = check_gradients(&lab.trial(&self.target.subject, before))?;
-            let new_checks = check_gradients(&lab.trial(&self.target.subject, after))?;
+            let old_checks = check_gradients(&lab.placed_trial(&self.target.subject, before))?;
+            let new_checks = check_gradients(&lab.placed_trial(&self.target.subject, after))?;
             for (old, new) in old_checks.iter().zip(&new_checks) {
                 match (old.story.verdict(), new.story.verdict()) {
                     (GradientVerdict::Mismatch, GradientVerdict::Matches) => {
@@ -378,9 +378,9 @@ impl<'a> FixtureSurvey<'a> {
         let subject = &self.target.subject;
         // Frees the memory of another trusted trial before the next one takes its own.
         self.trusted =
-            self.trusted.take().filter(|trusted_trial| trusted_trial.sources().id == before.id);
-        let trusted = self.trusted.get_or_insert_with(|| lab.trial(subject, &before));
-        let trial = lab.trial(subject, &after);
+            self.trusted.take().filter(|trusted_trial| trusted_trial.sources().id == before.set.id);
+        let trusted = self.trusted.get_or_insert_with(|| lab.placed_trial(subject, &before));
+        let trial = lab.placed_trial(subject, &after);
         let judgement = judge_trial(trusted, &trial)?.without_inherited_failures();
         let needs_pictures = illustrated && judgement.verdict >= Verdict::Diverged;
         let pictures =

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::in_order::in_order;
 use super::{Ability, Backend, DeviceName, Held, Host, Mode, NoRoom, ReplayError, Take, Variant};
 use crate::compile::{Artifact, Signature, Toolchain};
+use crate::environment::Environment;
 use crate::worker::{self, DeviceJob, Job, Run, RunSeries};
 use replay_base::scratch::Budget;
 use replay_base::summary::POISON_A;
@@ -40,7 +41,9 @@ type SeriesKey = (PathBuf, PathBuf, InputElements);
 
 struct CpuShared {
     toolchain: Toolchain,
-    host: Host,
+    host: Arc<Host>,
+    /// Where it is not the session's own.
+    environment: Option<Arc<Environment>>,
     /// By artifact and fixture, the last used last.
     series: Mutex<Vec<(SeriesKey, Arc<RunSeries>)>>,
 }
@@ -54,7 +57,23 @@ impl std::fmt::Debug for CpuBackend {
 impl CpuBackend {
     /// The machine `host`, with `toolchain` as its compiler.
     pub fn new(toolchain: Toolchain, host: Host) -> CpuBackend {
-        CpuBackend { shared: Arc::new(CpuShared { toolchain, host, series: Mutex::default() }) }
+        CpuBackend::with_environment(toolchain, Arc::new(host), None)
+    }
+
+    fn with_environment(
+        toolchain: Toolchain,
+        host: Arc<Host>,
+        environment: Option<Arc<Environment>>,
+    ) -> CpuBackend {
+        let series = Mutex::default();
+        CpuBackend { shared: Arc::new(CpuShared { toolchain, host, environment, series }) }
+    }
+
+    /// The same machine with variants in `environment`.
+    pub(super) fn changed(&self, environment: &Arc<Environment>) -> CpuBackend {
+        let CpuShared { toolchain, host, .. } = &*self.shared;
+        let toolchain = toolchain.with_compiler(environment.compiler());
+        CpuBackend::with_environment(toolchain, host.clone(), Some(environment.clone()))
     }
 
     /// The compiler and its cache.
@@ -75,6 +94,10 @@ impl CpuBackend {
         precision: Precision,
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<CpuVariant, ReplayError> {
+        let fixture = &match &self.shared.environment {
+            Some(environment) => environment.change_fixture(fixture),
+            None => fixture.clone(),
+        };
         let harness = &fixture.harness;
         let signature = Signature::from_fixture(fixture);
         let toolchain = &self.shared.toolchain;
@@ -118,6 +141,10 @@ impl Backend for CpuBackend {
 
     fn expect_many(&self) {
         self.toolchain().expect_many();
+    }
+
+    fn in_environment(&self, environment: &Arc<Environment>) -> Arc<dyn Backend> {
+        Arc::new(self.changed(environment))
     }
 
     fn prepare(
@@ -220,7 +247,7 @@ impl Variant for CpuVariant {
     }
 
     fn at_once(&self, like: Option<&Run>) -> usize {
-        let Host { threads, limits, .. } = self.shared.host;
+        let Host { threads, limits, .. } = *self.shared.host;
         let most_runs = threads.max(LEAST_AT_ONCE);
         // On one core instead of all of them it may take so many times longer.
         if like.is_some_and(|run| run.call.saturating_mul(2 * threads as u32) > limits.timeout) {

@@ -84,6 +84,18 @@ impl ReplayError {
         matches!(self, ReplayError::Program(ProgramError::MissingModule { .. }))
     }
 
+    /// Whether a program fails before a revision's code has begun. Where it runs in other environments, it cannot be tested
+    /// in this one.
+    pub fn blames_environment(&self) -> bool {
+        let ReplayError::Program(error) = self else { return false };
+        matches!(
+            error,
+            ProgramError::MissingModule { .. }
+                | ProgramError::Environment { .. }
+                | ProgramError::Mistake { .. }
+        )
+    }
+
     /// Advice to the user, if there is any.
     pub fn hint(&self) -> Option<String> {
         match self {

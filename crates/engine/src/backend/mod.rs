@@ -25,6 +25,7 @@ pub use self::mode::{Ability, Mode};
 pub use self::program::Programs;
 pub use self::room::{Held, NoRoom};
 
+use crate::environment::Environment;
 use crate::worker::Run;
 use replay_cuda::sanitizer::{SanitizerFinding, Tool};
 use replay_fixture::fixture::Fixture;
@@ -97,6 +98,9 @@ pub trait Backend: fmt::Debug + Send + Sync {
 
     /// Prepares for many variants.
     fn expect_many(&self) {}
+
+    /// The same machine with variants in `environment`.
+    fn in_environment(&self, environment: &Arc<Environment>) -> Arc<dyn Backend>;
 
     /// Makes `sources` ready to run on `fixture`; calls `meanwhile` while it waits for a compiler,
     /// if it has to. With [`Precision::Shadow`], floating-point arithmetic is in float64.

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use self::series::{Begun, ProgramSeries};
 use super::in_order::in_order;
 use super::{Ability, Backend, DeviceName, Held, Host, Mode, NoRoom, ReplayError, Take, Variant};
+use crate::environment::Environment;
 use crate::program::{
     self, HarnessProgram, OpenedFiles, ProgramDevice, ProgramError, ProgramReplay, ProgramRequest,
     ProgramSurroundings, Runner,
@@ -35,6 +36,8 @@ const GPU_BYTES_AT_ONCE: usize = 32 << 20;
 #[derive(Clone, Debug)]
 pub struct Programs {
     shared: Arc<ProgramShared>,
+    /// Where it is not the session's own.
+    environment: Option<Arc<Environment>>,
 }
 
 #[derive(Debug)]
@@ -61,7 +64,16 @@ impl Programs {
             ProgramDevice::Cpu => host.threads.max(1),
             ProgramDevice::Cuda(_) => GPU_AT_ONCE,
         };
-        Programs { shared: Arc::new(ProgramShared { runner, host, device, device_bytes, at_once }) }
+        let shared = ProgramShared { runner, host, device, device_bytes, at_once };
+        Programs { shared: Arc::new(shared), environment: None }
+    }
+
+    /// `fixture` as the environment has it.
+    fn placed(&self, fixture: &Arc<Fixture>) -> Arc<Fixture> {
+        match &self.environment {
+            Some(environment) => environment.change_fixture(fixture),
+            None => fixture.clone(),
+        }
     }
 }
 
@@ -83,11 +95,20 @@ impl Backend for Programs {
     }
 
     fn identity_with(&self, harness: &Harness) -> Result<String, ReplayError> {
-        Ok(self.shared.runner.project(harness)?.identity().to_owned())
+        let mut harness = harness.clone();
+        if let Some(environment) = &self.environment {
+            environment.change_harness(&mut harness);
+        }
+        Ok(self.shared.runner.project(&harness)?.identity().to_owned())
     }
 
     fn has_orders(&self) -> bool {
         false
+    }
+
+    fn in_environment(&self, environment: &Arc<Environment>) -> Arc<dyn Backend> {
+        let shared = self.shared.clone();
+        Arc::new(Programs { shared, environment: Some(environment.clone()) })
     }
 
     fn room(
@@ -107,9 +128,9 @@ impl Backend for Programs {
         precision: Precision,
         _meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Arc<dyn Variant>, ReplayError> {
+        let fixture = self.placed(fixture);
         let project = self.shared.runner.project(&fixture.harness)?;
         let shared = self.shared.clone();
-        let fixture = fixture.clone();
         let sources = sources.clone();
         let checks_accesses = precision == Precision::Checked;
         let wide = (precision == Precision::Shadow).then_some(project.spec.precision);

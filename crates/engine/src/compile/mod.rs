@@ -132,6 +132,12 @@ impl Toolchain {
         }
     }
 
+    /// The same for other compilations, with `compiler` if there is one.
+    pub(crate) fn with_compiler(&self, compiler: Option<&Compiler>) -> Toolchain {
+        let compiler = compiler.unwrap_or(&self.compiler).clone();
+        Toolchain { threads: self.threads, ..Toolchain::new(compiler, &self.cache) }
+    }
+
     /// The same with the threads of a block run as `threads` says. The default is
     /// [`Threads::Lanes`] for large fixtures and [`Threads::Blocks`] for small ones. Where the
     /// processor has no vectors for lanes, blocks are used. No bit depends on it.

@@ -1,17 +1,32 @@
 //! The shared resources of trials.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{GradientEffort, GradientWatcher, GradientWork, Subject, Trial};
 use crate::backend::{Backend, Held, ReplayError};
+use crate::environment::Environment;
 use replay_base::cache::{Cache, CacheKind};
 use replay_base::scratch::Scratch;
 use replay_fixture::fixture::Fixture;
 use replay_frontend::Precision;
 use replay_history::SourceSet;
+
+/// A source set in an environment: all that a trial is made of besides its subject.
+#[derive(Clone, Debug)]
+pub struct PlacedSources {
+    pub set: Arc<SourceSet>,
+    /// None for the session's own.
+    pub environment: Option<Arc<Environment>>,
+}
+
+impl From<Arc<SourceSet>> for PlacedSources {
+    fn from(set: Arc<SourceSet>) -> PlacedSources {
+        PlacedSources { set, environment: None }
+    }
+}
 
 /// A backend, a cache, and room for numbers.
 pub struct Lab {
@@ -21,6 +36,8 @@ pub struct Lab {
     scratch: Scratch,
     gradient_effort: GradientEffort,
     gradient_watcher: Option<GradientWatcher>,
+    /// Those with the same resources in other environments, made so far.
+    elsewhere: Mutex<Vec<(Arc<Environment>, Arc<Lab>)>>,
 }
 
 impl Lab {
@@ -39,7 +56,34 @@ impl Lab {
         gradient_watcher: Option<GradientWatcher>,
     ) -> Arc<Lab> {
         let scratch = Scratch::of_process(&cache.temporary());
-        Arc::new(Lab { backend, cache, fresh, scratch, gradient_effort, gradient_watcher })
+        let elsewhere = Mutex::default();
+        Arc::new(Lab {
+            backend,
+            cache,
+            fresh,
+            scratch,
+            gradient_effort,
+            gradient_watcher,
+            elsewhere,
+        })
+    }
+
+    /// The lab for trials in `environment`; this one without an environment.
+    pub fn in_environment(self: &Arc<Lab>, environment: Option<&Arc<Environment>>) -> Arc<Lab> {
+        let Some(environment) = environment else { return self.clone() };
+        let mut labs = self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, lab)) = labs.iter().find(|(known, _)| known == environment) {
+            return lab.clone();
+        }
+        let lab = Lab::with_gradient_effort(
+            self.backend.in_environment(environment),
+            self.cache.clone(),
+            self.fresh,
+            self.gradient_effort,
+            self.gradient_watcher.clone(),
+        );
+        labs.push((environment.clone(), lab.clone()));
+        lab
     }
 
     /// How much work the check of gradients may be.
@@ -57,6 +101,11 @@ impl Lab {
     /// The trial of `sources` on `subject`.
     pub fn trial(self: &Arc<Lab>, subject: &Arc<Subject>, sources: &Arc<SourceSet>) -> Trial {
         Trial::new(self.clone(), subject.clone(), sources.clone())
+    }
+
+    /// The trial of `sources` where they are placed.
+    pub fn placed_trial(self: &Arc<Lab>, subject: &Arc<Subject>, sources: &PlacedSources) -> Trial {
+        self.in_environment(sources.environment.as_ref()).trial(subject, &sources.set)
     }
 
     /// The backend of the trials.

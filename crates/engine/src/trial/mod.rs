@@ -32,7 +32,7 @@ pub use self::checked_replay::{AccessCheck, CheckedReplay, TensorReach};
 pub(crate) use self::gradient_effort::SlopeEffort;
 pub use self::gradient_effort::{GradientEffort, GradientWatcher, GradientWork};
 pub use self::imprints::OutputImprint;
-pub use self::lab::Lab;
+pub use self::lab::{Lab, PlacedSources};
 pub use self::measurement::{Measurement, Nondeterminism, OutputNoise, Probe};
 pub(crate) use self::measurement::{ORDERS, convert_numerics_error, list_noise_modes};
 pub use self::order::OrderDependence;
@@ -148,6 +148,11 @@ impl Trial {
     /// The source set.
     pub fn sources(&self) -> &SourceSet {
         &self.sources
+    }
+
+    /// Whether `other` is of the same sources in the same environment.
+    pub fn is_of_same_sources(&self, other: &Trial) -> bool {
+        self.sources.id == other.sources.id && Arc::ptr_eq(&self.lab, &other.lab)
     }
 
     /// The hash of the fixture's content.

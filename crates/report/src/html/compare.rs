@@ -39,6 +39,7 @@ impl Compared {
             outcome: self.judgement.got.clone(),
             captured: Vec::new(),
             captured_at: None,
+            captured_with: Vec::new(),
             oracle: Vec::new(),
             gradients: Vec::new(),
             orders: Vec::new(),

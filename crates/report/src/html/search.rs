@@ -63,7 +63,8 @@ fn build_search_head(report: &SearchReport, request: &SearchRequest<'_>) -> Page
     }
     notes.extend(request.origin.as_ref().map(Origin::line));
     notes.extend(super::super::bisect::render_search_warnings(report));
-    let tested = format_noun_count(report.tested.len() as u64, "commit");
+    let noun = if report.axis.is_some() { "environment" } else { "commit" };
+    let tested = format_noun_count(report.tested.len() as u64, noun);
     let about = request.line().and(format!(", {tested} tested"));
     // A refusal has its reason in the same line.
     let verdict = match (&report.culprit, render_bisect_text(report).words().into_iter().next()) {

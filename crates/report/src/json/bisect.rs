@@ -12,8 +12,8 @@ use super::{
     AccessesTold, CapturedOutputs, build_json_accesses, captured_outputs, revisions_from_commits,
 };
 use crate::bisect::{
-    SearchRequest, answer_name, list_searches_before, list_searches_behind, observation_line,
-    warning_words,
+    SearchRequest, SearchedAxis, answer_name, list_searches_before, list_searches_behind,
+    observation_line, warning_words,
 };
 use crate::gradient_sides::describe_gradient_sides;
 use crate::refusal::render_refusal_text;
@@ -50,6 +50,8 @@ enum EventTold<'a> {
         fixtures: &'a [String],
         #[serde(flatten)]
         ends: EndsTold,
+        /// The axis of environments that is searched along, whose values stand for commits; null for a history.
+        axis: Option<&'a SearchedAxis>,
     },
     /// The good side is a snapshot; the search goes back to these commits.
     Recorded { good: &'a str, back_to: Vec<Revision> },
@@ -228,7 +230,8 @@ pub fn render_begin_json(request: &SearchRequest<'_>, run: &RunRecord) -> String
             new: revisions_from_commits(new),
         },
     };
-    render_event_line(EventTold::Begun { run, fixtures: &request.fixtures, ends })
+    let axis = request.axis.as_ref();
+    render_event_line(EventTold::Begun { run, fixtures: &request.fixtures, ends, axis })
 }
 
 /// The event that names the recorded snapshots and the commits that the search goes back to, as one

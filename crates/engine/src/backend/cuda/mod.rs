@@ -16,6 +16,7 @@ use self::shadow::CudaShadow;
 use self::variant::CudaVariant;
 use super::{Backend, CpuBackend, DeviceName, Held, NoRoom, ReplayError, Variant, room};
 use crate::compile::{Artifact, DeviceModule, DeviceToolchain};
+use crate::environment::Environment;
 use crate::worker::tensor_bytes;
 use replay_base::cache::Cache;
 use replay_base::concurrent::run_both;
@@ -40,8 +41,10 @@ struct CudaShared {
     cpu: CpuBackend,
     /// The first of them.
     device: DeviceInfo,
-    pool: DevicePool,
+    pool: Arc<DevicePool>,
     toolchain: DeviceToolchain,
+    /// Where it is not the session's own.
+    environment: Option<Arc<Environment>>,
     search: SearchPath,
     /// The most bytes of a device's memory for one replay.
     memory_limit_bytes: u64,
@@ -97,7 +100,7 @@ impl Cuda {
         let nvrtc = Nvrtc::find(search)?;
         let toolchain = DeviceToolchain::new(nvrtc, search, &device.architecture, cache);
         let memory_limit_bytes = memory_limit_bytes.unwrap_or(device.memory_bytes as u64);
-        let pool = DevicePool::new(ordinals);
+        let pool = Arc::new(DevicePool::new(ordinals));
         let cache = cache.clone();
         let search = search.clone();
         let evidence_from = EVIDENCE_FROM;
@@ -106,6 +109,7 @@ impl Cuda {
             device,
             pool,
             toolchain,
+            environment: None,
             search,
             memory_limit_bytes,
             evidence_from,
@@ -259,6 +263,22 @@ impl Backend for Cuda {
         self.shared.cpu.expect_many();
     }
 
+    fn in_environment(&self, environment: &Arc<Environment>) -> Arc<dyn Backend> {
+        let CudaShared { cpu, device, pool, toolchain, search, cache, .. } = &*self.shared;
+        let shared = CudaShared {
+            cpu: cpu.changed(environment),
+            device: device.clone(),
+            pool: pool.clone(),
+            toolchain: toolchain.clone(),
+            environment: Some(environment.clone()),
+            search: search.clone(),
+            memory_limit_bytes: self.shared.memory_limit_bytes,
+            evidence_from: self.shared.evidence_from,
+            cache: cache.clone(),
+        };
+        Arc::new(Cuda { shared: Arc::new(shared), sanitizer: self.sanitizer.clone() })
+    }
+
     fn prepare(
         &self,
         fixture: &Arc<Fixture>,
@@ -266,7 +286,11 @@ impl Backend for Cuda {
         precision: Precision,
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Arc<dyn Variant>, ReplayError> {
-        let CudaShared { cpu, toolchain, .. } = &*self.shared;
+        let CudaShared { cpu, toolchain, environment, .. } = &*self.shared;
+        let fixture = &match environment {
+            Some(environment) => environment.change_fixture(fixture),
+            None => fixture.clone(),
+        };
         let harness = &fixture.harness;
         let (early_module, host) = run_both(
             || match precision {

@@ -1,0 +1,158 @@
+//! Why there is no such environment.
+
+use std::io;
+
+use crate::compile::CompilerError;
+use replay_base::cache::CacheError;
+use replay_base::foreign::Finished;
+
+/// Why an environment cannot be made. The machine or the user is at fault, unless it
+/// [is the value](EnvironmentError::is_value_fault).
+#[derive(Debug, thiserror::Error)]
+pub enum EnvironmentError {
+    /// A program cannot be started.
+    #[error("cannot start {program}")]
+    Start {
+        program: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The interpreter does not say what it is.
+    #[error("{python} does not tell its packages")]
+    NoPython {
+        python: String,
+        /// Its last words.
+        #[source]
+        tail: LastWords,
+    },
+    /// The interpreter has no pip.
+    #[error("{python} has no pip")]
+    NoPip { python: String },
+    /// pip fails.
+    #[error("pip cannot install {package} {version}")]
+    Pip {
+        package: String,
+        version: String,
+        /// Its last words.
+        #[source]
+        tail: LastWords,
+        /// Whether this version is at fault, and not the index or the machine.
+        is_value_fault: bool,
+    },
+    /// pip does not know any version.
+    #[error("pip finds no versions of {package}")]
+    NoVersions {
+        package: String,
+        /// Its last words.
+        #[source]
+        tail: LastWords,
+    },
+    /// No known version lies in the range.
+    #[error("no version of {package} lies in {first}..{last}; pip finds {known}")]
+    EmptyRange {
+        package: String,
+        first: String,
+        last: String,
+        /// The first and the last known versions.
+        known: String,
+    },
+    /// A command of the user's fails.
+    #[error("`{command}` fails")]
+    Command {
+        command: String,
+        /// Its last words.
+        #[source]
+        tail: LastWords,
+        /// Whether it says that the value cannot be used here.
+        is_value_fault: bool,
+    },
+    /// A command of the user's prints something else than variables.
+    #[error("`{command}` prints a line that is no NAME=VALUE: {line}")]
+    NoVariable { command: String, line: String },
+    /// A compiler cannot be used.
+    #[error(transparent)]
+    Compiler(#[from] CompilerError),
+    /// The cache cannot be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// The system refuses a file.
+    #[error("cannot {doing}")]
+    File {
+        /// The failed action.
+        doing: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+/// The end of what a program printed.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct LastWords(String);
+
+impl EnvironmentError {
+    /// Whether the value cannot be used here, and others may be.
+    pub fn is_value_fault(&self) -> bool {
+        match self {
+            EnvironmentError::Pip { is_value_fault, .. }
+            | EnvironmentError::Command { is_value_fault, .. } => *is_value_fault,
+            EnvironmentError::Compiler(error) => matches!(
+                error,
+                CompilerError::Run { .. }
+                    | CompilerError::NotACompiler { .. }
+                    | CompilerError::Unsuitable { .. }
+            ),
+            _ => false,
+        }
+    }
+
+    /// It and its cause, in a line.
+    pub fn in_a_line(&self) -> String {
+        let cause = std::error::Error::source(self).map(ToString::to_string);
+        let text = cause.map_or_else(|| self.to_string(), |cause| format!("{self}: {cause}"));
+        text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Advice to the user, if there is any.
+    pub fn hint(&self) -> Option<String> {
+        let advice = match self {
+            EnvironmentError::NoPip { .. } => {
+                "`python3 -m ensurepip` brings it, or the system's python3-pip"
+            }
+            EnvironmentError::Pip { is_value_fault: true, .. } => {
+                "name another version, or one that has wheels for this interpreter"
+            }
+            EnvironmentError::Pip { .. } | EnvironmentError::NoVersions { .. } => {
+                "pip is asked as you have configured it: `pip config list`, PIP_INDEX_URL, PIP_FIND_LINKS; \
+                 what is in the cache needs no index"
+            }
+            EnvironmentError::EmptyRange { .. } => "widen the range in `[axes]`",
+            EnvironmentError::Command { is_value_fault: false, .. } => {
+                "a value that cannot be used here is told by exit status 125"
+            }
+            EnvironmentError::NoVariable { .. } => "what it says to people goes to standard error",
+            EnvironmentError::Compiler(error) => return error.hint(),
+            EnvironmentError::Cache(error) => return error.hint(),
+            _ => return None,
+        };
+        Some(advice.to_owned())
+    }
+}
+
+/// How many lines of a failed program are shown.
+const SHOWN_LINES: usize = 4;
+
+/// The last lines of `finished` that say something, its errors if it printed some.
+pub(super) fn tail_of(finished: &Finished) -> LastWords {
+    let streams = [&finished.stderr, &finished.stdout];
+    let texts = streams.map(|stream| String::from_utf8_lossy(stream).into_owned());
+    let text = texts.iter().find(|text| !text.trim().is_empty());
+    let lines: Vec<&str> = text.map_or(Vec::new(), |text| {
+        text.lines().map(str::trim_end).filter(|line| !line.trim().is_empty()).collect()
+    });
+    let first = lines.len().saturating_sub(SHOWN_LINES);
+    LastWords(match lines[first..].join("\n") {
+        nothing if nothing.is_empty() => "it printed nothing".to_owned(),
+        last_lines => last_lines,
+    })
+}

@@ -1,0 +1,230 @@
+//! What trials run in besides their sources: compilers, macros, variables and packages, where a search or a comparison
+//! takes others than the session has.
+//!
+//! A [`Workshop`] makes an [`Environment`] of an axis of the harness and one of its values. A backend runs
+//! [in one](crate::backend::Backend::in_environment); what an environment changes is part of the keys of what it changes.
+
+mod command;
+mod error;
+mod packages;
+mod recorded;
+mod versions;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use self::error::EnvironmentError;
+pub use self::packages::Python;
+pub use self::recorded::{RecordedVersion, compare_recorded_versions};
+use crate::compile::Compiler;
+use replay_base::cache::Cache;
+use replay_base::foreign::{Finished, ForeignProgram, Keeper, KeeperError, ProgramBounds};
+use replay_fixture::fixture::Fixture;
+use replay_fixture::harness::{Axis, AxisKind, AxisValues, Harness};
+
+/// An environment other than the session's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Environment {
+    /// The name of the axis, such as `triton`.
+    pub axis: String,
+    /// The value on it, such as `3.4.0`.
+    pub value: String,
+    pub change: EnvironmentChange,
+}
+
+/// What is other than in the session's own environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EnvironmentChange {
+    /// The C++ compiler of kernels.
+    Compiler(Compiler),
+    /// This macro of kernels, as `NAME=VALUE`.
+    Define(String),
+    /// These variables of a program.
+    Variables(Vec<(String, String)>),
+    /// Packages of a program.
+    Packages {
+        /// They lead the interpreter to them, and are another for each set of packages.
+        variables: Vec<(String, String)>,
+        /// All that the interpreter then has, in their order.
+        packages: Vec<String>,
+    },
+}
+
+impl Environment {
+    /// As reports name it: `triton 3.4.0`.
+    pub fn name(&self) -> String {
+        format!("{} {}", self.axis, self.value)
+    }
+
+    /// What it sets, a line of each.
+    pub fn lines(&self) -> Vec<String> {
+        match &self.change {
+            EnvironmentChange::Compiler(compiler) => {
+                vec![format!("{}: {}", compiler.name(), compiler.version())]
+            }
+            EnvironmentChange::Define(define) => vec![define.clone()],
+            EnvironmentChange::Variables(variables) => {
+                variables.iter().map(|(name, value)| format!("{name}={value}")).collect()
+            }
+            EnvironmentChange::Packages { packages, .. } => packages.clone(),
+        }
+    }
+
+    /// The compiler of kernels in it, if it is another one.
+    pub(crate) fn compiler(&self) -> Option<&Compiler> {
+        match &self.change {
+            EnvironmentChange::Compiler(compiler) => Some(compiler),
+            _ => None,
+        }
+    }
+
+    /// `fixture` with its harness as this environment has it.
+    pub(crate) fn change_fixture(&self, fixture: &Arc<Fixture>) -> Arc<Fixture> {
+        let mut changed_fixture = fixture.clone();
+        if self.compiler().is_none() {
+            self.change_harness(&mut Arc::make_mut(&mut changed_fixture).harness);
+        }
+        changed_fixture
+    }
+
+    /// Makes `harness` as this environment has it.
+    pub(crate) fn change_harness(&self, harness: &mut Harness) {
+        match (&self.change, &mut harness.program) {
+            (EnvironmentChange::Define(define), _) => {
+                let name = macro_name(define);
+                harness.defines.retain(|known| macro_name(known) != name);
+                harness.defines.push(define.clone());
+            }
+            (
+                EnvironmentChange::Variables(variables)
+                | EnvironmentChange::Packages { variables, .. },
+                Some(program),
+            ) => program.env.extend(variables.iter().cloned()),
+            _ => {}
+        }
+    }
+}
+
+/// An id for the environment with `value` on `axis`, 40 digits like those of a commit.
+pub fn hash_environment(axis: &str, value: &str) -> String {
+    let text = format!("{:?}", (axis, value));
+    blake3::hash(text.as_bytes()).to_hex()[..40].to_owned()
+}
+
+/// The variable with Python's folders of packages.
+const SEARCH_PATH: &str = "PYTHONPATH";
+
+/// The name in `NAME` or `NAME=VALUE`.
+fn macro_name(define: &str) -> &str {
+    define.split_once('=').map_or(define, |(name, _)| name)
+}
+
+/// How long a command of an axis may take, and an installation.
+const TIME: Duration = Duration::from_secs(60 * 60);
+
+/// Runs commands with the user's rights, in his environment.
+#[derive(Debug)]
+pub struct UserShell {
+    pub keeper: Keeper,
+    /// The user's environment.
+    pub variables: Vec<(OsString, OsString)>,
+}
+
+/// Makes environments.
+pub struct Workshop<'w> {
+    pub shell: UserShell,
+    pub cache: Cache,
+    /// Finds a C++ compiler as `CXX` names it.
+    pub find_compiler: Box<dyn Fn(&str) -> Result<Compiler, EnvironmentError> + 'w>,
+    /// Hears of work that takes long.
+    pub tell: Box<dyn Fn(&str) + 'w>,
+}
+
+impl Workshop<'_> {
+    /// The values of `axis` on `fixture`, in their order.
+    ///
+    /// # Errors
+    /// [`EnvironmentError`] if the package index does not tell versions.
+    pub fn list_values(
+        &self,
+        axis: &Axis,
+        fixture: &Fixture,
+    ) -> Result<Vec<String>, EnvironmentError> {
+        match (&axis.values, &axis.kind) {
+            (AxisValues::Listed(values), _) => Ok(values.clone()),
+            (AxisValues::Between { first, last }, AxisKind::Package(package)) => {
+                let python = Python::of_program(&self.shell, fixture)?;
+                versions::list_versions(self, &python, package, [first, last])
+            }
+            (AxisValues::Between { .. }, _) => unreachable!("only versions have ranges"),
+        }
+    }
+
+    /// The environment with `value` of `axis` for `fixture`.
+    ///
+    /// # Errors
+    /// [`EnvironmentError`]; it tells whether the value is at fault.
+    pub fn make(
+        &self,
+        axis: &Axis,
+        value: &str,
+        fixture: &Fixture,
+    ) -> Result<Environment, EnvironmentError> {
+        let change = match &axis.kind {
+            AxisKind::Compiler => EnvironmentChange::Compiler((self.find_compiler)(value)?),
+            AxisKind::Define(name) => EnvironmentChange::Define(format!("{name}={value}")),
+            AxisKind::Variable(name) => {
+                EnvironmentChange::Variables(vec![(name.clone(), value.to_owned())])
+            }
+            AxisKind::Command(words) => {
+                let folder = harness_folder(fixture);
+                EnvironmentChange::Variables(command::ask_command(self, words, value, &folder)?)
+            }
+            AxisKind::Package(package) => packages::install_package(self, package, value, fixture)?,
+        };
+        Ok(Environment { axis: axis.name.clone(), value: value.to_owned(), change })
+    }
+}
+
+impl UserShell {
+    /// The user's variable `name`.
+    fn variable(&self, name: &str) -> Option<&OsString> {
+        let variable = self.variables.iter().find(|(known_name, _)| known_name == name);
+        variable.map(|(_, value)| value)
+    }
+
+    /// Runs `words` in the user's environment with `more_variables`, to their end.
+    fn run(
+        &self,
+        words: Vec<OsString>,
+        folder: Option<PathBuf>,
+        more_variables: &[(&str, &str)],
+    ) -> Result<Finished, EnvironmentError> {
+        let name = words[0].to_string_lossy().into_owned();
+        let mut environment = self.variables.clone();
+        let more = more_variables.iter().map(|(name, value)| (name.into(), value.into()));
+        environment.extend(more);
+        let temporary_folders = Vec::new();
+        let program = ForeignProgram { words, environment, folder, temporary_folders, walls: None };
+        let bounds = ProgramBounds {
+            timeout: TIME,
+            address_space_bytes: u64::MAX,
+            tree_memory_bytes: u64::MAX,
+            file_bytes: u64::MAX,
+        };
+        self.keeper.run(&program, &bounds).map_err(|error| match error {
+            KeeperError::Keeper(source) | KeeperError::Program(source) => {
+                EnvironmentError::Start { program: name, source }
+            }
+        })
+    }
+}
+
+/// The folder of the harness of `fixture`.
+fn harness_folder(fixture: &Fixture) -> PathBuf {
+    let folder = fixture.harness.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
+}

@@ -1,0 +1,390 @@
+//! Packages for Python beside the user's own: each set of them in a folder of the cache, to be searched before the
+//! interpreter's own folders.
+//!
+//! pip resolves a version against what the interpreter has, so the folder holds this version and what it needs in other
+//! versions, and nothing else. The interpreter's own environment is read, and never written. A folder works with any
+//! interpreter that the harness names, one of a virtual environment too; an environment of its own would see the packages
+//! of the interpreter behind that, and not those of the user's.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::tail_of;
+use super::{EnvironmentChange, EnvironmentError, SEARCH_PATH, UserShell, Workshop};
+use replay_base::cache::{CacheKind, PACKAGES};
+use replay_base::foreign::Finished;
+use replay_fixture::fixture::Fixture;
+
+/// A package in a version.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct InstalledPackage {
+    name: String,
+    version: String,
+    /// The hash of the file that it was installed from, or where this lies.
+    source: String,
+}
+
+impl fmt::Display for InstalledPackage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.version)
+    }
+}
+
+/// An interpreter with its packages.
+#[derive(Clone, Debug)]
+pub struct Python {
+    word: OsString,
+    folder: PathBuf,
+    /// What it is, and its packages, a line of each.
+    pub description: String,
+}
+
+/// Prints what an interpreter is, and its packages.
+const DESCRIBE: &str = "
+import importlib.metadata, platform, sys
+print(sys.executable)
+print('python', platform.python_version(), sys.implementation.cache_tag, platform.platform())
+known = {}
+for found in importlib.metadata.distributions():
+    name = found.metadata['Name']
+    if name:
+        known.setdefault(name, found.version)
+for name in sorted(known):
+    print(name, known[name])
+";
+/// The lines about the interpreter itself in what it prints.
+const OWN_LINES: usize = 2;
+/// Makes environments with other packages different programs; the program itself does not need it.
+const IDENTITY: &str = "REPLAY_ENVIRONMENT";
+/// Tells the package for Python that a folder of packages is one.
+const FOLDER: &str = "REPLAY_PACKAGES";
+/// How the interpreter of a program may be called.
+const PYTHON: &str = "python";
+/// The beginning of the variables that configure pip.
+const PIP: &str = "PIP_";
+/// Signs of an index out of reach, in pip's words.
+const UNREACHABLE: [&str; 5] = [
+    "(from versions: none)",
+    "Retrying (Retry",
+    "Could not fetch URL",
+    "No space left on device",
+    "Permission denied",
+];
+
+impl Python {
+    /// The interpreter of the program of `fixture`, or `python3` where another program starts.
+    ///
+    /// # Errors
+    /// [`EnvironmentError`] if it does not tell its packages.
+    pub fn of_program(shell: &UserShell, fixture: &Fixture) -> Result<Python, EnvironmentError> {
+        let folder = super::harness_folder(fixture);
+        let program = fixture.harness.program.as_ref();
+        let word = program.and_then(|program| program.words.first()).filter(|word| {
+            let name = Path::new(word).file_name().map(|name| name.to_string_lossy().into_owned());
+            name.is_some_and(|name| name.starts_with(PYTHON))
+        });
+        let word = match word {
+            Some(path) if path.contains('/') => folder.join(path).into(),
+            Some(name) => name.into(),
+            None => format!("{PYTHON}3").into(),
+        };
+        let mut python = Python { word, folder, description: String::new() };
+        let finished = python.run(shell, ["-c", DESCRIBE].map(OsString::from).into())?;
+        python.description = String::from_utf8_lossy(&finished.stdout).into_owned();
+        if !finished.success() {
+            let python = python.name();
+            return Err(EnvironmentError::NoPython { python, tail: tail_of(&finished) });
+        }
+        Ok(python)
+    }
+
+    /// The version of `name`, a package or `python` itself, if it has one.
+    pub fn version_of(&self, name: &str) -> Option<&str> {
+        let own = self.description.lines().skip(1).take(1);
+        let mut known = own.chain(self.packages()).filter_map(|line| line.split_once(' '));
+        let (_, version) = known.find(|(known, _)| plain_name(known) == plain_name(name))?;
+        version.split(' ').next()
+    }
+
+    /// Its packages, as `name version`.
+    pub fn packages(&self) -> impl Iterator<Item = &str> {
+        self.description.lines().skip(OWN_LINES)
+    }
+
+    fn name(&self) -> String {
+        self.word.to_string_lossy().into_owned()
+    }
+
+    fn run(
+        &self,
+        shell: &UserShell,
+        arguments: Vec<OsString>,
+    ) -> Result<Finished, EnvironmentError> {
+        let words = [vec![self.word.clone()], arguments].concat();
+        let quiet = [("PIP_DISABLE_PIP_VERSION_CHECK", "1"), ("PIP_NO_INPUT", "1")];
+        shell.run(words, Some(self.folder.clone()), &quiet)
+    }
+
+    /// Runs its pip with `arguments`, as the user has configured it.
+    pub(super) fn pip(
+        &self,
+        workshop: &Workshop<'_>,
+        arguments: &[&str],
+    ) -> Result<Finished, EnvironmentError> {
+        let words = ["-m", "pip"].iter().chain(arguments).map(OsString::from).collect();
+        let finished = self.run(&workshop.shell, words)?;
+        if String::from_utf8_lossy(&finished.stderr).contains("No module named pip") {
+            return Err(EnvironmentError::NoPip { python: self.name() });
+        }
+        Ok(finished)
+    }
+}
+
+/// A resolved version: what is installed beside the interpreter's own packages.
+#[derive(Serialize, Deserialize)]
+struct Resolved {
+    packages: Vec<InstalledPackage>,
+}
+
+/// `version` of `package` with what it needs, for the program of `fixture`.
+pub(super) fn install_package(
+    workshop: &Workshop<'_>,
+    package: &str,
+    version: &str,
+    fixture: &Fixture,
+) -> Result<EnvironmentChange, EnvironmentError> {
+    let python = Python::of_program(&workshop.shell, fixture)?;
+    let key = resolution_key(workshop, &python, package, version);
+    let known_bytes = workshop.cache.read(CacheKind::Fact, &key);
+    let known: Option<Resolved> = known_bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let requirement = Requirement { workshop, python: &python, package, version };
+    let resolved = match known {
+        Some(resolved) => resolved,
+        None => {
+            let resolved = requirement.resolve()?;
+            let text = serde_json::to_vec(&resolved).expect("packages are plain data");
+            workshop.cache.write(CacheKind::Fact, &key, &text)?;
+            resolved
+        }
+    };
+    let packages = resolved.packages;
+    let digest = blake3::hash(format!("{:?}", (&python.description, &packages)).as_bytes());
+    let mut variables = vec![(IDENTITY.to_owned(), digest.to_hex()[..40].to_owned())];
+    if !packages.is_empty() {
+        let folder = requirement.provide(&packages)?;
+        let program = fixture.harness.program.as_ref();
+        let own = program.and_then(|program| program.env.get(SEARCH_PATH)).cloned();
+        let own = own
+            .or_else(|| Some(workshop.shell.variable(SEARCH_PATH)?.to_string_lossy().into_owned()));
+        let search_path = match own.filter(|own| !own.is_empty()) {
+            Some(own) => format!("{}:{own}", folder.display()),
+            None => folder.display().to_string(),
+        };
+        variables.push((SEARCH_PATH.to_owned(), search_path));
+        variables.push((FOLDER.to_owned(), folder.display().to_string()));
+    }
+    let packages = replace_packages(&python, &packages);
+    Ok(EnvironmentChange::Packages { variables, packages })
+}
+
+/// What `python` has with `replaced` in the place of its own, a line of each.
+fn replace_packages(python: &Python, replaced: &[InstalledPackage]) -> Vec<String> {
+    let is_replaced = |line: &&str| {
+        let name = line.split(' ').next().unwrap_or_default();
+        replaced.iter().any(|package| plain_name(&package.name) == plain_name(name))
+    };
+    let kept = python.packages().filter(|line| !is_replaced(line)).map(str::to_owned);
+    let mut lines: Vec<String> = kept.chain(replaced.iter().map(ToString::to_string)).collect();
+    lines.sort_by_key(|line| line.to_lowercase());
+    lines
+}
+
+/// The name of a package in the one form for all ways to write it.
+fn plain_name(name: &str) -> String {
+    name.to_lowercase().replace(['_', '.'], "-")
+}
+
+/// The key of what pip resolves: the interpreter with its packages, pip's configuration by variables, the version.
+fn resolution_key(
+    workshop: &Workshop<'_>,
+    python: &Python,
+    package: &str,
+    version: &str,
+) -> String {
+    let mut hasher = blake3::Hasher::new_derive_key("replay resolved packages 1");
+    let is_of_pip = |name: &OsString| name.to_string_lossy().starts_with(PIP);
+    let mut configuration: Vec<_> =
+        workshop.shell.variables.iter().filter(|(name, _)| is_of_pip(name)).collect();
+    configuration.sort();
+    hasher
+        .update(format!("{:?}", (&python.description, configuration, package, version)).as_bytes());
+    hasher.finalize().to_hex()[..40].to_owned()
+}
+
+/// A version of a package for an interpreter.
+struct Requirement<'r> {
+    workshop: &'r Workshop<'r>,
+    python: &'r Python,
+    package: &'r str,
+    version: &'r str,
+}
+
+impl Requirement<'_> {
+    /// Asks pip what the interpreter lacks for it.
+    fn resolve(&self) -> Result<Resolved, EnvironmentError> {
+        let Requirement { workshop, package, version, .. } = self;
+        (workshop.tell)(&format!("asking pip for {package} {version}"));
+        let scratch = workshop.cache.scratch()?;
+        let report = scratch.path().join("report.json");
+        let requirement = format!("{package}=={version}");
+        let report_word = report.to_string_lossy();
+        let arguments =
+            ["install", "--quiet", "--dry-run", "--report", &*report_word, &*requirement];
+        let finished = self.python.pip(workshop, &arguments)?;
+        let text = fs::read(&report).unwrap_or_default();
+        match serde_json::from_slice::<PipReport>(&text) {
+            Ok(report) if finished.success() => Ok(report.resolved()),
+            _ => Err(self.failure(&finished)),
+        }
+    }
+
+    /// The folder with `packages`, made if the cache lacks it.
+    fn provide(&self, packages: &[InstalledPackage]) -> Result<PathBuf, EnvironmentError> {
+        let Requirement { workshop, package, version, .. } = self;
+        let interpreter = self.python.description.lines().nth(1).unwrap_or_default();
+        let content = format!("{:?}", (interpreter, packages));
+        let key = blake3::hash(content.as_bytes()).to_hex()[..40].to_owned();
+        let folder = workshop.cache.root().join(PACKAGES).join(key);
+        if folder.is_dir() {
+            // What is used is young.
+            let _ = fs::File::open(&folder)
+                .and_then(|file| file.set_modified(std::time::SystemTime::now()));
+            return Ok(folder);
+        }
+        (workshop.tell)(&format!("installing {package} {version}"));
+        let scratch = workshop.cache.scratch()?;
+        let made = scratch.path().join("packages");
+        let requirements: Vec<String> = packages
+            .iter()
+            .map(|package| format!("{}=={}", package.name, package.version))
+            .collect();
+        let target = made.to_string_lossy();
+        let mut arguments = vec!["install", "--quiet", "--no-deps", "--target", &*target];
+        arguments.extend(requirements.iter().map(String::as_str));
+        let finished = self.python.pip(workshop, &arguments)?;
+        if !finished.success() || !made.is_dir() {
+            return Err(self.failure(&finished));
+        }
+        let around = workshop.cache.root().join(PACKAGES);
+        let moved = fs::create_dir_all(around).and_then(|()| fs::rename(&made, &folder));
+        match moved {
+            // Another process was faster.
+            Err(_) if folder.is_dir() => Ok(folder),
+            Err(source) => {
+                Err(EnvironmentError::File { doing: "keep packages in the cache", source })
+            }
+            Ok(()) => Ok(folder),
+        }
+    }
+
+    fn failure(&self, finished: &Finished) -> EnvironmentError {
+        let printed =
+            [&finished.stderr, &finished.stdout].map(|text| String::from_utf8_lossy(text));
+        let is_unreachable =
+            UNREACHABLE.iter().any(|sign| printed.iter().any(|text| text.contains(sign)));
+        EnvironmentError::Pip {
+            package: self.package.to_owned(),
+            version: self.version.to_owned(),
+            tail: tail_of(finished),
+            is_value_fault: !is_unreachable,
+        }
+    }
+}
+
+/// What pip would install.
+#[derive(Deserialize)]
+struct PipReport {
+    #[serde(default)]
+    install: Vec<PipItem>,
+}
+
+#[derive(Deserialize)]
+struct PipItem {
+    metadata: PipMetadata,
+    #[serde(default)]
+    download_info: PipSource,
+}
+
+#[derive(Deserialize)]
+struct PipMetadata {
+    name: String,
+    version: String,
+}
+
+#[derive(Default, Deserialize)]
+struct PipSource {
+    #[serde(default)]
+    url: String,
+    #[serde(default)]
+    archive_info: PipArchive,
+}
+
+#[derive(Default, Deserialize)]
+struct PipArchive {
+    #[serde(default)]
+    hash: Option<String>,
+}
+
+impl PipReport {
+    fn resolved(self) -> Resolved {
+        let packages = self.install.into_iter().map(|item| InstalledPackage {
+            name: item.metadata.name,
+            version: item.metadata.version,
+            source: item.download_info.archive_info.hash.unwrap_or(item.download_info.url),
+        });
+        let mut packages: Vec<InstalledPackage> = packages.collect();
+        packages.sort();
+        Resolved { packages }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_take_the_place_of_those_with_their_name_however_it_is_written() {
+        let description =
+            "/usr/bin/python3\npython 3.11\nJinja2 3.1\nml_dtypes 0.6.0\nnumpy 2.3.5\n";
+        let python = Python {
+            word: "python3".into(),
+            folder: PathBuf::new(),
+            description: description.into(),
+        };
+        let replaced = InstalledPackage {
+            name: "ml-dtypes".to_owned(),
+            version: "0.4.1".to_owned(),
+            source: String::new(),
+        };
+        let lines = replace_packages(&python, &[replaced]);
+        assert_eq!(lines, ["Jinja2 3.1", "ml-dtypes 0.4.1", "numpy 2.3.5"]);
+    }
+
+    #[test]
+    fn what_pip_would_install_is_read_with_its_hashes() {
+        let report = r#"{"version": "1", "install": [
+            {"metadata": {"name": "numpy", "version": "2.0.1"}, "download_info": {"url": "file:///x/numpy.whl"}},
+            {"metadata": {"name": "ml_dtypes", "version": "0.4.1"},
+             "download_info": {"url": "u", "archive_info": {"hash": "sha256=ab", "hashes": {"sha256": "ab"}}}}]}"#;
+        let resolved = serde_json::from_str::<PipReport>(report).unwrap().resolved();
+        let told: Vec<String> = resolved.packages.iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["ml_dtypes 0.4.1", "numpy 2.0.1"]);
+        assert_eq!(resolved.packages[0].source, "sha256=ab");
+        assert_eq!(resolved.packages[1].source, "file:///x/numpy.whl");
+        assert!(serde_json::from_str::<PipReport>("{}").unwrap().resolved().packages.is_empty());
+    }
+}

@@ -1,0 +1,225 @@
+"""Searches along environments: versions of a package of ours, variables, a command of the user's."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gradreplay import tensors
+
+pytestmark = pytest.mark.skipif("REPLAY" not in os.environ, reason="REPLAY names no program")
+
+PACKAGE = Path(__file__).parents[1] / "src"
+# The fourth version is wrong, and so is the fifth; the second needs an interpreter that is none.
+BODIES = {"1.0": "2 * x", "1.1": "x + x", "1.2": "2 * x", "2.0": "2.5 * x", "2.1": "2.5 * x"}
+
+HARNESS = """\
+program = [{python!r}, "step.py"]
+tree = ["model.py"]
+
+[inputs.x]
+dtype = "f32"
+shape = ["n"]
+
+[outputs.y]
+dtype = "f32"
+shape = ["n"]
+
+[axes]
+tinyloss = "1.0..2"
+
+[axes.scale]
+environment = "SCALE_MODE"
+values = ["plain", "odd"]
+
+[axes.tools]
+set = ["./use-tools", "{{value}}"]
+values = ["a", "b", "c", "broken", "chatty"]
+"""
+STEP = """\
+import gradreplay as replay
+
+@replay.harness(framework="numpy")
+def step(x):
+    from model import scale  # of the revision
+    return {"y": scale(x)}
+
+replay.main()
+"""
+MODEL = """\
+import os
+import numpy as np
+
+def scale(x):
+    y = 2 * x
+    if "LOSS" in os.environ:
+        import tinyloss
+        y = tinyloss.loss(x)
+    if os.environ.get("SCALE_MODE") == "odd" or os.environ.get("TOOLS") == "c":
+        y = 3 * x
+    return y.astype(np.float32)
+"""
+TOOLS = """\
+#!/bin/sh
+case $1 in
+    broken) echo "no such tools" >&2; exit 125 ;;
+    chatty) echo "using $1" ;;
+    *) echo "TOOLS=$1" ;;
+esac
+"""
+
+
+def wheel(folder: Path, version: str, body: str, needs: str = ">=3.8") -> None:
+    """A wheel of the package `tinyloss`."""
+    info = f"tinyloss-{version}.dist-info"
+    metadata = (
+        f"Metadata-Version: 2.1\nName: tinyloss\nVersion: {version}\nRequires-Python: {needs}\n"
+    )
+    files = {
+        "tinyloss/__init__.py": f"def loss(x):\n    return {body}\n",
+        f"{info}/METADATA": metadata,
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: a test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{name},sha256={_digest(text)},{len(text)}\n" for name, text in files.items())
+    files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n"
+    with zipfile.ZipFile(folder / f"tinyloss-{version}-py3-none-any.whl", "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+
+
+def _digest(text: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+
+
+class Site:
+    """A project with a program, a folder of wheels, and a cache of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.wheels = root / "wheels"
+        self.wheels.mkdir()
+        fixture = root / "fixtures/step0"
+        fixture.mkdir(parents=True)
+        (root / "replay.toml").write_text(HARNESS.format(python=sys.executable))
+        (root / "step.py").write_text(STEP)
+        (root / "model.py").write_text(MODEL)
+        (root / "use-tools").write_text(TOOLS)
+        (root / "use-tools").chmod(0o755)
+        (fixture / "fixture.toml").write_text('harness = "../../replay.toml"\n')
+        x = np.linspace(-1, 1, 8, dtype=np.float32)
+        tensors.write(fixture / "inputs.safetensors", {"x": tensors.take("x", x)})
+        git = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org"]
+        for words in (["init", "-q"], ["add", "model.py"], ["commit", "-qm", "A model"]):
+            subprocess.run([*git, *words], cwd=root, check=True, capture_output=True)
+
+    def replay(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Runs the program without a network."""
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("PIP_")},
+            "PIP_NO_INDEX": "1",
+            "PIP_FIND_LINKS": str(self.wheels),
+            "PYTHONPATH": str(PACKAGE),
+            "REPLAY_CACHE_DIR": str(self.root / "cache"),
+            **variables,
+        }
+        command = [os.environ["REPLAY"], *words]
+        return subprocess.run(
+            command, cwd=self.root, env=environment, capture_output=True, text=True
+        )
+
+    def packages(self) -> int:
+        """How many sets of packages the cache holds."""
+        return len(list((self.root / "cache/replay/packages").glob("*")))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def with_loss(site: Site) -> None:
+    """The program uses the package."""
+    text = (site.root / "replay.toml").read_text()
+    text = text.replace("tree =", 'env = { LOSS = "1" }\ntree =')
+    (site.root / "replay.toml").write_text(text)
+
+
+def test_the_wrong_one_of_five_versions_is_found_and_what_is_known_needs_no_index(
+    site: Site,
+) -> None:
+    with_loss(site)
+    for version, body in BODIES.items():
+        wheel(site.wheels, version, body, ">=99" if version == "1.1" else ">=3.8")
+    words = ("bisect", "fixtures/step0", "--over", "tinyloss", "--good", "1.0", "--bad", "2.1")
+    found = site.replay(*words)
+    assert found.returncode == 0, found.stdout + found.stderr
+    first, *rest = found.stdout.splitlines()
+    assert first == "tinyloss 2.0 is the first bad one: in the working tree", found.stdout
+    text = "\n".join(rest)
+    assert "-tinyloss 1.2\n+tinyloss 2.0" in text, found.stdout
+    assert "tinyloss 1.2, the one before it, was tested: identical" in text, found.stdout
+    kept = site.packages()
+    assert 3 <= kept <= 4
+    listed = site.replay("cache")
+    assert f"packages          {kept} entries" in listed.stdout, listed.stdout
+    for file in site.wheels.iterdir():
+        file.unlink()
+    diff = site.replay("diff", "fixtures/step0", "--with", "tinyloss=1.2,2.0")
+    assert diff.returncode == 128 and "pip finds no versions of tinyloss" in diff.stderr
+    harness = site.root / "replay.toml"
+    harness.write_text(harness.read_text().replace('"1.0..2"', '["1.0", "1.2", "2.0", "9.9"]'))
+    diff = site.replay("diff", "fixtures/step0", "--with", "tinyloss=1.2,2.0")
+    assert diff.returncode == 1 and "y" in diff.stdout, diff.stdout + diff.stderr
+    missing = site.replay("diff", "fixtures/step0", "--with", "tinyloss=1.2,9.9")
+    assert missing.returncode == 128, missing.stderr
+    assert "pip cannot install tinyloss 9.9" in missing.stderr, missing.stderr
+    assert "(from versions: none)" in missing.stderr, missing.stderr
+    assert site.replay("cache", "clear").returncode == 0 and site.packages() == 0
+
+
+def test_a_version_that_cannot_be_installed_is_untestable(site: Site) -> None:
+    with_loss(site)
+    wheel(site.wheels, "1.0", "2 * x")
+    wheel(site.wheels, "2.0", "2 * x", needs=">=99")
+    harness = site.root / "replay.toml"
+    harness.write_text(harness.read_text().replace('"1.0..2"', '["1.0", "2.0"]'))
+    diff = site.replay("diff", "fixtures/step0", "--with", "tinyloss=1.0,2.0")
+    assert diff.returncode == 125, diff.stdout + diff.stderr
+    assert "pip cannot install tinyloss 2.0" in diff.stderr, diff.stderr
+
+
+@pytest.mark.parametrize(
+    ("axis", "before", "after"), [("scale", "plain", "odd"), ("tools", "b", "c")]
+)
+def test_a_variable_and_a_users_command_are_axes(
+    site: Site, axis: str, before: str, after: str
+) -> None:
+    first = "a" if axis == "tools" else before
+    words = ("bisect", "fixtures/step0", "--over", axis, "--good", first, "--bad", after)
+    found = site.replay(*words, "--rev", "HEAD")
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert found.stdout.startswith(f"{axis} {after} is the first bad one: at "), found.stdout
+    diff = (
+        site.replay("diff", "fixtures/step0", "--with", f"{axis}={first},{before}")
+        if (first != before)
+        else None
+    )
+    assert diff is None or diff.returncode == 0, diff.stdout + diff.stderr
+
+
+def test_a_command_says_by_125_that_a_value_cannot_be_used_and_prints_variables_alone(
+    site: Site,
+) -> None:
+    broken = site.replay("diff", "fixtures/step0", "--with", "tools=a,broken")
+    assert broken.returncode == 125 and "no such tools" in broken.stderr, broken.stderr
+    chatty = site.replay("diff", "fixtures/step0", "--with", "tools=a,chatty")
+    assert chatty.returncode == 128, chatty.stderr
+    assert "prints a line that is no NAME=VALUE: using chatty" in chatty.stderr, chatty.stderr

@@ -1,0 +1,234 @@
+//! Axes of the harness on the command line: `--with triton=3.5,3.6`, `--over triton`.
+
+use std::sync::Arc;
+
+use ::replay::bisect::{BisectEnds, EnvironmentAxis, SearchTarget};
+use ::replay::environment::{
+    Environment, Python, RecordedVersion, UserShell, Workshop, compare_recorded_versions,
+};
+use ::replay::fixture::Fixture;
+use ::replay::foreign::Keeper;
+use ::replay::harness::{Axis, Harness, find_nearest_word};
+use ::replay::history::SourceSet;
+
+use super::error::{CliResult, CommandError};
+use super::progress::Progress;
+use super::project::{HarnessSources, RequestedRevision};
+use super::session::{Session, own_file};
+
+/// Two values of an axis, as `--with` names them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPair {
+    pub axis: String,
+    /// The trusted value, then the other.
+    pub values: [String; 2],
+}
+
+/// Reads `AXIS=A,B`.
+pub fn parse_pair_arg(text: &str) -> Result<NamedPair, String> {
+    let parts = text.split_once('=').and_then(|(axis, values)| {
+        let (trusted, other) = values.split_once(',')?;
+        (!axis.is_empty() && !trusted.is_empty() && !other.is_empty())
+            .then_some((axis, trusted, other))
+    });
+    let (axis, trusted, other) =
+        parts.ok_or("it names an axis and two of its values: AXIS=A,B".to_owned())?;
+    Ok(NamedPair { axis: axis.to_owned(), values: [trusted, other].map(str::to_owned) })
+}
+
+/// The axis `name` of `harness`.
+pub fn find_axis<'h>(harness: &'h Harness, name: &str) -> CliResult<&'h Axis> {
+    if let Some(axis) = harness.axes.iter().find(|axis| axis.name == name) {
+        return Ok(axis);
+    }
+    let path = harness.path.display();
+    let nearest = find_nearest_word(name, harness.axes.iter().map(|axis| axis.name.as_str()));
+    let suggestion = nearest.map_or(String::new(), |name| format!(", did you mean `{name}`?"));
+    let message = format!("{path} has no axis `{name}`{suggestion}");
+    Err(CommandError::new(message).with_hint(
+        "an axis is a line below [axes] there, such as cxx = [\"g++\", \"clang++\"]: \
+         `replay help environments`",
+    ))
+}
+
+/// What runs commands as the user would.
+pub fn open_user_shell() -> CliResult<UserShell> {
+    let keeper = Keeper::new(&own_file()?);
+    Ok(UserShell { keeper, variables: std::env::vars_os().collect() })
+}
+
+/// The recorded versions of `fixture` beside those of the interpreter of its program; none if it records none, or has no
+/// program.
+pub fn list_recorded_versions(fixture: &Fixture) -> CliResult<Vec<RecordedVersion>> {
+    let (Some(versions), Some(_)) = (&fixture.provenance.versions, &fixture.harness.program) else {
+        return Ok(Vec::new());
+    };
+    let python = Python::of_program(&open_user_shell()?, fixture)?;
+    Ok(compare_recorded_versions(versions, &python))
+}
+
+/// What makes environments in this session.
+pub fn create_workshop(session: &Session) -> CliResult<Workshop<'_>> {
+    let keeper = Keeper::new(&own_file()?);
+    let sandbox = session.settings().sandbox.value.into();
+    let finding_keeper = keeper.with_sandbox(sandbox);
+    Ok(Workshop {
+        shell: open_user_shell()?,
+        cache: session.cache().clone(),
+        find_compiler: Box::new(move |cxx| session.find_compiler(cxx, &finding_keeper)),
+        tell: Box::new(|words| Progress::start().say(words)),
+    })
+}
+
+/// Those of the known `values` of `axis` that the user means by `word`: itself, or the newest release of it.
+fn find_value(axis: &Axis, values: &[String], word: &str) -> CliResult<usize> {
+    if let Some(index) = values.iter().position(|value| value == word) {
+        return Ok(index);
+    }
+    let is_release =
+        |value: &String| value.strip_prefix(word).is_some_and(|rest| rest.starts_with(['.', '+']));
+    values.iter().rposition(is_release).ok_or_else(|| {
+        CommandError::new(format!("`{word}` is no value of the axis `{}`", axis.name))
+            .with_hint(format!("it has {}", values.join(", ")))
+    })
+}
+
+/// The environments of `pair` on `fixture`, the trusted one first.
+pub fn make_pair(
+    workshop: &Workshop<'_>,
+    fixture: &Fixture,
+    pair: &NamedPair,
+) -> CliResult<[Arc<Environment>; 2]> {
+    let axis = find_axis(&fixture.harness, &pair.axis)?;
+    let values = workshop.list_values(axis, fixture)?;
+    let [trusted, other] = pair.values.each_ref().map(|word| {
+        let index = find_value(axis, &values, word)?;
+        CliResult::Ok(Arc::new(workshop.make(axis, &values[index], fixture)?))
+    });
+    Ok([trusted?, other?])
+}
+
+/// A search along an axis, as the command line asks for it.
+pub struct RequestedAxis<'a> {
+    pub axis: &'a str,
+    /// The revision; none for the working tree.
+    pub rev: Option<&'a str>,
+    pub ends: AxisEnds<'a>,
+}
+
+/// The values at the ends of a search.
+#[derive(Clone, Copy)]
+pub enum AxisEnds<'a> {
+    Claimed { good: &'a str, bad: &'a str },
+    Unclaimed { old: &'a str, new: &'a str },
+}
+
+impl<'a> RequestedAxis<'a> {
+    /// The axis to search along for `targets`, and its ends.
+    pub fn open<'s>(
+        &self,
+        session: &'s Session,
+        targets: &[SearchTarget],
+    ) -> CliResult<(EnvironmentAxis<'s>, BisectEnds)> {
+        let first = targets.first().ok_or_else(|| CommandError::new("no fixture was named"))?;
+        let axis = find_axis(&first.subject.fixture.harness, self.axis)?.clone();
+        for target in targets {
+            let harness = &target.subject.fixture.harness;
+            if find_axis(harness, self.axis)? != &axis {
+                let path = harness.path.display();
+                let first_path = first.subject.fixture.harness.path.display();
+                return Err(CommandError::new(format!(
+                    "{path} has another axis `{}` than {first_path}",
+                    self.axis
+                ))
+                .with_hint("search each of them by itself"));
+            }
+        }
+        let workshop = create_workshop(session)?;
+        let subject = first.subject.clone();
+        let values = workshop.list_values(&axis, &subject.fixture)?;
+        let words = match self.ends {
+            AxisEnds::Claimed { good, bad } => [good, bad],
+            AxisEnds::Unclaimed { old, new } => [old, new],
+        };
+        let [first_end, second_end] = words.map(|word| find_value(&axis, &values, word));
+        let (first_end, second_end) = (first_end?, second_end?);
+        if first_end == second_end {
+            return Err(CommandError::new(format!(
+                "both ends are {} {}",
+                self.axis, values[first_end]
+            ))
+            .with_hint(format!("it has {}", values.join(", "))));
+        }
+        // What is missing at an end is said before anything is replayed.
+        for end in [first_end, second_end] {
+            workshop.make(&axis, &values[end], &subject.fixture)?;
+        }
+        let place = self.place_sources(session, targets)?;
+        let name = axis.name.clone();
+        let make = Box::new(move |value: &str| workshop.make(&axis, value, &subject.fixture));
+        let axis = EnvironmentAxis::new(name, values, place, make);
+        let ends = [first_end, second_end].map(|end| vec![axis.commit(end)]);
+        let [first_end, second_end] = ends;
+        let ends = match self.ends {
+            AxisEnds::Claimed { .. } => BisectEnds::Claimed { good: first_end, bad: second_end },
+            AxisEnds::Unclaimed { .. } => BisectEnds::Unclaimed { old: first_end, new: second_end },
+        };
+        Ok((axis, ends))
+    }
+
+    /// The sources of the revision for each of `targets`, and the words for where it is.
+    fn place_sources(
+        &self,
+        session: &Session,
+        targets: &[SearchTarget],
+    ) -> CliResult<(String, Vec<Arc<SourceSet>>)> {
+        let mut place = String::new();
+        let mut sources = Vec::new();
+        for target in targets {
+            let origin = HarnessSources::open(&target.subject.fixture.harness, session.cache())?;
+            let revision = origin.target(self.rev)?;
+            place = describe_place(&revision);
+            sources.push(revision.sources);
+        }
+        Ok((place, sources))
+    }
+}
+
+/// `at 37707d4`, or `in the working tree`.
+pub fn describe_place(revision: &RequestedRevision) -> String {
+    match &revision.commit {
+        Some(commit) => format!("at {} {}", commit.short, commit.subject),
+        None => "in the working tree".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::replay::harness::{AxisKind, AxisValues};
+
+    use super::*;
+
+    #[test]
+    fn a_pair_names_an_axis_and_two_values() {
+        let pair = parse_pair_arg("cxx=g++ -O1,clang++").unwrap();
+        assert_eq!(pair.values, ["g++ -O1", "clang++"]);
+        for wrong in ["triton", "triton=3.2", "=1,2", "triton=,2", "triton=1,"] {
+            assert!(parse_pair_arg(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_named_by_itself_or_by_the_beginning_of_its_newest_release() {
+        let axis = Axis {
+            name: "triton".to_owned(),
+            kind: AxisKind::Package("triton".to_owned()),
+            values: AxisValues::Between { first: "3.2".to_owned(), last: "3.6".to_owned() },
+        };
+        let values = ["3.2.0", "3.5.0", "3.5.1", "3.50.0"].map(str::to_owned);
+        assert_eq!(find_value(&axis, &values, "3.5.0").unwrap(), 1);
+        assert_eq!(find_value(&axis, &values, "3.5").unwrap(), 2);
+        let error = find_value(&axis, &values, "3.4").unwrap_err();
+        insta::assert_snapshot!(format!("{}\n{}", error.message(), error.hints().join("\n")), @"");
+    }
+}
