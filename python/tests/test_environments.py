@@ -24,6 +24,7 @@ BODIES = {"1.0": "2 * x", "1.1": "x + x", "1.2": "2 * x", "2.0": "2.5 * x", "2.1
 HARNESS = """\
 program = [{python!r}, "step.py"]
 tree = ["model.py"]
+preload = ["numpy"]
 
 [inputs.x]
 dtype = "f32"
@@ -128,6 +129,7 @@ class Site:
             "PIP_FIND_LINKS": str(self.wheels),
             "PYTHONPATH": str(PACKAGE),
             "REPLAY_CACHE_DIR": str(self.root / "cache"),
+            "REPLAY_GRADIENTS": "off",
             **variables,
         }
         command = [os.environ["REPLAY"], *words]
@@ -196,23 +198,15 @@ def test_a_version_that_cannot_be_installed_is_untestable(site: Site) -> None:
     assert "pip cannot install tinyloss 2.0" in diff.stderr, diff.stderr
 
 
-@pytest.mark.parametrize(
-    ("axis", "before", "after"), [("scale", "plain", "odd"), ("tools", "b", "c")]
-)
-def test_a_variable_and_a_users_command_are_axes(
-    site: Site, axis: str, before: str, after: str
-) -> None:
-    first = "a" if axis == "tools" else before
-    words = ("bisect", "fixtures/step0", "--over", axis, "--good", first, "--bad", after)
-    found = site.replay(*words, "--rev", "HEAD")
+def test_a_users_command_is_an_axis_and_so_is_a_variable(site: Site) -> None:
+    words = ("bisect", "fixtures/step0", "--over", "tools", "--good", "a", "--bad", "c")
+    found = site.replay(*words, "--on", "bits", "--rev", "HEAD")
     assert found.returncode == 0, found.stdout + found.stderr
-    assert found.stdout.startswith(f"{axis} {after} is the first bad one: at "), found.stdout
-    diff = (
-        site.replay("diff", "fixtures/step0", "--with", f"{axis}={first},{before}")
-        if (first != before)
-        else None
-    )
-    assert diff is None or diff.returncode == 0, diff.stdout + diff.stderr
+    assert found.stdout.startswith("tools c is the first bad one: at "), found.stdout
+    assert "-TOOLS=b\n+TOOLS=c" in found.stdout, found.stdout
+    diff = site.replay("diff", "fixtures/step0", "--with", "scale=plain,odd")
+    assert diff.returncode == 1, diff.stdout + diff.stderr
+    assert "step0 at scale odd in the working tree" in diff.stdout, diff.stdout
 
 
 def test_a_command_says_by_125_that_a_value_cannot_be_used_and_prints_variables_alone(
@@ -223,3 +217,21 @@ def test_a_command_says_by_125_that_a_value_cannot_be_used_and_prints_variables_
     chatty = site.replay("diff", "fixtures/step0", "--with", "tools=a,chatty")
     assert chatty.returncode == 128, chatty.stderr
     assert "prints a line that is no NAME=VALUE: using chatty" in chatty.stderr, chatty.stderr
+
+
+def test_what_a_capture_ran_on_is_shown_beside_what_is_here(site: Site) -> None:
+    fixture = site.root / "fixtures/step0/fixture.toml"
+    assert site.replay("env", "fixtures/step0").stdout == "step0 records no versions\n"
+    versions = f'{{ numpy = "{np.__version__}", tinyloss = "1.0", cuda = "12.9", pip = "0.1" }}'
+    fixture.write_text(f"{fixture.read_text()}[provenance]\nversions = {versions}\n")
+    shown = site.replay("env", "fixtures/step0").stdout.splitlines()
+    assert shown[0] == "step0: 2 of 3 recorded versions are others here", shown
+    assert f"  numpy {np.__version__}" in shown and "  tinyloss 1.0, not installed here" in shown
+    wrong = np.full(8, 7, dtype=np.float32)
+    captured = {"y": tensors.take("y", wrong)}
+    tensors.write(site.root / "fixtures/step0/expected.safetensors", captured)
+    replayed = site.replay("fixtures/step0")
+    assert "captured with pip 0.1, here " in replayed.stdout, replayed.stdout + replayed.stderr
+    assert "tinyloss 1.0, which is not installed here" in replayed.stdout, replayed.stdout
+    doctor = site.replay("doctor")
+    assert "axis          tinyloss: versions of tinyloss by pip " in doctor.stdout, doctor.stdout

@@ -7,13 +7,15 @@ use ::replay::cache::Cache;
 use ::replay::cuda::blas::BlasFiles;
 use ::replay::cuda::sanitizer::{Sanitizer, Tool};
 use ::replay::cuda::{self, LibraryError, Nvrtc, SearchPath, random};
-use ::replay::harness::Harness;
+use ::replay::environment::Python;
+use ::replay::harness::{Axis, AxisKind, AxisValues, Harness};
 use ::replay::history::History;
 use ::replay::process::walls::WallOffer;
 use ::replay::program;
 use ::replay::report::{ReportLine, format_byte_size};
 use anstyle::{AnsiColor, Color, Style};
 
+use super::environments::open_user_shell;
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::out::println;
@@ -71,6 +73,7 @@ pub fn run_doctor(_args: &DoctorArgs, settings: CliResult<Settings>) -> CliResul
     findings.push(check_library("cuRAND", random::find_curand(&folders)));
     findings.push(check_sanitizer(&search));
     findings.extend(own_program(settings));
+    findings.extend(check_axes(settings));
     findings.extend(replaced_history());
     for finding in &findings {
         print_doctor_check(finding);
@@ -237,6 +240,53 @@ fn own_program(settings: &Settings) -> Option<DoctorCheck> {
         Err(error) => (false, error.in_a_line(), join_error_hints(&error)),
     };
     Some(DoctorCheck { what: "program", works, needed: true, detail, advice })
+}
+
+/// The axes of the harness in this folder, as far as they can be used here.
+fn check_axes(settings: &Settings) -> Vec<DoctorCheck> {
+    let Ok(harness) = Harness::load(Path::new(HARNESS)) else { return Vec::new() };
+    harness.axes.iter().map(|axis| check_axis(settings, &harness, axis)).collect()
+}
+
+fn check_axis(settings: &Settings, harness: &Harness, axis: &Axis) -> DoctorCheck {
+    let name = &axis.name;
+    match (&axis.kind, &axis.values) {
+        (AxisKind::Compiler, AxisValues::Listed(values)) => {
+            let find = |value: &String| find_named_compiler(settings, Some(value), None);
+            let (here, absent): (Vec<&String>, Vec<&String>) =
+                values.iter().partition(|value| find(value).is_ok());
+            let words = [(here, "here"), (absent.clone(), "not here")];
+            let words = words.iter().filter(|(values, _)| !values.is_empty());
+            let words: Vec<String> = words
+                .map(|(values, place)| {
+                    let values: Vec<&str> = values.iter().map(|value| value.as_str()).collect();
+                    format!("{} {place}", values.join(", "))
+                })
+                .collect();
+            let detail = format!("{name}: {}", words.join("; "));
+            make_optional_check("axis", absent.is_empty(), detail, None)
+        }
+        (AxisKind::Package(package), _) => {
+            let pip = open_user_shell()
+                .and_then(|shell| Ok(Python::of_program(&shell, harness)?.describe_pip(&shell)?));
+            match pip {
+                Ok(pip) => {
+                    let detail = format!("{name}: versions of {package} by {pip}");
+                    make_optional_check("axis", true, detail, None)
+                }
+                Err(error) => {
+                    let detail = format!("{name}: {}", error.in_a_line());
+                    make_optional_check("axis", false, detail, join_error_hints(&error))
+                }
+            }
+        }
+        (AxisKind::Compiler | AxisKind::Define(_) | AxisKind::Variable(_), _) => {
+            make_optional_check("axis", true, format!("{name}: nothing more is needed"), None)
+        }
+        (AxisKind::Command(words), _) => {
+            make_optional_check("axis", true, format!("{name}: by `{}`", words.join(" ")), None)
+        }
+    }
 }
 
 /// Finds the program of `harness`, and waits for the first word of a staying one.

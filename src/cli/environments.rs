@@ -63,7 +63,7 @@ pub fn list_recorded_versions(fixture: &Fixture) -> CliResult<Vec<RecordedVersio
     let (Some(versions), Some(_)) = (&fixture.provenance.versions, &fixture.harness.program) else {
         return Ok(Vec::new());
     };
-    let python = Python::of_program(&open_user_shell()?, fixture)?;
+    let python = Python::of_program(&open_user_shell()?, &fixture.harness)?;
     Ok(compare_recorded_versions(versions, &python))
 }
 
@@ -229,6 +229,9 @@ mod tests {
         assert_eq!(find_value(&axis, &values, "3.5.0").unwrap(), 1);
         assert_eq!(find_value(&axis, &values, "3.5").unwrap(), 2);
         let error = find_value(&axis, &values, "3.4").unwrap_err();
-        insta::assert_snapshot!(format!("{}\n{}", error.message(), error.hints().join("\n")), @"");
+        insta::assert_snapshot!(format!("{}\n{}", error.message(), error.hints().join("\n")), @"
+        `3.4` is no value of the axis `triton`
+        it has 3.2.0, 3.5.0, 3.5.1, 3.50.0
+        ");
     }
 }

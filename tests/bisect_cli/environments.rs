@@ -34,7 +34,19 @@ fn a_search_along_a_macro_names_the_first_bad_value() {
     let env = with_axes(isolated(), BY_STEP, STEPS);
     let words = ["bisect", "fixtures/tiny", "--over", "step", "--good", "1", "--bad", "4"];
     let run = env.replay(&words);
-    insta::assert_snapshot!(run.text(), @"");
+    assert_eq!(run.code, Some(0), "{}", run.text());
+    insta::assert_snapshot!(run.stdout, @r#"
+    step 3 is the first bad one: in the working tree
+      y diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.25)
+        100 % of bits differ, rel. 0.25, 4 elements beyond noise
+        worst at [2]: 6 -> 7.5, 1572864 x noise, 3145728 ulp
+        error against the trusted shadow: 0 -> 0.25
+        everywhere
+      step 2, the one before it, was tested: identical
+
+    -STEP=2
+    +STEP=3
+    "#);
     let again = env.replay(&[&words[..], &["--format", "json", "--rev", "HEAD"]].concat());
     let lines: Vec<serde_json::Value> =
         again.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
@@ -71,7 +83,19 @@ fn a_comparison_of_two_environments_has_the_words_of_one_of_two_revisions() {
     let diff = env.replay(&["diff", "fixtures/tiny", "--with", "step=2,3", "--rev", "HEAD"]);
     let heading = diff.stdout.replace(&env.repo.git(&["rev-parse", "--short", "HEAD"]), "[HEAD]");
     assert_eq!(diff.code, Some(1), "{}", diff.text());
-    insta::assert_snapshot!(heading, @"");
+    insta::assert_snapshot!(heading, @r#"
+    tiny at step 2 at [HEAD] Name the axes
+    tiny at step 3 at [HEAD] Name the axes
+
+    outputs
+      y  diverged: wrong, not imprecise: the float64 shadow changed too (rel. 0.25)
+         100 % of bits differ, rel. 0.25, 4 elements beyond noise
+         worst at [2]: 6 -> 7.5, 1572864 x noise, 3145728 ulp
+         error against the trusted shadow: 0 -> 0.25
+         everywhere
+
+    diverged: y (wrong)
+    "#);
     let same = env.replay(&["diff", "fixtures/tiny", "--with", "step=1,2"]);
     assert_eq!(same.code, Some(0), "{}", same.text());
     assert!(same.stdout.contains("tiny at step 1 in the working tree"), "{}", same.text());
@@ -122,5 +146,30 @@ fn what_names_no_axis_or_no_value_is_refused_with_those_that_are_there() {
         told(&["--over", "step", "--good", "1", "2", "--bad", "3"]),
         env.replay(&["diff", "fixtures/tiny", "--with", "step=1,9"]).text(),
     ];
-    insta::assert_snapshot!(messages.join("\n").replace(&env.path("").display().to_string(), "[ROOT]/"), @"");
+    insta::assert_snapshot!(messages.join("\n").replace(&env.path("").display().to_string(), "[ROOT]/"), @r#"
+    exit code 128
+    --- stderr
+    error: replay.toml has no axis `stop`, did you mean `step`?
+    hint: an axis is a line below [axes] there, such as cxx = ["g++", "clang++"]: `replay help environments`
+
+    exit code 128
+    --- stderr
+    error: `9` is no value of the axis `step`
+    hint: it has 1, 2, 3, 4, 5, 6
+
+    exit code 128
+    --- stderr
+    error: both ends are step 1
+    hint: it has 1, 2, 3, 4, 5, 6
+
+    exit code 128
+    --- stderr
+    error: --over takes one value at each end
+    hint: `--over step --good A --bad B`, or --old and --new without a claim
+
+    exit code 128
+    --- stderr
+    error: `9` is no value of the axis `step`
+    hint: it has 1, 2, 3, 4, 5, 6
+    "#);
 }

@@ -44,16 +44,6 @@ impl<'a> EnvironmentAxis<'a> {
         EnvironmentAxis { name, values, place, sources, make, made: RefCell::default() }
     }
 
-    /// How many values it has.
-    pub fn len(&self) -> usize {
-        self.values.len()
-    }
-
-    /// Whether it has no values.
-    pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
-    }
-
     /// The commit that stands for the value at `index`.
     pub fn commit(&self, index: usize) -> Commit {
         Commit {

@@ -101,7 +101,7 @@ impl Plan {
     /// A plan of `ids` with these keys, each the child of the one before it, between the first and the last.
     ///
     /// # Errors
-    /// [`BisectError::Graph`], never.
+    /// [`BisectError::Graph`] if the graph is none: a line always is one.
     pub(super) fn in_line(
         ids: Vec<CommitId>,
         keys: HashMap<CommitId, Vec<SourceKey>>,

@@ -1285,6 +1285,8 @@ class NewSources:
     outputs: tuple[Output, ...]
     captured: tuple[KnownCheck, ...]
     captured_at: CaptureRevision | None
+    captured_with: tuple[RecordedVersion, ...]
+    """Where a captured output is missed: the versions of the capture that are others here."""
     oracle: tuple[KnownCheck, ...]
     gradients: tuple[GradientCheck, ...]
     orders: tuple[OrderDependence, ...]
@@ -1546,6 +1548,18 @@ class Parted:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecordedVersion:
+    """A package, as a capture had it and as it is here."""
+
+    name: str
+    """The package, or `python`."""
+    captured: str
+    """Its version when the tensors were captured."""
+    here: str | None
+    """Its version here; null if it is not installed."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RefusedFixture:
     """A fixture that could not be replayed, through no fault of the revision's code."""
 
@@ -1582,6 +1596,8 @@ class Replay:
     outputs: tuple[Output, ...]
     captured: tuple[KnownCheck, ...]
     captured_at: CaptureRevision | None
+    captured_with: tuple[RecordedVersion, ...]
+    """Where a captured output is missed: the versions of the capture that are others here."""
     oracle: tuple[KnownCheck, ...]
     gradients: tuple[GradientCheck, ...]
     orders: tuple[OrderDependence, ...]
@@ -1901,6 +1917,10 @@ class SearchBegun:
     event: Literal["begun"]
     run: RunRecord
     fixtures: tuple[str, ...]
+    axis: SearchedAxis | None
+    """The axis of environments that is searched along, whose values stand for commits; null
+    for a history.
+    """
     bad: tuple[Revision, ...] | None = None
     good: tuple[Revision, ...] | None = None
     new: tuple[Revision, ...] | None = None
@@ -2029,6 +2049,16 @@ class SearchTested:
     fixtures: tuple[TestedFixture, ...]
     candidates_left: int
     rounds_left: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchedAxis:
+    """An axis of environments at one revision."""
+
+    name: str
+    """Its name in `[axes]` of the harness."""
+    place: str
+    """Where the sources come from: `in the working tree`, or `at` a commit."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

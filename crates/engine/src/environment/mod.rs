@@ -155,7 +155,7 @@ impl Workshop<'_> {
         match (&axis.values, &axis.kind) {
             (AxisValues::Listed(values), _) => Ok(values.clone()),
             (AxisValues::Between { first, last }, AxisKind::Package(package)) => {
-                let python = Python::of_program(&self.shell, fixture)?;
+                let python = Python::of_program(&self.shell, &fixture.harness)?;
                 versions::list_versions(self, &python, package, [first, last])
             }
             (AxisValues::Between { .. }, _) => unreachable!("only versions have ranges"),
@@ -179,7 +179,7 @@ impl Workshop<'_> {
                 EnvironmentChange::Variables(vec![(name.clone(), value.to_owned())])
             }
             AxisKind::Command(words) => {
-                let folder = harness_folder(fixture);
+                let folder = harness_folder(&fixture.harness);
                 EnvironmentChange::Variables(command::ask_command(self, words, value, &folder)?)
             }
             AxisKind::Package(package) => packages::install_package(self, package, value, fixture)?,
@@ -222,9 +222,9 @@ impl UserShell {
     }
 }
 
-/// The folder of the harness of `fixture`.
-fn harness_folder(fixture: &Fixture) -> PathBuf {
-    let folder = fixture.harness.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+/// The folder of `harness`.
+fn harness_folder(harness: &Harness) -> PathBuf {
+    let folder = harness.path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }

@@ -18,6 +18,7 @@ use super::{EnvironmentChange, EnvironmentError, SEARCH_PATH, UserShell, Worksho
 use replay_base::cache::{CacheKind, PACKAGES};
 use replay_base::foreign::Finished;
 use replay_fixture::fixture::Fixture;
+use replay_fixture::harness::Harness;
 
 /// A package in a version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -76,13 +77,13 @@ const UNREACHABLE: [&str; 5] = [
 ];
 
 impl Python {
-    /// The interpreter of the program of `fixture`, or `python3` where another program starts.
+    /// The interpreter of the program of `harness`, or `python3` where another program starts.
     ///
     /// # Errors
     /// [`EnvironmentError`] if it does not tell its packages.
-    pub fn of_program(shell: &UserShell, fixture: &Fixture) -> Result<Python, EnvironmentError> {
-        let folder = super::harness_folder(fixture);
-        let program = fixture.harness.program.as_ref();
+    pub fn of_program(shell: &UserShell, harness: &Harness) -> Result<Python, EnvironmentError> {
+        let folder = super::harness_folder(harness);
+        let program = harness.program.as_ref();
         let word = program.and_then(|program| program.words.first()).filter(|word| {
             let name = Path::new(word).file_name().map(|name| name.to_string_lossy().into_owned());
             name.is_some_and(|name| name.starts_with(PYTHON))
@@ -113,6 +114,20 @@ impl Python {
     /// Its packages, as `name version`.
     pub fn packages(&self) -> impl Iterator<Item = &str> {
         self.description.lines().skip(OWN_LINES)
+    }
+
+    /// What its pip says that it is, such as `pip 23.2.1 from ...`.
+    ///
+    /// # Errors
+    /// [`EnvironmentError`] if it has none.
+    pub fn describe_pip(&self, shell: &UserShell) -> Result<String, EnvironmentError> {
+        let finished = self.run(shell, ["-m", "pip", "--version"].map(OsString::from).into())?;
+        let printed = String::from_utf8_lossy(&finished.stdout).trim().to_owned();
+        if finished.success() {
+            Ok(printed)
+        } else {
+            Err(EnvironmentError::NoPip { python: self.name() })
+        }
     }
 
     fn name(&self) -> String {
@@ -157,7 +172,7 @@ pub(super) fn install_package(
     version: &str,
     fixture: &Fixture,
 ) -> Result<EnvironmentChange, EnvironmentError> {
-    let python = Python::of_program(&workshop.shell, fixture)?;
+    let python = Python::of_program(&workshop.shell, &fixture.harness)?;
     let key = resolution_key(workshop, &python, package, version);
     let known_bytes = workshop.cache.read(CacheKind::Fact, &key);
     let known: Option<Resolved> = known_bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
