@@ -161,7 +161,7 @@ def test_the_wrong_one_of_five_versions_is_found_and_what_is_known_needs_no_inde
     for version, body in BODIES.items():
         wheel(site.wheels, version, body, ">=99" if version == "1.1" else ">=3.8")
     words = ("bisect", "fixtures/step0", "--over", "tinyloss", "--good", "1.0", "--bad", "2.1")
-    found = site.replay(*words)
+    found = site.replay(*words, "--on", "bits")
     assert found.returncode == 0, found.stdout + found.stderr
     first, *rest = found.stdout.splitlines()
     assert first == "tinyloss 2.0 is the first bad one: in the working tree", found.stdout
@@ -231,7 +231,9 @@ def test_what_a_capture_ran_on_is_shown_beside_what_is_here(site: Site) -> None:
     captured = {"y": tensors.take("y", wrong)}
     tensors.write(site.root / "fixtures/step0/expected.safetensors", captured)
     replayed = site.replay("fixtures/step0")
-    assert "captured with pip 0.1, here " in replayed.stdout, replayed.stdout + replayed.stderr
-    assert "tinyloss 1.0, which is not installed here" in replayed.stdout, replayed.stdout
+    assert "pip 0.1, here " in replayed.stdout, replayed.stdout + replayed.stderr
+    assert "captured with tinyloss 1.0, which is not installed here" in replayed.stdout, (
+        replayed.stdout
+    )
     doctor = site.replay("doctor")
     assert "axis          tinyloss: versions of tinyloss by pip " in doctor.stdout, doctor.stdout

@@ -132,12 +132,15 @@ pub struct UserShell {
     pub variables: Vec<(OsString, OsString)>,
 }
 
+/// Finds a C++ compiler by its words.
+pub type FindCompiler<'w> = dyn Fn(&str) -> Result<Compiler, EnvironmentError> + 'w;
+
 /// Makes environments.
 pub struct Workshop<'w> {
     pub shell: UserShell,
     pub cache: Cache,
     /// Finds a C++ compiler as `CXX` names it.
-    pub find_compiler: Box<dyn Fn(&str) -> Result<Compiler, EnvironmentError> + 'w>,
+    pub find_compiler: Box<FindCompiler<'w>>,
     /// Hears of work that takes long.
     pub tell: Box<dyn Fn(&str) + 'w>,
 }
