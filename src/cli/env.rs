@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use ::replay::environment::RecordedVersion;
 use ::replay::report::ReportLine;
 
+use super::completions::fixture_completer;
 use super::environments::list_recorded_versions;
 use super::error::{CliResult, CommandError};
 use super::exit;
@@ -16,7 +17,7 @@ use super::out::println;
 #[derive(Debug, clap::Args)]
 pub struct EnvArgs {
     /// Folders of captured tensors
-    #[arg(required = true, value_name = "FIXTURE")]
+    #[arg(required = true, value_name = "FIXTURE", add = fixture_completer())]
     fixtures: Vec<PathBuf>,
 }
 
