@@ -7,9 +7,10 @@ use super::numbers::{
 use super::spans::{ReportLine, Text};
 use super::style::{BOLD, DIM, GREEN, RED, YELLOW};
 use super::text::render_replay_heading;
+use replay_engine::judge::{Finding, FindingKind};
 use replay_fixture::fixture::SimpleValues;
 use replay_search::{SizeRule, TestAnswer};
-use replay_shrink::{CutEnd, CutReport, Finding, FindingKind, ShrinkAnswer, ShrunkSize, TriedCut};
+use replay_shrink::{CutEnd, CutReport, ShrinkAnswer, ShrunkSize, TriedCut};
 
 /// What became of one fixture.
 pub struct ShrinkEntry<'a> {

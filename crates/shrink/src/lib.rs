@@ -1,15 +1,15 @@
 //! The work of `replay shrink`: a captured fixture cut to the smallest one with its finding.
 //!
 //! Each try is a fixture of its own in a temporary folder, replayed like any other. [`search`](replay_search) names the
-//! cuts, [`fixture`](replay_fixture::fixture) makes them, and a [`Finding`] says whether a try still shows the defect.
+//! cuts, [`fixture`](replay_fixture::fixture) makes them, and a [`Finding`](replay_engine::judge::Finding) says
+//! whether a try still shows the defect.
 #![deny(unreachable_pub)]
 #![deny(unsafe_code)]
 
-mod finding;
+mod judged;
 mod shrink;
 mod values;
 
-pub use finding::{Finding, FindingKind};
 pub use shrink::{
     CutEnd, CutReport, FixtureShrinker, ShrinkAnswer, ShrinkError, ShrunkSize, TriedCut,
     TryListener,

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use crate::finding::{Finding, FindingKind, Judged, find_worst, is_out_of_bounds, judge_findings};
+use crate::judged::{Judged, find_worst, is_finding_kept, is_out_of_bounds, judge_findings};
 use crate::values::{ElementHalves, list_simple_values};
 use replay_base::cache::CacheError;
 use replay_engine::backend::ReplayError;
+use replay_engine::judge::{Finding, FindingKind};
 use replay_engine::trial::{AccessCheck, Lab, Subject};
 use replay_fixture::fixture::{CutInput, Cuttable, Fixture, FixtureError, InputCut, SimpleValues};
 use replay_history::SourceSet;
@@ -454,7 +455,8 @@ impl CutSearch<'_, '_, '_> {
             Judged::Findings(findings) => findings,
         };
         let mut alike = findings.iter().filter(|finding| self.finding.is_like(finding));
-        let Some(kept) = alike.find(|finding| self.finding.is_kept_by(finding)).cloned() else {
+        let Some(kept) = alike.find(|finding| is_finding_kept(&self.finding, finding)).cloned()
+        else {
             let failure = findings.iter().find_map(|finding| match &finding.kind {
                 FindingKind::Failed(kind) => Some(format!("the replay fails: {kind}")),
                 _ => None,

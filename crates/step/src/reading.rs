@@ -5,12 +5,11 @@ use std::time::Duration;
 use super::order::StepPart;
 use replay_engine::backend::ReplayError;
 use replay_engine::judge::{
-    GradientCheck, GradientVerdict, KnownCheck, Verdict, check_captured, check_gradients_within,
-    judge_trial,
+    Finding, GradientCheck, GradientVerdict, KnownCheck, Verdict, check_captured,
+    check_gradients_within, judge_trial,
 };
 use replay_engine::trial::{Failure, Status, Trial};
 use replay_fixture::fixture::Fixture;
-use replay_shrink::{Finding, FindingKind};
 
 /// How long the gradients of one call are checked, unless the user says otherwise.
 const GRADIENT_TIME: Duration = Duration::from_secs(30);
@@ -201,9 +200,8 @@ fn read_failures<'f>(
                 .all(|output| direction_of(output, part, trial.fixture()) == Direction::Backward);
         let direction = if is_backward { Direction::Backward } else { Direction::Forward };
         verdicts.note(direction, Verdict::Failed);
-        let kind = FindingKind::Failed(failure.kind().to_owned());
-        let finding = Finding { kind, output: None, distance: 0.0, place: Vec::new() };
-        findings.push(PartFinding { direction, kind: PartFindingKind::Replayed(finding) });
+        let kind = PartFindingKind::Replayed(Finding::of_failure(failure));
+        findings.push(PartFinding { direction, kind });
     }
     PartReading::replayed(findings, verdicts)
 }

@@ -6,6 +6,7 @@
 //! the machine below it.
 
 mod accesses;
+mod finding;
 mod gradcheck;
 mod gradient_budget;
 mod gradient_story;
@@ -46,6 +47,7 @@ pub use self::accesses::{
     AccessStory, Accesses, JudgedAccess, TrustedReplay, UncheckedSide, check_accesses_on_both,
     check_trial_accesses,
 };
+pub use self::finding::{Finding, FindingKind};
 pub use self::gradcheck::{
     GradientCheck, GradientPlace, GradientVerdict, StraightThrough, check_gradients,
     check_gradients_within,

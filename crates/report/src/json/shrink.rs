@@ -8,8 +8,9 @@ use crate::shrink::{
 };
 use crate::{Revision, RunRecord};
 use replay_base::summary::Number;
+use replay_engine::judge::Finding;
 use replay_search::TestAnswer;
-use replay_shrink::{CutEnd, CutReport, Finding, ShrinkAnswer, ShrunkSize};
+use replay_shrink::{CutEnd, CutReport, ShrinkAnswer, ShrunkSize};
 
 /// The version of the document; it grows when a field changes its meaning or goes.
 const SCHEMA: &str = "replay-shrink/1";
