@@ -7,12 +7,14 @@ use ::replay::fixture::{Fixture, InputCut, NewTensor, write_file};
 use ::replay::harness::find_nearest_word;
 use ::replay::judge::ensure_evidence_room;
 use ::replay::report::{
-    Revision, StepEntry, StepVerdict, render_step_html, render_step_json, render_step_text,
+    OtherRun, Revision, StepBeside, StepEntry, StepVerdict, render_step_html, render_step_json,
+    render_step_text,
 };
 use ::replay::step::{
     PartFinding, PartFindingKind, PartReading, StepOrder, StepPart, find_blames, read_part,
-    read_part_beside,
+    read_part_beside, read_part_of_runs,
 };
+use globset::{Glob, GlobMatcher};
 use indexmap::IndexMap;
 
 use super::completions::{fixture_completer, revision_completer};
@@ -40,11 +42,15 @@ pub struct StepArgs {
     /// A trusted revision: each module is compared with its own there, from the same captured inputs
     #[arg(short, long, value_name = "REV", add = revision_completer())]
     against: Option<String>,
+    /// A captured step of a trusted run: the captured tensors of both are compared, call by call, in the noise of
+    /// the code of --rev on the inputs of each
+    #[arg(long, value_name = "STEP", conflicts_with = "against")]
+    against_run: Option<PathBuf>,
     /// Replay these modules alone; a pattern such as 'layers.*.attn' names several
     #[arg(long, value_name = "MODULE")]
     module: Vec<String>,
     /// Write this module as a fixture of its own, with its tensors, and replay nothing
-    #[arg(long, value_name = "MODULE", conflicts_with_all = ["rev", "against", "module"])]
+    #[arg(long, value_name = "MODULE", conflicts_with_all = ["rev", "against", "against_run", "module"])]
     extract: Option<String>,
     /// The folder of the extracted fixture; it must not be there [default: STEP-MODULE]
     #[arg(short, long, value_name = "DIR", requires = "extract")]
@@ -63,11 +69,14 @@ Examples:
                                        backward that is not that of its own forward
   replay step fixtures/step0 --rev BAD --against GOOD
                                        the first module in which two revisions part
+  replay step fixtures/tuesday --against-run fixtures/monday
+                                       the first module in which two runs part
   replay step fixtures/step0 --extract layers.3.attn -o fixtures/attn
                                        that module as a fixture, for `replay bisect`
 
 Each call of a module begins from its captured inputs, so a finding is the module's own. A module that
-holds another one with a finding is told to be a consequence of it.";
+holds another one with a finding is told to be a consequence of it. So is one whose outputs differ from
+those of another run as its code gives them from other inputs.";
 
 /// Reads the modules of a step one after the other.
 pub fn run_step(args: &StepArgs, session: &Session) -> CliResult<u8> {
@@ -81,7 +90,12 @@ pub fn run_step(args: &StepArgs, session: &Session) -> CliResult<u8> {
     if args.format == Format::Text {
         run_record::print_record_head(&[]);
     }
-    let mut reader = StepReader { args, session, revision: None, trusted: None };
+    let other = match &args.against_run {
+        Some(run) => Some(load_other_run(run, &order, &args.module)?),
+        None => None,
+    };
+    let other = other.as_ref();
+    let mut reader = StepReader { args, session, other, revision: None, trusted: None };
     let readings = order
         .parts
         .iter()
@@ -93,14 +107,18 @@ pub fn run_step(args: &StepArgs, session: &Session) -> CliResult<u8> {
         fixture: &fixture,
         order: &order,
         revision: reader.revision.as_ref(),
-        trusted: reader.trusted.as_ref(),
+        beside: match other {
+            Some(other) => StepBeside::Run(OtherRun { fixture: &other.name, order: &other.order }),
+            None if args.against.is_some() => StepBeside::Revision(reader.trusted.as_ref()),
+            None => StepBeside::Captured,
+        },
         readings: &readings,
         blames: &blames,
     };
     match args.format {
         Format::Text => {
             print!("{}", render_step_text(&entry));
-            print_next_commands(args, &entry, session);
+            print_next_commands(args, &entry, session)?;
         }
         format => println!("{}", format_step(format, &entry)),
     }
@@ -126,34 +144,63 @@ fn load_order(step: &Path) -> CliResult<StepOrder> {
     })
 }
 
-/// The parts that `patterns` name, with those around them that are named, too.
-fn choose_parts(mut order: StepOrder, patterns: &[String]) -> CliResult<StepOrder> {
-    if patterns.is_empty() {
-        return Ok(order);
+/// The step of a trusted run.
+struct TrustedRun {
+    path: PathBuf,
+    /// The folder, as the user named it.
+    name: String,
+    order: StepOrder,
+}
+
+/// The step in the folder `path`, which has a call in common with `order`.
+fn load_other_run(path: &Path, order: &StepOrder, patterns: &[String]) -> CliResult<TrustedRun> {
+    let other = keep_parts(load_order(path)?, &compile_patterns(patterns)?);
+    let name = path.display().to_string();
+    if !order.parts.iter().any(|part| other.find(&part.folder).is_some()) {
+        return Err(CommandError::new(format!("{name} has none of the calls of this step"))
+            .with_hint("calls are the same that have the same folder"));
     }
-    let mut is_chosen = vec![false; order.parts.len()];
-    for pattern in patterns {
-        let matcher = globset::Glob::new(pattern).map_err(|error| {
-            CommandError::new(format!("`{pattern}` is no pattern of modules: {}", error.kind()))
-        })?;
-        let matcher = matcher.compile_matcher();
-        let fits: Vec<bool> =
-            order.parts.iter().map(|part| matcher.is_match(&part.folder)).collect();
-        if !fits.contains(&true) {
+    Ok(TrustedRun { path: path.to_owned(), name, order: other })
+}
+
+/// The parts that `patterns` name, with those around them that are named, too.
+fn choose_parts(order: StepOrder, patterns: &[String]) -> CliResult<StepOrder> {
+    let matchers = compile_patterns(patterns)?;
+    for (matcher, pattern) in matchers.iter().zip(patterns) {
+        if !order.parts.iter().any(|part| matcher.is_match(&part.folder)) {
             return Err(no_such_module(&order, pattern));
         }
-        is_chosen.iter_mut().zip(fits).for_each(|(is_chosen, fits)| *is_chosen |= fits);
     }
-    let places: Vec<usize> = (0..order.parts.len()).filter(|place| is_chosen[*place]).collect();
+    Ok(keep_parts(order, &matchers))
+}
+
+fn compile_patterns(patterns: &[String]) -> CliResult<Vec<GlobMatcher>> {
+    let compile = |pattern: &String| {
+        let glob = Glob::new(pattern).map_err(|error| {
+            CommandError::new(format!("`{pattern}` is no pattern of modules: {}", error.kind()))
+        })?;
+        Ok(glob.compile_matcher())
+    };
+    patterns.iter().map(compile).collect()
+}
+
+/// The parts that one of `matchers` fits; all if there are none.
+fn keep_parts(mut order: StepOrder, matchers: &[GlobMatcher]) -> StepOrder {
+    if matchers.is_empty() {
+        return order;
+    }
+    let is_kept = |place: &usize| {
+        matchers.iter().any(|matcher| matcher.is_match(&order.parts[*place].folder))
+    };
+    let places: Vec<usize> = (0..order.parts.len()).filter(is_kept).collect();
     let mut parts = Vec::with_capacity(places.len());
     for &place in &places {
         let mut part = order.parts[place].clone();
-        let around = places.iter().rposition(|outer| order.holds(*outer, place));
-        part.inside = around;
+        part.inside = places.iter().rposition(|outer| order.holds(*outer, place));
         parts.push(part);
     }
     order.parts = parts;
-    Ok(order)
+    order
 }
 
 fn no_such_module(order: &StepOrder, word: &str) -> CommandError {
@@ -168,8 +215,8 @@ fn no_such_module(order: &StepOrder, word: &str) -> CommandError {
 }
 
 /// The commands to go on with, below the answer.
-fn print_next_commands(args: &StepArgs, entry: &StepEntry<'_>, session: &Session) {
-    let Some(first) = entry.first_of_all() else { return };
+fn print_next_commands(args: &StepArgs, entry: &StepEntry<'_>, session: &Session) -> CliResult<()> {
+    let Some(first) = entry.first_of_all() else { return Ok(()) };
     let name = entry.order.name(first);
     let part = args.step.join(name);
     let part = part.display();
@@ -178,7 +225,15 @@ fn print_next_commands(args: &StepArgs, entry: &StepEntry<'_>, session: &Session
         |finding: &PartFinding| matches!(finding.kind, PartFindingKind::NotAsCaptured { .. });
     let backend = session.backend_option();
     println!();
+    let commits = match &args.against_run {
+        Some(other) => find_other_commits(&args.step.join(name), &other.join(name))?,
+        None => None,
+    };
     match &args.against {
+        None if let Some((good, bad)) = commits => {
+            println!("replay bisect {part} --good {good} --bad {bad}{backend}");
+        }
+        None if args.against_run.is_some() => println!("replay {part}{backend}"),
         Some(good) => println!("replay bisect {part} --good {good} --bad {rev}{backend}"),
         // No commit is at fault: the code gives something else than it gave in the training.
         None if entry.readings[first].findings.iter().all(is_captured) => {
@@ -187,12 +242,25 @@ fn print_next_commands(args: &StepArgs, entry: &StepEntry<'_>, session: &Session
         None => println!("replay bisect {part} --good GOOD --bad {rev} --on gradient{backend}"),
     }
     println!("replay step {} --extract {name}", args.step.display());
+    Ok(())
+}
+
+/// The commits of the trusted call and of this one, where the runs had different ones.
+fn find_other_commits(this: &Path, trusted: &Path) -> CliResult<Option<(String, String)>> {
+    let commit = |path: &Path| -> CliResult<Option<String>> {
+        let named = Fixture::load(path)?.provenance.commit;
+        Ok(named.map(|id| id.chars().take(10).collect()))
+    };
+    let commits = commit(trusted)?.zip(commit(this)?);
+    Ok(commits.filter(|(good, bad)| good != bad))
 }
 
 /// Reads the parts of a step.
 struct StepReader<'a> {
     args: &'a StepArgs,
     session: &'a Session,
+    /// The trusted run, if it is compared with one.
+    other: Option<&'a TrustedRun>,
     /// What the revisions are, once a part has named them.
     revision: Option<Revision>,
     trusted: Option<Revision>,
@@ -201,6 +269,9 @@ struct StepReader<'a> {
 impl StepReader<'_> {
     fn read(&mut self, part: &StepPart) -> CliResult<PartReading> {
         let path = self.args.step.join(&part.folder);
+        if self.other.is_some_and(|other| other.order.find(&part.folder).is_none()) {
+            return Ok(PartReading::alone());
+        }
         let progress = Progress::start();
         let project = Project::open(&path, self.session.cache())?;
         let target = project.target(self.args.rev.as_deref())?;
@@ -208,6 +279,12 @@ impl StepReader<'_> {
         self.revision = target.commit.clone().map(Revision::from);
         let lab = self.session.lab_for(project.harness())?;
         let trial = lab.trial(&project.subject, &target.sources);
+        if let Some(other) = self.other {
+            let base = Project::open(&other.path.join(&part.folder), self.session.cache())?;
+            let base_target = base.target(self.args.rev.as_deref())?;
+            let base = lab.trial(&base.subject, &base_target.sources);
+            return Ok(read_part_of_runs(&base, &trial, part)?);
+        }
         let Some(against) = &self.args.against else {
             ensure_evidence_room(&trial, false)?;
             return Ok(read_part(&trial, part, is_captured_code(&project, &target)?)?);

@@ -3,6 +3,8 @@
 
 use std::fs;
 
+use replay::tensor::DType;
+
 use crate::common::env::{Run, TestEnv};
 
 const RIGHT: &str = "__global__ void twice(const float* x, float* y, int n)\n\
@@ -16,27 +18,42 @@ fn part(folder: &str, inside: &str) -> String {
     format!("[[parts]]\nfolder = \"{folder}\"\nmodule = \"{folder}\"\nkind = \"Twice\"\n{inside}\n")
 }
 
+/// A call of a module: its folder, what it is given, and what was captured.
+type Call<'a> = (&'a str, &'a [f32], &'a [f32]);
+
+/// Writes the fixtures of `calls` into `step`; the first holds the others.
+fn write_step(env: &TestEnv, step: &str, calls: &[Call<'_>], left_out: &str) {
+    let parts: String = calls
+        .iter()
+        .enumerate()
+        .map(|(place, (folder, ..))| part(folder, if place == 0 { "" } else { "inside = 0" }))
+        .collect();
+    let left_out = format!(
+        "[[left_out]]\nmodule = \"{left_out}\"\nreason = \"it was not called in the step\"\n"
+    );
+    env.repo.write(
+        &format!("{step}/step.toml"),
+        format!("model = \"lm\"\nstep = 7\n{parts}{left_out}"),
+    );
+    for (name, input, output) in calls {
+        let folder = env.path(&format!("{step}/{name}"));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("fixture.toml"), "harness = \"../../../replay.toml\"\n").unwrap();
+        let write = |file: &str, tensor: &str, values: &[f32]| {
+            let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            let tensors = [(tensor, DType::F32, &[values.len()][..], &bytes[..])];
+            replay::fixture::write_file(&folder.join(file), &tensors, &[]).unwrap();
+        };
+        write("inputs.safetensors", "x", input);
+        write("expected.safetensors", "y", output);
+    }
+}
+
 /// A step `fixtures/s` of a model with a layer in it, each with its captured output.
 fn with_step(outputs: [[f32; 4]; 2]) -> TestEnv {
     let env = TestEnv::new().with_kernel(RIGHT, CALL);
-    let parts = [part("model", ""), part("layer", "inside = 0")].concat();
-    let left_out = "[[left_out]]\nmodule = \"drop\"\nreason = \"it was not called in the step\"\n";
-    env.repo.write("fixtures/s/step.toml", format!("model = \"lm\"\nstep = 7\n{parts}{left_out}"));
-    for (name, output) in ["model", "layer"].into_iter().zip(outputs) {
-        let bytes = |values: [f32; 4]| -> Vec<u8> {
-            values.iter().flat_map(|value| value.to_le_bytes()).collect()
-        };
-        let folder = env.path(&format!("fixtures/s/{name}"));
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("fixture.toml"), "harness = \"../../../replay.toml\"\n").unwrap();
-        let f32 = replay::tensor::DType::F32;
-        let write = |file: &str, tensor: &str, values| {
-            let tensors = [(tensor, f32, &[4][..], &bytes(values)[..])];
-            replay::fixture::write_file(&folder.join(file), &tensors, &[]).unwrap();
-        };
-        write("inputs.safetensors", "x", [0.0, 0.0, 0.0, 0.0]);
-        write("expected.safetensors", "y", output);
-    }
+    let calls = [("model", &ZEROS[..], &outputs[0][..]), ("layer", &ZEROS[..], &outputs[1][..])];
+    write_step(&env, "fixtures/s", &calls, "drop");
     env
 }
 
@@ -125,6 +142,111 @@ fn the_module_in_which_two_revisions_part_is_named() {
 }
 
 #[test]
+fn the_module_in_which_two_runs_part_is_named_and_what_follows_its_inputs_is_not() {
+    let env = TestEnv::new().with_kernel(RIGHT, CALL);
+    let [ones, twos, fours]: [&[f32]; 3] = [&[1.0; 4], &[2.0; 4], &[4.0; 4]];
+    let [odd, after]: [&[f32]; 2] = [&[3.0; 4], &[6.0; 4]];
+    let monday = [("model", ones, twos), ("first", ones, twos), ("last", twos, fours)];
+    write_step(&env, "fixtures/monday", &monday, "drop");
+    let tuesday = [("model", ones, twos), ("first", ones, odd), ("last", odd, after)];
+    write_step(&env, "fixtures/tuesday", &tuesday, "drop");
+    let words = "fixtures/tuesday --against-run fixtures/monday";
+    insta::assert_snapshot!(step(&env, words).text(), @r"
+    exit code 1
+    --- stdout
+    fixtures/tuesday: step 7 of lm, 3 calls of modules, against step 7 in fixtures/monday, with the noise of the working tree
+
+      module   forward             backward
+      model    identical           -
+        first  parts               -         found
+        last   follows its inputs  -
+
+    findings
+      first  Twice
+        y parts from that of fixtures/monday, 2097152 x noise; the code gives that of fixtures/monday
+
+    left out
+      drop  it was not called in the step
+
+    found: first: y parts from that of fixtures/monday, 2097152 x noise; the code gives that of fixtures/monday
+
+    replay fixtures/tuesday/first
+    replay step fixtures/tuesday --extract first
+    ");
+    let json = step(&env, &format!("{words} --format json --report told.html"));
+    let document: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(document["first_forward"], 1);
+    assert_eq!(document["against_run"]["fixture"], "fixtures/monday");
+    let last = &document["parts"][2];
+    assert_eq!(
+        (&last["blame"], &last["forward"]),
+        (&"follows_inputs".into(), &"follows its inputs".into())
+    );
+    assert!(last["forward_distance"].as_f64().unwrap() > 8.0);
+    let page = fs::read_to_string(env.path("told.html")).unwrap();
+    let [findings, tree] = ["<h2>Findings</h2>", "class=\"tree\""].map(|text| page.find(text));
+    assert!(findings.unwrap() < tree.unwrap());
+    assert!(page.contains("<li class=\"part own\" id=\"part-1\">"));
+    assert!(page.contains("<li class=\"part muted\" id=\"part-2\">"));
+    // One run beside itself.
+    let same = step(&env, "fixtures/monday --against-run fixtures/monday").text();
+    assert!(
+        same.contains("well: no module differs beyond noise from that of fixtures/monday"),
+        "{same}"
+    );
+}
+
+#[test]
+fn what_two_runs_do_not_have_in_common_is_said_and_does_not_fail() {
+    let env = TestEnv::new().with_kernel(RIGHT, CALL);
+    let [two, three]: [&[f32]; 2] = [&[0.0; 2], &[0.0; 3]];
+    let monday = [("model", two, two), ("a", two, two), ("b", two, two), ("drop", two, two)];
+    write_step(&env, "fixtures/monday", &monday, "new");
+    let tuesday = [("model", three, three), ("b", two, two), ("a", two, two), ("new", two, two)];
+    write_step(&env, "fixtures/tuesday", &tuesday, "drop");
+    let words = "fixtures/tuesday --against-run fixtures/monday";
+    insta::assert_snapshot!(step(&env, words).text(), @r"
+    exit code 0
+    --- stdout
+    fixtures/tuesday: step 7 of lm, 4 calls of modules, against step 7 in fixtures/monday, with the noise of the working tree
+
+      module  forward         backward
+      model   not comparable  -
+        b     identical       -
+        a     identical       -
+        new   only here       only here
+
+    left out
+      drop  it was not called in the step
+
+    not comparable
+      model  y: f32[3] instead of f32[2]
+
+    only here
+      new  left out in fixtures/monday: it was not called in the step
+
+    only in fixtures/monday
+      drop  left out in fixtures/tuesday: it was not called in the step
+
+    another order
+      the calls of fixtures/monday come in another order from b on
+
+    well: no module differs beyond noise from that of fixtures/monday; 2 calls not compared as a whole
+    ");
+}
+
+#[test]
+fn where_the_code_cannot_be_replayed_nothing_is_said_of_the_noise() {
+    let env = TestEnv::new().with_kernel("__global__ void twice(", CALL);
+    write_step(&env, "fixtures/monday", &[("a", &ONES, &ONES), ("b", &ONES, &ONES)], "drop");
+    write_step(&env, "fixtures/tuesday", &[("a", &ONES, &ONES), ("b", &ONES, &ZEROS)], "drop");
+    let told = step(&env, "fixtures/tuesday --against-run fixtures/monday");
+    assert_eq!(told.code, Some(125));
+    assert!(told.stdout.contains("    b     differs, noise unknown  -"), "{}", told.text());
+    assert!(told.stdout.contains("a       identical"), "{}", told.text());
+}
+
+#[test]
 fn a_module_becomes_a_fixture_of_its_own() {
     let env = with_step([ZEROS, ONES]);
     let run = step(&env, "fixtures/s --extract layer");
@@ -185,6 +307,22 @@ fn each_fault_of_the_request_is_told() {
       --extract <MODULE>
 
     Usage: replay step --extract <MODULE> --output-dir <DIR> <STEP>
+
+    For more information, try '--help'.
+    ");
+    write_step(&env, "fixtures/other", &[("lm", &ZEROS, &ZEROS)], "drop");
+    insta::assert_snapshot!(told("fixtures/s --against-run fixtures/other"), @r"
+    exit code 128
+    --- stderr
+    error: fixtures/other has none of the calls of this step
+    hint: calls are the same that have the same folder
+    ");
+    insta::assert_snapshot!(told("fixtures/s --against main --against-run fixtures/other"), @r"
+    exit code 128
+    --- stderr
+    error: the argument '--against <REV>' cannot be used with '--against-run <STEP>'
+
+    Usage: replay step --against <REV> <STEP>
 
     For more information, try '--help'.
     ");

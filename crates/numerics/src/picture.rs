@@ -82,7 +82,7 @@ impl Shade {
     ];
 
     /// The shade of an element that lies `ratio` times its noise off.
-    fn from_ratio(ratio: f64) -> Shade {
+    pub fn from_ratio(ratio: f64) -> Shade {
         match ratio {
             ..=1.0 => Shade::Near,
             ..=NOISE_FACTOR => Shade::Within,

@@ -75,7 +75,7 @@ pub use shrink::{
 pub use snapshot::{DiffContext, SnapshotCheck, render_snapshot_sentence, snapshot_diff};
 pub use spans::{ReportLine, Text, sanitise_line};
 pub use standing::{Standing, render_fixtures_tally};
-pub use step::{StepEntry, StepVerdict, render_step_text};
+pub use step::{OtherRun, StepBeside, StepEntry, StepVerdict, render_step_text};
 pub use text::{
     describe_failure, launch_shape, render_replay_heading, render_replay_text, short_text,
 };

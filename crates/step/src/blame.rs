@@ -15,6 +15,8 @@ pub enum Blame {
         /// That call, by its place among the parts.
         of: usize,
     },
+    /// Its outputs part from those of another run because its inputs do.
+    FollowsInputs,
 }
 
 /// The blame of each part.
@@ -22,7 +24,8 @@ pub fn find_blames(order: &StepOrder, readings: &[PartReading]) -> Vec<Blame> {
     (0..readings.len())
         .map(|place| {
             if readings[place].findings.is_empty() {
-                return Blame::Well;
+                let follows = readings[place].follows_inputs();
+                return if follows { Blame::FollowsInputs } else { Blame::Well };
             }
             match innermost(order, readings, place) {
                 of if of == place => Blame::Own,
@@ -94,9 +97,7 @@ mod tests {
                 PartReading {
                     state: PartState::Replayed,
                     findings: findings.collect(),
-                    forward: None,
-                    backward: None,
-                    gradients: Vec::new(),
+                    ..PartReading::untestable(String::new())
                 }
             })
             .collect()

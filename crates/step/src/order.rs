@@ -147,6 +147,11 @@ impl StepOrder {
         self.around(place).count()
     }
 
+    /// The place of the part in `folder`.
+    pub fn find(&self, folder: &str) -> Option<usize> {
+        self.parts.iter().position(|part| part.folder == folder)
+    }
+
     /// The name of the part at `place`, as reports have it.
     pub fn name(&self, place: usize) -> &str {
         &self.parts[place].folder

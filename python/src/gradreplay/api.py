@@ -235,13 +235,16 @@ def step(
     *,
     rev: str | None = None,
     against: str | None = None,
+    against_run: AnyPath | None = None,
     modules: Sequence[str] = (),
     **options: Unpack[Options],
 ) -> StepReport:
     """Looks at each module of a captured step of a model: `result.parts`.
 
+    `against` is a trusted revision, `against_run` the captured step of a trusted run.
+
     Raises :class:`ReplayError` if there is no such step, or a fixture of it cannot be read."""
-    words = ["step", *_paths(step), *_flags(rev=rev, against=against)]
+    words = ["step", *_paths(step), *_flags(rev=rev, against=against, against_run=against_run)]
     words += [word for module in modules for word in ("--module", module)]
     return _report(StepReport, words, options)
 

@@ -78,7 +78,7 @@ Standing: TypeAlias = Literal[
     "diverged",
     "failed",
 ]
-StepBlameWord: TypeAlias = Literal["well", "own", "consequence"]
+StepBlameWord: TypeAlias = Literal["well", "own", "consequence", "follows_inputs"]
 StepPass: TypeAlias = Literal["forward", "backward"]
 StepVerdict: TypeAlias = Literal["well", "found", "untestable"]
 StraightThrough: TypeAlias = Literal["slope", "slope_of_held_scale", "unrounded"]
@@ -1374,6 +1374,21 @@ class OtherChange:
 
     wanted: tuple[Symptom, ...]
     culprit: Culprit | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherRun:
+    """The step of a trusted run, and what it does not have in common with this one."""
+
+    fixture: str
+    model: str
+    step: int
+    only_there: tuple[str, ...]
+    """The folders of the calls that this step lacks."""
+    other_order_from: int | None
+    """The place in `parts` from which on its calls come in another order; null where they do
+    not.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2956,16 +2971,26 @@ class StepPart:
     """The place of the call around it; null for the outermost."""
     blame: StepBlameWord
     consequence_of: int | None
-    """The place of the call inside that is at fault; null unless the blame is a consequence."""
+    """The place of the call inside that is at fault; null unless the blame is `consequence`."""
     forward: str
     """A word for the forward, as text reports have it."""
     backward: str
     """A word for the backward."""
+    forward_distance: Number | None
+    """How far the outputs of the forward lie off at most, as a multiple of the noise; null
+    where it is not known.
+    """
+    backward_distance: Number | None
+    """The same of the backward."""
     reached: bool
     """Whether a gradient reached its outputs, or none can."""
     findings: tuple[StepFinding, ...]
     untestable: str | None
     """Why it could not be replayed; null where it was."""
+    only_here: bool
+    """Whether the other run has no such call."""
+    not_comparable: tuple[str, ...]
+    """The outputs that the other run has in another form, in words."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -2982,6 +3007,8 @@ class StepReport(Report):
     """The number of the step."""
     revision: Revision | None
     against: Revision | None
+    against_run: OtherRun | None
+    """The step of another run that it was compared with; null where there is none."""
     verdict: StepVerdict
     text: str
     """The verdict as text reports tell it."""

@@ -151,7 +151,7 @@ fn check_elements(
 
 /// The greatest documented error of the functions in `sources`, in units in the last place,
 /// at least one; one where `variant` runs on the reference machine.
-fn gpu_error(sources: &SourceSet, variant: &dyn Variant) -> f64 {
+pub(super) fn gpu_error(sources: &SourceSet, variant: &dyn Variant) -> f64 {
     if variant.reference().is_some() {
         // The noise covers it already.
         return 1.0;

@@ -17,6 +17,7 @@ mod native_gradients;
 mod orders;
 mod pair;
 mod pictures;
+mod runs;
 mod side;
 mod story;
 mod twins;
@@ -58,6 +59,9 @@ pub use self::launches::{LaunchChange, diff_launches};
 pub use self::orders::find_order_dependences;
 use self::pair::Pair;
 pub use self::pictures::{OutputPicture, draw_output_pictures};
+pub use self::runs::{
+    CapturedRun, RunsCheck, RunsDistance, RunsEvidence, RunsVerdict, compare_runs,
+};
 use self::side::MeasuredTrial;
 pub use self::story::{Equivalence, ImpreciseBy, ShadowShift, Story, WrongBy};
 use self::written::{WrittenTensor, WrittenTensors};

@@ -10,10 +10,12 @@ use super::super::step::{
     step_notes,
 };
 use super::super::style::{DIM, GREEN, RED};
+use super::chart::{render_figure_legend, shade_class, shade_label};
 use super::shell::{Mood, PageHead, render_badge, render_page};
-use super::table::render_table;
 use anstyle::Style;
-use replay_step::{Blame, Direction, PartFindingKind};
+use replay_engine::judge::{RunsVerdict, Verdict};
+use replay_numerics::picture::Shade;
+use replay_step::{Blame, Direction, PassVerdict};
 
 /// The page on a step.
 pub fn render_step_html(entry: &StepEntry<'_>, run: &RunRecord) -> String {
@@ -28,15 +30,14 @@ pub fn render_step_html(entry: &StepEntry<'_>, run: &RunRecord) -> String {
         verdict: conclude_step(entry),
         notes: Vec::new(),
     };
-    let rows = html! {
-        @for place in 0..entry.order.parts.len() { (render_part_row(entry, place)) }
-    };
-    let columns = ["module", "class", "forward", "backward", "#x noise", "finding"];
     let notes: Vec<ReportLine> = step_notes(entry);
+    let tree = StepTree::new(entry);
     let body = html! {
+        (render_findings(entry))
         section class="card" {
             h2 { "Modules, in the order of the computation" }
-            (render_table("modules", &columns, &rows))
+            ul class="tree" { @for &place in &tree.outermost { (tree.render_part(place)) } }
+            (render_distance_legend())
         }
         @if !notes.is_empty() {
             section class="card" {
@@ -48,49 +49,163 @@ pub fn render_step_html(entry: &StepEntry<'_>, run: &RunRecord) -> String {
     render_page(&head, &body, run)
 }
 
-fn render_part_row(entry: &StepEntry<'_>, place: usize) -> Markup {
-    let part = &entry.order.parts[place];
-    // Spaces that browsers keep.
-    let indent = "\u{a0}\u{a0}\u{a0}".repeat(entry.order.depth(place));
-    let findings = &entry.readings[place].findings;
+/// The modules at fault, above all others.
+fn render_findings(entry: &StepEntry<'_>) -> Markup {
+    let places: Vec<usize> =
+        (0..entry.blames.len()).filter(|place| entry.blames[*place] == Blame::Own).collect();
     html! {
-        tr id={ "part-" (place) } {
-            th scope="row" { (indent) (entry.order.name(place)) }
-            td class="dim" { (part.kind) }
-            @for pass in [Direction::Forward, Direction::Backward] {
-                @let (style, word) = pass_word(entry, place, pass);
-                td { (render_badge(style_mood(style), word)) }
-            }
-            td class="number" {
-                @if let Some(distance) = furthest_distance(entry, place) {
-                    (format_short_number(distance, 3))
-                }
-            }
-            td {
-                @match entry.blames[place] {
-                    Blame::Well => {},
-                    Blame::Consequence { of } => {
-                        "it holds " a href={ "#part-" (of) } { (entry.order.name(of)) }
-                    },
-                    Blame::Own => {
-                        @for finding in findings { p { (describe_part_finding(finding)) } }
-                    },
+        @if !places.is_empty() {
+            section class="card" {
+                h2 { "Findings" }
+                ul class="lines" {
+                    @for place in places {
+                        li {
+                            a href={ "#part-" (place) } { strong { (entry.order.name(place)) } }
+                            " " span class="dim" { (entry.order.parts[place].kind) }
+                            @for finding in &entry.readings[place].findings {
+                                p class="is-bad" { (describe_part_finding(entry, finding)) }
+                            }
+                        }
+                    }
                 }
             }
         }
     }
 }
 
-/// How far the outputs of a call are off at most, as a multiple of the noise, where that is known.
-fn furthest_distance(entry: &StepEntry<'_>, place: usize) -> Option<f64> {
-    let findings = entry.readings[place].findings.iter();
-    let distances = findings.filter_map(|finding| match &finding.kind {
-        PartFindingKind::NotAsCaptured { distance, .. } => Some(*distance),
-        PartFindingKind::Replayed(replayed) => {
-            replayed.kind.is_in_noise().then_some(replayed.distance)
+/// Up to so many calls, all of the tree is unfolded.
+const UNFOLDED_CALLS: usize = 60;
+
+/// The calls of a step, each with those inside of it.
+struct StepTree<'e> {
+    entry: &'e StepEntry<'e>,
+    outermost: Vec<usize>,
+    inner: Vec<Vec<usize>>,
+}
+
+impl<'e> StepTree<'e> {
+    fn new(entry: &'e StepEntry<'e>) -> StepTree<'e> {
+        let parts = &entry.order.parts;
+        let mut outermost = Vec::new();
+        let mut inner = vec![Vec::new(); parts.len()];
+        for (place, part) in parts.iter().enumerate() {
+            match part.inside {
+                Some(around) => inner[around].push(place),
+                None => outermost.push(place),
+            }
         }
-    });
-    distances.max_by(f64::total_cmp)
+        StepTree { entry, outermost, inner }
+    }
+
+    fn render_part(&self, place: usize) -> Markup {
+        let class = match self.entry.blames[place] {
+            Blame::Well => "part",
+            Blame::Own => "part own",
+            Blame::Consequence { .. } | Blame::FollowsInputs => "part muted",
+        };
+        html! {
+            li class=(class) id={ "part-" (place) } {
+                @if self.inner[place].is_empty() {
+                    div class="row" { (self.render_row(place)) }
+                } @else {
+                    details open[self.is_unfolded(place)] {
+                        summary class="row" { (self.render_row(place)) }
+                        ul { @for &inner in &self.inner[place] { (self.render_part(inner)) } }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether there is something to see in it.
+    fn is_unfolded(&self, place: usize) -> bool {
+        let blames = &self.entry.blames;
+        let order = self.entry.order;
+        blames.len() <= UNFOLDED_CALLS
+            || order.parts[place].inside.is_none()
+            || (0..blames.len())
+                .any(|inner| blames[inner] == Blame::Own && order.holds(place, inner))
+    }
+
+    fn render_row(&self, place: usize) -> Markup {
+        let entry = self.entry;
+        let part = &entry.order.parts[place];
+        html! {
+            span class="module" {
+                strong { (entry.order.name(place)) } " " span class="dim" { (part.kind) }
+                @if let Blame::Consequence { of } = entry.blames[place] {
+                    span class="dim" { ", it holds " a href={ "#part-" (of) } { (entry.order.name(of)) } }
+                }
+            }
+            @for (pass, title) in [(Direction::Forward, "forward"), (Direction::Backward, "backward")] {
+                (render_pass(entry, place, pass, title))
+            }
+        }
+    }
+}
+
+fn render_pass(
+    entry: &StepEntry<'_>,
+    place: usize,
+    direction: Direction,
+    title: &'static str,
+) -> Markup {
+    let (style, word) = pass_word(entry, place, direction);
+    let shade = pass_shade(entry, place, direction);
+    let distance = entry.readings[place].pass(direction).and_then(|pass| pass.distance);
+    html! {
+        span class="pass" {
+            span class="title" { (title) }
+            @if let Some(shade) = shade {
+                svg class="key" role="img" aria-label=(shade_label(shade)) viewBox="0 0 12 12" {
+                    title { (shade_label(shade)) }
+                    rect class=(shade_class(shade)) width="12" height="12" {}
+                }
+            } @else {
+                span class="key" {}
+            }
+            @if style == DIM {
+                span class="dim" { (word) }
+            } @else {
+                (render_badge(style_mood(style), word))
+            }
+            @if let Some(distance) = distance.filter(|distance| *distance > 0.0) {
+                span class="dim" { (format_distance(distance)) }
+            }
+        }
+    }
+}
+
+/// How far the outputs of a pass lie off; none where nothing is known of it.
+fn pass_shade(entry: &StepEntry<'_>, place: usize, direction: Direction) -> Option<Shade> {
+    let pass = entry.readings[place].pass(direction)?;
+    match (pass.distance, pass.verdict) {
+        (Some(distance), _) if distance.is_nan() => Some(Shade::Nan),
+        (Some(distance), _) if distance > 0.0 => Some(Shade::from_ratio(distance)),
+        (
+            _,
+            PassVerdict::Replayed(Verdict::Identical) | PassVerdict::Runs(RunsVerdict::Identical),
+        ) => Some(Shade::Same),
+        (Some(_), _) => Some(Shade::Near),
+        (None, _) => None,
+    }
+}
+
+/// The meanings of the colours of distances.
+fn render_distance_legend() -> Markup {
+    let shades = Shade::ALL.into_iter().filter(|shade| *shade <= Shade::Most);
+    let keys: Vec<(&str, String)> =
+        shades.map(|shade| (shade_class(shade), shade_label(shade).to_owned())).collect();
+    render_figure_legend(&keys)
+}
+
+/// `26.1 x`, or `3e7 x`.
+fn format_distance(distance: f64) -> String {
+    if distance < 1e5 {
+        format!("{} x", format_short_number(distance, 3))
+    } else {
+        format!("{distance:.0e} x")
+    }
 }
 
 fn style_mood(style: Style) -> Mood {

@@ -2,10 +2,12 @@
 
 use serde::Serialize;
 
-use crate::step::{StepEntry, StepVerdict, conclude_step, describe_part_finding, pass_word};
+use crate::step::{
+    StepBeside, StepEntry, StepVerdict, conclude_step, describe_part_finding, pass_word,
+};
 use crate::{Revision, RunRecord};
-use replay_base::summary::Number;
-use replay_step::{Blame, Direction, PartFinding, PartFindingKind, PartState};
+use replay_base::summary::{Number, OptionalNumber};
+use replay_step::{Blame, Direction, PartFinding, PartFindingKind, PartState, compare_orders};
 
 /// The version of the document; it grows when a field changes its meaning or goes.
 const SCHEMA: &str = "replay-step/1";
@@ -23,6 +25,8 @@ struct StepDocument<'a> {
     step: i64,
     revision: Option<&'a Revision>,
     against: Option<&'a Revision>,
+    /// The step of another run that it was compared with; null where there is none.
+    against_run: Option<OtherRunTold<'a>>,
     verdict: StepVerdict,
     /// The verdict as text reports tell it.
     text: String,
@@ -35,6 +39,18 @@ struct StepDocument<'a> {
     left_out: Vec<LeftOutTold<'a>>,
 }
 
+/// The step of a trusted run, and what it does not have in common with this one.
+#[derive(Serialize, schemars::JsonSchema)]
+struct OtherRunTold<'a> {
+    fixture: &'a str,
+    model: &'a str,
+    step: i64,
+    /// The folders of the calls that this step lacks.
+    only_there: Vec<&'a str>,
+    /// The place in `parts` from which on its calls come in another order; null where they do not.
+    other_order_from: Option<usize>,
+}
+
 #[derive(Serialize, schemars::JsonSchema)]
 struct StepPartTold<'a> {
     /// The folder of its fixture, in that of the step.
@@ -45,17 +61,27 @@ struct StepPartTold<'a> {
     /// The place of the call around it; null for the outermost.
     inside: Option<usize>,
     blame: StepBlameWord,
-    /// The place of the call inside that is at fault; null unless the blame is a consequence.
+    /// The place of the call inside that is at fault; null unless the blame is `consequence`.
     consequence_of: Option<usize>,
     /// A word for the forward, as text reports have it.
     forward: &'static str,
     /// A word for the backward.
     backward: &'static str,
+    /// How far the outputs of the forward lie off at most, as a multiple of the noise; null where it is not known.
+    #[serde(with = "OptionalNumber")]
+    forward_distance: Option<f64>,
+    /// The same of the backward.
+    #[serde(with = "OptionalNumber")]
+    backward_distance: Option<f64>,
     /// Whether a gradient reached its outputs, or none can.
     reached: bool,
     findings: Vec<StepFindingTold<'a>>,
     /// Why it could not be replayed; null where it was.
     untestable: Option<&'a str>,
+    /// Whether the other run has no such call.
+    only_here: bool,
+    /// The outputs that the other run has in another form, in words.
+    not_comparable: &'a [String],
 }
 
 #[derive(Clone, Copy, Serialize, schemars::JsonSchema)]
@@ -66,6 +92,8 @@ enum StepBlameWord {
     Own,
     /// A call inside of it is.
     Consequence,
+    /// Its outputs part from those of the other run because its inputs do.
+    FollowsInputs,
 }
 
 #[derive(Clone, Copy, Serialize, schemars::JsonSchema)]
@@ -101,7 +129,11 @@ pub fn render_step_json(entry: &StepEntry<'_>, run: &RunRecord) -> String {
         model: &entry.order.model,
         step: entry.order.step,
         revision: entry.revision,
-        against: entry.trusted,
+        against: match entry.beside {
+            StepBeside::Revision(trusted) => trusted,
+            StepBeside::Captured | StepBeside::Run(_) => None,
+        },
+        against_run: build_json_run(entry),
         verdict: entry.verdict(),
         text: conclude_step(entry).words(),
         first_forward: entry.first(Direction::Forward),
@@ -114,6 +146,19 @@ pub fn render_step_json(entry: &StepEntry<'_>, run: &RunRecord) -> String {
     serde_json::to_string_pretty(&document).expect("values are plain data")
 }
 
+fn build_json_run<'a>(entry: &'a StepEntry<'_>) -> Option<OtherRunTold<'a>> {
+    let other = entry.other_run()?;
+    let difference = compare_orders(entry.order, other.order);
+    let only_there = difference.only_in_other.into_iter();
+    Some(OtherRunTold {
+        fixture: other.fixture,
+        model: &other.order.model,
+        step: other.order.step,
+        only_there: only_there.map(|place| other.order.name(place)).collect(),
+        other_order_from: difference.first_moved,
+    })
+}
+
 fn build_json_part<'a>(entry: &'a StepEntry<'_>, place: usize) -> StepPartTold<'a> {
     let part = &entry.order.parts[place];
     let reading = &entry.readings[place];
@@ -121,7 +166,9 @@ fn build_json_part<'a>(entry: &'a StepEntry<'_>, place: usize) -> StepPartTold<'
         Blame::Well => (StepBlameWord::Well, None),
         Blame::Own => (StepBlameWord::Own, None),
         Blame::Consequence { of } => (StepBlameWord::Consequence, Some(of)),
+        Blame::FollowsInputs => (StepBlameWord::FollowsInputs, None),
     };
+    let findings = reading.findings.iter();
     StepPartTold {
         folder: &part.folder,
         module: &part.module,
@@ -131,25 +178,32 @@ fn build_json_part<'a>(entry: &'a StepEntry<'_>, place: usize) -> StepPartTold<'
         consequence_of,
         forward: pass_word(entry, place, Direction::Forward).1,
         backward: pass_word(entry, place, Direction::Backward).1,
+        forward_distance: reading.forward.and_then(|pass| pass.distance),
+        backward_distance: reading.backward.and_then(|pass| pass.distance),
         reached: part.reached,
-        findings: reading.findings.iter().map(build_json_finding).collect(),
+        findings: findings.map(|finding| build_json_finding(entry, finding)).collect(),
         untestable: match &reading.state {
             PartState::Untestable { reason } => Some(reason),
-            PartState::Replayed => None,
+            PartState::Replayed | PartState::Alone => None,
         },
+        only_here: reading.state == PartState::Alone,
+        not_comparable: &reading.not_comparable,
     }
 }
 
-fn build_json_finding(finding: &PartFinding) -> StepFindingTold<'_> {
+fn build_json_finding<'a>(entry: &StepEntry<'_>, finding: &'a PartFinding) -> StepFindingTold<'a> {
     let (output, distance) = match &finding.kind {
         PartFindingKind::Replayed(replayed) => (replayed.output.as_deref(), replayed.distance),
-        PartFindingKind::NotAsCaptured { output, distance } => (Some(output.as_str()), *distance),
+        PartFindingKind::NotAsCaptured { output, distance }
+        | PartFindingKind::PartsFromRun { output, distance, .. } => {
+            (Some(output.as_str()), *distance)
+        }
     };
     let pass = match finding.direction {
         Direction::Forward => StepPass::Forward,
         Direction::Backward => StepPass::Backward,
     };
-    StepFindingTold { pass, text: describe_part_finding(finding), output, distance }
+    StepFindingTold { pass, text: describe_part_finding(entry, finding), output, distance }
 }
 
 #[cfg(test)]

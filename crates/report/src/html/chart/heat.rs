@@ -57,7 +57,7 @@ pub(in crate::html) fn draw_heat_map(
 }
 
 /// The classes of the colours of shades.
-fn shade_class(shade: Shade) -> &'static str {
+pub(crate) fn shade_class(shade: Shade) -> &'static str {
     match shade {
         Shade::Same => "s-same",
         Shade::Near => "s-near",
@@ -73,7 +73,8 @@ fn shade_class(shade: Shade) -> &'static str {
     }
 }
 
-fn shade_label(shade: Shade) -> &'static str {
+/// What the colours of shades mean.
+pub(crate) fn shade_label(shade: Shade) -> &'static str {
     match shade {
         Shade::Same => "the same bits",
         Shade::Near => "up to 1 × noise",

@@ -10,7 +10,7 @@ mod scatter;
 use maud::{Markup, html};
 
 pub(super) use self::bars::{draw_distances_chart, draw_errors_chart};
-pub(super) use self::heat::draw_heat_map;
+pub(super) use self::heat::{draw_heat_map, shade_class, shade_label};
 pub(super) use self::lines::draw_steps_chart;
 pub(super) use self::scatter::draw_scatter_chart;
 use super::super::numbers::format_short_number;
