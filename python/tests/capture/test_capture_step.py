@@ -34,13 +34,15 @@ def environment(cache: Path) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(PACKAGE), "REPLAY_CACHE_DIR": str(cache)}
 
 
-def train(home: Path, before: str, after: str) -> None:
+def train(
+    home: Path, before: str, after: str, model: str = MODEL, training: str = TRAINING
+) -> None:
     """A history of the model with one change, and two steps captured behind it."""
-    assert MODEL.count(before) == 1, before
+    assert model.count(before) == 1, before
     git(home, "init", "-q")
-    for subject, text in (("A model", MODEL), ("Faster", MODEL.replace(before, after))):
+    for subject, text in (("A model", model), ("Faster", model.replace(before, after))):
         (home / "lm.py").write_text(text)
-        (home / "train.py").write_text(TRAINING)
+        (home / "train.py").write_text(training)
         git(home, "add", "lm.py", "train.py")
         git(home, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", subject)
     variables = environment(home / "cache")

@@ -71,7 +71,7 @@ def jax_function(
     Raises :class:`CaptureError` if the name is taken, whatever `strict` says."""
     chosen = arguments.identifier(name or getattr(function, "__name__", "function").strip("<>"))
     register(chosen)
-    _hook_in()
+    hook_in()
     described = Function(
         name=chosen,
         framework="jax",
@@ -129,7 +129,8 @@ class _Compiled:
 _compiled = _Compiled()
 
 
-def _hook_in() -> None:
+def hook_in() -> None:
+    """Keeps what is compiled in captured steps apart from all else."""
     if _compiled in state.switches:
         return
     jax: Any = importlib.import_module("jax")
@@ -165,21 +166,29 @@ class Tap:
 
     def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Traces the function with taps around it, or without if they cannot be."""
-        strict = self.function.strict or (state.step is not None and state.step.strict)
         try:
             parameters = Parameters(None, self.original)
-            traced = Traced(self, arguments.read(parameters, args, kwargs, self.build))
+            traced = self.trace(arguments.read(parameters, args, kwargs, self.build))
             arrays, number = traced.enter()
         except Exception as error:
-            tell(error, strict=strict)
+            self.failed(error)
             return self.original(*args, **kwargs)
         again, keywords = traced.given.rebuild(arrays)
-        result = self.original(*again, **keywords)
+        result = traced.run(lambda: self.original(*again, **keywords))
         try:
             return traced.leave(result, number)
         except Exception as error:
-            tell(error, strict=strict)
+            self.failed(error)
             return result
+
+    def trace(self, given: Arguments) -> Traced:
+        """One place in a traced program where the function is called."""
+        return Traced(self, given)
+
+    def failed(self, error: Exception) -> None:
+        """Tells why the function is not captured."""
+        strict = self.function.strict or (state.step is not None and state.step.strict)
+        tell(error, strict=strict)
 
 
 class Traced:
@@ -239,6 +248,10 @@ class Traced:
         importlib.import_module("jax.experimental")
         number, same = tap(index, self.given.arrays)
         return {**self.given.arrays, **same}, number
+
+    def run(self, call: Callable[[], Any]) -> Any:
+        """The result of the function, which `call` calls."""
+        return call()
 
     def leave(self, result: Any, number: Any) -> Any:
         """The result of the function, tapped."""
@@ -303,8 +316,8 @@ class Traced:
             imports=self.given.imports,
             inputs=inputs,
             differentiated=differentiated,
-            device=_device(),
-            script=_script,
+            device=device(),
+            script=script_text,
         )
         if self.outputs:
             self._foresee(record)
@@ -408,7 +421,8 @@ def _axes(kind: Any) -> frozenset[str]:
     return frozenset(getattr(types, "varying", None) or getattr(types, "vma", None) or ())
 
 
-def _device() -> str:
+def device() -> str:
+    """The device of the computation, in words."""
     jax: Any = sys.modules["jax"]
     device = jax.devices()[0]
     return "cpu" if device.platform == "cpu" else f"{device.device_kind} ({device.platform})"
@@ -417,7 +431,18 @@ def _device() -> str:
 # The drafted script
 
 
-def _script(record: Record) -> str:
+def script_text(record: Record) -> str:
+    """The script of one call."""
+    lines = script_lines(record)
+    if not _computes_in_32_bits(record):
+        return script(record, lines)
+    # Numbers of Python are inputs of 64 bits, which would change what JAX makes of others.
+    narrow = ['if precision == "native":', '    jax.config.update("jax_enable_x64", False)']
+    return script(record, Lines(lines.imports, [*narrow, *lines.body], ["precision"]))
+
+
+def script_lines(record: Record) -> Lines:
+    """What a script says of a call."""
     arrays = [name for name in record.inputs if f"({name})" not in record.text]
     viewed = {name: taken.view for name, taken in record.inputs.items() if taken.view}
     body = [f"{name} = {name}.view(jnp.{view})" for name, view in viewed.items()]
@@ -434,12 +459,7 @@ def _script(record: Record) -> str:
     for name, taken in (record.outputs or {}).items():
         if taken.view:
             body.append(f'results["{name}"] = results["{name}"].view(jnp.uint8)')
-    imports = ["import jax", "import jax.numpy as jnp"]
-    if not _computes_in_32_bits(record):
-        return script(record, Lines(imports, [*body, "return results"]))
-    # Numbers of Python are inputs of 64 bits, which would change what JAX makes of others.
-    narrow = ['if precision == "native":', '    jax.config.update("jax_enable_x64", False)']
-    return script(record, Lines(imports, [*narrow, *body, "return results"], ["precision"]))
+    return Lines(["import jax", "import jax.numpy as jnp"], [*body, "return results"])
 
 
 def _computes_in_32_bits(record: Record) -> bool:

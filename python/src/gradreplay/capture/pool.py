@@ -1,17 +1,21 @@
 """The tensors of a whole step in one file, each written once.
 
-Two tensors are one if they are views of the same memory of the same form, and its bytes are those that were
-written. So what flows from one module to the next is there once, and what was changed in between twice.
+Two tensors are one if they are views of the same memory of the same form, or arrays of NumPy, and the bytes
+are those that were written. So what flows from one module to the next is there once, and what
+was changed in between twice.
 """
 
 from __future__ import annotations
 
 import importlib
 import threading
+import zlib
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from .. import tensors
 from ..tensors import Bytes, Tensor
@@ -51,7 +55,7 @@ class Pool:
 
     def find(self, value: Any, taken: Taken) -> str | None:
         """The name of the same tensor, if it was added."""
-        key, _ = _identity(value)
+        key, _ = _identity(value, taken)
         known = self._known.get(key) if key is not None else None
         if known is None or not self._has_bytes(known, taken.tensor.data):
             return None
@@ -68,7 +72,7 @@ class Pool:
             if looks and self.finite:
                 self.finite = taken.finite()
             name = f"t{len(self._pooled)}"
-            key, owner = _identity(value)
+            key, owner = _identity(value, taken)
             self.bytes += taken.tensor.data.nbytes
             self._pooled[name] = _Pooled(self._written(taken), owner)
             if key is not None:
@@ -110,8 +114,12 @@ class Pool:
         file.finish(content, places, metadata)
 
 
-def _identity(value: Any) -> tuple[Hashable | None, Any]:
-    """What tensors have in common that are the same view of the same memory, and what keeps it so."""
+def _identity(value: Any, taken: Taken) -> tuple[Hashable | None, Any]:
+    """What tensors have in common that are the same view of the same memory, and what keeps it so.
+
+    Arrays of NumPy are copies from a device: the same one if they have the same elements."""
+    if isinstance(value, np.ndarray):
+        return (value.shape, taken.dtype, taken.view, zlib.crc32(taken.tensor.data.data)), None
     if not tensors.is_torch(value):
         return None, None
     reductions: Any = importlib.import_module("torch.multiprocessing.reductions")
