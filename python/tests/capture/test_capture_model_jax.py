@@ -112,6 +112,19 @@ def test_a_compiled_step_is_captured_each_time_and_is_as_ever_between(net: Any) 
     assert [part["folder"] for part in order(1)["parts"]] == ["outer", "inner", "inner-call1"]
 
 
+def test_a_function_in_a_loop_of_the_device_is_left_out(
+    net: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    capture.model(net, match="inner")
+
+    def loss(p: Any, x: Any) -> Any:
+        return jax.lax.scan(lambda x, _: (net.inner(p, x), None), x, length=3)[0].sum()
+
+    with caplog.at_level(logging.WARNING, "gradreplay.capture"):
+        run(jax.jit(jax.value_and_grad(loss)), PARAMETERS, X)
+    assert "inner: its outputs did not come, as in a loop of the device" in caplog.text
+
+
 def test_what_a_checkpoint_computes_again_is_no_part(net: Any) -> None:
     capture.model(net, match="inner")
 

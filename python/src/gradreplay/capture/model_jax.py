@@ -352,7 +352,10 @@ class _JaxStep(ModelStep):
 
     def ordered_calls(self) -> list[PartCall]:
         """The calls that have returned: as they were traced, or as they came where a loop repeats one."""
-        calls = [call for call in cast("list[_JaxCall]", self.calls) if call.record.returned]
+        begun = cast("list[_JaxCall]", self.calls)
+        calls = [call for call in begun if call.record.returned]
+        for path in {call.path for call in begun} - {call.path for call in calls}:
+            self.left_out.setdefault(path, "its outputs did not come, as in a loop of the device")
         by_place: dict[int, list[_JaxCall]] = {}
         for call in calls:
             by_place.setdefault(call.traced.sequence, []).append(call)
