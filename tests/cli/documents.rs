@@ -167,6 +167,16 @@ fn fenced_block<'a>(page: &'a str, name: &str) -> &'a str {
 }
 
 #[test]
+fn the_site_has_every_page() {
+    let contents = read("ci/site/index.rst");
+    let pages = documents().into_iter().filter(|page| page.ends_with(".md"));
+    let missing: Vec<String> = pages
+        .filter(|page| !contents.contains(&format!("   {}\n", &page[..page.len() - 3])))
+        .collect();
+    assert_eq!(missing, [""; 0]);
+}
+
+#[test]
 fn the_first_five_minutes_go_as_their_page_says() {
     let page = read("docs/getting-started.md");
     let env = TestEnv::new();
