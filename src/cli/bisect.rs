@@ -660,11 +660,12 @@ impl Watcher<'_> {
         match event {
             Event::Planned { commits, candidates, jobs } => {
                 self.progress.expect(*candidates);
-                self.note(match self.searches_environments {
-                    true => format!("{candidates} environments, {jobs} tested at a time"),
-                    false => format!(
+                self.note(if self.searches_environments {
+                    format!("{candidates} environments, {jobs} tested at a time")
+                } else {
+                    format!(
                         "{candidates} of {commits} commits change a kernel, {jobs} tested at a time"
-                    ),
+                    )
                 });
             }
             Event::Started { commit, state } => {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use ::replay::bisect::{BisectEnds, EnvironmentAxis, SearchTarget};
 use ::replay::environment::{
-    Environment, Python, RecordedVersion, UserShell, Workshop, compare_recorded_versions,
+    Environment, Python, RecordedVersion, UserShell, Workshop, begins_like,
+    compare_recorded_versions,
 };
 use ::replay::fixture::Fixture;
 use ::replay::foreign::Keeper;
@@ -72,12 +73,12 @@ pub fn create_workshop(session: &Session) -> CliResult<Workshop<'_>> {
     let keeper = Keeper::new(&own_file()?);
     let sandbox = session.settings().sandbox.value.into();
     let finding_keeper = keeper.with_sandbox(sandbox);
-    Ok(Workshop {
-        shell: open_user_shell()?,
-        cache: session.cache().clone(),
-        find_compiler: Box::new(move |cxx| session.find_compiler(cxx, &finding_keeper)),
-        tell: Box::new(|words| Progress::start().say(words)),
-    })
+    Ok(Workshop::new(
+        open_user_shell()?,
+        session.cache().clone(),
+        Box::new(move |cxx| session.find_compiler(cxx, &finding_keeper)),
+        Box::new(|words| Progress::start().say(words)),
+    ))
 }
 
 /// Those of the known `values` of `axis` that the user means by `word`: itself, or the newest release of it.
@@ -85,9 +86,7 @@ fn find_value(axis: &Axis, values: &[String], word: &str) -> CliResult<usize> {
     if let Some(index) = values.iter().position(|value| value == word) {
         return Ok(index);
     }
-    let is_release =
-        |value: &String| value.strip_prefix(word).is_some_and(|rest| rest.starts_with(['.', '+']));
-    values.iter().rposition(is_release).ok_or_else(|| {
+    values.iter().rposition(|value| begins_like(value, word)).ok_or_else(|| {
         CommandError::new(format!("`{word}` is no value of the axis `{}`", axis.name))
             .with_hint(format!("it has {}", values.join(", ")))
     })
@@ -160,14 +159,13 @@ impl<'a> RequestedAxis<'a> {
             ))
             .with_hint(format!("it has {}", values.join(", "))));
         }
-        // What is missing at an end is said before anything is replayed.
-        for end in [first_end, second_end] {
-            workshop.make(&axis, &values[end], &subject.fixture)?;
-        }
         let place = self.place_sources(session, targets)?;
         let name = axis.name.clone();
         let make = Box::new(move |value: &str| workshop.make(&axis, value, &subject.fixture));
         let axis = EnvironmentAxis::new(name, values, place, make);
+        // What is missing at an end is said before anything is replayed.
+        axis.prepare(first_end)?;
+        axis.prepare(second_end)?;
         let ends = [first_end, second_end].map(|end| vec![axis.commit(end)]);
         let [first_end, second_end] = ends;
         let ends = match self.ends {

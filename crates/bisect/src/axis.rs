@@ -67,6 +67,16 @@ impl<'a> EnvironmentAxis<'a> {
         index.ok_or_else(|| BisectError::Outside { commit: id.to_string() })
     }
 
+    /// Makes the environment with the value at `index` before it is needed.
+    ///
+    /// # Errors
+    /// [`EnvironmentError`], whatever is at fault.
+    pub fn prepare(&self, index: usize) -> Result<(), EnvironmentError> {
+        let environment = (self.make)(&self.values[index])?;
+        self.made.borrow_mut().insert(index, Ok(Arc::new(environment)));
+        Ok(())
+    }
+
     /// The environment with the value at `index`, made at its first use.
     ///
     /// # Errors

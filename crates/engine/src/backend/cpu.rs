@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::in_order::in_order;
 use super::{Ability, Backend, DeviceName, Held, Host, Mode, NoRoom, ReplayError, Take, Variant};
 use crate::compile::{Artifact, Signature, Toolchain};
-use crate::environment::Environment;
+use crate::environment::{Environment, place_fixture};
 use crate::worker::{self, DeviceJob, Job, Run, RunSeries};
 use replay_base::scratch::Budget;
 use replay_base::summary::POISON_A;
@@ -94,10 +94,7 @@ impl CpuBackend {
         precision: Precision,
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<CpuVariant, ReplayError> {
-        let fixture = &match &self.shared.environment {
-            Some(environment) => environment.change_fixture(fixture),
-            None => fixture.clone(),
-        };
+        let fixture = &place_fixture(self.shared.environment.as_deref(), fixture);
         let harness = &fixture.harness;
         let signature = Signature::from_fixture(fixture);
         let toolchain = &self.shared.toolchain;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use self::series::{Begun, ProgramSeries};
 use super::in_order::in_order;
 use super::{Ability, Backend, DeviceName, Held, Host, Mode, NoRoom, ReplayError, Take, Variant};
-use crate::environment::Environment;
+use crate::environment::{Environment, place_fixture};
 use crate::program::{
     self, HarnessProgram, OpenedFiles, ProgramDevice, ProgramError, ProgramReplay, ProgramRequest,
     ProgramSurroundings, Runner,
@@ -67,14 +67,6 @@ impl Programs {
         let shared = ProgramShared { runner, host, device, device_bytes, at_once };
         Programs { shared: Arc::new(shared), environment: None }
     }
-
-    /// `fixture` as the environment has it.
-    fn placed(&self, fixture: &Arc<Fixture>) -> Arc<Fixture> {
-        match &self.environment {
-            Some(environment) => environment.change_fixture(fixture),
-            None => fixture.clone(),
-        }
-    }
 }
 
 impl Backend for Programs {
@@ -128,7 +120,7 @@ impl Backend for Programs {
         precision: Precision,
         _meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Arc<dyn Variant>, ReplayError> {
-        let fixture = self.placed(fixture);
+        let fixture = place_fixture(self.environment.as_deref(), fixture);
         let project = self.shared.runner.project(&fixture.harness)?;
         let shared = self.shared.clone();
         let sources = sources.clone();

@@ -10,14 +10,17 @@ mod packages;
 mod recorded;
 mod versions;
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::error::EnvironmentError;
 pub use self::packages::Python;
 pub use self::recorded::{RecordedVersion, compare_recorded_versions};
+pub use self::versions::begins_like;
 use crate::compile::Compiler;
 use replay_base::cache::Cache;
 use replay_base::foreign::{Finished, ForeignProgram, Keeper, KeeperError, ProgramBounds};
@@ -80,15 +83,6 @@ impl Environment {
         }
     }
 
-    /// `fixture` with its harness as this environment has it.
-    pub(crate) fn change_fixture(&self, fixture: &Arc<Fixture>) -> Arc<Fixture> {
-        let mut changed_fixture = fixture.clone();
-        if self.compiler().is_none() {
-            self.change_harness(&mut Arc::make_mut(&mut changed_fixture).harness);
-        }
-        changed_fixture
-    }
-
     /// Makes `harness` as this environment has it.
     pub(crate) fn change_harness(&self, harness: &mut Harness) {
         match (&self.change, &mut harness.program) {
@@ -105,6 +99,20 @@ impl Environment {
             _ => {}
         }
     }
+}
+
+/// `fixture` with its harness as `environment` has it; as it is in the session's own.
+pub(crate) fn place_fixture(
+    environment: Option<&Environment>,
+    fixture: &Arc<Fixture>,
+) -> Arc<Fixture> {
+    let mut placed_fixture = fixture.clone();
+    if let Some(environment) = environment
+        && environment.compiler().is_none()
+    {
+        environment.change_harness(&mut Arc::make_mut(&mut placed_fixture).harness);
+    }
+    placed_fixture
 }
 
 /// An id for the environment with `value` on `axis`, 40 digits like those of a commit.
@@ -137,15 +145,36 @@ pub type FindCompiler<'w> = dyn Fn(&str) -> Result<Compiler, EnvironmentError> +
 
 /// Makes environments.
 pub struct Workshop<'w> {
-    pub shell: UserShell,
-    pub cache: Cache,
-    /// Finds a C++ compiler as `CXX` names it.
-    pub find_compiler: Box<FindCompiler<'w>>,
-    /// Hears of work that takes long.
-    pub tell: Box<dyn Fn(&str) + 'w>,
+    shell: UserShell,
+    cache: Cache,
+    find_compiler: Box<FindCompiler<'w>>,
+    tell: Box<dyn Fn(&str) + 'w>,
+    /// By the path of a harness, the interpreter of its program.
+    pythons: RefCell<HashMap<PathBuf, Python>>,
 }
 
-impl Workshop<'_> {
+impl<'w> Workshop<'w> {
+    /// Makes them with `shell`, and keeps packages in `cache`. `find_compiler` finds a C++ compiler as `CXX` names it;
+    /// `tell` hears of work that takes long.
+    pub fn new(
+        shell: UserShell,
+        cache: Cache,
+        find_compiler: Box<FindCompiler<'w>>,
+        tell: Box<dyn Fn(&str) + 'w>,
+    ) -> Workshop<'w> {
+        Workshop { shell, cache, find_compiler, tell, pythons: RefCell::default() }
+    }
+
+    /// The interpreter of the program of `harness`, asked at the first use.
+    fn python(&self, harness: &Harness) -> Result<Python, EnvironmentError> {
+        if let Some(python) = self.pythons.borrow().get(&harness.path) {
+            return Ok(python.clone());
+        }
+        let python = Python::of_program(&self.shell, harness)?;
+        self.pythons.borrow_mut().insert(harness.path.clone(), python.clone());
+        Ok(python)
+    }
+
     /// The values of `axis` on `fixture`, in their order.
     ///
     /// # Errors
@@ -158,7 +187,7 @@ impl Workshop<'_> {
         match (&axis.values, &axis.kind) {
             (AxisValues::Listed(values), _) => Ok(values.clone()),
             (AxisValues::Between { first, last }, AxisKind::Package(package)) => {
-                let python = Python::of_program(&self.shell, &fixture.harness)?;
+                let python = self.python(&fixture.harness)?;
                 versions::list_versions(self, &python, package, [first, last])
             }
             (AxisValues::Between { .. }, _) => unreachable!("only versions have ranges"),
@@ -227,7 +256,6 @@ impl UserShell {
 
 /// The folder of `harness`.
 fn harness_folder(harness: &Harness) -> PathBuf {
-    let folder = harness.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
+    let folder = harness.folder();
     folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }

@@ -172,7 +172,7 @@ pub(super) fn install_package(
     version: &str,
     fixture: &Fixture,
 ) -> Result<EnvironmentChange, EnvironmentError> {
-    let python = Python::of_program(&workshop.shell, &fixture.harness)?;
+    let python = workshop.python(&fixture.harness)?;
     let key = resolution_key(workshop, &python, package, version);
     let known_bytes = workshop.cache.read(CacheKind::Fact, &key);
     let known: Option<Resolved> = known_bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());

@@ -55,7 +55,7 @@ fn select_between(known: &[String], first: &str, last: &str) -> Vec<String> {
 }
 
 /// Whether `version` is `prefix`, or a release of it: 3.6.1 of 3.6.
-pub(super) fn begins_like(version: &str, prefix: &str) -> bool {
+pub fn begins_like(version: &str, prefix: &str) -> bool {
     let rest = version.strip_prefix(prefix);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '+']))
 }

@@ -72,7 +72,9 @@ impl HarnessProgram {
         let device = *device;
         let processes = *processes;
         let spec = harness.program.clone().expect("the harness names a program");
-        let folder = harness_folder(&harness.path)
+        let folder = harness
+            .folder()
+            .canonicalize()
             .map_err(super::error::program_system_error("find the folder"))?;
         let environment = program_environment(user, &spec.sandbox.env, spec.env.iter(), device);
         let words = resolve_command_words(&spec.words, &folder, &environment)?;
@@ -234,12 +236,6 @@ pub(super) fn run_program(
 /// Whether a command ended as a shell does without its program.
 pub(super) fn is_lacking(end: End) -> bool {
     matches!(end, End::Exited(126 | 127))
-}
-
-/// The folder of the harness at `path`.
-fn harness_folder(path: &Path) -> std::io::Result<PathBuf> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    folder.unwrap_or(Path::new(".")).canonicalize()
 }
 
 /// `words`, with the path of the executable in the first place.

@@ -16,7 +16,7 @@ use self::shadow::CudaShadow;
 use self::variant::CudaVariant;
 use super::{Backend, CpuBackend, DeviceName, Held, NoRoom, ReplayError, Variant, room};
 use crate::compile::{Artifact, DeviceModule, DeviceToolchain};
-use crate::environment::Environment;
+use crate::environment::{Environment, place_fixture};
 use crate::worker::tensor_bytes;
 use replay_base::cache::Cache;
 use replay_base::concurrent::run_both;
@@ -287,10 +287,7 @@ impl Backend for Cuda {
         meanwhile: &(dyn Fn() + Sync),
     ) -> Result<Arc<dyn Variant>, ReplayError> {
         let CudaShared { cpu, toolchain, environment, .. } = &*self.shared;
-        let fixture = &match environment {
-            Some(environment) => environment.change_fixture(fixture),
-            None => fixture.clone(),
-        };
+        let fixture = &place_fixture(environment.as_deref(), fixture);
         let harness = &fixture.harness;
         let (early_module, host) = run_both(
             || match precision {
