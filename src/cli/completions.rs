@@ -19,6 +19,7 @@ use clap_complete::env::{Bash, Elvish, EnvCompleter, Fish, Powershell, Zsh};
 use super::error::{CliResult, ErrorContext};
 use super::fixtures::is_fixture;
 use super::out::print;
+use super::project::open_harness_history;
 use super::{Cli, exit};
 
 /// The variable with which a script asks for completions.
@@ -130,10 +131,7 @@ fn open_history_of_words(words: impl IntoIterator<Item = OsString>) -> Option<Hi
         return History::discover(Path::new(".")).ok();
     };
     let harness = Harness::load(&Fixture::harness_path(&fixture).ok()?).ok()?;
-    match &harness.repository {
-        Some(repository) => History::open(repository).ok(),
-        None => History::discover(&harness.path).ok(),
-    }
+    open_harness_history(&harness, None).ok()
 }
 
 fn find_named_fixture(words: impl IntoIterator<Item = OsString>) -> Option<PathBuf> {

@@ -19,7 +19,7 @@ use super::environments::open_user_shell;
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::out::println;
-use super::project::replaced_words;
+use super::project::{open_harness_history, replaced_words};
 use super::session::{
     create_program_runner, describe_lacking_walls, find_named_compiler, find_session_compiler,
     list_env_folders, search_path,
@@ -299,11 +299,9 @@ fn ask_program(settings: &Settings, harness: &Harness) -> CliResult<()> {
 
 /// The notice on the history of the harness in this folder, or of the repository around it.
 fn replaced_history() -> Option<DoctorCheck> {
-    let named_repository =
-        Harness::load(Path::new(HARNESS)).ok().and_then(|harness| harness.repository);
-    let history = match named_repository {
-        Some(repository) => History::open(&repository),
-        None => History::discover(Path::new(HARNESS)),
+    let history = match Harness::load(Path::new(HARNESS)) {
+        Ok(harness) => open_harness_history(&harness, None),
+        Err(_) => History::discover(Path::new(HARNESS)),
     };
     let detail = replaced_words(&history.ok()?)?;
     let advice = Some("git for-each-ref refs/replace lists them".to_owned());

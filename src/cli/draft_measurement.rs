@@ -18,6 +18,8 @@ use super::session::Session;
 
 /// The elements of each tensor in a measurement.
 const ROOM: usize = 1 << 20;
+/// The name of its harness.
+const HARNESS: &str = "replay.toml";
 /// With so many replays a product of sizes is told from others.
 const ENOUGH: usize = 2;
 
@@ -53,14 +55,16 @@ pub fn measure_draft(
         let reason = "its grid, or the tensors of its functions, have to be edited first";
         return Ok(DraftMeasurement::Not { reason: reason.to_owned() });
     }
-    if let Err(error) = Harness::parse(&write_text(draft), Path::new("replay.toml")) {
-        return Ok(DraftMeasurement::Not { reason: error.to_string() });
+    let find_problem = |draft: &Draft| Harness::parse(&write_text(draft), Path::new(HARNESS)).err();
+    if let Some(problem) = find_problem(draft) {
+        return Ok(DraftMeasurement::Not { reason: problem.to_string() });
     }
     let progress = Progress::start();
     progress.say(format!("measuring the tensors of {}", draft.functions.join(", ")));
     let folder = tempfile::tempdir().context(|| "cannot make a temporary folder".to_owned())?;
     let lab = session.make_cpu_lab()?;
-    let probe_folder = ProbeFolder { cache: session.cache(), lab, folder, root, write_text };
+    let probe_folder =
+        ProbeFolder { cache: session.cache(), lab, folder, root, write_text: &write_text };
     let roomy_draft = draft.with_room(ROOM);
     let mut probes = Vec::new();
     let mut unset_tensors = BTreeSet::new();
@@ -89,9 +93,8 @@ pub fn measure_draft(
         return Ok(DraftMeasurement::Not { reason });
     };
     draft.take_measured_shapes(&probes);
-    if let Err(error) = Harness::parse(&(probe_folder.write_text)(draft), Path::new("replay.toml"))
-    {
-        return Ok(DraftMeasurement::Not { reason: error.to_string() });
+    if let Some(problem) = find_problem(draft) {
+        return Ok(DraftMeasurement::Not { reason: problem.to_string() });
     }
     let sizes = RandomSizes::from_sizes(first_probe.sizes.clone());
     let mut traits = list_output_traits(&probe_folder.open_trial(draft, &sizes)?)?;
@@ -106,7 +109,7 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
         let folder = tempfile::tempdir_in(&self.folder)
             .context(|| "cannot make a temporary folder".to_owned())?
             .keep();
-        let path = folder.join("replay.toml");
+        let path = folder.join(HARNESS);
         let repository = quote_toml(&self.root.display().to_string());
         let text = format!("repository = {repository}\n{}", (self.write_text)(draft));
         std::fs::write(&path, &text).context(|| format!("cannot write {}", path.display()))?;

@@ -7,7 +7,7 @@ use ::replay::cache::Cache;
 use ::replay::fixture::Fixture;
 use ::replay::harness::Harness;
 use ::replay::history::{
-    Commit, CommitId, History, Overlay, SourceSet, SourceSpec, source_set_from_dir,
+    Commit, CommitId, History, HistoryError, Overlay, SourceSet, SourceSpec, source_set_from_dir,
 };
 use ::replay::report::{CaptureRevision, ReportLine, format_noun_count};
 use ::replay::trial::Subject;
@@ -93,10 +93,7 @@ impl Project {
 impl HarnessSources {
     /// Opens the repository of `harness`.
     pub fn open(harness: &Harness, cache: &Cache) -> CliResult<HarnessSources> {
-        let history = match &harness.repository {
-            Some(repository) => History::open_with_cache(repository, cache.root())?,
-            None => History::discover(&harness.path)?,
-        };
+        let history = open_harness_history(harness, Some(cache))?;
         note_replaced_history(&history);
         if let Some(folder) = harness.system_include.iter().find(|folder| !folder.is_dir()) {
             let message =
@@ -166,6 +163,18 @@ impl HarnessSources {
         } else {
             Ok(self.history.working_tree(&self.spec)?)
         }
+    }
+}
+
+/// The repository that `harness` names, or the one around it. A bundle is unpacked below the `cache`, else for a while.
+pub fn open_harness_history(
+    harness: &Harness,
+    cache: Option<&Cache>,
+) -> Result<History, HistoryError> {
+    match (&harness.repository, cache) {
+        (Some(repository), Some(cache)) => History::open_with_cache(repository, cache.root()),
+        (Some(repository), None) => History::open(repository),
+        (None, _) => History::discover(&harness.path),
     }
 }
 

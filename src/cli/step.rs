@@ -248,7 +248,7 @@ fn print_next_commands(args: &StepArgs, entry: &StepEntry<'_>, session: &Session
 /// The commits of the trusted call and of this one, where the runs had different ones.
 fn find_other_commits(this: &Path, trusted: &Path) -> CliResult<Option<(String, String)>> {
     let commit = |path: &Path| -> CliResult<Option<String>> {
-        let named = Fixture::load(path)?.provenance.commit;
+        let named = Fixture::provenance_of(path)?.commit;
         Ok(named.map(|id| id.chars().take(10).collect()))
     };
     let commits = commit(trusted)?.zip(commit(this)?);

@@ -477,10 +477,11 @@ impl Device for CpuDevice {
     }
 
     fn take_access_findings(&self) -> AccessFindings {
-        self.settings
-            .checked
-            .as_deref()
-            .map_or_else(Default::default, check::collect_access_findings)
+        let Some(artifact) = self.settings.checked.as_deref() else {
+            return AccessFindings::default();
+        };
+        let touched = check::list_touched_memory();
+        AccessFindings { touched, ..check::collect_access_findings(artifact) }
     }
 
     fn input(&self, tensor: *const u8, bytes: usize) {

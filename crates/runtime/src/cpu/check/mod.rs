@@ -27,7 +27,9 @@ use self::lines::LineTable;
 use super::block::running::{current_place, linear_thread};
 use super::shape::LaunchShape;
 use crate::abi::CallSite;
-use crate::report::{AccessFinding, AccessFindings, ChildReport, FoundKind, FoundSpot};
+use crate::report::{
+    AccessFinding, AccessFindings, ChildReport, FoundKind, FoundSpot, TouchedMemory,
+};
 
 thread_local! {
     // Never dropped: destructors of the code's static variables still access memory at the very end.
@@ -293,9 +295,15 @@ pub fn collect_access_findings(path: &Path) -> AccessFindings {
         all_findings.found = merge_unrolled_findings(found);
         all_findings.left_out = findings.left_out;
         all_findings.refused = checker.refused.map(|bytes| bytes as u64);
-        all_findings.touched = checker.touched();
     });
     all_findings
+}
+
+/// How far the memory that is there was touched. Looks at every cell behind the last touched one.
+pub fn list_touched_memory() -> Vec<TouchedMemory> {
+    let mut touched = Vec::new();
+    with_checker(|checker| touched = checker.touched());
+    touched
 }
 
 /// Merges findings of the same lines: an unrolled loop has several places for one line.
