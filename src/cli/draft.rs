@@ -47,8 +47,6 @@ pub struct Draft {
     setup: Vec<String>,
     /// Statements behind the calls: they copy scalars from the device.
     copies: Vec<String>,
-    /// The outputs that kernels write.
-    kernel_outputs: Vec<String>,
     /// Whether the functions take tensors of PyTorch.
     calls_with_tensors: bool,
     /// Whether a kernel is called with a grid that nothing tells.
@@ -151,8 +149,8 @@ enum ParameterRole {
 
 impl Draft {
     /// Drafts with calls of every one of `functions`, those with gradients first. A function joins an earlier draft if they
-    /// are a pair by their names, or share a tensor, and agree about every name: an output of the one is then an input of
-    /// the next. Of several functions for one pass the first is called, and the others are named.
+    /// are a pair by their names, or share a tensor and write others, and agree about every name: an output of the one is
+    /// then an input of the next. Of several functions for one pass the first is called, and the others are named.
     pub fn from_functions(functions: &[&FunctionSignature], types: &TypeNames) -> Vec<Draft> {
         let mut drafts: Vec<Draft> = Vec::new();
         for function in functions {
@@ -176,7 +174,11 @@ impl Draft {
         match fit_pair(&self.functions, name) {
             PairFit::Same => self.is_consistent_with(other),
             PairFit::Other => false,
-            PairFit::Unknown => self.shares_tensor(other) && self.is_consistent_with(other),
+            PairFit::Unknown => {
+                self.shares_tensor(other)
+                    && !self.writes_what_is_written_by(other)
+                    && self.is_consistent_with(other)
+            }
         }
     }
 
@@ -184,7 +186,12 @@ impl Draft {
     fn has_alternative(&self, name: &str, other: &Draft) -> bool {
         fit_pair(&self.functions, name) == PairFit::Same
             && self.functions.iter().any(|function| is_backward(function) == is_backward(name))
-            && other.outputs.keys().any(|output| self.outputs.contains_key(output))
+            && self.writes_what_is_written_by(other)
+    }
+
+    /// Whether a name is that of an output of both: of two tensors, if the names of their functions do not join them.
+    fn writes_what_is_written_by(&self, other: &Draft) -> bool {
+        other.outputs.keys().any(|output| self.outputs.contains_key(output))
     }
 
     fn has_gradients(&self) -> bool {
@@ -287,9 +294,6 @@ impl Draft {
                 arguments.push(if is_pointer { format!("&{name}") } else { name });
                 continue;
             }
-            let is_written =
-                function.kernel && matches!(role, ParameterRole::Tensor { is_const: false, .. });
-            let name = if is_written { self.name_kernel_output(function, name) } else { name };
             arguments.push(self.add_parameter(name, role, &sizes, &mut guesses));
         }
         for (name, object) in objects {
@@ -327,17 +331,6 @@ impl Draft {
             statements.push(format!("{name}.{field} = {argument};"));
         }
         self.add_setup(statements.join(" "));
-    }
-
-    /// The name for what the kernel `function` writes through its parameter `name`: apart from what another kernel writes.
-    fn name_kernel_output(&mut self, function: &FunctionSignature, name: String) -> String {
-        let own_name = if self.kernel_outputs.contains(&name) {
-            format!("{}_{name}", function.name)
-        } else {
-            name
-        };
-        self.kernel_outputs.push(own_name.clone());
-        own_name
     }
 
     /// Takes in a parameter; gives the argument for it.

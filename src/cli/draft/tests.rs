@@ -179,7 +179,6 @@ fn the_threads_of_a_block_are_no_dimension() {
     include = []
     call = """
     twice_kernel<<<1, 256>>>(x, y, n); // EDIT: grid, block
-    twice(x, y, n, 256); // EDIT: 256 for block_size
     thrice(x, z, n, 256); // EDIT: 256 for threadsPerBlock
     """
 
@@ -192,6 +191,20 @@ fn the_threads_of_a_block_are_no_dimension() {
     shape = ["n"] # EDIT
 
     [outputs.z]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+
+    sources = ["k.cu"]
+    include = []
+    call = """
+    twice(x, y, n, 256); // EDIT: 256 for block_size
+    """
+
+    [inputs.x]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+
+    [outputs.y]
     dtype = "f32"
     shape = ["n"] # EDIT
     "#);
@@ -212,6 +225,27 @@ fn a_step_is_a_number_and_a_loss_of_one_element_a_scalar() {
     include = []
     call = """
     adam_kernel<<<1, 256>>>(w, grad, beta, t, n); // EDIT: grid, block
+    """
+
+    [inputs.grad]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+
+    [inputs.beta]
+    dtype = "f32"
+    shape = []
+
+    [inputs.t]
+    dtype = "i32"
+    shape = [] # EDIT: a number, not a size
+
+    [outputs.w]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+
+    sources = ["k.cu"]
+    include = []
+    call = """
     adam(w, grad, beta, t, seed, n);
     """
 
@@ -240,6 +274,29 @@ fn a_step_is_a_number_and_a_loss_of_one_element_a_scalar() {
     setup = "float* loss_on_device; cudaMalloc(&loss_on_device, sizeof(float)); cudaMemset(loss_on_device, 0, sizeof(float));"
     call = """
     mean<<<1, 256>>>(loss_on_device, probs, x, scale, n); // EDIT: grid, block
+    cudaMemcpy(&loss, loss_on_device, sizeof(float), cudaMemcpyDeviceToHost);
+    """
+
+    [inputs.x]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+
+    [inputs.scale]
+    dtype = "f32"
+    shape = [1] # EDIT: one element is accessed
+
+    [outputs.loss]
+    dtype = "f32"
+    shape = [] # EDIT: one element is accessed
+
+    [outputs.probs]
+    dtype = "f32"
+    shape = ["n"] # EDIT
+
+    sources = ["k.cu"]
+    include = []
+    setup = "float* loss_on_device; cudaMalloc(&loss_on_device, sizeof(float)); cudaMemset(loss_on_device, 0, sizeof(float));"
+    call = """
     mean_loss(loss_on_device, probs, x, scale, n);
     cudaMemcpy(&loss, loss_on_device, sizeof(float), cudaMemcpyDeviceToHost);
     """
@@ -346,11 +403,9 @@ fn functions_of_tensors_are_called_as_python_calls_them() {
     ), @r#"
     sources = ["k.cu"]
     include = []
-    sizes = ["out_0"]
     call = """
     out = forward(x, w, bias, eps);
     dx, dw = backward(grad_out, x, w);
-    again_out = again(x, exact);
     """
 
     [inputs.x]
@@ -374,10 +429,6 @@ fn functions_of_tensors_are_called_as_python_calls_them() {
     dtype = "f32"
     shape = ["rows", "cols"] # EDIT
 
-    [inputs.exact]
-    dtype = "bool"
-    shape = []
-
     [outputs.out]
     dtype = "f32"
     shape = ["rows", "cols"] # EDIT
@@ -396,7 +447,22 @@ fn functions_of_tensors_are_called_as_python_calls_them() {
     of = "out" # EDIT
     upstream = "grad_out" # EDIT
 
-    [outputs.again_out]
+    sources = ["k.cu"]
+    include = []
+    sizes = ["out_0"]
+    call = """
+    out = again(x, exact);
+    """
+
+    [inputs.x]
+    dtype = "f32"
+    shape = ["x_0"] # EDIT
+
+    [inputs.exact]
+    dtype = "bool"
+    shape = []
+
+    [outputs.out]
     dtype = "f32"
     shape = ["out_0"] # EDIT
     "#);
@@ -452,18 +518,28 @@ fn a_function_of_tensors_without_a_result_writes_one_by_its_name() {
 }
 
 #[test]
-fn kernels_that_write_one_name_have_outputs_of_their_own() {
-    let text = draft_below_comment(
-        "__global__ void first(const float* x, float* out, int n) {}\n\
-         __global__ void second(const float* x, float* out, int n) {}\n",
-    );
-    let lines = text.lines().filter(|line| line.contains("<<<") || line.starts_with("[outputs"));
-    insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @"
-    first<<<1, 256>>>(x, out, n); // EDIT: grid, block
-    second<<<1, 256>>>(x, second_out, n); // EDIT: grid, block
-    [outputs.out]
-    [outputs.second_out]
-    ");
+fn functions_that_write_one_name_have_harnesses_of_their_own() {
+    for kind in ["__global__ ", ""] {
+        let text = draft(&format!(
+            "{kind}void first(const float* x, float* out, int n) {{}}\n\
+             {kind}void second(const float* x, float* out, int n) {{}}\n\
+             {kind}void third(const float* out, float* sum, int n) {{}}\n"
+        ));
+        let calls: Vec<Vec<&str>> = text
+            .split("call = ")
+            .skip(1)
+            .map(|harness| {
+                harness
+                    .lines()
+                    .filter(|line| line.ends_with("n);") || line.contains("n); //"))
+                    .collect()
+            })
+            .collect();
+        let is_call = |line: &str, function: &str| line.starts_with(function);
+        let [one, other] = calls.as_slice() else { panic!("{text}") };
+        assert!(is_call(one[0], "first") && is_call(one[1], "third") && one.len() == 2, "{text}");
+        assert!(is_call(other[0], "second") && other.len() == 1, "{text}");
+    }
 }
 
 #[test]
