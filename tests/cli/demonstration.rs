@@ -24,7 +24,7 @@ fn step0_shows_commit_device_launches_outputs_and_a_verdict() {
     gradients
       grad_logits  matches d loss / d logits: 8 directional derivatives, worst rel. 9.5e-10 (noise 1e-9)
 
-    completed: every output is written and finite
+    completed: every output is written and finite; grad_logits matches its loss
     ");
 }
 

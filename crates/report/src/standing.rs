@@ -316,9 +316,24 @@ fn describe_completion(entry: &ReportEntry) -> String {
         _ if all_finite => "every output is finite; unwritten elements do not show".to_owned(),
         _ => format!("unwritten elements do not show, {NOT_ALL_FINITE}"),
     };
-    let captured = known::captured_sentence(&entry.captured);
-    let captured = captured.map_or(String::new(), |sentence| format!("; {sentence}"));
-    format!("{written_words}{captured}")
+    let more_sentences =
+        [describe_matching_gradients(&entry.gradients), known::captured_sentence(&entry.captured)];
+    more_sentences
+        .into_iter()
+        .flatten()
+        .fold(written_words, |words, sentence| format!("{words}; {sentence}"))
+}
+
+/// Which gradients match, if there are any.
+fn describe_matching_gradients(checks: &[GradientCheck]) -> Option<String> {
+    let is_match = |check: &&GradientCheck| check.story.verdict() == GradientVerdict::Matches;
+    let names: Vec<&str> =
+        checks.iter().filter(is_match).map(|check| check.output.as_str()).collect();
+    match names.as_slice() {
+        [] => None,
+        [name] => Some(format!("{name} matches its loss")),
+        names => Some(format!("{} match their loss", names.join(", "))),
+    }
 }
 
 /// The finding of the comparison with a trusted revision.
