@@ -731,13 +731,16 @@ fn print_drafts(
 fn print_next_steps(harnesses: &[Harnessed], random: &[RandomFixture], was_measured: bool) {
     let first = &harnesses[0];
     let several = harnesses.len() > 1;
-    println!("\nnext{}:", if several { ", for each harness" } else { "" });
-    if let [fixture, ..] = random {
-        println!("  1. replay {}", fixture.folder.display());
+    if let [first_fixture, more_fixtures @ ..] = random {
+        let folder = &first_fixture.folder;
+        let all_fixtures = if more_fixtures.is_empty() { None } else { folder.parent() };
+        println!("\nnext:");
+        println!("  1. replay {}", all_fixtures.unwrap_or(folder).display());
         println!("  2. check every line marked EDIT, before you believe a finding");
         println!("  3. capture one step in its place: random inputs tell nothing of a training");
         return;
     }
+    println!("\nnext{}:", if several { ", for each harness" } else { "" });
     let advice = if was_measured { "" } else { ", `--random` measures them" };
     println!("  1. check every line marked EDIT: pointers do not tell shapes{advice}");
     let tensors = first.draft.inputs.iter().filter(|(_, tensor)| !tensor.is_scalar());

@@ -313,8 +313,8 @@ void scale_bwd(const float* dy, const float* w, float* dx, int n) {
     wrote fixtures/random: random inputs, marked as synthetic
     wrote fixtures/random-other: random inputs, marked as synthetic
 
-    next, for each harness:
-      1. replay fixtures/random
+    next:
+      1. replay fixtures
       2. check every line marked EDIT, before you believe a finding
       3. capture one step in its place: random inputs tell nothing of a training
     ");
