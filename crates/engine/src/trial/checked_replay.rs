@@ -174,6 +174,11 @@ impl Trial {
         let run = variant.run(&Mode::plain(POISON_A))?;
         match run.ending {
             Ending::Completed if run.findings.refused.is_none() => {
+                let mut found = run.findings.found.iter();
+                if let Some(beside) = found.find(|finding| finding.kind == FoundKind::OutOfBounds) {
+                    let reason = beside.kind.words(&beside.memory);
+                    return Ok(TensorReach::Fault { reason });
+                }
                 let touched = run.findings.touched.into_iter().filter_map(|touched| {
                     let dtype = find_tensor_dtype(self.fixture(), &touched.memory)?;
                     Some((touched.memory, touched.bytes as usize / dtype.size()))
