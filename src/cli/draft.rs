@@ -6,6 +6,8 @@ mod build_standard;
 mod measured_shapes;
 mod pairs;
 mod tensor_calls;
+mod tensor_probe;
+mod tied_sizes;
 mod types;
 
 use std::fmt::Write;
@@ -22,6 +24,7 @@ pub use measured_shapes::{ShapeProbe, choose_size_sets, choose_usual_sizes};
 use pairs::{PairFit, fit_pair};
 pub use pairs::{are_passes_of_one, is_backward};
 pub use tensor_calls::takes_tensors;
+pub use tied_sizes::{TiedSizes, UntiedSizes};
 pub use types::TypeNames;
 use types::{PointeeType, VALUE_TYPES, element_words};
 
@@ -37,20 +40,51 @@ pub struct Draft {
     pub inputs: IndexMap<String, DraftedTensor>,
     /// Tensors and scalars to write.
     pub outputs: IndexMap<String, DraftedTensor>,
-    /// One statement for each function, in the order of the source.
-    pub calls: Vec<String>,
+    /// One for each function, in the order of the source.
+    pub calls: Vec<DraftedCall>,
     /// The called functions.
     pub functions: Vec<String>,
     /// Functions that write what a called one writes, such as another kernel for the same pass.
     alternatives: Vec<String>,
     /// Statements before the calls.
     setup: Vec<String>,
-    /// Statements behind the calls: they copy scalars from the device.
+    /// Statements behind the calls, such as copies of scalars from the device.
     copies: Vec<String>,
     /// Whether the functions take tensors of PyTorch.
     calls_with_tensors: bool,
     /// Whether a kernel is called with a grid that nothing tells.
     guesses_grids: bool,
+}
+
+/// The call of a function.
+#[derive(Clone, Debug)]
+pub struct DraftedCall {
+    /// The outputs that take its results.
+    results: Vec<String>,
+    /// The function, with all that stands in front of its arguments.
+    callee: String,
+    arguments: Vec<String>,
+    /// What of it is guessed.
+    guesses: Vec<String>,
+}
+
+impl DraftedCall {
+    /// The call alone, without what takes its results.
+    fn expression(&self) -> String {
+        format!("{}({})", self.callee, self.arguments.join(", "))
+    }
+
+    /// The statement in a harness.
+    pub fn statement(&self) -> String {
+        let results = self.results.join(", ");
+        let assigned = if results.is_empty() { results } else { format!("{results} = ") };
+        let comment = if self.guesses.is_empty() {
+            String::new()
+        } else {
+            format!(" // {}: {}", &MARK[2..], self.guesses.join(", "))
+        };
+        format!("{assigned}{};{comment}", self.expression())
+    }
 }
 
 /// A tensor, as far as a parameter tells.
@@ -299,15 +333,10 @@ impl Draft {
         for (name, object) in objects {
             self.add_object(&name, &object, types, &mut guesses);
         }
-        let result = self.add_result(function, types);
+        let results = self.add_result(function, types).into_iter().collect();
         self.guesses_grids |= function.kernel;
         self.functions.push(function.name.clone());
-        self.calls.push(draft_call_statement(
-            function,
-            &arguments.join(", "),
-            result.as_deref(),
-            guesses,
-        ));
+        self.calls.push(draft_call(function, arguments, results, guesses));
     }
 
     /// Fills an object `name` of `object` from tensors and numbers, a field each.
@@ -450,7 +479,8 @@ impl Draft {
             let _ = writeln!(text, "setup = {:?}", self.setup.join(" "));
         }
         text.push_str("call = \"\"\"\n");
-        for statement in self.calls.iter().chain(&self.copies) {
+        let calls = self.calls.iter().map(DraftedCall::statement);
+        for statement in calls.chain(self.copies.iter().cloned()) {
             let _ = writeln!(text, "{statement}");
         }
         text.push_str("\"\"\"\n");
@@ -634,14 +664,13 @@ fn draft_tensor(element: &PointeeType, sizes: &[String], has_one_element: bool) 
     }
 }
 
-/// The statement with the call of `function` with `arguments`. `result` takes its value, `guesses` are guessed
-/// arguments.
-fn draft_call_statement(
+/// The call of `function` with `arguments`. `results` take its value, `guesses` are guessed arguments.
+fn draft_call(
     function: &FunctionSignature,
-    arguments: &str,
-    result: Option<&str>,
+    arguments: Vec<String>,
+    results: Vec<String>,
     mut guesses: Vec<String>,
-) -> String {
+) -> DraftedCall {
     let FunctionSignature { name, scope, .. } = function;
     let mut launch = "";
     if function.kernel {
@@ -652,12 +681,7 @@ fn draft_call_statement(
     if !template.is_empty() {
         guesses.insert(0, "template arguments".to_owned());
     }
-    let assigned = result.map_or(String::new(), |name| format!("{name} = "));
-    let mut statement = format!("{assigned}{scope}{name}{template}{launch}({arguments});");
-    if !guesses.is_empty() {
-        let _ = write!(statement, " // {}: {}", &MARK[2..], guesses.join(", "));
-    }
-    statement
+    DraftedCall { results, callee: format!("{scope}{name}{template}{launch}"), arguments, guesses }
 }
 
 /// The explicit template arguments of the call: of kernels all, of functions those beyond deduction.

@@ -9,7 +9,9 @@ use ::replay::cache::Cache;
 use ::replay::harness::Harness;
 use ::replay::trial::{Failure, Lab, Status, TensorReach, Trial};
 
-use super::draft::{Draft, OutputTrait, ShapeProbe, choose_size_sets, quote_toml};
+use super::draft::{
+    Draft, OutputTrait, ShapeProbe, TiedSizes, UntiedSizes, choose_size_sets, quote_toml,
+};
 use super::error::{CliResult, ErrorContext};
 use super::progress::Progress;
 use super::project::Project;
@@ -20,6 +22,8 @@ use super::session::Session;
 const ROOM: usize = 1 << 20;
 /// The name of its harness.
 const HARNESS: &str = "replay.toml";
+/// Why there was no measurement at all.
+const TOO_MANY_SIZES: &str = "it has too many sizes";
 /// With so many replays a product of sizes is told from others.
 const ENOUGH: usize = 2;
 
@@ -31,6 +35,12 @@ pub enum DraftMeasurement {
         sizes: RandomSizes,
     },
     /// None came to its end; why.
+    Not { reason: String },
+}
+
+/// Which sizes of tensors have to be equal.
+enum SizeTie {
+    Found(TiedSizes),
     Not { reason: String },
 }
 
@@ -51,9 +61,9 @@ pub fn measure_draft(
     write_text: impl Fn(&Draft) -> String,
     root: &Path,
 ) -> CliResult<DraftMeasurement> {
-    if !draft.can_be_measured() {
-        let reason = "its grid, or the tensors of its functions, have to be edited first";
-        return Ok(DraftMeasurement::Not { reason: reason.to_owned() });
+    if draft.guesses_grids() {
+        let reason = "its grid has to be edited first".to_owned();
+        return Ok(DraftMeasurement::Not { reason });
     }
     let find_problem = |draft: &Draft| Harness::parse(&write_text(draft), Path::new(HARNESS)).err();
     if let Some(problem) = find_problem(draft) {
@@ -66,11 +76,20 @@ pub fn measure_draft(
     let probe_folder =
         ProbeFolder { cache: session.cache(), lab, folder, root, write_text: &write_text };
     let roomy_draft = draft.with_room(ROOM);
+    let tied = if draft.calls_with_tensors() {
+        match probe_folder.tie_sizes(draft, &roomy_draft)? {
+            SizeTie::Found(tied) => tied,
+            SizeTie::Not { reason } => return Ok(DraftMeasurement::Not { reason }),
+        }
+    } else {
+        draft.parameter_sizes()
+    };
+    draft.take_tied_sizes(&tied);
     let mut probes = Vec::new();
     let mut unset_tensors = BTreeSet::new();
     let mut first_reason = None;
-    for sizes in choose_size_sets(draft.size_parameters()) {
-        let random_sizes = RandomSizes::from_sizes(sizes.clone());
+    for sizes in choose_size_sets(&tied.names()) {
+        let random_sizes = RandomSizes::from_sizes(tied.expand(&sizes, ROOM));
         match probe_folder.open_trial(&roomy_draft, &random_sizes)?.measure_reach()? {
             TensorReach::Measured { elements, unset } => {
                 probes.push(ShapeProbe { sizes, reach: elements });
@@ -89,21 +108,57 @@ pub fn measure_draft(
         }
     }
     let Some(first_probe) = probes.first() else {
-        let reason = first_reason.unwrap_or_else(|| "it has too many sizes".to_owned());
+        let reason = first_reason.unwrap_or_else(|| TOO_MANY_SIZES.to_owned());
         return Ok(DraftMeasurement::Not { reason });
     };
-    draft.take_measured_shapes(&probes);
+    draft.take_measured_shapes(&tied, &probes);
     if let Some(problem) = find_problem(draft) {
         return Ok(DraftMeasurement::Not { reason: problem.to_string() });
     }
     let sizes = RandomSizes::from_sizes(first_probe.sizes.clone());
-    let mut traits = list_output_traits(&probe_folder.open_trial(draft, &sizes)?)?;
+    let trial = probe_folder.open_trial(draft, &sizes)?;
+    if let Some(reason) = trial.outcome()?.call_misfit() {
+        return Ok(DraftMeasurement::Not { reason: reason.to_owned() });
+    }
+    let mut traits = list_output_traits(&trial)?;
     traits.extend(unset_tensors.into_iter().map(|name| (name, OutputTrait::ReadBefore)));
     draft.add_output_traits(&traits);
     Ok(DraftMeasurement::Measured { sizes })
 }
 
 impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
+    /// Ties the sizes that the functions of `draft` take, by checked replays of `roomy_draft`.
+    fn tie_sizes(&self, draft: &Draft, roomy_draft: &Draft) -> CliResult<SizeTie> {
+        let mut first_reason = None;
+        let mut is_hopeless = false;
+        let names = draft.argument_sizes();
+        let only_sizes = draft.only_sizes();
+        let untied = UntiedSizes { names: &names, only_sizes: &only_sizes, room: ROOM };
+        let tied = untied.tie(|numbers| -> CliResult<bool> {
+            if is_hopeless {
+                return Ok(false);
+            }
+            let random_sizes = RandomSizes::from_sizes(numbers.clone());
+            match self.open_trial(roomy_draft, &random_sizes)?.measure_reach()? {
+                TensorReach::Measured { .. } => return Ok(true),
+                TensorReach::Fault { reason } => {
+                    first_reason.get_or_insert(reason);
+                }
+                TensorReach::Not { reason } => {
+                    is_hopeless = true;
+                    first_reason = Some(reason);
+                }
+            }
+            Ok(false)
+        })?;
+        Ok(match tied {
+            Some(tied) => SizeTie::Found(tied),
+            None => {
+                SizeTie::Not { reason: first_reason.unwrap_or_else(|| TOO_MANY_SIZES.to_owned()) }
+            }
+        })
+    }
+
     /// The trial of the working tree with the harness of `draft`, on random inputs of `sizes`.
     fn open_trial(&self, draft: &Draft, sizes: &RandomSizes) -> CliResult<Trial> {
         let folder = tempfile::tempdir_in(&self.folder)

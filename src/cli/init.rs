@@ -712,7 +712,7 @@ fn print_drafts(
     for Harnessed { output, sources, draft, .. } in harnesses {
         println!("wrote {}, which calls {}:", output.display(), sources.join(" and "));
         for call in &draft.calls {
-            println!("  {call}");
+            println!("  {}", call.statement());
         }
     }
     for fixture in random {

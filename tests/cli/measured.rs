@@ -212,7 +212,7 @@ void f(const float* x, float* y, int n) { k<<<1, 1>>>(x, y, n); }
       k<<<1, 256>>>(x, y_on_device, n); // EDIT: grid, block
 
     left out:
-      random inputs for replay.toml: its grid, or the tensors of its functions, have to be edited first
+      random inputs for replay.toml: its grid has to be edited first
 
     next:
       1. check every line marked EDIT: pointers do not tell shapes
@@ -237,4 +237,59 @@ fn a_harness_that_is_there_gets_random_inputs_of_chosen_sizes() {
       2. capture one step in its place: random inputs tell nothing of a training
     ");
     assert_eq!(env.replay(&["fixtures/random"]).code, Some(0));
+}
+
+const EXTENSION: &str = "#include <torch/extension.h>
+__global__ void scale_rows(const float* x, const float* gain, float* y, float* sums, int cols, float* mask) {
+    int row = blockIdx.x, col = threadIdx.x;
+    y[row * cols + col] = gain[col] * x[row * cols + col] * mask[row * cols + col];
+    atomicAdd(&sums[row], x[row * cols + col]);
+}
+__global__ void scale_rows_back(const float* dy, const float* gain, const float* mask, float* dx, int cols) {
+    int i = blockIdx.x * cols + threadIdx.x;
+    dx[i] = dy[i] * gain[threadIdx.x] * mask[i];
+}
+std::vector<at::Tensor> scale_forward(at::Tensor x, at::Tensor gain, at::Tensor mask) {
+    const int rows = x.size(0), cols = x.size(1);
+    TORCH_CHECK(gain.numel() == cols, \"one gain a column\");
+    auto y = torch::empty_like(x);
+    auto sums = torch::zeros({rows}, x.options());
+    scale_rows<<<rows, cols>>>(x.data_ptr<float>(), gain.data_ptr<float>(), y.data_ptr<float>(), sums.data_ptr<float>(), cols, mask.data_ptr<float>());
+    return {y, sums};
+}
+at::Tensor scale_backward(at::Tensor dy, at::Tensor gain, at::Tensor mask) {
+    auto dx = torch::empty_like(dy);
+    const int rows = dy.size(0), cols = dy.size(1);
+    scale_rows_back<<<rows, cols>>>(dy.data_ptr<float>(), gain.data_ptr<float>(), mask.data_ptr<float>(), dx.data_ptr<float>(), cols);
+    return dx;
+}
+";
+
+#[test]
+fn functions_of_tensors_tell_which_sizes_are_equal_and_the_shapes_of_their_results() {
+    let (env, text, harness) = drafted(EXTENSION);
+    assert!(text.contains("wrote fixtures/random"), "{text}");
+    insta::assert_snapshot!(shapes(&harness), @r#"
+    inputs.x: shape = ["rows", "cols"]
+    inputs.gain: shape = ["cols"]
+    inputs.mask: shape = ["rows", "cols"]
+    inputs.dy: shape = ["rows", "cols"]
+    outputs.y: shape = ["rows", "cols"]
+    outputs.sums: shape = ["rows"]
+    outputs.dx: shape = ["rows", "cols"]; gradient_of = "x" # EDIT; of = "y" # EDIT; upstream = "dy" # EDIT
+    "#);
+    let replay = env.replay(&["fixtures/random"]);
+    assert_eq!(replay.code, Some(0), "{}", replay.text());
+    assert!(replay.stdout.contains("dx matches its loss"), "{}", replay.text());
+}
+
+#[test]
+fn functions_of_tensors_that_take_no_chosen_size_say_why() {
+    let source = EXTENSION.replace("gain.numel() == cols", "cols == 3");
+    let (_, text, _) = drafted(&source);
+    let reason = text.lines().find(|line| line.contains("random inputs for")).unwrap_or(&text);
+    insta::assert_snapshot!(
+        reason,
+        @"  random inputs for replay.toml: host code stopped itself: one gain a column at k.cu:13"
+    );
 }

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use super::tensor_probe::name_room;
+use super::tied_sizes::TiedSizes;
 use super::{Draft, DraftedTensor, OutputTrait, ShapeDoubt};
 
 /// A replay with chosen sizes.
@@ -132,8 +134,11 @@ fn find_shape(
 }
 
 impl Draft {
-    /// This draft with `elements` for every tensor, whatever its shape is.
+    /// This draft with `elements` for every tensor of which a replay tells the shape, whatever that is.
     pub fn with_room(&self, elements: usize) -> Draft {
+        if self.calls_with_tensors {
+            return self.with_roomy_results(elements);
+        }
         let mut roomy = self.clone();
         for tensor in roomy.arrays_mut() {
             tensor.shape = vec![elements.to_string()];
@@ -141,31 +146,36 @@ impl Draft {
         roomy
     }
 
-    /// The sizes among the functions' parameters, in their order.
-    pub fn size_parameters(&self) -> &[String] {
-        &self.sizes
+    /// The sizes among the functions' parameters, in their order, each by itself.
+    pub fn parameter_sizes(&self) -> TiedSizes {
+        let groups = self.sizes.iter().map(|size| vec![size.clone()]).collect();
+        TiedSizes { groups, roomy: Vec::new() }
     }
 
-    /// Whether replays can tell its shapes: its functions choose their own grids, and take pointers.
-    pub fn can_be_measured(&self) -> bool {
-        !self.calls_with_tensors && !self.guesses_grids
+    /// Whether a kernel is called with a grid that nothing tells.
+    pub fn guesses_grids(&self) -> bool {
+        self.guesses_grids
     }
 
-    /// Takes the shapes that `probes` tell. Those without doubt lose their mark. An output and its upstream gradient have
-    /// one shape, as have a tensor and its gradient: of two that differ the one without doubt counts.
-    pub fn take_measured_shapes(&mut self, probes: &[ShapeProbe]) {
-        let sizes = self.sizes.clone();
+    /// Takes the shapes that `probes` tell, products of `tied` sizes. Those without doubt lose their mark. An output and its
+    /// upstream gradient have one shape, as have a tensor and its gradient: of two that differ the one without doubt counts.
+    pub fn take_measured_shapes(&mut self, tied: &TiedSizes, probes: &[ShapeProbe]) {
+        let sizes = tied.names();
         let candidates = list_candidates(&sizes);
+        let returned = self.list_returned();
         for (name, tensor) in self.inputs.iter_mut().chain(&mut self.outputs) {
-            if tensor.is_scalar() {
+            let has_room = tensor.shape.iter().any(|size| tied.roomy.contains(size));
+            let is_returned = returned.contains(name);
+            if tensor.is_scalar() || self.calls_with_tensors && !is_returned && !has_room {
                 continue;
             }
-            match find_shape(name, &candidates, probes) {
+            let measured = if is_returned { name_room(name) } else { name.clone() };
+            match find_shape(&measured, &candidates, probes) {
                 Some((shape, is_certain)) => {
                     tensor.shape = shape;
                     tensor.doubt = (!is_certain).then_some(ShapeDoubt::Pointer);
                 }
-                None if sizes.is_empty() => tensor.shape = vec!["1".to_owned()],
+                None if sizes.is_empty() || has_room => tensor.shape = vec!["1".to_owned()],
                 None => {}
             }
         }

@@ -6,8 +6,7 @@ use ::replay::tensor::DType;
 
 use super::types::TypeNames;
 use super::{
-    Draft, DraftedTensor, ParameterRole, ShapeDoubt, draft_call_statement, parameter_name,
-    primal_names,
+    Draft, DraftedTensor, ParameterRole, ShapeDoubt, draft_call, parameter_name, primal_names,
 };
 
 /// Names and their beginnings for tensors that a function writes in place.
@@ -37,7 +36,7 @@ impl Draft {
         let body = &function.tensors;
         let mut guesses = Vec::new();
         let mut arguments = Vec::new();
-        let written_parameters = find_written_parameters(function);
+        let written_parameters = find_written_parameters(function, types);
         for (place, parameter) in function.parameters.iter().enumerate() {
             let name = parameter_name((place, parameter));
             if !names_tensor(&parameter.ty) {
@@ -71,10 +70,7 @@ impl Draft {
         }
         let results = self.add_results(function, types, &mut guesses);
         self.functions.push(function.name.clone());
-        let results = (!results.is_empty()).then(|| results.join(", "));
-        let statement =
-            draft_call_statement(function, &arguments.join(", "), results.as_deref(), guesses);
-        self.calls.push(statement);
+        self.calls.push(draft_call(function, arguments, results, guesses));
     }
 
     /// The outputs for the results of `function`, in order.
@@ -185,7 +181,7 @@ fn is_gradient_name(name: &str) -> bool {
 }
 
 /// The places of the tensors that `function` writes in place, where it returns none.
-fn find_written_parameters(function: &FunctionSignature) -> Vec<usize> {
+fn find_written_parameters(function: &FunctionSignature, types: &TypeNames) -> Vec<usize> {
     if names_tensor(&function.returns) {
         return Vec::new();
     }
@@ -203,7 +199,11 @@ fn find_written_parameters(function: &FunctionSignature) -> Vec<usize> {
     let named = tensors.iter().filter(|(_, tensor)| !is_const(tensor) && is_output(tensor));
     let named: Vec<usize> = named.map(|(place, _)| *place).collect();
     if named.is_empty() {
-        let first = tensors.iter().find(|(_, tensor)| !is_const(tensor));
+        let holds_integers = |parameter: &Parameter| {
+            let element = function.tensors.elements.get(&parameter.name);
+            element.and_then(|ty| types.dtype(ty)).is_some_and(|dtype| !dtype.is_float())
+        };
+        let first = tensors.iter().find(|(_, tensor)| !is_const(tensor) && !holds_integers(tensor));
         return first.map(|(place, _)| *place).into_iter().collect();
     }
     named

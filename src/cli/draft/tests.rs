@@ -607,3 +607,48 @@ fn each_pair_has_a_harness_of_its_own_and_other_kernels_of_a_pass_are_named() {
     upstream = "dout" # EDIT
     "#);
 }
+
+#[test]
+fn a_measurement_calls_functions_of_tensors_with_room_for_their_results() {
+    let text = "at::Tensor forward(at::Tensor x, at::Tensor w) { const int rows = x.size(0), cols = x.size(1); auto y = torch::empty_like(x); return y; }\n\
+         std::vector<at::Tensor> backward(at::Tensor dy, at::Tensor x, at::Tensor w, at::Tensor y) {\n\
+         auto dx = torch::empty_like(x); auto dw = at::zeros_like(w); return {dx, dw}; }\n";
+    let unit = SourceUnit { path: "k.cu", text };
+    let found = find_function_signatures(&unit, &scan_symbols(&[unit]));
+    let functions: Vec<&FunctionSignature> = found.iter().collect();
+    let mut drafts = Draft::from_functions(&functions, &TypeNames::from_texts([text]));
+    let [draft] = drafts.as_mut_slice() else { panic!("{drafts:?}") };
+    assert_eq!(draft.argument_sizes(), ["rows", "cols", "w_0"]);
+    let roomy = draft.with_room(1 << 20);
+    let text = roomy.text(&["k.cu".to_owned()], &[], &[], CppStandard::default());
+    Harness::parse(&text, Path::new("replay.toml")).unwrap();
+    let lines = text.lines().filter(|line| line.ends_with(';') || line.starts_with("shape"));
+    insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r#"
+    const auto results_0 = replay_torch::list_results(forward(x, w));
+    const at::Tensor y = results_0.at(0);
+    replay_torch::copy_elements(y_elements, y);
+    const auto results_1 = replay_torch::list_results(backward(dy, x, w, y));
+    const at::Tensor dx = results_1.at(0);
+    replay_torch::copy_elements(dx_elements, dx);
+    const at::Tensor dw = results_1.at(1);
+    replay_torch::copy_elements(dw_elements, dw);
+    shape = ["rows", "cols"] # EDIT
+    shape = ["w_0"] # EDIT
+    shape = ["rows", "cols"] # EDIT
+    shape = [1048576] # EDIT
+    shape = [1048576] # EDIT
+    shape = [1048576] # EDIT
+    "#);
+    let groups = vec![vec!["rows".to_owned()], vec!["cols".to_owned(), "w_0".to_owned()]];
+    draft.take_tied_sizes(&TiedSizes { groups, roomy: Vec::new() });
+    assert_eq!(draft.argument_sizes(), ["rows", "cols"]);
+}
+
+#[test]
+fn integers_are_not_what_a_function_of_tensors_writes_if_it_takes_floats() {
+    let text = draft(
+        "void rotate(at::Tensor& positions, at::Tensor& query) {\n\
+         k<<<1, 1>>>(positions.data_ptr<int64_t>(), query.data_ptr<float>()); }\n",
+    );
+    assert!(text.contains("[inputs.positions]") && text.contains("[outputs.query]"), "{text}");
+}

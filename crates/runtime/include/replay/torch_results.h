@@ -106,4 +106,34 @@ template <class... T>
 void operator,(const std::tuple<T...>& list, const results& outputs) {
   outputs = list;
 }
+
+inline at::Tensor as_result_tensor(const at::Tensor& result) { return result; }
+inline at::Tensor as_result_tensor(const std::optional<at::Tensor>& result) { return result.value_or(at::Tensor()); }
+template <class T, class = std::enable_if_t<std::is_arithmetic<T>::value>>
+at::Tensor as_result_tensor(T) {
+  return {};
+}
+/// The results of a call, each in its place; a number is an undefined tensor.
+inline std::vector<at::Tensor> list_results(const at::Tensor& result) { return {result}; }
+inline std::vector<at::Tensor> list_results(const std::vector<at::Tensor>& list) { return list; }
+template <class... T>
+std::vector<at::Tensor> list_results(const std::tuple<T...>& list) {
+  return std::apply([](const T&... result) { return std::vector<at::Tensor>{as_result_tensor(result)...}; }, list);
+}
+template <class A, class B>
+std::vector<at::Tensor> list_results(const std::pair<A, B>& list) {
+  return list_results(std::tuple<A, B>(list));
+}
+template <size_t N>
+std::vector<at::Tensor> list_results(const std::array<at::Tensor, N>& list) {
+  return {list.begin(), list.end()};
+}
+
+/// Copies the elements of `result` to the beginning of `output`, whatever the shapes: how far it is written tells how many
+/// they are.
+inline void copy_elements(void* output, const at::Tensor& result) {
+  if (!result.defined()) return;
+  const std::vector<char> packed = result.packed_bytes();
+  (void)cudaMemcpy(output, packed.data(), packed.size(), cudaMemcpyHostToDevice);
+}
 }  // namespace replay_torch
