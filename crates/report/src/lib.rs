@@ -50,10 +50,10 @@ pub use html::{
 };
 pub use hunks::hunks_tested_line;
 pub use json::{
-    ConfigFilePaths, ConfigOrigin, ConfigSetting, Inspected, render_begin_json, render_bisect_json,
-    render_config_json, render_diff_json, render_event_json, render_explanation_json,
-    render_gradcheck_json, render_inspection_json, render_log_json, render_recorded_json,
-    render_replay_json, render_shrink_json, render_step_json,
+    ConfigFilePaths, ConfigOrigin, ConfigSetting, Inspected, RecordedVersions, render_begin_json,
+    render_bisect_json, render_config_json, render_diff_json, render_env_json, render_event_json,
+    render_explanation_json, render_gradcheck_json, render_inspection_json, render_log_json,
+    render_recorded_json, render_replay_json, render_shrink_json, render_step_json,
 };
 pub use judgement::{
     launch_change, order_lines, output_lines, render_comparison, render_gradient_line,

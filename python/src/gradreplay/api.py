@@ -20,6 +20,7 @@ from .documents import (
     Gradchecks,
     Inspection,
     Log,
+    RecordedEnvironments,
     Replays,
     SearchBegun,
     SearchConcluded,
@@ -93,7 +94,9 @@ class Search(Report):
     @property
     def culprit(self) -> Culprit | None:
         """The commit that was found, or the value of an axis; the first of several."""
-        return next((answer.culprit for answer in self.conclusions if answer.culprit is not None), None)
+        return next(
+            (answer.culprit for answer in self.conclusions if answer.culprit is not None), None
+        )
 
 
 def replay(
@@ -270,6 +273,18 @@ def inspect(fixture: Fixtures) -> Inspection:
         raise told.failure()
     text = program.run(words).text
     return _shown(program.read_document(Inspection, told.text), told, text)
+
+
+def env(fixture: Fixtures) -> RecordedEnvironments:
+    """Shows which versions fixtures were captured with, and which are here.
+
+    Raises :class:`ReplayError` if one of them is not of a program, or its interpreter does not start."""
+    words = ["env", *_paths(fixture)]
+    told = program.run([*words, "--format", "json"])
+    if not told.text or not told.is_answer:
+        raise told.failure()
+    text = program.run(words).text
+    return _shown(program.read_document(RecordedEnvironments, told.text), told, text)
 
 
 def _report(

@@ -1573,6 +1573,15 @@ class Parted:
     """The meaning of the change at the first of them, where an oracle tells."""
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RecordedEnvironments(Report):
+    """The document that `replay env --format json` writes; docs/schema.md explains the fields."""
+
+    schema: Literal["replay-env/1"]
+    run: RunRecord
+    fixtures: tuple[RecordedVersions, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class RecordedVersion:
     """A package, as a capture had it and as it is here."""
@@ -1583,6 +1592,20 @@ class RecordedVersion:
     """Its version when the tensors were captured."""
     here: str | None
     """Its version here; null if it is not installed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedVersions:
+    """What a fixture was captured with."""
+
+    fixture: str
+    """The folder's name."""
+    folder: str
+    """The folder, as it was named."""
+    others: int
+    """How many of the versions are others here."""
+    versions: tuple[RecordedVersion, ...]
+    """The recorded versions; empty if it records none."""
 
 
 @dataclass(frozen=True, kw_only=True)
