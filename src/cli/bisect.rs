@@ -242,6 +242,7 @@ pub fn run_bisect(args: &BisectArgs, session: &Session) -> CliResult<u8> {
         let request = SearchRequest { fixtures, ends: &ends, origin: None, axis: Some(searched) };
         return answer_search(bisection, &request, &args.output(files, patch_file), progress);
     }
+    RequestedPairs::refuse_unclaimed(&history, &[args.old.as_slice(), &args.new].concat())?;
     if let Some(requested_pairs) = RequestedPairs::read(&history, &args.good, &args.bad)? {
         args.refuse_beside_pairs()?;
         let check = choose_access_check(args)?;

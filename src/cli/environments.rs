@@ -229,6 +229,11 @@ pub fn split_placed_revision(text: &str) -> Option<PlacedRevision<'_>> {
     None
 }
 
+/// The revision in an environment that `word` names, unless git knows a revision of this name.
+fn read_placed_revision<'a>(history: &History, word: &'a str) -> Option<PlacedRevision<'a>> {
+    split_placed_revision(word).filter(|_| history.resolve(word).is_err())
+}
+
 /// The ends of a search as commits in environments.
 pub struct RequestedPairs<'a> {
     pub good: PlacedRevision<'a>,
@@ -236,16 +241,27 @@ pub struct RequestedPairs<'a> {
 }
 
 impl<'a> RequestedPairs<'a> {
-    /// Reads the ends of a search; none if neither of them names an environment. A revision of git's that looks like one in an
-    /// environment is that revision.
+    /// Refuses environments at ends without a claim: it would not be known from which of them a mixed pair departs.
+    pub fn refuse_unclaimed(history: &History, revs: &[String]) -> CliResult<()> {
+        let mut placed = revs.iter().filter_map(|rev| read_placed_revision(history, rev));
+        match placed.next() {
+            Some(PlacedRevision { axis, .. }) => {
+                Err(CommandError::new("--old and --new take no environments").with_hint(format!(
+                    "claim the ends: `--good REV@{axis}=VALUE --bad REV@{axis}=VALUE`"
+                )))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Reads the ends of a search; none if neither of them names an environment.
     pub fn read(
         history: &History,
         good: &'a [String],
         bad: &'a [String],
     ) -> CliResult<Option<RequestedPairs<'a>>> {
-        let split =
-            |rev: &'a String| split_placed_revision(rev).filter(|_| history.resolve(rev).is_err());
-        let placed_at = |revs: &'a [String]| revs.iter().find_map(split);
+        let placed_at =
+            |revs: &'a [String]| revs.iter().find_map(|rev| read_placed_revision(history, rev));
         let (good_end, bad_end) = match (placed_at(good), placed_at(bad)) {
             (None, None) => return Ok(None),
             (Some(good_end), Some(bad_end)) => (good_end, bad_end),

@@ -305,6 +305,7 @@ fn ends_that_name_no_pair_are_refused_with_the_reason() {
             .replace(&env.repo.git(&["rev-parse", "--short", "c4"]), "c4"),
         told("nowhere@step=1", "c4@step=4"),
         env.replay(&many).text(),
+        env.replay(&["bisect", "fixtures/tiny", "--old", "c1@step=1", "--new", "c4"]).text(),
         search(&env, &["--patch", "back.patch"]).text(),
         search(&env, &["--snapshots", "snapshots"]).text(),
     ];
@@ -352,6 +353,11 @@ fn ends_that_name_no_pair_are_refused_with_the_reason() {
     --- stderr
     error: ends in environments are one good and one bad revision
     hint: `--good REV@AXIS=VALUE --bad REV@AXIS=VALUE`
+
+    exit code 128
+    --- stderr
+    error: --old and --new take no environments
+    hint: claim the ends: `--good REV@step=VALUE --bad REV@step=VALUE`
 
     exit code 128
     --- stderr
