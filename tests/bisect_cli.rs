@@ -4,6 +4,7 @@
 mod accuracy;
 mod answers;
 mod beside;
+mod both;
 mod directions;
 mod elsewhere;
 mod ends;

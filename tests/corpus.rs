@@ -5,6 +5,7 @@
 //! so a second run compiles nothing. `cargo test --test integration corpus:: -- --nocapture` shows how far every
 //! variant lies from the truth, in the order of the indices and in others.
 
+mod compilers;
 mod families;
 mod inputs;
 mod matrix;

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import gradreplay
 from gradreplay import tensors
 
 pytestmark = pytest.mark.skipif("REPLAY" not in os.environ, reason="REPLAY names no program")
@@ -117,9 +118,13 @@ class Site:
         (fixture / "fixture.toml").write_text('harness = "../../replay.toml"\n')
         x = np.linspace(-1, 1, 8, dtype=np.float32)
         tensors.write(fixture / "inputs.safetensors", {"x": tensors.take("x", x)})
+        self.git("init", "-q")
+        self.git("add", "model.py")
+        self.git("commit", "-qm", "A model")
+
+    def git(self, *words: str) -> None:
         git = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org"]
-        for words in (["init", "-q"], ["add", "model.py"], ["commit", "-qm", "A model"]):
-            subprocess.run([*git, *words], cwd=root, check=True, capture_output=True)
+        subprocess.run([*git, *words], cwd=self.root, check=True, capture_output=True)
 
     def replay(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Runs the program without a network."""
@@ -187,6 +192,28 @@ def test_the_wrong_one_of_five_versions_is_found_and_what_is_known_needs_no_inde
     assert site.replay("cache", "clear").returncode == 0 and site.packages() == 0
 
 
+def test_code_that_is_wrong_with_a_new_package_alone_is_found_with_that_package(site: Site) -> None:
+    for version, body in BODIES.items():
+        wheel(site.wheels, version, body)
+    calling = MODEL.replace('if "LOSS" in os.environ:', "if True:")
+    for text, subject in (
+        (MODEL + "# as before\n", "Say more"),
+        (calling, "Call the package"),
+        (calling + "# as before\n", "Say more"),
+    ):
+        (site.root / "model.py").write_text(text)
+        site.git("commit", "-qam", subject)
+    ends = ("--good", "HEAD~3@tinyloss=1.0", "--bad", "HEAD@tinyloss=2.1")
+    found = site.replay("bisect", "fixtures/step0", *ends, "--on", "bits")
+    assert found.returncode == 0, found.stdout + found.stderr
+    parts = found.stdout.split("\n\n")
+    assert parts[0].startswith("only both together do it: the code and tinyloss\n"), found.stdout
+    assert "@tinyloss=2.1 bad: y has other bits" in parts[0], found.stdout
+    assert parts[1].startswith("with tinyloss 2.1:\n"), found.stdout
+    assert " is the first bad commit: Call the package" in parts[1], found.stdout
+    assert "\ntinyloss 2.0 is the first bad one: at " in found.stdout, found.stdout
+
+
 def test_a_version_that_cannot_be_installed_is_untestable(site: Site) -> None:
     with_loss(site)
     wheel(site.wheels, "1.0", "2 * x")
@@ -225,6 +252,13 @@ def test_what_a_capture_ran_on_is_shown_beside_what_is_here(site: Site) -> None:
     versions = f'{{ numpy = "{np.__version__}", tinyloss = "1.0", cuda = "12.9", pip = "0.1" }}'
     fixture.write_text(f"{fixture.read_text()}[provenance]\nversions = {versions}\n")
     shown = site.replay("env", "fixtures/step0").stdout.splitlines()
+    folder = site.root / "fixtures/step0"
+    result = gradreplay.env(folder)
+    told = result.fixtures[0]
+    assert (told.fixture, told.folder, told.others) == ("step0", str(folder), 2)
+    versions_here = {version.name: version.here for version in told.versions}
+    assert versions_here["numpy"] == np.__version__ and versions_here["tinyloss"] is None
+    assert str(result).splitlines() == shown
     assert shown[0] == "step0: 2 of 3 recorded versions are others here", shown
     assert f"  numpy {np.__version__}" in shown and "  tinyloss 1.0, not installed here" in shown
     wrong = np.full(8, 7, dtype=np.float32)

@@ -33,6 +33,7 @@ DOCUMENTS = {
     "inspect": "Inspection",
     "explain": "Explanation",
     "config": "Configuration",
+    "env": "RecordedEnvironments",
     "bisect": "SearchEvent",
 }
 

@@ -5,8 +5,8 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use ::replay::bisect::{
-    BisectEnds, Bisection, Direction, Event, HunkSearch, Look, On, SearchEnd, SearchReport,
-    SearchTarget, TestFindings, Trusted,
+    Along, BisectEnds, Bisection, BothEnds, BothReport, Direction, Event, HunkSearch, Look, On,
+    SearchEnd, SearchReport, SearchTarget, Side, TestFindings, Trusted,
 };
 use ::replay::cache::Cache;
 use ::replay::harness::Harness;
@@ -19,7 +19,7 @@ use super::accepted_snapshots::{AcceptedSnapshots, SNAPSHOT};
 use super::bisect_log;
 use super::cluster::{self, ClusterArgs};
 use super::completions::{fixture_completer, revision_completer};
-use super::environments::{AxisEnds, RequestedAxis};
+use super::environments::{AxisEnds, RequestedAxis, RequestedPairs};
 use super::error::{CliResult, CommandError};
 use super::exit;
 use super::fixtures;
@@ -52,6 +52,9 @@ pub struct BisectArgs {
     /// to the first commit that has them.
     ///
     /// Where they are newer than the bad ones, the commit is found that repaired the defect.
+    ///
+    /// REV@AXIS=VALUE is a revision in an environment (`replay help environments`), at both ends: the search finds
+    /// whether the change lies in the code or in the environment, and then the commit or the value.
     #[arg(long, required_unless_present_any = ["old", "on"], num_args = 1.., value_name = "REV",
           add = revision_completer())]
     good: Vec<String>,
@@ -130,6 +133,22 @@ impl BisectArgs {
             }
         };
         Ok(Some(RequestedAxis { axis, rev, ends }))
+    }
+
+    /// Refuses what does not go with ends that are commits in environments.
+    fn refuse_beside_pairs(&self) -> CliResult<()> {
+        let refused_words = [
+            (self.patch.is_some(), "--patch"),
+            (self.snapshots.is_some(), "--snapshots"),
+            (self.cluster.on_cluster.is_some(), "--on-cluster"),
+        ];
+        match refused_words.into_iter().find(|(is_given, _)| *is_given) {
+            Some((_, word)) => {
+                Err(CommandError::new(format!("{word} does not go with ends in environments"))
+                    .with_hint("leave it out; or search in the session's own environment"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Refuses a search for gradients without a check of them.
@@ -215,13 +234,23 @@ pub fn run_bisect(args: &BisectArgs, session: &Session) -> CliResult<u8> {
     if let Some(requested_axis) = requested_axis {
         let check = choose_access_check(args)?;
         let (axis, ends) = requested_axis.open(session, &targets)?;
-        let searched = SearchedAxis { name: axis.name.clone(), place: axis.place.clone() };
+        let searched = SearchedAxis { name: axis.axis.name.clone(), place: axis.place.clone() };
         let mut bisection = create_bisection(&history, targets, args.search_options(), session)?;
         bisection.check = check;
-        bisection.axis = Some(axis);
+        bisection.along = Along::Environments(axis);
         let fixtures = SearchTarget::names(&bisection.targets);
         let request = SearchRequest { fixtures, ends: &ends, origin: None, axis: Some(searched) };
         return answer_search(bisection, &request, &args.output(files, patch_file), progress);
+    }
+    RequestedPairs::refuse_unclaimed(&history, &[args.old.as_slice(), &args.new].concat())?;
+    if let Some(requested_pairs) = RequestedPairs::read(&history, &args.good, &args.bad)? {
+        args.refuse_beside_pairs()?;
+        let check = choose_access_check(args)?;
+        let both = requested_pairs.open(session, &history, &targets)?;
+        let mut bisection = create_bisection(&history, targets, args.search_options(), session)?;
+        bisection.check = check;
+        bisection.hunk_search = args.hunks.then_some(HunkSearch { is_brief: true, onto: None });
+        return answer_both(bisection, &both, &args.output(files, None), progress);
     }
     if args.cluster.on_cluster.is_some() {
         drop(progress);
@@ -252,16 +281,10 @@ pub fn answer_search(
     output: &SearchOutput,
     progress: Progress,
 ) -> CliResult<u8> {
-    let SearchOutput { format, files, patch_file, first_parent } = output;
-    bisection.illustrated = *format == SearchFormat::Html || files.have_page();
+    bisection.illustrated = output.wants_page();
     let ends = request.ends;
-    let mut watcher = Watcher {
-        progress: &progress,
-        searches_environments: request.axis.is_some(),
-        format: *format,
-        busy: BTreeSet::new(),
-        kept_events: files.have(FileFormat::Json).then(String::new),
-    };
+    let noun = if request.axis.is_some() { ENVIRONMENTS } else { COMMITS };
+    let mut watcher = Watcher::start(&progress, noun, output);
     watcher.tell_event(|| report::render_begin_json(request, run_record()));
     if let (Some(origin), BisectEnds::Claimed { good, .. }) = (&request.origin, ends) {
         watcher.tell_event(|| report::render_recorded_json(&origin.snapshot, good));
@@ -270,28 +293,88 @@ pub fn answer_search(
     let earlier_events = watcher.kept_events.unwrap_or_default();
     drop(progress);
     if report.axis.is_none() {
-        messages::set_log_end(bisect_log::format_git_bisect_log(&report, *first_parent));
+        messages::set_log_end(bisect_log::format_git_bisect_log(&report, output.first_parent));
     }
-    if *format == SearchFormat::Text {
-        run_record::print_record_head(&[request.line()]);
-    }
-    print!("{}", format_search_result(*format, &report, request, report::COMMENT_BYTES));
-    files.write(|format| {
-        let (format, before) = match format {
-            FileFormat::Markdown => (SearchFormat::Markdown, ""),
-            FileFormat::Json => (SearchFormat::Json, earlier_events.as_str()),
-            _ => (SearchFormat::Html, ""),
-        };
-        before.to_owned() + &format_search_result(format, &report, request, report::SUMMARY_BYTES)
+    output.write(request, &earlier_events, |format, limit| {
+        format_search_result(format, &report, request, limit)
     })?;
-    if let Some(patch_file) = patch_file {
+    if let Some(patch_file) = &output.patch_file {
         patch_file.write(&report)?;
     }
-    Ok(match report.ending() {
+    Ok(choose_exit_code(report.ending()))
+}
+
+/// Searches between ends that are commits in environments, and writes the answer.
+fn answer_both<'s>(
+    mut bisection: Bisection<'s>,
+    both: &BothEnds<'s>,
+    output: &SearchOutput,
+    progress: Progress,
+) -> CliResult<u8> {
+    bisection.illustrated = output.wants_page();
+    let [good, bad] = [Side::Good, Side::Bad].map(|side| vec![both.name_pair(side, side)]);
+    let ends = BisectEnds::Claimed { good, bad };
+    let fixtures = SearchTarget::names(&bisection.targets);
+    let request = SearchRequest { fixtures, ends: &ends, origin: None, axis: None };
+    let mut watcher = Watcher::start(&progress, PAIRS, output);
+    watcher.tell_event(|| report::render_begin_json(&request, run_record()));
+    let report = bisection.search_both(both, &mut |event| watcher.hear(&event))?;
+    let earlier_events = watcher.kept_events.unwrap_or_default();
+    drop(progress);
+    for search in report.list_searches() {
+        if search.axis.is_none() && search.ending() != SearchEnd::Refused {
+            messages::set_log_end(bisect_log::format_git_bisect_log(search, output.first_parent));
+        }
+    }
+    output.write(&request, &earlier_events, |format, limit| match format {
+        SearchFormat::Json => match &report {
+            BothReport::Refused(refused) => format!("{}\n", report::render_bisect_json(refused)),
+            // Each search has told its answer.
+            BothReport::Searched { .. } => String::new(),
+        },
+        SearchFormat::Markdown => report::both_markdown(&report, &request, run_record(), limit),
+        SearchFormat::Html => report::both_html(&report, &request, run_record()),
+        SearchFormat::Text => report::render_both_text(&report).to_string(),
+    })?;
+    Ok(choose_exit_code(report.ending()))
+}
+
+/// The exit code of a search.
+fn choose_exit_code(ending: SearchEnd) -> u8 {
+    match ending {
         SearchEnd::Found => exit::SUCCESS,
         SearchEnd::Ambiguous => exit::UNTESTABLE,
         SearchEnd::Refused => exit::FAILED,
-    })
+    }
+}
+
+impl SearchOutput {
+    /// Whether a page is among what is written.
+    fn wants_page(&self) -> bool {
+        self.format == SearchFormat::Html || self.files.have_page()
+    }
+
+    /// Prints the answer and writes its files. `render` makes it in a format, of at most so many bytes where the format has
+    /// a limit.
+    fn write(
+        &self,
+        request: &SearchRequest<'_>,
+        earlier_events: &str,
+        render: impl Fn(SearchFormat, usize) -> String,
+    ) -> CliResult<()> {
+        if self.format == SearchFormat::Text {
+            run_record::print_record_head(&[request.line()]);
+        }
+        print!("{}", render(self.format, report::COMMENT_BYTES));
+        self.files.write(|format| {
+            let (format, before) = match format {
+                FileFormat::Markdown => (SearchFormat::Markdown, ""),
+                FileFormat::Json => (SearchFormat::Json, earlier_events),
+                _ => (SearchFormat::Html, ""),
+            };
+            before.to_owned() + &render(format, report::SUMMARY_BYTES)
+        })
+    }
 }
 
 /// The answer, of at most `limit` bytes where a format has a limit.
@@ -613,7 +696,7 @@ pub fn create_bisection<'h>(
     let [lab, repeater] = session.search_labs(&harnesses, threads)?;
     Ok(Bisection {
         history,
-        axis: None,
+        along: Along::History(None),
         targets,
         lab,
         repeater,
@@ -628,18 +711,34 @@ pub fn create_bisection<'h>(
     })
 }
 
+/// What a search tests, in a word.
+const COMMITS: &str = "commits";
+const ENVIRONMENTS: &str = "environments";
+const PAIRS: &str = "pairs";
+
 /// Shows the events of a search as they happen.
 struct Watcher<'p> {
     progress: &'p Progress,
-    /// Whether it searches along environments, not commits.
-    searches_environments: bool,
+    /// What is tested: commits, environments, or pairs of both.
+    noun: &'static str,
     format: SearchFormat,
     busy: BTreeSet<String>,
     /// The events in JSON, one a line, if a file wants them.
     kept_events: Option<String>,
 }
 
-impl Watcher<'_> {
+impl<'p> Watcher<'p> {
+    /// One of a search that tests what `noun` names.
+    fn start(progress: &'p Progress, noun: &'static str, output: &SearchOutput) -> Watcher<'p> {
+        Watcher {
+            progress,
+            noun,
+            format: output.format,
+            busy: BTreeSet::new(),
+            kept_events: output.files.have(FileFormat::Json).then(String::new),
+        }
+    }
+
     /// Prints and keeps an event in JSON, where that is wanted.
     fn tell_event(&mut self, render: impl FnOnce() -> String) {
         let is_printed = self.format == SearchFormat::Json;
@@ -660,12 +759,11 @@ impl Watcher<'_> {
         match event {
             Event::Planned { commits, candidates, jobs } => {
                 self.progress.expect(*candidates);
-                self.note(if self.searches_environments {
-                    format!("{candidates} environments, {jobs} tested at a time")
-                } else {
-                    format!(
+                self.note(match self.noun {
+                    COMMITS => format!(
                         "{candidates} of {commits} commits change a kernel, {jobs} tested at a time"
-                    )
+                    ),
+                    noun => format!("{candidates} {noun}, {jobs} tested at a time"),
                 });
             }
             Event::Started { commit, state } => {
@@ -677,6 +775,12 @@ impl Watcher<'_> {
                 self.show_remaining(state.candidates, state.rounds);
                 self.note(report::tested_line(commit, *answer, seen));
             }
+            Event::Cornered { .. } => self.busy.clear(),
+            Event::Along { axis, place } => {
+                self.noun = if axis.is_some() { ENVIRONMENTS } else { COMMITS };
+                self.note(*place);
+            }
+            Event::Searched { .. } => self.busy.clear(),
             Event::StartedHunks { hunks, of } => {
                 self.progress.say(format!("which hunk: testing {hunks} of {of}"));
             }
@@ -698,7 +802,7 @@ impl Watcher<'_> {
         self.progress.left(left);
         self.progress.say(format!(
             "{left} {} left, about {rounds} rounds; testing {}",
-            if self.searches_environments { "environments" } else { "commits" },
+            self.noun,
             busy.join(", ")
         ));
     }

@@ -1,16 +1,17 @@
-//! Axes of the harness on the command line: `--with triton=3.5,3.6`, `--over triton`.
+//! Axes of the harness on the command line: `--with triton=3.5,3.6`, `--over triton`, `--bad HEAD@triton=3.6`.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
-use ::replay::bisect::{BisectEnds, EnvironmentAxis, SearchTarget};
+use ::replay::bisect::{AxisAtRevision, BisectEnds, BothEnds, EnvironmentAxis, SearchTarget};
 use ::replay::environment::{
     Environment, Python, RecordedVersion, UserShell, Workshop, begins_like,
     compare_recorded_versions,
 };
 use ::replay::fixture::Fixture;
 use ::replay::foreign::Keeper;
-use ::replay::harness::{Axis, Harness, find_nearest_word};
-use ::replay::history::SourceSet;
+use ::replay::harness::{Axis, Harness, find_nearest_word, is_axis_name};
+use ::replay::history::{Commit, History, SourceSet};
 
 use super::error::{CliResult, CommandError};
 use super::progress::Progress;
@@ -128,46 +129,22 @@ impl<'a> RequestedAxis<'a> {
         &self,
         session: &'s Session,
         targets: &[SearchTarget],
-    ) -> CliResult<(EnvironmentAxis<'s>, BisectEnds)> {
-        let first = targets.first().ok_or_else(|| CommandError::new("no fixture was named"))?;
-        let axis = find_axis(&first.subject.fixture.harness, self.axis)?.clone();
-        for target in targets {
-            let harness = &target.subject.fixture.harness;
-            if find_axis(harness, self.axis)? != &axis {
-                let path = harness.path.display();
-                let first_path = first.subject.fixture.harness.path.display();
-                return Err(CommandError::new(format!(
-                    "{path} has another axis `{}` than {first_path}",
-                    self.axis
-                ))
-                .with_hint("search each of them by itself"));
-            }
-        }
-        let workshop = create_workshop(session)?;
-        let subject = first.subject.clone();
-        let values = workshop.list_values(&axis, &subject.fixture)?;
+    ) -> CliResult<(AxisAtRevision<'s>, BisectEnds)> {
         let words = match self.ends {
             AxisEnds::Claimed { good, bad } => [good, bad],
             AxisEnds::Unclaimed { old, new } => [old, new],
         };
-        let [first_end, second_end] = words.map(|word| find_value(&axis, &values, word));
-        let (first_end, second_end) = (first_end?, second_end?);
-        if first_end == second_end {
-            return Err(CommandError::new(format!(
-                "both ends are {} {}",
-                self.axis, values[first_end]
-            ))
-            .with_hint(format!("it has {}", values.join(", "))));
-        }
-        let place = self.place_sources(session, targets)?;
-        let name = axis.name.clone();
-        let make = Box::new(move |value: &str| workshop.make(&axis, value, &subject.fixture));
-        let axis = EnvironmentAxis::new(name, values, place, make);
-        // What is missing at an end is said before anything is replayed.
-        axis.prepare(first_end)?;
-        axis.prepare(second_end)?;
-        let ends = [first_end, second_end].map(|end| vec![axis.commit(end)]);
+        let (axis, ends) = open_axis(session, targets, self.axis, words)?;
         let [first_end, second_end] = ends;
+        if first_end == second_end {
+            let value = axis.describe_value(first_end);
+            return Err(CommandError::new(format!("both ends are {value}"))
+                .with_hint(format!("it has {}", axis.list_values())));
+        }
+        let (place, sources) = self.place_sources(session, targets)?;
+        prepare_ends(&axis, ends)?;
+        let axis = AxisAtRevision { axis: Rc::new(axis), place, sources };
+        let [first_end, second_end] = ends.map(|end| vec![axis.commit(end)]);
         let ends = match self.ends {
             AxisEnds::Claimed { .. } => BisectEnds::Claimed { good: first_end, bad: second_end },
             AxisEnds::Unclaimed { .. } => BisectEnds::Unclaimed { old: first_end, new: second_end },
@@ -193,6 +170,157 @@ impl<'a> RequestedAxis<'a> {
     }
 }
 
+/// The axis `name` of the harnesses of `targets`, and the places of its values that `words` mean.
+fn open_axis<'s>(
+    session: &'s Session,
+    targets: &[SearchTarget],
+    name: &str,
+    words: [&str; 2],
+) -> CliResult<(EnvironmentAxis<'s>, [usize; 2])> {
+    let first = targets.first().ok_or_else(|| CommandError::new("no fixture was named"))?;
+    let axis = find_axis(&first.subject.fixture.harness, name)?.clone();
+    for target in targets {
+        let harness = &target.subject.fixture.harness;
+        if find_axis(harness, name)? != &axis {
+            let path = harness.path.display();
+            let first_path = first.subject.fixture.harness.path.display();
+            return Err(CommandError::new(format!(
+                "{path} has another axis `{name}` than {first_path}"
+            ))
+            .with_hint("search each of them by itself"));
+        }
+    }
+    let workshop = create_workshop(session)?;
+    let subject = first.subject.clone();
+    let values = workshop.list_values(&axis, &subject.fixture)?;
+    let [first_end, second_end] = words.map(|word| find_value(&axis, &values, word));
+    let ends = [first_end?, second_end?];
+    let make = Box::new(move |value: &str| workshop.make(&axis, value, &subject.fixture));
+    Ok((EnvironmentAxis::new(name.to_owned(), values, make), ends))
+}
+
+/// Makes the environments at the `ends` of a search: what is missing there is said before anything is replayed.
+fn prepare_ends(axis: &EnvironmentAxis<'_>, ends: [usize; 2]) -> CliResult<()> {
+    for end in ends {
+        axis.prepare(end)?;
+    }
+    Ok(())
+}
+
+/// A revision in an environment, as `--good` and `--bad` name it: `REV@AXIS=VALUE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlacedRevision<'a> {
+    pub rev: &'a str,
+    pub axis: &'a str,
+    pub value: &'a str,
+}
+
+/// What stands between a revision and its environment.
+const IN: char = '@';
+
+/// Reads `REV@AXIS=VALUE`; none if there is no environment in it. Git's own `@{...}` begins no axis.
+pub fn split_placed_revision(text: &str) -> Option<PlacedRevision<'_>> {
+    for (place, _) in text.match_indices(IN) {
+        let Some((axis, value)) = text[place + IN.len_utf8()..].split_once('=') else { break };
+        if is_axis_name(axis) {
+            return Some(PlacedRevision { rev: &text[..place], axis, value });
+        }
+    }
+    None
+}
+
+/// The revision in an environment that `word` names, unless git knows a revision of this name.
+fn read_placed_revision<'a>(history: &History, word: &'a str) -> Option<PlacedRevision<'a>> {
+    split_placed_revision(word).filter(|_| history.resolve(word).is_err())
+}
+
+/// The ends of a search as commits in environments.
+pub struct RequestedPairs<'a> {
+    pub good: PlacedRevision<'a>,
+    pub bad: PlacedRevision<'a>,
+}
+
+impl<'a> RequestedPairs<'a> {
+    /// Refuses environments at ends without a claim: it would not be known from which of them a mixed pair departs.
+    pub fn refuse_unclaimed(history: &History, revs: &[String]) -> CliResult<()> {
+        let mut placed = revs.iter().filter_map(|rev| read_placed_revision(history, rev));
+        match placed.next() {
+            Some(PlacedRevision { axis, .. }) => {
+                Err(CommandError::new("--old and --new take no environments").with_hint(format!(
+                    "claim the ends: `--good REV@{axis}=VALUE --bad REV@{axis}=VALUE`"
+                )))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Reads the ends of a search; none if neither of them names an environment.
+    pub fn read(
+        history: &History,
+        good: &'a [String],
+        bad: &'a [String],
+    ) -> CliResult<Option<RequestedPairs<'a>>> {
+        let placed_at =
+            |revs: &'a [String]| revs.iter().find_map(|rev| read_placed_revision(history, rev));
+        let (good_end, bad_end) = match (placed_at(good), placed_at(bad)) {
+            (None, None) => return Ok(None),
+            (Some(good_end), Some(bad_end)) => (good_end, bad_end),
+            (Some(placed), None) | (None, Some(placed)) => {
+                let PlacedRevision { rev, axis, value } = placed;
+                return Err(CommandError::new(format!(
+                    "`{rev}@{axis}={value}` is in an environment, and the other end is in none"
+                ))
+                .with_hint(format!("name one at each end: REV@{axis}=VALUE")));
+            }
+        };
+        if good.len() > 1 || bad.len() > 1 {
+            return Err(CommandError::new(
+                "ends in environments are one good and one bad revision",
+            )
+            .with_hint("`--good REV@AXIS=VALUE --bad REV@AXIS=VALUE`"));
+        }
+        if good_end.axis != bad_end.axis {
+            return Err(CommandError::new(format!(
+                "the ends are on two axes, `{}` and `{}`",
+                good_end.axis, bad_end.axis
+            ))
+            .with_hint("a search changes one axis besides the revision"));
+        }
+        for end in [good_end, bad_end] {
+            if end.rev.is_empty() {
+                let PlacedRevision { axis, value, .. } = end;
+                return Err(CommandError::new(format!("`@{axis}={value}` names no revision"))
+                    .with_hint(format!(
+                        "`HEAD@{axis}={value}`, or --over {axis} for the working tree"
+                    )));
+            }
+        }
+        Ok(Some(RequestedPairs { good: good_end, bad: bad_end }))
+    }
+
+    /// The commits and the environments of the ends for a search for `targets`.
+    pub fn open<'s>(
+        &self,
+        session: &'s Session,
+        history: &History,
+        targets: &[SearchTarget],
+    ) -> CliResult<BothEnds<'s>> {
+        let RequestedPairs { good, bad } = self;
+        let commits: [Commit; 2] = [history.resolve(good.rev)?, history.resolve(bad.rev)?];
+        let (axis, values) = open_axis(session, targets, good.axis, [good.value, bad.value])?;
+        if commits[0].id == commits[1].id && values[0] == values[1] {
+            let value = axis.describe_value(values[0]);
+            return Err(CommandError::new(format!(
+                "both ends are {} with {value}",
+                commits[0].short
+            ))
+            .with_hint(format!("the axis has {}", axis.list_values())));
+        }
+        prepare_ends(&axis, values)?;
+        Ok(BothEnds { commits, axis: Rc::new(axis), values })
+    }
+}
+
 /// `at 37707d4`, or `in the working tree`.
 pub fn describe_place(revision: &RequestedRevision) -> String {
     match &revision.commit {
@@ -213,6 +341,22 @@ mod tests {
         assert_eq!(pair.values, ["g++ -O1", "clang++"]);
         for wrong in ["triton", "triton=3.2", "=1,2", "triton=,2", "triton=1,"] {
             assert!(parse_pair_arg(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_environment_behind_a_revision_is_none_of_gits_own_suffixes() {
+        let split = |text| {
+            split_placed_revision(text)
+                .map(|PlacedRevision { rev, axis, value }| [rev, axis, value].join(" | "))
+        };
+        assert_eq!(split("main@triton=3.6").as_deref(), Some("main | triton | 3.6"));
+        assert_eq!(split("HEAD@{1}@cxx=g++ -O1").as_deref(), Some("HEAD@{1} | cxx | g++ -O1"));
+        assert_eq!(split("@@ml-dtypes=0.4.1").as_deref(), Some("@ | ml-dtypes | 0.4.1"));
+        assert_eq!(split("v1@image=x@sha256:ab=").as_deref(), Some("v1 | image | x@sha256:ab="));
+        assert_eq!(split("@step=1").as_deref(), Some(" | step | 1"));
+        for own in ["HEAD@{1}", "@{upstream}", "HEAD@{a=b}", "@", "main", "me@feature", "a=b@c"] {
+            assert_eq!(split(own), None, "{own}");
         }
     }
 

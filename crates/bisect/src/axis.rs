@@ -1,13 +1,14 @@
-//! A search along an axis of environments, at one revision. Each value has a [`Commit`] of its own, whose names are those of
-//! the environment: the search, its answer and its reports treat it like any other.
+//! An axis of environments: its values in their order, and the environments made of them. Each value has a [`Commit`] of its
+//! own, whose names are those of the environment: a search, its answer and its reports treat it like any other.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::plan::Plan;
 use super::probe::Sources;
-use super::{BisectError, Bisection, Direction, SearchTarget};
+use super::{BisectError, Direction};
 use replay_engine::environment::{Environment, EnvironmentError, hash_environment};
 use replay_engine::trial::PlacedSources;
 use replay_history::{Commit, CommitId, SourceKey, SourceSet};
@@ -15,16 +16,12 @@ use replay_history::{Commit, CommitId, SourceKey, SourceSet};
 /// Makes the environment with a value of the axis.
 pub type MakeEnvironment<'a> = dyn Fn(&str) -> Result<Environment, EnvironmentError> + 'a;
 
-/// An axis of environments to search along.
+/// An axis of environments.
 pub struct EnvironmentAxis<'a> {
     /// Its name, such as `triton`.
     pub name: String,
     /// The values, in their order.
     values: Vec<String>,
-    /// Where the sources come from: `at 37707d4`.
-    pub place: String,
-    /// The sources, one set for each fixture.
-    sources: Vec<Arc<SourceSet>>,
     make: Box<MakeEnvironment<'a>>,
     /// The environments so far, or why there is none, by the places of their values.
     made: RefCell<HashMap<usize, Made>>,
@@ -33,55 +30,63 @@ pub struct EnvironmentAxis<'a> {
 /// An environment, or the reason and the advice where its value cannot be tested.
 type Made = Result<Arc<Environment>, (String, Option<String>)>;
 
+/// An axis of environments to search along, at one revision.
+pub struct AxisAtRevision<'a> {
+    pub axis: Rc<EnvironmentAxis<'a>>,
+    /// Where the sources come from: `at 37707d4`.
+    pub place: String,
+    /// The sources, one set for each fixture.
+    pub sources: Vec<Arc<SourceSet>>,
+}
+
 impl<'a> EnvironmentAxis<'a> {
-    /// The axis `name` with `values`, over `sources` of one revision, which lies at `place`.
+    /// The axis `name` with `values`.
     pub fn new(
         name: String,
         values: Vec<String>,
-        (place, sources): (String, Vec<Arc<SourceSet>>),
         make: Box<MakeEnvironment<'a>>,
     ) -> EnvironmentAxis<'a> {
-        EnvironmentAxis { name, values, place, sources, make, made: RefCell::default() }
+        EnvironmentAxis { name, values, make, made: RefCell::default() }
     }
 
-    /// The commit that stands for the value at `index`.
-    pub fn commit(&self, index: usize) -> Commit {
-        Commit {
-            id: self.id(index),
-            short: format!("{} {}", self.name, self.values[index]),
-            subject: self.place.clone(),
-            author_name: String::new(),
-            time_s: 0,
-            parents: index.checked_sub(1).map(|before| self.id(before)).into_iter().collect(),
-        }
+    /// The value at `index`, as reports name it: `triton 3.4.0`.
+    pub fn describe_value(&self, index: usize) -> String {
+        format!("{} {}", self.name, self.values[index])
     }
 
-    fn id(&self, index: usize) -> CommitId {
+    /// The values, separated by commas.
+    pub fn list_values(&self) -> String {
+        self.values.join(", ")
+    }
+
+    pub(super) fn id(&self, index: usize) -> CommitId {
         let digits = hash_environment(&self.name, &self.values[index]);
         digits.parse().expect("40 digits are an id")
     }
 
-    /// The place of the value behind `id`.
-    fn index_of(&self, id: CommitId) -> Result<usize, BisectError> {
-        let index = (0..self.values.len()).find(|&index| self.id(index) == id);
-        index.ok_or_else(|| BisectError::Outside { commit: id.to_string() })
+    /// The value at `index` beside `revision`, as the command line names them: `37707d4@triton=3.4.0`.
+    pub(super) fn name_pair(&self, revision: &str, index: usize) -> String {
+        format!("{revision}@{}={}", self.name, self.values[index])
     }
 
     /// Makes the environment with the value at `index` before it is needed.
     ///
     /// # Errors
     /// [`EnvironmentError`], whatever is at fault.
-    pub fn prepare(&self, index: usize) -> Result<(), EnvironmentError> {
-        let environment = (self.make)(&self.values[index])?;
-        self.made.borrow_mut().insert(index, Ok(Arc::new(environment)));
-        Ok(())
+    pub fn prepare(&self, index: usize) -> Result<Arc<Environment>, EnvironmentError> {
+        if let Some(Ok(environment)) = self.made.borrow().get(&index) {
+            return Ok(environment.clone());
+        }
+        let environment = Arc::new((self.make)(&self.values[index])?);
+        self.made.borrow_mut().insert(index, Ok(environment.clone()));
+        Ok(environment)
     }
 
     /// The environment with the value at `index`, made at its first use.
     ///
     /// # Errors
     /// [`BisectError`] if something else than the value is at fault.
-    fn environment(&self, index: usize) -> Result<Made, BisectError> {
+    pub(super) fn environment(&self, index: usize) -> Result<Made, BisectError> {
         if let Some(made) = self.made.borrow().get(&index) {
             return Ok(made.clone());
         }
@@ -94,9 +99,39 @@ impl<'a> EnvironmentAxis<'a> {
         Ok(made)
     }
 
+    /// What differs between the environments at `index` and before it, in the form of a diff.
+    fn diff(&self, index: usize) -> Result<String, BisectError> {
+        let Some(before) = index.checked_sub(1) else { return Ok(String::new()) };
+        let (Ok(before), Ok(after)) = (self.environment(before)?, self.environment(index)?) else {
+            return Ok(String::new());
+        };
+        Ok(diff_lines(&before.lines(), &after.lines()))
+    }
+}
+
+impl AxisAtRevision<'_> {
+    /// The commit that stands for the value at `index`.
+    pub fn commit(&self, index: usize) -> Commit {
+        let parent = index.checked_sub(1).map(|before| self.axis.id(before));
+        Commit {
+            id: self.axis.id(index),
+            short: self.axis.describe_value(index),
+            subject: self.place.clone(),
+            author_name: String::new(),
+            time_s: 0,
+            parents: parent.into_iter().collect(),
+        }
+    }
+
+    /// The place of the value behind `id`.
+    pub(super) fn index_of(&self, id: CommitId) -> Result<usize, BisectError> {
+        let index = (0..self.axis.values.len()).find(|&index| self.axis.id(index) == id);
+        index.ok_or_else(|| BisectError::Outside { commit: id.to_string() })
+    }
+
     /// The sources for the fixture at `target`, in the environment behind `id`.
     pub(super) fn sources(&self, id: CommitId, target: usize) -> Result<Sources, BisectError> {
-        Ok(match self.environment(self.index_of(id)?)? {
+        Ok(match self.axis.environment(self.index_of(id)?)? {
             Ok(environment) => Sources::Found(PlacedSources {
                 set: self.sources[target].clone(),
                 environment: Some(environment),
@@ -107,17 +142,17 @@ impl<'a> EnvironmentAxis<'a> {
 
     /// What differs between the environments behind `id` and its parent, in the form of a diff.
     pub(super) fn diff(&self, id: CommitId) -> Result<String, BisectError> {
-        let index = self.index_of(id)?;
-        let Some(before) = index.checked_sub(1) else { return Ok(String::new()) };
-        let (Ok(before), Ok(after)) = (self.environment(before)?, self.environment(index)?) else {
-            return Ok(String::new());
-        };
-        Ok(diff_lines(&before.lines(), &after.lines()))
+        self.axis.diff(self.index_of(id)?)
     }
 
     /// The values between `old` and `new` as a graph: each follows the one before it.
-    fn plan(&self, old: usize, new: usize, direction: Direction) -> Result<Plan, BisectError> {
-        let ids: Vec<CommitId> = (old..=new).map(|index| self.id(index)).collect();
+    pub(super) fn plan(
+        &self,
+        old: usize,
+        new: usize,
+        direction: Direction,
+    ) -> Result<Plan, BisectError> {
+        let ids: Vec<CommitId> = (old..=new).map(|index| self.axis.id(index)).collect();
         let keys = ids.iter().map(|&id| {
             let keys = self.sources.iter().map(|set| key_in_environment(set, id));
             (id, keys.collect())
@@ -127,7 +162,7 @@ impl<'a> EnvironmentAxis<'a> {
 }
 
 /// The key of `set` in the environment behind `id`.
-fn key_in_environment(set: &SourceSet, id: CommitId) -> SourceKey {
+pub(super) fn key_in_environment(set: &SourceSet, id: CommitId) -> SourceKey {
     let mut hasher = blake3::Hasher::new_derive_key("replay sources in an environment 1");
     hasher.update(&set.id);
     hasher.update(id.as_bytes());
@@ -139,66 +174,6 @@ fn diff_lines(before: &[String], after: &[String]) -> String {
     let gone = before.iter().filter(|line| !after.contains(line)).map(|line| format!("-{line}\n"));
     let come = after.iter().filter(|line| !before.contains(line)).map(|line| format!("+{line}\n"));
     gone.chain(come).collect()
-}
-
-impl Bisection<'_> {
-    /// The commits or the environments between `old` and `new`.
-    pub(super) fn plan_between(
-        &self,
-        old: &[Commit],
-        new: &[Commit],
-        direction: Direction,
-    ) -> Result<Plan, BisectError> {
-        let Some(axis) = &self.axis else {
-            return Plan::new(self.history, &self.targets, old, new, direction);
-        };
-        let [old, new] = [old, new].map(|ends| axis.index_of(ends[0].id));
-        axis.plan(old?, new?, direction)
-    }
-
-    /// The same between `good` and `bad`. If the bad ends come before the good ones, the search is for the repair.
-    pub(super) fn plan_claimed(
-        &self,
-        good: &[Commit],
-        bad: &[Commit],
-    ) -> Result<Plan, BisectError> {
-        let Some(axis) = &self.axis else {
-            return Plan::claimed(self.history, &self.targets, good, bad);
-        };
-        let [good, bad] = [good, bad].map(|ends| axis.index_of(ends[0].id));
-        let (good, bad) = (good?, bad?);
-        if bad < good {
-            axis.plan(bad, good, Direction::Repairs)
-        } else {
-            axis.plan(good, bad, Direction::Breaks)
-        }
-    }
-
-    /// The commit with this id, as reports show it.
-    pub(super) fn commit(&self, id: CommitId) -> Result<Commit, BisectError> {
-        match &self.axis {
-            Some(axis) => Ok(axis.commit(axis.index_of(id)?)),
-            None => Ok(self.history.commit(id)?),
-        }
-    }
-
-    /// The sources of `commit` for the fixture at `target`.
-    pub(super) fn sources(&self, commit: CommitId, target: usize) -> Result<Sources, BisectError> {
-        match &self.axis {
-            Some(axis) => axis.sources(commit, target),
-            None => Ok(Sources::read(self.history, commit, &self.targets[target].spec)?),
-        }
-    }
-
-    /// What `commit` changes.
-    pub(super) fn diff(&self, commit: &Commit) -> Result<String, BisectError> {
-        if let Some(axis) = &self.axis {
-            return axis.diff(commit.id);
-        }
-        let parent = commit.parents.first().and_then(|&parent| self.history.commit(parent).ok());
-        let sources = SearchTarget::join_specs(&self.targets);
-        Ok(self.history.diff(parent.as_ref(), commit, &sources)?)
-    }
 }
 
 #[cfg(test)]

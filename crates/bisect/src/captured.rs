@@ -84,7 +84,7 @@ fn captured_commit(
     target: &SearchTarget,
 ) -> Result<Option<Commit>, BisectError> {
     let provenance = &target.subject.fixture.provenance;
-    if bisection.axis.is_some() {
+    if !bisection.along.is_plain_history() {
         return Ok(None);
     }
     let is_clean = provenance.dirty.as_deref() != Some("true");

@@ -178,23 +178,42 @@ impl Bisection<'_> {
         ends: &BisectEnds,
         listener: &mut SearchListener<'_>,
     ) -> Result<SearchReport, BisectError> {
+        let (planned, mut report) = self.search_once(ends, listener)?;
+        if !report.flaky {
+            report.before = self.search_before(&planned, &report)?;
+            report.behind = self.search_behind(&planned, &report, MOST_BEHIND)?;
+        }
+        report.hunks = self.search_hunks(&planned, &report, listener)?;
+        Ok(report)
+    }
+
+    /// The same without a search for further changes.
+    pub(super) fn search_alone(
+        &self,
+        ends: &BisectEnds,
+        listener: &mut SearchListener<'_>,
+    ) -> Result<SearchReport, BisectError> {
+        Ok(self.search_once(ends, listener)?.1)
+    }
+
+    fn search_once(
+        &self,
+        ends: &BisectEnds,
+        listener: &mut SearchListener<'_>,
+    ) -> Result<(PlannedSearch<'_>, SearchReport), BisectError> {
         self.lab.backend().expect_many();
         let planned = PlannedSearch::new(self, self.plan(ends)?)?;
         match steady::run_steady_search(&planned, listener)? {
             SteadyOutcome::Done(steady) => {
-                let mut report = conclude_search(&planned, *steady, false, listener)?;
-                report.before = self.search_before(&planned, &report)?;
-                report.behind = self.search_behind(&planned, &report, MOST_BEHIND)?;
-                report.hunks = self.search_hunks(&planned, &report, listener)?;
-                Ok(report)
+                let report = conclude_search(&planned, *steady, false, listener)?;
+                Ok((planned, report))
             }
             SteadyOutcome::Flaky(commit) => {
                 listener(Event::Flaky { commit: &planned.commit(commit)? });
                 let planned = PlannedSearch::new(self, self.plan(ends)?)?;
                 let flaky_search = flaky::run_flaky_search(&planned, listener)?;
-                let mut report = conclude_search(&planned, flaky_search, true, listener)?;
-                report.hunks = self.search_hunks(&planned, &report, listener)?;
-                Ok(report)
+                let report = conclude_search(&planned, flaky_search, true, listener)?;
+                Ok((planned, report))
             }
         }
     }
@@ -313,7 +332,7 @@ fn conclude_search(
         mended = find_mended(bisection, planned.plan.direction, &steady.wanted, culprit);
     }
     let log = match &conclusion {
-        Conclusion::NotMonotone { .. } if planned.bisection.axis.is_none() => {
+        Conclusion::NotMonotone { .. } if planned.bisection.along.is_plain_history() => {
             Some(survey_between(planned)?)
         }
         _ => None,
@@ -367,7 +386,7 @@ fn conclude_search(
         captured,
         flaky,
         grouped: steady.grouped,
-        axis: planned.bisection.axis.as_ref().map(|axis| axis.name.clone()),
+        axis: planned.bisection.along.axis_name().map(str::to_owned),
         hunks: None,
         commits,
         seen,
@@ -500,7 +519,7 @@ fn collect_culprit_evidence(
     let launches = launches.collect();
     let diff = diff_with_parent(planned, culprit)?;
     // A program takes too long for a test that the answer does without.
-    if !flaky && bisection.has_cheap_replays() && bisection.axis.is_none() {
+    if !flaky && bisection.has_cheap_replays() && bisection.along.is_history() {
         test_the_suspect(planned, steady, culprit, listener)?;
     }
     let ends: Vec<u32> =

@@ -32,7 +32,7 @@ impl Groups {
         let targets = &bisection.targets;
         // Environments share their files.
         let are_programs = bisection.on != On::Race
-            && bisection.axis.is_none()
+            && bisection.along.is_history()
             && targets.iter().all(|target| target.subject.fixture.harness.program.is_some());
         Groups { opened: are_programs.then(|| vec![BTreeSet::new(); targets.len()]) }
     }

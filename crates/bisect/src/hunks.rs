@@ -128,6 +128,9 @@ impl Bisection<'_> {
         let (Some(options), Some(culprit)) = (&self.hunk_search, &report.culprit) else {
             return Ok(None);
         };
+        if !self.along.is_history() {
+            return Ok(None);
+        }
         if report.flaky {
             return Ok(Some(Err(HunkObstacle::Unsteady)));
         }
@@ -283,9 +286,10 @@ impl HunkTests<'_> {
         let mut workers = TestThreads::new();
         for (number, set) in sets.iter().enumerate() {
             listener(Event::StartedHunks { hunks: set.len(), of: self.change.hunks().len() });
-            let sources = self.before.iter().zip(&self.after).map(|(before, after)| {
-                Sources::Found(Arc::new(self.change.apply(before, after, set)).into())
-            });
+            let sources =
+                self.before.iter().zip(&self.after).map(|(before, after)| {
+                    self.place_sources(self.change.apply(before, after, set))
+                });
             let lab = &self.planned.bisection.lab;
             let test = self.planned.test_sources(sources.collect(), lab, false);
             workers.start(number as u32, test);
@@ -330,7 +334,7 @@ impl HunkTests<'_> {
         let sources = sets
             .iter()
             .zip(&self.before)
-            .map(|(onto, before)| Sources::Found(Arc::new(reversal.apply(onto, before)).into()));
+            .map(|(onto, before)| self.place_sources(reversal.apply(onto, before)));
         let test = self.planned.test_sources(sources.collect(), &bisection.lab, false);
         let seen = Box::new(test()?);
         let answer = seen.answer(&self.report.wanted);
@@ -338,6 +342,12 @@ impl HunkTests<'_> {
         let patch = reversal.format_patch(self.prefix())?;
         let result = WayBackResult::Replayed { answer, seen, has_good_bits };
         Ok(WayBack { onto, result, patch })
+    }
+
+    /// `set` in the environment of the search.
+    fn place_sources(&self, set: SourceSet) -> Sources {
+        let sources = Sources::Found(Arc::new(set).into());
+        sources.in_environment(self.planned.bisection.along.environment())
     }
 
     /// The folder of the project in the repository.

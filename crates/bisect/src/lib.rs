@@ -6,7 +6,9 @@
 #![deny(unreachable_pub)]
 #![deny(unsafe_code)]
 
+mod along;
 mod axis;
+mod both;
 mod captured;
 mod changes;
 mod conclusion;
@@ -35,11 +37,13 @@ use std::sync::Arc;
 use replay_engine::backend::{Held, ReplayError};
 use replay_engine::environment::EnvironmentError;
 use replay_engine::trial::{AccessCheck, Lab, Subject};
-use replay_history::{Commit, History, HistoryError, Hunk, SourceSpec};
+use replay_history::{Commit, CommitId, History, HistoryError, Hunk, SourceSpec};
 use replay_search::{GraphError, SearchError, SearchState, TestAnswer};
 use replay_snapshot::Snapshot;
 
-pub use axis::{EnvironmentAxis, MakeEnvironment};
+pub use along::Along;
+pub use axis::{AxisAtRevision, EnvironmentAxis, MakeEnvironment};
+pub use both::{BothEnds, BothReport, Corners, Pair, Side, TestedPair, WaySearch, Whereabouts};
 pub use captured::CapturedBy;
 pub use changes::{LogChange, LogReport, LogStep, LogWork, Repair, UntestedCommit, survey_range};
 pub use conclusion::{Behind, Culprit, SearchEnd, SearchReport, Tested};
@@ -96,8 +100,8 @@ impl SearchTarget {
 pub struct Bisection<'h> {
     /// The history of the kernels; one for all fixtures.
     pub history: &'h History,
-    /// The environments to search along, at one revision; none to search along the history.
-    pub axis: Option<EnvironmentAxis<'h>>,
+    /// What lies between the ends.
+    pub along: Along<'h>,
     /// The fixtures; a commit is bad if it is bad on any of them.
     pub targets: Vec<SearchTarget>,
     /// The lab for trials.
@@ -197,6 +201,29 @@ pub enum Event<'a> {
         /// The result in detail.
         seen: &'a Seen,
     },
+    /// The pairs of two commits and two environments have their answers.
+    Cornered { corners: &'a Corners },
+    /// A search begins along one way between them.
+    Along {
+        /// The axis of environments; none for the history.
+        axis: Option<&'a str>,
+        /// What stays the same: `with triton 3.4.0`, or `at 37707d4`.
+        place: &'a str,
+    },
+    /// It has its answer.
+    Searched { report: &'a SearchReport },
+}
+
+impl Event<'_> {
+    /// Whether it is the start or the answer of a test of one of `commits`.
+    fn is_of(&self, commits: &[CommitId]) -> bool {
+        match self {
+            Event::Started { commit, .. } | Event::Tested { commit, .. } => {
+                commits.contains(&commit.id)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Receives the events of a search.

@@ -34,8 +34,8 @@ impl Bisection<'_> {
     }
 
     fn is_testable(&self, commit: CommitId) -> Result<bool, BisectError> {
-        for target in &self.targets {
-            let Sources::Found(sources) = Sources::read(self.history, commit, &target.spec)? else {
+        for (index, target) in self.targets.iter().enumerate() {
+            let Sources::Found(sources) = self.sources(commit, index)? else {
                 return Ok(false);
             };
             let trial = self.lab.placed_trial(&target.subject, &sources);

@@ -9,6 +9,7 @@ use super::recorded;
 use super::symptom::{self, On, Symptom};
 use replay_base::summary::{Checksum, summarize_tensor};
 use replay_engine::backend::ReplayError;
+use replay_engine::environment::Environment;
 use replay_engine::judge::{
     AccessStory, Accesses, Equivalence, GradientCheck, GradientVerdict, Judgement, OutputPicture,
     Story, Verdict, WrongBy, check_gradients, check_trial_accesses, draw_output_pictures,
@@ -50,6 +51,16 @@ impl Sources {
                 Ok(Sources::Missing { reason: error.to_string(), hint: error.hint() })
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// The same in `environment`; none stands for the session's own.
+    pub(super) fn in_environment(self, environment: Option<&Arc<Environment>>) -> Sources {
+        match self {
+            Sources::Found(placed) => {
+                Sources::Found(PlacedSources { environment: environment.cloned(), ..placed })
+            }
+            Sources::Missing { .. } => self,
         }
     }
 }

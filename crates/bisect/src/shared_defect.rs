@@ -102,7 +102,7 @@ fn find_oldest(
     good: &Commit,
     shared_checks: &[(String, Vec<GradientCheck>)],
 ) -> Result<Option<Oldest>, BisectError> {
-    if bisection.axis.is_some() {
+    if !bisection.along.is_history() {
         return Ok(None);
     }
     let Some(commit) = bisection.find_oldest_testable(good)? else { return Ok(None) };

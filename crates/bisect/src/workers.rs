@@ -15,6 +15,7 @@ use super::symptom::{Symptom, ask_for_orders};
 use super::{BisectError, Bisection, Trusted};
 use replay_base::cache::CacheKind;
 use replay_engine::backend::ReplayError;
+use replay_engine::environment::hash_environment;
 use replay_engine::trial::Lab;
 use replay_history::Commit;
 
@@ -207,7 +208,7 @@ impl<'a> PlannedSearch<'a> {
         let probes = self.probes.clone();
         let lab = lab.clone();
         let effort = self.effort();
-        let has_axis = self.bisection.axis.is_some();
+        let has_axis = !self.bisection.along.is_history();
         move || {
             let pairs = probes.iter().zip(&sources);
             let observations = pairs.map(|(probe, sources)| {
@@ -274,6 +275,10 @@ impl<'a> PlannedSearch<'a> {
                 &[]
             }
         };
+        if let Some(environment) = self.bisection.along.environment() {
+            let id = hash_environment(&environment.axis, &environment.value);
+            hasher.update(id.as_bytes());
+        }
         for key in base.iter().chain(self.plan.keys(commit)?) {
             hasher.update(key.as_bytes());
         }

@@ -180,7 +180,7 @@ pub fn answered_line(commit: &Commit, answer: TestAnswer) -> ReportLine {
     render_answer(commit, answer).and(format!(": {}", commit.subject))
 }
 
-fn render_answer(commit: &Commit, answer: TestAnswer) -> ReportLine {
+pub(super) fn render_answer(commit: &Commit, answer: TestAnswer) -> ReportLine {
     let style = match answer {
         TestAnswer::Good => GREEN,
         TestAnswer::Bad => RED,

@@ -9,11 +9,12 @@ use super::bisect::{
     SearchRequest, describe_acquittal, describe_culprit_effect, list_comparison_lines, name_parent,
     observation_line, other_change_line, other_changes, render_bisect_text,
 };
+use super::both::{list_corner_hints, list_corner_lines, render_both_headline};
 use super::captured_by::captured_lines;
 use super::hunks::describe_hunks;
 use super::judgement::{finding_words, launch_change};
 use super::markdown::{Page, build_output_row, changed_row, escape_markdown};
-use replay_bisect::{Culprit, Observation, SearchReport};
+use replay_bisect::{BothReport, Culprit, Observation, SearchReport};
 use replay_engine::judge::Verdict;
 use replay_search::Conclusion;
 
@@ -29,16 +30,53 @@ pub fn bisect_markdown(
 ) -> String {
     let mut page = Page::new(limit);
     page.must(&format!("{MARK}\n## replay bisect: {}\n\n", render_markdown_headline(report)));
-    match &report.culprit {
-        Some(culprit) => write_markdown_conviction(&mut page, report, culprit),
-        None => page.code("text", &render_bisect_text(report).words().join("\n")),
-    }
+    write_markdown_answer(&mut page, report);
     page.must(&format!("\n{}\n", escape_markdown(&request.line().words())));
     if let Some(origin) = &request.origin {
         page.must(&format!("\n{}\n", escape_markdown(&origin.line().words())));
     }
     page.run_record(run);
     page.finish()
+}
+
+/// The same on a search between ends that are commits in environments.
+pub fn both_markdown(
+    report: &BothReport,
+    request: &SearchRequest<'_>,
+    run: &RunRecord,
+    limit: usize,
+) -> String {
+    let (corners, searches) = match report {
+        BothReport::Refused(refused) => return bisect_markdown(refused, request, run, limit),
+        BothReport::Searched { corners, searches } => (corners, searches),
+    };
+    let mut page = Page::new(limit);
+    let headline = escape_markdown(&render_both_headline(report).words());
+    page.must(&format!("{MARK}\n## replay bisect: {headline}\n\n"));
+    if let Some(corners) = corners {
+        for line in list_corner_lines(corners) {
+            page.must(&format!("- {}\n", escape_markdown(&line.words())));
+        }
+        for hint in list_corner_hints(corners) {
+            page.must(&format!("\nhint: {}\n", escape_markdown(&hint)));
+        }
+    }
+    for search in searches {
+        let place = escape_markdown(&search.place);
+        page.must(&format!("\n### {place}: {}\n\n", render_markdown_headline(&search.report)));
+        write_markdown_answer(&mut page, &search.report);
+    }
+    page.must(&format!("\n{}\n", escape_markdown(&request.line().words())));
+    page.run_record(run);
+    page.finish()
+}
+
+/// The evidence, or why there is none.
+fn write_markdown_answer(page: &mut Page, report: &SearchReport) {
+    match &report.culprit {
+        Some(culprit) => write_markdown_conviction(page, report, culprit),
+        None => page.code("text", &render_bisect_text(report).words().join("\n")),
+    }
 }
 
 fn render_markdown_headline(report: &SearchReport) -> String {

@@ -4,6 +4,7 @@
 mod bisect;
 mod config;
 mod diff;
+mod env;
 mod explain;
 mod gradcheck;
 mod gradients;
@@ -36,6 +37,7 @@ use replay_runtime::report::{AccessFinding, LaunchRecord};
 pub use bisect::{render_begin_json, render_bisect_json, render_event_json, render_recorded_json};
 pub use config::{ConfigFilePaths, ConfigOrigin, ConfigSetting, render_config_json};
 pub use diff::render_diff_json;
+pub use env::{RecordedVersions, render_env_json};
 pub use explain::render_explanation_json;
 pub use gradcheck::render_gradcheck_json;
 pub use inspect::{Inspected, render_inspection_json};

@@ -6,6 +6,7 @@
 mod accesses;
 mod bisect;
 mod bisect_markdown;
+mod both;
 mod captured_by;
 mod changes;
 mod devices;
@@ -38,20 +39,21 @@ pub use bisect::{
     Origin, SearchRequest, SearchedAxis, answered_line, assign_blame, render_bisect_text,
     tested_line,
 };
-pub use bisect_markdown::bisect_markdown;
+pub use bisect_markdown::{bisect_markdown, both_markdown};
+pub use both::render_both_text;
 pub use changes::{LogRequest, render_log_text};
 pub use devices::compare_devices;
 pub use explain::{Explained, render_explanation_text};
 pub use html::{
-    Compared, GradcheckEntry, bisect_html, diff_html, gradcheck_html, log_html, render_replay_html,
-    render_step_html, series_html,
+    Compared, GradcheckEntry, bisect_html, both_html, diff_html, gradcheck_html, log_html,
+    render_replay_html, render_step_html, series_html,
 };
 pub use hunks::hunks_tested_line;
 pub use json::{
-    ConfigFilePaths, ConfigOrigin, ConfigSetting, Inspected, render_begin_json, render_bisect_json,
-    render_config_json, render_diff_json, render_event_json, render_explanation_json,
-    render_gradcheck_json, render_inspection_json, render_log_json, render_recorded_json,
-    render_replay_json, render_shrink_json, render_step_json,
+    ConfigFilePaths, ConfigOrigin, ConfigSetting, Inspected, RecordedVersions, render_begin_json,
+    render_bisect_json, render_config_json, render_diff_json, render_env_json, render_event_json,
+    render_explanation_json, render_gradcheck_json, render_inspection_json, render_log_json,
+    render_recorded_json, render_replay_json, render_shrink_json, render_step_json,
 };
 pub use judgement::{
     launch_change, order_lines, output_lines, render_comparison, render_gradient_line,

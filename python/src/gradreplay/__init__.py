@@ -24,7 +24,7 @@ if sys.version_info < (3, 10):  # noqa: UP036
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .api import bisect, blame, diff, gradcheck, inspect, log, replay, series, shrink, step
+    from .api import bisect, blame, diff, env, gradcheck, inspect, log, replay, series, shrink, step
     from .capture.errors import CaptureError
     from .entry import harness, main
     from .errors import ProgramError, ReplayError, RevisionError
@@ -45,6 +45,7 @@ __all__ = [
     "blame",
     "children",
     "diff",
+    "env",
     "gradcheck",
     "harness",
     "inspect",
@@ -68,6 +69,7 @@ _MODULES = {
         "bisect",
         "blame",
         "diff",
+        "env",
         "gradcheck",
         "inspect",
         "log",

@@ -20,9 +20,11 @@ from .documents import (
     Gradchecks,
     Inspection,
     Log,
+    RecordedEnvironments,
     Replays,
     SearchBegun,
     SearchConcluded,
+    SearchCornered,
     SearchEvent,
     SearchTested,
     Series,
@@ -80,9 +82,21 @@ class Search(Report):
         return next(event for event in self.events if isinstance(event, SearchConcluded))
 
     @property
+    def conclusions(self) -> tuple[SearchConcluded, ...]:
+        """The answers: between ends in environments one for each way that was searched."""
+        return tuple(event for event in self.events if isinstance(event, SearchConcluded))
+
+    @property
+    def cornered(self) -> SearchCornered | None:
+        """Where the change lies, between ends that differ in their revision and in their environment."""
+        return next((event for event in self.events if isinstance(event, SearchCornered)), None)
+
+    @property
     def culprit(self) -> Culprit | None:
-        """The commit that was found."""
-        return self.concluded.culprit
+        """The commit that was found, or the value of an axis; the first of several."""
+        return next(
+            (answer.culprit for answer in self.conclusions if answer.culprit is not None), None
+        )
 
 
 def replay(
@@ -261,6 +275,18 @@ def inspect(fixture: Fixtures) -> Inspection:
     return _shown(program.read_document(Inspection, told.text), told, text)
 
 
+def env(fixture: Fixtures) -> RecordedEnvironments:
+    """Shows which versions fixtures were captured with, and which are here.
+
+    Raises :class:`ReplayError` if one of them is not of a program, or its interpreter does not start."""
+    words = ["env", *_paths(fixture)]
+    told = program.run([*words, "--format", "json"])
+    if not told.text or not told.is_answer:
+        raise told.failure()
+    text = program.run(words).text
+    return _shown(program.read_document(RecordedEnvironments, told.text), told, text)
+
+
 def _report(
     kind: type[R],
     words: Sequence[str],
@@ -288,7 +314,7 @@ def _search(words: Sequence[str], options: Options) -> Search:
     kind = cast("type[Any]", SearchEvent)
     # Words in it may have other ends of lines, which `splitlines` would take for one.
     events = [program.read_document(kind, line) for line in lines.split("\n") if line]
-    if not any(isinstance(event, SearchConcluded) for event in events):
+    if not any(isinstance(event, SearchConcluded | SearchCornered) for event in events):
         raise run.failure()
     return _shown(Search(tuple(events)), run, run.text)
 

@@ -96,6 +96,7 @@ WayBackWord: TypeAlias = Literal[
     "conflicts",
     "good_bits",
 ]
+Whereabouts: TypeAlias = Literal["code", "environment", "either", "together", "unclear"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1522,6 +1523,16 @@ class OutputJudgement:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A commit in an environment."""
+
+    commit: Revision
+    answer: Literal["good", "bad", "untestable", "fails otherwise"]
+    text: str | None
+    """What was seen; null where it was not tested by itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Parameter:
     path: str
     update: ParameterUpdate | None
@@ -1562,6 +1573,15 @@ class Parted:
     """The meaning of the change at the first of them, where an oracle tells."""
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RecordedEnvironments(Report):
+    """The document that `replay env --format json` writes; docs/schema.md explains the fields."""
+
+    schema: Literal["replay-env/1"]
+    run: RunRecord
+    fixtures: tuple[RecordedVersions, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class RecordedVersion:
     """A package, as a capture had it and as it is here."""
@@ -1572,6 +1592,20 @@ class RecordedVersion:
     """Its version when the tensors were captured."""
     here: str | None
     """Its version here; null if it is not installed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedVersions:
+    """What a fixture was captured with."""
+
+    fixture: str
+    """The folder's name."""
+    folder: str
+    """The folder, as it was named."""
+    others: int
+    """How many of the versions are others here."""
+    versions: tuple[RecordedVersion, ...]
+    """The recorded versions; empty if it records none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1923,6 +1957,20 @@ class SanitizerFinding:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SearchAlong:
+    """A search begins between a pair of the ends' commits and environments and another that
+    differs in one thing. Its own answer follows.
+    """
+
+    schema: Literal["replay-bisect/1"]
+    event: Literal["along"]
+    axis: str | None
+    """The axis of environments that is searched along; null for the history."""
+    place: str
+    """What stays the same: `with` a value of the axis, or `at` a commit."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SearchBegun:
     """The search begins: with the ends whose defects are known, `good` and `bad`, or without a
     claim, `old` and `new`.
@@ -1971,6 +2019,29 @@ class SearchConcluded:
     commit: Revision | None = None
     log: SearchLog | None = None
     text: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchCornered:
+    """The ends differ in their commit and in their environment, and so do the two mixed pairs,
+    which tell where the change lies.
+    """
+
+    schema: Literal["replay-bisect/1"]
+    event: Literal["cornered"]
+    axis: str
+    """The axis of environments."""
+    lies_in: Whereabouts
+    text: str
+    """The same in a sentence."""
+    good: Pair
+    """The good commit in the good environment."""
+    bad: Pair
+    """The bad commit in the bad environment."""
+    code: Pair
+    """The bad commit in the good environment."""
+    environment: Pair
+    """The good commit in the bad environment."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -3341,6 +3412,8 @@ SearchEvent: TypeAlias = (
     | SearchFlaky
     | SearchHunksStarted
     | SearchHunksTested
+    | SearchCornered
+    | SearchAlong
     | SearchConcluded
 )
 SeriesFinding: TypeAlias = (

@@ -94,6 +94,8 @@ _ROWS: Mapping[str, str] = {
     "Series": "steps",
     "Step": "tensors",
     "Inspection": "fixtures",
+    "RecordedEnvironments": "fixtures",
+    "RecordedVersions": "versions",
     "Inspected": "inputs",
     "Search": "tested",
     "Shrinking": "sizes",

@@ -26,6 +26,6 @@ pub use compare::{Compared, diff_html};
 pub use gradients::{GradcheckEntry, gradcheck_html};
 pub use log::log_html;
 pub use replay::render_replay_html;
-pub use search::bisect_html;
+pub use search::{bisect_html, both_html};
 pub use series::series_html;
 pub use step::render_step_html;

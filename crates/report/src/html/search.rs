@@ -5,8 +5,9 @@ use maud::{Markup, html};
 use super::super::RunRecord;
 use super::super::bisect::{
     Origin, SearchRequest, answer_name, list_truth_lines, observation_line, render_bisect_text,
-    render_search_headline,
+    render_search_headline, render_search_warnings,
 };
+use super::super::both::{list_corner_hints, render_both_headline};
 use super::super::hunks::{describe_hunks, render_hunk_code};
 use super::super::judgement::verdict_name;
 use super::super::numbers::format_noun_count;
@@ -18,41 +19,97 @@ use super::shell::{Mood, PageHead, render_badge, render_page};
 use super::table::{fixtures_by_commits, render_table};
 use super::words::render_commit;
 use super::{launches, outputs};
-use replay_bisect::{Culprit, Observation, SearchEnd, SearchReport, Tested};
+use replay_bisect::{BothReport, Corners, Culprit, Observation, SearchEnd, SearchReport, Tested};
 use replay_history::Commit;
 use replay_search::{Conclusion, TestAnswer};
 
 /// The page on a search.
 pub fn bisect_html(report: &SearchReport, request: &SearchRequest<'_>, run: &RunRecord) -> String {
+    let body = render_search_body(report, "");
+    render_page(&build_search_head(report, request), &body, run)
+}
+
+/// The page on a search between ends that are commits in environments.
+pub fn both_html(report: &BothReport, request: &SearchRequest<'_>, run: &RunRecord) -> String {
+    let (corners, searches) = match report {
+        BothReport::Refused(refused) => return bisect_html(refused, request, run),
+        BothReport::Searched { corners, searches } => (corners, searches),
+    };
     let body = html! {
-        (render_search_history(report))
+        @if let Some(corners) = corners {
+            (render_corners(corners))
+        }
+        @for (number, search) in searches.iter().enumerate() {
+            section class="card" {
+                h2 { (search.place) }
+                p { (render_search_headline(&search.report).words()) }
+                @for line in render_search_warnings(&search.report) {
+                    p class="dim" { (line.words()) }
+                }
+            }
+            (render_search_body(&search.report, &format!("s{number}-")))
+        }
+    };
+    let head = PageHead {
+        kind: "replay bisect",
+        about: request.line(),
+        mood: choose_mood(report.ending()),
+        verdict: render_both_headline(report),
+        notes: {
+            let corners = corners.as_deref().into_iter();
+            corners.flat_map(list_corner_hints).map(ReportLine::from).collect()
+        },
+    };
+    render_page(&head, &body, run)
+}
+
+/// The pairs of two commits and two environments.
+fn render_corners(corners: &Corners) -> Markup {
+    let Corners { good, bad, code, environment, .. } = corners;
+    let rows = html! {
+        @for pair in [good, bad, code, environment] {
+            tr {
+                th scope="row" { (render_commit(&pair.commit)) }
+                td { (render_badge(answer_mood(pair.answer), answer_name(pair.answer))) }
+                td { (pair.seen.as_ref().map(observation_line).unwrap_or_default()) }
+            }
+        }
+    };
+    html! {
+        section class="card" {
+            h2 { "Where it lies" }
+            (render_table("tests", &["commit and environment", "answer", "what was seen"], &rows))
+        }
+    }
+}
+
+/// What a search has found, and its tests. The names of places on the page begin with `anchor`.
+fn render_search_body(report: &SearchReport, anchor: &str) -> Markup {
+    html! {
+        (render_search_history(report, anchor))
         @match &report.culprit {
-            Some(culprit) => (render_conviction(report, culprit)),
+            Some(culprit) => (render_conviction(report, culprit, anchor)),
             None => section class="card" {
                 h2 { "Why no commit is named" }
                 pre { (render_bisect_text(report).words().join("\n")) }
             },
         }
-        (render_tests_matrix(report))
-        (render_tests_table(report))
-    };
-    render_page(&build_search_head(report, request), &body, run)
+        (render_tests_matrix(report, anchor))
+        (render_tests_table(report, anchor))
+    }
 }
 
 /// The commits between the ends as a graph.
-fn render_search_history(report: &SearchReport) -> Markup {
+fn render_search_history(report: &SearchReport, anchor: &str) -> Markup {
     let Some(lineage) = &report.lineage else { return html! {} };
     let culprit = report.culprit.as_ref().and_then(|culprit| report.commit(culprit.commit));
     let culprit = culprit.map(|commit| commit.id);
-    LineageGraph { lineage, culprit, anchor: "h", words: &|_| None }.card()
+    let anchor = &format!("{anchor}h");
+    LineageGraph { lineage, culprit, anchor, words: &|_| None }.card()
 }
 
 fn build_search_head(report: &SearchReport, request: &SearchRequest<'_>) -> PageHead {
-    let mood = match report.ending() {
-        SearchEnd::Found => Mood::Bad,
-        SearchEnd::Ambiguous => Mood::Caution,
-        SearchEnd::Refused => Mood::Untold,
-    };
+    let mood = choose_mood(report.ending());
     let mut notes: Vec<ReportLine> =
         list_truth_lines(report).into_iter().map(ReportLine::from).collect();
     if let Conclusion::Probable { probability, .. } = report.conclusion {
@@ -62,7 +119,7 @@ fn build_search_head(report: &SearchReport, request: &SearchRequest<'_>) -> Page
         )));
     }
     notes.extend(request.origin.as_ref().map(Origin::line));
-    notes.extend(super::super::bisect::render_search_warnings(report));
+    notes.extend(render_search_warnings(report));
     let noun = if report.axis.is_some() { "environment" } else { "commit" };
     let tested = format_noun_count(report.tested.len() as u64, noun);
     let about = request.line().and(format!(", {tested} tested"));
@@ -74,11 +131,20 @@ fn build_search_head(report: &SearchReport, request: &SearchRequest<'_>) -> Page
     PageHead { kind: "replay bisect", about, mood, verdict, notes }
 }
 
+/// How a page looks at its first glance.
+fn choose_mood(ending: SearchEnd) -> Mood {
+    match ending {
+        SearchEnd::Found => Mood::Bad,
+        SearchEnd::Ambiguous => Mood::Caution,
+        SearchEnd::Refused => Mood::Untold,
+    }
+}
+
 /// The evidence against the culprit, fixture by fixture.
-fn render_conviction(report: &SearchReport, culprit: &Culprit) -> Markup {
+fn render_conviction(report: &SearchReport, culprit: &Culprit, anchor: &str) -> Markup {
     html! {
         @for (number, observation) in culprit.seen.observations.iter().enumerate() {
-            (render_evidence(number, observation, culprit))
+            (render_evidence(&format!("{anchor}f{number}"), number == 0, observation, culprit))
         }
         (render_hunks(report))
         @if !culprit.diff.is_empty() {
@@ -109,22 +175,28 @@ fn render_hunks(report: &SearchReport) -> Markup {
     }
 }
 
-fn render_evidence(number: usize, observation: &Observation, culprit: &Culprit) -> Markup {
+/// The evidence of one fixture, at `place` on the page.
+fn render_evidence(
+    place: &str,
+    is_first: bool,
+    observation: &Observation,
+    culprit: &Culprit,
+) -> Markup {
     let verdict = observation.verdict;
     let alone = replay_bisect::Seen { observations: vec![observation.clone()] };
     let pictures = culprit.pictures.iter().find(|(fixture, _)| *fixture == observation.fixture);
     let pictures = pictures.map_or(&[][..], |(_, pictures)| pictures);
     let accesses = culprit.accesses.iter().find(|(fixture, _)| *fixture == observation.fixture);
     html! {
-        section class="card" id={ "f" (number) } {
+        section class="card" id=(place) {
             h2 { (observation.fixture) " " (render_badge(verdict.into(), verdict_name(verdict))) }
             p { (observation_line(&alone)) }
-            @if number == 0 && !culprit.launches.is_empty() {
+            @if is_first && !culprit.launches.is_empty() {
                 h3 { "Launches before and after" }
                 (launches::render_launch_changes(&culprit.launches))
             }
             @if let Some(judged) = &observation.judgement {
-                (outputs::render_output_comparison(judged, pictures, &format!("f{number}")))
+                (outputs::render_output_comparison(judged, pictures, place))
             }
             (findings::render_access_findings(accesses.map(|(_, found)| found)))
         }
@@ -136,7 +208,7 @@ fn render_known_commit(known: Option<&Commit>) -> Markup {
 }
 
 /// Fixtures by tested commits, where there are several fixtures.
-fn render_tests_matrix(report: &SearchReport) -> Markup {
+fn render_tests_matrix(report: &SearchReport, anchor: &str) -> Markup {
     let mut test_results =
         report.tested.iter().filter_map(|tested| report.test_result(tested.commit));
     let Some(first) = test_results.find(|test_result| test_result.observations.len() > 1) else {
@@ -152,7 +224,7 @@ fn render_tests_matrix(report: &SearchReport) -> Markup {
                 @for (number, seen) in
                     report.test_result(one.commit).iter().flat_map(|s| &s.observations).enumerate()
                 {
-                    td { (render_test_cell(one, seen, number, culprit)) }
+                    td { (render_test_cell(one, seen, (anchor, number), culprit)) }
                 }
             }
         }
@@ -164,22 +236,22 @@ fn render_tests_matrix(report: &SearchReport) -> Markup {
 fn render_test_cell(
     tested: &Tested,
     seen: &Observation,
-    number: usize,
+    (anchor, number): (&str, usize),
     culprit: Option<u32>,
 ) -> Markup {
     let place = if Some(tested.commit) == culprit {
-        format!("#f{number}")
+        format!("#{anchor}f{number}")
     } else {
-        format!("#t{}", tested.commit)
+        format!("#{anchor}t{}", tested.commit)
     };
     html! { a href=(place) { (render_badge(seen.verdict.into(), verdict_name(seen.verdict))) } }
 }
 
 /// The tests, in the order of their answers.
-fn render_tests_table(report: &SearchReport) -> Markup {
+fn render_tests_table(report: &SearchReport, anchor: &str) -> Markup {
     let rows = html! {
         @for (number, one) in report.tested.iter().enumerate() {
-            tr id={ "t" (one.commit) } {
+            tr id={ (anchor) "t" (one.commit) } {
                 td class="number" { (number + 1) }
                 th scope="row" { (render_known_commit(report.commit(one.commit))) }
                 td { (render_badge(answer_mood(one.answer), answer_name(one.answer))) }

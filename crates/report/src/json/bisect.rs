@@ -15,12 +15,13 @@ use crate::bisect::{
     SearchRequest, SearchedAxis, answer_name, list_searches_before, list_searches_behind,
     observation_line, warning_words,
 };
+use crate::both::describe_whereabouts;
 use crate::gradient_sides::describe_gradient_sides;
 use crate::refusal::render_refusal_text;
 use crate::{Revision, RunRecord};
 use replay_bisect::{
     BisectEnds, Culprit, Direction, Event, GradientSides, Grouped, Mended, Observation,
-    SearchReport, Seen, Symptom,
+    SearchReport, Seen, Symptom, TestedPair, Whereabouts,
 };
 use replay_engine::judge::{LaunchChange, Verdict};
 use replay_engine::trial::Status;
@@ -80,6 +81,31 @@ enum EventTold<'a> {
         answer: &'a str,
         text: String,
     },
+    /// The ends differ in their commit and in their environment, and so do the two mixed pairs, which tell where the change
+    /// lies.
+    Cornered {
+        /// The axis of environments.
+        axis: &'a str,
+        lies_in: Whereabouts,
+        /// The same in a sentence.
+        text: String,
+        /// The good commit in the good environment.
+        good: Box<PairTold<'a>>,
+        /// The bad commit in the bad environment.
+        bad: Box<PairTold<'a>>,
+        /// The bad commit in the good environment.
+        code: Box<PairTold<'a>>,
+        /// The good commit in the bad environment.
+        environment: Box<PairTold<'a>>,
+    },
+    /// A search begins between a pair of the ends' commits and environments and another that differs in one thing. Its own
+    /// answer follows.
+    Along {
+        /// The axis of environments that is searched along; null for the history.
+        axis: Option<&'a str>,
+        /// What stays the same: `with` a value of the axis, or `at` a commit.
+        place: &'a str,
+    },
     /// The answer.
     Concluded {
         tested: usize,
@@ -105,6 +131,24 @@ enum EventTold<'a> {
 enum EndsTold {
     Claimed { good: Vec<Revision>, bad: Vec<Revision> },
     Unclaimed { old: Vec<Revision>, new: Vec<Revision> },
+}
+
+/// A commit in an environment.
+#[derive(Serialize, schemars::JsonSchema)]
+struct PairTold<'a> {
+    commit: Revision,
+    #[schemars(extend("enum" = ["good", "bad", "untestable", "fails otherwise"]))]
+    answer: &'a str,
+    /// What was seen; null where it was not tested by itself.
+    text: Option<String>,
+}
+
+fn build_json_pair(pair: &TestedPair) -> Box<PairTold<'static>> {
+    Box::new(PairTold {
+        commit: pair.commit.clone().into(),
+        answer: answer_name(pair.answer),
+        text: pair.seen.as_ref().map(observation_line),
+    })
 }
 
 #[derive(Serialize, schemars::JsonSchema)]
@@ -246,6 +290,17 @@ pub fn render_recorded_json(snapshots: &str, back_to: &[Commit]) -> String {
 /// An event of a search, as one line.
 pub fn render_event_json(event: &Event<'_>) -> String {
     render_event_line(match *event {
+        Event::Searched { report } => return render_bisect_json(report),
+        Event::Cornered { corners } => EventTold::Cornered {
+            axis: &corners.axis,
+            lies_in: corners.whereabouts(),
+            text: describe_whereabouts(corners),
+            good: build_json_pair(&corners.good),
+            bad: build_json_pair(&corners.bad),
+            code: build_json_pair(&corners.code),
+            environment: build_json_pair(&corners.environment),
+        },
+        Event::Along { axis, place } => EventTold::Along { axis, place },
         Event::Planned { commits, candidates, jobs } => {
             EventTold::Planned { commits, candidates, jobs }
         }
