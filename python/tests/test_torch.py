@@ -184,8 +184,9 @@ def test_random_numbers_are_those_of_a_process_that_has_just_begun(
     assert len({each.array("y").tobytes() for each in done}) == (1 if top else len(done))
 
 
+@pytest.mark.parametrize("precision", ["native", "float64"])
 def test_what_torch_imports_to_differentiate_is_preloaded(
-    project: Project, servers: list[Server]
+    project: Project, servers: list[Server], precision: str
 ) -> None:
     project.write_program(
         """
@@ -201,7 +202,8 @@ def test_what_torch_imports_to_differentiate_is_preloaded(
         top="import sys\n",
     )
     servers.append(Server(project, preload="torch"))
-    assert servers[0].run(project.inputs(x=np.ones(3, np.float32))).stdout == "[]\n"
+    given = project.inputs(x=np.ones(3))
+    assert servers[0].run(given, precision=precision).stdout == "[]\n"
 
 
 def test_casts_to_float32_are_widened_in_a_twin(project: Project, servers: list[Server]) -> None:

@@ -33,6 +33,8 @@ _IMPORTED_LATE = {
     "torch": "torch.fx.experimental.symbolic_shapes",
     "triton": "triton.compiler.code_generator",
 }
+# What they import when they first compute in a twin, PyTorch in 1.4 s: once one is asked for.
+_IMPORTED_BY_TWINS = {"torch": "torch._dynamo"}
 
 
 def descriptor(variables: Mapping[str, str]) -> int:
@@ -70,7 +72,7 @@ def preload(names: str, variables: Mapping[str, str]) -> Fault | None:
         for name in filter(None, (item.strip() for item in names.split(","))):
             importlib.import_module(name)
         triton_interpreter.check_versions()
-        _import_late_modules()
+        _import_late_modules(_IMPORTED_LATE)
     except Exception as error:
         fault = judge(error, Place())
         if isinstance(error, Blame):
@@ -85,9 +87,9 @@ def preload(names: str, variables: Mapping[str, str]) -> Fault | None:
     return None
 
 
-def _import_late_modules() -> None:
-    for framework, module in _IMPORTED_LATE.items():
-        if framework not in sys.modules:
+def _import_late_modules(by_framework: Mapping[str, str]) -> None:
+    for framework, module in by_framework.items():
+        if framework not in sys.modules or module in sys.modules:
             continue
         try:
             importlib.import_module(module)
@@ -172,6 +174,8 @@ class _Server:
         elif self._why_not:
             send(self._connection, cannot_fork=run.id, why=self._why_not)
         else:
+            if run.request.precision != "native":
+                _import_late_modules(_IMPORTED_BY_TWINS)
             self._fork(run)
 
     def _fork(self, run: Run) -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,36 @@ def test_a_system_without_advice_synchronises_all_the_same(
     monkeypatch.delattr(os, "posix_fadvise")
     disk.put(Path("."), {"a": [b"one"], "b": [b"two"]})
     assert watch.named == ["a", "b"] and watch.early == []
+
+
+@pytest.mark.parametrize("starts_threads", [True, False])
+def test_many_files_get_their_names_once_all_are_synchronised(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, starts_threads: bool
+) -> None:
+    def refuses(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    if not starts_threads:
+        monkeypatch.setattr(threading.Thread, "start", refuses)
+    files = [f"{number}" for number in range(100)]
+    disk.put(Path("."), {name: [name.encode()] for name in files})
+    assert watch.named == files and watch.early == []
+
+
+def test_one_of_many_files_that_cannot_be_synchronised_leaves_all_without_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    synchronise, refused = os.fsync, iter([False] * 60 + [True])
+
+    def fails_once(descriptor: int) -> None:
+        if next(refused, False):
+            raise OSError(5, "Input/output error")
+        synchronise(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fails_once)
+    with pytest.raises(TensorFileError, match="Input/output error"):
+        disk.put(Path("."), {f"{number}": [b"one"] for number in range(100)})
+    assert list(Path(".").iterdir()) == []
 
 
 def test_what_a_step_that_was_being_deleted_left_does_not_disturb_the_next(replay: str) -> None:

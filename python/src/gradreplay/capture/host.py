@@ -23,6 +23,8 @@ _HARNESS = {
     "F8_E4M3": "f8_e4m3", "F8_E5M2": "f8_e5m2",
 }  # fmt: skip
 
+_NO_BYTES = np.empty(0, np.uint8)
+
 _FLOAT8 = {DTYPES[name].numpy_name for name in ("F8_E4M3", "F8_E5M2")}
 
 
@@ -164,7 +166,10 @@ def later(name: str, value: Any) -> tuple[Taken, Wait | None]:
 
 def without_elements(taken: Taken) -> Taken:
     """Dtype, shape and layout alone."""
-    return replace(taken, tensor=replace(taken.tensor, data=np.empty(0, np.uint8)))
+    tensor = taken.tensor
+    return Taken(
+        Tensor(tensor.dtype, tensor.shape, _NO_BYTES, tensor.layout), taken.view, taken.place
+    )
 
 
 def sketch(name: str, value: Any) -> Taken:

@@ -22,7 +22,7 @@ from .host import Taken
 from .model_step import ModelStep, close_record, list_some
 from .record import Function
 from .session import Step, register, state
-from .target import find
+from .target import Target, find
 
 _M = TypeVar("_M")
 
@@ -250,6 +250,10 @@ class _TorchStep(ModelStep):
 
     def __init__(self, model: _Model, step: Step) -> None:
         self.model = model
+        self._functions: dict[str, Function] = {}
+        # By path, and by class: modules of one class are imported alike.
+        self._built: dict[str, tuple[str, str | None]] = {}
+        self._targets: dict[type, Target] = {}
         device = next((str(one.device) for one in model.module.parameters()), "cpu")
         parameters = sum(1 for _ in model.module.parameters())
         count = 16 * len(model.modules) + 2 * parameters
@@ -257,7 +261,6 @@ class _TorchStep(ModelStep):
         super().__init__(step, whole, model.modules, device, count)
         self.left_out |= model.left_out
         self._around: list[_PartCall] = []
-        self._functions: dict[str, Function] = {}
 
     def enter(self, call: _PartCall) -> None:
         """Notes that a call has begun, within those that have not ended."""
@@ -292,8 +295,9 @@ class _TorchStep(ModelStep):
         if self.model.import_as is not None:
             target = find(self.model.module, self.model.import_as)
         else:
-            target = find(type(module), None)
-            problem = torch_.built(module, None)[1]
+            target = self._targets.get(type(module)) or find(type(module), None)
+            self._targets[type(module)] = target
+            problem = self.built(path, module)[1]
             if problem is not None:
                 target = replace(target, problem=problem)
         return Function(name=name, framework="torch", target=target, shapes={})
@@ -301,6 +305,9 @@ class _TorchStep(ModelStep):
     def built(self, path: str, module: Any) -> tuple[str, str | None]:
         """The expression that builds a module, and what is not known of it."""
         if self.model.import_as is None:
-            return torch_.built(module, None)
+            known = self._built.get(path)
+            if known is None:
+                known = self._built[path] = torch_.built(module, None)
+            return known
         whole = f"{self.model.import_as.partition(':')[2]}()"
         return (f'{whole}.get_submodule("{path}")' if path else whole), None

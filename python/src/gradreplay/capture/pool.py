@@ -56,6 +56,9 @@ class Pool:
     def find(self, value: Any, taken: Taken) -> str | None:
         """The name of the same tensor, if it was added."""
         key, _ = _identity(value, taken)
+        return self._find(key, taken)
+
+    def _find(self, key: Hashable | None, taken: Taken) -> str | None:
         known = self._known.get(key) if key is not None else None
         if known is None or not self._has_bytes(known, taken.tensor.data):
             return None
@@ -66,13 +69,13 @@ class Pool:
 
         Raises :class:`TensorFileError` if it cannot be written."""
         with self._lock:
-            found = self.find(value, taken)
+            key, owner = _identity(value, taken)
+            found = self._find(key, taken)
             if found is not None:
                 return found
             if looks and self.finite:
                 self.finite = taken.finite()
             name = f"t{len(self._pooled)}"
-            key, owner = _identity(value, taken)
             self.bytes += taken.tensor.data.nbytes
             self._pooled[name] = _Pooled(self._written(taken), owner)
             if key is not None:

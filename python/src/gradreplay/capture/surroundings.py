@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 from pathlib import Path
 
 from . import provenance
+
+# Where modules lie that are of no repository. Resolving the paths of hundreds takes longer than all else.
+_STANDARD = os.path.join(sysconfig.get_path("stdlib"), "")
+_INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
 def interpreter() -> str:
@@ -55,9 +60,9 @@ def _top(name: str, file: object) -> Path | None:
     """The outermost package that a module lies in, or its file."""
     if not isinstance(file, str):
         return None
-    path = Path(os.path.abspath(file))
-    if any(part in ("site-packages", "dist-packages") for part in path.parts):
+    place = os.path.abspath(file)
+    if place.startswith(_STANDARD) or any(folder in place for folder in _INSTALLED):
         return None
-    path = path.resolve()
+    path = Path(place).resolve()
     depth = name.count(".") + (1 if path.stem == "__init__" else 0)
     return path.parents[depth - 1] if 0 < depth <= len(path.parents) else path
