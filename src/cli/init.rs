@@ -1,12 +1,14 @@
 //! `replay init`: writes a first `replay.toml` from the sources, without questions.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use ::replay::files;
 use ::replay::frontend::{
-    FunctionSignature, SourceUnit, find_function_signatures, scan_symbols, tighten_launches,
+    FunctionSignature, SourceUnit, find_function_signatures, find_functions_that_name,
+    scan_symbols, tighten_launches,
 };
 use ::replay::harness::{CppStandard, Harness};
 use ::replay::history::History;
@@ -440,8 +442,12 @@ fn read_callable_source(path: &Path, root: &Path, files: &[PathBuf]) -> CliResul
     };
     let text = tighten_launches(&text).unwrap_or(text);
     let unit = SourceUnit { path: relative_text, text: &text };
-    let functions = find_function_signatures(&unit, &scan_symbols(&[unit]));
     let headers = ReachedHeaders::of_source(path, &text, files);
+    let mut functions = find_function_signatures(&unit, &scan_symbols(&[unit]));
+    let launching = find_functions_that_name(&unit, &headers.find_launchers());
+    for function in &mut functions {
+        function.launches |= launching.contains(&function.name);
+    }
     let types = TypeNames::default();
     let source = CallableSource { path: relative_text.to_owned(), text, functions, headers, types };
     Ok(CallableSource { types: TypeNames::from_texts(source.texts()), ..source })
@@ -597,6 +603,27 @@ struct ReachedHeaders {
 }
 
 impl ReachedHeaders {
+    /// The functions of the host that launch kernels, also by one another.
+    fn find_launchers(&self) -> BTreeSet<String> {
+        let units: Vec<SourceUnit<'_>> =
+            self.headers.iter().map(|(_, text)| SourceUnit { path: "", text }).collect();
+        let mut launchers = BTreeSet::new();
+        for unit in &units {
+            let functions = find_function_signatures(unit, &scan_symbols(&[*unit]));
+            let launching = functions.into_iter().filter(|f| is_host(f) && f.launches);
+            launchers.extend(launching.map(|function| function.name));
+        }
+        loop {
+            let known_count = launchers.len();
+            for unit in &units {
+                launchers.extend(find_functions_that_name(unit, &launchers));
+            }
+            if launchers.len() == known_count {
+                return launchers;
+            }
+        }
+    }
+
     /// Those included by the source at `path` with `text`, directly or through others; `files` are all candidates.
     fn of_source(path: &Path, text: &str, files: &[PathBuf]) -> ReachedHeaders {
         let mut reached = ReachedHeaders { headers: Vec::new(), folders: Vec::new() };

@@ -61,7 +61,10 @@ pub use code_lines::{find_function_lines, is_same_code};
 pub use error::FrontendError;
 pub use launches::find_launched_name;
 pub use parameter_uses::ParameterUse;
-pub use signatures::{FunctionSignature, Parameter, TemplateParameter, find_function_signatures};
+pub use signatures::{
+    FunctionSignature, Parameter, TemplateParameter, find_function_signatures,
+    find_functions_that_name,
+};
 pub use struct_fields::{PlainStruct, StructField, find_plain_structs};
 pub use symbols::{Symbols, scan_symbols};
 pub use tensor_bodies::{PythonName, TensorBody, find_python_names};

@@ -1,6 +1,7 @@
 //! The signatures of a file's functions, and whether they launch kernels, for callers to be written. Knows no types:
 //! a parameter's type is the words before its name.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::SourceUnit;
@@ -107,7 +108,7 @@ fn parse_function_signature(
     let is_for_host = item.has_specifier(text, tokens, "__host__");
     let launches = item.body.clone().any(|token_index| {
         let word = tokens[token_index].text(text);
-        word == "<<<" || symbols.is_kernel(word) || multiplies_matrices(word)
+        is_launch(word) || symbols.is_kernel(word)
     });
     let head = item.tokens.start..item.name_at;
     Some(FunctionSignature {
@@ -127,6 +128,24 @@ fn parse_function_signature(
             TensorBody::default()
         },
     })
+}
+
+/// The functions of `unit` whose bodies name one of `others`.
+pub fn find_functions_that_name(unit: &SourceUnit, others: &BTreeSet<String>) -> BTreeSet<String> {
+    let source = Source::new(unit);
+    let tokens = source.view(true);
+    let items = outline_items(source.text, &tokens);
+    let naming = items.into_iter().filter(|item| {
+        let mut body = item.body.clone();
+        item.kind == ItemKind::Function
+            && body.any(|token_index| others.contains(tokens[token_index].text(source.text)))
+    });
+    naming.map(|item| item.name).collect()
+}
+
+/// Whether `word` launches a kernel, or has a library do so.
+fn is_launch(word: &str) -> bool {
+    word == "<<<" || word.starts_with("cudaLaunch") || multiplies_matrices(word)
 }
 
 /// Whether `word` is a matrix product of cuBLAS or cuBLASLt.
@@ -330,6 +349,24 @@ mod tests {
         3 float run(const float *|x, unsigned char *|mask, int|n, void ( * ) ( int )|) kernel false local false launches true
         5 int count() kernel false local true launches false
         ");
+    }
+
+    #[test]
+    fn a_function_names_others_and_launches_by_pointer() {
+        let unit = SourceUnit {
+            path: "a.cu",
+            text: "void run(float* x) { launch_scale<float>(x, 3); }\n\
+                   void point(float* x) { cudaLaunchKernel(kernel, 1, 1, nullptr, 0, 0); }\n\
+                   void rest(float* x) { scale(x); }\n",
+        };
+        let launching: Vec<String> = find_function_signatures(&unit, &scan_symbols(&[unit]))
+            .into_iter()
+            .filter(|signature| signature.launches)
+            .map(|signature| signature.name)
+            .collect();
+        assert_eq!(launching, ["point"]);
+        let naming = find_functions_that_name(&unit, &BTreeSet::from(["launch_scale".to_owned()]));
+        assert_eq!(naming, BTreeSet::from(["run".to_owned()]));
     }
 
     /// What the bodies tell of each parameter that they tell something of.
