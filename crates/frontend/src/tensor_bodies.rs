@@ -17,7 +17,7 @@ pub struct TensorBody {
     pub shapes: BTreeMap<String, Vec<String>>,
     /// By tensor, the tensor whose shape it was made with.
     pub models: BTreeMap<String, String>,
-    /// By tensor, the type in `data_ptr<TYPE>()`.
+    /// By tensor, the type in `data_ptr<TYPE>()` or in an accessor.
     pub elements: BTreeMap<String, String>,
 }
 
@@ -37,6 +37,11 @@ const LIKE: [&str; 6] =
     ["empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like"];
 /// Functions for a tensor of listed sizes.
 const OF_SIZES: [&str; 6] = ["empty", "zeros", "ones", "full", "new_empty", "new_zeros"];
+/// Members of a tensor whose template's first argument is the type of the elements.
+const TYPED_MEMBERS: [&str; 4] = ["data_ptr", "const_data_ptr", "mutable_data_ptr", "data"];
+/// The same with the number of dimensions as second argument.
+const ACCESSORS: [&str; 4] =
+    ["accessor", "packed_accessor", "packed_accessor32", "packed_accessor64"];
 /// No tensor of interest has more dimensions.
 const MOST_DIMENSIONS: usize = 8;
 
@@ -51,7 +56,9 @@ pub(super) fn read_tensor_body(text: &str, tokens: &Tokens, body: Range<usize>) 
         match tokens[index].text(text) {
             "return" => returns.push(index),
             "size" => found.read_size(text, tokens, index),
-            "data_ptr" => found.read_element(text, tokens, index),
+            word if TYPED_MEMBERS.contains(&word) || ACCESSORS.contains(&word) => {
+                found.read_element(text, tokens, index);
+            }
             _ => {}
         }
     }
@@ -88,14 +95,28 @@ impl TensorBody {
         }
     }
 
-    /// Reads `TENSOR.data_ptr<TYPE>()` with its `data_ptr` at `index`.
+    /// Reads `TENSOR.data_ptr<TYPE>()` or `TENSOR.packed_accessor32<TYPE, DIMENSIONS>()` with the member at `index`.
     fn read_element(&mut self, text: &str, tokens: &Tokens, index: usize) {
         let Some(tensor) = index.checked_sub(2) else { return };
         let Some(end) = tokens.skip_angles(text, index + 1) else { return };
-        if tokens.is_spelled_at(text, index - 1, ".") && tokens[tensor].kind == TokenKind::Ident {
-            let words = (index + 2..end - 1).map(|word| tokens[word].text(text));
-            let ty = words.collect::<Vec<_>>().join(" ");
-            self.elements.entry(tokens[tensor].text(text).to_owned()).or_insert(ty);
+        if !tokens.is_spelled_at(text, index - 1, ".") || tokens[tensor].kind != TokenKind::Ident {
+            return;
+        }
+        let tensor = tokens[tensor].text(text);
+        let words: Vec<&str> = (index + 2..end - 1).map(|word| tokens[word].text(text)).collect();
+        let mut arguments = words.split(|word| *word == ",");
+        if let Some(ty) = arguments.next() {
+            self.elements.entry(tensor.to_owned()).or_insert(ty.join(" "));
+        }
+        if ACCESSORS.contains(&tokens[index].text(text))
+            && let Some([dimensions]) = arguments.next()
+            && let Ok(dimensions) = dimensions.parse::<usize>()
+            && dimensions <= MOST_DIMENSIONS
+        {
+            let shape = self.shapes.entry(tensor.to_owned()).or_default();
+            if shape.len() < dimensions {
+                shape.resize(dimensions, String::new());
+            }
         }
     }
 
@@ -216,7 +237,7 @@ std::vector<torch::Tensor> backward(torch::Tensor dy, torch::Tensor x, torch::Te
   auto dx = torch::empty_like(x);
   auto dw = torch::zeros({x.size(1), 4, rows * 2}, x.options());
   auto like = at::empty_like(dy);
-  k<<<1, 1>>>(x.data_ptr<scalar_t>(), index.data_ptr<int64_t>());
+  k<<<1, 1>>>(x.data_ptr<scalar_t>(), index.data<int64_t>(), dy.packed_accessor32<float, 3, torch::RestrictPtrTraits>());
   if (rows == 0) return {};
   return {dx, dw, like.t()};
 }
@@ -241,7 +262,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
             })
             .collect();
         insta::assert_snapshot!(told.join("\n"), @r#"
-        backward ["dx", "dw", ""] {"dw": ["cols", "4", ""], "w": ["", "", "heads"], "x": ["rows", "cols"]} {"dx": "x", "like": "dy"} {"index": "int64_t", "x": "scalar_t"}
+        backward ["dx", "dw", ""] {"dw": ["cols", "4", ""], "dy": ["", "", ""], "w": ["", "", "heads"], "x": ["rows", "cols"]} {"dx": "x", "like": "dy"} {"dy": "float", "index": "int64_t", "x": "scalar_t"}
         pair ["y", "x"] {} {} {}
         one [] {} {} {}
         PYBIND11_MODULE [] {} {} {}
