@@ -2,6 +2,8 @@
 // PyTorch C++ API: "c10::ScalarType", "c10::TensorOptions", "c10::ArrayRef"; c10/util/Exception.h.
 #pragma once
 
+#include <cstdint>
+
 #include "replay/memory.h"
 #include "replay/torch_kernels.h"
 
