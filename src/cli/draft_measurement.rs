@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ::replay::cache::Cache;
+use ::replay::fixture::RandomInputsError;
 use ::replay::harness::Harness;
 use ::replay::trial::{Failure, Lab, Status, TensorReach, Trial};
 
@@ -90,7 +91,7 @@ pub fn measure_draft(
     let mut first_reason = None;
     for sizes in choose_size_sets(&tied.names()) {
         let random_sizes = RandomSizes::from_sizes(tied.expand(&sizes, ROOM));
-        match probe_folder.open_trial(&roomy_draft, &random_sizes)?.measure_reach()? {
+        match probe_folder.measure_reach(&roomy_draft, &random_sizes)? {
             TensorReach::Measured { elements, unset } => {
                 probes.push(ShapeProbe { sizes, reach: elements });
                 unset_tensors.extend(unset);
@@ -116,7 +117,10 @@ pub fn measure_draft(
         return Ok(DraftMeasurement::Not { reason: problem.to_string() });
     }
     let sizes = RandomSizes::from_sizes(first_probe.sizes.clone());
-    let trial = probe_folder.open_trial(draft, &sizes)?;
+    let trial = match probe_folder.open_trial(draft, &sizes)? {
+        Ok(trial) => trial,
+        Err(too_large) => return Ok(DraftMeasurement::Not { reason: too_large.to_string() }),
+    };
     if let Some(reason) = trial.outcome()?.call_misfit() {
         return Ok(DraftMeasurement::Not { reason: reason.to_owned() });
     }
@@ -139,7 +143,7 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
                 return Ok(false);
             }
             let random_sizes = RandomSizes::from_sizes(numbers.clone());
-            match self.open_trial(roomy_draft, &random_sizes)?.measure_reach()? {
+            match self.measure_reach(roomy_draft, &random_sizes)? {
                 TensorReach::Measured { .. } => return Ok(true),
                 TensorReach::Fault { reason } => {
                     first_reason.get_or_insert(reason);
@@ -159,8 +163,20 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
         })
     }
 
-    /// The trial of the working tree with the harness of `draft`, on random inputs of `sizes`.
-    fn open_trial(&self, draft: &Draft, sizes: &RandomSizes) -> CliResult<Trial> {
+    /// How far a checked replay of `draft` touches the tensors, on random inputs of `sizes`.
+    fn measure_reach(&self, draft: &Draft, sizes: &RandomSizes) -> CliResult<TensorReach> {
+        match self.open_trial(draft, sizes)? {
+            Ok(trial) => Ok(trial.measure_reach()?),
+            Err(too_large) => Ok(TensorReach::Fault { reason: too_large.to_string() }),
+        }
+    }
+
+    /// The trial of the working tree with the harness of `draft`, on random inputs of `sizes`; or why there are none.
+    fn open_trial(
+        &self,
+        draft: &Draft,
+        sizes: &RandomSizes,
+    ) -> CliResult<Result<Trial, RandomInputsError>> {
         let folder = tempfile::tempdir_in(&self.folder)
             .context(|| "cannot make a temporary folder".to_owned())?
             .keep();
@@ -168,11 +184,16 @@ impl<W: Fn(&Draft) -> String> ProbeFolder<'_, W> {
         let repository = quote_toml(&self.root.display().to_string());
         let text = format!("repository = {repository}\n{}", (self.write_text)(draft));
         std::fs::write(&path, &text).context(|| format!("cannot write {}", path.display()))?;
-        let fixture = sizes.plan_fixture(&Harness::parse(&text, &path)?, "random")?;
+        let harness = Harness::parse(&text, &path)?;
+        let inputs = match sizes.draw_inputs(&harness) {
+            Ok(inputs) => inputs,
+            Err(error) => return Ok(Err(error)),
+        };
+        let fixture = sizes.place_fixture(&harness, "random", inputs);
         fixture.write()?;
         let project = Project::open(&fixture.folder, self.cache)?;
         let target = project.target(None)?;
-        Ok(self.lab.trial(&project.subject, &target.sources))
+        Ok(Ok(self.lab.trial(&project.subject, &target.sources)))
     }
 }
 

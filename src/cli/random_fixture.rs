@@ -5,7 +5,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use ::replay::files;
-use ::replay::fixture::{NewTensor, RandomInput, draw_random_inputs, write_safetensors};
+use ::replay::fixture::{
+    NewTensor, RandomInput, RandomInputsError, draw_random_inputs, write_safetensors,
+};
 use ::replay::harness::Harness;
 use ::replay::tensor::DType;
 
@@ -69,20 +71,38 @@ impl RandomSizes {
         }
     }
 
+    /// Inputs for `harness`.
+    ///
+    /// # Errors
+    /// [`RandomInputsError`].
+    pub fn draw_inputs(&self, harness: &Harness) -> Result<Vec<RandomInput>, RandomInputsError> {
+        draw_random_inputs(harness, &self.sizes)
+    }
+
     /// The fixture for `harness` in the folder `fixtures/NAME` beside it.
     pub fn plan_fixture(&self, harness: &Harness, name: &str) -> CliResult<RandomFixture> {
-        let inputs = draw_random_inputs(harness, &self.sizes).map_err(|error| {
+        let inputs = self.draw_inputs(harness).map_err(|error| {
             let needed: Vec<String> =
                 harness.size_names().map(|size| format!("{size}=8")).collect();
             CommandError::from_error(&error)
                 .context(format!("no random inputs for {}", harness.path.display()))
                 .with_hint(format!("give every size: --random {}", needed.join(",")))
         })?;
+        let fixture = self.place_fixture(harness, name, inputs);
+        check_is_new(&fixture.folder, "remove it, or leave --random out")?;
+        Ok(fixture)
+    }
+
+    /// The fixture with `inputs` of these sizes for `harness`, in the folder `fixtures/NAME` beside it.
+    pub fn place_fixture(
+        &self,
+        harness: &Harness,
+        name: &str,
+        inputs: Vec<RandomInput>,
+    ) -> RandomFixture {
         let beside = harness.path.parent().unwrap_or(Path::new(""));
         let folder = beside.join("fixtures").join(name);
-        check_is_new(&folder, "remove it, or leave --random out")?;
-        let manifest = self.write_manifest(harness);
-        Ok(RandomFixture { folder, manifest, inputs })
+        RandomFixture { folder, manifest: self.write_manifest(harness), inputs }
     }
 
     /// The text of `fixture.toml`.

@@ -58,9 +58,6 @@ impl UntiedSizes<'_> {
         &self,
         mut accepts: impl FnMut(&BTreeMap<String, usize>) -> Result<bool, E>,
     ) -> Result<Option<TiedSizes>, E> {
-        if self.names.len() > MOST_SIZES {
-            return Ok(None);
-        }
         let Some((usual, roomy)) = self.find_usual_sizes(&mut accepts)? else { return Ok(None) };
         let mut rest: Vec<&String> =
             self.names.iter().filter(|name| !roomy.contains(name)).collect();
@@ -84,12 +81,24 @@ impl UntiedSizes<'_> {
         Ok(Some(TiedSizes { groups, roomy }))
     }
 
+    /// The sets of sizes that may be of products, likely ones first: all, where there are too many sizes otherwise.
+    fn list_roomy_sets(&self) -> Vec<Vec<&String>> {
+        let only_sizes: Vec<&String> = self.only_sizes.iter().collect();
+        if self.names.len() <= MOST_SIZES {
+            list_subsets(&only_sizes)
+        } else if self.names.len() - only_sizes.len() <= MOST_SIZES {
+            vec![only_sizes]
+        } else {
+            Vec::new()
+        }
+    }
+
     /// A number that is accepted for all sizes at once, but for those of products.
     fn find_usual_sizes<E>(
         &self,
         accepts: &mut impl FnMut(&BTreeMap<String, usize>) -> Result<bool, E>,
     ) -> Result<Option<(usize, Vec<String>)>, E> {
-        for roomy in list_subsets(&self.only_sizes.iter().collect::<Vec<_>>()) {
+        for roomy in self.list_roomy_sets() {
             let roomy: Vec<String> = roomy.into_iter().cloned().collect();
             for number in ALIKE {
                 if accepts(&self.choose(number, &roomy, &[], number))? {
@@ -195,5 +204,8 @@ mod tests {
         assert_eq!(group(["a", "b"], |_| false), (None, 3));
         assert_eq!(group(["a"], |[a]| a == 32).0, None, "a size that is a number");
         assert_eq!(group(["a"; 9], |_| true), (None, 0));
+        let (groups, _) =
+            group(["a", "A", "B", "C", "D", "E", "F", "G", "H"], |[_, a, ..]| a > 100);
+        assert_eq!(groups.unwrap()[..2], ["a", "A!"], "nine, of which one is surely a size");
     }
 }
