@@ -81,7 +81,7 @@ fn a_revision_is_replayed_by_its_program() {
     gradients
       dx  matches d loss / d x: 8 directional derivatives, worst rel. 1.5e-11 (noise 1.8e-11)
 
-    completed: every output is finite; unwritten elements do not show
+    completed: every output is finite; unwritten elements do not show; dx matches its loss
     ");
 }
 
