@@ -48,7 +48,7 @@ pub struct Draft {
     alternatives: Vec<String>,
     /// Statements before the calls.
     setup: Vec<String>,
-    /// Statements behind the calls, such as copies of scalars from the device.
+    /// Statements behind the calls: they copy scalars from the device.
     copies: Vec<String>,
     /// Whether the functions take tensors of PyTorch.
     calls_with_tensors: bool,
@@ -69,11 +69,6 @@ pub struct DraftedCall {
 }
 
 impl DraftedCall {
-    /// The call alone, without what takes its results.
-    fn expression(&self) -> String {
-        format!("{}({})", self.callee, self.arguments.join(", "))
-    }
-
     /// The statement in a harness.
     pub fn statement(&self) -> String {
         let results = self.results.join(", ");
@@ -83,7 +78,7 @@ impl DraftedCall {
         } else {
             format!(" // {}: {}", &MARK[2..], self.guesses.join(", "))
         };
-        format!("{assigned}{};{comment}", self.expression())
+        format!("{assigned}{}({});{comment}", self.callee, self.arguments.join(", "))
     }
 }
 
@@ -479,8 +474,10 @@ impl Draft {
             let _ = writeln!(text, "setup = {:?}", self.setup.join(" "));
         }
         text.push_str("call = \"\"\"\n");
-        let calls = self.calls.iter().map(DraftedCall::statement);
-        for statement in calls.chain(self.copies.iter().cloned()) {
+        for call in &self.calls {
+            let _ = writeln!(text, "{}", call.statement());
+        }
+        for statement in &self.copies {
             let _ = writeln!(text, "{statement}");
         }
         text.push_str("\"\"\"\n");

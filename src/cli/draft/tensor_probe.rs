@@ -14,30 +14,34 @@ impl Draft {
     /// beginning. The result itself keeps its name, for other calls to take.
     pub(super) fn with_roomy_results(&self, elements: usize) -> Draft {
         let mut roomy = self.clone();
-        let mut statements = Vec::new();
-        for (place, call) in self.calls.iter().enumerate() {
-            let returned: Vec<&String> =
-                call.results.iter().filter(|name| self.is_returned(name)).collect();
-            if returned.is_empty() {
-                statements.push(call.statement());
+        for call in &mut roomy.calls {
+            let results = std::mem::take(&mut call.results);
+            let kept: Vec<&str> =
+                results.iter().map(String::as_str).filter(|name| self.is_returned(name)).collect();
+            if kept.is_empty() {
+                call.results = results;
                 continue;
             }
-            let results = format!("results_{place}");
-            let expression = call.expression();
-            statements
-                .push(format!("const auto {results} = replay_torch::list_results({expression});"));
-            for (place, name) in returned.into_iter().enumerate() {
-                let room = name_room(name);
-                statements.push(format!("const at::Tensor {name} = {results}.at({place});"));
-                statements.push(format!("replay_torch::copy_elements({room}, {name});"));
-                if let Some(tensor) = roomy.outputs.shift_remove(name) {
-                    let shape = vec![elements.to_string()];
-                    roomy.outputs.insert(room, DraftedTensor { shape, ..tensor });
+            let slots = results.iter().map(|name| {
+                if self.is_returned(name) {
+                    format!("::replay_torch::with_room({name:?}, {}, {name})", name_room(name))
+                } else {
+                    format!("::replay_torch::output({name:?}, {name})")
                 }
+            });
+            call.callee = format!(
+                "at::Tensor {}; ::replay_torch::results({}) = {}",
+                kept.join(", "),
+                slots.collect::<Vec<_>>().join(", "),
+                call.callee
+            );
+        }
+        for name in self.list_returned() {
+            if let Some(tensor) = roomy.outputs.shift_remove(&name) {
+                let shape = vec![elements.to_string()];
+                roomy.outputs.insert(name_room(&name), DraftedTensor { shape, ..tensor });
             }
         }
-        roomy.calls.clear();
-        roomy.copies = [statements, roomy.copies].concat();
         roomy
     }
 
@@ -49,9 +53,7 @@ impl Draft {
 
     /// The tensors that functions of tensors return.
     pub(super) fn list_returned(&self) -> Vec<String> {
-        let names = self.outputs.keys();
-        let returned = names.filter(|name| self.calls_with_tensors && self.is_returned(name));
-        returned.cloned().collect()
+        self.outputs.keys().filter(|name| self.is_returned(name)).cloned().collect()
     }
 
     /// The named sizes that functions of tensors take: their numbers, and the dimensions of their tensors.

@@ -624,14 +624,8 @@ fn a_measurement_calls_functions_of_tensors_with_room_for_their_results() {
     Harness::parse(&text, Path::new("replay.toml")).unwrap();
     let lines = text.lines().filter(|line| line.ends_with(';') || line.starts_with("shape"));
     insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r#"
-    const auto results_0 = replay_torch::list_results(forward(x, w));
-    const at::Tensor y = results_0.at(0);
-    replay_torch::copy_elements(y_elements, y);
-    const auto results_1 = replay_torch::list_results(backward(dy, x, w, y));
-    const at::Tensor dx = results_1.at(0);
-    replay_torch::copy_elements(dx_elements, dx);
-    const at::Tensor dw = results_1.at(1);
-    replay_torch::copy_elements(dw_elements, dw);
+    at::Tensor y; ::replay_torch::results(::replay_torch::with_room("y", y_elements, y)) = forward(x, w);
+    at::Tensor dx, dw; ::replay_torch::results(::replay_torch::with_room("dx", dx_elements, dx), ::replay_torch::with_room("dw", dw_elements, dw)) = backward(dy, x, w, y);
     shape = ["rows", "cols"] # EDIT
     shape = ["w_0"] # EDIT
     shape = ["rows", "cols"] # EDIT

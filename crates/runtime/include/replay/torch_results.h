@@ -13,19 +13,23 @@ struct slot {
 
 inline std::string described(ScalarType type, IntArrayRef sizes) { return c10::str(type, ' ', sizes); }
 
+/// Copies the elements of `result` to the device memory at `to`.
+inline void copy_elements(void* to, const at::Tensor& result) {
+  if (result.is_contiguous() && result.is_cuda()) {
+    (void)cudaMemcpy(to, result.data_ptr(), result.nbytes(), cudaMemcpyDeviceToDevice);
+    return;
+  }
+  const std::vector<char> packed = result.packed_bytes();
+  (void)cudaMemcpy(to, packed.data(), packed.size(), cudaMemcpyHostToDevice);
+}
+
 /// Copies `result` to the tensor `output` of the harness.
 inline void store_result(const char* name, const call_tensor& output, const at::Tensor& result) {
   if (!result.defined()) return;
   if (result.scalar_type() != output.type || !result.sizes().equals(output.sizes))
     misfit(c10::str("the call gives ", described(result.scalar_type(), result.sizes()), " for the output `", name,
                   "`, in the harness ", described(output.type, output.sizes)));
-  if (result.data_ptr() == output.data || result.numel() == 0) return;
-  if (result.is_contiguous() && result.is_cuda()) {
-    (void)cudaMemcpy(output.data, result.data_ptr(), result.nbytes(), cudaMemcpyDeviceToDevice);
-    return;
-  }
-  const std::vector<char> packed = result.packed_bytes();
-  (void)cudaMemcpy(output.data, packed.data(), packed.size(), cudaMemcpyHostToDevice);
+  if (result.data_ptr() != output.data && result.numel() != 0) copy_elements(output.data, result);
 }
 
 template <class T>
@@ -41,6 +45,16 @@ template <class T, class = std::enable_if_t<is_element<T>::value>>
 slot output(const char* name, T& value) {
   return {name, [&](const at::Tensor& result) { value = static_cast<T>(result.item<double>()); },
           [&](const c10::Scalar& result) { value = static_cast<T>(result.to<double>()); }};
+}
+/// Keeps a result of any shape, and copies its elements to the beginning of `room`: how far that is written tells how many
+/// they are.
+inline slot with_room(const char* name, void* room, at::Tensor& kept) {
+  return {name,
+          [=, &kept](const at::Tensor& result) {
+            kept = result;
+            if (result.defined() && result.numel() != 0) copy_elements(room, result);
+          },
+          nullptr};
 }
 inline slot ignored() {
   return {"_", [](const at::Tensor&) {}, [](const c10::Scalar&) {}};
@@ -105,35 +119,5 @@ inline void operator,(const std::vector<at::Tensor>& list, const results& output
 template <class... T>
 void operator,(const std::tuple<T...>& list, const results& outputs) {
   outputs = list;
-}
-
-inline at::Tensor as_result_tensor(const at::Tensor& result) { return result; }
-inline at::Tensor as_result_tensor(const std::optional<at::Tensor>& result) { return result.value_or(at::Tensor()); }
-template <class T, class = std::enable_if_t<std::is_arithmetic<T>::value>>
-at::Tensor as_result_tensor(T) {
-  return {};
-}
-/// The results of a call, each in its place; a number is an undefined tensor.
-inline std::vector<at::Tensor> list_results(const at::Tensor& result) { return {result}; }
-inline std::vector<at::Tensor> list_results(const std::vector<at::Tensor>& list) { return list; }
-template <class... T>
-std::vector<at::Tensor> list_results(const std::tuple<T...>& list) {
-  return std::apply([](const T&... result) { return std::vector<at::Tensor>{as_result_tensor(result)...}; }, list);
-}
-template <class A, class B>
-std::vector<at::Tensor> list_results(const std::pair<A, B>& list) {
-  return list_results(std::tuple<A, B>(list));
-}
-template <size_t N>
-std::vector<at::Tensor> list_results(const std::array<at::Tensor, N>& list) {
-  return {list.begin(), list.end()};
-}
-
-/// Copies the elements of `result` to the beginning of `output`, whatever the shapes: how far it is written tells how many
-/// they are.
-inline void copy_elements(void* output, const at::Tensor& result) {
-  if (!result.defined()) return;
-  const std::vector<char> packed = result.packed_bytes();
-  (void)cudaMemcpy(output, packed.data(), packed.size(), cudaMemcpyHostToDevice);
 }
 }  // namespace replay_torch
