@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ::replay::files;
 use ::replay::frontend::{
-    FunctionSignature, SourceUnit, find_function_signatures, find_functions_that_name,
+    FunctionSignature, SourceUnit, find_function_signatures, find_functions_that_name, may_launch,
     scan_symbols, tighten_launches,
 };
 use ::replay::harness::{CppStandard, Harness};
@@ -608,7 +608,7 @@ impl ReachedHeaders {
         let units: Vec<SourceUnit<'_>> =
             self.headers.iter().map(|(_, text)| SourceUnit { path: "", text }).collect();
         let mut launchers = BTreeSet::new();
-        for unit in &units {
+        for unit in units.iter().filter(|unit| may_launch(unit.text)) {
             let functions = find_function_signatures(unit, &scan_symbols(&[*unit]));
             let launching = functions.into_iter().filter(|f| is_host(f) && f.launches);
             launchers.extend(launching.map(|function| function.name));
@@ -616,7 +616,9 @@ impl ReachedHeaders {
         loop {
             let known_count = launchers.len();
             for unit in &units {
-                launchers.extend(find_functions_that_name(unit, &launchers));
+                if launchers.iter().any(|launcher| unit.text.contains(launcher)) {
+                    launchers.extend(find_functions_that_name(unit, &launchers));
+                }
             }
             if launchers.len() == known_count {
                 return launchers;

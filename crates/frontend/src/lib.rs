@@ -63,7 +63,7 @@ pub use launches::find_launched_name;
 pub use parameter_uses::ParameterUse;
 pub use signatures::{
     FunctionSignature, Parameter, TemplateParameter, find_function_signatures,
-    find_functions_that_name,
+    find_functions_that_name, may_launch,
 };
 pub use struct_fields::{PlainStruct, StructField, find_plain_structs};
 pub use symbols::{Symbols, scan_symbols};

@@ -148,6 +148,12 @@ fn is_launch(word: &str) -> bool {
     word == "<<<" || word.starts_with("cudaLaunch") || multiplies_matrices(word)
 }
 
+/// Whether a function in `text` can launch a kernel, by a search for words: most headers are told apart by it without a
+/// reading.
+pub fn may_launch(text: &str) -> bool {
+    ["<<<", "cudaLaunch", "cublas", "__global__"].iter().any(|word| text.contains(word))
+}
+
 /// Whether `word` is a matrix product of cuBLAS or cuBLASLt.
 fn multiplies_matrices(word: &str) -> bool {
     let products = ["gemm", "Gemm", "gemv"];
